@@ -1,0 +1,1 @@
+"""Pure kernels on arrays: they know no learner and validate nothing."""

@@ -1,0 +1,143 @@
+"""Where matrix products run: SciPy's BLAS, callable from inside compiled code.
+
+The routines of ``scipy.linalg.cython_blas`` are bound by symbol name, not by address, so
+kernels that call them stay cacheable on disk. All matrices are in BLAS's column order; a
+C-ordered array of shape (a, b) is the column-ordered b x a matrix, and a lower triangle
+stored by rows is an upper triangle stored by columns.
+
+Threads: BLAS splits small products across threads at a loss, so callers state how many
+threads a piece of work deserves (`blas_threads`), and the previous setting is restored.
+"""
+
+from functools import cache
+from typing import Any
+
+import llvmlite.binding
+import numpy as np
+from numba import njit, types
+from numba.core import cgutils
+from numba.extending import get_cython_function_address, intrinsic
+from threadpoolctl import ThreadpoolController
+
+THREADED_N = 1000  # below this many state rows one thread is fastest
+NEVER_SPLIT = 200_000  # multiply-adds; no BLAS splits a product this small
+TRANSPOSED, PLAIN, UPPER, LEFT, RIGHT = (ord(letter) for letter in "TNULR")
+
+
+def _bind(name: str, n_arguments: int) -> Any:
+    symbol = f"folklearn_{name}"
+    address = get_cython_function_address("scipy.linalg.cython_blas", name)
+    llvmlite.binding.add_symbol(symbol, address)
+    return types.ExternalFunction(symbol, types.void(*[types.voidptr] * n_arguments))
+
+
+_dgemm = _bind("dgemm", 13)
+_dgemv = _bind("dgemv", 11)
+_dsymm = _bind("dsymm", 12)
+_dsyrk = _bind("dsyrk", 10)
+_dtrmm = _bind("dtrmm", 11)
+
+
+@intrinsic
+def _ref(typing_context, value):  # type: ignore[no-untyped-def]
+    """Return the address of a scalar kept on the stack: BLAS takes everything by reference."""
+
+    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+        slot = cgutils.alloca_once_value(builder, arguments[0])
+        return builder.bitcast(slot, context.get_value_type(types.voidptr))
+
+    return types.voidptr(value), generate
+
+
+@intrinsic
+def _at(typing_context, array, offset):  # type: ignore[no-untyped-def]
+    """Return the address of element `offset` of a contiguous array."""
+
+    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+        data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
+        return builder.bitcast(
+            builder.gep(data, [arguments[1]]), context.get_value_type(types.voidptr)
+        )
+
+    return types.voidptr(array, types.intp), generate
+
+
+@njit(cache=True, nogil=True)
+def gemm(trans_a, trans_b, m, n, k, A, a0, lda, B, b0, ldb, C, c0, ldc):  # type: ignore[no-untyped-def]
+    """C = op(A) op(B): m x n with inner size k; x0 are offsets, ldx leading dimensions."""
+    _dgemm(
+        _ref(np.int8(trans_a)), _ref(np.int8(trans_b)),
+        _ref(np.int32(m)), _ref(np.int32(n)), _ref(np.int32(k)),
+        _ref(1.0), _at(A, a0), _ref(np.int32(lda)), _at(B, b0), _ref(np.int32(ldb)),
+        _ref(0.0), _at(C, c0), _ref(np.int32(ldc)),
+    )  # fmt: skip
+
+
+@njit(cache=True, nogil=True)
+def gemv_add(m, n, A, a0, lda, x, x0, y, y0):  # type: ignore[no-untyped-def]
+    """y += A x for an m x n matrix A."""
+    _dgemv(
+        _ref(np.int8(PLAIN)), _ref(np.int32(m)), _ref(np.int32(n)),
+        _ref(1.0), _at(A, a0), _ref(np.int32(lda)), _at(x, x0), _ref(np.int32(1)),
+        _ref(1.0), _at(y, y0), _ref(np.int32(1)),
+    )  # fmt: skip
+
+
+@njit(cache=True, nogil=True)
+def symm(m, n, A, a0, lda, B, b0, ldb, C, c0, ldc):  # type: ignore[no-untyped-def]
+    """C = A B for a symmetric m x m matrix A given by its upper triangle."""
+    _dsymm(
+        _ref(np.int8(LEFT)), _ref(np.int8(UPPER)), _ref(np.int32(m)), _ref(np.int32(n)),
+        _ref(1.0), _at(A, a0), _ref(np.int32(lda)), _at(B, b0), _ref(np.int32(ldb)),
+        _ref(0.0), _at(C, c0), _ref(np.int32(ldc)),
+    )  # fmt: skip
+
+
+@njit(cache=True, nogil=True)
+def syrk_subtract(trans, n, k, A, a0, lda, C, c0, ldc):  # type: ignore[no-untyped-def]
+    """C -= op(A) op(A)' in the upper triangle of the n x n matrix C; op(A) is n x k."""
+    _dsyrk(
+        _ref(np.int8(UPPER)), _ref(np.int8(trans)), _ref(np.int32(n)), _ref(np.int32(k)),
+        _ref(-1.0), _at(A, a0), _ref(np.int32(lda)),
+        _ref(1.0), _at(C, c0), _ref(np.int32(ldc)),
+    )  # fmt: skip
+
+
+@njit(cache=True, nogil=True)
+def trmm(side, trans, m, n, alpha, A, a0, lda, B, b0, ldb):  # type: ignore[no-untyped-def]
+    """B = alpha op(A) B or alpha B op(A) in place, A upper triangular, B m x n."""
+    _dtrmm(
+        _ref(np.int8(side)), _ref(np.int8(UPPER)), _ref(np.int8(trans)), _ref(np.int8(PLAIN)),
+        _ref(np.int32(m)), _ref(np.int32(n)), _ref(alpha),
+        _at(A, a0), _ref(np.int32(lda)), _at(B, b0), _ref(np.int32(ldb)),
+    )  # fmt: skip
+
+
+@cache
+def _blas_libraries() -> list[Any]:
+    """The BLAS that SciPy calls; every BLAS of the process when it cannot be told apart."""
+    found = ThreadpoolController().select(user_api="blas").lib_controllers
+    return [lib for lib in found if "scipy" in str(lib.filepath)] or list(found)
+
+
+class _OneThread:
+    """Hold BLAS to one thread inside a with block; as light as the per-event path needs."""
+
+    __slots__ = ("_before",)
+
+    def __enter__(self) -> None:
+        self._before = []
+        for lib in _blas_libraries():
+            count = lib.get_num_threads()
+            if count != 1:
+                lib.set_num_threads(1)
+                self._before.append((lib, count))
+
+    def __exit__(self, *error: object) -> None:
+        for lib, count in self._before:
+            lib.set_num_threads(count)
+
+
+def blas_threads(n: int, rank: int) -> _OneThread | None:
+    """Return a context that an update of rank `rank` of an n x n state needs, or None."""
+    return None if n >= THREADED_N or n * n * rank <= NEVER_SPLIT else _OneThread()

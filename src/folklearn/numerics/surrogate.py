@@ -1,0 +1,128 @@
+"""What one label teaches: the quadratic surrogate of a round, in k coordinates.
+
+At the expansion point u (p = softmax(Q u), M = Q'(diag p - pp')Q = rho rho') the loss is
+replaced by its quadratic lower bound with curvature gamma. Seen through the context, the
+state is the quadratic with mean -q/2 and inverse curvature C, so the update is k-sized:
+
+    e = w Q'(p - y)                     gradient of the loss
+    r = e - 2 gamma w M u               gradient of the surrogate at the origin
+    Gamma = V V' = rho (I/(gamma w) + rho'C rho)^-1 rho'
+    a = r - Gamma (q + C r)
+
+and the n-sized state follows by theta += P a, S -= (P V)(P V)'.
+The paper's Algorithm 1 prints r = e; without the second term regret is linear.
+"""
+
+import math
+
+from numba import njit
+
+from folklearn.numerics.fixed_point import cholesky
+from folklearn.numerics.simplex import (
+    factor_times,
+    factor_transpose_times,
+    reduce_classes,
+)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def log_loss(z, log_total, label, soft):  # type: ignore[no-untyped-def]
+    """Return logsumexp(z) - <y, z>; label < 0 means that soft (K,) holds y."""
+    if label >= 0:
+        return log_total - z[label]
+    score = 0.0
+    for i in range(z.shape[0]):
+        score += soft[i] * z[i]
+    return log_total - score
+
+
+@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"}, error_model="numpy")
+def expand_surrogate(  # type: ignore[no-untyped-def]
+    label, soft, weight, gamma, u, p, g, scale, tail, C, q, V, a, N, vectors
+):
+    """Write V (by columns, so as V' in C order) and a for one round with its label.
+
+    N is (k, k) scratch and vectors (6, K). Return (bracket, n_raised): the bracket is
+    w l(u, y) minus the growth of the surrogate minimum, delta_t/4 in the certificate; it
+    holds for any expansion point u, solved exactly or not. n_raised counts pivots of
+    I + gamma w rho'C rho that rounding had pushed below 1.
+    """
+    k = u.shape[0]
+    curvature = gamma * weight
+    difference = vectors[0]
+    e, r, away, b = vectors[1, :k], vectors[2, :k], vectors[3, :k], vectors[4, :k]
+    inverse = vectors[5, :k]
+
+    for i in range(k + 1):
+        difference[i] = p[i] - (soft[i] if label < 0 else 0.0)
+    if label >= 0:
+        difference[label] -= 1.0
+    reduce_classes(difference, e)
+    factor_transpose_times(g, scale, tail, u, b)
+    factor_times(g, scale, tail, b, b)
+    for i in range(k):
+        e[i] *= weight
+        r[i] = e[i] - 2.0 * curvature * b[i]
+
+    _whitened(curvature, g, scale, tail, C, V, N, difference)
+    n_raised = cholesky(N, inverse, 1.0, 0.0)
+    _inverse_rows(N, inverse, V)
+    root = math.sqrt(curvature)
+    for c in range(k):
+        row = V[c, : c + 1]
+        factor_times(g[: c + 1], scale[: c + 1], tail[: c + 1], row, row)
+        for j in range(c + 1):
+            row[j] *= root
+
+    bracket = 0.0
+    for i in range(k):
+        total_e = 0.0
+        total_r = 0.0
+        for j in range(k):
+            total_e += C[i, j] * e[j]
+            total_r += C[i, j] * r[j]
+        b[i] = q[i] + total_r
+        a[i] = r[i]
+        beta = -2.0 * u[i] - q[i]
+        bracket += e[i] * (total_e - 2.0 * beta)
+        away[i] = beta - total_e
+    for c in range(k):
+        along_b = 0.0
+        along_away = 0.0
+        for j in range(c + 1):
+            along_b += V[c, j] * b[j]
+            along_away += V[c, j] * away[j]
+        bracket -= along_away * along_away
+        for j in range(c + 1):
+            a[j] -= along_b * V[c, j]
+    return 0.25 * bracket, n_raised
+
+
+@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"}, error_model="numpy")
+def _whitened(curvature, g, scale, tail, C, T, N, prefix):  # type: ignore[no-untyped-def]
+    """Write the lower triangle of I + curvature rho'C rho into N in O(k^2); T is scratch."""
+    k = g.shape[0]
+    for i in range(k):
+        factor_transpose_times(g, scale, tail, C[i], T[i])
+        prefix[i] = 0.0
+    for i in range(k):
+        for j in range(k):
+            N[i, j] = curvature * (scale[i] * T[i, j] + tail[i] * prefix[j])
+            prefix[j] += g[i] * T[i, j]
+        N[i, i] += 1.0
+
+
+@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"}, error_model="numpy")
+def _inverse_rows(L, inverse, out):  # type: ignore[no-untyped-def]
+    """Write the lower triangle of L^-1 into out; inverse holds 1/diagonal of L."""
+    for i in range(L.shape[0]):
+        row = out[i]
+        for j in range(i):
+            row[j] = 0.0
+        for m in range(i):
+            factor = L[i, m]
+            for j in range(m + 1):
+                row[j] -= factor * out[m, j]
+        for j in range(i):
+            row[j] *= inverse[i]
+        row[i] = inverse[i]

@@ -1,0 +1,193 @@
+"""The vocabulary, and the one place where input is validated.
+
+Vocabulary (one meaning each, everywhere in code and documentation):
+
+    d, K, T    features, classes, rounds          k = K - 1,  n = k d
+    x  (d,)    context                            X  (T, d)
+    W  (K, d)  linear predictor; the comparator class bounds every row norm by B
+    z  (K,)    logits, modulo constants           p = softmax(z)
+    y          label: an int in 0..K-1, or a point of the simplex (K,), a soft label
+    w          sample weight, at least 0          R  bound on |x|, for defaults only
+    lam, gamma ridge lam |W|_F^2; curvature of the quadratic surrogate
+    Q  (K, k)  Helmert basis of the complement of the all-ones vector
+    S  (n, n), theta (n,)    A^-1 and A^-1 g of the surrogate state, class-major
+    P, C, q    S(I (x) x), (I (x) x)'P, (I (x) x)'theta: the state seen through x
+
+Every check raises InvalidInputError with what was wrong and where, before any state is
+touched.
+"""
+
+import math
+import operator
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from folklearn.errors import InvalidInputError
+
+Array = NDArray[np.float64]
+Labels = NDArray[np.int64]
+
+MAX_NORM = 1e100  # |x|^4 must not overflow
+SOFT_LABEL_TOLERANCE = 1e-6
+_NO_SOFT: Array = np.empty(0)
+_FLOAT64 = np.dtype(np.float64)
+
+
+def count(name: str, value: Any, least: int) -> int:
+    """Return a size as int: integers of any kind are accepted, floats and bools are not."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = None
+    if number is None or isinstance(value, bool):
+        raise InvalidInputError(f"{name} must be an integer, got {value!r}")
+    if number < least:
+        raise InvalidInputError(f"{name} must be at least {least}, got {number}")
+    return number
+
+
+def positive(name: str, value: Any) -> float:
+    """Return a parameter as a positive finite float."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = math.nan
+    if not (0.0 < number < math.inf):
+        raise InvalidInputError(f"{name} must be a positive finite number, got {value!r}")
+    return number
+
+
+def numbers(name: str, value: ArrayLike) -> Array:
+    """Return real numbers as a C-ordered, writeable float64 array."""
+    try:
+        array = np.asarray(value)
+        if array.dtype.kind not in "fiub" and not (array.dtype.kind == "O" and array.size):
+            raise InvalidInputError(f"{name} must hold real numbers, got dtype {array.dtype}")
+        return np.require(array, np.float64, "CAW")  # the one layout the kernels know
+    except (TypeError, ValueError) as error:
+        if isinstance(error, InvalidInputError):
+            raise
+        raise InvalidInputError(f"{name} must hold real numbers: {error}") from None
+
+
+def contexts(X: ArrayLike, n_features: int) -> tuple[Array, Array]:
+    """Return X (T, d) and its row norms, every row checked."""
+    X = numbers("X", X)
+    if X.ndim != 2 or X.shape[1] != n_features:
+        raise InvalidInputError(
+            f"X has shape {X.shape}; expected (number of rounds, n_features={n_features})"
+        )
+    norms = np.sqrt(np.einsum("ij,ij->i", X, X))
+    bad = np.flatnonzero(~(norms <= MAX_NORM))
+    if bad.size:
+        refuse_context(X[bad[0]], f"row {bad[0]} of X")
+    return X, norms
+
+
+def context(x: ArrayLike, n_features: int) -> Array:
+    """Return x (d,) by shape and type; compiled code checks its norm (see `refuse_context`)."""
+    if type(x) is not np.ndarray or x.dtype is not _FLOAT64 or not x.flags.carray:
+        x = numbers("x", x)
+    if x.shape != (n_features,):
+        raise InvalidInputError(f"x has shape {x.shape}; expected (n_features={n_features},)")
+    return x
+
+
+def refuse_context(x: Array, where: str = "x") -> NoReturn:
+    """Raise for a context whose norm is not at most MAX_NORM."""
+    bad = np.flatnonzero(~np.isfinite(x))
+    if bad.size:
+        raise InvalidInputError(
+            f"{where} has {x[bad[0]]} at feature {bad[0]}; every value must be finite: "
+            "fill in or drop missing values first"
+        )
+    raise InvalidInputError(
+        f"{where} has a norm above {MAX_NORM:g}, whose powers overflow: scale the features"
+    )
+
+
+def label(y: Any, n_classes: int) -> tuple[int, Array]:
+    """Return (class, empty) for a hard label and (-1, point of the simplex) for a soft one."""
+    try:
+        number = operator.index(y)
+    except TypeError:
+        if np.ndim(y) == 0:
+            if isinstance(y, np.bool_):
+                return label(int(y), n_classes)
+            raise InvalidInputError(
+                f"y must be an integer class or {n_classes} probabilities, got {y!r}"
+            ) from None
+        soft = numbers("y", y)
+        if soft.shape != (n_classes,):
+            raise InvalidInputError(
+                f"soft label y has shape {soft.shape}; expected (n_classes={n_classes},)"
+            ) from None
+        return -1, _soft_labels(soft[None, :], "soft label y")[0]
+    if not 0 <= number < n_classes:
+        raise InvalidInputError(f"label y is {number}; expected 0 to {n_classes - 1}")
+    return number, _NO_SOFT
+
+
+def labels(y: ArrayLike, n_rounds: int, n_classes: int) -> tuple[Labels, Array]:
+    """Return (classes (T,), empty (0, K)) or (all -1, points of the simplex (T, K))."""
+    array = np.asarray(y)
+    if array.ndim == 2:
+        soft = numbers("y", array)
+        if soft.shape != (n_rounds, n_classes):
+            raise InvalidInputError(
+                f"soft labels y have shape {soft.shape}; expected {(n_rounds, n_classes)}"
+            )
+        return np.full(n_rounds, -1, dtype=np.int64), _soft_labels(soft, "row {} of y")
+    if array.shape != (n_rounds,):
+        raise InvalidInputError(
+            f"y has shape {array.shape}; expected one label per row of X: ({n_rounds},)"
+        )
+    if array.dtype.kind == "O":
+        array = np.array([label(one, n_classes)[0] for one in array], dtype=np.int64)
+    elif array.dtype.kind not in "iub" and n_rounds:
+        raise InvalidInputError(f"labels y must be integers, got dtype {array.dtype}")
+    outside = np.flatnonzero((array < 0) | (array >= n_classes))
+    if outside.size:
+        row = outside[0]
+        raise InvalidInputError(f"label y[{row}] is {array[row]}; expected 0 to {n_classes - 1}")
+    return array.astype(np.int64), np.empty((0, n_classes))
+
+
+def _soft_labels(soft: Array, where: str) -> Array:
+    totals = soft.sum(axis=1)
+    usable = (np.abs(totals - 1.0) <= SOFT_LABEL_TOLERANCE) & (soft >= 0.0).all(axis=1)
+    bad = np.flatnonzero(~usable)
+    if bad.size:
+        raise InvalidInputError(
+            f"{where.format(bad[0])} is {soft[bad[0]]}; a soft label must be non-negative "
+            f"and sum to 1 within {SOFT_LABEL_TOLERANCE:g}"
+        )
+    return soft / totals[:, None]
+
+
+def weight(w: Any) -> float:
+    """Return one sample weight."""
+    try:
+        number = float(w)
+    except (TypeError, ValueError):
+        number = math.nan
+    if not 0.0 <= number <= MAX_NORM:
+        raise InvalidInputError(f"weight is {w!r}; expected a finite number of at least 0")
+    return number
+
+
+def weights(w: ArrayLike | None, n_rounds: int) -> Array:
+    """Return sample weights (T,); None means 1."""
+    if w is None:
+        return np.ones(n_rounds)
+    array = numbers("weight", w)
+    if array.shape != (n_rounds,):
+        raise InvalidInputError(f"weight has shape {array.shape}; expected ({n_rounds},)")
+    bad = np.flatnonzero(~((array >= 0.0) & (array <= MAX_NORM)))
+    if bad.size:
+        raise InvalidInputError(
+            f"weight[{bad[0]}] is {array[bad[0]]}; expected a finite number of at least 0"
+        )
+    return array
