@@ -37,17 +37,18 @@ def write(path: str | os.PathLike[str], record: Record) -> None:
     """Write a record; the file appears whole or not at all."""
     target = Path(path)
     arrays = {name: np.ascontiguousarray(array) for name, array in record.arrays.items()}
-    config = json.dumps(record.config, sort_keys=True, allow_nan=False)
     header = {
-        "folklearn": str(FORMAT_VERSION),
+        "version": FORMAT_VERSION,
         "kind": record.kind,
-        "config": config,
-        "digest": _digest(record.kind, config, arrays),
+        "config": record.config,
+        "digest": _digest(record.kind, record.config, arrays),
     }
+    # One metadata entry: safetensors writes several in an order that varies between runs.
+    metadata = {"folklearn": json.dumps(header, sort_keys=True, allow_nan=False)}
     handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     os.close(handle)
     try:
-        save_file(arrays, temporary, metadata=header)
+        save_file(arrays, temporary, metadata=metadata)
         os.replace(temporary, target)
     except BaseException:
         os.unlink(temporary)
@@ -61,37 +62,41 @@ def read(path: str | os.PathLike[str]) -> Record:
         raise FileNotFoundError(f"there is no file {name}")
     try:
         with safe_open(name, framework="numpy") as file:
-            header = file.metadata() or {}
-            if "folklearn" not in header:
-                raise StateFileError(
-                    f"{name} is a safetensors file, but not one that folklearn wrote"
-                )
-            _check_version(name, header["folklearn"])
+            header = _header(name, file.metadata() or {})
             arrays = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
     except SafetensorError as error:
         raise StateFileError(
             f"{name} is not a complete folklearn state file ({error}); it may be truncated, "
             "or written by another program"
         ) from None
-    kind, config = header.get("kind", ""), header.get("config", "")
-    if header.get("digest") != _digest(kind, config, arrays):
+    if header["digest"] != _digest(header["kind"], header["config"], arrays):
         raise StateFileError(f"{name} is damaged: its content does not match its digest")
-    return Record(kind, json.loads(config), arrays)
+    return Record(header["kind"], header["config"], arrays)
 
 
-def _check_version(name: str, version: str) -> None:
-    if not version.isdecimal() or int(version) > FORMAT_VERSION:
+def _header(name: str, metadata: Mapping[str, str]) -> dict[str, Any]:
+    if "folklearn" not in metadata:
+        raise StateFileError(f"{name} is a safetensors file, but not one that folklearn wrote")
+    try:
+        header: dict[str, Any] = json.loads(metadata["folklearn"])
+        version = int(header["version"])
+    except (ValueError, TypeError, KeyError):
+        raise StateFileError(f"{name} is damaged: its header cannot be read") from None
+    if version > FORMAT_VERSION:
         raise StateFileError(
             f"{name} has format version {version}; this folklearn reads versions up to "
             f"{FORMAT_VERSION}: upgrade folklearn to load it"
         )
+    if not {"kind", "config", "digest"} <= header.keys():
+        raise StateFileError(f"{name} is damaged: its header is incomplete")
+    return header
 
 
-def _digest(kind: str, config: str, arrays: Mapping[str, NDArray[Any]]) -> str:
+def _digest(kind: str, config: Any, arrays: Mapping[str, NDArray[Any]]) -> str:
     content = hashlib.blake2b(digest_size=16)
-    content.update(json.dumps([kind, config]).encode())
+    content.update(json.dumps([kind, config], sort_keys=True).encode())
     for name in sorted(arrays):
         array = arrays[name]
         content.update(json.dumps([name, array.dtype.str, array.shape]).encode())
-        content.update(memoryview(array).cast("B") if array.size else b"")
+        content.update(array.reshape(-1).view(np.uint8).data)
     return content.hexdigest()

@@ -224,7 +224,10 @@ class Folklore:
     @classmethod
     def from_record(cls, record: Record) -> "Folklore":
         """Rebuild a learner from its record."""
-        model = cls(**record.config)
+        try:
+            model = cls(**record.config)
+        except (TypeError, InvalidInputError) as error:
+            raise StateFileError(f"a Folklore state has a bad configuration: {error}") from None
         state = model._state
         n = state.theta.size
         shapes = {"S": (n * (n + 1) // 2,), "theta": (n,), "totals": (N_TOTALS,)}

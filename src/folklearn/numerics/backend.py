@@ -39,10 +39,10 @@ _dtrmm = _bind("dtrmm", 11)
 
 
 @intrinsic
-def _ref(typing_context, value):  # type: ignore[no-untyped-def]
+def _ref(typing_context, value):
     """Return the address of a scalar kept on the stack: BLAS takes everything by reference."""
 
-    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+    def generate(context, builder, signature, arguments):
         slot = cgutils.alloca_once_value(builder, arguments[0])
         return builder.bitcast(slot, context.get_value_type(types.voidptr))
 
@@ -50,10 +50,10 @@ def _ref(typing_context, value):  # type: ignore[no-untyped-def]
 
 
 @intrinsic
-def _at(typing_context, array, offset):  # type: ignore[no-untyped-def]
+def _at(typing_context, array, offset):
     """Return the address of element `offset` of a contiguous array."""
 
-    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+    def generate(context, builder, signature, arguments):
         data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
         return builder.bitcast(
             builder.gep(data, [arguments[1]]), context.get_value_type(types.voidptr)
@@ -63,7 +63,7 @@ def _at(typing_context, array, offset):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def gemm(trans_a, trans_b, m, n, k, A, a0, lda, B, b0, ldb, C, c0, ldc):  # type: ignore[no-untyped-def]
+def gemm(trans_a, trans_b, m, n, k, A, a0, lda, B, b0, ldb, C, c0, ldc):
     """C = op(A) op(B): m x n with inner size k; x0 are offsets, ldx leading dimensions."""
     _dgemm(
         _ref(np.int8(trans_a)), _ref(np.int8(trans_b)),
@@ -74,7 +74,7 @@ def gemm(trans_a, trans_b, m, n, k, A, a0, lda, B, b0, ldb, C, c0, ldc):  # type
 
 
 @njit(cache=True, nogil=True)
-def gemv_add(m, n, A, a0, lda, x, x0, y, y0):  # type: ignore[no-untyped-def]
+def gemv_add(m, n, A, a0, lda, x, x0, y, y0):
     """y += A x for an m x n matrix A."""
     _dgemv(
         _ref(np.int8(PLAIN)), _ref(np.int32(m)), _ref(np.int32(n)),
@@ -84,7 +84,7 @@ def gemv_add(m, n, A, a0, lda, x, x0, y, y0):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def symm(m, n, A, a0, lda, B, b0, ldb, C, c0, ldc):  # type: ignore[no-untyped-def]
+def symm(m, n, A, a0, lda, B, b0, ldb, C, c0, ldc):
     """C = A B for a symmetric m x m matrix A given by its upper triangle."""
     _dsymm(
         _ref(np.int8(LEFT)), _ref(np.int8(UPPER)), _ref(np.int32(m)), _ref(np.int32(n)),
@@ -94,7 +94,7 @@ def symm(m, n, A, a0, lda, B, b0, ldb, C, c0, ldc):  # type: ignore[no-untyped-d
 
 
 @njit(cache=True, nogil=True)
-def syrk_subtract(trans, n, k, A, a0, lda, C, c0, ldc):  # type: ignore[no-untyped-def]
+def syrk_subtract(trans, n, k, A, a0, lda, C, c0, ldc):
     """C -= op(A) op(A)' in the upper triangle of the n x n matrix C; op(A) is n x k."""
     _dsyrk(
         _ref(np.int8(UPPER)), _ref(np.int8(trans)), _ref(np.int32(n)), _ref(np.int32(k)),
@@ -104,7 +104,7 @@ def syrk_subtract(trans, n, k, A, a0, lda, C, c0, ldc):  # type: ignore[no-untyp
 
 
 @njit(cache=True, nogil=True)
-def trmm(side, trans, m, n, alpha, A, a0, lda, B, b0, ldb):  # type: ignore[no-untyped-def]
+def trmm(side, trans, m, n, alpha, A, a0, lda, B, b0, ldb):
     """B = alpha op(A) B or alpha B op(A) in place, A upper triangular, B m x n."""
     _dtrmm(
         _ref(np.int8(side)), _ref(np.int8(UPPER)), _ref(np.int8(trans)), _ref(np.int8(PLAIN)),

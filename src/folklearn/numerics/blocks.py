@@ -53,7 +53,7 @@ def block_size(d: int, k: int) -> int:
 
 
 @njit(cache=True, nogil=True)
-def open_block(S, theta, X, P, C, q):  # type: ignore[no-untyped-def]
+def open_block(S, theta, X, P, C, q):
     """Step 1. P is (bk, n), C is (bk, bk) and q is (bk,) in C order."""
     b, d = X.shape
     n = theta.shape[0]
@@ -76,7 +76,7 @@ def open_block(S, theta, X, P, C, q):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def close_block(S, theta, P, G, c):  # type: ignore[no-untyped-def]
+def close_block(S, theta, P, G, c):
     """Step 3. G is (bk, bk), upper triangular by columns; c is (bk,)."""
     m, n = P.shape
     gemv_add(n, m, P, 0, n, c, 0, theta, 0)
@@ -85,9 +85,7 @@ def close_block(S, theta, P, G, c):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _learn_block(  # type: ignore[no-untyped-def]
-    C, q, G, c, norms, labels, soft, weights, B, gamma, learn, totals, out, losses
-):
+def _learn_block(C, q, G, c, norms, labels, soft, weights, B, gamma, learn, totals, out, losses):
     """Step 2: the sequential part. Overwrites C by E; writes G and c for `close_block`."""
     b = norms.shape[0]
     m = q.shape[0]
@@ -144,7 +142,7 @@ def _learn_block(  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
-def _update_later(C, q, a, at, k):  # type: ignore[no-untyped-def]
+def _update_later(C, q, a, at, k):
     """q_l += C_li a_i for every later round l."""
     for row in range(at + k, q.shape[0]):
         total = 0.0
@@ -154,7 +152,7 @@ def _update_later(C, q, a, at, k):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def run_rounds(  # type: ignore[no-untyped-def]
+def run_rounds(
     S, theta, P, squares, vectors, seen, totals, X, norms, labels, soft, weights,
     B, gamma, b, learn, out, losses,
 ):  # fmt: skip

@@ -62,17 +62,17 @@ _INVERSES = (1.0 + 1e-12) / gamma_star(_NODES)
 
 
 @njit(cache=True, nogil=True)
-def gamma_star_below(L):  # type: ignore[no-untyped-def]
+def gamma_star_below(L):
     """Return a value at most gamma*(L), and at least 0.9999 of it, from the table."""
-    i = min(int(math.log1p(L) / _STEP), _N_NODES - 2)
+    i = int(math.log1p(L) / _STEP)
+    if i >= _N_NODES - 1:
+        return 1.0 / (_INVERSES[-1] + (L - _NODES[-1]))
     slope = (_INVERSES[i + 1] - _INVERSES[i]) / (_NODES[i + 1] - _NODES[i])
-    if L > _NODES[i + 1]:
-        return 1.0 / (_INVERSES[i + 1] + (L - _NODES[i + 1]))
     return 1.0 / (_INVERSES[i] + slope * (L - _NODES[i]))
 
 
 @njit(cache=True, nogil=True)
-def self_concordant(D):  # type: ignore[no-untyped-def]
+def self_concordant(D):
     """Return (exp(-D) - 1 + D) / D^2."""
     if D < 1e-3:
         return 0.5 - D / 6.0
@@ -80,48 +80,45 @@ def self_concordant(D):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def _softplus(t):  # type: ignore[no-untyped-def]
+def _softplus(t):
     return max(t, 0.0) + math.log1p(math.exp(-abs(t)))
 
 
 @njit(cache=True, nogil=True)
-def _binary_ratio(m, gap):  # type: ignore[no-untyped-def]
+def _binary_ratio(m, gap):
     """The ratio of `gamma_star` at expansion point m >= 0 and far point m + gap."""
     c = math.exp(-_softplus(m))  # 1 - sigmoid(m)
-    s = 1.0 - c
     if abs(gap) < 1e-3:
-        return 0.5 + (c - s) * gap / 6.0 + (1.0 - 6.0 * s * c) * gap * gap / 24.0 - 1e-10
+        third, fourth = 2.0 * c - 1.0, 1.0 - 6.0 * (1.0 - c) * c  # derivatives over s'(m)
+        return 0.5 + third * gap / 6.0 + fourth * gap * gap / 24.0 - 1e-10
+    if c < 1e-300:  # the limit; beyond 700 the value only has to be large
+        return (math.expm1(min(-gap, 700.0)) + gap) / (gap * gap)
     if gap > 0.0:
-        if c < 1e-300:
-            return self_concordant(gap)
         numerator = c * gap + math.log1p(c * math.expm1(-gap))
     else:
-        numerator = _softplus(m + gap) - _softplus(m) - s * gap
-    return numerator / (s * max(c, 1e-300) * gap * gap)
+        numerator = _softplus(-m - gap) - _softplus(-m) + c * gap
+    return numerator / ((1.0 - c) * c * gap * gap)
 
 
 @njit(cache=True, nogil=True)
-def binary_exact(m, L):  # type: ignore[no-untyped-def]
-    """Return the largest valid curvature for two classes: expansion point m, reach L.
+def binary_exact(m, L):
+    """Return the largest valid curvature for two classes, at most 1/2.
 
-    The ratio, as a function of the far point l, is a twice averaged curvature
-    s'(m + t(l - m)); averages of a unimodal function are unimodal, so the minimum over
-    |l| <= L is at l = L or l = -L.
+    m is the logit difference of the expansion point and L = 2 B|x| the reach. The ratio, as
+    a function of the far point l, is a twice averaged curvature s'(m + t(l - m)); averages
+    of a unimodal function are unimodal, so the minimum over |l| <= L is at l = L or l = -L.
+    It exceeds 1/2 only for m outside the reach; the closed-form bounds rely on 1/2.
     """
     m = abs(m)
-    return min(_binary_ratio(m, L - m), _binary_ratio(m, -L - m))
+    return min(_binary_ratio(m, L - m), _binary_ratio(m, -L - m), 0.5)
 
 
 @njit(cache=True, nogil=True)
-def valid_curvature(z, reach):  # type: ignore[no-untyped-def]
-    """Return the largest known valid gamma at logits z (K,), for reach = 2 B|x|.
-
-    At most 1/2, which the closed-form bounds rely on: the exact binary constant alone
-    could exceed it, when z lies outside the reach of the class.
-    """
+def valid_curvature(z, reach):
+    """Return the largest known valid gamma at logits z (K,), for reach = 2 B|x|."""
     K = z.shape[0]
     if K == 2:
-        return min(binary_exact(z[0] - z[1], reach), 0.5)
+        return binary_exact(z[0] - z[1], reach)
     low = z[0]
     high = z[0]
     for i in range(1, K):

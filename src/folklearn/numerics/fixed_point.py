@@ -23,7 +23,7 @@ _SAFE_STEP = 0.2  # squared length; the Hessian changes by less than a factor 2 
 
 
 @njit(cache=True, nogil=True, fastmath={"reassoc", "contract"}, error_model="numpy")
-def cholesky(A, inverse, floor, tolerance):  # type: ignore[no-untyped-def]
+def cholesky(A, inverse, floor, tolerance):
     """Factor A = LL' in place, surviving rounding; write 1/diagonal of L into inverse.
 
     Reads the lower triangle. Leaves L below and L' above the diagonal: rows of both are
@@ -53,7 +53,7 @@ def cholesky(A, inverse, floor, tolerance):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True, fastmath={"reassoc", "contract"}, error_model="numpy")
-def solve_fixed_point(h, C, u, z, p, g, scale, tail, J, H, work):  # type: ignore[no-untyped-def]
+def solve_fixed_point(h, C, u, z, p, g, scale, tail, J, H, work):
     """Solve for u; leave z = Q u, p = softmax(z) and the factor of M there.
 
     J and H are (k, k) scratch, work is (6, K). Return (logsumexp(z), Newton steps).
@@ -117,7 +117,7 @@ def solve_fixed_point(h, C, u, z, p, g, scale, tail, J, H, work):  # type: ignor
 
 
 @njit(cache=True, nogil=True, fastmath={"reassoc", "contract"}, error_model="numpy")
-def _newton_system(J, g, scale, tail, H, prefix, row):  # type: ignore[no-untyped-def]
+def _newton_system(J, g, scale, tail, H, prefix, row):
     """Write the lower triangle of I + (rho'J)'(rho'J) into H; prefix and row are scratch."""
     k = g.shape[0]
     for i in range(k):
@@ -136,7 +136,7 @@ def _newton_system(J, g, scale, tail, H, prefix, row):  # type: ignore[no-untype
 
 
 @njit(cache=True, nogil=True, fastmath={"reassoc", "contract"}, error_model="numpy")
-def _line_search(u, v, du, dv, decrement, z, p, trial):  # type: ignore[no-untyped-def]
+def _line_search(u, v, du, dv, decrement, z, p, trial):
     """Return a step length in (0, 1] along which f decreases.
 
     f is convex along the ray, so it decreases wherever its slope is still negative. The

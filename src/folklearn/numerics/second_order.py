@@ -51,14 +51,14 @@ def new_memo(d: int, k: int) -> tuple[Array, Array, Array, Array]:
 
 
 @njit(cache=True, nogil=True, fastmath={"reassoc", "contract"}, error_model="numpy")
-def see(S, theta, x, P, C, q):  # type: ignore[no-untyped-def]
+def see(S, theta, x, P, C, q):
     """Write P = S(I (x) x) (as P', C order), C = (I (x) x)'P and q = (I (x) x)'theta.
 
     One pass over the lower triangle, four rows at a time. Row i of class a gives the part
     of column a left of the diagonal (the long loop) and, by symmetry, its own entry in the
     columns of the classes before a (the short loops).
     """
-    k, n = P.shape
+    k = P.shape[0]
     d = x.shape[0]
     for a in range(k):
         Pa = P[a]
@@ -122,7 +122,7 @@ def see(S, theta, x, P, C, q):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def folklore_centre(C, q, h, diagonal):  # type: ignore[no-untyped-def]
+def folklore_centre(C, q, h, diagonal):
     """Write h = -q/2 + Q'diag(QCQ')/4; the second term is the paper's bias B_t."""
     expanded_diagonal(C, diagonal)
     reduce_classes(diagonal, h)
@@ -131,7 +131,7 @@ def folklore_centre(C, q, h, diagonal):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _look(S, theta, P, squares, vectors, seen, x):  # type: ignore[no-untyped-def]
+def _look(S, theta, P, squares, vectors, seen, x):
     """Fill the memo for context x, unless it already holds it for this very state."""
     d = x.shape[0]
     k = P.shape[0]
@@ -155,7 +155,7 @@ def _look(S, theta, P, squares, vectors, seen, x):  # type: ignore[no-untyped-de
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def norm(x):  # type: ignore[no-untyped-def]
+def norm(x):
     """Return |x|; NaN and infinity pass through."""
     total = 0.0
     for j in range(x.shape[0]):
@@ -164,7 +164,7 @@ def norm(x):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def predict_round(S, theta, P, squares, vectors, seen, x, max_norm, out):  # type: ignore[no-untyped-def]
+def predict_round(S, theta, P, squares, vectors, seen, x, max_norm, out):
     """Write the prediction for x into out; return False, all untouched, if |x| is unusable."""
     if not norm(x) <= max_norm:
         return False
@@ -175,7 +175,7 @@ def predict_round(S, theta, P, squares, vectors, seen, x, max_norm, out):  # typ
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def choose_curvature(gamma, z, reach, weight, totals):  # type: ignore[no-untyped-def]
+def choose_curvature(gamma, z, reach, weight, totals):
     """Return the round's curvature: the largest valid one, or gamma > 0 as given.
 
     A given gamma above the valid one voids the certificate, unless the round says nothing
@@ -190,7 +190,7 @@ def choose_curvature(gamma, z, reach, weight, totals):  # type: ignore[no-untype
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def count_round(totals, loss, weight, bracket, steps, n_raised):  # type: ignore[no-untyped-def]
+def count_round(totals, loss, weight, bracket, steps, n_raised):
     """Add one finished round to the totals."""
     totals[LOSS] += weight * loss
     totals[BRACKET] += bracket
@@ -200,7 +200,7 @@ def count_round(totals, loss, weight, bracket, steps, n_raised):  # type: ignore
 
 
 @njit(cache=True, nogil=True, fastmath={"reassoc", "contract"}, error_model="numpy")
-def absorb(S, theta, P, V, a):  # type: ignore[no-untyped-def]
+def absorb(S, theta, P, V, a):
     """theta += P a and S -= (P V)(P V)'; P is overwritten by P V."""
     k, n = P.shape
     for c in range(k):
@@ -219,7 +219,7 @@ def absorb(S, theta, P, V, a):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def update_round(  # type: ignore[no-untyped-def]
+def update_round(
     S, theta, P, squares, vectors, seen, totals, x, label, soft, weight, B, gamma, max_norm
 ):
     """Learn one example and return its loss; NaN, all untouched, if |x| is unusable."""

@@ -26,7 +26,7 @@ from folklearn.numerics.simplex import (
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def log_loss(z, log_total, label, soft):  # type: ignore[no-untyped-def]
+def log_loss(z, log_total, label, soft):
     """Return logsumexp(z) - <y, z>; label < 0 means that soft (K,) holds y."""
     if label >= 0:
         return log_total - z[label]
@@ -37,9 +37,7 @@ def log_loss(z, log_total, label, soft):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True, fastmath={"reassoc", "contract"}, error_model="numpy")
-def expand_surrogate(  # type: ignore[no-untyped-def]
-    label, soft, weight, gamma, u, p, g, scale, tail, C, q, V, a, N, vectors
-):
+def expand_surrogate(label, soft, weight, gamma, u, p, g, scale, tail, C, q, V, a, N, vectors):
     """Write V (by columns, so as V' in C order) and a for one round with its label.
 
     N is (k, k) scratch and vectors (6, K). Return (bracket, n_raised): the bracket is
@@ -99,7 +97,7 @@ def expand_surrogate(  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True, fastmath={"reassoc", "contract"}, error_model="numpy")
-def _whitened(curvature, g, scale, tail, C, T, N, prefix):  # type: ignore[no-untyped-def]
+def _whitened(curvature, g, scale, tail, C, T, N, prefix):
     """Write the lower triangle of I + curvature rho'C rho into N in O(k^2); T is scratch."""
     k = g.shape[0]
     for i in range(k):
@@ -113,7 +111,7 @@ def _whitened(curvature, g, scale, tail, C, T, N, prefix):  # type: ignore[no-un
 
 
 @njit(cache=True, nogil=True, fastmath={"reassoc", "contract"}, error_model="numpy")
-def _inverse_rows(L, inverse, out):  # type: ignore[no-untyped-def]
+def _inverse_rows(L, inverse, out):
     """Write the lower triangle of L^-1 into out; inverse holds 1/diagonal of L."""
     for i in range(L.shape[0]):
         row = out[i]

@@ -1,0 +1,51 @@
+"""A stricter world: floating-point errors raise, seeds are chosen, caches follow the source."""
+
+import hashlib
+import os
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+
+
+def _kernel_digest() -> str:
+    """Numba notices a change in a kernel's own file but not in the files it calls."""
+    digest = hashlib.blake2b(digest_size=8)
+    for source in sorted((ROOT / "src").rglob("*.py")):
+        digest.update(source.read_bytes())
+    return digest.hexdigest()
+
+
+# Both are read when NumPy and Numba are imported.
+os.environ.setdefault("NUMBA_CACHE_DIR", str(ROOT / ".cache" / f"numba-{_kernel_digest()}"))
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "2")
+
+import numpy as np  # noqa: E402
+import pytest  # noqa: E402
+from hypothesis import settings  # noqa: E402
+
+settings.register_profile("folklearn", deadline=None, derandomize=True, max_examples=40)
+settings.load_profile("folklearn")
+
+
+@pytest.fixture(autouse=True)
+def _floating_point_errors_raise():
+    """Underflow is normal here: probabilities of 1e-300 occur on real streams."""
+    with np.errstate(all="raise", under="ignore"):
+        yield
+
+
+@pytest.fixture
+def seed() -> int:
+    """FOLKLEARN_TEST_SEED, 0 by default; every value from 0 to 99 must pass."""
+    return int(os.environ.get("FOLKLEARN_TEST_SEED", "0"))
+
+
+@pytest.fixture
+def rng(seed: int) -> np.random.Generator:
+    return np.random.default_rng(seed)
+
+
+@pytest.fixture
+def data_path() -> Path:
+    """Files of earlier releases, which must stay readable."""
+    return ROOT / "tests" / "data"

@@ -1,0 +1,39 @@
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from folklearn.numerics import backend
+
+
+def threads():
+    return [library.get_num_threads() for library in backend._blas_libraries()]
+
+
+def test_small_problems_use_one_thread_and_the_setting_comes_back():
+    with threadpool_limits(2):
+        context = backend.blas_threads(300, 10)
+        assert context is not None
+        with context:
+            assert set(threads()) == {1}
+        assert set(threads()) == {2}
+
+
+def test_large_and_tiny_problems_are_left_alone():
+    assert backend.blas_threads(backend.THREADED_N, 10) is None
+    assert backend.blas_threads(10, 1) is None
+
+
+def test_symmetric_product_and_update_use_one_triangle(rng):
+    n, m = 7, 3
+    half = rng.normal(size=(n, n))
+    S = half @ half.T
+    lower = np.tril(S)
+    lower[np.triu_indices(n, 1)] = np.nan
+    Y = rng.normal(size=(m, n))
+    backend.syrk_subtract(backend.PLAIN, n, m, Y, 0, n, lower, 0, n)
+    np.testing.assert_allclose(np.tril(lower), np.tril(S - Y.T @ Y), atol=1e-12)
+
+    lower = np.tril(S)
+    lower[np.triu_indices(n, 1)] = np.nan
+    out = np.empty((m, n))
+    backend.symm(n, m, lower, 0, n, Y, 0, n, out, 0, n)
+    np.testing.assert_allclose(out, Y @ S, atol=1e-11)

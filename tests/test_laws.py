@@ -1,0 +1,185 @@
+"""The laws that every learner obeys, generated over every registered learner.
+
+A new learner joins by one line in LEARNERS.
+"""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import folklearn
+from folklearn import Folklore
+
+LEARNERS = {
+    "folklore": lambda d, K: Folklore(n_features=d, n_classes=K, B=6.0),
+    "folklore, large B": lambda d, K: Folklore(n_features=d, n_classes=K, B=300.0),
+    "folklore, fixed gamma": lambda d, K: Folklore(n_features=d, n_classes=K, gamma=0.5, lam=0.1),
+}
+CERTIFIED = ["folklore", "folklore, large B"]
+
+every_learner = pytest.mark.parametrize("make", LEARNERS.values(), ids=LEARNERS)
+shapes = st.sampled_from([(1, 2), (3, 2), (2, 3), (7, 4), (40, 3), (30, 6)])
+
+
+def random_stream(seed, T, d, K):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(T, d)) / math.sqrt(d) * rng.choice([0.2, 1.0, 2.0], size=(T, 1))
+    W = 3.0 * rng.normal(size=(K, d))
+    return X, np.argmax(X @ W.T + rng.gumbel(size=(T, K)), axis=1), rng
+
+
+def loop(model, X, y, weight=None):
+    P = np.empty((len(X), model.n_classes))
+    for t, x in enumerate(X):
+        P[t] = model.predict(x)
+        model.update(x, y[t], weight=1.0 if weight is None else weight[t])
+    return P
+
+
+@every_learner
+@given(shape=shapes, seed=st.integers(0, 10**6))
+def test_probabilities_lie_on_the_simplex(make, shape, seed):
+    X, y, _ = random_stream(seed, 30, *shape)
+    P = make(*shape).run(X, y)
+    assert (P >= 0.0).all()
+    np.testing.assert_allclose(P.sum(axis=1), 1.0, atol=1e-12)
+
+
+@every_learner
+@given(shape=shapes, seed=st.integers(0, 10**6))
+def test_zero_context_and_first_round_are_uniform(make, shape, seed):
+    d, K = shape
+    X, y, _ = random_stream(seed, 20, d, K)
+    model = make(d, K)
+    np.testing.assert_allclose(model.predict(X[0]), 1.0 / K, atol=1e-12)
+    model.run(X, y)
+    np.testing.assert_allclose(model.predict(np.zeros(d)), 1.0 / K, atol=1e-12)
+
+
+@every_learner
+@given(shape=shapes, seed=st.integers(0, 10**6))
+def test_renaming_classes_renames_predictions(make, shape, seed):
+    d, K = shape
+    X, y, rng = random_stream(seed, 30, d, K)
+    rename = rng.permutation(K)
+    P = make(d, K).run(X, y)
+    renamed = make(d, K).run(X, rename[y])
+    np.testing.assert_allclose(renamed[:, rename], P, atol=1e-8)
+
+
+@every_learner
+@given(shape=shapes, seed=st.integers(0, 10**6))
+def test_rotating_contexts_changes_nothing(make, shape, seed):
+    d, K = shape
+    X, y, rng = random_stream(seed, 30, d, K)
+    rotation = np.linalg.qr(rng.normal(size=(d, d)))[0]
+    np.testing.assert_allclose(make(d, K).run(X @ rotation, y), make(d, K).run(X, y), atol=1e-8)
+
+
+@every_learner
+@given(shape=shapes, seed=st.integers(0, 10**6))
+def test_a_soft_corner_is_a_hard_label(make, shape, seed):
+    d, K = shape
+    X, y, _ = random_stream(seed, 30, d, K)
+    hard, soft = make(d, K), make(d, K)
+    np.testing.assert_allclose(hard.run(X, y), soft.run(X, np.eye(K)[y]), atol=1e-12)
+    for x, label in zip(X, y, strict=True):
+        assert hard.update(x, label) == pytest.approx(soft.update(x, np.eye(K)[label]), abs=1e-9)
+
+
+@every_learner
+@given(shape=shapes, seed=st.integers(0, 10**6), weighted=st.booleans(), T=st.integers(0, 80))
+def test_run_equals_the_loop(make, shape, seed, weighted, T):
+    d, K = shape
+    X, y, rng = random_stream(seed, T, d, K)
+    weight = rng.exponential(size=T) if weighted else None
+    together, alone = make(d, K), make(d, K)
+    P = together.run(X, y, weight=weight)
+    np.testing.assert_allclose(P, loop(alone, X, y, weight), atol=1e-9)
+    if hasattr(alone, "certificate"):
+        assert together.certificate().loss == pytest.approx(alone.certificate().loss, rel=1e-9)
+        assert together.certificate().regret_bound == pytest.approx(
+            alone.certificate().regret_bound, rel=1e-9
+        )
+
+
+@every_learner
+@given(shape=shapes, seed=st.integers(0, 10**6), cut=st.integers(0, 40))
+def test_resuming_equals_never_stopping(make, shape, seed, cut, tmp_path_factory):
+    d, K = shape
+    X, y, _ = random_stream(seed, 40, d, K)
+    path = tmp_path_factory.mktemp("state") / "model.safetensors"
+    straight, stopped = make(d, K), make(d, K)
+    expected = loop(straight, X, y)
+    loop(stopped, X[:cut], y[:cut])
+    if cut:
+        stopped.predict(X[cut - 1])  # a pending prediction is not part of the state
+    stopped.save(path)
+    resumed = folklearn.load(path)
+    np.testing.assert_array_equal(loop(resumed, X[cut:], y[cut:]), expected[cut:])
+    straight.save(path)
+    first = path.read_bytes()
+    resumed.save(path)
+    assert path.read_bytes() == first
+
+
+@every_learner
+@given(shape=shapes, seed=st.integers(0, 10**6))
+def test_predict_changes_nothing(make, shape, seed):
+    d, K = shape
+    X, y, rng = random_stream(seed, 20, d, K)
+    quiet, chatty = make(d, K), make(d, K)
+    for x, label in zip(X, y, strict=True):
+        before = x.copy()
+        chatty.predict(x)
+        chatty.predict(rng.normal(size=(3, d)))
+        chatty.predict(rng.normal(size=d))
+        np.testing.assert_array_equal(x, before)
+        assert quiet.update(x, label) == chatty.update(x, label)
+
+
+@every_learner
+def test_the_same_input_gives_the_same_bytes(make):
+    X, y, _ = random_stream(5, 50, 30, 6)
+    assert make(30, 6).run(X, y).tobytes() == make(30, 6).run(X, y).tobytes()
+
+
+@pytest.mark.parametrize("name", CERTIFIED)
+@given(
+    shape=shapes,
+    seed=st.integers(0, 10**6),
+    T=st.integers(1, 60),
+    labels=st.sampled_from(["model", "one class", "noise", "soft", "against"]),
+)
+def test_no_model_beats_the_certificate(name, shape, seed, T, labels):
+    """Checked against W = 0, random members of the class, and the learner's own mean."""
+    d, K = shape
+    X, y, rng = random_stream(seed, T, d, K)
+    model = LEARNERS[name](d, K)
+    if labels == "one class":
+        y = np.zeros(T, dtype=int)
+    elif labels == "noise":
+        y = rng.integers(0, K, T)
+    elif labels == "soft":
+        y = rng.dirichlet(np.ones(K), size=T)
+    if labels == "against":
+        for t, x in enumerate(X):
+            y[t] = np.argmin(model.predict(x))
+            model.update(x, y[t])
+    else:
+        model.run(X, y)
+    targets = y if labels == "soft" else np.eye(K)[y]
+    members = [np.zeros((K, d)), model.coef(), *(rng.normal(size=(K, d)) for _ in range(5))]
+    for W in members:
+        norm = np.linalg.norm(W, axis=1).max()
+        member = W * min(1.0, model.B / norm) if norm > 0 else W
+        Z = X @ member.T
+        top = Z.max(axis=1)
+        log_totals = top + np.log(np.exp(Z - top[:, None]).sum(axis=1))
+        loss = (log_totals - (targets * Z).sum(axis=1)).sum()
+        certificate = model.certificate(member)
+        assert certificate.valid
+        assert loss >= certificate.best_linear_at_least - 1e-9 * (1.0 + abs(loss))
