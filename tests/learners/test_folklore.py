@@ -99,10 +99,8 @@ def test_the_inverse_does_not_drift_in_a_hundred_thousand_rounds(rng):
     model = Folklore(n_features=d, n_classes=K, B=B)
     P = model.run(X, y)
     Z = np.log(P)  # logits up to a constant, which the curvature does not see
-    norms = np.linalg.norm(X, axis=1)
-    gammas = np.array(
-        [valid_curvature(z, 2.0 * B * norm) for z, norm in zip(Z, norms, strict=False)]
-    )
+    reaches = 2.0 * B * np.linalg.norm(X, axis=1)
+    gammas = np.array([valid_curvature(z, reach) for z, reach in zip(Z, reaches, strict=True)])
     Q = helmert(K)
     reduced = P @ Q
     M = np.einsum("tk,ka,kb->tab", P, Q, Q) - np.einsum("ta,tb->tab", reduced, reduced)
