@@ -19,7 +19,7 @@ touched.
 
 import math
 import operator
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeGuard
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -63,12 +63,10 @@ def numbers(name: str, value: ArrayLike) -> Array:
     """Return real numbers as a C-ordered, writeable float64 array."""
     try:
         array = np.asarray(value)
-        if array.dtype.kind not in "fiub" and not (array.dtype.kind == "O" and array.size):
-            raise InvalidInputError(f"{name} must hold real numbers, got dtype {array.dtype}")
-        return np.require(array, np.float64, "CAW")  # the one layout the kernels know
+        if array.dtype.kind not in "fiubO":  # text would be parsed, complex truncated
+            raise TypeError(f"got dtype {array.dtype}")
+        return np.require(array, np.float64, ["C", "A", "W"])  # the layout the kernels know
     except (TypeError, ValueError) as error:
-        if isinstance(error, InvalidInputError):
-            raise
         raise InvalidInputError(f"{name} must hold real numbers: {error}") from None
 
 
@@ -86,10 +84,14 @@ def contexts(X: ArrayLike, n_features: int) -> tuple[Array, Array]:
     return X, norms
 
 
+def is_context(x: Any, shape: tuple[int, ...]) -> TypeGuard[Array]:
+    """Tell whether x is already what the kernels take: the short way for the usual case."""
+    return type(x) is np.ndarray and x.dtype is _FLOAT64 and x.shape == shape and x.flags.carray
+
+
 def context(x: ArrayLike, n_features: int) -> Array:
     """Return x (d,) by shape and type; compiled code checks its norm (see `refuse_context`)."""
-    if type(x) is not np.ndarray or x.dtype is not _FLOAT64 or not x.flags.carray:
-        x = numbers("x", x)
+    x = numbers("x", x)
     if x.shape != (n_features,):
         raise InvalidInputError(f"x has shape {x.shape}; expected (n_features={n_features},)")
     return x
@@ -164,7 +166,8 @@ def _soft_labels(soft: Array, where: str) -> Array:
             f"{where.format(bad[0])} is {soft[bad[0]]}; a soft label must be non-negative "
             f"and sum to 1 within {SOFT_LABEL_TOLERANCE:g}"
         )
-    return soft / totals[:, None]
+    normalised: Array = soft / totals[:, None]
+    return normalised
 
 
 def weight(w: Any) -> float:

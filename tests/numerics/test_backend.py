@@ -10,7 +10,7 @@ def threads():
 
 def test_small_problems_use_one_thread_and_the_setting_comes_back():
     with threadpool_limits(2):
-        context = backend.blas_threads(300, 10)
+        context = backend.one_thread(300, 10)
         assert context is not None
         with context:
             assert set(threads()) == {1}
@@ -18,8 +18,8 @@ def test_small_problems_use_one_thread_and_the_setting_comes_back():
 
 
 def test_large_and_tiny_problems_are_left_alone():
-    assert backend.blas_threads(backend.THREADED_N, 10) is None
-    assert backend.blas_threads(10, 1) is None
+    assert backend.one_thread(backend.THREADED_N, 10) is None
+    assert backend.one_thread(10, 1) is None
 
 
 def test_symmetric_product_and_update_use_one_triangle(rng):

@@ -17,6 +17,8 @@ from folklearn.numerics.second_order import (
     OVERCURVED,
     ROUNDS,
     UNSOLVED,
+    predict_round,
+    update_round,
 )
 from folklearn.numerics.state import SecondOrderState
 from folklearn.persist import Record
@@ -98,6 +100,7 @@ class Folklore:
         self.R = problem.positive("R", R)
         self.lam = 2.0 * self.R / self.B if lam is None else problem.positive("lam", lam)
         self.gamma = None if gamma is None else problem.positive("gamma", gamma)
+        self._shape = (self.n_features,)
         self._gamma = self.gamma or 0.0  # what the kernels take: 0 means the largest valid
         self._state = SecondOrderState(self.n_features, self.n_classes, self.lam)
 
@@ -107,11 +110,15 @@ class Folklore:
         Rows of a matrix are all predicted from the current state. The prediction is
         improper: it depends on x beyond a linear map of it.
         """
-        if (x.ndim if type(x) is np.ndarray else np.ndim(x)) == 2:
-            return self._state.predict_many(*problem.contexts(x, self.n_features))
-        x = problem.context(x, self.n_features)
-        p = self._state.predict(x, problem.MAX_NORM)
-        return p if p is not None else problem.refuse_context(x)
+        if not problem.is_context(x, self._shape):
+            if np.ndim(x) == 2:
+                return self._state.predict_many(*problem.contexts(x, self.n_features))
+            x = problem.context(x, self.n_features)
+        p = np.empty(self.n_classes)
+        state = self._state
+        if not predict_round(state.S, state.memo, x, problem.MAX_NORM, p):
+            problem.refuse_context(x)
+        return p
 
     def update(self, x: ArrayLike, y: Any, *, weight: float = 1.0) -> float:
         """Learn one example and return its log loss -ln p[y], predicted before learning.
@@ -119,12 +126,21 @@ class Folklore:
         y is a class 0..K-1 or a point of the simplex (K,). The example counts `weight`
         times in the state and in the certificate; the returned loss is unweighted.
         """
-        x = problem.context(x, self.n_features)
+        if not problem.is_context(x, self._shape):
+            x = problem.context(x, self.n_features)
         label, soft = problem.label(y, self.n_classes)
         if weight != 1.0:
             weight = problem.weight(weight)
-        loss = self._state.update(x, label, soft, weight, self.B, self._gamma, problem.MAX_NORM)
-        return loss if loss == loss else problem.refuse_context(x)
+        state = self._state
+        arguments = (state.S, state.memo, x, label, soft, weight, self.B, self._gamma)
+        if state.one_thread is None:
+            loss: float = update_round(*arguments, problem.MAX_NORM)
+        else:
+            with state.one_thread:
+                loss = update_round(*arguments, problem.MAX_NORM)
+        if loss != loss:
+            problem.refuse_context(x)
+        return loss
 
     def run(
         self,
@@ -235,9 +251,7 @@ class Folklore:
             array = record.arrays.get(name)
             if array is None or array.shape != shape or array.dtype != np.float64:
                 raise StateFileError(f"a Folklore state needs float64 {name} of shape {shape}")
-        state.unpack(record.arrays["S"])
-        state.theta[:] = record.arrays["theta"]
-        state.totals[:] = record.arrays["totals"]
+        state.restore(*(record.arrays[name] for name in shapes))
         return model
 
     def save(self, path: str | os.PathLike[str]) -> None:

@@ -6,7 +6,7 @@ C-ordered array of shape (a, b) is the column-ordered b x a matrix, and a lower 
 stored by rows is an upper triangle stored by columns.
 
 Threads: BLAS splits small products across threads at a loss, so callers state how many
-threads a piece of work deserves (`blas_threads`), and the previous setting is restored.
+threads a piece of work deserves (`one_thread`), and the previous setting is restored.
 """
 
 from functools import cache
@@ -50,7 +50,7 @@ def _ref(typing_context, value):
 
 
 @intrinsic
-def _at(typing_context, array, offset):
+def address(typing_context, array, offset):
     """Return the address of element `offset` of a contiguous array."""
 
     def generate(context, builder, signature, arguments):
@@ -63,13 +63,13 @@ def _at(typing_context, array, offset):
 
 
 @njit(cache=True, nogil=True)
-def gemm(trans_a, trans_b, m, n, k, A, a0, lda, B, b0, ldb, C, c0, ldc):
-    """C = op(A) op(B): m x n with inner size k; x0 are offsets, ldx leading dimensions."""
+def gemm(trans_a, trans_b, m, n, k, alpha, A, a0, lda, B, b0, ldb, beta, C, c0, ldc):
+    """C = alpha op(A) op(B) + beta C: m x n with inner size k; x0 offsets, ldx strides."""
     _dgemm(
         _ref(np.int8(trans_a)), _ref(np.int8(trans_b)),
         _ref(np.int32(m)), _ref(np.int32(n)), _ref(np.int32(k)),
-        _ref(1.0), _at(A, a0), _ref(np.int32(lda)), _at(B, b0), _ref(np.int32(ldb)),
-        _ref(0.0), _at(C, c0), _ref(np.int32(ldc)),
+        _ref(alpha), address(A, a0), _ref(np.int32(lda)), address(B, b0), _ref(np.int32(ldb)),
+        _ref(beta), address(C, c0), _ref(np.int32(ldc)),
     )  # fmt: skip
 
 
@@ -78,8 +78,8 @@ def gemv_add(m, n, A, a0, lda, x, x0, y, y0):
     """y += A x for an m x n matrix A."""
     _dgemv(
         _ref(np.int8(PLAIN)), _ref(np.int32(m)), _ref(np.int32(n)),
-        _ref(1.0), _at(A, a0), _ref(np.int32(lda)), _at(x, x0), _ref(np.int32(1)),
-        _ref(1.0), _at(y, y0), _ref(np.int32(1)),
+        _ref(1.0), address(A, a0), _ref(np.int32(lda)), address(x, x0), _ref(np.int32(1)),
+        _ref(1.0), address(y, y0), _ref(np.int32(1)),
     )  # fmt: skip
 
 
@@ -88,8 +88,8 @@ def symm(m, n, A, a0, lda, B, b0, ldb, C, c0, ldc):
     """C = A B for a symmetric m x m matrix A given by its upper triangle."""
     _dsymm(
         _ref(np.int8(LEFT)), _ref(np.int8(UPPER)), _ref(np.int32(m)), _ref(np.int32(n)),
-        _ref(1.0), _at(A, a0), _ref(np.int32(lda)), _at(B, b0), _ref(np.int32(ldb)),
-        _ref(0.0), _at(C, c0), _ref(np.int32(ldc)),
+        _ref(1.0), address(A, a0), _ref(np.int32(lda)), address(B, b0), _ref(np.int32(ldb)),
+        _ref(0.0), address(C, c0), _ref(np.int32(ldc)),
     )  # fmt: skip
 
 
@@ -98,8 +98,8 @@ def syrk_subtract(trans, n, k, A, a0, lda, C, c0, ldc):
     """C -= op(A) op(A)' in the upper triangle of the n x n matrix C; op(A) is n x k."""
     _dsyrk(
         _ref(np.int8(UPPER)), _ref(np.int8(trans)), _ref(np.int32(n)), _ref(np.int32(k)),
-        _ref(-1.0), _at(A, a0), _ref(np.int32(lda)),
-        _ref(1.0), _at(C, c0), _ref(np.int32(ldc)),
+        _ref(-1.0), address(A, a0), _ref(np.int32(lda)),
+        _ref(1.0), address(C, c0), _ref(np.int32(ldc)),
     )  # fmt: skip
 
 
@@ -109,7 +109,7 @@ def trmm(side, trans, m, n, alpha, A, a0, lda, B, b0, ldb):
     _dtrmm(
         _ref(np.int8(side)), _ref(np.int8(UPPER)), _ref(np.int8(trans)), _ref(np.int8(PLAIN)),
         _ref(np.int32(m)), _ref(np.int32(n)), _ref(alpha),
-        _at(A, a0), _ref(np.int32(lda)), _at(B, b0), _ref(np.int32(ldb)),
+        address(A, a0), _ref(np.int32(lda)), address(B, b0), _ref(np.int32(ldb)),
     )  # fmt: skip
 
 
@@ -121,7 +121,7 @@ def _blas_libraries() -> list[Any]:
 
 
 class _OneThread:
-    """Hold BLAS to one thread inside a with block; as light as the per-event path needs."""
+    """Hold BLAS to one thread inside a with block, then restore the setting."""
 
     __slots__ = ("_before",)
 
@@ -138,6 +138,6 @@ class _OneThread:
             lib.set_num_threads(count)
 
 
-def blas_threads(n: int, rank: int) -> _OneThread | None:
-    """Return a context that an update of rank `rank` of an n x n state needs, or None."""
+def one_thread(n: int, rank: int) -> _OneThread | None:
+    """Return a context for rank updates of an n x n state, or None if BLAS needs no hint."""
     return None if n >= THREADED_N or n * n * rank <= NEVER_SPLIT else _OneThread()

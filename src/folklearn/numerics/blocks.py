@@ -34,6 +34,7 @@ from folklearn.numerics.second_order import (
     choose_curvature,
     count_round,
     folklore_centre,
+    open_memo,
     predict_round,
     update_round,
 )
@@ -45,11 +46,32 @@ Array = NDArray[np.float64]
 def block_size(d: int, k: int) -> int:
     """Return the number of rounds per block, 1 for the plain loop.
 
-    Measured: bk near n/8 is best (the sequential part grows like (bk)^3), a block of fewer
-    than 3 rounds does not pay, and past 32 rounds nothing is gained.
+    Measured: bk near n/8 is best (the sequential part grows like (bk)^3), more than 32
+    rounds gain nothing, and small states or blocks of fewer than 4 rounds do not pay.
     """
-    b = min(max(24, k * d // 8) // k, 32)
-    return b if b >= 3 else 1
+    n = k * d
+    b = min(max(24, n // 8) // k, 32)
+    return 1 if n < 100 or b < 4 else b
+
+
+@njit(cache=True, nogil=True)
+def context_products(S, X, P):
+    """P = S(I (x) X') from one triangle of S: two strips and one diagonal block per class."""
+    b, d = X.shape
+    n = S.shape[0]
+    k = n // d
+    stride = k * n  # from one round's column to the next round's, same class
+    for c in range(k):
+        first = c * d
+        below = n - first - d
+        if first > 0:
+            gemm(PLAIN, PLAIN, first, b, d, 1.0, S, first * n, n, X, 0, d, 0.0, P, c * n, stride)
+        symm(d, b, S, first * n + first, n, X, 0, d, P, c * n + first, stride)
+        if below > 0:
+            gemm(
+                TRANSPOSED, PLAIN, below, b, d, 1.0, S, (first + d) * n + first, n,
+                X, 0, d, 0.0, P, c * n + first + d, stride,
+            )  # fmt: skip
 
 
 @njit(cache=True, nogil=True)
@@ -58,21 +80,13 @@ def open_block(S, theta, X, P, C, q):
     b, d = X.shape
     n = theta.shape[0]
     k = n // d
-    stride = k * n  # from one round's column to the next round's, same class
+    context_products(S, X, P)
     for c in range(k):
-        first = c * d
-        below = n - first - d
-        if first > 0:
-            gemm(PLAIN, PLAIN, first, b, d, S, first * n, n, X, 0, d, P, c * n, stride)
-        symm(d, b, S, first * n + first, n, X, 0, d, P, c * n + first, stride)
-        if below > 0:
-            gemm(
-                TRANSPOSED, PLAIN, below, b, d,
-                S, (first + d) * n + first, n, X, 0, d, P, c * n + first + d, stride,
-            )  # fmt: skip
-    for c in range(k):
-        gemm(TRANSPOSED, PLAIN, b * k, b, d, P, c * d, n, X, 0, d, C, c * b * k, k * b * k)
-    gemm(TRANSPOSED, PLAIN, k, b, d, theta, 0, d, X, 0, d, q, 0, k)
+        gemm(
+            TRANSPOSED, PLAIN, b * k, b, d, 1.0, P, c * d, n,
+            X, 0, d, 0.0, C, c * b * k, k * b * k,
+        )  # fmt: skip
+    gemm(TRANSPOSED, PLAIN, k, b, d, 1.0, theta, 0, d, X, 0, d, 0.0, q, 0, k)
 
 
 @njit(cache=True, nogil=True)
@@ -152,26 +166,21 @@ def _update_later(C, q, a, at, k):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def run_rounds(
-    S, theta, P, squares, vectors, seen, totals, X, norms, labels, soft, weights,
-    B, gamma, b, learn, out, losses,
-):  # fmt: skip
+def run_rounds(S, memo, X, norms, labels, soft, weights, B, gamma, b, learn, out, losses):
     """Predict every row of X into out; with `learn`, learn each row after predicting it."""
     T, d = X.shape
-    n = theta.shape[0]
+    n = S.shape[0]
     k = n // d
     no_label = np.empty(0)
     if b == 1:
         for t in range(T):
-            predict_round(S, theta, P, squares, vectors, seen, X[t], np.inf, out[t])
+            predict_round(S, memo, X[t], np.inf, out[t])
             if learn:
                 y = soft[t] if labels[t] < 0 else no_label
-                losses[t] = update_round(
-                    S, theta, P, squares, vectors, seen, totals,
-                    X[t], labels[t], y, weights[t], B, gamma, np.inf,
-                )  # fmt: skip
+                losses[t] = update_round(S, memo, X[t], labels[t], y, weights[t], B, gamma, np.inf)
         return
-    PX = np.empty((b * k, n))
+    totals, theta, seen, _, _, _ = open_memo(memo, d, k)
+    P = np.empty((b * k, n))
     C = np.empty(b * k * b * k)
     G = np.empty(b * k * b * k)
     q = np.empty(b * k)
@@ -180,13 +189,13 @@ def run_rounds(
         stop = min(start + b, T)
         m = (stop - start) * k
         Cm, Gm = C[: m * m].reshape(m, m), G[: m * m].reshape(m, m)
-        open_block(S, theta, X[start:stop], PX[:m], Cm, q[:m])
+        open_block(S, theta, X[start:stop], P[:m], Cm, q[:m])
         _learn_block(
             Cm, q[:m], Gm, c[:m], norms[start:stop], labels[start:stop],
             soft[start:stop] if soft.shape[0] > 0 else soft, weights[start:stop],
             B, gamma, learn, totals, out[start:stop], losses[start:stop],
         )  # fmt: skip
         if learn:
-            close_block(S, theta, PX[:m], Gm, c[:m])
+            close_block(S, theta, P[:m], Gm, c[:m])
     if learn:
         seen[FRESH] = 0.0

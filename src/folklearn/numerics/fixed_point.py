@@ -18,7 +18,7 @@ from folklearn.numerics.simplex import (
 )
 
 MAX_STEPS = 500
-_SMALL_STEP = 1e-8  # logits; Newton squares the error, so the step after this is below 1e-15
+_SMALL_STEP = 1e-6  # logits; Newton squares the error, so after such a step it is near 1e-12
 _SAFE_STEP = 0.2  # squared length; the Hessian changes by less than a factor 2 along it
 
 

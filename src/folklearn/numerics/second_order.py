@@ -12,10 +12,10 @@ predict of the same context does not read S again.
 import math
 
 import numpy as np
-from numba import njit
+from numba import carray, njit
 from numpy.typing import NDArray
 
-from folklearn.numerics.backend import PLAIN, RIGHT, syrk_subtract, trmm
+from folklearn.numerics.backend import PLAIN, RIGHT, TRANSPOSED, address, gemm, trmm
 from folklearn.numerics.curvature import valid_curvature
 from folklearn.numerics.fixed_point import MAX_STEPS, solve_fixed_point
 from folklearn.numerics.simplex import expanded_diagonal, reduce_classes
@@ -28,26 +28,44 @@ Array = NDArray[np.float64]
 N_TOTALS = 6
 LOSS, BRACKET, ROUNDS, OVERCURVED, UNSOLVED, INDEFINITE = range(N_TOTALS)
 
-_TINY_N = 32  # binary states so small that a BLAS call costs more than its work
+_PANEL = 16
+_SMALL_N = 32  # states so small that entering BLAS costs more than it saves
 
-# The memo: the last context as the state saw it, and scratch. Numba takes arrays cheaply
-# and objects dearly, so it is four arrays: P (k, n); squares (N_SQUARES, k, k), of which
-# the first is C; vectors (N_VECTORS, K), rows as below; seen, which is x (d,) followed by
-# whether the memo is fresh, logsumexp(z) and the number of Newton steps.
-N_SQUARES = 3
-N_VECTORS = 15
+# Rows of the memo's vectors; those from _WORK on are scratch.
 _Q, _U, _Z, _P, _G, _SCALE, _TAIL, _A, _WORK = range(9)
-FRESH, _LOG_TOTAL, _STEPS = -3, -2, -1
+_N_SQUARES, _N_VECTORS = 3, 15
+FRESH, _LOG_TOTAL, _STEPS = -3, -2, -1  # behind x in the memo's `seen`
 
 
-def new_memo(d: int, k: int) -> tuple[Array, Array, Array, Array]:
-    """Return an empty memo."""
-    return (
-        np.zeros((k, k * d)),
-        np.zeros((N_SQUARES, k, k)),
-        np.zeros((N_VECTORS, k + 1)),
-        np.zeros(d + 3),
-    )
+def memo_size(d: int, k: int) -> int:
+    """Return the number of floats that `open_memo` lays out."""
+    n = k * d
+    return N_TOTALS + n + (d + 3) + _N_SQUARES * k * k + _N_VECTORS * (k + 1) + k * n
+
+
+@njit(cache=True, nogil=True)
+def open_memo(memo, d, k):
+    """Return the views totals, theta, seen, squares, vectors, P of a memo.
+
+    Everything but S lives in this one array, because a compiled function pays for every
+    array it is called with: the totals (N_TOTALS,); theta (n,); the last context and how
+    the state saw it, as seen (d + 3,), squares (3, k, k), of which the first is C, vectors
+    (15, K) and P (k, n); and scratch.
+    """
+    n = k * d
+    K = k + 1
+    at = N_TOTALS
+    totals = carray(address(memo, 0), (N_TOTALS,), np.float64)
+    theta = carray(address(memo, at), (n,), np.float64)
+    at += n
+    seen = carray(address(memo, at), (d + 3,), np.float64)
+    at += d + 3
+    squares = carray(address(memo, at), (_N_SQUARES, k, k), np.float64)
+    at += _N_SQUARES * k * k
+    vectors = carray(address(memo, at), (_N_VECTORS, K), np.float64)
+    at += _N_VECTORS * K
+    P = carray(address(memo, at), (k, n), np.float64)
+    return totals, theta, seen, squares, vectors, P
 
 
 @njit(cache=True, nogil=True, fastmath={"reassoc", "contract"}, error_model="numpy")
@@ -164,10 +182,12 @@ def norm(x):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def predict_round(S, theta, P, squares, vectors, seen, x, max_norm, out):
+def predict_round(S, memo, x, max_norm, out):
     """Write the prediction for x into out; return False, all untouched, if |x| is unusable."""
     if not norm(x) <= max_norm:
         return False
+    d = x.shape[0]
+    _, theta, seen, squares, vectors, P = open_memo(memo, d, S.shape[0] // d)
     _look(S, theta, P, squares, vectors, seen, x)
     for i in range(out.shape[0]):
         out[i] = vectors[_P, i]
@@ -207,27 +227,67 @@ def absorb(S, theta, P, V, a):
         Pc, factor = P[c], a[c]
         for i in range(n):
             theta[i] += factor * Pc[i]
-    if k == 1 and n <= _TINY_N:
-        Pc, squared = P[0], V[0, 0] ** 2
-        for i in range(n):
-            row, factor = S[i], squared * Pc[i]
-            for j in range(i + 1):
-                row[j] -= factor * Pc[j]
+    if n <= _SMALL_N:
+        _absorb_small(S, P, V)
         return
     trmm(RIGHT, PLAIN, n, k, 1.0, V, 0, k, P, 0, n)
-    syrk_subtract(PLAIN, n, k, P, 0, n, S, 0, n)
+    subtract_square(S, P)
+
+
+@njit(cache=True, nogil=True)
+def subtract_square(S, Y):
+    """S -= YY' for Y (k, n) of small rank k, by narrow panels: faster than dsyrk there.
+
+    What a panel writes above the diagonal lands in the unused triangle.
+    """
+    k, n = Y.shape
+    for first in range(0, n, _PANEL):
+        width = min(_PANEL, n - first)
+        gemm(
+            PLAIN, TRANSPOSED, first + width, width, k,
+            -1.0, Y, 0, n, Y, first, n, 1.0, S, first * n, n,
+        )  # fmt: skip
+
+
+@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"}, error_model="numpy")
+def _absorb_small(S, P, V):
+    """The two products of `absorb` without the cost of entering BLAS."""
+    k, n = P.shape
+    for c in range(k - 1, -1, -1):  # column c of P V needs the columns up to c only
+        Pc, factor = P[c], V[c, c]
+        for i in range(n):
+            Pc[i] *= factor
+        for b in range(c):
+            Pb, factor = P[b], V[c, b]
+            for i in range(n):
+                Pc[i] += factor * Pb[i]
+    for i in range(n):
+        row = S[i]
+        c = 0
+        while c + 4 <= k:
+            y0, y1, y2, y3 = P[c], P[c + 1], P[c + 2], P[c + 3]
+            f0, f1, f2, f3 = y0[i], y1[i], y2[i], y3[i]
+            for j in range(i + 1):
+                row[j] -= f0 * y0[j] + f1 * y1[j] + f2 * y2[j] + f3 * y3[j]
+            c += 4
+        while c < k:
+            y0 = P[c]
+            f0 = y0[i]
+            for j in range(i + 1):
+                row[j] -= f0 * y0[j]
+            c += 1
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def update_round(
-    S, theta, P, squares, vectors, seen, totals, x, label, soft, weight, B, gamma, max_norm
-):
+def update_round(S, memo, x, label, soft, weight, B, gamma, max_norm):
     """Learn one example and return its loss; NaN, all untouched, if |x| is unusable."""
     length = norm(x)
     if not length <= max_norm:
         return math.nan
+    d = x.shape[0]
+    k = S.shape[0] // d
+    totals, theta, seen, squares, vectors, P = open_memo(memo, d, k)
     _look(S, theta, P, squares, vectors, seen, x)
-    k = P.shape[0]
     z, a, V = vectors[_Z], vectors[_A, :k], squares[1]
     loss = log_loss(z, seen[_LOG_TOTAL], label, soft)
     curvature = choose_curvature(gamma, z, 2.0 * B * length, weight, totals)

@@ -6,14 +6,9 @@ from contextlib import nullcontext
 import numpy as np
 from numpy.typing import NDArray
 
-from folklearn.numerics.backend import blas_threads
+from folklearn.numerics.backend import one_thread
 from folklearn.numerics.blocks import block_size, run_rounds
-from folklearn.numerics.second_order import (
-    N_TOTALS,
-    new_memo,
-    predict_round,
-    update_round,
-)
+from folklearn.numerics.second_order import N_TOTALS, memo_size
 from folklearn.numerics.simplex import helmert
 
 Array = NDArray[np.float64]
@@ -25,9 +20,12 @@ class SecondOrderState:
     """S = A^-1 and theta = A^-1 g of the surrogate sum, in reduced coordinates.
 
     Arguments are validated by the caller. `totals` adds up the rounds (see `second_order`).
+    A single event is too short for another layer of calls: learners pass S and memo to
+    `predict_round` and `update_round` themselves, the latter inside `one_thread` unless
+    that is None.
     """
 
-    __slots__ = ("S", "_arrays", "_update_threads", "d", "k", "theta", "totals")
+    __slots__ = ("S", "d", "k", "memo", "one_thread", "theta", "totals")
 
     def __init__(self, d: int, K: int, lam: float) -> None:
         self.d = d
@@ -35,35 +33,10 @@ class SecondOrderState:
         n = self.k * d
         self.S: Array = np.zeros((n, n))
         np.fill_diagonal(self.S, 1.0 / lam)
-        self.theta: Array = np.zeros(n)
-        self.totals: Array = np.zeros(N_TOTALS)
-        self._arrays = (self.S, self.theta, *new_memo(d, self.k))
-        self._update_threads = blas_threads(n, self.k)
-
-    def predict(self, x: Array, max_norm: float) -> Array | None:
-        """Return p (K,), or None if |x| is not at most max_norm."""
-        p = np.empty(self.k + 1)
-        return p if predict_round(*self._arrays, x, max_norm, p) else None
-
-    def update(
-        self,
-        x: Array,
-        label: int,
-        soft: Array,
-        weight: float,
-        B: float,
-        gamma: float,
-        max_norm: float,
-    ) -> float:
-        """Learn one example; return its loss, or NaN if |x| is not at most max_norm."""
-        if self._update_threads is None:
-            return update_round(  # type: ignore[no-any-return]
-                *self._arrays, self.totals, x, label, soft, weight, B, gamma, max_norm
-            )
-        with self._update_threads:
-            return update_round(  # type: ignore[no-any-return]
-                *self._arrays, self.totals, x, label, soft, weight, B, gamma, max_norm
-            )
+        self.memo: Array = np.zeros(memo_size(d, self.k))
+        self.totals: Array = self.memo[:N_TOTALS]
+        self.theta: Array = self.memo[N_TOTALS : N_TOTALS + n]
+        self.one_thread = one_thread(n, self.k)
 
     def predict_many(self, X: Array, norms: Array) -> Array:
         """Return p (T, K), every row from the current state."""
@@ -106,9 +79,9 @@ class SecondOrderState:
         losses = np.empty(T)
         for start in range(0, T, chunk):
             rows = slice(start, min(start + chunk, T))
-            with blas_threads(n, b * self.k) or nullcontext():
+            with one_thread(n, b * self.k) or nullcontext():
                 run_rounds(
-                    *self._arrays, self.totals, X[rows], norms[rows],
+                    self.S, self.memo, X[rows], norms[rows],
                     labels[rows], soft[rows] if len(soft) else soft, weights[rows],
                     B, gamma, b, learn, P[rows], losses[rows],
                 )  # fmt: skip
@@ -128,8 +101,10 @@ class SecondOrderState:
             out[i * (i + 1) // 2 : (i + 1) * (i + 2) // 2] = self.S[i, : i + 1]
         return out
 
-    def unpack(self, lower: Array) -> None:
-        """Replace S by what `packed` returned."""
+    def restore(self, lower: Array, theta: Array, totals: Array) -> None:
+        """Become the state whose `packed`, `theta` and `totals` these are."""
         for i in range(self.theta.size):
             self.S[i, : i + 1] = lower[i * (i + 1) // 2 : (i + 1) * (i + 2) // 2]
-        self._arrays = (self.S, self.theta, *new_memo(self.d, self.k))
+        self.memo[:] = 0.0
+        self.theta[:] = theta
+        self.totals[:] = totals
