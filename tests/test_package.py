@@ -1,0 +1,52 @@
+"""The package as others get it: a wheel, a light import, lazy names."""
+
+import subprocess
+import sys
+
+import pytest
+
+import folklearn
+from tests.conftest import ROOT
+
+
+def python(code: str, *, path: str = "", cwd=None) -> str:
+    result = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        cwd=cwd,
+        env={"PATH": "", "PYTHONPATH": path} if path else None,
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr
+    return result.stdout.strip()
+
+
+def test_a_built_wheel_installs_and_predicts(tmp_path):
+    build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", tmp_path]
+    subprocess.run([*build, ROOT], check=True, capture_output=True)
+    (wheel,) = tmp_path.glob("folklearn-*.whl")
+    target = tmp_path / "site"
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", target]
+    subprocess.run([*pip, wheel], check=True, capture_output=True)
+    assert (target / "folklearn" / "py.typed").is_file()
+    code = (
+        "import folklearn; print(folklearn.__file__); "
+        "print(folklearn.Folklore(n_features=2, n_classes=4).predict([0.5, 1.0]))"
+    )
+    where, p = python(code, path=str(target), cwd=tmp_path).splitlines()
+    assert where.startswith(str(target))
+    assert p == "[0.25 0.25 0.25 0.25]"
+
+
+def test_importing_the_package_loads_nothing_heavy():
+    heavy = "{'numpy', 'numba', 'scipy', 'sklearn', 'rich', 'matplotlib'}"
+    assert python(f"import sys, folklearn; print({heavy} & set(sys.modules))") == "set()"
+
+
+def test_public_names_exist_and_unknown_ones_do_not():
+    for name in folklearn.__all__:
+        assert getattr(folklearn, name) is not None
+    assert set(folklearn.__all__) <= set(dir(folklearn))
+    with pytest.raises(AttributeError, match="no attribute 'Folklor'"):
+        _ = folklearn.Folklor

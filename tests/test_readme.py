@@ -1,0 +1,27 @@
+"""What the README shows must run as printed."""
+
+import re
+
+from tests.conftest import ROOT
+
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_example_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # the example saves a file
+    blocks = re.findall(r"```python\n(.*?)```", README, flags=re.S)
+    assert len(blocks) == 1
+    assert len(blocks[0].strip().splitlines()) <= 15
+    scope: dict[str, object] = {}
+    exec(compile(blocks[0], "README.md", "exec"), scope)
+    certificate = scope["certificate"]
+    assert certificate.valid
+    assert certificate.best_linear_at_least > 0.0
+
+
+def test_links_lead_somewhere():
+    links = re.findall(r"\]\(([^)#]+?)\)", README)
+    assert links
+    for link in links:
+        if not link.startswith("http"):
+            assert (ROOT / link).exists(), link
