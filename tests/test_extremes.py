@@ -106,6 +106,19 @@ def test_one_class_only(rng):
     assert certificate.loss < 50.0
 
 
+@pytest.mark.parametrize("parameters", [{"B": 1e20}, {"B": 1e50}, {"lam": 1e-50}])
+def test_absurd_parameters_are_reported_not_hidden(parameters, rng):
+    """Everything stays finite, and what rounding destroyed is not called a certificate."""
+    X, y = rng.normal(size=(200, 6)), rng.integers(0, 4, 200)
+    model = Folklore(n_features=6, n_classes=4, **parameters)
+    P = model.run(X, y)
+    assert_sound(model, P)
+    assert_sound(model, model.predict(1e74 * X))
+    model.run(X, y, weight=np.full(200, 1e50))
+    assert np.isfinite(model.predict(X)).all()
+    assert model.certificate().best_linear_at_least <= 200 * 1e50 * math.log(4)
+
+
 def test_an_absurd_gamma_is_reported_not_hidden(rng):
     """gamma = 1/2 on contexts of norm 1e8 loses all digits: the certificate must not survive."""
     X = 1e8 * rng.normal(size=(100, 3))

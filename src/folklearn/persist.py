@@ -8,7 +8,7 @@ refused instead of half understood.
 import hashlib
 import json
 import os
-import tempfile
+import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,14 +45,12 @@ def write(path: str | os.PathLike[str], record: Record) -> None:
     }
     # One metadata entry: safetensors writes several in an order that varies between runs.
     metadata = {"folklearn": json.dumps(header, sort_keys=True, allow_nan=False)}
-    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    os.close(handle)
+    temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
     try:
         save_file(arrays, temporary, metadata=metadata)
         os.replace(temporary, target)
-    except BaseException:
-        os.unlink(temporary)
-        raise
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def read(path: str | os.PathLike[str]) -> Record:

@@ -29,7 +29,10 @@ from folklearn.errors import InvalidInputError
 Array = NDArray[np.float64]
 Labels = NDArray[np.int64]
 
-MAX_NORM = 1e100  # |x|^4 must not overflow
+# Within these, no product of the kernels overflows: w^2 |x|^2 / lam stays below 1e300.
+MAX_NORM = 1e75
+MAX_WEIGHT = 1e50
+MAX_PARAMETER = 1e50
 SOFT_LABEL_TOLERANCE = 1e-6
 _NO_SOFT: Array = np.empty(0)
 _FLOAT64 = np.dtype(np.float64)
@@ -49,13 +52,16 @@ def count(name: str, value: Any, least: int) -> int:
 
 
 def positive(name: str, value: Any) -> float:
-    """Return a parameter as a positive finite float."""
+    """Return a parameter as a positive float of sane size."""
     try:
         number = float(value)
     except (TypeError, ValueError):
         number = math.nan
-    if not (0.0 < number < math.inf):
-        raise InvalidInputError(f"{name} must be a positive finite number, got {value!r}")
+    if not 1.0 / MAX_PARAMETER <= number <= MAX_PARAMETER:
+        raise InvalidInputError(
+            f"{name} must be a positive number between {1.0 / MAX_PARAMETER:g} and "
+            f"{MAX_PARAMETER:g}, got {value!r}"
+        )
     return number
 
 
@@ -176,8 +182,8 @@ def weight(w: Any) -> float:
         number = float(w)
     except (TypeError, ValueError):
         number = math.nan
-    if not 0.0 <= number <= MAX_NORM:
-        raise InvalidInputError(f"weight is {w!r}; expected a finite number of at least 0")
+    if not 0.0 <= number <= MAX_WEIGHT:
+        raise InvalidInputError(f"weight is {w!r}; expected a number from 0 to {MAX_WEIGHT:g}")
     return number
 
 
@@ -188,9 +194,9 @@ def weights(w: ArrayLike | None, n_rounds: int) -> Array:
     array = numbers("weight", w)
     if array.shape != (n_rounds,):
         raise InvalidInputError(f"weight has shape {array.shape}; expected ({n_rounds},)")
-    bad = np.flatnonzero(~((array >= 0.0) & (array <= MAX_NORM)))
+    bad = np.flatnonzero(~((array >= 0.0) & (array <= MAX_WEIGHT)))
     if bad.size:
         raise InvalidInputError(
-            f"weight[{bad[0]}] is {array[bad[0]]}; expected a finite number of at least 0"
+            f"weight[{bad[0]}] is {array[bad[0]]}; expected a number from 0 to {MAX_WEIGHT:g}"
         )
     return array

@@ -349,7 +349,7 @@ def test_run_is_all_or_nothing(arguments, message):
         ({"n_classes": 1}, "n_classes must be at least 2"),
         ({"n_features": 2.0}, "n_features must be an integer"),
         ({"n_classes": True}, "n_classes must be an integer"),
-        ({"B": 0.0}, "B must be a positive finite number"),
+        ({"B": 0.0}, "B must be a positive number"),
         ({"B": math.inf}, "B must be"),
         ({"R": -1}, "R must be"),
         ({"lam": 0}, "lam must be"),

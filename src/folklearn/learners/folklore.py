@@ -11,7 +11,7 @@ from folklearn.errors import InvalidInputError, StateFileError
 from folklearn.learners.contract import Certificate, Progress
 from folklearn.numerics.second_order import (
     BRACKET,
-    INDEFINITE,
+    IMPRECISE,
     LOSS,
     N_TOTALS,
     OVERCURVED,
@@ -207,10 +207,10 @@ class Folklore:
                 f"gamma={self.gamma:g} was above the valid constant in "
                 f"{totals[OVERCURVED]:.0f} of {totals[ROUNDS]:.0f} rounds"
             )
-        if totals[INDEFINITE]:
+        if totals[IMPRECISE]:
             return (
-                f"rounding made the state indefinite in {totals[INDEFINITE]:.0f} of "
-                f"{totals[ROUNDS]:.0f} rounds: scale the features"
+                f"the state lost its digits to rounding in {totals[IMPRECISE]:.0f} of "
+                f"{totals[ROUNDS]:.0f} rounds: scale the features, or raise lam"
             )
         return ""
 

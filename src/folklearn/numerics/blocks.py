@@ -127,10 +127,10 @@ def _learn_block(C, q, G, c, norms, labels, soft, weights, B, gamma, learn, tota
         weight = weights[i]
         loss = log_loss(z, log_total, labels[i], y)
         curvature = choose_curvature(gamma, z, 2.0 * B * norms[i], weight, totals)
-        bracket, n_raised = expand_surrogate(
+        bracket, n_lost = expand_surrogate(
             labels[i], y, weight, curvature, u, p, g, scale, tail, Cii, qi, V, a, N, work
         )
-        count_round(totals, loss, weight, bracket, steps, n_raised)
+        count_round(totals, loss, weight, bracket, steps, n_lost)
         losses[i] = loss
 
         # Columns at.. of G hold H_i = e_i - sum_{l<i} G_l E_li until V_i is applied.

@@ -56,7 +56,8 @@ def cholesky(A, inverse, floor, tolerance):
 def solve_fixed_point(h, C, u, z, p, g, scale, tail, J, H, work):
     """Solve for u; leave z = Q u, p = softmax(z) and the factor of M there.
 
-    J and H are (k, k) scratch, work is (6, K). Return (logsumexp(z), Newton steps).
+    J and H are (k, k) scratch, work is (6, K). Return (logsumexp(z), Newton steps); as many
+    as MAX_STEPS mean that u is not the solution.
     """
     k = h.shape[0]
     v, dv, du = work[0, :k], work[1, :k], work[2, :k]
@@ -101,6 +102,8 @@ def solve_fixed_point(h, C, u, z, p, g, scale, tail, J, H, work):
             size += total * total
             length += v[i] * v[i]
 
+        if not size < math.inf:  # lost to rounding; this iterate is as good as any
+            return log_total, MAX_STEPS
         step += 1
         converged = size <= _SMALL_STEP**2 or decrement <= 1e-20 * (1.0 + length)
         t = 1.0

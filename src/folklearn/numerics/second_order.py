@@ -24,9 +24,9 @@ from folklearn.numerics.surrogate import expand_surrogate, log_loss
 Array = NDArray[np.float64]
 
 # What the rounds add up to, by position in the totals array. The last three count rounds:
-# with a curvature that was not valid, with an unsolved fixed point, with lost definiteness.
+# with a curvature that was not valid, with an unsolved fixed point, that cost the state its digits.
 N_TOTALS = 6
-LOSS, BRACKET, ROUNDS, OVERCURVED, UNSOLVED, INDEFINITE = range(N_TOTALS)
+LOSS, BRACKET, ROUNDS, OVERCURVED, UNSOLVED, IMPRECISE = range(N_TOTALS)
 
 _PANEL = 16
 _SMALL_N = 32  # states so small that entering BLAS costs more than it saves
@@ -210,13 +210,13 @@ def choose_curvature(gamma, z, reach, weight, totals):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def count_round(totals, loss, weight, bracket, steps, n_raised):
+def count_round(totals, loss, weight, bracket, steps, n_lost):
     """Add one finished round to the totals."""
     totals[LOSS] += weight * loss
     totals[BRACKET] += bracket
     totals[ROUNDS] += 1.0
     totals[UNSOLVED] += steps == MAX_STEPS
-    totals[INDEFINITE] += n_raised > 0
+    totals[IMPRECISE] += n_lost > 0
 
 
 @njit(cache=True, nogil=True, fastmath={"reassoc", "contract"}, error_model="numpy")
@@ -291,12 +291,12 @@ def update_round(S, memo, x, label, soft, weight, B, gamma, max_norm):
     z, a, V = vectors[_Z], vectors[_A, :k], squares[1]
     loss = log_loss(z, seen[_LOG_TOTAL], label, soft)
     curvature = choose_curvature(gamma, z, 2.0 * B * length, weight, totals)
-    bracket, n_raised = expand_surrogate(
+    bracket, n_lost = expand_surrogate(
         label, soft, weight, curvature, vectors[_U, :k], vectors[_P],
         vectors[_G, :k], vectors[_SCALE, :k], vectors[_TAIL, :k],
         squares[0], vectors[_Q, :k], V, a, squares[2], vectors[_WORK:],
     )  # fmt: skip
     absorb(S, theta, P, V, a)
     seen[FRESH] = 0.0
-    count_round(totals, loss, weight, bracket, seen[_STEPS], n_raised)
+    count_round(totals, loss, weight, bracket, seen[_STEPS], n_lost)
     return loss

@@ -24,6 +24,9 @@ from folklearn.numerics.simplex import (
     reduce_classes,
 )
 
+_ROUNDING = 2e-15  # of a sum of k products, relative to the sum of their sizes
+_MAX_SHRINKAGE = 1e9  # of S along x in one round; digits beyond that are cancelled
+
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def log_loss(z, log_total, label, soft):
@@ -40,10 +43,11 @@ def log_loss(z, log_total, label, soft):
 def expand_surrogate(label, soft, weight, gamma, u, p, g, scale, tail, C, q, V, a, N, vectors):
     """Write V (by columns, so as V' in C order) and a for one round with its label.
 
-    N is (k, k) scratch and vectors (6, K). Return (bracket, n_raised): the bracket is
-    w l(u, y) minus the growth of the surrogate minimum, delta_t/4 in the certificate; it
-    holds for any expansion point u, solved exactly or not. n_raised counts pivots of
-    I + gamma w rho'C rho that rounding had pushed below 1.
+    N is (k, k) scratch and vectors (6, K). Return (bracket, n_lost). The bracket is
+    w l(u, y) minus the growth of the surrogate minimum, delta_t/4 in the certificate, plus
+    an allowance for rounding; it holds for any expansion point u, solved exactly or not.
+    n_lost is 0 unless rounding destroys the state: a pivot of I + gamma w rho'C rho is below
+    1 or so large that S loses its digits, or nothing finite could be learned.
     """
     k = u.shape[0]
     curvature = gamma * weight
@@ -63,7 +67,10 @@ def expand_surrogate(label, soft, weight, gamma, u, p, g, scale, tail, C, q, V, 
         r[i] = e[i] - 2.0 * curvature * b[i]
 
     _whitened(curvature, g, scale, tail, C, V, N, difference)
-    n_raised = cholesky(N, inverse, 1.0, 0.0)
+    n_lost = 0
+    for i in range(k):
+        n_lost += N[i, i] > _MAX_SHRINKAGE
+    n_lost += cholesky(N, inverse, 1.0, 0.0)
     _inverse_rows(N, inverse, V)
     root = math.sqrt(curvature)
     for c in range(k):
@@ -73,6 +80,7 @@ def expand_surrogate(label, soft, weight, gamma, u, p, g, scale, tail, C, q, V, 
             row[j] *= root
 
     bracket = 0.0
+    size = 0.0
     for i in range(k):
         total_e = 0.0
         total_r = 0.0
@@ -83,6 +91,7 @@ def expand_surrogate(label, soft, weight, gamma, u, p, g, scale, tail, C, q, V, 
         a[i] = r[i]
         beta = -2.0 * u[i] - q[i]
         bracket += e[i] * (total_e - 2.0 * beta)
+        size += abs(e[i]) * (abs(total_e) + 2.0 * abs(beta))
         away[i] = beta - total_e
     for c in range(k):
         along_b = 0.0
@@ -91,9 +100,17 @@ def expand_surrogate(label, soft, weight, gamma, u, p, g, scale, tail, C, q, V, 
             along_b += V[c, j] * b[j]
             along_away += V[c, j] * away[j]
         bracket -= along_away * along_away
+        size += along_away * along_away
         for j in range(c + 1):
             a[j] -= along_b * V[c, j]
-    return 0.25 * bracket, n_raised
+    total = 0.0
+    for c in range(k):
+        total += abs(a[c])
+    if not math.isfinite(bracket + total):  # lost to rounding: learn nothing, and say so
+        V[:] = 0.0
+        a[:] = 0.0
+        return 0.0, 1
+    return 0.25 * (bracket + _ROUNDING * (k + 8) * size), n_lost
 
 
 @njit(cache=True, nogil=True, fastmath={"reassoc", "contract"}, error_model="numpy")

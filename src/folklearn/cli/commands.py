@@ -1,0 +1,48 @@
+"""The commands and what they share; importing this module needs the extra `cli`."""
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+
+from folklearn import __version__
+from folklearn.cli.run import run
+from folklearn.errors import FolklearnError
+
+# Typer of some versions brings its own copy of click; this finds the class in all of them.
+_UsageError: Any = typer.BadParameter.__base__
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+app.command()(run)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"folklearn {__version__}")
+        raise typer.Exit
+
+
+@app.callback(invoke_without_command=True)
+def folklearn(
+    context: typer.Context,
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_show_version, is_eager=True, help="Show the version and exit."
+        ),
+    ] = False,
+) -> None:
+    """Online multiclass logistic regression with a live regret certificate."""
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+def dispatch(arguments: Sequence[str] | None) -> int:
+    """Run the command that the arguments name; raise FolklearnError for wrong options."""
+    try:
+        code = app(arguments, prog_name="folklearn", standalone_mode=False)
+    except _UsageError as error:
+        raise FolklearnError(error.format_message()) from None
+    except typer.Abort:
+        raise KeyboardInterrupt from None
+    return code if isinstance(code, int) else 0

@@ -1,0 +1,119 @@
+"""What a run says about itself, as text for people."""
+
+import math
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context
+
+from folklearn.cli.moments import Moment
+from folklearn.learners.contract import Certificate
+from folklearn.learners.folklore import Folklore
+from folklearn.streams.model import StreamModel
+from folklearn.streams.table import Table, listed
+
+_WIDTHS = (10, 12, 12, 11, 14, 12)
+_TITLES = (
+    ("", "loss since", "average", "error", "regret bound", ""),
+    ("rounds", "last row", "log loss", "rate", "per round", "examples/s"),
+)
+HEADER = "\n".join(
+    "".join(title.rjust(width) for title, width in zip(line, _WIDTHS, strict=True))
+    for line in _TITLES
+)
+
+
+def row(last_shown: Moment, now: Moment, speed: float) -> str:
+    """Return one line of the table; losses are in nats."""
+    since = (now.loss - last_shown.loss) / (now.n_rounds - last_shown.n_rounds)
+    cells = (
+        f"{now.n_rounds}",
+        _number(since),
+        _number(now.loss / now.n_rounds),
+        f"{now.n_mistakes / now.n_rounds:.2%}",
+        _number(now.regret_bound / now.n_rounds),
+        f"{speed:.0f}",
+    )
+    return "".join(cell.rjust(width) for cell, width in zip(cells, _WIDTHS, strict=True))
+
+
+def _number(value: float) -> str:
+    if math.isinf(value):
+        return "none"
+    return f"{value:.4f}" if value < 1e5 else f"{value:.3e}"
+
+
+def options(model: StreamModel, table: Table) -> str:
+    """Return what is going to be learned, and with which settings."""
+    learner = model.learner
+    lines = [
+        ("data", f"{table.name}, {table.n_rows} examples"),
+        ("features", f"{len(model.columns)} columns, scaled on line, and a constant"),
+        ("classes", f"{len(model.labels)} in column {listed([model.target])}: "
+                    f"{listed(model.labels)}"),
+        ("learner", _settings(learner)),
+    ]  # fmt: skip
+    n_rounds = learner.certificate().n_rounds
+    if n_rounds:
+        lines.append(("goes on", f"after {n_rounds} rounds; the table counts all of them"))
+    return "\n".join(f"{name:<10}{text}" for name, text in lines)
+
+
+def _settings(learner: Folklore) -> str:
+    gamma = "the largest valid in each round" if learner.gamma is None else f"{learner.gamma:g}"
+    return (
+        f"{type(learner).__name__}, B={learner.B:g}, R={learner.R:g}, "
+        f"lam={learner.lam:g}, gamma={gamma}"
+    )
+
+
+def summary(model: StreamModel, n_learned: int, seconds: float) -> str:
+    """Return the result and what is proven about it."""
+    certificate = model.learner.certificate()
+    n_rounds = certificate.n_rounds
+    lines = [
+        f"Learned {n_learned} examples in {seconds:.2f} s: average log loss "
+        f"{certificate.loss / n_rounds:.4f} nats, error rate {model.n_mistakes / n_rounds:.2%}"
+        + (f" over all {n_rounds} rounds." if n_rounds != n_learned else "."),
+        certificate_in_words(certificate, model.learner.n_features),
+    ]
+    if model.learner.n_unsolved:
+        lines.append(
+            f"In {model.learner.n_unsolved} rounds the prediction was not solved to full "
+            "precision; the certificate holds all the same."
+        )
+    return "\n".join(lines)
+
+
+def certificate_in_words(certificate: Certificate, n_features: int) -> str:
+    """Return what a certificate proves, and no more, in one sentence."""
+    if not certificate.valid:
+        return f"Nothing is certified: {certificate.reason}."
+    n = certificate.n_rounds
+    models = (
+        f"linear model of these {n_features} scaled features with row norms at most "
+        f"{certificate.B:g}"
+    )
+    bound = (
+        f"regret bound {_up(certificate.regret_bound / n)} per round, "
+        f"{_up(certificate.regret_bound)} in total"
+    )
+    if certificate.best_linear_at_least <= 0.0:
+        return (
+            f"The certificate does not yet exclude a perfect {models}: its {bound}, is not "
+            "below the loss so far. It tightens with more rounds."
+        )
+    return (
+        f"Certificate: no {models} could have had an average log loss below "
+        f"{_down(certificate.best_linear_at_least / n)} in hindsight ({bound})."
+    )
+
+
+def _down(value: float) -> str:
+    return _rounded(value, ROUND_FLOOR)
+
+
+def _up(value: float) -> str:
+    return _rounded(value, ROUND_CEILING)
+
+
+def _rounded(value: float, direction: str) -> str:
+    """Round to four digits in the direction that keeps a claim true."""
+    return f"{float(Context(prec=4, rounding=direction).create_decimal(value)):.10g}"

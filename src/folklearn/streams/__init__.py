@@ -1,0 +1,1 @@
+"""Examples from files and other sources, scaled on line and learned block by block."""

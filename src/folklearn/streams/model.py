@@ -1,0 +1,166 @@
+"""A learner with everything around it that a stream of raw rows needs."""
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from folklearn import persist, problem
+from folklearn.errors import InvalidInputError, StateFileError
+from folklearn.learners.contract import Progress
+from folklearn.learners.folklore import Folklore
+from folklearn.persist import Record
+from folklearn.streams.scaler import OnlineScaler
+from folklearn.streams.table import Table, listed
+
+Array = NDArray[np.float64]
+
+_LEARNERS = {"Folklore": Folklore}
+
+
+class StreamModel:
+    """A scaler, a learner, and the names of columns and labels: raw rows in, losses out.
+
+    Parameters
+    ----------
+    learner : a fresh learner of ``len(columns) + 1`` features (the scaler appends a
+        constant) and ``len(labels)`` classes.
+    columns : names of the raw features, in the order of the columns of X.
+    target : name of the column that holds the labels.
+    labels : text of every class; its position is the class number.
+
+    Examples
+    --------
+    >>> learner = Folklore(n_features=2, n_classes=2)
+    >>> model = StreamModel(learner, columns=["size"], target="kind", labels=["cat", "dog"])
+    >>> P, losses = model.run_block([[30.0], [70.0], [28.0]], [0, 1, 0])
+    >>> model.labels[model.predict([66.0]).argmax()]
+    'dog'
+    """
+
+    def __init__(
+        self,
+        learner: Folklore,
+        *,
+        columns: Sequence[str],
+        target: str,
+        labels: Sequence[str],
+    ) -> None:
+        expected = (len(columns) + 1, len(labels))
+        if (learner.n_features, learner.n_classes) != expected:
+            raise InvalidInputError(
+                f"the learner takes {learner.n_features} features and {learner.n_classes} "
+                f"classes; {len(columns)} columns and a constant, and {len(labels)} labels, "
+                f"need {expected[0]} and {expected[1]}"
+            )
+        self.learner = learner
+        self.columns = tuple(columns)
+        self.target = target
+        self.labels = tuple(labels)
+        self.n_mistakes = 0
+        self._scaler = OnlineScaler(len(columns))
+
+    def predict(self, x: ArrayLike) -> Array:
+        """Return the class probabilities of raw features: (d,) in, (K,) out, or (T, d).
+
+        Every row is predicted as if it came next; nothing is learned.
+        """
+        return self.learner.predict(self._scaler.transform(x))
+
+    def run_block(
+        self, X: ArrayLike, y: ArrayLike, *, progress: Progress = False
+    ) -> tuple[Array, Array]:
+        """Predict, then learn, raw rows X (T, d) with class numbers y (T,), one by one.
+
+        Returns the predictions (T, K), each made before its label was learned, and their
+        log losses (T,).
+        """
+        X, _ = problem.contexts(X, len(self.columns))
+        y, soft = problem.labels(y, len(X), len(self.labels))
+        if len(soft):
+            raise InvalidInputError("y must hold class numbers, not soft labels")
+        # Checked above, so that the scaler and the learner move together or not at all.
+        P = self.learner.run(self._scaler.learn_transform(X), y, progress=progress)
+        self.n_mistakes += int((P.argmax(axis=1) != y).sum())
+        smallest = np.finfo(np.float64).tiny  # a probability may underflow; its loss is finite
+        return P, -np.log(np.maximum(P[np.arange(len(y)), y], smallest))
+
+    def refuse_unless_it_fits(self, table: Table) -> None:
+        """Raise if a table has other columns, or labels that this model does not know."""
+        missing = [column for column in self.columns if column not in table.columns]
+        extra = [column for column in table.columns if column not in self.columns]
+        differences = [
+            f"{verb}: {listed(names)}"
+            for verb, names in (("it lacks", missing), ("the model does not know", extra))
+            if names
+        ]
+        if differences:
+            raise InvalidInputError(
+                f"the columns of {table.name} are not those of the model; " + "; ".join(differences)
+            )
+        unknown = [
+            (line, label) for label, line in table.first_lines.items() if label not in self.labels
+        ]
+        if unknown:
+            line, label = min(unknown)
+            raise InvalidInputError(
+                f"line {line} of {table.name} has the label {label!r}, which the model does not "
+                f"know; its labels are: {listed(self.labels)}"
+            )
+
+    def to_record(self) -> Record:
+        """Return the full state as a record; the learner's and the scaler's lie inside."""
+        learner, scaler = self.learner.to_record(), self._scaler.to_record()
+        config = {
+            "columns": list(self.columns),
+            "target": self.target,
+            "labels": list(self.labels),
+            "n_mistakes": self.n_mistakes,
+            "learner": {"kind": learner.kind, "config": learner.config},
+            "scaler": scaler.config,
+        }
+        return Record(
+            "StreamModel",
+            config,
+            _prefixed("learner.", learner.arrays) | _prefixed("scaler.", scaler.arrays),
+        )
+
+    @classmethod
+    def from_record(cls, record: Record) -> "StreamModel":
+        """Rebuild a model that goes on exactly where the recorded one stopped."""
+        config = record.config
+        kind = config["learner"]["kind"]
+        if kind not in _LEARNERS:
+            raise StateFileError(f"a StreamModel with an unknown kind of learner: {kind}")
+        learner = _LEARNERS[kind].from_record(
+            Record(kind, config["learner"]["config"], _without("learner.", record.arrays))
+        )
+        model = cls(
+            learner, columns=config["columns"], target=config["target"], labels=config["labels"]
+        )
+        model.n_mistakes = config["n_mistakes"]
+        model._scaler = OnlineScaler.from_record(
+            Record("OnlineScaler", config["scaler"], _without("scaler.", record.arrays))
+        )
+        return model
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the full state to a safetensors file; `folklearn.load` resumes exactly."""
+        persist.write(path, self.to_record())
+
+    def __repr__(self) -> str:
+        return f"StreamModel({self.learner!r}, target={self.target!r})"
+
+
+def _prefixed(prefix: str, arrays: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    return {prefix + name: array for name, array in arrays.items()}
+
+
+def _without(prefix: str, arrays: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    return {
+        name.removeprefix(prefix): array
+        for name, array in arrays.items()
+        if name.startswith(prefix)
+    }

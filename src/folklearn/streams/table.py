@@ -1,0 +1,89 @@
+"""What every source of examples offers: named columns, labels as text, blocks of rows."""
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from folklearn.errors import InvalidInputError
+
+Block = tuple[NDArray[np.float64], NDArray[np.int64]]
+
+_MOST_NAMES_LISTED = 12
+
+
+class Table(Protocol):
+    """Rows of numbers with a class label each, read in order and as often as needed."""
+
+    @property
+    def name(self) -> str:
+        """What messages call this table."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of the features."""
+
+    @property
+    def target(self) -> str:
+        """The name of the column that holds the labels."""
+
+    @property
+    def first_lines(self) -> Mapping[str, int]:
+        """For every label that occurs, the line where it occurs first."""
+
+    @property
+    def n_rows(self) -> int:
+        """The number of examples."""
+
+    def blocks(
+        self, columns: Sequence[str], labels: Sequence[str], sizes: Iterable[int]
+    ) -> Iterator[Block]:
+        """Yield (X, y), `sizes` rows at a time, until the rows end.
+
+        X holds the given columns in the given order; y is the position in `labels`.
+        """
+
+
+def in_order(labels: Iterable[str]) -> tuple[str, ...]:
+    """Sort labels: by value if all of them are numbers, else as text.
+
+    >>> in_order(["10", "9", "-1"]), in_order(["10", "9", "b"])
+    (('-1', '9', '10'), ('10', '9', 'b'))
+    """
+    labels = list(labels)
+    try:
+        values = [float(label) for label in labels]
+    except ValueError:
+        return tuple(sorted(labels))
+    if not all(map(math.isfinite, values)):
+        return tuple(sorted(labels))
+    return tuple(label for _, label in sorted(zip(values, labels, strict=True)))
+
+
+def classes(table: Table) -> tuple[str, ...]:
+    """Return the labels of a table in order; a table of fewer than two is refused."""
+    labels = in_order(table.first_lines)
+    if len(labels) < 2:
+        raise InvalidInputError(
+            f"column {table.target!r} of {table.name} has only the label {labels[0]!r}; "
+            "learning needs at least two classes"
+        )
+    return labels
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return names for a message: quoted where they could be misread, and not too many.
+
+    >>> listed(["age", "due date"])
+    "age, 'due date'"
+    """
+    shown = [name if _is_plain(name) else repr(name) for name in names[:_MOST_NAMES_LISTED]]
+    if len(names) > _MOST_NAMES_LISTED:
+        shown.append(f"and {len(names) - _MOST_NAMES_LISTED} more")
+    return ", ".join(shown)
+
+
+def _is_plain(name: str) -> bool:
+    return name.isprintable() and not set(name) & set(" ,'\"")

@@ -1,0 +1,179 @@
+"""The border: exit codes, signals, pipes, and extras that are not installed."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+
+import pytest
+
+import folklearn as library
+from folklearn.cli import warmup
+
+COMMAND = [sys.executable, "-m", "folklearn.cli.app"]
+
+
+def test_version(folklearn):
+    outcome = folklearn("--version")
+    assert (outcome.code, outcome.stdout) == (0, f"folklearn {library.__version__}\n")
+
+
+def test_no_command_shows_the_commands(folklearn):
+    outcome = folklearn()
+    assert outcome.code == 0
+    assert "run" in outcome.stdout
+
+
+def test_help_names_every_option(folklearn, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    outcome = folklearn("run", "--help")
+    assert outcome.code == 0
+    for option in ("target", "B", "R", "lam", "gamma", "plot", "predictions", "save", "load"):
+        assert f"--{option} " in outcome.stdout
+
+
+def test_an_unknown_command(folklearn):
+    outcome = folklearn("runn")
+    assert outcome.code == 2
+    assert outcome.stderr.startswith("folklearn: No such command 'runn'")
+    assert outcome.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("missing", ["typer", "rich"])
+def test_a_missing_extra_is_named(missing):
+    script = (
+        f"import sys; sys.modules[{missing!r}] = None\n"
+        "from folklearn.cli.app import main; sys.exit(main(['run']))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert done.stderr.endswith("pip install 'folklearn[cli]'\n")
+
+
+def test_a_bug_is_not_hidden(folklearn, monkeypatch):
+    def fail(*_):
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("folklearn.cli.run.warm_up", fail)
+    with pytest.raises(ZeroDivisionError):
+        folklearn("run")
+
+
+def test_an_interrupt_leaves_nothing(folklearn, pets, tmp_path, monkeypatch):
+    def interrupt(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("folklearn.streams.model.StreamModel.run_block", interrupt)
+    before = os.listdir(tmp_path)
+    outcome = folklearn("run", pets, "--target", "kind", "-p", tmp_path / "p.csv", "--quiet")
+    assert outcome.code == 130
+    assert outcome.stderr.strip() == ""
+    assert os.listdir(tmp_path) == before
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
+def test_control_c_from_outside(write_csv, rows, tmp_path):
+    path = write_csv("long.csv", rows * 2000)
+    process = subprocess.Popen(
+        [*COMMAND, "run", str(path), "--target", "kind", "-p", str(tmp_path / "p.csv")],
+        stderr=subprocess.PIPE,
+        text=True,
+        encoding="utf-8",
+    )
+    assert process.stderr is not None
+    for line in process.stderr:
+        if line.split()[:1] == ["1024"]:
+            process.send_signal(signal.SIGINT)
+            break
+    rest = process.stderr.read()
+    process.stderr.close()
+    assert process.wait() == 130
+    assert "Traceback" not in rest
+    assert os.listdir(tmp_path) == ["long.csv"]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="pipes of POSIX")
+@pytest.mark.parametrize("arguments", [["run", "-p", "-", "--quiet"], ["run", "--help"]])
+def test_a_reader_that_leaves_early_is_not_an_error_to_talk_about(arguments):
+    process = subprocess.Popen(
+        [*COMMAND, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.close()
+    assert process.stderr.read() == b""
+    process.stderr.close()
+    assert process.wait() == 1
+
+
+@pytest.mark.skipif(os.name == "nt", reason="terminals of POSIX")
+@pytest.mark.parametrize("no_color", ["", "1"])
+def test_a_terminal_gets_a_bar_and_colours_unless_it_wants_none(no_color):
+    ours, theirs = os.openpty()
+    environment = {**os.environ, "TERM": "xterm-256color", "NO_COLOR": no_color}
+    process = subprocess.Popen([*COMMAND, "run"], stderr=theirs, env=environment)
+    os.close(theirs)
+    shown = b""
+    try:
+        while chunk := os.read(ours, 65536):
+            shown += chunk
+    except OSError:  # how Linux says that the other end is closed
+        pass
+    os.close(ours)
+    assert process.wait() == 0
+    assert b"learning" in shown
+    assert (b"\x1b[32m" in shown) == (not no_color)
+
+
+class Listener:
+    """Stands in for the console."""
+
+    def __init__(self):
+        self.heard = []
+        self.spoken = threading.Event()
+
+    def print(self, text):
+        self.heard.append(text)
+        self.spoken.set()
+
+
+def test_compiling_is_announced_when_it_takes_long(monkeypatch):
+    listener = Listener()
+    monkeypatch.setattr(warmup, "_PATIENCE", 0.01)
+    monkeypatch.setattr(warmup, "_use_every_kernel", lambda: listener.spoken.wait(30))
+    warmup.warm_up(listener)
+    assert len(listener.heard) == 1
+    assert listener.heard[0].startswith("Compiling the numerical kernels for this machine")
+
+
+def test_compiled_kernels_are_not_announced(monkeypatch):
+    listener = Listener()
+    monkeypatch.setattr(warmup, "_PATIENCE", 0.2)
+    monkeypatch.setattr(warmup, "_use_every_kernel", lambda: None)
+    warmup.warm_up(listener)
+    assert not listener.spoken.wait(0.4)
+
+
+def test_the_warm_up_compiles_everything_that_a_run_uses():
+    """After it, learning a table compiles no kernel for another type of argument."""
+    script = """
+import io
+from rich.console import Console
+from folklearn.cli.warmup import warm_up
+from folklearn.cli.learning import learn
+from folklearn.cli.inputs import new_model
+from folklearn.streams.digits import Digits
+from folklearn.numerics.blocks import run_rounds
+from folklearn.streams.scaler import _scale_rows
+quiet = Console(file=io.StringIO())
+warm_up(quiet)
+kernels = run_rounds, _scale_rows
+before = [len(kernel.signatures) for kernel in kernels]
+table = Digits()
+learn(new_model(table, {}), table, quiet, None)
+assert before == [len(kernel.signatures) for kernel in kernels] == [1, 1], before
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

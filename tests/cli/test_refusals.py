@@ -1,0 +1,164 @@
+"""Everything that is refused: exit code 2, one sentence, nothing written."""
+
+import os
+import sys
+
+import pytest
+
+from folklearn import Folklore
+
+TRAINED = ["--target", "kind"]
+
+
+@pytest.fixture
+def refused(folklearn, tmp_path):
+    """Call; check the manners of the refusal; return its sentence."""
+
+    def call(*arguments):
+        before = {name: (tmp_path / name).stat().st_mtime_ns for name in os.listdir(tmp_path)}
+        outcome = folklearn("run", *arguments)
+        after = {name: (tmp_path / name).stat().st_mtime_ns for name in os.listdir(tmp_path)}
+        assert outcome.code == 2
+        assert outcome.stdout == ""
+        assert outcome.stderr.count("\n") == 1
+        assert outcome.stderr.startswith("folklearn: ")
+        assert after == before
+        return outcome.stderr.removeprefix("folklearn: ").rstrip("\n")
+
+    return call
+
+
+@pytest.fixture
+def outputs(tmp_path):
+    return ["--save", tmp_path / "m", "-p", tmp_path / "p.csv", "--plot", tmp_path / "o.png"]
+
+
+@pytest.fixture
+def saved(folklearn, pets, tmp_path):
+    folklearn("run", pets, *TRAINED, "--save", tmp_path / "saved")
+    return tmp_path / "saved"
+
+
+def test_a_file_needs_a_target(refused, pets, outputs):
+    assert refused(pets, *outputs) == (
+        "--target is needed with a file: name the column that holds the class; the columns of "
+        f"{pets} are: 'weight (kg)', 'größe [red]', age, kind"
+    )
+
+
+def test_a_target_needs_a_file(refused):
+    assert refused("--target", "kind").endswith("but no file was given")
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        ("", "{} is empty"),
+        ("a,kind\n", "{} has a header but no rows"),
+        ("a,b\n1,2\n", "{} has no column 'kind'; its columns are: a, b"),
+        ("a,kind\n1,x\n2,x\n", "column 'kind' of {} has only the label 'x'"),
+        ("a,kind\n1,x\n2,y,z\n", "line 3 of {} has 3 cells where the header has 2"),
+        ("a,kind\n1,x\nnan,y\n", "line 3 of {}, column 'a': 'nan' is not finite"),
+        ("a,[red]\n1,x\n2,y\n", "{} has no column 'kind'; its columns are: a, [red]"),
+    ],
+)
+def test_bad_data(refused, outputs, tmp_path, content, sentence):
+    path = tmp_path / "bad.csv"
+    path.write_text(content)
+    assert refused(path, *TRAINED, *outputs).startswith(sentence.format(path))
+
+
+def test_a_file_that_is_not_there(refused, tmp_path):
+    assert refused(tmp_path / "no.csv", *TRAINED) == f"there is no file {tmp_path / 'no.csv'}"
+    assert refused(tmp_path, *TRAINED) == f"{tmp_path} is a folder, not a CSV file"
+    assert refused("--load", tmp_path / "no") == f"there is no file {tmp_path / 'no'}"
+
+
+@pytest.mark.parametrize("option", ["--B", "--R", "--lam", "--gamma"])
+@pytest.mark.parametrize("value", ["0", "-1", "nan", "inf", "1e200"])
+def test_parameters_must_be_positive_and_sane(refused, option, value):
+    # The file is not there: parameters are looked at before anything is read.
+    sentence = refused("no.csv", *TRAINED, f"{option}={value}")
+    assert sentence.startswith(f"{option} must be a positive number")
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--B", "ten"], ["--nope"], ["a.csv", "b.csv"], ["--save"], ["--target"]]
+)
+def test_wrong_options(refused, arguments):
+    refused(*arguments)
+
+
+def test_places_that_cannot_be_written_are_refused_before_learning(refused, pets, tmp_path):
+    gone = tmp_path / "gone" / "out.png"
+    for option in ("--save", "--predictions", "--plot"):
+        assert refused(pets, *TRAINED, option, gone) == (
+            f"cannot write {option} {gone}: there is no folder {gone.parent}"
+        )
+    assert "it would replace the input" in refused(pets, *TRAINED, "--predictions", pets)
+    assert "standard output" in refused(pets, *TRAINED, "--save", "-")
+    same = tmp_path / "same.png"
+    assert "share one file" in refused(pets, *TRAINED, "--save", same, "--plot", same)
+
+
+def test_a_plot_of_unknown_format(refused, pets, tmp_path):
+    assert "must end in .png" in refused(pets, *TRAINED, "--plot", tmp_path / "out.txt")
+
+
+def test_a_plot_without_matplotlib(refused, pets, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    assert refused(pets, *TRAINED, "--plot", tmp_path / "out.png") == (
+        "--plot needs matplotlib, which comes with the extra: pip install 'folklearn[plots]'"
+    )
+
+
+def test_a_saved_model_keeps_its_settings(refused, pets, saved):
+    assert refused(pets, *TRAINED, "--load", saved, "--B", "3") == (
+        "--B cannot be combined with --load: a saved model keeps its settings"
+    )
+
+
+def test_predictions_do_not_replace_the_model_that_was_loaded(refused, pets, saved):
+    assert "it would replace the input" in refused(pets, "--load", saved, "-p", saved)
+
+
+def test_a_saved_model_needs_its_columns(refused, write_csv, rows, saved, outputs):
+    other = write_csv("other.csv", rows, ["weight (kg)", "height", "age", "kind"])
+    assert refused(other, "--load", saved, *outputs) == (
+        f"the columns of {other} are not those of the model; it lacks: 'größe [red]'; "
+        "the model does not know: height"
+    )
+
+
+def test_a_saved_model_needs_its_labels(refused, write_csv, rows, saved, outputs):
+    rows[40][-1] = "[b]bird"
+    other = write_csv("other.csv", rows)
+    assert refused(other, "--load", saved, *outputs).startswith(
+        f"line 42 of {other} has the label '[b]bird', which the model does not know; its labels"
+    )
+
+
+def test_a_saved_model_does_not_meet_the_digits(refused, saved):
+    assert refused("--load", saved).startswith("the columns of scikit-learn's digits are not")
+
+
+def test_what_is_not_a_saved_run(refused, pets, tmp_path):
+    Folklore(n_features=2, n_classes=2).save(tmp_path / "bare")
+    assert refused(pets, *TRAINED, "--load", tmp_path / "bare") == (
+        f"{tmp_path / 'bare'} holds a Folklore; --load takes what `folklearn run --save` wrote"
+    )
+    assert "is not a complete folklearn state file" in refused(pets, *TRAINED, "--load", pets)
+
+
+def test_a_state_that_does_not_fit_in_memory(refused, write_csv, monkeypatch):
+    monkeypatch.setattr(os, "sysconf", lambda name: 30)
+    path = write_csv("wide.csv", [["1", str(i)] for i in range(20)], ["a", "kind"])
+    assert refused(path, *TRAINED).startswith("20 classes in column 'kind' and 2 scaled features")
+
+
+def test_a_failure_while_learning_leaves_nothing(refused, pets, outputs, monkeypatch):
+    def fail(*_, **__):
+        raise OSError(28, "No space left on device", "p.csv")
+
+    monkeypatch.setattr("folklearn.cli.predictions.PredictionWriter.write", fail)
+    assert refused(pets, *TRAINED, "--quiet", *outputs) == "p.csv: No space left on device"

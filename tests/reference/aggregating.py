@@ -1,0 +1,83 @@
+"""The aggregating algorithm (Vovk 1998; Foster et al. 2018; Kakade, Ng 2005) by brute force.
+
+p_t = (1 - mu) E softmax(W x_t) + mu / K under the posterior P_t, proportional to the prior times
+exp(-sum of l_s(W)). An integral over W is a sum over nodes, so this is the Bayes mixture of the
+models at the nodes, and the regret against every *node* is at most its -ln prior for any nodes.
+"""
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.linalg import helmert
+from scipy.special import log_softmax, logsumexp
+
+from .loss import Array, as_distribution
+from .mixture import soft_log_loss
+
+Nodes = tuple[Array, Array]
+
+
+def uniform_prior(n_features: int, n_classes: int, B: float, points: int) -> Nodes:
+    """W (N, K, d) and log weights of the uniform distribution on row norms <= B, for d = 1 or 2.
+
+    Every row has Gauss-Legendre nodes along the radius, and for d = 2 twice as many equal
+    angles; the K rows make a tensor product.
+    """
+    t, weights = np.polynomial.legendre.leggauss(points)
+    if n_features == 1:
+        rows = B * t[:, None]
+    elif n_features == 2:
+        radius, angle = B * (t + 1) / 2, np.pi * np.arange(2 * points) / points
+        circle = np.stack([np.cos(angle), np.sin(angle)], axis=1)
+        rows = (radius[:, None, None] * circle).reshape(-1, 2)
+        weights = np.repeat(radius * weights, angle.size)
+    else:
+        raise ValueError("the class is integrated for one or two features only")
+    index = np.indices((len(rows),) * n_classes).reshape(n_classes, -1).T
+    return rows[index], np.log(weights)[index].sum(axis=1)
+
+
+def gaussian_prior(n_features: int, n_classes: int, nu: float, points: int) -> Nodes:
+    """W (N, K, d) and log weights of N(0, nu^2 I), for (K - 1) d = 1 or 2.
+
+    Predictions depend on W only through its (K - 1) d coordinates orthogonal to the common
+    row, which are N(0, nu^2 I) too: the trapezoidal rule in these, up to 8 standard deviations.
+    """
+    k = n_classes - 1
+    if k * n_features > 2:
+        raise ValueError("the Gaussian prior is integrated in at most two dimensions")
+    axis = np.linspace(-8 * nu, 8 * nu, points)
+    grid = np.stack(np.meshgrid(*[axis] * (k * n_features), indexing="ij"), axis=-1)
+    grid = grid.reshape(-1, k, n_features)
+    W = np.einsum("jk,njd->nkd", helmert(n_classes), grid)
+    return W, -np.sum(grid**2, axis=(1, 2)) / (2 * nu**2)
+
+
+class DenseAggregating:
+    """The Bayes mixture of the models W (N, K, d) with the given log prior.
+
+    Parameters
+    ----------
+    w_max : the largest weight. The posterior takes weight / w_max, and every bound is
+        multiplied by w_max: with weights above 1 and w_max = 1 the bounds do not hold.
+    """
+
+    def __init__(self, nodes: Nodes, mu: float = 0.0, w_max: float = 1.0) -> None:
+        self.W, log_prior = nodes
+        self.K = self.W.shape[1]
+        self.mu, self.w_max = mu, w_max
+        self.log_weights = log_prior - logsumexp(log_prior)
+        self.loss = 0.0
+
+    def predict(self, x: Array) -> Array:
+        p = np.exp(self.log_weights) @ np.exp(log_softmax(self.W @ x, axis=1))
+        return (1 - self.mu) * p / p.sum() + self.mu / self.K
+
+    def update(self, x: Array, y: ArrayLike, weight: float = 1.0) -> float:
+        """Learn (x, y) and return the round's loss -<y, ln p>, not multiplied by the weight."""
+        target = as_distribution(y, self.K)
+        round_loss = soft_log_loss(self.predict(x), target)
+        losses = -log_softmax(self.W @ x, axis=1) @ target
+        self.log_weights = self.log_weights - weight / self.w_max * losses
+        self.log_weights -= logsumexp(self.log_weights)
+        self.loss += weight * round_loss
+        return round_loss

@@ -1,0 +1,60 @@
+"""Bayes mixture of learners: the aggregating algorithm (Vovk 1998) over finitely many experts.
+
+The log loss is 1-mixable, so for weights w_t <= w_max and hard or soft labels
+
+    total loss <= min_i (loss of expert i + w_max (-ln prior_i)).
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import logsumexp
+
+from .loss import Array, as_distribution
+from .streams import Learner
+
+
+def soft_log_loss(p: Array, target: Array) -> float:
+    """-<y, ln p>, a class of y_k = 0 not counting even if p_k = 0."""
+    seen = target > 0
+    return -float(target[seen] @ np.log(p[seen]))
+
+
+def bayes_mixture(
+    P: Array, y: ArrayLike, weight: ArrayLike | None = None, w_max: float = 1.0
+) -> tuple[Array, Array]:
+    """(mixtures (T, K), log weights after the last round (N,)) of the predictions P (T, N, K)."""
+    T, N, K = P.shape
+    weight = np.ones(T) if weight is None else np.asarray(weight, dtype=float)
+    log_weights = np.full(N, -np.log(N))
+    mixed = np.empty((T, K))
+    for t, label in enumerate(np.asarray(y)):
+        mixed[t] = np.exp(log_weights) @ P[t]
+        target = as_distribution(label, K)
+        losses = np.array([soft_log_loss(p, target) for p in P[t]])
+        log_weights = log_weights - weight[t] / w_max * losses
+        log_weights -= logsumexp(log_weights)
+    return mixed, log_weights
+
+
+class DenseMixture:
+    """Play the average of the experts' probabilities, weights exp(-weighted loss / w_max)."""
+
+    def __init__(self, experts: Sequence[Learner], w_max: float = 1.0) -> None:
+        self.experts, self.w_max = list(experts), w_max
+        self.log_weights = np.full(len(self.experts), -np.log(len(self.experts)))
+        self.loss = 0.0
+
+    def predict(self, x: Array) -> Array:
+        return np.exp(self.log_weights) @ np.array([expert.predict(x) for expert in self.experts])
+
+    def update(self, x: Array, y: ArrayLike, weight: float = 1.0) -> float:
+        """Learn (x, y) and return the round's loss -<y, ln p>, not multiplied by the weight."""
+        p = self.predict(x)
+        round_loss = soft_log_loss(p, as_distribution(y, p.size))
+        losses = np.array([expert.update(x, y, weight) for expert in self.experts])
+        self.log_weights = self.log_weights - weight / self.w_max * losses
+        self.log_weights -= logsumexp(self.log_weights)
+        self.loss += weight * round_loss
+        return round_loss

@@ -1,0 +1,105 @@
+"""The on-line scaler against NumPy's own means and deviations."""
+
+import numpy as np
+import pytest
+
+from folklearn import persist
+from folklearn.errors import InvalidInputError, StateFileError
+from folklearn.persist import Record
+from folklearn.streams.scaler import OnlineScaler
+
+
+def plain_scaling(X):
+    """The definition, with a full pass over the past for every row."""
+    T, d = X.shape
+    out = np.empty((T, d + 1))
+    for t in range(T):
+        past = X[: t + 1]
+        deviation = past.std(axis=0)
+        varied = deviation > 0
+        score = np.where(varied, (X[t] - past.mean(axis=0)) / np.where(varied, deviation, 1), 0)
+        out[t] = np.append(np.clip(score, -5, 5), 1.0) / np.sqrt(d + 1)
+    return out
+
+
+def test_it_is_the_definition(rng):
+    X = rng.normal(size=(60, 4)) * [1.0, 1e-6, 1e9, 3.0] + [0.0, 5.0, -1e9, 100.0]
+    np.testing.assert_allclose(
+        OnlineScaler(4).learn_transform(X), plain_scaling(X), rtol=0, atol=1e-7
+    )
+
+
+@pytest.mark.parametrize("cuts", [[1, 2, 30], [7], [0, 59]])
+def test_a_block_is_exactly_its_rows(rng, cuts):
+    X = rng.normal(size=(60, 3)) * 100
+    by_row, by_block = OnlineScaler(3), OnlineScaler(3)
+    rows = np.vstack([by_row.learn_transform(x[None, :]) for x in X])
+    blocks = np.vstack([by_block.learn_transform(part) for part in np.split(X, cuts)])
+    assert rows.tobytes() == blocks.tobytes()
+
+
+def test_transform_is_what_learning_would_give_and_changes_nothing(rng):
+    X = rng.normal(size=(20, 3)) * 7
+    scaler = OnlineScaler(3)
+    scaler.learn_transform(X[:-1])
+    before = scaler.transform(X[:5])
+    looked = scaler.transform(X[-1])
+    np.testing.assert_array_equal(scaler.transform(X[:5]), before)
+    np.testing.assert_array_equal(scaler.learn_transform(X[-1:])[0], looked)
+
+
+def test_a_constant_feature_gives_exactly_zero():
+    scaled = OnlineScaler(2).learn_transform(np.full((1000, 2), 0.1) * [1, 3])
+    assert np.all(scaled[:, :2] == 0.0)
+    assert np.all(scaled[:, 2] == 1 / np.sqrt(3))
+
+
+def test_a_large_offset_costs_no_accuracy():
+    steps = np.tile([0.0, 1.0], 5000)
+    near, far = OnlineScaler(1), OnlineScaler(1)
+    np.testing.assert_allclose(
+        far.learn_transform(1e9 + steps[:, None]),
+        near.learn_transform(steps[:, None]),
+        rtol=0,
+        atol=1e-6,
+    )
+
+
+def test_scores_are_clipped_and_norms_are_about_one(rng):
+    X = rng.normal(size=(2000, 30))
+    X[-1, 0] = 1e6
+    scaled = OnlineScaler(30).learn_transform(X)
+    assert scaled[-1, 0] == 5.0 / np.sqrt(31)
+    assert np.mean(np.linalg.norm(scaled, axis=1)) == pytest.approx(1.0, abs=0.02)
+
+
+def test_resume_is_exact_through_a_file(rng, tmp_path):
+    X = rng.normal(size=(50, 3))
+    whole, first = OnlineScaler(3), OnlineScaler(3)
+    expected = whole.learn_transform(X)[20:]
+    first.learn_transform(X[:20])
+    persist.write(tmp_path / "scaler", first.to_record())
+    second = OnlineScaler.from_record(persist.read(tmp_path / "scaler"))
+    assert second.learn_transform(X[20:]).tobytes() == expected.tobytes()
+
+
+def test_a_record_is_a_copy():
+    scaler = OnlineScaler(1)
+    scaler.learn_transform([[1.0]])
+    record = scaler.to_record()
+    scaler.learn_transform([[9.0]])
+    assert record.arrays["mean"][0] == 1.0
+
+
+def test_a_record_of_another_shape_is_refused():
+    arrays = OnlineScaler(2).to_record().arrays
+    with pytest.raises(StateFileError, match="needs mean of shape"):
+        OnlineScaler.from_record(Record("OnlineScaler", {"n_features": 3}, arrays))
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_a_bad_value_is_refused_whole(bad):
+    scaler = OnlineScaler(2)
+    with pytest.raises(InvalidInputError, match="row 1 of X"):
+        scaler.learn_transform([[1.0, 2.0], [3.0, bad]])
+    assert scaler.to_record().arrays["count"][0] == 0
