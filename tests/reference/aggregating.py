@@ -17,23 +17,26 @@ Nodes = tuple[Array, Array]
 
 
 def uniform_prior(n_features: int, n_classes: int, B: float, points: int) -> Nodes:
-    """W (N, K, d) and log weights of the uniform distribution on row norms <= B, for d = 1 or 2.
+    """W (N, K, d) and log weights of the uniform distribution on row norms <= B.
 
-    Every row has Gauss-Legendre nodes along the radius, and for d = 2 twice as many equal
-    angles; the K rows make a tensor product.
+    One feature: a tensor product of Gauss-Legendre nodes on [-B, B], one factor per class. Two
+    features and two classes: only theta = W_1 - W_0 matters. Its density at distance r from 0
+    is the common area of two discs of radius B whose centres are r apart, which is
+    proportional to 2 a - sin 2a at r = 2 B cos a; Gauss-Legendre in a, equal angles around.
     """
     t, weights = np.polynomial.legendre.leggauss(points)
     if n_features == 1:
-        rows = B * t[:, None]
-    elif n_features == 2:
-        radius, angle = B * (t + 1) / 2, np.pi * np.arange(2 * points) / points
-        circle = np.stack([np.cos(angle), np.sin(angle)], axis=1)
-        rows = (radius[:, None, None] * circle).reshape(-1, 2)
-        weights = np.repeat(radius * weights, angle.size)
-    else:
-        raise ValueError("the class is integrated for one or two features only")
-    index = np.indices((len(rows),) * n_classes).reshape(n_classes, -1).T
-    return rows[index], np.log(weights)[index].sum(axis=1)
+        index = np.indices((points,) * n_classes).reshape(n_classes, -1).T
+        return B * t[index][:, :, None], np.log(weights)[index].sum(axis=1)
+    if (n_features, n_classes) != (2, 2):
+        raise ValueError("the class is integrated for d = 1, and for d = 2 with K = 2")
+    a, angle = np.pi / 4 * (t + 1), np.pi * np.arange(2 * points) / points
+    radius = 2 * B * np.cos(a)
+    density = (2 * a - np.sin(2 * a)) * radius * np.sin(a)  # times dx dy = r dr d(angle)
+    circle = np.stack([np.cos(angle), np.sin(angle)], axis=1)
+    theta = (radius[:, None, None] * circle).reshape(-1, 2)
+    log_prior = np.repeat(np.log(density * weights), angle.size)
+    return np.stack([-theta / 2, theta / 2], axis=1), log_prior
 
 
 def gaussian_prior(n_features: int, n_classes: int, nu: float, points: int) -> Nodes:

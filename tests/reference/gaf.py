@@ -25,14 +25,15 @@ def paper_gamma(B: float, R: float, K: int) -> float:
 def gaussian_nodes(columns: Array) -> tuple[Array, Array]:
     """Nodes xi (N, k) and weights for the mean of softmax(m + columns xi), xi ~ N(0, I).
 
-    The trapezoidal rule, whose error is e^(-2 pi a / h) for a function that is analytic in a
-    strip of half-width a: softmax is, as long as the imaginary parts of the logits spread less
-    than pi. Gauss-Hermite points would need many more: their error is e^(-a sqrt(2N)). With
-    more than MOST_NODES nodes, as many seeded random points instead (error about 3e-4).
+    The trapezoidal rule, whose error is e^(-2 pi a / h) for a function analytic in a strip of
+    half-width a: softmax is, as long as the imaginary parts of the logits spread less than pi.
+    Gauss-Hermite points do worse: at a logit of variance 50, 360 of them leave an error of
+    1e-8, and these 10^2 to 10^3 points 1e-15. Beyond MOST_NODES nodes, as many seeded random
+    points instead (error about 3e-4).
     """
     axes = []
     for column in columns.T:
-        h = min(0.5, 0.5 / max(float(np.ptp(column)), 1e-300))  # both errors below e^-39
+        h = min(0.5, 0.5 / max(float(np.ptp(column)), 1e-300))  # an error of about e^-35
         axes.append(h * np.arange(-np.ceil(9.5 / h), np.ceil(9.5 / h) + 1))
     if np.prod([axis.size for axis in axes]) > MOST_NODES:
         half = np.random.default_rng(0).standard_normal((MOST_NODES // 2, len(axes)))

@@ -6,7 +6,7 @@ from .gaf import DenseGaf
 class DenseLaplace(DenseGaf):
     """GAF whose surrogate has the Hessian of the loss itself, from the prior N(0, B^2 I).
 
-    gamma = 1/2 is above the valid constant as soon as B > 0: the sums are no certificate.
+    gamma = 1/2 is above the constant that is valid for the class: the sums are no certificate.
     """
 
     def __init__(self, n_features: int, n_classes: int, B: float, mu: float = 0.0) -> None:
