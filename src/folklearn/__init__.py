@@ -7,20 +7,35 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from folklearn.learners.aioli import Aioli
     from folklearn.learners.contract import Certificate, Learner
     from folklearn.learners.folklore import Folklore
+    from folklearn.learners.gaf import Gaf
+    from folklearn.learners.laplace import Laplace
     from folklearn.registry import load
 
 __version__ = "0.1.0"
 
 _HOMES = {
+    "Aioli": "folklearn.learners.aioli",
     "Certificate": "folklearn.learners.contract",
     "Folklore": "folklearn.learners.folklore",
+    "Gaf": "folklearn.learners.gaf",
+    "Laplace": "folklearn.learners.laplace",
     "Learner": "folklearn.learners.contract",
     "load": "folklearn.registry",
 }
 
-__all__ = ["Certificate", "Folklore", "Learner", "__version__", "load"]
+__all__ = [
+    "Aioli",
+    "Certificate",
+    "Folklore",
+    "Gaf",
+    "Laplace",
+    "Learner",
+    "__version__",
+    "load",
+]
 
 
 def __getattr__(name: str) -> Any:

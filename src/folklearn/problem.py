@@ -65,6 +65,17 @@ def positive(name: str, value: Any) -> float:
     return number
 
 
+def fraction(name: str, value: Any) -> float:
+    """Return a mass between 0 and 1/2."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = math.nan
+    if not 0.0 <= number <= 0.5:
+        raise InvalidInputError(f"{name} must be a number from 0 to 0.5, got {value!r}")
+    return number
+
+
 def numbers(name: str, value: ArrayLike) -> Array:
     """Return real numbers as a C-ordered, writeable float64 array."""
     try:

@@ -8,7 +8,10 @@ from folklearn import persist
 from folklearn.errors import StateFileError
 
 _KINDS = {
+    "Aioli": "folklearn.learners.aioli",
     "Folklore": "folklearn.learners.folklore",
+    "Gaf": "folklearn.learners.gaf",
+    "Laplace": "folklearn.learners.laplace",
     "StreamModel": "folklearn.streams.model",
 }
 

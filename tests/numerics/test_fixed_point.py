@@ -13,7 +13,7 @@ def solve(h, C):
     u, g, scale, tail = (np.empty(k) for _ in range(4))
     z, p = np.empty(k + 1), np.empty(k + 1)
     log_total, steps = solve_fixed_point(
-        h, C, u, z, p, g, scale, tail, np.empty((k, k)), np.empty((k, k)), np.empty((6, k + 1))
+        h, 0.5, C, u, z, p, g, scale, tail, *np.empty((2, k, k)), np.empty((6, k + 1))
     )
     return u, z, p, log_total, steps
 

@@ -4,7 +4,7 @@ When b contexts are known ahead, the n-sized work of b rounds collapses into two
 products around a sequential part that lives in the small Gram matrix (bk x bk):
 
 1. `open_block`:   P = S(I (x) X'), n x bk;  C = (I (x) X')'P;  q = (I (x) X')'theta.
-2. for round i: solve the fixed point from C_ii and q_i, expand the surrogate (V_i, a_i),
+2. for round i: predict and learn from C_ii and q_i (`rules`), which gives V_i and a_i,
    then for later l, j:  q_l += C_li a_i,  E_il = V_i'C_il,  C_lj -= E_il'E_ij.
 3. `close_block`:  the columns Y_l = (P_l - sum_{i<l} Y_i E_il) V_l of the rank-bk update are
    Y = P G with G upper triangular, built from V and E;  theta += P c;  S -= Y Y'.
@@ -15,8 +15,8 @@ plain loop, which is faster when n is small.
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
+from folklearn.numerics import rules
 from folklearn.numerics.backend import (
     LEFT,
     PLAIN,
@@ -28,19 +28,8 @@ from folklearn.numerics.backend import (
     syrk_subtract,
     trmm,
 )
-from folklearn.numerics.fixed_point import solve_fixed_point
-from folklearn.numerics.second_order import (
-    FRESH,
-    choose_curvature,
-    count_round,
-    folklore_centre,
-    open_memo,
-    predict_round,
-    update_round,
-)
-from folklearn.numerics.surrogate import expand_surrogate, log_loss
-
-Array = NDArray[np.float64]
+from folklearn.numerics.rules import PREDICTED, foresee, learn, small_arrays
+from folklearn.numerics.second_order import FRESH, open_memo, predict_round, update_round
 
 
 def block_size(d: int, k: int) -> int:
@@ -99,39 +88,32 @@ def close_block(S, theta, P, G, c):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _learn_block(C, q, G, c, norms, labels, soft, weights, B, gamma, learn, totals, out, losses):
+def _learn_block(
+    C, q, G, c, constants, nodes, norms, labels, soft, weights, learning, totals, out, losses
+):
     """Step 2: the sequential part. Overwrites C by E; writes G and c for `close_block`."""
     b = norms.shape[0]
     m = q.shape[0]
     k = m // b
-    squares = np.empty((5, k, k))
-    Cii, J, H, V, N = squares[0], squares[1], squares[2], squares[3], squares[4]
-    short = np.empty((6, k))
-    work = np.empty((6, k + 1))
-    z = np.empty(k + 1)
-    h, u, g, scale, tail, a = short[0], short[1], short[2], short[3], short[4], short[5]
+    squares, vectors = small_arrays(k)
+    Cii, V, a = squares[rules.C], squares[rules.V], vectors[rules.A, :k]
     no_label = np.empty(0)
     for i in range(b):
         at = i * k
-        p = out[i]
         for r in range(k):
+            vectors[rules.Q, r] = q[at + r]
             for s in range(r + 1):
                 Cii[r, s] = C[at + r, at + s]
                 Cii[s, r] = Cii[r, s]
-        qi = q[at : at + k]
-        folklore_centre(Cii, qi, h, work[0])
-        log_total, steps = solve_fixed_point(h, Cii, u, z, p, g, scale, tail, J, H, work)
-        if not learn:
+        foresee(constants, nodes, squares, vectors)
+        for r in range(k + 1):
+            out[i, r] = vectors[PREDICTED, r]
+        if not learning:
             continue
         y = soft[i] if labels[i] < 0 else no_label
-        weight = weights[i]
-        loss = log_loss(z, log_total, labels[i], y)
-        curvature = choose_curvature(gamma, z, 2.0 * B * norms[i], weight, totals)
-        bracket, n_lost = expand_surrogate(
-            labels[i], y, weight, curvature, u, p, g, scale, tail, Cii, qi, V, a, N, work
+        losses[i] = learn(
+            constants, nodes, squares, vectors, labels[i], y, weights[i], norms[i], totals
         )
-        count_round(totals, loss, weight, bracket, steps, n_lost)
-        losses[i] = loss
 
         # Columns at.. of G hold H_i = e_i - sum_{l<i} G_l E_li until V_i is applied.
         for s in range(k):
@@ -166,20 +148,20 @@ def _update_later(C, q, a, at, k):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def run_rounds(S, memo, X, norms, labels, soft, weights, B, gamma, b, learn, out, losses):
-    """Predict every row of X into out; with `learn`, learn each row after predicting it."""
+def run_rounds(S, memo, X, norms, labels, soft, weights, b, learning, out, losses):
+    """Predict every row of X into out; when learning, learn each row after predicting it."""
     T, d = X.shape
     n = S.shape[0]
     k = n // d
     no_label = np.empty(0)
     if b == 1:
         for t in range(T):
-            predict_round(S, memo, X[t], np.inf, out[t])
-            if learn:
+            predict_round(S, memo, X[t], out[t])
+            if learning:
                 y = soft[t] if labels[t] < 0 else no_label
-                losses[t] = update_round(S, memo, X[t], labels[t], y, weights[t], B, gamma, np.inf)
+                losses[t] = update_round(S, memo, X[t], labels[t], y, weights[t])
         return
-    totals, theta, seen, _, _, _ = open_memo(memo, d, k)
+    totals, constants, theta, seen, _, _, _, nodes = open_memo(memo, d, k)
     P = np.empty((b * k, n))
     C = np.empty(b * k * b * k)
     G = np.empty(b * k * b * k)
@@ -191,11 +173,11 @@ def run_rounds(S, memo, X, norms, labels, soft, weights, B, gamma, b, learn, out
         Cm, Gm = C[: m * m].reshape(m, m), G[: m * m].reshape(m, m)
         open_block(S, theta, X[start:stop], P[:m], Cm, q[:m])
         _learn_block(
-            Cm, q[:m], Gm, c[:m], norms[start:stop], labels[start:stop],
+            Cm, q[:m], Gm, c[:m], constants, nodes, norms[start:stop], labels[start:stop],
             soft[start:stop] if soft.shape[0] > 0 else soft, weights[start:stop],
-            B, gamma, learn, totals, out[start:stop], losses[start:stop],
+            learning, totals, out[start:stop], losses[start:stop],
         )  # fmt: skip
-        if learn:
+        if learning:
             close_block(S, theta, P[:m], Gm, c[:m])
-    if learn:
+    if learning:
         seen[FRESH] = 0.0

@@ -1,6 +1,6 @@
-"""The K-dimensional equation of every round: u = h - (1/2) C Q' softmax(Q u).
+"""The K-dimensional equation of every round: u = h - pull C Q' softmax(Q u).
 
-With C/2 = J J' and u = h - J v it is the stationarity of the strongly convex
+With pull C = J J' and u = h - J v it is the stationarity of the strongly convex
 f(v) = |v|^2/2 + logsumexp(Q(h - J v)); no inverse of C is needed, and C may be singular.
 Newton's method on f, Hessian I + (rho'J)'(rho'J): rho from `simplex` is upper and J lower
 triangular, so rho'J is lower triangular and costs O(k^2) to form.
@@ -53,7 +53,7 @@ def cholesky(A, inverse, floor, tolerance):
 
 
 @njit(cache=True, nogil=True, fastmath={"reassoc", "contract"}, error_model="numpy")
-def solve_fixed_point(h, C, u, z, p, g, scale, tail, J, H, work):
+def solve_fixed_point(h, pull, C, u, z, p, g, scale, tail, J, H, work):
     """Solve for u; leave z = Q u, p = softmax(z) and the factor of M there.
 
     J and H are (k, k) scratch, work is (6, K). Return (logsumexp(z), Newton steps); as many
@@ -64,7 +64,7 @@ def solve_fixed_point(h, C, u, z, p, g, scale, tail, J, H, work):
     trial, prefix, inverse = work[3, :k], work[4, :k], work[5, :k]
     for i in range(k):
         for j in range(i + 1):
-            J[i, j] = 0.5 * C[i, j]
+            J[i, j] = pull * C[i, j]
         u[i] = h[i]
         v[i] = 0.0
     cholesky(J, inverse, 0.0, 1e-14 * k)

@@ -13,59 +13,60 @@ import math
 
 import numpy as np
 from numba import carray, njit
-from numpy.typing import NDArray
 
+from folklearn.numerics import rules
 from folklearn.numerics.backend import PLAIN, RIGHT, TRANSPOSED, address, gemm, trmm
-from folklearn.numerics.curvature import valid_curvature
-from folklearn.numerics.fixed_point import MAX_STEPS, solve_fixed_point
-from folklearn.numerics.simplex import expanded_diagonal, reduce_classes
-from folklearn.numerics.surrogate import expand_surrogate, log_loss
+from folklearn.numerics.rules import (
+    MAX_NORM,
+    N_CONSTANTS,
+    N_SQUARES,
+    N_TOTALS,
+    N_VECTORS,
+    PREDICTED,
+    foresee,
+    learn,
+)
 
-Array = NDArray[np.float64]
-
-# What the rounds add up to, by position in the totals array. The last three count rounds:
-# with a curvature that was not valid, with an unsolved fixed point, that cost the state its digits.
-N_TOTALS = 6
-LOSS, BRACKET, ROUNDS, OVERCURVED, UNSOLVED, IMPRECISE = range(N_TOTALS)
-
+FRESH = -1  # behind x in the memo's `seen`
 _PANEL = 16
 _SMALL_N = 32  # states so small that entering BLAS costs more than it saves
 
-# Rows of the memo's vectors; those from _WORK on are scratch.
-_Q, _U, _Z, _P, _G, _SCALE, _TAIL, _A, _WORK = range(9)
-_N_SQUARES, _N_VECTORS = 3, 15
-FRESH, _LOG_TOTAL, _STEPS = -3, -2, -1  # behind x in the memo's `seen`
 
-
-def memo_size(d: int, k: int) -> int:
+def memo_size(d: int, k: int, n_nodes: int) -> int:
     """Return the number of floats that `open_memo` lays out."""
     n = k * d
-    return N_TOTALS + n + (d + 3) + _N_SQUARES * k * k + _N_VECTORS * (k + 1) + k * n
+    return (
+        rules.N_TOTALS + rules.N_CONSTANTS + n + (d + 1)
+        + rules.N_SQUARES * k * k + rules.N_VECTORS * (k + 1) + k * n + n_nodes * k
+    )  # fmt: skip
 
 
 @njit(cache=True, nogil=True)
 def open_memo(memo, d, k):
-    """Return the views totals, theta, seen, squares, vectors, P of a memo.
+    """Return the views totals, constants, theta, seen, squares, vectors, P, nodes of a memo.
 
     Everything but S lives in this one array, because a compiled function pays for every
-    array it is called with: the totals (N_TOTALS,); theta (n,); the last context and how
-    the state saw it, as seen (d + 3,), squares (3, k, k), of which the first is C, vectors
-    (15, K) and P (k, n); and scratch.
+    array it is called with. Totals, constants, squares, vectors and nodes are those of
+    `rules`; theta is (n,); seen (d + 1,) is the last context and whether what squares,
+    vectors and P (k, n) hold is fresh, that is, how the present state sees it.
     """
     n = k * d
-    K = k + 1
-    at = N_TOTALS
     totals = carray(address(memo, 0), (N_TOTALS,), np.float64)
+    at = N_TOTALS
+    constants = carray(address(memo, at), (N_CONSTANTS,), np.float64)
+    at += N_CONSTANTS
     theta = carray(address(memo, at), (n,), np.float64)
     at += n
-    seen = carray(address(memo, at), (d + 3,), np.float64)
-    at += d + 3
-    squares = carray(address(memo, at), (_N_SQUARES, k, k), np.float64)
-    at += _N_SQUARES * k * k
-    vectors = carray(address(memo, at), (_N_VECTORS, K), np.float64)
-    at += _N_VECTORS * K
+    seen = carray(address(memo, at), (d + 1,), np.float64)
+    at += d + 1
+    squares = carray(address(memo, at), (N_SQUARES, k, k), np.float64)
+    at += N_SQUARES * k * k
+    vectors = carray(address(memo, at), (N_VECTORS, k + 1), np.float64)
+    at += N_VECTORS * (k + 1)
     P = carray(address(memo, at), (k, n), np.float64)
-    return totals, theta, seen, squares, vectors, P
+    at += k * n
+    nodes = carray(address(memo, at), ((memo.shape[0] - at) // k, k), np.float64)
+    return totals, constants, theta, seen, squares, vectors, P, nodes
 
 
 @njit(cache=True, nogil=True, fastmath={"reassoc", "contract"}, error_model="numpy")
@@ -140,19 +141,9 @@ def see(S, theta, x, P, C, q):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def folklore_centre(C, q, h, diagonal):
-    """Write h = -q/2 + Q'diag(QCQ')/4; the second term is the paper's bias B_t."""
-    expanded_diagonal(C, diagonal)
-    reduce_classes(diagonal, h)
-    for i in range(q.shape[0]):
-        h[i] = 0.25 * h[i] - 0.5 * q[i]
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _look(S, theta, P, squares, vectors, seen, x):
+def _look(S, x, constants, theta, seen, squares, vectors, P, nodes):
     """Fill the memo for context x, unless it already holds it for this very state."""
     d = x.shape[0]
-    k = P.shape[0]
     if seen[FRESH] == 1.0:
         same = True
         for j in range(d):
@@ -161,14 +152,8 @@ def _look(S, theta, P, squares, vectors, seen, x):
             return
     for j in range(d):
         seen[j] = x[j]
-    C, q, h = squares[0], vectors[_Q, :k], vectors[_A, :k]
-    see(S, theta, x, P, C, q)
-    folklore_centre(C, q, h, vectors[_WORK])
-    seen[_LOG_TOTAL], seen[_STEPS] = solve_fixed_point(
-        h, C, vectors[_U, :k], vectors[_Z], vectors[_P],
-        vectors[_G, :k], vectors[_SCALE, :k], vectors[_TAIL, :k],
-        squares[1], squares[2], vectors[_WORK:],
-    )  # fmt: skip
+    see(S, theta, x, P, squares[rules.C], vectors[rules.Q, : P.shape[0]])
+    foresee(constants, nodes, squares, vectors)
     seen[FRESH] = 1.0
 
 
@@ -182,41 +167,32 @@ def norm(x):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def predict_round(S, memo, x, max_norm, out):
+def predict_round(S, memo, x, out):
     """Write the prediction for x into out; return False, all untouched, if |x| is unusable."""
-    if not norm(x) <= max_norm:
-        return False
     d = x.shape[0]
-    _, theta, seen, squares, vectors, P = open_memo(memo, d, S.shape[0] // d)
-    _look(S, theta, P, squares, vectors, seen, x)
+    _, constants, theta, seen, squares, vectors, P, nodes = open_memo(memo, d, S.shape[0] // d)
+    if not norm(x) <= constants[MAX_NORM]:
+        return False
+    _look(S, x, constants, theta, seen, squares, vectors, P, nodes)
     for i in range(out.shape[0]):
-        out[i] = vectors[_P, i]
+        out[i] = vectors[PREDICTED, i]
     return True
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def choose_curvature(gamma, z, reach, weight, totals):
-    """Return the round's curvature: the largest valid one, or gamma > 0 as given.
-
-    A given gamma above the valid one voids the certificate, unless the round says nothing
-    about any model (reach = 2 B|x| = 0, or no weight).
-    """
-    valid = valid_curvature(z, reach)
-    if gamma <= 0.0:
-        return valid
-    if gamma > valid and reach > 0.0 and weight > 0.0:
-        totals[OVERCURVED] += 1.0
-    return gamma
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def count_round(totals, loss, weight, bracket, steps, n_lost):
-    """Add one finished round to the totals."""
-    totals[LOSS] += weight * loss
-    totals[BRACKET] += bracket
-    totals[ROUNDS] += 1.0
-    totals[UNSOLVED] += steps == MAX_STEPS
-    totals[IMPRECISE] += n_lost > 0
+def update_round(S, memo, x, label, soft, weight):
+    """Learn one example and return its loss; NaN, all untouched, if |x| is unusable."""
+    d = x.shape[0]
+    k = S.shape[0] // d
+    totals, constants, theta, seen, squares, vectors, P, nodes = open_memo(memo, d, k)
+    length = norm(x)
+    if not length <= constants[MAX_NORM]:
+        return math.nan
+    _look(S, x, constants, theta, seen, squares, vectors, P, nodes)
+    loss = learn(constants, nodes, squares, vectors, label, soft, weight, length, totals)
+    absorb(S, theta, P, squares[rules.V], vectors[rules.A, :k])
+    seen[FRESH] = 0.0
+    return loss
 
 
 @njit(cache=True, nogil=True, fastmath={"reassoc", "contract"}, error_model="numpy")
@@ -276,27 +252,3 @@ def _absorb_small(S, P, V):
             for j in range(i + 1):
                 row[j] -= f0 * y0[j]
             c += 1
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def update_round(S, memo, x, label, soft, weight, B, gamma, max_norm):
-    """Learn one example and return its loss; NaN, all untouched, if |x| is unusable."""
-    length = norm(x)
-    if not length <= max_norm:
-        return math.nan
-    d = x.shape[0]
-    k = S.shape[0] // d
-    totals, theta, seen, squares, vectors, P = open_memo(memo, d, k)
-    _look(S, theta, P, squares, vectors, seen, x)
-    z, a, V = vectors[_Z], vectors[_A, :k], squares[1]
-    loss = log_loss(z, seen[_LOG_TOTAL], label, soft)
-    curvature = choose_curvature(gamma, z, 2.0 * B * length, weight, totals)
-    bracket, n_lost = expand_surrogate(
-        label, soft, weight, curvature, vectors[_U, :k], vectors[_P],
-        vectors[_G, :k], vectors[_SCALE, :k], vectors[_TAIL, :k],
-        squares[0], vectors[_Q, :k], V, a, squares[2], vectors[_WORK:],
-    )  # fmt: skip
-    absorb(S, theta, P, V, a)
-    seen[FRESH] = 0.0
-    count_round(totals, loss, weight, bracket, seen[_STEPS], n_lost)
-    return loss

@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 
 from folklearn.numerics.backend import one_thread
 from folklearn.numerics.blocks import block_size, run_rounds
-from folklearn.numerics.second_order import N_TOTALS, memo_size
+from folklearn.numerics.rules import N_CONSTANTS, N_TOTALS
+from folklearn.numerics.second_order import memo_size
 from folklearn.numerics.simplex import helmert
 
 Array = NDArray[np.float64]
@@ -19,30 +20,50 @@ _CHUNK_FLOPS = 3e9  # work between two chances to report progress or to be inter
 class SecondOrderState:
     """S = A^-1 and theta = A^-1 g of the surrogate sum, in reduced coordinates.
 
-    Arguments are validated by the caller. `totals` adds up the rounds (see `second_order`).
+    Arguments are validated by the caller. `totals` adds up the rounds (see `rules`); nodes
+    (m, k) choose the implicit rule, no nodes the explicit one. gamma 0 is the largest valid.
     A single event is too short for another layer of calls: learners pass S and memo to
     `predict_round` and `update_round` themselves, the latter inside `one_thread` unless
     that is None.
     """
 
-    __slots__ = ("S", "d", "k", "memo", "one_thread", "theta", "totals")
+    __slots__ = ("S", "_n_kept", "d", "gamma", "k", "memo", "one_thread", "theta", "totals")
 
-    def __init__(self, d: int, K: int, lam: float) -> None:
+    def __init__(
+        self,
+        d: int,
+        K: int,
+        lam: float,
+        *,
+        B: float,
+        gamma: float,
+        max_norm: float,
+        pull: float = 0.5,
+        mu: float = 0.0,
+        nodes: Array | None = None,
+    ) -> None:
         self.d = d
-        self.k = K - 1
-        n = self.k * d
+        self.k = k = K - 1
+        n = k * d
         self.S: Array = np.zeros((n, n))
         np.fill_diagonal(self.S, 1.0 / lam)
-        self.memo: Array = np.zeros(memo_size(d, self.k))
+        n_nodes = 0 if nodes is None else len(nodes)
+        self.memo: Array = np.zeros(memo_size(d, k, n_nodes))
+        first = N_TOTALS + N_CONSTANTS
+        self._n_kept = first + n
         self.totals: Array = self.memo[:N_TOTALS]
-        self.theta: Array = self.memo[N_TOTALS : N_TOTALS + n]
-        self.one_thread = one_thread(n, self.k)
+        self.theta: Array = self.memo[first : first + n]
+        self.gamma = gamma
+        self.memo[N_TOTALS:first] = B, gamma, pull, mu, max_norm
+        if nodes is not None:
+            self.memo[-nodes.size :] = nodes.ravel()
+        self.one_thread = one_thread(n, k)
 
     def predict_many(self, X: Array, norms: Array) -> Array:
         """Return p (T, K), every row from the current state."""
         T = len(X)
-        return self._run(X, norms, np.zeros(T, np.int64), np.empty((0, self.k + 1)),
-                         np.zeros(T), 0.0, 0.0, False, None)[0]  # fmt: skip
+        no_soft = np.empty((0, self.k + 1))
+        return self._run(X, norms, np.zeros(T, np.int64), no_soft, np.zeros(T), False, None)[0]
 
     def run(
         self,
@@ -51,12 +72,10 @@ class SecondOrderState:
         labels: NDArray[np.int64],
         soft: Array,
         weights: Array,
-        B: float,
-        gamma: float,
         report: Callable[[int], None] | None = None,
     ) -> tuple[Array, Array]:
         """Predict, then learn, row by row; return p (T, K) and the losses (T,)."""
-        return self._run(X, norms, labels, soft, weights, B, gamma, True, report)
+        return self._run(X, norms, labels, soft, weights, True, report)
 
     def _run(
         self,
@@ -65,9 +84,7 @@ class SecondOrderState:
         labels: NDArray[np.int64],
         soft: Array,
         weights: Array,
-        B: float,
-        gamma: float,
-        learn: bool,
+        learning: bool,
         report: Callable[[int], None] | None,
     ) -> tuple[Array, Array]:
         T = len(X)
@@ -81,9 +98,9 @@ class SecondOrderState:
             rows = slice(start, min(start + chunk, T))
             with one_thread(n, b * self.k) or nullcontext():
                 run_rounds(
-                    self.S, self.memo, X[rows], norms[rows],
-                    labels[rows], soft[rows] if len(soft) else soft, weights[rows],
-                    B, gamma, b, learn, P[rows], losses[rows],
+                    self.S, self.memo, X[rows], norms[rows], labels[rows],
+                    soft[rows] if len(soft) else soft, weights[rows],
+                    b, learning, P[rows], losses[rows],
                 )  # fmt: skip
             if report is not None:
                 report(rows.stop)
@@ -105,6 +122,6 @@ class SecondOrderState:
         """Become the state whose `packed`, `theta` and `totals` these are."""
         for i in range(self.theta.size):
             self.S[i, : i + 1] = lower[i * (i + 1) // 2 : (i + 1) * (i + 2) // 2]
-        self.memo[:] = 0.0
+        self.memo[self._n_kept + self.d] = 0.0  # what was seen is not fresh
         self.theta[:] = theta
         self.totals[:] = totals

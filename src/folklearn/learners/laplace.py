@@ -1,0 +1,66 @@
+"""Online Laplace: Bayesian logistic regression with a Gaussian posterior, one step at a time."""
+
+from folklearn import problem
+from folklearn.learners.second_order import SecondOrderLearner
+from folklearn.numerics.quadrature import gaussian_nodes
+
+
+class Laplace(SecondOrderLearner):
+    r"""Online Laplace approximation: often the lowest loss on benign data, no guarantee.
+
+    Use it when the stream is benign and no certificate is needed. Prefer `Folklore` when
+    labels may be adversarial or a proof is wanted.
+
+    It is GAF with the true curvature :math:`\gamma = 1/2` in place of a valid lower bound and
+    the prior :math:`W \sim N(0, B^2 I)`, that is :math:`\lambda = 1/(2B^2)`: each loss is
+    replaced by its second-order expansion at the new posterior mode, and the prediction
+    averages the softmax over the Gaussian posterior.
+
+    Time O(d^2 K^3 + n_points K^2) and memory 8 ((K-1) d)^2 bytes per round.
+
+    Guarantee: none. The expansion is not a lower bound of the loss, so the state certifies
+    nothing (`folklearn.bounds.laplace` says so).
+
+    Parameters
+    ----------
+    n_features, n_classes : as for `Folklore`.
+    B : standard deviation of the prior of every weight.
+    lam : ridge, by default 1/(2 B^2).
+    mu, n_points, seed : as for `Gaf`.
+
+    Examples
+    --------
+    >>> from folklearn import Laplace
+    >>> model = Laplace(n_features=2, n_classes=3, B=5.0)
+    >>> losses = [model.update([0.5, 0.5], 2) for _ in range(20)]
+    >>> bool(model.predict([0.5, 0.5])[2] > 0.8)
+    True
+
+    References
+    ----------
+    Spiegelhalter and Lauritzen (1990), "Sequential updating of conditional probabilities on
+    directed graphical structures".
+    """
+
+    WORDS = ("n_features", "n_classes", "B", "lam", "mu", "n_points", "seed")
+
+    def __init__(
+        self,
+        *,
+        n_features: int,
+        n_classes: int,
+        B: float = 10.0,
+        lam: float | None = None,
+        mu: float = 1e-9,
+        n_points: int = 256,
+        seed: int = 0,
+    ) -> None:
+        self.n_features = problem.count("n_features", n_features, 1)
+        self.n_classes = problem.count("n_classes", n_classes, 2)
+        self.B = problem.positive("B", B)
+        self.lam = 0.5 / self.B**2 if lam is None else problem.positive("lam", lam)
+        self.mu = problem.fraction("mu", mu)
+        self.n_points = problem.count("n_points", n_points, 2)
+        self.seed = problem.count("seed", seed, 0)
+        nodes = gaussian_nodes(self.n_points, self.n_classes - 1, self.seed)
+        self._start(gamma=0.5, mu=self.mu, nodes=nodes)

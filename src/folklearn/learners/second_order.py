@@ -1,0 +1,229 @@
+"""What the learners on the second-order state share: verbs, certificate, records.
+
+FOLKLORE, AIOLI, GAF and Laplace are one state with different prediction rules and
+constants. A learner file holds its rule, its constants and its guarantee; the verbs are
+here, once, because a single event is too short to be passed on through layers.
+"""
+
+import os
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from folklearn import persist, problem, progress
+from folklearn.errors import InvalidInputError, StateFileError
+from folklearn.learners.contract import Certificate, Progress
+from folklearn.numerics.rules import (
+    BRACKET,
+    IMPRECISE,
+    LOSS,
+    N_TOTALS,
+    OVERCURVED,
+    ROUNDS,
+    UNSOLVED,
+)
+from folklearn.numerics.second_order import predict_round, update_round
+from folklearn.numerics.state import SecondOrderState
+from folklearn.persist import Record
+
+Array = NDArray[np.float64]
+
+
+class SecondOrderLearner:
+    """The verbs; a learner validates its parameters, then calls `_start`."""
+
+    WORDS: ClassVar[tuple[str, ...]]  # the constructor's parameters, each an attribute
+    n_features: int
+    n_classes: int
+    B: float
+    lam: float
+
+    def _start(
+        self,
+        *,
+        gamma: float | None,
+        pull: float = 0.5,
+        mu: float = 0.0,
+        nodes: Array | None = None,
+    ) -> None:
+        """Begin with an empty state; gamma None is the largest valid in each round."""
+        self._shape = (self.n_features,)
+        self._state = SecondOrderState(
+            self.n_features,
+            self.n_classes,
+            self.lam,
+            B=self.B,
+            gamma=gamma or 0.0,
+            max_norm=problem.MAX_NORM,
+            pull=pull,
+            mu=mu,
+            nodes=nodes,
+        )
+
+    def predict(self, x: ArrayLike) -> Array:
+        """Return the class probabilities: (d,) in, (K,) out; (T, d) in, (T, K) out.
+
+        Rows of a matrix are all predicted from the current state. The prediction is
+        improper: it depends on x beyond a linear map of it.
+        """
+        if not problem.is_context(x, self._shape):
+            if np.ndim(x) == 2:
+                return self._state.predict_many(*problem.contexts(x, self.n_features))
+            x = problem.context(x, self.n_features)
+        p = np.empty(self.n_classes)
+        state = self._state
+        if not predict_round(state.S, state.memo, x, p):
+            problem.refuse_context(x)
+        return p
+
+    def update(self, x: ArrayLike, y: Any, *, weight: float = 1.0) -> float:
+        """Learn one example and return its log loss -ln p[y], predicted before learning.
+
+        y is a class 0..K-1 or a point of the simplex (K,). The example counts `weight`
+        times in the state and in the certificate; the returned loss is unweighted. A label
+        may arrive long after `predict(x)`: the round is then predicted again from the
+        present state, and that prediction is the one that loss and certificate count.
+        """
+        if not problem.is_context(x, self._shape):
+            x = problem.context(x, self.n_features)
+        label, soft = problem.label(y, self.n_classes)
+        if weight != 1.0:
+            weight = problem.weight(weight)
+        state = self._state
+        loss: float
+        if state.one_thread is None:
+            loss = update_round(state.S, state.memo, x, label, soft, weight)
+        else:
+            with state.one_thread:
+                loss = update_round(state.S, state.memo, x, label, soft, weight)
+        if loss != loss:
+            problem.refuse_context(x)
+        return loss
+
+    def run(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        *,
+        weight: ArrayLike | None = None,
+        progress: Progress = False,
+    ) -> Array:
+        """Predict, then learn, row by row; return the predictions (T, K).
+
+        Equal to the loop over `predict` and `update`, at the speed of matrix products.
+        Every row is checked before the first round. y is (T,) classes or (T, K) soft
+        labels; `progress` is True for a bar or a function of the number of rounds done.
+        """
+        return self._run(X, y, weight, progress)[0]
+
+    def _run(
+        self, X: ArrayLike, y: ArrayLike, weight: ArrayLike | None, show: Progress
+    ) -> tuple[Array, Array]:
+        X, norms = problem.contexts(X, self.n_features)
+        labels, soft = problem.labels(y, len(X), self.n_classes)
+        weights = problem.weights(weight, len(X))
+        with progress.reporter(show, len(X), "learning") as report:
+            return self._state.run(X, norms, labels, soft, weights, report)
+
+    @property
+    def n_unsolved(self) -> int:
+        """Rounds whose fixed point did not converge; a certificate holds all the same."""
+        return int(self._state.totals[UNSOLVED])
+
+    def coef(self) -> Array:
+        """Return the mean weights (K, d) of the current state; its columns sum to zero."""
+        return self._state.mean()
+
+    def to_record(self) -> Record:
+        """Return the full state as a record."""
+        config = {word: getattr(self, word) for word in self.WORDS}
+        state = self._state
+        arrays = {"S": state.packed(), "theta": state.theta, "totals": state.totals}
+        return Record(type(self).__name__, config, arrays)
+
+    @classmethod
+    def from_record(cls, record: Record) -> Self:
+        """Rebuild a learner from its record."""
+        name = cls.__name__
+        try:
+            model = cls(**record.config)
+        except (TypeError, InvalidInputError) as error:
+            raise StateFileError(f"a {name} state has a bad configuration: {error}") from None
+        state = model._state
+        n = state.theta.size
+        shapes = {"S": (n * (n + 1) // 2,), "theta": (n,), "totals": (N_TOTALS,)}
+        for part, shape in shapes.items():
+            array = record.arrays.get(part)
+            if array is None or array.shape != shape or array.dtype != np.float64:
+                raise StateFileError(f"a {name} state needs float64 {part} of shape {shape}")
+        state.restore(*(record.arrays[part] for part in shapes))
+        return model
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the full state to a safetensors file; `folklearn.load` resumes exactly."""
+        persist.write(path, self.to_record())
+
+    def __repr__(self) -> str:
+        words = ", ".join(f"{word}={getattr(self, word)!r}" for word in self.WORDS)
+        return f"{type(self).__name__}({words})"
+
+
+class CertifiedLearner(SecondOrderLearner):
+    """A learner whose surrogates lie below the loss, so that its state certifies."""
+
+    def certificate(self, W: ArrayLike | None = None, *, B: float | None = None) -> Certificate:
+        """Return the certificate for the class, a smaller class, or one W (K, d).
+
+        The bound is lam K B^2 plus the brackets of the rounds. ``B`` may be smaller than
+        the learner's; for one W it is lam |W|_F^2 instead, which is never larger.
+        """
+        totals = self._state.totals
+        if W is not None and B is not None:
+            raise InvalidInputError("give W or B, not both: W has its own norm")
+        covered = self.B if B is None else problem.positive("B", B)
+        if covered > self.B:
+            raise InvalidInputError(
+                f"B={covered:g} is larger than the class that this certificate covers "
+                f"(row norms at most B={self.B:g})"
+            )
+        norm = self.n_classes * covered**2 if W is None else self._squared_norm(W)
+        reason = self._why_invalid()
+        return Certificate(
+            loss=float(totals[LOSS]),
+            regret_bound=np.inf if reason else float(self.lam * norm + totals[BRACKET]),
+            B=covered,
+            n_rounds=int(totals[ROUNDS]),
+            valid=not reason,
+            reason=reason,
+        )
+
+    def _squared_norm(self, W: ArrayLike) -> float:
+        W = problem.numbers("W", W)
+        if W.shape != (self.n_classes, self.n_features) or not np.isfinite(W).all():
+            raise InvalidInputError(
+                f"W has shape {W.shape}; expected finite numbers of shape "
+                f"(n_classes={self.n_classes}, n_features={self.n_features})"
+            )
+        largest = float(np.sqrt((W**2).sum(axis=1)).max())
+        if largest > self.B * (1.0 + 1e-9):
+            raise InvalidInputError(
+                f"W has a row of norm {largest:g}, outside the class that this certificate "
+                f"covers (row norms at most B={self.B:g})"
+            )
+        return float((W**2).sum())
+
+    def _why_invalid(self) -> str:
+        totals = self._state.totals
+        n_rounds = f"{totals[ROUNDS]:.0f} rounds"
+        if totals[OVERCURVED]:
+            return (
+                f"gamma={self._state.gamma:g} was above the valid constant in "
+                f"{totals[OVERCURVED]:.0f} of {n_rounds}"
+            )
+        if totals[IMPRECISE]:
+            return (
+                f"the state lost its digits to rounding in {totals[IMPRECISE]:.0f} of "
+                f"{n_rounds}: scale the features, or raise lam"
+            )
+        return ""

@@ -1,0 +1,22 @@
+"""Equal-weight points for expectations over a standard Gaussian in few dimensions."""
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri
+from scipy.stats import qmc
+
+
+def gaussian_nodes(n_points: int, k: int, seed: int) -> NDArray[np.float64]:
+    """Return n_points (rounded up to even) points in k dimensions, symmetric about 0.
+
+    One dimension: the midpoints of equally likely intervals. More: scrambled Sobol points
+    and their mirror images, so that odd functions integrate exactly.
+    """
+    half = (n_points + 1) // 2
+    if k == 1:
+        positive = ndtri(0.5 + (np.arange(half) + 0.5) / (2 * half))[:, None]
+    else:
+        sampler = qmc.Sobol(k, scramble=True, rng=np.random.default_rng(seed))
+        power = max(half - 1, 1).bit_length()  # Sobol points are balanced in powers of two
+        positive = ndtri(np.clip(sampler.random_base2(power)[:half], 1e-12, 1 - 1e-12))
+    return np.concatenate([positive, -positive])

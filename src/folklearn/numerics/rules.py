@@ -1,0 +1,177 @@
+"""How a round is predicted, and where its loss is expanded: one state, two rules.
+
+Seen through a context, the state says that a model's reduced logits have mean -q/2 and
+inverse curvature C. From there
+
+- the *explicit* rule (FOLKLORE, AIOLI) solves u = h - pull C Q'softmax(Qu) with
+  h = -q/2 + Q'diag(QCQ')/4, predicts softmax(Qu) and expands the loss at that u;
+- the *implicit* rule (GAF, Laplace) predicts (1 - mu) E softmax(Qv) + mu/K over
+  v ~ N(-q/2, C/2), by the given nodes, and expands at the minimiser of the state plus the
+  observed loss, which solves the same equation with h = -q/2 + (w/2) C Q'y, pull = w/2.
+
+Both work on two small arrays, which a caller fills with C and q: squares (N_SQUARES, k, k)
+and vectors (N_VECTORS, K), whose entries are named below.
+"""
+
+import math
+
+import numpy as np
+from numba import njit
+
+from folklearn.numerics.curvature import valid_curvature
+from folklearn.numerics.fixed_point import MAX_STEPS, cholesky, solve_fixed_point
+from folklearn.numerics.simplex import (
+    expand_classes,
+    expanded_diagonal,
+    reduce_classes,
+    softmax,
+)
+from folklearn.numerics.surrogate import expand_surrogate, log_loss
+
+# What the rounds add up to, by position in the totals array. The last three count rounds:
+# with a curvature that was not valid, with an unsolved fixed point, that cost the state its
+# digits.
+N_TOTALS = 6
+LOSS, BRACKET, ROUNDS, OVERCURVED, UNSOLVED, IMPRECISE = range(N_TOTALS)
+
+# What a learner fixes, by position in the constants array. GAMMA 0 means the largest valid.
+N_CONSTANTS = 5
+B, GAMMA, PULL, MU, MAX_NORM = range(N_CONSTANTS)
+
+N_SQUARES = 3
+C, V = 0, 1  # the last square is scratch
+_SCRATCH = 2
+
+N_VECTORS = 16
+Q, A, PREDICTED = 0, 1, 2
+_U, _Z, _P, _G, _SCALE, _TAIL, _INFO, _WORK = range(3, 11)
+_LOG_TOTAL, _STEPS = 0, 1  # within _INFO
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def foresee(constants, nodes, squares, vectors):
+    """Write the prediction into its row, from C and q."""
+    k = squares.shape[1]
+    q, predicted, work = vectors[Q, :k], vectors[PREDICTED], vectors[_WORK:]
+    centre = vectors[A, :k]
+    if nodes.shape[0] > 0:
+        _gaussian_mean(squares[C], q, constants[MU], nodes, squares[V], predicted, work)
+        return
+    expanded_diagonal(squares[C], work[0])
+    reduce_classes(work[0], centre)
+    for i in range(k):
+        centre[i] = 0.25 * centre[i] - 0.5 * q[i]
+    _solve(centre, constants[PULL], squares, vectors)
+    for i in range(k + 1):
+        predicted[i] = vectors[_P, i]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def learn(constants, nodes, squares, vectors, label, soft, weight, length, totals):
+    """Expand the loss of the predicted round; leave V and a for the state; return the loss.
+
+    length is |x|. The bracket of the certificate is weight * loss minus the growth of the
+    surrogate minimum, whatever was predicted and wherever the loss is expanded.
+    """
+    k = squares.shape[1]
+    z, info = vectors[_Z], vectors[_INFO]
+    if nodes.shape[0] > 0:
+        _implicit_point(label, soft, weight, squares, vectors)
+        loss = _loss_of(vectors[PREDICTED], label, soft)
+        surplus = weight * (loss - log_loss(z, info[_LOG_TOTAL], label, soft))
+    else:
+        loss = log_loss(z, info[_LOG_TOTAL], label, soft)
+        surplus = 0.0
+
+    reach = 2.0 * constants[B] * length
+    gamma = valid_curvature(z, reach)
+    if constants[GAMMA] > 0.0:
+        # Without reach or weight the round says nothing about any model.
+        if constants[GAMMA] > gamma and reach > 0.0 and weight > 0.0:
+            totals[OVERCURVED] += 1.0
+        gamma = constants[GAMMA]
+    bracket, n_lost = expand_surrogate(
+        label, soft, weight, gamma, vectors[_U, :k], vectors[_P],
+        vectors[_G, :k], vectors[_SCALE, :k], vectors[_TAIL, :k],
+        squares[C], vectors[Q, :k], squares[V], vectors[A, :k], squares[_SCRATCH],
+        vectors[_WORK:],
+    )  # fmt: skip
+    totals[LOSS] += weight * loss
+    totals[BRACKET] += surplus + bracket
+    totals[ROUNDS] += 1.0
+    totals[UNSOLVED] += info[_STEPS] == MAX_STEPS
+    totals[IMPRECISE] += n_lost > 0
+    return loss
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _solve(centre, pull, squares, vectors):
+    k = squares.shape[1]
+    log_total, steps = solve_fixed_point(
+        centre, pull, squares[C], vectors[_U, :k], vectors[_Z], vectors[_P],
+        vectors[_G, :k], vectors[_SCALE, :k], vectors[_TAIL, :k],
+        squares[V], squares[_SCRATCH], vectors[_WORK:],
+    )  # fmt: skip
+    vectors[_INFO, _LOG_TOTAL] = log_total
+    vectors[_INFO, _STEPS] = steps
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _implicit_point(label, soft, weight, squares, vectors):
+    """Solve for the minimiser of the state plus the weighted loss of the observed label."""
+    k = squares.shape[1]
+    full, reduced = vectors[_WORK], vectors[_WORK + 1, :k]
+    for i in range(k + 1):
+        full[i] = soft[i] if label < 0 else 0.0
+    if label >= 0:
+        full[label] = 1.0
+    reduce_classes(full, reduced)
+    centre = vectors[A, :k]
+    for i in range(k):
+        total = 0.0
+        for j in range(k):
+            total += squares[C, i, j] * reduced[j]
+        centre[i] = 0.5 * (weight * total - vectors[Q, i])
+    _solve(centre, 0.5 * weight, squares, vectors)
+
+
+@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"}, error_model="numpy")
+def _gaussian_mean(C, q, mu, nodes, J, out, work):
+    """Write (1 - mu) mean softmax(Q v) + mu/K over v = -q/2 + J node, JJ' = C/2."""
+    n_nodes, k = nodes.shape
+    v, z, p, inverse = work[0, :k], work[1], work[2], work[3, :k]
+    for i in range(k):
+        for j in range(i + 1):
+            J[i, j] = 0.5 * C[i, j]
+    cholesky(J, inverse, 0.0, 1e-14 * k)
+    out[:] = 0.0
+    for m in range(n_nodes):
+        for i in range(k):
+            total = -0.5 * q[i]
+            for j in range(i + 1):
+                total += J[i, j] * nodes[m, j]
+            v[i] = total
+        expand_classes(v, z)
+        softmax(z, p)
+        for i in range(k + 1):
+            out[i] += p[i]
+    for i in range(k + 1):
+        out[i] = (1.0 - mu) * out[i] / n_nodes + mu / (k + 1.0)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _loss_of(p, label, soft):
+    """Return -<y, ln p>; classes without mass in y cost nothing."""
+    if label >= 0:
+        return -math.log(p[label])
+    loss = 0.0
+    for i in range(p.shape[0]):
+        if soft[i] > 0.0:
+            loss -= soft[i] * math.log(p[i])
+    return loss
+
+
+@njit(cache=True, nogil=True)
+def small_arrays(k):
+    """Return squares and vectors for one round."""
+    return np.zeros((N_SQUARES, k, k)), np.zeros((N_VECTORS, k + 1))
