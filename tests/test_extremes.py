@@ -106,7 +106,7 @@ def test_one_class_only(rng):
     assert certificate.loss < 50.0
 
 
-@pytest.mark.parametrize("parameters", [{"B": 1e20}, {"B": 1e50}, {"lam": 1e-50}])
+@pytest.mark.parametrize("parameters", [{"B": 1e15}, {"lam": 1e-15}, {"lam": 1e15}])
 def test_absurd_parameters_are_reported_not_hidden(parameters, rng):
     """Everything stays finite, and what rounding destroyed is not called a certificate."""
     X, y = rng.normal(size=(200, 6)), rng.integers(0, 4, 200)

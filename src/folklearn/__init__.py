@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from folklearn.learners.aioli import Aioli
+    from folklearn.learners.auto import auto
     from folklearn.learners.contract import Certificate, Learner
     from folklearn.learners.folklore import Folklore
     from folklearn.learners.gaf import Gaf
     from folklearn.learners.laplace import Laplace
+    from folklearn.learners.mixture import Mixture
     from folklearn.registry import load
 
 __version__ = "0.1.0"
@@ -23,6 +25,8 @@ _HOMES = {
     "Gaf": "folklearn.learners.gaf",
     "Laplace": "folklearn.learners.laplace",
     "Learner": "folklearn.learners.contract",
+    "Mixture": "folklearn.learners.mixture",
+    "auto": "folklearn.learners.auto",
     "load": "folklearn.registry",
 }
 
@@ -33,7 +37,9 @@ __all__ = [
     "Gaf",
     "Laplace",
     "Learner",
+    "Mixture",
     "__version__",
+    "auto",
     "load",
 ]
 

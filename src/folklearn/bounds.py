@@ -112,3 +112,40 @@ def laplace(n_rounds: int) -> float:
     """
     problem.count("n_rounds", n_rounds, 0)
     return math.inf
+
+
+def ogd(n_rounds: int, *, n_features: int, n_classes: int, B: float, R: float = 1.0) -> float:
+    r"""Return the regret bound of `Ogd`, :math:`1.5\, G D \sqrt T`, for :math:`|x|\le R`.
+
+    :math:`G = \sqrt 2 R` bounds the gradients and :math:`D = 2B\sqrt K` is the diameter of
+    the class; unit weights. It does not depend on the number of features. Derived in
+    docs/theory/ogd-ons.md.
+    """
+    T = problem.count("n_rounds", n_rounds, 0)
+    problem.count("n_features", n_features, 1)
+    K = problem.count("n_classes", n_classes, 2)
+    B, R = problem.positive("B", B), problem.positive("R", R)
+    return 1.5 * math.sqrt(2.0) * R * 2.0 * B * math.sqrt(K) * math.sqrt(T)
+
+
+def ons(n_rounds: int, *, n_features: int, n_classes: int, B: float, R: float = 1.0) -> float:
+    r"""Return the regret bound of `Ons` for weights at most 1 and :math:`|x|\le R`.
+
+    .. math:: \frac1{2\beta} \left[n \ln\left(1 + \frac{\beta^2 D^2 G^2 T}{n}\right)
+        + \frac14\right], \qquad n = (K-1) d
+
+    with :math:`\beta = \frac12\min(\frac1{4GD}, \frac{e^{-2BR}}{K-1})` and G, D as in `ogd`.
+    For T >= 2 it is below the paper's :math:`5(1/\alpha + GD) K d \ln T`. Derived in
+    docs/theory/ogd-ons.md.
+    """
+    T = problem.count("n_rounds", n_rounds, 0)
+    d = problem.count("n_features", n_features, 1)
+    K = problem.count("n_classes", n_classes, 2)
+    B, R = problem.positive("B", B), problem.positive("R", R)
+    GD = math.sqrt(2.0) * R * 2.0 * B * math.sqrt(K)
+    n = (K - 1) * d
+    alpha = math.exp(-2.0 * B * R) / (K - 1)
+    beta = 0.5 * min(1.0 / (4.0 * GD), alpha)
+    if beta < 1e-300:
+        return math.inf
+    return (n * math.log1p((beta * GD) ** 2 * T / n) + 0.25) / (2.0 * beta)

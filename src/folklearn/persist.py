@@ -45,6 +45,8 @@ def write(path: str | os.PathLike[str], record: Record) -> None:
     }
     # One metadata entry: safetensors writes several in an order that varies between runs.
     metadata = {"folklearn": json.dumps(header, sort_keys=True, allow_nan=False)}
+    if not target.parent.is_dir():
+        raise FileNotFoundError(f"cannot write {target}: there is no folder {target.parent}")
     temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
     try:
         save_file(arrays, temporary, metadata=metadata)
@@ -56,7 +58,9 @@ def write(path: str | os.PathLike[str], record: Record) -> None:
 def read(path: str | os.PathLike[str]) -> Record:
     """Read a record, or raise StateFileError saying why the file cannot be used."""
     name = os.fspath(path)
-    if not os.path.isfile(name):
+    if os.path.isdir(name):
+        raise StateFileError(f"{name} is a folder, not a state file")
+    if not os.path.exists(name):
         raise FileNotFoundError(f"there is no file {name}")
     try:
         with safe_open(name, framework="numpy") as file:

@@ -32,7 +32,7 @@ Labels = NDArray[np.int64]
 # Within these, no product of the kernels overflows: w^2 |x|^2 / lam stays below 1e300.
 MAX_NORM = 1e75
 MAX_WEIGHT = 1e50
-MAX_PARAMETER = 1e50
+MAX_PARAMETER = 1e15
 SOFT_LABEL_TOLERANCE = 1e-6
 _NO_SOFT: Array = np.empty(0)
 _FLOAT64 = np.dtype(np.float64)

@@ -1,4 +1,8 @@
-"""From the kind that a state file names to the class that reads it."""
+"""From the kind that a record names to the class that reads it.
+
+Classes are found by name when needed: records nest (a mixture holds its experts), and a
+static import of every kind from here would turn the layers upside down.
+"""
 
 import importlib
 import os
@@ -6,20 +10,32 @@ from typing import Any
 
 from folklearn import persist
 from folklearn.errors import StateFileError
+from folklearn.persist import Record
 
 _KINDS = {
     "Aioli": "folklearn.learners.aioli",
     "Folklore": "folklearn.learners.folklore",
     "Gaf": "folklearn.learners.gaf",
     "Laplace": "folklearn.learners.laplace",
+    "Mixture": "folklearn.learners.mixture",
     "StreamModel": "folklearn.streams.model",
 }
 
 
-def load(path: str | os.PathLike[str]) -> Any:
-    """Load whatever `save` wrote: a learner, or a model saved by the command line."""
-    record = persist.read(path)
+def revive(record: Record) -> Any:
+    """Rebuild the object that a record describes."""
     if record.kind not in _KINDS:
-        raise StateFileError(f"{os.fspath(path)} holds an unknown kind of object: {record.kind}")
+        raise StateFileError(f"an unknown kind of object: {record.kind}")
     kind = getattr(importlib.import_module(_KINDS[record.kind]), record.kind)
     return kind.from_record(record)
+
+
+def load(path: str | os.PathLike[str]) -> Any:
+    """Load whatever `save` wrote: a learner, or a model saved by the command line."""
+    try:
+        return revive(persist.read(path))
+    except StateFileError as error:
+        name = os.fspath(path)
+        if name in str(error):
+            raise
+        raise StateFileError(f"{name} cannot be loaded: {error}") from None

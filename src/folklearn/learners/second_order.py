@@ -219,7 +219,8 @@ class CertifiedLearner(SecondOrderLearner):
         if totals[OVERCURVED]:
             return (
                 f"gamma={self._state.gamma:g} was above the valid constant in "
-                f"{totals[OVERCURVED]:.0f} of {n_rounds}"
+                f"{totals[OVERCURVED]:.0f} of {n_rounds}: leave gamma to the learner, or give a "
+                "B and R that cover the contexts"
             )
         if totals[IMPRECISE]:
             return (

@@ -37,18 +37,23 @@ def helmert(n_classes: int) -> Array:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def softmax(z, p):
-    """Write softmax(z) into p and return logsumexp(z)."""
+    """Shift z so that its largest entry is 0, write softmax(z) into p, return logsumexp(z).
+
+    Only z modulo constants matters, and without the shift a loss logsumexp(z) - z_y would
+    lose its digits when logits are huge.
+    """
     K = z.shape[0]
     top = z[0]
     for i in range(1, K):
         top = max(top, z[i])
     total = 0.0
     for i in range(K):
-        p[i] = math.exp(z[i] - top)
+        z[i] -= top
+        p[i] = math.exp(z[i])
         total += p[i]
     for i in range(K):
         p[i] /= total
-    return top + math.log(total)
+    return math.log(total)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from folklearn import persist, problem
-from folklearn.errors import InvalidInputError, StateFileError
+from folklearn import persist, problem, registry
+from folklearn.errors import InvalidInputError
 from folklearn.learners.contract import Progress
 from folklearn.learners.folklore import Folklore
 from folklearn.persist import Record
@@ -16,9 +16,6 @@ from folklearn.streams.scaler import OnlineScaler
 from folklearn.streams.table import Table, listed
 
 Array = NDArray[np.float64]
-
-_LEARNERS = {"Folklore": Folklore}
-
 
 class StreamModel:
     """A scaler, a learner, and the names of columns and labels: raw rows in, losses out.
@@ -131,11 +128,9 @@ class StreamModel:
     def from_record(cls, record: Record) -> "StreamModel":
         """Rebuild a model that goes on exactly where the recorded one stopped."""
         config = record.config
-        kind = config["learner"]["kind"]
-        if kind not in _LEARNERS:
-            raise StateFileError(f"a StreamModel with an unknown kind of learner: {kind}")
-        learner = _LEARNERS[kind].from_record(
-            Record(kind, config["learner"]["config"], _without("learner.", record.arrays))
+        nested = config["learner"]
+        learner = registry.revive(
+            Record(nested["kind"], nested["config"], _without("learner.", record.arrays))
         )
         model = cls(
             learner, columns=config["columns"], target=config["target"], labels=config["labels"]
