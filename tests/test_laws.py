@@ -4,21 +4,51 @@ A new learner joins by one line in LEARNERS.
 """
 
 import math
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, reject
 from hypothesis import strategies as st
 
 import folklearn
-from folklearn import Folklore
+from folklearn import Aioli, Folklore, Gaf, Laplace, Learner, Ogd, Ons, auto
 
+
+@dataclass(frozen=True)
+class Case:
+    """A learner to test; `symmetry` is how far numerical integration may break symmetry."""
+
+    make: Callable[[int, int], Learner]
+    symmetry: float = 1e-12
+    two_classes: bool = False
+    certified: bool = False
+
+    def __call__(self, d: int, K: int) -> Learner:
+        if self.two_classes and K != 2:
+            reject()
+        return self.make(d, K)
+
+
+def sizes(make, **parameters):
+    return lambda d, K: make(n_features=d, n_classes=K, **parameters)
+
+
+# The integral of GAF and Laplace has 512 points here, whose error is a few percent in the
+# worst case; tests/learners/test_gaf.py shows that it shrinks.
 LEARNERS = {
-    "folklore": lambda d, K: Folklore(n_features=d, n_classes=K, B=6.0),
-    "folklore, large B": lambda d, K: Folklore(n_features=d, n_classes=K, B=300.0),
-    "folklore, fixed gamma": lambda d, K: Folklore(n_features=d, n_classes=K, gamma=0.5, lam=0.1),
+    "folklore": Case(sizes(Folklore, B=6.0), certified=True),
+    "folklore, large B": Case(sizes(Folklore, B=300.0), certified=True),
+    "folklore, fixed gamma": Case(sizes(Folklore, gamma=0.5, lam=0.1)),
+    "aioli": Case(sizes(Aioli, B=6.0, improved=True), two_classes=True, certified=True),
+    "gaf": Case(sizes(Gaf, B=6.0, improved=True, n_points=512), symmetry=0.05, certified=True),
+    "laplace": Case(sizes(Laplace, B=6.0, n_points=512), symmetry=0.05),
+    "ogd": Case(sizes(Ogd, B=6.0)),
+    "ons": Case(sizes(Ons, B=0.1, R=20.0), certified=True),
+    "auto": Case(sizes(auto, max_weight=50.0)),
 }
-CERTIFIED = ["folklore", "folklore, large B"]
+CERTIFIED = {name: case for name, case in LEARNERS.items() if case.certified}
 
 every_learner = pytest.mark.parametrize("make", LEARNERS.values(), ids=LEARNERS)
 shapes = st.sampled_from([(1, 2), (3, 2), (2, 3), (7, 4), (40, 3), (30, 6)])
@@ -54,7 +84,7 @@ def test_zero_context_and_first_round_are_uniform(make, shape, seed):
     d, K = shape
     X, y, _ = random_stream(seed, 20, d, K)
     model = make(d, K)
-    np.testing.assert_allclose(model.predict(X[0]), 1.0 / K, atol=1e-12)
+    np.testing.assert_allclose(model.predict(X[0]), 1.0 / K, atol=make.symmetry)
     model.run(X, y)
     np.testing.assert_allclose(model.predict(np.zeros(d)), 1.0 / K, atol=1e-12)
 
@@ -67,7 +97,7 @@ def test_renaming_classes_renames_predictions(make, shape, seed):
     rename = rng.permutation(K)
     P = make(d, K).run(X, y)
     renamed = make(d, K).run(X, rename[y])
-    np.testing.assert_allclose(renamed[:, rename], P, atol=1e-8)
+    np.testing.assert_allclose(renamed[:, rename], P, atol=max(1e-8, make.symmetry))
 
 
 @every_learner
@@ -143,22 +173,23 @@ def test_predict_changes_nothing(make, shape, seed):
 
 @every_learner
 def test_the_same_input_gives_the_same_bytes(make):
-    X, y, _ = random_stream(5, 50, 30, 6)
-    assert make(30, 6).run(X, y).tobytes() == make(30, 6).run(X, y).tobytes()
+    d, K = 30, 2 if make.two_classes else 6
+    X, y, _ = random_stream(5, 50, d, K)
+    assert make(d, K).run(X, y).tobytes() == make(d, K).run(X, y).tobytes()
 
 
-@pytest.mark.parametrize("name", CERTIFIED)
+@pytest.mark.parametrize("make", CERTIFIED.values(), ids=CERTIFIED)
 @given(
     shape=shapes,
     seed=st.integers(0, 10**6),
     T=st.integers(1, 60),
     labels=st.sampled_from(["model", "one class", "noise", "soft", "against"]),
 )
-def test_no_model_beats_the_certificate(name, shape, seed, T, labels):
+def test_no_model_beats_the_certificate(make, shape, seed, T, labels):
     """Checked against W = 0, random members of the class, and the learner's own mean."""
     d, K = shape
     X, y, rng = random_stream(seed, T, d, K)
-    model = LEARNERS[name](d, K)
+    model = make(d, K)
     if labels == "one class":
         y = np.zeros(T, dtype=int)
     elif labels == "noise":

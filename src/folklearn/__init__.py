@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from folklearn.learners.gaf import Gaf
     from folklearn.learners.laplace import Laplace
     from folklearn.learners.mixture import Mixture
+    from folklearn.learners.ogd import Ogd
+    from folklearn.learners.ons import Ons
     from folklearn.registry import load
 
 __version__ = "0.1.0"
@@ -26,6 +28,8 @@ _HOMES = {
     "Laplace": "folklearn.learners.laplace",
     "Learner": "folklearn.learners.contract",
     "Mixture": "folklearn.learners.mixture",
+    "Ogd": "folklearn.learners.ogd",
+    "Ons": "folklearn.learners.ons",
     "auto": "folklearn.learners.auto",
     "load": "folklearn.registry",
 }
@@ -38,6 +42,8 @@ __all__ = [
     "Laplace",
     "Learner",
     "Mixture",
+    "Ogd",
+    "Ons",
     "__version__",
     "auto",
     "load",

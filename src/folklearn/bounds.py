@@ -96,12 +96,12 @@ def gaf(
     B, R = problem.positive("B", B), problem.positive("R", R)
     lam = 2.0 * R / B if lam is None else problem.positive("lam", lam)
     gamma = None if improved else 1.0 / (2.0 * B * R + math.log(K) + 2.0)
-    sizes = {"n_features": n_features, "n_classes": K, "B": B, "R": R, "lam": lam}
     ridge = lam * K * B**2
     a = R**2 / (2.0 * lam)
     if a > 700.0:
         return math.inf
-    spread = math.expm1(a) / a * (folklore(T, gamma=gamma, **sizes) - ridge)
+    explicit = folklore(T, n_features=n_features, n_classes=K, B=B, R=R, lam=lam, gamma=gamma)
+    spread = math.expm1(a) / a * (explicit - ridge)
     return ridge + spread - T * math.log1p(-problem.fraction("mu", mu))
 
 

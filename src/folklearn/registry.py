@@ -18,6 +18,8 @@ _KINDS = {
     "Gaf": "folklearn.learners.gaf",
     "Laplace": "folklearn.learners.laplace",
     "Mixture": "folklearn.learners.mixture",
+    "Ogd": "folklearn.learners.ogd",
+    "Ons": "folklearn.learners.ons",
     "StreamModel": "folklearn.streams.model",
 }
 
