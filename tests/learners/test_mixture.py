@@ -139,16 +139,16 @@ def test_plain_weights_would_break_the_guarantee():
     assert weight[0] * -np.log(mixed[0, 0]) <= losses.min() + 3.0 * math.log(2.0)
 
 
-def test_auto_is_within_ln_8_of_its_best_expert(rng):
+def test_auto_is_within_ln_n_of_its_best_expert(rng):
     T, d, K = 600, 4, 3
     X = rng.normal(size=(T, d)) / 2
     y = np.argmax(X @ rng.normal(size=(K, d)).T + 0.3 * rng.gumbel(size=(T, K)), axis=1)
     model = auto(n_features=d, n_classes=K)
-    assert len(model.experts) == 8
+    N = len(model.experts)
     model.run(X, y)
     fresh = auto(n_features=d, n_classes=K).experts
     best = min(total_loss(expert, X, y) for expert in fresh)
-    assert model.certificate().loss <= best + math.log(8.0)
+    assert model.certificate().loss <= best + math.log(N)
 
 
 def test_save_and_resume(tmp_path, rng):

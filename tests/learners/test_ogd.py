@@ -193,3 +193,18 @@ def test_empty_run_and_progress_callback(rng):
     done = []
     model.run(rng.normal(size=(10, 2)), rng.integers(0, 3, 10), progress=done.append)
     assert done[-1] == 10
+
+
+def test_a_constant_rate_is_plain_stochastic_gradient_descent(rng):
+    d, K, rate = 3, 4, 0.7
+    model = Ogd(n_features=d, n_classes=K, B=1e6, rate=rate)
+    W = np.zeros((K, d))
+    for _ in range(50):
+        x, label, weight = rng.normal(size=d), int(rng.integers(K)), rng.uniform(0.5, 2.0)
+        z = W @ x
+        p = np.exp(z - z.max())
+        p /= p.sum()
+        np.testing.assert_allclose(model.predict(x), p, atol=1e-12)
+        model.update(x, label, weight=weight)
+        W -= rate * weight * np.outer(p - np.eye(K)[label], x)
+    np.testing.assert_allclose(model.coef(), W, atol=1e-12)

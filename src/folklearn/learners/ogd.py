@@ -41,6 +41,8 @@ class Ogd(ProperLearner):
     n_classes : number of classes K, at least 2.
     B : largest row norm of the weights and of the models to compete with, positive.
     R : bound on the norm of x. Longer contexts are learned all the same, without guarantee.
+    rate : a constant step in place of :math:`D/(G\sqrt{V_t})`, which tracks a drifting stream
+        and carries no guarantee; positive, or None.
 
     Examples
     --------
@@ -61,11 +63,23 @@ class Ogd(ProperLearner):
     Online Convex Optimization", for the step sizes. See docs/theory/ogd-ons.md.
     """
 
+    WORDS = ("n_features", "n_classes", "B", "R", "rate")
     PARTS = ("W", "totals")
 
-    def __init__(self, *, n_features: int, n_classes: int, B: float = 10.0, R: float = 1.0) -> None:
+    def __init__(
+        self,
+        *,
+        n_features: int,
+        n_classes: int,
+        B: float = 10.0,
+        R: float = 1.0,
+        rate: float | None = None,
+    ) -> None:
         super().__init__(n_features, n_classes, B, R)
-        self._rate = 2.0 * self.B * math.sqrt(self.n_classes) / (math.sqrt(2.0) * self.R)
+        self.rate = None if rate is None else problem.positive("rate", rate)
+        theirs = 2.0 * self.B * math.sqrt(self.n_classes) / (math.sqrt(2.0) * self.R)
+        self._rate = self.rate or theirs
+        self._decay = self.rate is None
         self._totals: Array = np.zeros(N_OGD_TOTALS)
         self._work: Array = np.empty((2, self.n_classes))
         self._chunk = max(1, int(1e8 / (self._W.size + 100)))
@@ -73,7 +87,7 @@ class Ogd(ProperLearner):
     def _learn(self, x: Array, label: int, soft: Array, weight: float) -> float:
         loss: float = ogd_round(
             self._W, self._totals, self._work, x, label, soft, weight,
-            self.B, self._rate, problem.MAX_NORM,
+            self.B, self._rate, self._decay, problem.MAX_NORM,
         )  # fmt: skip
         return loss
 
@@ -82,5 +96,5 @@ class Ogd(ProperLearner):
     ) -> None:
         ogd_rounds(
             self._W, self._totals, self._work, X, labels, soft, weights,
-            self.B, self._rate, P, losses,
+            self.B, self._rate, self._decay, P, losses,
         )  # fmt: skip

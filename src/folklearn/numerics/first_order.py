@@ -72,7 +72,7 @@ def _play(W, x, label, soft, z, p):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def ogd_round(W, totals, work, x, label, soft, weight, B, rate, max_norm):
+def ogd_round(W, totals, work, x, label, soft, weight, B, rate, decay, max_norm):
     """Learn one example and return its loss; rate is D/G, work is (2, K) scratch."""
     if not length(x) <= max_norm:
         return math.nan
@@ -80,7 +80,7 @@ def ogd_round(W, totals, work, x, label, soft, weight, B, rate, max_norm):
     loss = _play(W, x, label, soft, work[0], residual)
     totals[SQUARES] += weight * weight
     if totals[SQUARES] > 0.0:
-        step = rate * (weight / math.sqrt(totals[SQUARES]))
+        step = rate * (weight / math.sqrt(totals[SQUARES]) if decay else weight)
         for k in range(W.shape[0]):
             factor = step * residual[k]
             for j in range(x.shape[0]):
@@ -90,14 +90,14 @@ def ogd_round(W, totals, work, x, label, soft, weight, B, rate, max_norm):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def ogd_rounds(W, totals, work, X, labels, soft, weights, B, rate, P, losses):
+def ogd_rounds(W, totals, work, X, labels, soft, weights, B, rate, decay, P, losses):
     """Predict every row of X into P and learn it."""
     no_label = np.empty(0)
     for t in range(X.shape[0]):
         y = soft[t] if labels[t] < 0 else no_label
         predict_linear(W, X[t], np.inf, P[t])
         losses[t] = ogd_round(
-            W, totals, work, X[t], labels[t], y, weights[t], B, rate, np.inf
+            W, totals, work, X[t], labels[t], y, weights[t], B, rate, decay, np.inf
         )  # fmt: skip
 
 
