@@ -7,12 +7,14 @@ is not judged by itself.
 
 import argparse
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from rich.progress import track
 
+from experiments.provenance import provenance
 from folklearn import Folklore
 from tests.reference import streams
 from tests.reference.hindsight import best_in_class
@@ -106,20 +108,30 @@ def table(rows: list[dict[str, Any]], T: int, d: int, B: float) -> str:
     return "\n".join(lines) + "\n"
 
 
-def main() -> None:
+def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=0)
-    options = parser.parse_args()
+    parser.add_argument("--out", type=Path, default=RESULTS, help="folder for the results")
+    options = parser.parse_args(arguments)
     T, d, B = options.rounds, 5, 10.0
     cases = [(name, K) for K in (2, 3, 5) for name in [*STREAMS, ADVERSARIAL]]
     rows = [play(name, options.seed, T, d, K, B) for name, K in track(cases, "streams")]
     curves = {K: trajectory(options.seed, T, d, K, B, 25) for K in track((2, 3, 5), "curves")}
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / "certificate.md").write_text(table(rows, T, d, B))
-    content = {"rounds": T, "d": d, "B": B, "seed": options.seed, "rows": rows, "curves": curves}
-    (RESULTS / "certificate.json").write_text(json.dumps(content, indent=1) + "\n")
-    plot(curves, RESULTS / "certificate.png")
+    options.out.mkdir(exist_ok=True)
+    (options.out / "certificate.md").write_text(table(rows, T, d, B))
+    content = {
+        "provenance": provenance(
+            "experiments.certificate.run",
+            sys.argv[1:] if arguments is None else arguments,
+            seeds=[options.seed],
+            sizes={"rounds": T, "d": d, "B": B, "K": [2, 3, 5]},
+        ),
+        "rows": rows,
+        "curves": curves,
+    }
+    (options.out / "certificate.json").write_text(json.dumps(content, indent=1) + "\n")
+    plot(curves, options.out / "certificate.png")
     print(table(rows, T, d, B))
 
 
