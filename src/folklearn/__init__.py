@@ -7,6 +7,9 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from folklearn.evaluate.certify import Certifier
+    from folklearn.evaluate.hindsight import best_in_class
+    from folklearn.evaluate.progressive import progressive, score
     from folklearn.learners.aioli import Aioli
     from folklearn.learners.auto import auto
     from folklearn.learners.contract import Certificate, Learner
@@ -23,6 +26,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "Aioli": "folklearn.learners.aioli",
     "Certificate": "folklearn.learners.contract",
+    "Certifier": "folklearn.evaluate.certify",
     "Folklore": "folklearn.learners.folklore",
     "Gaf": "folklearn.learners.gaf",
     "Laplace": "folklearn.learners.laplace",
@@ -31,12 +35,16 @@ _HOMES = {
     "Ogd": "folklearn.learners.ogd",
     "Ons": "folklearn.learners.ons",
     "auto": "folklearn.learners.auto",
+    "best_in_class": "folklearn.evaluate.hindsight",
     "load": "folklearn.registry",
+    "progressive": "folklearn.evaluate.progressive",
+    "score": "folklearn.evaluate.progressive",
 }
 
 __all__ = [
     "Aioli",
     "Certificate",
+    "Certifier",
     "Folklore",
     "Gaf",
     "Laplace",
@@ -46,7 +54,10 @@ __all__ = [
     "Ons",
     "__version__",
     "auto",
+    "best_in_class",
     "load",
+    "progressive",
+    "score",
 ]
 
 

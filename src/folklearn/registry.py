@@ -14,6 +14,7 @@ from folklearn.persist import Record
 
 _KINDS = {
     "Aioli": "folklearn.learners.aioli",
+    "Certifier": "folklearn.evaluate.certify",
     "Folklore": "folklearn.learners.folklore",
     "Gaf": "folklearn.learners.gaf",
     "Laplace": "folklearn.learners.laplace",

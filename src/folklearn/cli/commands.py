@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from folklearn import __version__
+from folklearn.cli.audit import audit
 from folklearn.cli.run import run
 from folklearn.errors import FolklearnError
 
@@ -14,6 +15,7 @@ _UsageError: Any = typer.BadParameter.__base__
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 app.command()(run)
+app.command()(audit)
 
 
 def _show_version(wanted: bool) -> None:

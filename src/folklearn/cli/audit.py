@@ -1,0 +1,275 @@
+"""`folklearn audit`: certify the predictions of any model."""
+
+import math
+import os
+import time
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, NoReturn, cast
+
+import numpy as np
+import typer
+from numpy.typing import NDArray
+from rich.console import Console
+
+from folklearn.cli import report
+from folklearn.cli.inputs import check_options, open_table
+from folklearn.cli.learning import learn
+from folklearn.cli.warmup import warm_up
+from folklearn.errors import FolklearnError
+from folklearn.evaluate.certify import Certifier
+from folklearn.evaluate.probabilities import ROW_SUM_TOLERANCE
+from folklearn.evaluate.progressive import FLOOR, score
+from folklearn.learners.contract import Progress
+from folklearn.streams import csv
+from folklearn.streams.model import StreamModel
+from folklearn.streams.scaler import OnlineScaler
+from folklearn.streams.table import Table, classes, in_order, listed
+
+Array = NDArray[np.float64]
+Labels = NDArray[np.int64]
+
+_LARGEST_ROUNDING = 0.01  # of a row's sum: probabilities in text have few digits
+_OWN_COLUMNS = ("label", "predicted")  # what `folklearn run --predictions` writes first
+
+
+def audit(
+    file: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="FILE.csv",
+            help="Examples with a header, one per line; - reads standard input. "
+            "Without a file, scikit-learn's digits.",
+        ),
+    ] = None,
+    target: Annotated[
+        str | None, typer.Option("--target", metavar="COLUMN", help="The column of the class.")
+    ] = None,
+    predictions: Annotated[
+        str,
+        typer.Option(
+            "--predictions",
+            "-p",
+            metavar="PREDS.csv",
+            help="What a model predicted: a header of labels, plain or as p(label), then one "
+            "row of probabilities per example, in order.",
+        ),
+    ] = "",
+    B: Annotated[
+        float, typer.Option("--B", help="Largest row norm of the linear models to compare with.")
+    ] = 10.0,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Say nothing but errors.")] = False,
+) -> None:
+    """Certify predictions that any model made: how much better could a linear model do?
+
+    Each prediction must have been made before its label was seen; this cannot be checked.
+    """
+    check_options({"B": B})
+    if not predictions:
+        raise FolklearnError("--predictions is needed: the file that holds what was predicted")
+    console = Console(
+        stderr=True, quiet=quiet, markup=False, emoji=False, highlight=False, soft_wrap=True
+    )
+    with open_table(file, target) as table:
+        given = _read(predictions, table)
+        certifier = Certifier(n_features=len(table.columns) + 1, n_classes=len(given.labels), B=B)
+        audited = _Audited(certifier, given, table)
+        console.print(_options(audited, table))
+        warm_up(console)
+        started = time.perf_counter()
+        learn(cast(StreamModel, audited), table, console, None)
+        seconds = time.perf_counter() - started
+    console.print(_summary(audited, seconds))
+
+
+@dataclass(frozen=True)
+class _Given:
+    """The predictions of a file: P (T, K), its classes, and what had to be done to them."""
+
+    name: str
+    labels: tuple[str, ...]
+    P: Array
+    true: Labels  # what the file itself says of the labels, or empty
+    n_rounded: int
+
+
+class _Audited:
+    """What `learn` needs of a model, where the predictions come from a file."""
+
+    def __init__(self, certifier: Certifier, given: _Given, table: Table) -> None:
+        self.learner = certifier
+        self.given = given
+        self.columns = table.columns
+        self.labels = given.labels
+        self.target = table.target
+        self.n_mistakes = 0
+        # A probability of 0 is counted as the floor; the sums stay within the tolerance.
+        self.P: Array = np.maximum(given.P, FLOOR)
+        self.y = np.empty(len(given.P), dtype=np.int64)
+        self._scaler = OnlineScaler(len(table.columns))
+
+    def run_block(self, X: Array, y: Labels, *, progress: Progress = False) -> tuple[Array, Array]:
+        """Certify the next rows, X raw."""
+        start = self.learner.n_rounds
+        rows = slice(start, start + len(y))
+        self._refuse_other_labels(y, start)
+        P = self.P[rows]
+        losses = self.learner.observe_many(self._scaler.learn_transform(X), y, P, progress=progress)
+        self.y[rows] = y
+        self.n_mistakes += int((P.argmax(axis=1) != y).sum())
+        return P, losses
+
+    def _refuse_other_labels(self, y: Labels, start: int) -> None:
+        true = self.given.true[start : start + len(y)]
+        wrong = np.flatnonzero(true != y[: len(true)])
+        if wrong.size:
+            raise FolklearnError(
+                f"example {start + wrong[0] + 1} has the label {self.labels[y[wrong[0]]]!r}, but "
+                f"{self.given.name} says {self.labels[true[wrong[0]]]!r}: its rows are not those "
+                "of this table, in order"
+            )
+
+
+def _read(path: str, table: Table) -> _Given:
+    """Read a whole file of predictions; refuse it unless it fits the table."""
+    if os.path.isdir(path):
+        raise FolklearnError(f"{path} is a folder, not a CSV file")
+    names = csv.header(path)
+    columns = _columns(path, names, table)
+    labels = in_order(columns)
+    places = [columns[label] for label in labels]
+    numbers = {label: number for number, label in enumerate(labels)}
+    own = names[:2] == _OWN_COLUMNS and "label" not in columns
+    values, true = array("d"), array("q")
+    n_rounded = n_rows = 0
+    records = csv._records(path, path)
+    next(records)
+    for line, cells in records:
+        if len(cells) != len(names):
+            raise FolklearnError(
+                f"line {line} of {path} has {len(cells)} cells where the header has {len(names)}"
+            )
+        row = _probabilities(line, path, [names[j] for j in places], [cells[j] for j in places])
+        total = math.fsum(row)
+        if abs(total - 1.0) > ROW_SUM_TOLERANCE:
+            n_rounded += 1
+            row = [value / total for value in row]
+        values.extend(row)
+        if own:
+            label = cells[0].strip()
+            if label not in numbers:
+                raise FolklearnError(f"line {line} of {path}: no column p({label}) for its label")
+            true.append(numbers[label])
+        n_rows += 1
+    if n_rows != table.n_rows:
+        raise FolklearnError(
+            f"{path} has {n_rows} rows of predictions, and {table.name} has {table.n_rows} "
+            "examples; expected one row per example, in the same order"
+        )
+    P = np.frombuffer(values).reshape(n_rows, len(labels))
+    return _Given(path, labels, P, np.array(true, dtype=np.int64), n_rounded)
+
+
+def _columns(path: str, names: Sequence[str], table: Table) -> dict[str, int]:
+    """Return the place of every class: p(label) if there is such a column, else plain labels.
+
+    A class that p(label) names but that never occurs is a class like any other.
+    """
+    known = classes(table)
+    wrapped = {
+        name[2:-1].strip(): place
+        for place, name in enumerate(names)
+        if name.startswith("p(") and name.endswith(")")
+    }
+    columns = wrapped or {name: place for place, name in enumerate(names)}
+    missing = [label for label in known if label not in columns]
+    if missing:
+        raise FolklearnError(
+            f"{path} has no column for the label {missing[0]!r} of column {table.target!r} (line "
+            f"{table.first_lines[missing[0]]} of {table.name}); name it {missing[0]!r} or "
+            f"{f'p({missing[0]})'!r}; its columns are: {listed(names)}"
+        )
+    extra = [name for name in columns if name not in known]
+    if extra and not wrapped:
+        raise FolklearnError(
+            f"{path} has the column {extra[0]!r}, which is no label of column {table.target!r} "
+            f"of {table.name}; if there are other columns than probabilities, name those "
+            "p(label)"
+        )
+    return columns
+
+
+def _probabilities(line: int, path: str, names: Sequence[str], cells: Sequence[str]) -> list[float]:
+    try:
+        row = [float(cell) for cell in cells]
+    except ValueError:
+        _refuse(line, path, names, cells)
+    if not (min(row) >= 0.0 and max(row) <= 1.0 + _LARGEST_ROUNDING) or "_" in "".join(cells):
+        _refuse(line, path, names, cells)
+    total = math.fsum(row)
+    if not abs(total - 1.0) <= _LARGEST_ROUNDING:  # true for NaN
+        if math.isnan(total):
+            _refuse(line, path, names, cells)
+        raise FolklearnError(
+            f"line {line} of {path}: the probabilities sum to {total:.6g}; expected 1, up to "
+            f"rounding of {_LARGEST_ROUNDING:g}"
+        )
+    return row
+
+
+def _refuse(line: int, path: str, names: Sequence[str], cells: Sequence[str]) -> NoReturn:
+    """Raise for the first cell that is not a probability."""
+    for name, cell in zip(names, cells, strict=True):
+        text = cell.strip()
+        try:
+            value = float(text) if "_" not in text else math.nan
+        except ValueError:
+            value = math.nan
+        if not 0.0 <= value <= 1.0 + _LARGEST_ROUNDING:
+            problem = f"{text!r} is not a number from 0 to 1" if text else "the cell is empty"
+            raise FolklearnError(f"line {line} of {path}, column {name!r}: {problem}")
+    raise AssertionError("a refused row has a bad cell")
+
+
+def _options(audited: _Audited, table: Table) -> str:
+    lines = [
+        ("data", f"{table.name}, {table.n_rows} examples"),
+        ("audited", audited.given.name),
+        ("features", f"{len(table.columns)} columns, scaled on line, and a constant"),
+        ("classes", f"{len(audited.labels)} in column {listed([table.target])}: "
+                    f"{listed(audited.labels)}"),
+        ("models", f"linear in the scaled features, row norms at most {audited.learner.B:g}"),
+    ]  # fmt: skip
+    return "\n".join(f"{name:<10}{text}" for name, text in lines)
+
+
+def _summary(audited: _Audited, seconds: float) -> str:
+    """Return the result and what is proven about it."""
+    certificate, beside = audited.learner.certificate(), audited.learner.surrogate
+    n = certificate.n_rounds
+    scores = score(audited.P, audited.y)
+    lines = [
+        f"Audited {n} predictions in {seconds:.2f} s: average log loss {scores.log_loss:.4f} "
+        f"nats, error rate {scores.error_rate:.2%}, Brier score {scores.brier:.4f}, "
+        f"expected calibration error {scores.calibration_error:.4f}.",
+        report.certificate_in_words(certificate, audited.learner.n_features),
+    ]
+    if certificate.valid and certificate.regret_bound < 0.0:
+        lines.append("So these predictions had a lower loss than every such linear model.")
+    lines.append(
+        f"Folklore, which learned the same examples beside them, had an average log loss of "
+        f"{beside.loss / n:.4f}."
+    )
+    low = np.flatnonzero(audited.given.P[np.arange(n), audited.y] < FLOOR)
+    if low.size:
+        lines.append(
+            f"In {low.size} rounds, first in example {low[0] + 1}, the label was given less than "
+            f"{FLOOR:g}, which was counted as {FLOOR:g}; given 0, the log loss is infinite."
+        )
+    if audited.given.n_rounded:
+        lines.append(
+            f"{audited.given.n_rounded} rows did not sum to 1 within {ROW_SUM_TOLERANCE:g} and "
+            "were divided by their sum."
+        )
+    return "\n".join(lines)

@@ -1,0 +1,1 @@
+"""How good predictions were: scores, the best model in hindsight, and proofs about both."""

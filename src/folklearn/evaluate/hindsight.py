@@ -1,0 +1,269 @@
+"""The best linear model in hindsight, with a proof of how good it is."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.linalg import LinAlgError, cho_factor, cho_solve
+from threadpoolctl import threadpool_limits
+
+from folklearn import problem
+from folklearn.errors import InvalidInputError
+
+Array = NDArray[np.float64]
+Labels = NDArray[np.int64]
+
+_CHUNK = 1024  # rows whose Kronecker products are in memory at once
+_MANY = 1000  # coordinates from which on several BLAS threads pay
+_MOST_STEPS = 200
+_TINY = 1e-300
+_NEAR = 1e10
+_RIDGE = 1e-14  # relative to the trace; the Hessian is singular along equal rows
+_TO_THE_BORDER = 0.995  # how much of the way to the border of the class one step may take
+
+
+@dataclass(frozen=True)
+class Hindsight:
+    """The best model of the class, up to a certified gap.
+
+    Attributes
+    ----------
+    W : (K, d), every row norm at most B.
+    loss : total (weighted) log loss of W, in nats.
+    gap : the least loss in the class is between ``loss - gap`` and ``loss``. Proven from the
+        gradient at W alone, whatever solver made W, up to the rounding of the sums.
+    B : the row norm that bounds the class.
+    converged : whether the gap came below the tolerance.
+    """
+
+    W: Array
+    loss: float
+    gap: float
+    B: float
+    converged: bool
+
+    @property
+    def at_least(self) -> float:
+        """A lower bound on the total loss of every model of the class."""
+        return self.loss - self.gap
+
+
+def best_in_class(
+    X: ArrayLike,
+    y: ArrayLike,
+    *,
+    B: float,
+    n_classes: int,
+    weight: ArrayLike | None = None,
+    tol: float = 1e-8,
+) -> Hindsight:
+    r"""Minimise the total log loss over linear models of row norm at most B.
+
+    A primal-dual interior-point method: Newton's method on
+
+    .. math:: f(W) - \mu \sum_k \log(B^2 - \|W_k\|^2), \qquad \mu \to 0,
+
+    with one multiplier per row, so that steps stay long when models reach the border. It
+    ends when the gap of the Frank-Wolfe kind, which convexity proves,
+
+    .. math:: \langle \nabla f(W), W \rangle + B \sum_k \|\nabla f_k(W)\| \ge f(W) - f^*,
+
+    is at most ``tol`` times (1 + loss). 10 to 30 steps of T (dK)^2 multiply-adds; memory
+    O(T K + (dK)^2).
+
+    Parameters
+    ----------
+    X, y, weight : as in `Folklore.run`; y is (T,) classes or (T, K) soft labels.
+    B : largest row norm, positive.
+    n_classes : K, at least 2.
+    tol : relative tolerance of the gap, positive.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(200, 2))
+    >>> y = (X[:, 0] + rng.logistic(size=200) > 0).astype(int)
+    >>> best = best_in_class(X, y, B=5.0, n_classes=2)
+    >>> best.converged, best.gap < 1e-5, bool(best.loss < 200 * np.log(2))
+    (True, True, True)
+    """
+    n_classes = problem.count("n_classes", n_classes, 2)
+    B = problem.positive("B", B)
+    tol = problem.positive("tol", tol)
+    X = problem.numbers("X", X)
+    if X.ndim != 2:
+        raise InvalidInputError(f"X has shape {X.shape}; expected (rows, features)")
+    X, _ = problem.contexts(X, X.shape[1])
+    labels, soft = problem.labels(y, len(X), n_classes)
+    weights = problem.weights(weight, len(X))
+    f = _Total(X, labels, soft, weights, n_classes)
+    # Small products on several threads crawl as soon as anything else runs on the machine.
+    with threadpool_limits(1 if n_classes * X.shape[1] < _MANY else None, user_api="blas"):
+        return _solve(f, B, tol)
+
+
+def linear_losses(X: ArrayLike, y: ArrayLike, W: ArrayLike) -> Array:
+    """Return the log loss (T,) of the linear model W (K, d) on every row, unweighted.
+
+    Computed from the logits, so that a probability that underflows costs what it should.
+    """
+    W = problem.numbers("W", W)
+    if W.ndim != 2 or not np.isfinite(W).all():
+        raise InvalidInputError(
+            f"W has shape {W.shape}; expected finite numbers of shape (n_classes, n_features)"
+        )
+    X, _ = problem.contexts(X, W.shape[1])
+    labels, soft = problem.labels(y, len(X), len(W))
+    losses: Array = _Total(X, labels, soft, np.ones(len(X)), len(W)).losses(X @ W.T)
+    return losses
+
+
+class _Total:
+    """The total loss f and its derivatives."""
+
+    def __init__(self, X: Array, labels: Labels, soft: Array, weights: Array, K: int) -> None:
+        self.X, self.labels, self.soft, self.weights = X, labels, soft, weights
+        self.shape = (K, X.shape[1])
+
+    def losses(self, Z: Array) -> Array:
+        """Return the loss of every row of logits."""
+        top = Z.max(axis=1)
+        total = top + np.log(np.exp(Z - top[:, None]).sum(axis=1))
+        if len(self.soft):
+            given: Array = np.einsum("tk,tk->t", self.soft, Z)
+        else:
+            given = Z[np.arange(len(Z)), self.labels]
+        losses: Array = total - given
+        return losses
+
+    def value(self, W: Array) -> float:
+        return float(self.weights @ self.losses(self.X @ W.T))
+
+    def probabilities(self, W: Array) -> Array:
+        Z = self.X @ W.T
+        P: Array = np.exp(Z - Z.max(axis=1, keepdims=True))
+        P /= P.sum(axis=1, keepdims=True)
+        return P
+
+    def gradient(self, P: Array) -> Array:
+        if len(self.soft):
+            E = P - self.soft
+        else:
+            E = P.copy()
+            rows = np.arange(len(P))
+            E[rows, self.labels] = 0.0
+            E[rows, self.labels] = -E.sum(axis=1)  # p - 1 without cancellation
+        E *= self.weights[:, None]
+        return E.T @ self.X
+
+    def hessian(self, P: Array) -> Array:
+        """Return the sum of w (diag p - pp') (x) xx', (Kd, Kd), class-major."""
+        K, d = self.shape
+        H = np.zeros((K * d, K * d))
+        for start in range(0, len(P), _CHUNK):
+            rows = slice(start, start + _CHUNK)
+            x, p, w = self.X[rows], P[rows], self.weights[rows]
+            rank_one = (np.sqrt(w)[:, None] * p)[:, :, None] * x[:, None, :]
+            rank_one = rank_one.reshape(len(x), K * d)
+            H -= rank_one.T @ rank_one
+            for k in range(K):
+                block = slice(k * d, (k + 1) * d)
+                scaled = np.sqrt(w * p[:, k])[:, None] * x
+                H[block, block] += scaled.T @ scaled
+        return H
+
+
+def certified_gap(W: Array, gradient: Array, B: float) -> float:
+    """Return <grad, W> + B sum_k |grad_k|, at least f(W) - f* for every convex f."""
+    gap = (gradient * W).sum() + B * np.sqrt((gradient**2).sum(axis=1)).sum()
+    return max(0.0, float(gap))
+
+
+def _solve(f: _Total, B: float, tol: float) -> Hindsight:
+    K = f.shape[0]
+    W = np.zeros(f.shape)
+    value = f.value(W)
+    mu = max(value / K, _TINY)
+    multipliers = np.full(K, mu / B**2)
+    best = Hindsight(W, value, np.inf, B, False)
+    for _ in range(_MOST_STEPS):
+        P = f.probabilities(W)
+        gradient = f.gradient(P)
+        gap = certified_gap(W, gradient, B)
+        if gap < best.gap:
+            best = Hindsight(W, value, gap, B, gap <= tol * (1.0 + value))
+        if best.converged:
+            break
+        slack = B**2 - (W**2).sum(axis=1)
+        full = gradient + 2.0 * mu * W / slack[:, None]  # of f and the barrier
+        step = _newton_step(f.hessian(P), full, W, slack, multipliers)
+        decrease = -float((step * full).sum())
+        length, W_next, value = _search(f, W, value, step, decrease, mu, B)
+        multipliers = _next_multipliers(multipliers, mu, slack, 2.0 * (W * step).sum(axis=1))
+        W = W_next
+        room = B**2 - (W**2).sum(axis=1)
+        # Never far from mu = multiplier * slack: Waechter and Biegler (2006), eq. (16).
+        multipliers = np.clip(multipliers, mu / (_NEAR * room), mu * _NEAR / room)
+        if length > 0.1 and decrease <= 10.0 * K * mu:  # near enough to the central path
+            mu = max(0.1 * mu, 0.2 * tol * (1.0 + value) / K)
+    return best
+
+
+def _newton_step(H: Array, full: Array, W: Array, slack: Array, multipliers: Array) -> Array:
+    """Solve the Newton system of the barrier, its curvature taken from the multipliers.
+
+    H is overwritten.
+    """
+    K, d = W.shape
+    for k in range(K):
+        block = slice(k * d, (k + 1) * d)
+        H[block, block] += (4.0 * multipliers[k] / slack[k]) * np.outer(W[k], W[k])
+    diagonal = H.diagonal() + np.repeat(2.0 * multipliers, d)
+    ridge = _RIDGE * float(diagonal.sum())
+    while True:
+        np.fill_diagonal(H, diagonal + ridge)
+        try:
+            step: Array = cho_solve(cho_factor(H, lower=True), -full.ravel())
+            return step.reshape(W.shape)
+        except LinAlgError:
+            ridge *= 10.0
+
+
+def _search(
+    f: _Total, W: Array, value: float, step: Array, decrease: float, mu: float, B: float
+) -> tuple[float, Array, float]:
+    """Return (length, W + length step, its f) after Armijo's search on f and the barrier."""
+    length = _longest(W, step, B)
+    now = value - mu * float(np.log(B**2 - (W**2).sum(axis=1)).sum())
+    rounding = 1e-13 * (1.0 + abs(now))  # lets the last steps through, which gain less
+    while length > 1e-12:
+        moved = W + length * step
+        room = B**2 - (moved**2).sum(axis=1)
+        if room.min() > 0.0:
+            moved_value = f.value(moved)
+            barrier = moved_value - mu * float(np.log(room).sum())
+            if barrier <= now - 1e-4 * length * decrease + rounding:
+                return length, moved, moved_value
+        length /= 2.0
+    return 0.0, W, value
+
+
+def _longest(W: Array, step: Array, B: float) -> float:
+    """Return the length, at most 1, that leaves every row a little room inside the class."""
+    a = (step**2).sum(axis=1)
+    b = (W * step).sum(axis=1)
+    c = B**2 - (W**2).sum(axis=1)
+    moving = a > 0.0
+    # The positive root of a s^2 + 2 b s = c.
+    root = (np.sqrt(b**2 + a * c) - b)[moving] / a[moving]
+    return min(1.0, _TO_THE_BORDER * float(root.min())) if root.size else 1.0
+
+
+def _next_multipliers(multipliers: Array, mu: float, slack: Array, slope: Array) -> Array:
+    """Return the multipliers after Newton's step for multiplier * slack = mu, kept positive."""
+    change = (mu + multipliers * slope) / slack - multipliers
+    ratios = -multipliers[change < 0.0] / change[change < 0.0]
+    length = min(1.0, _TO_THE_BORDER * float(ratios.min())) if ratios.size else 1.0
+    after: Array = multipliers + length * change
+    return after

@@ -1,0 +1,81 @@
+"""Probability rows that anybody may have made: checked at the edge, scored strictly."""
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from folklearn import problem
+from folklearn.errors import InvalidInputError
+
+Array = NDArray[np.float64]
+Labels = NDArray[np.int64]
+
+ROW_SUM_TOLERANCE = 1e-6
+
+
+def checked_rows(P: ArrayLike, n_rounds: int, n_classes: int) -> Array:
+    """Return P (T, K) if every row is a distribution; else name the first that is not."""
+    P = problem.numbers("P", P)
+    if P.shape != (n_rounds, n_classes):
+        raise InvalidInputError(
+            f"P has shape {P.shape}; expected one row of probabilities per round: "
+            f"{(n_rounds, n_classes)}"
+        )
+    refuse_bad_rows(P, "row {} of P", ROW_SUM_TOLERANCE)
+    return P
+
+
+def checked_row(p: ArrayLike, n_classes: int) -> Array:
+    """Return p (K,) if it is a distribution."""
+    p = problem.numbers("p", p)
+    if p.shape != (n_classes,):
+        raise InvalidInputError(f"p has shape {p.shape}; expected (n_classes={n_classes},)")
+    refuse_bad_rows(p[None, :], "p", ROW_SUM_TOLERANCE)
+    return p
+
+
+def refuse_bad_rows(P: Array, where: str, tolerance: float) -> None:
+    """Raise for the first row that is not non-negative with sum 1 within `tolerance`."""
+    in_range: NDArray[np.bool_] = (P >= 0.0) & (tolerance >= P - 1.0)  # false for NaN too
+    good: NDArray[np.bool_] = np.all(in_range, axis=1)
+    sums = np.where(in_range, P, 0.0).sum(axis=1)
+    bad = np.flatnonzero(~(good & (np.abs(sums - 1.0) <= tolerance)))
+    if not bad.size:
+        return
+    row = bad[0]
+    name = where.format(row)
+    if not good[row]:
+        column = int(np.flatnonzero(~in_range[row])[0])
+        raise InvalidInputError(
+            f"{name} gives class {column} the probability {P[row, column]:g}; "
+            "expected a number from 0 to 1"
+        )
+    raise InvalidInputError(
+        f"{name} sums to {sums[row]:.9g}; probabilities must sum to 1 within {tolerance:g}"
+    )
+
+
+def log_losses(P: Array, labels: Labels, soft: Array, floor: float = 0.0) -> Array:
+    """Return -ln of what every row gave its label, (T,): strict, nothing is skipped.
+
+    A probability below `floor` counts as `floor`; 0 given to the label costs infinity if the
+    floor is 0. For a soft label y it is -sum y_k ln p_k, where 0 ln 0 is 0.
+    """
+    with np.errstate(divide="ignore"):
+        if not len(soft):
+            given = P[np.arange(len(P)), labels]
+            losses: Array = -np.log(np.maximum(given, floor))
+            return losses
+        costs = -np.log(np.maximum(P, floor))
+    terms = np.multiply(soft, costs, out=np.zeros_like(soft), where=soft > 0.0)
+    total: Array = terms.sum(axis=1)
+    return total
+
+
+def label_mass(P: Array, labels: Labels, soft: Array) -> Array:
+    """Return how much of the label lies on the most likely class, (T,): 1 or 0 if hard."""
+    predicted = P.argmax(axis=1)
+    if len(soft):
+        mass: Array = soft[np.arange(len(P)), predicted]
+        return mass
+    right: Array = (predicted == labels).astype(np.float64)
+    return right

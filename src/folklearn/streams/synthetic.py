@@ -1,0 +1,169 @@
+"""Seeded streams of every temper, from well specified to hostile.
+
+Every generator is called as ``stream(seed, T, *, d, K, R=1.0, ...)`` and returns contexts X
+(T, d), rows of norm at most R, and labels y (T,) in 0..K-1. The same arguments give the same
+bytes. `OBLIVIOUS` holds them by name; `against` needs a learner to play against.
+
+>>> X, y = stochastic(0, 100, d=3, K=4)
+>>> X.shape, y.shape, int(y.max())
+((100, 3), (100,), 3)
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from folklearn import problem
+from folklearn.errors import InvalidInputError
+from folklearn.learners.contract import Learner
+
+Array = NDArray[np.float64]
+Labels = NDArray[np.int64]
+Stream = tuple[Array, Labels]
+
+_INSIDE = 1.0 - 1e-12  # so that rounding puts no row outside the ball
+
+
+def stochastic(seed: int, T: int, *, d: int, K: int, R: float = 1.0, B: float = 5.0) -> Stream:
+    """y ~ softmax(W x), one W with row norms B: the well-specified model."""
+    rng, X = _start(seed, T, d, K, R)
+    return X, _draw(rng, X @ _predictor(rng, K, d, problem.positive("B", B)).T)
+
+
+def separable(seed: int, T: int, *, d: int, K: int, R: float = 1.0) -> Stream:
+    """y = argmax W x: the loss of the best model goes to 0 as its norm grows."""
+    rng, X = _start(seed, T, d, K, R)
+    return X, np.argmax(X @ _predictor(rng, K, d, 1.0).T, axis=1)
+
+
+def pure_noise(seed: int, T: int, *, d: int, K: int, R: float = 1.0) -> Stream:
+    """Labels uniform and independent of the contexts: there is nothing to learn."""
+    rng, X = _start(seed, T, d, K, R)
+    return X, rng.integers(K, size=T)
+
+
+def rare_flip(seed: int, T: int, *, d: int, K: int, R: float = 1.0, rate: float = 0.01) -> Stream:
+    """Separable, but a fraction `rate` of the labels is replaced by another class.
+
+    Confidence is right almost always, and expensive when it is wrong.
+    """
+    if not 0.0 <= rate <= 1.0:
+        raise InvalidInputError(f"rate must be between 0 and 1, got {rate!r}")
+    X, y = separable(seed, T, d=d, K=K, R=R)
+    rng = np.random.default_rng([seed, 1])  # not the generator that made the labels
+    others = (y + rng.integers(1, K, size=T)) % K
+    return X, np.where(rng.random(T) < rate, others, y)
+
+
+def drifting(
+    seed: int,
+    T: int,
+    *,
+    d: int,
+    K: int,
+    R: float = 1.0,
+    B: float = 5.0,
+    turns: float = 1.0,
+) -> Stream:
+    """y ~ softmax(W_t x), W_t turning from one predictor to another and round, `turns` times.
+
+    No single model is good: regret against the best one may well be negative.
+    """
+    rng, X = _start(seed, T, d, K, R)
+    B = problem.positive("B", B)
+    start, other = _predictor(rng, K, d, B), _predictor(rng, K, d, B)
+    angle = 2.0 * np.pi * turns * np.arange(T)[:, None] / T
+    return X, _draw(rng, np.cos(angle) * (X @ start.T) + np.sin(angle) * (X @ other.T))
+
+
+def hard_for_proper(
+    seed: int, T: int, *, d: int = 1, K: int = 2, R: float = 1.0, B: float = 10.0
+) -> Stream:
+    r"""Labels that cost every proper learner of row norm B a power of B and T, not ln T.
+
+    One dimension, two classes (further features are 0, further classes do not occur). With
+    D = 2BR, the largest difference of logits, a round is independently
+
+    * rare, with probability :math:`p = 2 (T D^2)^{-1/3}`, at most 1/4: x = R, label 1;
+    * common otherwise: x = 2pR / (1 - p), label 0.
+
+    For a model whose logits differ by :math:`\theta x / R` a rare round costs
+    :math:`\ln(1 + e^\theta)`, about :math:`\theta`, and a common one about
+    :math:`\ln 2 - p\theta`: on 0..D the *expected* loss is flat, so that no proper learner
+    gains by any choice, while the number of rare rounds deviates by :math:`\sqrt{Tp}`, and
+    the best model in hindsight, at one of the ends, gains about :math:`D \sqrt{Tp}`, less
+    the curvature :math:`T p^2 D^2` of the common rounds. With this p that is of the order
+    :math:`D^{2/3} T^{1/3}` as long as T is below about :math:`e^D`, where :math:`e^{-\theta}`
+    becomes visible: no e^B ln T of a proper learner can be had for less. In addition gradient
+    descent jumps at every rare round, and Online Newton Step, whose steps are of the order
+    e^-D, does not move. An improper learner knows x before it answers, treats rare and
+    common rounds apart, and pays O(BR ln T).
+
+    References
+    ----------
+    Hazan, Koren and Levy (2014), "Logistic Regression: Tight Bounds for Stochastic and
+    Online Optimization", the one-dimensional lower bound; the constants here are our own.
+    """
+    T, d, K = problem.count("T", T, 1), problem.count("d", d, 1), problem.count("K", K, 2)
+    R, B = problem.positive("R", R), problem.positive("B", B)
+    p = min(0.25, 2.0 * (T * (2.0 * B * R) ** 2) ** (-1.0 / 3.0))
+    rare = np.random.default_rng(seed).random(T) < p
+    X = np.zeros((T, d))
+    X[:, 0] = np.where(rare, R, 2.0 * p / (1.0 - p) * R)
+    return X, rare.astype(np.int64)
+
+
+OBLIVIOUS: dict[str, Callable[..., Stream]] = {
+    stream.__name__: stream
+    for stream in (stochastic, separable, pure_noise, rare_flip, drifting, hard_for_proper)
+}
+
+
+def against(learner: Learner, X: ArrayLike) -> Labels:
+    """Play X against a learner, which learns as it goes; return the labels (T,).
+
+    Every label is the class that the learner holds least likely, the lowest on ties: the
+    worst case that can be had without looking ahead.
+
+    >>> from folklearn import Folklore
+    >>> learner = Folklore(n_features=2, n_classes=2)
+    >>> y = against(learner, contexts(0, 50, d=2))
+    >>> bool(learner.certificate().loss > 50 * np.log(2))
+    True
+    """
+    X, _ = problem.contexts(X, learner.n_features)
+    labels = np.empty(len(X), dtype=np.int64)
+    for t, x in enumerate(X):
+        labels[t] = np.argmin(learner.predict(x))
+        learner.update(x, int(labels[t]))
+    return labels
+
+
+def contexts(seed: int, T: int, *, d: int, R: float = 1.0) -> Array:
+    """Return X (T, d), rows uniform in the ball of radius R."""
+    return _start(seed, T, d, 2, R)[1]
+
+
+def _start(seed: Any, T: int, d: int, K: int, R: float) -> tuple[np.random.Generator, Array]:
+    """Check what all streams take; return the generator, and contexts uniform in the ball."""
+    T, d, R = problem.count("T", T, 1), problem.count("d", d, 1), problem.positive("R", R)
+    problem.count("K", K, 2)
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((T, d))
+    X /= np.linalg.norm(X, axis=1, keepdims=True)
+    return rng, X * (_INSIDE * R * rng.random((T, 1)) ** (1.0 / d))
+
+
+def _predictor(rng: np.random.Generator, K: int, d: int, B: float) -> Array:
+    """Return a random W with every row of norm B."""
+    W = rng.standard_normal((K, d))
+    rows: Array = W * (B / np.linalg.norm(W, axis=1, keepdims=True))
+    return rows
+
+
+def _draw(rng: np.random.Generator, Z: Array) -> Labels:
+    """Draw one label per row of logits, by the Gumbel trick."""
+    labels: Labels = np.argmax(Z + rng.gumbel(size=Z.shape), axis=1)
+    return labels

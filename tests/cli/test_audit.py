@@ -1,0 +1,187 @@
+"""`folklearn audit`: the predictions of any model, certified or refused with a sentence."""
+
+import csv
+
+import numpy as np
+import pytest
+
+from folklearn.evaluate.certify import Certifier
+from folklearn.evaluate.progressive import score
+from folklearn.streams.scaler import OnlineScaler
+from tests.evaluate.peers import constant, river, vw
+
+TARGET = ["--target", "kind"]
+
+
+@pytest.fixture
+def write_predictions(tmp_path):
+    def write(P, names, rows=None, name="preds.csv"):
+        path = tmp_path / name
+        with open(path, "w", encoding="utf-8", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerows([names, *(rows if rows is not None else np.asarray(P).tolist())])
+        return path
+
+    return write
+
+
+@pytest.fixture
+def refused(folklearn):
+    def call(*arguments):
+        outcome = folklearn("audit", *arguments)
+        assert outcome.code == 2
+        assert outcome.stdout == ""
+        assert outcome.stderr.startswith("folklearn: ")
+        assert outcome.stderr.count("\n") == 1
+        return outcome.stderr.removeprefix("folklearn: ").rstrip("\n")
+
+    return call
+
+
+def expected_certificate(X, y, P, K, B=10.0):
+    watcher = Certifier(n_features=X.shape[1] + 1, n_classes=K, B=B)
+    watcher.observe_many(OnlineScaler(X.shape[1]).learn_transform(X), y, P)
+    return watcher.certificate()
+
+
+@pytest.mark.parametrize("peer", [constant, river, vw])
+@pytest.mark.parametrize("form", ["{}", "p({})"])
+def test_predictions_of_any_model(folklearn, pets, as_arrays, write_predictions, peer, form):
+    X, y, labels = as_arrays
+    P = peer(OnlineScaler(3).learn_transform(X), y, 3)
+    names = [form.format(label) for label in labels]
+    outcome = folklearn("audit", pets, *TARGET, "-p", write_predictions(P, names), "--B", "5")
+    assert outcome.code == 0
+    assert outcome.stdout == ""
+    scores, certificate = score(P, y), expected_certificate(X, y, P, 3, B=5.0)
+    assert "Audited 300 predictions in " in outcome.stderr
+    assert f"average log loss {scores.log_loss:.4f} nats" in outcome.stderr
+    assert f"error rate {scores.error_rate:.2%}" in outcome.stderr
+    assert f"expected calibration error {scores.calibration_error:.4f}" in outcome.stderr
+    assert "linear model of these 4 scaled features with row norms at most 5" in outcome.stderr
+    last_row = [line.split() for line in outcome.stderr.splitlines() if line.split()[0] == "300"]
+    assert last_row[0][2] == f"{scores.log_loss:.4f}"
+    assert last_row[0][4] == f"{certificate.regret_bound / 300:.4f}"
+    assert "Folklore, which learned the same examples" in outcome.stderr
+    assert "counted as" not in outcome.stderr
+
+
+def test_what_run_writes_can_be_audited(folklearn, pets, tmp_path):
+    path = tmp_path / "p.csv"
+    run = folklearn("run", pets, *TARGET, "-p", path)
+    outcome = folklearn("audit", pets, *TARGET, "-p", path)
+    assert outcome.code == 0
+    certified = [line for line in run.stderr.splitlines() if "linear model of these" in line]
+    assert certified[0] in outcome.stderr
+
+
+def test_its_own_file_of_another_table_is_noticed(folklearn, refused, write_csv, rows, tmp_path):
+    path = tmp_path / "p.csv"
+    folklearn("run", write_csv("a.csv", rows), *TARGET, "-p", path, "--quiet")
+    outcome = folklearn("audit", write_csv("b.csv", rows[::-1]), *TARGET, "-p", path, "--quiet")
+    assert outcome.code == 2
+    assert "its rows are not those of this table, in order" in outcome.stderr
+
+
+def test_predictions_that_no_linear_model_reaches(folklearn, write_csv, write_predictions, rng):
+    rows = [[repr(rng.normal()), str(rng.integers(2))] for _ in range(500)]
+    path = write_csv("coin.csv", rows, columns=("x", "coin"))
+    P = [[0.95, 0.05] if row[1] == "0" else [0.05, 0.95] for row in rows]
+    outcome = folklearn(
+        "audit", path, "--target", "coin", "-p", write_predictions(P, ["0", "1"]), "--B", "2"
+    )
+    assert "had a lower loss than every such linear model." in outcome.stderr
+
+
+def test_columns_in_any_order_and_beside_others(folklearn, pets, as_arrays, write_predictions, rng):
+    _, y, labels = as_arrays
+    P = rng.dirichlet(np.ones(4), size=300)
+    # The model knows a class that never occurs, and the file numbers its rows.
+    names = ["row", *(f"p({label})" for label in [*labels[::-1], "zebra"])]
+    rows = [[t, *p] for t, p in enumerate(P.tolist())]
+    outcome = folklearn("audit", pets, *TARGET, "-p", write_predictions(None, names, rows))
+    known = [P[:, 2], P[:, 1], P[:, 0]]
+    loss = -np.log(np.column_stack(known)[np.arange(300), y]).mean()
+    assert f"average log loss {loss:.4f} nats" in outcome.stderr
+    assert "classes   4 in column kind" in outcome.stderr
+
+
+def test_zero_and_rounded_probabilities_are_spoken_of(
+    folklearn, pets, as_arrays, write_predictions
+):
+    _, y, labels = as_arrays
+    P = np.full((300, 3), 0.333)
+    P[12] = np.roll(np.eye(3), 1, axis=1)[y[12]]
+    outcome = folklearn("audit", pets, *TARGET, "-p", write_predictions(P, labels))
+    assert outcome.code == 0
+    assert "In 1 rounds, first in example 13, the label was given less than 1e-15" in outcome.stderr
+    assert "299 rows did not sum to 1 within 1e-06 and were divided" in outcome.stderr
+    loss = (299 * np.log(3) - np.log(1e-15)) / 300
+    assert f"average log loss {loss:.4f} nats" in outcome.stderr
+
+
+def test_the_digits_and_quiet(folklearn, tmp_path):
+    path = tmp_path / "digits.csv"
+    folklearn("run", "-p", path, "--quiet")
+    outcome = folklearn("audit", "-p", path, "--quiet")
+    assert (outcome.code, outcome.stdout, outcome.stderr) == (0, "", "")
+
+
+def test_the_help_names_every_option(folklearn, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    outcome = folklearn("audit", "--help")
+    for option in ("target", "predictions", "B", "quiet"):
+        assert f"--{option} " in outcome.stdout
+
+
+def third(count=300):
+    return [["0.25", "0.25", "0.5"] for _ in range(count)]
+
+
+@pytest.mark.parametrize(
+    ("cell", "sentence"),
+    [
+        ("0.7.1", "column '[bold]cat': '0.7.1' is not a number from 0 to 1"),
+        ("", "column '[bold]cat': the cell is empty"),
+        ("-0.1", "column '[bold]cat': '-0.1' is not a number from 0 to 1"),
+        ("nan", "column '[bold]cat': 'nan' is not a number from 0 to 1"),
+        ("1_0", "column '[bold]cat': '1_0' is not a number from 0 to 1"),
+        ("0.5", "the probabilities sum to 1.25; expected 1, up to rounding of 0.01"),
+    ],
+)
+def test_a_bad_row_is_named(refused, pets, as_arrays, write_predictions, cell, sentence):
+    labels = as_arrays[2]
+    rows = third()
+    rows[4][labels.index("[bold]cat")] = cell
+    if labels.index("[bold]cat") == 2:
+        pytest.fail("the third column holds a half")
+    path = write_predictions(None, labels, rows)
+    said = refused(pets, *TARGET, "-p", path)
+    assert said.startswith(f"line 6 of {path}")
+    assert said.endswith(sentence)
+
+
+def test_wrong_files(refused, pets, as_arrays, write_predictions, tmp_path):
+    labels = as_arrays[2]
+    path = write_predictions(None, labels, third(299))
+    assert "has 299 rows of predictions, and" in refused(pets, *TARGET, "-p", path)
+    path = write_predictions(None, labels[:2], [["0.5", "0.5"]] * 300)
+    said = refused(pets, *TARGET, "-p", path)
+    assert f"has no column for the label {labels[2]!r} of column 'kind' (line " in said
+    path = write_predictions(None, [*labels, "id"], [[*row, "0"] for row in third()])
+    said = refused(pets, *TARGET, "-p", path)
+    assert "has the column 'id', which is no label of column 'kind'" in said
+    path = write_predictions(None, labels, [["0.5", "0.5"], *third()])
+    said = refused(pets, *TARGET, "-p", path)
+    assert said == f"line 2 of {path} has 2 cells where the header has 3"
+    path = write_predictions(None, labels, [])
+    assert "has 0 rows of predictions" in refused(pets, *TARGET, "-p", path)
+    assert "No such file" in refused(pets, *TARGET, "-p", tmp_path / "none.csv")
+    assert "is a folder" in refused(pets, *TARGET, "-p", tmp_path)
+
+
+def test_wrong_options(refused, pets, as_arrays, write_predictions):
+    path = write_predictions(None, as_arrays[2], third())
+    assert "--predictions is needed" in refused(pets, *TARGET)
+    assert "--target is needed" in refused(pets, "-p", path)
+    assert "--B must be a positive number" in refused(pets, *TARGET, "-p", path, "--B", "-1")
