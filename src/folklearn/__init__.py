@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from folklearn.evaluate.certify import Certifier
     from folklearn.evaluate.hindsight import best_in_class
     from folklearn.evaluate.progressive import progressive, score
+    from folklearn.learners.aggregating import Aggregating
     from folklearn.learners.aioli import Aioli
     from folklearn.learners.auto import auto
     from folklearn.learners.contract import Certificate, Learner
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
+    "Aggregating": "folklearn.learners.aggregating",
     "Aioli": "folklearn.learners.aioli",
     "Certificate": "folklearn.learners.contract",
     "Certifier": "folklearn.evaluate.certify",
@@ -42,6 +44,7 @@ _HOMES = {
 }
 
 __all__ = [
+    "Aggregating",
     "Aioli",
     "Certificate",
     "Certifier",

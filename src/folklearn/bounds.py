@@ -149,3 +149,66 @@ def ons(n_rounds: int, *, n_features: int, n_classes: int, B: float, R: float = 
     if beta < 1e-300:
         return math.inf
     return (n * math.log1p((beta * GD) ** 2 * T / n) + 0.25) / (2.0 * beta)
+
+
+def aggregating_uniform(
+    n_rounds: int,
+    *,
+    n_features: int,
+    n_classes: int,
+    B: float,
+    R: float = 1.0,
+    mu: float = 0.0,
+) -> float:
+    r"""Return the regret bound of `Aggregating` with the uniform prior, for :math:`|x|\le R`.
+
+    .. math::
+        K d \ln\frac1\varepsilon + \varepsilon c T + 2 \mu T, \qquad
+        c = \min(4BR,\; 2BR + \ln K), \quad \varepsilon = \min\Big(1, \frac{Kd}{cT}\Big)
+
+    Against every W of row norms at most B, hard or soft labels, for the exact integral: the
+    error of the particles comes on top. With weights up to w_max it is w_max times the bound
+    at T = total weight / w_max. Implies Theorem 3 of Foster et al. (2018),
+    :math:`5Kd\ln(BRT/(Kd) + e) + 2\mu T`; derived in docs/theory/aggregating.md.
+    """
+    T = problem.count("n_rounds", n_rounds, 0)
+    n = problem.count("n_features", n_features, 1) * problem.count("n_classes", n_classes, 2)
+    B, R = problem.positive("B", B), problem.positive("R", R)
+    c = min(4.0 * B * R, 2.0 * B * R + math.log(n_classes))
+    eps = n / max(n, c * T)
+    return -n * math.log(eps) + eps * c * T + 2.0 * problem.fraction("mu", mu) * T
+
+
+def aggregating_gaussian(
+    n_rounds: int,
+    *,
+    n_features: int,
+    n_classes: int,
+    B: float,
+    R: float = 1.0,
+    nu: float | None = None,
+    W_norm: float | None = None,
+    mu: float = 0.0,
+) -> float:
+    r"""Return the regret bound of `Aggregating` with the prior N(0, nu^2 I), for :math:`|x|\le R`.
+
+    .. math::
+        \frac{\|W\|_F^2}{2\nu^2} + \frac{(K-1)d}2 \ln\Big(1 + \frac{T R^2 \nu^2}{K d}\Big) + 2\mu T
+
+    Against one W of Frobenius norm ``W_norm``, or every W of row norms at most B, whose
+    squared norm is at most K B^2; ``nu`` is B by default. Hard or soft labels, weights as in
+    `aggregating_uniform`, and for the exact integral: the error of the particles comes on
+    top. Kakade and Ng (2005), Theorem 2.2, for K classes; see docs/theory/aggregating.md.
+    """
+    T = problem.count("n_rounds", n_rounds, 0)
+    d = problem.count("n_features", n_features, 1)
+    K = problem.count("n_classes", n_classes, 2)
+    B, R = problem.positive("B", B), problem.positive("R", R)
+    nu = B if nu is None else problem.positive("nu", nu)
+    norm = math.sqrt(K) * B if W_norm is None else 0.0
+    if W_norm:
+        norm = problem.positive("W_norm", W_norm)
+    growth = math.log1p(T * (R * nu) ** 2 / (K * d))
+    return (
+        0.5 * (norm / nu) ** 2 + 0.5 * (K - 1) * d * growth + 2.0 * problem.fraction("mu", mu) * T
+    )

@@ -13,6 +13,7 @@ from folklearn.errors import StateFileError
 from folklearn.persist import Record
 
 _KINDS = {
+    "Aggregating": "folklearn.learners.aggregating",
     "Aioli": "folklearn.learners.aioli",
     "Certifier": "folklearn.evaluate.certify",
     "Folklore": "folklearn.learners.folklore",

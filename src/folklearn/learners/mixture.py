@@ -41,8 +41,8 @@ class Mixture:
     ----------
     experts : learners with equal n_features and n_classes; the mixture takes them over.
     retire : stop experts that are more than 20 nats behind the best and were still losing
-        ground since half as many rounds, reviewed at rounds 256, 512, ...; the best
-        certified expert for B = 10 is always kept, so that `certificate` keeps working.
+        ground since half as many rounds, reviewed at rounds 256, 512, ...; the expert with
+        the best certificate for B = 10 is always kept.
     max_weight : largest sample weight that will occur, :math:`w_{\max}`.
 
     Examples
@@ -184,9 +184,11 @@ class Mixture:
         recent = self._losses - self._reviewed
         best = np.flatnonzero(self._alive)[np.argmin(self._losses[self._alive])]
         hopeless = (behind > _HOPELESS * self.max_weight) & (recent > recent[best])
-        covering = [i for i in self._certified(DEFAULT_B) if self._alive[i]]
-        if covering:
-            hopeless[min(covering, key=lambda i: self._losses[i])] = False
+        floors = {
+            i: self._offer(i, None, DEFAULT_B) for i in self._certified(DEFAULT_B) if self._alive[i]
+        }
+        if floors:
+            hopeless[max(floors, key=lambda i: floors[i])] = False
         self._alive &= ~hopeless
         self._reviewed[:] = self._losses
 
@@ -198,6 +200,12 @@ class Mixture:
             and getattr(expert, "B", 0.0) >= B
             and expert.certificate().valid
         ]
+
+    def _offer(self, i: int, W: ArrayLike | None, B: float) -> float:
+        """What expert i proves about the total loss of W, or of every model of the class."""
+        expert: Any = self.experts[i]
+        certificate = expert.certificate(B=B) if W is None else expert.certificate(W)
+        return float(certificate.best_linear_at_least)
 
     def certificate(self, W: ArrayLike | None = None, *, B: float | None = None) -> Certificate:
         """Return the best certificate of the surviving certified experts, for the mixture.
@@ -214,12 +222,11 @@ class Mixture:
             covered = float(np.sqrt((rows**2).sum(axis=-1)).max()) if rows.size else 0.0
         else:
             covered = DEFAULT_B if B is None else problem.positive("B", B)
-        floors = []
-        for i in self._certified(covered / (1.0 + 1e-9)):
-            expert: Any = self.experts[i]
-            if self._alive[i]:
-                offer = expert.certificate(W) if W is not None else expert.certificate(B=covered)
-                floors.append(offer.best_linear_at_least)
+        floors = [
+            self._offer(i, W, covered)
+            for i in self._certified(covered / (1.0 + 1e-9))
+            if self._alive[i]
+        ]
         return Certificate(
             loss=self._loss,
             regret_bound=self._loss - max(floors, default=-math.inf),
