@@ -58,7 +58,10 @@ def test_predictions_of_any_model(folklearn, pets, as_arrays, write_predictions,
     assert f"average log loss {scores.log_loss:.4f} nats" in outcome.stderr
     assert f"error rate {scores.error_rate:.2%}" in outcome.stderr
     assert f"expected calibration error {scores.calibration_error:.4f}" in outcome.stderr
-    assert "linear model of these 4 scaled features with row norms at most 5" in outcome.stderr
+    assert (
+        "linear model of these 3 scaled features and a constant with row norms at most 5"
+        in outcome.stderr
+    )
     last_row = [line.split() for line in outcome.stderr.splitlines() if line.split()[0] == "300"]
     assert last_row[0][2] == f"{scores.log_loss:.4f}"
     assert last_row[0][4] == f"{certificate.regret_bound / 300:.4f}"
@@ -68,7 +71,7 @@ def test_predictions_of_any_model(folklearn, pets, as_arrays, write_predictions,
 
 def test_what_run_writes_can_be_audited(folklearn, pets, tmp_path):
     path = tmp_path / "p.csv"
-    run = folklearn("run", pets, *TARGET, "-p", path)
+    run = folklearn("run", pets, *TARGET, "--learner", "folklore", "-p", path)
     outcome = folklearn("audit", pets, *TARGET, "-p", path)
     assert outcome.code == 0
     certified = [line for line in run.stderr.splitlines() if "linear model of these" in line]
@@ -122,7 +125,7 @@ def test_zero_and_rounded_probabilities_are_spoken_of(
 
 def test_the_digits_and_quiet(folklearn, tmp_path):
     path = tmp_path / "digits.csv"
-    folklearn("run", "-p", path, "--quiet")
+    folklearn("run", "--learner", "ogd", "-p", path, "--quiet")
     outcome = folklearn("audit", "-p", path, "--quiet")
     assert (outcome.code, outcome.stdout, outcome.stderr) == (0, "", "")
 

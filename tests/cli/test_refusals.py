@@ -59,6 +59,7 @@ def test_a_target_needs_a_file(refused):
         ("a,kind\n1,x\n2,x\n", "column 'kind' of {} has only the label 'x'"),
         ("a,kind\n1,x\n2,y,z\n", "line 3 of {} has 3 cells where the header has 2"),
         ("a,kind\n1,x\nnan,y\n", "line 3 of {}, column 'a': 'nan' is not finite"),
+        ("a;kind\n1;x\n", "{} has only one column: it looks separated by semicolons"),
         ("a,[red]\n1,x\n2,y\n", "{} has no column 'kind'; its columns are: a, [red]"),
     ],
 )
@@ -118,6 +119,37 @@ def test_a_saved_model_keeps_its_settings(refused, pets, saved):
     )
 
 
+def test_a_saved_model_keeps_its_learner(refused, pets, saved):
+    assert refused(pets, *TRAINED, "--load", saved, "--learner", "ogd") == (
+        "--learner cannot be combined with --load: a saved model keeps its settings"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "option", "sentence"),
+    [
+        ("auto", "B", "auto needs no B; choose --learner folklore"),
+        ("auto", "gamma", "auto needs no gamma; choose --learner folklore"),
+        ("ogd", "lam", "ogd takes no --lam; its options are --B and --R"),
+        ("laplace", "R", "laplace takes no --R; its options are --B and --lam"),
+    ],
+)
+def test_an_option_that_the_learner_does_not_take(refused, name, option, sentence):
+    assert refused("no.csv", *TRAINED, "--learner", name, f"--{option}", "1") == sentence
+
+
+def test_a_learner_that_does_not_exist(refused):
+    assert refused("no.csv", *TRAINED, "--learner", "sgd") == (
+        "there is no learner 'sgd'; choose one of: auto, folklore, aioli, gaf, laplace, ogd, ons"
+    )
+
+
+def test_a_learner_of_two_classes(refused, pets):
+    assert refused(pets, *TRAINED, "--learner", "aioli", "--quiet").startswith(
+        "Aioli is for two classes, got n_classes=3"
+    )
+
+
 def test_predictions_do_not_replace_the_model_that_was_loaded(refused, pets, saved):
     assert "it would replace the input" in refused(pets, "--load", saved, "-p", saved)
 
@@ -153,7 +185,9 @@ def test_what_is_not_a_saved_run(refused, pets, tmp_path):
 def test_a_state_that_does_not_fit_in_memory(refused, write_csv, monkeypatch):
     monkeypatch.setattr(os, "sysconf", lambda name: 30)
     path = write_csv("wide.csv", [["1", str(i)] for i in range(20)], ["a", "kind"])
-    assert refused(path, *TRAINED).startswith("20 classes in column 'kind' and 2 scaled features")
+    sentence = "20 classes in column 'kind' and 1 feature and a constant need 0.0 GB of memory"
+    for name in ("auto", "folklore", "ons"):
+        assert refused(path, *TRAINED, "--learner", name).startswith(f"{sentence} for {name}, and")
 
 
 def test_a_failure_while_learning_leaves_nothing(refused, pets, outputs, monkeypatch):

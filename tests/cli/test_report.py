@@ -5,9 +5,10 @@ from itertools import pairwise
 
 import pytest
 
-from folklearn import Certificate
+from folklearn import Certificate, Folklore
 from folklearn.cli import report
 from folklearn.cli.moments import Moment, next_stop
+from folklearn.streams.model import StreamModel
 
 
 def certificate(loss, regret_bound, **more):
@@ -15,8 +16,9 @@ def certificate(loss, regret_bound, **more):
 
 
 def test_a_certificate_speaks_of_linear_models_of_the_scaled_features():
-    assert report.certificate_in_words(certificate(80.0, 30.0), 65) == (
-        "Certificate: no linear model of these 65 scaled features with row norms at most 10 "
+    assert report.certificate_in_words(certificate(80.0, 30.0), 64) == (
+        "Certificate: no linear model of these 64 scaled features and a constant with row norms "
+        "at most 10 "
         "could have had an average log loss below 0.5 in hindsight "
         "(regret bound 0.3 per round, 30 in total)."
     )
@@ -47,6 +49,27 @@ def test_a_bound_above_the_loss_certifies_nothing_yet(loss):
     assert "loss below" not in words
 
 
+def test_large_numbers_have_exponents():
+    words = report.certificate_in_words(certificate(1.0, 123456789.0), 1)
+    assert "of these 1 scaled feature and a constant with" in words
+    assert "regret bound 1.235e+06 per round, 1.235e+08 in total" in words
+
+
+class Unsolved(Folklore):
+    """Says that rounds were not solved."""
+
+    n_unsolved = 1
+
+
+@pytest.mark.parametrize(("gamma", "said"), [(None, True), (0.5, False)])
+def test_unsolved_rounds_are_spoken_of_if_there_is_a_certificate(gamma, said):
+    learner = Unsolved(n_features=2, n_classes=2, gamma=gamma)
+    model = StreamModel(learner, columns=["x"], target="y", labels=["a", "b"])
+    model.run_block([[1.0], [2.0], [3.0]], [0, 1, 0])
+    assert model.certificate().valid == said
+    assert ("In 1 round the prediction was not solved" in report.summary(model, 3, 1.0)) == said
+
+
 def test_an_invalid_certificate_gives_its_reason():
     invalid = certificate(10.0, float("inf"), valid=False, reason="gamma was too large")
     assert report.certificate_in_words(invalid, 65) == (
@@ -63,6 +86,11 @@ def test_a_row_of_the_table():
 def test_a_row_without_a_bound():
     line = report.row(Moment(0, 0.0, 0.0, 0), Moment(1, 1.0, float("inf"), 0), 10.0)
     assert line.split()[4] == "none"
+
+
+def test_a_row_without_a_certificate():
+    line = report.row(Moment(0, 0.0, None, 0), Moment(1, 1.0, None, 0), 10.0)
+    assert line.split()[4] == "-"
 
 
 def test_a_row_of_absurd_numbers_keeps_its_columns():

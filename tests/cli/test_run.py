@@ -7,8 +7,10 @@ import re
 import numpy as np
 import pytest
 
-from folklearn import Folklore, load
+from folklearn import Folklore, Mixture, load
+from folklearn.cli import learners
 from folklearn.streams.scaler import OnlineScaler
+from tests.cli.conftest import KINDS
 
 
 def read_predictions(text):
@@ -41,7 +43,7 @@ def test_predictions_are_those_of_the_library(folklearn, pets, as_arrays, tmp_pa
 
 def test_the_table_tells_the_losses_of_the_library(folklearn, pets, as_arrays):
     X, y, _ = as_arrays
-    outcome = folklearn("run", pets, "--target", "kind")
+    outcome = folklearn("run", pets, "--target", "kind", "--learner", "folklore")
     rows = table_rows(outcome.stderr)
     assert [int(row[0]) for row in rows] == [1, 2, 4, 8, 16, 32, 64, 128, 256, 300]
     learner = Folklore(n_features=4, n_classes=3)
@@ -64,7 +66,8 @@ def test_options_reach_the_learner_and_are_echoed(folklearn, pets, tmp_path):
     outcome = folklearn("run", pets, "--target", "kind", *settings, "--save", tmp_path / "m")
     learner = load(tmp_path / "m").learner
     assert (learner.B, learner.R, learner.lam, learner.gamma) == (3.0, 2.0, 0.7, 0.01)
-    assert "Folklore, B=3, R=2, lam=0.7, gamma=0.01" in outcome.stderr
+    chosen = "Folklore, B=3, R=2, lam=0.7, gamma=0.01 (for its options; without them, auto)"
+    assert chosen in outcome.stderr
 
 
 def test_names_are_shown_as_they_are(folklearn, pets):
@@ -75,22 +78,22 @@ def test_names_are_shown_as_they_are(folklearn, pets):
 
 
 def test_the_digits_need_no_file(folklearn):
-    outcome = folklearn("run")
+    outcome = folklearn("run", "--learner", "folklore")
     assert outcome.code == 0
     assert "learning" not in outcome.stderr  # no bar, this is not a terminal
     rows = table_rows(outcome.stderr)
     assert rows[-1][0] == "1797"
     assert float(rows[-1][2]) < 0.5
     assert re.search(
-        r"Certificate: no linear model of these 65 scaled features with row norms at most 10 "
-        r"could have had an average log loss below 0\.\d+ in hindsight",
+        r"Certificate: no linear model of these 64 scaled features and a constant with row norms "
+        r"at most 10 could have had an average log loss below 0\.\d+ in hindsight",
         outcome.stderr,
     )
 
 
 def test_a_short_run_admits_that_nothing_is_excluded_yet(folklearn, write_csv, rows):
     path = write_csv("short.csv", rows[:20])
-    assert "does not yet exclude a perfect linear model of these 4 scaled features" in (
+    assert "does not yet exclude a perfect linear model of these 3 scaled features and" in (
         folklearn("run", path, "--target", "kind").stderr
     )
 
@@ -186,5 +189,73 @@ def test_the_plot_draws_what_was_measured(tmp_path, monkeypatch):
     lines = {line.get_label().split(":")[0]: line.get_xydata().tolist() for line in top.lines}
     assert lines["learner, each example predicted before it is learned"] == [[10, 0.8], [20, 0.6]]
     assert lines["certified"] == [[20, 0.1]]
+    assert any("of these scaled features" in line.get_label() for line in top.lines)
+    assert (top.get_legend(), bottom.get_legend(), len(drawn[0].legends)) == (None, None, 1)
     assert bottom.lines[0].get_xydata().tolist() == [[10, 0.9], [20, 0.5]]
-    assert (top.get_title(), bottom.get_xlabel(), top.get_xscale()) == ("title", "rounds", "log")
+    assert (top.get_title(), bottom.get_xlabel(), top.get_xscale()) == ("title", "rounds", "linear")
+    draw([Moment(1, 1.0, None, 0), Moment(10, 8.0, None, 2)], None, "title", tmp_path, ".png")
+    assert drawn[1].axes[1].get_xscale() == "log"
+    assert drawn[1].axes[1].texts[0].get_text() == "nothing is certified"
+
+
+@pytest.fixture
+def two_kinds(write_csv, rows):
+    """The pets without the dogs: what every learner can learn."""
+    return write_csv("two.csv", [row for row in rows if row[-1] != KINDS[1]])
+
+
+@pytest.mark.parametrize("name", learners.NAMES)
+def test_every_learner_runs_saves_and_goes_on(folklearn, two_kinds, tmp_path, name):
+    arguments = ["run", two_kinds, "--target", "kind"]
+    first = folklearn(*arguments, "--learner", name, "-f", tmp_path / "m", "-p", tmp_path / "p")
+    assert first.code == 0
+    model = load(tmp_path / "m")
+    P = read_predictions((tmp_path / "p").read_text("utf-8"))[3]
+    assert len(P) == model.n_rounds
+    assert table_rows(first.stderr)[-1][2] == f"{model.loss / model.n_rounds:.4f}"
+    certificate = model.certificate()
+    last_cell = table_rows(first.stderr)[-1][4]
+    if certificate is None:
+        assert name in ("laplace", "ogd")
+        assert f"{name.capitalize()} carries no certificate." in first.stderr
+        assert last_cell == "-"
+    else:
+        assert certificate.loss == pytest.approx(model.loss, rel=1e-9)
+        assert last_cell == "none" or certificate.valid
+    again = folklearn(*arguments, "-i", tmp_path / "m", "-f", tmp_path / "m", "-p", "-")
+    assert again.code == 0
+    assert f"after {len(P)} rounds" in again.stderr
+    assert load(tmp_path / "m").n_rounds == 2 * len(P)
+    assert table_rows(again.stderr)[-1][0] == str(2 * len(P))
+
+
+def test_the_default_is_auto_and_tells_of_its_experts(folklearn, pets, tmp_path):
+    outcome = folklearn("run", pets, "--target", "kind", "--save", tmp_path / "m")
+    mixture = load(tmp_path / "m").learner
+    assert isinstance(mixture, Mixture)
+    assert "learner   auto, a mixture of 10 experts, R=1\n" in outcome.stderr
+    survivors = len(mixture.survivors)
+    found = re.search(
+        r"Best expert: (.*\)). (\d+) of 10 experts still learn: (.*)\.", outcome.stderr
+    )
+    assert int(found[2]) == survivors
+    assert found[1] in found[3]
+    assert "with row norms at most 10" in outcome.stderr
+
+
+def test_the_norm_of_features_leaves_the_default(folklearn, pets):
+    stderr = folklearn("run", pets, "--target", "kind", "--R", "2").stderr
+    assert "auto, a mixture of 10 experts, R=2" in stderr
+
+
+def test_one_column_is_singular(folklearn, write_csv, rows):
+    path = write_csv("one.csv", [row[2:] for row in rows[:20]], ["age", "kind"])
+    stderr = folklearn("run", path, "--target", "kind").stderr
+    assert "features  1 column, scaled on line, and a constant" in stderr
+    assert "these 1 scaled feature and a constant" in stderr
+
+
+def test_a_plot_without_a_certificate(folklearn, pets, tmp_path):
+    arguments = ["run", pets, "--target", "kind", "--learner", "ogd", "--plot", tmp_path / "o.png"]
+    assert folklearn(*arguments).code == 0
+    assert (tmp_path / "o.png").stat().st_size > 10_000

@@ -1,5 +1,6 @@
 """CSV files: what is read, and the sentence for everything that cannot be."""
 
+import gzip
 import itertools
 
 import numpy as np
@@ -115,6 +116,10 @@ def test_labels_that_are_numbers_are_sorted_as_numbers(write, found, expected):
         ('a,b,y\n1,2,"p\nq"\n1,x,p\n', "line 4 of data.csv, column 'b': 'x' is not a number"),
         ('a,b,y\n\n1,2,p\n1,2,"p\n', "line 4 of data.csv cannot be read as CSV"),
         (b"a,b,y\n1,2,\xff\n", "data.csv is not UTF-8 text"),
+        ("a;b;y\n1;2;p\n", "data.csv has only one column: it looks separated by semicolons"),
+        ("a\tb\ty\n1\t2\tp\n", "data.csv has only one column: it looks separated by tabs"),
+        ('"a";"y"\n1;p\n', "line 1 of data.csv cannot be read as CSV: it looks separated by semi"),
+        (gzip.compress(b"a,y\n1,p\n"), "data.csv is not text: it looks gzipped: unpack it first"),
     ],
 )
 def test_every_fault_is_named_with_its_place(write, content, sentence):
@@ -134,6 +139,22 @@ def test_a_target_that_is_a_measurement(write, monkeypatch):
     path = write("a,y\n" + "".join(f"1,{i}.5\n" for i in range(6)))
     with pytest.raises(InvalidInputError, match="more than 5 different values"):
         scan(path, "y")
+
+
+@pytest.mark.parametrize(("n_labels", "n_rows"), [(101, 1010), (100, 100), (101, 2000)])
+def test_many_labels_are_classes_if_they_come_often(write, n_labels, n_rows):
+    path = write("a,y\n" + "".join(f"1,{i % n_labels}\n" for i in range(n_rows)))
+    assert len(classes(scan(path, "y"))) == n_labels
+
+
+def test_a_target_that_numbers_the_rows(write):
+    path = write("a,y\n" + "".join(f"1,{i % 101}\n" for i in range(1009)))
+    with pytest.raises(InvalidInputError) as caught:
+        scan(path, "y", "data.csv")
+    assert str(caught.value).startswith(
+        "column 'y' of data.csv has 101 distinct labels in 1009 rows; it looks like a number or "
+        "an id"
+    )
 
 
 def test_many_columns_are_not_all_listed(write):

@@ -101,7 +101,7 @@ def test_a_learner_of_other_sizes_is_refused():
 def test_an_unknown_learner_in_a_file_is_refused():
     record = new_model().to_record()
     record.config["learner"]["kind"] = "Oracle"
-    with pytest.raises(StateFileError, match="unknown kind of learner: Oracle"):
+    with pytest.raises(StateFileError, match="an unknown kind of object: Oracle"):
         StreamModel.from_record(record)
 
 
@@ -110,6 +110,30 @@ def test_a_record_without_its_arrays_is_refused():
     arrays = {name: array for name, array in record.arrays.items() if name != "scaler.mean"}
     with pytest.raises(StateFileError, match="needs mean"):
         StreamModel.from_record(Record(record.kind, record.config, arrays))
+
+
+def test_a_record_without_its_loss_is_refused():
+    record = new_model().to_record()
+    del record.config["loss"]
+    with pytest.raises(StateFileError, match="a StreamModel state needs loss"):
+        StreamModel.from_record(record)
+
+
+@pytest.mark.parametrize("kind", [folklearn.Ogd, folklearn.Laplace, folklearn.auto])
+def test_any_learner(stream, tmp_path, kind):
+    X, y = stream
+    learner = kind(n_features=4, n_classes=3)
+    model = StreamModel(learner, columns=COLUMNS, target="kind", labels=LABELS)
+    P, losses = model.run_block(X, y)
+    expected = kind(n_features=4, n_classes=3).run(OnlineScaler(3).learn_transform(X), y)
+    np.testing.assert_array_equal(P, expected)
+    assert model.n_rounds == 200
+    assert model.loss == pytest.approx(losses.sum(), rel=1e-12)
+    assert (model.certificate() is None) == (kind is not folklearn.auto)
+    model.save(tmp_path / "model")
+    again = folklearn.load(tmp_path / "model")
+    assert (again.n_rounds, again.loss, again.n_mistakes) == (200, model.loss, model.n_mistakes)
+    np.testing.assert_array_equal(again.predict(X[:5]), model.predict(X[:5]))
 
 
 def table(columns, first_lines):

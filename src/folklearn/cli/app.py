@@ -1,14 +1,23 @@
 """The entry point: every way to fail becomes one sentence and an exit code."""
 
 import os
+import signal
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import FrameType
 
 from folklearn.errors import FolklearnError
 
 BAD_INPUT = 2
 BROKEN_PIPE = 1
 INTERRUPTED = 130
+TERMINATED = 143
+
+
+class _Terminated(BaseException):
+    """SIGTERM arrived; raised so that everything under way is cleaned up."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -17,7 +26,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # Here, because the extra may be missing, and that deserves a sentence too.
         from folklearn.cli.commands import dispatch
 
-        code = dispatch(arguments)
+        with _sigterm_raises():
+            code = dispatch(arguments)
         sys.stdout.flush()  # a closed pipe must show here, not when the interpreter ends
         return code
     except ModuleNotFoundError as error:
@@ -31,7 +41,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except FolklearnError as error:
         return _fail(str(error))
     except KeyboardInterrupt:
-        return INTERRUPTED
+        return _fail("interrupted: nothing was written", INTERRUPTED)
+    except _Terminated:
+        return _fail("terminated: nothing was written", TERMINATED)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the last flush
         return BROKEN_PIPE
@@ -40,9 +52,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _fail(f"{error.filename}: {error.strerror}" if named else str(error))
 
 
-def _fail(sentence: str) -> int:
+def _fail(sentence: str, code: int = BAD_INPUT) -> int:
     print(f"folklearn: {sentence}", file=sys.stderr)
-    return BAD_INPUT
+    return code
+
+
+@contextmanager
+def _sigterm_raises() -> Iterator[None]:
+    """Let SIGTERM unwind like Ctrl-C, so that no temporary file is left."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # only the main thread may set handlers
+        return
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        raise _Terminated
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 if __name__ == "__main__":

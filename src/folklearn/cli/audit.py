@@ -6,7 +6,7 @@ import time
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, NoReturn, cast
+from typing import Annotated, NoReturn
 
 import numpy as np
 import typer
@@ -21,11 +21,10 @@ from folklearn.errors import FolklearnError
 from folklearn.evaluate.certify import Certifier
 from folklearn.evaluate.probabilities import ROW_SUM_TOLERANCE
 from folklearn.evaluate.progressive import FLOOR, score
-from folklearn.learners.contract import Progress
+from folklearn.learners.contract import Certificate, Progress
 from folklearn.streams import csv
-from folklearn.streams.model import StreamModel
 from folklearn.streams.scaler import OnlineScaler
-from folklearn.streams.table import Table, classes, in_order, listed
+from folklearn.streams.table import Table, classes, counted, in_order, listed
 
 Array = NDArray[np.float64]
 Labels = NDArray[np.int64]
@@ -76,9 +75,9 @@ def audit(
         certifier = Certifier(n_features=len(table.columns) + 1, n_classes=len(given.labels), B=B)
         audited = _Audited(certifier, given, table)
         console.print(_options(audited, table))
-        warm_up(console)
+        warm_up(console, "folklore")
         started = time.perf_counter()
-        learn(cast(StreamModel, audited), table, console, None)
+        learn(audited, table, console, None)
         seconds = time.perf_counter() - started
     console.print(_summary(audited, seconds))
 
@@ -108,6 +107,20 @@ class _Audited:
         self.P: Array = np.maximum(given.P, FLOOR)
         self.y = np.empty(len(given.P), dtype=np.int64)
         self._scaler = OnlineScaler(len(table.columns))
+
+    @property
+    def n_rounds(self) -> int:
+        """The number of predictions certified so far."""
+        return self.learner.n_rounds
+
+    @property
+    def loss(self) -> float:
+        """Their total log loss."""
+        return self.certificate().loss
+
+    def certificate(self) -> Certificate:
+        """Return what is proven about them."""
+        return self.learner.certificate()
 
     def run_block(self, X: Array, y: Labels, *, progress: Progress = False) -> tuple[Array, Array]:
         """Certify the next rows, X raw."""
@@ -143,7 +156,7 @@ def _read(path: str, table: Table) -> _Given:
     own = names[:2] == _OWN_COLUMNS and "label" not in columns
     values, true = array("d"), array("q")
     n_rounded = n_rows = 0
-    records = csv._records(path, path)
+    records = csv.records(path, path)
     next(records)
     for line, cells in records:
         if len(cells) != len(names):
@@ -236,7 +249,7 @@ def _options(audited: _Audited, table: Table) -> str:
     lines = [
         ("data", f"{table.name}, {table.n_rows} examples"),
         ("audited", audited.given.name),
-        ("features", f"{len(table.columns)} columns, scaled on line, and a constant"),
+        ("features", f"{counted(len(table.columns), 'column')}, scaled on line, and a constant"),
         ("classes", f"{len(audited.labels)} in column {listed([table.target])}: "
                     f"{listed(audited.labels)}"),
         ("models", f"linear in the scaled features, row norms at most {audited.learner.B:g}"),
@@ -253,7 +266,7 @@ def _summary(audited: _Audited, seconds: float) -> str:
         f"Audited {n} predictions in {seconds:.2f} s: average log loss {scores.log_loss:.4f} "
         f"nats, error rate {scores.error_rate:.2%}, Brier score {scores.brier:.4f}, "
         f"expected calibration error {scores.calibration_error:.4f}.",
-        report.certificate_in_words(certificate, audited.learner.n_features),
+        report.certificate_in_words(certificate, len(audited.columns)),
     ]
     if certificate.valid and certificate.regret_bound < 0.0:
         lines.append("So these predictions had a lower loss than every such linear model.")

@@ -7,14 +7,18 @@ import typer
 
 from folklearn import __version__
 from folklearn.cli.audit import audit
+from folklearn.cli.compare import compare
 from folklearn.cli.run import run
 from folklearn.errors import FolklearnError
 
 # Typer of some versions brings its own copy of click; this finds the class in all of them.
 _UsageError: Any = typer.BadParameter.__base__
 
+_CTRL_C = 130  # what Typer of some versions returns in place of raising Abort
+
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 app.command()(run)
+app.command()(compare)
 app.command()(audit)
 
 
@@ -47,4 +51,6 @@ def dispatch(arguments: Sequence[str] | None) -> int:
         raise FolklearnError(error.format_message()) from None
     except typer.Abort:
         raise KeyboardInterrupt from None
+    if code == _CTRL_C:
+        raise KeyboardInterrupt
     return code if isinstance(code, int) else 0

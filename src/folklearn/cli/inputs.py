@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from folklearn import problem, registry
+from folklearn.cli import learners
 from folklearn.errors import FolklearnError
-from folklearn.learners.folklore import Folklore
 from folklearn.streams import csv
 from folklearn.streams.digits import Digits
 from folklearn.streams.model import StreamModel
@@ -72,23 +72,9 @@ def check_options(given: dict[str, float]) -> None:
         problem.positive(f"--{name}", value)
 
 
-def new_model(table: Table, given: dict[str, float]) -> StreamModel:
+def new_model(table: Table, learner: str, given: dict[str, float]) -> StreamModel:
     """Return a model that has learned nothing, made for a table."""
     labels = classes(table)
-    n_features = len(table.columns) + 1
-    _refuse_too_large(table, n_features, len(labels))
-    learner = Folklore(n_features=n_features, n_classes=len(labels), **given)
-    return StreamModel(learner, columns=table.columns, target=table.target, labels=labels)
-
-
-def _refuse_too_large(table: Table, n_features: int, n_classes: int) -> None:
-    needed = 8 * ((n_classes - 1) * n_features) ** 2
-    try:
-        present = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, OSError, ValueError):
-        return  # a system that does not tell
-    if needed > present:
-        raise FolklearnError(
-            f"{n_classes} classes in column {table.target!r} and {n_features} scaled features "
-            f"need {needed / 1e9:.1f} GB of memory, and this machine has {present / 1e9:.1f} GB"
-        )
+    learners.refuse_too_large(learner, table, len(labels))
+    made = learners.make(learner, len(table.columns) + 1, len(labels), given)
+    return StreamModel(made, columns=table.columns, target=table.target, labels=labels)

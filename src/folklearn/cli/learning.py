@@ -6,28 +6,27 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from folklearn.cli import report
-from folklearn.cli.moments import Moment, block_sizes
+from folklearn.cli.moments import Moment, Watched, block_sizes
 from folklearn.cli.predictions import PredictionWriter
-from folklearn.streams.model import StreamModel
 from folklearn.streams.table import Table
 
 
 def learn(
-    model: StreamModel, table: Table, console: Console, predictions: PredictionWriter | None
+    model: Watched, table: Table, console: Console, predictions: PredictionWriter | None
 ) -> list[Moment]:
     """Learn every row; return where the model stood before the first row and at each stop."""
     moments = [Moment.of(model)]
     before = last_shown = moments[0]
     console.print(report.HEADER, style="bold")
     started = time.perf_counter()
-    with _progress(console) as progress:
-        bar = progress.add_task("learning", total=table.n_rows)
+    with bar(console) as progress:
+        task = progress.add_task("learning", total=table.n_rows)
         sizes = block_sizes(before.n_rounds)
         for X, y in table.blocks(model.columns, model.labels, sizes):
             n_before_block = moments[-1].n_rounds - before.n_rounds
 
             def advance(rows: int, n_before_block: int = n_before_block) -> None:
-                progress.update(bar, completed=n_before_block + rows)
+                progress.update(task, completed=n_before_block + rows)
 
             P, _ = model.run_block(X, y, progress=advance)
             if predictions is not None:
@@ -42,7 +41,8 @@ def learn(
     return moments
 
 
-def _progress(console: Console) -> Progress:
+def bar(console: Console) -> Progress:
+    """Return a progress bar, shown only on a terminal."""
     return Progress(
         TextColumn("{task.description}"),
         BarColumn(),

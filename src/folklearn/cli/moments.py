@@ -2,10 +2,38 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Protocol
 
-from folklearn.streams.model import StreamModel
+import numpy as np
+from numpy.typing import NDArray
+
+from folklearn.learners.contract import Certificate, Progress
 
 _LARGEST_BLOCK = 4096
+
+
+class Watched(Protocol):
+    """What is looked at while rows go by: a model that learns them, or predictions of them."""
+
+    columns: tuple[str, ...]
+    labels: tuple[str, ...]
+    n_mistakes: int
+
+    @property
+    def n_rounds(self) -> int:
+        """Rounds since the first of its life."""
+
+    @property
+    def loss(self) -> float:
+        """Total log loss of these rounds, in nats."""
+
+    def certificate(self) -> Certificate | None:
+        """What is proven about these rounds, or None if nothing ever can be."""
+
+    def run_block(
+        self, X: NDArray[np.float64], y: NDArray[np.int64], *, progress: Progress = False
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Take in raw rows; return the predictions of their labels, and the log losses."""
 
 
 @dataclass(frozen=True)
@@ -14,14 +42,15 @@ class Moment:
 
     n_rounds: int
     loss: float
-    regret_bound: float
+    regret_bound: float | None  # None if there is no certificate
     n_mistakes: int
 
     @classmethod
-    def of(cls, model: StreamModel) -> "Moment":
+    def of(cls, model: Watched) -> "Moment":
         """Return where a model stands now."""
-        now = model.learner.certificate()
-        return cls(now.n_rounds, now.loss, now.regret_bound, model.n_mistakes)
+        now = model.certificate()
+        bound = None if now is None else now.regret_bound
+        return cls(model.n_rounds, model.loss, bound, model.n_mistakes)
 
     @property
     def is_doubling(self) -> bool:

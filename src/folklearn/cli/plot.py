@@ -3,8 +3,9 @@
 import importlib.util
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from folklearn.cli.moments import Moment
 from folklearn.errors import FolklearnError
@@ -24,10 +25,11 @@ def refuse_unless_drawable(name: str) -> None:
         )
 
 
-def draw(moments: Sequence[Moment], B: float, title: str, path: Path, suffix: str) -> None:
+def draw(moments: Sequence[Moment], B: float | None, title: str, path: Path, suffix: str) -> None:
     """Draw loss, certified lower bound and regret bound per round against the rounds.
 
-    `B` is the row norm that the bounds cover; `suffix` of the final name is the format.
+    `B` is the row norm that the bounds cover, if there are any; `suffix` of the final name is
+    the format.
     """
     # Here, because the extra may be missing.
     from matplotlib.figure import Figure
@@ -35,19 +37,22 @@ def draw(moments: Sequence[Moment], B: float, title: str, path: Path, suffix: st
     moments = [now for now in moments if now.n_rounds]
     rounds = [now.n_rounds for now in moments]
     losses = [now.loss / now.n_rounds for now in moments]
-    certified = [now for now in moments if math.isfinite(now.regret_bound)]
-    bounds = [(now.n_rounds, now.regret_bound / now.n_rounds) for now in certified]
-    # Below 0 the lower bound says nothing: a log loss is never negative.
-    lower = [
-        (now.n_rounds, (now.loss - now.regret_bound) / now.n_rounds)
-        for now in certified
-        if now.loss > now.regret_bound
+    certified = [
+        (now.n_rounds, now.loss, now.regret_bound)
+        for now in moments
+        if now.regret_bound is not None and math.isfinite(now.regret_bound)
     ]
+    bounds = [(n, bound / n) for n, _, bound in certified]
+    # Below 0 the lower bound says nothing: a log loss is never negative.
+    lower = [(n, (loss - bound) / n) for n, loss, bound in certified if loss > bound]
     figure = Figure(figsize=(8, 6.5), layout="constrained")
     top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=[3, 2])
     top.plot(rounds, losses, ".-C0", label="learner, each example predicted before it is learned")
     if lower:
-        promise = f"certified: no linear model with row norms at most {B:g} is below this"
+        promise = (
+            "certified: no linear model of these scaled features with row norms at most "
+            f"{B:g} is below this"
+        )
         top.plot(*zip(*lower, strict=True), ".-C2", label=promise)
     top.set_ylabel("average log loss (nats)")
     top.set_ylim(0.0, 1.08 * max(losses))
@@ -59,11 +64,49 @@ def draw(moments: Sequence[Moment], B: float, title: str, path: Path, suffix: st
         bottom.text(0.5, 0.5, "nothing is certified", ha="center", transform=bottom.transAxes)
     bottom.set_ylabel("regret per round (nats)")
     bottom.set_xlabel("rounds")
-    bottom.set_xscale("log")
+    bottom.set_xscale(_scale(rounds))
     for axes in (top, bottom):
         axes.grid(alpha=0.3)
-        if axes.get_legend_handles_labels()[0]:
-            axes.legend()
+    _finish(figure, path, suffix)
+
+
+def draw_losses(
+    rounds: Sequence[int],
+    curves: Mapping[str, Sequence[float]],
+    best: Sequence[float],
+    B: float,
+    title: str,
+    path: Path,
+    suffix: str,
+) -> None:
+    """Draw the average loss of every learner, and of the `best` model, at these rounds."""
+    # Here, because the extra may be missing.
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8, 5.5), layout="constrained")
+    axes = figure.subplots()
+    for name, losses in curves.items():
+        axes.plot(rounds, losses, ".-", label=name)
+    promise = (
+        f"best linear model of these scaled features with row norms at most {B:g}, in hindsight"
+    )
+    axes.plot(rounds, best, "--k", label=promise)
+    axes.set_ylim(0.0, 1.08 * max(map(max, curves.values())))
+    axes.set_ylabel("average log loss (nats)")
+    axes.set_xlabel("rounds")
+    axes.set_xscale(_scale(rounds))
+    axes.set_title(title, parse_math=False)
+    axes.grid(alpha=0.3)
+    _finish(figure, path, suffix)
+
+
+def _scale(rounds: Sequence[int]) -> str:
+    """Return how to draw the rounds: a logarithm of less than a decade has no ticks."""
+    return "log" if rounds and rounds[-1] >= 10 * rounds[0] else "linear"
+
+
+def _finish(figure: Any, path: Path, suffix: str) -> None:
+    figure.legend(loc="outside lower center")  # where it covers no curve
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing")  # any script in a title
         figure.savefig(path, format=suffix.lower().removeprefix("."), dpi=150)

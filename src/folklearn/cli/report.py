@@ -3,11 +3,12 @@
 import math
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 
+from folklearn.cli import learners
 from folklearn.cli.moments import Moment
 from folklearn.learners.contract import Certificate
-from folklearn.learners.folklore import Folklore
+from folklearn.learners.mixture import Mixture
 from folklearn.streams.model import StreamModel
-from folklearn.streams.table import Table, listed
+from folklearn.streams.table import Table, counted, listed
 
 _WIDTHS = (10, 12, 12, 11, 14, 12)
 _TITLES = (
@@ -28,68 +29,74 @@ def row(last_shown: Moment, now: Moment, speed: float) -> str:
         _number(since),
         _number(now.loss / now.n_rounds),
         f"{now.n_mistakes / now.n_rounds:.2%}",
-        _number(now.regret_bound / now.n_rounds),
+        _number(None if now.regret_bound is None else now.regret_bound / now.n_rounds),
         f"{speed:.0f}",
     )
     return "".join(cell.rjust(width) for cell, width in zip(cells, _WIDTHS, strict=True))
 
 
-def _number(value: float) -> str:
+def _number(value: float | None) -> str:
+    if value is None:
+        return "-"
     if math.isinf(value):
         return "none"
     return f"{value:.4f}" if value < 1e5 else f"{value:.3e}"
 
 
-def options(model: StreamModel, table: Table) -> str:
-    """Return what is going to be learned, and with which settings."""
-    learner = model.learner
+def options(model: StreamModel, table: Table, why: str = "") -> str:
+    """Return what is going to be learned, and with which settings; `why` this learner."""
     lines = [
         ("data", f"{table.name}, {table.n_rows} examples"),
-        ("features", f"{len(model.columns)} columns, scaled on line, and a constant"),
+        ("features", f"{counted(len(model.columns), 'column')}, scaled on line, and a constant"),
         ("classes", f"{len(model.labels)} in column {listed([model.target])}: "
                     f"{listed(model.labels)}"),
-        ("learner", _settings(learner)),
+        ("learner", learners.settings(model.learner) + (f" ({why})" if why else "")),
     ]  # fmt: skip
-    n_rounds = learner.certificate().n_rounds
-    if n_rounds:
-        lines.append(("goes on", f"after {n_rounds} rounds; the table counts all of them"))
+    if model.n_rounds:
+        lines.append(("goes on", f"after {model.n_rounds} rounds; the table counts all of them"))
     return "\n".join(f"{name:<10}{text}" for name, text in lines)
-
-
-def _settings(learner: Folklore) -> str:
-    gamma = "the largest valid in each round" if learner.gamma is None else f"{learner.gamma:g}"
-    return (
-        f"{type(learner).__name__}, B={learner.B:g}, R={learner.R:g}, "
-        f"lam={learner.lam:g}, gamma={gamma}"
-    )
 
 
 def summary(model: StreamModel, n_learned: int, seconds: float) -> str:
     """Return the result and what is proven about it."""
-    certificate = model.learner.certificate()
-    n_rounds = certificate.n_rounds
+    learner, certificate, n_rounds = model.learner, model.certificate(), model.n_rounds
     lines = [
         f"Learned {n_learned} examples in {seconds:.2f} s: average log loss "
-        f"{certificate.loss / n_rounds:.4f} nats, error rate {model.n_mistakes / n_rounds:.2%}"
-        + (f" over all {n_rounds} rounds." if n_rounds != n_learned else "."),
-        certificate_in_words(certificate, model.learner.n_features),
+        f"{model.loss / n_rounds:.4f} nats, error rate {model.n_mistakes / n_rounds:.2%}"
+        + (f" over all {n_rounds} rounds." if n_rounds != n_learned else ".")
     ]
-    if model.learner.n_unsolved:
+    if isinstance(learner, Mixture):
+        lines.append(_experts(learner))
+    if certificate is None:
+        lines.append(f"{type(learner).__name__} carries no certificate.")
+        return "\n".join(lines)
+    lines.append(certificate_in_words(certificate, len(model.columns)))
+    n_unsolved = getattr(learner, "n_unsolved", 0)
+    if n_unsolved and certificate.valid:
         lines.append(
-            f"In {model.learner.n_unsolved} rounds the prediction was not solved to full "
+            f"In {counted(n_unsolved, 'round')} the prediction was not solved to full "
             "precision; the certificate holds all the same."
         )
     return "\n".join(lines)
 
 
-def certificate_in_words(certificate: Certificate, n_features: int) -> str:
+def _experts(mixture: Mixture) -> str:
+    best = learners.in_brief(mixture.experts[int(mixture.weights.argmax())])
+    survivors = [learners.in_brief(expert) for expert in mixture.survivors]
+    return (
+        f"Best expert: {best}. {len(survivors)} of {len(mixture.experts)} experts still learn: "
+        f"{', '.join(survivors)}."
+    )
+
+
+def certificate_in_words(certificate: Certificate, n_columns: int) -> str:
     """Return what a certificate proves, and no more, in one sentence."""
     if not certificate.valid:
         return f"Nothing is certified: {certificate.reason}."
     n = certificate.n_rounds
     models = (
-        f"linear model of these {n_features} scaled features with row norms at most "
-        f"{certificate.B:g}"
+        f"linear model of these {counted(n_columns, 'scaled feature')} and a constant with row "
+        f"norms at most {certificate.B:g}"
     )
     bound = (
         f"regret bound {_up(certificate.regret_bound / n)} per round, "
@@ -116,4 +123,5 @@ def _up(value: float) -> str:
 
 def _rounded(value: float, direction: str) -> str:
     """Round to four digits in the direction that keeps a claim true."""
-    return f"{float(Context(prec=4, rounding=direction).create_decimal(value)):.10g}"
+    rounded = float(Context(prec=4, rounding=direction).create_decimal(value))
+    return f"{rounded:.10g}" if abs(rounded) < 1e6 else f"{rounded:.3e}"

@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from folklearn.cli import learners, report
 from folklearn.cli import plot as plots
-from folklearn.cli import report
 from folklearn.cli.inputs import check_options, load_model, new_model, open_table
 from folklearn.cli.learning import learn
 from folklearn.cli.outputs import Outputs
@@ -32,9 +32,22 @@ def run(
     target: Annotated[
         str | None, typer.Option("--target", metavar="COLUMN", help="The column of the class.")
     ] = None,
+    learner: Annotated[
+        str | None,
+        typer.Option(
+            "--learner",
+            metavar="NAME",
+            help=f"One of {', '.join(learners.NAMES)}. Default: auto, which needs no settings; "
+            "with --B, --lam or --gamma, folklore.",
+        ),
+    ] = None,
     B: Annotated[
         float | None,
-        typer.Option("--B", help="Largest row norm of the models to compete with. Default: 10."),
+        typer.Option(
+            "--B",
+            help="Largest row norm of the models to compete with: a larger B trusts the data "
+            "faster, and one that is too large costs loss. Default: 10.",
+        ),
     ] = None,
     R: Annotated[
         float | None,
@@ -72,15 +85,21 @@ def run(
     """Learn examples one after the other, predicting each before its label is seen.
 
     Shows the loss and a proven bound on what any linear model could have gained.
+
+    The file is read twice: once to check every cell, once to learn.
+    Standard input is copied to a temporary file first.
+    Results go to standard error; with --predictions -, the predictions
+    go to standard output.
     """
     settings = {"B": B, "R": R, "lam": lam, "gamma": gamma}
     given = {name: value for name, value in settings.items() if value is not None}
-    if load is not None and given:
+    if load is not None and (given or learner is not None):
         raise FolklearnError(
-            f"--{next(iter(given))} cannot be combined with --load: "
+            f"--{next(iter(given), 'learner')} cannot be combined with --load: "
             "a saved model keeps its settings"
         )
     check_options(given)
+    kind = learners.choose(learner, given)
     # Names go through it that may hold anything: nothing in them is markup.
     console = Console(
         stderr=True, quiet=quiet, markup=False, emoji=False, highlight=False, soft_wrap=True
@@ -99,11 +118,11 @@ def run(
             target = model.target
         with open_table(file, target) as table:
             if model is None:
-                model = new_model(table, given)
+                model = new_model(table, kind, given)
             else:
                 model.refuse_unless_it_fits(table)
-            console.print(report.options(model, table))
-            warm_up(console)
+            console.print(report.options(model, table, _why(kind, learner, load)))
+            warm_up(console, learners.name_of(model.learner))
             started = time.perf_counter()
             with (
                 writer_to(predictions_path, model.labels) if predictions else nullcontext()
@@ -112,7 +131,9 @@ def run(
             seconds = time.perf_counter() - started
         if plot_path is not None and plot is not None:
             title = f"folklearn run: {Path(table.name).name}"
-            plots.draw(moments, model.learner.B, title, plot_path, Path(plot).suffix)
+            certificate = model.certificate()
+            norm = certificate.B if certificate is not None else None
+            plots.draw(moments, norm, title, plot_path, Path(plot).suffix)
         if save_path is not None:
             model.save(save_path)
         outputs.commit()
@@ -120,3 +141,10 @@ def run(
     for what, name in (("plot", plot), ("predictions", predictions), ("model", save)):
         if name is not None and name != _STDOUT:
             console.print(f"Wrote the {what} to {name}.")
+
+
+def _why(kind: str, asked: str | None, load: str | None) -> str:
+    """Return why a learner was taken that nobody named, if it is not the default."""
+    if asked is not None or load is not None or kind == learners.DEFAULT:
+        return ""
+    return f"for its options; without them, {learners.DEFAULT}"

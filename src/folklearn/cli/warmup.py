@@ -5,30 +5,30 @@ import threading
 import numpy as np
 from rich.console import Console
 
-from folklearn.learners.folklore import Folklore
+from folklearn.cli import learners
 from folklearn.streams.scaler import OnlineScaler
 
 _PATIENCE = 1.0  # seconds; kernels that were compiled before load in a fraction of this
 _ANNOUNCEMENT = (
-    "Compiling the numerical kernels for this machine; this happens once and takes about "
-    "20 seconds."
+    "Preparing the numerical kernels; the first time on a machine they are compiled, which "
+    "takes about half a minute."
 )
 
 
-def warm_up(console: Console) -> None:
-    """Use every kernel once, on a learner that is thrown away."""
+def warm_up(console: Console, learner: str) -> None:
+    """Use every kernel of a kind of learner once, on one that is thrown away."""
     announcement = threading.Timer(_PATIENCE, console.print, [_ANNOUNCEMENT])
     announcement.daemon = True
     announcement.start()
     try:
-        _use_every_kernel()
+        _use_every_kernel(learner)
     finally:
         announcement.cancel()
 
 
-def _use_every_kernel() -> None:
+def _use_every_kernel(name: str) -> None:
     X = OnlineScaler(n_features=2).learn_transform(np.eye(2))
-    learner = Folklore(n_features=3, n_classes=3)
+    learner = learners.make(name, 3, 2, {})
     learner.predict(X[0])
     learner.update(X[0], 0)
-    learner.run(np.tile(X, (8, 1)), np.arange(16) % 3)  # more than one block
+    learner.run(np.tile(X, (8, 1)), np.arange(16) % 2)  # more than one block

@@ -19,6 +19,9 @@ from folklearn.problem import MAX_NORM
 from folklearn.streams.table import Block, listed
 
 _MOST_CLASSES = 10_000  # more distinct values than that are measurements, not classes
+_MANY_CLASSES = 100  # from here on, one in ten rows with a label of its own is too many
+_GZIP = b"\x1f\x8b"
+_SEPARATORS = {";": "semicolons", "\t": "tabs"}
 
 
 @dataclass(frozen=True)
@@ -75,14 +78,22 @@ def scan(path: str | os.PathLike[str], target: str, name: str | None = None) -> 
             )
     if not n_rows:
         raise InvalidInputError(f"{name} has a header but no rows")
+    if len(first_lines) > max(_MANY_CLASSES, n_rows / 10):
+        raise InvalidInputError(
+            f"column {target!r} of {name} has {len(first_lines)} distinct labels in {n_rows} rows; "
+            "it looks like a number or an id, and the target must be a column of class labels"
+        )
     return CsvTable(path, name, columns, target, first_lines, n_rows)
 
 
 def header(path: str | os.PathLike[str], name: str | None = None) -> tuple[str, ...]:
     """Return the names of all columns, the target included."""
     name = name or os.fspath(path)
-    for line, cells in _records(path, name):
+    for line, cells in records(path, name):
         names = tuple(cell.strip() for cell in cells)
+        hint = _other_separator(path) if len(names) == 1 else ""
+        if hint:
+            raise InvalidInputError(f"{name} has only one column: {hint}")
         for position, column in enumerate(names):
             if not column:
                 raise InvalidInputError(
@@ -105,9 +116,9 @@ def _examples(
         target_place = names.index(target)
     except ValueError:
         raise InvalidInputError(f"{name} does not have the columns it had before") from None
-    records = _records(path, name)
-    next(records)
-    for line, cells in records:
+    rows = records(path, name)
+    next(rows)
+    for line, cells in rows:
         if len(cells) != len(names):
             raise InvalidInputError(
                 f"line {line} of {name} has {len(cells)} cells where the header has {len(names)}"
@@ -155,7 +166,7 @@ def _problem(text: str, limit: float) -> str:
     return ""
 
 
-def _records(path: str | os.PathLike[str], name: str) -> Iterator[tuple[int, list[str]]]:
+def records(path: str | os.PathLike[str], name: str) -> Iterator[tuple[int, list[str]]]:
     """Yield (line, cells) of every record that is not blank."""
     with open(path, encoding="utf-8-sig", newline="") as file:
         reader = csv.reader(file, strict=True, skipinitialspace=True)
@@ -166,8 +177,24 @@ def _records(path: str | os.PathLike[str], name: str) -> Iterator[tuple[int, lis
                     yield line, cells
                 line = reader.line_num + 1
         except csv.Error as error:
+            problem = (line == 1 and _other_separator(path)) or str(error)
             raise InvalidInputError(
-                f"line {line} of {name} cannot be read as CSV: {error}"
+                f"line {line} of {name} cannot be read as CSV: {problem}"
             ) from None
         except UnicodeDecodeError:
+            with open(path, "rb") as start:
+                if start.read(len(_GZIP)) == _GZIP:
+                    raise InvalidInputError(
+                        f"{name} is not text: it looks gzipped: unpack it first"
+                    ) from None
             raise InvalidInputError(f"{name} is not UTF-8 text near line {line}") from None
+
+
+def _other_separator(path: str | os.PathLike[str]) -> str:
+    """Return a hint if the header has no comma, but another separator; else nothing."""
+    with open(path, encoding="utf-8-sig", errors="replace") as file:
+        first = next((line for line in file if line.strip()), "").strip()
+    for separator, plural in _SEPARATORS.items():
+        if separator in first and "," not in first:
+            return f"it looks separated by {plural}; expected commas"
+    return ""

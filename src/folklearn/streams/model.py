@@ -8,28 +8,34 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from folklearn import persist, problem, registry
-from folklearn.errors import InvalidInputError
-from folklearn.learners.contract import Progress
-from folklearn.learners.folklore import Folklore
+from folklearn.errors import InvalidInputError, StateFileError
+from folklearn.learners.contract import Certificate, Learner, Progress
 from folklearn.persist import Record
 from folklearn.streams.scaler import OnlineScaler
 from folklearn.streams.table import Table, listed
 
 Array = NDArray[np.float64]
 
+
 class StreamModel:
     """A scaler, a learner, and the names of columns and labels: raw rows in, losses out.
 
     Parameters
     ----------
-    learner : a fresh learner of ``len(columns) + 1`` features (the scaler appends a
+    learner : any fresh learner of ``len(columns) + 1`` features (the scaler appends a
         constant) and ``len(labels)`` classes.
     columns : names of the raw features, in the order of the columns of X.
     target : name of the column that holds the labels.
     labels : text of every class; its position is the class number.
 
+    Attributes
+    ----------
+    n_rounds, loss, n_mistakes : rounds, total log loss in nats, and rounds in which the most
+        likely class was wrong, since the first round of its life.
+
     Examples
     --------
+    >>> from folklearn import Folklore
     >>> learner = Folklore(n_features=2, n_classes=2)
     >>> model = StreamModel(learner, columns=["size"], target="kind", labels=["cat", "dog"])
     >>> P, losses = model.run_block([[30.0], [70.0], [28.0]], [0, 1, 0])
@@ -39,7 +45,7 @@ class StreamModel:
 
     def __init__(
         self,
-        learner: Folklore,
+        learner: Learner,
         *,
         columns: Sequence[str],
         target: str,
@@ -56,6 +62,8 @@ class StreamModel:
         self.columns = tuple(columns)
         self.target = target
         self.labels = tuple(labels)
+        self.n_rounds = 0
+        self.loss = 0.0
         self.n_mistakes = 0
         self._scaler = OnlineScaler(len(columns))
 
@@ -80,9 +88,19 @@ class StreamModel:
             raise InvalidInputError("y must hold class numbers, not soft labels")
         # Checked above, so that the scaler and the learner move together or not at all.
         P = self.learner.run(self._scaler.learn_transform(X), y, progress=progress)
-        self.n_mistakes += int((P.argmax(axis=1) != y).sum())
         smallest = np.finfo(np.float64).tiny  # a probability may underflow; its loss is finite
-        return P, -np.log(np.maximum(P[np.arange(len(y)), y], smallest))
+        losses: Array = -np.log(np.maximum(P[np.arange(len(y)), y], smallest))
+        self.n_rounds += len(y)
+        self.loss += float(losses.sum())
+        self.n_mistakes += int((P.argmax(axis=1) != y).sum())
+        return P, losses
+
+    def certificate(self) -> Certificate | None:
+        """Return the learner's certificate, or None if it is of a kind that carries none."""
+        if not hasattr(self.learner, "certificate"):
+            return None
+        certificate: Certificate = self.learner.certificate()
+        return certificate
 
     def refuse_unless_it_fits(self, table: Table) -> None:
         """Raise if a table has other columns, or labels that this model does not know."""
@@ -114,6 +132,8 @@ class StreamModel:
             "columns": list(self.columns),
             "target": self.target,
             "labels": list(self.labels),
+            "n_rounds": self.n_rounds,
+            "loss": self.loss.hex(),
             "n_mistakes": self.n_mistakes,
             "learner": {"kind": learner.kind, "config": learner.config},
             "scaler": scaler.config,
@@ -128,17 +148,21 @@ class StreamModel:
     def from_record(cls, record: Record) -> "StreamModel":
         """Rebuild a model that goes on exactly where the recorded one stopped."""
         config = record.config
-        nested = config["learner"]
-        learner = registry.revive(
-            Record(nested["kind"], nested["config"], _without("learner.", record.arrays))
-        )
-        model = cls(
-            learner, columns=config["columns"], target=config["target"], labels=config["labels"]
-        )
-        model.n_mistakes = config["n_mistakes"]
-        model._scaler = OnlineScaler.from_record(
-            Record("OnlineScaler", config["scaler"], _without("scaler.", record.arrays))
-        )
+        try:
+            nested = config["learner"]
+            learner = registry.revive(
+                Record(nested["kind"], nested["config"], _without("learner.", record.arrays))
+            )
+            model = cls(
+                learner, columns=config["columns"], target=config["target"], labels=config["labels"]
+            )
+            model.n_rounds = config["n_rounds"]
+            model.loss = float.fromhex(config["loss"])
+            model.n_mistakes = config["n_mistakes"]
+            scaler = Record("OnlineScaler", config["scaler"], _without("scaler.", record.arrays))
+        except KeyError as error:
+            raise StateFileError(f"a StreamModel state needs {error.args[0]}") from None
+        model._scaler = OnlineScaler.from_record(scaler)
         return model
 
     def save(self, path: str | os.PathLike[str]) -> None:

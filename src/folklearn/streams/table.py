@@ -73,6 +73,15 @@ def classes(table: Table) -> tuple[str, ...]:
     return labels
 
 
+def counted(n: int, noun: str) -> str:
+    """Return a number and its noun.
+
+    >>> counted(1, "column"), counted(3, "column")
+    ('1 column', '3 columns')
+    """
+    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
+
+
 def listed(names: Sequence[str]) -> str:
     """Return names for a message: quoted where they could be misread, and not too many.
 

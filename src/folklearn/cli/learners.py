@@ -1,0 +1,130 @@
+"""The learners that the command line knows by name, and the options that each takes."""
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from folklearn.errors import FolklearnError
+from folklearn.learners.aioli import Aioli
+from folklearn.learners.auto import REACHES, RIDGES, auto
+from folklearn.learners.contract import Learner
+from folklearn.learners.folklore import Folklore
+from folklearn.learners.gaf import Gaf
+from folklearn.learners.laplace import Laplace
+from folklearn.learners.mixture import Mixture
+from folklearn.learners.ogd import Ogd
+from folklearn.learners.ons import Ons
+from folklearn.streams.table import Table, counted
+
+DEFAULT = "auto"
+CLASSIC = "folklore"  # what the options B, lam and gamma belong to
+
+
+@dataclass(frozen=True)
+class _Kind:
+    make: Callable[..., Learner]
+    options: tuple[str, ...]
+    n_matrices: int = 1  # of ((K-1) d)^2 numbers
+    full: bool = False  # the matrices have (K d)^2 numbers
+
+
+_KINDS = {
+    "auto": _Kind(auto, ("R",), n_matrices=len(REACHES) + len(RIDGES)),
+    "folklore": _Kind(Folklore, ("B", "R", "lam", "gamma")),
+    "aioli": _Kind(Aioli, ("B", "R", "lam")),
+    "gaf": _Kind(Gaf, ("B", "R", "lam")),
+    "laplace": _Kind(Laplace, ("B", "lam")),
+    "ogd": _Kind(Ogd, ("B", "R"), n_matrices=0),
+    "ons": _Kind(Ons, ("B", "R"), n_matrices=2, full=True),
+}
+
+NAMES = tuple(_KINDS)
+
+
+def choose(name: str | None, given: Mapping[str, float]) -> str:
+    """Return the learner to use; refuse an unknown name and options that it does not take.
+
+    Without a name, options that the default does not take select Folklore.
+    """
+    if name is None:
+        return DEFAULT if set(given) <= set(_KINDS[DEFAULT].options) else CLASSIC
+    refuse_unknown(name)
+    options = _KINDS[name].options
+    for option in given:
+        if option not in options and name == DEFAULT:
+            raise FolklearnError(f"{name} needs no {option}; choose --learner {CLASSIC}")
+        if option not in options:
+            its_own = " and ".join(f"--{word}" for word in options)
+            raise FolklearnError(f"{name} takes no --{option}; its options are {its_own}")
+    return name
+
+
+def refuse_unknown(name: str) -> None:
+    """Raise if there is no learner of this name."""
+    if name not in _KINDS:
+        raise FolklearnError(f"there is no learner {name!r}; choose one of: {', '.join(NAMES)}")
+
+
+def taken(name: str, given: Mapping[str, float]) -> dict[str, float]:
+    """Return those of the given options that a learner takes."""
+    return {word: value for word, value in given.items() if word in _KINDS[name].options}
+
+
+def make(name: str, n_features: int, n_classes: int, given: Mapping[str, float]) -> Learner:
+    """Return a learner that has learned nothing."""
+    return _KINDS[name].make(n_features=n_features, n_classes=n_classes, **given)
+
+
+def name_of(learner: Learner) -> str:
+    """Return the name under which the command line knows a learner."""
+    kind = type(learner).__name__.lower()
+    return kind if kind in _KINDS else DEFAULT
+
+
+def refuse_too_large(name: str, table: Table, n_classes: int) -> None:
+    """Raise if the state of a learner for this table cannot fit in this machine."""
+    kind, d = _KINDS[name], len(table.columns) + 1
+    needed = 8 * kind.n_matrices * ((n_classes if kind.full else n_classes - 1) * d) ** 2
+    refuse_unless_present(needed, f"for {name}", table, n_classes, "; ogd needs next to none")
+
+
+def refuse_unless_present(
+    needed: int, what_for: str, table: Table, n_classes: int, advice: str = ""
+) -> None:
+    """Raise if this machine has less memory than the `needed` bytes."""
+    try:
+        present = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, OSError, ValueError):
+        return  # a system that does not tell
+    if needed > present:
+        raise FolklearnError(
+            f"{n_classes} classes in column {table.target!r} and "
+            f"{counted(len(table.columns), 'feature')} and a constant need {needed / 1e9:.1f} GB "
+            f"of memory {what_for}, and this machine has {present / 1e9:.1f} GB{advice}"
+        )
+
+
+def settings(learner: Learner) -> str:
+    """Return a learner with all of its settings."""
+    if isinstance(learner, Mixture):
+        R = getattr(learner.experts[0], "R", 1.0)
+        return f"auto, a mixture of {len(learner.experts)} experts, R={R:g}"
+    words = [
+        f"{word}={getattr(learner, word):g}"
+        for word in ("B", "R", "lam", "gamma")
+        if getattr(learner, word, None) is not None
+    ]
+    if getattr(learner, "gamma", 0.0) is None:
+        words.append("gamma=the largest valid in each round")
+    return ", ".join([type(learner).__name__, *words])
+
+
+def in_brief(expert: Any) -> str:
+    """Return an expert of a mixture by what sets it apart from the others."""
+    words = [f"B={expert.B:g}"]
+    if getattr(expert, "gamma", None) is not None:
+        words += [f"gamma={expert.gamma:g}", f"lam={expert.lam:g}"]
+    if getattr(expert, "rate", None) is not None:
+        words = [f"rate={expert.rate:g}"]
+    return f"{type(expert).__name__}({', '.join(words)})"

@@ -1,0 +1,104 @@
+"""`folklearn compare`: the table says what the library measures."""
+
+import os
+
+import numpy as np
+import pytest
+
+from folklearn import Folklore, Ogd, auto, best_in_class, progressive
+from folklearn.streams.scaler import OnlineScaler
+
+TARGET = ["--target", "kind"]
+
+
+def table_of(stdout):
+    """The rows of the table: learner, log loss, error rate, regret, time."""
+    titles, rows = stdout.splitlines()[:2], stdout.splitlines()[2:]
+    assert titles[1].split()[:3] == ["learner", "log", "loss"]
+    assert len({len(line) for line in [*titles, *rows]}) == 1
+    return {name: cells for name, *cells in map(str.split, rows)}
+
+
+def test_the_table(folklearn, pets, as_arrays):
+    outcome = folklearn("compare", pets, *TARGET, "--B", "4")
+    assert outcome.code == 0
+    X, y, _ = as_arrays
+    X = OnlineScaler(3).learn_transform(X)
+    best = best_in_class(X, y, B=4.0, n_classes=3)
+    sizes = {"n_features": 4, "n_classes": 3}
+    table = table_of(outcome.stdout)
+    assert list(table) == ["auto", "folklore", "ogd"]
+    expected = {"auto": auto(**sizes), "folklore": Folklore(**sizes, B=4), "ogd": Ogd(**sizes, B=4)}
+    for name, learner in expected.items():
+        scores = progressive(learner, X, y, comparator=best)
+        assert float(table[name][0]) == pytest.approx(scores.log_loss, abs=6e-5)
+        assert table[name][1] == f"{scores.error_rate:.2%}"
+        assert float(table[name][2]) == pytest.approx(scores.regret, abs=6e-3)
+        assert float(table[name][3]) > 0.0
+    assert f"in hindsight, an average log loss of {best.loss / 300:.4f}; every" in outcome.stderr
+    assert "of these 3 scaled features and a constant with row norms at most 4" in outcome.stderr
+    assert "300 examples, all in memory" in outcome.stderr
+
+
+def test_learners_by_name_and_quiet(folklearn, pets):
+    outcome = folklearn("compare", pets, *TARGET, "--learners", "laplace, ogd", "--quiet")
+    assert list(table_of(outcome.stdout)) == ["laplace", "ogd"]
+    assert outcome.stderr == ""
+
+
+def test_the_digits_and_the_plot(folklearn, tmp_path):
+    plot = tmp_path / "out.png"
+    outcome = folklearn("compare", "--learners", "ogd", "--plot", plot)
+    assert "scikit-learn's digits, 1797 examples" in outcome.stderr
+    assert plot.read_bytes().startswith(b"\x89PNG")
+    assert outcome.stderr.endswith(f"Wrote the plot to {plot}.\n")
+
+
+def test_the_plot_draws_average_losses(folklearn, pets, as_arrays, tmp_path, monkeypatch):
+    from matplotlib.figure import Figure
+
+    drawn = []
+    monkeypatch.setattr(Figure, "savefig", lambda figure, *_, **__: drawn.append(figure))
+    folklearn("compare", pets, *TARGET, "--learners", "ogd", "--plot", tmp_path / "o.png")
+    X, y, _ = as_arrays
+    scores = progressive(Ogd(n_features=4, n_classes=3), OnlineScaler(3).learn_transform(X), y)
+    (axes,) = drawn[0].axes
+    ogd, best = axes.lines
+    assert ogd.get_label() == "ogd"
+    assert "of these scaled features with row norms at most 10" in best.get_label()
+    assert ogd.get_xdata()[[0, -1]].tolist() == [1, 300]
+    np.testing.assert_allclose(ogd.get_ydata()[-1], scores.log_loss)
+    assert axes.get_xscale() == "log"
+    assert (axes.get_legend(), len(drawn[0].legends)) == (None, 1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--learners", "ogd,sgd"], "there is no learner 'sgd'; choose one of: auto, folklore"),
+        (["--learners", ""], "there is no learner ''"),
+        (["--learners", "ogd,ogd"], "--learners names ogd twice"),
+        (["--learners", "ogd,aioli"], "Aioli is for two classes, got n_classes=3"),
+        (["--learners", "ons", "--B", "1000"], "B R = 1000 is too large for the online Newton"),
+        (["--B", "0"], "--B must be a positive number"),
+        (["--plot", "o.txt"], "cannot write --plot o.txt"),
+    ],
+)
+def test_refusals(folklearn, pets, arguments, sentence):
+    outcome = folklearn("compare", pets, *TARGET, *arguments)
+    assert (outcome.code, outcome.stdout) == (2, "")
+    assert outcome.stderr.startswith(f"folklearn: {sentence}")
+    assert outcome.stderr.count("\n") == 1
+
+
+def test_the_plot_does_not_replace_the_data(folklearn, pets):
+    picture = pets.rename(pets.with_suffix(".png"))
+    outcome = folklearn("compare", picture, *TARGET, "--plot", picture)
+    assert "it would replace the input" in outcome.stderr
+
+
+def test_data_that_do_not_fit_in_memory(folklearn, pets, monkeypatch):
+    monkeypatch.setattr(os, "sysconf", lambda name: 30)
+    outcome = folklearn("compare", pets, *TARGET, "--learners", "ogd")
+    assert outcome.code == 2
+    assert "of memory to find the best linear model of 300 examples, and" in outcome.stderr
