@@ -3,6 +3,7 @@
 A new learner joins by one line in LEARNERS.
 """
 
+import copy
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -52,7 +53,8 @@ LEARNERS = {
 CERTIFIED = {name: case for name, case in LEARNERS.items() if case.certified}
 
 every_learner = pytest.mark.parametrize("make", LEARNERS.values(), ids=LEARNERS)
-shapes = st.sampled_from([(1, 2), (3, 2), (2, 3), (7, 4), (40, 3), (30, 6)])
+# The last three learn in blocks of 24, 12 and 4 rounds.
+shapes = st.sampled_from([(1, 2), (3, 2), (2, 3), (7, 4), (110, 2), (60, 3), (25, 6)])
 
 
 def random_stream(seed, T, d, K):
@@ -172,6 +174,23 @@ def test_predict_changes_nothing(make, shape, seed):
         chatty.predict(rng.normal(size=d))
         np.testing.assert_array_equal(x, before)
         assert quiet.update(x, label) == chatty.update(x, label)
+
+
+@every_learner
+@given(shape=shapes, seed=st.integers(0, 10**6))
+def test_a_copy_is_equal_and_independent(make, shape, seed):
+    d, K = shape
+    X, y, _ = random_stream(seed, 40, d, K)
+    model = make(d, K)
+    model.run(X[:20], y[:20])
+    other = copy.deepcopy(model)
+    before = model.predict(X)
+    P = other.run(X[20:], y[20:])
+    np.testing.assert_array_equal(model.predict(X), before)
+    np.testing.assert_array_equal(model.run(X[20:], y[20:]), P)
+    if hasattr(model, "certificate"):
+        assert model.certificate() == other.certificate()
+    np.testing.assert_array_equal(model.predict(X), other.predict(X))
 
 
 @every_learner

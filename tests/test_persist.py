@@ -41,7 +41,7 @@ def test_truncated_at_any_place(saved):
 
 def test_any_flipped_byte_is_noticed(saved):
     content = saved.read_bytes()
-    for position in range(8, len(content), 41):
+    for position in range(0, len(content), 7):
         damaged = bytearray(content)
         damaged[position] ^= 0x11
         saved.write_bytes(damaged)

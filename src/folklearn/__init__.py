@@ -65,6 +65,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name in ("bounds", "errors"):
+        return importlib.import_module(f"folklearn.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module 'folklearn' has no attribute {name!r}")
     value = getattr(importlib.import_module(_HOMES[name]), name)

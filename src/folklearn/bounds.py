@@ -3,7 +3,7 @@
 import math
 
 from folklearn import problem
-from folklearn.numerics.curvature import gamma_star
+from folklearn.numerics.curvature import gamma_star_below
 
 
 def folklore(
@@ -31,11 +31,11 @@ def folklore(
     K = problem.count("n_classes", n_classes, 2)
     B, R = problem.positive("B", B), problem.positive("R", R)
     lam = 2.0 * R / B if lam is None else problem.positive("lam", lam)
-    least = most = float(gamma_star(2.0 * B * R + math.log(K - 1))[0])
+    least = most = float(gamma_star_below(2.0 * B * R + math.log(K - 1)))
     if gamma is None:
         most = 0.5
-    elif problem.positive("gamma", gamma) <= least:
-        least = most = gamma
+    elif (given := problem.positive("gamma", gamma)) <= least:
+        least = most = given
     else:
         return math.inf
     growth = math.log1p(most * T * R**2 / (lam * K * d))
@@ -65,7 +65,7 @@ def aioli(
     lam = 2.0 * R / B if lam is None else problem.positive("lam", lam)
     least = most = 1.0 / (2.0 + 4.0 * B * R)
     if improved:
-        least, most = float(gamma_star(2.0 * B * R)[0]), 0.5
+        least, most = float(gamma_star_below(2.0 * B * R)), 0.5
     growth = math.log1p(most * T * R**2 / (2.0 * d * lam))
     return 2.0 * lam * B**2 + d / (2.0 * least) * growth
 

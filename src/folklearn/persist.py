@@ -84,6 +84,8 @@ def _header(name: str, metadata: Mapping[str, str]) -> dict[str, Any]:
         version = int(header["version"])
     except (ValueError, TypeError, KeyError):
         raise StateFileError(f"{name} is damaged: its header cannot be read") from None
+    if version < 1:
+        raise StateFileError(f"{name} is damaged: format version {version} does not exist")
     if version > FORMAT_VERSION:
         raise StateFileError(
             f"{name} has format version {version}; this folklearn reads versions up to "

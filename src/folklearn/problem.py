@@ -29,9 +29,9 @@ from folklearn.errors import InvalidInputError
 Array = NDArray[np.float64]
 Labels = NDArray[np.int64]
 
-# Within these, no product of the kernels overflows: w^2 |x|^2 / lam stays below 1e300.
-MAX_NORM = 1e75
-MAX_WEIGHT = 1e50
+# Within these, no product of the kernels overflows: w^2 |x|^2 / lam stays far below 1e300.
+MAX_NORM = 1e15
+MAX_WEIGHT = 1e15
 MAX_PARAMETER = 1e15
 SOFT_LABEL_TOLERANCE = 1e-6
 _NO_SOFT: Array = np.empty(0)
@@ -55,7 +55,7 @@ def positive(name: str, value: Any) -> float:
     """Return a parameter as a positive float of sane size."""
     try:
         number = float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         number = math.nan
     if not 1.0 / MAX_PARAMETER <= number <= MAX_PARAMETER:
         raise InvalidInputError(
@@ -69,7 +69,7 @@ def fraction(name: str, value: Any) -> float:
     """Return a mass between 0 and 1/2."""
     try:
         number = float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         number = math.nan
     if not 0.0 <= number <= 0.5:
         raise InvalidInputError(f"{name} must be a number from 0 to 0.5, got {value!r}")
@@ -83,7 +83,7 @@ def numbers(name: str, value: ArrayLike) -> Array:
         if array.dtype.kind not in "fiubO":  # text would be parsed, complex truncated
             raise TypeError(f"got dtype {array.dtype}")
         return np.require(array, np.float64, ["C", "A", "W"])  # the layout the kernels know
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise InvalidInputError(f"{name} must hold real numbers: {error}") from None
 
 
@@ -123,7 +123,7 @@ def refuse_context(x: Array, where: str = "x") -> NoReturn:
             "fill in or drop missing values first"
         )
     raise InvalidInputError(
-        f"{where} has a norm above {MAX_NORM:g}, whose powers overflow: scale the features"
+        f"{where} has a norm above {MAX_NORM:g}, too large for the arithmetic: scale the features"
     )
 
 
@@ -191,7 +191,7 @@ def weight(w: Any) -> float:
     """Return one sample weight."""
     try:
         number = float(w)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         number = math.nan
     if not 0.0 <= number <= MAX_WEIGHT:
         raise InvalidInputError(f"weight is {w!r}; expected a number from 0 to {MAX_WEIGHT:g}")

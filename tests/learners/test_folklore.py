@@ -253,8 +253,8 @@ def test_contexts_of_many_kinds(x):
     np.testing.assert_allclose(model.predict(x), model.predict([0.1, 0.2, 0.3]), atol=1e-7)
 
 
-def test_read_only_contexts_do_not_trigger_another_compilation():
-    from folklearn.numerics.second_order import predict_round
+def test_unusual_types_do_not_trigger_another_compilation():
+    from folklearn.numerics.second_order import predict_round, update_round
 
     model = Folklore(n_features=2, n_classes=2)
     model.predict(np.ones(2))
@@ -264,6 +264,11 @@ def test_read_only_contexts_do_not_trigger_another_compilation():
     model.predict(x)
     model.predict(np.asfortranarray(np.ones((2, 2)))[0])
     assert len(predict_round.signatures) == compiled
+    model.update(x, 1)
+    updates = len(update_round.signatures)
+    for weight in (1, True, np.float32(1), np.array(1.0), 2, np.int8(0)):
+        model.update(x, 1, weight=weight)
+    assert len(update_round.signatures) == updates
 
 
 def test_sizes_and_labels_of_any_integer_kind():
@@ -301,6 +306,7 @@ BAD_UPDATES = [
     ({"x": [1.0, 2.0], "y": 0, "weight": -1.0}, "weight is -1.0"),
     ({"x": [1.0, 2.0], "y": 0, "weight": math.nan}, "weight is nan"),
     ({"x": [1.0, 2.0], "y": 0, "weight": math.inf}, "weight is inf"),
+    ({"x": [10**400, 2.0], "y": 0}, "x must hold real numbers"),
     ({"x": [1.0, 2.0], "y": 0, "weight": "heavy"}, "weight is 'heavy'"),
 ]
 

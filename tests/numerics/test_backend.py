@@ -1,6 +1,8 @@
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from folklearn import Folklore
+from folklearn.learners import second_order
 from folklearn.numerics import backend
 
 
@@ -17,9 +19,30 @@ def test_small_problems_use_one_thread_and_the_setting_comes_back():
         assert set(threads()) == {2}
 
 
-def test_large_and_tiny_problems_are_left_alone():
-    assert backend.one_thread(backend.THREADED_N, 10) is None
+def test_tiny_problems_are_left_alone():
     assert backend.one_thread(10, 1) is None
+
+
+def test_numpys_own_blas_is_not_touched():
+    names = [str(library.filepath) for library in backend._blas_libraries()]
+    assert names
+    assert not any("numpy.libs" in name for name in names)
+
+
+def test_an_update_runs_on_one_thread_and_restores_the_setting(monkeypatch, rng):
+    model = Folklore(n_features=60, n_classes=6)
+    seen = []
+    kernel = second_order.update_round
+
+    def spy(*arguments):
+        seen.extend(threads())
+        return kernel(*arguments)
+
+    monkeypatch.setattr(second_order, "update_round", spy)
+    with threadpool_limits(2):
+        model.update(rng.normal(size=60), 1)
+        assert set(seen) == {1}
+        assert set(threads()) == {2}
 
 
 def test_symmetric_product_and_update_use_one_triangle(rng):

@@ -72,7 +72,7 @@ class Aioli(CertifiedLearner):
             )
         self.B = problem.positive("B", B)
         self.R = problem.positive("R", R)
-        self.lam = 2.0 * self.R / self.B if lam is None else problem.positive("lam", lam)
+        self.lam = problem.positive("lam", 2.0 * self.R / self.B if lam is None else lam)
         self.improved = bool(improved)
         own = 1.0 / (2.0 + 4.0 * self.B * self.R)
         self._start(gamma=None if self.improved else own, pull=1.0)

@@ -27,8 +27,9 @@ class Folklore(CertifiedLearner):
     Time O(d^2 K^3) and memory 8 ((K-1) d)^2 bytes per round, neither growing with t.
 
     Guarantee, for every stream, hard or soft labels, any ``lam`` and any R: regret against
-    every W of row norm at most B is at most ``certificate().regret_bound``, itself at most
-    `folklearn.bounds.folklore`, which is O((BR + ln K) d K ln T).
+    every W of row norm at most B is at most ``certificate().regret_bound``. For unit weights
+    and contexts of norm at most R that is at most `folklearn.bounds.folklore`, which is
+    O((BR + ln K) d K ln T).
 
     Parameters
     ----------
@@ -78,6 +79,6 @@ class Folklore(CertifiedLearner):
         self.n_classes = problem.count("n_classes", n_classes, 2)
         self.B = problem.positive("B", B)
         self.R = problem.positive("R", R)
-        self.lam = 2.0 * self.R / self.B if lam is None else problem.positive("lam", lam)
+        self.lam = problem.positive("lam", 2.0 * self.R / self.B if lam is None else lam)
         self.gamma = None if gamma is None else problem.positive("gamma", gamma)
         self._start(gamma=self.gamma)

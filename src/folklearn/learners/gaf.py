@@ -70,7 +70,7 @@ class Gaf(CertifiedLearner):
         self.n_classes = problem.count("n_classes", n_classes, 2)
         self.B = problem.positive("B", B)
         self.R = problem.positive("R", R)
-        self.lam = 2.0 * self.R / self.B if lam is None else problem.positive("lam", lam)
+        self.lam = problem.positive("lam", 2.0 * self.R / self.B if lam is None else lam)
         self.mu = problem.fraction("mu", mu)
         self.n_points = problem.count("n_points", n_points, 2)
         self.seed = problem.count("seed", seed, 0)

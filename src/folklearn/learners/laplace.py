@@ -58,7 +58,7 @@ class Laplace(SecondOrderLearner):
         self.n_features = problem.count("n_features", n_features, 1)
         self.n_classes = problem.count("n_classes", n_classes, 2)
         self.B = problem.positive("B", B)
-        self.lam = 0.5 / self.B**2 if lam is None else problem.positive("lam", lam)
+        self.lam = problem.positive("lam", 0.5 / self.B**2 if lam is None else lam)
         self.mu = problem.fraction("mu", mu)
         self.n_points = problem.count("n_points", n_points, 2)
         self.seed = problem.count("seed", seed, 0)

@@ -31,7 +31,11 @@ Array = NDArray[np.float64]
 
 
 class SecondOrderLearner:
-    """The verbs; a learner validates its parameters, then calls `_start`."""
+    """The verbs; a learner validates its parameters, then calls `_start`.
+
+    One model is for one thread at a time, predictions included: a prediction is kept for
+    the update that may follow it.
+    """
 
     WORDS: ClassVar[tuple[str, ...]]  # the constructor's parameters, each an attribute
     n_features: int
@@ -88,7 +92,7 @@ class SecondOrderLearner:
         if not problem.is_context(x, self._shape):
             x = problem.context(x, self.n_features)
         label, soft = problem.label(y, self.n_classes)
-        if weight != 1.0:
+        if type(weight) is not float or weight != 1.0:
             weight = problem.weight(weight)
         state = self._state
         loss: float

@@ -10,6 +10,7 @@ threads a piece of work deserves (`one_thread`), and the previous setting is res
 """
 
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import llvmlite.binding
@@ -19,8 +20,8 @@ from numba.core import cgutils
 from numba.extending import get_cython_function_address, intrinsic
 from threadpoolctl import ThreadpoolController
 
-THREADED_N = 1000  # below this many state rows one thread is fastest
-NEVER_SPLIT = 200_000  # multiply-adds; no BLAS splits a product this small
+THREADED_N = 4000  # below this many state rows one thread is fastest
+NEVER_SPLIT = 200_000  # multiply-adds; matrix products this small stay on one thread
 TRANSPOSED, PLAIN, UPPER, LEFT, RIGHT = (ord(letter) for letter in "TNULR")
 
 
@@ -117,10 +118,10 @@ def trmm(side, trans, m, n, alpha, A, a0, lda, B, b0, ldb):
 def _blas_libraries() -> list[Any]:
     """The BLAS that SciPy calls; every BLAS of the process when it cannot be told apart."""
     found = ThreadpoolController().select(user_api="blas").lib_controllers
-    return [lib for lib in found if "scipy" in str(lib.filepath)] or list(found)
+    return [lib for lib in found if Path(lib.filepath).parent.name == "scipy.libs"] or list(found)
 
 
-class _OneThread:
+class OneThread:
     """Hold BLAS to one thread inside a with block, then restore the setting."""
 
     __slots__ = ("_before",)
@@ -138,6 +139,6 @@ class _OneThread:
             lib.set_num_threads(count)
 
 
-def one_thread(n: int, rank: int) -> _OneThread | None:
-    """Return a context for rank updates of an n x n state, or None if BLAS needs no hint."""
-    return None if n >= THREADED_N or n * n * rank <= NEVER_SPLIT else _OneThread()
+def one_thread(n: int, rank: int) -> OneThread | None:
+    """Return a context for single rank updates of an n x n state, or None if none is needed."""
+    return OneThread() if n * n * rank > NEVER_SPLIT else None

@@ -29,7 +29,13 @@ from folklearn.numerics.backend import (
     trmm,
 )
 from folklearn.numerics.rules import PREDICTED, foresee, learn, small_arrays
-from folklearn.numerics.second_order import FRESH, open_memo, predict_round, update_round
+from folklearn.numerics.second_order import (
+    FRESH,
+    norm,
+    open_memo,
+    predict_round,
+    update_round,
+)
 
 
 def block_size(d: int, k: int) -> int:
@@ -89,8 +95,9 @@ def close_block(S, theta, P, G, c):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _learn_block(
-    C, q, G, c, constants, nodes, norms, labels, soft, weights, learning, totals, out, losses
-):
+    C, q, G, c, constants, nodes, norms, mean,
+    labels, soft, weights, learning, totals, out, losses,
+):  # fmt: skip
     """Step 2: the sequential part. Overwrites C by E; writes G and c for `close_block`."""
     b = norms.shape[0]
     m = q.shape[0]
@@ -112,7 +119,7 @@ def _learn_block(
             continue
         y = soft[i] if labels[i] < 0 else no_label
         losses[i] = learn(
-            constants, nodes, squares, vectors, labels[i], y, weights[i], norms[i], totals
+            constants, nodes, squares, vectors, labels[i], y, weights[i], norms[i], mean, totals
         )
 
         # Columns at.. of G hold H_i = e_i - sum_{l<i} G_l E_li until V_i is applied.
@@ -173,9 +180,9 @@ def run_rounds(S, memo, X, norms, labels, soft, weights, b, learning, out, losse
         Cm, Gm = C[: m * m].reshape(m, m), G[: m * m].reshape(m, m)
         open_block(S, theta, X[start:stop], P[:m], Cm, q[:m])
         _learn_block(
-            Cm, q[:m], Gm, c[:m], constants, nodes, norms[start:stop], labels[start:stop],
-            soft[start:stop] if soft.shape[0] > 0 else soft, weights[start:stop],
-            learning, totals, out[start:stop], losses[start:stop],
+            Cm, q[:m], Gm, c[:m], constants, nodes, norms[start:stop], norm(theta),
+            labels[start:stop], soft[start:stop] if soft.shape[0] > 0 else soft,
+            weights[start:stop], learning, totals, out[start:stop], losses[start:stop],
         )  # fmt: skip
         if learning:
             close_block(S, theta, P[:m], Gm, c[:m])

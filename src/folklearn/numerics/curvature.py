@@ -21,6 +21,7 @@ Array = NDArray[np.float64]
 
 _STEP = 0.01  # table nodes are L = expm1(i * step): 1/gamma* is off by at most 2e-5 relative
 _N_NODES = 3001  # the last node is near 1e13
+_SAFE = 1.0 - 1e-11  # so that rounding never lifts a constant above the truth
 _GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
 
 
@@ -58,7 +59,7 @@ def gamma_star(L: Array | float) -> Array:
 # 1/gamma* is convex with slope at most 1, so its chords lie above it and extrapolating
 # with slope 1 does too: interpolated values of gamma never exceed gamma*.
 _NODES = np.expm1(_STEP * np.arange(_N_NODES))
-_INVERSES = (1.0 + 1e-12) / gamma_star(_NODES)
+_INVERSES = 1.0 / (_SAFE * gamma_star(_NODES))
 
 
 @njit(cache=True, nogil=True)
@@ -76,7 +77,7 @@ def self_concordant(D):
     """Return (exp(-D) - 1 + D) / D^2."""
     if D < 1e-3:
         return 0.5 - D / 6.0
-    return (math.expm1(-D) + D) / (D * D)
+    return _SAFE * (math.expm1(-D) + D) / (D * D)
 
 
 @njit(cache=True, nogil=True)
@@ -110,7 +111,7 @@ def binary_exact(m, L):
     It exceeds 1/2 only for m outside the reach; the closed-form bounds rely on 1/2.
     """
     m = abs(m)
-    return min(_binary_ratio(m, L - m), _binary_ratio(m, -L - m), 0.5)
+    return min(_SAFE * min(_binary_ratio(m, L - m), _binary_ratio(m, -L - m)), 0.5)
 
 
 @njit(cache=True, nogil=True)

@@ -35,8 +35,10 @@ N_TOTALS = 6
 LOSS, BRACKET, ROUNDS, OVERCURVED, UNSOLVED, IMPRECISE = range(N_TOTALS)
 
 # What a learner fixes, by position in the constants array. GAMMA 0 means the largest valid.
-N_CONSTANTS = 5
-B, GAMMA, PULL, MU, MAX_NORM = range(N_CONSTANTS)
+N_CONSTANTS = 6
+B, GAMMA, PULL, MU, MAX_NORM, LAM = range(N_CONSTANTS)
+
+_NOISE = 16.0 * 2.2e-16  # S is known to this times 1/lam, theta to this times its norm
 
 N_SQUARES = 3
 C, V = 0, 1  # the last square is scratch
@@ -67,11 +69,13 @@ def foresee(constants, nodes, squares, vectors):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def learn(constants, nodes, squares, vectors, label, soft, weight, length, totals):
+def learn(constants, nodes, squares, vectors, label, soft, weight, length, mean, totals):
     """Expand the loss of the predicted round; leave V and a for the state; return the loss.
 
-    length is |x|. The bracket of the certificate is weight * loss minus the growth of the
-    surrogate minimum, whatever was predicted and wherever the loss is expanded.
+    length is |x| and mean is |theta|, from which follows how well C and q are known: S is
+    made by subtraction from I/lam and cannot be better than its rounding. The bracket of
+    the certificate is weight * loss minus the growth of the surrogate minimum, whatever was
+    predicted and wherever the loss is expanded.
     """
     k = squares.shape[1]
     z, info = vectors[_Z], vectors[_INFO]
@@ -93,8 +97,9 @@ def learn(constants, nodes, squares, vectors, label, soft, weight, length, total
     bracket, n_lost = expand_surrogate(
         label, soft, weight, gamma, vectors[_U, :k], vectors[_P],
         vectors[_G, :k], vectors[_SCALE, :k], vectors[_TAIL, :k],
-        squares[C], vectors[Q, :k], squares[V], vectors[A, :k], squares[_SCRATCH],
-        vectors[_WORK:],
+        squares[C], vectors[Q, :k],
+        _NOISE * length * length / constants[LAM], _NOISE * length * mean,
+        squares[V], vectors[A, :k], squares[_SCRATCH], vectors[_WORK:],
     )  # fmt: skip
     totals[LOSS] += weight * loss
     totals[BRACKET] += surplus + bracket

@@ -15,7 +15,15 @@ import numpy as np
 from numba import carray, njit
 
 from folklearn.numerics import rules
-from folklearn.numerics.backend import PLAIN, RIGHT, TRANSPOSED, address, gemm, trmm
+from folklearn.numerics.backend import (
+    NEVER_SPLIT,
+    PLAIN,
+    RIGHT,
+    TRANSPOSED,
+    address,
+    gemm,
+    trmm,
+)
 from folklearn.numerics.rules import (
     MAX_NORM,
     N_CONSTANTS,
@@ -189,7 +197,9 @@ def update_round(S, memo, x, label, soft, weight):
     if not length <= constants[MAX_NORM]:
         return math.nan
     _look(S, x, constants, theta, seen, squares, vectors, P, nodes)
-    loss = learn(constants, nodes, squares, vectors, label, soft, weight, length, totals)
+    loss = learn(
+        constants, nodes, squares, vectors, label, soft, weight, length, norm(theta), totals
+    )
     absorb(S, theta, P, squares[rules.V], vectors[rules.A, :k])
     seen[FRESH] = 0.0
     return loss
@@ -204,9 +214,13 @@ def absorb(S, theta, P, V, a):
         for i in range(n):
             theta[i] += factor * Pc[i]
     if n <= _SMALL_N:
-        _absorb_small(S, P, V)
+        _times_triangular(P, V)
+        _subtract_square_small(S, P)
         return
-    trmm(RIGHT, PLAIN, n, k, 1.0, V, 0, k, P, 0, n)
+    if n * n * k <= NEVER_SPLIT:
+        _times_triangular(P, V)
+    else:
+        trmm(RIGHT, PLAIN, n, k, 1.0, V, 0, k, P, 0, n)
     subtract_square(S, P)
 
 
@@ -226,8 +240,8 @@ def subtract_square(S, Y):
 
 
 @njit(cache=True, nogil=True, fastmath={"reassoc", "contract"}, error_model="numpy")
-def _absorb_small(S, P, V):
-    """The two products of `absorb` without the cost of entering BLAS."""
+def _times_triangular(P, V):
+    """P = P V in place; some BLAS split even tiny triangular products across threads."""
     k, n = P.shape
     for c in range(k - 1, -1, -1):  # column c of P V needs the columns up to c only
         Pc, factor = P[c], V[c, c]
@@ -237,18 +251,16 @@ def _absorb_small(S, P, V):
             Pb, factor = P[b], V[c, b]
             for i in range(n):
                 Pc[i] += factor * Pb[i]
+
+
+@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"}, error_model="numpy")
+def _subtract_square_small(S, Y):
+    """S -= YY' without the cost of entering BLAS."""
+    k, n = Y.shape
     for i in range(n):
         row = S[i]
-        c = 0
-        while c + 4 <= k:
-            y0, y1, y2, y3 = P[c], P[c + 1], P[c + 2], P[c + 3]
-            f0, f1, f2, f3 = y0[i], y1[i], y2[i], y3[i]
+        for c in range(k):
+            Yc = Y[c]
+            factor = Yc[i]
             for j in range(i + 1):
-                row[j] -= f0 * y0[j] + f1 * y1[j] + f2 * y2[j] + f3 * y3[j]
-            c += 4
-        while c < k:
-            y0 = P[c]
-            f0 = y0[i]
-            for j in range(i + 1):
-                row[j] -= f0 * y0[j]
-            c += 1
+                row[j] -= factor * Yc[j]

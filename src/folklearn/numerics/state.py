@@ -6,7 +6,7 @@ from contextlib import nullcontext
 import numpy as np
 from numpy.typing import NDArray
 
-from folklearn.numerics.backend import one_thread
+from folklearn.numerics.backend import THREADED_N, OneThread, one_thread
 from folklearn.numerics.blocks import block_size, run_rounds
 from folklearn.numerics.rules import N_CONSTANTS, N_TOTALS
 from folklearn.numerics.second_order import memo_size
@@ -27,7 +27,7 @@ class SecondOrderState:
     that is None.
     """
 
-    __slots__ = ("S", "_n_kept", "d", "gamma", "k", "memo", "one_thread", "theta", "totals")
+    __slots__ = ("S", "_n_kept", "d", "gamma", "k", "memo", "one_thread")
 
     def __init__(
         self,
@@ -51,13 +51,22 @@ class SecondOrderState:
         self.memo: Array = np.zeros(memo_size(d, k, n_nodes))
         first = N_TOTALS + N_CONSTANTS
         self._n_kept = first + n
-        self.totals: Array = self.memo[:N_TOTALS]
-        self.theta: Array = self.memo[first : first + n]
         self.gamma = gamma
-        self.memo[N_TOTALS:first] = B, gamma, pull, mu, max_norm
+        self.memo[N_TOTALS:first] = B, gamma, pull, mu, max_norm, lam
         if nodes is not None:
             self.memo[-nodes.size :] = nodes.ravel()
         self.one_thread = one_thread(n, k)
+
+    # Views are made when asked for: stored ones would not survive a copy of this object.
+    @property
+    def totals(self) -> Array:
+        """What the rounds add up to."""
+        return self.memo[:N_TOTALS]
+
+    @property
+    def theta(self) -> Array:
+        """A^-1 g, (n,)."""
+        return self.memo[N_TOTALS + N_CONSTANTS : self._n_kept]
 
     def predict_many(self, X: Array, norms: Array) -> Array:
         """Return p (T, K), every row from the current state."""
@@ -96,7 +105,7 @@ class SecondOrderState:
         losses = np.empty(T)
         for start in range(0, T, chunk):
             rows = slice(start, min(start + chunk, T))
-            with one_thread(n, b * self.k) or nullcontext():
+            with nullcontext() if n >= THREADED_N else OneThread():
                 run_rounds(
                     self.S, self.memo, X[rows], norms[rows], labels[rows],
                     soft[rows] if len(soft) else soft, weights[rows],

@@ -26,6 +26,7 @@ from folklearn.numerics.simplex import (
 
 _ROUNDING = 2e-15  # of a sum of k products, relative to the sum of their sizes
 _MAX_SHRINKAGE = 1e9  # of S along x in one round; digits beyond that are cancelled
+_MAX_NOISE = 1e-3  # of gamma w C; more would be visible in the pivots
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -40,14 +41,18 @@ def log_loss(z, log_total, label, soft):
 
 
 @njit(cache=True, nogil=True, fastmath={"reassoc", "contract"}, error_model="numpy")
-def expand_surrogate(label, soft, weight, gamma, u, p, g, scale, tail, C, q, V, a, N, vectors):
+def expand_surrogate(
+    label, soft, weight, gamma, u, p, g, scale, tail, C, q, noise_C, noise_q, V, a, N, vectors
+):
     """Write V (by columns, so as V' in C order) and a for one round with its label.
 
     N is (k, k) scratch and vectors (6, K). Return (bracket, n_lost). The bracket is
     w l(u, y) minus the growth of the surrogate minimum, delta_t/4 in the certificate, plus
     an allowance for rounding; it holds for any expansion point u, solved exactly or not.
-    n_lost is 0 unless rounding destroys the state: a pivot of I + gamma w rho'C rho is below
-    1 or so large that S loses its digits, or nothing finite could be learned.
+    noise_C and noise_q say how well C and q are known; the allowance covers them to first
+    order. n_lost is 0 unless rounding destroys the state: C is noise at this curvature, a
+    pivot of I + gamma w rho'C rho is below 1 or so large that S loses its digits, or
+    nothing finite could be learned.
     """
     k = u.shape[0]
     curvature = gamma * weight
@@ -67,9 +72,11 @@ def expand_surrogate(label, soft, weight, gamma, u, p, g, scale, tail, C, q, V, 
         r[i] = e[i] - 2.0 * curvature * b[i]
 
     _whitened(curvature, g, scale, tail, C, V, N, difference)
-    n_lost = 0
+    n_lost = 1 if curvature * noise_C > _MAX_NOISE else 0
+    largest = 1.0
     for i in range(k):
-        n_lost += N[i, i] > _MAX_SHRINKAGE
+        largest = max(largest, N[i, i])
+    n_lost += largest > _MAX_SHRINKAGE
     n_lost += cholesky(N, inverse, 1.0, 0.0)
     _inverse_rows(N, inverse, V)
     root = math.sqrt(curvature)
@@ -96,21 +103,31 @@ def expand_surrogate(label, soft, weight, gamma, u, p, g, scale, tail, C, q, V, 
     for c in range(k):
         along_b = 0.0
         along_away = 0.0
+        blur = 0.0
         for j in range(c + 1):
             along_b += V[c, j] * b[j]
             along_away += V[c, j] * away[j]
-        bracket -= along_away * along_away
-        size += along_away * along_away
+            blur += abs(V[c, j] * away[j])
+        certain = max(0.0, abs(along_away) - _ROUNDING * (k + 8) * blur)
+        bracket -= certain * certain
+        size += certain * certain
         for j in range(c + 1):
             a[j] -= along_b * V[c, j]
+            e[j] += along_away * V[c, j]  # the derivative of the bracket in C and q
+    slope = 0.0
+    for i in range(k):
+        slope += abs(e[i])
+    allowance = _ROUNDING * (k + 8) * largest * size + slope * (slope * noise_C + 2.0 * noise_q)
     total = 0.0
     for c in range(k):
         total += abs(a[c])
-    if not math.isfinite(bracket + total):  # lost to rounding: learn nothing, and say so
+    if not math.isfinite(
+        bracket + allowance + total
+    ):  # lost to rounding: learn nothing, and say so
         V[:] = 0.0
         a[:] = 0.0
         return 0.0, 1
-    return 0.25 * (bracket + _ROUNDING * (k + 8) * size), n_lost
+    return 0.25 * (bracket + allowance), n_lost
 
 
 @njit(cache=True, nogil=True, fastmath={"reassoc", "contract"}, error_model="numpy")
