@@ -40,7 +40,7 @@ def total_loss(model, X, y):
 @pytest.mark.parametrize("name", STREAMS)
 @pytest.mark.parametrize("K", [2, 3])
 def test_loss_is_at_most_the_best_expert_plus_ln_n(name, K, seed):
-    T, d = 700, 3
+    T, d = 1500, 3
     for retire in (False, True):
         model = Mixture(experts(d, K), retire=retire)
         X, y = make_stream(name, seed, T, d, K, model)
@@ -153,14 +153,14 @@ def test_auto_is_within_ln_n_of_its_best_expert(rng):
 
 def test_save_and_resume(tmp_path, rng):
     d, K = 2, 3
-    X, y = rng.normal(size=(600, d)), rng.integers(0, K, 600)
+    X, y = rng.normal(size=(1200, d)), rng.integers(0, K, 1200)
     straight, stopped = Mixture(experts(d, K)), Mixture(experts(d, K))
     expected = straight.run(X, y)
-    first = stopped.run(X[:300], y[:300])
+    first = stopped.run(X[:600], y[:600])
     stopped.save(tmp_path / "mixture")
     resumed = folklearn.load(tmp_path / "mixture")
     np.testing.assert_allclose(
-        np.concatenate([first, resumed.run(X[300:], y[300:])]), expected, atol=1e-9
+        np.concatenate([first, resumed.run(X[600:], y[600:])]), expected, atol=1e-9
     )
     assert resumed.certificate().loss == pytest.approx(straight.certificate().loss)
     assert [type(e) for e in resumed.survivors] == [type(e) for e in straight.survivors]

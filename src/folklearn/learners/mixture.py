@@ -18,8 +18,8 @@ Array = NDArray[np.float64]
 
 DEFAULT_B = 10.0  # the class that `certificate()` speaks of when none is named
 _FLOOR = 1e-300  # no class is ever given less, so that the loss is finite
-_FIRST_REVIEW = 256  # rounds; reviews follow at every doubling
-_HOPELESS = 20.0  # nats behind the best expert
+_FIRST_REVIEW = 1024  # rounds; reviews follow at every doubling
+_HOPELESS = 50.0  # nats behind the best expert
 _CHUNK = 4096  # rows that all experts learn before the next rows
 
 
@@ -40,8 +40,8 @@ class Mixture:
     Parameters
     ----------
     experts : learners with equal n_features and n_classes; the mixture takes them over.
-    retire : stop experts that are more than 20 nats behind the best and were still losing
-        ground since half as many rounds, reviewed at rounds 256, 512, ...; the expert with
+    retire : stop experts that are more than 50 nats behind the best and were still losing
+        ground since half as many rounds, reviewed at rounds 1024, 2048, ...; the expert with
         the best certificate for B = 10 is always kept.
     max_weight : largest sample weight that will occur, :math:`w_{\max}`.
 
