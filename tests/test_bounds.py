@@ -1,0 +1,67 @@
+"""Measured regret under every learner's own bound, on every stream of the library."""
+
+import math
+
+import numpy as np
+import pytest
+
+from folklearn import Aggregating, Aioli, Folklore, Gaf, Ogd, Ons, best_in_class, bounds
+from folklearn.streams import synthetic
+
+B = 3.0
+T = 300
+
+# name: (classes, learner, bound, nats of Monte Carlo error that come on top)
+LEARNERS = {
+    "folklore": (3, Folklore, bounds.folklore, 0.0),
+    "folklore, K=2": (2, Folklore, bounds.folklore, 0.0),
+    "gaf": (3, Gaf, bounds.gaf, 0.5),
+    "ogd": (3, Ogd, bounds.ogd, 0.0),
+    "ons": (3, Ons, bounds.ons, 0.0),
+    "aggregating": (2, Aggregating, bounds.aggregating_uniform, 2.0),
+}
+
+
+def play(model, name, seed, d, K):
+    """Let the model meet a stream; return the stream and the best model in hindsight."""
+    if name == "against":
+        X = synthetic.contexts(seed, T, d=d)
+        y = synthetic.against(model, X)
+    elif name == "hard_for_proper":
+        X, y = synthetic.hard_for_proper(seed, T, B=B)
+        model.run(X, y)
+    else:
+        X, y = synthetic.OBLIVIOUS[name](seed, T, d=d, K=K)
+        model.run(X, y)
+    return X, y, best_in_class(X, y, B=B, n_classes=K)
+
+
+def total_loss(model, X, y):
+    """The loss of a fresh learner on the same stream, which is what its bound speaks of."""
+    return sum(model.update(x, label) for x, label in zip(X, y, strict=True))
+
+
+@pytest.mark.parametrize("name", [*synthetic.OBLIVIOUS, "against"])
+@pytest.mark.parametrize("learner", LEARNERS)
+def test_regret_is_below_the_bound(learner, name, seed):
+    K, make, bound, slack = LEARNERS[learner]
+    d = 2
+    if name == "hard_for_proper":
+        d, K = 1, 2
+    X, y, best = play(make(n_features=d, n_classes=K, B=B), name, seed, d, K)
+    total = total_loss(make(n_features=d, n_classes=K, B=B), X, y)
+    assert np.linalg.norm(X, axis=1).max() <= 1.0 + 1e-9
+    limit = bound(T, n_features=d, n_classes=K, B=B)
+    assert math.isfinite(limit)
+    assert total - best.at_least <= limit + slack
+
+
+@pytest.mark.parametrize("name", [*synthetic.OBLIVIOUS, "against"])
+@pytest.mark.parametrize("improved", [False, True])
+def test_aioli_is_below_its_bound(name, improved, seed):
+    d = 1 if name == "hard_for_proper" else 2
+    model = Aioli(n_features=d, B=B, improved=improved)
+    _, _, best = play(model, name, seed, d, 2)
+    assert model.certificate().loss - best.at_least <= bounds.aioli(
+        T, n_features=d, B=B, improved=improved
+    )
