@@ -19,7 +19,9 @@ Array = NDArray[np.float64]
 DEFAULT_B = 10.0  # the class that `certificate()` speaks of when none is named
 _FLOOR = 1e-300  # no class is ever given less, so that the loss is finite
 _FIRST_REVIEW = 1024  # rounds; reviews follow at every doubling
-_HOPELESS = 50.0  # nats behind the best expert
+_HOPELESS = 50.0  # nats behind the best expert, until
+_SETTLED = 4096  # rounds; from then on
+_HOPELESS_LATER = 20.0
 _CHUNK = 4096  # rows that all experts learn before the next rows
 
 
@@ -40,9 +42,9 @@ class Mixture:
     Parameters
     ----------
     experts : learners with equal n_features and n_classes; the mixture takes them over.
-    retire : stop experts that are more than 50 nats behind the best and were still losing
-        ground since half as many rounds, reviewed at rounds 1024, 2048, ...; the expert with
-        the best certificate for B = 10 is always kept.
+    retire : stop experts that are more than 50 nats (20 from round 4096 on) behind the best
+        and lost more than it since the last review, at rounds 1024, 2048, ...; the expert
+        with the best certificate for B = 10 is always kept.
     max_weight : largest sample weight that will occur, :math:`w_{\max}`.
 
     Examples
@@ -183,7 +185,8 @@ class Mixture:
         behind = self._losses - self._losses[self._alive].min()
         recent = self._losses - self._reviewed
         best = np.flatnonzero(self._alive)[np.argmin(self._losses[self._alive])]
-        hopeless = (behind > _HOPELESS * self.max_weight) & (recent > recent[best])
+        limit = _HOPELESS if self._n_rounds < _SETTLED else _HOPELESS_LATER
+        hopeless = (behind > limit * self.max_weight) & (recent > recent[best])
         floors = {
             i: self._offer(i, None, DEFAULT_B) for i in self._certified(DEFAULT_B) if self._alive[i]
         }
