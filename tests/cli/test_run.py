@@ -233,10 +233,10 @@ def test_the_default_is_auto_and_tells_of_its_experts(folklearn, pets, tmp_path)
     outcome = folklearn("run", pets, "--target", "kind", "--save", tmp_path / "m")
     mixture = load(tmp_path / "m").learner
     assert isinstance(mixture, Mixture)
-    assert "learner   auto, a mixture of 10 experts, R=1\n" in outcome.stderr
+    assert "learner   auto, a mixture of 12 experts, R=1\n" in outcome.stderr
     survivors = len(mixture.survivors)
     found = re.search(
-        r"Best expert: (.*\)). (\d+) of 10 experts still learn: (.*)\.", outcome.stderr
+        r"Best expert: (.*\)). (\d+) of 12 experts still learn: (.*)\.", outcome.stderr
     )
     assert int(found[2]) == survivors
     assert found[1] in found[3]
@@ -245,7 +245,7 @@ def test_the_default_is_auto_and_tells_of_its_experts(folklearn, pets, tmp_path)
 
 def test_the_norm_of_features_leaves_the_default(folklearn, pets):
     stderr = folklearn("run", pets, "--target", "kind", "--R", "2").stderr
-    assert "auto, a mixture of 10 experts, R=2" in stderr
+    assert "auto, a mixture of 12 experts, R=2" in stderr
 
 
 def test_one_column_is_singular(folklearn, write_csv, rows):

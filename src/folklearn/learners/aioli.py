@@ -39,11 +39,9 @@ class Aioli(CertifiedLearner):
     --------
     >>> from folklearn import Aioli
     >>> model = Aioli(n_features=2, B=5.0)
-    >>> losses = [model.update([1.0, 0.5], 1) for _ in range(20)]
-    >>> bool(model.predict([1.0, 0.5])[1] > 0.8), model.certificate().valid
-    (True, False)
-
-    The contexts above have a norm above R = 1, which AIOLI's own constant does not allow.
+    >>> losses = [model.update([0.6, 0.8], 1) for _ in range(20)]
+    >>> bool(model.predict([0.6, 0.8])[1] > 0.8), model.certificate().valid
+    (True, True)
 
     References
     ----------
