@@ -211,3 +211,36 @@ def weights(w: ArrayLike | None, n_rounds: int) -> Array:
             f"weight[{bad[0]}] is {array[bad[0]]}; expected a number from 0 to {MAX_WEIGHT:g}"
         )
     return array
+
+
+def comparators(
+    W: ArrayLike | None, B: Any, largest: float, n_classes: int, n_features: int
+) -> tuple[float, float]:
+    """Return (B, largest squared norm) of the models that a certificate is asked about.
+
+    They are all of row norm at most B, by default `largest`, which is what the certificate
+    covers; or the one model W (K, d), whose own norm counts.
+    """
+    if W is not None and B is not None:
+        raise InvalidInputError("give W or B, not both: W has its own norm")
+    covered = largest if B is None else positive("B", B)
+    if covered > largest:
+        raise InvalidInputError(
+            f"B={covered:g} is larger than the class that this certificate covers "
+            f"(row norms at most B={largest:g})"
+        )
+    if W is None:
+        return covered, n_classes * covered**2
+    W = numbers("W", W)
+    if W.shape != (n_classes, n_features) or not np.isfinite(W).all():
+        raise InvalidInputError(
+            f"W has shape {W.shape}; expected finite numbers of shape "
+            f"(n_classes={n_classes}, n_features={n_features})"
+        )
+    longest = float(np.sqrt((W**2).sum(axis=1)).max())
+    if longest > largest * (1.0 + 1e-9):
+        raise InvalidInputError(
+            f"W has a row of norm {longest:g}, outside the class that this certificate "
+            f"covers (row norms at most B={largest:g})"
+        )
+    return covered, float((W**2).sum())

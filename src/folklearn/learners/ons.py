@@ -126,15 +126,7 @@ class Ons(ProperLearner):
         the learner's.
         """
         totals = self._totals
-        if W is not None and B is not None:
-            raise InvalidInputError("give W or B, not both: W has its own norm")
-        covered = self.B if B is None else problem.positive("B", B)
-        if covered > self.B:
-            raise InvalidInputError(
-                f"B={covered:g} is larger than the class that this certificate covers "
-                f"(row norms at most B={self.B:g})"
-            )
-        norm = self.n_classes * covered**2 if W is None else self._squared_norm(W)
+        covered, norm = problem.comparators(W, B, self.B, self.n_classes, self.n_features)
         reason = self._why_invalid()
         bound = (totals[NEWTON] + totals[SLACK] + norm / self._D**2) / (2.0 * self._beta)
         return Certificate(
@@ -145,21 +137,6 @@ class Ons(ProperLearner):
             valid=not reason,
             reason=reason,
         )
-
-    def _squared_norm(self, W: ArrayLike) -> float:
-        W = problem.numbers("W", W)
-        if W.shape != self._W.shape or not np.isfinite(W).all():
-            raise InvalidInputError(
-                f"W has shape {W.shape}; expected finite numbers of shape "
-                f"(n_classes={self.n_classes}, n_features={self.n_features})"
-            )
-        largest = float(np.sqrt((W**2).sum(axis=1)).max())
-        if largest > self.B * (1.0 + 1e-9):
-            raise InvalidInputError(
-                f"W has a row of norm {largest:g}, outside the class that this certificate "
-                f"covers (row norms at most B={self.B:g})"
-            )
-        return float((W**2).sum())
 
     def _why_invalid(self) -> str:
         totals = self._totals

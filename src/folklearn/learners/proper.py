@@ -68,7 +68,7 @@ class ProperLearner:
         if not problem.is_context(x, self._shape):
             x = problem.context(x, self.n_features)
         label, soft = problem.label(y, self.n_classes)
-        if weight != 1.0:
+        if type(weight) is not float or weight != 1.0:
             weight = problem.weight(weight)
         loss = self._learn(x, label, soft, weight)
         if loss != loss:
