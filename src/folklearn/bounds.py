@@ -212,3 +212,41 @@ def aggregating_gaussian(
     return (
         0.5 * (norm / nu) ** 2 + 0.5 * (K - 1) * d * growth + 2.0 * problem.fraction("mu", mu) * T
     )
+
+
+DECODING_COST = 0.7468  # sup over p of (chance of a mistake by randomised decoding) / (-ln p_y)
+
+
+def bandit_exploration(n_rounds: int, *, n_classes: int, regret: float, cost: float = 1.0) -> float:
+    r"""Return the exploration of `BanditReduction`, :math:`\min(1, \sqrt{c K R / T})`.
+
+    `regret` bounds the learner's regret R with all labels known; `cost` c bounds the chance
+    of a mistake when exploiting by c times the log loss: 1 for sampling, `DECODING_COST` for
+    randomised decoding.
+    """
+    T, K = problem.count("n_rounds", n_rounds, 1), problem.count("n_classes", n_classes, 2)
+    return math.sqrt(min(1.0, max(0.0, cost * K * regret / T)))
+
+
+def bandit_mistakes(
+    n_rounds: int,
+    *,
+    n_classes: int,
+    regret: float,
+    loss: float,
+    exploration: float | None = None,
+    cost: float = 1.0,
+) -> float:
+    r"""Return the bound on the expected mistakes of `BanditReduction`.
+
+    .. math:: c L + \varepsilon T + c K R / \varepsilon
+
+    with L the total log loss of the comparator; at the exploration of `bandit_exploration`,
+    unless that is clipped, the last two terms are :math:`2\sqrt{c K T R}`. Agarwal, Kale and
+    Zimmert (2021), Theorem 3, with the clip that the paper forgets.
+    """
+    T, K = problem.count("n_rounds", n_rounds, 1), problem.count("n_classes", n_classes, 2)
+    eps = bandit_exploration(T, n_classes=K, regret=regret, cost=cost)
+    if exploration is not None:
+        eps = problem.fraction("exploration", exploration, 1.0)
+    return math.inf if eps == 0.0 else cost * loss + eps * T + cost * K * regret / eps

@@ -33,6 +33,23 @@ class Record:
     arrays: dict[str, NDArray[Any]]
 
 
+def nest(name: str, record: Record) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """Return a record as an entry of another's configuration, and its arrays under `name`."""
+    entry = {"kind": record.kind, "config": record.config}
+    return entry, {f"{name}.{part}": array for part, array in record.arrays.items()}
+
+
+def unnest(name: str, entry: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Record:
+    """Return the record that `nest` took apart; KeyError or TypeError if it is none."""
+    prefix = f"{name}."
+    own = {
+        part.removeprefix(prefix): array
+        for part, array in arrays.items()
+        if part.startswith(prefix)
+    }
+    return Record(entry["kind"], entry["config"], own)
+
+
 def write(path: str | os.PathLike[str], record: Record) -> None:
     """Write a record; the file appears whole or not at all."""
     target = Path(path)

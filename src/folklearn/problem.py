@@ -65,14 +65,21 @@ def positive(name: str, value: Any) -> float:
     return number
 
 
-def fraction(name: str, value: Any) -> float:
-    """Return a mass between 0 and 1/2."""
+def generator(seed: Any) -> np.random.Generator:
+    """Return a generator for a seed; a generator is taken as it is, and then advanced."""
+    if isinstance(seed, np.random.Generator):
+        return seed
+    return np.random.default_rng(count("seed", seed, 0))
+
+
+def fraction(name: str, value: Any, most: float = 0.5) -> float:
+    """Return a mass between 0 and `most`."""
     try:
         number = float(value)
     except (TypeError, ValueError, OverflowError):
         number = math.nan
-    if not 0.0 <= number <= 0.5:
-        raise InvalidInputError(f"{name} must be a number from 0 to 0.5, got {value!r}")
+    if not 0.0 <= number <= most:
+        raise InvalidInputError(f"{name} must be a number from 0 to {most:g}, got {value!r}")
     return number
 
 
@@ -111,6 +118,14 @@ def context(x: ArrayLike, n_features: int) -> Array:
     x = numbers("x", x)
     if x.shape != (n_features,):
         raise InvalidInputError(f"x has shape {x.shape}; expected (n_features={n_features},)")
+    return x
+
+
+def usable_context(x: ArrayLike, n_features: int) -> Array:
+    """Return x (d,), its norm checked too: for what is not checked by compiled code."""
+    x = context(x, n_features)
+    if not np.dot(x, x) <= MAX_NORM**2:
+        refuse_context(x)
     return x
 
 

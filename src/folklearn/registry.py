@@ -15,6 +15,8 @@ from folklearn.persist import Record
 _KINDS = {
     "Aggregating": "folklearn.learners.aggregating",
     "Aioli": "folklearn.learners.aioli",
+    "BanditReduction": "folklearn.bandits.reduction",
+    "Banditron": "folklearn.bandits.banditron",
     "Certifier": "folklearn.evaluate.certify",
     "Folklore": "folklearn.learners.folklore",
     "Gaf": "folklearn.learners.gaf",

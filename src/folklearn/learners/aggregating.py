@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from folklearn import persist, problem, progress
+from folklearn import bounds, persist, problem, progress
 from folklearn.errors import InvalidInputError, StateFileError
 from folklearn.learners.contract import Progress
 from folklearn.numerics.particles import effective_size, log_mixture
@@ -121,8 +121,7 @@ class Aggregating:
         self.n_particles = -(-problem.count("n_particles", n_particles, 2) // K) * K
         self.n_moves = problem.count("n_moves", n_moves, 1)
         self.max_weight = problem.positive("max_weight", max_weight)
-        if not isinstance(seed, np.random.Generator):
-            seed = np.random.default_rng(problem.count("seed", seed, 0))
+        rng = problem.generator(seed)
         self._shape = (self.n_features,)
         self._posterior = ParticlePosterior(
             self.n_features,
@@ -131,7 +130,7 @@ class Aggregating:
             nu=self.nu,
             n_particles=self.n_particles,
             n_moves=self.n_moves,
-            rng=seed,
+            rng=rng,
         )
 
     def predict(self, x: ArrayLike) -> Array:
@@ -213,6 +212,15 @@ class Aggregating:
                 if report is not None:
                     report(t + 1)
         return P
+
+    def regret_bound(self, n_rounds: int) -> float:
+        """Return a bound on the regret of the exact integral, for |x| <= R and unit weights."""
+        sizes = {"n_features": self.n_features, "n_classes": self.n_classes}
+        if self.nu is None:
+            return bounds.aggregating_uniform(n_rounds, **sizes, B=self.B, R=self.R, mu=self.mu)
+        return bounds.aggregating_gaussian(
+            n_rounds, **sizes, B=self.B, R=self.R, nu=self.nu, mu=self.mu
+        )
 
     @property
     def effective_size(self) -> float:

@@ -1,6 +1,6 @@
 """AIOLI: efficient improper learning for online logistic regression (Jézéquel et al. 2020)."""
 
-from folklearn import problem
+from folklearn import bounds, problem
 from folklearn.errors import InvalidInputError
 from folklearn.learners.second_order import CertifiedLearner
 
@@ -74,3 +74,14 @@ class Aioli(CertifiedLearner):
         self.improved = bool(improved)
         own = 1.0 / (2.0 + 4.0 * self.B * self.R)
         self._start(gamma=None if self.improved else own, pull=1.0)
+
+    def regret_bound(self, n_rounds: int) -> float:
+        """Return a bound on the regret after `n_rounds` with contexts of norm at most R."""
+        return bounds.aioli(
+            n_rounds,
+            n_features=self.n_features,
+            B=self.B,
+            R=self.R,
+            lam=self.lam,
+            improved=self.improved,
+        )

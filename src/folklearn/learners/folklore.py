@@ -1,6 +1,6 @@
 """FOLKLORE: fast online K-class logistic regression (Agarwal, Kale and Zimmert 2021)."""
 
-from folklearn import problem
+from folklearn import bounds, problem
 from folklearn.learners.second_order import CertifiedLearner
 
 
@@ -82,3 +82,15 @@ class Folklore(CertifiedLearner):
         self.lam = problem.positive("lam", 2.0 * self.R / self.B if lam is None else lam)
         self.gamma = None if gamma is None else problem.positive("gamma", gamma)
         self._start(gamma=self.gamma)
+
+    def regret_bound(self, n_rounds: int) -> float:
+        """Return a bound on the regret after `n_rounds` with contexts of norm at most R."""
+        return bounds.folklore(
+            n_rounds,
+            n_features=self.n_features,
+            n_classes=self.n_classes,
+            B=self.B,
+            R=self.R,
+            lam=self.lam,
+            gamma=self.gamma,
+        )

@@ -2,7 +2,7 @@
 
 import math
 
-from folklearn import problem
+from folklearn import bounds, problem
 from folklearn.learners.second_order import CertifiedLearner
 from folklearn.numerics.quadrature import gaussian_nodes
 
@@ -80,4 +80,17 @@ class Gaf(CertifiedLearner):
             gamma=None if self.improved else own,
             mu=self.mu,
             nodes=gaussian_nodes(self.n_points, self.n_classes - 1, self.seed),
+        )
+
+    def regret_bound(self, n_rounds: int) -> float:
+        """Return a bound on the regret after `n_rounds` with contexts of norm at most R."""
+        return bounds.gaf(
+            n_rounds,
+            n_features=self.n_features,
+            n_classes=self.n_classes,
+            B=self.B,
+            R=self.R,
+            lam=self.lam,
+            mu=self.mu,
+            improved=self.improved,
         )

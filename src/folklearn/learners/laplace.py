@@ -1,6 +1,6 @@
 """Online Laplace: Bayesian logistic regression with a Gaussian posterior, one step at a time."""
 
-from folklearn import problem
+from folklearn import bounds, problem
 from folklearn.learners.second_order import SecondOrderLearner
 from folklearn.numerics.quadrature import gaussian_nodes
 
@@ -64,3 +64,7 @@ class Laplace(SecondOrderLearner):
         self.seed = problem.count("seed", seed, 0)
         nodes = gaussian_nodes(self.n_points, self.n_classes - 1, self.seed)
         self._start(gamma=0.5, mu=self.mu, nodes=nodes)
+
+    def regret_bound(self, n_rounds: int) -> float:
+        """Return infinity: this learner has no guarantee."""
+        return bounds.laplace(n_rounds)

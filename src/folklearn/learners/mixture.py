@@ -251,14 +251,17 @@ class Mixture:
             "reviewed": self._reviewed,
             "alive": self._alive.astype(np.uint8),
         }
+        entries = []
         for i, record in enumerate(records):
-            arrays |= {f"expert{i}.{name}": array for name, array in record.arrays.items()}
+            entry, own = persist.nest(f"expert{i}", record)
+            entries.append(entry)
+            arrays |= own
         config = {
             "retire": self.retire,
             "max_weight": self.max_weight,
             "loss": self._loss.hex(),
             "n_rounds": self._n_rounds,
-            "experts": [{"kind": record.kind, "config": record.config} for record in records],
+            "experts": entries,
         }
         return Record("Mixture", config, arrays)
 
@@ -266,15 +269,10 @@ class Mixture:
     def from_record(cls, record: Record) -> Self:
         """Rebuild a mixture from its record."""
         try:
-            experts = []
-            for i, entry in enumerate(record.config["experts"]):
-                prefix = f"expert{i}."
-                arrays = {
-                    name.removeprefix(prefix): array
-                    for name, array in record.arrays.items()
-                    if name.startswith(prefix)
-                }
-                experts.append(registry.revive(Record(entry["kind"], entry["config"], arrays)))
+            experts = [
+                registry.revive(persist.unnest(f"expert{i}", entry, record.arrays))
+                for i, entry in enumerate(record.config["experts"])
+            ]
             mixture = cls(
                 experts, retire=record.config["retire"], max_weight=record.config["max_weight"]
             )

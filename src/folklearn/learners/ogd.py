@@ -5,7 +5,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from folklearn import problem
+from folklearn import bounds, problem
 from folklearn.learners.proper import ProperLearner
 from folklearn.numerics.first_order import N_OGD_TOTALS, ogd_round, ogd_rounds
 
@@ -98,3 +98,10 @@ class Ogd(ProperLearner):
             self._W, self._totals, self._work, X, labels, soft, weights,
             self.B, self._rate, self._decay, P, losses,
         )  # fmt: skip
+
+    def regret_bound(self, n_rounds: int) -> float:
+        """Return a bound on the regret after `n_rounds` with contexts of norm at most R."""
+        if self.rate is not None:
+            return math.inf  # a constant rate has no such guarantee
+        sizes = {"n_features": self.n_features, "n_classes": self.n_classes}
+        return bounds.ogd(n_rounds, **sizes, B=self.B, R=self.R)

@@ -5,7 +5,7 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from folklearn import problem
+from folklearn import bounds, problem
 from folklearn.errors import InvalidInputError
 from folklearn.learners.contract import Certificate
 from folklearn.learners.proper import ProperLearner
@@ -117,6 +117,11 @@ class Ons(ProperLearner):
             self._W, self._matrices, self._totals, self._work, X, labels, soft, weights,
             self.B, self.R, self._D, self._beta, P, losses,
         )  # fmt: skip
+
+    def regret_bound(self, n_rounds: int) -> float:
+        """Return a bound on the regret after `n_rounds` with contexts of norm at most R."""
+        sizes = {"n_features": self.n_features, "n_classes": self.n_classes}
+        return bounds.ons(n_rounds, **sizes, B=self.B, R=self.R)
 
     def certificate(self, W: ArrayLike | None = None, *, B: float | None = None) -> Certificate:
         """Return the certificate for the class, a smaller class, or one W (K, d).

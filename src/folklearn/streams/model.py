@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -127,7 +126,8 @@ class StreamModel:
 
     def to_record(self) -> Record:
         """Return the full state as a record; the learner's and the scaler's lie inside."""
-        learner, scaler = self.learner.to_record(), self._scaler.to_record()
+        learner, learner_arrays = persist.nest("learner", self.learner.to_record())
+        scaler, scaler_arrays = persist.nest("scaler", self._scaler.to_record())
         config = {
             "columns": list(self.columns),
             "target": self.target,
@@ -135,31 +135,24 @@ class StreamModel:
             "n_rounds": self.n_rounds,
             "loss": self.loss.hex(),
             "n_mistakes": self.n_mistakes,
-            "learner": {"kind": learner.kind, "config": learner.config},
-            "scaler": scaler.config,
+            "learner": learner,
+            "scaler": scaler,
         }
-        return Record(
-            "StreamModel",
-            config,
-            _prefixed("learner.", learner.arrays) | _prefixed("scaler.", scaler.arrays),
-        )
+        return Record("StreamModel", config, learner_arrays | scaler_arrays)
 
     @classmethod
     def from_record(cls, record: Record) -> "StreamModel":
         """Rebuild a model that goes on exactly where the recorded one stopped."""
         config = record.config
         try:
-            nested = config["learner"]
-            learner = registry.revive(
-                Record(nested["kind"], nested["config"], _without("learner.", record.arrays))
-            )
+            learner = registry.revive(persist.unnest("learner", config["learner"], record.arrays))
             model = cls(
                 learner, columns=config["columns"], target=config["target"], labels=config["labels"]
             )
             model.n_rounds = config["n_rounds"]
             model.loss = float.fromhex(config["loss"])
             model.n_mistakes = config["n_mistakes"]
-            scaler = Record("OnlineScaler", config["scaler"], _without("scaler.", record.arrays))
+            scaler = persist.unnest("scaler", config["scaler"], record.arrays)
         except KeyError as error:
             raise StateFileError(f"a StreamModel state needs {error.args[0]}") from None
         model._scaler = OnlineScaler.from_record(scaler)
@@ -171,15 +164,3 @@ class StreamModel:
 
     def __repr__(self) -> str:
         return f"StreamModel({self.learner!r}, target={self.target!r})"
-
-
-def _prefixed(prefix: str, arrays: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-    return {prefix + name: array for name, array in arrays.items()}
-
-
-def _without(prefix: str, arrays: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-    return {
-        name.removeprefix(prefix): array
-        for name, array in arrays.items()
-        if name.startswith(prefix)
-    }

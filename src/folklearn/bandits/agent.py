@@ -1,0 +1,300 @@
+"""What every bandit agent offers: act on a context, learn whether the action was right.
+
+An agent sees a context, plays one of K actions and is told, at once or much later, only
+whether that action was correct. Everything that an outcome needs when it arrives is kept
+with its own decision: the context, the action, the *propensity* with which that action was
+played, and what the agent saw when it decided. Nothing of a later decision is ever used.
+"""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from folklearn import persist, problem
+from folklearn.errors import FolklearnError, InvalidInputError, StateFileError
+from folklearn.numerics.randomness import generator_from, generator_state
+from folklearn.persist import Record
+
+Array = NDArray[np.float64]
+
+MAX_PENDING = 100_000
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Decision:
+    """One action of an agent, to be handed back to `learn` when its outcome is known.
+
+    Attributes
+    ----------
+    id : number of the decision, 0, 1, 2, ...; it is enough to report an outcome later.
+    action : the class that was played, 0..K-1.
+    propensity : probability with which this action was played, given all that was known.
+    x : the context (d,), read-only.
+    """
+
+    id: int
+    action: int
+    propensity: float
+    x: Array = field(repr=False)
+
+    def _is(self, other: "Decision") -> bool:
+        return self is other or (
+            (self.id, self.action, self.propensity) == (other.id, other.action, other.propensity)
+            and np.array_equal(self.x, other.x)
+        )
+
+
+class Agent:
+    """The verbs; an agent brings what it sees, how it plays, and how it learns.
+
+    A subclass validates its parameters, calls `_start`, and implements `_see`, `_play` and
+    `_absorb`; `WORDS` are its constructor's parameters, each an attribute, and `PARTS` the
+    arrays of its state, in private attributes.
+    """
+
+    WORDS: ClassVar[tuple[str, ...]]
+    PARTS: ClassVar[tuple[str, ...]] = ()
+    n_features: int
+    n_classes: int
+
+    def _start(self, seed: int | np.random.Generator, max_pending: int) -> None:
+        self._rng = problem.generator(seed)
+        self.max_pending = problem.count("max_pending", max_pending, 1)
+        self.n_decisions = 0
+        self.n_outcomes = 0
+        self.n_dropped = 0
+        self._pending: dict[int, tuple[Decision, Array]] = {}
+
+    def _see(self, x: Array) -> Array:
+        """Return what the present state makes of x (d,): the numbers kept with a decision."""
+        raise NotImplementedError
+
+    def _play(self, seen: Array) -> Array:
+        """Return the probabilities (K,) of the actions, given what was seen."""
+        raise NotImplementedError
+
+    def _choose(self, seen: Array) -> tuple[int, float]:
+        """Draw an action; return it and its propensity."""
+        P = self._play(seen)
+        action = draw(self._rng, P)
+        return action, float(P[action])
+
+    def _absorb(self, decision: Decision, seen: Array, correct: bool) -> None:
+        """Learn an outcome; everything unchanged if it raises."""
+        raise NotImplementedError
+
+    def policy(self, x: ArrayLike) -> Array:
+        """Return the probabilities with which `act` would choose: (d,) in, (K,) out.
+
+        Rows of a matrix (T, d) are all answered from the current state, as (T, K). Nothing
+        is drawn, and nothing becomes pending.
+        """
+        if np.ndim(x) == 2:
+            X = problem.contexts(x, self.n_features)[0]
+            P = np.array([self._play(self._see(row)) for row in X])
+            return P.reshape(len(X), self.n_classes)
+        return self._play(self._see(problem.usable_context(x, self.n_features)))
+
+    def act(self, x: ArrayLike) -> Decision:
+        """Choose an action for a context; its outcome goes to `learn`, at any later time.
+
+        Acting never learns. Beyond ``max_pending`` decisions without an outcome the oldest
+        is dropped and counted in ``n_dropped``.
+        """
+        x = problem.usable_context(x, self.n_features).copy()
+        x.flags.writeable = False
+        seen = self._see(x)
+        action, propensity = self._choose(seen)
+        decision = Decision(self.n_decisions, action, propensity, x)
+        self._pending[decision.id] = (decision, seen)
+        self.n_decisions += 1
+        if len(self._pending) > self.max_pending:
+            del self._pending[next(iter(self._pending))]
+            self.n_dropped += 1
+        return decision
+
+    def learn(self, decision: Decision | int, correct: Any) -> None:
+        """Learn whether the action of a decision, or of the decision of this id, was right.
+
+        Outcomes may arrive late and in any order, each at most once.
+        """
+        correct = _outcome(correct)
+        own, seen = self._find(decision)
+        self._absorb(own, seen, correct)
+        self._settle(own)
+
+    def _find(self, decision: Decision | int) -> tuple[Decision, Array]:
+        """Return a pending decision and what was seen; refuse any other."""
+        if isinstance(decision, Decision):
+            number = decision.id
+        else:
+            number = problem.count("the id of a decision", decision, 0)
+        if number not in self._pending:
+            if number >= self.n_decisions:
+                raise InvalidInputError(f"decision {number} was not made by this agent")
+            oldest = next(iter(self._pending), self.n_decisions)
+            dropped = self.n_dropped and number < oldest
+            reason = (
+                f", or it was dropped: at most max_pending={self.max_pending} wait for theirs"
+                if dropped
+                else ""
+            )
+            raise InvalidInputError(
+                f"decision {number} does not wait for an outcome: it was reported already{reason}"
+            )
+        own, seen = self._pending[number]
+        if isinstance(decision, Decision) and not own._is(decision):
+            raise InvalidInputError(
+                f"decision {number} is not the one that this agent made under that id: hand an "
+                "outcome to the agent that acted"
+            )
+        return own, seen
+
+    def _settle(self, decision: Decision) -> None:
+        del self._pending[decision.id]
+        self.n_outcomes += 1
+
+    @property
+    def pending(self) -> tuple[Decision, ...]:
+        """The decisions that wait for their outcome, oldest first."""
+        return tuple(decision for decision, _ in self._pending.values())
+
+    def to_record(self) -> Record:
+        """Return the full state as a record: pending decisions and the generator included."""
+        waiting = list(self._pending.values())
+        counts = {name: getattr(self, name) for name in _COUNTS}
+        config = {word: self._word(word) for word in self.WORDS}
+        config |= {
+            "max_pending": self.max_pending,
+            "counts": counts,
+            "generator": generator_state(self._rng),
+        }
+        arrays: dict[str, NDArray[Any]] = {
+            part: getattr(self, f"_{part}").copy() for part in self.PARTS
+        }
+        if waiting:
+            arrays |= {
+                "pending.id": np.array([decision.id for decision, _ in waiting], np.int64),
+                "pending.action": np.array([decision.action for decision, _ in waiting], np.int64),
+                "pending.propensity": np.array([decision.propensity for decision, _ in waiting]),
+                "pending.x": np.array([decision.x for decision, _ in waiting]),
+                "pending.seen": np.array([seen for _, seen in waiting]),
+            }
+        return Record(type(self).__name__, config, arrays)
+
+    def _word(self, word: str) -> Any:
+        """Return a constructor's parameter as JSON."""
+        return getattr(self, word)
+
+    @classmethod
+    def _from_words(cls, words: dict[str, Any], record: Record) -> Self:
+        """Construct an agent that knows nothing from the words of its record."""
+        return cls(**words)
+
+    @classmethod
+    def from_record(cls, record: Record) -> Self:
+        """Rebuild an agent that goes on exactly where the recorded one stopped."""
+        name = cls.__name__
+        words = dict(record.config)
+        try:
+            counts = words.pop("counts")
+            rng = generator_from(words.pop("generator"))
+            agent = cls._from_words(words, record)
+            for count in _COUNTS:
+                setattr(agent, count, problem.count(count, counts[count], 0))
+        except KeyError as error:
+            raise StateFileError(f"a {name} state needs {error.args[0]}") from None
+        except (TypeError, ValueError) as error:
+            if isinstance(error, StateFileError):
+                raise
+            raise StateFileError(f"a {name} state has a bad configuration: {error}") from None
+        agent._rng = rng
+        for part in cls.PARTS:
+            own: Array = getattr(agent, f"_{part}")
+            array = record.arrays.get(part)
+            if array is None or array.shape != own.shape or array.dtype != own.dtype:
+                raise StateFileError(f"a {name} state needs {own.dtype} {part} of {own.shape}")
+            own[...] = array
+        agent._pending = agent._read_pending(record.arrays)
+        return agent
+
+    def _read_pending(
+        self, arrays: Mapping[str, NDArray[Any]]
+    ) -> dict[int, tuple[Decision, Array]]:
+        if "pending.id" not in arrays:
+            return {}
+        try:
+            columns = [arrays[f"pending.{part}"] for part in ("id", "action", "propensity", "x")]
+            pending = {}
+            for id, action, propensity, x, seen in zip(
+                *columns, arrays["pending.seen"], strict=True
+            ):
+                x = problem.usable_context(x, self.n_features).copy()
+                x.flags.writeable = False
+                decision = Decision(int(id), int(action), float(propensity), x)
+                pending[decision.id] = (decision, seen.copy())
+        except (KeyError, TypeError, ValueError) as error:
+            raise StateFileError(f"pending decisions cannot be read: {error}") from None
+        return pending
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the full state to a safetensors file; `folklearn.load` resumes exactly."""
+        persist.write(path, self.to_record())
+
+    def __repr__(self) -> str:
+        words = ", ".join(f"{word}={getattr(self, word)!r}" for word in self.WORDS)
+        return f"{type(self).__name__}({words})"
+
+
+_COUNTS = ("n_decisions", "n_outcomes", "n_dropped")
+
+
+def _outcome(correct: Any) -> bool:
+    if isinstance(correct, bool | np.bool_):
+        return bool(correct)
+    if isinstance(correct, int | np.integer) and correct in (0, 1):
+        return bool(correct)
+    raise InvalidInputError(
+        f"correct must be True or False, got {correct!r}: was the action right or not?"
+    )
+
+
+def draw(rng: np.random.Generator, P: Array) -> int:
+    """Draw an action from probabilities (K,), by one uniform number."""
+    totals = np.cumsum(P)
+    place = int(np.searchsorted(totals, rng.random() * totals[-1], side="right"))
+    # Rounding may put the number on the last edge; an action without mass is never drawn.
+    return place if place < len(P) else int(np.flatnonzero(P)[-1])
+
+
+def explore(P: Array, exploration: float) -> Array:
+    """Return (1 - exploration) P + exploration / K."""
+    mixed: Array = (1.0 - exploration) * P + exploration / len(P)
+    return mixed
+
+
+def greedy(scores: Array, exploration: float) -> Array:
+    """Return the best action, ties to the lowest, with uniform exploration around it."""
+    P = np.full(len(scores), exploration / len(scores))
+    P[np.argmax(scores)] += 1.0 - exploration
+    return P
+
+
+def chosen_exploration(
+    exploration: float | None, horizon: int | None, default: float, theory: Any
+) -> float:
+    """Return the exploration that was given, the theory's for a horizon, or the default.
+
+    `theory` is a function of the horizon; giving both is refused.
+    """
+    if exploration is not None and horizon is not None:
+        raise FolklearnError("give exploration or horizon, not both: a horizon sets exploration")
+    if exploration is not None:
+        return problem.fraction("exploration", exploration, 1.0)
+    if horizon is not None:
+        return min(1.0, float(theory(problem.count("horizon", horizon, 1))))
+    return default

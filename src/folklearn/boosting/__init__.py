@@ -1,0 +1,1 @@
+"""Online multiclass boosting: many weak learners made into a strong one."""
