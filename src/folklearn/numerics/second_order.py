@@ -5,8 +5,10 @@ order) is kept: symmetry holds by construction, a pass reads half the memory, an
 update is a BLAS rank-k update of one triangle. What lies above the diagonal is unused.
 
 A round reads S once (`see`) and writes it once (`absorb`); between them everything is
-k-sized. The prediction of the last context is kept in the memo, so that an update after a
-predict of the same context does not read S again.
+k-sized. A sparse context is predicted from the few entries of S that it meets (`glimpse`);
+its pass over S waits for the update, which may never come. The prediction of the last
+context is kept in the memo, so that an update after a predict of the same context repeats
+nothing.
 """
 
 import math
@@ -35,8 +37,11 @@ from folklearn.numerics.rules import (
     learn,
 )
 
-FRESH = -1  # behind x in the memo's `seen`
+FRESH = -1  # behind x in the memo's `seen`: what the memo holds of that x
+_SEEN = 1.0
+_GLIMPSED = 2.0
 _PANEL = 16
+_SPARSE = 4  # a context with at most d / 4 nonzeros is predicted from those alone
 _SMALL_N = 32  # states so small that entering BLAS costs more than it saves
 
 
@@ -56,7 +61,7 @@ def open_memo(memo, d, k):
     Everything but S lives in this one array, because a compiled function pays for every
     array it is called with. Totals, constants, squares, vectors and nodes are those of
     `rules`; theta is (n,); seen (d + 1,) is the last context and whether what squares,
-    vectors and P (k, n) hold is fresh, that is, how the present state sees it.
+    vectors and P (k, n) hold is fresh, that is, how the present state sees it (0 if not).
     """
     n = k * d
     totals = carray(address(memo, 0), (N_TOTALS,), np.float64)
@@ -78,8 +83,8 @@ def open_memo(memo, d, k):
 
 
 @njit(cache=True, nogil=True, fastmath={"reassoc", "contract"}, error_model="numpy")
-def see(S, theta, x, P, C, q):
-    """Write P = S(I (x) x) (as P', C order), C = (I (x) x)'P and q = (I (x) x)'theta.
+def columns(S, x, P):
+    """Write P = S(I (x) x) (as P', C order).
 
     One pass over the lower triangle, four rows at a time. Row i of class a gives the part
     of column a left of the diagonal (the long loop) and, by symmetry, its own entry in the
@@ -135,6 +140,14 @@ def see(S, theta, x, P, C, q):
                 t0 += s0[first + j] * x[j]
             Pa[i] = t0
             r += 1
+
+
+@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"}, error_model="numpy")
+def see(S, theta, x, P, C, q):
+    """Write P = S(I (x) x), C = (I (x) x)'P and q = (I (x) x)'theta."""
+    columns(S, x, P)
+    k = P.shape[0]
+    d = x.shape[0]
     for a in range(k):
         total = 0.0
         for j in range(d):
@@ -148,11 +161,65 @@ def see(S, theta, x, P, C, q):
             C[b, a] = total
 
 
+@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"}, error_model="numpy")
+def glimpse(S, theta, x, there, C, q):
+    """Write C and q alone, from the entries of S at the nonzero places `there` of x.
+
+    A prediction needs no more, and for a sparse x that is a small part of S.
+    """
+    k = C.shape[0]
+    d = x.shape[0]
+    for a in range(k):
+        total = 0.0
+        for i in there:
+            total += theta[a * d + i] * x[i]
+        q[a] = total
+        for b in range(a):
+            total = 0.0
+            for i in there:
+                row, part = S[a * d + i], 0.0
+                for j in there:
+                    part += row[b * d + j] * x[j]
+                total += part * x[i]
+            C[a, b] = total
+            C[b, a] = total
+        total = 0.0
+        for place in range(there.shape[0]):
+            i = there[place]
+            row, part = S[a * d + i], 0.0
+            for j in there[:place]:
+                part += row[a * d + j] * x[j]
+            total += (2.0 * part + row[a * d + i] * x[i]) * x[i]
+        C[a, a] = total
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _nonzeros(x):
+    """Return the places where x is not 0, or none at all if they are too many to be few."""
+    d = x.shape[0]
+    count = 0
+    for j in range(d):
+        count += x[j] != 0.0
+    if count * _SPARSE > d:
+        return np.empty(0, np.int64)
+    there = np.empty(count, np.int64)
+    place = 0
+    for j in range(d):
+        if x[j] != 0.0:
+            there[place] = j
+            place += 1
+    return there
+
+
 @njit(cache=True, nogil=True, error_model="numpy")
 def _look(S, x, constants, theta, seen, squares, vectors, P, nodes):
-    """Fill the memo for context x, unless it already holds it for this very state."""
+    """Fill the memo for context x, unless it already holds it for this very state.
+
+    Which of the two ways depends on x alone, so that a prediction before an update changes
+    nothing. After a glimpse P is not there: `update_round` fills it in.
+    """
     d = x.shape[0]
-    if seen[FRESH] == 1.0:
+    if seen[FRESH] != 0.0:
         same = True
         for j in range(d):
             same &= seen[j] == x[j]
@@ -160,9 +227,14 @@ def _look(S, x, constants, theta, seen, squares, vectors, P, nodes):
             return
     for j in range(d):
         seen[j] = x[j]
-    see(S, theta, x, P, squares[rules.C], vectors[rules.Q, : P.shape[0]])
+    C, q = squares[rules.C], vectors[rules.Q, : P.shape[0]]
+    there = _nonzeros(x)
+    if there.shape[0]:
+        glimpse(S, theta, x, there, C, q)
+    else:
+        see(S, theta, x, P, C, q)
     foresee(constants, nodes, squares, vectors)
-    seen[FRESH] = 1.0
+    seen[FRESH] = _GLIMPSED if there.shape[0] else _SEEN
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -197,6 +269,8 @@ def update_round(S, memo, x, label, soft, weight):
     if not length <= constants[MAX_NORM]:
         return math.nan
     _look(S, x, constants, theta, seen, squares, vectors, P, nodes)
+    if seen[FRESH] == _GLIMPSED:
+        columns(S, x, P)
     loss = learn(
         constants, nodes, squares, vectors, label, soft, weight, length, norm(theta), totals
     )
