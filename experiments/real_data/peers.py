@@ -17,8 +17,8 @@ from river.linear_model import SoftmaxRegression
 from sklearn.linear_model import SGDClassifier
 from vowpalwabbit import Workspace  # type: ignore[import-untyped]
 
+from ..data import Stream
 from . import replicas
-from .data import Stream
 from .metric import Given, given_to_labels
 
 RIVER, VW, SGD = "River", "VW", "SGDClassifier"

@@ -8,7 +8,7 @@ import numpy as np
 
 from folklearn import Folklore, auto
 
-from .data import Source, stream
+from ..data import Source, stream
 from .grid import Tuned, tune
 from .metric import given_to_labels, log_loss
 from .peers import FAMILIES, SGD, variants

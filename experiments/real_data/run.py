@@ -13,11 +13,11 @@ from typing import Any
 
 from rich.progress import Progress
 
+from ..data import NAMES, SYNTHETIC, Source
+from ..pool import call_all, progress, workers
 from ..provenance import provenance
 from . import play, report
-from .data import NAMES, SYNTHETIC, Source
 from .grid import Tuned
-from .pool import call_all, progress, workers
 from .summary import summarise
 
 RESULTS = Path(__file__).parent / "results"

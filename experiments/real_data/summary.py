@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from .data import Source, stream
+from ..data import Source, stream
 from .grid import Tuned
 from .play import Key, best_of_each_family, setting
 

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from folklearn.evaluate.certify import Certifier
     from folklearn.evaluate.hindsight import best_in_class
+    from folklearn.evaluate.interaction import Interactions, interact
+    from folklearn.evaluate.off_policy import off_policy
     from folklearn.evaluate.progressive import progressive, score
     from folklearn.learners.aggregating import Aggregating
     from folklearn.learners.aioli import Aioli
@@ -31,6 +33,7 @@ _HOMES = {
     "Certifier": "folklearn.evaluate.certify",
     "Folklore": "folklearn.learners.folklore",
     "Gaf": "folklearn.learners.gaf",
+    "Interactions": "folklearn.evaluate.interaction",
     "Laplace": "folklearn.learners.laplace",
     "Learner": "folklearn.learners.contract",
     "Mixture": "folklearn.learners.mixture",
@@ -38,7 +41,9 @@ _HOMES = {
     "Ons": "folklearn.learners.ons",
     "auto": "folklearn.learners.auto",
     "best_in_class": "folklearn.evaluate.hindsight",
+    "interact": "folklearn.evaluate.interaction",
     "load": "folklearn.registry",
+    "off_policy": "folklearn.evaluate.off_policy",
     "progressive": "folklearn.evaluate.progressive",
     "score": "folklearn.evaluate.progressive",
 }
@@ -50,6 +55,7 @@ __all__ = [
     "Certifier",
     "Folklore",
     "Gaf",
+    "Interactions",
     "Laplace",
     "Learner",
     "Mixture",
@@ -58,7 +64,9 @@ __all__ = [
     "__version__",
     "auto",
     "best_in_class",
+    "interact",
     "load",
+    "off_policy",
     "progressive",
     "score",
 ]

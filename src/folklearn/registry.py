@@ -13,18 +13,30 @@ from folklearn.errors import StateFileError
 from folklearn.persist import Record
 
 _KINDS = {
+    "AdaBoostOL": "folklearn.boosting.ol",
+    "AdaBoostOLM": "folklearn.boosting.olm",
+    "AdaBoostOLMpp": "folklearn.boosting.olmpp",
     "Aggregating": "folklearn.learners.aggregating",
     "Aioli": "folklearn.learners.aioli",
     "BanditReduction": "folklearn.bandits.reduction",
     "Banditron": "folklearn.bandits.banditron",
+    "BoostingRegression": "folklearn.boosting.regression",
     "Certifier": "folklearn.evaluate.certify",
     "Folklore": "folklearn.learners.folklore",
     "Gaf": "folklearn.learners.gaf",
+    "Gaptron": "folklearn.bandits.gaptron",
     "Laplace": "folklearn.learners.laplace",
     "Mixture": "folklearn.learners.mixture",
+    "NaiveBayes": "folklearn.boosting.weak.naive_bayes",
+    "Newtron": "folklearn.bandits.newtron",
+    "Obama": "folklearn.bandits.obama",
     "Ogd": "folklearn.learners.ogd",
+    "OnlineMBBM": "folklearn.boosting.mbbm",
     "Ons": "folklearn.learners.ons",
+    "Probabilistic": "folklearn.boosting.weak.probabilistic",
+    "Soba": "folklearn.bandits.soba",
     "StreamModel": "folklearn.streams.model",
+    "Subspace": "folklearn.boosting.weak.subspace",
 }
 
 

@@ -109,7 +109,8 @@ class Agent:
         x.flags.writeable = False
         seen = self._see(x)
         action, propensity = self._choose(seen)
-        decision = Decision(self.n_decisions, action, propensity, x)
+        # Probabilities are sums, which may round to above 1.
+        decision = Decision(self.n_decisions, action, min(propensity, 1.0), x)
         self._pending[decision.id] = (decision, seen)
         self.n_decisions += 1
         if len(self._pending) > self.max_pending:

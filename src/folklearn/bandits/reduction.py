@@ -13,20 +13,30 @@ from folklearn.persist import Record
 
 SAMPLE = "sample"
 RANDOMISED = "randomised"
+EXPLORED = "explored"
+CORRECT = "correct"
 
 
 class BanditReduction(Agent):
     r"""Turn any online learner into a bandit agent with a mistake bound.
 
     Use it with a strong learner (`folklearn.Folklore`, `folklearn.auto`) when outcomes are
-    dearer than arithmetic. The learner is updated only by correct explorations, about
-    :math:`\varepsilon/K` of the rounds, so that even a second-order learner is cheap.
+    dearer than arithmetic. As in the paper the learner is updated only by correct
+    explorations, about :math:`\varepsilon/K` of the rounds, so that even a second-order
+    learner is cheap; where outcomes are scarce, ``updates="correct"`` learns far more from
+    them (experiments/bandit).
 
     With probability :math:`\varepsilon` play uniformly and, if that was correct, update the
     learner with the action as label; otherwise exploit the learner's probabilities p:
     ``"sample"`` plays a class drawn from p (the paper); ``"randomised"`` plays the most
     probable class with probability :math:`1 - \min(1, 2(1 - \max p))` and a draw from p
     otherwise, which makes fewer mistakes.
+
+    Differs from the paper in clipping :math:`\varepsilon` at 1, and in an option of our own:
+    ``updates="correct"`` updates after *every* correct action, with weight
+    :math:`\varepsilon / P(\text{action})`. Averaged over the draw, every example then has
+    weight :math:`\varepsilon`, as all examples have weight :math:`\varepsilon/K` in the
+    paper, and the same proof applies to the learner's regret on weighted examples.
 
     The time of a round is that of the learner's `predict`, and of its `update` in the few
     rounds that learn.
@@ -36,7 +46,8 @@ class BanditReduction(Agent):
     \varepsilon` for every W, with c = 1 for ``"sample"`` and c = 0.7468 for
     ``"randomised"``; the horizon's choice :math:`\varepsilon = \min(1, \sqrt{c K R(T)/T})`
     makes the last two terms :math:`2\sqrt{c K T R(T)}` (`folklearn.bounds.bandit_mistakes`).
-    Differs from the paper in clipping :math:`\varepsilon` at 1.
+    For ``updates="correct"`` they are :math:`\varepsilon T + c E[C] / \varepsilon`, where C is
+    the regret bound of the learner's certificate after all updates.
 
     Parameters
     ----------
@@ -45,14 +56,18 @@ class BanditReduction(Agent):
     exploration : :math:`\varepsilon`, above 0 and at most 1, constant. Theory is cautious: a
         value chosen by trial, like 0.05, usually makes fewer mistakes.
     decoding : ``"sample"`` or ``"randomised"``.
+    updates : ``"explored"`` (the paper) or ``"correct"``; the latter gives weights up to K,
+        or up to :math:`K/\varepsilon_t` where exploration follows the certificate.
     seed : an integer, or a NumPy Generator, which is then used and advanced.
     max_pending : decisions that may wait for an outcome, at least 1.
 
     With neither horizon nor exploration, round t explores with probability
     :math:`\min(1, \sqrt{c K R_t / t})`, where :math:`R_t` is the live regret bound of the
-    learner's certificate. That is a heuristic: the proof needs a constant
-    :math:`\varepsilon`. What is certified for an unknown T is to start again with the
-    horizon doubled each time that it is reached.
+    learner's certificate. With ``updates="explored"`` that is a heuristic: the proof needs a
+    constant :math:`\varepsilon`, and what is certified for an unknown T is to start again
+    with the horizon doubled each time that it is reached. With ``updates="correct"`` the
+    weights are 1/P(action) and expected mistakes are at most :math:`c \sum_t \ell_t(W) +
+    E[\sum_t \varepsilon_t + c\, C]`, whatever the exploration was.
 
     Examples
     --------
@@ -77,7 +92,7 @@ class BanditReduction(Agent):
     randomised decoding.
     """
 
-    WORDS = ("learner", "exploration", "decoding")
+    WORDS = ("learner", "exploration", "decoding", "updates")
 
     def __init__(
         self,
@@ -86,6 +101,7 @@ class BanditReduction(Agent):
         horizon: int | None = None,
         exploration: float | None = None,
         decoding: str = SAMPLE,
+        updates: str = EXPLORED,
         seed: int | np.random.Generator = 0,
         max_pending: int = MAX_PENDING,
     ) -> None:
@@ -93,12 +109,21 @@ class BanditReduction(Agent):
             raise InvalidInputError(
                 f"decoding must be {SAMPLE!r} or {RANDOMISED!r}, got {decoding!r}"
             )
+        if updates not in (EXPLORED, CORRECT):
+            raise InvalidInputError(f"updates must be {EXPLORED!r} or {CORRECT!r}, got {updates!r}")
         self.learner = learner
         self.n_features = learner.n_features
         self.n_classes = learner.n_classes
         self.decoding = decoding
+        self.updates = updates
         self._cost = bounds.DECODING_COST if decoding == RANDOMISED else 1.0
         self.exploration = self._constant(horizon, exploration)
+        # A constant factor of all weights keeps those of a constant exploration at most K.
+        self._scale, self._heaviest = 1.0, math.inf
+        if self.exploration is not None:
+            self._scale, self._heaviest = self.exploration, float(self.n_classes)
+        if updates == CORRECT:
+            self._refuse_if_too_heavy(getattr(learner, "max_weight", math.inf))
         self._start(seed, max_pending)
 
     def _constant(self, horizon: int | None, exploration: float | None) -> float | None:
@@ -129,6 +154,20 @@ class BanditReduction(Agent):
                 "number above 0 and at most 1, or horizon if the learner has a regret bound"
             )
         return None
+
+    def _refuse_if_too_heavy(self, limit: float) -> None:
+        """Raise if the learner takes no weights as large as ``updates="correct"`` gives."""
+        if self._heaviest <= limit:
+            return
+        advice = (
+            f"construct it with max_weight={self.n_classes}"
+            if math.isfinite(self._heaviest)
+            else "give exploration, which bounds the weights by the number of classes"
+        )
+        raise InvalidInputError(
+            f"updates={CORRECT!r} weights examples, and {type(self.learner).__name__} takes "
+            f"weights up to max_weight={limit:g} only: {advice}"
+        )
 
     def next_exploration(self) -> float:
         """Return the probability with which the next decision explores."""
@@ -169,7 +208,12 @@ class BanditReduction(Agent):
 
     def _absorb(self, decision: Decision, seen: Array, correct: bool) -> None:
         explored = seen[-1] == 1.0
-        if explored and correct:
+        if not correct:
+            return
+        if self.updates == CORRECT:
+            weight = min(self._scale / decision.propensity, self._heaviest)
+            self.learner.update(decision.x, decision.action, weight=weight)
+        elif explored:
             self.learner.update(decision.x, decision.action)
 
     def to_record(self) -> Record:

@@ -1,0 +1,104 @@
+"""One agent on one stream with one seed; the theorem's bound; the time of a round."""
+
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from folklearn import Folklore, best_in_class, bounds, interact
+from folklearn.bandits import BanditReduction
+from folklearn.streams.bandit import syn_sep_blocks
+from folklearn.streams.synthetic import stochastic
+
+from ..data import Stream
+from .plan import SAMPLED, Arena, make, stream
+
+N_POINTS = 40
+
+
+def checkpoints(T: int) -> list[int]:
+    """Return the rounds at which mistakes are recorded: evenly in logarithms, T last."""
+    return sorted({round(t) for t in np.geomspace(min(10, T), T, N_POINTS)})
+
+
+def play(name: str, arena: Arena, exploration: object, seed: int) -> dict[str, Any]:
+    """Return the mistakes at the checkpoints, and what the agent was."""
+    rows = stream(arena, seed)
+    agent = make(name, arena, rows, exploration, seed)
+    log = interact(agent, rows.X, rows.y)
+    learner = getattr(agent, "learner", None)
+    counted = hasattr(learner, "certificate")
+    stops = checkpoints(log.n_rounds)
+    return {
+        "rounds": stops,
+        "exploration": getattr(agent, "exploration", None),
+        "mistakes": log.mistakes[np.array(stops) - 1].tolist(),
+        "error": log.error_rate,
+        "updates": learner.certificate().n_rounds if counted else None,
+    }
+
+
+def check_bound(T: int, seed: int, decoding: str, updates: str) -> dict[str, float]:
+    """Play the reduction at the theorem's exploration; return mistakes and the bound."""
+    d, K, B = 2, 3, 3.0
+    X, y = stochastic(seed, T, d=d, K=K, B=B)
+    learner = Folklore(n_features=d, n_classes=K, B=B)
+    agent = BanditReduction(learner, horizon=T, decoding=decoding, updates=updates, seed=seed)
+    log = interact(agent, X, y)
+    loss = best_in_class(X, y, B=B, n_classes=K).loss
+    cost = bounds.DECODING_COST if decoding == "randomised" else 1.0
+    regret = learner.regret_bound(T)
+    exploration = float(agent.exploration or 0.0)
+    bound = bounds.bandit_mistakes(T, n_classes=K, regret=regret, loss=loss, cost=cost)
+    if updates == "correct":
+        spent = cost * learner.certificate().regret_bound / exploration
+        bound = cost * loss + exploration * T + spent
+    return {
+        "mistakes": float(log.mistakes[-1]),
+        "bound": bound,
+        "loss": loss,
+        "exploration": exploration,
+        "updates": learner.certificate().n_rounds,
+    }
+
+
+def time_round(name: str, arena: Arena, exploration: object, seed: int) -> dict[str, float]:
+    """Return microseconds per round of acting and learning, and the error rate.
+
+    The first half of the rounds is not timed: it compiles, and it warms the caches.
+    """
+    rows = stream(arena, seed)
+    agent = make(name, arena, rows, exploration, seed)
+    half = len(rows.y) // 2
+    first = interact(agent, rows.X[:half], rows.y[:half])
+    start = perf_counter()
+    second = interact(agent, rows.X[half:], rows.y[half:])
+    seconds = perf_counter() - start
+    return {
+        "us": 1e6 * seconds / second.n_rounds,
+        "error": (first.mistakes[-1] + second.mistakes[-1]) / len(rows.y),
+    }
+
+
+def million(T: int, exploration: float, seed: int, show: Any) -> dict[str, Any]:
+    """Play the paper's reduction over FOLKLORE on a long SynSep, block by block."""
+    arena = Arena("SynSep", T)
+    none = Stream(np.empty((0, arena.d)), np.empty(0, np.int64), arena.K)
+    agent = make(SAMPLED, arena, none, exploration, seed)
+    stops, mistakes, done, wrong, seconds = checkpoints(T), [], 0, 0, 0.0
+    for X, y in syn_sep_blocks(seed, T, d=arena.d, K=arena.K):
+        start = perf_counter()
+        log = interact(agent, X, y)
+        seconds += perf_counter() - start
+        mistakes += [
+            wrong + int(log.mistakes[t - done - 1]) for t in stops if done < t <= done + len(y)
+        ]
+        done, wrong = done + len(y), wrong + int(log.mistakes[-1])
+        show(done)
+    return {
+        "rounds": stops,
+        "mistakes": mistakes,
+        "exploration": exploration,
+        "updates": agent.learner.certificate().n_rounds,  # type: ignore[attr-defined]
+        "seconds": seconds,
+    }

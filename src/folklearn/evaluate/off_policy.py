@@ -1,0 +1,337 @@
+"""How often another policy would have been right, estimated from the log of an agent."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from folklearn import problem
+from folklearn.errors import InvalidInputError
+from folklearn.evaluate.interaction import Interactions
+from folklearn.evaluate.probabilities import ROW_SUM_TOLERANCE, refuse_bad_rows
+from folklearn.learners.folklore import Folklore
+
+Array = NDArray[np.float64]
+
+IPS = "ips"
+SNIPS = "snips"
+DR = "dr"
+METHODS = (IPS, SNIPS, DR)
+
+NORMAL = "normal"
+BERNSTEIN = "bernstein"
+INTERVALS = (NORMAL, BERNSTEIN)
+
+_TOO_RARE = 1e-100  # squares of the weights stay finite
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """The estimated probability that a policy is right, and how far to trust it.
+
+    Attributes
+    ----------
+    value : the estimate. It is not clipped, since that would bias it: IPS and DR may fall
+        outside 0..1, and outside of the interval.
+    low, high : confidence interval, clipped to 0..1, where the truth is.
+    std_error : standard error of the value.
+    effective_size : Kish's :math:`(\\sum w)^2 / \\sum w^2` of the importance weights: how
+        many rounds played by the policy itself the log is worth. Below some 30, or a small
+        part of the rounds, a few outcomes decide, and the normal interval is too short.
+    n_rounds : number of rounds in the log.
+    method, interval, confidence : how it was made.
+    """
+
+    value: float
+    low: float
+    high: float
+    std_error: float
+    effective_size: float
+    n_rounds: int
+    method: str
+    interval: str
+    confidence: float
+
+
+def off_policy(
+    log: Interactions,
+    policy: Any,
+    *,
+    method: str = DR,
+    rewards: ArrayLike | None = None,
+    confidence: float = 0.95,
+    interval: str = NORMAL,
+    least_propensity: float | None = None,
+) -> Estimate:
+    r"""Estimate how often a policy would have been right in the rounds of a log.
+
+    With the policy's probabilities :math:`\pi_t` in round t, the action :math:`a_t` that was
+    played, its propensity :math:`p_t` and outcome :math:`r_t`, the weight is
+    :math:`w_t = \pi_t(a_t) / p_t`, and the value
+
+    * ``"ips"``, inverse propensity scores: the mean of :math:`w_t r_t`. Unbiased.
+    * ``"snips"``, self-normalised: :math:`\sum w_t r_t / \sum w_t`. Biased by O(1/T), within
+      0..1, and 1 minus itself if right and wrong change places. Often far less variable.
+    * ``"dr"``, doubly robust: the mean of :math:`\sum_k \pi_t(k) q_t(k) + w_t (r_t -
+      q_t(a_t))` with a model q of the probability that an action is right. Unbiased whatever
+      q is, and the less variable the better q is.
+
+    Unbiased means over the draws of the actions, also if the agent learned as it went, and
+    supposes that: the propensities are those of the draws; every action that the policy plays
+    could have been drawn, which no log can show; and the policy was *not learned from this
+    log*, or it is judged by what it was fitted to. Look at `Estimate.effective_size` first.
+
+    The interval ``"normal"`` is asymptotic, by the delta method for SNIPS. It is for the
+    expected value over contexts like those of the log, hence cautious about the value on
+    these very contexts; with an agent that goes on learning, its propensities should not
+    vanish. ``"bernstein"`` holds for every number of rounds if they are independent: a
+    logging policy that does not learn, and rewards that were not learned from the log. With
+    M = 1 / `least_propensity` the terms of IPS lie in 0..M and those of DR in 1-M..M; with V
+    their sample variance and :math:`1 - \delta` the confidence, the half width is
+
+    .. math:: \sqrt{2 V \ln(4/\delta) / T} + \text{range} \cdot 7 \ln(4/\delta) / (3(T - 1))
+
+    Time O(T K) and that of the policy; the default rewards take T rounds of a binary
+    `Folklore`.
+
+    Parameters
+    ----------
+    log : what an agent did (`interact`), or logged data of any origin.
+    policy : action probabilities (T, K); or what makes them from the contexts: an agent, by
+        its `policy`; a learner, by its `predict`, played by sampling; a function.
+    method : ``"ips"``, ``"snips"`` or ``"dr"``.
+    rewards : q (T, K) between 0 and 1, for DR only, such as the predictions of a learner
+        trained elsewhere. Row t must not depend on action t, nor on what came of it. By
+        default `reward_model(log)`.
+    confidence : above 0 and below 1.
+    interval : ``"normal"`` or ``"bernstein"``.
+    least_propensity : the least with which any action *could* be played, for the Bernstein
+        interval only; an agent's exploration divided by K. By default the least in the log,
+        which is only proven if nothing less was possible.
+
+    Examples
+    --------
+    Log one agent on a labelled stream, and ask what another policy would have got:
+
+    >>> import numpy as np
+    >>> from folklearn import Folklore, interact, off_policy
+    >>> from folklearn.bandits import BanditReduction
+    >>> from folklearn.streams import synthetic
+    >>> X, y = synthetic.stochastic(0, 3000, d=3, K=3, B=10.0)
+    >>> other = Folklore(n_features=3, n_classes=3)
+    >>> P = other.run(X[:1000], y[:1000])
+    >>> agent = BanditReduction(Folklore(n_features=3, n_classes=3), exploration=0.2)
+    >>> log = interact(agent, X[1000:], y[1000:])
+    >>> estimate = off_policy(log, other)
+    >>> truth = np.mean(other.predict(X[1000:])[np.arange(2000), y[1000:]])
+    >>> bool(estimate.low < truth < estimate.high)
+    True
+    >>> bool(estimate.std_error < off_policy(log, other, method="ips").std_error)
+    True
+
+    References
+    ----------
+    Horvitz and Thompson (1952), "A Generalization of Sampling Without Replacement From a
+    Finite Universe", for IPS. Swaminathan and Joachims (2015), "The Self-Normalized Estimator
+    for Counterfactual Learning", for SNIPS. Dudík, Langford and Li (2011), "Doubly Robust
+    Policy Evaluation and Learning", for DR. Maurer and Pontil (2009), "Empirical Bernstein
+    Bounds and Sample Variance Penalization", Theorem 4, once for either side; of its proof
+    only independence is needed, since unequal means enlarge the sample variance.
+    """
+    _one_of("method", method, METHODS)
+    _one_of("interval", interval, INTERVALS)
+    confidence = _inside("confidence", confidence)
+    T = log.n_rounds
+    if T < 2:
+        raise InvalidInputError(f"an interval needs at least 2 rounds; the log has {T}")
+    if rewards is not None and method != DR:
+        raise InvalidInputError(f'rewards are for method="dr", not for {method!r}')
+    if least_propensity is not None and interval != BERNSTEIN:
+        raise InvalidInputError(f'least_propensity is for interval="bernstein", not {interval!r}')
+    seen = float(log.propensities.min())
+    if seen < _TOO_RARE:
+        raise InvalidInputError(
+            f"the log has a propensity of {seen:g}; below {_TOO_RARE:g} the weights overflow: "
+            "no action of that probability is ever drawn"
+        )
+    least = seen
+    if interval == BERNSTEIN:
+        _refuse_dependence(method, rewards is not None)
+        least = _least_propensity(seen, least_propensity)
+    P = _action_probabilities(log, policy)
+    r = log.correct.astype(np.float64)
+    w = P[np.arange(T), log.actions] / log.propensities
+
+    if method == SNIPS:
+        total = float(w.sum())
+        if not total > 0.0:
+            raise InvalidInputError(
+                "the policy gives no probability to any action of the log, which therefore "
+                'says nothing about it: SNIPS would be 0/0; use method="dr"'
+            )
+        value = float(w @ r) / total
+        # The delta method: a ratio of means deviates like the mean of w (r - value) / E w.
+        std_error = math.sqrt(T / (T - 1) * float(np.sum((w * (r - value)) ** 2))) / total
+    else:
+        terms = w * r
+        if method == DR:
+            q = reward_model(log) if rewards is None else _rewards(rewards, P.shape)
+            terms = (P * q).sum(axis=1) + w * (r - q[np.arange(T), log.actions])
+        value = float(terms.mean())
+        std_error = float(terms.std(ddof=1)) / math.sqrt(T)
+
+    if interval == NORMAL:
+        half = NormalDist().inv_cdf(0.5 + 0.5 * confidence) * std_error
+    else:
+        # From r = 1 and q = 1 elsewhere a doubly robust term is at most 1 + pi (1 - q) (M - 1),
+        # from r = 0 and q = 0 elsewhere at least -pi q (M - 1), M = 1 / least.
+        width = 1.0 / least if method == IPS else 2.0 / least - 1.0
+        half = _bernstein(std_error, width, T, confidence)
+    return Estimate(
+        value=value,
+        low=min(max(value - half, 0.0), 1.0),
+        high=min(max(value + half, 0.0), 1.0),
+        std_error=std_error,
+        effective_size=_kish(w),
+        n_rounds=T,
+        method=method,
+        interval=interval,
+        confidence=confidence,
+    )
+
+
+def reward_model(log: Interactions, *, n_blocks: int = 10) -> Array:
+    """Return q (T, K), the modelled probability that each action would have been right.
+
+    One binary `Folklore` per action, on the contexts and a constant, learns the rounds in
+    which that action was played. The log is cut into consecutive blocks, and a block is
+    predicted from the earlier ones only. So q_t is known before action t is drawn, and the
+    mean of the doubly robust term over that draw is exactly the policy's value in round t,
+    even if the agent adapted to everything before. A model that saw later rounds would depend
+    on action t, through the agent that learned from it, and bias the estimate.
+
+    An action that has not been played yet, as all in the first block, is given 1/K, what
+    chance would get: any constant is unbiased, and one class in K is right.
+
+    Examples
+    --------
+    >>> from folklearn import interact
+    >>> from folklearn.bandits import Banditron
+    >>> from folklearn.streams import synthetic
+    >>> X, y = synthetic.separable(0, 2000, d=3, K=2)
+    >>> q = reward_model(interact(Banditron(3, 2, exploration=0.2), X, y))
+    >>> q[0].tolist(), bool((q[200:].argmax(axis=1) == y[200:]).mean() > 0.9)
+    ([0.5, 0.5], True)
+    """
+    T, K = log.n_rounds, log.n_classes
+    n_blocks = problem.count("n_blocks", n_blocks, 1)
+    X = np.column_stack([log.X, np.ones(T)])
+    q: Array = np.full((T, K), 1.0 / K)
+    models: dict[int, Folklore] = {}
+    edges = [T * block // n_blocks for block in range(n_blocks + 1)]
+    for start, middle, end in zip(edges, edges[1:], edges[2:], strict=False):
+        actions = log.actions[start:middle]
+        for k in np.unique(actions).tolist():
+            if k not in models:
+                models[k] = Folklore(n_features=X.shape[1], n_classes=2)
+            played = start + np.flatnonzero(actions == k)
+            models[k].run(X[played], log.correct[played].astype(np.int64))
+        for k, model in models.items():
+            q[middle:end, k] = model.predict(X[middle:end])[:, 1]
+    return q
+
+
+def _action_probabilities(log: Interactions, policy: Any) -> Array:
+    """Return the policy's probabilities (T, K) for the contexts of the log, checked."""
+    maker: Callable[[Array], ArrayLike] | None = None
+    for verb in ("policy", "predict"):
+        if maker is None and callable(getattr(policy, verb, None)):
+            maker = getattr(policy, verb)
+    if maker is None and callable(policy):
+        maker = policy
+    P = problem.numbers("policy", policy if maker is None else maker(log.X))
+    expected = (log.n_rounds, log.n_classes)
+    if P.shape != expected:
+        raise InvalidInputError(
+            f"policy has shape {P.shape}; expected the probabilities of all actions in every "
+            f"round: {expected}"
+        )
+    refuse_bad_rows(P, "row {} of policy", ROW_SUM_TOLERANCE)
+    return P
+
+
+def _rewards(rewards: ArrayLike, expected: tuple[int, ...]) -> Array:
+    q = problem.numbers("rewards", rewards)
+    if q.shape != expected:
+        raise InvalidInputError(
+            f"rewards has shape {q.shape}; expected the modelled probability that each action "
+            f"is right: {expected}"
+        )
+    bad = np.argwhere(~((q >= 0.0) & (q <= 1.0)))
+    if len(bad):
+        row, column = bad[0]
+        raise InvalidInputError(
+            f"rewards[{row}, {column}] is {q[row, column]:g}; expected a number from 0 to 1"
+        )
+    return q
+
+
+def _refuse_dependence(method: str, rewards_given: bool) -> None:
+    if method == SNIPS:
+        raise InvalidInputError(
+            'interval="bernstein" is for means of independent terms, and SNIPS is a ratio: '
+            'use method="ips" or "dr", or interval="normal"'
+        )
+    if method == DR and not rewards_given:
+        raise InvalidInputError(
+            'interval="bernstein" needs independent rounds, and rewards learned from the log '
+            'tie them together: pass rewards made without it, or use method="ips", or '
+            'interval="normal"'
+        )
+
+
+def _least_propensity(seen: float, given: float | None) -> float:
+    if given is None:
+        return seen
+    least = _inside("least_propensity", given, most=True)
+    if least > seen:
+        raise InvalidInputError(
+            f"least_propensity is {least:g}, and the log has a propensity of {seen:g}"
+        )
+    return least
+
+
+def _bernstein(std_error: float, width: float, T: int, confidence: float) -> float:
+    """Return the half width of Maurer and Pontil's Theorem 4 for terms of a given range."""
+    log_term = math.log(4.0 / (1.0 - confidence))
+    return std_error * math.sqrt(2.0 * log_term) + width * 7.0 * log_term / (3.0 * (T - 1))
+
+
+def _kish(w: Array) -> float:
+    largest = float(w.max())
+    if not largest > 0.0:
+        return 0.0
+    relative = w / largest  # so that no square overflows
+    return float(relative.sum() ** 2 / np.sum(relative**2))
+
+
+def _one_of(name: str, value: Any, choices: tuple[str, ...]) -> None:
+    if not isinstance(value, str) or value not in choices:
+        words = ", ".join(repr(choice) for choice in choices)
+        raise InvalidInputError(f"{name} must be one of {words}, got {value!r}")
+
+
+def _inside(name: str, value: Any, most: bool = False) -> float:
+    """Return a number above 0 and below 1, or at most 1."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        number = math.nan
+    if not (0.0 < number < 1.0 or (most and number == 1.0)):
+        limit = "at most" if most else "below"
+        raise InvalidInputError(f"{name} must be a number above 0 and {limit} 1, got {value!r}")
+    return number
