@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from folklearn import persist, problem
-from folklearn.errors import FolklearnError, InvalidInputError, StateFileError
+from folklearn.bandits.exploration import draw
+from folklearn.errors import InvalidInputError, StateFileError
 from folklearn.numerics.randomness import generator_from, generator_state
 from folklearn.persist import Record
 
@@ -69,6 +70,11 @@ class Agent:
         self.n_dropped = 0
         self._pending: dict[int, tuple[Decision, Array]] = {}
 
+    @property
+    def _n_seen(self) -> int:
+        """How many numbers `_see` returns."""
+        return self.n_classes
+
     def _see(self, x: Array) -> Array:
         """Return what the present state makes of x (d,): the numbers kept with a decision."""
         raise NotImplementedError
@@ -93,7 +99,8 @@ class Agent:
         Rows of a matrix (T, d) are all answered from the current state, as (T, K). Nothing
         is drawn, and nothing becomes pending.
         """
-        if np.ndim(x) == 2:
+        x = problem.numbers("x", x)
+        if x.ndim == 2:
             X = problem.contexts(x, self.n_features)[0]
             P = np.array([self._play(self._see(row)) for row in X])
             return P.reshape(len(X), self.n_classes)
@@ -204,6 +211,9 @@ class Agent:
         try:
             counts = words.pop("counts")
             rng = generator_from(words.pop("generator"))
+            for word in (*cls.WORDS, "max_pending"):
+                if word not in words:  # a default would silently stand in for it
+                    raise KeyError(word)
             agent = cls._from_words(words, record)
             for count in _COUNTS:
                 setattr(agent, count, problem.count(count, counts[count], 0))
@@ -219,27 +229,50 @@ class Agent:
             array = record.arrays.get(part)
             if array is None or array.shape != own.shape or array.dtype != own.dtype:
                 raise StateFileError(f"a {name} state needs {own.dtype} {part} of {own.shape}")
+            if not np.isfinite(array).all():
+                raise StateFileError(f"{part} of a {name} state is not finite")
             own[...] = array
-        agent._pending = agent._read_pending(record.arrays)
+        try:
+            agent._pending = agent._read_pending(record.arrays)
+        except InvalidInputError as error:
+            raise StateFileError(f"a decision that waits is damaged: {error}") from None
         return agent
 
     def _read_pending(
         self, arrays: Mapping[str, NDArray[Any]]
     ) -> dict[int, tuple[Decision, Array]]:
-        if "pending.id" not in arrays:
+        columns = {name: array for name, array in arrays.items() if name.startswith("pending.")}
+        T = self.n_decisions - self.n_outcomes - self.n_dropped
+        if not T and not columns:
             return {}
-        try:
-            columns = [arrays[f"pending.{part}"] for part in ("id", "action", "propensity", "x")]
-            pending = {}
-            for id, action, propensity, x, seen in zip(
-                *columns, arrays["pending.seen"], strict=True
-            ):
-                x = problem.usable_context(x, self.n_features).copy()
-                x.flags.writeable = False
-                decision = Decision(int(id), int(action), float(propensity), x)
-                pending[decision.id] = (decision, seen.copy())
-        except (KeyError, TypeError, ValueError) as error:
-            raise StateFileError(f"pending decisions cannot be read: {error}") from None
+        floats, integers = np.dtype(np.float64), np.dtype(np.int64)
+        expected = {
+            "id": (integers, (T,)),
+            "action": (integers, (T,)),
+            "propensity": (floats, (T,)),
+            "x": (floats, (T, self.n_features)),
+            "seen": (floats, (T, self._n_seen)),
+        }
+        for part, (dtype, shape) in expected.items():
+            array = columns.get(f"pending.{part}")
+            if array is None or array.dtype != dtype or array.shape != shape:
+                raise StateFileError(
+                    f"{T} decisions wait for their outcome: {part} must be {dtype} of {shape}"
+                )
+        ids, actions, propensities, X, seen = (columns[f"pending.{part}"] for part in expected)
+        in_order = (np.diff(ids, prepend=-1) > 0).all() and (ids < self.n_decisions).all()
+        usable = ((actions >= 0) & (actions < self.n_classes)).all()
+        likely = ((propensities > 0.0) & (propensities <= 1.0)).all()
+        if not (in_order and usable and likely and np.isfinite(seen).all()):
+            raise StateFileError("the decisions that wait for their outcome are damaged")
+        if self.max_pending < T:
+            raise StateFileError(f"{T} decisions wait, more than max_pending={self.max_pending}")
+        pending = {}
+        for t in range(T):
+            x = problem.usable_context(X[t], self.n_features).copy()
+            x.flags.writeable = False
+            decision = Decision(int(ids[t]), int(actions[t]), float(propensities[t]), x)
+            pending[decision.id] = (decision, seen[t].copy())
         return pending
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -262,40 +295,3 @@ def _outcome(correct: Any) -> bool:
     raise InvalidInputError(
         f"correct must be True or False, got {correct!r}: was the action right or not?"
     )
-
-
-def draw(rng: np.random.Generator, P: Array) -> int:
-    """Draw an action from probabilities (K,), by one uniform number."""
-    totals = np.cumsum(P)
-    place = int(np.searchsorted(totals, rng.random() * totals[-1], side="right"))
-    # Rounding may put the number on the last edge; an action without mass is never drawn.
-    return place if place < len(P) else int(np.flatnonzero(P)[-1])
-
-
-def explore(P: Array, exploration: float) -> Array:
-    """Return (1 - exploration) P + exploration / K."""
-    mixed: Array = (1.0 - exploration) * P + exploration / len(P)
-    return mixed
-
-
-def greedy(scores: Array, exploration: float) -> Array:
-    """Return the best action, ties to the lowest, with uniform exploration around it."""
-    P = np.full(len(scores), exploration / len(scores))
-    P[np.argmax(scores)] += 1.0 - exploration
-    return P
-
-
-def chosen_exploration(
-    exploration: float | None, horizon: int | None, default: float, theory: Any
-) -> float:
-    """Return the exploration that was given, the theory's for a horizon, or the default.
-
-    `theory` is a function of the horizon; giving both is refused.
-    """
-    if exploration is not None and horizon is not None:
-        raise FolklearnError("give exploration or horizon, not both: a horizon sets exploration")
-    if exploration is not None:
-        return problem.fraction("exploration", exploration, 1.0)
-    if horizon is not None:
-        return min(1.0, float(theory(problem.count("horizon", horizon, 1))))
-    return default

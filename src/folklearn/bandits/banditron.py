@@ -3,14 +3,8 @@
 import numpy as np
 
 from folklearn import problem
-from folklearn.bandits.agent import (
-    MAX_PENDING,
-    Agent,
-    Array,
-    Decision,
-    chosen_exploration,
-    greedy,
-)
+from folklearn.bandits.agent import MAX_PENDING, Agent, Array, Decision
+from folklearn.bandits.exploration import chosen_exploration, greedy
 
 
 class Banditron(Agent):

@@ -6,14 +6,8 @@ from typing import Any
 import numpy as np
 
 from folklearn import problem
-from folklearn.bandits.agent import (
-    MAX_PENDING,
-    Agent,
-    Array,
-    Decision,
-    chosen_exploration,
-    greedy,
-)
+from folklearn.bandits.agent import MAX_PENDING, Agent, Array, Decision
+from folklearn.bandits.exploration import chosen_exploration, greedy
 from folklearn.errors import InvalidInputError
 from folklearn.numerics.simplex import softmax
 

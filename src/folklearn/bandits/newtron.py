@@ -7,14 +7,8 @@ import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve, eigh
 
 from folklearn import problem
-from folklearn.bandits.agent import (
-    MAX_PENDING,
-    Agent,
-    Array,
-    Decision,
-    chosen_exploration,
-    explore,
-)
+from folklearn.bandits.agent import MAX_PENDING, Agent, Array, Decision
+from folklearn.bandits.exploration import chosen_exploration, explore
 from folklearn.numerics.simplex import helmert, softmax
 
 _TOLERANCE = 1e-12  # of D, on the norm of W

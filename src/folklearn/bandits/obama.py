@@ -5,14 +5,8 @@ from typing import Any, Self
 import numpy as np
 
 from folklearn import bounds, persist
-from folklearn.bandits.agent import (
-    MAX_PENDING,
-    Agent,
-    Array,
-    Decision,
-    chosen_exploration,
-    explore,
-)
+from folklearn.bandits.agent import MAX_PENDING, Agent, Array, Decision
+from folklearn.bandits.exploration import chosen_exploration, explore
 from folklearn.errors import InvalidInputError, StateFileError
 from folklearn.learners.aggregating import Aggregating
 from folklearn.persist import Record

@@ -6,7 +6,8 @@ from typing import Any, Self
 import numpy as np
 
 from folklearn import bounds, persist, problem, registry
-from folklearn.bandits.agent import MAX_PENDING, Agent, Array, Decision, draw, explore
+from folklearn.bandits.agent import MAX_PENDING, Agent, Array, Decision
+from folklearn.bandits.exploration import draw, explore
 from folklearn.errors import FolklearnError, InvalidInputError
 from folklearn.learners.contract import Learner
 from folklearn.persist import Record
@@ -183,6 +184,10 @@ class BanditReduction(Agent):
 
     # What is seen: the learner's probabilities, the exploration, and, once chosen, whether
     # the decision explored.
+    @property
+    def _n_seen(self) -> int:
+        return self.n_classes + 2
+
     def _see(self, x: Array) -> Array:
         return np.concatenate([self.learner.predict(x), [self.next_exploration(), 0.0]])
 

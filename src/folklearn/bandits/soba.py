@@ -6,14 +6,8 @@ import numpy as np
 from scipy.linalg.blas import dsymv, dsyr
 
 from folklearn import problem
-from folklearn.bandits.agent import (
-    MAX_PENDING,
-    Agent,
-    Array,
-    Decision,
-    chosen_exploration,
-    greedy,
-)
+from folklearn.bandits.agent import MAX_PENDING, Agent, Array, Decision
+from folklearn.bandits.exploration import chosen_exploration, greedy
 from folklearn.errors import FolklearnError
 
 _DIGITS = 1e-14  # relative rounding of A^-1, beyond which a direction is lost
@@ -51,8 +45,8 @@ class Soba(Agent):
     the diagonal of A only and has no theorem.
 
     Time O((K d)^2) for a round that learns, O(K d) for others, and memory 8 (K d)^2 bytes;
-    diagonal, O(K d) both. An outcome is refused once contexts are so long, above about 1e7,
-    that the inverse has no digits left for them: scale the features.
+    diagonal, O(K d) both. An outcome is refused where the inverse has no digits left for its
+    context, once :math:`|x| / \sqrt{P(y)}` is above about 1e7: scale the features.
 
     Guarantee (full matrix, outcomes without delay): for contexts of norm at most R and every
     U, expected mistakes are at most :math:`\sum_t (1 - M_t)^2`, with :math:`M_t` the margin

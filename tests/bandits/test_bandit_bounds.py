@@ -1,0 +1,161 @@
+"""The bandit theorems as functions, and the constant of randomised decoding."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize_scalar
+
+from folklearn import Aggregating, Aioli, Folklore, Gaf, Laplace, Ogd, Ons, auto, bounds
+from folklearn.errors import InvalidInputError
+from tests.reference.bandits import decoded
+
+SIZES = {"n_features": 2, "n_classes": 3}
+BALL = {"B": 0.7, "R": 1.3}
+
+
+def cost(p, y):
+    """Chance of a mistake by randomised decoding over the log loss."""
+    return (1.0 - decoded(p, "randomised")[y]) / -math.log(p[y])
+
+
+def test_the_decoding_cost_is_the_supremum_over_the_simplex(rng):
+    """Reached by two classes of which the less likely one, of about 0.434, is right."""
+    a = np.linspace(0.0, 1.0, 2001)[1:-1]
+    two = np.array([[cost(np.array([p, 1.0 - p]), y) for y in (0, 1)] for p in a])
+    best = minimize_scalar(
+        lambda p: -cost(np.array([p, 1.0 - p]), 0), bounds=(0.35, 0.49), method="bounded"
+    )
+    assert 0.7467 < -best.fun <= bounds.DECODING_COST
+    assert two.max() <= -best.fun + 1e-9
+    assert two.max() == pytest.approx(-best.fun, abs=1e-6)
+    grid = np.linspace(0.0, 1.0, 101)
+    for p in ((u, v, max(0.0, 1.0 - u - v)) for u in grid for v in grid if 0.0 < u < 1.0 - v):
+        assert cost(np.array(p), 0) <= -best.fun + 1e-9
+    for K in (3, 4, 7):
+        for p in rng.dirichlet(np.full(K, 0.7), size=1000):
+            y = int(rng.integers(K))
+            if 0.0 < p[y] < 1.0:
+                assert cost(p, y) <= -best.fun + 1e-9
+
+
+def test_sampling_costs_at_most_1(rng):
+    for p in rng.dirichlet(np.ones(4), size=500):
+        assert 1.0 - decoded(p, "sample")[0] <= -math.log(p[0])
+
+
+def test_exploration_in_numbers():
+    exploration = bounds.bandit_exploration
+    assert exploration(1200, n_classes=3, regret=4.0) == pytest.approx(0.1, rel=1e-12)
+    assert exploration(1200, n_classes=3, regret=4.0, cost=0.25) == pytest.approx(0.05, rel=1e-12)
+    assert exploration(12, n_classes=3, regret=4.0) == 1.0
+    assert exploration(5, n_classes=3, regret=4.0) == 1.0  # clipped
+    assert exploration(5, n_classes=3, regret=math.inf) == 1.0
+    assert exploration(5, n_classes=3, regret=0.0) == 0.0
+    assert exploration(5, n_classes=3, regret=-1.0) == 0.0  # a live bound may be below 0
+
+
+def test_mistakes_in_numbers():
+    mistakes = bounds.bandit_mistakes
+    problem = {"n_classes": 3, "regret": 4.0, "loss": 50.0}
+    assert mistakes(1200, **problem) == pytest.approx(50.0 + 2.0 * 120.0, rel=1e-12)
+    assert mistakes(1200, **problem, cost=0.25) == pytest.approx(12.5 + 120.0, rel=1e-12)
+    assert mistakes(1200, **problem, exploration=0.5) == pytest.approx(50 + 600 + 24, rel=1e-12)
+    assert mistakes(4, **problem) == pytest.approx(50 + 4 + 12, rel=1e-12)  # clipped at 1
+    assert mistakes(1200, **problem, exploration=0.0) == math.inf
+    assert mistakes(1200, n_classes=3, regret=math.inf, loss=1.0) == math.inf
+
+
+@pytest.mark.parametrize("scale", [1.0, bounds.DECODING_COST])
+@pytest.mark.parametrize("T", [10, 1000, 10**6])
+def test_the_chosen_exploration_has_the_least_bound(T, scale):
+    problem = {"n_classes": 4, "regret": 20.0, "loss": 100.0, "cost": scale}
+    best = bounds.bandit_mistakes(T, **problem)
+    for exploration in np.geomspace(1e-6, 1.0, 200):
+        other = bounds.bandit_mistakes(T, **problem, exploration=exploration)
+        assert best <= other * (1.0 + 1e-12)
+
+
+def test_randomised_decoding_has_the_smaller_bound():
+    problem = {"n_classes": 3, "regret": 30.0}
+    T, cost = 5000, bounds.DECODING_COST
+    assert bounds.bandit_exploration(T, **problem, cost=cost) < bounds.bandit_exploration(
+        T, **problem
+    )
+    assert bounds.bandit_mistakes(T, **problem, loss=9.0, cost=cost) < bounds.bandit_mistakes(
+        T, **problem, loss=9.0
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"n_rounds": 0}, "n_rounds must be at least 1"),
+        ({"n_rounds": 1.5}, "n_rounds must be an integer"),
+        ({"n_classes": 1}, "n_classes must be at least 2"),
+    ],
+)
+def test_bad_sizes_are_refused(arguments, message):
+    problem = {"n_rounds": 10, "n_classes": 2, "regret": 1.0, **arguments}
+    with pytest.raises(InvalidInputError, match=message):
+        bounds.bandit_exploration(**problem)
+    with pytest.raises(InvalidInputError, match=message):
+        bounds.bandit_mistakes(**problem, loss=1.0)
+    with pytest.raises(InvalidInputError, match="exploration must be a number from 0 to 1"):
+        bounds.bandit_mistakes(10, n_classes=2, regret=1.0, loss=1.0, exploration=1.5)
+
+
+REGRET_BOUNDS = {
+    "folklore": (Folklore(**SIZES, **BALL), lambda T: bounds.folklore(T, **SIZES, **BALL)),
+    "folklore, lam": (
+        Folklore(**SIZES, **BALL, lam=0.3),
+        lambda T: bounds.folklore(T, **SIZES, **BALL, lam=0.3),
+    ),
+    "folklore, gamma": (
+        Folklore(**SIZES, **BALL, gamma=0.01),
+        lambda T: bounds.folklore(T, **SIZES, **BALL, gamma=0.01),
+    ),
+    "folklore, gamma too large": (
+        Folklore(**SIZES, **BALL, gamma=0.5),
+        lambda T: math.inf,
+    ),
+    "aioli": (
+        Aioli(n_features=2, **BALL, lam=0.4),
+        lambda T: bounds.aioli(T, n_features=2, **BALL, lam=0.4),
+    ),
+    "aioli, improved": (
+        Aioli(n_features=2, **BALL, improved=True),
+        lambda T: bounds.aioli(T, n_features=2, **BALL, improved=True),
+    ),
+    "gaf": (
+        Gaf(**SIZES, **BALL, lam=0.5, mu=0.01),
+        lambda T: bounds.gaf(T, **SIZES, **BALL, lam=0.5, mu=0.01),
+    ),
+    "gaf, improved": (
+        Gaf(**SIZES, **BALL, mu=0.0, improved=True),
+        lambda T: bounds.gaf(T, **SIZES, **BALL, improved=True),
+    ),
+    "laplace": (Laplace(**SIZES), bounds.laplace),
+    "ogd": (Ogd(**SIZES, **BALL), lambda T: bounds.ogd(T, **SIZES, **BALL)),
+    "ogd, constant rate": (Ogd(**SIZES, **BALL, rate=0.1), lambda T: math.inf),
+    "ons": (Ons(**SIZES, **BALL), lambda T: bounds.ons(T, **SIZES, **BALL)),
+    "aggregating": (
+        Aggregating(**SIZES, **BALL, mu=0.1),
+        lambda T: bounds.aggregating_uniform(T, **SIZES, **BALL, mu=0.1),
+    ),
+    "aggregating, gaussian": (
+        Aggregating(**SIZES, **BALL, prior="gaussian", nu=0.9),
+        lambda T: bounds.aggregating_gaussian(T, **SIZES, **BALL, nu=0.9),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REGRET_BOUNDS)
+@pytest.mark.parametrize("T", [1, 10, 10**6])
+def test_a_learner_knows_its_own_bound(name, T):
+    learner, bound = REGRET_BOUNDS[name]
+    assert learner.regret_bound(T) == bound(T)
+
+
+def test_a_mixture_states_no_bound():
+    assert not hasattr(auto(**SIZES), "regret_bound")

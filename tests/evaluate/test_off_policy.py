@@ -1,0 +1,368 @@
+"""Off-policy estimates: unbiased by enumeration, equal to their twins, honest intervals."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+from folklearn import Folklore
+from folklearn.bandits import Banditron
+from folklearn.errors import InvalidInputError
+from folklearn.evaluate.interaction import Interactions, interact
+from folklearn.evaluate.off_policy import off_policy, reward_model
+from folklearn.streams import synthetic
+from tests.reference import off_policy as reference
+
+d, K = 3, 3
+
+
+def distributions(rng, T, least=0.0):
+    return (1.0 - K * least) * rng.dirichlet(np.ones(K), size=T) + least
+
+
+def draw_actions(rng, P):
+    return (rng.random((len(P), 1)) > np.cumsum(P, axis=1)[:, :-1]).sum(axis=1)
+
+
+def logged(rng, X, y, P0):
+    """The log of a policy P0 that does not learn."""
+    actions = draw_actions(rng, P0)
+    return Interactions(X, actions, P0[np.arange(len(y)), actions], actions == y, K)
+
+
+def example(rng, T=60):
+    """A log, a policy and a model of the rewards."""
+    X, y = rng.normal(size=(T, d)), rng.integers(K, size=T)
+    log = logged(rng, X, y, distributions(rng, T, least=0.05))
+    return log, distributions(rng, T), rng.random((T, K))
+
+
+def truth(P, y):
+    return P[np.arange(len(y)), y].mean()
+
+
+# The mean of the estimate over all logs, exactly.
+
+
+def constant_agent(base, history):
+    return base[len(history)]
+
+
+def adaptive_agent(base, history):
+    """Prefers what was right, and avoids what was wrong, more strongly in every round."""
+    p = base[len(history)].copy()
+    for action, correct in history:
+        p[action] *= 3.0 if correct else 0.2
+    return p / p.sum()
+
+
+def mean_over_all_logs(agent, estimate, X, y, base):
+    total = 0.0
+    for actions in product(range(K), repeat=len(y)):
+        history, chance, propensities = [], 1.0, []
+        for t, action in enumerate(actions):
+            propensities.append(agent(base, history)[action])
+            chance *= propensities[-1]
+            history.append((action, action == y[t]))
+        total += chance * estimate(Interactions(X, actions, propensities, actions == y, K))
+    return total
+
+
+@pytest.mark.parametrize("agent", [constant_agent, adaptive_agent])
+@pytest.mark.parametrize("method", ["ips", "dr", "dr by itself"])
+def test_the_mean_over_all_logs_is_the_truth(agent, method, rng):
+    T = 4
+    X, y = rng.normal(size=(T, d)), rng.integers(K, size=T)
+    base, P, q = distributions(rng, T, least=0.05), distributions(rng, T), rng.random((T, K))
+    words = {"ips": {"method": "ips"}, "dr": {"rewards": q}, "dr by itself": {}}[method]
+    mean = mean_over_all_logs(agent, lambda log: off_policy(log, P, **words).value, X, y, base)
+    assert mean == pytest.approx(truth(P, y), abs=1e-13)
+
+
+def test_a_model_that_saw_later_rounds_is_biased_once_the_agent_adapts():
+    """Why the reward model looks back only: the same enumeration tells the difference."""
+    T = 4
+    X, y = np.ones((T, 1)), np.array([1, 0, 0, 0])
+    base, P = np.full((T, K), 1.0 / K), np.tile([0.8, 0.1, 0.1], (T, 1))
+
+    def cross_fitted(log):
+        """Every round is modelled by the share of right ones in all the others."""
+        q = np.full((T, K), 1.0 / K)
+        for t, k in product(range(T), range(K)):
+            played = (log.actions == k) & (np.arange(T) != t)
+            if played.any():
+                q[t, k] = log.correct[played].mean()
+        return off_policy(log, P, rewards=q).value
+
+    fixed = mean_over_all_logs(constant_agent, cross_fitted, X, y, base)
+    assert fixed == pytest.approx(truth(P, y), abs=1e-13)
+    adaptive = mean_over_all_logs(adaptive_agent, cross_fitted, X, y, base)
+    assert abs(adaptive - truth(P, y)) > 0.01
+
+
+# Equality with loops over the definitions.
+
+
+def test_values_and_errors_are_those_of_the_definitions(rng):
+    log, P, q = example(rng)
+    p, a, r = log.propensities, log.actions, log.correct.astype(float)
+    ips = off_policy(log, P, method="ips")
+    terms = reference.ips_terms(P, a, p, r)
+    assert ips.value == pytest.approx(reference.mean(terms), abs=1e-12)
+    assert ips.std_error == pytest.approx(reference.std_error(terms), abs=1e-12)
+    dr = off_policy(log, P, rewards=q)
+    dr_terms = reference.dr_terms(P, a, p, r, q)
+    assert dr.value == pytest.approx(reference.mean(dr_terms), abs=1e-12)
+    assert dr.std_error == pytest.approx(reference.std_error(dr_terms), abs=1e-12)
+    snips = off_policy(log, P, method="snips")
+    assert snips.value == pytest.approx(reference.snips(P, a, p, r), abs=1e-12)
+    assert snips.std_error == pytest.approx(reference.snips_std_error(P, a, p, r), abs=1e-12)
+    for estimate in (ips, dr, snips):
+        size = reference.effective_size(P, a, p)
+        assert estimate.effective_size == pytest.approx(size, rel=1e-12)
+        half = 1.959963984540054 * estimate.std_error
+        assert estimate.low == pytest.approx(np.clip(estimate.value - half, 0, 1), abs=1e-12)
+        assert estimate.high == pytest.approx(np.clip(estimate.value + half, 0, 1), abs=1e-12)
+
+
+def test_bernstein_is_that_of_the_theorem(rng):
+    log, P, q = example(rng, T=400)
+    p, a, r = log.propensities, log.actions, log.correct.astype(float)
+    terms = {
+        "ips": reference.ips_terms(P, a, p, r),
+        "dr": reference.dr_terms(P, a, p, r, q),
+    }
+    for method, least in product(terms, (p.min(), 0.04)):
+        width = 1 / least if method == "ips" else 2 / least - 1
+        half = reference.bernstein(terms[method], width, 0.1)
+        estimate = off_policy(
+            log,
+            P,
+            method=method,
+            rewards=q if method == "dr" else None,
+            confidence=0.9,
+            interval="bernstein",
+            least_propensity=None if least == p.min() else least,
+        )
+        value = np.mean(terms[method])
+        assert estimate.low == pytest.approx(np.clip(value - half, 0, 1), abs=1e-12)
+        assert estimate.high == pytest.approx(np.clip(value + half, 0, 1), abs=1e-12)
+
+
+def test_the_terms_stay_in_the_range_of_the_bernstein_interval():
+    """Corners of the cube: the terms are linear in every q, so no others need be tried."""
+    least = 0.1
+    lowest, highest = np.inf, -np.inf
+    for q in product((0.0, 1.0), repeat=K):
+        for a, r in product(range(K), (0.0, 1.0)):
+            for P in np.eye(K):
+                (term,) = reference.dr_terms([P], [a], [least], [r], [q])
+                lowest, highest = min(lowest, term), max(highest, term)
+    assert (lowest, highest) == pytest.approx((1 - 1 / least, 1 / least))
+
+
+@pytest.mark.parametrize("n_blocks", [1, 4, 7, 60, 100])
+def test_the_reward_model_learns_from_earlier_blocks_only(n_blocks, rng):
+    log, _, _ = example(rng, T=25)
+    q = reward_model(log, n_blocks=n_blocks)
+    expected = reference.reward_model(
+        log.X, log.actions, log.correct.astype(int).tolist(), K, n_blocks
+    )
+    np.testing.assert_allclose(q, expected, rtol=0, atol=1e-12)
+
+
+# Known truth: on a labelled stream the accuracy of every policy can be counted.
+
+
+def pool(rng, T=2000):
+    """Rows to draw from with replacement, so that the truth is their mean, exactly."""
+    X, y = synthetic.stochastic(int(rng.integers(2**31)), T, d=d, K=K, B=10.0)
+    learner = Folklore(n_features=d, n_classes=K)
+    learner.run(X[:300], y[:300])
+    target = learner.predict(X)
+    logging = 0.5 * np.roll(target, 1, axis=1) + 0.5 / K
+    return X, y, target, logging
+
+
+def n_covered(rng, n_logs, T, **words):
+    X, y, target, logging = pool(rng)
+    q = target if words.pop("with_rewards", False) else None
+    value, covered = truth(target, y), 0
+    for _ in range(n_logs):
+        rows = rng.integers(len(y), size=T)
+        log = logged(rng, X[rows], y[rows], logging[rows])
+        estimate = off_policy(log, target[rows], rewards=q if q is None else q[rows], **words)
+        covered += estimate.low <= value <= estimate.high
+    return covered
+
+
+@pytest.mark.parametrize(
+    "words",
+    [{"method": "ips"}, {"method": "snips"}, {"with_rewards": True}],
+    ids=["ips", "snips", "dr"],
+)
+def test_the_normal_interval_covers_as_often_as_it_says(words, rng):
+    """400 logs at 0.95: outside of 352..398 with probability 4e-8 if exact, 3e-6 at 0.94."""
+    assert 352 <= n_covered(rng, 400, 400, **words) <= 398
+
+
+def test_with_its_own_reward_model_too(rng):
+    """200 logs: below 170 with probability 3e-8 at 0.95, 2e-6 at 0.94."""
+    assert n_covered(rng, 200, 300) >= 170
+
+
+def test_the_normal_interval_covers_while_the_agent_learns(rng):
+    """200 logs of Banditrons: the contexts stay, so that the interval is rather too wide.
+
+    Below 170 with probability 3e-8 at 0.95.
+    """
+    X, y, target, _ = pool(rng, T=400)
+    value, covered = truth(target, y), 0
+    for _ in range(200):
+        log = interact(Banditron(d, K, exploration=0.5, seed=rng), X, y)
+        estimate = off_policy(log, target, rewards=target)
+        covered += estimate.low <= value <= estimate.high
+    assert covered >= 170
+
+
+@pytest.mark.parametrize("words", [{"method": "ips"}, {"with_rewards": True}], ids=["ips", "dr"])
+def test_the_bernstein_interval_covers_at_least_as_often(words, rng):
+    """400 logs at confidence 0.8: below 280 with probability 1e-6 if no more than promised."""
+    words = words | {"interval": "bernstein", "confidence": 0.8, "least_propensity": 1.0 / 6.0}
+    assert n_covered(rng, 400, 400, **words) >= 280
+
+
+def test_a_good_reward_model_shortens_the_interval(rng):
+    X, y, target, logging = pool(rng)
+    log = logged(rng, X, y, logging)
+    ips, given, own = (
+        off_policy(log, target, **words) for words in ({"method": "ips"}, {"rewards": target}, {})
+    )
+    assert given.std_error < 0.8 * ips.std_error
+    assert own.std_error < 0.8 * ips.std_error
+    perfect = off_policy(log, target, rewards=np.eye(K)[y])
+    assert perfect.value == pytest.approx(truth(target, y), abs=1e-12)
+
+
+# What must not change anything, and what must.
+
+
+def test_the_logging_policy_itself_is_valued_at_what_it_got(rng):
+    X, y = rng.normal(size=(50, d)), rng.integers(K, size=50)
+    P = distributions(rng, 50, least=0.1)
+    log = logged(rng, X, y, P)
+    for method in ("ips", "snips"):
+        estimate = off_policy(log, P, method=method)
+        assert estimate.value == pytest.approx(1.0 - log.error_rate, abs=1e-12)
+        assert estimate.effective_size == pytest.approx(50.0)
+
+
+def test_snips_and_dr_turn_round_with_right_and_wrong_and_ips_does_not(rng):
+    log, P, q = example(rng)
+    swapped = Interactions(log.X, log.actions, log.propensities, ~log.correct, K)
+    for words, turned in [
+        ({"method": "snips"}, {"method": "snips"}),
+        ({"rewards": q}, {"rewards": 1.0 - q}),
+    ]:
+        one, other = off_policy(log, P, **words), off_policy(swapped, P, **turned)
+        assert one.value == pytest.approx(1.0 - other.value, abs=1e-12)
+        assert one.std_error == pytest.approx(other.std_error, abs=1e-12)
+    total = sum(off_policy(one, P, method="ips").value for one in (log, swapped))
+    w = P[np.arange(60), log.actions] / log.propensities
+    assert total == pytest.approx(w.mean(), abs=1e-12)
+
+
+def test_dr_without_knowledge_is_ips(rng):
+    log, P, _ = example(rng)
+    dr, ips = off_policy(log, P, rewards=np.zeros((60, K))), off_policy(log, P, method="ips")
+    assert (dr.value, dr.std_error) == pytest.approx((ips.value, ips.std_error), abs=1e-12)
+
+
+def test_a_policy_may_be_a_matrix_an_agent_a_learner_or_a_function(rng):
+    log, _, _ = example(rng)
+    learner = Folklore(n_features=d, n_classes=K)
+    learner.run(rng.normal(size=(50, d)), rng.integers(K, size=50))
+    agent = Banditron(d, K, exploration=0.3)
+    for policy, P in [
+        (learner, learner.predict(log.X)),
+        (agent, agent.policy(log.X)),
+        (lambda X: learner.predict(-X), learner.predict(-log.X)),
+    ]:
+        assert off_policy(log, policy) == off_policy(log, P.tolist())
+    assert agent.n_decisions == 0
+
+
+def test_a_log_that_says_nothing_about_the_policy():
+    log = Interactions(np.ones((4, 1)), [0, 0, 1, 0], [0.5] * 4, [1, 0, 1, 1], 3)
+    P = np.tile([0.0, 0.0, 1.0], (4, 1))
+    dr = off_policy(log, P)
+    assert dr.effective_size == 0.0
+    assert 0.0 <= dr.low <= dr.value <= dr.high <= 1.0
+    with pytest.raises(InvalidInputError, match="gives no probability to any action"):
+        off_policy(log, P, method="snips")
+
+
+def test_values_are_not_clipped_and_intervals_are():
+    log = Interactions(np.ones((4, 1)), [0, 0, 1, 0], [0.1] * 4, [1, 1, 1, 1], 2)
+    estimate = off_policy(log, np.full((4, 2), 0.5), method="ips")
+    assert estimate.value == pytest.approx(5.0)
+    assert (estimate.low, estimate.high) == (1.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ({"method": "direct"}, "method must be one of 'ips', 'snips', 'dr', got 'direct'"),
+        ({"interval": "exact"}, "interval must be one of 'normal', 'bernstein'"),
+        ({"confidence": 1.0}, "confidence must be a number above 0 and below 1, got 1.0"),
+        ({"confidence": "high"}, "confidence must be a number above 0"),
+        ({"method": "ips", "rewards": np.zeros((60, K))}, 'rewards are for method="dr"'),
+        ({"rewards": np.zeros((60, 2))}, r"rewards has shape \(60, 2\); expected"),
+        ({"rewards": np.full((60, K), np.nan)}, r"rewards\[0, 0\] is nan; expected a number"),
+        ({"rewards": np.full((60, K), 1.5)}, r"rewards\[0, 0\] is 1.5"),
+        ({"method": "snips", "interval": "bernstein"}, "SNIPS is a ratio"),
+        ({"interval": "bernstein"}, "rewards learned from the log tie them together"),
+        ({"least_propensity": 0.01}, 'least_propensity is for interval="bernstein"'),
+        (
+            {"method": "ips", "interval": "bernstein", "least_propensity": 0.9},
+            "least_propensity is 0.9, and the log has a propensity of 0.",
+        ),
+        (
+            {"method": "ips", "interval": "bernstein", "least_propensity": 0.0},
+            "least_propensity must be a number above 0 and at most 1",
+        ),
+    ],
+)
+def test_bad_words_are_refused(words, sentence, rng):
+    log, P, _ = example(rng)
+    with pytest.raises(InvalidInputError, match=sentence):
+        off_policy(log, P, **words)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "sentence"),
+    [
+        (lambda P: P[:-1], r"policy has shape \(59, 3\); expected"),
+        (lambda P: P.argmax(axis=1), r"policy has shape \(60,\); expected"),
+        (lambda P: 2.0 * P, "row 0 of policy"),
+        (lambda P: np.full_like(P, 0.25), "row 0 of policy sums to 0.75"),
+        (lambda P: np.where(P[7, 1] == P, np.nan, P), "row 7 of policy gives class 1"),
+        (lambda P: "greedy", "policy must hold real numbers"),
+        (lambda P: Folklore(n_features=d + 1, n_classes=K), "n_features=4"),
+        (lambda P: Folklore(n_features=d, n_classes=2), r"policy has shape \(60, 2\)"),
+    ],
+)
+def test_bad_policies_are_refused(spoil, sentence, rng):
+    log, P, _ = example(rng)
+    with pytest.raises(InvalidInputError, match=sentence):
+        off_policy(log, spoil(P))
+
+
+def test_bad_logs_are_refused(rng):
+    with pytest.raises(InvalidInputError, match="at least 2 rounds; the log has 1"):
+        off_policy(Interactions([[1.0]], [0], [0.5], [1], 2), [[0.5, 0.5]])
+    rare = Interactions([[1.0], [1.0]], [0, 0], [0.5, 1e-300], [1, 1], 2)
+    with pytest.raises(InvalidInputError, match="a propensity of 1e-300; .* overflow"):
+        off_policy(rare, np.full((2, 2), 0.5))
+    with pytest.raises(InvalidInputError, match="n_blocks must be at least 1"):
+        reward_model(rare, n_blocks=0)
