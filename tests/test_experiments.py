@@ -12,8 +12,9 @@ EXPERIMENTS = {
     "certificate": ["--rounds", "60"],
     "table1": ["--quick", "--processes", "1"],
     "real_data": ["--synthetic"],
+    "bandit": ["--quick"],
 }
-NEEDS = {"certificate": [], "table1": [], "real_data": ["river", "vowpalwabbit"]}
+NEEDS = {"certificate": [], "table1": [], "real_data": ["river", "vowpalwabbit"], "bandit": ["rich"]}
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)

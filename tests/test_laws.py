@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 import folklearn
 from folklearn import Aggregating, Aioli, Folklore, Gaf, Laplace, Learner, Ogd, Ons, auto
+from folklearn.errors import InvalidInputError
 
 
 @dataclass(frozen=True)
@@ -193,6 +194,23 @@ def test_a_copy_is_equal_and_independent(make, shape, seed):
     if hasattr(model, "certificate"):
         assert model.certificate() == other.certificate()
     np.testing.assert_array_equal(model.predict(X), other.predict(X))
+
+
+@every_learner
+def test_a_record_is_a_copy(make):
+    X, y, _ = random_stream(1, 30, 3, 2)
+    model = make(3, 2)
+    model.run(X, y)
+    before = model.predict(X)
+    for array in model.to_record().arrays.values():
+        array[...] = 0
+    np.testing.assert_array_equal(model.predict(X), before)
+
+
+@every_learner
+def test_a_ragged_context_is_refused_in_a_sentence(make):
+    with pytest.raises(InvalidInputError, match="x must hold real numbers"):
+        make(3, 2).predict([[1.0, 2.0, 3.0], [1.0]])
 
 
 @every_learner

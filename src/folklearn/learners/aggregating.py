@@ -138,7 +138,8 @@ class Aggregating:
 
         Rows of a matrix are all predicted from the current state.
         """
-        if np.ndim(x) == 2:
+        x = problem.numbers("x", x)
+        if x.ndim == 2:
             X = problem.contexts(x, self.n_features)[0]
             return np.exp([self._log_p(row) for row in X]).reshape(len(X), self.n_classes)
         return np.exp(self._log_p(self._context(x)))

@@ -247,8 +247,8 @@ class Mixture:
                 raise FolklearnError(f"expert {i}, {expert!r}, cannot save itself")
             records.append(expert.to_record())
         arrays: dict[str, NDArray[Any]] = {
-            "losses": self._losses,
-            "reviewed": self._reviewed,
+            "losses": self._losses.copy(),
+            "reviewed": self._reviewed.copy(),
             "alive": self._alive.astype(np.uint8),
         }
         entries = []
@@ -278,9 +278,15 @@ class Mixture:
             )
             mixture._loss = float.fromhex(record.config["loss"])
             mixture._n_rounds = int(record.config["n_rounds"])
-            mixture._losses[:] = record.arrays["losses"]
-            mixture._reviewed[:] = record.arrays["reviewed"]
-            mixture._alive[:] = record.arrays["alive"].astype(bool)
+            for part, own in (
+                ("losses", mixture._losses),
+                ("reviewed", mixture._reviewed),
+                ("alive", mixture._alive.view(np.uint8)),
+            ):
+                array = record.arrays[part]
+                if array.shape != own.shape or array.dtype != own.dtype:
+                    raise ValueError(f"{part} must be {own.dtype} of shape {own.shape}")
+                own[:] = array
         except (KeyError, TypeError, ValueError) as error:
             if isinstance(error, StateFileError):
                 raise

@@ -48,7 +48,8 @@ class ProperLearner:
     def predict(self, x: ArrayLike) -> Array:
         """Return the class probabilities: (d,) in, (K,) out; (T, d) in, (T, K) out."""
         if not problem.is_context(x, self._shape):
-            if np.ndim(x) == 2:
+            x = problem.numbers("x", x)
+            if x.ndim == 2:
                 X = problem.contexts(x, self.n_features)[0]
                 P = np.empty((len(X), self.n_classes))
                 predict_linear_rows(self._W, X, P)

@@ -72,7 +72,8 @@ class SecondOrderLearner:
         improper: it depends on x beyond a linear map of it.
         """
         if not problem.is_context(x, self._shape):
-            if np.ndim(x) == 2:
+            x = problem.numbers("x", x)
+            if x.ndim == 2:
                 return self._state.predict_many(*problem.contexts(x, self.n_features))
             x = problem.context(x, self.n_features)
         p = np.empty(self.n_classes)
@@ -143,7 +144,11 @@ class SecondOrderLearner:
         """Return the full state as a record."""
         config = {word: getattr(self, word) for word in self.WORDS}
         state = self._state
-        arrays = {"S": state.packed(), "theta": state.theta, "totals": state.totals}
+        arrays = {
+            "S": state.packed(),
+            "theta": state.theta.copy(),
+            "totals": state.totals.copy(),
+        }
         return Record(type(self).__name__, config, arrays)
 
     @classmethod
