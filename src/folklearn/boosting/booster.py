@@ -106,7 +106,8 @@ class Booster:
         They are the Bayes mixture of the prefixes. Rows of a matrix are all predicted from
         the current state.
         """
-        if np.ndim(x) == 2:
+        x = problem.numbers("x", x)
+        if x.ndim == 2:
             X = problem.contexts(x, self.n_features)[0]
             P = np.empty((len(X), self.n_classes))
             for row, p in zip(X, P, strict=True):
@@ -122,7 +123,8 @@ class Booster:
         learned: asking, once or often, never changes what comes after.
         """
         leader = self._leader()
-        if np.ndim(x) == 2:
+        x = problem.numbers("x", x)
+        if x.ndim == 2:
             X = problem.contexts(x, self.n_features)[0]
             labels = [int(np.argmax(self._see(row).scores[leader])) for row in X]
             return np.array(labels, dtype=np.int64)

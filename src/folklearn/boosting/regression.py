@@ -68,8 +68,8 @@ class BoostingRegression:
     n_classes : number of classes K, at least 2.
     regression : "folklore", "aioli" (its ancestor, which pulls twice as much to even odds),
         or "offset": one-dimensional, :math:`m = o + \alpha_t`, without clipping. The offset
-        has about a third of the regret if the scores are calibrated, but it cannot rescale
-        scores that are not.
+        has about half of the regret if the scores are calibrated, but it cannot rescale scores
+        that are not.
     horizon : number of rounds T if known; clips at ln T instead of the growing ln(t+1).
 
     Examples
