@@ -634,3 +634,34 @@ def test_without_river_a_sentence_names_the_extra(kind, monkeypatch):
         kind(2, 2)
     assert "\n" not in str(e.value)
     kind(2, 2, weak_learner=bayes(2, 2))  # everything else works
+
+
+class Scribbler:
+    """A weak learner that writes into what it is shown."""
+
+    def __init__(self, verb):
+        self.verb = verb
+
+    def predict(self, x, C):
+        if self.verb == "predict":
+            x[:] = 5.0
+        return 0
+
+    def update(self, x, C, y):
+        C[:] = 5.0
+
+
+@pytest.mark.parametrize("verb", ["predict", "update"])
+def test_no_weak_learner_can_change_what_the_others_see(verb):
+    booster = AdaBoostOLMpp(
+        2,
+        3,
+        n_learners=2,
+        weak_learner=[Scribbler(verb), Probabilistic(NaiveBayes(2, 3))],
+    )
+    before = booster.learners[1].to_record().arrays
+    with pytest.raises(WeakLearnerError, match="weak learner 0.*read-only"):
+        booster.update([1.0, 2.0], 1)
+    after = booster.learners[1].to_record().arrays
+    assert all(np.array_equal(after[name], before[name]) for name in before)
+    assert booster.n_rounds == 0

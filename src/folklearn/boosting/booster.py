@@ -85,14 +85,14 @@ class Booster:
         """Ask every learner about x, unless this was the last question and nothing was learned."""
         if self._round is not None and np.array_equal(self._round.x, x):
             return self._round
-        seen = Round(
-            x.copy(),
-            [],
-            np.empty(self.n_learners, np.int64),
-            np.zeros((self.n_learners + 1, self.n_classes)),
-        )
+        # All learners are shown the same arrays: none may write into them.
+        x = x.copy()
+        x.flags.writeable = False
+        scores = np.zeros((self.n_learners + 1, self.n_classes))
+        seen = Round(x, [], np.empty(self.n_learners, np.int64), scores)
         for i in range(self.n_learners):
             cost = self._cost(i, seen.scores[i])
+            cost.flags.writeable = False
             label = ask(self.learners, i, seen.x, cost)
             self._advance(i, seen.scores[i], label, seen.scores[i + 1])
             seen.costs.append(cost)
