@@ -13,8 +13,15 @@ EXPERIMENTS = {
     "table1": ["--quick", "--processes", "1"],
     "real_data": ["--synthetic"],
     "bandit": ["--quick"],
+    "boosting": ["--quick"],
 }
-NEEDS = {"certificate": [], "table1": [], "real_data": ["river", "vowpalwabbit"], "bandit": ["rich"]}
+NEEDS = {
+    "certificate": [],
+    "table1": [],
+    "real_data": ["river", "vowpalwabbit"],
+    "bandit": ["rich"],
+    "boosting": ["rich", "river"],
+}
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)

@@ -1,6 +1,7 @@
 """A small table on disk, and the command line called as a function."""
 
 import csv
+import os
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,6 +24,24 @@ def folklearn(capsys):
     def call(*arguments):
         code = main([str(argument) for argument in arguments])
         return Outcome(code, *capsys.readouterr())
+
+    return call
+
+
+@pytest.fixture
+def refusal(folklearn, tmp_path):
+    """Call what must be refused; check its manners; return its sentence."""
+
+    def call(*arguments):
+        before = {name: (tmp_path / name).stat().st_mtime_ns for name in os.listdir(tmp_path)}
+        outcome = folklearn(*arguments)
+        after = {name: (tmp_path / name).stat().st_mtime_ns for name in os.listdir(tmp_path)}
+        assert outcome.code == 2
+        assert outcome.stdout == ""
+        assert outcome.stderr.count("\n") == 1
+        assert outcome.stderr.startswith("folklearn: ")
+        assert after == before
+        return outcome.stderr.removeprefix("folklearn: ").rstrip("\n")
 
     return call
 

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from functools import partial
 
 import pytest
 
@@ -11,21 +12,8 @@ TRAINED = ["--target", "kind"]
 
 
 @pytest.fixture
-def refused(folklearn, tmp_path):
-    """Call; check the manners of the refusal; return its sentence."""
-
-    def call(*arguments):
-        before = {name: (tmp_path / name).stat().st_mtime_ns for name in os.listdir(tmp_path)}
-        outcome = folklearn("run", *arguments)
-        after = {name: (tmp_path / name).stat().st_mtime_ns for name in os.listdir(tmp_path)}
-        assert outcome.code == 2
-        assert outcome.stdout == ""
-        assert outcome.stderr.count("\n") == 1
-        assert outcome.stderr.startswith("folklearn: ")
-        assert after == before
-        return outcome.stderr.removeprefix("folklearn: ").rstrip("\n")
-
-    return call
+def refused(refusal):
+    return partial(refusal, "run")
 
 
 @pytest.fixture

@@ -11,11 +11,11 @@ from typing import Annotated, NoReturn
 import numpy as np
 import typer
 from numpy.typing import NDArray
-from rich.console import Console
 
 from folklearn.cli import report
 from folklearn.cli.inputs import check_options, open_table
 from folklearn.cli.learning import learn
+from folklearn.cli.options import File, Quiet, Target, new_console
 from folklearn.cli.warmup import warm_up
 from folklearn.errors import FolklearnError
 from folklearn.evaluate.certify import Certifier
@@ -24,7 +24,7 @@ from folklearn.evaluate.progressive import FLOOR, score
 from folklearn.learners.contract import Certificate, Progress
 from folklearn.streams import csv
 from folklearn.streams.scaler import OnlineScaler
-from folklearn.streams.table import Table, classes, counted, in_order, listed
+from folklearn.streams.table import Table, classes, in_order, listed
 
 Array = NDArray[np.float64]
 Labels = NDArray[np.int64]
@@ -34,17 +34,8 @@ _OWN_COLUMNS = ("label", "predicted")  # what `folklearn run --predictions` writ
 
 
 def audit(
-    file: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="FILE.csv",
-            help="Examples with a header, one per line; - reads standard input. "
-            "Without a file, scikit-learn's digits.",
-        ),
-    ] = None,
-    target: Annotated[
-        str | None, typer.Option("--target", metavar="COLUMN", help="The column of the class.")
-    ] = None,
+    file: File = None,
+    target: Target = None,
     predictions: Annotated[
         str,
         typer.Option(
@@ -58,7 +49,7 @@ def audit(
     B: Annotated[
         float, typer.Option("--B", help="Largest row norm of the linear models to compare with.")
     ] = 10.0,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Say nothing but errors.")] = False,
+    quiet: Quiet = False,
 ) -> None:
     """Certify predictions that any model made: how much better could a linear model do?
 
@@ -67,9 +58,7 @@ def audit(
     check_options({"B": B})
     if not predictions:
         raise FolklearnError("--predictions is needed: the file that holds what was predicted")
-    console = Console(
-        stderr=True, quiet=quiet, markup=False, emoji=False, highlight=False, soft_wrap=True
-    )
+    console = new_console(quiet)
     with open_table(file, target) as table:
         given = _read(predictions, table)
         certifier = Certifier(n_features=len(table.columns) + 1, n_classes=len(given.labels), B=B)
@@ -246,15 +235,8 @@ def _refuse(line: int, path: str, names: Sequence[str], cells: Sequence[str]) ->
 
 
 def _options(audited: _Audited, table: Table) -> str:
-    lines = [
-        ("data", f"{table.name}, {table.n_rows} examples"),
-        ("audited", audited.given.name),
-        ("features", f"{counted(len(table.columns), 'column')}, scaled on line, and a constant"),
-        ("classes", f"{len(audited.labels)} in column {listed([table.target])}: "
-                    f"{listed(audited.labels)}"),
-        ("models", f"linear in the scaled features, row norms at most {audited.learner.B:g}"),
-    ]  # fmt: skip
-    return "\n".join(f"{name:<10}{text}" for name, text in lines)
+    models = f"linear in the scaled features, row norms at most {audited.learner.B:g}"
+    return report.about(table, audited.labels, ("audited", audited.given.name), ("models", models))
 
 
 def _summary(audited: _Audited, seconds: float) -> str:

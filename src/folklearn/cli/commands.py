@@ -7,6 +7,8 @@ import typer
 
 from folklearn import __version__
 from folklearn.cli.audit import audit
+from folklearn.cli.bandit import bandit
+from folklearn.cli.boost import boost
 from folklearn.cli.compare import compare
 from folklearn.cli.run import run
 from folklearn.errors import FolklearnError
@@ -20,6 +22,8 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 app.command()(run)
 app.command()(compare)
 app.command()(audit)
+app.command()(bandit)
+app.command()(boost)
 
 
 def _show_version(wanted: bool) -> None:

@@ -12,16 +12,18 @@ from rich.console import Console
 
 from folklearn.cli import learners as known
 from folklearn.cli import plot as plots
+from folklearn.cli import report
 from folklearn.cli.inputs import check_options, open_table
 from folklearn.cli.learning import bar
 from folklearn.cli.moments import next_stop
+from folklearn.cli.options import File, Target, new_console
 from folklearn.cli.outputs import Outputs
 from folklearn.cli.warmup import warm_up
 from folklearn.errors import FolklearnError
 from folklearn.evaluate.hindsight import Hindsight, best_in_class, linear_losses
 from folklearn.evaluate.progressive import Scores, progressive
 from folklearn.streams.scaler import OnlineScaler
-from folklearn.streams.table import Table, classes, counted, listed
+from folklearn.streams.table import Table, classes, counted
 
 _WIDTHS = (10, 12, 11, 14, 14)
 _TITLES = (
@@ -31,17 +33,8 @@ _TITLES = (
 
 
 def compare(
-    file: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="FILE.csv",
-            help="Examples with a header, one per line; - reads standard input. "
-            "Without a file, scikit-learn's digits.",
-        ),
-    ] = None,
-    target: Annotated[
-        str | None, typer.Option("--target", metavar="COLUMN", help="The column of the class.")
-    ] = None,
+    file: File = None,
+    target: Target = None,
     learners: Annotated[
         str,
         typer.Option(
@@ -69,9 +62,7 @@ def compare(
     """
     check_options({"B": B})
     names = _names(learners)
-    console = Console(
-        stderr=True, quiet=quiet, markup=False, emoji=False, highlight=False, soft_wrap=True
-    )
+    console = new_console(quiet)
     if plot is not None:
         plots.refuse_unless_drawable(plot)
     with Outputs() as outputs:
@@ -148,13 +139,8 @@ def _measure(name: str, data: _Data, best: Hindsight, console: Console) -> tuple
 
 
 def _options(table: Table, labels: tuple[str, ...], names: list[str], B: float) -> str:
-    lines = [
-        ("data", f"{table.name}, {table.n_rows} examples, all in memory"),
-        ("features", f"{counted(len(table.columns), 'column')}, scaled on line, and a constant"),
-        ("classes", f"{len(labels)} in column {listed([table.target])}: {listed(labels)}"),
-        ("learners", f"{', '.join(names)}; B={B:g} for those that take it"),
-    ]
-    return "\n".join(f"{name:<10}{text}" for name, text in lines)
+    text = f"{', '.join(names)}; B={B:g} for those that take it"
+    return report.about(table, labels, ("learners", text), where=", all in memory")
 
 
 def _line(cells: tuple[str, ...]) -> str:

@@ -84,9 +84,14 @@ def name_of(learner: Learner) -> str:
 
 def refuse_too_large(name: str, table: Table, n_classes: int) -> None:
     """Raise if the state of a learner for this table cannot fit in this machine."""
-    kind, d = _KINDS[name], len(table.columns) + 1
-    needed = 8 * kind.n_matrices * ((n_classes if kind.full else n_classes - 1) * d) ** 2
+    needed = n_bytes(name, len(table.columns) + 1, n_classes)
     refuse_unless_present(needed, f"for {name}", table, n_classes, "; ogd needs next to none")
+
+
+def n_bytes(name: str, n_features: int, n_classes: int) -> int:
+    """Return about how much memory the state of a learner takes."""
+    kind = _KINDS[name]
+    return 8 * kind.n_matrices * ((n_classes if kind.full else n_classes - 1) * n_features) ** 2
 
 
 def refuse_unless_present(

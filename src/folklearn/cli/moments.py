@@ -55,7 +55,12 @@ class Moment:
     @property
     def is_doubling(self) -> bool:
         """Whether the number of rounds is a power of two."""
-        return self.n_rounds > 0 and self.n_rounds & (self.n_rounds - 1) == 0
+        return is_doubling(self.n_rounds)
+
+
+def is_doubling(n_rounds: int) -> bool:
+    """Whether a number of rounds is a power of two."""
+    return n_rounds.bit_count() == 1
 
 
 def next_stop(n_rounds: int) -> int:

@@ -30,7 +30,7 @@ class Outputs:
         path = _real(name)
         aside = path.parent / f".{path.name}.{secrets.token_hex(4)}.tmp"
         try:
-            problem = "only --predictions can go to standard output" if name == "-" else ""
+            problem = "it cannot go to standard output" if name == "-" else ""
             problem = problem or self._problem(path)
             if not problem:
                 aside.touch(exist_ok=False)

@@ -100,6 +100,71 @@ def draw_losses(
     _finish(figure, path, suffix)
 
 
+def draw_mistakes(
+    rounds: Sequence[int],
+    errors: Sequence[float],
+    doubts: Sequence[float],
+    chance: float,
+    title: str,
+    path: Path,
+    suffix: str,
+) -> None:
+    """Draw an agent's error rate, beside what chance gives, and its share of doubtful actions."""
+    # Here, because the extra may be missing.
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8, 5.5), layout="constrained")
+    axes = figure.subplots()
+    axes.plot(rounds, errors, ".-C0", label="error rate so far")
+    axes.axhline(chance, ls="--", color="k", lw=1.0, label="error rate of playing at random")
+    promise = "share of actions with a probability below 1/2: explored, or in doubt"
+    axes.plot(rounds, doubts, ":C1", label=promise)
+    _as_shares(axes, rounds, title)
+    _finish(figure, path, suffix)
+
+
+def draw_boosting(
+    rounds: Sequence[int],
+    curves: Mapping[str, Sequence[float]],
+    prefixes: Sequence[float],
+    title: str,
+    path: Path,
+    suffix: str,
+) -> None:
+    """Draw error rates over the rounds, and at the end those of the first 1, 2, ... learners."""
+    # Here, because the extra may be missing.
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator, PercentFormatter
+
+    figure = Figure(figsize=(8, 7.5), layout="constrained")
+    top, bottom = figure.subplots(2, 1, height_ratios=[3, 2])
+    for (name, errors), style in zip(curves.items(), (".-C0", ".-C1", ".:C2"), strict=True):
+        top.plot(rounds, errors, style, label=name)
+    _as_shares(top, rounds, title)
+    top.set_ylabel("error rate so far")
+    count = range(1, len(prefixes) + 1)
+    bottom.plot(count, prefixes, "o-C3", ms=4, label="first 1, 2, 3, ... weak learners")
+    bottom.set_ylim(0.0, max(1.08 * max(prefixes), 0.01))
+    bottom.yaxis.set_major_formatter(PercentFormatter(1.0))
+    bottom.xaxis.set_major_locator(MaxNLocator(integer=True))
+    bottom.set_ylabel("error rate at the end")
+    bottom.set_xlabel("number of weak learners")
+    bottom.grid(alpha=0.3)
+    _finish(figure, path, suffix)
+
+
+def _as_shares(axes: Any, rounds: Sequence[int], title: str) -> None:
+    from matplotlib.ticker import PercentFormatter
+
+    axes.set_ylim(0.0, 1.04)
+    axes.yaxis.set_major_formatter(PercentFormatter(1.0))
+    axes.set_ylabel("share of the rounds")
+    axes.set_xlabel("rounds")
+    axes.set_xscale(_scale(rounds))
+    axes.set_title(title, parse_math=False)
+    axes.grid(alpha=0.3)
+
+
 def _scale(rounds: Sequence[int]) -> str:
     """Return how to draw the rounds: a logarithm of less than a decade has no ticks."""
     return "log" if rounds and rounds[-1] >= 10 * rounds[0] else "linear"

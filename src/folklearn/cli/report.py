@@ -1,6 +1,7 @@
 """What a run says about itself, as text for people."""
 
 import math
+from collections.abc import Iterable, Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 
 from folklearn.cli import learners
@@ -15,10 +16,14 @@ _TITLES = (
     ("", "loss since", "average", "error", "regret bound", ""),
     ("rounds", "last row", "log loss", "rate", "per round", "examples/s"),
 )
-HEADER = "\n".join(
-    "".join(title.rjust(width) for title, width in zip(line, _WIDTHS, strict=True))
-    for line in _TITLES
-)
+
+
+def line(cells: Iterable[str], widths: Sequence[int]) -> str:
+    """Return the cells of one line of a table, each flush right in its width."""
+    return "".join(cell.rjust(width) for cell, width in zip(cells, widths, strict=True))
+
+
+HEADER = "\n".join(line(titles, _WIDTHS) for titles in _TITLES)
 
 
 def row(last_shown: Moment, now: Moment, speed: float) -> str:
@@ -32,7 +37,7 @@ def row(last_shown: Moment, now: Moment, speed: float) -> str:
         _number(None if now.regret_bound is None else now.regret_bound / now.n_rounds),
         f"{speed:.0f}",
     )
-    return "".join(cell.rjust(width) for cell, width in zip(cells, _WIDTHS, strict=True))
+    return line(cells, _WIDTHS)
 
 
 def _number(value: float | None) -> str:
@@ -43,18 +48,23 @@ def _number(value: float | None) -> str:
     return f"{value:.4f}" if value < 1e5 else f"{value:.3e}"
 
 
+def about(table: Table, labels: Sequence[str], *lines: tuple[str, str], where: str = "") -> str:
+    """Return what the examples are, then further lines of a name and a text each."""
+    lines = (
+        ("data", f"{table.name}, {table.n_rows} examples{where}"),
+        ("features", f"{counted(len(table.columns), 'column')}, scaled on line, and a constant"),
+        ("classes", f"{len(labels)} in column {listed([table.target])}: {listed(labels)}"),
+        *lines,
+    )
+    return "\n".join(f"{name:<10}{text}" for name, text in lines)
+
+
 def options(model: StreamModel, table: Table, why: str = "") -> str:
     """Return what is going to be learned, and with which settings; `why` this learner."""
-    lines = [
-        ("data", f"{table.name}, {table.n_rows} examples"),
-        ("features", f"{counted(len(model.columns), 'column')}, scaled on line, and a constant"),
-        ("classes", f"{len(model.labels)} in column {listed([model.target])}: "
-                    f"{listed(model.labels)}"),
-        ("learner", learners.settings(model.learner) + (f" ({why})" if why else "")),
-    ]  # fmt: skip
+    lines = [("learner", learners.settings(model.learner) + (f" ({why})" if why else ""))]
     if model.n_rounds:
         lines.append(("goes on", f"after {model.n_rounds} rounds; the table counts all of them"))
-    return "\n".join(f"{name:<10}{text}" for name, text in lines)
+    return about(table, model.labels, *lines)
 
 
 def summary(model: StreamModel, n_learned: int, seconds: float) -> str:

@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from folklearn.cli import learners, report
 from folklearn.cli import plot as plots
 from folklearn.cli.inputs import check_options, load_model, new_model, open_table
 from folklearn.cli.learning import learn
+from folklearn.cli.options import File, Quiet, Target, new_console
 from folklearn.cli.outputs import Outputs
 from folklearn.cli.predictions import writer_to
 from folklearn.cli.warmup import warm_up
@@ -21,17 +21,8 @@ _STDOUT = "-"
 
 
 def run(
-    file: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="FILE.csv",
-            help="Examples with a header, one per line; - reads standard input. "
-            "Without a file, scikit-learn's digits are learned.",
-        ),
-    ] = None,
-    target: Annotated[
-        str | None, typer.Option("--target", metavar="COLUMN", help="The column of the class.")
-    ] = None,
+    file: File = None,
+    target: Target = None,
     learner: Annotated[
         str | None,
         typer.Option(
@@ -80,7 +71,7 @@ def run(
         str | None,
         typer.Option("--load", "-i", metavar="MODEL", help="Go on learning a saved model."),
     ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Say nothing but errors.")] = False,
+    quiet: Quiet = False,
 ) -> None:
     """Learn examples one after the other, predicting each before its label is seen.
 
@@ -100,10 +91,7 @@ def run(
         )
     check_options(given)
     kind = learners.choose(learner, given)
-    # Names go through it that may hold anything: nothing in them is markup.
-    console = Console(
-        stderr=True, quiet=quiet, markup=False, emoji=False, highlight=False, soft_wrap=True
-    )
+    console = new_console(quiet)
     if plot is not None:
         plots.refuse_unless_drawable(plot)
     to_stdout = predictions == _STDOUT

@@ -1,6 +1,8 @@
 """Compile the numerical kernels before the clock starts, and say so if it takes long."""
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import numpy as np
 from rich.console import Console
@@ -17,11 +19,18 @@ _ANNOUNCEMENT = (
 
 def warm_up(console: Console, learner: str) -> None:
     """Use every kernel of a kind of learner once, on one that is thrown away."""
+    with announced(console):
+        _use_every_kernel(learner)
+
+
+@contextmanager
+def announced(console: Console) -> Iterator[None]:
+    """Say what the wait is for, if what happens within takes long."""
     announcement = threading.Timer(_PATIENCE, console.print, [_ANNOUNCEMENT])
     announcement.daemon = True
     announcement.start()
     try:
-        _use_every_kernel(learner)
+        yield
     finally:
         announcement.cancel()
 

@@ -1,0 +1,29 @@
+"""What every command shares: where the examples are, and the console it talks through."""
+
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+File = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="FILE.csv",
+        help="Examples with a header, one per line; - reads standard input. "
+        "Without a file, scikit-learn's digits.",
+    ),
+]
+Target = Annotated[
+    str | None, typer.Option("--target", metavar="COLUMN", help="The column of the class.")
+]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Say nothing but errors.")]
+
+
+def new_console(quiet: bool) -> Console:
+    """Return a console on standard error; nothing that it prints is markup.
+
+    Names of files, columns and labels go through it, which may hold anything.
+    """
+    return Console(
+        stderr=True, quiet=quiet, markup=False, emoji=False, highlight=False, soft_wrap=True
+    )
