@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from folklearn import problem
 from folklearn.persist import Record
 
 Progress = bool | Callable[[int], None]
@@ -26,6 +27,7 @@ class Certificate:
     n_rounds : number of rounds so far.
     valid : False if the proof does not apply; the bound is then infinite.
     reason : why it does not apply, or an empty string.
+    scope : which losses are compared, if not those over all classes in every round.
     """
 
     loss: float
@@ -34,11 +36,34 @@ class Certificate:
     n_rounds: int
     valid: bool = True
     reason: str = ""
+    scope: str = ""
 
     @property
     def best_linear_at_least(self) -> float:
         """A lower bound on the total loss of the best model of the class in hindsight."""
         return self.loss - self.regret_bound
+
+
+def scope_of_growth(first: int, n_classes: int) -> str:
+    """Return what a certificate compares after the number of classes grew from `first`."""
+    if first == n_classes:
+        return ""
+    return (
+        f"the classes grew from {first} to {n_classes}: in every round the loss of the learner "
+        "and that of a linear model W, a row for each class, are those of the softmax over the "
+        "classes known in that round"
+    )
+
+
+def grown_sizes(
+    learner: "Learner", n_features: int | None, n_classes: int | None
+) -> dict[str, int]:
+    """Return the sizes that a learner is to grow to; they cannot shrink."""
+    sizes = {"n_features": learner.n_features, "n_classes": learner.n_classes}
+    for name, wanted in (("n_features", n_features), ("n_classes", n_classes)):
+        if wanted is not None:
+            sizes[name] = problem.count(name, wanted, sizes[name])
+    return sizes
 
 
 class Learner(Protocol):

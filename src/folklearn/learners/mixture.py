@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from folklearn import persist, problem, registry
 from folklearn.errors import FolklearnError, InvalidInputError, StateFileError
-from folklearn.learners.contract import Certificate, Learner, Progress
+from folklearn.learners.contract import Certificate, Learner, Progress, grown_sizes
 from folklearn.persist import Record
 from folklearn.progress import reporter
 
@@ -141,6 +141,17 @@ class Mixture:
                     report(start)
         return P
 
+    def grow(self, *, n_features: int | None = None, n_classes: int | None = None) -> None:
+        """Make room for more features and classes in every expert; see `Folklore.grow`."""
+        sizes = grown_sizes(self, n_features, n_classes)
+        for i, expert in enumerate(self.experts):
+            if not callable(getattr(expert, "grow", None)):
+                raise InvalidInputError(f"expert {i}, {expert!r}, cannot grow")
+        for expert in self.experts:
+            grower: Any = expert
+            grower.grow(**sizes)
+        self.n_features, self.n_classes = sizes["n_features"], sizes["n_classes"]
+
     def _weight(self, weight: float) -> float:
         weight = problem.weight(weight)
         if weight > self.max_weight:
@@ -225,11 +236,9 @@ class Mixture:
             covered = float(np.sqrt((rows**2).sum(axis=-1)).max()) if rows.size else 0.0
         else:
             covered = DEFAULT_B if B is None else problem.positive("B", B)
-        floors = [
-            self._offer(i, W, covered)
-            for i in self._certified(covered / (1.0 + 1e-9))
-            if self._alive[i]
-        ]
+        able = [i for i in self._certified(covered / (1.0 + 1e-9)) if self._alive[i]]
+        floors = [self._offer(i, W, covered) for i in able]
+        scopes = {self.experts[i].certificate().scope for i in able}  # type: ignore[attr-defined]
         return Certificate(
             loss=self._loss,
             regret_bound=self._loss - max(floors, default=-math.inf),
@@ -237,6 +246,7 @@ class Mixture:
             n_rounds=self._n_rounds,
             valid=bool(floors),
             reason="" if floors else f"no surviving expert certifies B={covered:g}",
+            scope="; ".join(sorted(scopes - {""})),
         )
 
     def to_record(self) -> Record:

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from folklearn import bounds, problem
+from folklearn.learners.contract import grown_sizes
 from folklearn.learners.proper import ProperLearner
 from folklearn.numerics.first_order import N_OGD_TOTALS, ogd_round, ogd_rounds
 
@@ -98,6 +99,14 @@ class Ogd(ProperLearner):
             self._W, self._totals, self._work, X, labels, soft, weights,
             self.B, self._rate, self._decay, P, losses,
         )  # fmt: skip
+
+    def grow(self, *, n_features: int | None = None, n_classes: int | None = None) -> None:
+        """Make room for more features and classes, last, whose weights are 0 so far."""
+        words = {word: getattr(self, word) for word in self.WORDS}
+        larger = Ogd(**words | grown_sizes(self, n_features, n_classes))
+        larger._W[: self.n_classes, : self.n_features] = self._W
+        larger._totals[:] = self._totals
+        self.__dict__.update(larger.__dict__)
 
     def regret_bound(self, n_rounds: int) -> float:
         """Return a bound on the regret after `n_rounds` with contexts of norm at most R."""

@@ -13,7 +13,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from folklearn import persist, problem, progress
 from folklearn.errors import InvalidInputError, StateFileError
-from folklearn.learners.contract import Certificate, Progress
+from folklearn.learners.contract import (
+    Certificate,
+    Progress,
+    grown_sizes,
+    scope_of_growth,
+)
 from folklearn.numerics.rules import (
     BRACKET,
     IMPRECISE,
@@ -53,6 +58,7 @@ class SecondOrderLearner:
     ) -> None:
         """Begin with an empty state; gamma None is the largest valid in each round."""
         self._shape = (self.n_features,)
+        self._first_classes = self.n_classes
         self._state = SecondOrderState(
             self.n_features,
             self.n_classes,
@@ -131,6 +137,19 @@ class SecondOrderLearner:
         with progress.reporter(show, len(X), "learning") as report:
             return self._state.run(X, norms, labels, soft, weights, report)
 
+    def grow(self, *, n_features: int | None = None, n_classes: int | None = None) -> None:
+        """Make room for more features and classes, of which nothing is known yet.
+
+        New features come last and are as if they had been 0 so far: exactly what a learner
+        told of them at the start would know. New classes come last and were not there
+        before: past rounds remain rounds among fewer classes. Costs one copy of the state.
+        """
+        words = {word: getattr(self, word) for word in self.WORDS}
+        larger = type(self)(**words | grown_sizes(self, n_features, n_classes))
+        larger._state.adopt(self._state)
+        larger._first_classes = self._first_classes
+        self.__dict__.update(larger.__dict__)
+
     @property
     def n_unsolved(self) -> int:
         """Rounds whose fixed point did not converge; a certificate holds all the same."""
@@ -149,14 +168,20 @@ class SecondOrderLearner:
             "theta": state.theta.copy(),
             "totals": state.totals.copy(),
         }
+        if self._first_classes != self.n_classes:
+            config["first_classes"] = self._first_classes
         return Record(type(self).__name__, config, arrays)
 
     @classmethod
     def from_record(cls, record: Record) -> Self:
         """Rebuild a learner from its record."""
         name = cls.__name__
+        config = dict(record.config)
+        first = config.pop("first_classes", None)
         try:
-            model = cls(**record.config)
+            model = cls(**config)
+            if first is not None:
+                model._first_classes = problem.count("first_classes", first, 2)
         except (TypeError, InvalidInputError) as error:
             raise StateFileError(f"a {name} state has a bad configuration: {error}") from None
         state = model._state
@@ -197,6 +222,7 @@ class CertifiedLearner(SecondOrderLearner):
             n_rounds=int(totals[ROUNDS]),
             valid=not reason,
             reason=reason,
+            scope=scope_of_growth(self._first_classes, self.n_classes),
         )
 
     def _why_invalid(self) -> str:

@@ -119,6 +119,18 @@ class SecondOrderState:
         """Return the minimiser of the surrogate sum as W (K, d)."""
         return helmert(self.k + 1) @ (-0.5 * self.theta.reshape(self.k, self.d))
 
+    def adopt(self, smaller: "SecondOrderState") -> None:
+        """Become a state of fewer features or classes, with nothing known of the others.
+
+        The Helmert basis is nested, so that old coordinates keep their meaning: a new class
+        and a new feature add coordinates on which only the ridge acts, A = diag(A, lam I).
+        """
+        k, d = smaller.k, smaller.d
+        places = (np.arange(k)[:, None] * self.d + np.arange(d)).ravel()
+        self.S[np.ix_(places, places)] = smaller.S  # in order: lower triangle to lower triangle
+        self.theta[places] = smaller.theta
+        self.totals[:] = smaller.totals
+
     def packed(self) -> Array:
         """Return the lower triangle of S by rows, n(n+1)/2 numbers."""
         n = self.theta.size
