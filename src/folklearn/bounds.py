@@ -225,7 +225,8 @@ def bandit_exploration(n_rounds: int, *, n_classes: int, regret: float, cost: fl
     randomised decoding.
     """
     T, K = problem.count("n_rounds", n_rounds, 1), problem.count("n_classes", n_classes, 2)
-    return math.sqrt(min(1.0, max(0.0, cost * K * regret / T)))
+    regret, cost = problem.at_least_0("regret", regret), problem.positive("cost", cost)
+    return math.sqrt(min(1.0, cost * K * regret / T))
 
 
 def bandit_mistakes(
@@ -246,6 +247,7 @@ def bandit_mistakes(
     Zimmert (2021), Theorem 3, with the clip that the paper forgets.
     """
     T, K = problem.count("n_rounds", n_rounds, 1), problem.count("n_classes", n_classes, 2)
+    loss = problem.at_least_0("loss", loss)
     eps = bandit_exploration(T, n_classes=K, regret=regret, cost=cost)
     if exploration is not None:
         eps = problem.fraction("exploration", exploration, 1.0)

@@ -65,6 +65,17 @@ def positive(name: str, value: Any) -> float:
     return number
 
 
+def at_least_0(name: str, value: Any) -> float:
+    """Return a number from 0 to infinity."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        number = math.nan
+    if not number >= 0.0:
+        raise InvalidInputError(f"{name} must be a number of at least 0, got {value!r}")
+    return number
+
+
 def generator(seed: Any) -> np.random.Generator:
     """Return a generator for a seed; a generator is taken as it is, and then advanced."""
     if isinstance(seed, np.random.Generator):

@@ -211,7 +211,7 @@ def test_bad_outcomes_are_refused_and_change_nothing(make):
     agent = make.trained(D, K)
     decision = agent.act([0.1, 0.2, 0.3])
     before = state(agent)
-    for bad in (2, -1, 0.5, 1.0, None, "yes", math.nan, [True], np.array([1, 0])):
+    for bad in (2, -1, 0.5, None, "yes", math.nan, [True], np.array([1, 0])):
         with pytest.raises(InvalidInputError, match="correct must be True or False"):
             agent.learn(decision, bad)
     assert state(agent) == before
@@ -264,11 +264,55 @@ def test_the_oldest_decision_is_dropped_and_counted(make, rng):
         with pytest.raises(InvalidInputError, match="dropped: at most max_pending=3 wait"):
             agent.learn(outcome, True)
     agent.learn(decisions[3], True)
-    with pytest.raises(InvalidInputError, match="reported already$"):
+    with pytest.raises(InvalidInputError, match="reported already"):
         agent.learn(3, True)
     agent.act(X[5])
     assert [decision.id for decision in agent.pending] == [2, 4, 5]
     assert (agent.n_decisions, agent.n_dropped, agent.n_outcomes) == (6, 2, 1)
+
+
+@every_agent
+def test_a_decision_can_be_dropped_by_hand(make, rng):
+    agent = make(D, K)
+    decisions = [agent.act(x) for x in contexts(rng, 3, D)]
+    agent.drop(decisions[1])
+    agent.drop(2)
+    assert [decision.id for decision in agent.pending] == [0]
+    assert (agent.n_decisions, agent.n_dropped, agent.n_outcomes) == (3, 2, 0)
+    with pytest.raises(InvalidInputError, match="does not wait for an outcome"):
+        agent.learn(decisions[1], True)
+    with pytest.raises(InvalidInputError, match="does not wait for an outcome"):
+        agent.drop(1)
+
+
+@every_agent
+def test_numbers_0_and_1_are_outcomes(make):
+    agents = [make.trained(D, K) for _ in range(3)]
+    for agent, right in zip(agents, (True, 1.0, np.float32(1.0)), strict=True):
+        agent.learn(agent.act([0.1, 0.2, 0.3]), right)
+    assert len({str(state(agent)) for agent in agents}) == 1
+
+
+@every_agent
+def test_an_own_interaction_can_be_learned_as_a_logged_one(make, rng):
+    """With outcomes at once, learning from the log of a twin is learning itself."""
+    agent, reader = make.trained(D, K), make.trained(D, K)
+    if getattr(agent, "updates", "") == "explored":
+        with pytest.raises(InvalidInputError, match="only this agent's own explorations teach"):
+            reader.learn_logged([0.1, 0.2, 0.3], 0, 0.5, True)
+        return
+    for t, x in enumerate(contexts(rng, 30, D)):
+        decision = agent.act(x)
+        agent.learn(decision, t % 2 == 0)
+        reader.learn_logged(x, decision.action, decision.propensity, t % 2 == 0)
+    x = [0.3, -0.2, 0.1]
+    if getattr(agent, "exploration", 0.0) is not None:  # a live one counts decisions
+        np.testing.assert_array_equal(reader.policy(x), agent.policy(x))
+    before = state(reader)
+    for bad in (([np.nan] * D, 0, 0.5, 1), (x, K, 0.5, 1), (x, 0, 0.0, 1), (x, 0, 1.5, 1)):
+        with pytest.raises(InvalidInputError):
+            reader.learn_logged(*bad)
+    assert state(reader) == before
 
 
 @every_agent

@@ -52,7 +52,6 @@ def test_exploration_in_numbers():
     assert exploration(5, n_classes=3, regret=4.0) == 1.0  # clipped
     assert exploration(5, n_classes=3, regret=math.inf) == 1.0
     assert exploration(5, n_classes=3, regret=0.0) == 0.0
-    assert exploration(5, n_classes=3, regret=-1.0) == 0.0  # a live bound may be below 0
 
 
 def test_mistakes_in_numbers():
@@ -159,3 +158,11 @@ def test_a_learner_knows_its_own_bound(name, T):
 
 def test_a_mixture_states_no_bound():
     assert not hasattr(auto(**SIZES), "regret_bound")
+
+
+@pytest.mark.parametrize("bad", [math.nan, -1.0, "much", None])
+def test_regrets_and_losses_that_are_none_are_refused(bad):
+    with pytest.raises(InvalidInputError, match="regret must be"):
+        bounds.bandit_exploration(10, n_classes=3, regret=bad)
+    with pytest.raises(InvalidInputError, match="loss must be"):
+        bounds.bandit_mistakes(10, n_classes=3, regret=1.0, loss=bad)

@@ -173,3 +173,12 @@ def test_a_forced_outcome_moves_towards_the_class():
 def test_constructor_checks(arguments, message):
     with pytest.raises(FolklearnError, match=message):
         Gaptron(**{"n_features": 2, "n_classes": 2, **arguments})
+
+
+@pytest.mark.parametrize(
+    "words", [{"R": 1e5}, {"exploration": 1e-15}, {"R": 1e8, "feedback": "full"}]
+)
+def test_a_tiny_step_of_its_own_survives_a_file(words, tmp_path):
+    agent = Gaptron(5, 100, **words)
+    agent.save(tmp_path / "agent")
+    assert folklearn.load(tmp_path / "agent").step == agent.step

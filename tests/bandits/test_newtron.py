@@ -123,3 +123,11 @@ def test_extreme_contexts_keep_everything_finite(diagonal):
 def test_constructor_checks(arguments, message):
     with pytest.raises(FolklearnError, match=message):
         Newtron(**{"n_features": 2, "n_classes": 2, **arguments})
+
+
+@pytest.mark.parametrize("diagonal", [True, False])
+@pytest.mark.parametrize(("D", "size"), [(0.1, 10**-160.5), (0.5, 10**-161.75), (1e-10, 1e-155)])
+def test_a_tiny_context_breaks_nothing(D, size, diagonal):
+    agent = Newtron(2, 3, D=D, diagonal=diagonal)
+    agent.learn(agent.act([size, 0.0]), True)
+    np.testing.assert_allclose(agent.policy([1.0, 1.0]).sum(), 1.0)

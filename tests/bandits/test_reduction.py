@@ -52,12 +52,39 @@ def test_the_live_exploration_is_clipped_at_1(decoding):
     assert agent.next_exploration() == pytest.approx(expected, rel=1e-12)
 
 
-def test_an_invalid_certificate_explores_always():
-    agent = BanditReduction(Folklore(n_features=1, n_classes=2, gamma=0.5))
-    agent.n_decisions = 10**9
-    agent.learn(act_as(agent, np.array([1.0]), 0), True)
+def test_a_certificate_that_becomes_void_explores_always_and_says_so_once():
+    agent = BanditReduction(Ons(n_features=1, n_classes=2, B=0.1))
+    agent.learn(act_as(agent, np.array([5.0]), 0), True)  # beyond R
     assert not agent.learner.certificate().valid
-    assert agent.next_exploration() == 1.0
+    agent.n_decisions = 10**9
+    with pytest.warns(RuntimeWarning, match="void .*every decision explores"):
+        assert agent.next_exploration() == 1.0
+    assert agent.next_exploration() == 1.0  # warnings are errors here
+
+
+def test_a_certificate_that_cannot_stay_valid_is_refused():
+    with pytest.raises(InvalidInputError, match="not valid, or will not stay so.*give expl"):
+        BanditReduction(Folklore(n_features=1, n_classes=2, gamma=0.5))
+    with pytest.raises(InvalidInputError, match="Ons takes weights up to 1 only"):
+        BanditReduction(Ons(n_features=1, n_classes=2, B=0.1), updates="correct")
+
+
+def test_live_exploration_never_ends():
+    """A mixture that tracks a drifting stream has a regret below 0."""
+    learner = auto(n_features=2, n_classes=2)
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(4000, 2)) / 2
+    learner.run(X, (X[:, 0] > 0) ^ (np.arange(4000) // 200 % 2 == 1))
+    assert learner.certificate().regret_bound < 0.0
+    agent = BanditReduction(learner)
+    agent.n_decisions = 10_000 - 1
+    assert agent.next_exploration() == pytest.approx(math.sqrt(2 / 10_000))
+
+
+@pytest.mark.parametrize("learner", [None, 3, Folklore, "folklore"])
+def test_what_is_no_learner_is_refused(learner):
+    with pytest.raises(InvalidInputError, match="not a learner"):
+        BanditReduction(learner, exploration=0.1)
 
 
 @pytest.mark.parametrize("explored", [True, False])
@@ -111,7 +138,7 @@ def test_no_weight_exceeds_the_number_of_classes():
 
 
 def test_a_learner_of_lighter_weights_is_refused():
-    with pytest.raises(InvalidInputError, match="takes weights up to max_weight=2 only.*=3"):
+    with pytest.raises(InvalidInputError, match="takes weights up to 2 only.*=3"):
         BanditReduction(Recorder([0.2, 0.3, 0.5], 2.0), exploration=0.5, updates="correct")
     BanditReduction(Recorder([0.2, 0.3, 0.5], 3.0), exploration=0.5, updates="correct")
     sizes = {"n_features": 2, "n_classes": 3}

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from folklearn import Folklore
-from folklearn.bandits import BanditReduction, Banditron
-from folklearn.errors import InvalidInputError
+from folklearn.bandits import BanditReduction, Banditron, Soba
+from folklearn.errors import FolklearnError, InvalidInputError
 from folklearn.evaluate.interaction import Interactions, interact
 from folklearn.streams import synthetic
 
@@ -170,3 +170,27 @@ def test_a_log_made_by_hand():
 def test_bad_logs_are_refused(bad, sentence):
     with pytest.raises(InvalidInputError, match=sentence):
         Interactions(**(GOOD | bad))
+
+
+def test_a_log_does_not_follow_the_callers_array(rng):
+    X = rng.normal(size=(10, 3))
+    log = interact(Banditron(3, 2), X, rng.integers(0, 2, 10))
+    before = log.X.copy()
+    X[:] = 7.0
+    np.testing.assert_array_equal(log.X, before)
+    with pytest.raises(ValueError, match="read-only"):
+        log.X[0] = 1.0
+
+
+@pytest.mark.parametrize("X", [[1.0, 2.0], np.empty((2, 0))])
+def test_contexts_that_are_no_rows_are_refused(X):
+    with pytest.raises(InvalidInputError, match="expected one row of features per decision"):
+        Interactions(X, [0, 1], [0.5, 0.5], [1, 0], 2)
+
+
+def test_a_refused_outcome_names_its_row(rng):
+    X = rng.normal(size=(60, 3))
+    X[::7] *= 1e9
+    agent = Soba(3, 3, exploration=0.5)
+    with pytest.raises(FolklearnError, match=r"outcome of row \d+ of X was refused: .*too long"):
+        interact(agent, X, rng.integers(0, 3, 60))

@@ -120,7 +120,10 @@ def test_values_and_errors_are_those_of_the_definitions(rng):
     for estimate in (ips, dr, snips):
         size = reference.effective_size(P, a, p)
         assert estimate.effective_size == pytest.approx(size, rel=1e-12)
-        half = 1.959963984540054 * estimate.std_error
+        step = max(reference.weights(P, a, p)) / len(a)
+        if estimate is snips:
+            step = max(reference.weights(P, a, p)) / sum(reference.weights(P, a, p))
+        half = 1.959963984540054 * np.hypot(estimate.std_error, step)
         assert estimate.low == pytest.approx(np.clip(estimate.value - half, 0, 1), abs=1e-12)
         assert estimate.high == pytest.approx(np.clip(estimate.value + half, 0, 1), abs=1e-12)
 
@@ -295,18 +298,27 @@ def test_a_policy_may_be_a_matrix_an_agent_a_learner_or_a_function(rng):
 def test_a_log_that_says_nothing_about_the_policy():
     log = Interactions(np.ones((4, 1)), [0, 0, 1, 0], [0.5] * 4, [1, 0, 1, 1], 3)
     P = np.tile([0.0, 0.0, 1.0], (4, 1))
-    dr = off_policy(log, P)
-    assert dr.effective_size == 0.0
-    assert 0.0 <= dr.low <= dr.value <= dr.high <= 1.0
-    with pytest.raises(InvalidInputError, match="gives no probability to any action"):
-        off_policy(log, P, method="snips")
+    for method in ("ips", "snips", "dr"):
+        with pytest.raises(InvalidInputError, match="gives no probability to any action"):
+            off_policy(log, P, method=method)
 
 
-def test_values_are_not_clipped_and_intervals_are():
-    log = Interactions(np.ones((4, 1)), [0, 0, 1, 0], [0.1] * 4, [1, 1, 1, 1], 2)
-    estimate = off_policy(log, np.full((4, 2), 0.5), method="ips")
+def test_values_are_not_clipped_and_an_interval_outside_says_nothing():
+    log = Interactions(np.ones((40, 1)), [0, 1] * 20, [0.1] * 40, [1] * 40, 2)
+    estimate = off_policy(log, np.full((40, 2), 0.5), method="ips")
     assert estimate.value == pytest.approx(5.0)
-    assert (estimate.low, estimate.high) == (1.0, 1.0)
+    assert (estimate.low, estimate.high) == (0.0, 1.0)
+
+
+@pytest.mark.parametrize("method", ["ips", "snips", "dr"])
+def test_equal_outcomes_are_no_certainty(method):
+    """20 wrong outcomes: the rule of three would say at most 3/20."""
+    log = Interactions(np.ones((20, 1)), [0] * 20, [1.0] * 20, [0] * 20, 2)
+    rewards = np.zeros((20, 2)) if method == "dr" else None
+    P = np.tile([1.0, 0.0], (20, 1))
+    estimate = off_policy(log, P, method=method, rewards=rewards)
+    assert (estimate.value, estimate.low) == (0.0, 0.0)
+    assert estimate.high == pytest.approx(1.96 / 20, rel=1e-3)
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ played, and what the agent saw when it decided. Nothing of a later decision is e
 """
 
 import os
+from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
@@ -52,6 +53,8 @@ class Decision:
 class Agent:
     """The verbs; an agent brings what it sees, how it plays, and how it learns.
 
+    One agent is for one thread at a time.
+
     A subclass validates its parameters, calls `_start`, and implements `_see`, `_play` and
     `_absorb`; `WORDS` are its constructor's parameters, each an attribute, and `PARTS` the
     arrays of its state, in private attributes.
@@ -68,7 +71,8 @@ class Agent:
         self.n_decisions = 0
         self.n_outcomes = 0
         self.n_dropped = 0
-        self._pending: dict[int, tuple[Decision, Array]] = {}
+        # Ordered, because a plain dict is slow to find its oldest key after many deletions.
+        self._pending: OrderedDict[int, tuple[Decision, Array]] = OrderedDict()
 
     @property
     def _n_seen(self) -> int:
@@ -121,7 +125,7 @@ class Agent:
         self._pending[decision.id] = (decision, seen)
         self.n_decisions += 1
         if len(self._pending) > self.max_pending:
-            del self._pending[next(iter(self._pending))]
+            self._pending.popitem(last=False)
             self.n_dropped += 1
         return decision
 
@@ -135,20 +139,36 @@ class Agent:
         self._absorb(own, seen, correct)
         self._settle(own)
 
+    def learn_logged(self, x: ArrayLike, action: int, propensity: float, correct: Any) -> None:
+        """Learn one interaction of another policy: its context, action, propensity, outcome.
+
+        For starting with a log instead of from nothing. Estimates stay unbiased if the
+        propensity is the probability with which that policy played the action.
+        """
+        x = problem.usable_context(x, self.n_features)
+        action, _ = problem.label(action, self.n_classes)
+        if action < 0:
+            raise InvalidInputError("action must be one class 0..K-1")
+        if problem.fraction("propensity", propensity, 1.0) == 0.0:
+            raise InvalidInputError("propensity must be above 0: the action was played")
+        decision = Decision(-1, action, float(propensity), x)
+        self._absorb(decision, self._see(x), _outcome(correct))
+
+    def drop(self, decision: Decision | int) -> None:
+        """Stop waiting for the outcome of a decision; it counts in ``n_dropped``."""
+        del self._pending[self._find(decision)[0].id]
+        self.n_dropped += 1
+
     def _find(self, decision: Decision | int) -> tuple[Decision, Array]:
         """Return a pending decision and what was seen; refuse any other."""
-        if isinstance(decision, Decision):
-            number = decision.id
-        else:
-            number = problem.count("the id of a decision", decision, 0)
+        given = decision.id if isinstance(decision, Decision) else decision
+        number = problem.count("the id of a decision", given, 0)
         if number not in self._pending:
             if number >= self.n_decisions:
                 raise InvalidInputError(f"decision {number} was not made by this agent")
-            oldest = next(iter(self._pending), self.n_decisions)
-            dropped = self.n_dropped and number < oldest
             reason = (
                 f", or it was dropped: at most max_pending={self.max_pending} wait for theirs"
-                if dropped
+                if self.n_dropped
                 else ""
             )
             raise InvalidInputError(
@@ -240,11 +260,11 @@ class Agent:
 
     def _read_pending(
         self, arrays: Mapping[str, NDArray[Any]]
-    ) -> dict[int, tuple[Decision, Array]]:
+    ) -> OrderedDict[int, tuple[Decision, Array]]:
         columns = {name: array for name, array in arrays.items() if name.startswith("pending.")}
         T = self.n_decisions - self.n_outcomes - self.n_dropped
         if not T and not columns:
-            return {}
+            return OrderedDict()
         floats, integers = np.dtype(np.float64), np.dtype(np.int64)
         expected = {
             "id": (integers, (T,)),
@@ -267,7 +287,7 @@ class Agent:
             raise StateFileError("the decisions that wait for their outcome are damaged")
         if self.max_pending < T:
             raise StateFileError(f"{T} decisions wait, more than max_pending={self.max_pending}")
-        pending = {}
+        pending = OrderedDict()
         for t in range(T):
             x = problem.usable_context(X[t], self.n_features).copy()
             x.flags.writeable = False
@@ -290,7 +310,7 @@ _COUNTS = ("n_decisions", "n_outcomes", "n_dropped")
 def _outcome(correct: Any) -> bool:
     if isinstance(correct, bool | np.bool_):
         return bool(correct)
-    if isinstance(correct, int | np.integer) and correct in (0, 1):
+    if isinstance(correct, int | float | np.integer | np.floating) and correct in (0, 1):
         return bool(correct)
     raise InvalidInputError(
         f"correct must be True or False, got {correct!r}: was the action right or not?"

@@ -25,9 +25,11 @@ class Banditron(Agent):
 
     Time and memory O(K d) per round.
 
-    Guarantee: for contexts of norm at most R and every W of Frobenius norm at most D, mistakes
-    are at most the multiclass hinge loss of W plus :math:`O(T^{2/3})`, and
-    :math:`O(\sqrt T)` if that loss is 0.
+    Guarantee, for contexts of norm at most R, outcomes without delay and the horizon's
+    :math:`\varepsilon`: expected mistakes are at most the multiclass hinge loss of any W of
+    Frobenius norm at most D, plus :math:`O(T^{2/3})`. If some W has no loss at all,
+    :math:`\varepsilon = D R \sqrt{K/T}` makes it :math:`O(\sqrt T)`. A constant
+    :math:`\varepsilon` costs :math:`\varepsilon T` for good.
 
     Parameters
     ----------
@@ -36,9 +38,9 @@ class Banditron(Agent):
     exploration : :math:`\varepsilon`, from 0 to 1; by default 1/32, near the best on streams
         with and without noise (experiments/bandit).
     horizon : number of rounds T; sets
-        :math:`\varepsilon = \min(1, (K D^2 R^2 / (2T))^{1/3})`, which balances the leading
-        terms :math:`\varepsilon T` and :math:`DR\sqrt{2KT \cdot T/\varepsilon}/\sqrt T` of
-        the theorem for a hinge loss of the order of T.
+        :math:`\varepsilon = \min(1, (K D^2 R^2 / (2T))^{1/3})`, which minimises the sum of
+        the leading terms :math:`\varepsilon T` and :math:`DR\sqrt{2KT/\varepsilon}` of the
+        theorem for a hinge loss of the order of T.
     D, R : norms of the comparator and the contexts, for the horizon only.
     seed : an integer, or a NumPy Generator, which is then used and advanced.
     max_pending : decisions that may wait for an outcome, at least 1.

@@ -127,9 +127,13 @@ class Gaptron(Agent):
                     "proportional to it"
                 )
             own_step = self.exploration * _LN2 / (K * R) ** 2
-        self.step = own_step if step is None else problem.positive("step", step)
+        self._given_step = None if step is None else problem.positive("step", step)
+        self.step = own_step if self._given_step is None else self._given_step
         self._W: Array = np.zeros((K, self.n_features))
         self._start(seed, max_pending)
+
+    def _word(self, word: str) -> Any:
+        return self._given_step if word == "step" else super()._word(word)
 
     def _see(self, x: Array) -> Array:
         p = np.empty(self.n_classes)

@@ -13,6 +13,7 @@ from folklearn.numerics.simplex import helmert, softmax
 
 _TOLERANCE = 1e-12  # of D, on the norm of W
 _MAX_STEPS = 100
+_NEGLIGIBLE = 1e-100  # a gradient so small that squares of it underflow
 
 
 class Newtron(Agent):
@@ -226,7 +227,7 @@ def _in_ball(solution: Callable[[float], Solution], Hb: Array, b: Array, D: floa
     only rounding makes necessary.
     """
     length = float(np.linalg.norm(b))
-    if length == 0.0:
+    if length < _NEGLIGIBLE:
         return np.zeros_like(b)
     mu = max(0.0, length / D - float(b @ Hb) / length**2)
     most = (length - 1.0) / D

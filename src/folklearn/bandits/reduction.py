@@ -1,15 +1,17 @@
 """The paper's bandit algorithm: any learner of probabilities, fed by uniform exploration."""
 
 import math
+import warnings
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from folklearn import bounds, persist, problem, registry
 from folklearn.bandits.agent import MAX_PENDING, Agent, Array, Decision
 from folklearn.bandits.exploration import draw, explore
 from folklearn.errors import FolklearnError, InvalidInputError
-from folklearn.learners.contract import Learner
+from folklearn.learners.contract import Learner, refuse_unless_learner
 from folklearn.persist import Record
 
 SAMPLE = "sample"
@@ -42,13 +44,15 @@ class BanditReduction(Agent):
     The time of a round is that of the learner's `predict`, and of its `update` in the few
     rounds that learn.
 
-    Guarantee, for a constant :math:`\varepsilon` and a learner with regret at most R(T):
-    expected mistakes are at most :math:`c \sum_t \ell_t(W) + \varepsilon T + c K R(T) /
-    \varepsilon` for every W, with c = 1 for ``"sample"`` and c = 0.7468 for
-    ``"randomised"``; the horizon's choice :math:`\varepsilon = \min(1, \sqrt{c K R(T)/T})`
-    makes the last two terms :math:`2\sqrt{c K T R(T)}` (`folklearn.bounds.bandit_mistakes`).
-    For ``updates="correct"`` they are :math:`\varepsilon T + c E[C] / \varepsilon`, where C is
-    the regret bound of the learner's certificate after all updates.
+    Guarantee, for a constant :math:`\varepsilon`, outcomes without delay and a learner with
+    regret at most R(T) against the W of its class: expected mistakes are at most :math:`c
+    \sum_t \ell_t(W) + \varepsilon T + c K R(T) / \varepsilon` for every such W, with c = 1 for
+    ``"sample"`` and c = 0.7468 for ``"randomised"``; the horizon's choice
+    :math:`\varepsilon = \min(1, \sqrt{c K R(T)/T})` makes the last two terms
+    :math:`2\sqrt{c K T R(T)}` (`folklearn.bounds.bandit_mistakes`). For
+    ``updates="correct"`` they are :math:`\varepsilon T + c E[C] / \varepsilon`, where C is the
+    regret bound of the learner's certificate after all updates, if it has one that covers
+    weighted examples.
 
     Parameters
     ----------
@@ -59,14 +63,15 @@ class BanditReduction(Agent):
     decoding : ``"sample"`` or ``"randomised"``.
     updates : ``"explored"`` (the paper) or ``"correct"``; the latter gives weights up to K,
         or up to :math:`K/\varepsilon_t` where exploration follows the certificate.
-    seed : an integer, or a NumPy Generator, which is then used and advanced.
+    seed : an integer, or a NumPy Generator, which is then used and advanced; not one that
+        the learner draws from as well, or a saved agent resumes differently.
     max_pending : decisions that may wait for an outcome, at least 1.
 
     With neither horizon nor exploration, round t explores with probability
     :math:`\min(1, \sqrt{c K R_t / t})`, where :math:`R_t` is the live regret bound of the
-    learner's certificate. With ``updates="explored"`` that is a heuristic: the proof needs a
-    constant :math:`\varepsilon`, and what is certified for an unknown T is to start again
-    with the horizon doubled each time that it is reached. With ``updates="correct"`` the
+    learner's certificate, at least 1 nat. With ``updates="explored"`` that is a heuristic: the
+    proof needs a constant :math:`\varepsilon`, and what is certified for an unknown T is to start
+    again with the horizon doubled each time that it is reached. With ``updates="correct"`` the
     weights are 1/P(action) and expected mistakes are at most :math:`c \sum_t \ell_t(W) +
     E[\sum_t \varepsilon_t + c\, C]`, whatever the exploration was.
 
@@ -112,6 +117,7 @@ class BanditReduction(Agent):
             )
         if updates not in (EXPLORED, CORRECT):
             raise InvalidInputError(f"updates must be {EXPLORED!r} or {CORRECT!r}, got {updates!r}")
+        refuse_unless_learner("the learner", learner)
         self.learner = learner
         self.n_features = learner.n_features
         self.n_classes = learner.n_classes
@@ -125,6 +131,7 @@ class BanditReduction(Agent):
             self._scale, self._heaviest = self.exploration, float(self.n_classes)
         if updates == CORRECT:
             self._refuse_if_too_heavy(getattr(learner, "max_weight", math.inf))
+        self._warned = False
         self._start(seed, max_pending)
 
     def _constant(self, horizon: int | None, exploration: float | None) -> float | None:
@@ -137,10 +144,11 @@ class BanditReduction(Agent):
             if problem.fraction("exploration", exploration, 1.0) == 0.0:
                 raise InvalidInputError("exploration must be above 0: only explorations teach")
             return float(exploration)
-        name = type(self.learner).__name__
+        learner: Any = self.learner
+        name = type(learner).__name__
         if horizon is not None:
             T = problem.count("horizon", horizon, 1)
-            regret = getattr(self.learner, "regret_bound", lambda n_rounds: math.inf)(T)
+            regret = learner.regret_bound(T) if hasattr(learner, "regret_bound") else math.inf
             if not math.isfinite(regret):
                 raise InvalidInputError(
                     f"a horizon sets exploration by the learner's regret bound, and {name} has "
@@ -149,15 +157,23 @@ class BanditReduction(Agent):
             return bounds.bandit_exploration(
                 T, n_classes=self.n_classes, regret=regret, cost=self._cost
             )
-        if not callable(getattr(self.learner, "certificate", None)):
+        if not callable(getattr(learner, "certificate", None)):
             raise InvalidInputError(
                 f"{name} has no live certificate to set exploration by: give exploration, a "
                 "number above 0 and at most 1, or horizon if the learner has a regret bound"
+            )
+        endless = hasattr(learner, "regret_bound") and math.isinf(learner.regret_bound(1))
+        if endless or not learner.certificate().valid:
+            raise InvalidInputError(
+                f"the certificate of this {name} is not valid, or will not stay so "
+                f"({learner.certificate().reason or repr(learner)}): give exploration"
             )
         return None
 
     def _refuse_if_too_heavy(self, limit: float) -> None:
         """Raise if the learner takes no weights as large as ``updates="correct"`` gives."""
+        if self.exploration is None:  # it lives on the certificate
+            limit = min(limit, getattr(self.learner, "MAX_CERTIFIED_WEIGHT", math.inf))
         if self._heaviest <= limit:
             return
         advice = (
@@ -167,7 +183,7 @@ class BanditReduction(Agent):
         )
         raise InvalidInputError(
             f"updates={CORRECT!r} weights examples, and {type(self.learner).__name__} takes "
-            f"weights up to max_weight={limit:g} only: {advice}"
+            f"weights up to {limit:g} only: {advice}"
         )
 
     def next_exploration(self) -> float:
@@ -175,9 +191,19 @@ class BanditReduction(Agent):
         if self.exploration is not None:
             return self.exploration
         learner: Any = self.learner
-        regret = learner.certificate().regret_bound
-        if not math.isfinite(regret):
+        certificate = learner.certificate()
+        if not certificate.valid:
+            if not self._warned:
+                self._warned = True
+                warnings.warn(
+                    f"the learner's certificate has become void ({certificate.reason}), so every "
+                    "decision explores from now on: construct the agent with exploration=",
+                    RuntimeWarning,
+                    stacklevel=3,
+                )
             return 1.0
+        # A mixture may have a regret below 0, and an agent that never explores never learns.
+        regret = max(certificate.regret_bound, 1.0)
         return bounds.bandit_exploration(
             self.n_decisions + 1, n_classes=self.n_classes, regret=regret, cost=self._cost
         )
@@ -210,6 +236,15 @@ class BanditReduction(Agent):
         else:
             action = draw(self._rng, self._exploit(seen[:-2]))
         return action, float(self._play(seen)[action])
+
+    def learn_logged(self, x: ArrayLike, action: int, propensity: float, correct: Any) -> None:
+        """Learn one interaction of another policy; only with ``updates="correct"``."""
+        if self.updates == EXPLORED:
+            raise InvalidInputError(
+                f"with updates={EXPLORED!r} only this agent's own explorations teach: construct "
+                f"it with updates={CORRECT!r} to learn from a log"
+            )
+        super().learn_logged(x, action, propensity, correct)
 
     def _absorb(self, decision: Decision, seen: Array, correct: bool) -> None:
         explored = seen[-1] == 1.0

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from folklearn import problem
 from folklearn.bandits.agent import Agent, Decision
-from folklearn.errors import InvalidInputError
+from folklearn.errors import FolklearnError, InvalidInputError
 from folklearn.learners.contract import Progress
 from folklearn.progress import reporter
 
@@ -48,7 +48,12 @@ class Interactions:
 
     def __post_init__(self) -> None:
         X = problem.numbers("X", self.X)
-        X, _ = problem.contexts(X, X.shape[1] if X.ndim == 2 else 0)
+        if X.ndim != 2 or not X.shape[1]:
+            raise InvalidInputError(
+                f"X has shape {X.shape}; expected one row of features per decision"
+            )
+        X = problem.contexts(X, X.shape[1])[0].copy()  # the log must not follow the caller's array
+        X.flags.writeable = False
         T, K = len(X), problem.count("n_classes", self.n_classes, 2)
         checked = {
             "X": X,
@@ -121,12 +126,20 @@ def interact(
         )
     full = getattr(agent, "feedback", None) == "full"
     teacher: Any = agent
+    first = agent.n_decisions
 
     def tell(decision: Decision, label: int) -> None:
-        if full:
-            teacher.learn_label(decision, label)
-        else:
-            agent.learn(decision, decision.action == label)
+        try:
+            if full:
+                teacher.learn_label(decision, label)
+            else:
+                agent.learn(decision, decision.action == label)
+        except FolklearnError as error:
+            row = decision.id - first
+            raise FolklearnError(
+                f"the outcome of row {row} of X was refused: {error}; the agent has learned the "
+                "outcomes before it"
+            ) from error
 
     actions: Labels = np.empty(len(X), dtype=np.int64)
     propensities: Array = np.empty(len(X))

@@ -37,7 +37,8 @@ class Estimate:
     ----------
     value : the estimate. It is not clipped, since that would bias it: IPS and DR may fall
         outside 0..1, and outside of the interval.
-    low, high : confidence interval, clipped to 0..1, where the truth is.
+    low, high : confidence interval, clipped to 0..1, where the truth is, and all of 0..1 if
+        it lies outside.
     std_error : standard error of the value.
     effective_size : Kish's :math:`(\\sum w)^2 / \\sum w^2` of the importance weights: how
         many rounds played by the policy itself the log is worth. Below some 30, or a small
@@ -85,7 +86,8 @@ def off_policy(
     could have been drawn, which no log can show; and the policy was *not learned from this
     log*, or it is judged by what it was fitted to. Look at `Estimate.effective_size` first.
 
-    The interval ``"normal"`` is asymptotic, by the delta method for SNIPS. It is for the
+    The interval ``"normal"`` is asymptotic, by the delta method for SNIPS, with the standard
+    error enlarged by what a single outcome can change, max w / T. It is for the
     expected value over contexts like those of the log, hence cautious about the value on
     these very contexts; with an agent that goes on learning, its propensities should not
     vanish. ``"bernstein"`` holds for every number of rounds if they are independent: a
@@ -166,13 +168,16 @@ def off_policy(
     r = log.correct.astype(np.float64)
     w = P[np.arange(T), log.actions] / log.propensities
 
+    if not w.any():
+        raise InvalidInputError(
+            "the policy gives no probability to any action of the log, which therefore says "
+            "nothing about it"
+        )
+    # What one more outcome could change: without it, equal outcomes would look like certainty.
+    granularity = float(w.max()) / T
     if method == SNIPS:
         total = float(w.sum())
-        if not total > 0.0:
-            raise InvalidInputError(
-                "the policy gives no probability to any action of the log, which therefore "
-                'says nothing about it: SNIPS would be 0/0; use method="dr"'
-            )
+        granularity = float(w.max()) / total
         value = float(w @ r) / total
         # The delta method: a ratio of means deviates like the mean of w (r - value) / E w.
         std_error = math.sqrt(T / (T - 1) * float(np.sum((w * (r - value)) ** 2))) / total
@@ -185,16 +190,19 @@ def off_policy(
         std_error = float(terms.std(ddof=1)) / math.sqrt(T)
 
     if interval == NORMAL:
-        half = NormalDist().inv_cdf(0.5 + 0.5 * confidence) * std_error
+        half = NormalDist().inv_cdf(0.5 + 0.5 * confidence) * math.hypot(std_error, granularity)
     else:
         # From r = 1 and q = 1 elsewhere a doubly robust term is at most 1 + pi (1 - q) (M - 1),
         # from r = 0 and q = 0 elsewhere at least -pi q (M - 1), M = 1 / least.
         width = 1.0 / least if method == IPS else 2.0 / least - 1.0
         half = _bernstein(std_error, width, T, confidence)
+    low, high = max(value - half, 0.0), min(value + half, 1.0)
+    if low > high:  # all of it outside of 0..1, where the truth is: it says nothing
+        low, high = 0.0, 1.0
     return Estimate(
         value=value,
-        low=min(max(value - half, 0.0), 1.0),
-        high=min(max(value + half, 0.0), 1.0),
+        low=low,
+        high=high,
         std_error=std_error,
         effective_size=_kish(w),
         n_rounds=T,

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from folklearn import problem
+from folklearn.errors import InvalidInputError
 from folklearn.persist import Record
 
 Progress = bool | Callable[[int], None]
@@ -42,6 +43,13 @@ class Certificate:
     def best_linear_at_least(self) -> float:
         """A lower bound on the total loss of the best model of the class in hindsight."""
         return self.loss - self.regret_bound
+
+
+def refuse_unless_learner(name: str, value: Any) -> None:
+    """Raise if something is no learner: another object, or a class in place of one."""
+    verbs = all(callable(getattr(value, verb, None)) for verb in ("predict", "update"))
+    if not verbs or isinstance(value, type):
+        raise InvalidInputError(f"{name} is {value!r}, not a learner")
 
 
 def scope_of_growth(first: int, n_classes: int) -> str:

@@ -10,7 +10,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from folklearn import persist, problem, registry
 from folklearn.errors import FolklearnError, InvalidInputError, StateFileError
-from folklearn.learners.contract import Certificate, Learner, Progress, grown_sizes
+from folklearn.learners.contract import (
+    Certificate,
+    Learner,
+    Progress,
+    grown_sizes,
+    refuse_unless_learner,
+)
 from folklearn.persist import Record
 from folklearn.progress import reporter
 
@@ -68,8 +74,7 @@ class Mixture:
         if not self.experts:
             raise InvalidInputError("a mixture needs at least one expert")
         for i, expert in enumerate(self.experts):
-            if not callable(getattr(expert, "predict", None)) or isinstance(expert, type):
-                raise InvalidInputError(f"expert {i} is {expert!r}, not a learner")
+            refuse_unless_learner(f"expert {i}", expert)
         sizes = {(expert.n_features, expert.n_classes) for expert in self.experts}
         if len(sizes) > 1:
             raise InvalidInputError(

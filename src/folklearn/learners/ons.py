@@ -87,6 +87,8 @@ class Ons(ProperLearner):
 
     PARTS = ("W", "matrices", "totals")
 
+    MAX_CERTIFIED_WEIGHT = 1.0  # a heavier example voids the certificate
+
     def __init__(self, *, n_features: int, n_classes: int, B: float = 10.0, R: float = 1.0) -> None:
         super().__init__(n_features, n_classes, B, R)
         alpha = math.exp(-2.0 * self.B * self.R) / (self.n_classes - 1)
