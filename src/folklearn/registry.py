@@ -33,6 +33,7 @@ _KINDS = {
     "Ogd": "folklearn.learners.ogd",
     "OnlineMBBM": "folklearn.boosting.mbbm",
     "Ons": "folklearn.learners.ons",
+    "OpenModel": "folklearn.streams.open",
     "Probabilistic": "folklearn.boosting.weak.probabilistic",
     "Soba": "folklearn.bandits.soba",
     "StreamModel": "folklearn.streams.model",
