@@ -105,17 +105,18 @@ def numbers(name: str, value: ArrayLike) -> Array:
         raise InvalidInputError(f"{name} must hold real numbers: {error}") from None
 
 
-def contexts(X: ArrayLike, n_features: int) -> tuple[Array, Array]:
-    """Return X (T, d) and its row norms, every row checked."""
+def contexts(X: ArrayLike, n_features: int, *, gaps: bool = False) -> tuple[Array, Array]:
+    """Return X (T, d) and its row norms, every row checked; with gaps, NaN counts as 0."""
     X = numbers("X", X)
     if X.ndim != 2 or X.shape[1] != n_features:
         raise InvalidInputError(
             f"X has shape {X.shape}; expected (number of rounds, n_features={n_features})"
         )
-    norms = np.sqrt(np.einsum("ij,ij->i", X, X))
+    filled = np.nan_to_num(X, nan=0.0, posinf=np.inf, neginf=-np.inf) if gaps else X
+    norms = np.sqrt(np.einsum("ij,ij->i", filled, filled))
     bad = np.flatnonzero(~(norms <= MAX_NORM))
     if bad.size:
-        refuse_context(X[bad[0]], f"row {bad[0]} of X")
+        refuse_context(filled[bad[0]], f"row {bad[0]} of X")
     return X, norms
 
 

@@ -34,6 +34,7 @@ _KINDS = {
     "OnlineMBBM": "folklearn.boosting.mbbm",
     "OnlineToBatch": "folklearn.batch.online_to_batch",
     "Ons": "folklearn.learners.ons",
+    "OpenModel": "folklearn.streams.open",
     "Probabilistic": "folklearn.boosting.weak.probabilistic",
     "SMP": "folklearn.batch.smp",
     "Soba": "folklearn.bandits.soba",

@@ -93,8 +93,11 @@ def test_a_record_is_a_copy():
 
 def test_a_record_of_another_shape_is_refused():
     arrays = OnlineScaler(2).to_record().arrays
-    with pytest.raises(StateFileError, match="needs mean of shape"):
-        OnlineScaler.from_record(Record("OnlineScaler", {"n_features": 3}, arrays))
+    config = OnlineScaler(3).to_record().config
+    with pytest.raises(StateFileError, match="needs counts of shape"):
+        OnlineScaler.from_record(Record("OnlineScaler", config, arrays))
+    with pytest.raises(StateFileError, match="bad configuration"):
+        OnlineScaler.from_record(Record("OnlineScaler", {"n_features": 2}, arrays))
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
@@ -102,4 +105,38 @@ def test_a_bad_value_is_refused_whole(bad):
     scaler = OnlineScaler(2)
     with pytest.raises(InvalidInputError, match="row 1 of X"):
         scaler.learn_transform([[1.0, 2.0], [3.0, bad]])
-    assert scaler.to_record().arrays["count"][0] == 0
+    assert scaler.to_record().arrays["counts"].sum() == 0
+
+
+def test_a_gap_becomes_the_mean_and_moves_nothing(rng):
+    X = rng.normal(size=(40, 2)) * 3 + 5
+    X[rng.random(40) < 0.3, 0] = np.nan
+    scaled = OnlineScaler(2, gaps=True).learn_transform(X)
+    there = ~np.isnan(X[:, 0])
+    np.testing.assert_array_equal(scaled[~there, 0], 0.0)
+    alone = OnlineScaler(1).learn_transform(X[there, :1])[:, 0] * np.sqrt(2)
+    np.testing.assert_allclose(scaled[there, 0] * np.sqrt(3), alone, rtol=1e-12)
+    with pytest.raises(InvalidInputError, match="row 0 of X has inf at feature 1"):
+        OnlineScaler(2, gaps=True).learn_transform([[np.nan, np.inf]])
+
+
+def test_nothing_but_the_constant_if_not_asked_to_scale():
+    X = np.array([[3.0, np.nan], [-7.0, 1e9]])
+    plain = OnlineScaler(2, scale=False, gaps=True).learn_transform(X)
+    np.testing.assert_array_equal(plain, [[3.0, 0.0, 1.0], [-7.0, 1e9, 1.0]])
+    bare = OnlineScaler(2, scale=False, intercept=False).learn_transform([[3.0, 4.0]])
+    np.testing.assert_array_equal(bare, [[3.0, 4.0]])
+
+
+def test_a_late_feature_was_zero_and_comes_behind_the_constant(rng):
+    X = rng.normal(size=(30, 3))
+    X[:20, 2] = 0.0
+    told, late = OnlineScaler(3), OnlineScaler(2)
+    expected = told.learn_transform(X) * np.sqrt(4)
+    first = late.learn_transform(X[:20, :2]) * np.sqrt(3)
+    late.grow(3)
+    rest = late.learn_transform(X[20:]) * np.sqrt(3)
+    np.testing.assert_allclose(first, expected[:20, [0, 1, 3]], atol=1e-12)
+    np.testing.assert_allclose(rest, expected[20:][:, [0, 1, 3, 2]], atol=1e-12)
+    again = OnlineScaler.from_record(late.to_record())
+    np.testing.assert_array_equal(again.transform(X), late.transform(X))

@@ -1,0 +1,259 @@
+"""Streams whose classes, and features, are not known in advance."""
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from folklearn import persist, problem, registry
+from folklearn.errors import InvalidInputError, StateFileError
+from folklearn.learners import catalogue
+from folklearn.learners.contract import Certificate, Learner
+from folklearn.persist import Record
+from folklearn.streams.scaler import OnlineScaler
+
+Array = NDArray[np.float64]
+Labels = NDArray[np.int64]
+
+
+class OpenModel:
+    r"""A scaler and a learner that grow with what the stream brings.
+
+    Classes are numbered in order of appearance. A class that was never seen has the
+    probability `unseen_probability`,
+
+    .. math:: u = \frac{m + 1/2}{t + 1}
+
+    where m of the t examples so far brought a new class (the estimator of Krichevsky and
+    Trofimov for "is it new?"), and 1 while no class is known. The known classes share 1 - u
+    as the learner says. So the strict loss of a stream is :math:`-\ln((1-u)\,p_y)` for a known
+    class, :math:`-\ln u` for a new one, and always finite.
+
+    The first class needs no learner; with the second one begins, and with every further one
+    it grows (`Folklore.grow`). Missing values (NaN) become the mean of their feature.
+
+    Parameters
+    ----------
+    learner : name of a learner that can grow, see `folklearn.learners.catalogue`.
+    settings : its parameters, such as ``{"B": 10.0}``.
+    n_features : number of raw features so far, at least 1; `grow` adds more.
+    n_classes : number of classes declared in advance, at least 0; these are never "new".
+    scale, intercept : as for `OnlineScaler`.
+
+    Examples
+    --------
+    >>> model = OpenModel("folklore", n_features=1)
+    >>> P, u = model.run([[0.0], [1.0], [0.1], [0.9]], [0, 1, 0, 1])
+    >>> P.shape, u.round(2).tolist(), model.n_classes
+    ((4, 2), [1.0, 0.75, 0.83, 0.62], 2)
+    """
+
+    def __init__(
+        self,
+        learner: str = "auto",
+        settings: Mapping[str, Any] | None = None,
+        *,
+        n_features: int,
+        n_classes: int = 0,
+        scale: bool = True,
+        intercept: bool = True,
+    ) -> None:
+        if learner not in catalogue.GROWING:
+            raise InvalidInputError(
+                f"{learner!r} is no learner that takes classes as they come; those are: "
+                f"{', '.join(catalogue.GROWING)}"
+            )
+        self.name = learner
+        self.settings = dict(settings or {})
+        self.n_classes = problem.count("n_classes", n_classes, 0)
+        self.n_rounds = 0
+        self.n_new = 0
+        self._scaler = OnlineScaler(n_features, scale=scale, intercept=intercept, gaps=True)
+        self.learner: Learner | None = None
+        self._make(2)  # to hear of bad settings at once
+        self.learner = self._make(self.n_classes) if self.n_classes >= 2 else None
+
+    def _make(self, n_classes: int) -> Learner:
+        return catalogue.make(self.name, self._scaler.n_columns, n_classes, self.settings)
+
+    @property
+    def n_features(self) -> int:
+        """The number of raw features so far."""
+        return self._scaler.n_features
+
+    @property
+    def unseen_probability(self) -> float:
+        """The probability that the next example is of a class that was never seen."""
+        return self._unseen(self.n_classes, self.n_new, self.n_rounds)
+
+    @staticmethod
+    def _unseen(n_classes: int, n_new: int, n_rounds: int) -> float:
+        return (n_new + 0.5) / (n_rounds + 1.0) if n_classes else 1.0
+
+    def predict(self, X: ArrayLike) -> Array:
+        """Return the probabilities of the known classes, given that it is one: (T, d), (T, K)."""
+        Z = self._scaler.transform(problem.contexts(X, self.n_features, gaps=True)[0])
+        return self._known(Z)
+
+    def _known(self, Z: Array) -> Array:
+        if self.learner is None:
+            return np.ones((len(Z), self.n_classes))
+        return self.learner.predict(Z)
+
+    def grow(self, *, n_features: int | None = None, n_classes: int | None = None) -> None:
+        """Make room for features, 0 so far, and for classes that are declared, not seen."""
+        d = self.n_features if n_features is None else n_features
+        K = self.n_classes if n_classes is None else n_classes
+        more = problem.count("n_features", d, self.n_features) - self.n_features
+        K = problem.count("n_classes", K, self.n_classes)
+        if more:
+            self._scaler.grow(d)
+            if self.learner is not None:
+                _grow(self.learner, n_features=self._scaler.n_columns)
+        self._grow_classes(K)
+
+    def _grow_classes(self, n_classes: int) -> None:
+        if n_classes == self.n_classes:
+            return
+        if self.learner is not None:
+            _grow(self.learner, n_classes=n_classes)
+        elif n_classes >= 2:
+            self.learner = self._make(n_classes)
+        self.n_classes = n_classes
+
+    def run(
+        self, X: ArrayLike, y: ArrayLike, *, weight: ArrayLike | None = None
+    ) -> tuple[Array, Array]:
+        """Predict, then learn, raw rows X (T, d) with class numbers y (T,), one by one.
+
+        A number equal to `n_classes` is a new class. Returns P (T, K) and u (T,), each row
+        from before its label was learned: P[t, k] is the probability of class k if class k is
+        known by then and the example is of a known class, and u[t] that it is not. Every row is
+        checked before the first round.
+        """
+        X, _ = problem.contexts(X, self.n_features, gaps=True)
+        y, n_classes = self._class_numbers(y, len(X))
+        weights = problem.weights(weight, len(X))
+        self._refuse_heavy(weights)
+        Z = self._scaler.learn_transform(X)
+        P, u = np.zeros((len(X), n_classes)), np.empty(len(X))
+        start = 0
+        while start < len(X):
+            news = np.flatnonzero(y[start:] == self.n_classes)
+            stop = start + int(news[0]) if news.size else len(X)
+            rows = slice(start, stop)
+            P[rows, : self.n_classes] = self._learn(Z[rows], y[rows], weights[rows], u[rows])
+            if stop < len(X):
+                self._learn_new(Z[stop : stop + 1], weights[stop], P[stop], u[stop : stop + 1])
+                stop += 1
+            start = stop
+        return P, u
+
+    def _class_numbers(self, y: ArrayLike, n_rounds: int) -> tuple[Labels, int]:
+        """Return y and the number of classes in the end; new ones must come in order."""
+        if np.ndim(y) == 2:
+            raise InvalidInputError("y must hold class numbers, not soft labels")
+        y, _ = problem.labels(y, n_rounds, self.n_classes + n_rounds + 1)
+        known = np.maximum.accumulate(np.concatenate([[self.n_classes - 1], y]))
+        gaps = np.flatnonzero(y > known[:-1] + 1)
+        if gaps.size:
+            row = gaps[0]
+            raise InvalidInputError(
+                f"y[{row}] is {y[row]}, but only {known[row] + 1} classes were known then: a new "
+                f"class has the next number, {known[row] + 1}"
+            )
+        return y, int(known[-1]) + 1
+
+    def _refuse_heavy(self, weights: Array) -> None:
+        limit = getattr(self.learner or self._make(2), "max_weight", np.inf)
+        if len(weights) and weights.max() > limit:
+            raise InvalidInputError(
+                f"weight[{weights.argmax()}] is {weights.max():g}, above max_weight={limit:g}, for "
+                "which the learner was made: raise max_weight"
+            )
+
+    def _learn(self, Z: Array, y: Labels, weights: Array, u: Array) -> Array:
+        """Learn rows of known classes; return their probabilities."""
+        rounds = self.n_rounds + np.arange(len(Z))
+        u[:] = (self.n_new + 0.5) / (rounds + 1.0) if self.n_classes else 1.0
+        self.n_rounds += len(Z)
+        if self.learner is None:
+            return np.ones((len(Z), self.n_classes))
+        return self.learner.run(Z, y, weight=weights)
+
+    def _learn_new(self, z: Array, weight: float, p: Array, u: Array) -> None:
+        """Learn the first example of a new class, predicted without knowing of it."""
+        if self.n_classes:
+            p[: self.n_classes] = self._known(z)[0]
+        u[0] = self.unseen_probability
+        self._grow_classes(self.n_classes + 1)
+        self.n_new += 1
+        self.n_rounds += 1
+        if self.learner is not None:
+            self.learner.update(z[0], self.n_classes - 1, weight=float(weight))
+
+    def certificate(self) -> Certificate | None:
+        """Return the learner's certificate, or None if it has none (yet).
+
+        It speaks of linear models of the scaled features and of the classes known in each
+        round; the loss of not knowing a class is not in it.
+        """
+        learner: Any = self.learner
+        if not hasattr(learner, "certificate"):
+            return None
+        certificate: Certificate = learner.certificate()
+        return certificate
+
+    def to_record(self) -> Record:
+        """Return the full state as a record; the learner's and the scaler's lie inside."""
+        scaler, arrays = persist.nest("scaler", self._scaler.to_record())
+        config: dict[str, Any] = {
+            "learner": self.name,
+            "settings": self.settings,
+            "n_classes": self.n_classes,
+            "n_rounds": self.n_rounds,
+            "n_new": self.n_new,
+            "scaler": scaler,
+        }
+        if self.learner is not None:
+            config["state"], own = persist.nest("state", self.learner.to_record())
+            arrays |= own
+        return Record("OpenModel", config, arrays)
+
+    @classmethod
+    def from_record(cls, record: Record) -> "OpenModel":
+        """Rebuild a model that goes on exactly where the recorded one stopped."""
+        config = record.config
+        try:
+            scaler = OnlineScaler.from_record(
+                persist.unnest("scaler", config["scaler"], record.arrays)
+            )
+            model = cls(config["learner"], config["settings"], n_features=scaler.n_features)
+            model._scaler = scaler
+            for count in ("n_classes", "n_rounds", "n_new"):
+                setattr(model, count, problem.count(count, config[count], 0))
+            if "state" in config:
+                state = persist.unnest("state", config["state"], record.arrays)
+                model.learner = registry.revive(state)
+        except (KeyError, TypeError) as error:
+            raise StateFileError(f"an OpenModel state is incomplete: {error}") from None
+        sizes = (scaler.n_columns, model.n_classes)
+        if model.learner is not None:
+            if (model.learner.n_features, model.learner.n_classes) != sizes:
+                raise StateFileError("an OpenModel state holds a learner of another size")
+        elif model.n_classes >= 2:
+            raise StateFileError("an OpenModel state lacks its learner")
+        return model
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the full state to a safetensors file; `folklearn.load` resumes exactly."""
+        persist.write(path, self.to_record())
+
+    def __repr__(self) -> str:
+        return f"OpenModel({self.name!r}, {self.settings}, n_features={self.n_features})"
+
+
+def _grow(learner: Any, **sizes: int) -> None:
+    learner.grow(**sizes)
