@@ -47,7 +47,7 @@ def test_a_target_needs_a_file(refused):
         ("a,kind\n1,x\n2,x\n", "column 'kind' of {} has only the label 'x'"),
         ("a,kind\n1,x\n2,y,z\n", "line 3 of {} has 3 cells where the header has 2"),
         ("a,kind\n1,x\nnan,y\n", "line 3 of {}, column 'a': 'nan' is not finite"),
-        ("a;kind\n1;x\n", "{} has only one column: it looks separated by semicolons"),
+        ("a;kind\n1;x\n", "column 'kind' of {} has only the label 'x'"),
         ("a,[red]\n1,x\n2,y\n", "{} has no column 'kind'; its columns are: a, [red]"),
     ],
 )
@@ -59,7 +59,7 @@ def test_bad_data(refused, outputs, tmp_path, content, sentence):
 
 def test_a_file_that_is_not_there(refused, tmp_path):
     assert refused(tmp_path / "no.csv", *TRAINED) == f"there is no file {tmp_path / 'no.csv'}"
-    assert refused(tmp_path, *TRAINED) == f"{tmp_path} is a folder, not a CSV file"
+    assert refused(tmp_path, *TRAINED) == f"{tmp_path} is a folder, not a file of examples"
     assert refused("--load", tmp_path / "no") == f"there is no file {tmp_path / 'no'}"
 
 

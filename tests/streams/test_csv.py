@@ -23,7 +23,7 @@ def write(tmp_path):
 
 def read(table, size=2):
     blocks = list(table.blocks(table.columns, classes(table), itertools.repeat(size)))
-    return np.vstack([X for X, _ in blocks]), np.concatenate([y for _, y in blocks])
+    return np.vstack([X for X, _, _ in blocks]), np.concatenate([y for _, y, _ in blocks])
 
 
 def test_columns_classes_and_rows(write):
@@ -39,12 +39,12 @@ def test_columns_classes_and_rows(write):
 def test_blocks_have_the_sizes_asked_for(write):
     table = scan(write("a,y\n" + "1,0\n2,1\n" * 5), "y")
     blocks = table.blocks(("a",), ("0", "1"), iter([1, 3, 100, 100]))
-    assert [len(y) for _, y in blocks] == [1, 3, 6]
+    assert [len(y) for _, y, _ in blocks] == [1, 3, 6]
 
 
 def test_columns_come_in_the_order_asked_for(write):
     table = scan(write("a,b,y\n1,2,0\n3,4,1\n"), "y")
-    ((X, y),) = table.blocks(("b", "a"), ("1", "0"), [10])
+    ((X, y, _),) = table.blocks(("b", "a"), ("1", "0"), [10])
     np.testing.assert_array_equal(X, [[2, 1], [4, 3]])
     np.testing.assert_array_equal(y, [1, 0])
 
@@ -58,8 +58,23 @@ def test_columns_come_in_the_order_asked_for(write):
         b'"a","y"\n"1","p"\n"2","q"\n',
         b'a, "y"\n 1 , p\n2, "q "\n',
         b"\na,y\n\n1,p\n  \n2,q\n\n\n",
+        b"a;y\n1;p\n2;q\n",
+        b"a\ty\n1\tp\n2\tq\n",
+        b'"a";"y"\n1;p\n2;"q"\n',
+        gzip.compress(b"a,y\n1,p\n2,q\n", mtime=0),
     ],
-    ids=["BOM", "CRLF", "CR", "quotes", "spaces", "blank lines"],
+    ids=[
+        "BOM",
+        "CRLF",
+        "CR",
+        "quotes",
+        "spaces",
+        "blank lines",
+        "semicolons",
+        "tabs",
+        "quotes and semicolons",
+        "gzip",
+    ],
 )
 def test_dialects_of_the_same_table(write, content):
     table = scan(write(content), "y")
@@ -116,10 +131,10 @@ def test_labels_that_are_numbers_are_sorted_as_numbers(write, found, expected):
         ('a,b,y\n1,2,"p\nq"\n1,x,p\n', "line 4 of data.csv, column 'b': 'x' is not a number"),
         ('a,b,y\n\n1,2,p\n1,2,"p\n', "line 4 of data.csv cannot be read as CSV"),
         (b"a,b,y\n1,2,\xff\n", "data.csv is not UTF-8 text"),
-        ("a;b;y\n1;2;p\n", "data.csv has only one column: it looks separated by semicolons"),
-        ("a\tb\ty\n1\t2\tp\n", "data.csv has only one column: it looks separated by tabs"),
-        ('"a";"y"\n1;p\n', "line 1 of data.csv cannot be read as CSV: it looks separated by semi"),
-        (gzip.compress(b"a,y\n1,p\n"), "data.csv is not text: it looks gzipped: unpack it first"),
+        ("a;y\n1,5;p\n", "line 2 of data.csv, column 'a': '1,5' is not a number; decimals have"),
+        ("a b y\n1 2 p\n", "data.csv has no column 'y'; its columns are: 'a b y'"),
+        (gzip.compress(b"a,y\n1,p\n", mtime=0)[:-9], "data.csv is gzipped, and damaged or cut off"),
+        (gzip.compress(b"a,y\n1,\xff\n", mtime=0), "data.csv is not UTF-8 text"),
     ],
 )
 def test_every_fault_is_named_with_its_place(write, content, sentence):
@@ -135,7 +150,7 @@ def test_fewer_than_two_classes(write):
 
 
 def test_a_target_that_is_a_measurement(write, monkeypatch):
-    monkeypatch.setattr("folklearn.streams.csv._MOST_CLASSES", 5)
+    monkeypatch.setattr("folklearn.streams.scanned._MOST_CLASSES", 5)
     path = write("a,y\n" + "".join(f"1,{i}.5\n" for i in range(6)))
     with pytest.raises(InvalidInputError, match="more than 5 different values"):
         scan(path, "y")
@@ -177,3 +192,9 @@ def test_a_file_that_changed_since_it_was_checked(write):
 
 def test_the_header_alone(write):
     assert header(write("b , a\nanything\n")) == ("b", "a")
+
+
+def test_other_separators_are_spoken_of(write):
+    assert scan(write("a,y\n1,p\n"), "y").note == ""
+    assert scan(write("a;b;y\n1;2;p\n"), "y").note == "separated by semicolons"
+    assert scan(write("a;1\tb\ty\n1\t2\tp\n"), "y").note == "separated by tabs"

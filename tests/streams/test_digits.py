@@ -11,7 +11,7 @@ from folklearn.streams.table import classes
 
 def blocks_of(table, columns, size):
     blocks = list(table.blocks(columns, classes(table), itertools.repeat(size)))
-    return np.vstack([X for X, _ in blocks]), np.concatenate([y for _, y in blocks])
+    return np.vstack([X for X, _, _ in blocks]), np.concatenate([y for _, y, _ in blocks])
 
 
 def test_every_digit_occurs_once_in_the_same_order_each_time():

@@ -7,9 +7,10 @@ import folklearn
 from folklearn import Folklore
 from folklearn.errors import InvalidInputError, StateFileError
 from folklearn.persist import Record
-from folklearn.streams.csv import CsvTable
 from folklearn.streams.model import StreamModel
 from folklearn.streams.scaler import OnlineScaler
+from folklearn.streams.scanned import FileTable
+from folklearn.streams.table import Weights
 
 COLUMNS = ("size", "größe [red]", "x")
 LABELS = ("cat", "[bold]", "犬")
@@ -91,6 +92,42 @@ def test_a_refused_block_changes_nothing(X, y, sentence):
         np.testing.assert_array_equal(model.to_record().arrays[name], array)
 
 
+def test_weights_reach_the_learner_and_the_loss(stream, tmp_path):
+    X, y = stream
+    weight = np.linspace(0.0, 3.0, len(y))
+    model, learner = new_model(), Folklore(n_features=4, n_classes=3)
+    P, losses = model.run_block(X, y, weight=weight)
+    np.testing.assert_array_equal(
+        P, learner.run(OnlineScaler(3).learn_transform(X), y, weight=weight)
+    )
+    assert model.loss == pytest.approx(weight @ losses, rel=1e-12)
+    assert model.loss == pytest.approx(model.certificate().loss, rel=1e-9)
+    assert model.total_weight == pytest.approx(weight.sum(), rel=1e-12)
+    model.save(tmp_path / "model")
+    assert folklearn.load(tmp_path / "model").total_weight == model.total_weight
+
+
+def test_a_file_of_a_time_without_weights(stream):
+    X, y = stream
+    model = new_model()
+    model.run_block(X, y)
+    record = model.to_record()
+    del record.config["total_weight"]
+    assert StreamModel.from_record(record).total_weight == 200.0
+
+
+def test_a_weight_that_a_mixture_was_not_made_for_changes_nothing():
+    learner = folklearn.auto(n_features=4, n_classes=3, max_weight=2.0)
+    model = StreamModel(learner, columns=COLUMNS, target="kind", labels=LABELS)
+    before = model.to_record()
+    with pytest.raises(InvalidInputError, match="the weight 3, and this model was made for"):
+        model.run_block([[1.0, 2.0, 3.0]], [0], weight=[3.0])
+    for name, array in before.arrays.items():
+        np.testing.assert_array_equal(model.to_record().arrays[name], array)
+    with pytest.raises(InvalidInputError, match="of at most 2"):
+        model.refuse_unless_it_fits(table(COLUMNS, {"cat": 2}, Weights(10.0, 3.0, 4)))
+
+
 def test_a_learner_of_other_sizes_is_refused():
     with pytest.raises(InvalidInputError, match="need 4 and 3"):
         StreamModel(
@@ -136,12 +173,24 @@ def test_any_learner(stream, tmp_path, kind):
     np.testing.assert_array_equal(again.predict(X[:5]), model.predict(X[:5]))
 
 
-def table(columns, first_lines):
-    return CsvTable("new.csv", "new.csv", columns, "kind", first_lines, 10)
+class Source:
+    name, unit, sparse, note = "new.csv", "line", False, ""
+
+
+class SparseSource(Source):
+    sparse = True
+
+
+def table(columns, first_lines, weights=None, source=Source):
+    return FileTable(source(), columns, "kind", first_lines, 10, weights)
 
 
 def test_a_table_fits_in_any_order_of_columns_and_with_fewer_labels():
     new_model().refuse_unless_it_fits(table(COLUMNS[::-1], {"cat": 2}))
+
+
+def test_a_column_may_be_absent_from_a_sparse_table():
+    new_model().refuse_unless_it_fits(table(COLUMNS[:1], {"cat": 2}, source=SparseSource))
 
 
 def test_a_table_of_other_columns_is_refused_with_the_difference():

@@ -13,9 +13,9 @@ import typer
 from numpy.typing import NDArray
 
 from folklearn.cli import report
-from folklearn.cli.inputs import check_options, open_table
+from folklearn.cli.inputs import check_options, open_table, refuse_weights
 from folklearn.cli.learning import learn
-from folklearn.cli.options import File, Quiet, Target, new_console
+from folklearn.cli.options import File, Format, Quiet, Target, new_console
 from folklearn.cli.warmup import warm_up
 from folklearn.errors import FolklearnError
 from folklearn.evaluate.certify import Certifier
@@ -36,6 +36,7 @@ _OWN_COLUMNS = ("label", "predicted")  # what `folklearn run --predictions` writ
 def audit(
     file: File = None,
     target: Target = None,
+    format: Format = None,
     predictions: Annotated[
         str,
         typer.Option(
@@ -59,7 +60,8 @@ def audit(
     if not predictions:
         raise FolklearnError("--predictions is needed: the file that holds what was predicted")
     console = new_console(quiet)
-    with open_table(file, target) as table:
+    with open_table(file, target, format) as table:
+        refuse_weights(table, "folklearn audit")
         given = _read(predictions, table)
         certifier = Certifier(n_features=len(table.columns) + 1, n_classes=len(given.labels), B=B)
         audited = _Audited(certifier, given, table)
@@ -111,13 +113,21 @@ class _Audited:
         """Return what is proven about them."""
         return self.learner.certificate()
 
-    def run_block(self, X: Array, y: Labels, *, progress: Progress = False) -> tuple[Array, Array]:
+    @property
+    def total_weight(self) -> float:
+        """Every prediction counts 1."""
+        return float(self.n_rounds)
+
+    def run_block(
+        self, X: Array, y: Labels, *, weight: Array | None = None, progress: Progress = False
+    ) -> tuple[Array, Array]:
         """Certify the next rows, X raw."""
         start = self.learner.n_rounds
         rows = slice(start, start + len(y))
         self._refuse_other_labels(y, start)
         P = self.P[rows]
-        losses = self.learner.observe_many(self._scaler.learn_transform(X), y, P, progress=progress)
+        X = self._scaler.learn_transform(X)
+        losses = self.learner.observe_many(X, y, P, weight, progress=progress)
         self.y[rows] = y
         self.n_mistakes += int((P.argmax(axis=1) != y).sum())
         return P, losses
@@ -188,9 +198,9 @@ def _columns(path: str, names: Sequence[str], table: Table) -> dict[str, int]:
     missing = [label for label in known if label not in columns]
     if missing:
         raise FolklearnError(
-            f"{path} has no column for the label {missing[0]!r} of column {table.target!r} (line "
-            f"{table.first_lines[missing[0]]} of {table.name}); name it {missing[0]!r} or "
-            f"{f'p({missing[0]})'!r}; its columns are: {listed(names)}"
+            f"{path} has no column for the label {missing[0]!r} of column {table.target!r} "
+            f"({table.unit} {table.first_lines[missing[0]]} of {table.name}); name it "
+            f"{missing[0]!r} or {f'p({missing[0]})'!r}; its columns are: {listed(names)}"
         )
     extra = [name for name in columns if name not in known]
     if extra and not wrapped:

@@ -15,10 +15,10 @@ from rich.console import Console
 from folklearn.bandits.agent import Agent, Decision
 from folklearn.cli import agents, report
 from folklearn.cli import plot as plots
-from folklearn.cli.inputs import open_table
+from folklearn.cli.inputs import open_table, refuse_weights
 from folklearn.cli.learning import bar
 from folklearn.cli.moments import block_sizes, is_doubling
-from folklearn.cli.options import File, Quiet, Target, new_console
+from folklearn.cli.options import File, Format, Quiet, Target, new_console
 from folklearn.cli.outputs import Outputs
 from folklearn.cli.warmup import announced
 from folklearn.streams.scaler import OnlineScaler
@@ -37,6 +37,7 @@ Tell = Callable[[Decision, bool], None]
 def bandit(
     file: File = None,
     target: Target = None,
+    format: Format = None,
     agent: Annotated[
         str, typer.Option("--agent", metavar="NAME", help=f"One of {', '.join(agents.NAMES)}.")
     ] = agents.DEFAULT,
@@ -100,7 +101,7 @@ def bandit(
     The label of an example is never shown to the agent: a wrong action
     teaches it only what the label is not.
 
-    The file is read twice: once to check every cell, once to play.
+    The file is read twice: once to check every value, once to play.
     Standard input is copied to a temporary file first.
     Results go to standard error.
     """
@@ -112,7 +113,8 @@ def bandit(
         outputs.protect(file)
         log_path = outputs.promise("--log", log)
         plot_path = outputs.promise("--plot", plot)
-        with open_table(file, target) as table:
+        with open_table(file, target, format) as table:
+            refuse_weights(table, "folklearn bandit")
             labels = classes(table)
             agents.refuse_too_large(agent, table, len(labels))
             player = agents.make(settings, len(table.columns) + 1, len(labels), table.n_rows)
@@ -177,7 +179,7 @@ def _play(
     started = time.perf_counter()
     with bar(console) as progress:
         task = progress.add_task("playing", total=table.n_rows)
-        for X, y in table.blocks(table.columns, labels, block_sizes(0)):
+        for X, y, _ in table.blocks(table.columns, labels, block_sizes(0)):
             n_mistakes, n_in_doubt = now.n_mistakes, now.n_in_doubt
             for x, label in zip(scaler.learn_transform(X), y.tolist(), strict=True):
                 decision = agent.act(x)

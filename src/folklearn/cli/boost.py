@@ -13,10 +13,10 @@ from rich.console import Console
 from folklearn.boosting.booster import Booster
 from folklearn.cli import boosters, report
 from folklearn.cli import plot as plots
-from folklearn.cli.inputs import open_table
+from folklearn.cli.inputs import open_table, refuse_weights
 from folklearn.cli.learning import bar
 from folklearn.cli.moments import block_sizes, is_doubling
-from folklearn.cli.options import File, Quiet, Target, new_console
+from folklearn.cli.options import File, Format, Quiet, Target, new_console
 from folklearn.cli.outputs import Outputs
 from folklearn.cli.warmup import announced
 from folklearn.streams.scaler import OnlineScaler
@@ -32,6 +32,7 @@ _TITLES = (
 def boost(
     file: File = None,
     target: Target = None,
+    format: Format = None,
     n_learners: Annotated[
         int, typer.Option("--n-learners", metavar="N", help="Number of weak learners.")
     ] = 20,
@@ -86,7 +87,7 @@ def boost(
     their log losses and gives probabilities; the label follows one of these
     votes, chosen by their mistakes.
 
-    The file is read twice: once to check every cell, once to learn.
+    The file is read twice: once to check every value, once to learn.
     Standard input is copied to a temporary file first.
     Results go to standard error.
     """
@@ -97,7 +98,8 @@ def boost(
     with Outputs() as outputs:
         outputs.protect(file)
         plot_path = outputs.promise("--plot", plot)
-        with open_table(file, target) as table:
+        with open_table(file, target, format) as table:
+            refuse_weights(table, "folklearn boost")
             labels = classes(table)
             model = boosters.make(settings, len(table.columns) + 1, len(labels))
             about = ("booster", boosters.described(model, settings))
@@ -143,7 +145,7 @@ def _learn(
     started = time.perf_counter()
     with bar(console) as progress:
         task = progress.add_task("learning", total=table.n_rows)
-        for X, y in table.blocks(table.columns, labels, block_sizes(0)):
+        for X, y, _ in table.blocks(table.columns, labels, block_sizes(0)):
             loss, n_mistakes, n_wrong_labels = now.loss, now.n_mistakes, now.n_wrong_labels
             for x, label in zip(scaler.learn_transform(X), y.tolist(), strict=True):
                 n_mistakes += int(booster.predict(x).argmax()) != label

@@ -10,6 +10,7 @@ from folklearn.cli.audit import audit
 from folklearn.cli.bandit import bandit
 from folklearn.cli.boost import boost
 from folklearn.cli.compare import compare
+from folklearn.cli.predict import predict
 from folklearn.cli.run import run
 from folklearn.errors import FolklearnError
 
@@ -20,6 +21,7 @@ _CTRL_C = 130  # what Typer of some versions returns in place of raising Abort
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 app.command()(run)
+app.command()(predict)
 app.command()(compare)
 app.command()(audit)
 app.command()(bandit)

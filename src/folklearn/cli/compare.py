@@ -13,10 +13,10 @@ from rich.console import Console
 from folklearn.cli import learners as known
 from folklearn.cli import plot as plots
 from folklearn.cli import report
-from folklearn.cli.inputs import check_options, open_table
+from folklearn.cli.inputs import check_options, open_table, refuse_weights
 from folklearn.cli.learning import bar
 from folklearn.cli.moments import next_stop
-from folklearn.cli.options import File, Target, new_console
+from folklearn.cli.options import File, Format, Target, new_console
 from folklearn.cli.outputs import Outputs
 from folklearn.cli.warmup import warm_up
 from folklearn.errors import FolklearnError
@@ -35,6 +35,7 @@ _TITLES = (
 def compare(
     file: File = None,
     target: Target = None,
+    format: Format = None,
     learners: Annotated[
         str,
         typer.Option(
@@ -68,7 +69,8 @@ def compare(
     with Outputs() as outputs:
         outputs.protect(file)
         plot_path = outputs.promise("--plot", plot)
-        with open_table(file, target) as table:
+        with open_table(file, target, format) as table:
+            refuse_weights(table, "folklearn compare")
             labels = classes(table)
             _refuse_too_large(table, len(labels))
             for name in names:
@@ -120,7 +122,7 @@ def _refuse_too_large(table: Table, K: int) -> None:
 
 
 def _in_memory(table: Table, labels: tuple[str, ...]) -> _Data:
-    ((X, y),) = table.blocks(table.columns, labels, [table.n_rows])
+    ((X, y, _),) = table.blocks(table.columns, labels, [table.n_rows])
     return _Data(OnlineScaler(len(table.columns)).learn_transform(X), y, len(labels))
 
 

@@ -71,6 +71,13 @@ def taken(name: str, given: Mapping[str, float]) -> dict[str, float]:
     return {word: value for word, value in given.items() if word in _KINDS[name].options}
 
 
+def for_weights(name: str, table: Table) -> dict[str, float]:
+    """Return what a learner must be told of the weights of a table."""
+    if name != DEFAULT or table.weights is None:
+        return {}
+    return {"max_weight": max(table.weights.largest, 1.0)}
+
+
 def make(name: str, n_features: int, n_classes: int, given: Mapping[str, float]) -> Learner:
     """Return a learner that has learned nothing."""
     return _KINDS[name].make(n_features=n_features, n_classes=n_classes, **given)

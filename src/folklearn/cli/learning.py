@@ -3,7 +3,16 @@
 import time
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    Task,
+    TextColumn,
+    TimeRemainingColumn,
+)
+from rich.text import Text
 
 from folklearn.cli import report
 from folklearn.cli.moments import Moment, Watched, block_sizes
@@ -22,13 +31,13 @@ def learn(
     with bar(console) as progress:
         task = progress.add_task("learning", total=table.n_rows)
         sizes = block_sizes(before.n_rounds)
-        for X, y in table.blocks(model.columns, model.labels, sizes):
+        for X, y, weight in table.blocks(model.columns, model.labels, sizes):
             n_before_block = moments[-1].n_rounds - before.n_rounds
 
             def advance(rows: int, n_before_block: int = n_before_block) -> None:
                 progress.update(task, completed=n_before_block + rows)
 
-            P, _ = model.run_block(X, y, progress=advance)
+            P, _ = model.run_block(X, y, weight=weight, progress=advance)
             if predictions is not None:
                 predictions.write(P, y)
             now = Moment.of(model)
@@ -42,13 +51,24 @@ def learn(
 
 
 def bar(console: Console) -> Progress:
-    """Return a progress bar, shown only on a terminal."""
+    """Return a progress bar with the rate and the time left, shown only on a terminal."""
     return Progress(
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
+        _RateColumn(),
         TimeRemainingColumn(),
+        TextColumn("left"),
         console=console,
         transient=True,
         disable=console.quiet or not console.file.isatty(),
     )
+
+
+class _RateColumn(ProgressColumn):
+    """Rows per second, of late."""
+
+    def render(self, task: Task) -> Text:
+        """Return the rate, once there is one."""
+        speed = task.finished_speed or task.speed
+        return Text("- rows/s" if speed is None else f"{speed:,.0f} rows/s")

@@ -25,13 +25,22 @@ class Watched(Protocol):
 
     @property
     def loss(self) -> float:
-        """Total log loss of these rounds, in nats."""
+        """Total (weighted) log loss of these rounds, in nats."""
+
+    @property
+    def total_weight(self) -> float:
+        """Total weight of these rounds."""
 
     def certificate(self) -> Certificate | None:
         """What is proven about these rounds, or None if nothing ever can be."""
 
     def run_block(
-        self, X: NDArray[np.float64], y: NDArray[np.int64], *, progress: Progress = False
+        self,
+        X: NDArray[np.float64],
+        y: NDArray[np.int64],
+        *,
+        weight: NDArray[np.float64] | None = None,
+        progress: Progress = False,
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Take in raw rows; return the predictions of their labels, and the log losses."""
 
@@ -44,13 +53,19 @@ class Moment:
     loss: float
     regret_bound: float | None  # None if there is no certificate
     n_mistakes: int
+    total_weight: float | None = None  # None if every round counts 1
 
     @classmethod
     def of(cls, model: Watched) -> "Moment":
         """Return where a model stands now."""
         now = model.certificate()
         bound = None if now is None else now.regret_bound
-        return cls(model.n_rounds, model.loss, bound, model.n_mistakes)
+        return cls(model.n_rounds, model.loss, bound, model.n_mistakes, model.total_weight)
+
+    @property
+    def weight(self) -> float:
+        """What to divide the loss by for an average."""
+        return self.n_rounds if self.total_weight is None else self.total_weight
 
     @property
     def is_doubling(self) -> bool:

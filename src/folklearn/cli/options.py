@@ -5,16 +5,31 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from folklearn.streams.files import FORMATS
+
 File = Annotated[
     str | None,
     typer.Argument(
-        metavar="FILE.csv",
-        help="Examples with a header, one per line; - reads standard input. "
-        "Without a file, scikit-learn's digits.",
+        metavar="FILE",
+        help="Examples: CSV with a header, svmlight, VW text, JSON lines (all also gzipped), "
+        "Parquet or Arrow; - reads standard input. Without a file, scikit-learn's digits.",
     ),
 ]
 Target = Annotated[
-    str | None, typer.Option("--target", metavar="COLUMN", help="The column of the class.")
+    str | None,
+    typer.Option(
+        "--target",
+        metavar="COLUMN",
+        help="The column of the class; svmlight and VW text have none to name.",
+    ),
+]
+Format = Annotated[
+    str | None,
+    typer.Option(
+        "--format",
+        metavar="|".join(FORMATS),
+        help="Format of the file. Default: by its content and its name.",
+    ),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Say nothing but errors.")]
 

@@ -34,17 +34,17 @@ def draw(moments: Sequence[Moment], B: float | None, title: str, path: Path, suf
     # Here, because the extra may be missing.
     from matplotlib.figure import Figure
 
-    moments = [now for now in moments if now.n_rounds]
+    moments = [now for now in moments if now.weight > 0.0]
     rounds = [now.n_rounds for now in moments]
-    losses = [now.loss / now.n_rounds for now in moments]
+    losses = [now.loss / now.weight for now in moments]
     certified = [
-        (now.n_rounds, now.loss, now.regret_bound)
+        (now.n_rounds, now.weight, now.loss, now.regret_bound)
         for now in moments
         if now.regret_bound is not None and math.isfinite(now.regret_bound)
     ]
-    bounds = [(n, bound / n) for n, _, bound in certified]
+    bounds = [(n, bound / weight) for n, weight, _, bound in certified]
     # Below 0 the lower bound says nothing: a log loss is never negative.
-    lower = [(n, (loss - bound) / n) for n, loss, bound in certified if loss > bound]
+    lower = [(n, (loss - bound) / weight) for n, weight, loss, bound in certified if loss > bound]
     figure = Figure(figsize=(8, 6.5), layout="constrained")
     top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=[3, 2])
     top.plot(rounds, losses, ".-C0", label="learner, each example predicted before it is learned")

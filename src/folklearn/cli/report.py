@@ -28,16 +28,21 @@ HEADER = "\n".join(line(titles, _WIDTHS) for titles in _TITLES)
 
 def row(last_shown: Moment, now: Moment, speed: float) -> str:
     """Return one line of the table; losses are in nats."""
-    since = (now.loss - last_shown.loss) / (now.n_rounds - last_shown.n_rounds)
+    since = _ratio(now.loss - last_shown.loss, now.weight - last_shown.weight)
     cells = (
         f"{now.n_rounds}",
         _number(since),
-        _number(now.loss / now.n_rounds),
+        _number(_ratio(now.loss, now.weight)),
         f"{now.n_mistakes / now.n_rounds:.2%}",
-        _number(None if now.regret_bound is None else now.regret_bound / now.n_rounds),
+        _number(None if now.regret_bound is None else _ratio(now.regret_bound, now.weight)),
         f"{speed:.0f}",
     )
     return line(cells, _WIDTHS)
+
+
+def _ratio(loss: float, weight: float) -> float | None:
+    """Return an average, or None if all weights so far are 0."""
+    return loss / weight if weight > 0.0 else None
 
 
 def _number(value: float | None) -> str:
@@ -48,10 +53,15 @@ def _number(value: float | None) -> str:
     return f"{value:.4f}" if value < 1e5 else f"{value:.3e}"
 
 
+def described(table: Table) -> str:
+    """Return the name and the size of a table, and what was found out about its file."""
+    return ", ".join(filter(None, (table.name, f"{table.n_rows} examples", table.note)))
+
+
 def about(table: Table, labels: Sequence[str], *lines: tuple[str, str], where: str = "") -> str:
     """Return what the examples are, then further lines of a name and a text each."""
     lines = (
-        ("data", f"{table.name}, {table.n_rows} examples{where}"),
+        ("data", described(table) + where),
         ("features", f"{counted(len(table.columns), 'column')}, scaled on line, and a constant"),
         ("classes", f"{len(labels)} in column {listed([table.target])}: {listed(labels)}"),
         *lines,
@@ -62,6 +72,9 @@ def about(table: Table, labels: Sequence[str], *lines: tuple[str, str], where: s
 def options(model: StreamModel, table: Table, why: str = "") -> str:
     """Return what is going to be learned, and with which settings; `why` this learner."""
     lines = [("learner", learners.settings(model.learner) + (f" ({why})" if why else ""))]
+    if table.weights is not None:
+        text = f"{table.weights.total:g} in total; losses are weighted averages, errors are counted"
+        lines.append(("weights", text))
     if model.n_rounds:
         lines.append(("goes on", f"after {model.n_rounds} rounds; the table counts all of them"))
     return about(table, model.labels, *lines)
@@ -72,7 +85,7 @@ def summary(model: StreamModel, n_learned: int, seconds: float) -> str:
     learner, certificate, n_rounds = model.learner, model.certificate(), model.n_rounds
     lines = [
         f"Learned {n_learned} examples in {seconds:.2f} s: average log loss "
-        f"{model.loss / n_rounds:.4f} nats, error rate {model.n_mistakes / n_rounds:.2%}"
+        f"{model.loss / model.total_weight:.4f} nats, error rate {model.n_mistakes / n_rounds:.2%}"
         + (f" over all {n_rounds} rounds." if n_rounds != n_learned else ".")
     ]
     if isinstance(learner, Mixture):
@@ -80,7 +93,8 @@ def summary(model: StreamModel, n_learned: int, seconds: float) -> str:
     if certificate is None:
         lines.append(f"{type(learner).__name__} carries no certificate.")
         return "\n".join(lines)
-    lines.append(certificate_in_words(certificate, len(model.columns)))
+    n_columns, weight = len(model.columns), model.total_weight
+    lines.append(certificate_in_words(certificate, n_columns, weight))
     n_unsolved = getattr(learner, "n_unsolved", 0)
     if n_unsolved and certificate.valid:
         lines.append(
@@ -99,17 +113,23 @@ def _experts(mixture: Mixture) -> str:
     )
 
 
-def certificate_in_words(certificate: Certificate, n_columns: int) -> str:
-    """Return what a certificate proves, and no more, in one sentence."""
+def certificate_in_words(
+    certificate: Certificate, n_columns: int, weight: float | None = None
+) -> str:
+    """Return what a certificate proves, and no more, in one sentence.
+
+    Averages are over the total weight, which is the number of rounds if None.
+    """
     if not certificate.valid:
         return f"Nothing is certified: {certificate.reason}."
-    n = certificate.n_rounds
+    n = certificate.n_rounds if weight is None else weight
+    unit = "round" if n == certificate.n_rounds else "unit of weight"
     models = (
         f"linear model of these {counted(n_columns, 'scaled feature')} and a constant with row "
         f"norms at most {certificate.B:g}"
     )
     bound = (
-        f"regret bound {_up(certificate.regret_bound / n)} per round, "
+        f"regret bound {_up(certificate.regret_bound / n)} per {unit}, "
         f"{_up(certificate.regret_bound)} in total"
     )
     if certificate.best_linear_at_least <= 0.0:

@@ -11,7 +11,7 @@ from folklearn.cli import learners, report
 from folklearn.cli import plot as plots
 from folklearn.cli.inputs import check_options, load_model, new_model, open_table
 from folklearn.cli.learning import learn
-from folklearn.cli.options import File, Quiet, Target, new_console
+from folklearn.cli.options import File, Format, Quiet, Target, new_console
 from folklearn.cli.outputs import Outputs
 from folklearn.cli.predictions import writer_to
 from folklearn.cli.warmup import warm_up
@@ -23,6 +23,7 @@ _STDOUT = "-"
 def run(
     file: File = None,
     target: Target = None,
+    format: Format = None,
     learner: Annotated[
         str | None,
         typer.Option(
@@ -77,7 +78,7 @@ def run(
 
     Shows the loss and a proven bound on what any linear model could have gained.
 
-    The file is read twice: once to check every cell, once to learn.
+    The file is read twice: once to check every value, once to learn.
     Standard input is copied to a temporary file first.
     Results go to standard error; with --predictions -, the predictions
     go to standard output.
@@ -102,9 +103,8 @@ def run(
         plot_path = outputs.promise("--plot", plot)
         predictions_path = outputs.promise("--predictions", None if to_stdout else predictions)
         model = load_model(load) if load is not None else None
-        if target is None and model is not None and file is not None:
-            target = model.target
-        with open_table(file, target) as table:
+        usual_target = model.target if model is not None else None
+        with open_table(file, target, format, usual_target) as table:
             if model is None:
                 model = new_model(table, kind, given)
             else:

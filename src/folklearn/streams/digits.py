@@ -16,6 +16,10 @@ class Digits:
 
     name = "scikit-learn's digits"
     target = "digit"
+    weights = None
+    sparse = False
+    unit = "row"
+    note = ""
 
     def __init__(self) -> None:
         # Here, because this import takes longer than everything else in the package.
@@ -36,12 +40,12 @@ class Digits:
     def blocks(
         self, columns: Sequence[str], labels: Sequence[str], sizes: Iterable[int]
     ) -> Iterator[Block]:
-        """Yield (X, y), `sizes` rows at a time, until the rows end."""
+        """Yield blocks of `sizes` rows each, until the rows end."""
         X = np.ascontiguousarray(self._pixels[:, [self.columns.index(name) for name in columns]])
         y = np.array([labels.index(digit) for digit in self._digits], dtype=np.int64)
         start = 0
         for size in sizes:
             if start >= self.n_rows:
                 return
-            yield X[start : start + size], y[start : start + size]
+            yield Block(X[start : start + size], y[start : start + size], None)
             start += size

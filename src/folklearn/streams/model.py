@@ -1,5 +1,6 @@
 """A learner with everything around it that a stream of raw rows needs."""
 
+import math
 import os
 from collections.abc import Sequence
 
@@ -29,8 +30,10 @@ class StreamModel:
 
     Attributes
     ----------
-    n_rounds, loss, n_mistakes : rounds, total log loss in nats, and rounds in which the most
-        likely class was wrong, since the first round of its life.
+    n_rounds, loss, n_mistakes : rounds, total (weighted) log loss in nats, and rounds in which
+        the most likely class was wrong, since the first round of its life.
+    total_weight : what to divide the loss by for an average: the number of rounds, unless
+        examples were weighted.
 
     Examples
     --------
@@ -64,6 +67,7 @@ class StreamModel:
         self.n_rounds = 0
         self.loss = 0.0
         self.n_mistakes = 0
+        self.total_weight = 0.0
         self._scaler = OnlineScaler(len(columns))
 
     def predict(self, x: ArrayLike) -> Array:
@@ -74,23 +78,34 @@ class StreamModel:
         return self.learner.predict(self._scaler.transform(x))
 
     def run_block(
-        self, X: ArrayLike, y: ArrayLike, *, progress: Progress = False
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        *,
+        weight: ArrayLike | None = None,
+        progress: Progress = False,
     ) -> tuple[Array, Array]:
         """Predict, then learn, raw rows X (T, d) with class numbers y (T,), one by one.
 
         Returns the predictions (T, K), each made before its label was learned, and their
-        log losses (T,).
+        log losses (T,), unweighted. Weights (T,) count in learning and in the total loss; the
+        scaling of the features does not know them.
         """
         X, _ = problem.contexts(X, len(self.columns))
         y, soft = problem.labels(y, len(X), len(self.labels))
         if len(soft):
             raise InvalidInputError("y must hold class numbers, not soft labels")
+        weights = problem.weights(weight, len(X))
+        self._refuse_too_heavy(float(weights.max(initial=0.0)))
         # Checked above, so that the scaler and the learner move together or not at all.
-        P = self.learner.run(self._scaler.learn_transform(X), y, progress=progress)
+        scaled = self._scaler.learn_transform(X)
+        given = None if weight is None else weights
+        P = self.learner.run(scaled, y, weight=given, progress=progress)
         smallest = np.finfo(np.float64).tiny  # a probability may underflow; its loss is finite
         losses: Array = -np.log(np.maximum(P[np.arange(len(y)), y], smallest))
         self.n_rounds += len(y)
-        self.loss += float(losses.sum())
+        self.loss += float(losses.sum() if weight is None else weights @ losses)
+        self.total_weight += float(weights.sum())
         self.n_mistakes += int((P.argmax(axis=1) != y).sum())
         return P, losses
 
@@ -101,10 +116,22 @@ class StreamModel:
         certificate: Certificate = self.learner.certificate()
         return certificate
 
+    def _refuse_too_heavy(self, weight: float) -> None:
+        limit = getattr(self.learner, "max_weight", math.inf)
+        if weight > limit:
+            raise InvalidInputError(
+                f"an example has the weight {weight:g}, and this model was made for weights of at "
+                f"most {limit:g}: divide the weights, or learn all examples anew"
+            )
+
     def refuse_unless_it_fits(self, table: Table) -> None:
-        """Raise if a table has other columns, or labels that this model does not know."""
-        missing = [column for column in self.columns if column not in table.columns]
-        extra = [column for column in table.columns if column not in self.columns]
+        """Raise if a table has other columns, or labels that this model does not know.
+
+        A column that does not occur in a sparse table is 0 there.
+        """
+        found, known = set(table.columns), set(self.columns)
+        missing = [column for column in self.columns if column not in found and not table.sparse]
+        extra = [column for column in table.columns if column not in known]
         differences = [
             f"{verb}: {listed(names)}"
             for verb, names in (("it lacks", missing), ("the model does not know", extra))
@@ -114,14 +141,20 @@ class StreamModel:
             raise InvalidInputError(
                 f"the columns of {table.name} are not those of the model; " + "; ".join(differences)
             )
+        self.refuse_unknown_labels(table)
+        if table.weights is not None:
+            self._refuse_too_heavy(table.weights.largest)
+
+    def refuse_unknown_labels(self, table: Table) -> None:
+        """Raise if a table has labels that this model does not know."""
         unknown = [
             (line, label) for label, line in table.first_lines.items() if label not in self.labels
         ]
         if unknown:
             line, label = min(unknown)
             raise InvalidInputError(
-                f"line {line} of {table.name} has the label {label!r}, which the model does not "
-                f"know; its labels are: {listed(self.labels)}"
+                f"{table.unit} {line} of {table.name} has the label {label!r}, which the model "
+                f"does not know; its labels are: {listed(self.labels)}"
             )
 
     def to_record(self) -> Record:
@@ -135,6 +168,7 @@ class StreamModel:
             "n_rounds": self.n_rounds,
             "loss": self.loss.hex(),
             "n_mistakes": self.n_mistakes,
+            "total_weight": self.total_weight.hex(),
             "learner": learner,
             "scaler": scaler,
         }
@@ -152,6 +186,9 @@ class StreamModel:
             model.n_rounds = config["n_rounds"]
             model.loss = float.fromhex(config["loss"])
             model.n_mistakes = config["n_mistakes"]
+            # Files written before there were weights do not have it.
+            weight = config.get("total_weight")
+            model.total_weight = float(model.n_rounds) if weight is None else float.fromhex(weight)
             scaler = persist.unnest("scaler", config["scaler"], record.arrays)
         except KeyError as error:
             raise StateFileError(f"a StreamModel state needs {error.args[0]}") from None

@@ -2,16 +2,33 @@
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from folklearn.errors import InvalidInputError
 
-Block = tuple[NDArray[np.float64], NDArray[np.int64]]
-
 _MOST_NAMES_LISTED = 12
+
+
+class Block(NamedTuple):
+    """Rows that were read: X (T, d), class numbers y (T,) and weights (T,), None if all are 1.
+
+    A row whose label was not asked for has the class number -1.
+    """
+
+    X: NDArray[np.float64]
+    y: NDArray[np.int64]
+    weight: NDArray[np.float64] | None
+
+
+class Weights(NamedTuple):
+    """What is known of the weights of a table in which not all of them are 1."""
+
+    total: float
+    largest: float
+    first_line: int  # of a weight that is not 1
 
 
 class Table(Protocol):
@@ -37,10 +54,26 @@ class Table(Protocol):
     def n_rows(self) -> int:
         """The number of examples."""
 
+    @property
+    def weights(self) -> Weights | None:
+        """The weights of the examples, or None if all of them are 1."""
+
+    @property
+    def sparse(self) -> bool:
+        """Whether a row names only what is not 0, so that a column may never occur."""
+
+    @property
+    def unit(self) -> str:
+        """What `first_lines` counts: lines, or rows."""
+
+    @property
+    def note(self) -> str:
+        """What was found out about the file and deserves to be said, or nothing."""
+
     def blocks(
         self, columns: Sequence[str], labels: Sequence[str], sizes: Iterable[int]
     ) -> Iterator[Block]:
-        """Yield (X, y), `sizes` rows at a time, until the rows end.
+        """Yield blocks of `sizes` rows each, until the rows end.
 
         X holds the given columns in the given order; y is the position in `labels`.
         """

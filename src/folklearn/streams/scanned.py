@@ -1,0 +1,213 @@
+"""Files of examples that were read once, every value checked, and can be read again.
+
+A format is a `Source`: it yields checked examples, one by one. Everything else that a table
+needs is here: what the first pass gathers, and blocks in constant memory.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from folklearn.errors import InvalidInputError
+from folklearn.streams.table import Block, Weights, counted, listed
+
+_MOST_CLASSES = 10_000  # more distinct values than that are measurements, not classes
+_MANY_CLASSES = 100  # from here on, one in ten rows with a label of its own is too many
+
+
+class Example(NamedTuple):
+    """One row: its place in the file, its features, its label and its weight."""
+
+    line: int
+    values: Sequence[float] | NDArray[np.float64]
+    label: str | None  # None if it was not asked for
+    weight: float = 1.0
+
+
+class Source(Protocol):
+    """A file in one format."""
+
+    @property
+    def name(self) -> str:
+        """What messages call the file."""
+
+    @property
+    def unit(self) -> str:
+        """What the places in it are: lines, or rows."""
+
+    @property
+    def sparse(self) -> bool:
+        """Whether a row names only what is not 0."""
+
+    @property
+    def note(self) -> str:
+        """What was found out about the file and deserves to be said, or nothing."""
+
+    def examples(self, columns: Sequence[str], target: str | None) -> Iterator[Example]:
+        """Yield every row, checked: these columns, and the label unless the target is None."""
+
+
+class NamedSource(Source, Protocol):
+    """A file whose columns have names, the labels being in one of them."""
+
+    def header(self) -> tuple[str, ...]:
+        """Return the names of all columns, the target included."""
+
+
+@dataclass(frozen=True)
+class FileTable:
+    """A file whose every value was checked.
+
+    Attributes
+    ----------
+    unused : columns of the file that were not asked for, the target apart.
+    labelled : False if the labels are not read, whether there are any or not.
+    """
+
+    source: Source
+    columns: tuple[str, ...]
+    target: str
+    first_lines: Mapping[str, int]
+    n_rows: int
+    weights: Weights | None = None
+    unused: tuple[str, ...] = ()
+    labelled: bool = True
+
+    @property
+    def name(self) -> str:
+        """What messages call this table."""
+        return self.source.name
+
+    @property
+    def unit(self) -> str:
+        """What `first_lines` counts: lines, or rows."""
+        return self.source.unit
+
+    @property
+    def sparse(self) -> bool:
+        """Whether a row names only what is not 0, so that a column may never occur."""
+        return self.source.sparse
+
+    @property
+    def note(self) -> str:
+        """What was found out about the file and deserves to be said, or nothing."""
+        return self.source.note
+
+    def blocks(
+        self, columns: Sequence[str], labels: Sequence[str], sizes: Iterable[int]
+    ) -> Iterator[Block]:
+        """Yield blocks of `sizes` rows each, until the rows end."""
+        numbers: dict[str | None, int] = {label: place for place, label in enumerate(labels)}
+        if not self.labelled:
+            numbers = {None: -1}
+        rows = self.source.examples(columns, self.target if self.labelled else None)
+        rows = islice(rows, self.n_rows)  # no row beyond those checked, should it have grown
+        for size in sizes:
+            block = list(islice(rows, size))
+            if not block:
+                return
+            for row in block:
+                if row.label not in numbers:
+                    raise InvalidInputError(
+                        f"{self.unit} {row.line} of {self.name}: new label {row.label!r}"
+                    )
+            weighted = self.weights is not None
+            yield Block(
+                np.array([row.values for row in block], dtype=np.float64),
+                np.array([numbers[row.label] for row in block], dtype=np.int64),
+                np.array([row.weight for row in block]) if weighted else None,
+            )
+
+
+@dataclass
+class Tally:
+    """What the first pass gathers, row by row."""
+
+    name: str
+    target: str
+    first_lines: dict[str, int] = field(default_factory=dict)
+    n_rows: int = 0
+    total: float = 0.0
+    largest: float = 0.0
+    first_weighted: int | None = None
+
+    def add(self, row: Example) -> None:
+        """Count one more row."""
+        self.n_rows += 1
+        self.total += row.weight
+        self.largest = max(self.largest, row.weight)
+        if row.weight != 1.0 and self.first_weighted is None:
+            self.first_weighted = row.line
+        if row.label is None:
+            return
+        self.first_lines.setdefault(row.label, row.line)
+        if len(self.first_lines) > _MOST_CLASSES:
+            raise InvalidInputError(
+                f"column {self.target!r} of {self.name} has more than {_MOST_CLASSES} different "
+                "values; the target must be a column of class labels"
+            )
+
+    def weights(self) -> Weights | None:
+        """Return what is known of the weights, once every row was counted."""
+        if self.first_weighted is None:
+            return None
+        if not self.total > 0.0:
+            raise InvalidInputError(f"every example of {self.name} has the weight 0")
+        return Weights(self.total, self.largest, self.first_weighted)
+
+    def refuse_unless_classes(self) -> None:
+        """Raise if the labels look like numbers or ids."""
+        if len(self.first_lines) > max(_MANY_CLASSES, self.n_rows / 10):
+            raise InvalidInputError(
+                f"column {self.target!r} of {self.name} has {len(self.first_lines)} distinct "
+                f"labels in {self.n_rows} rows; it looks like a number or an id, and the target "
+                "must be a column of class labels"
+            )
+
+
+def scan(
+    source: NamedSource,
+    target: str | None,
+    *,
+    columns: Sequence[str] | None = None,
+    labelled: bool = True,
+) -> FileTable:
+    """Read a whole file of named columns once: find its labels, and check every value.
+
+    Only `columns` are read, all but the target if None; no label unless `labelled`.
+    """
+    name, names = source.name, source.header()
+    if labelled and target not in names:
+        raise InvalidInputError(
+            f"{name} has no column {target!r}; its columns are: {listed(names)}"
+        )
+    others = tuple(column for column in names if column != target)
+    if columns is None:
+        columns = others
+    missing = [column for column in columns if column not in names]
+    if missing:
+        raise InvalidInputError(
+            f"{name} lacks {counted(len(missing), 'column')} of those needed: {listed(missing)}; "
+            f"its columns are: {listed(names)}"
+        )
+    if not columns:
+        raise InvalidInputError(f"{name} has no column beside the target {target!r} to learn from")
+    tally = Tally(name, target or "")
+    for row in source.examples(columns, target if labelled else None):
+        tally.add(row)
+    if not tally.n_rows:
+        raise InvalidInputError(f"{name} has a header but no rows")
+    tally.refuse_unless_classes()
+    return FileTable(
+        source,
+        tuple(columns),
+        tally.target,
+        tally.first_lines,
+        tally.n_rows,
+        unused=tuple(column for column in others if column not in set(columns)),
+        labelled=labelled,
+    )
