@@ -9,6 +9,7 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve, eigh
 from folklearn import problem
 from folklearn.bandits.agent import MAX_PENDING, Agent, Array, Decision
 from folklearn.bandits.exploration import chosen_exploration, explore
+from folklearn.numerics.backend import OneThread
 from folklearn.numerics.simplex import helmert, softmax
 
 _TOLERANCE = 1e-12  # of D, on the norm of W
@@ -143,7 +144,8 @@ class Newtron(Agent):
     @property
     def _W(self) -> Array:
         if self._leader is None:
-            self._leader = self._solve()
+            with OneThread():  # several threads on factors this small wait for each other
+                self._leader = self._solve()
         return self._leader
 
     def _solve(self) -> Array:

@@ -9,6 +9,7 @@ from folklearn import problem
 from folklearn.bandits.agent import MAX_PENDING, Agent, Array, Decision
 from folklearn.bandits.exploration import chosen_exploration, greedy
 from folklearn.errors import FolklearnError
+from folklearn.numerics.backend import OneThread
 
 _DIGITS = 1e-14  # relative rounding of A^-1, beyond which a direction is lost
 
@@ -141,7 +142,8 @@ class Soba(Agent):
         else:
             rows = np.zeros_like(self._W)
             rows[rival], rows[y] = zeta, -zeta
-            self._learn_full(rows.ravel(), margin, weight)
+            with OneThread():  # several threads on products this small wait for each other
+                self._learn_full(rows.ravel(), margin, weight)
 
     def _sum(self, margin: float, weight: float, spread: float) -> float:
         """Return the sum with this round's m, for margin <W, zeta> and spread zeta'S zeta."""
