@@ -15,6 +15,7 @@ Array = NDArray[np.float64]
 SMALL_STEP = 1e-7  # logits; Newton squares the error, so after such a step it is near 1e-14
 _NO_GAIN = 1e-17  # of 1 + f, promised by a step
 _MOST_STEPS = 200
+_SHORTEST = 1e-30  # part of a Newton step: less is rounding
 _CHUNK = 1024  # rows whose k x k matrices are in memory at once
 _TINY = 1e-300
 
@@ -52,6 +53,8 @@ class Ridge:
                 if after <= value - 1e-4 * length * decrease + rounding:
                     break
                 length /= 2.0
+                if length < _SHORTEST:
+                    return U, False
             U, value = moved, after
         return U, False
 

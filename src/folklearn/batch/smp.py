@@ -40,7 +40,7 @@ class SMP:
     the empirical minimiser, and the refitted logits solve an equation in K - 1 dimensions.
 
     Time of `fit`: about 5 to 10 Newton steps of T n^2 / 2 + n^3 / 3 multiply-adds, n = (K-1) d.
-    Of a prediction: n^2 + O(n K^2) for ``"laplace"``, and 2 or 3 more Newton steps for each
+    Of a prediction: n^2 + O(n K^2) for ``"laplace"``, and 2 to 4 more Newton steps for each
     of the K labels for ``"refit"``. Memory: n^2 numbers, and the sample for ``"refit"``.
 
     Guarantee of ``"refit"``, for rows drawn independently from one distribution, hard labels,
@@ -49,7 +49,7 @@ class SMP:
     `guarantee`. The last term is about (K-1) d / T at large T. ``"laplace"`` is an approximation
     without a guarantee: for T = 20 to 200 its probabilities are off by less than .01 in the
     mean at lam of .1 or more. With a weak ridge on a nearly separable sample (lam = .01, T = 20)
-    they are off by .05 and too cautious, in the extreme uniform: the curvature vanishes where
+    they are off by .07 and too cautious, in the extreme uniform: the curvature vanishes where
     the minimiser is certain. Derived in docs/theory/batch.md.
 
     Parameters
