@@ -1,5 +1,7 @@
 """FOLKLORE: fast online K-class logistic regression (Agarwal, Kale and Zimmert 2021)."""
 
+import math
+
 from folklearn import bounds, problem
 from folklearn.learners.second_order import CertifiedLearner
 
@@ -42,6 +44,10 @@ class Folklore(CertifiedLearner):
     gamma : curvature :math:`\gamma`, positive. By default the largest constant that is
         valid in each round. A number is used as given, and the certificate becomes invalid
         once a round's valid constant is below it.
+    memory : rounds after which an example counts 1/e of what it did, at least 1, for streams
+        that drift; by default for ever. Examples lose weight ten times within one memory,
+        at O(n^3) each, n = (K-1) d: keep it well above n. A learner that forgets has neither
+        certificate nor regret bound.
 
     Examples
     --------
@@ -63,7 +69,7 @@ class Folklore(CertifiedLearner):
     Regression", Algorithm 1, Theorems 1 and 2.
     """
 
-    WORDS = ("n_features", "n_classes", "B", "R", "lam", "gamma")
+    WORDS = ("n_features", "n_classes", "B", "R", "lam", "gamma", "memory")
 
     def __init__(
         self,
@@ -74,6 +80,7 @@ class Folklore(CertifiedLearner):
         R: float = 1.0,
         lam: float | None = None,
         gamma: float | None = None,
+        memory: int | None = None,
     ) -> None:
         self.n_features = problem.count("n_features", n_features, 1)
         self.n_classes = problem.count("n_classes", n_classes, 2)
@@ -81,10 +88,13 @@ class Folklore(CertifiedLearner):
         self.R = problem.positive("R", R)
         self.lam = problem.positive("lam", 2.0 * self.R / self.B if lam is None else lam)
         self.gamma = None if gamma is None else problem.positive("gamma", gamma)
+        self.memory = None if memory is None else problem.count("memory", memory, 1)
         self._start(gamma=self.gamma)
 
     def regret_bound(self, n_rounds: int) -> float:
         """Return a bound on the regret after `n_rounds` with contexts of norm at most R."""
+        if self.memory is not None:
+            return math.inf
         return bounds.folklore(
             n_rounds,
             n_features=self.n_features,

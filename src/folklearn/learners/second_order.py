@@ -5,6 +5,7 @@ constants. A learner file holds its rule, its constants and its guarantee; the v
 here, once, because a single event is too short to be passed on through layers.
 """
 
+import math
 import os
 from typing import Any, ClassVar, Self
 
@@ -34,6 +35,8 @@ from folklearn.persist import Record
 
 Array = NDArray[np.float64]
 
+_STEPS_OF_FORGETTING = 10  # within one memory: the examples lose a tenth of it at once
+
 
 class SecondOrderLearner:
     """The verbs; a learner validates its parameters, then calls `_start`.
@@ -43,6 +46,7 @@ class SecondOrderLearner:
     """
 
     WORDS: ClassVar[tuple[str, ...]]  # the constructor's parameters, each an attribute
+    memory: int | None = None  # rounds after which an example counts 1/e; None is for ever
     n_features: int
     n_classes: int
     B: float
@@ -110,6 +114,8 @@ class SecondOrderLearner:
                 loss = update_round(state.S, state.memo, x, label, soft, weight)
         if loss != loss:
             problem.refuse_context(x)
+        if self.memory is not None:
+            self._forget()
         return loss
 
     def run(
@@ -135,7 +141,35 @@ class SecondOrderLearner:
         labels, soft = problem.labels(y, len(X), self.n_classes)
         weights = problem.weights(weight, len(X))
         with progress.reporter(show, len(X), "learning") as report:
-            return self._state.run(X, norms, labels, soft, weights, report)
+            if self.memory is None:
+                return self._state.run(X, norms, labels, soft, weights, report)
+            P, losses = np.empty((len(X), self.n_classes)), np.empty(len(X))
+            start = 0
+            while start < len(X):
+                rows = slice(start, min(start + self._rounds_to_forget(), len(X)))
+                some = soft[rows] if len(soft) else soft
+                P[rows], losses[rows] = self._state.run(
+                    X[rows], norms[rows], labels[rows], some, weights[rows]
+                )
+                self._forget()
+                start = rows.stop
+                if report is not None:
+                    report(start)
+            return P, losses
+
+    def _rounds_to_forget(self) -> int:
+        """Rounds until old examples lose weight, so that `run` and the loop forget alike."""
+        period = self._period
+        return period - int(self._state.totals[ROUNDS]) % period
+
+    @property
+    def _period(self) -> int:
+        return max(1, (self.memory or 0) // _STEPS_OF_FORGETTING)
+
+    def _forget(self) -> None:
+        """Discount all examples if a period is over."""
+        if self.memory is not None and int(self._state.totals[ROUNDS]) % self._period == 0:
+            self._state.discount(math.exp(-self._period / self.memory))
 
     def grow(self, *, n_features: int | None = None, n_classes: int | None = None) -> None:
         """Make room for more features and classes, of which nothing is known yet.
@@ -228,6 +262,8 @@ class CertifiedLearner(SecondOrderLearner):
     def _why_invalid(self) -> str:
         totals = self._state.totals
         n_rounds = f"{totals[ROUNDS]:.0f} rounds"
+        if self.memory is not None:
+            return f"a learner that forgets (memory={self.memory}) proves nothing about the past"
         if totals[OVERCURVED]:
             return (
                 f"gamma={self._state.gamma:g} was above the valid constant in "

@@ -5,10 +5,12 @@ from contextlib import nullcontext
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import LinAlgError
+from scipy.linalg.lapack import dpotrf, dpotri
 
 from folklearn.numerics.backend import THREADED_N, OneThread, one_thread
 from folklearn.numerics.blocks import block_size, run_rounds
-from folklearn.numerics.rules import N_CONSTANTS, N_TOTALS
+from folklearn.numerics.rules import LAM, N_CONSTANTS, N_TOTALS
 from folklearn.numerics.second_order import memo_size
 from folklearn.numerics.simplex import helmert
 
@@ -131,6 +133,22 @@ class SecondOrderState:
         self.theta[places] = smaller.theta
         self.totals[:] = smaller.totals
 
+    def discount(self, keep: float) -> None:
+        """Let all examples so far count `keep` times what they did: A' = keep A + (1 - keep) lam I.
+
+        The ridge keeps its full weight, which no update of S alone could do: O(n^3).
+        """
+        n = self.theta.size
+        lam = self.memo[N_TOTALS + LAM]
+        with nullcontext() if n >= THREADED_N else OneThread():
+            A = _inverse(self.S)
+            g = A @ self.theta
+            A *= keep
+            A.flat[:: n + 1] += (1.0 - keep) * lam
+            self.S[:] = _inverse(A)
+            self.theta[:] = self.S @ (keep * g)
+        self.memo[self._n_kept + self.d] = 0.0  # what was seen is not fresh
+
     def packed(self) -> Array:
         """Return the lower triangle of S by rows, n(n+1)/2 numbers."""
         n = self.theta.size
@@ -146,3 +164,15 @@ class SecondOrderState:
         self.memo[self._n_kept + self.d] = 0.0  # what was seen is not fresh
         self.theta[:] = theta
         self.totals[:] = totals
+
+
+def _inverse(lower: Array) -> Array:
+    """Return the inverse of a positive definite matrix, given by its lower triangle."""
+    # LAPACK counts by columns: its upper triangle is our lower one.
+    factor, failed = dpotrf(lower.T, lower=False)
+    inverse, failed_again = dpotri(factor, lower=False)
+    if failed or failed_again:
+        raise LinAlgError("the state is not positive definite any more")
+    upper = np.triu(inverse)
+    full: Array = upper + np.triu(upper, 1).T
+    return full
