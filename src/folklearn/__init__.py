@@ -7,6 +7,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from folklearn.adapters.sklearn import FolkloreClassifier
     from folklearn.evaluate.certify import Certifier
     from folklearn.evaluate.hindsight import best_in_class
     from folklearn.evaluate.interaction import Interactions, interact
@@ -32,6 +33,7 @@ _HOMES = {
     "Certificate": "folklearn.learners.contract",
     "Certifier": "folklearn.evaluate.certify",
     "Folklore": "folklearn.learners.folklore",
+    "FolkloreClassifier": "folklearn.adapters.sklearn",
     "Gaf": "folklearn.learners.gaf",
     "Interactions": "folklearn.evaluate.interaction",
     "Laplace": "folklearn.learners.laplace",
@@ -54,6 +56,7 @@ __all__ = [
     "Certificate",
     "Certifier",
     "Folklore",
+    "FolkloreClassifier",
     "Gaf",
     "Interactions",
     "Laplace",

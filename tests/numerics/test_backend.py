@@ -1,3 +1,6 @@
+import copy
+import pickle
+
 import numpy as np
 from threadpoolctl import threadpool_limits
 
@@ -60,3 +63,14 @@ def test_symmetric_product_and_update_use_one_triangle(rng):
     out = np.empty((m, n))
     backend.symm(n, m, lower, 0, n, Y, 0, n, out, 0, n)
     np.testing.assert_allclose(out, Y @ S, atol=1e-11)
+
+
+def test_a_learner_that_held_blas_to_one_thread_can_be_copied_and_pickled(rng):
+    model = Folklore(n_features=100, n_classes=6)
+    assert model._state.one_thread is not None
+    X = rng.normal(size=(3, 100)) / 10
+    with threadpool_limits(2):
+        for label, x in enumerate(X):
+            model.update(x, label)
+    for other in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        np.testing.assert_array_equal(other.predict(X[0]), model.predict(X[0]))

@@ -1,6 +1,8 @@
 """Streams whose classes and features come late."""
 
+import copy
 import math
+import pickle
 
 import numpy as np
 import pytest
@@ -8,6 +10,7 @@ import pytest
 import folklearn
 from folklearn import Folklore
 from folklearn.errors import InvalidInputError
+from folklearn.learners.ogd import Ogd
 from folklearn.streams.open import OpenModel
 from folklearn.streams.scaler import OnlineScaler
 
@@ -64,7 +67,7 @@ def test_strict_loss_is_finite_and_probabilities_add_up(name, rng):
     assert (u > 0.0).all()
     totals = P.sum(axis=1)
     np.testing.assert_allclose(totals[1:], 1.0, atol=1e-12)
-    assert model.n_classes == model.n_new == 8
+    assert model.n_classes == model.n_new == y.max() + 1
     np.testing.assert_allclose(model.predict(X).sum(axis=1), 1.0, atol=1e-12)
 
 
@@ -77,6 +80,109 @@ def test_blocks_are_their_rows(cuts, rng):
     np.testing.assert_allclose(np.concatenate([part[1] for part in done]), u)
     padded = np.vstack([np.pad(p, ((0, 0), (0, 4 - p.shape[1]))) for p, _ in done])
     np.testing.assert_allclose(padded, P, atol=1e-9)
+
+
+def state(model):
+    """All that the future depends on; equal for equal states, unlike the bytes of a pickle."""
+    record = model.to_record()
+    return record.config, {part: array.tobytes() for part, array in record.arrays.items()}
+
+
+def with_gaps(rng, X):
+    return np.where(rng.random(X.shape) < 0.1, np.nan, X)
+
+
+@pytest.mark.parametrize("name", ["auto", "folklore", "gaf", "ogd"])
+@pytest.mark.parametrize("words", [{}, {"scale": False, "intercept": False}])
+def test_one_by_one_is_the_run(name, words, rng):
+    X, y = arriving(rng, 120, 3, 5)
+    X = with_gaps(rng, X)
+    weights = rng.uniform(size=120)
+    block, single = (OpenModel(name, n_features=3, **words) for _ in range(2))
+    P, u = block.run(X, y, weight=weights)
+    for t, label in enumerate(y.tolist()):
+        assert single.unseen_probability == u[t]
+        p = single.predict_one(X[t])
+        np.testing.assert_array_equal(single.predict_one(X[t]), p)
+        np.testing.assert_allclose(p, P[t, : single.n_classes], rtol=1e-8, atol=1e-9)
+        single.learn_one(X[t], label, weight=weights[t])
+    counts = ("n_classes", "n_rounds", "n_new", "unseen_probability")
+    assert [getattr(single, c) for c in counts] == [getattr(block, c) for c in counts]
+    expected, arrays = block._scaler.to_record(), single._scaler.to_record().arrays
+    assert single._scaler.to_record().config == expected.config
+    for part, array in arrays.items():
+        np.testing.assert_array_equal(array, expected.arrays[part])
+
+
+def test_one_by_one_is_exactly_runs_of_one_row(rng):
+    """Runs of one row may take the other way through the kernels; gradient descent has one."""
+    X, y = arriving(rng, 60, 3, 4)
+    X = with_gaps(rng, X)
+    rows, single = OpenModel("ogd", n_features=3), OpenModel("ogd", n_features=3)
+    for t, label in enumerate(y.tolist()):
+        p = single.predict_one(X[t])
+        P, _ = rows.run(X[t : t + 1], [label])
+        np.testing.assert_array_equal(p, P[0, : len(p)])
+        single.learn_one(X[t], label)
+        np.testing.assert_array_equal(single.predict(X), rows.predict(X))
+
+
+def test_predicting_changes_nothing(rng):
+    X, y = arriving(rng, 60, 3, 3)
+    asked, silent = OpenModel("auto", n_features=3), OpenModel("auto", n_features=3)
+    for x, label in zip(X, y.tolist(), strict=True):
+        asked.predict_one(x)
+        asked.predict_one(x[::-1].copy())
+        asked.learn_one(x, label)
+        silent.learn_one(x, label)
+        asked.predict_one(x)
+    assert state(asked) == state(silent)
+
+
+@pytest.mark.parametrize("name", ["auto", "folklore"])
+def test_wider_rows_bring_features(name, rng):
+    X, y = arriving(rng, 60, 3, 4)
+    told, wide, single = (OpenModel(name, n_features=1) for _ in range(3))
+    for model in (told, wide, single):
+        model.run(X[:20, :1], y[:20])
+    told.grow(n_features=3)
+    expected, _ = told.run(X[20:], y[20:])
+    np.testing.assert_array_equal(wide.run(X[20:], y[20:])[0], expected)
+    for x, label in zip(X[20:], y[20:].tolist(), strict=True):
+        single.learn_one(x, label)
+    np.testing.assert_allclose(single.predict(X), told.predict(X), atol=1e-8)
+
+
+def test_no_memory_to_grow_changes_nothing(rng, monkeypatch):
+    """The last experts of a mixture fail after the first have grown."""
+    X, y = arriving(rng, 60, 3, 3)
+    model = OpenModel("auto", n_features=3)
+    model.run(X, y)
+    before = pickle.dumps(model)
+
+    def no_memory(self, **sizes):
+        raise MemoryError
+
+    monkeypatch.setattr(Ogd, "grow", no_memory)
+    with pytest.raises(MemoryError):
+        model.learn_one(np.ones(5), 3)
+    with pytest.raises(MemoryError):
+        model.run(np.ones((1, 5)), [0])
+    with pytest.raises(MemoryError):
+        model.grow(n_features=4, n_classes=5)
+    assert pickle.dumps(model) == before
+
+
+def test_copies_are_equal_and_independent(rng):
+    X, y = arriving(rng, 60, 3, 3)
+    model = OpenModel("auto", n_features=3)
+    model.run(X, y)
+    before = pickle.dumps(model)
+    for other in (copy.deepcopy(model), pickle.loads(before)):
+        assert state(other) == state(model)
+        other.learn_one(X[0], 3)
+        assert state(other) != state(model)
+    assert pickle.dumps(model) == before
 
 
 def test_declared_classes_are_not_new(rng):
@@ -146,6 +252,32 @@ def test_bad_rows_change_nothing(X, y, words, sentence):
     after = model.to_record()
     assert after.config == before.config
     assert all(np.array_equal(after.arrays[part], before.arrays[part]) for part in before.arrays)
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "words", "sentence"),
+    [
+        ([1.0, 2.0], 2, {}, r"y\[0\] is 2, but only 1 classes were known"),
+        ([1.0, 2.0], -1, {}, "expected 0"),
+        ([1.0, 2.0], 0.5, {}, "must be integers"),
+        ([1.0, np.inf], 0, {}, "has inf at feature 1"),
+        ([1.0, 2.0, -np.inf], 1, {}, "has -inf at feature 2"),
+        ([1.0, 1e200], 1, {}, "norm above"),
+        ([1e15, np.nan], 0, {}, "norm above"),
+        ([1.0], 0, {}, "x has shape"),
+        ([[1.0, 2.0]], 0, {}, "x has shape"),
+        (["1", "2"], 0, {}, "real numbers"),
+        ([1.0, 2.0], 0, {"weight": 2.0}, "above max_weight=1"),
+        ([1.0, 2.0], 1, {"weight": np.nan}, "weight is nan"),
+    ],
+)
+def test_a_bad_row_changes_nothing(x, y, words, sentence):
+    model = OpenModel("auto", n_features=2)
+    model.learn_one([1.0, np.nan], 0)
+    before = pickle.dumps(model)
+    with pytest.raises(InvalidInputError, match=sentence):
+        model.learn_one(x, y, **words)
+    assert pickle.dumps(model) == before
 
 
 @pytest.mark.parametrize(

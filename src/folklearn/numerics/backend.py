@@ -137,6 +137,7 @@ class OneThread:
     def __exit__(self, *error: object) -> None:
         for lib, count in self._before:
             lib.set_num_threads(count)
+        self._before = []  # handles of libraries can be neither copied nor pickled
 
 
 def one_thread(n: int, rank: int) -> OneThread | None:

@@ -1,21 +1,28 @@
 """Streams whose classes, and features, are not known in advance."""
 
+import copy
+import math
 import os
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
+from numba import njit
 from numpy.typing import ArrayLike, NDArray
 
 from folklearn import persist, problem, registry
 from folklearn.errors import InvalidInputError, StateFileError
 from folklearn.learners import catalogue
 from folklearn.learners.contract import Certificate, Learner
+from folklearn.learners.mixture import Mixture
 from folklearn.persist import Record
-from folklearn.streams.scaler import OnlineScaler
+from folklearn.streams.scaler import OnlineScaler, _scale_rows
 
 Array = NDArray[np.float64]
 Labels = NDArray[np.int64]
+
+# A hair below the limit: the constant that is appended must not lift a context above it.
+_MAX_NORM = problem.MAX_NORM * (1.0 - 1e-12)
 
 
 class OpenModel:
@@ -33,6 +40,9 @@ class OpenModel:
 
     The first class needs no learner; with the second one begins, and with every further one
     it grows (`Folklore.grow`). Missing values (NaN) become the mean of their feature.
+
+    `run` is for blocks of rows; `predict_one` and `learn_one` are the same for one row, at a
+    cost that is close to the learner's own.
 
     Parameters
     ----------
@@ -70,13 +80,15 @@ class OpenModel:
         self.n_classes = problem.count("n_classes", n_classes, 0)
         self.n_rounds = 0
         self.n_new = 0
-        self._scaler = OnlineScaler(n_features, scale=scale, intercept=intercept, gaps=True)
+        self._scaler = _RowScaler(n_features, scale=scale, intercept=intercept, gaps=True)
         self.learner: Learner | None = None
-        self._make(2)  # to hear of bad settings at once
-        self.learner = self._make(self.n_classes) if self.n_classes >= 2 else None
+        first = self._make(self._scaler.n_columns, max(2, self.n_classes))  # hears bad settings
+        self._max_weight: float = getattr(first, "max_weight", np.inf)
+        if self.n_classes >= 2:
+            self.learner = first
 
-    def _make(self, n_classes: int) -> Learner:
-        return catalogue.make(self.name, self._scaler.n_columns, n_classes, self.settings)
+    def _make(self, n_columns: int, n_classes: int) -> Learner:
+        return catalogue.make(self.name, n_columns, n_classes, self.settings)
 
     @property
     def n_features(self) -> int:
@@ -102,41 +114,78 @@ class OpenModel:
             return np.ones((len(Z), self.n_classes))
         return self.learner.predict(Z)
 
+    def predict_one(self, x: ArrayLike) -> Array:
+        """Return the probabilities of the known classes for one row: (d,) in, (K,) out."""
+        d = self._scaler.n_features
+        if not problem.is_context(x, (d,)):
+            x = problem.context(x, d)
+        z = self._scaler.one(x, learn=False)
+        return np.ones(self.n_classes) if self.learner is None else self.learner.predict(z)
+
+    def learn_one(self, x: ArrayLike, y: int, *, weight: float = 1.0) -> None:
+        """Learn one row x (d,) of class number y: a `run` that predicts nothing.
+
+        After `predict_one` of the same row nothing of the prediction is computed again.
+        """
+        d = self._scaler.n_features
+        if not problem.is_context(x, (d,)):
+            x = problem.numbers("x", x)
+            x = problem.context(x, max(x.size, d))
+        if type(y) is not int or not 0 <= y <= self.n_classes:
+            y = int(self._class_numbers([y], 1)[0][0])
+        if type(weight) is not float or weight != 1.0:
+            weight = problem.weight(weight)
+        if weight > self._max_weight:
+            self._refuse_heavy(np.array([weight]))
+        is_new = y == self.n_classes
+        if is_new or x.size > d:
+            _refuse_unusable(x)
+            self._make_room(x.size, max(self.n_classes, y + 1))
+            self.n_new += is_new
+        z = self._scaler.one(x, learn=True)
+        self.n_rounds += 1
+        if self.learner is not None:
+            self.learner.update(z, y, weight=weight)
+
     def grow(self, *, n_features: int | None = None, n_classes: int | None = None) -> None:
         """Make room for features, 0 so far, and for classes that are declared, not seen."""
         d = self.n_features if n_features is None else n_features
         K = self.n_classes if n_classes is None else n_classes
-        more = problem.count("n_features", d, self.n_features) - self.n_features
-        K = problem.count("n_classes", K, self.n_classes)
-        if more:
-            self._scaler.grow(d)
-            if self.learner is not None:
-                _grow(self.learner, n_features=self._scaler.n_columns)
-        self._grow_classes(K)
+        self._make_room(
+            problem.count("n_features", d, self.n_features),
+            problem.count("n_classes", K, self.n_classes),
+        )
 
-    def _grow_classes(self, n_classes: int) -> None:
-        if n_classes == self.n_classes:
-            return
-        if self.learner is not None:
-            _grow(self.learner, n_classes=n_classes)
-        elif n_classes >= 2:
-            self.learner = self._make(n_classes)
-        self.n_classes = n_classes
+    def _make_room(self, n_features: int, n_classes: int) -> None:
+        """Grow to these sizes, or, should memory not suffice, not at all."""
+        n_columns = self._scaler.n_columns + n_features - self.n_features
+        learner = self.learner
+        if learner is None and n_classes >= 2:
+            learner = self._make(n_columns, n_classes)
+        elif learner is not None and (n_features, n_classes) != (self.n_features, self.n_classes):
+            learner = _grown(learner, n_columns, n_classes)
+        if n_features > self.n_features:
+            self._scaler.grow(n_features)
+        self.learner, self.n_classes = learner, n_classes
 
     def run(
         self, X: ArrayLike, y: ArrayLike, *, weight: ArrayLike | None = None
     ) -> tuple[Array, Array]:
         """Predict, then learn, raw rows X (T, d) with class numbers y (T,), one by one.
 
-        A number equal to `n_classes` is a new class. Returns P (T, K) and u (T,), each row
-        from before its label was learned: P[t, k] is the probability of class k if class k is
-        known by then and the example is of a known class, and u[t] that it is not. Every row is
-        checked before the first round.
+        A number equal to `n_classes` is a new class, and columns beyond `n_features` are new
+        features, 0 so far. Returns P (T, K) and u (T,), each row from before its label was
+        learned: P[t, k] is the probability of class k if class k is known by then and the
+        example is of a known class, and u[t] that it is not. Every row is checked before the
+        first round.
         """
-        X, _ = problem.contexts(X, self.n_features, gaps=True)
+        X = problem.numbers("X", X)
+        d = max(X.shape[1] if X.ndim == 2 else 0, self.n_features)
+        X, _ = problem.contexts(X, d, gaps=True)
         y, n_classes = self._class_numbers(y, len(X))
         weights = problem.weights(weight, len(X))
         self._refuse_heavy(weights)
+        self._make_room(d, self.n_classes)
         Z = self._scaler.learn_transform(X)
         P, u = np.zeros((len(X), n_classes)), np.empty(len(X))
         start = 0
@@ -167,11 +216,10 @@ class OpenModel:
         return y, int(known[-1]) + 1
 
     def _refuse_heavy(self, weights: Array) -> None:
-        limit = getattr(self.learner or self._make(2), "max_weight", np.inf)
-        if len(weights) and weights.max() > limit:
+        if len(weights) and weights.max() > self._max_weight:
             raise InvalidInputError(
-                f"weight[{weights.argmax()}] is {weights.max():g}, above max_weight={limit:g}, for "
-                "which the learner was made: raise max_weight"
+                f"weight[{weights.argmax()}] is {weights.max():g}, above "
+                f"max_weight={self._max_weight:g}, for which the learner was made: raise max_weight"
             )
 
     def _learn(self, Z: Array, y: Labels, weights: Array, u: Array) -> Array:
@@ -188,7 +236,7 @@ class OpenModel:
         if self.n_classes:
             p[: self.n_classes] = self._known(z)[0]
         u[0] = self.unseen_probability
-        self._grow_classes(self.n_classes + 1)
+        self._make_room(self.n_features, self.n_classes + 1)
         self.n_new += 1
         self.n_rounds += 1
         if self.learner is not None:
@@ -227,9 +275,8 @@ class OpenModel:
         """Rebuild a model that goes on exactly where the recorded one stopped."""
         config = record.config
         try:
-            scaler = OnlineScaler.from_record(
-                persist.unnest("scaler", config["scaler"], record.arrays)
-            )
+            own = persist.unnest("scaler", config["scaler"], record.arrays)
+            scaler = cast(_RowScaler, _RowScaler.from_record(own))
             model = cls(config["learner"], config["settings"], n_features=scaler.n_features)
             model._scaler = scaler
             for count in ("n_classes", "n_rounds", "n_new"):
@@ -247,6 +294,10 @@ class OpenModel:
             raise StateFileError("an OpenModel state lacks its learner")
         return model
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copy and pickle as the record, of which a prediction changes no byte."""
+        return OpenModel.from_record, (self.to_record(),)
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the full state to a safetensors file; `folklearn.load` resumes exactly."""
         persist.write(path, self.to_record())
@@ -255,5 +306,64 @@ class OpenModel:
         return f"OpenModel({self.name!r}, {self.settings}, n_features={self.n_features})"
 
 
-def _grow(learner: Any, **sizes: int) -> None:
-    learner.grow(**sizes)
+class _RowScaler(OnlineScaler):
+    """An `OnlineScaler` with a short way for a single row."""
+
+    def one(self, x: Array, learn: bool) -> Array:
+        """Return the row x (d,) scaled, after taking it in if `learn`; refuse it untouched."""
+        out = np.empty(self.n_features + self.intercept)
+        if not _scale_row(
+            x, self._counts, self._mean, self._squares,
+            learn, self.scale, self.intercept, self._first, out,
+        ):  # fmt: skip
+            _refuse_unusable(x)
+        self._count += learn
+        return out
+
+
+def _refuse_unusable(x: Array) -> None:
+    if not _norm(x) <= _MAX_NORM:
+        problem.refuse_context(np.nan_to_num(x, nan=0.0, posinf=np.inf, neginf=-np.inf))
+
+
+@njit(cache=True, nogil=True, error_model="numpy")  # type: ignore[untyped-decorator]
+def _norm(x: Array) -> float:
+    """Return |x|, missing values (NaN) being 0; infinity passes through."""
+    total = 0.0
+    for value in x:
+        if not math.isnan(value):
+            total += value * value
+    return math.sqrt(total)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")  # type: ignore[untyped-decorator]
+def _scale_row(
+    x: Array,
+    counts: NDArray[np.int64],
+    mean: Array,
+    squares: Array,
+    learn: bool,
+    scale: bool,
+    intercept: bool,
+    first: int,
+    out: Array,
+) -> bool:
+    """Scale one row; return False, all untouched, if its norm is unusable."""
+    if not _norm(x) <= _MAX_NORM:
+        return False
+    _scale_rows(
+        x.reshape(1, x.size), counts, mean, squares, learn, scale,
+        first if intercept else -1, 1.0 / math.sqrt(first + intercept) if scale else 1.0,
+        out.reshape(1, out.size),
+    )  # fmt: skip
+    return True
+
+
+def _grown(learner: Any, n_features: int, n_classes: int) -> Learner:
+    """Return a learner that has grown; the given one remains as it was."""
+    larger = copy.copy(learner)
+    if isinstance(larger, Mixture):
+        larger.experts = [copy.copy(expert) for expert in larger.experts]
+    larger.grow(n_features=n_features, n_classes=n_classes)
+    grown: Learner = larger
+    return grown

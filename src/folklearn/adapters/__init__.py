@@ -1,0 +1,1 @@
+"""The learners behind the interfaces of other libraries."""

@@ -1,0 +1,589 @@
+"""The classifier as scikit-learn sees it, and what it promises beyond that."""
+
+import copy
+import io
+import pickle
+
+import joblib
+import numpy as np
+import pytest
+import scipy.sparse
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.datasets import load_iris, load_wine
+from sklearn.exceptions import NotFittedError
+from sklearn.metrics import log_loss
+from sklearn.model_selection import GridSearchCV, cross_val_predict
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import PolynomialFeatures
+from sklearn.utils.class_weight import compute_class_weight
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import folklearn
+from folklearn import FolkloreClassifier
+from folklearn.adapters import sklearn as adapter
+from folklearn.errors import InvalidInputError
+from folklearn.learners import catalogue
+from folklearn.streams.open import OpenModel
+
+TRUSTED = ["folklearn.adapters.sklearn.FolkloreClassifier"]
+
+
+def quick(**words):
+    return FolkloreClassifier(**{"learner": "folklore"} | words)
+
+
+def sample(rng, T=60, d=3, K=3):
+    X = rng.normal(size=(T, d))
+    W = 3.0 * rng.normal(size=(K, d))
+    y = (X @ W.T + rng.gumbel(size=(T, K))).argmax(axis=1)
+    y[:K] = np.arange(K)  # all occur
+    return X, y
+
+
+def wine():
+    X, y = load_wine(return_X_y=True)
+    order = np.random.default_rng(0).permutation(len(y))
+    return X[order], y[order]
+
+
+def online(estimator):
+    """A weight is a step, not a repetition: scikit-learn expects the same of SGDClassifier."""
+    reason = "sample_weight is not equivalent to removing or repeating rows in a stream"
+    return {
+        "check_sample_weight_equivalence_on_dense_data": reason,
+        "check_sample_weight_equivalence_on_sparse_data": reason,
+    }
+
+
+@parametrize_with_checks(
+    [
+        FolkloreClassifier(),
+        quick(),
+        quick(select="average"),
+        FolkloreClassifier(passes=2),
+        FolkloreClassifier(learner="ogd"),
+    ],
+    expected_failed_checks=online,
+)
+@pytest.mark.filterwarnings("ignore")  # the checks provoke warnings, and look at them themselves
+def test_the_checks_of_scikit_learn(estimator, check):
+    with np.errstate(all="warn"):
+        check(estimator)
+
+
+# What fit, partial_fit and select are
+
+
+@pytest.mark.parametrize("learner", ["folklore", "auto", "ogd"])
+def test_fit_is_partial_fit_with_classes_declared(learner, rng):
+    X, y = sample(rng, T=90)
+    whole = FolkloreClassifier(learner=learner).fit(X, y)
+    parts = FolkloreClassifier(learner=learner)
+    for rows in np.split(np.arange(90), [1, 2, 40]):
+        parts.partial_fit(X[rows], y[rows], classes=[0, 1, 2])
+    np.testing.assert_allclose(parts.predict_proba(X), whole.predict_proba(X), atol=1e-9)
+    assert parts.unseen_probability == whole.unseen_probability == 0.5 / 91
+
+
+def test_it_is_the_open_model(rng):
+    X, y = sample(rng)
+    model = OpenModel("folklore", {"B": 4.0, "lam": 0.3}, n_features=3, n_classes=3)
+    model.run(X, y)
+    estimator = quick(B=4.0, lam=0.3).fit(X, y)
+    np.testing.assert_array_equal(estimator.predict_proba(X), model.predict(X))
+    np.testing.assert_array_equal(estimator.predict(X), model.predict(X).argmax(axis=1))
+    assert estimator.certificate() == model.certificate()
+    assert FolkloreClassifier(learner="ogd").fit(X, y).certificate() is None
+
+
+def test_fit_forgets_and_partial_fit_goes_on(rng):
+    X, y = sample(rng)
+    once, twice = quick().fit(X, y), quick().fit(-X, y).fit(X, y)
+    np.testing.assert_array_equal(once.predict_proba(X), twice.predict_proba(X))
+    once.partial_fit(X[:5], y[:5])
+    assert once.model_.n_rounds == 65
+
+
+def test_small_blocks_are_the_same(rng, monkeypatch):
+    X, y = sample(rng)
+    whole = quick().fit(X, y)
+    P = whole.predict_proba(X)
+    monkeypatch.setattr(adapter, "_BLOCK", 21)
+    np.testing.assert_allclose(quick().fit(X, y).predict_proba(X), P, atol=1e-9)
+    np.testing.assert_allclose(whole.predict_proba(X), P, atol=1e-12)
+
+
+@pytest.mark.parametrize("select", ["average", "random"])
+def test_states_drawn_are_those_before_their_rounds(select, rng, seed):
+    X, y = sample(rng)
+    model = quick(select=select, n_checkpoints=4, random_state=seed).fit(X, y)
+    rounds = [model._states[slot].n_rounds for slot in model._slots]
+    assert len(rounds) == (4 if select == "average" else 1)
+    expected = 0.0
+    for t in rounds:
+        twin = OpenModel("folklore", n_features=3, n_classes=3)
+        twin.run(X[:t], y[:t])
+        expected = expected + twin.predict(X) / len(rounds)
+    np.testing.assert_allclose(model.predict_proba(X), expected, atol=1e-9)
+
+
+def test_draws_are_uniform_whatever_the_batches(rng, seed):
+    """Each count is binomial(300, 1/5), its deviation 7: 45 off has probability below 1e-9."""
+    X, y = sample(rng, T=5)
+    counts = np.zeros(5)
+    for draw in range(300):
+        model = FolkloreClassifier(learner="ogd", select="random", random_state=1000 * seed + draw)
+        for rows in ([0], [1, 2], [3, 4]):
+            model.partial_fit(X[rows], y[rows])
+        counts[model._states[0].n_rounds] += 1
+    assert np.abs(counts - 60).max() < 45
+
+
+def test_passes_reshuffle_after_the_first(rng):
+    X, y = sample(rng)
+    model = quick(passes=3, random_state=1).fit(X, y)
+    assert model.model_.n_rounds == 180
+    again = quick(passes=3, random_state=1).fit(X, y)
+    other = quick(passes=3, random_state=2).fit(X, y)
+    np.testing.assert_array_equal(model.predict_proba(X), again.predict_proba(X))
+    assert (model.predict_proba(X) != other.predict_proba(X)).any()
+
+
+# Labels
+
+
+@pytest.mark.parametrize(
+    "names",
+    [["c", "a", "b"], [7, -3, 5], [3.0, 1.0, 2.0], np.array(["z", "y", "xx"], object)],
+    ids=["text", "integers", "floats", "objects"],
+)
+def test_columns_follow_the_sorted_labels(names, rng):
+    X, y = sample(rng)
+    names = np.asarray(names)
+    P = quick().fit(X, y).predict_proba(X)[:, np.argsort(names)]
+    model = quick().fit(X, names[y])
+    assert model.classes_.tolist() == sorted(names.tolist())
+    np.testing.assert_allclose(model.predict_proba(X), P, atol=1e-8)
+    streamed = quick()
+    for row in range(60):
+        streamed.partial_fit(X[[row]], names[y[[row]]])
+    assert streamed.classes_.tolist() == model.classes_.tolist()
+    assert streamed.score(X, names[y]) > 0.5
+    np.testing.assert_allclose(streamed.predict_proba(X).sum(axis=1), 1.0, atol=1e-12)
+
+
+def test_truth_values_are_labels_of_their_own(rng):
+    X, y = sample(rng, K=2)
+    model = quick().fit(X, y == 1)
+    assert model.classes_.dtype == bool
+    np.testing.assert_array_equal(model.predict_proba(X), quick().fit(X, y).predict_proba(X))
+    with pytest.raises(InvalidInputError, match="y holds numbers, but the labels so far are truth"):
+        model.partial_fit(X, y)
+    with pytest.raises(InvalidInputError, match="y holds truth values, but classes are text"):
+        quick().partial_fit(X, y == 1, classes=["no", "yes"])
+
+
+@pytest.mark.parametrize("select", ["last", "average", "random"])
+def test_classes_come_late_and_are_not_impossible(select, rng):
+    X, y = sample(rng, T=80, K=4)
+    names = np.array(["d", "b", "a", "c"])
+    model = quick(select=select, random_state=0)
+    assert model.partial_fit(X[:1], names[y[:1]]).predict_proba(X).tolist() == [[1.0]] * 80
+    for row in range(1, 80):
+        model.partial_fit(X[[row]], names[y[[row]]])
+        P = model.predict_proba(X[row:])
+        assert P.shape[1] == len(model.classes_) == len(set(y[: row + 1]))
+        np.testing.assert_allclose(P.sum(axis=1), 1.0, atol=1e-12)
+        assert (P > 0.0).all()
+    assert model.classes_.tolist() == ["a", "b", "c", "d"]
+    assert model.unseen_probability == 4.5 / 81
+
+
+def test_classes_may_be_declared_at_any_time(rng):
+    X, y = sample(rng)
+    model = quick().partial_fit(X, y, classes=[0, 5]).partial_fit(X, y, classes=[9, 1])
+    assert model.classes_.tolist() == [0, 1, 2, 5, 9]
+    assert model.numbers_.tolist() == [0, 2, 3, 1, 4]
+    assert model.model_.n_new == 2  # 1 and 2 were not declared before they came
+
+
+def test_one_class_is_certain(rng):
+    X, _ = sample(rng)
+    model = quick().fit(X, ["only"] * 60)
+    assert (model.predict(X) == "only").all()
+    assert (model.predict_log_proba(X) == 0.0).all()
+
+
+def test_many_labels_in_a_small_batch_are_no_regression(rng):
+    quick().partial_fit(rng.normal(size=(30, 2)), np.arange(30))  # warnings are errors here
+
+
+def objects(*labels):
+    array = np.empty(len(labels), object)
+    array[:] = labels
+    return array
+
+
+@pytest.mark.parametrize(
+    "y",
+    [
+        objects("a", None),
+        objects("a", 1),
+        objects(1, "a"),
+        objects("a", (1, 2)),
+        objects("a", np.nan),
+        np.array([b"a", b"b"]),
+        np.array([0.5, 1.0]),
+        np.array([1e300, 1.0]),
+        np.array([np.nan, 1.0]),
+        np.array([1j, 2.0]),
+        np.array(["2026-01-01", "2026-01-02"], "datetime64[D]"),
+        np.array([[0, 1], [1, 0]]),
+    ],
+    ids=repr,
+)
+def test_odd_labels_are_refused(y):
+    for verb in ("fit", "partial_fit"):
+        with pytest.raises((ValueError, TypeError)):
+            getattr(quick(), verb)([[0.0], [1.0]], y)
+
+
+def test_integers_that_floats_would_confuse_are_refused():
+    model = quick().partial_fit([[0.0], [1.0]], [2**53, 2**53 + 1])
+    assert model.classes_.tolist() == [2**53, 2**53 + 1]
+    before = pickle.dumps(model)
+    with pytest.raises(InvalidInputError, match="all labels together must hold integers"):
+        model.partial_fit([[0.0]], [1.0])
+    assert pickle.dumps(model) == before
+
+
+# Rows
+
+
+@pytest.mark.parametrize("kind", ["csr_array", "csr_matrix", "coo_array", "csc_matrix"])
+def test_sparse_is_dense(kind, rng):
+    X, y = sample(rng)
+    X[rng.random(X.shape) < 0.6] = 0.0
+    X[3, 1] = np.nan
+    S = getattr(scipy.sparse, kind)(X)
+    for words in ({}, {"select": "average", "passes": 2, "random_state": 0}):
+        dense, sparse = quick(**words).fit(X, y), quick(**words).fit(S, y)
+        np.testing.assert_array_equal(sparse.predict_proba(S), dense.predict_proba(X))
+        sparse.partial_fit(S, y)
+        dense.partial_fit(X, y)
+        np.testing.assert_array_equal(sparse.predict_proba(S), dense.predict_proba(X))
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_frames_are_arrays_with_names(library, rng):
+    frames = pytest.importorskip(library)
+    X, y = sample(rng)
+    names = np.array(["low", "mid", "top"])
+    frame = frames.DataFrame({f"f{j}": X[:, j] for j in range(3)})
+    labels = frames.Series(names[y])
+    model = quick().fit(frame, labels, sample_weight=frames.Series(np.ones(60)))
+    assert model.feature_names_in_.tolist() == ["f0", "f1", "f2"]
+    expected = quick().fit(X, names[y]).partial_fit(X, names[y])
+    model.partial_fit(frame, labels)
+    np.testing.assert_array_equal(model.predict_proba(frame), expected.predict_proba(X))
+    before = pickle.dumps(model)
+    with pytest.raises(ValueError, match="feature names should match"):
+        model.partial_fit(frame[["f1", "f0", "f2"]], labels)
+    assert pickle.dumps(model) == before
+
+
+def test_missing_is_the_mean_so_far(rng):
+    X, y = sample(rng)
+    model = quick().fit(X, y)
+    gaps, means = X.copy(), X.copy()
+    gaps[:, 1], means[:, 1] = np.nan, X[:, 1].mean()
+    P = model.predict_proba(gaps)
+    np.testing.assert_allclose(P, model.predict_proba(means), atol=1e-9)
+    nones = gaps.astype(object)
+    nones[:, 1] = None
+    np.testing.assert_array_equal(model.predict_proba(nones), P)
+    X[rng.random(X.shape) < 0.3] = np.nan
+    assert np.isfinite(quick().fit(X, y).predict_proba(X)).all()
+
+
+def test_rows_must_be_numbers_of_bearable_size(rng):
+    X, y = sample(rng)
+    model = quick().fit(X, y)
+    for S in (X, scipy.sparse.csr_array(X)):
+        S[7, 1] = -1e200
+        for call in (lambda S=S: model.predict(S), lambda S=S: model.partial_fit(S, y)):
+            with pytest.raises(InvalidInputError, match="row 7 of X has a norm above"):
+                call()
+    X[7, 1] = 9e14
+    X[8, 0] = np.nan
+    assert np.isfinite(model.fit(X, y).predict_proba(X)).all()
+    with pytest.raises(ValueError, match="infinity"):
+        model.partial_fit([[np.inf, 0.0, 0.0]], [0])
+
+
+# Weights
+
+
+@pytest.mark.parametrize("learner", ["folklore", "auto", "ogd"])
+def test_weight_0_teaches_nothing(learner, rng):
+    X, y = sample(rng)
+    X /= np.abs(X).sum(axis=1, keepdims=True)
+    weights = np.tile([1.0, 0.0, 0.5], 20)
+    model = FolkloreClassifier(learner=learner, scale=False)
+    P = model.fit(X, y, sample_weight=weights).predict_proba(X)
+    with_weight = weights > 0.0
+    model.partial_fit(X[:1], y[:1], sample_weight=[0.0])
+    np.testing.assert_allclose(model.predict_proba(X), P, atol=1e-9)
+    model.fit(X[with_weight], y[with_weight], sample_weight=weights[with_weight])
+    np.testing.assert_allclose(model.predict_proba(X), P, atol=1e-9)
+
+
+def test_weight_0_moves_the_scaler(rng):
+    X, y = sample(rng)
+    model = quick().fit(X, y)
+    P = model.predict_proba(X)
+    theta = model.model_.learner.coef()
+    model.partial_fit([[100.0, 0.0, 0.0]], [1], sample_weight=0.0)
+    np.testing.assert_array_equal(model.model_.learner.coef(), theta)
+    assert (model.predict_proba(X) != P).any()
+
+
+def test_class_weight_is_sample_weight(rng):
+    X, y = sample(rng)
+    weights = rng.random(60)
+    names = np.array(["x", "y", "z"])
+    factors = np.array([1.0, 4.0, 0.5])
+    given = dict(zip(names.tolist(), factors, strict=True))
+    expected = FolkloreClassifier().fit(X, names[y], weights * factors[y]).predict_proba(X)
+    model = FolkloreClassifier(class_weight=given).fit(X, names[y], weights)
+    np.testing.assert_array_equal(model.predict_proba(X), expected)
+    given.pop("x")  # is 1 all the same
+    model.set_params(class_weight=given).fit(X, names[y], weights)
+    np.testing.assert_array_equal(model.predict_proba(X), expected)
+    streamed = quick(class_weight=given).partial_fit(X, names[y], names, weights)
+    batch = quick(class_weight=given).fit(X, names[y], weights)
+    np.testing.assert_array_equal(streamed.predict_proba(X), batch.predict_proba(X))
+
+
+def test_balanced_is_that_of_scikit_learn(rng):
+    X, y = sample(rng)
+    factors = compute_class_weight("balanced", classes=np.arange(3), y=y)
+    model = quick(class_weight="balanced").fit(X, y)
+    expected = quick().fit(X, y, factors[y])
+    np.testing.assert_allclose(model.predict_proba(X), expected.predict_proba(X), atol=1e-9)
+    model.fit(X, y, sample_weight=np.where(y == 1, 0.0, 1.0))  # a class without weight
+    assert np.isfinite(model.predict_proba(X)).all()
+    with pytest.raises(InvalidInputError, match="'balanced' is not supported by partial_fit"):
+        model.partial_fit(X, y)
+
+
+def test_auto_is_told_of_the_largest_weight(rng):
+    X, y = sample(rng)
+    weights = np.linspace(0.0, 5.0, 60)
+    assert FolkloreClassifier().fit(X, y, weights).model_.learner.max_weight == 5.0
+    with pytest.raises(InvalidInputError, match="row 12 has the weight 1.01.* above max_weight"):
+        FolkloreClassifier().partial_fit(X, y, sample_weight=weights)
+    FolkloreClassifier(max_weight=5).partial_fit(X, y, sample_weight=weights)
+    FolkloreClassifier(class_weight={2: 5.0}).partial_fit(X, y)
+    with pytest.raises(InvalidInputError, match="above max_weight=2"):
+        FolkloreClassifier(max_weight=2.0).fit(X, y, weights)
+    quick().partial_fit(X, y, sample_weight=weights)  # one learner has no such limit
+
+
+# Parameters and refusals
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ({"learner": "ons"}, "'ons' is no learner that takes classes as they come"),
+        ({"learner": "auto", "B": 3.0}, "learner='auto' takes no B, got B=3.0"),
+        ({"learner": "ogd", "lam": 3.0}, "takes no lam"),
+        ({"max_weight": 3.0}, "learner='folklore' takes no max_weight"),
+        ({"B": -1.0}, "B must be a positive number"),
+        ({"select": "best"}, r"select must be one of \('last', 'average', 'random'\)"),
+        ({"passes": 0}, "passes must be at least 1"),
+        ({"n_checkpoints": 2.5}, "n_checkpoints must be an integer"),
+        ({"class_weight": [1.0, 2.0]}, 'must be None, a dict or "balanced"'),
+        ({"class_weight": {0: -1.0}}, "weight is -1.0; expected a number from 0"),
+        ({"class_weight": {7: 1.0}}, r"class_weight names \[7\], which y does not hold"),
+        ({"class_weight": {0: 0.0, 1: 0.0, 2: 0.0}}, "weights are all zero"),
+    ],
+)
+def test_bad_parameters_are_refused_in_fit(words, sentence, rng):
+    X, y = sample(rng)
+    model = quick().fit(X, y).set_params(**words)
+    before = pickle.dumps(model)
+    with pytest.raises(InvalidInputError, match=sentence):
+        model.fit(X, y)
+    assert pickle.dumps(model) == before
+
+
+@pytest.mark.parametrize("name", catalogue.GROWING)
+def test_every_growing_learner_can_be_chosen(name):
+    X, y = wine()
+    model = FolkloreClassifier(learner=name).fit(X[:120], y[:120])
+    assert log_loss(y[120:], model.predict_proba(X[120:])) < 0.3
+    assert model.score(X[120:], y[120:]) > 0.9
+
+
+def test_a_state_that_cannot_fit_is_refused_at_once():
+    X = scipy.sparse.csr_array((20, 10**6))
+    y = np.arange(20) % 2
+    with pytest.raises(InvalidInputError, match='GB of memory.*use learner="ogd"'):
+        FolkloreClassifier().fit(X, y)
+    FolkloreClassifier(learner="ogd").fit(X, y)
+
+
+def test_nothing_is_known_before_the_first_fit(tmp_path):
+    model = quick()
+    assert not hasattr(model, "unseen_probability")
+    for call in (
+        model.certificate,
+        lambda: model.save(tmp_path / "x"),
+        lambda: model.predict([[1]]),
+    ):
+        with pytest.raises(NotFittedError):
+            call()
+
+
+VALUES = st.one_of(
+    st.floats(-3.0, 3.0),
+    st.sampled_from([np.nan, np.inf, -np.inf, None, "2", "two", 1e15, -1e200, 1e308, 2**80, True]),
+)
+LABELS = st.sampled_from(["a", "b", "new", "", 0, 1.0, 0.5, np.nan, None, True, b"a", (1, 2), 1j])
+WEIGHTS = st.sampled_from([0.0, 0.5, 1.0, 1.5, -1.0, np.nan, np.inf, 1e20, None, "1", [1.0]])
+
+
+def as_list(draw, elements, n):
+    """Mostly one valid kind, sometimes anything: both sides of the border are visited."""
+    return draw(st.lists(elements, min_size=n, max_size=n))
+
+
+@st.composite
+def batches(draw):
+    n = draw(st.integers(0, 4))
+    good = st.floats(-3.0, 3.0) | st.just(np.nan)
+    X = [as_list(draw, draw(st.sampled_from([good, good, VALUES])), 2) for _ in range(n)]
+    text = st.sampled_from(["a", "b", "new"])
+    y = as_list(draw, draw(st.sampled_from([text, text, LABELS])), n)
+    fine = st.sampled_from([0.0, 0.5, 1.0])
+    weight = as_list(draw, draw(st.sampled_from([fine, fine, WEIGHTS])), n)
+    classes = draw(st.sampled_from([None, None, ["z", "a"], [1], ["a", None], [], "a", 3]))
+    y = np.array([*y, None], object)[:-1] if draw(st.booleans()) else y
+    return X, y, classes, draw(st.sampled_from([None, weight, -1.0]))
+
+
+@pytest.mark.filterwarnings("ignore")  # of scikit-learn, about the odd input
+@pytest.mark.parametrize("begun", [True, False])
+@pytest.mark.parametrize("words", [{"learner": "folklore", "select": "average"}, {}])
+def test_a_call_that_fails_changes_nothing(begun, words):
+    begin = FolkloreClassifier(**words, random_state=0)
+    if begun:
+        begin.partial_fit([[0.0, 1.0], [1.0, np.nan], [0.5, 0.5]], ["a", "b", "a"])
+    state = pickle.dumps(begin)
+
+    @settings(max_examples=150)
+    @given(batches())
+    def check(batch):
+        X, y, classes, weight = batch
+        model = pickle.loads(state)
+        before = pickle.dumps(model)
+        try:
+            model.partial_fit(X, y, classes=classes, sample_weight=weight)
+        except (ValueError, TypeError):
+            assert pickle.dumps(model) == before
+        else:
+            assert model.model_.n_rounds == 3 * begun + len(X)
+            P = model.predict_proba([[0.0, 0.0]])
+            np.testing.assert_allclose(P.sum(), 1.0)
+
+    check()
+
+
+def test_an_interrupted_call_can_be_followed_by_others(rng, monkeypatch):
+    X, y = sample(rng)
+    model = quick().partial_fit(X, y)
+
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(OpenModel, "run", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            model.partial_fit(X[:2], [7, 5])
+    np.testing.assert_allclose(model.predict_proba(X).sum(axis=1), 1.0)
+    model.partial_fit(X[:2], [5, 8])
+    assert model.predict_proba(X).shape == (60, 6)
+
+
+# Among other estimators
+
+
+def test_in_a_pipeline_and_a_grid():
+    X, y = load_iris(return_X_y=True)
+    order = np.random.default_rng(0).permutation(150)
+    X, y = X[order], y[order]
+    pipeline = make_pipeline(PolynomialFeatures(2, include_bias=False), quick())
+    grid = {
+        "folkloreclassifier__B": [3.0, 30.0],
+        "folkloreclassifier__select": ["last", "average"],
+    }
+    search = GridSearchCV(pipeline, grid, cv=3, scoring="neg_log_loss").fit(X, y)
+    assert search.best_params_["folkloreclassifier__select"] == "last"
+    assert search.score(X, y) > -0.3
+
+
+def test_calibrated_and_cross_validated():
+    X, y = wine()
+    P = cross_val_predict(FolkloreClassifier(), X, y, cv=5, method="predict_proba")
+    assert log_loss(y, P) < 0.15
+    model = CalibratedClassifierCV(quick(), cv=3).fit(X, y)
+    assert model.score(X, y) > 0.95
+
+
+@pytest.mark.parametrize("words", [{}, {"learner": "folklore", "select": "average"}])
+def test_pickle_joblib_skops_and_copies_go_on_exactly(words, rng):
+    skops = pytest.importorskip("skops.io")
+    X, y = sample(rng)
+    names = np.array(["one", "three", "two"])[y]
+    model = FolkloreClassifier(**words, random_state=3).partial_fit(X[:40], names[:40])
+    file = io.BytesIO()
+    joblib.dump(model, file)
+    file.seek(0)
+    skopsed = skops.dumps(model)
+    assert skops.get_untrusted_types(data=skopsed) == TRUSTED
+    twins = [
+        pickle.loads(pickle.dumps(model)),
+        joblib.load(file),
+        skops.loads(skopsed, trusted=TRUSTED),
+        copy.deepcopy(model),
+    ]
+    P = model.partial_fit(X[40:], names[40:]).predict_proba(X)
+    for twin in twins:
+        twin.partial_fit(X[40:], names[40:])
+        np.testing.assert_array_equal(twin.predict_proba(X), P)
+    assert pickle.loads(pickle.dumps(quick())).get_params() == quick().get_params()
+
+
+def test_the_documentation_tells_skops_whom_to_trust():
+    assert f'trusted=["{TRUSTED[0]}"]' in FolkloreClassifier.__doc__
+
+
+def test_saved_is_the_last_model(tmp_path, rng):
+    X, y = sample(rng)
+    model = quick().partial_fit(X, 2 - y)
+    model.save(tmp_path / "model.safetensors")
+    P = folklearn.load(tmp_path / "model.safetensors").predict(X)
+    np.testing.assert_array_equal(P[:, model.numbers_], model.predict_proba(X))
+
+
+def test_verbose_is_a_bar_on_standard_error(capsys, rng):
+    pytest.importorskip("rich")
+    X, y = sample(rng)
+    quick(verbose=True).fit(X, y)
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "learning" in err
