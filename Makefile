@@ -1,5 +1,6 @@
 # make run    learn the embedded stream and show the live certificate
 # make test   lint, types, import contracts, tests
+# make docs   the documentation as a site, to be read in a browser
 # make bench  speed beside River, Vowpal Wabbit and scikit-learn, in one run
 # Every target sets itself up; nothing but Python 3.11+, pip and make is needed.
 
@@ -7,10 +8,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 .DEFAULT_GOAL := help
-.PHONY: help run test lint types check bench clean
+.PHONY: help run test lint types check docs bench clean
 
 help:
-	@sed -n '1,4s/^# //p' Makefile
+	@sed -n '1,5s/^# //p' Makefile
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
@@ -38,9 +39,14 @@ types: $(VENV)/.installed-dev
 check: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 
+docs: $(VENV)/.installed-docs
+	@rm -rf docs/_build docs/api/generated
+	$(BIN)/python -m sphinx -W --keep-going --quiet docs docs/_build/html
+	@echo "Open docs/_build/html/index.html"
+
 bench: $(VENV)/.installed-bench
 	$(BIN)/python benchmarks/speed.py
 
 clean:
-	rm -rf $(VENV) .cache build dist
+	rm -rf $(VENV) .cache build dist docs/_build docs/api/generated
 	find . -name __pycache__ -prune -exec rm -rf {} +
