@@ -14,6 +14,7 @@ EXPERIMENTS = {
     "real_data": ["--synthetic"],
     "bandit": ["--quick"],
     "boosting": ["--quick"],
+    "drop_in": ["--quick"],
 }
 NEEDS = {
     "certificate": [],
@@ -21,6 +22,7 @@ NEEDS = {
     "real_data": ["river", "vowpalwabbit"],
     "bandit": ["rich"],
     "boosting": ["rich", "river"],
+    "drop_in": ["rich"],
 }
 
 

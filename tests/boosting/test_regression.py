@@ -249,3 +249,11 @@ def test_resuming_equals_never_stopping(rng, regression, tmp_path):
     expected = play(straight, S[20:], said[20:], y[20:])[0]
     np.testing.assert_array_equal(play(resumed, S[20:], said[20:], y[20:])[0], expected)
     assert resumed.certificate() == straight.certificate()
+
+
+@pytest.mark.parametrize("regression", ["folklore", "aioli", "offset"])
+def test_scores_too_large_for_a_margin_are_refused(regression):
+    model = BoostingRegression(3, regression=regression)
+    with pytest.raises(InvalidInputError, match="scores between"):
+        model.update([-1e308, 1e308, 0.0], 0, 0)
+    assert model.n_rounds == 0

@@ -52,7 +52,7 @@ def two_pass(X, y, weight, K, x):
         mass = 1.0 + w.sum()
         mean = (centre + (w * own).sum(axis=0)) / mass
         spread = variance + (centre - mean) ** 2 + (w * (own - mean) ** 2).sum(axis=0)
-        v = spread / mass
+        v = np.maximum(spread / mass, 0.1 * variance)
         log_p[k] = math.log(mass) - 0.5 * (np.log(v) + (x - mean) ** 2 / v).sum()
     assert d == len(x)
     p = np.exp(log_p - log_p.max())
@@ -362,3 +362,25 @@ def test_hoeffding_trees_make_weak_learners(rng):
         first.update(np.array([float(t % 2)]), C, t % 2)
     assert first.predict(np.array([1.0]), C) == 1
     assert second.predict(np.array([1.0]), C) == 0  # nothing learned: a tie
+
+
+# --- What a review found -----------------------------------------------------------------------
+
+
+def test_constant_features_say_nothing_to_naive_bayes(rng):
+    X = np.zeros((1000, 31))
+    y = (rng.random(1000) < 0.8).astype(int)
+    X[:, 0] = rng.normal(size=1000) + 3.0 * y
+    few, many = NaiveBayes(1, 2), NaiveBayes(31, 2)
+    for x, label in zip(X, y, strict=True):
+        few.update(x[:1], label)
+        many.update(x, label)
+    for x in X[:50]:
+        np.testing.assert_allclose(many.predict(x), few.predict(x[:1]), atol=1e-9)
+
+
+def test_a_classifier_without_probabilities_is_refused():
+    C = np.ones((2, 2)) - np.eye(2)
+    for answer in ([math.nan, math.nan], [0.2, 0.3, 0.5]):
+        with pytest.raises(InvalidInputError, match="expected the probabilities of 2 classes"):
+            Probabilistic(Scripted(answer)).predict(np.zeros(1), C)

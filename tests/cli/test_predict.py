@@ -211,7 +211,8 @@ class Terminal(io.StringIO):
 
 
 @pytest.mark.parametrize("terminal", [True, False])
-def test_the_bar_tells_rate_and_time_left_on_a_terminal(terminal):
+def test_the_bar_tells_rate_and_time_left_on_a_terminal(terminal, monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")  # a dumb one has no bars
     file = Terminal() if terminal else io.StringIO()
     clock = iter(range(1000))
     console = Console(file=file, width=120, force_terminal=terminal)

@@ -192,7 +192,7 @@ class OnlineToBatch:
         if callable(getattr(self.learner, "certificate", None)):
             learner: Any = self.learner
             return int(learner.certificate().n_rounds)
-        return self.n_rounds
+        return max(self.n_rounds, int(getattr(self.learner, "has_learned", False)))
 
     def _why_heuristic(self, before: int) -> str:
         if self.select == LAST:
@@ -201,8 +201,8 @@ class OnlineToBatch:
             return f"passes={self.passes} is a heuristic: rows seen again are not independent"
         if before:
             return (
-                f"the learner had learned {before} rounds before: its regret bound counts "
-                "rounds from which no state was drawn"
+                "the learner had learned before: its regret bound counts rounds from which no "
+                "state was drawn"
             )
         return ""
 

@@ -119,8 +119,9 @@ class Booster:
     def predict_label(self, x: ArrayLike) -> Any:
         """Return the label of the prefix that is followed: (d,) in, int out; (T, d) in, (T,) out.
 
-        The prefix is drawn by Hedge once a round, from the seed and the number of rounds
-        learned: asking, once or often, never changes what comes after.
+        Where a booster hedges, the prefix is drawn once a round from ``hedge_weights``, by
+        the seed and the number of rounds learned: asking, once or often, never changes what
+        comes after.
         """
         leader = self._leader()
         x = problem.numbers("x", x)

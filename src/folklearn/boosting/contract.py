@@ -4,6 +4,7 @@ Nothing is learned before every weak learner has answered, and the booster itsel
 after every one of them has learned.
 """
 
+import inspect
 import operator
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
@@ -47,14 +48,14 @@ class WeakLearnerError(FolklearnError):
 
 
 def make_learners(
-    weak_learner: WeakLearners | None, n_learners: int, n_classes: int, seed: int
+    weak_learner: Any, n_learners: int, n_classes: int, seed: int
 ) -> tuple[WeakLearner, ...]:
     """Return N weak learners: those given, or made with a generator each from the seed."""
     if weak_learner is None:
         weak_learner = hoeffding_trees(n_classes)
     if isinstance(weak_learner, Sequence):
         learners = tuple(weak_learner)
-    elif callable(weak_learner):
+    elif callable(weak_learner) and not isinstance(weak_learner, type):
         streams = np.random.SeedSequence(seed).spawn(n_learners)
         learners = tuple(
             weak_learner(i, np.random.default_rng(stream)) for i, stream in enumerate(streams)
@@ -74,7 +75,28 @@ def make_learners(
             raise InvalidInputError(
                 f"weak learner {i} is {learner!r}; it needs predict(x, C) and update(x, C, y)"
             )
+        if not _takes_costs(learner):
+            raise InvalidInputError(
+                f"weak learner {i}, {learner!r}, is told no costs: wrap it, Probabilistic(...)"
+            )
+        for j, other in enumerate(learners[:i]):
+            if learner is other:
+                raise InvalidInputError(
+                    f"weak learners {j} and {i} are the same object, {learner!r}: every one must "
+                    "learn on its own"
+                )
     return learners
+
+
+def _takes_costs(learner: WeakLearner) -> bool:
+    """Whether `predict` can be called with a context and costs, as far as can be seen."""
+    try:
+        inspect.signature(learner.predict).bind(None, None)
+    except TypeError:
+        return False
+    except ValueError:  # no signature to look at
+        return True
+    return True
 
 
 def ask(learners: Sequence[WeakLearner], i: int, x: Array, C: Array) -> int:

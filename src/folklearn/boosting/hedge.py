@@ -12,7 +12,7 @@ class Prefixes:
     r"""The N prefixes of a booster: prefix i is the vote of the first i weak learners.
 
     Hedge follows prefix i with probability proportional to :math:`e^{-M_i}`, its mistakes so
-    far, and is wrong at most :math:`4 \min_i M_i + 2 \ln(N/\delta)` times with probability
+    far, and is wrong at most :math:`4 \min_i M_i + 2.05 \ln(N/\delta)` times with probability
     :math:`1 - \delta`. The Bayes mixture weighs it by :math:`e^{-L_i}`, its log loss so far,
     and loses at most :math:`\min_i L_i + \ln N`; both for sample weights of at most 1. Both
     sums are kept, never the weights: nothing underflows. O(N K) a round.

@@ -121,3 +121,10 @@ class OnlineMBBM(Booster):
 
     def _leader(self) -> int:
         return self.n_learners
+
+    @property
+    def hedge_weights(self) -> Array:
+        """All on the last prefix, (N,): this booster follows the vote of all learners."""
+        weights = np.zeros(self.n_learners)
+        weights[-1] = 1.0
+        return weights

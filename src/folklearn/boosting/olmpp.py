@@ -32,11 +32,12 @@ class AdaBoostOLMpp(Booster):
     Time O(N K^2) a round for the costs and O(N K) for the regressions, beside the weak
     learners; memory ten numbers a learner, and N K^2 for the last prediction.
 
-    Guarantee, with probability :math:`1 - \delta`, for the empirical edges
+    Guarantee, for unit weights and labels that do not depend on the draws of Hedge, with
+    probability :math:`1 - \delta`, for the empirical edges
     :math:`\gamma_i` (``edges``) and the regret bounds :math:`R_i` (``regret_bounds``):
 
     .. math:: \text{mistakes} \le \frac{16 (T \ln K + \sum_i R_i)}{\sum_i \gamma_i^2}
-        + 2 \ln(N/\delta)
+        + 2.05 \ln(N/\delta)
 
     and the log loss of `predict` is at most that of the best prefix plus ln N.
 

@@ -2,7 +2,7 @@
 
 import math
 import os
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -22,9 +22,9 @@ KINDS = {
 }
 
 
-def kind_of(regression: str) -> int:
+def kind_of(regression: Any) -> int:
     """Return the kernel's number of a regression, or say which there are."""
-    if regression not in KINDS:
+    if not isinstance(regression, str) or regression not in KINDS:
         raise InvalidInputError(
             f"regression must be one of {', '.join(map(repr, KINDS))}, got {regression!r}"
         )
@@ -141,9 +141,10 @@ class BoostingRegression:
 
     def _checked(self, s: ArrayLike, label: int) -> tuple[Array, int]:
         s = problem.numbers("s", s)
-        if s.shape != (self.n_classes,) or not np.isfinite(s).all():
+        if s.shape != (self.n_classes,) or not (np.abs(s) <= problem.MAX_NORM).all():
             raise InvalidInputError(
-                f"s must hold n_classes={self.n_classes} finite scores, got {s!r}"
+                f"s must hold n_classes={self.n_classes} scores between {-problem.MAX_NORM:g} and "
+                f"{problem.MAX_NORM:g}, got {s!r}"
             )
         return s, _class("label", label, self.n_classes)
 

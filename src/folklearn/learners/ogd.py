@@ -108,6 +108,11 @@ class Ogd(ProperLearner):
         larger._totals[:] = self._totals
         self.__dict__.update(larger.__dict__)
 
+    @property
+    def has_learned(self) -> bool:
+        """Whether any example has counted yet."""
+        return bool(self._totals.any())
+
     def regret_bound(self, n_rounds: int) -> float:
         """Return a bound on the regret after `n_rounds` with contexts of norm at most R."""
         if self.rate is not None:

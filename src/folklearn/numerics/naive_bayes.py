@@ -4,6 +4,11 @@ import math
 
 from numba import njit
 
+# Of the variance of a feature: a class in which the feature has not varied yet would else be
+# the more certain of it the more examples it has, and every constant feature would vote for
+# the most frequent class.
+_LEAST_SHARE = 0.1
+
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def add_moments(mass, mean, spread, x, y, weight):
@@ -42,6 +47,7 @@ def class_probabilities(mass, mean, spread, x, p):
             own = (variance + spread[k, j]) / (mass[k] + 1.0) + share * away * away / (
                 mass[k] + 1.0
             )
+            own = max(own, _LEAST_SHARE * variance)
             gap = x[j] - centre - share * away
             p[k] -= 0.5 * (math.log(own) + gap * gap / own)
     top = p.max()

@@ -26,7 +26,9 @@ class NaiveBayes:
 
     with weighted running moments. They start from imagined examples: one of mean 0 and
     variance 1 for all classes together, and for each class one with the moments of all
-    classes. So the first prediction is uniform, and features should be of order 1.
+    classes. So the first prediction is uniform, and features should be of order 1. No
+    variance of a class is below a tenth of the feature's own: a feature that does not vary
+    then says nothing.
 
     Time O(K d) a round, memory 2 K d numbers.
 

@@ -59,7 +59,12 @@ class Probabilistic:
 
     def predict(self, x: Array, C: Array) -> int:
         """Return the label of the least expected cost."""
-        return int((self.model.predict(x) @ C).argmin())
+        p = np.asarray(self.model.predict(x))
+        if p.shape != (len(C),) or not np.isfinite(p).all():
+            raise InvalidInputError(
+                f"the classifier gave {p!r}; expected the probabilities of {len(C)} classes"
+            )
+        return int((p @ C).argmin())
 
     def update(self, x: Array, C: Array, y: int) -> None:
         """Learn the example as important as it is expensive."""

@@ -14,6 +14,8 @@ from folklearn.errors import FolklearnError, InvalidInputError
 
 Array = NDArray[np.float64]
 
+_MOST_REPETITIONS = 1000
+
 
 class RiverClassifier:
     """Any River classifier behind this library's verbs, for use inside `Probabilistic`.
@@ -44,8 +46,16 @@ class RiverClassifier:
     def __init__(
         self, model: Any, n_classes: int, *, rng: np.random.Generator | None = None
     ) -> None:
-        if not callable(getattr(model, "learn_one", None)) or isinstance(model, type):
-            raise InvalidInputError(f"{model!r} is no River classifier: it needs learn_one")
+        verbs = [callable(getattr(model, v, None)) for v in ("learn_one", "predict_proba_one")]
+        if not all(verbs) or isinstance(model, type):
+            raise InvalidInputError(
+                f"{model!r} is no River classifier: it needs learn_one and predict_proba_one"
+            )
+        if n_classes > 2 and getattr(model, "_multiclass", True) is False:
+            raise InvalidInputError(
+                f"River's {type(model).__name__} is for two classes, not {n_classes}: put it "
+                "inside river.multiclass.OneVsRestClassifier"
+            )
         self.model = model
         self.n_classes = problem.count("n_classes", n_classes, 2)
         # A pipeline hands keywords to its last step.
@@ -69,6 +79,11 @@ class RiverClassifier:
         if self._weighs:
             self.model.learn_one(features, y, w=weight)
             return
+        if weight > _MOST_REPETITIONS:
+            raise InvalidInputError(
+                f"River's {type(self.model).__name__} takes no weights and would learn an example "
+                f"of weight {weight:g} that many times; at most {_MOST_REPETITIONS} are allowed"
+            )
         whole = math.floor(weight)
         for _ in range(whole + int(self._rng.random() < weight - whole)):
             self.model.learn_one(features, y)
