@@ -180,7 +180,7 @@ def test_a_learner_that_has_learned_goes_on_without_guarantee(seed):
     for again in (OnlineToBatch(folklore()), OnlineToBatch(Ogd(n_features=D, n_classes=K))):
         again.fit(X, y).fit(X, y)
         assert again.n_rounds == T
-        assert f"had learned {T} rounds" in again.reason
+        assert "had learned before" in again.reason
 
 
 def test_excess_risk_stays_below_the_guarantee():
