@@ -78,7 +78,7 @@ def against_classes(K: int, rounds: int, seed: int) -> dict[str, float]:
     """
     rounds = max(2, rounds // max(1, K // 32))
     rng = np.random.default_rng(seed)
-    model = AdaBoostOLMpp(1, K, n_learners=N, weak_learner=[_Silent()] * N, seed=seed)
+    model = AdaBoostOLMpp(1, K, n_learners=N, weak_learner=[_Silent() for _ in range(N)], seed=seed)
     scores = 2.0 * rng.normal(size=(N + 1, K))
     seen = Round(np.zeros(1), [], rng.integers(K, size=N), scores)
     out = np.empty(K)

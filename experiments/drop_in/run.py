@@ -1,0 +1,86 @@
+"""Default classifier against scikit-learn's on held-out rows; the price of undeclared classes.
+
+Run from the root of the repository:  python -m experiments.drop_in.run --data ../shared/data
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from time import perf_counter
+
+from ..data import NAMES
+from ..pool import call_all, progress, workers
+from ..provenance import provenance
+from . import report
+from .measure import BUNDLED, Source, held_out, late_classes
+from .methods import METHODS, SGD, SGD_SEEDS
+from .summary import summarise
+
+RESULTS = Path(__file__).parent / "results"
+ROWS, ROUNDS = 20_000, 5_000
+LATE = ("pendigits", "satimage", "segment")
+LATE_SEEDS = range(3)
+LONGEST = ("letter", "covtype", "adult", "digits")  # begun first
+
+
+def sources_for(options: argparse.Namespace) -> tuple[list[Source], list[Source]]:
+    """Return the data sets and the streams; what is not there is skipped with a message."""
+    if options.quick:
+        return [Source(name, None, 150) for name in BUNDLED], [Source("wine", None, 100)]
+    there = []
+    for name in NAMES:
+        if (options.data / f"{name}.npz").is_file():
+            there.append(name)
+        else:
+            print(f"skipped {name}: no {name}.npz in {options.data}", file=sys.stderr)
+    return (
+        [Source(name, options.data, ROWS) for name in there],
+        [Source(name, options.data, ROUNDS) for name in LATE if name in there],
+    )
+
+
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data", type=Path, default=Path("../shared/data"), metavar="FOLDER",
+                        help="where NAME.npz are")  # fmt: skip
+    parser.add_argument("--split", type=int, default=0, metavar="SEED",
+                        help="of the split into training and test rows")  # fmt: skip
+    parser.add_argument("--jobs", type=int, default=2, help="processes")
+    parser.add_argument("--out", type=Path, default=RESULTS, metavar="FOLDER")
+    parser.add_argument("--quick", action="store_true", help="bundled data, tiny")
+    return parser.parse_args(arguments)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    arguments = sys.argv[1:] if arguments is None else arguments
+    options = parse(arguments)
+    sources, streams = sources_for(options)
+    start = perf_counter()
+    slow_first = sorted(sources, key=lambda source: source.name not in LONGEST)
+    with progress() as bar, workers(1 if options.quick else options.jobs) as pool:
+        fits = call_all(
+            pool, bar, "held out",
+            {(source.name, method, seed): (held_out, (source, method, options.split, seed))
+             for method in METHODS for source in slow_first
+             for seed in (SGD_SEEDS if method == SGD else (0,))},
+        )  # fmt: skip
+        played = call_all(
+            pool, bar, "late",
+            {(source.name, seed): (late_classes, (source, seed))
+             for source in streams for seed in LATE_SEEDS},
+        )  # fmt: skip
+    in_order = {key: fits[key] for source in sources for key in fits if key[0] == source.name}
+    found = summarise(in_order, played)
+    origin = provenance(
+        "experiments.drop_in.run", arguments, seeds=list(SGD_SEEDS),
+        sizes={name: entry["sizes"] for name, entry in found["sets"].items()}
+        | {"rounds of the streams": {source.name: source.most_rows for source in streams}},
+    )  # fmt: skip
+    origin |= {"split_seed": options.split, "wall_s": perf_counter() - start}
+    report.write(options.out, origin, found)
+    print((options.out / "drop_in.md").read_text())
+
+
+if __name__ == "__main__":
+    main()

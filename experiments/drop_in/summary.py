@@ -1,0 +1,90 @@
+"""From the single fits to means, paired differences and the two counts."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .methods import FIVE, METHODS, ONE, SGD, TUNED
+
+CLOSE = ("electricity", "adult", "weather", "covtype")  # to be within 5 % of the tuned model
+Found = dict[str, Any]
+
+
+def summarise(
+    fits: Mapping[tuple[Any, ...], Found], streams: Mapping[tuple[Any, ...], Found]
+) -> Found:
+    """Return everything that is reported; keys are (set, method, seed) and (set, seed)."""
+    sets = {name: _set(name, fits) for name in dict.fromkeys(key[0] for key in fits)}
+    return {
+        "sets": sets,
+        "below_sgd": _below(sets, ONE),
+        "five_passes_below_sgd": _below(sets, FIVE),
+        "below_best_sgd": [
+            name for name, found in sets.items()
+            if found["methods"][ONE]["loss"] < found["methods"][SGD]["loss_range"][0]
+        ],
+        "within_5_percent": [
+            name for name in CLOSE if name in sets and sets[name]["ratio_to_tuned"] <= 1.05
+        ],
+        "late": {
+            name: _late([found for key, found in streams.items() if key[0] == name])
+            for name in dict.fromkeys(key[0] for key in streams)
+        },
+    }  # fmt: skip
+
+
+def _below(sets: Found, method: str) -> list[str]:
+    return [
+        name for name, found in sets.items()
+        if found["methods"][method]["loss"] < found["methods"][SGD]["loss"]
+    ]  # fmt: skip
+
+
+def _set(name: str, fits: Mapping[tuple[Any, ...], Found]) -> Found:
+    of = {
+        method: [found for key, found in fits.items() if key[:2] == (name, method)]
+        for method in METHODS
+    }
+    rows = {
+        method: np.mean([fit["losses"] for fit in found], axis=0) for method, found in of.items()
+    }
+    methods = {method: _method(found) for method, found in of.items()}
+    return {
+        "sizes": of[ONE][0]["sizes"],
+        "methods": methods,
+        "one_pass_minus": {other: _paired(rows[ONE] - rows[other]) for other in (SGD, TUNED)},
+        "ratio_to_tuned": methods[ONE]["loss"] / methods[TUNED]["loss"],
+        "five_passes_ratio_to_tuned": methods[FIVE]["loss"] / methods[TUNED]["loss"],
+    }  # fmt: skip
+
+
+def _paired(gaps: NDArray[np.float64]) -> Found:
+    return {
+        "mean": float(gaps.mean()),
+        "standard_error": float(gaps.std() / len(gaps) ** 0.5),
+    }
+
+
+def _method(found: Sequence[Found]) -> Found:
+    losses = [float(fit["losses"].mean()) for fit in found]
+    accuracies = [fit["accuracy"] for fit in found]
+    known = {"loss": float(np.mean(losses)), "accuracy": float(np.mean(accuracies)),
+             "seconds": float(np.mean([fit["seconds"] for fit in found]))}  # fmt: skip
+    if len(found) > 1:
+        known |= {"loss_range": [min(losses), max(losses)],
+                  "accuracy_range": [min(accuracies), max(accuracies)]}  # fmt: skip
+    for fact in ("iterations", "C"):
+        if fact in found[0]:
+            known[fact] = max(fit[fact] for fit in found)
+    return known
+
+
+def _late(found: list[Found]) -> Found:
+    mean = {key: float(np.mean([one[key] for one in found])) for key in found[0]}
+    extra = {
+        f"extra_over_{rival}": [one["open"] - one[rival] for one in found]
+        for rival in ("told_strict", "told_plain")
+    }
+    return {"mean": mean, "seeds": found} | extra
