@@ -15,6 +15,7 @@ EXPERIMENTS = {
     "bandit": ["--quick"],
     "boosting": ["--quick"],
     "drop_in": ["--quick"],
+    "online_to_batch": ["--quick"],
 }
 NEEDS = {
     "certificate": [],
@@ -23,6 +24,7 @@ NEEDS = {
     "bandit": ["rich"],
     "boosting": ["rich", "river"],
     "drop_in": ["rich"],
+    "online_to_batch": ["rich"],
 }
 
 
