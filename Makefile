@@ -20,6 +20,7 @@ $(BIN)/python:
 
 # One stamp per set of extras: a target installs what it needs, once, until pyproject changes.
 $(VENV)/.installed-%: $(BIN)/python pyproject.toml
+	@echo "Installing folklearn[$*] into $(VENV); the first time this takes a minute or two"
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$*]'
 	@touch $@
 
