@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
@@ -31,6 +31,18 @@ class Record:
     kind: str
     config: dict[str, Any]
     arrays: dict[str, NDArray[Any]]
+
+    def part(
+        self, name: str, shape: tuple[int, ...], dtype: DTypeLike = np.float64
+    ) -> NDArray[Any]:
+        """Return an array of the state, or raise StateFileError if it is not as expected."""
+        array = self.arrays.get(name)
+        if array is None or array.shape != shape or array.dtype != dtype:
+            article = "an" if self.kind[0] in "AEIO" or self.kind.isupper() else "a"
+            raise StateFileError(
+                f"{article} {self.kind} state needs {np.dtype(dtype)} {name} of shape {shape}"
+            )
+        return array
 
 
 def nest(name: str, record: Record) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:

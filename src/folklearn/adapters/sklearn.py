@@ -32,7 +32,6 @@ Numbers = NDArray[np.intp]
 SELECT = ("last", "average", "random")
 _INPUT = {"accept_sparse": "csr", "dtype": np.float64, "ensure_all_finite": "allow-nan"}
 _BLOCK = 2**21  # numbers that are dense at a time
-_MATRICES = {"auto": 10, "ogd": 0}  # of ((K-1) d)^2 numbers in a state; the others have one
 _FLOOR = 1e-300  # of probabilities whose logarithm is asked for
 _LARGEST_LABEL = 2**53  # from here on, neighbouring integers are the same float
 
@@ -388,13 +387,11 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _refuse_too_large(self, n_classes: int) -> None:
         """Raise if the states cannot fit in this machine: it would stall, not fail."""
-        n = max(n_classes - 1, 1) * (self.n_features_in_ + bool(self.fit_intercept))
-        needed = 8 * n * n * _MATRICES.get(self.learner, 1) * (1 + len(self._slots))
-        try:
-            present = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-        except (AttributeError, OSError, ValueError):
-            return  # a system that does not tell
-        if needed > present:
+        n_columns = self.n_features_in_ + bool(self.fit_intercept)
+        needed = catalogue.n_bytes(self.learner, n_columns, max(n_classes, 2))
+        needed *= 1 + len(self._slots)
+        present = catalogue.bytes_present()
+        if present is not None and needed > present:
             raise InvalidInputError(
                 f"learner={self.learner!r} needs {needed / 1e9:.1f} GB of memory for "
                 f"{self.n_features_in_} features and {n_classes} classes, and this machine has "

@@ -246,9 +246,7 @@ class Agent:
         agent._rng = rng
         for part in cls.PARTS:
             own: Array = getattr(agent, f"_{part}")
-            array = record.arrays.get(part)
-            if array is None or array.shape != own.shape or array.dtype != own.dtype:
-                raise StateFileError(f"a {name} state needs {own.dtype} {part} of {own.shape}")
+            array = record.part(part, own.shape, own.dtype)
             if not np.isfinite(array).all():
                 raise StateFileError(f"{part} of a {name} state is not finite")
             own[...] = array

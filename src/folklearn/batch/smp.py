@@ -226,10 +226,7 @@ class SMP:
             "U": (k, d), "root": (k * d, k * d), "X": (kept, d), "targets": (kept, k + 1),
         }  # fmt: skip
         for part, shape in shapes.items():
-            array = record.arrays.get(part)
-            if array is None or array.shape != shape or array.dtype != np.float64:
-                raise StateFileError(f"an SMP state needs float64 {part} of shape {shape}")
-            setattr(model, f"_{part}", array.copy())
+            setattr(model, f"_{part}", record.part(part, shape).copy())
         model.n_rows, model.converged = n_rows, converged
         return model
 

@@ -240,10 +240,7 @@ class Booster:
         state = {"losses": booster._prefixes.losses, "mistakes": booster._prefixes.mistakes}
         state |= {part: getattr(booster, f"_{part}") for part in cls.PARTS}
         for part, own in state.items():
-            array = record.arrays.get(part)
-            if array is None or array.shape != own.shape or array.dtype != own.dtype:
-                raise StateFileError(f"a {name} state needs {own.dtype} {part} of {own.shape}")
-            own[...] = array
+            own[...] = record.part(part, own.shape, own.dtype)
         return booster
 
     def save(self, path: str | os.PathLike[str]) -> None:

@@ -18,6 +18,7 @@ from folklearn.bandits.soba import Soba
 from folklearn.cli import learners
 from folklearn.errors import FolklearnError
 from folklearn.evaluate.interaction import interact
+from folklearn.learners import catalogue
 from folklearn.learners.auto import auto
 from folklearn.learners.folklore import Folklore
 from folklearn.streams.scaler import OnlineScaler
@@ -161,7 +162,7 @@ def refuse_too_large(name: str, table: Table, n_classes: int) -> None:
         )
     needed = 8 * kind.n_matrices * (n_classes * d) ** 2
     if kind.over:
-        needed = learners.n_bytes(kind.over, d, n_classes)
+        needed = catalogue.n_bytes(kind.over, d, n_classes)
     advice = f"{name}-diagonal" if kind.n_matrices else "banditron"
     learners.refuse_unless_present(
         needed, f"for {name}", table, n_classes, f"; {advice} needs next to none"

@@ -1,45 +1,29 @@
 """The learners that the command line knows by name, and the options that each takes."""
 
-import os
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any
 
 from folklearn.errors import FolklearnError
-from folklearn.learners.aioli import Aioli
-from folklearn.learners.auto import REACHES, RIDGES, auto
+from folklearn.learners import catalogue
 from folklearn.learners.contract import Learner
-from folklearn.learners.folklore import Folklore
-from folklearn.learners.gaf import Gaf
-from folklearn.learners.laplace import Laplace
 from folklearn.learners.mixture import Mixture
-from folklearn.learners.ogd import Ogd
-from folklearn.learners.ons import Ons
 from folklearn.streams.table import Table, counted
 
 DEFAULT = "auto"
 CLASSIC = "folklore"  # what the options B, lam and gamma belong to
 
 
-@dataclass(frozen=True)
-class _Kind:
-    make: Callable[..., Learner]
-    options: tuple[str, ...]
-    n_matrices: int = 1  # of ((K-1) d)^2 numbers
-    full: bool = False  # the matrices have (K d)^2 numbers
-
-
-_KINDS = {
-    "auto": _Kind(auto, ("R",), n_matrices=len(REACHES) + len(RIDGES)),
-    "folklore": _Kind(Folklore, ("B", "R", "lam", "gamma")),
-    "aioli": _Kind(Aioli, ("B", "R", "lam")),
-    "gaf": _Kind(Gaf, ("B", "R", "lam")),
-    "laplace": _Kind(Laplace, ("B", "lam")),
-    "ogd": _Kind(Ogd, ("B", "R"), n_matrices=0),
-    "ons": _Kind(Ons, ("B", "R"), n_matrices=2, full=True),
+_OPTIONS = {
+    "auto": ("R",),
+    "folklore": ("B", "R", "lam", "gamma"),
+    "aioli": ("B", "R", "lam"),
+    "gaf": ("B", "R", "lam"),
+    "laplace": ("B", "lam"),
+    "ogd": ("B", "R"),
+    "ons": ("B", "R"),
 }
 
-NAMES = tuple(_KINDS)
+NAMES = tuple(_OPTIONS)
 
 
 def choose(name: str | None, given: Mapping[str, float]) -> str:
@@ -48,9 +32,9 @@ def choose(name: str | None, given: Mapping[str, float]) -> str:
     Without a name, options that the default does not take select Folklore.
     """
     if name is None:
-        return DEFAULT if set(given) <= set(_KINDS[DEFAULT].options) else CLASSIC
+        return DEFAULT if set(given) <= set(_OPTIONS[DEFAULT]) else CLASSIC
     refuse_unknown(name)
-    options = _KINDS[name].options
+    options = _OPTIONS[name]
     for option in given:
         if option not in options and name == DEFAULT:
             raise FolklearnError(f"{name} needs no {option}; choose --learner {CLASSIC}")
@@ -62,13 +46,13 @@ def choose(name: str | None, given: Mapping[str, float]) -> str:
 
 def refuse_unknown(name: str) -> None:
     """Raise if there is no learner of this name."""
-    if name not in _KINDS:
+    if name not in _OPTIONS:
         raise FolklearnError(f"there is no learner {name!r}; choose one of: {', '.join(NAMES)}")
 
 
 def taken(name: str, given: Mapping[str, float]) -> dict[str, float]:
     """Return those of the given options that a learner takes."""
-    return {word: value for word, value in given.items() if word in _KINDS[name].options}
+    return {word: value for word, value in given.items() if word in _OPTIONS[name]}
 
 
 def for_weights(name: str, table: Table) -> dict[str, float]:
@@ -80,36 +64,27 @@ def for_weights(name: str, table: Table) -> dict[str, float]:
 
 def make(name: str, n_features: int, n_classes: int, given: Mapping[str, float]) -> Learner:
     """Return a learner that has learned nothing."""
-    return _KINDS[name].make(n_features=n_features, n_classes=n_classes, **given)
+    return catalogue.make(name, n_features, n_classes, given)
 
 
 def name_of(learner: Learner) -> str:
     """Return the name under which the command line knows a learner."""
     kind = type(learner).__name__.lower()
-    return kind if kind in _KINDS else DEFAULT
+    return kind if kind in _OPTIONS else DEFAULT
 
 
 def refuse_too_large(name: str, table: Table, n_classes: int) -> None:
     """Raise if the state of a learner for this table cannot fit in this machine."""
-    needed = n_bytes(name, len(table.columns) + 1, n_classes)
+    needed = catalogue.n_bytes(name, len(table.columns) + 1, n_classes)
     refuse_unless_present(needed, f"for {name}", table, n_classes, "; ogd needs next to none")
-
-
-def n_bytes(name: str, n_features: int, n_classes: int) -> int:
-    """Return about how much memory the state of a learner takes."""
-    kind = _KINDS[name]
-    return 8 * kind.n_matrices * ((n_classes if kind.full else n_classes - 1) * n_features) ** 2
 
 
 def refuse_unless_present(
     needed: int, what_for: str, table: Table, n_classes: int, advice: str = ""
 ) -> None:
     """Raise if this machine has less memory than the `needed` bytes."""
-    try:
-        present = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, OSError, ValueError):
-        return  # a system that does not tell
-    if needed > present:
+    present = catalogue.bytes_present()
+    if present is not None and needed > present:
         raise FolklearnError(
             f"{n_classes} classes in column {table.target!r} and "
             f"{counted(len(table.columns), 'feature')} and a constant need {needed / 1e9:.1f} GB "

@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from folklearn import persist, problem
-from folklearn.errors import StateFileError
 from folklearn.evaluate.probabilities import checked_row, checked_rows, log_losses
 from folklearn.learners.contract import Certificate, Progress
 from folklearn.learners.folklore import Folklore
@@ -193,9 +192,7 @@ class Certifier:
     @classmethod
     def from_record(cls, record: Record) -> "Certifier":
         """Rebuild a certifier that goes on exactly where the recorded one stopped."""
-        totals = record.arrays.get("totals")
-        if totals is None or totals.shape != (_N_TOTALS,) or totals.dtype != np.float64:
-            raise StateFileError(f"a Certifier state needs float64 totals of shape {(_N_TOTALS,)}")
+        totals = record.part("totals", (_N_TOTALS,))
         arrays = {
             name.removeprefix(_PREFIX): array
             for name, array in record.arrays.items()

@@ -263,12 +263,9 @@ class Aggregating:
         t = np.size(record.arrays.get("w", ()))
         shapes = [part.shape for part in posterior.parts()[:3]]
         shapes += [(t, model.n_features), (t, model.n_classes), (t,)]
-        for name, shape in zip(ParticlePosterior.PARTS, shapes, strict=True):
-            array = record.arrays.get(name)
-            if array is None or array.shape != shape or array.dtype != np.float64:
-                raise StateFileError(f"an Aggregating state needs float64 {name} of shape {shape}")
+        parts = [record.part(*part) for part in zip(ParticlePosterior.PARTS, shapes, strict=True)]
         posterior.rng = rng
-        posterior.restore(*(record.arrays[name].copy() for name in ParticlePosterior.PARTS))
+        posterior.restore(*(part.copy() for part in parts))
         return model
 
     def save(self, path: str | os.PathLike[str]) -> None:

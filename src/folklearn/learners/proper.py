@@ -129,10 +129,7 @@ class ProperLearner:
             raise StateFileError(f"a {name} state has a bad configuration: {error}") from None
         for part in cls.PARTS:
             own: Array = getattr(model, f"_{part}")
-            array = record.arrays.get(part)
-            if array is None or array.shape != own.shape or array.dtype != np.float64:
-                raise StateFileError(f"a {name} state needs float64 {part} of shape {own.shape}")
-            own[:] = array
+            own[:] = record.part(part, own.shape)
         return model
 
     def save(self, path: str | os.PathLike[str]) -> None:

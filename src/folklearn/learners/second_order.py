@@ -221,11 +221,7 @@ class SecondOrderLearner:
         state = model._state
         n = state.theta.size
         shapes = {"S": (n * (n + 1) // 2,), "theta": (n,), "totals": (N_TOTALS,)}
-        for part, shape in shapes.items():
-            array = record.arrays.get(part)
-            if array is None or array.shape != shape or array.dtype != np.float64:
-                raise StateFileError(f"a {name} state needs float64 {part} of shape {shape}")
-        state.restore(*(record.arrays[part] for part in shapes))
+        state.restore(*[record.part(*part) for part in shapes.items()])
         return model
 
     def save(self, path: str | os.PathLike[str]) -> None:

@@ -1,13 +1,11 @@
 """Streams whose classes, and features, are not known in advance."""
 
 import copy
-import math
 import os
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import ArrayLike, NDArray
 
 from folklearn import persist, problem, registry
@@ -16,13 +14,10 @@ from folklearn.learners import catalogue
 from folklearn.learners.contract import Certificate, Learner
 from folklearn.learners.mixture import Mixture
 from folklearn.persist import Record
-from folklearn.streams.scaler import OnlineScaler, _scale_rows
+from folklearn.streams.scaler import OnlineScaler, refuse_unusable
 
 Array = NDArray[np.float64]
 Labels = NDArray[np.int64]
-
-# A hair below the limit: the constant that is appended must not lift a context above it.
-_MAX_NORM = problem.MAX_NORM * (1.0 - 1e-12)
 
 
 class OpenModel:
@@ -80,7 +75,7 @@ class OpenModel:
         self.n_classes = problem.count("n_classes", n_classes, 0)
         self.n_rounds = 0
         self.n_new = 0
-        self._scaler = _RowScaler(n_features, scale=scale, intercept=intercept, gaps=True)
+        self._scaler = OnlineScaler(n_features, scale=scale, intercept=intercept, gaps=True)
         self.learner: Learner | None = None
         first = self._make(self._scaler.n_columns, max(2, self.n_classes))  # hears bad settings
         self._max_weight: float = getattr(first, "max_weight", np.inf)
@@ -139,7 +134,7 @@ class OpenModel:
             self._refuse_heavy(np.array([weight]))
         is_new = y == self.n_classes
         if is_new or x.size > d:
-            _refuse_unusable(x)
+            refuse_unusable(x)
             self._make_room(x.size, max(self.n_classes, y + 1))
             self.n_new += is_new
         z = self._scaler.one(x, learn=True)
@@ -276,7 +271,7 @@ class OpenModel:
         config = record.config
         try:
             own = persist.unnest("scaler", config["scaler"], record.arrays)
-            scaler = cast(_RowScaler, _RowScaler.from_record(own))
+            scaler = OnlineScaler.from_record(own)
             model = cls(config["learner"], config["settings"], n_features=scaler.n_features)
             model._scaler = scaler
             for count in ("n_classes", "n_rounds", "n_new"):
@@ -304,59 +299,6 @@ class OpenModel:
 
     def __repr__(self) -> str:
         return f"OpenModel({self.name!r}, {self.settings}, n_features={self.n_features})"
-
-
-class _RowScaler(OnlineScaler):
-    """An `OnlineScaler` with a short way for a single row."""
-
-    def one(self, x: Array, learn: bool) -> Array:
-        """Return the row x (d,) scaled, after taking it in if `learn`; refuse it untouched."""
-        out = np.empty(self.n_features + self.intercept)
-        if not _scale_row(
-            x, self._counts, self._mean, self._squares,
-            learn, self.scale, self.intercept, self._first, out,
-        ):  # fmt: skip
-            _refuse_unusable(x)
-        self._count += learn
-        return out
-
-
-def _refuse_unusable(x: Array) -> None:
-    if not _norm(x) <= _MAX_NORM:
-        problem.refuse_context(np.nan_to_num(x, nan=0.0, posinf=np.inf, neginf=-np.inf))
-
-
-@njit(cache=True, nogil=True, error_model="numpy")  # type: ignore[untyped-decorator]
-def _norm(x: Array) -> float:
-    """Return |x|, missing values (NaN) being 0; infinity passes through."""
-    total = 0.0
-    for value in x:
-        if not math.isnan(value):
-            total += value * value
-    return math.sqrt(total)
-
-
-@njit(cache=True, nogil=True, error_model="numpy")  # type: ignore[untyped-decorator]
-def _scale_row(
-    x: Array,
-    counts: NDArray[np.int64],
-    mean: Array,
-    squares: Array,
-    learn: bool,
-    scale: bool,
-    intercept: bool,
-    first: int,
-    out: Array,
-) -> bool:
-    """Scale one row; return False, all untouched, if its norm is unusable."""
-    if not _norm(x) <= _MAX_NORM:
-        return False
-    _scale_rows(
-        x.reshape(1, x.size), counts, mean, squares, learn, scale,
-        first if intercept else -1, 1.0 / math.sqrt(first + intercept) if scale else 1.0,
-        out.reshape(1, out.size),
-    )  # fmt: skip
-    return True
 
 
 def _grown(learner: Any, n_features: int, n_classes: int) -> Learner:

@@ -14,6 +14,8 @@ from folklearn.persist import Record
 Array = NDArray[np.float64]
 
 LARGEST_SCORE = 5.0  # standard deviations; one absurd value must not dominate a context
+# A hair below the limit: the constant that is appended must not lift a context above it.
+_MAX_NORM = problem.MAX_NORM * (1.0 - 1e-12)
 
 
 class OnlineScaler:
@@ -76,6 +78,20 @@ class OnlineScaler:
         scaled = self._scaled(X, learn=True)
         self._count += len(scaled)
         return scaled
+
+    def one(self, x: Array, learn: bool) -> Array:
+        """Return the row x (d,) scaled, after taking it in if `learn`; refuse it untouched.
+
+        The short way for a single row, which may have gaps: x is checked by its norm alone.
+        """
+        out = np.empty(self.n_features + self.intercept)
+        if not _scale_row(
+            x, self._counts, self._mean, self._squares,
+            learn, self.scale, self.intercept, self._first, out,
+        ):  # fmt: skip
+            refuse_unusable(x)
+        self._count += learn
+        return out
 
     @property
     def _unit(self) -> float:
@@ -183,3 +199,42 @@ def _scale_rows(
                 out[t, place] = unit * min(max(score, -LARGEST_SCORE), LARGEST_SCORE)
             else:
                 out[t, place] = value
+
+
+def refuse_unusable(x: Array) -> None:
+    """Raise for a row whose norm, missing values being 0, leaves no room for a constant."""
+    if not _norm(x) <= _MAX_NORM:
+        problem.refuse_context(np.nan_to_num(x, nan=0.0, posinf=np.inf, neginf=-np.inf))
+
+
+@njit(cache=True, nogil=True, error_model="numpy")  # type: ignore[untyped-decorator]
+def _norm(x: Array) -> float:
+    """Return |x|, missing values (NaN) being 0; infinity passes through."""
+    total = 0.0
+    for value in x:
+        if not math.isnan(value):
+            total += value * value
+    return math.sqrt(total)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")  # type: ignore[untyped-decorator]
+def _scale_row(
+    x: Array,
+    counts: NDArray[np.int64],
+    mean: Array,
+    squares: Array,
+    learn: bool,
+    scale: bool,
+    intercept: bool,
+    first: int,
+    out: Array,
+) -> bool:
+    """Scale one row; return False, all untouched, if its norm is unusable."""
+    if not _norm(x) <= _MAX_NORM:
+        return False
+    _scale_rows(
+        x.reshape(1, x.size), counts, mean, squares, learn, scale,
+        first if intercept else -1, 1.0 / math.sqrt(first + intercept) if scale else 1.0,
+        out.reshape(1, out.size),
+    )  # fmt: skip
+    return True
