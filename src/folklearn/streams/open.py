@@ -14,7 +14,7 @@ from folklearn.learners import catalogue
 from folklearn.learners.contract import Certificate, Learner
 from folklearn.learners.mixture import Mixture
 from folklearn.persist import Record
-from folklearn.streams.scaler import OnlineScaler, refuse_unusable
+from folklearn.streams.scaler import OnlineScaler
 
 Array = NDArray[np.float64]
 Labels = NDArray[np.int64]
@@ -134,7 +134,7 @@ class OpenModel:
             self._refuse_heavy(np.array([weight]))
         is_new = y == self.n_classes
         if is_new or x.size > d:
-            refuse_unusable(x)
+            self._scaler.refuse_unusable(x)
             self._make_room(x.size, max(self.n_classes, y + 1))
             self.n_new += is_new
         z = self._scaler.one(x, learn=True)

@@ -89,9 +89,15 @@ class OnlineScaler:
             x, self._counts, self._mean, self._squares,
             learn, self.scale, self.intercept, self._first, out,
         ):  # fmt: skip
-            refuse_unusable(x)
+            self.refuse_unusable(x)
         self._count += learn
         return out
+
+    @staticmethod
+    def refuse_unusable(x: Array) -> None:
+        """Raise for a row whose norm, missing values being 0, leaves no room for a constant."""
+        if not _norm(x) <= _MAX_NORM:
+            problem.refuse_context(np.nan_to_num(x, nan=0.0, posinf=np.inf, neginf=-np.inf))
 
     @property
     def _unit(self) -> float:
@@ -199,12 +205,6 @@ def _scale_rows(
                 out[t, place] = unit * min(max(score, -LARGEST_SCORE), LARGEST_SCORE)
             else:
                 out[t, place] = value
-
-
-def refuse_unusable(x: Array) -> None:
-    """Raise for a row whose norm, missing values being 0, leaves no room for a constant."""
-    if not _norm(x) <= _MAX_NORM:
-        problem.refuse_context(np.nan_to_num(x, nan=0.0, posinf=np.inf, neginf=-np.inf))
 
 
 @njit(cache=True, nogil=True, error_model="numpy")  # type: ignore[untyped-decorator]
