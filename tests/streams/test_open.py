@@ -285,6 +285,7 @@ def test_a_bad_row_changes_nothing(x, y, words, sentence):
     [
         (("aioli",), "no learner that takes classes as they come"),
         (("nonsense",), "no learner that takes"),
+        (("folklore", {"memory": 0}), "memory must be"),
         (("folklore", {"B": -1.0}), "B must be"),
         (("folklore", {"colour": 1}), "does not take these settings"),
     ],
@@ -292,3 +293,44 @@ def test_a_bad_row_changes_nothing(x, y, words, sentence):
 def test_bad_learners_are_refused_at_once(arguments, sentence):
     with pytest.raises(InvalidInputError, match=sentence):
         OpenModel(*arguments, n_features=2)
+
+
+def test_soft_labels_are_learned_as_by_the_learner(rng):
+    X, Y = rng.normal(size=(60, 2)), rng.dirichlet(np.ones(3), size=60)
+    model, single = (OpenModel("folklore", n_features=2, n_classes=3) for _ in range(2))
+    P, u = model.run(X, Y)
+    learner = Folklore(n_features=3, n_classes=3)
+    expected = learner.run(OnlineScaler(2, gaps=True).learn_transform(X), Y)
+    np.testing.assert_allclose(P, expected, rtol=1e-12)
+    np.testing.assert_allclose(u, 0.5 / (1 + np.arange(60)))
+    for x, y in zip(X, Y, strict=True):
+        single.learn_one(x, y)
+    np.testing.assert_allclose(single.predict(X), model.predict(X), rtol=1e-9)
+    single.learn_one(X[0], 3)  # a class that nobody declared, after soft labels
+    assert single.n_classes == 4
+
+
+@pytest.mark.parametrize(
+    ("y", "sentence"), [([0.5, 0.4], "sum"), ([1.0], "shape"), ([[0.5, 0.5]], "labels|shape")]
+)
+def test_bad_soft_labels_change_nothing(y, sentence):
+    model = OpenModel("folklore", n_features=1, n_classes=2)
+    before = pickle.dumps(model)
+    with pytest.raises(InvalidInputError, match=sentence):
+        model.learn_one([1.0], y)
+    assert pickle.dumps(model) == before
+    with pytest.raises(InvalidInputError, match="need two known classes"):
+        OpenModel("folklore", n_features=1).learn_one([1.0], [1.0])
+
+
+def test_a_learner_that_cannot_grow_takes_what_was_declared(rng):
+    X, y = rng.normal(size=(20, 2)), rng.integers(3, size=20)
+    model = OpenModel("ons", n_features=2, n_classes=3)
+    P, _ = model.run(X, y)
+    assert P.shape == (20, 3)
+    before = pickle.dumps(model)
+    for bad in (lambda: model.run(X[:2], [0, 3]), lambda: model.learn_one(X[0], 3),
+                lambda: model.grow(n_features=3)):  # fmt: skip
+        with pytest.raises(InvalidInputError, match="'ons' is no learner that takes"):
+            bad()
+    assert pickle.dumps(model) == before

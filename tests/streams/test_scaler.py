@@ -9,16 +9,36 @@ from folklearn.persist import Record
 from folklearn.streams.scaler import OnlineScaler
 
 
+def counted(values):
+    """The values as they count: none far above all before it; the first three by nearness."""
+    taken = list(values[:2])
+    for n in range(3, len(values) + 1):
+        value = values[n - 1]
+        if n == 3:
+            pairs = [(0, 1), (0, 2), (1, 2)]
+            near = min(pairs, key=lambda pair: abs(values[pair[0]] - values[pair[1]]))
+            taken = [values[i] for i in near]
+            (left,) = {0, 1, 2} - set(near)
+            value = values[left]
+        mean, squares = np.mean(taken), len(taken) * np.var(taken)
+        if squares > 0:
+            reach = np.sqrt(4 * squares * n / (n - 1))  # the squared deviations grow fivefold
+            value = np.clip(value, mean - reach, mean + reach)
+        taken.append(value)
+    return np.array(taken)
+
+
 def plain_scaling(X):
     """The definition, with a full pass over the past for every row."""
     T, d = X.shape
     out = np.empty((T, d + 1))
     for t in range(T):
-        past = X[: t + 1]
+        past = np.column_stack([counted(X[: t + 1, j]) for j in range(d)])
         deviation = past.std(axis=0)
         varied = deviation > 0
         score = np.where(varied, (X[t] - past.mean(axis=0)) / np.where(varied, deviation, 1), 0)
-        out[t] = np.append(np.clip(score, -5, 5), 1.0) / np.sqrt(d + 1)
+        largest = min(5, np.sqrt(t))
+        out[t] = np.append(np.clip(score, -largest, largest), 1.0) / np.sqrt(d + 1)
     return out
 
 
@@ -27,6 +47,46 @@ def test_it_is_the_definition(rng):
     np.testing.assert_allclose(
         OnlineScaler(4).learn_transform(X), plain_scaling(X), rtol=0, atol=1e-7
     )
+
+
+@pytest.mark.parametrize("row", [0, 1, 2, 3, 10, 40])
+def test_it_is_the_definition_with_an_absurd_value(rng, row):
+    X = rng.normal(size=(60, 2))
+    X[row] = 1e6, -1e3
+    np.testing.assert_allclose(
+        OnlineScaler(2).learn_transform(X), plain_scaling(X), rtol=0, atol=1e-6
+    )
+
+
+def test_ordinary_values_are_scaled_by_the_ordinary_moments(rng):
+    X = np.column_stack([rng.normal(size=4000), rng.random(4000) < 0.01, rng.random(4000) < 0.5])
+    scaled = OnlineScaler(3).learn_transform(X)[1000:]
+    for t in (1000, 3999):
+        past = X[: t + 1]
+        expected = np.clip((X[t] - past.mean(axis=0)) / past.std(axis=0), -5, 5) / 2
+        np.testing.assert_allclose(scaled[t - 1000, 1:3], expected[1:], atol=1e-12)  # 0/1: exact
+        np.testing.assert_allclose(scaled[t - 1000, 0], expected[0], atol=0.02)
+
+
+@pytest.mark.parametrize("row", [0, 1, 2, 5, 100])
+@pytest.mark.parametrize("absurd", [1e3, -1e9, 1e14])
+def test_an_absurd_value_is_made_up_for(rng, row, absurd):
+    X = 20.0 + 3.0 * rng.normal(size=(2000, 1))
+    good = OnlineScaler(1).learn_transform(X)
+    X[row] = absurd
+    bad = OnlineScaler(1).learn_transform(X)
+    later = slice(max(50, 5 * row), None)
+    np.testing.assert_allclose(bad[later, 0], good[later, 0], rtol=0.35, atol=0.15)
+    np.testing.assert_allclose(bad[1500:, 0], good[1500:, 0], rtol=0.15, atol=0.05)
+
+
+def test_a_scale_that_really_changes_is_followed(rng):
+    X = rng.normal(size=(1000, 1))
+    X[500:] = 1e6 + 1e5 * X[500:]
+    scaled = OnlineScaler(1).learn_transform(X)[:, 0] * np.sqrt(2)
+    for t in (540, 999):
+        plain = (X[t, 0] - X[: t + 1].mean()) / X[: t + 1].std()
+        assert scaled[t] == pytest.approx(plain, rel=0.3)
 
 
 @pytest.mark.parametrize("cuts", [[1, 2, 30], [7], [0, 59]])

@@ -1,5 +1,7 @@
 """Online Laplace: Bayesian logistic regression with a Gaussian posterior, one step at a time."""
 
+import numpy as np
+
 from folklearn import bounds, problem
 from folklearn.learners.second_order import SecondOrderLearner
 from folklearn.numerics.quadrature import gaussian_nodes
@@ -13,10 +15,18 @@ class Laplace(SecondOrderLearner):
 
     It is GAF with the true curvature :math:`\gamma = 1/2` in place of a valid lower bound and
     the prior :math:`W \sim N(0, B^2 I)`, that is :math:`\lambda = 1/(2B^2)`: each loss is
-    replaced by its second-order expansion at the new posterior mode, and the prediction
-    averages the softmax over the Gaussian posterior.
+    replaced by its second-order expansion at the new posterior mode. With :math:`m_{ij}` and
+    :math:`s_{ij}` the posterior mean and variance of the difference between the logits of
+    classes i and j, the prediction is
 
-    Time O(d^2 K^3 + n_points K^2) and memory 8 ((K-1) d)^2 bytes per round.
+    .. math:: p_i \propto 1 \Big/ \sum_j \exp\left(-m_{ij} / \sqrt{1 + \pi s_{ij} / 8}\right)
+
+    For two classes this is MacKay's approximation of the posterior mean of the softmax. For
+    more it is more cautious than the mean, which ``n_points`` asks for, and had a lower loss
+    on all seven real streams of more than two classes that were tried, by up to half.
+
+    Time O(d^2 K^3), with ``n_points`` O(d^2 K^3 + n_points K^2), and memory 8 ((K-1) d)^2
+    bytes per round.
 
     Guarantee: none. The expansion is not a lower bound of the loss, so the state certifies
     nothing (`folklearn.bounds.laplace` says so).
@@ -26,7 +36,9 @@ class Laplace(SecondOrderLearner):
     n_features, n_classes : as for `Folklore`.
     B : standard deviation of the prior of every weight.
     lam : ridge, by default 1/(2 B^2).
-    mu, n_points, seed : as for `Gaf`.
+    mu : as for `Gaf`.
+    n_points : predict by the posterior mean, with so many points; by default, as above.
+    seed : as for `Gaf`.
 
     Examples
     --------
@@ -39,7 +51,8 @@ class Laplace(SecondOrderLearner):
     References
     ----------
     Spiegelhalter and Lauritzen (1990), "Sequential updating of conditional probabilities on
-    directed graphical structures".
+    directed graphical structures". MacKay (1992), "The evidence framework applied to
+    classification networks".
     """
 
     WORDS = ("n_features", "n_classes", "B", "lam", "mu", "n_points", "seed")
@@ -52,7 +65,7 @@ class Laplace(SecondOrderLearner):
         B: float = 10.0,
         lam: float | None = None,
         mu: float = 1e-9,
-        n_points: int = 256,
+        n_points: int | None = None,
         seed: int = 0,
     ) -> None:
         self.n_features = problem.count("n_features", n_features, 1)
@@ -60,9 +73,11 @@ class Laplace(SecondOrderLearner):
         self.B = problem.positive("B", B)
         self.lam = problem.positive("lam", 0.5 / self.B**2 if lam is None else lam)
         self.mu = problem.fraction("mu", mu)
-        self.n_points = problem.count("n_points", n_points, 2)
+        self.n_points = None if n_points is None else problem.count("n_points", n_points, 2)
         self.seed = problem.count("seed", seed, 0)
-        nodes = gaussian_nodes(self.n_points, self.n_classes - 1, self.seed)
+        k = self.n_classes - 1
+        closed = np.zeros((1, k))  # a single node: see `numerics.rules`
+        nodes = closed if n_points is None else gaussian_nodes(n_points, k, self.seed)
         self._start(gamma=0.5, mu=self.mu, nodes=nodes)
 
     def regret_bound(self, n_rounds: int) -> float:

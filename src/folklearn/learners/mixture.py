@@ -24,7 +24,8 @@ Array = NDArray[np.float64]
 
 DEFAULT_B = 10.0  # the class that `certificate()` speaks of when none is named
 _FLOOR = 1e-300  # no class is ever given less, so that the loss is finite
-_FIRST_REVIEW = 1024  # rounds; reviews follow at every doubling
+_FIRST_LOOK = 512  # rounds; losses since then count in
+_FIRST_REVIEW = 1024  # which is followed by one at every doubling
 _HOPELESS = 50.0  # nats behind the best expert, until
 _SETTLED = 4096  # rounds; from then on
 _HOPELESS_LATER = 20.0
@@ -49,8 +50,8 @@ class Mixture:
     ----------
     experts : learners with equal n_features and n_classes; the mixture takes them over.
     retire : stop experts that are more than 50 nats (20 from round 4096 on) behind the best
-        and lost more than it since the last review, at rounds 1024, 2048, ...; the expert
-        with the best certificate for B = 10 is always kept.
+        and lost more than it in the last half of the rounds, at rounds 1024, 2048, ...; the
+        expert with the best certificate for B = 10 is always kept.
     max_weight : largest sample weight that will occur, :math:`w_{\max}`.
 
     Examples
@@ -85,7 +86,7 @@ class Mixture:
         self.max_weight = problem.positive("max_weight", max_weight)
         n = len(self.experts)
         self._losses: Array = np.zeros(n)  # weighted, up to retirement
-        self._reviewed: Array = np.zeros(n)  # the losses at the last review
+        self._reviewed: Array = np.zeros(n)  # the losses half the rounds ago
         self._alive: NDArray[np.bool_] = np.ones(n, dtype=bool)
         self._loss = 0.0
         self._n_rounds = 0
@@ -168,7 +169,7 @@ class Mixture:
 
     def _rows_to_review(self) -> int:
         """Rows until experts are reviewed, so that `run` and the loop retire alike."""
-        review = _FIRST_REVIEW
+        review = _FIRST_LOOK
         while review <= self._n_rounds:
             review *= 2
         return min(review - self._n_rounds, _CHUNK)
@@ -192,8 +193,10 @@ class Mixture:
         self._losses[alive] += losses.sum(axis=1)
         self._loss += float(weights @ _log_losses(P, targets))
         self._n_rounds += len(X)
-        if self.retire and self._n_rounds >= _FIRST_REVIEW and self._n_rounds.bit_count() == 1:
-            self._review()
+        if self.retire and self._n_rounds >= _FIRST_LOOK and self._n_rounds.bit_count() == 1:
+            if self._n_rounds >= _FIRST_REVIEW:
+                self._review()
+            self._reviewed[:] = self._losses
         return P
 
     def _review(self) -> None:
@@ -209,7 +212,6 @@ class Mixture:
         if floors:
             hopeless[max(floors, key=lambda i: floors[i])] = False
         self._alive &= ~hopeless
-        self._reviewed[:] = self._losses
 
     def _certified(self, B: float) -> list[int]:
         return [

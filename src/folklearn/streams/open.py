@@ -41,7 +41,8 @@ class OpenModel:
 
     Parameters
     ----------
-    learner : name of a learner that can grow, see `folklearn.learners.catalogue`.
+    learner : name of a learner, see `folklearn.learners.catalogue`; one that cannot grow must
+        be told all classes, and refuses further ones.
     settings : its parameters, such as ``{"B": 10.0}``.
     n_features : number of raw features so far, at least 1; `grow` adds more.
     n_classes : number of classes declared in advance, at least 0; these are never "new".
@@ -65,14 +66,11 @@ class OpenModel:
         scale: bool = True,
         intercept: bool = True,
     ) -> None:
-        if learner not in catalogue.GROWING:
-            raise InvalidInputError(
-                f"{learner!r} is no learner that takes classes as they come; those are: "
-                f"{', '.join(catalogue.GROWING)}"
-            )
         self.name = learner
         self.settings = dict(settings or {})
         self.n_classes = problem.count("n_classes", n_classes, 0)
+        if self.n_classes < 2:
+            self._refuse_unless_growing()
         self.n_rounds = 0
         self.n_new = 0
         self._scaler = OnlineScaler(n_features, scale=scale, intercept=intercept, gaps=True)
@@ -81,6 +79,13 @@ class OpenModel:
         self._max_weight: float = getattr(first, "max_weight", np.inf)
         if self.n_classes >= 2:
             self.learner = first
+
+    def _refuse_unless_growing(self) -> None:
+        if self.name not in catalogue.GROWING:
+            raise InvalidInputError(
+                f"{self.name!r} is no learner that takes classes as they come, or features; those "
+                f"are: {', '.join(catalogue.GROWING)}"
+            )
 
     def _make(self, n_columns: int, n_classes: int) -> Learner:
         return catalogue.make(self.name, n_columns, n_classes, self.settings)
@@ -117,25 +122,31 @@ class OpenModel:
         z = self._scaler.one(x, learn=False)
         return np.ones(self.n_classes) if self.learner is None else self.learner.predict(z)
 
-    def learn_one(self, x: ArrayLike, y: int, *, weight: float = 1.0) -> None:
+    def learn_one(self, x: ArrayLike, y: Any, *, weight: float = 1.0) -> None:
         """Learn one row x (d,) of class number y: a `run` that predicts nothing.
 
-        After `predict_one` of the same row nothing of the prediction is computed again.
+        y may be probabilities of the known classes (K,), a soft label. After `predict_one` of
+        the same row nothing of the prediction is computed again.
         """
         d = self._scaler.n_features
         if not problem.is_context(x, (d,)):
             x = problem.numbers("x", x)
             x = problem.context(x, max(x.size, d))
-        if type(y) is not int or not 0 <= y <= self.n_classes:
+        is_new = False
+        if type(y) is int and 0 <= y <= self.n_classes:
+            is_new = y == self.n_classes
+        elif np.ndim(y) == 1:
+            y = self._soft([y], 1)[0]
+        else:
             y = int(self._class_numbers([y], 1)[0][0])
+            is_new = y == self.n_classes
         if type(weight) is not float or weight != 1.0:
             weight = problem.weight(weight)
         if weight > self._max_weight:
             self._refuse_heavy(np.array([weight]))
-        is_new = y == self.n_classes
         if is_new or x.size > d:
             self._scaler.refuse_unusable(x)
-            self._make_room(x.size, max(self.n_classes, y + 1))
+            self._make_room(x.size, self.n_classes + is_new)
             self.n_new += is_new
         z = self._scaler.one(x, learn=True)
         self.n_rounds += 1
@@ -153,11 +164,14 @@ class OpenModel:
 
     def _make_room(self, n_features: int, n_classes: int) -> None:
         """Grow to these sizes, or, should memory not suffice, not at all."""
+        if (n_features, n_classes) == (self.n_features, self.n_classes):
+            return
+        self._refuse_unless_growing()
         n_columns = self._scaler.n_columns + n_features - self.n_features
         learner = self.learner
         if learner is None and n_classes >= 2:
             learner = self._make(n_columns, n_classes)
-        elif learner is not None and (n_features, n_classes) != (self.n_features, self.n_classes):
+        elif learner is not None:
             learner = _grown(learner, n_columns, n_classes)
         if n_features > self.n_features:
             self._scaler.grow(n_features)
@@ -169,23 +183,29 @@ class OpenModel:
         """Predict, then learn, raw rows X (T, d) with class numbers y (T,), one by one.
 
         A number equal to `n_classes` is a new class, and columns beyond `n_features` are new
-        features, 0 so far. Returns P (T, K) and u (T,), each row from before its label was
-        learned: P[t, k] is the probability of class k if class k is known by then and the
-        example is of a known class, and u[t] that it is not. Every row is checked before the
-        first round.
+        features, 0 so far. y may be soft labels (T, K) of the known classes. Returns P (T, K)
+        and u (T,), each row from before its label was learned: P[t, k] is the probability of
+        class k if class k is known by then and the example is of a known class, and u[t] that
+        it is not. Every row is checked before the first round.
         """
         X = problem.numbers("X", X)
         d = max(X.shape[1] if X.ndim == 2 else 0, self.n_features)
         X, _ = problem.contexts(X, d, gaps=True)
-        y, n_classes = self._class_numbers(y, len(X))
+        soft = np.ndim(y) == 2
+        if soft:
+            y, n_classes = self._soft(y, len(X)), self.n_classes
+        else:
+            y, n_classes = self._class_numbers(y, len(X))
         weights = problem.weights(weight, len(X))
         self._refuse_heavy(weights)
+        if n_classes > self.n_classes:
+            self._refuse_unless_growing()
         self._make_room(d, self.n_classes)
         Z = self._scaler.learn_transform(X)
         P, u = np.zeros((len(X), n_classes)), np.empty(len(X))
         start = 0
         while start < len(X):
-            news = np.flatnonzero(y[start:] == self.n_classes)
+            news = np.flatnonzero(y[start:] == self.n_classes) if not soft else y[:0]
             stop = start + int(news[0]) if news.size else len(X)
             rows = slice(start, stop)
             P[rows, : self.n_classes] = self._learn(Z[rows], y[rows], weights[rows], u[rows])
@@ -197,8 +217,6 @@ class OpenModel:
 
     def _class_numbers(self, y: ArrayLike, n_rounds: int) -> tuple[Labels, int]:
         """Return y and the number of classes in the end; new ones must come in order."""
-        if np.ndim(y) == 2:
-            raise InvalidInputError("y must hold class numbers, not soft labels")
         y, _ = problem.labels(y, n_rounds, self.n_classes + n_rounds + 1)
         known = np.maximum.accumulate(np.concatenate([[self.n_classes - 1], y]))
         gaps = np.flatnonzero(y > known[:-1] + 1)
@@ -210,6 +228,15 @@ class OpenModel:
             )
         return y, int(known[-1]) + 1
 
+    def _soft(self, y: ArrayLike, n_rounds: int) -> Array:
+        """Return soft labels (T, K) over the known classes."""
+        if self.learner is None:
+            raise InvalidInputError(
+                f"soft labels need two known classes, and there are {self.n_classes}: declare "
+                "them first"
+            )
+        return problem.labels(y, n_rounds, self.n_classes)[1]
+
     def _refuse_heavy(self, weights: Array) -> None:
         if len(weights) and weights.max() > self._max_weight:
             raise InvalidInputError(
@@ -217,7 +244,7 @@ class OpenModel:
                 f"max_weight={self._max_weight:g}, for which the learner was made: raise max_weight"
             )
 
-    def _learn(self, Z: Array, y: Labels, weights: Array, u: Array) -> Array:
+    def _learn(self, Z: Array, y: Labels | Array, weights: Array, u: Array) -> Array:
         """Learn rows of known classes; return their probabilities."""
         rounds = self.n_rounds + np.arange(len(Z))
         u[:] = (self.n_new + 0.5) / (rounds + 1.0) if self.n_classes else 1.0

@@ -14,6 +14,8 @@ from folklearn.persist import Record
 Array = NDArray[np.float64]
 
 LARGEST_SCORE = 5.0  # standard deviations; one absurd value must not dominate a context
+_MOST_GROWTH = 4.0  # of the squared deviations, by one value
+_COUNT, _MEAN, _SQUARES = 0, 1, 2  # the rows of the moments
 # A hair below the limit: the constant that is appended must not lift a context above it.
 _MAX_NORM = problem.MAX_NORM * (1.0 - 1e-12)
 
@@ -21,12 +23,18 @@ _MAX_NORM = problem.MAX_NORM * (1.0 - 1e-12)
 class OnlineScaler:
     """Standardise features on line, append a constant, and bring the norm to about 1.
 
-    Each feature is centred by its mean and divided by its standard deviation over the
-    examples so far, clipped to ±5, followed by a constant 1, and everything is divided by
-    sqrt(d + 1). A feature that has not varied yet gives 0.
+    Each feature is centred by its mean and divided by its standard deviation over the t
+    examples so far, clipped to ±min(5, sqrt(t - 1)), followed by a constant 1, and everything
+    is divided by sqrt(d + 1). A feature that has not varied yet gives 0.
 
     An example is included in the mean and the deviation that scale it: features are known
-    before the prediction, and this way no score exceeds sqrt(t - 1). Labels are never seen.
+    before the prediction. Labels are never seen.
+
+    One absurd value does no lasting harm: what a value adds to the squared deviations is at
+    most 4 times what all earlier ones added together, and of the first three values the two
+    that are nearest to each other count as the earlier ones. So an outlier raises a deviation
+    by sqrt(5) at most, later rows make up for it, and yet a feature whose scale really
+    changes is followed exponentially fast. 0/1 features are never touched by this.
 
     Parameters
     ----------
@@ -54,9 +62,9 @@ class OnlineScaler:
         # and the unit stays that of the first features.
         self._first = self.n_features
         self._count = 0
-        self._counts: NDArray[np.int64] = np.zeros(self.n_features, np.int64)  # without gaps
-        self._mean: Array = np.zeros(self.n_features)
-        self._squares: Array = np.zeros(self.n_features)  # squared deviations from the mean
+        # Of every feature: how many values there were, their mean, their squared deviations
+        # from it. One array, because handing over three costs as much as scaling ten features.
+        self._moments: Array = np.zeros((3, self.n_features))
 
     @property
     def n_columns(self) -> int:
@@ -85,10 +93,7 @@ class OnlineScaler:
         The short way for a single row, which may have gaps: x is checked by its norm alone.
         """
         out = np.empty(self.n_features + self.intercept)
-        if not _scale_row(
-            x, self._counts, self._mean, self._squares,
-            learn, self.scale, self.intercept, self._first, out,
-        ):  # fmt: skip
+        if not _scale_row(x, self._moments, learn, self.scale, self.intercept, self._first, out):
             self.refuse_unusable(x)
         self._count += learn
         return out
@@ -106,9 +111,8 @@ class OnlineScaler:
     def _scaled(self, X: ArrayLike, learn: bool) -> Array:
         X, _ = problem.contexts(X, self.n_features, gaps=self.gaps)
         out = np.empty((len(X), self.n_columns))
-        moments = (self._counts, self._mean, self._squares)
         place = self._first if self.intercept else -1
-        _scale_rows(X, *moments, learn, self.scale, place, self._unit, out)
+        _scale_rows(X, self._moments, learn, self.scale, place, self._unit, out)
         return out
 
     def grow(self, n_features: int) -> None:
@@ -118,9 +122,9 @@ class OnlineScaler:
         """
         more = problem.count("n_features", n_features, self.n_features) - self.n_features
         self.n_features += more
-        self._counts = np.concatenate([self._counts, np.full(more, self._count)])
-        self._mean = np.concatenate([self._mean, np.zeros(more)])
-        self._squares = np.concatenate([self._squares, np.zeros(more)])
+        late = np.zeros((3, more))
+        late[_COUNT] = self._count
+        self._moments = np.hstack([self._moments, late])
 
     def to_record(self) -> Record:
         """Return the full state as a record."""
@@ -133,9 +137,9 @@ class OnlineScaler:
             "count": self._count,
         }
         arrays: dict[str, NDArray[Any]] = {
-            "counts": self._counts.copy(),
-            "mean": self._mean.copy(),
-            "squares": self._squares.copy(),
+            "counts": self._moments[_COUNT].astype(np.int64),
+            "mean": self._moments[_MEAN].copy(),
+            "squares": self._moments[_SQUARES].copy(),
         }
         return Record("OnlineScaler", config, arrays)
 
@@ -151,36 +155,22 @@ class OnlineScaler:
             raise StateFileError(
                 f"an OnlineScaler state has a bad configuration: {error}"
             ) from None
-        moments = {
-            "counts": scaler._counts,
-            "mean": scaler._mean,
-            "squares": scaler._squares,
-        }
-        for name, own in moments.items():
+        shape = (scaler.n_features,)
+        dtypes = {"counts": np.int64, "mean": np.float64, "squares": np.float64}
+        for (name, dtype), own in zip(dtypes.items(), scaler._moments, strict=True):
             array = record.arrays.get(name)
-            if array is None or array.shape != own.shape or array.dtype != own.dtype:
-                raise StateFileError(f"an OnlineScaler state needs {name} of shape {own.shape}")
+            if array is None or array.shape != shape or array.dtype != dtype:
+                raise StateFileError(f"an OnlineScaler state needs {name} of shape {shape}")
             own[:] = array
         scaler._first, scaler._count = first, count
         return scaler
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True, error_model="numpy")  # type: ignore[untyped-decorator]
 def _scale_rows(
-    X: Array,
-    counts: NDArray[np.int64],
-    mean: Array,
-    squares: Array,
-    learn: bool,
-    scale: bool,
-    constant: int,
-    unit: float,
-    out: Array,
+    X: Array, moments: Array, learn: bool, scale: bool, constant: int, unit: float, out: Array
 ) -> None:
-    """Welford's recursion: no sum of squares, so a large offset costs no accuracy.
-
-    The constant is in the column of that number; -1 is none.
-    """
+    """Scale row after row; the constant is in the column of that number, -1 is none."""
     T, d = X.shape
     for t in range(T):
         if constant >= 0:
@@ -191,20 +181,40 @@ def _scale_rows(
             if np.isnan(value):
                 out[t, place] = 0.0
                 continue
-            n = counts[j] + 1
-            from_old = value - mean[j]
-            centre = mean[j] + from_old / n
-            from_new = value - centre
-            spread = squares[j] + from_old * from_new
+            n = moments[_COUNT, j] + 1.0
+            mean, squares = _joined(value, n, moments[_MEAN, j], moments[_SQUARES, j])
             if learn:
-                counts[j] = n
-                mean[j] = centre
-                squares[j] = spread
+                moments[_COUNT, j] = n
+                moments[_MEAN, j] = mean
+                moments[_SQUARES, j] = squares
             if scale:
-                score = from_new / np.sqrt(spread / n) if spread > 0.0 else 0.0
-                out[t, place] = unit * min(max(score, -LARGEST_SCORE), LARGEST_SCORE)
+                score = (value - mean) / math.sqrt(squares / n) if squares > 0.0 else 0.0
+                largest = min(LARGEST_SCORE, math.sqrt(n - 1.0))  # n plain values reach no more
+                out[t, place] = unit * min(max(score, -largest), largest)
             else:
                 out[t, place] = value
+
+
+@njit(cache=True, nogil=True, error_model="numpy")  # type: ignore[untyped-decorator]
+def _joined(value: float, n: float, mean: float, squares: float) -> tuple[float, float]:
+    """Return mean and squared deviations with the n-th value, whose influence is limited.
+
+    Welford's recursion: no sum of squares, so a large offset costs no accuracy.
+    """
+    late = value
+    if n == 3.0 and squares > 0.0:
+        # Two values cannot tell which of them is absurd; the third can. They are known from
+        # their moments: mean - half and mean + half.
+        half = math.sqrt(0.5 * squares)
+        near = mean + half if value > mean else mean - half
+        if abs(value - near) < 2.0 * half:
+            late = mean - half if value > mean else mean + half
+            mean, squares = 0.5 * (value + near), 0.5 * (value - near) ** 2
+    step = late - mean
+    if squares > 0.0:
+        limit = math.sqrt(_MOST_GROWTH * squares * n / (n - 1.0))
+        step = min(max(step, -limit), limit)
+    return mean + step / n, squares + step * step * ((n - 1.0) / n)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")  # type: ignore[untyped-decorator]
@@ -219,21 +229,13 @@ def _norm(x: Array) -> float:
 
 @njit(cache=True, nogil=True, error_model="numpy")  # type: ignore[untyped-decorator]
 def _scale_row(
-    x: Array,
-    counts: NDArray[np.int64],
-    mean: Array,
-    squares: Array,
-    learn: bool,
-    scale: bool,
-    intercept: bool,
-    first: int,
-    out: Array,
+    x: Array, moments: Array, learn: bool, scale: bool, intercept: bool, first: int, out: Array
 ) -> bool:
     """Scale one row; return False, all untouched, if its norm is unusable."""
     if not _norm(x) <= _MAX_NORM:
         return False
     _scale_rows(
-        x.reshape(1, x.size), counts, mean, squares, learn, scale,
+        x.reshape(1, x.size), moments, learn, scale,
         first if intercept else -1, 1.0 / math.sqrt(first + intercept) if scale else 1.0,
         out.reshape(1, out.size),
     )  # fmt: skip
