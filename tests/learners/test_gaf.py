@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 
-from folklearn import Gaf, Laplace, bounds
+from folklearn import Folklore, Gaf, Laplace, bounds
 from folklearn.errors import InvalidInputError
 from folklearn.numerics.curvature import valid_curvature
 from folklearn.numerics.quadrature import gaussian_nodes
@@ -88,6 +88,20 @@ def test_for_two_classes_tempered_pairs_are_close_to_the_mean(rng):
     pairs = Laplace(n_features=2, n_classes=2).run(X, y)
     mean = Laplace(n_features=2, n_classes=2, n_points=2000).run(X, y)
     np.testing.assert_allclose(pairs, mean, atol=0.03)
+
+
+def test_the_closed_form_of_gaf_certifies_tighter_than_folklore(rng):
+    X, y = streams.stochastic(3, 2000, 4, 5)
+    closed = Gaf(n_features=4, n_classes=5, improved=True, n_points=None)
+    plain = Folklore(n_features=4, n_classes=5)
+    closed.run(X, y)
+    plain.run(X, y)
+    _, best, gap = best_in_class(X, y, 10.0, 5)
+    certificate = closed.certificate()
+    assert certificate.valid
+    assert certificate.loss - best + gap <= certificate.regret_bound
+    assert plain.certificate().best_linear_at_least < certificate.best_linear_at_least <= best
+    assert closed.regret_bound(100) == math.inf
 
 
 @pytest.mark.parametrize("improved", [False, True])

@@ -24,7 +24,7 @@ CATALOGUE: dict[str, Callable[..., Learner]] = {
     "ons": Ons,
 }
 # How many matrices of ((K-1) d)^2 numbers a state has, if not one.
-_N_MATRICES = {"auto": len(REACHES) + len(RIDGES), "ogd": 0, "ons": 2}
+_N_MATRICES = {"auto": len(REACHES) + 1 + len(RIDGES), "ogd": 0, "ons": 2}
 _FULL = ("ons",)  # whose matrices have (K d)^2 numbers
 GROWING = ("auto", "folklore", "gaf", "laplace", "ogd")  # take classes and features that come late
 

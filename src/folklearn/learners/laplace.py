@@ -1,10 +1,8 @@
 """Online Laplace: Bayesian logistic regression with a Gaussian posterior, one step at a time."""
 
-import numpy as np
-
 from folklearn import bounds, problem
 from folklearn.learners.second_order import SecondOrderLearner
-from folklearn.numerics.quadrature import gaussian_nodes
+from folklearn.numerics.quadrature import prediction_nodes
 
 
 class Laplace(SecondOrderLearner):
@@ -75,9 +73,7 @@ class Laplace(SecondOrderLearner):
         self.mu = problem.fraction("mu", mu)
         self.n_points = None if n_points is None else problem.count("n_points", n_points, 2)
         self.seed = problem.count("seed", seed, 0)
-        k = self.n_classes - 1
-        closed = np.zeros((1, k))  # a single node: see `numerics.rules`
-        nodes = closed if n_points is None else gaussian_nodes(n_points, k, self.seed)
+        nodes = prediction_nodes(self.n_points, self.n_classes - 1, self.seed)
         self._start(gamma=0.5, mu=self.mu, nodes=nodes)
 
     def regret_bound(self, n_rounds: int) -> float:

@@ -6,6 +6,11 @@ from scipy.special import ndtri
 from scipy.stats import qmc
 
 
+def prediction_nodes(n_points: int | None, k: int, seed: int) -> NDArray[np.float64]:
+    """Return the nodes of an implicit rule; None is its closed form, told by a single node."""
+    return np.zeros((1, k)) if n_points is None else gaussian_nodes(n_points, k, seed)
+
+
 def gaussian_nodes(n_points: int, k: int, seed: int) -> NDArray[np.float64]:
     """Return n_points (rounded up to even) points in k dimensions, symmetric about 0.
 
