@@ -19,6 +19,7 @@ from .methods import METHODS, facts, strict_losses
 
 Rows = NDArray[np.float64]
 Labels = NDArray[np.int64]
+SHUFFLED, ONE_BY_ONE = ARRIVALS = ("shuffled", "one by one")
 BUNDLED = {"digits": load_digits, "wine": load_wine}
 
 
@@ -64,11 +65,16 @@ def held_out(source: Source, method: str, split_seed: int, seed: int) -> dict[st
     }  # fmt: skip
 
 
-def late_classes(source: Source, seed: int) -> dict[str, float]:
-    """Play one shuffled stream twice: classes as they come, and their number told before."""
+def late_classes(source: Source, arrival: str, seed: int) -> dict[str, float]:
+    """Play one stream twice: classes as they come, and their number told before."""
     X, y = source.load()
-    order = np.random.default_rng(seed).permutation(len(y))[: source.most_rows]
+    rng = np.random.default_rng(seed)
+    order = rng.permutation(len(y))[: source.most_rows]
     X, y = X[order], _by_appearance(y[order])
+    if arrival == ONE_BY_ONE:  # class k spreads evenly over what is left after k/(2K) of the time
+        begin = y / (2.0 * (y.max() + 1))
+        order = np.argsort(begin + (1.0 - begin) * rng.random(len(y)))
+        X, y = X[order], _by_appearance(y[order])
     K, T, d = int(y.max()) + 1, len(y), X.shape[1]
     P, u = OpenModel("auto", n_features=d).run(X, y)
     first = np.zeros(T, dtype=bool)

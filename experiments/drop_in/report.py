@@ -124,7 +124,8 @@ def _late(streams: Found) -> str:
             "told, plain", "extra over strict", "a round", "extra over plain", "a round",
             "new or not", "other rows", "first rows"]  # fmt: skip
     return (
-        "## Classes as they come\n\nTotal log loss in nats; *open* and *told, strict* count −ln u "
+        "## Classes as they come\n\n*One by one*: class k first comes after about k/(2K) of the "
+        "rounds. Total log loss in nats; *open* and *told, strict* count −ln u "
         "and −ln((1−u) p). Extra over plain is the sum of the last three columns: the cost of "
         "saying whether a class is new; open − told on rows that are not the first of a class; "
         "minus what the told model pays for the first row of each class.\n\n" + _table(head, rows)
@@ -154,7 +155,7 @@ def _draw(found: Found, path: Path) -> None:
             label = key.replace("_", " ") if place == 0 else None
             right.plot([place] * len(late[key]), late[key], "o", color=colour, label=label)
     right.axhline(0.0, color="0.6", lw=1)
-    right.set_xticks(range(len(found["late"])), list(found["late"]))
+    right.set_xticks(range(len(found["late"])), list(found["late"]), rotation=20, ha="right")
     right.set(ylabel="extra nats over the whole stream", xlim=(-0.5, len(found["late"]) - 0.5))
     right.set_title("The price of classes as they come, each seed")
     right.legend(fontsize=8)

@@ -13,7 +13,7 @@ from ..data import NAMES
 from ..pool import call_all, progress, workers
 from ..provenance import provenance
 from . import report
-from .measure import BUNDLED, Source, held_out, late_classes
+from .measure import ARRIVALS, BUNDLED, Source, held_out, late_classes
 from .methods import METHODS, SGD, SGD_SEEDS
 from .summary import summarise
 
@@ -67,8 +67,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         )  # fmt: skip
         played = call_all(
             pool, bar, "late",
-            {(source.name, seed): (late_classes, (source, seed))
-             for source in streams for seed in LATE_SEEDS},
+            {(f"{source.name}, {arrival}", seed): (late_classes, (source, arrival, seed))
+             for arrival in ARRIVALS for source in streams for seed in LATE_SEEDS},
         )  # fmt: skip
     in_order = {key: fits[key] for source in sources for key in fits if key[0] == source.name}
     found = summarise(in_order, played)
