@@ -1,14 +1,11 @@
 """The aggregating algorithm: the exact Bayesian mixture of all linear models, by particles."""
 
-import os
-from typing import Any
-
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from folklearn import bounds, persist, problem, progress
+from folklearn import bounds, problem
 from folklearn.errors import InvalidInputError, StateFileError
-from folklearn.learners.contract import Progress
+from folklearn.learners.rounds import Labels, Report, RoundLearner
 from folklearn.numerics.particles import effective_size, log_mixture
 from folklearn.numerics.posterior import ParticlePosterior
 from folklearn.numerics.randomness import generator_from, generator_state
@@ -17,7 +14,7 @@ from folklearn.persist import Record
 Array = NDArray[np.float64]
 
 
-class Aggregating:
+class Aggregating(RoundLearner):
     r"""The Bayesian mixture of all linear models: the least regret known, at the highest price.
 
     Use it as the yardstick on small problems, K d up to about 20: no learner of this library
@@ -90,6 +87,11 @@ class Aggregating:
     Algorithm" (the autoregressive step).
     """
 
+    WORDS = (
+        "n_features", "n_classes", "B", "R", "prior", "nu", "mu", "n_particles", "n_moves",
+        "max_weight",
+    )  # fmt: skip
+
     def __init__(
         self,
         *,
@@ -157,16 +159,8 @@ class Aggregating:
             problem.refuse_context(x)
         return log_p
 
-    def update(self, x: ArrayLike, y: Any, *, weight: float = 1.0) -> float:
-        """Learn one example and return its log loss -<y, ln p>, predicted before learning.
-
-        y is a class 0..K-1 or a point of the simplex (K,). The example counts `weight`
-        times, at most ``max_weight``; the returned loss is unweighted.
-        """
-        x = self._context(x)
-        label, soft = problem.label(y, self.n_classes)
+    def _learn(self, x: Array, label: int, soft: Array, weight: float) -> float:
         target = soft if label < 0 else np.eye(self.n_classes)[label]
-        weight = problem.weight(weight)
         self._check_weight(weight, "weight")
         log_p = self._log_p(x)
         if weight > 0.0:
@@ -180,38 +174,26 @@ class Aggregating:
                 "guarantee holds: construct the learner with a larger max_weight"
             )
 
-    def run(
+    def _learn_rows(
         self,
-        X: ArrayLike,
-        y: ArrayLike,
-        *,
-        weight: ArrayLike | None = None,
-        progress: Progress = False,
+        X: Array,
+        norms: Array,
+        labels: Labels,
+        soft: Array,
+        weights: Array,
+        report: Report,
     ) -> Array:
-        """Predict, then learn, row by row; return the predictions (T, K).
-
-        Equal to the loop over `predict` and `update`. Every row is checked before the first
-        round. y is (T,) classes or (T, K) soft labels; `progress` is True for a bar or a
-        function of the number of rounds done.
-        """
-        return self._run(X, y, weight, progress)
-
-    def _run(self, X: ArrayLike, y: ArrayLike, weight: ArrayLike | None, show: Progress) -> Array:
-        X = problem.contexts(X, self.n_features)[0]
-        labels, soft = problem.labels(y, len(X), self.n_classes)
-        targets = soft if len(soft) else np.eye(self.n_classes)[labels]
-        weights = problem.weights(weight, len(X))
         if len(weights):
             heaviest = int(np.argmax(weights))
             self._check_weight(float(weights[heaviest]), f"weight[{heaviest}]")
+        targets = soft if len(soft) else np.eye(self.n_classes)[labels]
         P = np.empty((len(X), self.n_classes))
-        with progress.reporter(show, len(X), "learning") as report:
-            for t, (x, target) in enumerate(zip(X, targets, strict=True)):
-                P[t] = np.exp(self._log_p(x))
-                if weights[t] > 0.0:
-                    self._posterior.learn(x, target, weights[t] / self.max_weight)
-                if report is not None:
-                    report(t + 1)
+        for t, (x, target) in enumerate(zip(X, targets, strict=True)):
+            P[t] = np.exp(self._log_p(x))
+            if weights[t] > 0.0:
+                self._posterior.learn(x, target, weights[t] / self.max_weight)
+            if report is not None:
+                report(t + 1)
         return P
 
     def regret_bound(self, n_rounds: int) -> float:
@@ -234,19 +216,8 @@ class Aggregating:
 
     def to_record(self) -> Record:
         """Return the full state as a record, the generator's state included."""
-        config = {
-            "n_features": self.n_features,
-            "n_classes": self.n_classes,
-            "B": self.B,
-            "R": self.R,
-            "prior": self.prior,
-            "nu": self.nu,
-            "mu": self.mu,
-            "n_particles": self.n_particles,
-            "n_moves": self.n_moves,
-            "max_weight": self.max_weight,
-            "generator": generator_state(self._posterior.rng),
-        }
+        config = {word: getattr(self, word) for word in self.WORDS}
+        config["generator"] = generator_state(self._posterior.rng)
         arrays = dict(zip(ParticlePosterior.PARTS, self._posterior.parts(), strict=True))
         return Record("Aggregating", config, arrays)
 
@@ -267,15 +238,3 @@ class Aggregating:
         posterior.rng = rng
         posterior.restore(*(part.copy() for part in parts))
         return model
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the full state to a safetensors file; `folklearn.load` resumes exactly."""
-        persist.write(path, self.to_record())
-
-    def __repr__(self) -> str:
-        return (
-            f"Aggregating(n_features={self.n_features}, n_classes={self.n_classes}, "
-            f"B={self.B:g}, R={self.R:g}, prior={self.prior!r}, nu={self.nu}, mu={self.mu:g}, "
-            f"n_particles={self.n_particles}, n_moves={self.n_moves}, "
-            f"max_weight={self.max_weight:g})"
-        )

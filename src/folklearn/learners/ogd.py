@@ -92,7 +92,7 @@ class Ogd(ProperLearner):
         )  # fmt: skip
         return loss
 
-    def _learn_rows(
+    def _learn_chunk(
         self, X: Array, labels: Labels, soft: Array, weights: Array, P: Array, losses: Array
     ) -> None:
         ogd_rounds(

@@ -112,7 +112,7 @@ class Ons(ProperLearner):
         )  # fmt: skip
         return loss
 
-    def _learn_rows(
+    def _learn_chunk(
         self, X: Array, labels: Labels, soft: Array, weights: Array, P: Array, losses: Array
     ) -> None:
         ons_rounds(

@@ -1,27 +1,24 @@
 """What the proper learners share: they play softmax(W x) for a member W of the class.
 
-Online gradient descent and the online Newton step differ in how they move W; the verbs
-around that are here, once.
+Online gradient descent and the online Newton step differ in how they move W.
 """
 
-import os
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from folklearn import persist, problem, progress
+from folklearn import problem
 from folklearn.errors import InvalidInputError, StateFileError
-from folklearn.learners.contract import Progress
+from folklearn.learners.rounds import Labels, Report, RoundLearner
 from folklearn.numerics.first_order import predict_linear, predict_linear_rows
 from folklearn.persist import Record
 
 Array = NDArray[np.float64]
-Labels = NDArray[np.int64]
 
 
-class ProperLearner:
-    """The verbs; a learner brings `_learn`, `_learn_rows` and the arrays of its state."""
+class ProperLearner(RoundLearner):
+    """Rounds that move W; a learner brings `_learn`, `_learn_chunk`, the arrays of its state."""
 
     WORDS: ClassVar[tuple[str, ...]] = ("n_features", "n_classes", "B", "R")
     PARTS: ClassVar[tuple[str, ...]]  # the arrays of the state, in private attributes
@@ -35,11 +32,7 @@ class ProperLearner:
         self._shape = (self.n_features,)
         self._W: Array = np.zeros((self.n_classes, self.n_features))
 
-    def _learn(self, x: Array, label: int, soft: Array, weight: float) -> float:
-        """Learn one example and return its loss; NaN if the norm of x is unusable."""
-        raise NotImplementedError
-
-    def _learn_rows(
+    def _learn_chunk(
         self, X: Array, labels: Labels, soft: Array, weights: Array, P: Array, losses: Array
     ) -> None:
         """Predict every row of X into P and learn it."""
@@ -60,54 +53,23 @@ class ProperLearner:
             problem.refuse_context(x)
         return p
 
-    def update(self, x: ArrayLike, y: Any, *, weight: float = 1.0) -> float:
-        """Learn one example and return its log loss -ln p[y], predicted before learning.
-
-        y is a class 0..K-1 or a point of the simplex (K,). The weight multiplies the
-        gradient; the returned loss is unweighted.
-        """
-        if not problem.is_context(x, self._shape):
-            x = problem.context(x, self.n_features)
-        label, soft = problem.label(y, self.n_classes)
-        if type(weight) is not float or weight != 1.0:
-            weight = problem.weight(weight)
-        loss = self._learn(x, label, soft, weight)
-        if loss != loss:
-            problem.refuse_context(x)
-        return loss
-
-    def run(
+    def _learn_rows(
         self,
-        X: ArrayLike,
-        y: ArrayLike,
-        *,
-        weight: ArrayLike | None = None,
-        progress: Progress = False,
+        X: Array,
+        norms: Array,
+        labels: Labels,
+        soft: Array,
+        weights: Array,
+        report: Report,
     ) -> Array:
-        """Predict, then learn, row by row; return the predictions (T, K).
-
-        Equal to the loop over `predict` and `update`. Every row is checked before the first
-        round. y is (T,) classes or (T, K) soft labels; `progress` is True for a bar or a
-        function of the number of rounds done.
-        """
-        return self._run(X, y, weight, progress)[0]
-
-    def _run(
-        self, X: ArrayLike, y: ArrayLike, weight: ArrayLike | None, show: Progress
-    ) -> tuple[Array, Array]:
-        X = problem.contexts(X, self.n_features)[0]
-        labels, soft = problem.labels(y, len(X), self.n_classes)
-        weights = problem.weights(weight, len(X))
-        P = np.empty((len(X), self.n_classes))
-        losses = np.empty(len(X))
-        with progress.reporter(show, len(X), "learning") as report:
-            for start in range(0, len(X), self._chunk):
-                rows = slice(start, min(start + self._chunk, len(X)))
-                some = soft[rows] if len(soft) else soft
-                self._learn_rows(X[rows], labels[rows], some, weights[rows], P[rows], losses[rows])
-                if report is not None:
-                    report(rows.stop)
-        return P, losses
+        P, losses = np.empty((len(X), self.n_classes)), np.empty(len(X))
+        for start in range(0, len(X), self._chunk):
+            rows = slice(start, min(start + self._chunk, len(X)))
+            some = soft[rows] if len(soft) else soft
+            self._learn_chunk(X[rows], labels[rows], some, weights[rows], P[rows], losses[rows])
+            if report is not None:
+                report(rows.stop)
+        return P
 
     def coef(self) -> Array:
         """Return the weights W (K, d) that the next prediction uses."""
@@ -131,11 +93,3 @@ class ProperLearner:
             own: Array = getattr(model, f"_{part}")
             own[:] = record.part(part, own.shape)
         return model
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the full state to a safetensors file; `folklearn.load` resumes exactly."""
-        persist.write(path, self.to_record())
-
-    def __repr__(self) -> str:
-        words = ", ".join(f"{word}={getattr(self, word)!r}" for word in self.WORDS)
-        return f"{type(self).__name__}({words})"

@@ -1,25 +1,23 @@
-"""What the learners on the second-order state share: verbs, certificate, records.
+"""What the learners on the second-order state share: rounds, certificate, records.
 
 FOLKLORE, AIOLI, GAF and Laplace are one state with different prediction rules and
-constants. A learner file holds its rule, its constants and its guarantee; the verbs are
-here, once, because a single event is too short to be passed on through layers.
+constants. A learner file holds its rule, its constants and its guarantee.
 """
 
 import math
-import os
-from typing import Any, ClassVar, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from folklearn import persist, problem, progress
+from folklearn import problem
 from folklearn.errors import InvalidInputError, StateFileError
 from folklearn.learners.contract import (
     Certificate,
-    Progress,
     grown_sizes,
     scope_of_growth,
 )
+from folklearn.learners.rounds import Labels, Report, RoundLearner
 from folklearn.numerics.rules import (
     BRACKET,
     IMPRECISE,
@@ -38,17 +36,10 @@ Array = NDArray[np.float64]
 _STEPS_OF_FORGETTING = 10  # within one memory: the examples lose a tenth of it at once
 
 
-class SecondOrderLearner:
-    """The verbs; a learner validates its parameters, then calls `_start`.
+class SecondOrderLearner(RoundLearner):
+    """Rounds on the state; a learner validates its parameters, then calls `_start`."""
 
-    One model is for one thread at a time, predictions included: a prediction is kept for
-    the update that may follow it.
-    """
-
-    WORDS: ClassVar[tuple[str, ...]]  # the constructor's parameters, each an attribute
     memory: int | None = None  # rounds after which an example counts 1/e; None is for ever
-    n_features: int
-    n_classes: int
     B: float
     lam: float
 
@@ -92,19 +83,7 @@ class SecondOrderLearner:
             problem.refuse_context(x)
         return p
 
-    def update(self, x: ArrayLike, y: Any, *, weight: float = 1.0) -> float:
-        """Learn one example and return its log loss -ln p[y], predicted before learning.
-
-        y is a class 0..K-1 or a point of the simplex (K,). The example counts `weight`
-        times in the state and in the certificate; the returned loss is unweighted. A label
-        may arrive long after `predict(x)`: the round is then predicted again from the
-        present state, and that prediction is the one that loss and certificate count.
-        """
-        if not problem.is_context(x, self._shape):
-            x = problem.context(x, self.n_features)
-        label, soft = problem.label(y, self.n_classes)
-        if type(weight) is not float or weight != 1.0:
-            weight = problem.weight(weight)
+    def _learn(self, x: Array, label: int, soft: Array, weight: float) -> float:
         state = self._state
         loss: float
         if state.one_thread is None:
@@ -112,50 +91,32 @@ class SecondOrderLearner:
         else:
             with state.one_thread:
                 loss = update_round(state.S, state.memo, x, label, soft, weight)
-        if loss != loss:
-            problem.refuse_context(x)
-        if self.memory is not None:
+        if self.memory is not None and loss == loss:
             self._forget()
         return loss
 
-    def run(
+    def _learn_rows(
         self,
-        X: ArrayLike,
-        y: ArrayLike,
-        *,
-        weight: ArrayLike | None = None,
-        progress: Progress = False,
+        X: Array,
+        norms: Array,
+        labels: Labels,
+        soft: Array,
+        weights: Array,
+        report: Report,
     ) -> Array:
-        """Predict, then learn, row by row; return the predictions (T, K).
-
-        Equal to the loop over `predict` and `update`, at the speed of matrix products.
-        Every row is checked before the first round. y is (T,) classes or (T, K) soft
-        labels; `progress` is True for a bar or a function of the number of rounds done.
-        """
-        return self._run(X, y, weight, progress)[0]
-
-    def _run(
-        self, X: ArrayLike, y: ArrayLike, weight: ArrayLike | None, show: Progress
-    ) -> tuple[Array, Array]:
-        X, norms = problem.contexts(X, self.n_features)
-        labels, soft = problem.labels(y, len(X), self.n_classes)
-        weights = problem.weights(weight, len(X))
-        with progress.reporter(show, len(X), "learning") as report:
-            if self.memory is None:
-                return self._state.run(X, norms, labels, soft, weights, report)
-            P, losses = np.empty((len(X), self.n_classes)), np.empty(len(X))
-            start = 0
-            while start < len(X):
-                rows = slice(start, min(start + self._rounds_to_forget(), len(X)))
-                some = soft[rows] if len(soft) else soft
-                P[rows], losses[rows] = self._state.run(
-                    X[rows], norms[rows], labels[rows], some, weights[rows]
-                )
-                self._forget()
-                start = rows.stop
-                if report is not None:
-                    report(start)
-            return P, losses
+        if self.memory is None:
+            return self._state.run(X, norms, labels, soft, weights, report)[0]
+        P = np.empty((len(X), self.n_classes))
+        start = 0
+        while start < len(X):
+            rows = slice(start, min(start + self._rounds_to_forget(), len(X)))
+            some = soft[rows] if len(soft) else soft
+            P[rows] = self._state.run(X[rows], norms[rows], labels[rows], some, weights[rows])[0]
+            self._forget()
+            start = rows.stop
+            if report is not None:
+                report(start)
+        return P
 
     def _rounds_to_forget(self) -> int:
         """Rounds until old examples lose weight, so that `run` and the loop forget alike."""
@@ -223,14 +184,6 @@ class SecondOrderLearner:
         shapes = {"S": (n * (n + 1) // 2,), "theta": (n,), "totals": (N_TOTALS,)}
         state.restore(*[record.part(*part) for part in shapes.items()])
         return model
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the full state to a safetensors file; `folklearn.load` resumes exactly."""
-        persist.write(path, self.to_record())
-
-    def __repr__(self) -> str:
-        words = ", ".join(f"{word}={getattr(self, word)!r}" for word in self.WORDS)
-        return f"{type(self).__name__}({words})"
 
 
 class CertifiedLearner(SecondOrderLearner):
