@@ -45,7 +45,7 @@ LEARNERS = {
     "folklore, fixed gamma": Case(sizes(Folklore, gamma=0.5, lam=0.1)),
     "aioli": Case(sizes(Aioli, B=6.0, improved=True), two_classes=True, certified=True),
     "gaf": Case(sizes(Gaf, B=6.0, improved=True, n_points=512), symmetry=0.05, certified=True),
-    "gaf-closed": Case(sizes(Gaf, B=6.0, improved=True, n_points=None), certified=True),
+    "gaf-at-mean": Case(sizes(Gaf, B=6.0, improved=True, n_points=None), certified=True),
     "laplace": Case(sizes(Laplace, B=6.0)),
     "laplace-mean": Case(sizes(Laplace, B=6.0, n_points=512), symmetry=0.05),
     "ogd": Case(sizes(Ogd, B=6.0)),

@@ -23,8 +23,8 @@ class Gaf(CertifiedLearner):
     Time O(d^2 K^3 + n_points K^2) and memory 8 ((K-1) d)^2 bytes per round. The paper draws
     a number of samples that grows with T; here it is the caller's choice, and the
     certificate accounts for whatever was predicted: also for no points at all, which predicts
-    by the closed form of `Laplace`. Then, with ``improved``, certificates have been tighter
-    than those of `Folklore`.
+    the softmax at the mean model. Then, with ``improved``, certificates have been tighter than
+    those of `Folklore`.
 
     Guarantee: regret against every W of row norm at most B is at most
     ``certificate().regret_bound``; in closed form, for the mean, `folklearn.bounds.gaf`.
@@ -34,7 +34,7 @@ class Gaf(CertifiedLearner):
     n_features, n_classes, B, R : as for `Folklore`.
     lam : ridge, by default 2R/B.
     mu : mass spread uniformly, in [0, 1/2]; it keeps the loss finite.
-    n_points : number of points of the integral, at least 2, or None for the closed form.
+    n_points : number of points of the integral, at least 2, or None to predict at the mean model.
     seed : of the scrambling of the points.
     improved : use the largest valid curvature of each round instead of GAF's own constant
         1/(2BR + ln K + 2), which holds as long as :math:`\|x\| \le R`.
@@ -87,7 +87,7 @@ class Gaf(CertifiedLearner):
     def regret_bound(self, n_rounds: int) -> float:
         """Return a bound on the regret after `n_rounds` with contexts of norm at most R.
 
-        Infinity for the closed form, of which nothing is known in advance.
+        Infinity without points: nothing is known of that in advance.
         """
         if self.n_points is None:
             return math.inf

@@ -7,7 +7,7 @@ from scipy.stats import qmc
 
 
 def prediction_nodes(n_points: int | None, k: int, seed: int) -> NDArray[np.float64]:
-    """Return the nodes of an implicit rule; None is its closed form, told by a single node."""
+    """Return the nodes of an implicit rule; None is no integral, told by a single node."""
     return np.zeros((1, k)) if n_points is None else gaussian_nodes(n_points, k, seed)
 
 

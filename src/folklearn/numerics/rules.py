@@ -8,7 +8,7 @@ inverse curvature C. From there
 - the *implicit* rule (GAF, Laplace) predicts (1 - mu) E softmax(Qv) + mu/K over
   v ~ N(-q/2, C/2), by the given nodes, and expands at the minimiser of the state plus the
   observed loss, which solves the same equation with h = -q/2 + (w/2) C Q'y, pull = w/2.
-  A single node stands for a closed form instead of the mean.
+  A single node stands for the softmax at the mean of v in place of the mean of the softmax.
 
 Both work on two small arrays, which a caller fills with C and q: squares (N_SQUARES, k, k)
 and vectors (N_VECTORS, K), whose entries are named below.
@@ -39,7 +39,6 @@ LOSS, BRACKET, ROUNDS, OVERCURVED, UNSOLVED, IMPRECISE = range(N_TOTALS)
 N_CONSTANTS = 6
 B, GAMMA, PULL, MU, MAX_NORM, LAM = range(N_CONSTANTS)
 
-_PROBIT = math.pi / 8.0
 _NOISE = 16.0 * 2.2e-16  # S is known to this times 1/lam, theta to this times its norm
 
 N_SQUARES = 3
@@ -59,7 +58,7 @@ def foresee(constants, nodes, squares, vectors):
     q, predicted, work = vectors[Q, :k], vectors[PREDICTED], vectors[_WORK:]
     centre = vectors[A, :k]
     if nodes.shape[0] == 1:
-        _tempered_pairs(squares[C], q, constants[MU], predicted, work)
+        _at_the_mean(q, constants[MU], predicted, work)
         return
     if nodes.shape[0] > 0:
         _gaussian_mean(squares[C], q, constants[MU], nodes, squares[V], predicted, work)
@@ -170,36 +169,16 @@ def _gaussian_mean(C, q, mu, nodes, J, out, work):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _tempered_pairs(C, q, mu, out, work):
-    """Write (1 - mu) p + mu/K, p_i ~ 1 / sum_j exp(-m_ij / sqrt(1 + pi s_ij / 8)).
-
-    m_ij and s_ij are mean and variance of the difference of the logits of classes i and j
-    under Q v, v ~ N(-q/2, C/2). For two classes this is the probit approximation of the mean.
-    """
-    k = C.shape[0]
-    mean, diagonal, row, reduced, moved = work[0], work[1], work[2], work[3, :k], work[4, :k]
+def _at_the_mean(q, mu, out, work):
+    """Write (1 - mu) softmax(-Q q/2) + mu/K."""
+    k = q.shape[0]
+    v, z = work[0, :k], work[1]
     for i in range(k):
-        reduced[i] = -0.5 * q[i]
-    expand_classes(reduced, mean)
-    expanded_diagonal(C, diagonal)
-    total = 0.0
-    for a in range(k + 1):
-        row[:] = 0.0
-        row[a] = 1.0
-        reduce_classes(row, reduced)
-        for i in range(k):
-            moved[i] = 0.0
-            for j in range(k):
-                moved[i] += C[i, j] * reduced[j]
-        expand_classes(moved, row)  # of QCQ'
-        odds = 0.0
-        for b in range(k + 1):
-            variance = max(0.5 * (diagonal[a] + diagonal[b]) - row[b], 0.0)
-            odds += math.exp(min((mean[b] - mean[a]) / math.sqrt(1.0 + _PROBIT * variance), 700.0))
-        out[a] = 1.0 / odds
-        total += out[a]
-    for a in range(k + 1):
-        out[a] = (1.0 - mu) * out[a] / total + mu / (k + 1.0)
+        v[i] = -0.5 * q[i]
+    expand_classes(v, z)
+    softmax(z, out)
+    for i in range(k + 1):
+        out[i] = (1.0 - mu) * out[i] + mu / (k + 1.0)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
