@@ -10,7 +10,7 @@ from folklearn.streams.scaler import OnlineScaler
 
 
 def counted(values):
-    """The values as they count: none far above all before it; the first three by nearness."""
+    """The values as they count: at most 8 deviations away; the first three by nearness."""
     taken = list(values[:2])
     for n in range(3, len(values) + 1):
         value = values[n - 1]
@@ -20,10 +20,9 @@ def counted(values):
             taken = [values[i] for i in near]
             (left,) = {0, 1, 2} - set(near)
             value = values[left]
-        mean, squares = np.mean(taken), len(taken) * np.var(taken)
-        if squares > 0:
-            reach = np.sqrt(4 * squares * n / (n - 1))  # the squared deviations grow fivefold
-            value = np.clip(value, mean - reach, mean + reach)
+        mean, deviation = np.mean(taken), np.std(taken)
+        if deviation > 0:
+            value = np.clip(value, mean - 8 * deviation, mean + 8 * deviation)
         taken.append(value)
     return np.array(taken)
 
@@ -59,7 +58,7 @@ def test_it_is_the_definition_with_an_absurd_value(rng, row):
 
 
 def test_ordinary_values_are_scaled_by_the_ordinary_moments(rng):
-    X = np.column_stack([rng.normal(size=4000), rng.random(4000) < 0.01, rng.random(4000) < 0.5])
+    X = np.column_stack([rng.normal(size=4000), rng.random(4000) < 0.05, rng.random(4000) < 0.5])
     scaled = OnlineScaler(3).learn_transform(X)[1000:]
     for t in (1000, 3999):
         past = X[: t + 1]
@@ -80,13 +79,29 @@ def test_an_absurd_value_is_made_up_for(rng, row, absurd):
     np.testing.assert_allclose(bad[1500:, 0], good[1500:, 0], rtol=0.15, atol=0.05)
 
 
+def test_a_rare_feature_saturates_and_does_not_vanish(rng):
+    x = (rng.random(20_000) < 0.002).astype(float)
+    scaled = OnlineScaler(1).learn_transform(x[:, None])[1000:, 0] * np.sqrt(2)
+    there = x[1000:] == 1.0
+    np.testing.assert_allclose(scaled[there], 5.0)
+    assert np.abs(scaled[~there]).max() < 0.1
+
+
 def test_a_scale_that_really_changes_is_followed(rng):
-    X = rng.normal(size=(1000, 1))
-    X[500:] = 1e6 + 1e5 * X[500:]
+    X = rng.normal(size=(1500, 1))
+    X[500:] = 1e3 + 1e2 * X[500:]
     scaled = OnlineScaler(1).learn_transform(X)[:, 0] * np.sqrt(2)
-    for t in (540, 999):
-        plain = (X[t, 0] - X[: t + 1].mean()) / X[: t + 1].std()
-        assert scaled[t] == pytest.approx(plain, rel=0.3)
+    plain = (X[-1, 0] - X.mean()) / X.std()
+    assert scaled[-1] == pytest.approx(plain, abs=0.5)
+    assert np.ptp(scaled[1000:]) > 1.0
+
+
+def test_a_few_absurd_values_in_every_hundred_are_borne(rng):
+    X = rng.normal(size=(5000, 1))
+    X[rng.random(5000) < 0.01] = 1e9
+    scaled = OnlineScaler(1).learn_transform(X)[2000:, 0] * np.sqrt(2)
+    ordinary = X[2000:, 0] < 1e8
+    assert 0.4 < scaled[ordinary].std() < 1.0
 
 
 @pytest.mark.parametrize("cuts", [[1, 2, 30], [7], [0, 59]])

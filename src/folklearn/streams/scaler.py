@@ -14,7 +14,7 @@ from folklearn.persist import Record
 Array = NDArray[np.float64]
 
 LARGEST_SCORE = 5.0  # standard deviations; one absurd value must not dominate a context
-_MOST_GROWTH = 4.0  # of the squared deviations, by one value
+_FURTHEST = 8.0  # standard deviations that a value may count for
 _COUNT, _MEAN, _SQUARES = 0, 1, 2  # the rows of the moments
 # A hair below the limit: the constant that is appended must not lift a context above it.
 _MAX_NORM = problem.MAX_NORM * (1.0 - 1e-12)
@@ -30,11 +30,11 @@ class OnlineScaler:
     An example is included in the mean and the deviation that scale it: features are known
     before the prediction. Labels are never seen.
 
-    One absurd value does no lasting harm: what a value adds to the squared deviations is at
-    most 4 times what all earlier ones added together, and of the first three values the two
-    that are nearest to each other count as the earlier ones. So an outlier raises a deviation
-    by sqrt(5) at most, later rows make up for it, and yet a feature whose scale really
-    changes is followed exponentially fast. 0/1 features are never touched by this.
+    Absurd values do little harm: one that is more than 8 standard deviations away from the
+    mean of the earlier ones counts in mean and deviation as if it were 8 away, and of the
+    first three values the two that are nearest to each other count as the earlier ones. As
+    long as fewer than one value in 64 is absurd, the deviation stays in bounds; and a scale
+    that really changes is followed, by a factor e for every n/32 of n rows so far.
 
     Parameters
     ----------
@@ -212,7 +212,7 @@ def _joined(value: float, n: float, mean: float, squares: float) -> tuple[float,
             mean, squares = 0.5 * (value + near), 0.5 * (value - near) ** 2
     step = late - mean
     if squares > 0.0:
-        limit = math.sqrt(_MOST_GROWTH * squares * n / (n - 1.0))
+        limit = _FURTHEST * math.sqrt(squares / (n - 1.0))
         step = min(max(step, -limit), limit)
     return mean + step / n, squares + step * step * ((n - 1.0) / n)
 
