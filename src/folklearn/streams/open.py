@@ -28,10 +28,10 @@ class OpenModel:
 
     .. math:: u = \frac{m + 1/2}{t + 1}
 
-    where m of the t examples so far brought a new class (the estimator of Krichevsky and
-    Trofimov for "is it new?"), and 1 while no class is known. The known classes share 1 - u
-    as the learner says. So the strict loss of a stream is :math:`-\ln((1-u)\,p_y)` for a known
-    class, :math:`-\ln u` for a new one, and always finite.
+    where m of the t examples so far brought a new class, or several in one soft label (the
+    estimator of Krichevsky and Trofimov for "is it new?"), and 1 while no class is known. The
+    known classes share 1 - u as the learner says. So the strict loss of a stream is
+    :math:`-\ln((1-u)\,p_y)` for a known class, :math:`-\ln u` for a new one, and always finite.
 
     The first class needs no learner; with the second one begins, and with every further one
     it grows (`Folklore.grow`). Missing values (NaN) become the mean of their feature.
@@ -119,36 +119,41 @@ class OpenModel:
         d = self._scaler.n_features
         if not problem.is_context(x, (d,)):
             x = problem.context(x, d)
-        z = self._scaler.one(x, learn=False)
-        return np.ones(self.n_classes) if self.learner is None else self.learner.predict(z)
+        return self.predict_row(x)
+
+    def predict_row(self, x: Array) -> Array:
+        """Return `predict_one` of what is a row of floats in C order, which is not checked."""
+        z = self._scaler.one(x, False)
+        learner = self.learner
+        return np.ones(self.n_classes) if learner is None else learner.predict(z)
 
     def learn_one(self, x: ArrayLike, y: Any, *, weight: float = 1.0) -> None:
         """Learn one row x (d,) of class number y: a `run` that predicts nothing.
 
-        y may be probabilities of the known classes (K,), a soft label. After `predict_one` of
-        the same row nothing of the prediction is computed again.
+        y may be a soft label, probabilities of the known classes (K,) and of new ones behind
+        them. After `predict_one` of the same row nothing of the prediction is computed again.
         """
         d = self._scaler.n_features
         if not problem.is_context(x, (d,)):
             x = problem.numbers("x", x)
             x = problem.context(x, max(x.size, d))
-        is_new = False
-        if type(y) is int and 0 <= y <= self.n_classes:
-            is_new = y == self.n_classes
-        elif np.ndim(y) == 1:
-            y = self._soft([y], 1)[0]
-        else:
-            y = int(self._class_numbers([y], 1)[0][0])
-            is_new = y == self.n_classes
+        self.learn_row(x, y, weight)
+
+    def learn_row(self, x: Array, y: Any, weight: float) -> None:
+        """Do as `learn_one` with a row of floats in C order, not checked but for its norm."""
+        scaler, n_classes = self._scaler, self.n_classes
+        if type(y) is not int or not 0 <= y < n_classes:
+            y, n_classes = self._label(y)
         if type(weight) is not float or weight != 1.0:
             weight = problem.weight(weight)
         if weight > self._max_weight:
             self._refuse_heavy(np.array([weight]))
-        if is_new or x.size > d:
-            self._scaler.refuse_unusable(x)
-            self._make_room(x.size, self.n_classes + is_new)
+        is_new = n_classes > self.n_classes
+        if is_new or x.size > scaler.n_features:
+            scaler.refuse_unusable(x)
+            self._make_room(x.size, n_classes)
             self.n_new += is_new
-        z = self._scaler.one(x, learn=True)
+        z = scaler.one(x, True)
         self.n_rounds += 1
         if self.learner is not None:
             self.learner.update(z, y, weight=weight)
@@ -183,7 +188,8 @@ class OpenModel:
         """Predict, then learn, raw rows X (T, d) with class numbers y (T,), one by one.
 
         A number equal to `n_classes` is a new class, and columns beyond `n_features` are new
-        features, 0 so far. y may be soft labels (T, K) of the known classes. Returns P (T, K)
+        features, 0 so far. y may be soft labels (T, K): classes beyond `n_classes` are new, and
+        known from the first row that gives them, or a later class, probability. Returns P (T, K)
         and u (T,), each row from before its label was learned: P[t, k] is the probability of
         class k if class k is known by then and the example is of a known class, and u[t] that
         it is not. Every row is checked before the first round.
@@ -191,11 +197,8 @@ class OpenModel:
         X = problem.numbers("X", X)
         d = max(X.shape[1] if X.ndim == 2 else 0, self.n_features)
         X, _ = problem.contexts(X, d, gaps=True)
-        soft = np.ndim(y) == 2
-        if soft:
-            y, n_classes = self._soft(y, len(X)), self.n_classes
-        else:
-            y, n_classes = self._class_numbers(y, len(X))
+        y, known = self._labels(y, len(X))
+        n_classes = int(known.max(initial=self.n_classes))
         weights = problem.weights(weight, len(X))
         self._refuse_heavy(weights)
         if n_classes > self.n_classes:
@@ -205,18 +208,31 @@ class OpenModel:
         P, u = np.zeros((len(X), n_classes)), np.empty(len(X))
         start = 0
         while start < len(X):
-            news = np.flatnonzero(y[start:] == self.n_classes) if not soft else y[:0]
+            news = np.flatnonzero(known[start:] > self.n_classes)
             stop = start + int(news[0]) if news.size else len(X)
             rows = slice(start, stop)
             P[rows, : self.n_classes] = self._learn(Z[rows], y[rows], weights[rows], u[rows])
             if stop < len(X):
-                self._learn_new(Z[stop : stop + 1], weights[stop], P[stop], u[stop : stop + 1])
+                row = slice(stop, stop + 1)
+                self._learn_new(Z[row], y[stop], known[stop], weights[stop], P[stop], u[row])
                 stop += 1
             start = stop
         return P, u
 
-    def _class_numbers(self, y: ArrayLike, n_rounds: int) -> tuple[Labels, int]:
-        """Return y and the number of classes in the end; new ones must come in order."""
+    def _label(self, y: Any) -> tuple[Any, int]:
+        """Return the label of one row, and the number of classes known after it."""
+        labels, known = self._labels([y], 1)
+        n_classes = int(known[0])
+        return int(labels[0]) if labels.ndim == 1 else labels[0, :n_classes], n_classes
+
+    def _labels(self, y: ArrayLike, n_rounds: int) -> tuple[Labels | Array, Labels]:
+        """Return labels (T,), or soft ones (T, K), and the number of classes after each."""
+        if np.ndim(y) == 2:
+            return self._soft(y, n_rounds)
+        return self._class_numbers(y, n_rounds)
+
+    def _class_numbers(self, y: ArrayLike, n_rounds: int) -> tuple[Labels, Labels]:
+        """Check that new classes come in order."""
         y, _ = problem.labels(y, n_rounds, self.n_classes + n_rounds + 1)
         known = np.maximum.accumulate(np.concatenate([[self.n_classes - 1], y]))
         gaps = np.flatnonzero(y > known[:-1] + 1)
@@ -226,16 +242,19 @@ class OpenModel:
                 f"y[{row}] is {y[row]}, but only {known[row] + 1} classes were known then: a new "
                 f"class has the next number, {known[row] + 1}"
             )
-        return y, int(known[-1]) + 1
+        return y, known[1:] + 1
 
-    def _soft(self, y: ArrayLike, n_rounds: int) -> Array:
-        """Return soft labels (T, K) over the known classes."""
-        if self.learner is None:
+    def _soft(self, y: ArrayLike, n_rounds: int) -> tuple[Array, Labels]:
+        """Check soft labels; those of one class alone say nothing."""
+        n_classes = max(self.n_classes, np.shape(y)[1])
+        if n_classes < 2:
             raise InvalidInputError(
                 f"soft labels need two known classes, and there are {self.n_classes}: declare "
                 "them first"
             )
-        return problem.labels(y, n_rounds, self.n_classes)[1]
+        _, soft = problem.labels(y, n_rounds, n_classes)
+        behind = np.argmax(soft[:, ::-1] > 0.0, axis=1)  # classes without probability at the end
+        return soft, np.maximum.accumulate(np.maximum(n_classes - behind, self.n_classes))
 
     def _refuse_heavy(self, weights: Array) -> None:
         if len(weights) and weights.max() > self._max_weight:
@@ -251,18 +270,22 @@ class OpenModel:
         self.n_rounds += len(Z)
         if self.learner is None:
             return np.ones((len(Z), self.n_classes))
-        return self.learner.run(Z, y, weight=weights)
+        known = y if y.ndim == 1 else y[:, : self.n_classes]
+        return self.learner.run(Z, known, weight=weights)
 
-    def _learn_new(self, z: Array, weight: float, p: Array, u: Array) -> None:
-        """Learn the first example of a new class, predicted without knowing of it."""
+    def _learn_new(
+        self, z: Array, y: Any, n_classes: int, weight: float, p: Array, u: Array
+    ) -> None:
+        """Learn the first example of new classes, predicted without knowing of them."""
         if self.n_classes:
             p[: self.n_classes] = self._known(z)[0]
         u[0] = self.unseen_probability
-        self._make_room(self.n_features, self.n_classes + 1)
+        self._make_room(self.n_features, int(n_classes))
         self.n_new += 1
         self.n_rounds += 1
         if self.learner is not None:
-            self.learner.update(z[0], self.n_classes - 1, weight=float(weight))
+            label = int(y) if np.ndim(y) == 0 else y[: self.n_classes]
+            self.learner.update(z[0], label, weight=float(weight))
 
     def certificate(self) -> Certificate | None:
         """Return the learner's certificate, or None if it has none (yet).

@@ -1,0 +1,176 @@
+"""Text in the River classifier: hashed columns that are opened when they are needed."""
+
+import enum
+import math
+import pickle
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from folklearn.errors import StateFileError
+from folklearn.streams.hashing import TextHasher
+
+pytest.importorskip("river", reason="River comes with the extra `river`")
+
+from folklearn.adapters._river.columns import Bucket
+from folklearn.adapters.river import FolkloreClassifier
+from tests.adapters.test_river import as_frame, learned, state, stream
+
+COLOURS = ["red", "green", "blue", "mauve", "\ud800 half a character"]
+
+
+def coloured(rng, T=80, n_colours=5):
+    """Examples with text that comes late, goes missing, and takes turns with numbers."""
+    for t, (x, y) in enumerate(stream(rng, T=T, d=2, missing=0.1)):
+        colour = COLOURS[int(rng.integers(1 + min(t // 8, n_colours - 1)))]
+        either = "many" if rng.random() < 0.3 else float(rng.normal())
+        yield x | {"colour": None if t % 9 == 5 else colour, "either": either}, y
+
+
+def test_text_is_hashed_into_columns_of_its_own(rng):
+    """The twin is told the columns, and gets the signs as numbers."""
+    hasher, twin = TextHasher(4), FolkloreClassifier("folklore")
+    model = FolkloreClassifier("folklore", n_buckets=4)
+    for t, (x, y) in enumerate(stream(rng, d=1)):
+        texts = {"colour": COLOURS[t % 4], 3: "S" if t % 5 else "L"}
+        numbers = {}
+        for name, text in texts.items():
+            bucket, sign = hasher.place(name, text)
+            numbers[f"~bucket {bucket}"] = numbers.get(f"~bucket {bucket}", 0.0) + sign
+        p, expected = model.predict_proba_one(x | texts), twin.predict_proba_one(x | numbers)
+        np.testing.assert_allclose(list(p.values()), list(expected.values()), atol=1e-8)
+        model.learn_one(x | texts, y)
+        twin.learn_one(x | numbers, y)
+    assert len(model._columns) == len(twin._columns) <= 5
+
+
+def test_text_is_learned():
+    model = FolkloreClassifier("folklore")
+    for t in range(90):
+        model.learn_one({"colour": COLOURS[t % 3], "noise": math.sin(t)}, t % 3)
+    assert [model.predict_one({"colour": colour}) for colour in COLOURS[:3]] == [0, 1, 2]
+    assert len(model._columns) == 4  # the noise and three buckets, of 128
+
+
+def test_a_feature_may_be_a_number_and_a_text():
+    model = learned([({"a": 1.0}, 0), ({"a": "1"}, 1), ({"a": None}, 0), ({"a": 2}, 1)], "folklore")
+    kinds = [type(key) for key in model._columns.keys]
+    assert kinds == [str, Bucket]
+    assert model.predict_proba_one({"a": "1"}) != model.predict_proba_one({"a": 1})
+
+
+def test_text_never_learned_is_ignored(rng):
+    model = learned(coloured(rng), "folklore", n_buckets=2**20)
+    before = pickle.dumps(model)
+    x = {"x0": 0.3, "either": 1.0}
+    assert model.predict_proba_one(x | {"colour": "new"}) == model.predict_proba_one(x)
+    assert pickle.dumps(model) == before
+
+
+def test_every_kind_of_text_is_the_same_text():
+    class Colour(str, enum.Enum):  # noqa: UP042 - StrEnum formats itself, this one does not
+        RED = "red"
+
+    model = learned([({"c": "red"}, 0), ({"c": "blue"}, 1)], "folklore")
+    expected = model.predict_proba_one({"c": "red"})
+    for red in (np.str_("red"), Colour.RED, type("Text", (str,), {})("red")):
+        assert model.predict_proba_one({"c": red}) == expected
+
+
+def test_the_order_of_texts_is_of_no_account(rng):
+    one, other = FolkloreClassifier("folklore"), FolkloreClassifier("folklore")
+    for t in range(30):
+        x = {name: f"{name} {t % 7}" for name in "abcdefg"[: 2 + t // 6]} | {"z": float(t)}
+        names = [*x]
+        shuffled = {names[j]: x[names[j]] for j in rng.permutation(len(x))}
+        assert one.predict_proba_one(x) == other.predict_proba_one(shuffled)
+        one.learn_one(x, t % 3)
+        other.learn_one(shuffled, t % 3)
+    assert one._columns.keys == other._columns.keys
+
+
+@pytest.mark.parametrize("cut", [0, 1, 40])
+def test_resuming_equals_never_stopping(cut, rng, tmp_path):
+    examples = list(coloured(rng))
+    model = learned(examples[:cut], "folklore", n_buckets=np.int64(16))
+    model.save(tmp_path / "model")
+    resumed = FolkloreClassifier.load(tmp_path / "model")
+    for x, y in examples[cut:]:
+        assert resumed.predict_proba_one(x) == model.predict_proba_one(x)
+        model.learn_one(x, y)
+        resumed.learn_one(x, y)
+    assert state(resumed) == state(model)
+
+
+def test_a_file_with_bad_buckets_is_refused(rng, tmp_path):
+    model = learned(coloured(rng), "folklore")
+    model._columns.keys = [0 if isinstance(key, Bucket) else key for key in model._columns.keys]
+    model.save(tmp_path / "model")
+    with pytest.raises(StateFileError, match="does not name all features"):
+        FolkloreClassifier.load(tmp_path / "model")
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars"])
+@pytest.mark.parametrize("dtype", ["plain", "categorical", "enum"])
+def test_many_is_the_loop(kind, dtype, rng):
+    library = pytest.importorskip(kind, reason="data frames are optional")
+    examples = [
+        ({"x0": x["x0"], "colour": x["colour"], "size": "S" if x["x1"] > 0 else "L"}, y)
+        for x, y in coloured(rng, n_colours=4)  # polars does not know half a character
+    ]
+    one, many = FolkloreClassifier("folklore"), FolkloreClassifier("folklore")
+    for start in range(0, len(examples), 16):
+        batch = examples[start : start + 16]
+        X, y = as_frame(library, batch)
+        if kind == "pandas":
+            names = {"plain": "string", "categorical": "category", "enum": object}
+            X = X.astype({"colour": names[dtype], "size": names[dtype]})
+        elif dtype != "plain":
+            texts = library.Categorical if dtype == "categorical" else library.Enum(COLOURS[:4])
+            X = X.with_columns(library.col("colour").cast(texts))
+        for x, label in batch:
+            one.learn_one(x, label)
+        many.learn_many(X, y)
+        assert many._columns.keys == one._columns.keys
+        P = many.predict_proba_many(X).to_numpy()
+        expected = [list(one.predict_proba_one(x).values()) for x, _ in batch]
+        np.testing.assert_allclose(P, expected, atol=1e-8)
+        assert many.predict_many(X).to_list() == [one.predict_one(x) for x, _ in batch]
+
+
+def test_the_first_row_of_a_frame_sets_the_unit(rng):
+    """As in the loop, where texts of later rows are not known with the first."""
+    pd = pytest.importorskip("pandas", reason="data frames are optional")
+    examples = [({"c": f"text {t}"}, t % 2) for t in range(20)]
+    X = pd.DataFrame([x for x, _ in examples])
+    many = FolkloreClassifier("folklore")
+    many.learn_many(X, [y for _, y in examples])
+    one = learned(examples, "folklore")
+    assert many._model.to_record().config["scaler"] == one._model.to_record().config["scaler"]
+    np.testing.assert_allclose(
+        many.predict_proba_many(X).to_numpy()[7],
+        list(one.predict_proba_one({"c": "text 7"}).values()),
+        atol=1e-8,
+    )
+
+
+WORDS = st.text(max_size=3) | st.sampled_from(COLOURS[:4])
+ROWS = st.lists(st.tuples(WORDS | st.none(), WORDS | st.none(), st.integers(0, 2)), min_size=1)
+
+
+@given(rows=ROWS, cut=st.integers(0, 5), n_buckets=st.sampled_from([1, 3, 128]))
+def test_any_text_in_frames_is_the_loop(rows, cut, n_buckets):
+    pd = pytest.importorskip("pandas", reason="data frames are optional")
+    one = FolkloreClassifier("folklore", n_buckets=n_buckets)
+    many = FolkloreClassifier("folklore", n_buckets=n_buckets)
+    X = pd.DataFrame([row[:2] for row in rows], columns=["a", 1], dtype=object)
+    y = [row[2] for row in rows]
+    for a, b, label in rows:
+        one.learn_one({"a": a, 1: b}, label)
+    many.learn_many(X[:cut], y[:cut])
+    many.learn_many(X[cut:], y[cut:])
+    assert many._columns.keys == one._columns.keys
+    expected = [list(one.predict_proba_one({"a": a, 1: b}).values()) for a, b, _ in rows]
+    np.testing.assert_allclose(many.predict_proba_many(X).to_numpy(), expected, atol=1e-7)
