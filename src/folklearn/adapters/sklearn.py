@@ -1,28 +1,27 @@
 """The learners as a scikit-learn classifier."""
 
-import copy
 import inspect
 import itertools
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, Self
 
 import numpy as np
-import scipy.sparse
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
 from folklearn import problem, registry
+from folklearn.adapters._sklearn import draws, frames, labels, rows, weights
 from folklearn.errors import InvalidInputError
 from folklearn.learners import catalogue
 from folklearn.learners.contract import Certificate
 from folklearn.persist import Record
 from folklearn.progress import reporter
+from folklearn.streams.hashing import DEFAULT_BUCKETS
 from folklearn.streams.open import OpenModel
 
 Array = NDArray[np.float64]
@@ -30,19 +29,18 @@ Labels = NDArray[Any]
 Numbers = NDArray[np.intp]
 
 SELECT = ("last", "average", "random")
-_INPUT = {"accept_sparse": "csr", "dtype": np.float64, "ensure_all_finite": "allow-nan"}
-_BLOCK = 2**21  # numbers that are dense at a time
+_SETTINGS = ("B", "lam", "memory", "max_weight")  # parameters that not every learner takes
 _FLOOR = 1e-300  # of probabilities whose logarithm is asked for
-_LARGEST_LABEL = 2**53  # from here on, neighbouring integers are the same float
 
 
 class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     r"""Multinomial logistic regression, learned online, for scikit-learn.
 
     Use it where rows come in batches (`partial_fit`), where classes appear that nobody
-    declared, where values are missing, or where good probabilities are wanted after one pass
-    and without a learning rate. Prefer ``LogisticRegression`` when all rows fit in memory and
-    can be visited many times, and ``learner="ogd"`` when ((K-1) d)^2 numbers do not fit.
+    declared, where values are missing, where some columns hold text, where labels are
+    uncertain (soft), or where good probabilities are wanted after one pass and without a
+    learning rate. Prefer ``LogisticRegression`` when all rows fit in memory and can be visited
+    many times, and ``learner="ogd"`` when ((K-1) d)^2 numbers do not fit.
 
     Each row is scaled by the mean and deviation of the rows so far, predicted, then learned.
     What predicts afterwards is chosen by ``select``:
@@ -78,19 +76,25 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     Parameters
     ----------
     learner : ``"auto"``, which needs no setting, ``"folklore"``, ``"gaf"``, ``"laplace"`` or
-        ``"ogd"``.
+        ``"ogd"``. Also ``"ons"``, and ``"aioli"`` for two classes: these two must be told all
+        classes, as `fit` is, and refuse a new one.
     B : largest row norm of the linear models to compete with, positive; None for the
         learner's default. ``"auto"`` tries many and takes none.
-    lam : ridge :math:`\lambda`, positive; None for the learner's default. ``"auto"`` and
-        ``"ogd"`` take none.
+    lam : ridge :math:`\lambda`, positive; None for the learner's default. ``"auto"``,
+        ``"ogd"`` and ``"ons"`` take none.
+    memory : rows after which an example counts 1/e of what it did, at least 1, for streams
+        that drift; None for ever. Only ``"folklore"`` takes it, and then has no certificate.
     select : ``"last"``, ``"average"`` or ``"random"``.
     passes : times that `fit` runs over the rows, at least 1: first in the order given, then
         reshuffled each time. `partial_fit` runs once.
     scale : standardise the features on line. False leaves them as they are: their norm
         should then be about 1.
     fit_intercept : append a constant to the features.
+    n_buckets : number of columns, at least 1, into which all columns of text are hashed
+        together; without text it says nothing. More confuse less, and cost as features do.
     class_weight : None, a dict from label to weight (1 for those not in it), or
-        ``"balanced"``, n / (K n_k), which only `fit` can know.
+        ``"balanced"``, n / (K n_k), which only `fit` can know. Of a soft label every class
+        has its own weight: the loss is :math:`\sum_k y_k w_k (-\ln p_k)`.
     n_checkpoints : number m of models that ``"average"`` draws, at least 1.
     max_weight : largest weight, sample weight times class weight, that will occur; only for
         ``"auto"``, which mixes its experts on this scale and refuses heavier rows. None
@@ -103,16 +107,29 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     Attributes
     ----------
     classes_ : the labels known so far, sorted: the columns of `predict_proba`.
-    n_features_in_ : number of features.
+    n_features_in_ : number of columns of X.
     feature_names_in_ : their names, if the first rows had names that are all text.
-    model_ : the `OpenModel` after the last row.
+    text_features_ : names of those that hold text, in order; none if X was no data frame.
+    model_ : the `OpenModel` after the last row. Its features are the columns of numbers, in
+        order, followed by the ``n_buckets`` for text, if there is any.
     numbers_ : the numbers of the labels `classes_` in `model_`, which counts classes as they
         come.
 
     Notes
     -----
     NaN, and None or NA of a data frame, is a missing value: it becomes the mean of its
-    feature so far. A label may be text, an integer or a truth value, one kind per estimator.
+    feature so far, as the scaler has it, on which outliers have limited influence.
+
+    In a data frame (pandas, polars, Arrow) columns of text, categories and enums are hashed,
+    see `TextHasher`: a text that was never seen needs nothing, and a missing one adds nothing.
+    The first rows decide which columns these are. A number in one of them is then taken as
+    its text; text in another column is refused, as are dates, lists and the like. A column
+    without any value or declared type counts as numbers.
+
+    A label may be text, an integer or a truth value, one kind per estimator. Soft labels are
+    rows of K >= 2 probabilities, as a 2-d array of floats, whose columns are in the order of
+    `classes_` (0 to K-1 if nothing is known yet), or as a data frame whose columns are named
+    after the classes, in any order. They declare no new class beside known ones.
 
     A class that `partial_fit` was not told of is learned from its first row on. Learner and
     settings are read when the first rows come; `fit` starts anew. A call that fails, because
@@ -141,6 +158,13 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     >>> model.partial_fit([[0.5]], ["snow"]).classes_.tolist()
     ['rain', 'snow', 'sun']
 
+    Labels that are uncertain:
+
+    >>> soft = [[1.0, 0.0], [0.5, 0.5], [0.2, 0.8]]
+    >>> model = FolkloreClassifier().fit([[0.1], [0.5], [0.9]], soft)
+    >>> model.predict([[0.0], [1.0]]).tolist()
+    [0, 1]
+
     References
     ----------
     Agarwal, Kale and Zimmert (2021), "Efficient Methods for Online Multiclass Logistic
@@ -154,10 +178,12 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         learner: str = "auto",
         B: float | None = None,
         lam: float | None = None,
+        memory: int | None = None,
         select: str = "last",
         passes: int = 1,
         scale: bool = True,
         fit_intercept: bool = True,
+        n_buckets: int = DEFAULT_BUCKETS,
         class_weight: Any = None,
         n_checkpoints: int = 10,
         max_weight: float | None = None,
@@ -167,10 +193,12 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.learner = learner
         self.B = B
         self.lam = lam
+        self.memory = memory
         self.select = select
         self.passes = passes
         self.scale = scale
         self.fit_intercept = fit_intercept
+        self.n_buckets = n_buckets
         self.class_weight = class_weight
         self.n_checkpoints = n_checkpoints
         self.max_weight = max_weight
@@ -181,36 +209,38 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         tags.input_tags.allow_nan = True
+        tags.input_tags.categorical = True
         return tags
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Learn the rows of X (T, d) with labels y (T,) in the order given; return self.
+        """Learn the rows of X (T, d) with labels y in the order given; return self.
 
-        Whatever was learned before is forgotten.
+        y is one label for every row (T,), or soft labels (T, K), see the Notes. Whatever was
+        learned before is forgotten.
         """
         with _all_or_nothing(self):
-            X, y = validate_data(self, X, y, **_INPUT)
-            _refuse_huge(X)
-            y, _ = _labels("y", y)
-            check_classification_targets(y)
+            X = self._rows(X, first=True)
+            y, columns = labels.read(y)
+            check_consistent_length(X, y)
             passes = problem.count("passes", self.passes, 1)
-            self.classes_, numbers = np.unique(y, return_inverse=True)
+            self.classes_, target = labels.sort(y, columns)
             self.numbers_ = np.arange(len(self.classes_))
-            self._refuse_unknown_names()
-            weights = self._weights(self.classes_, numbers, sample_weight)
-            if not weights.any():
+            weights.refuse_unknown_names(self.class_weight, self.classes_)
+            target, w = weights.weighted(target, self.classes_, sample_weight, self.class_weight)
+            if not w.any():
                 raise InvalidInputError("the sample weights are all zero: nothing can be learned")
-            self._begin(len(self.classes_), float(weights.max()))
-            self._refuse_heavy(weights)
+            self._begin(X.shape[1], len(self.classes_), float(w.max()))
+            self._refuse_heavy(w)
             with reporter(self.verbose, passes * len(y), "learning") as report:
-                self._learn(X, numbers, weights, passes, report)
+                self._learn(X, target, w, passes, report)
         return self
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
-        """Go on with the rows of X (T, d) and labels y (T,), each learned once; return self.
+        """Go on with the rows of X (T, d) and labels y, each learned once; return self.
 
-        Labels that are new are learned as new classes. ``classes`` may name some in advance,
-        in any call: these then have a column before their first row.
+        Labels y (T,) that are new are learned as new classes. ``classes`` may name some in
+        advance, in any call: these then have a column before their first row. Soft labels
+        (T, K) must have one column for every class known by then, see the Notes.
         """
         first = not hasattr(self, "model_")
         with _all_or_nothing(self):
@@ -220,29 +250,32 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                     "does not see all labels: use compute_class_weight of scikit-learn on a "
                     "large enough sample and give its weights as a dict"
                 )
-            X, y = validate_data(self, X, y, reset=first, **_INPUT)
-            _refuse_huge(X)
-            known, n_told, numbers = self._enrol(y, classes, first)
-            weights = self._weights(known, numbers, sample_weight)
+            X = self._rows(X, first)
+            y, columns = labels.read(y)
+            check_consistent_length(X, y)
+            so_far = np.empty(0) if first else self.classes_[np.argsort(self.numbers_)]
+            known, n_told, target = labels.enrol(y, columns, so_far, classes)
+            target, w = weights.weighted(target, known, sample_weight, self.class_weight)
             if first:
                 named = (self.class_weight or {}).values()
-                self._begin(n_told, max([1.0, *map(problem.weight, named)]))
-            self._refuse_heavy(weights)
-            self._refuse_too_large(len(known))
+                self._begin(X.shape[1], n_told, max([1.0, *map(problem.weight, named)]))
+            self._refuse_heavy(w)
+            self._refuse_too_large(X.shape[1], len(known))
+            if self.model_.name not in catalogue.GROWING:
+                self.model_.grow(n_classes=len(known))  # refuses, unless there is nothing to do
         self.numbers_ = np.argsort(known, kind="stable")
         self.classes_ = known[self.numbers_]
         self.model_.grow(n_classes=n_told)
-        self._learn(X, numbers, weights)
+        self._learn(X, target, w)
         return self
 
     def predict_proba(self, X: Any) -> Array:
         """Return the probabilities (T, K) of the classes `classes_`, given that it is one."""
         check_is_fitted(self)
-        X = validate_data(self, X, reset=False, **_INPUT)
-        _refuse_huge(X)
+        X = self._rows(X)
         P = np.empty((X.shape[0], len(self.classes_)))
-        for rows in _blocks(X):
-            P[rows] = self._mixed(_dense(X[rows]))[:, self.numbers_]
+        for block in rows.blocks(X):
+            P[block] = self._mixed(rows.dense(X[block]))[:, self.numbers_]
         return P
 
     def predict_log_proba(self, X: Any) -> Array:
@@ -253,8 +286,8 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def predict(self, X: Any) -> Labels:
         """Return the most probable label of every row."""
         P = self.predict_proba(X)
-        labels: Labels = self.classes_[P.argmax(axis=1)]
-        return labels
+        likeliest: Labels = self.classes_[P.argmax(axis=1)]
+        return likeliest
 
     @property
     def unseen_probability(self) -> float:
@@ -284,59 +317,46 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         self.model_.save(path)
 
-    def _enrol(self, y: Any, classes: Any, first: bool) -> tuple[Labels, int, Numbers]:
-        """Return the labels by number, the count of those that y does not bring, y's numbers."""
-        y, kind = _labels("y", y)
-        told = y[:0]
-        if not first:
-            told = np.empty_like(self.classes_)
-            told[self.numbers_] = self.classes_
-        for name, more in (("the labels so far", told), ("classes", classes)):
-            if more is None or np.size(more) == 0:
-                continue
-            more, theirs = _labels(name, more)
-            if theirs != kind:
-                raise InvalidInputError(
-                    f"y holds {kind}, but {name} are {theirs}: convert one to the other first"
-                )
-            told = np.concatenate([told, np.setdiff1d(more, told)])
-        values, places = np.unique(y, return_index=True)
-        values = values[np.argsort(places)]
-        known = np.concatenate([told, values[~np.isin(values, told)]])
-        known, _ = _labels("all labels together", known)  # integers may have become floats
-        order = np.argsort(known, kind="stable")
-        numbers: Numbers = order[np.searchsorted(known[order], y)]
-        return known, len(told), numbers
+    def _rows(self, X: Any, first: bool = False) -> rows.Rows:
+        """Return X as numbers, dense or sparse: of a frame, first its numbers, then its text.
 
-    def _weights(self, known: Labels, numbers: Numbers, sample_weight: Any) -> Array:
-        """Return sample weight times class weight of every row."""
-        if np.isscalar(sample_weight):
-            sample_weight = np.full(len(numbers), sample_weight)
-        weights = problem.weights(sample_weight, len(numbers))
-        given = self.class_weight
-        if given is None:
-            return weights
-        if isinstance(given, Mapping):
-            factors = np.array([problem.weight(given.get(label, 1)) for label in known.tolist()])
-        elif isinstance(given, str) and given == "balanced":
-            totals = np.bincount(numbers, weights, len(known))
-            factors = np.zeros(len(known))
-            np.divide(totals.sum() / len(known), totals, out=factors, where=totals > 0.0)
+        What scikit-learn says of names and counts of columns is said here; the first rows
+        decide them, and which columns are text.
+        """
+        frame = frames.opened(X)
+        if frame is not None:
+            X = self._columns(X, frame, first)
         else:
-            raise InvalidInputError(
-                f'class_weight must be None, a dict or "balanced", got {given!r}'
-            )
-        return problem.weights(weights * factors[numbers], len(numbers))
+            rows.refuse_text(X)
+            if not first and len(self.text_features_):
+                raise InvalidInputError(
+                    f"the columns {self.text_features_.tolist()} held text in the first rows: "
+                    "pass a data frame, as then"
+                )
+            X = validate_data(self, X, reset=first, **rows.ACCEPTED)
+            if first:
+                self._expect_text(np.zeros(X.shape[1], bool), [])
+        rows.refuse_huge(X)
+        return X
 
-    def _refuse_unknown_names(self) -> None:
-        """Raise if class_weight leaves out a label and names one that is not there: a slip."""
-        if isinstance(self.class_weight, Mapping):
-            labels = set(self.classes_.tolist())
-            strangers = [label for label in self.class_weight if label not in labels]
-            if strangers and not labels <= set(self.class_weight):
-                raise InvalidInputError(f"class_weight names {strangers}, which y does not hold")
+    def _columns(self, X: Any, frame: Any, first: bool) -> rows.Rows:
+        """Return the rows of a frame."""
+        validate_data(self, X, reset=first, skip_check_array=True)
+        is_text = frames.text_columns(frame)
+        if first:
+            self._expect_text(is_text, itertools.compress(frame.columns, is_text))
+        frames.refuse_new_text(frame, is_text & ~self._is_text)
+        checks: dict[str, Any] = {**rows.ACCEPTED, "input_name": "X", "estimator": self}
+        known = self._is_text, self.text_features_, self._n_buckets
+        return frames.as_numbers(frame, *known, **checks)
 
-    def _begin(self, n_classes: int, largest: float) -> None:
+    def _expect_text(self, is_text: NDArray[np.bool_], names: Iterable[Any]) -> None:
+        """Remember which columns are text, and how it is to be hashed."""
+        self._is_text = is_text
+        self._n_buckets = problem.count("n_buckets", self.n_buckets, 1)
+        self.text_features_: NDArray[Any] = np.fromiter(names, object)
+
+    def _begin(self, n_features: int, n_classes: int, largest: float) -> None:
         """Start a model that has learned nothing."""
         if self.select not in SELECT:
             raise InvalidInputError(f"select must be one of {SELECT}, got {self.select!r}")
@@ -345,11 +365,11 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self._slots: Numbers = np.zeros(m, np.intp)  # which of the states each draw is
         self._states: list[OpenModel] = []
         settings = self._settings(largest)
-        self._refuse_too_large(n_classes)
+        self._refuse_too_large(n_features, n_classes)
         self.model_ = OpenModel(
             self.learner,
             settings,
-            n_features=self.n_features_in_,
+            n_features=n_features,
             n_classes=n_classes,
             scale=self.scale,
             intercept=self.fit_intercept,
@@ -359,97 +379,67 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _settings(self, largest: float) -> dict[str, float]:
         """Return what the learner is to be told of the parameters."""
-        if self.learner not in catalogue.GROWING:
+        if self.learner not in catalogue.CATALOGUE:
             return {}  # the model refuses it
         takes = inspect.signature(catalogue.CATALOGUE[self.learner]).parameters
-        settings = {}
-        for name in ("B", "lam", "max_weight"):
+        settings: dict[str, float] = {}
+        for name in _SETTINGS:
             value = getattr(self, name)
-            if value is not None and name not in takes:
+            if value is None:
+                continue
+            if name not in takes:
                 raise InvalidInputError(
                     f"learner={self.learner!r} takes no {name}, got {name}={value!r}: leave it None"
                 )
-            if value is not None:
+            if name == "memory":
+                settings[name] = problem.count(name, value, 1)
+            else:
                 settings[name] = problem.positive(name, value)
         if "max_weight" in takes:
             settings.setdefault("max_weight", max(largest, 1.0 / problem.MAX_PARAMETER))
         return settings
 
-    def _refuse_heavy(self, weights: Array) -> None:
+    def _refuse_heavy(self, w: Array) -> None:
         limit = self.model_.settings.get("max_weight", math.inf)
-        heavy = np.flatnonzero(weights > limit)
+        heavy = np.flatnonzero(w > limit)
         if heavy.size:
             raise InvalidInputError(
-                f"row {heavy[0]} has the weight {weights[heavy[0]]:g} (sample weight times class "
+                f"row {heavy[0]} has the weight {w[heavy[0]]:g} (sample weight times class "
                 f"weight), above max_weight={limit:g}, for which this model was made: construct "
                 "it with a max_weight that covers every weight to come"
             )
 
-    def _refuse_too_large(self, n_classes: int) -> None:
+    def _refuse_too_large(self, n_features: int, n_classes: int) -> None:
         """Raise if the states cannot fit in this machine: it would stall, not fail."""
-        n_columns = self.n_features_in_ + bool(self.fit_intercept)
-        needed = catalogue.n_bytes(self.learner, n_columns, max(n_classes, 2))
+        n_columns, n_classes = n_features + bool(self.fit_intercept), max(n_classes, 2)
+        needed = catalogue.n_bytes(self.learner, n_columns, n_classes)
         needed *= 1 + len(self._slots)
         present = catalogue.bytes_present()
         if present is not None and needed > present:
+            of_text = f" ({self._n_buckets} of them for text)" if self._is_text.any() else ""
             raise InvalidInputError(
                 f"learner={self.learner!r} needs {needed / 1e9:.1f} GB of memory for "
-                f"{self.n_features_in_} features and {n_classes} classes, and this machine has "
+                f"{n_features} features{of_text} and {n_classes} classes, and this machine has "
                 f'{present / 1e9:.1f} GB: use learner="ogd", or fewer features'
             )
 
     def _learn(
         self,
-        X: Any,
-        numbers: Numbers,
-        weights: Array,
+        X: rows.Rows,
+        target: labels.Target,
+        w: Array,
         passes: int = 1,
         report: Callable[[int], None] | None = None,
     ) -> None:
-        """Run over the rows; every slot then holds a state drawn from all rounds so far.
-
-        A draw among the rounds before this call, where the slot's state already is one
-        at random, leaves it; so the draws are uniform after every call.
-        """
-        model: OpenModel = self.model_
-        T, before = len(numbers), model.n_rounds
-        rng = np.random.default_rng([self._seed, before])
-        drawn = rng.integers(before + passes * T, size=len(self._slots)) - before
-        states, slots = list(self._states), self._slots.copy()
-        for number in range(passes):
-            order = rng.permutation(T) if number else np.arange(T)
-            places = drawn - number * T
-            stops = places[(places >= 0) & (places < T)].tolist()
-            edges = sorted({*(rows.start for rows in _blocks(X)), *stops, T})
-            for start, stop in itertools.pairwise(edges):
-                if start in stops:
-                    slots[places == start] = len(states)
-                    states.append(copy.deepcopy(model))
-                rows = order[start:stop]
-                model.run(_dense(X[rows]), numbers[rows], weight=weights[rows])
-                if report is not None:
-                    report(number * T + stop)
-        used, self._slots = np.unique(slots, return_inverse=True)
-        self._states = [states[i] for i in used]
+        drawn = self._states, self._slots
+        self._states, self._slots = draws.learn(
+            self.model_, drawn, self._seed, X, target, w, passes, report
+        )
 
     def _mixed(self, x: Array) -> Array:
         """Return the probabilities, by number, of the states that predict."""
-        if not self._states:
-            return self._shared(self.model_, x)
-        shares = np.bincount(self._slots) / len(self._slots)
-        P = np.zeros((len(x), len(self.classes_)))
-        for share, state in zip(shares, self._states, strict=True):
-            P += share * self._shared(state, x)
-        return P
-
-    def _shared(self, state: OpenModel, x: Array) -> Array:
-        """Return a state's probabilities; classes that came later share what it held for them."""
-        P = state.predict(x)
-        n_later = len(self.classes_) - state.n_classes
-        if n_later:
-            u = state.unseen_probability
-            P = np.hstack([(1.0 - u) * P, np.full((len(x), n_later), u / n_later)])
-        return P
+        drawn = (self._states, self._slots) if self._states else ([self.model_], np.zeros(1, int))
+        return draws.predict(drawn, len(self.classes_), x)
 
     def __getstate__(self) -> dict[str, Any]:
         # Records instead of objects: they hold nothing but numbers and text, so that skops
@@ -478,48 +468,3 @@ def _all_or_nothing(estimator: FolkloreClassifier) -> Iterator[None]:
         estimator.__dict__.clear()
         estimator.__dict__.update(before)
         raise
-
-
-def _labels(name: str, values: Any) -> tuple[Labels, str]:
-    """Return labels (T,), and their kind in words."""
-    labels = np.asarray(values)
-    kind = labels.dtype.kind
-    if labels.ndim != 1:
-        raise InvalidInputError(f"{name} must be a list of labels, got shape {labels.shape}")
-    if kind == "b":
-        return labels, "truth values"
-    if kind in "iu":
-        return labels, "numbers"
-    if kind == "f" and (np.abs(labels) < _LARGEST_LABEL).all() and not (labels % 1.0).any():
-        return labels, "numbers"
-    if kind == "U" or (kind in "OT" and all(isinstance(label, str) for label in labels)):
-        return labels if kind == "U" else labels.astype(object), "text"
-    raise InvalidInputError(
-        f"Unknown label type: {name} must hold integers, truth values or text, "
-        f"got dtype {labels.dtype}"
-    )
-
-
-def _refuse_huge(X: Any) -> None:
-    """Raise for a row whose norm is too large for the arithmetic, as a learner would."""
-    values = X.data if scipy.sparse.issparse(X) else X
-    largest = max(np.fmax.reduce(values, None, initial=0), -np.fmin.reduce(values, None, initial=0))
-    if largest < problem.MAX_NORM / math.sqrt(2 * X.shape[1]):
-        return
-    for i in range(X.shape[0]):
-        row = np.nan_to_num(_dense(X[i : i + 1])[0])
-        if math.hypot(*row) >= problem.MAX_NORM * (1.0 - 1e-9):
-            problem.refuse_context(row, f"row {i} of X")
-
-
-def _blocks(X: Any) -> Iterator[slice]:
-    """Yield the rows of X, as many at a time as may be dense."""
-    n_rows, n_features = X.shape
-    size = max(1, _BLOCK // n_features)
-    for start in range(0, n_rows, size):
-        yield slice(start, min(start + size, n_rows))
-
-
-def _dense(rows: Any) -> Array:
-    dense: Array = rows.toarray() if scipy.sparse.issparse(rows) else rows
-    return dense

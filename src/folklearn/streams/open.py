@@ -322,9 +322,14 @@ class OpenModel:
         try:
             own = persist.unnest("scaler", config["scaler"], record.arrays)
             scaler = OnlineScaler.from_record(own)
-            model = cls(config["learner"], config["settings"], n_features=scaler.n_features)
-            model._scaler = scaler
-            for count in ("n_classes", "n_rounds", "n_new"):
+            model = cls(
+                config["learner"],
+                config["settings"],
+                n_features=scaler.n_features,
+                n_classes=config["n_classes"],
+            )
+            model._scaler, model.learner = scaler, None
+            for count in ("n_rounds", "n_new"):
                 setattr(model, count, problem.count(count, config[count], 0))
             if "state" in config:
                 state = persist.unnest("state", config["state"], record.arrays)

@@ -1,0 +1,1 @@
+"""What the scikit-learn adapter makes of rows, data frames and labels; private to it."""

@@ -1,0 +1,72 @@
+"""States drawn uniformly from all rounds, and what they predict together."""
+
+import copy
+import itertools
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from folklearn.adapters._sklearn import rows
+from folklearn.adapters._sklearn.labels import Target
+from folklearn.streams.open import OpenModel
+
+Array = NDArray[np.float64]
+Numbers = NDArray[np.intp]
+Drawn = tuple[list[OpenModel], Numbers]  # states, and which of them each draw is
+
+
+def learn(
+    model: OpenModel,
+    drawn: Drawn,
+    seed: int,
+    X: rows.Rows,
+    target: Target,
+    weights: Array,
+    passes: int = 1,
+    report: Callable[[int], None] | None = None,
+) -> Drawn:
+    """Run over the rows; return draws that are uniform among all rounds so far.
+
+    A draw among the rounds before this call, where its state already is one at random,
+    leaves it; so the draws are uniform after every call.
+    """
+    T, before = len(target), model.n_rounds
+    rng = np.random.default_rng([seed, before])
+    states, slots = list(drawn[0]), drawn[1].copy()
+    rounds = rng.integers(before + passes * T, size=len(slots)) - before
+    for number in range(passes):
+        order = rng.permutation(T) if number else np.arange(T)
+        places = rounds - number * T
+        stops = places[(places >= 0) & (places < T)].tolist()
+        edges = sorted({*(block.start for block in rows.blocks(X)), *stops, T})
+        for start, stop in itertools.pairwise(edges):
+            if start in stops:
+                slots[places == start] = len(states)
+                states.append(copy.deepcopy(model))
+            chosen = order[start:stop]
+            model.run(rows.dense(X[chosen]), target[chosen], weight=weights[chosen])
+            if report is not None:
+                report(number * T + stop)
+    used, slots = np.unique(slots, return_inverse=True)
+    return [states[i] for i in used], slots
+
+
+def predict(drawn: Drawn, n_classes: int, x: Array) -> Array:
+    """Return the probabilities, by number, averaged over the draws."""
+    states, slots = drawn
+    shares = np.bincount(slots) / len(slots)
+    P = np.zeros((len(x), n_classes))
+    for share, state in zip(shares, states, strict=True):
+        P += share * _shared(state, n_classes, x)
+    return P
+
+
+def _shared(state: OpenModel, n_classes: int, x: Array) -> Array:
+    """Return a state's probabilities; classes that came later share what it held for them."""
+    P = state.predict(x)
+    n_later = n_classes - state.n_classes
+    if n_later:
+        u = state.unseen_probability
+        P = np.hstack([(1.0 - u) * P, np.full((len(x), n_later), u / n_later)])
+    return P
