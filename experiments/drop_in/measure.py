@@ -13,6 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import train_test_split
 
 from folklearn import FolkloreClassifier
+from folklearn.streams.hashing import TextHasher
 from folklearn.streams.open import OpenModel
 
 from .methods import METHODS, facts, strict_losses
@@ -94,6 +95,26 @@ def late_classes(source: Source, arrival: str, seed: int) -> dict[str, float]:
         "told_plain_on_first_rows": float(plain[first].sum()),
         "open_on_other_rows": float(known.sum()),
         "told_plain_on_other_rows": float(plain[~first].sum()),
+    }
+
+
+def hashed_text(source: Source, n_buckets: int | None, seed: int) -> dict[str, float]:
+    """Play one shuffled stream with its 0/1 columns as they are, or as texts that are hashed."""
+    X, y = source.load()
+    order = np.random.default_rng(seed).permutation(len(y))[: source.most_rows]
+    X, y = X[order], _by_appearance(y[order])
+    is_text = np.isin(X, (0.0, 1.0)).all(axis=0)
+    if n_buckets is not None:
+        signs = np.zeros((int(is_text.sum()), n_buckets))
+        for category, row in enumerate(signs):
+            bucket, sign = TextHasher(n_buckets).place("category", str(category))
+            row[bucket] = sign
+        X = np.hstack([X[:, ~is_text], X[:, is_text] @ signs])
+    P, _ = OpenModel("auto", n_features=X.shape[1], n_classes=int(y.max()) + 1).run(X, y)
+    return {
+        "T": len(y),
+        "categories": int(is_text.sum()),
+        "loss": float(-np.log(P[np.arange(len(y)), y]).mean()),
     }
 
 

@@ -28,7 +28,8 @@ def write(folder: Path, origin: Found, found: Found) -> None:
         f"`{origin['command']}`, commit {origin['commit'][:12]}, split "
         f"with seed {origin['split_seed']}; {origin['wall_s']:.0f} seconds.",
         _losses(found["sets"]), _counts(found), _accuracies(found["sets"]),
-        _facts(found["sets"]), _late(found["late"]), "![losses](drop_in.png)",
+        _facts(found["sets"]), _late(found["late"]),
+        _text(found["text"]), "![losses](drop_in.png)",
     ]  # fmt: skip
     (folder / "drop_in.md").write_text("\n\n".join(parts) + "\n")
     _draw(found, folder / "drop_in.png")
@@ -129,6 +130,21 @@ def _late(streams: Found) -> str:
         "and −ln((1−u) p). Extra over plain is the sum of the last three columns: the cost of "
         "saying whether a class is new; open − told on rows that are not the first of a class; "
         "minus what the told model pays for the first row of each class.\n\n" + _table(head, rows)
+    )
+
+
+def _text(streams: Found) -> str:
+    rows = [
+        [name, str(found["T"]), str(found["categories"]),
+         *(f"{loss:.4f}" for loss in found["losses"].values())]
+        for name, found in streams.items()
+    ]  # fmt: skip
+    some = next(iter(streams.values()), {"losses": {}})
+    widths = [f"{width} buckets" if width else "a column each" for width in some["losses"]]
+    return (
+        "## Hashed text\n\nAverage log loss of shuffled streams, mean of three seeds: categories "
+        "in a 0/1 column each, or hashed.\n\n"
+        + _table(["stream", "rounds", "categories", *widths], rows)
     )
 
 

@@ -13,7 +13,7 @@ from ..data import NAMES
 from ..pool import call_all, progress, workers
 from ..provenance import provenance
 from . import report
-from .measure import ARRIVALS, BUNDLED, Source, held_out, late_classes
+from .measure import ARRIVALS, BUNDLED, Source, hashed_text, held_out, late_classes
 from .methods import METHODS, SGD, SGD_SEEDS
 from .summary import summarise
 
@@ -21,22 +21,26 @@ RESULTS = Path(__file__).parent / "results"
 ROWS, ROUNDS = 20_000, 5_000
 LATE = ("pendigits", "satimage", "segment")
 LATE_SEEDS = range(3)
+TEXT = ("adult", "nursery", "mushroom", "car")  # whose 0/1 columns were categories once
+BUCKETS = (None, 16, 32, 64, 128, 256)  # None: a column for each category
 LONGEST = ("letter", "covtype", "adult", "digits")  # begun first
 
 
-def sources_for(options: argparse.Namespace) -> tuple[list[Source], list[Source]]:
-    """Return the data sets and the streams; what is not there is skipped with a message."""
+def sources_for(options: argparse.Namespace) -> tuple[list[Source], list[Source], list[Source]]:
+    """Return data sets, streams, and those with categories; say which are not there."""
     if options.quick:
-        return [Source(name, None, 150) for name in BUNDLED], [Source("wine", None, 100)]
+        wine = [Source("wine", None, 100)]
+        return [Source(name, None, 150) for name in BUNDLED], wine, wine
     there = []
-    for name in NAMES:
+    for name in dict.fromkeys((*NAMES, *TEXT)):
         if (options.data / f"{name}.npz").is_file():
             there.append(name)
         else:
             print(f"skipped {name}: no {name}.npz in {options.data}", file=sys.stderr)
     return (
-        [Source(name, options.data, ROWS) for name in there],
+        [Source(name, options.data, ROWS) for name in NAMES if name in there],
         [Source(name, options.data, ROUNDS) for name in LATE if name in there],
+        [Source(name, options.data, ROUNDS) for name in TEXT if name in there],
     )
 
 
@@ -55,7 +59,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 def main(arguments: Sequence[str] | None = None) -> None:
     arguments = sys.argv[1:] if arguments is None else arguments
     options = parse(arguments)
-    sources, streams = sources_for(options)
+    sources, streams, texts = sources_for(options)
     start = perf_counter()
     slow_first = sorted(sources, key=lambda source: source.name not in LONGEST)
     with progress() as bar, workers(1 if options.quick else options.jobs) as pool:
@@ -70,8 +74,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
             {(f"{source.name}, {arrival}", seed): (late_classes, (source, arrival, seed))
              for arrival in ARRIVALS for source in streams for seed in LATE_SEEDS},
         )  # fmt: skip
+        hashed = call_all(
+            pool, bar, "text",
+            {(source.name, n_buckets, seed): (hashed_text, (source, n_buckets, seed))
+             for source in texts for n_buckets in BUCKETS for seed in LATE_SEEDS},
+        )  # fmt: skip
     in_order = {key: fits[key] for source in sources for key in fits if key[0] == source.name}
-    found = summarise(in_order, played)
+    found = summarise(in_order, played, hashed)
     origin = provenance(
         "experiments.drop_in.run", arguments, seeds=list(SGD_SEEDS),
         sizes={name: entry["sizes"] for name, entry in found["sets"].items()}

@@ -13,9 +13,11 @@ Found = dict[str, Any]
 
 
 def summarise(
-    fits: Mapping[tuple[Any, ...], Found], streams: Mapping[tuple[Any, ...], Found]
+    fits: Mapping[tuple[Any, ...], Found],
+    streams: Mapping[tuple[Any, ...], Found],
+    texts: Mapping[tuple[Any, ...], Found],
 ) -> Found:
-    """Return everything that is reported; keys are (set, method, seed) and (set, seed)."""
+    """Return everything that is reported; keys begin with the name of a set and end in a seed."""
     sets = {name: _set(name, fits) for name in dict.fromkeys(key[0] for key in fits)}
     return {
         "sets": sets,
@@ -31,6 +33,10 @@ def summarise(
         "late": {
             name: _late([found for key, found in streams.items() if key[0] == name])
             for name in dict.fromkeys(key[0] for key in streams)
+        },
+        "text": {
+            name: _text({key[1:]: found for key, found in texts.items() if key[0] == name})
+            for name in dict.fromkeys(key[0] for key in texts)
         },
     }  # fmt: skip
 
@@ -79,6 +85,16 @@ def _method(found: Sequence[Found]) -> Found:
         if fact in found[0]:
             known[fact] = max(fit[fact] for fit in found)
     return known
+
+
+def _text(found: Mapping[tuple[Any, ...], Found]) -> Found:
+    """Return the mean loss over the seeds by number of buckets; "" is a column for each."""
+    losses: dict[str, list[float]] = {}
+    for (n_buckets, _), one in found.items():
+        losses.setdefault(str(n_buckets or ""), []).append(one["loss"])
+    first = next(iter(found.values()))
+    means = {buckets: float(np.mean(of_seeds)) for buckets, of_seeds in losses.items()}
+    return {"T": first["T"], "categories": first["categories"], "losses": means}
 
 
 def _late(found: list[Found]) -> Found:
