@@ -44,12 +44,20 @@ def test_help_names_every_option(folklearn, monkeypatch):
         assert f"--{option} " in outcome.stdout
 
 
+@pytest.mark.parametrize("command", [[], ["run"], ["predict"], ["bandit"]])
+def test_flags_look_like_flags(folklearn, monkeypatch, command):
+    monkeypatch.setenv("COLUMNS", "200")
+    said = folklearn(*command, "--help").stdout
+    assert "--help " in said
+    assert "bool" not in said.lower()
+
+
 def test_help_says_where_things_go(folklearn, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
     said = " ".join(folklearn("run", "--help").stdout.replace("│", " ").split())
     for sentence in (
         "The file is read twice",
-        "Standard input is copied",
+        "Standard input (-) is read once and learned as it comes, classes included",
         "Results go to standard error",
         "a larger B trusts the data faster, and one that is too large costs loss",
         "One of auto, folklore, aioli, gaf, laplace, ogd, ons.",
@@ -103,7 +111,7 @@ def test_an_interrupt_leaves_nothing(folklearn, pets, tmp_path, monkeypatch):
     [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")],
 )
 def test_a_signal_from_outside(write_csv, rows, tmp_path, sent, code, said):
-    """Neither the predictions nor the copy of standard input is left behind."""
+    """Neither the predictions nor a copy of standard input is left behind."""
     path = write_csv("long.csv", rows * 1000)
     (tmp_path / "copies").mkdir()
     with open(path, "rb") as stdin:
@@ -207,7 +215,7 @@ def test_the_warm_up_compiles_everything_that_a_run_uses(name):
 import io, sys
 from rich.console import Console
 from folklearn.cli.warmup import warm_up
-from folklearn.cli.learning import learn
+from folklearn.cli.learning import learn, rows_of
 from folklearn.cli.inputs import new_model
 from folklearn.streams.digits import Digits
 from folklearn.numerics.blocks import run_rounds
@@ -218,7 +226,8 @@ warm_up(quiet, sys.argv[1])
 kernels = run_rounds, ogd_round, ogd_rounds, _scale_rows
 before = [len(kernel.signatures) for kernel in kernels]
 table = Digits()
-learn(new_model(table, sys.argv[1], {}), table, quiet, None)
+model = new_model(table, sys.argv[1], {})
+learn(model, rows_of(table, model), quiet, total=table.n_rows)
 assert before == [len(kernel.signatures) for kernel in kernels], before
 assert max(before) == 1, before
 """

@@ -90,7 +90,8 @@ def test_predict_refuses(refusal, pets, saved, write_csv, rows, tmp_path):
     rows[5][1] = "tall"
     bad = write_csv("bad.csv", rows)
     assert refusal("predict", saved, bad, "-o", tmp_path / "o") == (
-        f"line 7 of {bad}, column 'größe [red]': 'tall' is not a number"
+        f"line 7 of {bad}, column 'größe [red]': 'tall' is not a number; if the column holds "
+        "text, declare it: --text 'größe [red]'"
     )
     rows[5][1], rows[8][3] = "1", "bird"
     strange = write_csv("strange.csv", rows)
@@ -100,7 +101,9 @@ def test_predict_refuses(refusal, pets, saved, write_csv, rows, tmp_path):
     assert "--target is of use only with --score" in refusal(
         "predict", saved, pets, "--target", "kind"
     )
-    assert "is not a complete folklearn state file" in refusal("predict", pets, pets)
+    assert f"{pets} is no folklearn model; folklearn predict takes what" in refusal(
+        "predict", pets, pets
+    )
     assert "it would replace the input" in refusal("predict", saved, pets, "-o", saved)
     assert refusal("predict", saved).startswith("the columns of scikit-learn's digits are not")
     assert refusal("predict", tmp_path / "no", pets) == f"there is no file {tmp_path / 'no'}"

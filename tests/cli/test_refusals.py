@@ -46,7 +46,8 @@ def test_a_target_needs_a_file(refused):
         ("a,b\n1,2\n", "{} has no column 'kind'; its columns are: a, b"),
         ("a,kind\n1,x\n2,x\n", "column 'kind' of {} has only the label 'x'"),
         ("a,kind\n1,x\n2,y,z\n", "line 3 of {} has 3 cells where the header has 2"),
-        ("a,kind\n1,x\nnan,y\n", "line 3 of {}, column 'a': 'nan' is not finite"),
+        ("a,kind\n1,x\ninf,y\n", "line 3 of {}, column 'a': 'inf' is not finite"),
+        ("a,kind\n1,x\ntwo,y\n", "line 3 of {}, column 'a': 'two' is not a number; if the col"),
         ("a;kind\n1;x\n", "column 'kind' of {} has only the label 'x'"),
         ("a,[red]\n1,x\n2,y\n", "{} has no column 'kind'; its columns are: a, [red]"),
     ],
@@ -69,6 +70,29 @@ def test_parameters_must_be_positive_and_sane(refused, option, value):
     # The file is not there: parameters are looked at before anything is read.
     sentence = refused("no.csv", *TRAINED, f"{option}={value}")
     assert sentence.startswith(f"{option} must be a positive number")
+
+
+@pytest.mark.parametrize("value", ["0", "-3"])
+def test_a_memory_has_rounds(refused, value):
+    assert refused("no.csv", *TRAINED, f"--memory={value}") == (
+        f"--memory must be at least 1, got {value}"
+    )
+
+
+def test_text_that_cannot_be(refused, pets, saved, tmp_path):
+    assert refused(pets, *TRAINED, "--text", "fur") == (
+        f"{pets} has no feature 'fur' that could be text; its features are: 'weight (kg)', "
+        "'größe [red]', age"
+    )
+    assert "no feature 'kind' that could be text" in refused(pets, *TRAINED, "--text", "kind")
+    assert refused(pets, "--load", saved, "--text", "age") == (
+        "--text cannot be combined with --load: a saved model keeps its settings"
+    )
+    assert "but no file was given" in refused("--text", "age")
+    (tmp_path / "a.vw").write_text("1 |a b\n2 |a\n")
+    assert "where every value is a number: 'a^b' cannot be text" in refused(
+        tmp_path / "a.vw", "--text", "a^b"
+    )
 
 
 @pytest.mark.parametrize(
@@ -120,6 +144,7 @@ def test_a_saved_model_keeps_its_learner(refused, pets, saved):
         ("auto", "gamma", "auto needs no gamma; choose --learner folklore"),
         ("ogd", "lam", "ogd takes no --lam; its options are --B and --R"),
         ("laplace", "R", "laplace takes no --R; its options are --B and --lam"),
+        ("gaf", "memory", "gaf takes no --memory; its options are --B and --R and --lam"),
     ],
 )
 def test_an_option_that_the_learner_does_not_take(refused, name, option, sentence):
@@ -167,7 +192,12 @@ def test_what_is_not_a_saved_run(refused, pets, tmp_path):
     assert refused(pets, *TRAINED, "--load", tmp_path / "bare") == (
         f"{tmp_path / 'bare'} holds a Folklore; --load takes what `folklearn run --save` wrote"
     )
-    assert "is not a complete folklearn state file" in refused(pets, *TRAINED, "--load", pets)
+    for name, content in (("no", pets.read_bytes()), ("short", b"abc"), ("empty", b"")):
+        (tmp_path / name).write_bytes(content)
+        assert refused(pets, *TRAINED, "--load", tmp_path / name) == (
+            f"{tmp_path / name} is no folklearn model; --load takes what `folklearn run --save` "
+            "wrote"
+        )
 
 
 def test_a_state_that_does_not_fit_in_memory(refused, write_csv, monkeypatch):

@@ -55,16 +55,11 @@ def test_large_numbers_have_exponents():
     assert "regret bound 1.235e+06 per round, 1.235e+08 in total" in words
 
 
-class Unsolved(Folklore):
-    """Says that rounds were not solved."""
-
-    n_unsolved = 1
-
-
 @pytest.mark.parametrize(("gamma", "said"), [(None, True), (0.5, False)])
-def test_unsolved_rounds_are_spoken_of_if_there_is_a_certificate(gamma, said):
-    learner = Unsolved(n_features=2, n_classes=2, gamma=gamma)
-    model = StreamModel(learner, columns=["x"], target="y", labels=["a", "b"])
+def test_unsolved_rounds_are_spoken_of_if_there_is_a_certificate(gamma, said, monkeypatch):
+    monkeypatch.setattr(Folklore, "n_unsolved", 1)
+    settings = {"gamma": gamma}
+    model = StreamModel("folklore", settings, columns=["x"], target="y", labels=["a", "b"])
     model.run_block([[1.0], [2.0], [3.0]], [0, 1, 0])
     assert model.certificate().valid == said
     assert ("In 1 round the prediction was not solved" in report.summary(model, 3, 1.0)) == said

@@ -116,12 +116,11 @@ def test_predictions_to_standard_output(folklearn, pets, tmp_path):
     assert outcome.stdout == (tmp_path / "p.csv").read_text("utf-8")
 
 
-def test_standard_input(folklearn, pets, monkeypatch):
-    with open(pets, encoding="utf-8") as file:
-        monkeypatch.setattr("sys.stdin", file)
-        from_stdin = folklearn("run", "-", "--target", "kind", "-p", "-")
-    assert "standard input, 300 examples" in from_stdin.stderr
-    assert from_stdin.stdout == folklearn("run", pets, "--target", "kind", "-p", "-").stdout
+def test_a_memory_forgets_and_certifies_nothing(folklearn, pets, tmp_path):
+    outcome = folklearn("run", pets, "--target", "kind", "--memory", "50", "-f", tmp_path / "m")
+    assert load(tmp_path / "m").learner.memory == 50
+    assert "learner   Folklore, B=10, R=1, lam=0.2, memory=50, gamma=" in outcome.stderr
+    assert "Nothing is certified: a learner that forgets (memory=50)" in outcome.stderr
 
 
 def test_save_and_load_equal_one_uninterrupted_run(

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from folklearn.errors import FolklearnError, InvalidInputError
-from folklearn.streams.arrow import scan
+from folklearn.streams import scanned
+from folklearn.streams.arrow import ArrowSource, scan
+from folklearn.streams.hashing import TextHasher
 from folklearn.streams.table import classes
 
 pa = pytest.importorskip("pyarrow")
@@ -104,13 +106,11 @@ def test_frames_of_pandas_and_polars(tmp_path):
         ({"a": [1], "b": [2]}, "data has no column 'y'; its columns are: a, b"),
         ({"a": pa.array([], pa.int8()), "y": pa.array([], pa.int8())}, "data has a header but no"),
         ({"y": [1]}, "data has no column beside the target 'y'"),
-        ({"a": ["x"], "y": [1]}, "column 'a' of data holds string: only numbers can be features"),
         ({"a": [[1]], "y": [1]}, "column 'a' of data holds list"),
         ({"a": [1], "y": [[1]]}, "column 'y' of data holds list"),
-        ({"a": [1, 2, None], "y": [1, 2, 3]}, "row 3 of data, column 'a': the cell is empty"),
         ({"a": [1, 2], "y": ["p", None]}, "row 2 of data, column 'y': the label is missing"),
         ({"a": [1, 2], "y": [0.5, float("nan")]}, "row 2 of data, column 'y': the label is missi"),
-        ({"a": [1.0, float("nan")], "y": [1, 2]}, "row 2 of data, column 'a': nan is not finite"),
+        ({"a": [1.0, float("inf")], "y": [1, 2]}, "row 2 of data, column 'a': inf is not finite"),
         ({"a": [1.0, 1e300], "y": [1, 2]}, "row 2 of data, column 'a': 1e+300 is too large"),
         (
             pa.Table.from_arrays([pa.array([1])] * 3, names=["a", "a", "y"]),
@@ -125,6 +125,31 @@ def test_every_fault_is_named_with_its_place(write, columns, sentence, format, m
     with pytest.raises(InvalidInputError) as caught:
         scan(write(columns, format), "y", "data")
     assert str(caught.value).startswith(sentence)
+
+
+@pytest.mark.parametrize("format", WRITERS)
+def test_gaps_and_text(write, format, monkeypatch):
+    monkeypatch.setattr("folklearn.streams.arrow._BATCH", 2)
+    columns = {
+        "a": [1, None, 3],
+        "b": pa.array(["red", None, "red"]).dictionary_encode(),
+        "c": [float("nan"), 2.5, None],
+        "code": [7, 8, None],
+        "none": pa.nulls(3),
+        "y": ["p", "q", "q"],
+    }
+    table = scanned.scan(ArrowSource(write(columns, format)), "y", text=["code"])
+    assert (table.text, table.n_inputs) == (("b", "code"), 131)
+    assert table.missing == {"a": 1, "b": 1, "c": 2, "code": 1, "none": 3}
+    X, _ = read(table)
+    np.testing.assert_array_equal(X[:, :2], [[1, np.nan], [np.nan, 2.5], [3, np.nan]])
+    texts = {"b": ["red", None, "red"], "code": ["7", "8", None]}
+    np.testing.assert_array_equal(X[:, 3:], TextHasher().columns(texts))
+    with pytest.raises(InvalidInputError, match="'b' of data holds dictionary.*declare it: --text"):
+        scanned.scan(ArrowSource(write(columns, format), "data"), "y", numeric=["b"])
+    columns["code"] = [[1], [2], [3]]
+    with pytest.raises(InvalidInputError, match="holds list<.*it cannot be read as text"):
+        scanned.scan(ArrowSource(write(columns, format)), "y", text=["code"])
 
 
 @pytest.mark.parametrize("format", WRITERS)

@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 
 from folklearn.errors import InvalidInputError
-from folklearn.streams.csv import header, scan
+from folklearn.streams import scanned
+from folklearn.streams.csv import CsvSource, header, scan
+from folklearn.streams.hashing import TextHasher
 from folklearn.streams.table import classes
 
 
@@ -120,9 +122,10 @@ def test_labels_that_are_numbers_are_sorted_as_numbers(write, found, expected):
         ("a,b,y\n1,2,p\n1,2\n", "line 3 of data.csv has 2 cells where the header has 3"),
         ("a,b,y\n1,2,p,4\n", "line 2 of data.csv has 4 cells where the header has 3"),
         ("a,b,y\n1,2,p\n1,two,q\n", "line 3 of data.csv, column 'b': 'two' is not a number"),
-        ("a,b,y\n1,1_000,p\n", "line 2 of data.csv, column 'b': '1_000' is not a number"),
-        ("a,b,y\n1,,p\n", "line 2 of data.csv, column 'b': the cell is empty"),
-        ("a,b,y\n1,2,p\n1,NaN,p\n", "line 3 of data.csv, column 'b': 'NaN' is not finite"),
+        ("a,b,y\n1,2,p\n1,1_000,p\n", "line 3 of data.csv, column 'b': '1_000' is not a number"),
+        ("a,b,y\n1,2,p\n1,?,q\n", "line 3 of data.csv, column 'b': '?' is not a number; if the co"),
+        ("a,b,y\n,,p\n1,inf,q\n", "line 3 of data.csv, column 'b': 'inf' is not finite"),
+        ("a,b,y\n,9e99,p\n", "line 2 of data.csv, column 'b': '9e99' is too large"),
         ("a,b,y\n-inf,2,p\n", "line 2 of data.csv, column 'a': '-inf' is not finite"),
         ("a,b,y\n1,1e101,p\n", "line 2 of data.csv, column 'b': '1e101' is too large"),
         ("a,b,y\n9e99,9e99,p\n", "line 2 of data.csv, column 'a': '9e99' is too large"),
@@ -141,6 +144,31 @@ def test_every_fault_is_named_with_its_place(write, content, sentence):
     with pytest.raises(InvalidInputError) as caught:
         scan(write(content), "y", "data.csv")
     assert str(caught.value).startswith(sentence)
+
+
+def test_gaps_are_counted_and_text_is_hashed(write):
+    content = "a,colour,b,code,y\n1,red,,7,p\nNA, ,n/a,8,q\nnull, red ,2,NaN,q\n"
+    table = scanned.scan(CsvSource(write(content)), "y", text=["code"])
+    assert (table.text, table.n_inputs) == (("colour", "code"), 130)
+    assert table.missing == {"a": 2, "b": 2, "colour": 1, "code": 1}
+    X, _ = read(table)
+    np.testing.assert_array_equal(X[:, :2], [[1, np.nan], [np.nan, np.nan], [np.nan, 2]])
+    texts = {"colour": ["red", None, "red"], "code": ["7", "8", None]}
+    np.testing.assert_array_equal(X[:, 2:], TextHasher().columns(texts))
+    columns = ("code", "b", "colour", "a")
+    ((other, _, _),) = table.blocks(columns, ("p", "q"), [9])
+    np.testing.assert_array_equal(other[:, :2], X[:, [1, 0]])
+
+
+def test_the_first_value_decides(write):
+    content = "a,b,c,d,y\n,,,,p\n1,x,,,p\nnan,1,,2.5e3,q\n"
+    assert scan(write(content), "y").text == ("b",)
+    with pytest.raises(InvalidInputError, match="line 3 of .*column 'a': 'x' is not a number"):
+        scan(write("a,y\n1,p\nx,q\n"), "y")
+    table = scanned.scan(CsvSource(write("a,b,y\nx,x,p\n")), "y", columns=["b"], text=["b"])
+    assert (table.columns, table.text, table.unused) == (("b",), ("b",), ("a",))
+    with pytest.raises(InvalidInputError, match="'x' is not a number"):
+        scanned.scan(CsvSource(write("a,y\nx,p\n")), "y", numeric=["a"])
 
 
 def test_fewer_than_two_classes(write):

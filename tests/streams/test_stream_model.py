@@ -4,10 +4,12 @@ import numpy as np
 import pytest
 
 import folklearn
-from folklearn import Folklore
+from folklearn import Folklore, persist
 from folklearn.errors import InvalidInputError, StateFileError
 from folklearn.persist import Record
+from folklearn.streams.hashing import TextHasher
 from folklearn.streams.model import StreamModel
+from folklearn.streams.open import OpenModel
 from folklearn.streams.scaler import OnlineScaler
 from folklearn.streams.scanned import FileTable
 from folklearn.streams.table import Weights
@@ -16,9 +18,8 @@ COLUMNS = ("size", "größe [red]", "x")
 LABELS = ("cat", "[bold]", "犬")
 
 
-def new_model(**settings):
-    learner = Folklore(n_features=4, n_classes=3, **settings)
-    return StreamModel(learner, columns=COLUMNS, target="kind", labels=LABELS)
+def new_model(learner="folklore", **settings):
+    return StreamModel(learner, settings, columns=COLUMNS, target="kind", labels=LABELS)
 
 
 @pytest.fixture
@@ -77,7 +78,8 @@ def test_a_saved_model_goes_on_exactly(stream, tmp_path):
     ("X", "y", "sentence"),
     [
         ([[1.0, 2.0, 3.0]], [3], r"label y\[0\] is 3"),
-        ([[1.0, 2.0, np.nan]], [0], "row 0 of X has nan at feature 2"),
+        ([[1.0, 2.0, np.inf]], [0], "row 0 of X has inf at feature 2"),
+        ([[1.0, 2.0, 3.0]], ["bird"], "y has the label 'bird', which the model does not know"),
         ([[1.0, 2.0]], [0], "X has shape"),
         ([[1.0, 2.0, 3.0]], [[1.0, 0.0, 0.0]], "not soft labels"),
     ],
@@ -107,18 +109,8 @@ def test_weights_reach_the_learner_and_the_loss(stream, tmp_path):
     assert folklearn.load(tmp_path / "model").total_weight == model.total_weight
 
 
-def test_a_file_of_a_time_without_weights(stream):
-    X, y = stream
-    model = new_model()
-    model.run_block(X, y)
-    record = model.to_record()
-    del record.config["total_weight"]
-    assert StreamModel.from_record(record).total_weight == 200.0
-
-
 def test_a_weight_that_a_mixture_was_not_made_for_changes_nothing():
-    learner = folklearn.auto(n_features=4, n_classes=3, max_weight=2.0)
-    model = StreamModel(learner, columns=COLUMNS, target="kind", labels=LABELS)
+    model = new_model("auto", max_weight=2.0)
     before = model.to_record()
     with pytest.raises(InvalidInputError, match="the weight 3, and this model was made for"):
         model.run_block([[1.0, 2.0, 3.0]], [0], weight=[3.0])
@@ -128,23 +120,27 @@ def test_a_weight_that_a_mixture_was_not_made_for_changes_nothing():
         model.refuse_unless_it_fits(table(COLUMNS, {"cat": 2}, Weights(10.0, 3.0, 4)))
 
 
-def test_a_learner_of_other_sizes_is_refused():
-    with pytest.raises(InvalidInputError, match="need 4 and 3"):
-        StreamModel(
-            Folklore(n_features=3, n_classes=3), columns=COLUMNS, target="kind", labels=LABELS
-        )
+def test_names_that_cannot_be():
+    with pytest.raises(InvalidInputError, match="columns has 'a' twice"):
+        StreamModel(columns=["a", "a"], target="kind")
+    with pytest.raises(InvalidInputError, match="labels has 'x' twice"):
+        StreamModel(columns=["a"], target="kind", labels=["x", "x"])
+    with pytest.raises(InvalidInputError, match="text names 'b', which is none of the columns"):
+        StreamModel(columns=["a"], target="kind", text=["b"])
+    with pytest.raises(InvalidInputError, match="'aioli' is no learner that takes classes"):
+        StreamModel("aioli", columns=["a"], target="kind")
 
 
 def test_an_unknown_learner_in_a_file_is_refused():
     record = new_model().to_record()
-    record.config["learner"]["kind"] = "Oracle"
+    record.config["model"]["config"]["state"]["kind"] = "Oracle"
     with pytest.raises(StateFileError, match="an unknown kind of object: Oracle"):
         StreamModel.from_record(record)
 
 
 def test_a_record_without_its_arrays_is_refused():
     record = new_model().to_record()
-    arrays = {name: array for name, array in record.arrays.items() if name != "scaler.mean"}
+    arrays = {name: array for name, array in record.arrays.items() if name != "model.scaler.mean"}
     with pytest.raises(StateFileError, match="needs mean"):
         StreamModel.from_record(Record(record.kind, record.config, arrays))
 
@@ -159,8 +155,7 @@ def test_a_record_without_its_loss_is_refused():
 @pytest.mark.parametrize("kind", [folklearn.Ogd, folklearn.Laplace, folklearn.auto])
 def test_any_learner(stream, tmp_path, kind):
     X, y = stream
-    learner = kind(n_features=4, n_classes=3)
-    model = StreamModel(learner, columns=COLUMNS, target="kind", labels=LABELS)
+    model = new_model(kind.__name__.lower())
     P, losses = model.run_block(X, y)
     expected = kind(n_features=4, n_classes=3).run(OnlineScaler(3).learn_transform(X), y)
     np.testing.assert_array_equal(P, expected)
@@ -171,6 +166,135 @@ def test_any_learner(stream, tmp_path, kind):
     again = folklearn.load(tmp_path / "model")
     assert (again.n_rounds, again.loss, again.n_mistakes) == (200, model.loss, model.n_mistakes)
     np.testing.assert_array_equal(again.predict(X[:5]), model.predict(X[:5]))
+
+
+def numbered(y):
+    return [LABELS[k] for k in y]
+
+
+def test_labels_may_be_named(stream):
+    X, y = stream
+    by_number, by_name = new_model(), new_model()
+    P, _ = by_number.run_block(X, y)
+    np.testing.assert_array_equal(by_name.run_block(X, numbered(y))[0], P)
+    assert by_name.n_mistakes == by_number.n_mistakes
+
+
+@pytest.mark.parametrize(
+    ("y", "sentence"),
+    [
+        (["cat", 1], "the label 1 among text"),
+        (["cat"], "y has 1 labels for 2 rows"),
+        ([0.5, 1.0], "must be integers"),
+    ],
+)
+def test_labels_that_cannot_be(y, sentence):
+    with pytest.raises(InvalidInputError, match=sentence):
+        new_model().run_block([[1.0, 2.0, 3.0]] * 2, y)
+
+
+def test_labels_may_end_in_anything():
+    model = StreamModel("ogd", columns=["a"], target="kind")
+    model.run_block([[1.0], [2.0], [3.0]], ["x", "x\0", "x "])
+    assert model.labels == ("x", "x\0", "x ")
+
+
+def test_classes_as_they_come_cost_the_strict_loss(stream):
+    """As the open model inside, block after block, and after a file."""
+    X, y = stream
+    order = list(dict.fromkeys(y.tolist()))
+    expected = OpenModel("folklore", n_features=3)
+    P, u = expected.run(X, [order.index(k) for k in y])
+    model = StreamModel("folklore", columns=COLUMNS, target="kind")
+    blocks = [model.run_block(X[a:b], numbered(y[a:b])) for a, b in ((0, 1), (1, 9), (9, 200))]
+    assert model.labels == tuple(LABELS[k] for k in order)
+    losses = np.concatenate([losses for _, losses in blocks])
+    p = (1.0 - u) * P[np.arange(200), [order.index(k) for k in y]]
+    first = [y.tolist().index(k) for k in order]
+    p[first] = u[first]
+    np.testing.assert_allclose(np.exp(-losses), p, rtol=1e-9)
+    assert model.loss == pytest.approx(-np.log(p).sum(), rel=1e-9)
+    rest = np.setdiff1d(np.arange(200), first)
+    new = -np.log(u[first]).sum() - np.log1p(-u[rest]).sum()
+    assert model.loss_of_new == pytest.approx(new, rel=1e-9)
+    assert (model.unseen_probability, model.n_rounds) == (expected.unseen_probability, 200)
+    np.testing.assert_allclose(blocks[2][0].sum(axis=1), 1.0 - u[9:], rtol=1e-9)
+    wrong = P.argmax(axis=1) != [order.index(k) for k in y]
+    wrong[first] = True
+    assert model.n_mistakes == wrong.sum()
+
+
+def test_an_open_model_after_a_file(stream, tmp_path):
+    X, y = stream
+    whole = StreamModel("folklore", columns=COLUMNS, target="kind")
+    whole.run_block(X[:1], numbered(y[:1]))
+    whole.save(tmp_path / "model")
+    again = folklearn.load(tmp_path / "model")
+    assert (again.open, again.learner) == (True, None)
+    P, _ = whole.run_block(X[1:], numbered(y[1:]))
+    np.testing.assert_array_equal(again.run_block(X[1:], numbered(y[1:]))[0], P)
+    assert (again.loss, again.loss_of_new) == (whole.loss, whole.loss_of_new)
+
+
+def test_a_model_with_labels_may_be_opened(stream):
+    X, y = stream
+    model = new_model()
+    model.run_block(X, y)
+    model.open = True
+    model.run_block(X[:1], ["bird"])
+    assert model.labels == (*LABELS, "bird")
+    assert model.predict(X[0]).shape == (4,)
+    assert model.predict(X[:2]).sum(axis=1) == pytest.approx(1.0 - model.unseen_probability)
+
+
+def test_text_and_gaps():
+    model = StreamModel("ogd", columns=["a", "b", "c"], target="y", text=["c", "a"], n_buckets=8)
+    X = model.inputs([["red", 1.0, "x"], [None, None, "y"]])
+    expected = TextHasher(8).columns({"a": ["red", None], "c": ["x", "y"]})
+    np.testing.assert_array_equal(X, np.column_stack([[1.0, np.nan], expected]))
+    assert (model.text, model.n_inputs) == (("a", "c"), 9)
+    model.run_block(X, ["p", "q"])
+    assert np.isfinite(model.loss)
+    with pytest.raises(InvalidInputError, match="a row has 2 values for 3 columns"):
+        model.inputs([["red", 1.0]])
+    with pytest.raises(InvalidInputError, match="behind those of text"):
+        model.add_columns(["d"])
+
+
+def test_columns_that_come_late(tmp_path):
+    model = StreamModel("folklore", columns=["a"], target="y")
+    model.run_block([[1.0], [2.0]], ["p", "q"])
+    model.add_columns(["b"])
+    model.run_block([[1.0, 5.0], [2.0, 0.0]], ["p", "q"])
+    assert (model.columns, model.n_inputs) == (("a", "b"), 2)
+    model.save(tmp_path / "m")
+    assert folklearn.load(tmp_path / "m").columns == ("a", "b")
+
+
+@pytest.mark.parametrize("weighted", [True, False])
+@pytest.mark.parametrize("kind", [Folklore, folklearn.auto])
+def test_files_of_version_0_1_stay_readable(stream, kind, weighted):
+    """They held a learner and a scaler side by side; such a record is made here by hand."""
+    X, y = stream
+    learner, scaler = kind(n_features=4, n_classes=3), OnlineScaler(3)
+    P = learner.run(scaler.learn_transform(X[:100]), y[:100])
+    parts = {"learner": learner.to_record(), "scaler": scaler.to_record()}
+    nested = {name: persist.nest(name, part) for name, part in parts.items()}
+    loss = float(-np.log(P[np.arange(100), y[:100]]).sum())
+    config = {
+        "columns": list(COLUMNS), "target": "kind", "labels": list(LABELS), "n_rounds": 100,
+        "loss": loss.hex(), "n_mistakes": 7,
+        **({"total_weight": 100.0.hex()} if weighted else {}),
+        **{name: entry for name, (entry, _) in nested.items()},
+    }  # fmt: skip
+    arrays = nested["learner"][1] | nested["scaler"][1]
+    model = StreamModel.from_record(Record("StreamModel", config, arrays))
+    assert (model.n_rounds, model.loss, model.n_mistakes) == (100, loss, 7)
+    assert (model.open, model.total_weight) == (False, 100.0)
+    expected = learner.run(scaler.learn_transform(X[100:]), y[100:])
+    np.testing.assert_array_equal(model.run_block(X[100:], y[100:])[0], expected)
+    with pytest.raises(StateFileError, match="is incomplete"):
+        StreamModel.from_record(Record("StreamModel", {"labels": []}, {}))
 
 
 class Source:
@@ -200,6 +324,12 @@ def test_a_table_of_other_columns_is_refused_with_the_difference():
         "the columns of new.csv are not those of the model; it lacks: 'größe [red]'; "
         "the model does not know: weight"
     )
+
+
+def test_text_where_the_model_has_numbers_is_refused():
+    strange = FileTable(Source(), COLUMNS, "kind", {"cat": 2}, 10, text=("x",))
+    with pytest.raises(InvalidInputError, match="text here or there, not in both: x"):
+        new_model().refuse_unless_it_fits(strange)
 
 
 def test_an_unknown_label_is_named_with_its_first_line():

@@ -152,7 +152,7 @@ def _exploration(n_classes: int, n_rounds: int) -> float:
 
 def refuse_too_large(name: str, table: Table, n_classes: int) -> None:
     """Raise if an agent for this table cannot fit in this machine, or cannot be computed."""
-    kind, d = _KINDS[name], len(table.columns) + 1
+    kind, d = _KINDS[name], table.n_inputs + 1
     if name == "obama" and n_classes * d > _MOST_COEFFICIENTS:
         raise FolklearnError(
             f"obama takes linear models of at most {_MOST_COEFFICIENTS} coefficients: it averages "

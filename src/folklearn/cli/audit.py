@@ -14,14 +14,14 @@ from numpy.typing import NDArray
 
 from folklearn.cli import report
 from folklearn.cli.inputs import check_options, open_table, refuse_weights
-from folklearn.cli.learning import learn
-from folklearn.cli.options import File, Format, Quiet, Target, new_console
+from folklearn.cli.learning import learn, rows_of
+from folklearn.cli.options import File, Format, Quiet, Target, Text, new_console
 from folklearn.cli.warmup import warm_up
 from folklearn.errors import FolklearnError
 from folklearn.evaluate.certify import Certifier
 from folklearn.evaluate.probabilities import ROW_SUM_TOLERANCE
 from folklearn.evaluate.progressive import FLOOR, score
-from folklearn.learners.contract import Certificate, Progress
+from folklearn.learners.contract import Certificate
 from folklearn.streams import csv
 from folklearn.streams.scaler import OnlineScaler
 from folklearn.streams.table import Table, classes, in_order, listed
@@ -37,6 +37,7 @@ def audit(
     file: File = None,
     target: Target = None,
     format: Format = None,
+    text: Text = None,
     predictions: Annotated[
         str,
         typer.Option(
@@ -60,15 +61,15 @@ def audit(
     if not predictions:
         raise FolklearnError("--predictions is needed: the file that holds what was predicted")
     console = new_console(quiet)
-    with open_table(file, target, format) as table:
+    with open_table(file, target, format, text) as table:
         refuse_weights(table, "folklearn audit")
         given = _read(predictions, table)
-        certifier = Certifier(n_features=len(table.columns) + 1, n_classes=len(given.labels), B=B)
+        certifier = Certifier(n_features=table.n_inputs + 1, n_classes=len(given.labels), B=B)
         audited = _Audited(certifier, given, table)
         console.print(_options(audited, table))
-        warm_up(console, "folklore")
+        warm_up(console, "folklore", table.text)
         started = time.perf_counter()
-        learn(audited, table, console, None)
+        learn(audited, rows_of(table, audited), console, total=table.n_rows)
         seconds = time.perf_counter() - started
     console.print(_summary(audited, seconds))
 
@@ -91,13 +92,14 @@ class _Audited:
         self.learner = certifier
         self.given = given
         self.columns = table.columns
+        self.n_inputs = table.n_inputs
         self.labels = given.labels
         self.target = table.target
         self.n_mistakes = 0
         # A probability of 0 is counted as the floor; the sums stay within the tolerance.
         self.P: Array = np.maximum(given.P, FLOOR)
         self.y = np.empty(len(given.P), dtype=np.int64)
-        self._scaler = OnlineScaler(len(table.columns))
+        self._scaler = OnlineScaler(table.n_inputs, gaps=True)
 
     @property
     def n_rounds(self) -> int:
@@ -118,16 +120,14 @@ class _Audited:
         """Every prediction counts 1."""
         return float(self.n_rounds)
 
-    def run_block(
-        self, X: Array, y: Labels, *, weight: Array | None = None, progress: Progress = False
-    ) -> tuple[Array, Array]:
+    def run_block(self, X: Array, y: Labels, *, weight: Array | None = None) -> tuple[Array, Array]:
         """Certify the next rows, X raw."""
         start = self.learner.n_rounds
         rows = slice(start, start + len(y))
         self._refuse_other_labels(y, start)
         P = self.P[rows]
         X = self._scaler.learn_transform(X)
-        losses = self.learner.observe_many(X, y, P, weight, progress=progress)
+        losses = self.learner.observe_many(X, y, P, weight)
         self.y[rows] = y
         self.n_mistakes += int((P.argmax(axis=1) != y).sum())
         return P, losses
@@ -259,7 +259,7 @@ def _summary(audited: _Audited, seconds: float) -> str:
         f"Audited {n} predictions in {seconds:.2f} s: average log loss {scores.log_loss:.4f} "
         f"nats, error rate {scores.error_rate:.2%}, Brier score {scores.brier:.4f}, "
         f"expected calibration error {scores.calibration_error:.4f}.",
-        report.certificate_in_words(certificate, len(audited.columns)),
+        report.certificate_in_words(certificate, audited.n_inputs),
     ]
     if certificate.valid and certificate.regret_bound < 0.0:
         lines.append("So these predictions had a lower loss than every such linear model.")

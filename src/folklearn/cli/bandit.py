@@ -18,7 +18,7 @@ from folklearn.cli import plot as plots
 from folklearn.cli.inputs import open_table, refuse_weights
 from folklearn.cli.learning import bar
 from folklearn.cli.moments import block_sizes, is_doubling
-from folklearn.cli.options import File, Format, Quiet, Target, new_console
+from folklearn.cli.options import File, Format, Quiet, Target, Text, new_console
 from folklearn.cli.outputs import Outputs
 from folklearn.cli.warmup import announced
 from folklearn.streams.scaler import OnlineScaler
@@ -38,6 +38,7 @@ def bandit(
     file: File = None,
     target: Target = None,
     format: Format = None,
+    text: Text = None,
     agent: Annotated[
         str, typer.Option("--agent", metavar="NAME", help=f"One of {', '.join(agents.NAMES)}.")
     ] = agents.DEFAULT,
@@ -113,11 +114,11 @@ def bandit(
         outputs.protect(file)
         log_path = outputs.promise("--log", log)
         plot_path = outputs.promise("--plot", plot)
-        with open_table(file, target, format) as table:
+        with open_table(file, target, format, text) as table:
             refuse_weights(table, "folklearn bandit")
             labels = classes(table)
             agents.refuse_too_large(agent, table, len(labels))
-            player = agents.make(settings, len(table.columns) + 1, len(labels), table.n_rows)
+            player = agents.make(settings, table.n_inputs + 1, len(labels), table.n_rows)
             console.print(_options(player, settings, table, labels))
             with announced(console):
                 agents.use_every_kernel(settings)
@@ -171,7 +172,7 @@ def _play(
 
     The same as `interact`, but the rows are read as they are needed and shown on the way.
     """
-    scaler = OnlineScaler(len(table.columns))
+    scaler = OnlineScaler(table.n_inputs, gaps=True)
     waiting: deque[tuple[Decision, bool]] = deque()
     moments: list[_Moment] = []
     now = last_shown = _Moment()

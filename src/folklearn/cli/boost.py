@@ -16,7 +16,7 @@ from folklearn.cli import plot as plots
 from folklearn.cli.inputs import open_table, refuse_weights
 from folklearn.cli.learning import bar
 from folklearn.cli.moments import block_sizes, is_doubling
-from folklearn.cli.options import File, Format, Quiet, Target, new_console
+from folklearn.cli.options import File, Format, Quiet, Target, Text, new_console
 from folklearn.cli.outputs import Outputs
 from folklearn.cli.warmup import announced
 from folklearn.streams.scaler import OnlineScaler
@@ -33,6 +33,7 @@ def boost(
     file: File = None,
     target: Target = None,
     format: Format = None,
+    text: Text = None,
     n_learners: Annotated[
         int, typer.Option("--n-learners", metavar="N", help="Number of weak learners.")
     ] = 20,
@@ -98,10 +99,10 @@ def boost(
     with Outputs() as outputs:
         outputs.protect(file)
         plot_path = outputs.promise("--plot", plot)
-        with open_table(file, target, format) as table:
+        with open_table(file, target, format, text) as table:
             refuse_weights(table, "folklearn boost")
             labels = classes(table)
-            model = boosters.make(settings, len(table.columns) + 1, len(labels))
+            model = boosters.make(settings, table.n_inputs + 1, len(labels))
             about = ("booster", boosters.described(model, settings))
             console.print(report.about(table, labels, about))
             with announced(console):
@@ -138,7 +139,7 @@ def _learn(
     booster: Booster, table: Table, labels: tuple[str, ...], console: Console
 ) -> list[_Moment]:
     """Learn every row; return where the booster stood at each stop."""
-    scaler = OnlineScaler(len(table.columns))
+    scaler = OnlineScaler(table.n_inputs, gaps=True)
     moments: list[_Moment] = []
     now = last_shown = _Moment(0, 0.0, 0, 0, booster.n_mistakes)
     console.print("\n".join(report.line(titles, _WIDTHS) for titles in _TITLES), style="bold")

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
 from folklearn import __version__
 from folklearn.cli.audit import audit
@@ -19,13 +20,28 @@ _UsageError: Any = typer.BadParameter.__base__
 
 _CTRL_C = 130  # what Typer of some versions returns in place of raising Abort
 
-app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-app.command()(run)
-app.command()(predict)
-app.command()(compare)
-app.command()(audit)
-app.command()(bandit)
-app.command()(boost)
+
+def _as_flags(params: list[Any]) -> list[Any]:
+    """Let flags look like flags: Typer of some versions shows the type of a value."""
+    for param in params:
+        if getattr(param, "is_flag", False):
+            param.metavar = ""
+    return params
+
+
+class _Command(TyperCommand):
+    def get_params(self, ctx: Any) -> list[Any]:
+        return _as_flags(super().get_params(ctx))
+
+
+class _Group(TyperGroup):
+    def get_params(self, ctx: Any) -> list[Any]:
+        return _as_flags(super().get_params(ctx))
+
+
+app = typer.Typer(cls=_Group, add_completion=False, pretty_exceptions_enable=False)
+for _command in (run, predict, compare, audit, bandit, boost):
+    app.command(cls=_Command)(_command)
 
 
 def _show_version(wanted: bool) -> None:

@@ -16,7 +16,7 @@ from folklearn.cli import report
 from folklearn.cli.inputs import check_options, open_table, refuse_weights
 from folklearn.cli.learning import bar
 from folklearn.cli.moments import next_stop
-from folklearn.cli.options import File, Format, Target, new_console
+from folklearn.cli.options import File, Format, Target, Text, new_console
 from folklearn.cli.outputs import Outputs
 from folklearn.cli.warmup import warm_up
 from folklearn.errors import FolklearnError
@@ -36,6 +36,7 @@ def compare(
     file: File = None,
     target: Target = None,
     format: Format = None,
+    text: Text = None,
     learners: Annotated[
         str,
         typer.Option(
@@ -69,7 +70,7 @@ def compare(
     with Outputs() as outputs:
         outputs.protect(file)
         plot_path = outputs.promise("--plot", plot)
-        with open_table(file, target, format) as table:
+        with open_table(file, target, format, text) as table:
             refuse_weights(table, "folklearn compare")
             labels = classes(table)
             _refuse_too_large(table, len(labels))
@@ -90,7 +91,7 @@ def compare(
             title = f"folklearn compare: {Path(table.name).name}"
             _draw(scores, beside, B, title, plot_path, Path(plot).suffix)
         outputs.commit()
-    console.print(_about(best, len(data.y), len(table.columns)))
+    console.print(_about(best, len(data.y), table.n_inputs))
     if plot is not None:
         console.print(f"Wrote the plot to {plot}.")
 
@@ -115,7 +116,7 @@ def _names(text: str) -> list[str]:
 
 def _refuse_too_large(table: Table, K: int) -> None:
     """Raise if the rows, and the Hessian that finds the best model, cannot fit in memory."""
-    d = len(table.columns) + 1
+    d = table.n_inputs + 1
     needed = 8 * (2 * (K * d) ** 2 + table.n_rows * (2 * d + 2 * K))
     what_for = f"to find the best linear model of {table.n_rows} examples"
     known.refuse_unless_present(needed, what_for, table, K)
@@ -123,7 +124,7 @@ def _refuse_too_large(table: Table, K: int) -> None:
 
 def _in_memory(table: Table, labels: tuple[str, ...]) -> _Data:
     ((X, y, _),) = table.blocks(table.columns, labels, [table.n_rows])
-    return _Data(OnlineScaler(len(table.columns)).learn_transform(X), y, len(labels))
+    return _Data(OnlineScaler(table.n_inputs, gaps=True).learn_transform(X), y, len(labels))
 
 
 def _measure(name: str, data: _Data, best: Hindsight, console: Console) -> tuple[Scores, float]:
@@ -163,9 +164,9 @@ def _row(name: str, scores: Scores, best: Hindsight, seconds: float) -> str:
     )
 
 
-def _about(best: Hindsight, n_rounds: int, n_columns: int) -> str:
+def _about(best: Hindsight, n_rounds: int, n_inputs: int) -> str:
     text = (
-        f"The best linear model of these {counted(n_columns, 'scaled feature')} and a constant "
+        f"The best linear model of these {counted(n_inputs, 'scaled feature')} and a constant "
         f"with row norms at most {best.B:g} has, in hindsight, an average log loss of "
         f"{best.loss / n_rounds:.4f}; every regret is exact up to {best.gap:.1e} nats."
     )

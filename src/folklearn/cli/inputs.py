@@ -4,40 +4,74 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Any, BinaryIO
 
 from folklearn import problem, registry
 from folklearn.cli import learners
 from folklearn.errors import FolklearnError
 from folklearn.streams import files
 from folklearn.streams.digits import Digits
+from folklearn.streams.live import Live
 from folklearn.streams.model import StreamModel
 from folklearn.streams.table import Table, classes, listed
+from folklearn.streams.text import Path, Tape
+
+_STDIN, _STDIN_NAME = "-", "standard input"
+_HEADER_LENGTH = 8  # bytes of a safetensors file before its header, which is JSON
 
 
 @contextmanager
 def open_table(
-    file: str | None, target: str | None, format: str | None, usual_target: str | None = None
+    file: str | None,
+    target: str | None,
+    format: str | None,
+    text: Sequence[str] | None = None,
+    model: StreamModel | None = None,
+    tape: Tape | None = None,
 ) -> Iterator[Table]:
     """Yield the examples, checked: of a file, `-` for standard input, None for the digits.
 
-    If no target is given and the format needs one, it is the usual one.
+    A model knows which of its columns are text, and the target if none is given. The tape is
+    standard input, if somebody looked at it before.
     """
     if file is None:
-        _refuse_options_of_files(target, format)
+        _refuse_options_of_files(target, format, text)
         yield Digits()
         return
-    with _readable_twice(file) as (path, name):
+    with _readable_twice(file, tape) as (path, name):
         kind = format or files.format_of(path, name)
-        if files.has_target(kind):
-            target = target or usual_target
-            if target is None:
-                raise FolklearnError(
-                    "--target is needed with a file: name the column that holds the class; "
-                    f"the columns of {name} are: {listed(files.header(path, name, kind))}"
-                )
-        yield files.open_file(path, target, name, kind)
+        target = _target(path, name, kind, target, model)
+        text, numeric = _kinds(text, model)
+        yield files.open_file(path, target, name, kind, text=text, numeric=numeric)
+
+
+@contextmanager
+def open_examples(
+    file: str | None,
+    target: str | None,
+    format: str | None,
+    text: Sequence[str] | None,
+    model: StreamModel | None,
+) -> Iterator[Table | Live]:
+    """Yield a table, as `open_table` does, or what standard input brings as it comes."""
+    tape = Tape(sys.stdin.buffer, _STDIN_NAME) if file == _STDIN else None
+    kind = (format or files.format_of(tape)) if tape is not None else ""
+    if tape is None or files.needs_all(tape, kind):
+        with open_table(file, target, format, text, model, tape) as table:
+            yield table
+        return
+    target = _target(tape, _STDIN_NAME, kind, target, model)
+    columns = model.columns if model is not None else None
+    text, numeric = _kinds(text, model)
+    live = files.open_live(tape, target, kind, columns=columns, text=text, numeric=numeric)
+    if live.unused:
+        raise FolklearnError(
+            f"the columns of {live.name} are not those of the model; the model does not know: "
+            f"{listed(live.unused)}"
+        )
+    yield live
 
 
 @contextmanager
@@ -46,7 +80,7 @@ def open_rows(
 ) -> Iterator[Table]:
     """Yield the columns that a model knows, with labels or without, as `open_table` does."""
     if file is None:
-        _refuse_options_of_files(target, format)
+        _refuse_options_of_files(target, format, None)
         digits = Digits()
         model.refuse_unless_it_fits(digits)
         yield digits
@@ -55,8 +89,40 @@ def open_rows(
         kind = format or files.format_of(path, name)
         if target is None and files.has_target(kind):
             target = model.target
-        columns = model.columns
-        yield files.open_file(path, target, name, kind, columns=columns, labelled=labelled)
+        text, numeric = _kinds(None, model)
+        yield files.open_file(
+            path,
+            target,
+            name,
+            kind,
+            columns=model.columns,
+            labelled=labelled,
+            text=text,
+            numeric=numeric,
+        )
+
+
+def _target(
+    path: Path | Tape, name: str, kind: str, target: str | None, model: StreamModel | None
+) -> str | None:
+    if not files.has_target(kind):
+        return target
+    target = target or (model.target if model is not None else None)
+    if target is None:
+        raise FolklearnError(
+            "--target is needed with a file: name the column that holds the class; "
+            f"the columns of {name} are: {listed(files.header(path, name, kind))}"
+        )
+    return target
+
+
+def _kinds(
+    text: Sequence[str] | None, model: StreamModel | None
+) -> tuple[Sequence[str], Sequence[str]]:
+    """Return which columns are known to hold text, and which to hold numbers."""
+    if model is None:
+        return text or (), ()
+    return model.text, [column for column in model.columns if column not in model.text]
 
 
 def refuse_weights(table: Table, command: str) -> None:
@@ -68,36 +134,48 @@ def refuse_weights(table: Table, command: str) -> None:
         )
 
 
-def _refuse_options_of_files(target: str | None, format: str | None) -> None:
+def _refuse_options_of_files(
+    target: str | None, format: str | None, text: Sequence[str] | None
+) -> None:
     if target not in (None, Digits.target):
         raise FolklearnError(f"--target {target!r} names a column of a file, but no file was given")
     if format is not None:
         raise FolklearnError(f"--format {format} is that of a file, but no file was given")
+    if text:
+        raise FolklearnError(f"--text {text[0]!r} names a column of a file, but no file was given")
 
 
 @contextmanager
-def _readable_twice(file: str) -> Iterator[tuple[str, str]]:
+def _readable_twice(file: str, tape: Tape | None = None) -> Iterator[tuple[str, str]]:
     """Yield (path, name for messages); what can be read only once is copied first."""
-    if file != "-" and not os.path.exists(file):
+    if file != _STDIN and not os.path.exists(file):
         raise FolklearnError(f"there is no file {file}")
     if os.path.isdir(file):
         raise FolklearnError(f"{file} is a folder, not a file of examples")
-    if file != "-" and os.path.isfile(file):
+    if file != _STDIN and os.path.isfile(file):
         yield file, file
         return
     with tempfile.TemporaryDirectory(prefix="folklearn-") as folder:
         path = os.path.join(folder, "input")
         with open(path, "wb") as copy:
-            if file == "-":
-                shutil.copyfileobj(sys.stdin.buffer, copy)
+            if file == _STDIN:
+                source: BinaryIO | Tape = sys.stdin.buffer if tape is None else tape
+                shutil.copyfileobj(source, copy)
             else:
-                with open(file, "rb") as source:
-                    shutil.copyfileobj(source, copy)
-        yield path, "standard input" if file == "-" else file
+                with open(file, "rb") as pipe:
+                    shutil.copyfileobj(pipe, copy)
+        yield path, _STDIN_NAME if file == _STDIN else file
 
 
 def load_model(path: str, what: str = "--load") -> StreamModel:
     """Load a model that an earlier run saved."""
+    if os.path.isfile(path):
+        with open(path, "rb") as file:
+            start = file.read(_HEADER_LENGTH + 1)
+        if not start.endswith(b"{") or len(start) <= _HEADER_LENGTH:
+            raise FolklearnError(
+                f"{path} is no folklearn model; {what} takes what `folklearn run --save` wrote"
+            )
     model = registry.load(path)
     if not isinstance(model, StreamModel):
         raise FolklearnError(
@@ -106,16 +184,30 @@ def load_model(path: str, what: str = "--load") -> StreamModel:
     return model
 
 
-def check_options(given: dict[str, float]) -> None:
+def check_options(given: Mapping[str, Any]) -> None:
     """Refuse a parameter of the learner that cannot be used, before anything is read."""
     for name, value in given.items():
-        problem.positive(f"--{name}", value)
+        if name == "memory":
+            problem.count("--memory", value, 1)
+        else:
+            problem.positive(f"--{name}", value)
 
 
-def new_model(table: Table, learner: str, given: dict[str, float]) -> StreamModel:
-    """Return a model that has learned nothing, made for a table."""
-    labels = classes(table)
-    learners.refuse_too_large(learner, table, len(labels))
-    given = given | learners.for_weights(learner, table)
-    made = learners.make(learner, len(table.columns) + 1, len(labels), given)
-    return StreamModel(made, columns=table.columns, target=table.target, labels=labels)
+def new_model(table: Table | Live, learner: str, given: Mapping[str, Any]) -> StreamModel:
+    """Return a model that has learned nothing, made for a table; a live one tells no labels."""
+    words = dict(given)
+    labels: tuple[str, ...] = ()
+    if isinstance(table, Live):
+        learners.refuse_unless_growing(learner)
+    else:
+        labels = classes(table)
+        words |= learners.for_weights(learner, table)
+    learners.refuse_too_large(learner, table, max(2, len(labels)))
+    return StreamModel(
+        learner,
+        words,
+        columns=table.columns,
+        target=table.target,
+        labels=labels,
+        text=table.text,
+    )

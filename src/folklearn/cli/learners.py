@@ -6,16 +6,19 @@ from typing import Any
 from folklearn.errors import FolklearnError
 from folklearn.learners import catalogue
 from folklearn.learners.contract import Learner
+from folklearn.learners.laplace import Laplace
 from folklearn.learners.mixture import Mixture
+from folklearn.streams.live import Live
+from folklearn.streams.model import StreamModel
 from folklearn.streams.table import Table, counted
 
 DEFAULT = "auto"
-CLASSIC = "folklore"  # what the options B, lam and gamma belong to
+CLASSIC = "folklore"  # what the options B, lam, gamma and memory belong to
 
 
 _OPTIONS = {
     "auto": ("R",),
-    "folklore": ("B", "R", "lam", "gamma"),
+    "folklore": ("B", "R", "lam", "gamma", "memory"),
     "aioli": ("B", "R", "lam"),
     "gaf": ("B", "R", "lam"),
     "laplace": ("B", "lam"),
@@ -67,27 +70,30 @@ def make(name: str, n_features: int, n_classes: int, given: Mapping[str, float])
     return catalogue.make(name, n_features, n_classes, given)
 
 
-def name_of(learner: Learner) -> str:
-    """Return the name under which the command line knows a learner."""
-    kind = type(learner).__name__.lower()
-    return kind if kind in _OPTIONS else DEFAULT
+def refuse_unless_growing(name: str) -> None:
+    """Raise if a learner cannot take classes as they come."""
+    if name not in catalogue.GROWING:
+        raise FolklearnError(
+            f"{name} must know all classes beforehand, and standard input brings them as they "
+            f"come: give it a file, or choose one of: {', '.join(catalogue.GROWING)}"
+        )
 
 
-def refuse_too_large(name: str, table: Table, n_classes: int) -> None:
+def refuse_too_large(name: str, table: Table | Live, n_classes: int) -> None:
     """Raise if the state of a learner for this table cannot fit in this machine."""
-    needed = catalogue.n_bytes(name, len(table.columns) + 1, n_classes)
+    needed = catalogue.n_bytes(name, table.n_inputs + 1, n_classes)
     refuse_unless_present(needed, f"for {name}", table, n_classes, "; ogd needs next to none")
 
 
 def refuse_unless_present(
-    needed: int, what_for: str, table: Table, n_classes: int, advice: str = ""
+    needed: int, what_for: str, table: Table | Live, n_classes: int, advice: str = ""
 ) -> None:
     """Raise if this machine has less memory than the `needed` bytes."""
     present = catalogue.bytes_present()
     if present is not None and needed > present:
         raise FolklearnError(
             f"{n_classes} classes in column {table.target!r} and "
-            f"{counted(len(table.columns), 'feature')} and a constant need {needed / 1e9:.1f} GB "
+            f"{counted(table.n_inputs, 'feature')} and a constant need {needed / 1e9:.1f} GB "
             f"of memory {what_for}, and this machine has {present / 1e9:.1f} GB{advice}"
         )
 
@@ -99,7 +105,7 @@ def settings(learner: Learner) -> str:
         return f"auto, a mixture of {len(learner.experts)} experts, R={R:g}"
     words = [
         f"{word}={getattr(learner, word):g}"
-        for word in ("B", "R", "lam", "gamma")
+        for word in ("B", "R", "lam", "gamma", "memory")
         if getattr(learner, word, None) is not None
     ]
     if getattr(learner, "gamma", 0.0) is None:
@@ -107,9 +113,14 @@ def settings(learner: Learner) -> str:
     return ", ".join([type(learner).__name__, *words])
 
 
+def described(model: StreamModel) -> str:
+    """Return the learner of a model with all of its settings, before it begins too."""
+    return settings(model.learner or make(model.name, 1, 2, model.settings))
+
+
 def in_brief(expert: Any) -> str:
     """Return an expert of a mixture by what sets it apart from the others."""
-    words = [f"B={expert.B:g}"]
+    words = [f"lam={expert.lam:g}" if isinstance(expert, Laplace) else f"B={expert.B:g}"]
     if getattr(expert, "gamma", None) is not None:
         words += [f"gamma={expert.gamma:g}", f"lam={expert.lam:g}"]
     if getattr(expert, "rate", None) is not None:

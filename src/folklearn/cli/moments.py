@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from folklearn.learners.contract import Certificate, Progress
+from folklearn.learners.contract import Certificate
 
 _LARGEST_BLOCK = 4096
 
@@ -15,9 +15,15 @@ _LARGEST_BLOCK = 4096
 class Watched(Protocol):
     """What is looked at while rows go by: a model that learns them, or predictions of them."""
 
-    columns: tuple[str, ...]
-    labels: tuple[str, ...]
     n_mistakes: int
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of the features."""
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The classes."""
 
     @property
     def n_rounds(self) -> int:
@@ -37,10 +43,9 @@ class Watched(Protocol):
     def run_block(
         self,
         X: NDArray[np.float64],
-        y: NDArray[np.int64],
+        y: Any,
         *,
         weight: NDArray[np.float64] | None = None,
-        progress: Progress = False,
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Take in raw rows; return the predictions of their labels, and the log losses."""
 
@@ -54,18 +59,24 @@ class Moment:
     regret_bound: float | None  # None if there is no certificate
     n_mistakes: int
     total_weight: float | None = None  # None if every round counts 1
+    certified_loss: float | None = None  # the loss that the bound is about, if another one
 
     @classmethod
     def of(cls, model: Watched) -> "Moment":
         """Return where a model stands now."""
         now = model.certificate()
-        bound = None if now is None else now.regret_bound
-        return cls(model.n_rounds, model.loss, bound, model.n_mistakes, model.total_weight)
+        bound, about = (None, None) if now is None else (now.regret_bound, now.loss)
+        return cls(model.n_rounds, model.loss, bound, model.n_mistakes, model.total_weight, about)
 
     @property
     def weight(self) -> float:
         """What to divide the loss by for an average."""
         return self.n_rounds if self.total_weight is None else self.total_weight
+
+    @property
+    def certified(self) -> float:
+        """The loss that the regret bound is about."""
+        return self.loss if self.certified_loss is None else self.certified_loss
 
     @property
     def is_doubling(self) -> bool:

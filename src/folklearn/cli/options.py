@@ -31,6 +31,15 @@ Format = Annotated[
         help="Format of the file. Default: by its content and its name.",
     ),
 ]
+Text = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--text",
+        metavar="COLUMN",
+        help="A column that holds text even if it looks like numbers, such as codes; may be "
+        "given several times. Columns whose first value is no number are text anyway.",
+    ),
+]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Say nothing but errors.")]
 
 

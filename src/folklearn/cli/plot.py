@@ -38,7 +38,7 @@ def draw(moments: Sequence[Moment], B: float | None, title: str, path: Path, suf
     rounds = [now.n_rounds for now in moments]
     losses = [now.loss / now.weight for now in moments]
     certified = [
-        (now.n_rounds, now.weight, now.loss, now.regret_bound)
+        (now.n_rounds, now.weight, now.certified, now.regret_bound)
         for now in moments
         if now.regret_bound is not None and math.isfinite(now.regret_bound)
     ]

@@ -65,7 +65,7 @@ def predict(
             if score:
                 loaded.refuse_unknown_labels(table)
             console.print(_about(loaded, table))
-            warm_up(console, learners.name_of(loaded.learner))
+            warm_up(console, loaded.name, table.text)
             started = time.perf_counter()
             with writer_to(path, loaded.labels, labelled=False) as writer:
                 scores = _predict(loaded, table, console, writer, score)
@@ -107,11 +107,16 @@ def _losses(P: NDArray[np.float64], y: NDArray[np.int64]) -> NDArray[np.float64]
 def _about(model: StreamModel, table: Table) -> str:
     lines = [
         ("data", report.described(table)),
-        ("learner", f"{learners.settings(model.learner)}; learned {model.n_rounds} rounds"),
+        ("learner", f"{learners.described(model)}; learned {model.n_rounds} rounds"),
     ]
     if isinstance(table, FileTable) and table.unused:
         unused = counted(len(table.unused), "column")
         lines.append(("ignored", f"{unused} unknown to the model: {listed(table.unused)}"))
     if isinstance(table, FileTable) and table.sparse:
         lines.append(("absent", "features that a line does not name are 0"))
-    return "\n".join(f"{name:<10}{text}" for name, text in lines)
+    if table.missing:
+        lines.append(("missing", report.missing(table.missing)))
+    if model.open:
+        u = model.unseen_probability
+        lines.append(("unseen", f"a class that was never seen has the probability {u:.2g}"))
+    return report.named(*lines)

@@ -1,13 +1,14 @@
 """What a run says about itself, as text for people."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 
 from folklearn.cli import learners
 from folklearn.cli.moments import Moment
 from folklearn.learners.contract import Certificate
 from folklearn.learners.mixture import Mixture
+from folklearn.streams.live import Live
 from folklearn.streams.model import StreamModel
 from folklearn.streams.table import Table, counted, listed
 
@@ -60,41 +61,87 @@ def described(table: Table) -> str:
 
 def about(table: Table, labels: Sequence[str], *lines: tuple[str, str], where: str = "") -> str:
     """Return what the examples are, then further lines of a name and a text each."""
-    lines = (
+    return named(
         ("data", described(table) + where),
-        ("features", f"{counted(len(table.columns), 'column')}, scaled on line, and a constant"),
+        *_features(table),
         ("classes", f"{len(labels)} in column {listed([table.target])}: {listed(labels)}"),
         *lines,
     )
+
+
+def named(*lines: tuple[str, str]) -> str:
+    """Return lines of a name and a text each."""
     return "\n".join(f"{name:<10}{text}" for name, text in lines)
 
 
-def options(model: StreamModel, table: Table, why: str = "") -> str:
+def _features(table: Table | Live) -> list[tuple[str, str]]:
+    columns = counted(len(table.columns), "column")
+    if isinstance(table, Live) and table.sparse:
+        columns = f"{columns} at first, more as they come"
+    lines = [("features", f"{columns}, scaled on line, and a constant")]
+    if table.text:
+        n_buckets = table.n_inputs - (len(table.columns) - len(table.text))
+        text = f"{counted(len(table.text), 'column')}, hashed into {n_buckets}"
+        lines.append(("text", f"{text}: {listed(table.text)}"))
+    if table.missing:
+        lines.append(("missing", missing(table.missing)))
+    return lines
+
+
+def missing(gaps: Mapping[str, int]) -> str:
+    """Return how many values are missing, and what becomes of them."""
+    return (
+        f"{counted(sum(gaps.values()), 'value')} in {counted(len(gaps), 'column')}; each becomes "
+        "the mean of its column so far, in text nothing"
+    )
+
+
+def options(model: StreamModel, table: Table | Live, why: str = "") -> str:
     """Return what is going to be learned, and with which settings; `why` this learner."""
-    lines = [("learner", learners.settings(model.learner) + (f" ({why})" if why else ""))]
-    if table.weights is not None:
+    lines = [("learner", learners.described(model) + (f" ({why})" if why else ""))]
+    if not isinstance(table, Live) and table.weights is not None:
         text = f"{table.weights.total:g} in total; losses are weighted averages, errors are counted"
         lines.append(("weights", text))
     if model.n_rounds:
         lines.append(("goes on", f"after {model.n_rounds} rounds; the table counts all of them"))
-    return about(table, model.labels, *lines)
+    if not model.open and not isinstance(table, Live):
+        return about(table, model.labels, *lines)
+    where = f"in column {listed([table.target])}"
+    classes = f"{where}, as they come" if model.open else f"{where}: {listed(model.labels)}"
+    if model.open and model.labels:
+        classes += f"; known: {listed(model.labels)}"
+    size = "learned as it comes" if isinstance(table, Live) else f"{table.n_rows} examples"
+    data = ", ".join(filter(None, (table.name, size, table.note)))
+    return named(("data", data), *_features(table), ("classes", classes), *lines)
 
 
 def summary(model: StreamModel, n_learned: int, seconds: float) -> str:
     """Return the result and what is proven about it."""
     learner, certificate, n_rounds = model.learner, model.certificate(), model.n_rounds
+    weight = model.total_weight
+    average, of_new = _ratio(model.loss, weight), _ratio(model.loss_of_new, weight)
+    paid = f", {_number(of_new)} of them for classes that were new" if model.open else ""
     lines = [
-        f"Learned {n_learned} examples in {seconds:.2f} s: average log loss "
-        f"{model.loss / model.total_weight:.4f} nats, error rate {model.n_mistakes / n_rounds:.2%}"
+        f"Learned {counted(n_learned, 'example')} in {seconds:.2f} s: average log loss "
+        f"{_number(average)} nats{paid}, error rate {model.n_mistakes / n_rounds:.2%}"
         + (f" over all {n_rounds} rounds." if n_rounds != n_learned else ".")
     ]
+    if model.open:
+        lines.append(f"Classes in order of appearance: {listed(model.labels)}.")
+    if learner is None:
+        lines.append("Learning begins with the second class: nothing is certified.")
+        return "\n".join(lines)
     if isinstance(learner, Mixture):
         lines.append(_experts(learner))
     if certificate is None:
         lines.append(f"{type(learner).__name__} carries no certificate.")
         return "\n".join(lines)
-    n_columns, weight = len(model.columns), model.total_weight
-    lines.append(certificate_in_words(certificate, n_columns, weight))
+    # The learner of an open model begins with the second class, one round later.
+    weight_given = None if weight == n_rounds else weight
+    words = certificate_in_words(certificate, model.n_inputs, weight_given)
+    if certificate.scope and certificate.valid:
+        words += f" Scope: {certificate.scope}; the price of not knowing a class is not in it."
+    lines.append(words)
     n_unsolved = getattr(learner, "n_unsolved", 0)
     if n_unsolved and certificate.valid:
         lines.append(
@@ -114,7 +161,7 @@ def _experts(mixture: Mixture) -> str:
 
 
 def certificate_in_words(
-    certificate: Certificate, n_columns: int, weight: float | None = None
+    certificate: Certificate, n_inputs: int, weight: float | None = None
 ) -> str:
     """Return what a certificate proves, and no more, in one sentence.
 
@@ -125,7 +172,7 @@ def certificate_in_words(
     n = certificate.n_rounds if weight is None else weight
     unit = "round" if n == certificate.n_rounds else "unit of weight"
     models = (
-        f"linear model of these {counted(n_columns, 'scaled feature')} and a constant with row "
+        f"linear model of these {counted(n_inputs, 'scaled feature')} and a constant with row "
         f"norms at most {certificate.B:g}"
     )
     bound = (

@@ -1,7 +1,8 @@
 """`folklearn run`: learn a stream of examples, predicting each one first."""
 
 import time
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -9,13 +10,23 @@ import typer
 
 from folklearn.cli import learners, report
 from folklearn.cli import plot as plots
-from folklearn.cli.inputs import check_options, load_model, new_model, open_table
-from folklearn.cli.learning import learn
-from folklearn.cli.options import File, Format, Quiet, Target, new_console
+from folklearn.cli.inputs import check_options, load_model, new_model, open_examples
+from folklearn.cli.learning import (
+    Rows,
+    Write,
+    labelled_rows_of,
+    learn,
+    rows_as_they_come,
+    rows_of,
+)
+from folklearn.cli.options import File, Format, Quiet, Target, Text, new_console
 from folklearn.cli.outputs import Outputs
-from folklearn.cli.predictions import writer_to
+from folklearn.cli.predictions import OpenWriter, PredictionWriter, opened
 from folklearn.cli.warmup import warm_up
 from folklearn.errors import FolklearnError
+from folklearn.streams.live import Live
+from folklearn.streams.model import StreamModel
+from folklearn.streams.table import Table
 
 _STDOUT = "-"
 
@@ -24,13 +35,14 @@ def run(
     file: File = None,
     target: Target = None,
     format: Format = None,
+    text: Text = None,
     learner: Annotated[
         str | None,
         typer.Option(
             "--learner",
             metavar="NAME",
             help=f"One of {', '.join(learners.NAMES)}. Default: auto, which needs no settings; "
-            "with --B, --lam or --gamma, folklore.",
+            "with --B, --lam, --gamma or --memory, folklore.",
         ),
     ] = None,
     B: Annotated[
@@ -51,6 +63,15 @@ def run(
     gamma: Annotated[
         float | None,
         typer.Option("--gamma", help="Curvature. Default: the largest valid in each round."),
+    ] = None,
+    memory: Annotated[
+        int | None,
+        typer.Option(
+            "--memory",
+            metavar="ROUNDS",
+            help="Forget: after so many rounds an example counts 1/e of what it did. For streams "
+            "that drift; nothing is certified then. Default: nothing is forgotten.",
+        ),
     ] = None,
     plot: Annotated[
         str | None, typer.Option("--plot", metavar="OUT.png", help="Draw the course of the run.")
@@ -79,16 +100,17 @@ def run(
     Shows the loss and a proven bound on what any linear model could have gained.
 
     The file is read twice: once to check every value, once to learn.
-    Standard input is copied to a temporary file first.
+    Standard input (-) is read once and learned as it comes, classes included;
+    only Parquet and Arrow files are copied to a temporary file first.
     Results go to standard error; with --predictions -, the predictions
     go to standard output.
     """
-    settings = {"B": B, "R": R, "lam": lam, "gamma": gamma}
+    settings = {"B": B, "R": R, "lam": lam, "gamma": gamma, "memory": memory}
     given = {name: value for name, value in settings.items() if value is not None}
-    if load is not None and (given or learner is not None):
+    if load is not None and (given or learner is not None or text):
+        option = next(iter(given), "learner" if learner is not None else "text")
         raise FolklearnError(
-            f"--{next(iter(given), 'learner')} cannot be combined with --load: "
-            "a saved model keeps its settings"
+            f"--{option} cannot be combined with --load: a saved model keeps its settings"
         )
     check_options(given)
     kind = learners.choose(learner, given)
@@ -103,20 +125,24 @@ def run(
         plot_path = outputs.promise("--plot", plot)
         predictions_path = outputs.promise("--predictions", None if to_stdout else predictions)
         model = load_model(load) if load is not None else None
-        usual_target = model.target if model is not None else None
-        with open_table(file, target, format, usual_target) as table:
+        with open_examples(file, target, format, text, model) as table:
             if model is None:
                 model = new_model(table, kind, given)
+            elif isinstance(table, Live):
+                model.open = model.can_grow
             else:
                 model.refuse_unless_it_fits(table)
             console.print(report.options(model, table, _why(kind, learner, load)))
-            warm_up(console, learners.name_of(model.learner))
+            warm_up(console, model.name, table.text)
             started = time.perf_counter()
-            with (
-                writer_to(predictions_path, model.labels) if predictions else nullcontext()
-            ) as writer:
-                moments = learn(model, table, console, writer)
+            total = None if isinstance(table, Live) else table.n_rows
+            n_before = model.n_rounds
+            with _writer(predictions, predictions_path, model) as write:
+                moments = learn(model, _rows(table, model), console, write, total)
             seconds = time.perf_counter() - started
+        n_learned = model.n_rounds - n_before
+        if not n_learned:
+            raise FolklearnError(f"{table.name} has no examples")
         if plot_path is not None and plot is not None:
             title = f"folklearn run: {Path(table.name).name}"
             certificate = model.certificate()
@@ -125,10 +151,35 @@ def run(
         if save_path is not None:
             model.save(save_path)
         outputs.commit()
-    console.print(report.summary(model, table.n_rows, seconds))
+    console.print(report.summary(model, n_learned, seconds))
+    if isinstance(table, Live) and table.missing:
+        console.print(f"Missing: {report.missing(table.missing)}.")
     for what, name in (("plot", plot), ("predictions", predictions), ("model", save)):
         if name is not None and name != _STDOUT:
             console.print(f"Wrote the {what} to {name}.")
+
+
+def _rows(table: Table | Live, model: StreamModel) -> Iterator[Rows]:
+    if isinstance(table, Live):
+        return rows_as_they_come(table, model)
+    return labelled_rows_of(table, model) if model.open else rows_of(table, model)
+
+
+@contextmanager
+def _writer(
+    predictions: str | None, path: Path | None, model: StreamModel
+) -> Iterator[Write | None]:
+    """Yield what writes predictions to a path, standard output if None; nothing if not asked."""
+    if predictions is None:
+        yield None
+        return
+    with opened(path) as file:
+        if model.open:
+            some = OpenWriter(file)
+            yield lambda P, y, losses: some.write(P, y, losses, model.labels)
+        else:
+            every = PredictionWriter(file, model.labels)
+            yield lambda P, y, losses: every.write(P, y)
 
 
 def _why(kind: str, asked: str | None, load: str | None) -> str:

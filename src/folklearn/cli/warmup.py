@@ -1,13 +1,14 @@
 """Compile the numerical kernels before the clock starts, and say so if it takes long."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import numpy as np
 from rich.console import Console
 
 from folklearn.cli import learners
+from folklearn.streams.hashing import TextHasher
 from folklearn.streams.scaler import OnlineScaler
 
 _PATIENCE = 1.0  # seconds; kernels that were compiled before load in a fraction of this
@@ -17,10 +18,15 @@ _ANNOUNCEMENT = (
 )
 
 
-def warm_up(console: Console, learner: str) -> None:
-    """Use every kernel of a kind of learner once, on one that is thrown away."""
+def warm_up(console: Console, learner: str, text: Sequence[str] = ()) -> None:
+    """Use every kernel of a kind of learner once, on one that is thrown away.
+
+    If there are columns of text, the hash function is loaded too.
+    """
     with announced(console):
         _use_every_kernel(learner)
+        if text:
+            TextHasher().place("", "")
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,8 @@ class Digits:
 
     name = "scikit-learn's digits"
     target = "digit"
+    text = ()
+    missing: ClassVar[Mapping[str, int]] = {}
     weights = None
     sparse = False
     unit = "row"
@@ -30,6 +33,7 @@ class Digits:
         self._pixels: NDArray[np.float64] = pixels[order].astype(np.float64)
         self._digits = [str(digit) for digit in digits[order]]
         self.columns = tuple(f"pixel_{row}_{column}" for row in range(8) for column in range(8))
+        self.n_inputs = len(self.columns)
         self.n_rows = len(digits)
 
     @cached_property

@@ -1,31 +1,32 @@
-"""JSON lines: one object per line, the same keys in each; numbers are features.
+"""JSON lines: one object per line; numbers and text are features.
 
-True and false are 1 and 0. A key that is absent or null is a missing value, and refused.
+True and false are 1 and 0. The keys of the first object are the columns. A key that is absent,
+null or NaN is a missing value.
 """
 
 import json
-import os
+import math
 from collections.abc import Iterator, Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 from folklearn.errors import InvalidInputError
 from folklearn.problem import MAX_NORM
 from folklearn.streams import scanned
 from folklearn.streams.scanned import Example, FileTable
-from folklearn.streams.table import listed
-from folklearn.streams.text import Path, lines
+from folklearn.streams.table import Layout, listed
+from folklearn.streams.text import Path, Tape, declare, lines, named, play
 
 
 class JsonSource:
-    """A file of JSON objects."""
+    """A file of JSON objects, or a stream of them."""
 
     unit = "line"
     sparse = False
     note = ""
 
-    def __init__(self, path: Path, name: str | None = None) -> None:
+    def __init__(self, path: Path | Tape, name: str | None = None) -> None:
         self.path = path
-        self.name = name or os.fspath(path)
+        self.name = name or named(path)
 
     def header(self) -> tuple[str, ...]:
         """Return the keys of the first object."""
@@ -33,26 +34,35 @@ class JsonSource:
             return tuple(record)
         raise InvalidInputError(f"{self.name} is empty; expected one JSON object per line")
 
-    def examples(self, columns: Sequence[str], target: str | None) -> Iterator[Example]:
+    def kinds(self, columns: Sequence[str]) -> Iterator[Sequence[bool | None]]:
+        """Yield of every row whether its values are text; None for one that is missing."""
+        for _, record in self._objects():
+            values = [record.get(column) for column in columns]
+            yield [None if value is None else isinstance(value, str) for value in values]
+
+    def examples(self, layout: Layout, target: str | None) -> Iterator[Example]:
         """Yield every row, checked."""
         known = set(self.header())
+        play(self.path)
         for line, record in self._objects():
             try:
                 extra = [key for key in record if key not in known]
                 if extra:
                     raise InvalidInputError(
-                        f"it has the key {extra[0]!r}, which the first line has not; every line "
-                        f"must have the same keys: {listed(sorted(known))}"
+                        f"it has the key {extra[0]!r}, which the first line has not; its keys "
+                        f"are: {listed(sorted(known))}"
                     )
-                values = [_feature(record, column) for column in columns]
-                if not sum(map(abs, values)) <= MAX_NORM:
+                numbers = [_number(record, column) for column in layout.numeric]
+                if not sum(abs(value) for value in numbers if value == value) <= MAX_NORM:
                     raise InvalidInputError(
                         "its values are too large to compute with; scale the features"
                     )
+                texts = [_text(record, column) for column in layout.text]
                 label = _label(record, target) if target is not None else None
             except InvalidInputError as error:
                 raise InvalidInputError(f"line {line} of {self.name}: {error}") from None
-            yield Example(line, values, label)
+            missing = [column for column in layout.columns if record.get(column) is None]
+            yield Example(line, numbers, label, texts=texts, missing=missing)
 
     def _objects(self) -> Iterator[tuple[int, dict[str, Any]]]:
         for line, text in lines(self.path, self.name):
@@ -75,7 +85,7 @@ def parse(text: str) -> dict[str, Any]:
     {'size': 3, 'kind': 'cat'}
     """
     try:
-        record = json.loads(text, object_pairs_hook=_unique, parse_constant=_refuse_constant)
+        record = _DECODER.decode(text)
     except json.JSONDecodeError as error:
         raise InvalidInputError(f"it is not JSON: {error.msg} at character {error.colno}") from None
     except InvalidInputError:
@@ -100,8 +110,14 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return record
 
 
-def _refuse_constant(text: str) -> NoReturn:
-    raise InvalidInputError(f"{text} is not finite; fill in or drop missing values first")
+def _constant(text: str) -> None:
+    """Return NaN as what it stands for, a missing value; refuse infinity."""
+    if text != "NaN":
+        raise InvalidInputError(f"{text} is not finite; leave missing values out")
+
+
+# One for all lines: `json.loads` with hooks makes one for each.
+_DECODER = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_constant)
 
 
 def _refuse_unless_text(text: str) -> None:
@@ -112,21 +128,33 @@ def _refuse_unless_text(text: str) -> None:
         raise InvalidInputError(f"{text!r} is not Unicode text") from None
 
 
-def _feature(record: dict[str, Any], key: str) -> float:
-    if key not in record:
-        raise InvalidInputError(f"the key {key!r} is missing; fill in or drop missing values first")
-    value = record[key]
+def _number(record: dict[str, Any], key: str) -> float:
+    value = record.get(key)
     if value is None:
-        problem = "null; fill in or drop missing values first"
+        return math.nan
+    if isinstance(value, str):
+        problem = f"text, not a number; {declare(key)}"
     elif isinstance(value, (dict, list)):
-        problem = "nested; only numbers can be features"
-    elif isinstance(value, str):
-        problem = "text; only numbers can be features"
+        problem = "nested; only numbers and text can be features"
     elif not abs(value) <= MAX_NORM:
         problem = "too large to compute with; scale the feature"
     else:
         return float(value)
     raise InvalidInputError(f"the value of {key!r} is {problem}")
+
+
+def _text(record: dict[str, Any], key: str) -> str | None:
+    value = record.get(key)
+    if isinstance(value, (dict, list)):
+        raise InvalidInputError(
+            f"the value of {key!r} is nested; only numbers and text can be features"
+        )
+    return None if value is None else _written(value)
+
+
+def _written(value: Any) -> str:
+    """Return a value as JSON writes it, text without its quotes."""
+    return str(value).lower() if isinstance(value, bool) else str(value).strip()
 
 
 def _label(record: dict[str, Any], key: str) -> str:
@@ -135,9 +163,7 @@ def _label(record: dict[str, Any], key: str) -> str:
         raise InvalidInputError(f"the value of {key!r} is nested; a label is text or a number")
     if isinstance(value, str):
         _refuse_unless_text(value)
-    label = "" if value is None else str(value).strip()
-    if isinstance(value, bool):
-        label = label.lower()
+    label = "" if value is None else _written(value)
     if not label or label.lower() == "nan":
         raise InvalidInputError(f"the label {key!r} is missing")
     return label

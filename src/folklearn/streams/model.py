@@ -1,127 +1,254 @@
-"""A learner with everything around it that a stream of raw rows needs."""
+"""Names around an open model: columns and labels as they are called in the data."""
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from folklearn import persist, problem, registry
+from folklearn import persist, problem
 from folklearn.errors import InvalidInputError, StateFileError
-from folklearn.learners.contract import Certificate, Learner, Progress
+from folklearn.learners import catalogue
+from folklearn.learners.contract import Certificate, Learner
 from folklearn.persist import Record
-from folklearn.streams.scaler import OnlineScaler
-from folklearn.streams.table import Table, listed
+from folklearn.streams.hashing import DEFAULT_BUCKETS
+from folklearn.streams.open import OpenModel
+from folklearn.streams.table import Layout, Table, listed
 
 Array = NDArray[np.float64]
+Numbers = NDArray[np.int64]
 
 
 class StreamModel:
-    """A scaler, a learner, and the names of columns and labels: raw rows in, losses out.
+    r"""An `OpenModel` with the names of columns and labels: raw rows in, losses out.
+
+    Given its labels, it knows all classes: the loss of an example is :math:`-\ln p_y`, and the
+    total is the one that the certificate speaks of. Without, labels are learned as they come,
+    in order of appearance, and the loss is the strict one: :math:`-\ln((1-u)\,p_y)` for a
+    known class and :math:`-\ln u` for a new one, u the probability of a class that was never
+    seen. The probabilities of the known classes then sum to 1 - u.
 
     Parameters
     ----------
-    learner : any fresh learner of ``len(columns) + 1`` features (the scaler appends a
-        constant) and ``len(labels)`` classes.
-    columns : names of the raw features, in the order of the columns of X.
+    learner : name of a learner, see `folklearn.learners.catalogue`.
+    settings : its parameters, such as ``{"B": 10.0}``.
+    columns : names of the features, in order.
     target : name of the column that holds the labels.
-    labels : text of every class; its position is the class number.
+    labels : text of every class, its position being the class number; none to learn them.
+    text : those of the columns that hold text. The inputs X are the columns of numbers in
+        their order, NaN if missing, then the buckets of a `TextHasher`; `inputs` makes them.
+    n_buckets : number of inputs that all text together becomes.
 
     Attributes
     ----------
-    n_rounds, loss, n_mistakes : rounds, total (weighted) log loss in nats, and rounds in which
-        the most likely class was wrong, since the first round of its life.
+    open : whether labels are learned as they come; may be set for a model that can grow.
+    loss, n_mistakes : total (weighted) log loss in nats, and rounds in which the most likely
+        class was wrong, since the first round of its life.
+    loss_of_new : the part of the loss that was paid for classes being unknown: all of it for
+        an example of a new class, and :math:`-\ln(1-u)` for the others.
     total_weight : what to divide the loss by for an average: the number of rounds, unless
         examples were weighted.
 
     Examples
     --------
-    >>> from folklearn import Folklore
-    >>> learner = Folklore(n_features=2, n_classes=2)
-    >>> model = StreamModel(learner, columns=["size"], target="kind", labels=["cat", "dog"])
-    >>> P, losses = model.run_block([[30.0], [70.0], [28.0]], [0, 1, 0])
+    >>> model = StreamModel("folklore", columns=["size"], target="kind", labels=["cat", "dog"])
+    >>> P, losses = model.run_block([[30.0], [70.0], [28.0]], ["cat", "dog", "cat"])
     >>> model.labels[model.predict([66.0]).argmax()]
     'dog'
     """
 
     def __init__(
         self,
-        learner: Learner,
+        learner: str = "auto",
+        settings: Mapping[str, Any] | None = None,
         *,
         columns: Sequence[str],
         target: str,
-        labels: Sequence[str],
+        labels: Sequence[str] = (),
+        text: Sequence[str] = (),
+        n_buckets: int = DEFAULT_BUCKETS,
     ) -> None:
-        expected = (len(columns) + 1, len(labels))
-        if (learner.n_features, learner.n_classes) != expected:
-            raise InvalidInputError(
-                f"the learner takes {learner.n_features} features and {learner.n_classes} "
-                f"classes; {len(columns)} columns and a constant, and {len(labels)} labels, "
-                f"need {expected[0]} and {expected[1]}"
-            )
-        self.learner = learner
-        self.columns = tuple(columns)
         self.target = target
-        self.labels = tuple(labels)
-        self.n_rounds = 0
-        self.loss = 0.0
+        self._layout = _layout(columns, text, n_buckets)
+        self._labels = _distinct("labels", labels)
+        self._numbers = {label: number for number, label in enumerate(self._labels)}
+        self._model = OpenModel(
+            learner, settings, n_features=self._layout.n_inputs, n_classes=len(self._labels)
+        )
+        self.open = not self._labels
+        self.loss = self.loss_of_new = 0.0
         self.n_mistakes = 0
         self.total_weight = 0.0
-        self._scaler = OnlineScaler(len(columns))
 
-    def predict(self, x: ArrayLike) -> Array:
-        """Return the class probabilities of raw features: (d,) in, (K,) out, or (T, d).
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of the features."""
+        return self._layout.columns
+
+    @property
+    def text(self) -> tuple[str, ...]:
+        """Those of the features that hold text."""
+        return self._layout.text
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The text of every class that is known."""
+        return tuple(self._labels)
+
+    @property
+    def n_inputs(self) -> int:
+        """The number of columns of X."""
+        return self._layout.n_inputs
+
+    @property
+    def name(self) -> str:
+        """The name of its learner."""
+        return self._model.name
+
+    @property
+    def learner(self) -> Learner | None:
+        """The learner inside, None before the second class."""
+        return self._model.learner
+
+    @property
+    def n_rounds(self) -> int:
+        """Rounds since the first of its life."""
+        return self._model.n_rounds
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The settings of its learner."""
+        return self._model.settings
+
+    @property
+    def max_weight(self) -> float:
+        """The largest weight that it was made for."""
+        first = 1.0 if self.name == "auto" else math.inf
+        largest: float = getattr(self.learner, "max_weight", self.settings.get("max_weight", first))
+        return largest
+
+    @property
+    def can_grow(self) -> bool:
+        """Whether its learner takes classes and features that come late."""
+        return self.name in catalogue.GROWING
+
+    @property
+    def unseen_probability(self) -> float:
+        """The probability that the next example is of a class that was never seen."""
+        return self._model.unseen_probability if self.open else 0.0
+
+    def inputs(self, rows: Sequence[Sequence[Any]]) -> Array:
+        """Return X (T, n_inputs) of rows that hold every column in order: numbers and text.
+
+        None is a missing value.
+
+        >>> model = StreamModel(columns=["size", "fur"], target="kind", text=["fur"], n_buckets=4)
+        >>> model.inputs([[30.0, "long"], [None, "short"]])
+        array([[30.,  0., -1.,  0.,  0.],
+               [nan,  0.,  0.,  0., -1.]])
+        """
+        numbers, texts = [], []
+        for row in rows:
+            if len(row) != len(self.columns):
+                raise InvalidInputError(
+                    f"a row has {len(row)} values for {len(self.columns)} columns"
+                )
+            cells = dict(zip(self.columns, row, strict=True))
+            given = [cells[column] for column in self._layout.numeric]
+            numbers.append([math.nan if cell is None else cell for cell in given])
+            words = [cells[column] for column in self.text]
+            texts.append([None if cell is None else str(cell) for cell in words])
+        return self._layout.inputs(numbers, texts)
+
+    def add_columns(self, names: Sequence[str]) -> None:
+        """Make room for features, 0 in every example so far: they come last."""
+        if self.text:
+            raise InvalidInputError("columns cannot be added behind those of text")
+        layout = _layout((*self.columns, *names), (), self._layout.n_buckets)
+        self._model.grow(n_features=layout.n_inputs)
+        self._layout = layout
+
+    def predict(self, X: ArrayLike) -> Array:
+        """Return the class probabilities of inputs: (d,) in, (K,) out, or (T, d) and (T, K).
 
         Every row is predicted as if it came next; nothing is learned.
         """
-        return self.learner.predict(self._scaler.transform(x))
+        X = problem.numbers("X", X)
+        P = self._model.predict(X if X.ndim == 2 else X[None, ...])
+        P *= 1.0 - self.unseen_probability
+        return P if X.ndim == 2 else P[0]
 
     def run_block(
-        self,
-        X: ArrayLike,
-        y: ArrayLike,
-        *,
-        weight: ArrayLike | None = None,
-        progress: Progress = False,
+        self, X: ArrayLike, y: ArrayLike, *, weight: ArrayLike | None = None
     ) -> tuple[Array, Array]:
-        """Predict, then learn, raw rows X (T, d) with class numbers y (T,), one by one.
+        """Predict, then learn, inputs X (T, d) with labels y (T,), one by one.
 
-        Returns the predictions (T, K), each made before its label was learned, and their
-        log losses (T,), unweighted. Weights (T,) count in learning and in the total loss; the
+        Labels are text, or numbers of known classes. Returns the predictions (T, K), each made
+        before its label was learned and 0 for a class that was not known then, and their log
+        losses (T,), unweighted. Weights (T,) count in learning and in the total loss; the
         scaling of the features does not know them.
         """
-        X, _ = problem.contexts(X, len(self.columns))
-        y, soft = problem.labels(y, len(X), len(self.labels))
-        if len(soft):
-            raise InvalidInputError("y must hold class numbers, not soft labels")
+        X, _ = problem.contexts(X, self.n_inputs, gaps=True)
+        y, labels = self._class_numbers(y, len(X))
         weights = problem.weights(weight, len(X))
         self._refuse_too_heavy(float(weights.max(initial=0.0)))
-        # Checked above, so that the scaler and the learner move together or not at all.
-        scaled = self._scaler.learn_transform(X)
-        given = None if weight is None else weights
-        P = self.learner.run(scaled, y, weight=given, progress=progress)
+        n_before = len(self._labels)
+        P, u = self._model.run(X, y, weight=weights)
+        self._labels = labels
+        self._numbers = {label: number for number, label in enumerate(labels)}
+        known = np.maximum.accumulate(np.concatenate([[n_before - 1], y]))[:-1]
+        is_new = y > known
+        if not self.open:
+            u[:] = 0.0
+        P *= (1.0 - u)[:, None]
         smallest = np.finfo(np.float64).tiny  # a probability may underflow; its loss is finite
-        losses: Array = -np.log(np.maximum(P[np.arange(len(y)), y], smallest))
-        self.n_rounds += len(y)
-        self.loss += float(losses.sum() if weight is None else weights @ losses)
+        p = np.where(is_new, u, P[np.arange(len(y)), y])
+        losses: Array = -np.log(np.maximum(p, smallest))
+        self.loss += float(weights @ losses)
+        # In the first round everything is new, and known to be: u is 1 and the loss 0.
+        of_known = -np.log1p(-np.where(is_new, 0.0, u))
+        self.loss_of_new += float(weights @ np.where(is_new, losses, of_known))
         self.total_weight += float(weights.sum())
-        self.n_mistakes += int((P.argmax(axis=1) != y).sum())
+        self.n_mistakes += int(((P.argmax(axis=1) != y) | is_new).sum()) if len(y) else 0
         return P, losses
 
+    def _class_numbers(self, y: ArrayLike, n_rounds: int) -> tuple[Numbers, list[str]]:
+        """Return the numbers of the labels, and all labels that are known after them."""
+        given = y.tolist() if isinstance(y, np.ndarray) else y
+        if isinstance(given, (list, tuple)) and any(isinstance(label, str) for label in given):
+            if len(given) != n_rounds:
+                raise InvalidInputError(f"y has {len(given)} labels for {n_rounds} rows of X")
+            numbers = dict(self._numbers)
+            for label in given:
+                if not isinstance(label, str):
+                    raise InvalidInputError(f"y has the label {label!r} among text")
+                if label not in numbers and not self.open:
+                    raise InvalidInputError(
+                        f"y has the label {label!r}, which the model does not know; its labels "
+                        f"are: {listed(self.labels)}"
+                    )
+                numbers.setdefault(label, len(numbers))
+            return np.array([numbers[label] for label in given], dtype=np.int64), list(numbers)
+        array = np.asarray(y)
+        if array.ndim == 2:
+            raise InvalidInputError("y must hold labels, not soft labels")
+        return problem.labels(array, n_rounds, len(self._labels))[0], self._labels
+
     def certificate(self) -> Certificate | None:
-        """Return the learner's certificate, or None if it is of a kind that carries none."""
-        if not hasattr(self.learner, "certificate"):
-            return None
-        certificate: Certificate = self.learner.certificate()
-        return certificate
+        """Return the learner's certificate, or None if it is of a kind that carries none.
+
+        It speaks of the classes known in each round; the price of not knowing a class is not
+        in it.
+        """
+        return self._model.certificate()
 
     def _refuse_too_heavy(self, weight: float) -> None:
-        limit = getattr(self.learner, "max_weight", math.inf)
-        if weight > limit:
+        if weight > self.max_weight:
             raise InvalidInputError(
                 f"an example has the weight {weight:g}, and this model was made for weights of at "
-                f"most {limit:g}: divide the weights, or learn all examples anew"
+                f"most {self.max_weight:g}: divide the weights, or learn all examples anew"
             )
 
     def refuse_unless_it_fits(self, table: Table) -> None:
@@ -130,25 +257,33 @@ class StreamModel:
         A column that does not occur in a sparse table is 0 there.
         """
         found, known = set(table.columns), set(self.columns)
-        missing = [column for column in self.columns if column not in found and not table.sparse]
+        lacking = [column for column in self.columns if column not in found and not table.sparse]
         extra = [column for column in table.columns if column not in known]
+        other = [
+            column for column in table.columns if (column in table.text) != (column in self.text)
+        ]
         differences = [
             f"{verb}: {listed(names)}"
-            for verb, names in (("it lacks", missing), ("the model does not know", extra))
+            for verb, names in (
+                ("it lacks", lacking),
+                ("the model does not know", extra),
+                ("text here or there, not in both", [c for c in other if c in known]),
+            )
             if names
         ]
         if differences:
             raise InvalidInputError(
                 f"the columns of {table.name} are not those of the model; " + "; ".join(differences)
             )
-        self.refuse_unknown_labels(table)
+        if not self.open:
+            self.refuse_unknown_labels(table)
         if table.weights is not None:
             self._refuse_too_heavy(table.weights.largest)
 
     def refuse_unknown_labels(self, table: Table) -> None:
         """Raise if a table has labels that this model does not know."""
         unknown = [
-            (line, label) for label, line in table.first_lines.items() if label not in self.labels
+            (line, label) for label, line in table.first_lines.items() if label not in self._numbers
         ]
         if unknown:
             line, label = min(unknown)
@@ -158,41 +293,48 @@ class StreamModel:
             )
 
     def to_record(self) -> Record:
-        """Return the full state as a record; the learner's and the scaler's lie inside."""
-        learner, learner_arrays = persist.nest("learner", self.learner.to_record())
-        scaler, scaler_arrays = persist.nest("scaler", self._scaler.to_record())
+        """Return the full state as a record; that of the open model lies inside."""
+        model, arrays = persist.nest("model", self._model.to_record())
         config = {
             "columns": list(self.columns),
+            "text": list(self.text),
+            "n_buckets": self._layout.n_buckets,
             "target": self.target,
-            "labels": list(self.labels),
-            "n_rounds": self.n_rounds,
+            "labels": self._labels,
+            "open": self.open,
             "loss": self.loss.hex(),
+            "loss_of_new": self.loss_of_new.hex(),
             "n_mistakes": self.n_mistakes,
             "total_weight": self.total_weight.hex(),
-            "learner": learner,
-            "scaler": scaler,
+            "model": model,
         }
-        return Record("StreamModel", config, learner_arrays | scaler_arrays)
+        return Record("StreamModel", config, arrays)
 
     @classmethod
     def from_record(cls, record: Record) -> "StreamModel":
         """Rebuild a model that goes on exactly where the recorded one stopped."""
+        if "model" not in record.config:
+            record = _of_old(record)
         config = record.config
         try:
-            learner = registry.revive(persist.unnest("learner", config["learner"], record.arrays))
-            model = cls(
-                learner, columns=config["columns"], target=config["target"], labels=config["labels"]
-            )
-            model.n_rounds = config["n_rounds"]
-            model.loss = float.fromhex(config["loss"])
-            model.n_mistakes = config["n_mistakes"]
-            # Files written before there were weights do not have it.
-            weight = config.get("total_weight")
-            model.total_weight = float(model.n_rounds) if weight is None else float.fromhex(weight)
-            scaler = persist.unnest("scaler", config["scaler"], record.arrays)
+            inside = persist.unnest("model", config["model"], record.arrays)
+            model = cls.__new__(cls)
+            model._layout = _layout(config["columns"], config["text"], config["n_buckets"])
+            model._labels = _distinct("labels", config["labels"])
+            model._numbers = {label: number for number, label in enumerate(model._labels)}
+            model.target = config["target"]
+            model.open = bool(config["open"])
+            model.n_mistakes = problem.count("n_mistakes", config["n_mistakes"], 0)
+            for total in ("loss", "loss_of_new", "total_weight"):
+                setattr(model, total, float.fromhex(config[total]))
         except KeyError as error:
             raise StateFileError(f"a StreamModel state needs {error.args[0]}") from None
-        model._scaler = OnlineScaler.from_record(scaler)
+        except (TypeError, ValueError) as error:
+            raise StateFileError(f"a StreamModel state has a bad configuration: {error}") from None
+        model._model = OpenModel.from_record(inside)
+        sizes = (model._model.n_features, model._model.n_classes)
+        if sizes != (model.n_inputs, len(model._labels)):
+            raise StateFileError("a StreamModel state holds a model of another size")
         return model
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -200,4 +342,56 @@ class StreamModel:
         persist.write(path, self.to_record())
 
     def __repr__(self) -> str:
-        return f"StreamModel({self.learner!r}, target={self.target!r})"
+        return f"StreamModel({self.name!r}, columns={listed(self.columns)}, target={self.target!r})"
+
+
+def _layout(columns: Sequence[str], text: Sequence[str], n_buckets: int) -> Layout:
+    names = _distinct("columns", columns)
+    unknown = [column for column in text if column not in names]
+    if unknown:
+        raise InvalidInputError(f"text names {unknown[0]!r}, which is none of the columns")
+    # In the order of the columns: the same texts have the same buckets, however they are named.
+    in_order = tuple(column for column in names if column in set(text))
+    return Layout(tuple(names), in_order, problem.count("n_buckets", n_buckets, 1))
+
+
+def _distinct(what: str, names: Sequence[str]) -> list[str]:
+    names = [names] if isinstance(names, str) else list(names)
+    for place, name in enumerate(names):
+        if name in names[:place]:
+            raise InvalidInputError(f"{what} has {name!r} twice")
+    return names
+
+
+def _of_old(record: Record) -> Record:
+    """Return a record of version 0.1, whose learner and scaler lie side by side, as one of now."""
+    config = dict(record.config)
+    try:
+        learner, scaler = config.pop("learner"), config.pop("scaler")
+        own = learner["config"]
+        inside: dict[str, Any] = {
+            "learner": "auto" if learner["kind"] == "Mixture" else learner["kind"].lower(),
+            "settings": {word: own[word] for word in ("max_weight",) if word in own},
+            "n_classes": len(config["labels"]),
+            "n_rounds": config["n_rounds"],
+            "n_new": 0,
+            "scaler": scaler | {"config": scaler["config"] | {"gaps": True}},
+            "state": learner,
+        }
+        total = config.get("total_weight", float(config["n_rounds"]).hex())
+    except (KeyError, TypeError) as error:
+        raise StateFileError(f"a StreamModel state is incomplete: {error}") from None
+    config |= {
+        "text": [],
+        "n_buckets": DEFAULT_BUCKETS,
+        "open": False,
+        "loss_of_new": (0.0).hex(),
+        "total_weight": total,
+        "model": {"kind": "OpenModel", "config": inside},
+    }
+    arrays = {
+        "model."
+        + ("state." + name.removeprefix("learner.") if name.startswith("learner.") else name): array
+        for name, array in record.arrays.items()
+    }
+    return Record(record.kind, config, arrays)

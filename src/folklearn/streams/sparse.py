@@ -1,6 +1,5 @@
 """Lines that name only what is not 0: what svmlight files and VW text have in common."""
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -9,7 +8,8 @@ import numpy as np
 from folklearn.errors import InvalidInputError
 from folklearn.problem import MAX_NORM
 from folklearn.streams.scanned import Example, FileTable, Tally
-from folklearn.streams.text import Path, lines
+from folklearn.streams.table import Layout
+from folklearn.streams.text import Path, Tape, lines, named
 
 TARGET = "label"  # the labels have no name of their own
 WIDEST = 10_000  # rows are made dense, thousands at a time; a learner holds even more
@@ -34,9 +34,9 @@ class SparseSource:
     sparse = True
     note = ""
 
-    def __init__(self, path: Path, name: str | None, parse: Parse) -> None:
+    def __init__(self, path: Path | Tape, name: str | None, parse: Parse) -> None:
         self.path = path
-        self.name = name or os.fspath(path)
+        self.name = name or named(path)
         self._parse = parse
 
     def parsed(self, labelled: bool) -> Iterator[tuple[int, Parsed]]:
@@ -56,15 +56,24 @@ class SparseSource:
                 raise InvalidInputError(f"line {line} of {self.name}: {error}") from None
             yield line, row
 
-    def examples(self, columns: Sequence[str], target: str | None) -> Iterator[Example]:
+    def examples(self, layout: Layout, target: str | None) -> Iterator[Example]:
         """Yield every row, dense; features that are not asked for are left out."""
-        places = {column: place for place, column in enumerate(columns)}
+        places = {column: place for place, column in enumerate(layout.columns)}
         for line, row in self.parsed(target is not None):
-            values = np.zeros(len(columns))
+            numbers = np.zeros(len(places))
             for feature, value in row.features.items():
                 if feature in places:
-                    values[places[feature]] = value
-            yield Example(line, values, None if target is None else row.label, row.weight)
+                    numbers[places[feature]] = value
+            yield Example(line, numbers, None if target is None else row.label, row.weight)
+
+
+def refuse_too_wide(n_features: int, line: int, name: str) -> None:
+    """Raise for more features than dense rows can have."""
+    if n_features > WIDEST:
+        raise InvalidInputError(
+            f"{name} names more than {WIDEST} different features up to line {line}, "
+            "too many to hold rows of all of them; select or hash the features first"
+        )
 
 
 def scan(
@@ -83,11 +92,7 @@ def scan(
     for line, row in source.parsed(labelled):
         tally.add(Example(line, (), row.label if labelled else None, row.weight))
         found |= dict.fromkeys(row.features)
-        if len(found) > WIDEST:
-            raise InvalidInputError(
-                f"{source.name} names more than {WIDEST} different features up to line {line}, "
-                "too many to hold rows of all of them; select or hash the features first"
-            )
+        refuse_too_wide(len(found), line, source.name)
     if not tally.n_rows:
         raise InvalidInputError(f"{source.name} has no examples")
     names: Iterable[str] = sorted(found, key=sort_key) if sort_key is not None else found

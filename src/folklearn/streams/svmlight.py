@@ -10,12 +10,12 @@ from folklearn.errors import InvalidInputError
 from folklearn.streams import sparse
 from folklearn.streams.scanned import FileTable
 from folklearn.streams.sparse import Parsed, SparseSource
-from folklearn.streams.text import Path, fault
+from folklearn.streams.text import Path, Tape, fault
 
 _INDEX = re.compile(r"[0-9]{1,18}", re.ASCII)
 
 
-def source(path: Path, name: str | None = None) -> SparseSource:
+def source(path: Path | Tape, name: str | None = None) -> SparseSource:
     """Return a file in this format."""
     return SparseSource(path, name, parse)
 

@@ -2,20 +2,63 @@
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from folklearn.errors import InvalidInputError
+from folklearn.streams.hashing import DEFAULT_BUCKETS, TextHasher
 
 _MOST_NAMES_LISTED = 12
+
+Texts = Sequence[str | None]  # None is missing
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How columns become inputs: the numbers in their order, then the buckets of all text.
+
+    Parameters
+    ----------
+    columns : names of all features.
+    text : those of them that hold text.
+    n_buckets : number of inputs that all text together becomes, if there is any.
+    """
+
+    columns: tuple[str, ...]
+    text: tuple[str, ...] = ()
+    n_buckets: int = DEFAULT_BUCKETS
+
+    @property
+    def numeric(self) -> tuple[str, ...]:
+        """The columns of numbers."""
+        return tuple(column for column in self.columns if column not in self.text)
+
+    @property
+    def n_inputs(self) -> int:
+        """The number of inputs."""
+        buckets = self.n_buckets if self.text else 0
+        return len(self.columns) - len(self.text) + buckets
+
+    def inputs(
+        self, numbers: Sequence[Sequence[float] | NDArray[np.float64]], texts: Sequence[Texts]
+    ) -> NDArray[np.float64]:
+        """Return the inputs (T, n_inputs) of T rows: their numbers, and their texts if any."""
+        X = np.array(numbers, dtype=np.float64).reshape(len(numbers), len(self.numeric))
+        if not self.text:
+            return X
+        by_column = zip(*texts, strict=True) if texts else [()] * len(self.text)
+        hasher = TextHasher(self.n_buckets)
+        return np.hstack([X, hasher.columns(dict(zip(self.text, by_column, strict=True)))])
 
 
 class Block(NamedTuple):
     """Rows that were read: X (T, d), class numbers y (T,) and weights (T,), None if all are 1.
 
-    A row whose label was not asked for has the class number -1.
+    X are inputs (see `Layout`), a number that is missing being NaN. A row whose label was not
+    asked for has the class number -1.
     """
 
     X: NDArray[np.float64]
@@ -32,7 +75,7 @@ class Weights(NamedTuple):
 
 
 class Table(Protocol):
-    """Rows of numbers with a class label each, read in order and as often as needed."""
+    """Rows of numbers and text with a class label each, read in order, as often as needed."""
 
     @property
     def name(self) -> str:
@@ -41,6 +84,18 @@ class Table(Protocol):
     @property
     def columns(self) -> tuple[str, ...]:
         """The names of the features."""
+
+    @property
+    def text(self) -> tuple[str, ...]:
+        """Those of the columns that hold text, which is hashed."""
+
+    @property
+    def n_inputs(self) -> int:
+        """The number of columns of X: the columns of numbers, and the buckets of the text."""
+
+    @property
+    def missing(self) -> Mapping[str, int]:
+        """For every column that has gaps, the number of them."""
 
     @property
     def target(self) -> str:
@@ -75,7 +130,8 @@ class Table(Protocol):
     ) -> Iterator[Block]:
         """Yield blocks of `sizes` rows each, until the rows end.
 
-        X holds the given columns in the given order; y is the position in `labels`.
+        X holds the given columns in the given order, text last and hashed; y is the position
+        in `labels`.
         """
 
 

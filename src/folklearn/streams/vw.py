@@ -17,12 +17,12 @@ from folklearn.problem import MAX_WEIGHT
 from folklearn.streams import sparse
 from folklearn.streams.scanned import FileTable
 from folklearn.streams.sparse import Parsed, SparseSource
-from folklearn.streams.text import Path, fault, number
+from folklearn.streams.text import Path, Tape, fault, number
 
 _BAR, _TAG = "|", "'"
 
 
-def source(path: Path, name: str | None = None) -> SparseSource:
+def source(path: Path | Tape, name: str | None = None) -> SparseSource:
     """Return a file in this format."""
     return SparseSource(path, name, parse)
 
