@@ -58,7 +58,7 @@ def test_it_is_the_definition_with_an_absurd_value(rng, row):
 
 
 def test_ordinary_values_are_scaled_by_the_ordinary_moments(rng):
-    X = np.column_stack([rng.normal(size=4000), rng.random(4000) < 0.05, rng.random(4000) < 0.5])
+    X = np.column_stack([rng.normal(size=4000), rng.random(4000) < 0.3, rng.random(4000) < 0.5])
     scaled = OnlineScaler(3).learn_transform(X)[1000:]
     for t in (1000, 3999):
         past = X[: t + 1]
