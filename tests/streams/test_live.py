@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from folklearn.errors import FolklearnError, InvalidInputError
 from folklearn.streams.files import format_of, has_target, needs_all, open_file, open_live
 from folklearn.streams.table import classes
-from folklearn.streams.text import Tape
+from folklearn.streams.tape import Tape
 from tests.streams.test_files import FORMATS, TEXT, WRITERS, rows
 
 

@@ -16,7 +16,8 @@ from folklearn.streams.digits import Digits
 from folklearn.streams.live import Live
 from folklearn.streams.model import StreamModel
 from folklearn.streams.table import Table, classes, listed
-from folklearn.streams.text import Path, Tape
+from folklearn.streams.tape import Tape
+from folklearn.streams.text import Path
 
 _STDIN, _STDIN_NAME = "-", "standard input"
 _HEADER_LENGTH = 8  # bytes of a safetensors file before its header, which is JSON

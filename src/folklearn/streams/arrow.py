@@ -19,7 +19,8 @@ from folklearn.problem import MAX_NORM
 from folklearn.streams import scanned
 from folklearn.streams.scanned import Example, FileTable
 from folklearn.streams.table import Layout
-from folklearn.streams.text import Path, Tape, declare, named
+from folklearn.streams.tape import Tape
+from folklearn.streams.text import Path, declare, named
 
 PARQUET, FILE, STREAM, OLD_FEATHER = b"PAR1", b"ARROW1", b"\xff\xff\xff\xff", b"FEA1"
 

@@ -17,9 +17,9 @@ from folklearn.problem import MAX_NORM
 from folklearn.streams import scanned
 from folklearn.streams.scanned import Example, FileTable
 from folklearn.streams.table import Layout
+from folklearn.streams.tape import Tape
 from folklearn.streams.text import (
     Path,
-    Tape,
     declare,
     fault,
     is_missing,

@@ -13,7 +13,8 @@ from folklearn.streams.live import Live, SparseLive, first_features
 from folklearn.streams.scanned import FileTable, NamedSource
 from folklearn.streams.sparse import SparseSource
 from folklearn.streams.table import listed
-from folklearn.streams.text import Path, Tape, named, opened
+from folklearn.streams.tape import Tape
+from folklearn.streams.text import Path, named, opened
 
 CSV, SVMLIGHT, VW, PARQUET, ARROW, JSONL = "csv", "svmlight", "vw", "parquet", "arrow", "jsonl"
 FORMATS = (CSV, SVMLIGHT, VW, PARQUET, ARROW, JSONL)
@@ -115,7 +116,7 @@ def open_live(
     Examples
     --------
     >>> import io
-    >>> from folklearn.streams.text import Tape
+    >>> from folklearn.streams.tape import Tape
     >>> tape = Tape(io.BytesIO(b"size,kind\\n30,cat\\n70,dog\\n"), "pets")
     >>> live = open_live(tape, "kind")
     >>> live.columns, live.block(size=10).labels, live.block(size=10)

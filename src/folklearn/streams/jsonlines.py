@@ -14,7 +14,8 @@ from folklearn.problem import MAX_NORM
 from folklearn.streams import scanned
 from folklearn.streams.scanned import Example, FileTable
 from folklearn.streams.table import Layout, listed
-from folklearn.streams.text import Path, Tape, declare, lines, named, play
+from folklearn.streams.tape import Tape
+from folklearn.streams.text import Path, declare, lines, named, play
 
 
 class JsonSource:

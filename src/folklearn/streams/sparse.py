@@ -9,7 +9,8 @@ from folklearn.errors import InvalidInputError
 from folklearn.problem import MAX_NORM
 from folklearn.streams.scanned import Example, FileTable, Tally
 from folklearn.streams.table import Layout
-from folklearn.streams.text import Path, Tape, lines, named
+from folklearn.streams.tape import Tape
+from folklearn.streams.text import Path, lines, named
 
 TARGET = "label"  # the labels have no name of their own
 WIDEST = 10_000  # rows are made dense, thousands at a time; a learner holds even more

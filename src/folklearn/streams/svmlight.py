@@ -10,7 +10,8 @@ from folklearn.errors import InvalidInputError
 from folklearn.streams import sparse
 from folklearn.streams.scanned import FileTable
 from folklearn.streams.sparse import Parsed, SparseSource
-from folklearn.streams.text import Path, Tape, fault
+from folklearn.streams.tape import Tape
+from folklearn.streams.text import Path, fault
 
 _INDEX = re.compile(r"[0-9]{1,18}", re.ASCII)
 

@@ -17,7 +17,8 @@ from folklearn.problem import MAX_WEIGHT
 from folklearn.streams import sparse
 from folklearn.streams.scanned import FileTable
 from folklearn.streams.sparse import Parsed, SparseSource
-from folklearn.streams.text import Path, Tape, fault, number
+from folklearn.streams.tape import Tape
+from folklearn.streams.text import Path, fault, number
 
 _BAR, _TAG = "|", "'"
 
