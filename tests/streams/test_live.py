@@ -151,7 +151,7 @@ def test_a_target_that_numbers_the_rows():
 
 @pytest.mark.parametrize("format", LIVE)
 def test_memory_does_not_grow_with_the_rows(rng, tmp_path, format, monkeypatch):
-    monkeypatch.setattr("folklearn.streams.text._CHUNK", 1024)
+    monkeypatch.setattr("folklearn.streams.tape._CHUNK", 1024)
     LIVE[format](*rows(rng, 100), tmp_path / "few")
     LIVE[format](*rows(rng, 4000), tmp_path / "many")
 
