@@ -23,7 +23,7 @@ def later_loss(X, y):
     return -np.log(P[np.arange(len(y)), y])[T // 3 :].mean()
 
 
-@pytest.mark.parametrize("rows", [[0], [1], [2], [0, 3], [10, 11], [300]])
+@pytest.mark.parametrize("rows", [[0], [1], [2], [0, 1], [0, 3], [10, 11], [300]])
 @pytest.mark.parametrize("absurd", [1e9, -1e14])
 def test_absurd_values_cost_little(clean, rows, absurd):
     X, y = clean
@@ -62,3 +62,10 @@ def test_a_feature_that_is_always_missing_is_none_at_all(clean):
     X, y = clean
     gaps = np.column_stack([X, np.full(T, np.nan)])
     assert later_loss(gaps, y) < later_loss(X, y) + 0.05
+
+
+def test_an_absurd_value_after_a_constant_beginning_is_forgotten(rng):
+    counts = rng.poisson(0.3, size=(T, 1)).astype(float)
+    y = np.minimum(counts[:, 0], K - 1).astype(np.int64)
+    counts[:4, 0] = 0.0, 0.0, 0.0, 1e6
+    assert later_loss(counts, y) < 0.2

@@ -5,7 +5,7 @@ import pytest
 from sklearn.feature_extraction import FeatureHasher
 
 from folklearn.errors import InvalidInputError
-from folklearn.streams.hashing import TextHasher
+from folklearn.streams.hashing import TextHasher, _place
 
 
 @pytest.mark.parametrize("n_buckets", [1, 7, 128])
@@ -40,3 +40,11 @@ def test_any_text_has_a_place():
 def test_no_buckets_are_refused():
     with pytest.raises(InvalidInputError, match="n_buckets must be"):
         TextHasher(0)
+
+
+def test_long_texts_are_not_remembered():
+    before = _place.cache_info().currsize
+    hasher = TextHasher(8)
+    places = [hasher.place("text", f"{number}" * 1000) for number in range(20)]
+    assert places == [hasher.place("text", f"{number}" * 1000) for number in range(20)]
+    assert _place.cache_info().currsize == before

@@ -9,22 +9,37 @@ from folklearn.persist import Record
 from folklearn.streams.scaler import OnlineScaler
 
 
-def counted(values):
-    """The values as they count: at most 8 deviations away; the first three by nearness."""
-    taken = list(values[:2])
-    for n in range(3, len(values) + 1):
-        value = values[n - 1]
-        if n == 3:
-            pairs = [(0, 1), (0, 2), (1, 2)]
-            near = min(pairs, key=lambda pair: abs(values[pair[0]] - values[pair[1]]))
-            taken = [values[i] for i in near]
-            (left,) = {0, 1, 2} - set(near)
-            value = values[left]
-        mean, deviation = np.mean(taken), np.std(taken)
-        if deviation > 0:
-            value = np.clip(value, mean - 8 * deviation, mean + 8 * deviation)
+def clipped(values):
+    """The values as they count: at most 8 deviations away from the earlier ones."""
+    taken = []
+    for value in values:
+        if taken and np.std(taken) > 0:
+            reach = 8 * np.std(taken)
+            value = np.clip(value, np.mean(taken) - reach, np.mean(taken) + reach)
         taken.append(value)
-    return np.array(taken)
+    return taken
+
+
+def moments(values):
+    """Mean and deviation; when their number doubles, the last half may replace all of them."""
+    taken, half = [], []
+    mean, deviation = 0.0, 0.0
+    for n, value in enumerate(values, 1):
+        if n > 1 and deviation > 0:
+            value_counts = np.clip(value, mean - 8 * deviation, mean + 8 * deviation)
+        else:
+            value_counts = value
+        taken.append(value_counts)
+        mean, deviation = np.mean(taken), np.std(taken)
+        if n > 4:
+            half.append(value)
+        if n >= 8 and n.bit_count() == 1:
+            late = clipped(half)
+            if 0 < np.std(late) < deviation / 8:
+                taken = late * 2  # the same mean and deviation, of twice as many
+                mean, deviation = np.mean(taken), np.std(taken)
+            half = []
+    return mean, deviation
 
 
 def plain_scaling(X):
@@ -32,10 +47,10 @@ def plain_scaling(X):
     T, d = X.shape
     out = np.empty((T, d + 1))
     for t in range(T):
-        past = np.column_stack([counted(X[: t + 1, j]) for j in range(d)])
-        deviation = past.std(axis=0)
-        varied = deviation > 0
-        score = np.where(varied, (X[t] - past.mean(axis=0)) / np.where(varied, deviation, 1), 0)
+        past = [moments(X[: t + 1, j]) for j in range(d)]
+        score = [
+            (x - mean) / std if std > 0 else 0 for x, (mean, std) in zip(X[t], past, strict=True)
+        ]
         largest = min(5, np.sqrt(t))
         out[t] = np.append(np.clip(score, -largest, largest), 1.0) / np.sqrt(d + 1)
     return out
@@ -49,9 +64,9 @@ def test_it_is_the_definition(rng):
 
 
 @pytest.mark.parametrize("row", [0, 1, 2, 3, 10, 40])
-def test_it_is_the_definition_with_an_absurd_value(rng, row):
+def test_it_is_the_definition_with_absurd_values(rng, row):
     X = rng.normal(size=(60, 2))
-    X[row] = 1e6, -1e3
+    X[row : row + 2] = 1e6, -1e3
     np.testing.assert_allclose(
         OnlineScaler(2).learn_transform(X), plain_scaling(X), rtol=0, atol=1e-6
     )
@@ -94,6 +109,23 @@ def test_a_scale_that_really_changes_is_followed(rng):
     plain = (X[-1, 0] - X.mean()) / X.std()
     assert scaled[-1] == pytest.approx(plain, abs=0.5)
     assert np.ptp(scaled[1000:]) > 1.0
+
+
+@pytest.mark.parametrize("rows", [[0, 1], [1, 2], [0, 1, 2], [0, 2, 5], list(range(10))])
+@pytest.mark.parametrize("absurd", [-999.0, 1e9])
+def test_a_bad_beginning_is_forgotten(rng, rows, absurd):
+    X = rng.normal(size=(2000, 1))
+    good = OnlineScaler(1).learn_transform(X)
+    X[rows] = absurd
+    bad = OnlineScaler(1).learn_transform(X)
+    np.testing.assert_allclose(bad[200:, 0], good[200:, 0], rtol=0.4, atol=0.3)
+
+
+def test_a_scale_that_shrinks_is_followed(rng):
+    X = rng.normal(size=(4000, 1))
+    X[:500] *= 1e4
+    scaled = OnlineScaler(1).learn_transform(X)[1024:, 0] * np.sqrt(2)
+    assert 0.5 < scaled.std() < 1.5
 
 
 def test_a_few_absurd_values_in_every_hundred_are_borne(rng):

@@ -11,6 +11,7 @@ from folklearn import problem
 
 DEFAULT_BUCKETS = 128
 _REMEMBERED = 2**16  # texts whose place is not computed again
+_SHORT = 200  # characters; longer texts hardly come again, and would fill the memory
 
 
 class TextHasher:
@@ -43,7 +44,9 @@ class TextHasher:
 
     def place(self, column: Hashable, text: str) -> tuple[int, float]:
         """Return in which bucket a text is counted, and its sign."""
-        return _place(self.n_buckets, f"{column}={text}")
+        token = f"{column}={text}"
+        remembered = _place if len(token) <= _SHORT else _place.__wrapped__
+        return remembered(self.n_buckets, token)
 
     def columns(self, texts: dict[Any, Iterable[str | None]]) -> NDArray[np.float64]:
         """Return the buckets (T, n_buckets) of T texts from each column; None is missing, 0."""

@@ -15,7 +15,15 @@ Array = NDArray[np.float64]
 
 LARGEST_SCORE = 5.0  # standard deviations; one absurd value must not dominate a context
 _FURTHEST = 8.0  # standard deviations that a value may count for
-_COUNT, _MEAN, _SQUARES = 0, 1, 2  # the rows of the moments
+_FIRST_REVIEW = 8  # values
+_MOMENTS = {
+    "counts": np.int64,
+    "mean": np.float64,
+    "squares": np.float64,
+    "half_mean": np.float64,
+    "half_squares": np.float64,
+}
+_COUNT, _MEAN, _SQUARES, _HALF_MEAN, _HALF_SQUARES = range(len(_MOMENTS))
 # A hair below the limit: the constant that is appended must not lift a context above it.
 _MAX_NORM = problem.MAX_NORM * (1.0 - 1e-12)
 
@@ -30,11 +38,12 @@ class OnlineScaler:
     An example is included in the mean and the deviation that scale it: features are known
     before the prediction. Labels are never seen.
 
-    Absurd values do little harm: one that is more than 8 standard deviations away from the
-    mean of the earlier ones counts in mean and deviation as if it were 8 away, and of the
-    first three values the two that are nearest to each other count as the earlier ones. As
-    long as fewer than one value in 64 is absurd, the deviation stays in bounds; and a scale
-    that really changes is followed, by a factor e for every n/32 of n rows so far.
+    Absurd values do little harm. One that is more than 8 standard deviations away from the
+    mean of the earlier ones counts as if it were 8 away: as long as fewer than one value in
+    64 is absurd, the deviation stays in bounds, and a scale that really grows is followed, by
+    a factor e for every n/32 of n rows. And whenever n doubles, from 8 on, the last half of
+    the rows replaces all of them if its deviation is less than an eighth of theirs, but not
+    0: what went wrong in the beginning is forgotten.
 
     Parameters
     ----------
@@ -62,9 +71,10 @@ class OnlineScaler:
         # and the unit stays that of the first features.
         self._first = self.n_features
         self._count = 0
-        # Of every feature: how many values there were, their mean, their squared deviations
-        # from it. One array, because handing over three costs as much as scaling ten features.
-        self._moments: Array = np.zeros((3, self.n_features))
+        # Of every feature: how many values there were, their mean and their squared deviations
+        # from it, and both again for the values since their number last doubled. One array,
+        # because handing over several costs as much as scaling ten features.
+        self._moments: Array = np.zeros((len(_MOMENTS), self.n_features))
 
     @property
     def n_columns(self) -> int:
@@ -122,7 +132,7 @@ class OnlineScaler:
         """
         more = problem.count("n_features", n_features, self.n_features) - self.n_features
         self.n_features += more
-        late = np.zeros((3, more))
+        late = np.zeros((len(_MOMENTS), more))
         late[_COUNT] = self._count
         self._moments = np.hstack([self._moments, late])
 
@@ -137,9 +147,8 @@ class OnlineScaler:
             "count": self._count,
         }
         arrays: dict[str, NDArray[Any]] = {
-            "counts": self._moments[_COUNT].astype(np.int64),
-            "mean": self._moments[_MEAN].copy(),
-            "squares": self._moments[_SQUARES].copy(),
+            name: row.astype(dtype)
+            for (name, dtype), row in zip(_MOMENTS.items(), self._moments, strict=True)
         }
         return Record("OnlineScaler", config, arrays)
 
@@ -156,8 +165,7 @@ class OnlineScaler:
                 f"an OnlineScaler state has a bad configuration: {error}"
             ) from None
         shape = (scaler.n_features,)
-        dtypes = {"counts": np.int64, "mean": np.float64, "squares": np.float64}
-        for (name, dtype), own in zip(dtypes.items(), scaler._moments, strict=True):
+        for (name, dtype), own in zip(_MOMENTS.items(), scaler._moments, strict=True):
             array = record.arrays.get(name)
             if array is None or array.shape != shape or array.dtype != dtype:
                 raise StateFileError(f"an OnlineScaler state needs {name} of shape {shape}")
@@ -183,10 +191,24 @@ def _scale_rows(
                 continue
             n = moments[_COUNT, j] + 1.0
             mean, squares = _joined(value, n, moments[_MEAN, j], moments[_SQUARES, j])
+            half_mean, half_squares = 0.0, 0.0
+            fraction, exponent = math.frexp(n)
+            doubled = fraction == 0.5  # n is a power of two
+            n_half = n - math.ldexp(1.0, exponent - 2 if doubled else exponent - 1)
+            if n > _FIRST_REVIEW // 2:
+                half_mean, half_squares = _joined(
+                    value, n_half, moments[_HALF_MEAN, j], moments[_HALF_SQUARES, j]
+                )
+                if doubled:
+                    if 0.0 < half_squares / n_half < squares / (n * _FURTHEST**2):
+                        mean, squares = half_mean, half_squares * (n / n_half)
+                    half_mean, half_squares = 0.0, 0.0
             if learn:
                 moments[_COUNT, j] = n
                 moments[_MEAN, j] = mean
                 moments[_SQUARES, j] = squares
+                moments[_HALF_MEAN, j] = half_mean
+                moments[_HALF_SQUARES, j] = half_squares
             if scale:
                 score = (value - mean) / math.sqrt(squares / n) if squares > 0.0 else 0.0
                 largest = min(LARGEST_SCORE, math.sqrt(n - 1.0))  # n plain values reach no more
@@ -201,16 +223,7 @@ def _joined(value: float, n: float, mean: float, squares: float) -> tuple[float,
 
     Welford's recursion: no sum of squares, so a large offset costs no accuracy.
     """
-    late = value
-    if n == 3.0 and squares > 0.0:
-        # Two values cannot tell which of them is absurd; the third can. They are known from
-        # their moments: mean - half and mean + half.
-        half = math.sqrt(0.5 * squares)
-        near = mean + half if value > mean else mean - half
-        if abs(value - near) < 2.0 * half:
-            late = mean - half if value > mean else mean + half
-            mean, squares = 0.5 * (value + near), 0.5 * (value - near) ** 2
-    step = late - mean
+    step = value - mean
     if squares > 0.0:
         limit = _FURTHEST * math.sqrt(squares / (n - 1.0))
         step = min(max(step, -limit), limit)
