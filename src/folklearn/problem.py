@@ -149,8 +149,10 @@ def refuse_context(x: Array, where: str = "x") -> NoReturn:
             f"{where} has {x[bad[0]]} at feature {bad[0]}; every value must be finite: "
             "fill in or drop missing values first"
         )
+    largest = int(np.argmax(np.abs(x)))
     raise InvalidInputError(
-        f"{where} has a norm above {MAX_NORM:g}, too large for the arithmetic: scale the features"
+        f"{where} has a norm above {MAX_NORM:g}, too large for the arithmetic (feature {largest} is "
+        f"{x[largest]:g}): scale the features, or take such a value for a missing one"
     )
 
 

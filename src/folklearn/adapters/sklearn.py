@@ -99,7 +99,7 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     max_weight : largest weight, sample weight times class weight, that will occur; only for
         ``"auto"``, which mixes its experts on this scale and refuses heavier rows. None
         stands for the largest weight there is in `fit`, and in `partial_fit` for the largest
-        class weight, or 1: with sample weights above 1, say so here.
+        class weight, in both for 1 at least: with sample weights above 1, say so here.
     random_state : of the draws and of the order after the first pass. With
         ``select="last"`` and one pass nothing is random.
     verbose : show the progress of `fit` on standard error.
@@ -396,7 +396,7 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             else:
                 settings[name] = problem.positive(name, value)
         if "max_weight" in takes:
-            settings.setdefault("max_weight", max(largest, 1.0 / problem.MAX_PARAMETER))
+            settings.setdefault("max_weight", max(largest, 1.0))
         return settings
 
     def _refuse_heavy(self, w: Array) -> None:
