@@ -7,7 +7,7 @@ from typing import Any
 import matplotlib
 import numpy as np
 
-from .methods import FIVE, METHODS, ONE, SGD, STRENGTHS, TUNED
+from .methods import AVERAGE, FIVE, ONE, RANDOM, SGD, STRENGTHS, TUNED
 from .summary import CLOSE
 
 matplotlib.use("Agg")
@@ -27,7 +27,7 @@ def write(folder: Path, origin: Found, found: Found) -> None:
         "# A drop-in classifier, and classes that nobody declared",
         f"`{origin['command']}`, commit {origin['commit'][:12]}, split "
         f"with seed {origin['split_seed']}; {origin['wall_s']:.0f} seconds.",
-        _losses(found["sets"]), _counts(found), _accuracies(found["sets"]),
+        _losses(found["sets"]), _counts(found), _states(found["sets"]), _accuracies(found["sets"]),
         _facts(found["sets"]), _late(found["late"]),
         _text(found["text"]), "![losses](drop_in.png)",
     ]  # fmt: skip
@@ -75,6 +75,18 @@ def _counts(found: Found) -> str:
         f"- One pass within 5 % of tuned LogisticRegression, of {', '.join(close) or 'none'}: "
         f"{len(found['within_5_percent'])} of {len(close)}.",
     ])  # fmt: skip
+
+
+def _states(sets: Found) -> str:
+    rows = [
+        [name, *(f"{found['methods'][method]['loss']:.4f}" for method in (ONE, AVERAGE, RANDOM))]
+        for name, found in sets.items()
+    ]
+    return (
+        "## Which state predicts\n\nHeld-out log loss of the state after one pass, of ten states "
+        "drawn at random and averaged, and of one.\n\n"
+        + _table(["set", "last", "average", "random"], rows)
+    )
 
 
 def _accuracies(sets: Found) -> str:
@@ -151,7 +163,7 @@ def _text(streams: Found) -> str:
 def _draw(found: Found, path: Path) -> None:
     figure, (left, right) = plt.subplots(1, 2, figsize=(12, 4.5), constrained_layout=True)
     names = list(found["sets"])
-    for place, method in enumerate(METHODS):
+    for place, method in enumerate(ORDER):
         ratios = [
             found["sets"][name]["methods"][method]["loss"]
             / found["sets"][name]["methods"][TUNED]["loss"]
