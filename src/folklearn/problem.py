@@ -151,8 +151,8 @@ def refuse_context(x: Array, where: str = "x") -> NoReturn:
         )
     largest = int(np.argmax(np.abs(x)))
     raise InvalidInputError(
-        f"{where} has a norm above {MAX_NORM:g}, too large for the arithmetic (feature {largest} is "
-        f"{x[largest]:g}): scale the features, or take such a value for a missing one"
+        f"{where} has a norm above {MAX_NORM:g}, too large for the arithmetic (feature {largest} "
+        f"is {x[largest]:g}): scale the features, or take such a value for a missing one"
     )
 
 

@@ -95,6 +95,25 @@ def test_text_that_cannot_be(refused, pets, saved, tmp_path):
     )
 
 
+def test_columns_that_cannot_be_left_out(refused, pets, saved, tmp_path):
+    features = "its features are: 'weight (kg)', 'größe [red]', age"
+    for name in ("fur", "kind"):
+        assert refused(pets, *TRAINED, "--drop", name) == (
+            f"{pets} has no feature {name!r} to leave out; {features}"
+        )
+    assert refused(pets, "--load", saved, "--drop", "age") == (
+        "--drop 'age' names a column that the model learned from"
+    )
+    assert "but no file was given" in refused("--drop", "age")
+    (tmp_path / "a.vw").write_text("1 |a b\n2 |a b\n")
+    assert "no feature 'c' to leave out" in refused(tmp_path / "a.vw", "--drop", "c")
+    assert "names no feature that is not left out" in refused(tmp_path / "a.vw", "--drop", "a^b")
+    (tmp_path / "a.csv").write_text("id,kind\n1,x\n2,y\n")
+    assert "beside the target 'kind' and those left out" in refused(
+        tmp_path / "a.csv", *TRAINED, "--drop", "id"
+    )
+
+
 @pytest.mark.parametrize(
     "arguments", [["--B", "ten"], ["--nope"], ["a.csv", "b.csv"], ["--save"], ["--target"]]
 )
@@ -181,6 +200,22 @@ def test_a_saved_model_needs_its_labels(refused, write_csv, rows, saved, outputs
     assert refused(other, "--load", saved, *outputs).startswith(
         f"line 42 of {other} has the label '[b]bird', which the model does not know; its labels"
     )
+    assert refused(other, "--load", saved).endswith(
+        "; folklearn run - (standard input) takes new classes"
+    )
+
+
+def test_a_saved_model_keeps_its_target(refused, pets, saved):
+    sentence = (
+        "--target 'age' is not what the model predicts, which is the column 'kind': leave "
+        "--target out"
+    )
+    assert refused(pets, "--load", saved, "--target", "age") == sentence
+
+
+def test_a_renamed_target(folklearn, write_csv, rows, columns, saved):
+    other = write_csv("other.csv", rows, [*columns[:-1], "sort"])
+    assert folklearn("run", other, "--load", saved, "--target", "sort").code == 0
 
 
 def test_a_saved_model_does_not_meet_the_digits(refused, saved):

@@ -4,6 +4,7 @@ import contextlib
 import gzip
 import io
 import itertools
+import json
 import os
 import threading
 import tracemalloc
@@ -124,7 +125,7 @@ def test_text_and_gaps():
         (b"a,b\n1,2\n", "stream has no column 'kind'; its columns are: a, b"),
         (b"a,kind\n1,p\n2\n", "line 3 of stream has 1 cells where the header has 2"),
         (b"a,kind\n1,p\nx,q\n", "line 3 of stream, column 'a': 'x' is not a number; if the column"),
-        (b"a,kind\n,p\nx,q\n", "line 3 of stream, column 'a': 'x' is not a number; if the column"),
+        (b"a,kind\n,p\nx,q\n", "line 3 of stream, column 'a': 'x' is not a number; missing in the"),
         (b"a,kind\n1,p\n2,\n", "line 3 of stream, column 'kind': the label is missing"),
         (b"a,kind\n1,p\n2,\xff\n", "stream is not UTF-8 text near line 3"),
         (b"1 | a\n2 | b:x\n", "line 2 of stream: feature 'b': 'x' is not a number"),
@@ -216,3 +217,92 @@ def test_bytes_of_any_kind_give_rows_or_a_sentence(content, format, size):
         live = open_live(source, "kind" if has_target(kind) else None, format)
         for _ in itertools.takewhile(bool, iter(lambda: live.block(size), None)):
             pass
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 3, 1000])
+@pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
+def test_ends_of_lines_within_quotes_are_those_of_a_file(tmp_path, end, at_once):
+    class Pieces(io.BytesIO):
+        def read1(self, size=-1):
+            return super().read(at_once)
+
+    content = end.join([b"t,kind", b'"one', b'two",p', b"", b'"three', b"", b'four",q', b""])
+    (tmp_path / "t.csv").write_bytes(content)
+    ((expected, _, _),) = open_file(tmp_path / "t.csv", "kind").blocks(["t"], ["p", "q"], [9])
+    live = opened(Tape(Pieces(content), "stream"))
+    X, labels = read(live)
+    np.testing.assert_array_equal(X, expected)
+    assert labels == ["p", "q"]
+    assert list(Tape(Pieces(content), "stream").lines()) == list(
+        io.TextIOWrapper(io.BytesIO(content), newline="")
+    )
+
+
+@pytest.mark.skipif(os.name == "nt", reason="pipes of POSIX")
+@pytest.mark.parametrize("end", [b"\n", b"\r\n"])
+def test_a_blank_line_holds_nothing_back(end):
+    source, sink = os.pipe()
+    guard = threading.Timer(120.0, os.close, [sink])  # then the stream ends, and the test fails
+    guard.start()
+    with open(source, "rb") as file:
+        os.write(sink, b"a,kind" + end + b"1,p" + end * 3)
+        live = opened(Tape(file, "stream"))
+        assert live.block(100).labels == ["p"]
+        os.write(sink, b"3,q" + end + b" " + end)
+        assert live.block(100).labels == ["q"]
+        os.write(sink, end + b"4,p" + end + end + b"5,q" + end + end)
+        block = live.block(100)
+        assert (block.labels, block.lines) == (["p", "q"], [8, 10])
+        guard.cancel()
+        os.close(sink)
+        assert live.block(3) is None
+
+
+def test_a_long_line_is_joined_once(monkeypatch):
+    """Pieces of a line wait in a list: how much is copied does not grow with their number."""
+    monkeypatch.setattr("folklearn.streams.tape._CHUNK", 1000)
+    text = b"x" * 400_000
+    source = tape(b"t,kind\n" + text + b",p\n")
+    tracemalloc.start()
+    try:
+        list(source.lines())
+        pieces = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert pieces < 5 * len(text)
+    source = tape(text)
+    for _ in range(100):
+        source._fill()
+    assert len(source._rest) == 100
+    assert max(map(len, source._rest)) == 1000
+
+
+def test_one_rule_for_what_is_missing(tmp_path):
+    """An empty cell and those that say so, in every format; of labels only empty and nan."""
+    gaps = ["", "nan", "NA", "n/a", "NULL", " "]
+    csv = "t,a,kind\nred,1,NA\n" + "".join(f"{gap},{gap},null\n" for gap in gaps)
+    lines = [{"t": "red", "a": 1, "kind": "NA"}]
+    lines += [{"t": gap, "a": gap, "kind": "null"} for gap in gaps]
+    jsonl = "".join(json.dumps(line) + "\n" for line in lines)
+    (tmp_path / "t.csv").write_text(csv)
+    (tmp_path / "t.jsonl").write_text(jsonl)
+    names = ["t.csv", "t.jsonl"]
+    with contextlib.suppress(ImportError):
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        numbers = [1.0, *[None] * len(gaps)]
+        kinds = ["NA", *["null"] * len(gaps)]
+        pq.write_table(
+            pa.table({"t": ["red", *gaps], "a": numbers, "kind": kinds}), tmp_path / "t.parquet"
+        )
+        names.append("t.parquet")
+    for name in names:
+        table = open_file(tmp_path / name, "kind")
+        assert (table.text, table.missing) == (("t",), {"t": 6, "a": 6})
+        assert set(table.first_lines) == {"NA", "null"}
+        ((X, _, _),) = table.blocks(["t", "a"], ["NA", "null"], [9])
+        assert not X[1:, 1:].any()
+        assert np.isnan(X[1:, 0]).all()
+    live = opened(b'{"t": "NA", "kind": "p"}\n{"t": 3, "kind": "q"}\n')
+    assert live.text == ()

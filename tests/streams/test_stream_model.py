@@ -336,3 +336,26 @@ def test_an_unknown_label_is_named_with_its_first_line():
     lines = {"cat": 2, "bird": 40, "[red]": 7}
     with pytest.raises(InvalidInputError, match=r"line 7 of new.csv has the label '\[red\]'"):
         new_model().refuse_unless_it_fits(table(COLUMNS, lines))
+
+
+def test_what_is_missing_in_text():
+    model = StreamModel("ogd", columns=["t"], target="y", text=["t"], n_buckets=8)
+    for gap in (None, float("nan"), np.nan, "", " NA", "nan", "null", "n/a"):
+        assert not model.inputs([[gap]]).any()
+    np.testing.assert_array_equal(model.inputs([[" red "]]), model.inputs([["red"]]))
+
+
+def test_whether_it_was_made_from_sparse_rows_is_saved(tmp_path):
+    model = StreamModel("ogd", columns=["a"], target="y", sparse=True)
+    model.save(tmp_path / "m")
+    assert folklearn.load(tmp_path / "m").sparse
+    record = model.to_record()
+    del record.config["sparse"]
+    assert not StreamModel.from_record(record).sparse
+
+
+def test_the_advice_for_a_new_label_is_for_learners_that_can_grow():
+    with pytest.raises(InvalidInputError, match=r"folklearn run - \(standard input\) takes new"):
+        new_model().refuse_unless_it_fits(table(COLUMNS, {"bird": 7}))
+    with pytest.raises(InvalidInputError, match="its labels are: .*犬$"):
+        new_model("ons").refuse_unless_it_fits(table(COLUMNS, {"bird": 7}))

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 
+from folklearn.cli.interrupts import Interrupted
 from folklearn.errors import FolklearnError
 
 BAD_INPUT = 2
@@ -28,7 +29,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         with _sigterm_raises():
             code = dispatch(arguments)
-        sys.stdout.flush()  # a closed pipe must show here, not when the interpreter ends
+        if sys.stdout is not None:  # which it is if whoever called closed it
+            sys.stdout.flush()  # a closed pipe must show here, not when the interpreter ends
         return code
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]
@@ -40,6 +42,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
     except FolklearnError as error:
         return _fail(str(error))
+    except Interrupted:
+        return INTERRUPTED
     except KeyboardInterrupt:
         return _fail("interrupted: nothing was written", INTERRUPTED)
     except _Terminated:

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from folklearn.cli import report
 from folklearn.cli.inputs import check_options, open_table, refuse_weights
 from folklearn.cli.learning import learn, rows_of
-from folklearn.cli.options import File, Format, Quiet, Target, Text, new_console
+from folklearn.cli.options import Drop, File, Format, Quiet, Target, Text, new_console
+from folklearn.cli.predictions import UNSEEN
 from folklearn.cli.warmup import warm_up
 from folklearn.errors import FolklearnError
 from folklearn.evaluate.certify import Certifier
@@ -38,6 +39,7 @@ def audit(
     target: Target = None,
     format: Format = None,
     text: Text = None,
+    drop: Drop = None,
     predictions: Annotated[
         str,
         typer.Option(
@@ -61,7 +63,7 @@ def audit(
     if not predictions:
         raise FolklearnError("--predictions is needed: the file that holds what was predicted")
     console = new_console(quiet)
-    with open_table(file, target, format, text) as table:
+    with open_table(file, target, format, text, drop) as table:
         refuse_weights(table, "folklearn audit")
         given = _read(predictions, table)
         certifier = Certifier(n_features=table.n_inputs + 1, n_classes=len(given.labels), B=B)
@@ -83,6 +85,7 @@ class _Given:
     P: Array
     true: Labels  # what the file itself says of the labels, or empty
     n_rounded: int
+    unseen: bool = False  # whether it had a column of classes never seen
 
 
 class _Audited:
@@ -153,6 +156,8 @@ def _read(path: str, table: Table) -> _Given:
     places = [columns[label] for label in labels]
     numbers = {label: number for number, label in enumerate(labels)}
     own = names[:2] == _OWN_COLUMNS and "label" not in columns
+    unseen = _has_unseen(names, table)
+    read = [*places, len(names) - 1] if unseen else places
     values, true = array("d"), array("q")
     n_rounded = n_rows = 0
     records = csv.records(path, path)
@@ -162,7 +167,9 @@ def _read(path: str, table: Table) -> _Given:
             raise FolklearnError(
                 f"line {line} of {path} has {len(cells)} cells where the header has {len(names)}"
             )
-        row = _probabilities(line, path, [names[j] for j in places], [cells[j] for j in places])
+        row = _probabilities(line, path, [names[j] for j in read], [cells[j] for j in read])
+        if unseen:
+            row = _of_known(line, path, row)
         total = math.fsum(row)
         # Half of what is tolerated later: another order of summing must not decide.
         if abs(total - 1.0) > 0.5 * ROW_SUM_TOLERANCE:
@@ -181,7 +188,7 @@ def _read(path: str, table: Table) -> _Given:
             "examples; expected one row per example, in the same order"
         )
     P = np.frombuffer(values).reshape(n_rows, len(labels))
-    return _Given(path, labels, P, np.array(true, dtype=np.int64), n_rounded)
+    return _Given(path, labels, P, np.array(true, dtype=np.int64), n_rounded, unseen)
 
 
 def _columns(path: str, names: Sequence[str], table: Table) -> dict[str, int]:
@@ -195,6 +202,8 @@ def _columns(path: str, names: Sequence[str], table: Table) -> dict[str, int]:
         for place, name in enumerate(names)
         if name.startswith("p(") and name.endswith(")")
     }
+    if _has_unseen(names, table):
+        del wrapped["unseen"]
     columns = wrapped or {name: place for place, name in enumerate(names)}
     missing = [label for label in known if label not in columns]
     if missing:
@@ -211,6 +220,19 @@ def _columns(path: str, names: Sequence[str], table: Table) -> dict[str, int]:
             "p(label)"
         )
     return columns
+
+
+def _has_unseen(names: Sequence[str], table: Table) -> bool:
+    """Tell whether the last column is what `folklearn predict` writes of a class never seen."""
+    return names[-1] == UNSEEN and "unseen" not in table.first_lines
+
+
+def _of_known(line: int, path: str, row: Sequence[float]) -> list[float]:
+    """Return the probabilities if the class is a known one; the last is that it is not."""
+    known = math.fsum(row[:-1])
+    if not known > 0.0:
+        raise FolklearnError(f"line {line} of {path}: no class but an unseen one has a probability")
+    return [value / known for value in row[:-1]]
 
 
 def _probabilities(line: int, path: str, names: Sequence[str], cells: Sequence[str]) -> list[float]:
@@ -272,6 +294,11 @@ def _summary(audited: _Audited, seconds: float) -> str:
         lines.append(
             f"In {low.size} rounds, first in example {low[0] + 1}, the label was given less than "
             f"{FLOOR:g}, which was counted as {FLOOR:g}; given 0, the log loss is infinite."
+        )
+    if audited.given.unseen:
+        lines.append(
+            f"The column {UNSEEN} was left out, the other probabilities divided by their sum: the "
+            "price of not knowing a class is not in these numbers."
         )
     if audited.given.n_rounded:
         lines.append(

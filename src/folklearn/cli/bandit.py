@@ -18,7 +18,7 @@ from folklearn.cli import plot as plots
 from folklearn.cli.inputs import open_table, refuse_weights
 from folklearn.cli.learning import bar
 from folklearn.cli.moments import block_sizes, is_doubling
-from folklearn.cli.options import File, Format, Quiet, Target, Text, new_console
+from folklearn.cli.options import Drop, File, Format, Quiet, Target, Text, new_console
 from folklearn.cli.outputs import Outputs
 from folklearn.cli.warmup import announced
 from folklearn.streams.scaler import OnlineScaler
@@ -39,6 +39,7 @@ def bandit(
     target: Target = None,
     format: Format = None,
     text: Text = None,
+    drop: Drop = None,
     agent: Annotated[
         str, typer.Option("--agent", metavar="NAME", help=f"One of {', '.join(agents.NAMES)}.")
     ] = agents.DEFAULT,
@@ -114,7 +115,7 @@ def bandit(
         outputs.protect(file)
         log_path = outputs.promise("--log", log)
         plot_path = outputs.promise("--plot", plot)
-        with open_table(file, target, format, text) as table:
+        with open_table(file, target, format, text, drop) as table:
             refuse_weights(table, "folklearn bandit")
             labels = classes(table)
             agents.refuse_too_large(agent, table, len(labels))

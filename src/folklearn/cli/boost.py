@@ -16,7 +16,7 @@ from folklearn.cli import plot as plots
 from folklearn.cli.inputs import open_table, refuse_weights
 from folklearn.cli.learning import bar
 from folklearn.cli.moments import block_sizes, is_doubling
-from folklearn.cli.options import File, Format, Quiet, Target, Text, new_console
+from folklearn.cli.options import Drop, File, Format, Quiet, Target, Text, new_console
 from folklearn.cli.outputs import Outputs
 from folklearn.cli.warmup import announced
 from folklearn.streams.scaler import OnlineScaler
@@ -34,6 +34,7 @@ def boost(
     target: Target = None,
     format: Format = None,
     text: Text = None,
+    drop: Drop = None,
     n_learners: Annotated[
         int, typer.Option("--n-learners", metavar="N", help="Number of weak learners.")
     ] = 20,
@@ -99,7 +100,7 @@ def boost(
     with Outputs() as outputs:
         outputs.protect(file)
         plot_path = outputs.promise("--plot", plot)
-        with open_table(file, target, format, text) as table:
+        with open_table(file, target, format, text, drop) as table:
             refuse_weights(table, "folklearn boost")
             labels = classes(table)
             model = boosters.make(settings, table.n_inputs + 1, len(labels))

@@ -16,7 +16,7 @@ from folklearn.cli import report
 from folklearn.cli.inputs import check_options, open_table, refuse_weights
 from folklearn.cli.learning import bar
 from folklearn.cli.moments import next_stop
-from folklearn.cli.options import File, Format, Target, Text, new_console
+from folklearn.cli.options import Drop, File, Format, Target, Text, new_console
 from folklearn.cli.outputs import Outputs
 from folklearn.cli.warmup import warm_up
 from folklearn.errors import FolklearnError
@@ -37,6 +37,7 @@ def compare(
     target: Target = None,
     format: Format = None,
     text: Text = None,
+    drop: Drop = None,
     learners: Annotated[
         str,
         typer.Option(
@@ -70,7 +71,7 @@ def compare(
     with Outputs() as outputs:
         outputs.protect(file)
         plot_path = outputs.promise("--plot", plot)
-        with open_table(file, target, format, text) as table:
+        with open_table(file, target, format, text, drop) as table:
             refuse_weights(table, "folklearn compare")
             labels = classes(table)
             _refuse_too_large(table, len(labels))

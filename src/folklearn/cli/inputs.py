@@ -13,6 +13,7 @@ from folklearn.cli import learners
 from folklearn.errors import FolklearnError
 from folklearn.streams import files
 from folklearn.streams.digits import Digits
+from folklearn.streams.hashing import DEFAULT_BUCKETS
 from folklearn.streams.live import Live
 from folklearn.streams.model import StreamModel
 from folklearn.streams.table import Table, classes, listed
@@ -29,6 +30,7 @@ def open_table(
     target: str | None,
     format: str | None,
     text: Sequence[str] | None = None,
+    drop: Sequence[str] | None = None,
     model: StreamModel | None = None,
     tape: Tape | None = None,
 ) -> Iterator[Table]:
@@ -38,14 +40,23 @@ def open_table(
     standard input, if somebody looked at it before.
     """
     if file is None:
-        _refuse_options_of_files(target, format, text)
+        _refuse_options_of_files(target, format, text, drop)
         yield Digits()
         return
     with _readable_twice(file, tape) as (path, name):
         kind = format or files.format_of(path, name)
         target = _target(path, name, kind, target, model)
         text, numeric = _kinds(text, model)
-        yield files.open_file(path, target, name, kind, text=text, numeric=numeric)
+        yield files.open_file(
+            path,
+            target,
+            name,
+            kind,
+            text=text,
+            numeric=numeric,
+            drop=drop or (),
+            n_buckets=_n_buckets(model),
+        )
 
 
 @contextmanager
@@ -54,19 +65,32 @@ def open_examples(
     target: str | None,
     format: str | None,
     text: Sequence[str] | None,
+    drop: Sequence[str] | None,
     model: StreamModel | None,
 ) -> Iterator[Table | Live]:
     """Yield a table, as `open_table` does, or what standard input brings as it comes."""
-    tape = Tape(sys.stdin.buffer, _STDIN_NAME) if file == _STDIN else None
+    learned = [column for column in drop or () if model is not None and column in model.columns]
+    if learned:
+        raise FolklearnError(f"--drop {learned[0]!r} names a column that the model learned from")
+    tape = Tape(_stdin(), _STDIN_NAME) if file == _STDIN else None
     kind = (format or files.format_of(tape)) if tape is not None else ""
     if tape is None or files.needs_all(tape, kind):
-        with open_table(file, target, format, text, model, tape) as table:
+        with open_table(file, target, format, text, drop, model, tape) as table:
             yield table
         return
     target = _target(tape, _STDIN_NAME, kind, target, model)
     columns = model.columns if model is not None else None
     text, numeric = _kinds(text, model)
-    live = files.open_live(tape, target, kind, columns=columns, text=text, numeric=numeric)
+    live = files.open_live(
+        tape,
+        target,
+        kind,
+        columns=columns,
+        text=text,
+        numeric=numeric,
+        drop=drop or (),
+        n_buckets=_n_buckets(model),
+    )
     if live.unused:
         raise FolklearnError(
             f"the columns of {live.name} are not those of the model; the model does not know: "
@@ -81,7 +105,7 @@ def open_rows(
 ) -> Iterator[Table]:
     """Yield the columns that a model knows, with labels or without, as `open_table` does."""
     if file is None:
-        _refuse_options_of_files(target, format, None)
+        _refuse_options_of_files(target, format)
         digits = Digits()
         model.refuse_unless_it_fits(digits)
         yield digits
@@ -90,6 +114,7 @@ def open_rows(
         kind = format or files.format_of(path, name)
         if target is None and files.has_target(kind):
             target = model.target
+        _refuse_other_target(target, model, ())
         text, numeric = _kinds(None, model)
         yield files.open_file(
             path,
@@ -100,6 +125,7 @@ def open_rows(
             labelled=labelled,
             text=text,
             numeric=numeric,
+            n_buckets=model.n_buckets,
         )
 
 
@@ -108,6 +134,8 @@ def _target(
 ) -> str | None:
     if not files.has_target(kind):
         return target
+    if target is not None and model is not None:
+        _refuse_other_target(target, model, files.header(path, name, kind))
     target = target or (model.target if model is not None else None)
     if target is None:
         raise FolklearnError(
@@ -115,6 +143,19 @@ def _target(
             f"the columns of {name} are: {listed(files.header(path, name, kind))}"
         )
     return target
+
+
+def _refuse_other_target(target: str | None, model: StreamModel, names: Sequence[str]) -> None:
+    """Raise if the target is a feature of the model, or stands beside the model's own."""
+    if target != model.target and (target in model.columns or model.target in names):
+        raise FolklearnError(
+            f"--target {target!r} is not what the model predicts, which is the column "
+            f"{model.target!r}: leave --target out"
+        )
+
+
+def _n_buckets(model: StreamModel | None) -> int:
+    return DEFAULT_BUCKETS if model is None else model.n_buckets
 
 
 def _kinds(
@@ -136,14 +177,26 @@ def refuse_weights(table: Table, command: str) -> None:
 
 
 def _refuse_options_of_files(
-    target: str | None, format: str | None, text: Sequence[str] | None
+    target: str | None,
+    format: str | None,
+    text: Sequence[str] | None = None,
+    drop: Sequence[str] | None = None,
 ) -> None:
     if target not in (None, Digits.target):
         raise FolklearnError(f"--target {target!r} names a column of a file, but no file was given")
     if format is not None:
         raise FolklearnError(f"--format {format} is that of a file, but no file was given")
-    if text:
-        raise FolklearnError(f"--text {text[0]!r} names a column of a file, but no file was given")
+    for option, columns in (("text", text), ("drop", drop)):
+        if columns:
+            raise FolklearnError(
+                f"--{option} {columns[0]!r} names a column of a file, but no file was given"
+            )
+
+
+def _stdin() -> BinaryIO:
+    if sys.stdin is None:  # whoever called closed it
+        raise FolklearnError("standard input is closed: give a file, or something to read")
+    return sys.stdin.buffer
 
 
 @contextmanager
@@ -160,7 +213,7 @@ def _readable_twice(file: str, tape: Tape | None = None) -> Iterator[tuple[str, 
         path = os.path.join(folder, "input")
         with open(path, "wb") as copy:
             if file == _STDIN:
-                source: BinaryIO | Tape = sys.stdin.buffer if tape is None else tape
+                source: BinaryIO | Tape = _stdin() if tape is None else tape
                 shutil.copyfileobj(source, copy)
             else:
                 with open(file, "rb") as pipe:
@@ -211,4 +264,5 @@ def new_model(table: Table | Live, learner: str, given: Mapping[str, Any]) -> St
         target=table.target,
         labels=labels,
         text=table.text,
+        sparse=table.sparse,
     )

@@ -19,9 +19,10 @@ from rich.progress import (
 from rich.text import Text
 
 from folklearn.cli import learners, report
+from folklearn.cli.interrupts import CtrlC
 from folklearn.cli.moments import Moment, Watched, block_sizes, next_stop
 from folklearn.errors import FolklearnError
-from folklearn.streams.live import Live
+from folklearn.streams.live import Live, LiveBlock
 from folklearn.streams.model import StreamModel
 from folklearn.streams.table import Table, listed
 
@@ -50,9 +51,13 @@ def labelled_rows_of(table: Table, model: StreamModel) -> Iterator[Rows]:
         yield Rows(X, [labels[number] for number in y.tolist()], weight)
 
 
-def rows_as_they_come(live: Live, model: StreamModel) -> Iterator[Rows]:
-    """Yield what a stream brings, and let the model have room for new features."""
-    while block := live.block(next_stop(model.n_rounds) - model.n_rounds):
+def rows_as_they_come(live: Live, model: StreamModel, ctrl_c: CtrlC) -> Iterator[Rows]:
+    """Yield what a stream brings until Ctrl-C, and let the model have room for new features."""
+
+    def more() -> LiveBlock | None:
+        return live.block(next_stop(model.n_rounds) - model.n_rounds)
+
+    while block := ctrl_c.wait_for(more):
         for line, label in zip(block.lines, block.labels, strict=True):
             if not model.open and label not in model.labels:
                 raise FolklearnError(
@@ -70,11 +75,24 @@ def rows_as_they_come(live: Live, model: StreamModel) -> Iterator[Rows]:
         if n_classes > len(model.labels) or live.n_inputs > model.n_inputs:
             learners.refuse_too_large(model.name, live, max(2, n_classes))
         if live.n_inputs > model.n_inputs:
+            _refuse_new_features(live, block, model)
             model.add_columns(live.columns[len(model.columns) :])
         y: Any = block.labels
         if not model.open:
             y = np.array([model.labels.index(label) for label in block.labels])
         yield Rows(block.X, y, block.weight)
+
+
+def _refuse_new_features(live: Live, block: LiveBlock, model: StreamModel) -> None:
+    """Raise unless the model was made from lines that name only what is not 0."""
+    if model.sparse:
+        return
+    place = int(block.X[:, model.n_inputs :].any(axis=1).argmax())
+    raise FolklearnError(
+        f"{live.unit} {block.lines[place]} of {live.name} names the feature "
+        f"{live.columns[model.n_inputs]!r}, which the model does not know, and only a model made "
+        f"from svmlight or VW text takes new ones; its columns are: {listed(model.columns)}"
+    )
 
 
 def learn(

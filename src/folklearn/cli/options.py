@@ -37,7 +37,16 @@ Text = Annotated[
         "--text",
         metavar="COLUMN",
         help="A column that holds text even if it looks like numbers, such as codes; may be "
-        "given several times. Columns whose first value is no number are text anyway.",
+        "given several times. Columns whose first value is no number are text anyway; on standard "
+        "input the first row decides, and a column that has no value there holds numbers.",
+    ),
+]
+Drop = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--drop",
+        metavar="COLUMN",
+        help="A column to leave out, such as an id; may be given several times.",
     ),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Say nothing but errors.")]

@@ -47,7 +47,8 @@ def predict(
     """Predict examples with a saved model, which learns nothing from them.
 
     Writes one row per example: the most likely class, then the probability
-    of every class. Columns are found by name; those that the model does not
+    of every class, and for a model that learns classes as they come that of
+    a class never seen, p(unseen). Columns are found by name; those that the model does not
     know are ignored, and so are the labels unless --score asks for them.
 
     The file is read twice: once to check every value, once to predict.
@@ -67,7 +68,8 @@ def predict(
             console.print(_about(loaded, table))
             warm_up(console, loaded.name, table.text)
             started = time.perf_counter()
-            with writer_to(path, loaded.labels, labelled=False) as writer:
+            unseen = loaded.unseen_probability if loaded.open else None
+            with writer_to(path, loaded.labels, labelled=False, unseen=unseen) as writer:
                 scores = _predict(loaded, table, console, writer, score)
             seconds = time.perf_counter() - started
         outputs.commit()

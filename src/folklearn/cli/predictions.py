@@ -11,24 +11,36 @@ from typing import TextIO
 import numpy as np
 from numpy.typing import NDArray
 
-OPEN_HEADER = ("label", "predicted", "p(predicted)", "p(label)", "p(unseen)")
+from folklearn.errors import FolklearnError
+
+UNSEEN = "p(unseen)"
+OPEN_HEADER = ("label", "predicted", "p(predicted)", "p(label)", UNSEEN)
 
 
 class PredictionWriter:
     """Writes blocks of predictions as CSV; numbers are written so that they read back equal."""
 
-    def __init__(self, file: TextIO, labels: Sequence[str], labelled: bool = True) -> None:
+    def __init__(
+        self,
+        file: TextIO,
+        labels: Sequence[str],
+        labelled: bool = True,
+        unseen: float | None = None,
+    ) -> None:
+        """Write the header; `unseen` is the probability of other classes, None if there is none."""
         self._labels = labels
         self._writer = csv.writer(file, lineterminator="\n")
+        self._last = [] if unseen is None else [unseen]
         first = ["label"] if labelled else []
-        self._writer.writerow([*first, "predicted", *(f"p({label})" for label in labels)])
+        last = [] if unseen is None else [UNSEEN]
+        self._writer.writerow([*first, "predicted", *(f"p({label})" for label in labels), *last])
 
     def write(self, P: NDArray[np.float64], y: NDArray[np.int64] | None = None) -> None:
         """Write the rows of P (T, K), with their true classes y (T,) if labelled."""
         labels = self._labels
         true: list[list[str]] = [[]] * len(P) if y is None else [[labels[k]] for k in y.tolist()]
         self._writer.writerows(
-            [*label, labels[predicted], *row]
+            [*label, labels[predicted], *row, *self._last]
             for label, predicted, row in zip(
                 true, P.argmax(axis=1).tolist(), P.tolist(), strict=True
             )
@@ -72,6 +84,8 @@ def opened(path: Path | None) -> Iterator[TextIO]:
         with open(path, "w", encoding="utf-8", newline="") as file:
             yield file
         return
+    if sys.stdout is None:  # whoever called closed it
+        raise FolklearnError("standard output is closed: name a file for the predictions")
     stream = io.TextIOWrapper(sys.stdout.buffer, encoding="utf-8", newline="")
     try:
         yield stream
@@ -82,8 +96,12 @@ def opened(path: Path | None) -> Iterator[TextIO]:
 
 @contextmanager
 def writer_to(
-    path: Path | None, labels: Sequence[str], *, labelled: bool = True
+    path: Path | None,
+    labels: Sequence[str],
+    *,
+    labelled: bool = True,
+    unseen: float | None = None,
 ) -> Iterator[PredictionWriter]:
     """Yield a writer to a file, or to standard output if the path is None."""
     with opened(path) as file:
-        yield PredictionWriter(file, labels, labelled)
+        yield PredictionWriter(file, labels, labelled, unseen)

@@ -116,7 +116,7 @@ def options(model: StreamModel, table: Table | Live, why: str = "") -> str:
 
 
 def summary(model: StreamModel, n_learned: int, seconds: float) -> str:
-    """Return the result and what is proven about it."""
+    """Return the result and what is proven about it; some example must have weighed something."""
     learner, certificate, n_rounds = model.learner, model.certificate(), model.n_rounds
     weight = model.total_weight
     average, of_new = _ratio(model.loss, weight), _ratio(model.loss_of_new, weight)
@@ -136,9 +136,10 @@ def summary(model: StreamModel, n_learned: int, seconds: float) -> str:
     if certificate is None:
         lines.append(f"{type(learner).__name__} carries no certificate.")
         return "\n".join(lines)
-    # The learner of an open model begins with the second class, one round later.
-    weight_given = None if weight == n_rounds else weight
-    words = certificate_in_words(certificate, model.n_inputs, weight_given)
+    # The learner begins with the second class. The rounds before it count all the same, here
+    # and in the table: with one class, the loss of every model is 0.
+    unit = "round" if weight == n_rounds else "unit of weight"
+    words = certificate_in_words(certificate, model.n_inputs, weight, unit)
     if certificate.scope and certificate.valid:
         words += f" Scope: {certificate.scope}; the price of not knowing a class is not in it."
     lines.append(words)
@@ -161,16 +162,15 @@ def _experts(mixture: Mixture) -> str:
 
 
 def certificate_in_words(
-    certificate: Certificate, n_inputs: int, weight: float | None = None
+    certificate: Certificate, n_inputs: int, weight: float | None = None, unit: str = "round"
 ) -> str:
     """Return what a certificate proves, and no more, in one sentence.
 
-    Averages are over the total weight, which is the number of rounds if None.
+    Averages are over the total weight in this unit, its own number of rounds if None.
     """
     if not certificate.valid:
         return f"Nothing is certified: {certificate.reason}."
     n = certificate.n_rounds if weight is None else weight
-    unit = "round" if n == certificate.n_rounds else "unit of weight"
     models = (
         f"linear model of these {counted(n_inputs, 'scaled feature')} and a constant with row "
         f"norms at most {certificate.B:g}"

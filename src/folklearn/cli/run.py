@@ -11,22 +11,15 @@ import typer
 from folklearn.cli import learners, report
 from folklearn.cli import plot as plots
 from folklearn.cli.inputs import check_options, load_model, new_model, open_examples
-from folklearn.cli.learning import (
-    Rows,
-    Write,
-    labelled_rows_of,
-    learn,
-    rows_as_they_come,
-    rows_of,
-)
-from folklearn.cli.options import File, Format, Quiet, Target, Text, new_console
+from folklearn.cli.interrupts import CtrlC, Interrupted
+from folklearn.cli.learning import Write, labelled_rows_of, learn, rows_as_they_come, rows_of
+from folklearn.cli.options import Drop, File, Format, Quiet, Target, Text, new_console
 from folklearn.cli.outputs import Outputs
 from folklearn.cli.predictions import OpenWriter, PredictionWriter, opened
 from folklearn.cli.warmup import warm_up
 from folklearn.errors import FolklearnError
 from folklearn.streams.live import Live
 from folklearn.streams.model import StreamModel
-from folklearn.streams.table import Table
 
 _STDOUT = "-"
 
@@ -36,6 +29,7 @@ def run(
     target: Target = None,
     format: Format = None,
     text: Text = None,
+    drop: Drop = None,
     learner: Annotated[
         str | None,
         typer.Option(
@@ -58,7 +52,7 @@ def run(
         typer.Option("--R", help="Rough norm of the scaled features. Default: 1."),
     ] = None,
     lam: Annotated[
-        float | None, typer.Option("--lam", help="Ridge, positive. Default: 2R/B.")
+        float | None, typer.Option("--lam", help="Ridge, positive. Default: the learner's own.")
     ] = None,
     gamma: Annotated[
         float | None,
@@ -102,6 +96,7 @@ def run(
     The file is read twice: once to check every value, once to learn.
     Standard input (-) is read once and learned as it comes, classes included;
     only Parquet and Arrow files are copied to a temporary file first.
+    Ctrl-C ends it: what was learned until then is saved and summed up.
     Results go to standard error; with --predictions -, the predictions
     go to standard output.
     """
@@ -125,7 +120,7 @@ def run(
         plot_path = outputs.promise("--plot", plot)
         predictions_path = outputs.promise("--predictions", None if to_stdout else predictions)
         model = load_model(load) if load is not None else None
-        with open_examples(file, target, format, text, model) as table:
+        with open_examples(file, target, format, text, drop, model) as table:
             if model is None:
                 model = new_model(table, kind, given)
             elif isinstance(table, Live):
@@ -135,14 +130,24 @@ def run(
             console.print(report.options(model, table, _why(kind, learner, load)))
             warm_up(console, model.name, table.text)
             started = time.perf_counter()
-            total = None if isinstance(table, Live) else table.n_rows
-            n_before = model.n_rounds
+            n_before, weight_before = model.n_rounds, model.total_weight
+            ctrl_c = CtrlC()
             with _writer(predictions, predictions_path, model) as write:
-                moments = learn(model, _rows(table, model), console, write, total)
+                if isinstance(table, Live):
+                    with ctrl_c:
+                        rows = rows_as_they_come(table, model, ctrl_c)
+                        moments = learn(model, rows, console, write)
+                else:
+                    rows = labelled_rows_of(table, model) if model.open else rows_of(table, model)
+                    moments = learn(model, rows, console, write, table.n_rows)
             seconds = time.perf_counter() - started
         n_learned = model.n_rounds - n_before
+        if ctrl_c.pressed and not n_learned:
+            raise KeyboardInterrupt
         if not n_learned:
             raise FolklearnError(f"{table.name} has no examples")
+        if not model.total_weight > weight_before:
+            raise FolklearnError(f"every example of {table.name} has the weight 0")
         if plot_path is not None and plot is not None:
             title = f"folklearn run: {Path(table.name).name}"
             certificate = model.certificate()
@@ -151,18 +156,16 @@ def run(
         if save_path is not None:
             model.save(save_path)
         outputs.commit()
+    if ctrl_c.pressed:
+        console.print("Interrupted: the stream ends here.")
     console.print(report.summary(model, n_learned, seconds))
     if isinstance(table, Live) and table.missing:
         console.print(f"Missing: {report.missing(table.missing)}.")
     for what, name in (("plot", plot), ("predictions", predictions), ("model", save)):
         if name is not None and name != _STDOUT:
             console.print(f"Wrote the {what} to {name}.")
-
-
-def _rows(table: Table | Live, model: StreamModel) -> Iterator[Rows]:
-    if isinstance(table, Live):
-        return rows_as_they_come(table, model)
-    return labelled_rows_of(table, model) if model.open else rows_of(table, model)
+    if ctrl_c.pressed:
+        raise Interrupted
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 """Parquet files, and Arrow's own: IPC files and streams, Feather. By the extra ``df``.
 
-Numbers, truth values and text are features, as the schema says; null and NaN are missing. Read
+Numbers, truth values and text are features, as the schema says; null and NaN are missing, and so
+is text that is empty or says nan, NA, N/A or null; a label only if it is null, empty or nan. Read
 batch by batch: what is held at once is a batch of an Arrow file, or a row group of a Parquet
 file as it is stored. Messages count rows from 1. The index that pandas stores is no feature.
 """
@@ -20,7 +21,7 @@ from folklearn.streams import scanned
 from folklearn.streams.scanned import Example, FileTable
 from folklearn.streams.table import Layout
 from folklearn.streams.tape import Tape
-from folklearn.streams.text import Path, declare, named
+from folklearn.streams.text import Path, declare, is_missing, named
 
 PARQUET, FILE, STREAM, OLD_FEATHER = b"PAR1", b"ARROW1", b"\xff\xff\xff\xff", b"FEA1"
 
@@ -190,7 +191,8 @@ class ArrowSource:
 
     def _texts(self, batch: Any, column: str) -> list[str | None]:
         cells = batch.column(column).to_pylist()
-        return [_written(cell) or None for cell in cells]
+        texts = map(_written, cells)
+        return [None if is_missing(text) else text for text in texts]
 
     def _refuse_too_large(self, X: NDArray[np.float64], columns: Sequence[str], start: int) -> None:
         filled = np.nan_to_num(X, nan=0.0, posinf=np.inf, neginf=-np.inf)  # missing is no fault

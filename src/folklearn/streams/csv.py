@@ -2,8 +2,9 @@
 
 The first record is the header. Cells are separated by commas; by tabs or semicolons if the
 header has those and no comma. Spaces around names, labels, numbers and text are ignored, and
-so are blank lines. A cell that is empty or says nan, NA, N/A or null is missing. Messages
-count lines of the file from 1, the header included. The file may be gzipped.
+so are blank lines. A cell that is empty or says nan, NA, N/A or null is missing; a label only if
+it is empty or says nan. Messages count lines of the file from 1, the header included. The file may
+be gzipped.
 """
 
 import csv
@@ -68,7 +69,6 @@ class CsvSource:
             raise InvalidInputError(
                 f"{self.name} does not have the columns it had before"
             ) from None
-        columns = layout.numeric
         play(self.path)
         for line, cells in self._rows(len(names)):
             numbers = [cells[place] for place in places]
@@ -81,7 +81,7 @@ class CsvSource:
             except ValueError:
                 values, usable = [], False
             if not usable:
-                values, missing = self._with_gaps(line, columns, numbers)
+                values, missing = self._with_gaps(line, layout, numbers)
             texts = [_text(cells[place]) for place in text_places]
             if None in texts:
                 gaps = zip(layout.text, texts, strict=True)
@@ -106,24 +106,24 @@ class CsvSource:
             yield line, cells
 
     def _with_gaps(
-        self, line: int, columns: Sequence[str], cells: Sequence[str]
+        self, line: int, layout: Layout, cells: Sequence[str]
     ) -> tuple[list[float], tuple[str, ...]]:
         """Return the numbers of a row, NaN for those that are missing, and the names of these."""
         cells = [cell.strip() for cell in cells]
         gaps = [is_missing(cell) for cell in cells]
         filled = ["0" if gap else cell for gap, cell in zip(gaps, cells, strict=True)]
         if any(map(fault, filled)) or not sum(abs(float(cell)) for cell in filled) <= MAX_NORM:
-            self._refuse(line, columns, filled)
+            self._refuse(line, layout, filled)
         values = [math.nan if gap else float(cell) for gap, cell in zip(gaps, filled, strict=True)]
-        return values, tuple(compress(columns, gaps))
+        return values, tuple(compress(layout.numeric, gaps))
 
-    def _refuse(self, line: int, columns: Sequence[str], cells: Sequence[str]) -> NoReturn:
+    def _refuse(self, line: int, layout: Layout, cells: Sequence[str]) -> NoReturn:
         """Raise for the first cell of a bad row that cannot be used."""
-        limit = MAX_NORM / len(columns)  # if the sum is above MAX_NORM, some cell is above this
-        for column, cell in zip(columns, cells, strict=True):
+        limit = MAX_NORM / len(cells)  # if the sum is above MAX_NORM, some cell is above this
+        for column, cell in zip(layout.numeric, cells, strict=True):
             problem = fault(cell, limit)
             if problem and is_text(cell):
-                problem += f"; {declare(column)}"
+                problem += f"; {declare(column, column in layout.guessed)}"
             if problem:
                 raise InvalidInputError(f"line {line} of {self.name}, column {column!r}: {problem}")
         raise AssertionError("a refused row has a bad cell")

@@ -8,6 +8,7 @@ from folklearn.errors import FolklearnError, InvalidInputError
 from folklearn.streams import arrow, scanned, sparse, svmlight, vw
 from folklearn.streams.arrow import ArrowSource
 from folklearn.streams.csv import CsvSource
+from folklearn.streams.hashing import DEFAULT_BUCKETS
 from folklearn.streams.jsonlines import JsonSource
 from folklearn.streams.live import Live, SparseLive, first_features
 from folklearn.streams.scanned import FileTable, NamedSource
@@ -55,6 +56,8 @@ def open_file(
     labelled: bool = True,
     text: Sequence[str] = (),
     numeric: Sequence[str] = (),
+    drop: Sequence[str] = (),
+    n_buckets: int = DEFAULT_BUCKETS,
 ) -> FileTable:
     """Read a whole file once: find its columns and labels, and check every value.
 
@@ -71,6 +74,8 @@ def open_file(
     labelled : whether to read the labels, and to refuse an example without.
     text : columns that hold text, whatever they look like.
     numeric : columns that hold numbers.
+    drop : columns to leave out, such as ids.
+    n_buckets : number of inputs that all text together becomes.
     """
     name = name or named(path)
     kind = format_of(path, name) if format is None else _known(format)
@@ -83,11 +88,16 @@ def open_file(
             labelled=labelled,
             text=text,
             numeric=numeric,
+            drop=drop,
+            n_buckets=n_buckets,
         )
     _refuse_text(name, kind, text)
-    sort_key = int if kind == SVMLIGHT else None
     return sparse.scan(
-        _sparse(path, name, kind), columns=columns, labelled=labelled, sort_key=sort_key
+        _sparse(path, name, kind),
+        columns=columns,
+        labelled=labelled,
+        sort_key=int if kind == SVMLIGHT else None,
+        drop=drop,
     )
 
 
@@ -99,18 +109,20 @@ def open_live(
     columns: Sequence[str] | None = None,
     text: Sequence[str] = (),
     numeric: Sequence[str] = (),
+    drop: Sequence[str] = (),
+    n_buckets: int = DEFAULT_BUCKETS,
 ) -> Live:
     """Return the examples of a stream that is read once, every value checked as it comes.
 
     CSV, svmlight, VW text and JSON lines, all also gzipped, and Arrow streams; not Parquet nor
     Arrow files, which end with what is needed first (see `needs_all`). Features that svmlight
     and VW text name later are further columns. A column of which nobody told holds text if
-    its value in the first row is one.
+    its value in the first row is one, and numbers if that is missing.
 
     Parameters
     ----------
     tape : the stream.
-    target, format, text, numeric : as for `open_file`.
+    target, format, text, numeric, drop, n_buckets : as for `open_file`.
     columns : features that are known already, which come first; those of the stream if None.
 
     Examples
@@ -128,13 +140,15 @@ def open_live(
     if kind not in _NAMED:
         _refuse_text(name, kind, text)
         lines = _sparse(tape, name, kind)
-        first = tuple(columns or first_features(lines))
+        first = tuple(columns or first_features(lines, drop))
         tape.play()
-        return SparseLive(lines, first, sparse.TARGET, lambda: tape.ready)
+        return SparseLive(lines, first, sparse.TARGET, lambda: tape.ready, drop)
     if needs_all(tape, kind):
         raise InvalidInputError(f"{name} is {kind}, which cannot be read as it comes")
     source = _NAMED[kind](tape, name)
-    layout, others = scanned.find_layout(source, target, columns, True, text, numeric, most_rows=1)
+    layout, others = scanned.find_layout(
+        source, target, columns, True, text, numeric, most_rows=1, drop=drop, n_buckets=n_buckets
+    )
     ready = partial(_is_ready, tape, source)
     unused = tuple(column for column in others if column not in layout.columns)
     return Live(source, layout, target or "", source.examples(layout, target), ready, unused)

@@ -1,7 +1,8 @@
 """JSON lines: one object per line; numbers and text are features.
 
 True and false are 1 and 0. The keys of the first object are the columns. A key that is absent,
-null or NaN is a missing value.
+null or NaN is a missing value, and so is a string that is empty or says nan, NA, N/A or null; a
+label only if it is absent, null, empty or nan.
 """
 
 import json
@@ -15,7 +16,7 @@ from folklearn.streams import scanned
 from folklearn.streams.scanned import Example, FileTable
 from folklearn.streams.table import Layout, listed
 from folklearn.streams.tape import Tape
-from folklearn.streams.text import Path, declare, lines, named, play
+from folklearn.streams.text import Path, declare, is_missing, lines, named, play
 
 
 class JsonSource:
@@ -38,7 +39,7 @@ class JsonSource:
     def kinds(self, columns: Sequence[str]) -> Iterator[Sequence[bool | None]]:
         """Yield of every row whether its values are text; None for one that is missing."""
         for _, record in self._objects():
-            values = [record.get(column) for column in columns]
+            values = [_value(record, column) for column in columns]
             yield [None if value is None else isinstance(value, str) for value in values]
 
     def examples(self, layout: Layout, target: str | None) -> Iterator[Example]:
@@ -53,7 +54,7 @@ class JsonSource:
                         f"it has the key {extra[0]!r}, which the first line has not; its keys "
                         f"are: {listed(sorted(known))}"
                     )
-                numbers = [_number(record, column) for column in layout.numeric]
+                numbers = [_number(record, column, layout) for column in layout.numeric]
                 if not sum(abs(value) for value in numbers if value == value) <= MAX_NORM:
                     raise InvalidInputError(
                         "its values are too large to compute with; scale the features"
@@ -62,7 +63,7 @@ class JsonSource:
                 label = _label(record, target) if target is not None else None
             except InvalidInputError as error:
                 raise InvalidInputError(f"line {line} of {self.name}: {error}") from None
-            missing = [column for column in layout.columns if record.get(column) is None]
+            missing = [column for column in layout.columns if _value(record, column) is None]
             yield Example(line, numbers, label, texts=texts, missing=missing)
 
     def _objects(self) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -129,12 +130,18 @@ def _refuse_unless_text(text: str) -> None:
         raise InvalidInputError(f"{text!r} is not Unicode text") from None
 
 
-def _number(record: dict[str, Any], key: str) -> float:
+def _value(record: dict[str, Any], key: str) -> Any:
+    """Return a feature's value, None if it is missing."""
     value = record.get(key)
+    return None if isinstance(value, str) and is_missing(value.strip()) else value
+
+
+def _number(record: dict[str, Any], key: str, layout: Layout) -> float:
+    value = _value(record, key)
     if value is None:
         return math.nan
     if isinstance(value, str):
-        problem = f"text, not a number; {declare(key)}"
+        problem = f"text, not a number; {declare(key, key in layout.guessed)}"
     elif isinstance(value, (dict, list)):
         problem = "nested; only numbers and text can be features"
     elif not abs(value) <= MAX_NORM:
@@ -145,7 +152,7 @@ def _number(record: dict[str, Any], key: str) -> float:
 
 
 def _text(record: dict[str, Any], key: str) -> str | None:
-    value = record.get(key)
+    value = _value(record, key)
     if isinstance(value, (dict, list)):
         raise InvalidInputError(
             f"the value of {key!r} is nested; only numbers and text can be features"

@@ -1,6 +1,6 @@
 """Examples that come once, as they come: learned in one pass, in constant memory."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -112,14 +112,22 @@ class SparseLive(Live):
     """A stream of lines that name only what is not 0: a new name is a new feature."""
 
     def __init__(
-        self, source: SparseSource, columns: tuple[str, ...], target: str, ready: Callable[[], bool]
+        self,
+        source: SparseSource,
+        columns: tuple[str, ...],
+        target: str,
+        ready: Callable[[], bool],
+        drop: Collection[str] = (),
     ) -> None:
+        self._drop = frozenset(drop)
         self._places = {column: place for place, column in enumerate(columns)}
         super().__init__(source, Layout(columns), target, self._dense(source), ready)
 
     def _dense(self, source: SparseSource) -> Iterator[Example]:
         """Yield the rows, each as wide as is known by then."""
         for line, row in source.parsed(labelled=True):
+            for feature in self._drop:
+                row.features.pop(feature, None)
             for feature in row.features:
                 self._places.setdefault(feature, len(self._places))
             refuse_too_wide(len(self._places), line, source.name)
@@ -136,11 +144,12 @@ class SparseLive(Live):
         return X
 
 
-def first_features(source: SparseSource) -> tuple[str, ...]:
+def first_features(source: SparseSource, drop: Collection[str] = ()) -> tuple[str, ...]:
     """Return the features of the first line that names any: those that a model begins with."""
     what = "has no examples"
     for _, row in source.parsed(labelled=True):
-        if row.features:
-            return tuple(row.features)
+        features = tuple(feature for feature in row.features if feature not in drop)
+        if features:
+            return features
         what = "names no feature"
     raise InvalidInputError(f"{source.name} {what}")

@@ -16,6 +16,7 @@ from folklearn.persist import Record
 from folklearn.streams.hashing import DEFAULT_BUCKETS
 from folklearn.streams.open import OpenModel
 from folklearn.streams.table import Layout, Table, listed
+from folklearn.streams.text import is_missing
 
 Array = NDArray[np.float64]
 Numbers = NDArray[np.int64]
@@ -40,6 +41,8 @@ class StreamModel:
     text : those of the columns that hold text. The inputs X are the columns of numbers in
         their order, NaN if missing, then the buckets of a `TextHasher`; `inputs` makes them.
     n_buckets : number of inputs that all text together becomes.
+    sparse : whether its rows name only what is not 0, as in svmlight and VW text: then the
+        command line gives it features that come late.
 
     Attributes
     ----------
@@ -69,8 +72,10 @@ class StreamModel:
         labels: Sequence[str] = (),
         text: Sequence[str] = (),
         n_buckets: int = DEFAULT_BUCKETS,
+        sparse: bool = False,
     ) -> None:
         self.target = target
+        self.sparse = bool(sparse)
         self._layout = _layout(columns, text, n_buckets)
         self._labels = _distinct("labels", labels)
         self._numbers = {label: number for number, label in enumerate(self._labels)}
@@ -91,6 +96,11 @@ class StreamModel:
     def text(self) -> tuple[str, ...]:
         """Those of the features that hold text."""
         return self._layout.text
+
+    @property
+    def n_buckets(self) -> int:
+        """The number of inputs that all text together becomes, if there is any."""
+        return self._layout.n_buckets
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -142,7 +152,8 @@ class StreamModel:
     def inputs(self, rows: Sequence[Sequence[Any]]) -> Array:
         """Return X (T, n_inputs) of rows that hold every column in order: numbers and text.
 
-        None is a missing value.
+        None and NaN are missing values, and so is text that files would call missing: empty, nan,
+        NA, N/A or null. Spaces around text are ignored.
 
         >>> model = StreamModel(columns=["size", "fur"], target="kind", text=["fur"], n_buckets=4)
         >>> model.inputs([[30.0, "long"], [None, "short"]])
@@ -159,14 +170,14 @@ class StreamModel:
             given = [cells[column] for column in self._layout.numeric]
             numbers.append([math.nan if cell is None else cell for cell in given])
             words = [cells[column] for column in self.text]
-            texts.append([None if cell is None else str(cell) for cell in words])
+            texts.append([_text(cell) for cell in words])
         return self._layout.inputs(numbers, texts)
 
     def add_columns(self, names: Sequence[str]) -> None:
         """Make room for features, 0 in every example so far: they come last."""
         if self.text:
             raise InvalidInputError("columns cannot be added behind those of text")
-        layout = _layout((*self.columns, *names), (), self._layout.n_buckets)
+        layout = _layout((*self.columns, *names), (), self.n_buckets)
         self._model.grow(n_features=layout.n_inputs)
         self._layout = layout
 
@@ -276,12 +287,13 @@ class StreamModel:
                 f"the columns of {table.name} are not those of the model; " + "; ".join(differences)
             )
         if not self.open:
-            self.refuse_unknown_labels(table)
+            advice = "; folklearn run - (standard input) takes new classes"
+            self.refuse_unknown_labels(table, advice if self.can_grow else "")
         if table.weights is not None:
             self._refuse_too_heavy(table.weights.largest)
 
-    def refuse_unknown_labels(self, table: Table) -> None:
-        """Raise if a table has labels that this model does not know."""
+    def refuse_unknown_labels(self, table: Table, advice: str = "") -> None:
+        """Raise if a table has labels that this model does not know; say what could be done."""
         unknown = [
             (line, label) for label, line in table.first_lines.items() if label not in self._numbers
         ]
@@ -289,7 +301,7 @@ class StreamModel:
             line, label = min(unknown)
             raise InvalidInputError(
                 f"{table.unit} {line} of {table.name} has the label {label!r}, which the model "
-                f"does not know; its labels are: {listed(self.labels)}"
+                f"does not know; its labels are: {listed(self.labels)}{advice}"
             )
 
     def to_record(self) -> Record:
@@ -298,7 +310,8 @@ class StreamModel:
         config = {
             "columns": list(self.columns),
             "text": list(self.text),
-            "n_buckets": self._layout.n_buckets,
+            "n_buckets": self.n_buckets,
+            "sparse": self.sparse,
             "target": self.target,
             "labels": self._labels,
             "open": self.open,
@@ -324,6 +337,7 @@ class StreamModel:
             model._numbers = {label: number for number, label in enumerate(model._labels)}
             model.target = config["target"]
             model.open = bool(config["open"])
+            model.sparse = bool(config.get("sparse", False))
             model.n_mistakes = problem.count("n_mistakes", config["n_mistakes"], 0)
             for total in ("loss", "loss_of_new", "total_weight"):
                 setattr(model, total, float.fromhex(config[total]))
@@ -343,6 +357,11 @@ class StreamModel:
 
     def __repr__(self) -> str:
         return f"StreamModel({self.name!r}, columns={listed(self.columns)}, target={self.target!r})"
+
+
+def _text(cell: Any) -> str | None:
+    text = "" if cell is None else str(cell).strip()
+    return None if is_missing(text) else text
 
 
 def _layout(columns: Sequence[str], text: Sequence[str], n_buckets: int) -> Layout:

@@ -5,7 +5,7 @@ needs is here: what the first pass gathers, and blocks in constant memory.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import NamedTuple, Protocol
@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from folklearn.errors import InvalidInputError
+from folklearn.streams.hashing import DEFAULT_BUCKETS
 from folklearn.streams.table import Block, Layout, Texts, Weights, counted, listed
 
 _MOST_CLASSES = 10_000  # more distinct values than that are measurements, not classes
@@ -77,6 +78,7 @@ class FileTable:
     missing : for every column that has gaps, the number of them.
     unused : columns of the file that were not asked for, the target apart.
     labelled : False if the labels are not read, whether there are any or not.
+    n_buckets : number of inputs that all text together becomes.
     """
 
     source: Source
@@ -89,6 +91,7 @@ class FileTable:
     missing: Mapping[str, int] = field(default_factory=dict)
     unused: tuple[str, ...] = ()
     labelled: bool = True
+    n_buckets: int = DEFAULT_BUCKETS
 
     @property
     def name(self) -> str:
@@ -113,7 +116,7 @@ class FileTable:
     @property
     def n_inputs(self) -> int:
         """The number of columns of X: the columns of numbers, and the buckets of the text."""
-        return Layout(self.columns, self.text).n_inputs
+        return Layout(self.columns, self.text, self.n_buckets).n_inputs
 
     def blocks(
         self, columns: Sequence[str], labels: Sequence[str], sizes: Iterable[int]
@@ -122,7 +125,8 @@ class FileTable:
         numbers: dict[str | None, int] = {label: place for place, label in enumerate(labels)}
         if not self.labelled:
             numbers = {None: -1}
-        layout = Layout(tuple(columns), tuple(name for name in columns if name in self.text))
+        text = tuple(name for name in columns if name in self.text)
+        layout = Layout(tuple(columns), text, self.n_buckets)
         rows = self.source.examples(layout, self.target if self.labelled else None)
         rows = islice(rows, self.n_rows)  # no row beyond those checked, should it have grown
         for size in sizes:
@@ -204,13 +208,18 @@ def scan(
     labelled: bool = True,
     text: Sequence[str] = (),
     numeric: Sequence[str] = (),
+    drop: Sequence[str] = (),
+    n_buckets: int = DEFAULT_BUCKETS,
 ) -> FileTable:
     """Read a whole file of named columns once: find its labels, and check every value.
 
-    Only `columns` are read, all but the target if None; no label unless `labelled`. Those of
-    `text` hold text and those of `numeric` numbers; the first value of another one decides.
+    Only `columns` are read, all but the target and `drop` if None; no label unless `labelled`.
+    Those of `text` hold text and those of `numeric` numbers; the first value of another one
+    decides.
     """
-    layout, others = find_layout(source, target, columns, labelled, text, numeric)
+    layout, others = find_layout(
+        source, target, columns, labelled, text, numeric, drop=drop, n_buckets=n_buckets
+    )
     tally = Tally(source.name, target or "")
     for row in source.examples(layout, target if labelled else None):
         tally.add(row)
@@ -227,6 +236,7 @@ def scan(
         missing=tally.missing,
         unused=tuple(column for column in others if column not in set(layout.columns)),
         labelled=labelled,
+        n_buckets=n_buckets,
     )
 
 
@@ -238,8 +248,10 @@ def find_layout(
     text: Sequence[str],
     numeric: Sequence[str],
     most_rows: int | None = None,
+    drop: Sequence[str] = (),
+    n_buckets: int = DEFAULT_BUCKETS,
 ) -> tuple[Layout, tuple[str, ...]]:
-    """Return the columns to read and which of them hold text, and all but the target.
+    """Return the columns to read and which of them hold text, and all but target and `drop`.
 
     A column whose kind nobody told is text if its first value that is not missing is; at most
     so many rows are looked at, all of them if None.
@@ -249,7 +261,8 @@ def find_layout(
         raise InvalidInputError(
             f"{name} has no column {target!r}; its columns are: {listed(names)}"
         )
-    others = tuple(column for column in names if column != target)
+    refuse_to_drop(name, drop, [column for column in names if column != target])
+    others = tuple(column for column in names if column != target and column not in drop)
     if columns is None:
         columns = others
     lacking = [column for column in columns if column not in names]
@@ -259,7 +272,10 @@ def find_layout(
             f"its columns are: {listed(names)}"
         )
     if not columns:
-        raise InvalidInputError(f"{name} has no column beside the target {target!r} to learn from")
+        beside = " and those left out" if drop else ""
+        raise InvalidInputError(
+            f"{name} has no column beside the target {target!r}{beside} to learn from"
+        )
     unknown = [column for column in text if column not in columns]
     if unknown:
         raise InvalidInputError(
@@ -276,4 +292,16 @@ def find_layout(
                 found |= {column} if holds_text else set()
         if not undecided:
             break
-    return Layout(tuple(columns), tuple(column for column in columns if column in found)), others
+    in_order = tuple(column for column in columns if column in found)
+    guessed = tuple(column for column in untold if column in undecided)
+    return Layout(tuple(columns), in_order, n_buckets, guessed), others
+
+
+def refuse_to_drop(name: str, drop: Sequence[str], features: Collection[str]) -> None:
+    """Raise if what is to be left out is none of the features."""
+    unknown = [column for column in drop if column not in features]
+    if unknown:
+        raise InvalidInputError(
+            f"{name} has no feature {unknown[0]!r} to leave out; its features are: "
+            f"{listed(list(features))}"
+        )

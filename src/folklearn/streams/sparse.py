@@ -7,7 +7,7 @@ import numpy as np
 
 from folklearn.errors import InvalidInputError
 from folklearn.problem import MAX_NORM
-from folklearn.streams.scanned import Example, FileTable, Tally
+from folklearn.streams.scanned import Example, FileTable, Tally, refuse_to_drop
 from folklearn.streams.table import Layout
 from folklearn.streams.tape import Tape
 from folklearn.streams.text import Path, lines, named
@@ -83,10 +83,12 @@ def scan(
     columns: Sequence[str] | None = None,
     labelled: bool = True,
     sort_key: Callable[[str], Any] | None = None,
+    drop: Sequence[str] = (),
 ) -> FileTable:
     """Read a whole file once: find its features and labels, and check every line.
 
-    Columns are in order of appearance unless there is a key to sort by.
+    Columns are in order of appearance unless there is a key to sort by; those of `drop` are
+    left out.
     """
     tally = Tally(source.name, TARGET)
     found: dict[str, None] = {}
@@ -96,11 +98,14 @@ def scan(
         refuse_too_wide(len(found), line, source.name)
     if not tally.n_rows:
         raise InvalidInputError(f"{source.name} has no examples")
+    refuse_to_drop(source.name, drop, found)
+    found = {name: None for name in found if name not in drop}
     names: Iterable[str] = sorted(found, key=sort_key) if sort_key is not None else found
     wanted = tuple(names if columns is None else columns)
     if not any(name in found for name in wanted):
         raise InvalidInputError(
-            f"{source.name} names no feature" + (" of those needed" if columns and found else "")
+            f"{source.name} names no feature"
+            + (" of those needed" if columns and found else " that is not left out" if drop else "")
         )
     tally.refuse_unless_classes()
     known = set(wanted)

@@ -25,11 +25,13 @@ class Layout:
     columns : names of all features.
     text : those of them that hold text.
     n_buckets : number of inputs that all text together becomes, if there is any.
+    guessed : those of the columns of numbers of which no value was seen when that was decided.
     """
 
     columns: tuple[str, ...]
     text: tuple[str, ...] = ()
     n_buckets: int = DEFAULT_BUCKETS
+    guessed: tuple[str, ...] = ()
 
     @property
     def numeric(self) -> tuple[str, ...]:

@@ -36,7 +36,9 @@ class Tape:
         self._start: bytes | None = None  # the first bytes, once they do not wait any more
         self._seen: deque[bytes] = deque()  # lines that were looked at
         self._lines: deque[bytes] = deque()  # complete lines that wait
-        self._rest = b""  # a line that has only begun
+        self._n_full = 0  # of all lines that wait, those that are not blank
+        self._rest: list[bytes] = []  # pieces of a line that has only begun
+        self._half = b""  # a carriage return, which may be half of a line's end
         self._unpack: Callable[[bytes], bytes] | None = None
         self._begun = self._ended = self._playing = False
 
@@ -74,15 +76,15 @@ class Tape:
 
     @property
     def ready(self) -> bool:
-        """Whether the next line can be had without waiting for whoever writes it."""
-        while not (self._seen or self._lines or self._ended):
+        """Whether the next line that is not blank, or the end, can be had without waiting."""
+        while not (self._n_full or self._ended):
             if not self.can_read:
                 return False
             self._fill()
         return True
 
     def lines(self, errors: str = "strict") -> Iterator[str]:
-        """Yield the lines, each ended by a newline: from the first, or, playing, the next."""
+        """Yield the lines, each with its end as it came: from the first, or, playing, the next."""
         if not self._playing:
             for line in tuple(self._seen):
                 yield line.decode("utf-8", errors)
@@ -98,6 +100,8 @@ class Tape:
             else:
                 self._fill()
                 continue
+            if self._playing and line.strip():
+                self._n_full -= 1
             yield line.decode("utf-8", errors)
 
     def _fill(self) -> None:
@@ -108,18 +112,24 @@ class Tape:
         self._keep_start()
         raw, self._head = self._head or self._read(), b""
         self._ended = not raw
-        text = self._rest + self._unpack(raw)
-        # A carriage return may be half of a line's end; the other half comes with the next.
-        half = b"\r" if text.endswith(b"\r") and not self._ended else b""
-        text = text.removesuffix(half).replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-        *complete, last = text.split(b"\n")
-        complete = [line + b"\n" for line in complete]
-        self._rest = last + half
+        text = self._half + self._unpack(raw)
+        # The other half of a line's end may come with the next bytes.
+        self._half = b"\r" if text.endswith(b"\r") and not self._ended else b""
+        for piece in text.removesuffix(self._half).splitlines(keepends=True):
+            self._rest.append(piece)
+            if piece.endswith((b"\n", b"\r")):
+                self._add_line()
         if self._ended and self._rest:
-            complete.append(self._rest)
-        if complete and not self._begun:
-            complete[0], self._begun = complete[0].removeprefix(_BOM), True
-        self._lines.extend(complete)
+            self._add_line()
+
+    def _add_line(self) -> None:
+        """Let the line that has begun be complete; it is joined only now, however long."""
+        line = b"".join(self._rest)
+        self._rest.clear()
+        if not self._begun:
+            line, self._begun = line.removeprefix(_BOM), True
+        self._n_full += bool(line.strip())
+        self._lines.append(line)
 
     def _keep_start(self) -> None:
         if self._start is None:

@@ -28,7 +28,10 @@ class Lines(Protocol):
 def opened(
     path: Path | Tape, name: str, *, newline: str | None = None, errors: str = "strict"
 ) -> Iterator[Lines]:
-    """Yield the lines of a file; whether it is gzipped is seen from its first bytes."""
+    """Yield the lines of a file; whether it is gzipped is seen from its first bytes.
+
+    The lines of a tape keep their ends as they came, as if `newline` were empty.
+    """
     if isinstance(path, Tape):
         yield path.lines(errors)
         return
@@ -56,13 +59,16 @@ def named(path: Path | Tape) -> str:
     return path.name if isinstance(path, Tape) else os.fspath(path)
 
 
-def declare(column: str) -> str:
-    """Return what to do about text in a column of numbers.
+def declare(column: str, guessed: bool = False) -> str:
+    """Return what to do about text in a column of numbers, which may be a guess.
 
     >>> declare("zip code")
     "if the column holds text, declare it: --text 'zip code'"
     """
-    return f"if the column holds text, declare it: --text {shlex.quote(column)}"
+    advice = f"if the column holds text, declare it: --text {shlex.quote(column)}"
+    if guessed:
+        return f"missing in the first row, it became a column of numbers; {advice}"
+    return advice
 
 
 def is_gzipped(path: Path) -> bool:
@@ -78,7 +84,7 @@ def lines(path: Path | Tape, name: str) -> Iterator[tuple[int, str]]:
         try:
             for number, line in enumerate(file, 1):
                 if line.strip():
-                    yield number, line.rstrip("\n")
+                    yield number, line.rstrip("\r\n")
         except UnicodeDecodeError:
             raise InvalidInputError(f"{name} is not UTF-8 text near line {number + 1}") from None
 
