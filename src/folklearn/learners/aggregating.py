@@ -5,7 +5,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from folklearn import bounds, problem
 from folklearn.errors import InvalidInputError, StateFileError
-from folklearn.learners.rounds import Labels, Report, RoundLearner
+from folklearn.learners.rounds import Report, RoundLearner, Rows
 from folklearn.numerics.particles import effective_size, log_mixture
 from folklearn.numerics.posterior import ParticlePosterior
 from folklearn.numerics.randomness import generator_from, generator_state
@@ -174,15 +174,8 @@ class Aggregating(RoundLearner):
                 "guarantee holds: construct the learner with a larger max_weight"
             )
 
-    def _learn_rows(
-        self,
-        X: Array,
-        norms: Array,
-        labels: Labels,
-        soft: Array,
-        weights: Array,
-        report: Report,
-    ) -> Array:
+    def _learn_rows(self, rows: Rows, report: Report) -> Array:
+        X, _, labels, soft, weights = rows
         if len(weights):
             heaviest = int(np.argmax(weights))
             self._check_weight(float(weights[heaviest]), f"weight[{heaviest}]")

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from folklearn import problem
 from folklearn.errors import InvalidInputError, StateFileError
-from folklearn.learners.rounds import Labels, Report, RoundLearner
+from folklearn.learners.rounds import Labels, Report, RoundLearner, Rows
 from folklearn.numerics.first_order import predict_linear, predict_linear_rows
 from folklearn.persist import Record
 
@@ -53,22 +53,15 @@ class ProperLearner(RoundLearner):
             problem.refuse_context(x)
         return p
 
-    def _learn_rows(
-        self,
-        X: Array,
-        norms: Array,
-        labels: Labels,
-        soft: Array,
-        weights: Array,
-        report: Report,
-    ) -> Array:
-        P, losses = np.empty((len(X), self.n_classes)), np.empty(len(X))
-        for start in range(0, len(X), self._chunk):
-            rows = slice(start, min(start + self._chunk, len(X)))
-            some = soft[rows] if len(soft) else soft
-            self._learn_chunk(X[rows], labels[rows], some, weights[rows], P[rows], losses[rows])
+    def _learn_rows(self, rows: Rows, report: Report) -> Array:
+        T = len(rows.X)
+        P, losses = np.empty((T, self.n_classes)), np.empty(T)
+        for start in range(0, T, self._chunk):
+            stop = min(start + self._chunk, T)
+            X, _, labels, soft, weights = rows.part(start, stop)
+            self._learn_chunk(X, labels, soft, weights, P[start:stop], losses[start:stop])
             if report is not None:
-                report(rows.stop)
+                report(stop)
         return P
 
     def coef(self) -> Array:

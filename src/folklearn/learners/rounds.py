@@ -1,7 +1,8 @@
 """What the compiled learners share: the checks around one round and around many, and files."""
 
 import os
-from typing import Any, ClassVar
+from collections.abc import Callable
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,7 +14,26 @@ from folklearn.progress import reporter
 
 Array = NDArray[np.float64]
 Labels = NDArray[np.int64]
-Report = Any  # None, or a function of the number of rounds done
+Report = Callable[[int], None] | None  # told the number of rounds done
+
+
+class Rows(NamedTuple):
+    """Checked examples: X (T, d), its row norms (T,), labels and weights.
+
+    Labels are classes (T,), or all -1 where `soft` (T, K) has rows.
+    """
+
+    X: Array
+    norms: Array
+    labels: Labels
+    soft: Array
+    weights: Array
+
+    def part(self, start: int, stop: int) -> "Rows":
+        """Return the examples from `start` to before `stop`."""
+        rows = slice(start, stop)  # of no soft labels that is none
+        X, norms, labels, soft, weights = self
+        return Rows(X[rows], norms[rows], labels[rows], soft[rows], weights[rows])
 
 
 class RoundLearner:
@@ -32,15 +52,7 @@ class RoundLearner:
         """Learn one example and return its loss; NaN if the norm of x is unusable."""
         raise NotImplementedError
 
-    def _learn_rows(
-        self,
-        X: Array,
-        norms: Array,
-        labels: Labels,
-        soft: Array,
-        weights: Array,
-        report: Report,
-    ) -> Array:
+    def _learn_rows(self, rows: Rows, report: Report) -> Array:
         """Predict, then learn, checked rows; return the predictions."""
         raise NotImplementedError
 
@@ -82,9 +94,9 @@ class RoundLearner:
         """
         X, norms = problem.contexts(X, self.n_features)
         labels, soft = problem.labels(y, len(X), self.n_classes)
-        weights = problem.weights(weight, len(X))
+        rows = Rows(X, norms, labels, soft, problem.weights(weight, len(X)))
         with reporter(progress, len(X), "learning") as report:
-            return self._learn_rows(X, norms, labels, soft, weights, report)
+            return self._learn_rows(rows, report)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the full state to a safetensors file; `folklearn.load` resumes exactly."""

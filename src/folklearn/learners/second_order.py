@@ -17,7 +17,7 @@ from folklearn.learners.contract import (
     grown_sizes,
     scope_of_growth,
 )
-from folklearn.learners.rounds import Labels, Report, RoundLearner
+from folklearn.learners.rounds import Report, RoundLearner, Rows
 from folklearn.numerics.rules import (
     BRACKET,
     IMPRECISE,
@@ -95,25 +95,17 @@ class SecondOrderLearner(RoundLearner):
             self._forget()
         return loss
 
-    def _learn_rows(
-        self,
-        X: Array,
-        norms: Array,
-        labels: Labels,
-        soft: Array,
-        weights: Array,
-        report: Report,
-    ) -> Array:
+    def _learn_rows(self, rows: Rows, report: Report) -> Array:
         if self.memory is None:
-            return self._state.run(X, norms, labels, soft, weights, report)[0]
-        P = np.empty((len(X), self.n_classes))
+            return self._state.run(*rows, report)[0]
+        T = len(rows.X)
+        P = np.empty((T, self.n_classes))
         start = 0
-        while start < len(X):
-            rows = slice(start, min(start + self._rounds_to_forget(), len(X)))
-            some = soft[rows] if len(soft) else soft
-            P[rows] = self._state.run(X[rows], norms[rows], labels[rows], some, weights[rows])[0]
+        while start < T:
+            stop = min(start + self._rounds_to_forget(), T)
+            P[start:stop] = self._state.run(*rows.part(start, stop))[0]
             self._forget()
-            start = rows.stop
+            start = stop
             if report is not None:
                 report(start)
         return P
