@@ -23,9 +23,15 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "2")
 
 import numpy as np  # noqa: E402
 import pytest  # noqa: E402
-from hypothesis import settings  # noqa: E402
+from hypothesis import HealthCheck, settings  # noqa: E402
 
-settings.register_profile("folklearn", deadline=None, derandomize=True, max_examples=40)
+settings.register_profile(
+    "folklearn",
+    deadline=None,
+    derandomize=True,
+    max_examples=40,
+    suppress_health_check=[HealthCheck.too_slow],  # the machine may be busy
+)
 settings.load_profile("folklearn")
 
 
@@ -51,3 +57,9 @@ def rng(seed: int) -> np.random.Generator:
 def data_path() -> Path:
     """Files of earlier releases, which must stay readable."""
     return ROOT / "tests" / "data"
+
+
+@pytest.fixture(autouse=True)
+def _nobody_loses_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine loading kernels takes long enough to be announced, in any output."""
+    monkeypatch.setattr("folklearn.cli.warmup._PATIENCE", 3600.0)

@@ -117,24 +117,27 @@ def test_a_signal_from_outside(write_csv, rows, tmp_path, sent, code, said):
     """No copy of standard input is left behind, and predictions only if the stream was ended."""
     path = write_csv("long.csv", rows * 1000)
     (tmp_path / "copies").mkdir()
-    with open(path, "rb") as stdin:
-        process = subprocess.Popen(
-            [*COMMAND, "run", "-", "--target", "kind", "--B", "10", "-p", str(tmp_path / "p.csv")],
-            stdin=stdin,
-            stderr=subprocess.PIPE,
-            text=True,
-            encoding="utf-8",
-            env={**os.environ, "TMPDIR": str(tmp_path / "copies")},
-            # Whoever runs the tests may ignore the signal, and children inherit that.
-            preexec_fn=lambda: signal.signal(sent, signal.SIG_DFL),
-        )
+    process = subprocess.Popen(
+        [*COMMAND, "run", "-", "--target", "kind", "--B", "10", "-p", str(tmp_path / "p.csv")],
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        encoding="utf-8",
+        env={**os.environ, "TMPDIR": str(tmp_path / "copies")},
+        # Whoever runs the tests may ignore the signal, and children inherit that.
+        preexec_fn=lambda: signal.signal(sent, signal.SIG_DFL),
+    )
+    assert process.stdin is not None
     assert process.stderr is not None
+    process.stdin.write(path.read_text())  # and left open: only the signal ends this stream
+    process.stdin.flush()
     for line in process.stderr:
         if line.split()[:1] == ["1024"]:
             process.send_signal(sent)
             break
     rest = process.stderr.read()
     process.stderr.close()
+    process.stdin.close()
     assert process.wait() == code
     assert "Traceback" not in rest
     assert said in rest.splitlines(keepends=True)[-1]
@@ -206,10 +209,14 @@ def test_compiling_is_announced_when_it_takes_long(monkeypatch):
 
 def test_compiled_kernels_are_not_announced(monkeypatch):
     listener = Listener()
-    monkeypatch.setattr(warmup, "_PATIENCE", 0.2)
+    monkeypatch.setattr(warmup, "_PATIENCE", 60.0)
     monkeypatch.setattr(warmup, "_use_every_kernel", lambda _: None)
+    before = set(threading.enumerate())
     warmup.warm_up(listener, "folklore")
-    assert not listener.spoken.wait(0.4)
+    for timer in set(threading.enumerate()) - before:
+        timer.join(30)  # it was cancelled, so this does not wait for its time
+        assert not timer.is_alive()
+    assert listener.heard == []
 
 
 @pytest.mark.parametrize("name", ["folklore", "auto"])
