@@ -2,7 +2,6 @@
 
 import inspect
 import itertools
-import math
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -400,7 +399,7 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return settings
 
     def _refuse_heavy(self, w: Array) -> None:
-        limit = self.model_.settings.get("max_weight", math.inf)
+        limit = self.model_.max_weight
         heavy = np.flatnonzero(w > limit)
         if heavy.size:
             raise InvalidInputError(

@@ -54,9 +54,10 @@ def _number(value: float | None) -> str:
     return f"{value:.4f}" if value < 1e5 else f"{value:.3e}"
 
 
-def described(table: Table) -> str:
+def described(table: Table | Live) -> str:
     """Return the name and the size of a table, and what was found out about its file."""
-    return ", ".join(filter(None, (table.name, f"{table.n_rows} examples", table.note)))
+    size = "learned as it comes" if isinstance(table, Live) else f"{table.n_rows} examples"
+    return ", ".join(filter(None, (table.name, size, table.note)))
 
 
 def about(table: Table, labels: Sequence[str], *lines: tuple[str, str], where: str = "") -> str:
@@ -110,9 +111,7 @@ def options(model: StreamModel, table: Table | Live, why: str = "") -> str:
     classes = f"{where}, as they come" if model.open else f"{where}: {listed(model.labels)}"
     if model.open and model.labels:
         classes += f"; known: {listed(model.labels)}"
-    size = "learned as it comes" if isinstance(table, Live) else f"{table.n_rows} examples"
-    data = ", ".join(filter(None, (table.name, size, table.note)))
-    return named(("data", data), *_features(table), ("classes", classes), *lines)
+    return named(("data", described(table)), *_features(table), ("classes", classes), *lines)
 
 
 def summary(model: StreamModel, n_learned: int, seconds: float) -> str:

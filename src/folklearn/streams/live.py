@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from folklearn.errors import InvalidInputError
 from folklearn.streams.scanned import Example, Source, Tally
 from folklearn.streams.sparse import SparseSource, refuse_too_wide
-from folklearn.streams.table import Layout
+from folklearn.streams.table import LaidOut, Layout
 
 _ROWS_EACH = 2  # of a label, at least, on average: many classes may come at first
 
@@ -26,7 +26,7 @@ class LiveBlock(NamedTuple):
     lines: list[int]
 
 
-class Live:
+class Live(LaidOut):
     """A stream of examples; `folklearn.streams.files.open_live` makes one.
 
     Attributes
@@ -55,21 +55,6 @@ class Live:
         self._rows = rows
         self._ready = ready
         self._tally = Tally(source.name, target)
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The features."""
-        return self._layout.columns
-
-    @property
-    def text(self) -> tuple[str, ...]:
-        """Those of the features that hold text."""
-        return self._layout.text
-
-    @property
-    def n_inputs(self) -> int:
-        """The number of columns of X so far."""
-        return self._layout.n_inputs
 
     @property
     def missing(self) -> Mapping[str, int]:

@@ -15,14 +15,14 @@ from folklearn.learners.contract import Certificate, Learner
 from folklearn.persist import Record
 from folklearn.streams.hashing import DEFAULT_BUCKETS
 from folklearn.streams.open import OpenModel
-from folklearn.streams.table import Layout, Table, listed
+from folklearn.streams.table import LaidOut, Layout, Table, listed
 from folklearn.streams.text import is_missing
 
 Array = NDArray[np.float64]
 Numbers = NDArray[np.int64]
 
 
-class StreamModel:
+class StreamModel(LaidOut):
     r"""An `OpenModel` with the names of columns and labels: raw rows in, losses out.
 
     Given its labels, it knows all classes: the loss of an example is :math:`-\ln p_y`, and the
@@ -88,16 +88,6 @@ class StreamModel:
         self.total_weight = 0.0
 
     @property
-    def columns(self) -> tuple[str, ...]:
-        """The names of the features."""
-        return self._layout.columns
-
-    @property
-    def text(self) -> tuple[str, ...]:
-        """Those of the features that hold text."""
-        return self._layout.text
-
-    @property
     def n_buckets(self) -> int:
         """The number of inputs that all text together becomes, if there is any."""
         return self._layout.n_buckets
@@ -106,11 +96,6 @@ class StreamModel:
     def labels(self) -> tuple[str, ...]:
         """The text of every class that is known."""
         return tuple(self._labels)
-
-    @property
-    def n_inputs(self) -> int:
-        """The number of columns of X."""
-        return self._layout.n_inputs
 
     @property
     def name(self) -> str:
@@ -135,9 +120,7 @@ class StreamModel:
     @property
     def max_weight(self) -> float:
         """The largest weight that it was made for."""
-        first = 1.0 if self.name == "auto" else math.inf
-        largest: float = getattr(self.learner, "max_weight", self.settings.get("max_weight", first))
-        return largest
+        return self._model.max_weight
 
     @property
     def can_grow(self) -> bool:

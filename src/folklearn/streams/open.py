@@ -76,7 +76,7 @@ class OpenModel:
         self._scaler = OnlineScaler(n_features, scale=scale, intercept=intercept, gaps=True)
         self.learner: Learner | None = None
         first = self._make(self._scaler.n_columns, max(2, self.n_classes))  # hears bad settings
-        self._max_weight: float = getattr(first, "max_weight", np.inf)
+        self.max_weight: float = getattr(first, "max_weight", np.inf)  # above which it refuses
         if self.n_classes >= 2:
             self.learner = first
 
@@ -98,11 +98,11 @@ class OpenModel:
     @property
     def unseen_probability(self) -> float:
         """The probability that the next example is of a class that was never seen."""
-        return self._unseen(self.n_classes, self.n_new, self.n_rounds)
+        return float(self._unseen(self.n_rounds))
 
-    @staticmethod
-    def _unseen(n_classes: int, n_new: int, n_rounds: int) -> float:
-        return (n_new + 0.5) / (n_rounds + 1.0) if n_classes else 1.0
+    def _unseen(self, n_rounds: Any) -> Any:
+        """Return it after so many rounds (one number, or several) without a new class since."""
+        return (self.n_new + 0.5) / (n_rounds + 1.0) if self.n_classes else 1.0
 
     def predict(self, X: ArrayLike) -> Array:
         """Return the probabilities of the known classes, given that it is one: (T, d), (T, K)."""
@@ -146,7 +146,7 @@ class OpenModel:
             y, n_classes = self._label(y)
         if type(weight) is not float or weight != 1.0:
             weight = problem.weight(weight)
-        if weight > self._max_weight:
+        if weight > self.max_weight:
             self._refuse_heavy(np.array([weight]))
         is_new = n_classes > self.n_classes
         if is_new or x.size > scaler.n_features:
@@ -257,16 +257,15 @@ class OpenModel:
         return soft, np.maximum.accumulate(np.maximum(n_classes - behind, self.n_classes))
 
     def _refuse_heavy(self, weights: Array) -> None:
-        if len(weights) and weights.max() > self._max_weight:
+        if len(weights) and weights.max() > self.max_weight:
             raise InvalidInputError(
                 f"weight[{weights.argmax()}] is {weights.max():g}, above "
-                f"max_weight={self._max_weight:g}, for which the learner was made: raise max_weight"
+                f"max_weight={self.max_weight:g}, for which the learner was made: raise max_weight"
             )
 
     def _learn(self, Z: Array, y: Labels | Array, weights: Array, u: Array) -> Array:
         """Learn rows of known classes; return their probabilities."""
-        rounds = self.n_rounds + np.arange(len(Z))
-        u[:] = (self.n_new + 0.5) / (rounds + 1.0) if self.n_classes else 1.0
+        u[:] = self._unseen(self.n_rounds + np.arange(len(Z)))
         self.n_rounds += len(Z)
         if self.learner is None:
             return np.ones((len(Z), self.n_classes))
@@ -322,14 +321,17 @@ class OpenModel:
         try:
             own = persist.unnest("scaler", config["scaler"], record.arrays)
             scaler = OnlineScaler.from_record(own)
+            # A learner of full size would be made only to be replaced by the recorded one; those
+            # that cannot grow insist on it.
+            grows = config["learner"] in catalogue.GROWING
             model = cls(
                 config["learner"],
                 config["settings"],
                 n_features=scaler.n_features,
-                n_classes=config["n_classes"],
+                n_classes=0 if grows else config["n_classes"],
             )
             model._scaler, model.learner = scaler, None
-            for count in ("n_rounds", "n_new"):
+            for count in ("n_classes", "n_rounds", "n_new"):
                 setattr(model, count, problem.count(count, config[count], 0))
             if "state" in config:
                 state = persist.unnest("state", config["state"], record.arrays)

@@ -56,6 +56,27 @@ class Layout:
         return np.hstack([X, hasher.columns(dict(zip(self.text, by_column, strict=True)))])
 
 
+class LaidOut:
+    """What has columns that become inputs; they may grow more."""
+
+    _layout: Layout
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of the features."""
+        return self._layout.columns
+
+    @property
+    def text(self) -> tuple[str, ...]:
+        """Those of the features that hold text."""
+        return self._layout.text
+
+    @property
+    def n_inputs(self) -> int:
+        """The number of columns of X."""
+        return self._layout.n_inputs
+
+
 class Block(NamedTuple):
     """Rows that were read: X (T, d), class numbers y (T,) and weights (T,), None if all are 1.
 
