@@ -1,10 +1,7 @@
 """The classifier as scikit-learn sees it, and what it promises beyond that."""
 
-import copy
-import io
 import pickle
 
-import joblib
 import numpy as np
 import pytest
 import scipy.sparse
@@ -27,8 +24,7 @@ from folklearn.errors import InvalidInputError
 from folklearn.learners import catalogue
 from folklearn.streams.open import OpenModel
 from folklearn.streams.scaler import OnlineScaler
-
-TRUSTED = ["folklearn.adapters.sklearn.FolkloreClassifier"]
+from tests.adapters.copying import TRUSTED, copies
 
 
 def quick(**words):
@@ -616,21 +612,10 @@ def test_calibrated_and_cross_validated():
 
 @pytest.mark.parametrize("words", [{}, {"learner": "folklore", "select": "average"}])
 def test_pickle_joblib_skops_and_copies_go_on_exactly(words, rng):
-    skops = pytest.importorskip("skops.io")
     X, y = sample(rng)
     names = np.array(["one", "three", "two"])[y]
     model = FolkloreClassifier(**words, random_state=3).partial_fit(X[:40], names[:40])
-    file = io.BytesIO()
-    joblib.dump(model, file)
-    file.seek(0)
-    skopsed = skops.dumps(model)
-    assert skops.get_untrusted_types(data=skopsed) == TRUSTED
-    twins = [
-        pickle.loads(pickle.dumps(model)),
-        joblib.load(file),
-        skops.loads(skopsed, trusted=TRUSTED),
-        copy.deepcopy(model),
-    ]
+    twins = copies(model)
     P = model.partial_fit(X[40:], names[40:]).predict_proba(X)
     for twin in twins:
         twin.partial_fit(X[40:], names[40:])

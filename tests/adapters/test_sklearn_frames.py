@@ -1,11 +1,8 @@
 """Data frames with columns of text: hashed, remembered by the first rows, never half learned."""
 
-import copy
 import datetime
-import io
 import pickle
 
-import joblib
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -23,8 +20,7 @@ from folklearn.errors import InvalidInputError
 from folklearn.learners import catalogue
 from folklearn.streams.hashing import TextHasher
 from folklearn.streams.open import OpenModel
-
-TRUSTED = ["folklearn.adapters.sklearn.FolkloreClassifier"]
+from tests.adapters.copying import copies
 
 pd = pytest.importorskip("pandas")
 pl = pytest.importorskip("polars")
@@ -394,21 +390,10 @@ def test_in_a_pipeline_a_grid_and_cross_validation(rng):
 
 
 def test_copies_go_on_exactly(rng):
-    skops = pytest.importorskip("skops.io")
     columns, y = sample(rng)
     frame = pd.DataFrame(columns)
     model = quick(select="average", random_state=3).partial_fit(frame[:40], y[:40])
-    file = io.BytesIO()
-    joblib.dump(model, file)
-    file.seek(0)
-    skopsed = skops.dumps(model)
-    assert skops.get_untrusted_types(data=skopsed) == TRUSTED
-    twins = [
-        pickle.loads(pickle.dumps(model)),
-        joblib.load(file),
-        skops.loads(skopsed, trusted=TRUSTED),
-        copy.deepcopy(model),
-    ]
+    twins = copies(model)
     P = model.set_params(n_buckets=99).partial_fit(frame[40:], y[40:]).predict_proba(frame)
     for twin in twins:
         assert twin.text_features_.tolist() == ["colour", "size"]

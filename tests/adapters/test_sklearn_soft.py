@@ -1,10 +1,8 @@
 """Soft labels: rows of probabilities, by the order of the classes or by their names."""
 
 import copy
-import io
 import pickle
 
-import joblib
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -17,8 +15,8 @@ from folklearn.adapters._sklearn import frames
 from folklearn.errors import InvalidInputError
 from folklearn.learners import catalogue
 from folklearn.streams.open import OpenModel
+from tests.adapters.copying import copies
 
-TRUSTED = ["folklearn.adapters.sklearn.FolkloreClassifier"]
 NAMES = ["cloud", "rain", "sun"]
 
 
@@ -261,22 +259,11 @@ def expected_log_probability(model, X, Y):
 
 
 def test_cross_validated_and_copied(rng):
-    skops = pytest.importorskip("skops.io")
     X, Y = sample(rng, T=200)
     scores = cross_val_score(quick(), X, Y, cv=4, scoring=expected_log_probability)
     assert scores.mean() > -0.1 + (Y * np.log(Y)).sum(axis=1).mean()
     model = quick(select="average", random_state=3).partial_fit(X[:40], Y[:40], classes=NAMES)
-    file = io.BytesIO()
-    joblib.dump(model, file)
-    file.seek(0)
-    skopsed = skops.dumps(model)
-    assert skops.get_untrusted_types(data=skopsed) == TRUSTED
-    twins = [
-        pickle.loads(pickle.dumps(model)),
-        joblib.load(file),
-        skops.loads(skopsed, trusted=TRUSTED),
-        copy.deepcopy(model),
-    ]
+    twins = copies(model)
     P = model.partial_fit(X[40:], Y[40:]).predict_proba(X)
     for twin in twins:
         np.testing.assert_array_equal(twin.partial_fit(X[40:], Y[40:]).predict_proba(X), P)
