@@ -9,6 +9,7 @@ Threads: BLAS splits small products across threads at a loss, so callers state h
 threads a piece of work deserves (`one_thread`), and the previous setting is restored.
 """
 
+from contextlib import nullcontext
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -181,3 +182,8 @@ class OneThread:
 def one_thread(n: int, rank: int) -> OneThread | None:
     """Return a context for single rank updates of an n x n state, or None if none is needed."""
     return OneThread() if n * n * rank > NEVER_SPLIT else None
+
+
+def threads_for(n: int) -> OneThread | nullcontext[None]:
+    """Return a context for work on n x n matrices: one BLAS thread, unless n is large."""
+    return nullcontext() if n >= THREADED_N else OneThread()
