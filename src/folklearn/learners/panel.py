@@ -120,7 +120,7 @@ class PanelLearner(RoundLearner):
         place = classes.index(min(able))
         state = self._state
         flushed = state.like()
-        panel._flush(flushed.memo, flushed.plan)
+        panel.flush(flushed.memo, flushed.plan)
         sums = flushed.quadratic(1 + place)
         own = Evidence(n_features=self.n_features, n_classes=self.n_classes, B=classes[place])
         own._S, own._G, own._totals = (part.copy() for part in sums)

@@ -22,6 +22,7 @@ from numba import carray, njit
 
 from folklearn.numerics.backend import address
 from folklearn.numerics.evidence import (
+    N_TOTALS,
     add_products,
     add_residuals,
     add_rows,
@@ -35,13 +36,13 @@ from folklearn.numerics.second_order import norm, predict_round, update_round
 # Sizes, fixed when a panel is made.
 (
     FEATURES, CLASSES, RIDGES, CERTIFIED, FORGETTING, DESCENDING, ADAPTIVE, FOLKLORE,
-    BLOCK, RECENT, CAPACITY, KEPT, FREEZE, DENSE, SHARE, REVIEWS,
-) = range(16)  # fmt: skip
+    BLOCK, RECENT, CAPACITY, KEPT, DENSE, SHARE, REVIEWS,
+) = range(15)  # fmt: skip
 # Counters: rounds so far; where the next row goes in the recent ones, and from where on they
 # are not in the sums yet; rows kept; the round of the next refresh; the mode that rows are
-# expanded at; whether the kept rows have gone into the sum; refreshes; whether Python has to act.
-T, POSITION, FLUSHED, N_KEPT, NEXT, BEST, FROZEN, REFRESHES, ACT = range(16, 25)
-N_COUNTERS = 25
+# expanded at; refreshes so far; whether Python has to act.
+T, POSITION, FLUSHED, N_KEPT, NEXT, BEST, REFRESHES, ACT = range(15, 23)
+N_COUNTERS = 23
 # The sections of memo, by the place of their address in plan.
 SECTIONS = (
     "constants", "ridges", "forgetting", "classes", "rates", "decaying", "biased",
@@ -319,7 +320,7 @@ def _remember(memo, plan, x, length, label, soft, weight):
             for i in range(K):
                 Z[s, at, i] = logits[mode * K + i]
         plan[POSITION] += 1
-    if n_sums > 0 and plan[N_KEPT] < plan[KEPT] and not plan[FROZEN]:
+    if n_sums > 0 and plan[N_KEPT] < plan[KEPT]:
         place = plan[N_KEPT]
         row = table(memo, plan, _KEPT_X, plan[CAPACITY], d)[place]
         y = table(memo, plan, _KEPT_Y, plan[CAPACITY], K)[place]
@@ -394,7 +395,7 @@ def settle(memo, plan):
     due = t >= plan[NEXT] and n_modes(plan) > 0
     full = plan[POSITION] >= plan[RECENT]
     if n_expanded(plan) > 0 and (due or full or plan[POSITION] - plan[FLUSHED] >= plan[BLOCK]):
-        _flush(memo, plan)
+        flush(memo, plan)
     forgetting = table(memo, plan, _FORGETTING, plan[FORGETTING], 2)
     for f in range(plan[FORGETTING]):
         if t % int(forgetting[f, PERIOD]) == 0:
@@ -410,7 +411,7 @@ def settle(memo, plan):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _flush(memo, plan):
+def flush(memo, plan):
     """Let the rows that wait enter the sums."""
     d, K, L = plan[FEATURES], plan[CLASSES], plan[RECENT]
     first, stop = plan[FLUSHED], plan[POSITION]
@@ -425,7 +426,7 @@ def _flush(memo, plan):
     norms = vector(memo, plan, _RECENT_NORM, L)[first:stop]
     Z = cube(memo, plan, _RECENT_Z, n_sums, L, K)
     G = cube(memo, plan, _G, n_sums, K, d)
-    totals = table(memo, plan, _TOTALS, n_sums, 5)
+    totals = table(memo, plan, _TOTALS, n_sums, N_TOTALS)
     classes = vector(memo, plan, _CLASSES, plan[CERTIFIED])
     labels = np.full(m, -1)
     coefficients = np.empty((m, n_sums * P))
@@ -494,7 +495,7 @@ def _refresh(memo, plan):
     S, G = table(memo, plan, _S, P, D), table(memo, plan, _G, K, d)
     ridges = vector(memo, plan, _RIDGES, modes)
     classes = vector(memo, plan, _CLASSES, plan[CERTIFIED])
-    n_kept = 0 if plan[FROZEN] else plan[N_KEPT]
+    n_kept = plan[N_KEPT]
     X = table(memo, plan, _KEPT_X, plan[CAPACITY], d)[:n_kept]
     Y = table(memo, plan, _KEPT_Y, plan[CAPACITY], K)[:n_kept]
     weights = vector(memo, plan, _KEPT_W, plan[CAPACITY])[:n_kept]
@@ -502,7 +503,7 @@ def _refresh(memo, plan):
     curved = S
     if n_kept > 0:
         curved = S.copy()
-        unused, sums = np.empty((K, d)), np.empty(5)
+        unused, sums = np.empty((K, d)), np.empty(N_TOTALS)
         W = _mode(memo, plan, best)
         add_expanded(curved, unused, sums, W, X, Y, weights, norms, 0.0, plan[BLOCK])
     H = np.empty((n, n))
@@ -524,26 +525,29 @@ def _refresh(memo, plan):
                 ratio = (W * W).sum() / (K * B * B)
                 ratio = min(max(ratio, 1.0 / _STEERING), _STEERING)
                 ridges[e] = min(max(ridges[e] * ratio, _LEAST_RIDGE), _MOST_RIDGE)
-    if n_kept > 0 and plan[T] >= plan[FREEZE]:
-        freeze(memo, plan)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def freeze(memo, plan):
-    """Let the kept rows enter the leaders' sum; certificates go on expanding them anew."""
+def fold_kept(memo, plan):
+    """Let the rows that wait and the kept ones enter the sums, and keep rows anew from here."""
+    if n_expanded(plan) == 0:
+        return
+    flush(memo, plan)
     d, K = plan[FEATURES], plan[CLASSES]
     P, D = K * (K - 1) // 2, d * (d + 1) // 2
-    n = plan[N_KEPT]
-    add_expanded(
-        table(memo, plan, _S, P, D), table(memo, plan, _G, K, d), vector(memo, plan, _TOTALS, 5),
-        _mode(memo, plan, plan[BEST]),
-        table(memo, plan, _KEPT_X, plan[CAPACITY], d)[:n],
-        table(memo, plan, _KEPT_Y, plan[CAPACITY], K)[:n],
-        vector(memo, plan, _KEPT_W, plan[CAPACITY])[:n],
-        vector(memo, plan, _KEPT_NORM, plan[CAPACITY])[:n],
-        0.0, plan[BLOCK],
-    )  # fmt: skip
-    plan[FROZEN] = 1
+    n, n_sums = plan[N_KEPT], n_expanded(plan)
+    X = table(memo, plan, _KEPT_X, plan[CAPACITY], d)[:n]
+    Y = table(memo, plan, _KEPT_Y, plan[CAPACITY], K)[:n]
+    weights = vector(memo, plan, _KEPT_W, plan[CAPACITY])[:n]
+    norms = vector(memo, plan, _KEPT_NORM, plan[CAPACITY])[:n]
+    S, G = cube(memo, plan, _S, n_sums, P, D), cube(memo, plan, _G, n_sums, K, d)
+    totals = table(memo, plan, _TOTALS, n_sums, N_TOTALS)
+    classes = vector(memo, plan, _CLASSES, plan[CERTIFIED])
+    for s in range(n_sums):
+        B = 0.0 if s == 0 else classes[s - 1]
+        W = _mode(memo, plan, plan[BEST] if s == 0 else plan[RIDGES] + s - 1)
+        add_expanded(S[s], G[s], totals[s], W, X, Y, weights, norms, B, plan[BLOCK])
+    plan[N_KEPT] = 0
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -557,7 +561,7 @@ def _refresh_forgetting(memo, plan, f):
     e = n_modes(plan) + f
     forgetting = table(memo, plan, _FORGETTING, plan[FORGETTING], 2)[f]
     S, G = cube(memo, plan, _S, n_sums, P, D)[s], cube(memo, plan, _G, n_sums, K, d)[s]
-    totals = table(memo, plan, _TOTALS, n_sums, 5)[s]
+    totals = table(memo, plan, _TOTALS, n_sums, N_TOTALS)[s]
     lam = vector(memo, plan, _RIDGES, n_modes(plan) + plan[FORGETTING])[e]
     stop = plan[POSITION]
     rows = slice(stop - int(forgetting[PERIOD]), stop)
@@ -570,7 +574,7 @@ def _refresh_forgetting(memo, plan, f):
     totals *= forgetting[KEEP]
     W = _mode(memo, plan, e)
     curved = S.copy()
-    unused, sums = np.empty((K, d)), np.empty(5)
+    unused, sums = np.empty((K, d)), np.empty(N_TOTALS)
     add_expanded(curved, unused, sums, W, X, Y, weights, norms, 0.0, plan[BLOCK])
     H = np.empty((n, n))
     if factor_ridge(curved, lam, K, H):

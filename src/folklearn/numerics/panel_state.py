@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from folklearn.numerics import panel
-from folklearn.numerics.evidence import block_rows, n_pairs, n_products
+from folklearn.numerics.evidence import N_TOTALS, block_rows, n_pairs, n_products
 from folklearn.numerics.floor import Quadratic
 from folklearn.numerics.panel import SCRATCH, SECTIONS
 
@@ -16,7 +16,6 @@ Integers = NDArray[np.int64]
 
 _RECENT = 256  # rows that wait, at most; a multiple of every period of forgetting
 _FIRST_ROOM = 64  # for rows to be kept; it doubles when it is full
-_FREEZE = 8  # kept rows enter the leaders' sum when so many times as many have been seen
 _DENSE = 4000  # rounds up to which leaders are refreshed for every twentieth more,
 _MANY = 500  # unless there are so many unknowns
 _FIRST_REVIEW = 512
@@ -114,7 +113,7 @@ class PanelState:
         self.plan[: panel.T] = (
             d, K, len(spec.ridges), len(spec.classes), len(spec.forgetting),
             len(spec.trackers) - n_adaptive, n_adaptive, spec.folklore,
-            block_rows(d), self._sizes["recent"], self.room, spec.kept, _FREEZE * spec.kept,
+            block_rows(d), self._sizes["recent"], self.room, spec.kept,
             _DENSE if (K - 1) * d < _MANY else 0, spec.share, _FIRST_REVIEW * spec.review,
         )  # fmt: skip
         at = 0
@@ -292,7 +291,7 @@ _AXES: dict[str, tuple[str | int, ...]] = {
     "squares": ("inputs", "adaptive", "classes"),
     "S": ("sums", "pairs", "products"),
     "G": ("sums", "classes", "features"),
-    "totals": ("sums", 5),
+    "totals": ("sums", N_TOTALS),
     "recent_x": ("recent", "features"),
     "recent_y": ("recent", "classes"),
     "recent_w": ("recent",),
