@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from folklearn.evaluate.interaction import Interactions, interact
     from folklearn.evaluate.off_policy import off_policy
     from folklearn.evaluate.progressive import progressive, score
+    from folklearn.evidence import Evidence
     from folklearn.learners.aggregating import Aggregating
     from folklearn.learners.aioli import Aioli
     from folklearn.learners.auto import auto
@@ -32,6 +33,7 @@ _HOMES = {
     "Aioli": "folklearn.learners.aioli",
     "Certificate": "folklearn.learners.contract",
     "Certifier": "folklearn.evaluate.certify",
+    "Evidence": "folklearn.evidence",
     "Folklore": "folklearn.learners.folklore",
     "FolkloreClassifier": "folklearn.adapters.sklearn",
     "Gaf": "folklearn.learners.gaf",
@@ -55,6 +57,7 @@ __all__ = [
     "Aioli",
     "Certificate",
     "Certifier",
+    "Evidence",
     "Folklore",
     "FolkloreClassifier",
     "Gaf",

@@ -273,3 +273,16 @@ def comparators(
             f"covers (row norms at most B={largest:g})"
         )
     return covered, float((W**2).sum())
+
+
+def model(name: str, W: ArrayLike | None, n_classes: int, n_features: int) -> Array:
+    """Return a linear model W (K, d), 0 by default."""
+    if W is None:
+        return np.zeros((n_classes, n_features))
+    W = numbers(name, W)
+    if W.shape != (n_classes, n_features) or not (np.abs(W) <= MAX_PARAMETER).all():
+        raise InvalidInputError(
+            f"{name} has shape {W.shape}; expected finite numbers of shape "
+            f"(n_classes={n_classes}, n_features={n_features})"
+        )
+    return W

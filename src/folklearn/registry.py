@@ -22,6 +22,7 @@ _KINDS = {
     "Banditron": "folklearn.bandits.banditron",
     "BoostingRegression": "folklearn.boosting.regression",
     "Certifier": "folklearn.evaluate.certify",
+    "Evidence": "folklearn.evidence",
     "Folklore": "folklearn.learners.folklore",
     "Gaf": "folklearn.learners.gaf",
     "Gaptron": "folklearn.bandits.gaptron",

@@ -65,6 +65,28 @@ def test_symmetric_product_and_update_use_one_triangle(rng):
     np.testing.assert_allclose(out, Y @ S, atol=1e-11)
 
 
+def test_square_sums_are_factored_and_solved_in_one_triangle(rng):
+    n, m = 7, 12
+    Y = rng.normal(size=(m, n))
+    lower = np.eye(n)
+    lower[np.triu_indices(n, 1)] = np.nan
+    backend.syrk_add(backend.PLAIN, n, m, Y, 0, n, lower, 0, n)
+    A = np.eye(n) + Y.T @ Y
+    np.testing.assert_allclose(np.tril(lower), np.tril(A), atol=1e-12)
+
+    assert backend.potrf(n, lower, 0, n) == 0
+    np.testing.assert_allclose(np.tril(lower), np.linalg.cholesky(A), atol=1e-12)
+    B = rng.normal(size=(2, n))
+    solved = B.copy()
+    assert backend.potrs(n, 2, lower, 0, n, solved, 0, n) == 0
+    np.testing.assert_allclose(solved @ A, B, atol=1e-12)
+
+
+def test_a_factor_says_where_a_matrix_stops_being_positive():
+    A = np.diag([1.0, 1.0, -1.0])
+    assert backend.potrf(3, A, 0, 3) == 3
+
+
 def test_a_learner_that_held_blas_to_one_thread_can_be_copied_and_pickled(rng):
     model = Folklore(n_features=100, n_classes=6)
     assert model._state.one_thread is not None

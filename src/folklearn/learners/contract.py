@@ -2,47 +2,19 @@
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from folklearn import problem
+from folklearn.certificate import Certificate, scope_of_growth
 from folklearn.errors import InvalidInputError
 from folklearn.persist import Record
 
+__all__ = ["Certificate", "Learner", "scope_of_growth"]
+
 Progress = bool | Callable[[int], None]
-
-
-@dataclass(frozen=True)
-class Certificate:
-    """A proven statement about every linear model of row norm at most B, in hindsight.
-
-    Attributes
-    ----------
-    loss : total (weighted) log loss of the learner so far, in nats.
-    regret_bound : no model in the class, or the one asked about, has a total loss below
-        ``loss - regret_bound``.
-    B : the row norm that the statement covers.
-    n_rounds : number of rounds so far.
-    valid : False if the proof does not apply; the bound is then infinite.
-    reason : why it does not apply, or an empty string.
-    scope : which losses are compared, if not those over all classes in every round.
-    """
-
-    loss: float
-    regret_bound: float
-    B: float
-    n_rounds: int
-    valid: bool = True
-    reason: str = ""
-    scope: str = ""
-
-    @property
-    def best_linear_at_least(self) -> float:
-        """A lower bound on the total loss of the best model of the class in hindsight."""
-        return self.loss - self.regret_bound
 
 
 def refuse_unless_learner(name: str, value: Any) -> None:
@@ -50,17 +22,6 @@ def refuse_unless_learner(name: str, value: Any) -> None:
     verbs = all(callable(getattr(value, verb, None)) for verb in ("predict", "update"))
     if not verbs or isinstance(value, type):
         raise InvalidInputError(f"{name} is {value!r}, not a learner")
-
-
-def scope_of_growth(first: int, n_classes: int) -> str:
-    """Return what a certificate compares after the number of classes grew from `first`."""
-    if first == n_classes:
-        return ""
-    return (
-        f"the classes grew from {first} to {n_classes}: in every round the loss of the learner "
-        "and that of a linear model W, a row for each class, are those of the softmax over the "
-        "classes known in that round"
-    )
 
 
 def grown_sizes(

@@ -1,14 +1,15 @@
-"""Where matrix products run: SciPy's BLAS, callable from inside compiled code.
+"""Where matrix products run: SciPy's BLAS and LAPACK, callable from inside compiled code.
 
-The routines of ``scipy.linalg.cython_blas`` are bound by symbol name, not by address, so
-kernels that call them stay cacheable on disk. All matrices are in BLAS's column order; a
-C-ordered array of shape (a, b) is the column-ordered b x a matrix, and a lower triangle
+The routines of ``scipy.linalg.cython_blas`` and ``cython_lapack`` are bound by symbol name, not
+by address, so kernels that call them stay cacheable on disk. All matrices are in BLAS's column
+order; a C-ordered array of shape (a, b) is the column-ordered b x a matrix, and a lower triangle
 stored by rows is an upper triangle stored by columns.
 
 Threads: BLAS splits small products across threads at a loss, so callers state how many
 threads a piece of work deserves (`one_thread`), and the previous setting is restored.
 """
 
+from contextlib import nullcontext
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -25,9 +26,9 @@ NEVER_SPLIT = 200_000  # multiply-adds; matrix products this small stay on one t
 TRANSPOSED, PLAIN, UPPER, LEFT, RIGHT = (ord(letter) for letter in "TNULR")
 
 
-def _bind(name: str, n_arguments: int) -> Any:
+def _bind(name: str, n_arguments: int, library: str = "cython_blas") -> Any:
     symbol = f"folklearn_{name}"
-    address = get_cython_function_address("scipy.linalg.cython_blas", name)
+    address = get_cython_function_address(f"scipy.linalg.{library}", name)
     llvmlite.binding.add_symbol(symbol, address)
     return types.ExternalFunction(symbol, types.void(*[types.voidptr] * n_arguments))
 
@@ -37,6 +38,8 @@ _dgemv = _bind("dgemv", 11)
 _dsymm = _bind("dsymm", 12)
 _dsyrk = _bind("dsyrk", 10)
 _dtrmm = _bind("dtrmm", 11)
+_dpotrf = _bind("dpotrf", 5, "cython_lapack")
+_dpotrs = _bind("dpotrs", 8, "cython_lapack")
 
 
 @intrinsic
@@ -105,6 +108,16 @@ def syrk_subtract(trans, n, k, A, a0, lda, C, c0, ldc):
 
 
 @njit(cache=True, nogil=True)
+def syrk_add(trans, n, k, A, a0, lda, C, c0, ldc):
+    """C += op(A) op(A)' in the upper triangle of the n x n matrix C; op(A) is n x k."""
+    _dsyrk(
+        _ref(np.int8(UPPER)), _ref(np.int8(trans)), _ref(np.int32(n)), _ref(np.int32(k)),
+        _ref(1.0), address(A, a0), _ref(np.int32(lda)),
+        _ref(1.0), address(C, c0), _ref(np.int32(ldc)),
+    )  # fmt: skip
+
+
+@njit(cache=True, nogil=True)
 def trmm(side, trans, m, n, alpha, A, a0, lda, B, b0, ldb):
     """B = alpha op(A) B or alpha B op(A) in place, A upper triangular, B m x n."""
     _dtrmm(
@@ -112,6 +125,32 @@ def trmm(side, trans, m, n, alpha, A, a0, lda, B, b0, ldb):
         _ref(np.int32(m)), _ref(np.int32(n)), _ref(alpha),
         address(A, a0), _ref(np.int32(lda)), address(B, b0), _ref(np.int32(ldb)),
     )  # fmt: skip
+
+
+@njit(cache=True, nogil=True)
+def potrf(n, A, a0, lda):
+    """Factor A = U'U in place in the upper triangle of the n x n matrix A.
+
+    Return 0, or the number of the first leading minor that is not positive definite.
+    """
+    info = np.zeros(1, np.int32)
+    _dpotrf(
+        _ref(np.int8(UPPER)), _ref(np.int32(n)), address(A, a0), _ref(np.int32(lda)),
+        address(info, 0),
+    )  # fmt: skip
+    return info[0]
+
+
+@njit(cache=True, nogil=True)
+def potrs(n, nrhs, A, a0, lda, B, b0, ldb):
+    """B = A^-1 B in place for n x nrhs B, given the factor that `potrf` left; return 0."""
+    info = np.zeros(1, np.int32)
+    _dpotrs(
+        _ref(np.int8(UPPER)), _ref(np.int32(n)), _ref(np.int32(nrhs)),
+        address(A, a0), _ref(np.int32(lda)), address(B, b0), _ref(np.int32(ldb)),
+        address(info, 0),
+    )  # fmt: skip
+    return info[0]
 
 
 @cache
@@ -143,3 +182,8 @@ class OneThread:
 def one_thread(n: int, rank: int) -> OneThread | None:
     """Return a context for single rank updates of an n x n state, or None if none is needed."""
     return OneThread() if n * n * rank > NEVER_SPLIT else None
+
+
+def threads_for(n: int) -> OneThread | nullcontext[None]:
+    """Return a context for work on n x n matrices: one BLAS thread, unless n is large."""
+    return nullcontext() if n >= THREADED_N else OneThread()

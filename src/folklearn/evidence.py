@@ -1,0 +1,270 @@
+"""Evidence: what a set of labelled rows proves about every linear model, as a sum."""
+
+import os
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from folklearn import persist, problem
+from folklearn.certificate import Certificate, scope_of_growth
+from folklearn.errors import InvalidInputError, StateFileError
+from folklearn.numerics import floor as floors
+from folklearn.numerics.backend import threads_for
+from folklearn.numerics.evidence import (
+    DEPTH,
+    N_TOTALS,
+    ROUNDS,
+    WEIGHT,
+    add_rows,
+    block_rows,
+    n_pairs,
+    n_products,
+    scratch_size,
+)
+from folklearn.persist import Record
+
+Array = NDArray[np.float64]
+
+_ROUNDING_UP = 2.0**-52  # relative, for every term of a sum of losses
+
+
+class Evidence:
+    r"""A sum of quadratics, each below the loss of its row for every model of the class.
+
+    Use it to prove what no linear model could have beaten, on rows that may lie on several
+    machines, in several files, or under several keys: evidence is added up, in any order. The
+    learners of this library carry their own; `Certifier` keeps one beside anybody's model.
+
+    .. math::
+        \hat E(W) = c + \langle G, W\rangle + \sum_{i<j} (w_i - w_j)^\top S_{ij} (w_i - w_j)
+        \;\le\; \sum_t w_t\, \ell(W x_t, y_t) \quad\text{if every } \|w_i\| \le B
+
+    A row is expanded at a model ``at``. Any model is sound; one near the best of the class is
+    tight, and at the best one the floor is its loss.
+
+    Time (K d)^2 / 2 flops a row and memory 2 (K d)^2 bytes; `floor` solves some ten systems of
+    K d equations.
+
+    Guarantee: `floor` is at most the total loss of every model of row norm at most B, in
+    floating point too (docs/theory/evidence.md).
+
+    Parameters
+    ----------
+    n_features, n_classes : sizes of the problem.
+    B : largest row norm of the models that are spoken of, positive.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from folklearn import Evidence
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(400, 3)) / 2
+    >>> y = (X[:, 0] + 0.3 * rng.logistic(size=400) > 0).astype(int)
+    >>> monday, tuesday = (Evidence(n_features=3, n_classes=2) for _ in range(2))
+    >>> monday.add(X[:200], y[:200])
+    >>> tuesday.add(X[200:], y[200:])
+    >>> both = monday + tuesday
+    >>> both.n_rounds, 0.0 < both.floor() < 400 * np.log(2)
+    (400, True)
+    """
+
+    def __init__(self, *, n_features: int, n_classes: int, B: float = 10.0) -> None:
+        self.n_features = problem.count("n_features", n_features, 1)
+        self.n_classes = problem.count("n_classes", n_classes, 2)
+        self.B = problem.positive("B", B)
+        self._first_classes = self.n_classes
+        pairs, products = n_pairs(self.n_classes), n_products(self.n_features)
+        self._S: Array = np.zeros((pairs, products))
+        self._G: Array = np.zeros((self.n_classes, self.n_features))
+        self._totals: Array = np.zeros(N_TOTALS)
+
+    def add(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        *,
+        at: ArrayLike | None = None,
+        weight: ArrayLike | None = None,
+    ) -> None:
+        """Add rows X (T, d) with labels (T,) or soft labels (T, K), expanded at model ``at``.
+
+        ``at`` is W (K, d), by default 0. Everything is checked before anything is added.
+        """
+        X, norms = problem.contexts(X, self.n_features)
+        labels, soft = problem.labels(y, len(X), self.n_classes)
+        weights = problem.weights(weight, len(X))
+        W = problem.model("at", at, self.n_classes, self.n_features)
+        self._add(X, norms, labels, soft, weights, W)
+
+    def _add(
+        self,
+        X: Array,
+        norms: Array,
+        labels: NDArray[np.int64],
+        soft: Array,
+        weights: Array,
+        W: Array,
+    ) -> None:
+        size = block_rows(self.n_features)
+        scratch = np.empty(scratch_size(self.n_features, min(size, max(len(X), 1))))
+        with threads_for(self._G.size):
+            for start in range(0, len(X), size):
+                rows = slice(start, start + size)
+                add_rows(
+                    self._S, self._G, self._totals, X[rows] @ W.T, X[rows], labels[rows],
+                    soft[rows], weights[rows], norms[rows], self.B, scratch,
+                )  # fmt: skip
+
+    def __add__(self, other: "Evidence") -> "Evidence":
+        """Return the evidence of both sets of rows."""
+        if not isinstance(other, Evidence):
+            return NotImplemented
+        sizes = (self.n_features, self.n_classes, self.B)
+        theirs = (other.n_features, other.n_classes, other.B)
+        if sizes != theirs:
+            raise InvalidInputError(
+                "evidence is added up only for the same problem and class: "
+                f"(n_features, n_classes, B) is {sizes} and {theirs}; see `grown`"
+            )
+        both = self._like(self._first_classes if self.n_rounds else other._first_classes)
+        if other.n_rounds:
+            both._first_classes = min(both._first_classes, other._first_classes)
+        both._S = self._S + other._S
+        both._G = self._G + other._G
+        both._totals = self._totals + other._totals
+        both._totals[DEPTH] = max(self._totals[DEPTH], other._totals[DEPTH]) + 1.0
+        return both
+
+    def __mul__(self, factor: float) -> "Evidence":
+        """Return the evidence with all weights multiplied by a factor from 0 to 1."""
+        factor = problem.fraction("factor", factor, 1.0)
+        scaled = self._like(self._first_classes)
+        scaled._S, scaled._G = factor * self._S, factor * self._G
+        scaled._totals = factor * self._totals
+        scaled._totals[DEPTH] = self._totals[DEPTH] + 1.0
+        scaled._totals[ROUNDS] = self._totals[ROUNDS]
+        return scaled
+
+    __rmul__ = __mul__
+
+    def _like(self, first_classes: int) -> "Evidence":
+        same = Evidence(n_features=self.n_features, n_classes=self.n_classes, B=self.B)
+        same._first_classes = first_classes
+        return same
+
+    def grown(self, *, n_features: int | None = None, n_classes: int | None = None) -> "Evidence":
+        """Return the same evidence about models of more features and classes.
+
+        New features come last and are as if they had been 0 so far. New classes come last and
+        were not there: the rows so far remain rows among fewer classes.
+        """
+        larger = Evidence(
+            n_features=problem.count("n_features", n_features or self.n_features, self.n_features),
+            n_classes=problem.count("n_classes", n_classes or self.n_classes, self.n_classes),
+            B=self.B,
+        )
+        larger._first_classes = self._first_classes
+        larger._G[: self.n_classes, : self.n_features] = self._G
+        larger._S[pairs_among(self.n_classes, larger.n_classes), : self._S.shape[1]] = self._S
+        larger._totals[:] = self._totals
+        return larger
+
+    @property
+    def n_rounds(self) -> int:
+        """The number of rows."""
+        return int(self._totals[ROUNDS])
+
+    @property
+    def total_weight(self) -> float:
+        """The sum of the rows' weights."""
+        return float(self._totals[WEIGHT])
+
+    @property
+    def n_bytes(self) -> int:
+        """The memory that the sums take."""
+        return self._S.nbytes + self._G.nbytes + self._totals.nbytes
+
+    @property
+    def _quadratic(self) -> floors.Quadratic:
+        return floors.Quadratic(self._S, self._G, self._totals)
+
+    def value(self, W: ArrayLike) -> float:
+        """Return a lower bound on the total loss of one model W (K, d) of the class."""
+        problem.comparators(W, None, self.B, self.n_classes, self.n_features)
+        return floors.value(self._quadratic, problem.numbers("W", W))
+
+    def floor(self, *, B: float | None = None) -> float:
+        """Return a number that no model of row norm at most B has a total loss below."""
+        return self.least(B=B)[0]
+
+    def least(self, *, B: float | None = None) -> tuple[float, Array]:
+        """Return the floor, and the model (K, d) of the class at which it is nearly reached."""
+        covered, _ = problem.comparators(None, B, self.B, self.n_classes, self.n_features)
+        with threads_for(self._G.size):
+            return floors.floor(self._quadratic, covered)
+
+    def certificate(
+        self, loss: float, W: ArrayLike | None = None, *, B: float | None = None
+    ) -> Certificate:
+        """Return what this evidence says about predictions whose total loss on its rows is `loss`.
+
+        For every model of row norm at most B, by default the largest that this evidence
+        covers; or for one W (K, d), which is never looser.
+        """
+        covered, _ = problem.comparators(W, B, self.B, self.n_classes, self.n_features)
+        least = self.floor(B=covered) if W is None else self.value(W)
+        upper = loss + abs(loss) * _ROUNDING_UP * (self.n_rounds + 2)  # a sum of so many terms
+        return Certificate(
+            loss=loss,
+            regret_bound=upper - least,
+            B=covered,
+            n_rounds=self.n_rounds,
+            scope=scope_of_growth(self._first_classes, self.n_classes),
+        )
+
+    def to_record(self) -> Record:
+        """Return everything as a record."""
+        config = {
+            "n_features": self.n_features, "n_classes": self.n_classes, "B": self.B,
+            "first_classes": self._first_classes,
+        }  # fmt: skip
+        arrays = {"S": self._S.copy(), "G": self._G.copy(), "totals": self._totals.copy()}
+        return Record("Evidence", config, arrays)
+
+    @classmethod
+    def from_record(cls, record: Record) -> Self:
+        """Rebuild evidence from its record."""
+        config = dict(record.config)
+        try:
+            first = problem.count("first_classes", config.pop("first_classes", None), 2)
+            evidence = cls(**config)
+        except (TypeError, InvalidInputError) as error:
+            raise StateFileError(f"an Evidence state has a bad configuration: {error}") from None
+        evidence._first_classes = first
+        for part in ("S", "G", "totals"):
+            own: Array = getattr(evidence, f"_{part}")
+            own[:] = record.part(part, own.shape)
+        return evidence
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write everything to a safetensors file; `Evidence.load` reads it."""
+        persist.write(path, self.to_record())
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Any:
+        """Read what `save` wrote."""
+        return cls.from_record(persist.read(path))
+
+    def __repr__(self) -> str:
+        return (
+            f"Evidence(n_features={self.n_features}, n_classes={self.n_classes}, B={self.B:g}; "
+            f"{self.n_rounds} rounds)"
+        )
+
+
+def pairs_among(K: int, larger: int) -> NDArray[np.int64]:
+    """Return where the pairs of the first K classes stand among the pairs of `larger` classes."""
+    i, j = np.triu_indices(K, 1)
+    places: NDArray[np.int64] = i * larger - i * (i + 1) // 2 + (j - i - 1)
+    return places
