@@ -15,6 +15,7 @@ from scipy.optimize import minimize
 from scipy.special import logsumexp, softmax
 
 from .curvature import round_gamma
+from .hindsight import optimality_gap
 from .loss import Array, as_distribution, covariance, log_loss
 
 
@@ -121,21 +122,60 @@ def dual(multipliers: Array, q: Quadratic, B: float) -> tuple[float, Array, Arra
 def floor_by_dual(q: Quadratic, B: float) -> float:
     """The least value over the class, from below: F at the best multipliers a search finds.
 
-    The search runs over log l, scaled to what the multipliers of a linear q would be.
+    The search runs over log l, scaled to what the multipliers of a linear q would be, and stops
+    at 1e-6 of that: as l goes to 0 the matrix becomes singular along equal rows, and F noise.
     """
     size = np.linalg.norm(q.g.reshape(q.n_classes, -1), axis=1).max() / (2 * B)
     if size == 0.0:
         return q.c
+    scale = size * B**2
 
     def negative(logs: Array) -> tuple[float, Array]:
-        multipliers = size * np.exp(np.clip(logs, -30, 30))
+        multipliers = size * np.exp(logs)
         value, gradient, _ = dual(multipliers, q, B)
-        scale = size * B**2
         return -(value - q.c) / scale, -gradient * multipliers / scale
 
-    start = np.zeros(q.n_classes)
-    found = minimize(negative, start, jac=True, method="BFGS", options={"gtol": 1e-11})
-    return float(q.c - found.fun * size * B**2)
+    start, bounds = np.zeros(q.n_classes), [(-14.0, 14.0)] * q.n_classes
+    options = {"gtol": 1e-12, "ftol": 1e-15}
+    found = minimize(negative, start, jac=True, bounds=bounds, options=options)
+    return float(q.c - found.fun * scale)
+
+
+def floor(q: Quadratic, B: float, tol: float = 1e-12) -> tuple[float, float]:
+    """(value, gap): the least value over the class is between value - gap and value.
+
+    Newton on the barrier q(W) - mu sum_k log(B^2 - |w_k|^2) with mu going to 0, as in
+    `hindsight.best_in_class`.
+    """
+    K, d = q.n_classes, q.g.size // q.n_classes
+    W = np.zeros((K, d))
+
+    def barrier(V: Array, mu: float) -> float:
+        slack = B**2 - (V**2).sum(axis=1)
+        return q.value(V) - mu * float(np.log(slack).sum()) if (slack > 0).all() else np.inf
+
+    mu = max(abs(q.c), 1.0)
+    for _ in range(400):
+        gradient = q.gradient(W)
+        gap = optimality_gap(W, gradient, B)
+        if gap <= tol * (1 + abs(q.c)):
+            break
+        slack = B**2 - (W**2).sum(axis=1)
+        full = (gradient + 2 * mu * W / slack[:, None]).ravel()
+        H = 2 * q.A
+        for k in range(K):
+            block = slice(k * d, (k + 1) * d)
+            H[block, block] += 2 * mu / slack[k] * np.eye(d)
+            H[block, block] += 4 * mu / slack[k] ** 2 * np.outer(W[k], W[k])
+        step = -np.linalg.solve(H, full).reshape(K, d)
+        decrease = -float(full @ step.ravel())
+        t, now = 1.0, barrier(W, mu)
+        while barrier(W + t * step, mu) > now - 1e-4 * t * decrease + 1e-14 * (1 + abs(now)):
+            t /= 2
+        W = W + t * step
+        if decrease <= 0.1 * mu:
+            mu = max(mu / 5, tol * (1 + abs(q.c)) / (2 * K))
+    return q.value(W), optimality_gap(W, q.gradient(W), B)
 
 
 def floor_cvxpy(q: Quadratic, B: float) -> float:
@@ -153,7 +193,7 @@ def floor_cvxpy(q: Quadratic, B: float) -> float:
 
 
 def best_many(
-    X: Array, Y: Array, weight: Array, B: float, n_steps: int = 45
+    X: Array, Y: Array, weight: Array, B: float, n_steps: int = 36
 ) -> tuple[Array, Array]:
     """Models W (N, K, d) inside the class and their total losses (N,), for N streams at once.
 
@@ -181,7 +221,7 @@ def best_many(
         return np.where(inside, losses(np.where(inside[:, None, None], W, 0.0)) - mu * logs, np.inf)
 
     best, best_loss = W, losses(W)
-    size = np.maximum(best_loss, 1e-300)
+    size = np.maximum(best_loss, 1e-100)
     mu = size.copy()
     for step_number in range(n_steps):
         Z = np.einsum("nkd,ntd->ntk", W, X)
@@ -200,17 +240,17 @@ def best_many(
             outer = W[:, k, :, None] * W[:, k, None, :]
             H[:, block, block] += (4 * ratio[:, k] / room[:, k])[:, None, None] * outer
             H[:, block, block] += 2 * ratio[:, k, None, None] * np.eye(d)
-        ridge = 1e-14 * np.trace(H, axis1=1, axis2=2)[:, None, None] + 1e-290
-        step = -np.linalg.solve(H + ridge * eye, gradient.reshape(n_streams, -1, 1))
+        ridge = 1e-13 * np.trace(H, axis1=1, axis2=2)[:, None, None]
+        step = -np.linalg.pinv(H + ridge * eye, hermitian=True) @ gradient.reshape(n_streams, -1, 1)
         step = step.reshape(W.shape)
         slope = (step * gradient).sum(axis=(1, 2))
         now, length = barrier(W, mu), np.ones(n_streams)
-        for _ in range(40):
+        for _ in range(12):
             after = barrier(W + length[:, None, None] * step, mu)
             long = after > now + 1e-4 * length * slope + 1e-13 * (1e-300 + np.abs(now))
             if not long.any():
                 break
-            length = np.where(long, length / 2, length)
+            length = np.where(long, 0.4 * length, length)
         W = np.where(long[:, None, None], W, W + length[:, None, None] * step)
         loss = losses(W)
         better = loss < best_loss
