@@ -105,6 +105,8 @@ class Evidence:
         soft: Array,
         weights: Array,
         W: Array,
+        *,
+        curved: bool = False,
     ) -> None:
         size = block_rows(self.n_features)
         scratch = np.empty(scratch_size(self.n_features, min(size, max(len(X), 1))))
@@ -113,8 +115,23 @@ class Evidence:
                 rows = slice(start, start + size)
                 add_rows(
                     self._S, self._G, self._totals, X[rows] @ W.T, X[rows], labels[rows],
-                    soft[rows], weights[rows], norms[rows], self.B, scratch,
+                    soft[rows], weights[rows], norms[rows], 0.0 if curved else self.B, scratch,
                 )  # fmt: skip
+
+    def expanded(
+        self,
+        X: Array,
+        norms: Array,
+        labels: NDArray[np.int64],
+        soft: Array,
+        weights: Array,
+        W: Array,
+        *,
+        curved: bool = False,
+    ) -> "Evidence":
+        both = self * 1.0
+        both._add(X, norms, labels, soft, weights, W, curved=curved)
+        return both
 
     def __add__(self, other: "Evidence") -> "Evidence":
         """Return the evidence of both sets of rows."""

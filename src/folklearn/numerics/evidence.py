@@ -38,22 +38,26 @@ _LEAST_ROWS, _MOST_ROWS = 16, 256
 _WIDE = 160  # features from which on a rank update per pair is cheaper than packing
 
 
-def n_pairs(K: int) -> int:
+@njit(cache=True, nogil=True)
+def n_pairs(K):
     """Return the number of pairs of classes."""
     return K * (K - 1) // 2
 
 
-def n_products(d: int) -> int:
+@njit(cache=True, nogil=True)
+def n_products(d):
     """Return the number of products of two features."""
     return d * (d + 1) // 2
 
 
-def block_rows(d: int) -> int:
+@njit(cache=True, nogil=True)
+def block_rows(d):
     """Return how many rows are added at once."""
     return min(max(_PACKED_SIZE // n_products(d), _LEAST_ROWS), _MOST_ROWS)
 
 
-def scratch_size(d: int, rows: int) -> int:
+@njit(cache=True, nogil=True)
+def scratch_size(d, rows):
     """Return the numbers that `add_products` needs for so many rows."""
     return rows * d + d * d if d >= _WIDE else rows * n_products(d)
 

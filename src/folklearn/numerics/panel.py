@@ -1,0 +1,585 @@
+"""Many linear experts and at most one FOLKLORE in one mixture: a round is one compiled call.
+
+Experts, in this order: the modes of ridges on everything seen (`leaders`), the modes from
+which certificates are expanded, the modes of leaders that forget, trackers by gradient
+descent, trackers by AdaGrad, and FOLKLORE. All but the last are linear, softmax(W x), and
+their weights stand side by side in one matrix (d + 1, experts K), whose last row is for a
+constant input of 1 that only some trackers use.
+
+What happens on a schedule depends on the number of the round alone: rows enter the sums of
+evidence in blocks, leaders are refreshed when a twentieth or a tenth more has been seen, those
+that forget after a fixed number of rounds. So one by one and many at once are the same.
+
+Everything lives in one array of floats, `memo`, and one of integers, `plan`, because a
+compiled function pays for every array it is called with. `plan` holds sizes, counters and the
+place of every section of memo.
+"""
+
+import math
+
+import numpy as np
+from numba import carray, njit
+
+from folklearn.numerics.backend import address
+from folklearn.numerics.evidence import (
+    add_products,
+    add_residuals,
+    add_rows,
+    expand_rows,
+    scratch_size,
+)
+from folklearn.numerics.leaders import factor_ridge, jump, linear_logits, walk
+from folklearn.numerics.second_order import norm, predict_round, update_round
+
+# Sizes, fixed when a panel is made.
+(
+    FEATURES, CLASSES, RIDGES, CERTIFIED, FORGETTING, DESCENDING, ADAPTIVE, FOLKLORE,
+    BLOCK, RECENT, CAPACITY, KEPT, FREEZE, DENSE, SHARE, REVIEWS,
+) = range(16)  # fmt: skip
+# Counters: rounds so far; where the next row goes in the recent ones, and from where on they
+# are not in the sums yet; rows kept; the round of the next refresh; the mode that rows are
+# expanded at; whether the kept rows have gone into the sum; whether Python has to act.
+T, POSITION, FLUSHED, N_KEPT, NEXT, BEST, FROZEN, ACT = range(16, 24)
+N_COUNTERS = 24
+# The sections of memo, by the place of their address in plan.
+SECTIONS = (
+    "constants", "ridges", "forgetting", "classes", "rates", "decaying", "biased",
+    "log_weights", "losses", "credit",
+    "W", "squares", "S", "G", "totals",
+    "recent_x", "recent_y", "recent_w", "recent_norm", "recent_z",
+    "kept_x", "kept_y", "kept_w", "kept_norm",
+    "seen", "logits", "predicted", "steps",
+)  # fmt: skip
+(
+    _CONSTANTS, _RIDGES, _FORGETTING, _CLASSES, _RATES, _DECAYING, _BIASED,
+    _LOG_WEIGHTS, _LOSSES, _CREDIT,
+    _W, _SQUARES, _S, _G, _TOTALS,
+    _RECENT_X, _RECENT_Y, _RECENT_W, _RECENT_NORM, _RECENT_Z,
+    _KEPT_X, _KEPT_Y, _KEPT_W, _KEPT_NORM,
+    _SEEN, _LOGITS, _PREDICTED, _STEPS,
+) = range(N_COUNTERS, N_COUNTERS + len(SECTIONS))  # fmt: skip
+N_PLAN = N_COUNTERS + len(SECTIONS)
+SCRATCH = ("seen", "logits", "predicted", "steps")  # hold nothing between rounds
+
+N_CONSTANTS = 4
+MAX_NORM, MAX_WEIGHT, SQUARED_WEIGHTS, LOSS = range(N_CONSTANTS)
+PERIOD, KEEP = range(2)  # of a leader that forgets: rounds between refreshes, and what remains
+
+FLOOR = 1e-300  # no expert gives a class less, so that every loss is finite
+_STEPS_OF_NEWTON = 2
+_DENSELY, _SPARSELY = 20, 10
+_STEERING = 2.0  # the most that the ridge of a certificate changes at one refresh
+_LEAST_RIDGE, _MOST_RIDGE = 1e-9, 1e9
+_TINY_STEP = 1e-300
+
+
+@njit(cache=True, nogil=True)
+def vector(memo, plan, section, n):
+    """Return a section as (n,)."""
+    return carray(address(memo, plan[section]), (n,), np.float64)
+
+
+@njit(cache=True, nogil=True)
+def table(memo, plan, section, n, m):
+    """Return a section as (n, m)."""
+    return carray(address(memo, plan[section]), (n, m), np.float64)
+
+
+@njit(cache=True, nogil=True)
+def cube(memo, plan, section, n, m, r):
+    """Return a section as (n, m, r)."""
+    return carray(address(memo, plan[section]), (n, m, r), np.float64)
+
+
+@njit(cache=True, nogil=True)
+def n_modes(plan):
+    """Return the number of ridges on everything seen, those of certificates included."""
+    return plan[RIDGES] + plan[CERTIFIED]
+
+
+@njit(cache=True, nogil=True)
+def n_linear(plan):
+    """Return the number of linear experts."""
+    return n_modes(plan) + plan[FORGETTING] + plan[DESCENDING] + plan[ADAPTIVE]
+
+
+@njit(cache=True, nogil=True)
+def n_expanded(plan):
+    """Return the number of sums that rows enter as they come: the leaders', the certificates'."""
+    return 1 + plan[CERTIFIED] if n_modes(plan) > 0 else 0
+
+
+@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"}, error_model="numpy")
+def _all_logits(W, x, z):
+    """Write the logits of all linear experts: W'(x, 1)."""
+    d = x.shape[0]
+    last = W[d]
+    width = z.shape[0]
+    for c in range(width):
+        z[c] = last[c]
+    j = 0
+    while j + 4 <= d:
+        w0, w1, w2, w3 = W[j], W[j + 1], W[j + 2], W[j + 3]
+        x0, x1, x2, x3 = x[j], x[j + 1], x[j + 2], x[j + 3]
+        for c in range(width):
+            z[c] += (w0[c] * x0 + w1[c] * x1) + (w2[c] * x2 + w3[c] * x3)
+        j += 4
+    while j < d:
+        w0, x0 = W[j], x[j]
+        for c in range(width):
+            z[c] += w0[c] * x0
+        j += 1
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _softmax_each(z, K, p):
+    """Shift each expert's logits so that the largest is 0; write their softmax."""
+    for first in range(0, z.shape[0], K):
+        top = z[first]
+        for c in range(first + 1, first + K):
+            top = max(top, z[c])
+        total = 0.0
+        for c in range(first, first + K):
+            z[c] -= top
+            p[c] = math.exp(z[c])
+            total += p[c]
+        for c in range(first, first + K):
+            p[c] /= total
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _look(memo, plan, S_folklore, memo_folklore, x):
+    """Fill in what every expert predicts for x, unless it is there already."""
+    d, K = plan[FEATURES], plan[CLASSES]
+    seen = vector(memo, plan, _SEEN, d + 1)
+    if seen[d] != 0.0:
+        same = True
+        for j in range(d):
+            same &= seen[j] == x[j]
+        if same:
+            return
+    n = n_linear(plan)
+    logits = vector(memo, plan, _LOGITS, n * K)
+    predicted = vector(memo, plan, _PREDICTED, (n + 1) * K)
+    _all_logits(table(memo, plan, _W, d + 1, n * K), x, logits)
+    _softmax_each(logits, K, predicted)
+    if plan[FOLKLORE]:
+        predict_round(S_folklore, memo_folklore, x, predicted[n * K :])
+    for j in range(d):
+        seen[j] = x[j]
+    seen[d] = 1.0
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _mix(memo, plan, out):
+    """Write the mixture of what the experts predict."""
+    K = plan[CLASSES]
+    n = n_linear(plan) + plan[FOLKLORE]
+    log_weights = vector(memo, plan, _LOG_WEIGHTS, n)
+    predicted = table(memo, plan, _PREDICTED, n, K)
+    for i in range(K):
+        out[i] = 0.0
+    for e in range(n):
+        weight = math.exp(log_weights[e])
+        for i in range(K):
+            out[i] += weight * max(predicted[e, i], FLOOR)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def predict(memo, plan, S_folklore, memo_folklore, x, out):
+    """Write the prediction for x; return False, all untouched, if |x| is unusable."""
+    if not norm(x) <= memo[plan[_CONSTANTS] + MAX_NORM]:
+        return False
+    _look(memo, plan, S_folklore, memo_folklore, x)
+    _mix(memo, plan, out)
+    return True
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _loss_of(p, label, soft):
+    """Return -<y, ln p>; classes without mass in y cost nothing."""
+    if label >= 0:
+        return -math.log(max(p[label], FLOOR))
+    loss = 0.0
+    for i in range(p.shape[0]):
+        if soft[i] > 0.0:
+            loss -= soft[i] * math.log(max(p[i], FLOOR))
+    return loss
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _weigh(memo, plan, label, soft, weight):
+    """Charge every expert its loss, in Bayes' way, and share."""
+    K = plan[CLASSES]
+    n = n_linear(plan) + plan[FOLKLORE]
+    log_weights = vector(memo, plan, _LOG_WEIGHTS, n)
+    losses = vector(memo, plan, _LOSSES, n)
+    credit = vector(memo, plan, _CREDIT, n)
+    predicted = table(memo, plan, _PREDICTED, n, K)
+    scale = weight / memo[plan[_CONSTANTS] + MAX_WEIGHT]
+    top = -math.inf
+    for e in range(n):
+        loss = _loss_of(predicted[e], label, soft)
+        losses[e] += weight * loss
+        credit[e] += math.exp(log_weights[e])
+        log_weights[e] -= scale * loss
+        top = max(top, log_weights[e])
+    total = 0.0
+    for e in range(n):
+        total += math.exp(log_weights[e] - top)
+    away = top + math.log(total)
+    share = 1.0 / (plan[T] + 2.0) if plan[SHARE] else 0.0  # rounds are counted from 1
+    for e in range(n):
+        log_weights[e] -= away
+        if share > 0.0:
+            log_weights[e] = math.log((1.0 - share) * math.exp(log_weights[e]) + share / n)
+
+
+@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"}, error_model="numpy")
+def _track(memo, plan, x, label, soft, weight):
+    """Move the trackers by one gradient."""
+    d, K = plan[FEATURES], plan[CLASSES]
+    n, n_plain, n_adaptive = n_linear(plan), plan[DESCENDING], plan[ADAPTIVE]
+    n_trackers = n_plain + n_adaptive
+    if n_trackers == 0:
+        return
+    first = n - n_trackers
+    rates = vector(memo, plan, _RATES, n_trackers)
+    decaying = vector(memo, plan, _DECAYING, n_trackers)
+    biased = vector(memo, plan, _BIASED, n_trackers)
+    predicted = vector(memo, plan, _PREDICTED, n * K)
+    steps = vector(memo, plan, _STEPS, n_trackers * K)
+    W = table(memo, plan, _W, d + 1, n * K)
+    constants = vector(memo, plan, _CONSTANTS, N_CONSTANTS)
+    constants[SQUARED_WEIGHTS] += weight * weight
+    slowly = weight / math.sqrt(max(constants[SQUARED_WEIGHTS], _TINY_STEP))
+    for e in range(n_trackers):
+        rate = rates[e] * (slowly if decaying[e] > 0.0 else weight)
+        if e >= n_plain:
+            rate = weight  # the rate of AdaGrad comes in below
+        for i in range(K):
+            given = soft[i] if label < 0 else (1.0 if i == label else 0.0)
+            steps[e * K + i] = rate * (predicted[(first + e) * K + i] - given)
+    width = n_plain * K
+    at = first * K
+    for j in range(d):
+        row, factor = W[j], x[j]
+        for c in range(width):
+            row[at + c] -= factor * steps[c]
+    row = W[d]
+    for e in range(n_plain):
+        for c in range(e * K, (e + 1) * K):
+            row[at + c] -= biased[e] * steps[c]
+    if n_adaptive == 0:
+        return
+    squares = table(memo, plan, _SQUARES, d + 1, n_adaptive * K)
+    for j in range(d + 1):
+        row, sums = W[j, at + width :], squares[j]
+        for e in range(n_adaptive):
+            factor = x[j] if j < d else biased[n_plain + e]
+            rate = rates[n_plain + e]
+            if factor == 0.0:
+                continue
+            for i in range(e * K, (e + 1) * K):
+                slope = factor * steps[width + i]
+                sums[i] += slope * slope
+                row[i] -= rate * slope / math.sqrt(max(sums[i], _TINY_STEP))
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _remember(memo, plan, x, length, label, soft, weight):
+    """Put the row among the recent ones, and among the kept ones while there is room."""
+    d, K, L = plan[FEATURES], plan[CLASSES], plan[RECENT]
+    at = plan[POSITION]
+    n_sums = n_expanded(plan)
+    if L > 0:
+        row = table(memo, plan, _RECENT_X, L, d)[at]
+        y = table(memo, plan, _RECENT_Y, L, K)[at]
+        for j in range(d):
+            row[j] = x[j]
+        for i in range(K):
+            y[i] = soft[i] if label < 0 else (1.0 if i == label else 0.0)
+        vector(memo, plan, _RECENT_W, L)[at] = weight
+        vector(memo, plan, _RECENT_NORM, L)[at] = length
+        logits = vector(memo, plan, _LOGITS, n_linear(plan) * K)
+        Z = cube(memo, plan, _RECENT_Z, n_sums, L, K)
+        for s in range(n_sums):
+            mode = plan[BEST] if s == 0 else plan[RIDGES] + s - 1
+            for i in range(K):
+                Z[s, at, i] = logits[mode * K + i]
+        plan[POSITION] += 1
+    if n_sums > 0 and plan[N_KEPT] < plan[KEPT] and not plan[FROZEN]:
+        place = plan[N_KEPT]
+        row = table(memo, plan, _KEPT_X, plan[CAPACITY], d)[place]
+        y = table(memo, plan, _KEPT_Y, plan[CAPACITY], K)[place]
+        for j in range(d):
+            row[j] = x[j]
+        for i in range(K):
+            y[i] = soft[i] if label < 0 else (1.0 if i == label else 0.0)
+        vector(memo, plan, _KEPT_W, plan[CAPACITY])[place] = weight
+        vector(memo, plan, _KEPT_NORM, plan[CAPACITY])[place] = length
+        plan[N_KEPT] += 1
+        plan[FLUSHED] = plan[POSITION]  # rows that are kept do not enter the sums
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def learn(memo, plan, S_folklore, memo_folklore, x, label, soft, weight):
+    """Learn one example. Return its loss and whether `settle` is due.
+
+    The loss is NaN, and all is untouched, if |x| is unusable.
+    """
+    constants = vector(memo, plan, _CONSTANTS, N_CONSTANTS)
+    length = norm(x)
+    if not length <= constants[MAX_NORM]:
+        return math.nan, False
+    d, K = plan[FEATURES], plan[CLASSES]
+    _look(memo, plan, S_folklore, memo_folklore, x)
+    mixed = np.empty(K)
+    _mix(memo, plan, mixed)
+    loss = _loss_of(mixed, label, soft)
+    constants[LOSS] += weight * loss
+    if weight > 0.0:
+        _weigh(memo, plan, label, soft, weight)
+        _track(memo, plan, x, label, soft, weight)
+        if plan[FOLKLORE]:
+            update_round(S_folklore, memo_folklore, x, label, soft, weight)
+    _remember(memo, plan, x, length, label, soft, weight)
+    vector(memo, plan, _SEEN, d + 1)[d] = 0.0
+    plan[T] += 1
+    return loss, _is_due(memo, plan)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _is_due(memo, plan):
+    """Tell whether rows must enter sums, leaders be refreshed, or Python act."""
+    t = plan[T]
+    if plan[POSITION] - plan[FLUSHED] >= plan[BLOCK] or t >= plan[NEXT]:
+        return True
+    if plan[POSITION] >= plan[RECENT] > 0 or _must_act(plan):
+        return True
+    forgetting = table(memo, plan, _FORGETTING, plan[FORGETTING], 2)
+    for f in range(plan[FORGETTING]):
+        if t % int(forgetting[f, PERIOD]) == 0:
+            return True
+    return False
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _must_act(plan):
+    """Tell whether the arrays are to change: a review of the experts, more room for rows."""
+    t = plan[T]
+    if plan[REVIEWS] > 0 and t >= plan[REVIEWS] and t & (t - 1) == 0:
+        return True
+    full = plan[N_KEPT] >= plan[CAPACITY] and plan[CAPACITY] < plan[KEPT]
+    return full and n_modes(plan) > 0
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def settle(memo, plan):
+    """Do what is due after a round; afterwards plan[ACT] says whether Python has to act."""
+    d, K = plan[FEATURES], plan[CLASSES]
+    vector(memo, plan, _SEEN, d + 1)[d] = 0.0
+    t = plan[T]
+    due = t >= plan[NEXT] and n_modes(plan) > 0
+    full = plan[POSITION] >= plan[RECENT]
+    if n_expanded(plan) > 0 and (due or full or plan[POSITION] - plan[FLUSHED] >= plan[BLOCK]):
+        _flush(memo, plan)
+    forgetting = table(memo, plan, _FORGETTING, plan[FORGETTING], 2)
+    for f in range(plan[FORGETTING]):
+        if t % int(forgetting[f, PERIOD]) == 0:
+            _refresh_forgetting(memo, plan, f)
+    if due:
+        _refresh(memo, plan)
+    if t >= plan[NEXT]:
+        plan[NEXT] = t + max(1, t // (_DENSELY if t < plan[DENSE] else _SPARSELY))
+    if full:
+        plan[POSITION] = 0
+        plan[FLUSHED] = 0
+    plan[ACT] = _must_act(plan)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _flush(memo, plan):
+    """Let the rows that wait enter the sums."""
+    d, K, L = plan[FEATURES], plan[CLASSES], plan[RECENT]
+    first, stop = plan[FLUSHED], plan[POSITION]
+    m = stop - first
+    if m == 0:
+        return
+    P, D = K * (K - 1) // 2, d * (d + 1) // 2
+    n_sums = n_expanded(plan)
+    X = table(memo, plan, _RECENT_X, L, d)[first:stop]
+    Y = table(memo, plan, _RECENT_Y, L, K)[first:stop]
+    weights = vector(memo, plan, _RECENT_W, L)[first:stop]
+    norms = vector(memo, plan, _RECENT_NORM, L)[first:stop]
+    Z = cube(memo, plan, _RECENT_Z, n_sums, L, K)
+    G = cube(memo, plan, _G, n_sums, K, d)
+    totals = table(memo, plan, _TOTALS, n_sums, 5)
+    classes = vector(memo, plan, _CLASSES, plan[CERTIFIED])
+    labels = np.full(m, -1)
+    coefficients = np.empty((m, n_sums * P))
+    one = np.empty((m, P))
+    residuals = np.empty((m, K))
+    for s in range(n_sums):
+        B = 0.0 if s == 0 else classes[s - 1]
+        expand_rows(Z[s, first:stop], labels, Y, weights, norms, B, one, residuals, totals[s])
+        coefficients[:, s * P : (s + 1) * P] = one
+        add_residuals(G[s], residuals, X)
+    S = table(memo, plan, _S, n_sums * P, D)
+    add_products(S, coefficients, X, np.empty(scratch_size(d, m)))
+    plan[FLUSHED] = stop
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _mode(memo, plan, e):
+    """Return the weights (K, d) of a linear expert."""
+    d, K = plan[FEATURES], plan[CLASSES]
+    W = table(memo, plan, _W, d + 1, n_linear(plan) * K)
+    own = np.empty((K, d))
+    for i in range(K):
+        for j in range(d):
+            own[i, j] = W[j, e * K + i]
+    return own
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _set_mode(memo, plan, e, own):
+    d, K = plan[FEATURES], plan[CLASSES]
+    W = table(memo, plan, _W, d + 1, n_linear(plan) * K)
+    for i in range(K):
+        for j in range(d):
+            W[j, e * K + i] = own[i, j]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def add_expanded(S, G, totals, W, X, Y, weights, norms, B, block):
+    """Add rows expanded at the model W, in blocks."""
+    d = X.shape[1]
+    labels = np.full(block, -1)
+    scratch = np.empty(scratch_size(d, min(block, max(X.shape[0], 1))))
+    for start in range(0, X.shape[0], block):
+        stop = min(start + block, X.shape[0])
+        Z = np.empty((stop - start, W.shape[0]))
+        linear_logits(X[start:stop], W, Z)
+        add_rows(
+            S, G, totals, Z, X[start:stop], labels[: stop - start], Y[start:stop],
+            weights[start:stop], norms[start:stop], B, scratch,
+        )  # fmt: skip
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _refresh(memo, plan):
+    """Move the modes of all ridges to where everything seen puts them."""
+    d, K = plan[FEATURES], plan[CLASSES]
+    P, D = K * (K - 1) // 2, d * (d + 1) // 2
+    n = (K - 1) * d
+    modes = n_modes(plan)
+    losses = vector(memo, plan, _LOSSES, modes)
+    best = 0
+    for e in range(1, modes):
+        if losses[e] < losses[best]:
+            best = e
+    plan[BEST] = best
+    S, G = table(memo, plan, _S, P, D), table(memo, plan, _G, K, d)
+    ridges = vector(memo, plan, _RIDGES, modes)
+    classes = vector(memo, plan, _CLASSES, plan[CERTIFIED])
+    n_kept = 0 if plan[FROZEN] else plan[N_KEPT]
+    X = table(memo, plan, _KEPT_X, plan[CAPACITY], d)[:n_kept]
+    Y = table(memo, plan, _KEPT_Y, plan[CAPACITY], K)[:n_kept]
+    weights = vector(memo, plan, _KEPT_W, plan[CAPACITY])[:n_kept]
+    norms = vector(memo, plan, _KEPT_NORM, plan[CAPACITY])[:n_kept]
+    curved = S
+    if n_kept > 0:
+        curved = S.copy()
+        unused, sums = np.empty((K, d)), np.empty(5)
+        W = _mode(memo, plan, best)
+        add_expanded(curved, unused, sums, W, X, Y, weights, norms, 0.0, plan[BLOCK])
+    H = np.empty((n, n))
+    for e in range(modes):
+        if factor_ridge(curved, ridges[e], K, H):
+            W = _mode(memo, plan, e)
+            if n_kept > 0:
+                walk(S, G, ridges[e], H, X, Y, weights, _STEPS_OF_NEWTON, W)
+            else:
+                jump(G, H, W)
+            _set_mode(memo, plan, e, W)
+            if e >= plan[RIDGES]:
+                B = classes[e - plan[RIDGES]]
+                ratio = (W * W).sum() / (K * B * B)
+                ratio = min(max(ratio, 1.0 / _STEERING), _STEERING)
+                ridges[e] = min(max(ridges[e] * ratio, _LEAST_RIDGE), _MOST_RIDGE)
+    if n_kept > 0 and plan[T] >= plan[FREEZE]:
+        freeze(memo, plan)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def freeze(memo, plan):
+    """Let the kept rows enter the leaders' sum; certificates go on expanding them anew."""
+    d, K = plan[FEATURES], plan[CLASSES]
+    P, D = K * (K - 1) // 2, d * (d + 1) // 2
+    n = plan[N_KEPT]
+    add_expanded(
+        table(memo, plan, _S, P, D), table(memo, plan, _G, K, d), vector(memo, plan, _TOTALS, 5),
+        _mode(memo, plan, plan[BEST]),
+        table(memo, plan, _KEPT_X, plan[CAPACITY], d)[:n],
+        table(memo, plan, _KEPT_Y, plan[CAPACITY], K)[:n],
+        vector(memo, plan, _KEPT_W, plan[CAPACITY])[:n],
+        vector(memo, plan, _KEPT_NORM, plan[CAPACITY])[:n],
+        0.0, plan[BLOCK],
+    )  # fmt: skip
+    plan[FROZEN] = 1
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _refresh_forgetting(memo, plan, f):
+    """Discount the sum of a leader that forgets, and learn the rows of the last period."""
+    d, K, L = plan[FEATURES], plan[CLASSES], plan[RECENT]
+    P, D = K * (K - 1) // 2, d * (d + 1) // 2
+    n = (K - 1) * d
+    n_sums = n_expanded(plan) + plan[FORGETTING]
+    s = n_expanded(plan) + f
+    e = n_modes(plan) + f
+    forgetting = table(memo, plan, _FORGETTING, plan[FORGETTING], 2)[f]
+    S, G = cube(memo, plan, _S, n_sums, P, D)[s], cube(memo, plan, _G, n_sums, K, d)[s]
+    totals = table(memo, plan, _TOTALS, n_sums, 5)[s]
+    lam = vector(memo, plan, _RIDGES, n_modes(plan) + plan[FORGETTING])[e]
+    stop = plan[POSITION]
+    rows = slice(stop - int(forgetting[PERIOD]), stop)
+    X = table(memo, plan, _RECENT_X, L, d)[rows]
+    Y = table(memo, plan, _RECENT_Y, L, K)[rows]
+    weights = vector(memo, plan, _RECENT_W, L)[rows]
+    norms = vector(memo, plan, _RECENT_NORM, L)[rows]
+    S *= forgetting[KEEP]
+    G *= forgetting[KEEP]
+    totals *= forgetting[KEEP]
+    W = _mode(memo, plan, e)
+    curved = S.copy()
+    unused, sums = np.empty((K, d)), np.empty(5)
+    add_expanded(curved, unused, sums, W, X, Y, weights, norms, 0.0, plan[BLOCK])
+    H = np.empty((n, n))
+    if factor_ridge(curved, lam, K, H):
+        walk(S, G, lam, H, X, Y, weights, _STEPS_OF_NEWTON, W)
+        _set_mode(memo, plan, e, W)
+    add_expanded(S, G, totals, W, X, Y, weights, norms, 0.0, plan[BLOCK])
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def predict_rows(memo, plan, S_folklore, memo_folklore, X, out):
+    """Write the prediction for every row of X, all from the present state."""
+    for t in range(X.shape[0]):
+        predict(memo, plan, S_folklore, memo_folklore, X[t], out[t])
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def run(memo, plan, S_folklore, memo_folklore, X, labels, soft, weights, out):
+    """Predict, then learn, row by row, until Python has to act; return how many rows."""
+    no_label = np.empty(0)
+    for t in range(X.shape[0]):
+        y = soft[t] if labels[t] < 0 else no_label
+        predict(memo, plan, S_folklore, memo_folklore, X[t], out[t])
+        _, due = learn(memo, plan, S_folklore, memo_folklore, X[t], labels[t], y, weights[t])
+        if due:
+            settle(memo, plan)
+            if plan[ACT]:
+                return t + 1
+    return X.shape[0]

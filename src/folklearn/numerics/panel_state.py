@@ -1,0 +1,305 @@
+"""The state of a panel of experts as an object: its arrays by name, and how they change size."""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from folklearn.numerics import panel
+from folklearn.numerics.evidence import block_rows, n_pairs, n_products
+from folklearn.numerics.floor import Quadratic
+from folklearn.numerics.panel import SCRATCH, SECTIONS
+
+Array = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+_RECENT = 256  # rows that wait, at most; a multiple of every period of forgetting
+_FIRST_ROOM = 64  # for rows to be kept; it doubles when it is full
+_FREEZE = 8  # kept rows enter the leaders' sum when so many times as many have been seen
+_DENSE = 4000  # rounds up to which leaders are refreshed for every twentieth more
+_FIRST_REVIEW = 512
+_LITTLE = 1e-3  # share of the weight, on average since the last review
+_BEHIND = 20.0  # nats
+
+
+class Forgetting(NamedTuple):
+    """A leader that forgets: its ridge, and the rounds after which a row counts 1/e."""
+
+    ridge: float
+    memory: float
+
+    def period(self, n: int) -> int:
+        """Return the rounds between refreshes for n unknowns: a tenth of the memory or so."""
+        wanted = max(self.memory / 10.0, n / 4.0, 1.0)
+        return int(min(2 ** round(math.log2(wanted)), _RECENT))
+
+
+class Tracker(NamedTuple):
+    """Gradient descent: its rate, constant or decaying, with or without a unit intercept."""
+
+    rate: float
+    decaying: bool = False
+    adaptive: bool = False
+    biased: bool = False
+
+
+class Spec(NamedTuple):
+    """Which experts a panel has, and how they are mixed.
+
+    ridges : of the leaders that forget nothing.
+    classes : B of every class for which evidence is collected; a leader each.
+    forgetting, trackers : the others; adaptive trackers come last.
+    folklore : whether a FOLKLORE is among the experts.
+    kept : rows that are held as rows and expanded anew.
+    share : fixed share, or Bayes.
+    """
+
+    ridges: tuple[float, ...]
+    classes: tuple[float, ...] = ()
+    forgetting: tuple[Forgetting, ...] = ()
+    trackers: tuple[Tracker, ...] = ()
+    folklore: bool = False
+    kept: int = 2000
+    share: bool = True
+    review: bool = False
+
+    @property
+    def n_modes(self) -> int:
+        """Leaders that forget nothing, those of certificates included."""
+        return len(self.ridges) + len(self.classes)
+
+    @property
+    def n_linear(self) -> int:
+        """Experts that are linear models."""
+        return self.n_modes + len(self.forgetting) + len(self.trackers)
+
+    @property
+    def n_experts(self) -> int:
+        """All experts."""
+        return self.n_linear + self.folklore
+
+    @property
+    def n_expanded(self) -> int:
+        """Sums that rows enter as they come."""
+        return 1 + len(self.classes) if self.n_modes else 0
+
+    def only(self, experts: list[int]) -> "Spec":
+        """Return the panel with some of its experts alone."""
+        kept = set(experts)
+        at = self.n_modes
+        later = at + len(self.forgetting)
+        return self._replace(
+            ridges=tuple(r for e, r in enumerate(self.ridges) if e in kept),
+            forgetting=tuple(f for e, f in enumerate(self.forgetting, at) if e in kept),
+            trackers=tuple(t for e, t in enumerate(self.trackers, later) if e in kept),
+            folklore=self.folklore and self.n_linear in kept,
+        )
+
+
+class PanelState:
+    """A panel's memo and plan. Arguments are validated by the caller."""
+
+    def __init__(
+        self, d: int, K: int, spec: Spec, *, max_norm: float, max_weight: float, room: int = 0
+    ) -> None:
+        self.spec = spec
+        self.d, self.K = d, K
+        self.max_norm, self.max_weight = max_norm, max_weight
+        n_adaptive = sum(t.adaptive for t in spec.trackers)
+        self.room = min(room or _FIRST_ROOM, spec.kept) if spec.n_modes else 0
+        self.plan: Integers = np.zeros(panel.N_PLAN, np.int64)
+        self.plan[: panel.T] = (
+            d, K, len(spec.ridges), len(spec.classes), len(spec.forgetting),
+            len(spec.trackers) - n_adaptive, n_adaptive, spec.folklore,
+            block_rows(d), self._sizes["recent"], self.room, spec.kept, _FREEZE * spec.kept,
+            _DENSE, spec.share, _FIRST_REVIEW * spec.review,
+        )  # fmt: skip
+        at = 0
+        for place, name in enumerate(SECTIONS, panel.N_COUNTERS):
+            if name == SCRATCH[0]:
+                self.n_kept = at
+            self.plan[place] = at
+            at += math.prod(self.shape(name))
+        self.memo: Array = np.zeros(at)
+        self["constants"][[panel.MAX_NORM, panel.MAX_WEIGHT]] = max_norm, max_weight
+        n = (K - 1) * d
+        periods = [f.period(n) for f in spec.forgetting]
+        self["ridges"][:] = [
+            *spec.ridges,
+            *[1.0] * len(spec.classes),
+            *[f.ridge for f in spec.forgetting],
+        ]
+        self["classes"][:] = spec.classes
+        self["forgetting"][:, panel.PERIOD] = periods
+        self["forgetting"][:, panel.KEEP] = [
+            math.exp(-p / f.memory) for p, f in zip(periods, spec.forgetting, strict=True)
+        ]
+        self["rates"][:] = [t.rate for t in spec.trackers]
+        self["decaying"][:] = [t.decaying for t in spec.trackers]
+        self["biased"][:] = [t.biased for t in spec.trackers]
+        self["log_weights"][:] = -math.log(max(spec.n_experts, 1))
+
+    @property
+    def _sizes(self) -> dict[str, int]:
+        spec = self.spec
+        return {
+            "features": self.d,
+            "inputs": self.d + 1,
+            "classes": self.K,
+            "pairs": n_pairs(self.K),
+            "products": n_products(self.d),
+            "experts": spec.n_experts,
+            "linear": spec.n_linear,
+            "leaders": spec.n_modes + len(spec.forgetting),
+            "certified": len(spec.classes),
+            "forgetting": len(spec.forgetting),
+            "trackers": len(spec.trackers),
+            "adaptive": sum(t.adaptive for t in spec.trackers),
+            "expanded": spec.n_expanded,
+            "sums": spec.n_expanded + len(spec.forgetting),
+            "recent": _RECENT if spec.n_modes or spec.forgetting else 0,
+            "kept": self.room,
+            "predictions": spec.n_linear + 1,
+        }
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """Return the shape of a section."""
+        sizes = self._sizes
+        return tuple(axis if isinstance(axis, int) else sizes[axis] for axis in _AXES[name])
+
+    def __getitem__(self, name: str) -> Array:
+        """Return a section by name: a view, made anew because it would not survive a copy."""
+        shape = self.shape(name)
+        at = self.plan[panel.N_COUNTERS + SECTIONS.index(name)]
+        return self.memo[at : at + math.prod(shape)].reshape(shape)
+
+    def model(self, expert: int) -> Array:
+        """Return the weights (K, d) of a linear expert."""
+        return np.ascontiguousarray(self["W"][: self.d, expert].T)
+
+    def kept_rows(self) -> tuple[Array, Array, Array, Array]:
+        """Return the kept rows: X, their norms, targets (n, K), weights."""
+        n = self.plan[panel.N_KEPT]
+        return (
+            self["kept_x"][:n], self["kept_norm"][:n], self["kept_y"][:n], self["kept_w"][:n]
+        )  # fmt: skip
+
+    def quadratic(self, place: int) -> Quadratic:
+        """Return a sum of evidence: 0 the leaders', then those of the certificates."""
+        return Quadratic(self["S"][place], self["G"][place], self["totals"][place])
+
+    def like(
+        self,
+        *,
+        d: int | None = None,
+        K: int | None = None,
+        experts: list[int] | None = None,
+        room: int | None = None,
+    ) -> "PanelState":
+        """Return the same state with other sizes, with fewer experts, or with more room."""
+        kept = list(range(self.spec.n_experts)) if experts is None else experts
+        other = PanelState(
+            d or self.d,
+            K or self.K,
+            self.spec.only(kept),
+            max_norm=self.max_norm,
+            max_weight=self.max_weight,
+            room=room or self.room,
+        )
+        places = self._places(other, kept)
+        for name in SECTIONS:
+            if name in SCRATCH or name in _DERIVED:
+                continue
+            old = [places[a][0] if isinstance(a, str) else range(a) for a in _AXES[name]]
+            new = [places[a][1] if isinstance(a, str) else range(a) for a in _AXES[name]]
+            other[name][np.ix_(*new)] = self[name][np.ix_(*old)]
+        other.plan[panel.T : panel.N_COUNTERS] = self.plan[panel.T : panel.N_COUNTERS]
+        other.plan[panel.ACT] = 0
+        modes = places["modes"][0]
+        best = int(self.plan[panel.BEST])
+        if len(modes):
+            losses = other["losses"][: len(modes)]
+            other.plan[panel.BEST] = (
+                list(modes).index(best) if best in modes else int(np.argmin(losses))
+            )
+        logs = other["log_weights"]
+        if len(logs):
+            logs -= logs.max() + math.log(np.exp(logs - logs.max()).sum())
+        return other
+
+    def _places(
+        self, other: "PanelState", kept: list[int]
+    ) -> dict[str, tuple[list[int], list[int]]]:
+        """Return, for every axis, which entries are taken over and where they go."""
+        spec = self.spec
+        places = {}
+        for axis, size in self._sizes.items():
+            entries = list(range(min(size, other._sizes[axis])))
+            places[axis] = (entries, entries)
+        places["inputs"] = ([*range(self.d), self.d], [*range(self.d), other.d])
+        i, j = np.triu_indices(self.K, 1)
+        among = i * other.K - i * (i + 1) // 2 + (j - i - 1)
+        places["pairs"] = (list(range(len(among))), among.tolist())
+
+        def chosen(first: int, count: int, offset: int = 0) -> tuple[list[int], list[int]]:
+            old = [e - first + offset for e in kept if first <= e < first + count]
+            return old, list(range(len(old)))
+
+        modes, forgetting, trackers = spec.n_modes, len(spec.forgetting), len(spec.trackers)
+        places["modes"] = chosen(0, modes)
+        places["experts"] = (kept, list(range(len(kept))))
+        places["linear"] = chosen(0, spec.n_linear)
+        places["leaders"] = chosen(0, modes + forgetting)
+        places["forgetting"] = chosen(modes, forgetting)
+        places["trackers"] = chosen(modes + forgetting, trackers)
+        adaptive = self._sizes["adaptive"]
+        places["adaptive"] = chosen(spec.n_linear - adaptive, adaptive)
+        old, _ = chosen(modes, forgetting, spec.n_expanded)
+        expanded = list(range(other.spec.n_expanded))
+        places["sums"] = (expanded + old, list(range(len(expanded + old))))
+        return places
+
+    def reviewed(self) -> list[int]:
+        """Return the experts that stay: those that carried weight since the last review."""
+        spec, t = self.spec, int(self.plan[panel.T])
+        rounds = t if t == _FIRST_REVIEW else t // 2
+        losses = self["losses"]
+        behind = losses - losses.min() > _BEHIND * self.max_weight
+        idle = self["credit"] < _LITTLE * rounds
+        self["credit"][:] = 0.0
+        certified = range(len(spec.ridges), spec.n_modes)
+        return [e for e in range(spec.n_experts) if e in certified or not (behind[e] and idle[e])]
+
+
+_DERIVED = ("classes", "forgetting", "rates", "decaying", "biased")  # follow from the spec
+_AXES: dict[str, tuple[str | int, ...]] = {
+    "constants": (panel.N_CONSTANTS,),
+    "ridges": ("leaders",),
+    "forgetting": ("forgetting", 2),
+    "classes": ("certified",),
+    "rates": ("trackers",),
+    "decaying": ("trackers",),
+    "biased": ("trackers",),
+    "log_weights": ("experts",),
+    "losses": ("experts",),
+    "credit": ("experts",),
+    "W": ("inputs", "linear", "classes"),
+    "squares": ("inputs", "adaptive", "classes"),
+    "S": ("sums", "pairs", "products"),
+    "G": ("sums", "classes", "features"),
+    "totals": ("sums", 5),
+    "recent_x": ("recent", "features"),
+    "recent_y": ("recent", "classes"),
+    "recent_w": ("recent",),
+    "recent_norm": ("recent",),
+    "recent_z": ("expanded", "recent", "classes"),
+    "kept_x": ("kept", "features"),
+    "kept_y": ("kept", "classes"),
+    "kept_w": ("kept",),
+    "kept_norm": ("kept",),
+    "seen": ("inputs",),
+    "logits": ("linear", "classes"),
+    "predicted": ("predictions", "classes"),
+    "steps": ("trackers", "classes"),
+}
