@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from folklearn import Evidence, Folklore
-from folklearn.evaluate.hindsight import best_in_class
+from folklearn.evaluate.hindsight import best_in_class, linear_losses
 from folklearn.numerics import curvature
 from folklearn.numerics.evidence import certain_curvature
 from tests.reference import evidence as twin
@@ -316,6 +316,30 @@ def test_growing_keeps_what_was_proven(rng):
     wide = np.pad(Y, ((0, 0), (0, 2)))
     best = best_in_class(padded, wide, B=10.0, n_classes=6, weight=weight)
     assert large.floor() <= best.loss
+    # Rows that come later count among all classes; W is compared on each row as it was.
+    more, labels = rng.normal(size=(20, 5)), rng.integers(6, size=20)
+    large.add(more, labels, at=0.3 * W)
+    for _ in range(50):
+        W = rng.normal(size=(6, 5)) * rng.uniform(0.1, 2.0)
+        before = float(weight @ linear_losses(X, Y, W[:4, :3]))
+        assert large.value(W) <= before + linear_losses(more, labels, W).sum()
+
+
+def test_many_features_are_summed_as_few_are(rng):
+    """From some width on each pair has a rank update of its own instead of packed products."""
+    d, K, T = 170, 3, 40
+    X, y = rng.normal(size=(T, d)) / 10, rng.integers(K, size=T)
+    at = rng.normal(size=(K, d)) / 10
+    evidence = Evidence(n_features=d, n_classes=K)
+    evidence.add(X, y, at=at)
+    Z = twin.centred(X @ at.T)
+    norms = np.linalg.norm(X, axis=1)
+    gamma = np.array([certain_curvature(z, 20.0 * r) for z, r in zip(Z, norms, strict=True)])
+    for scale in (0.1, 0.3):
+        W = scale * at
+        expected = twin.total(W, X, y, Z, gamma, np.ones(T))
+        assert evidence.value(W) == pytest.approx(expected, rel=1e-11)
+        assert evidence.value(W) <= linear_losses(X, y, W).sum()
 
 
 def test_the_best_model_in_hindsight_is_its_own_floor(rng):

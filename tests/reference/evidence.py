@@ -4,7 +4,8 @@ Expanded at logits z, a row's surrogate is
 
     w [l(z, y) + <W x - z, p - y> + gamma |W x - z|^2 in the norm of diag p - p p'],
 
-p = softmax(z). Vectors of length K d are W row by row, so that the vector of p (x) x is np.kron(p, x).
+p = softmax(z). Vectors of length K d are W row by row, so that the vector of p (x) x is
+np.kron(p, x).
 """
 
 from dataclasses import dataclass
