@@ -242,7 +242,11 @@ def best_many(
             H[:, block, block] += (4 * ratio[:, k] / room[:, k])[:, None, None] * outer
             H[:, block, block] += 2 * ratio[:, k, None, None] * np.eye(d)
         ridge = 1e-13 * np.trace(H, axis1=1, axis2=2)[:, None, None]
-        step = -np.linalg.pinv(H + ridge * eye, hermitian=True) @ gradient.reshape(n_streams, -1, 1)
+        full = gradient.reshape(n_streams, -1, 1)
+        try:
+            step = -np.linalg.solve(H + ridge * eye, full)
+        except np.linalg.LinAlgError:  # one of them is singular
+            step = -np.linalg.pinv(H + ridge * eye, hermitian=True) @ full
         step = step.reshape(W.shape)
         slope = (step * gradient).sum(axis=(1, 2))
         now, length = barrier(W, mu), np.ones(n_streams)
