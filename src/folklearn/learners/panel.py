@@ -107,7 +107,7 @@ class PanelLearner(RoundLearner):
     @property
     def weights(self) -> Array:
         """The weights of the experts that are left."""
-        return np.exp(self._state["log_weights"])
+        return self._state["weights"].copy()
 
     @property
     def n_rounds(self) -> int:

@@ -15,6 +15,7 @@ import numpy as np
 from numba import njit
 
 from folklearn.numerics.backend import PLAIN, TRANSPOSED, gemm, potrf, potrs
+from folklearn.numerics.exponential import exp_all
 
 _SUFFICIENT = 1e-4  # of the decrease that the slope promises
 _MOST_HALVINGS = 12
@@ -104,25 +105,31 @@ def _inner(A, B):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _true_loss(Z, ZD, t, Y, weights, E):
+def _true_loss(Z, ZD, t, Y, weights, E, powers):
     """Return the loss of rows at logits Z + t ZD; leave w(p - y) in E."""
     loss = 0.0
     m, K = Z.shape
     for s in range(m):
+        row = E[s]
         top = -math.inf
         for i in range(K):
-            E[s, i] = Z[s, i] + t * ZD[s, i]
-            top = max(top, E[s, i])
-        total = 0.0
+            row[i] = Z[s, i] + t * ZD[s, i]
+            top = row[i] if row[i] > top else top
         score = 0.0
         for i in range(K):
-            logit = E[s, i] - top
-            score += Y[s, i] * logit
-            E[s, i] = math.exp(logit)
-            total += E[s, i]
-        loss += weights[s] * (math.log(total) - score)
+            row[i] -= top
+            score += Y[s, i] * row[i]
+        loss -= weights[s] * score
+    exp_all(E.reshape(m * K), E.reshape(m * K), powers)
+    for s in range(m):
+        row = E[s]
+        total = 0.0
         for i in range(K):
-            E[s, i] = weights[s] * (E[s, i] / total - Y[s, i])
+            total += row[i]
+        loss += weights[s] * math.log(total)
+        scale = weights[s] / total
+        for i in range(K):
+            row[i] = scale * row[i] - weights[s] * Y[s, i]
     return loss
 
 
@@ -187,7 +194,8 @@ def walk(S, G, lam, H, X, Y, weights, n_steps, W):
     gradient, step = np.empty((K, d)), np.empty((K, d))
     linear_logits(X, W, Z)
     pull(S, W, pulled)
-    loss = _true_loss(Z, ZD, 0.0, Y, weights, E)
+    powers = np.empty(m * K, np.int64)
+    loss = _true_loss(Z, ZD, 0.0, Y, weights, E, powers)
     for _ in range(n_steps):
         for i in range(K):
             for j in range(d):
@@ -203,7 +211,7 @@ def walk(S, G, lam, H, X, Y, weights, n_steps, W):
         square = _inner(pulled_step, step) + lam * _inner(step, step)
         t = 1.0
         for _ in range(_MOST_HALVINGS):
-            there = _true_loss(Z, ZD, t, Y, weights, E)
+            there = _true_loss(Z, ZD, t, Y, weights, E, powers)
             if there - loss + t * (linear + t * square) <= _SUFFICIENT * t * slope:
                 break
             t *= 0.5

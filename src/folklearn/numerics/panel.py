@@ -28,6 +28,7 @@ from folklearn.numerics.evidence import (
     expand_rows,
     scratch_size,
 )
+from folklearn.numerics.exponential import exp_all
 from folklearn.numerics.leaders import factor_ridge, jump, linear_logits, walk
 from folklearn.numerics.second_order import norm, predict_round, update_round
 
@@ -38,28 +39,28 @@ from folklearn.numerics.second_order import norm, predict_round, update_round
 ) = range(16)  # fmt: skip
 # Counters: rounds so far; where the next row goes in the recent ones, and from where on they
 # are not in the sums yet; rows kept; the round of the next refresh; the mode that rows are
-# expanded at; whether the kept rows have gone into the sum; whether Python has to act.
-T, POSITION, FLUSHED, N_KEPT, NEXT, BEST, FROZEN, ACT = range(16, 24)
-N_COUNTERS = 24
+# expanded at; whether the kept rows have gone into the sum; refreshes; whether Python has to act.
+T, POSITION, FLUSHED, N_KEPT, NEXT, BEST, FROZEN, REFRESHES, ACT = range(16, 25)
+N_COUNTERS = 25
 # The sections of memo, by the place of their address in plan.
 SECTIONS = (
     "constants", "ridges", "forgetting", "classes", "rates", "decaying", "biased",
-    "log_weights", "losses", "credit",
+    "weights", "losses", "credit",
     "W", "squares", "S", "G", "totals",
     "recent_x", "recent_y", "recent_w", "recent_norm", "recent_z",
     "kept_x", "kept_y", "kept_w", "kept_norm",
-    "seen", "logits", "predicted", "steps",
+    "seen", "logits", "predicted", "steps", "powers",
 )  # fmt: skip
 (
     _CONSTANTS, _RIDGES, _FORGETTING, _CLASSES, _RATES, _DECAYING, _BIASED,
-    _LOG_WEIGHTS, _LOSSES, _CREDIT,
+    _WEIGHTS, _LOSSES, _CREDIT,
     _W, _SQUARES, _S, _G, _TOTALS,
     _RECENT_X, _RECENT_Y, _RECENT_W, _RECENT_NORM, _RECENT_Z,
     _KEPT_X, _KEPT_Y, _KEPT_W, _KEPT_NORM,
-    _SEEN, _LOGITS, _PREDICTED, _STEPS,
+    _SEEN, _LOGITS, _PREDICTED, _STEPS, _POWERS,
 ) = range(N_COUNTERS, N_COUNTERS + len(SECTIONS))  # fmt: skip
 N_PLAN = N_COUNTERS + len(SECTIONS)
-SCRATCH = ("seen", "logits", "predicted", "steps")  # hold nothing between rounds
+SCRATCH = ("seen", "logits", "predicted", "steps", "powers")  # hold nothing between rounds
 
 N_CONSTANTS = 4
 MAX_NORM, MAX_WEIGHT, SQUARED_WEIGHTS, LOSS = range(N_CONSTANTS)
@@ -70,6 +71,7 @@ _STEPS_OF_NEWTON = 2
 _DENSELY, _SPARSELY = 20, 10
 _STEERING = 2.0  # the most that the ridge of a certificate changes at one refresh
 _LEAST_RIDGE, _MOST_RIDGE = 1e-9, 1e9
+_IDLE, _SELDOM = 1e-3, 4  # a leader of so little weight is refreshed every fourth time
 _TINY_STEP = 1e-300
 
 
@@ -132,19 +134,23 @@ def _all_logits(W, x, z):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _softmax_each(z, K, p):
+def _softmax_each(z, K, p, powers):
     """Shift each expert's logits so that the largest is 0; write their softmax."""
-    for first in range(0, z.shape[0], K):
+    n = z.shape[0]
+    for first in range(0, n, K):
         top = z[first]
         for c in range(first + 1, first + K):
-            top = max(top, z[c])
-        total = 0.0
+            top = z[c] if z[c] > top else top
         for c in range(first, first + K):
             z[c] -= top
-            p[c] = math.exp(z[c])
-            total += p[c]
+    exp_all(z, p, powers)
+    for first in range(0, n, K):
+        total = 0.0
         for c in range(first, first + K):
-            p[c] /= total
+            total += p[c]
+        scale = 1.0 / total
+        for c in range(first, first + K):
+            p[c] *= scale
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -162,7 +168,8 @@ def _look(memo, plan, S_folklore, memo_folklore, x):
     logits = vector(memo, plan, _LOGITS, n * K)
     predicted = vector(memo, plan, _PREDICTED, (n + 1) * K)
     _all_logits(table(memo, plan, _W, d + 1, n * K), x, logits)
-    _softmax_each(logits, K, predicted)
+    powers = vector(memo, plan, _POWERS, n * K).view(np.int64)
+    _softmax_each(logits, K, predicted[: n * K], powers)
     if plan[FOLKLORE]:
         predict_round(S_folklore, memo_folklore, x, predicted[n * K :])
     for j in range(d):
@@ -175,12 +182,12 @@ def _mix(memo, plan, out):
     """Write the mixture of what the experts predict."""
     K = plan[CLASSES]
     n = n_linear(plan) + plan[FOLKLORE]
-    log_weights = vector(memo, plan, _LOG_WEIGHTS, n)
+    weights = vector(memo, plan, _WEIGHTS, n)
     predicted = table(memo, plan, _PREDICTED, n, K)
     for i in range(K):
         out[i] = 0.0
     for e in range(n):
-        weight = math.exp(log_weights[e])
+        weight = weights[e]
         for i in range(K):
             out[i] += weight * max(predicted[e, i], FLOOR)
 
@@ -209,30 +216,34 @@ def _loss_of(p, label, soft):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _weigh(memo, plan, label, soft, weight):
-    """Charge every expert its loss, in Bayes' way, and share."""
+    """Charge every expert its loss, and weigh the experts anew: fixed share, or Bayes."""
     K = plan[CLASSES]
     n = n_linear(plan) + plan[FOLKLORE]
-    log_weights = vector(memo, plan, _LOG_WEIGHTS, n)
+    weights = vector(memo, plan, _WEIGHTS, n)
     losses = vector(memo, plan, _LOSSES, n)
     credit = vector(memo, plan, _CREDIT, n)
     predicted = table(memo, plan, _PREDICTED, n, K)
-    scale = weight / memo[plan[_CONSTANTS] + MAX_WEIGHT]
-    top = -math.inf
-    for e in range(n):
-        loss = _loss_of(predicted[e], label, soft)
-        losses[e] += weight * loss
-        credit[e] += math.exp(log_weights[e])
-        log_weights[e] -= scale * loss
-        top = max(top, log_weights[e])
+    scale = 1.0 / memo[plan[_CONSTANTS] + MAX_WEIGHT]
+    least = math.inf
     total = 0.0
     for e in range(n):
-        total += math.exp(log_weights[e] - top)
-    away = top + math.log(total)
-    share = 1.0 / (plan[T] + 2.0) if plan[SHARE] else 0.0  # rounds are counted from 1
+        loss = weight * _loss_of(predicted[e], label, soft)
+        losses[e] += loss
+        least = min(least, losses[e])
+        credit[e] += weights[e]
+        if plan[SHARE]:
+            weights[e] *= math.exp(-scale * loss)
+            total += weights[e]
+    if plan[SHARE]:
+        share = 1.0 / (plan[T] + 2.0)  # rounds are counted from 1
+        for e in range(n):
+            weights[e] = (1.0 - share) * (weights[e] / total) + share / n
+        return
     for e in range(n):
-        log_weights[e] -= away
-        if share > 0.0:
-            log_weights[e] = math.log((1.0 - share) * math.exp(log_weights[e]) + share / n)
+        weights[e] = math.exp(scale * (least - losses[e]))
+        total += weights[e]
+    for e in range(n):
+        weights[e] /= total
 
 
 @njit(cache=True, nogil=True, fastmath={"reassoc", "contract"}, error_model="numpy")
@@ -358,10 +369,10 @@ def _is_due(memo, plan):
     if plan[POSITION] >= plan[RECENT] > 0 or _must_act(plan):
         return True
     forgetting = table(memo, plan, _FORGETTING, plan[FORGETTING], 2)
+    due = False
     for f in range(plan[FORGETTING]):
-        if t % int(forgetting[f, PERIOD]) == 0:
-            return True
-    return False
+        due |= t % int(forgetting[f, PERIOD]) == 0
+    return due
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -377,7 +388,7 @@ def _must_act(plan):
 @njit(cache=True, nogil=True, error_model="numpy")
 def settle(memo, plan):
     """Do what is due after a round; afterwards plan[ACT] says whether Python has to act."""
-    d, K = plan[FEATURES], plan[CLASSES]
+    d = plan[FEATURES]
     vector(memo, plan, _SEEN, d + 1)[d] = 0.0
     t = plan[T]
     due = t >= plan[NEXT] and n_modes(plan) > 0
@@ -495,7 +506,12 @@ def _refresh(memo, plan):
         W = _mode(memo, plan, best)
         add_expanded(curved, unused, sums, W, X, Y, weights, norms, 0.0, plan[BLOCK])
     H = np.empty((n, n))
+    shares = vector(memo, plan, _WEIGHTS, modes)
+    plan[REFRESHES] += 1
     for e in range(modes):
+        idle = shares[e] < _IDLE and e != best and e < plan[RIDGES]
+        if idle and plan[REFRESHES] % _SELDOM:
+            continue
         if factor_ridge(curved, ridges[e], K, H):
             W = _mode(memo, plan, e)
             if n_kept > 0:

@@ -17,10 +17,12 @@ Integers = NDArray[np.int64]
 _RECENT = 256  # rows that wait, at most; a multiple of every period of forgetting
 _FIRST_ROOM = 64  # for rows to be kept; it doubles when it is full
 _FREEZE = 8  # kept rows enter the leaders' sum when so many times as many have been seen
-_DENSE = 4000  # rounds up to which leaders are refreshed for every twentieth more
+_DENSE = 4000  # rounds up to which leaders are refreshed for every twentieth more,
+_MANY = 500  # unless there are so many unknowns
 _FIRST_REVIEW = 512
 _LITTLE = 1e-3  # share of the weight, on average since the last review
 _BEHIND = 20.0  # nats
+_BEHIND_EARLY, _LITTLE_EARLY, _LITTLE_LATER, _SETTLED = 5.0, 5e-3, 5e-2, 4096  # for FOLKLORE
 
 
 class Forgetting(NamedTuple):
@@ -113,7 +115,7 @@ class PanelState:
             d, K, len(spec.ridges), len(spec.classes), len(spec.forgetting),
             len(spec.trackers) - n_adaptive, n_adaptive, spec.folklore,
             block_rows(d), self._sizes["recent"], self.room, spec.kept, _FREEZE * spec.kept,
-            _DENSE, spec.share, _FIRST_REVIEW * spec.review,
+            _DENSE if (K - 1) * d < _MANY else 0, spec.share, _FIRST_REVIEW * spec.review,
         )  # fmt: skip
         at = 0
         for place, name in enumerate(SECTIONS, panel.N_COUNTERS):
@@ -138,7 +140,7 @@ class PanelState:
         self["rates"][:] = [t.rate for t in spec.trackers]
         self["decaying"][:] = [t.decaying for t in spec.trackers]
         self["biased"][:] = [t.biased for t in spec.trackers]
-        self["log_weights"][:] = -math.log(max(spec.n_experts, 1))
+        self["weights"][:] = 1.0 / max(spec.n_experts, 1)
 
     @property
     def _sizes(self) -> dict[str, int]:
@@ -223,9 +225,8 @@ class PanelState:
             other.plan[panel.BEST] = (
                 list(modes).index(best) if best in modes else int(np.argmin(losses))
             )
-        logs = other["log_weights"]
-        if len(logs):
-            logs -= logs.max() + math.log(np.exp(logs - logs.max()).sum())
+        weights = other["weights"]
+        weights /= weights.sum()
         return other
 
     def _places(
@@ -265,11 +266,14 @@ class PanelState:
         spec, t = self.spec, int(self.plan[panel.T])
         rounds = t if t == _FIRST_REVIEW else t // 2
         losses = self["losses"]
-        behind = losses - losses.min() > _BEHIND * self.max_weight
-        idle = self["credit"] < _LITTLE * rounds
+        behind = (losses - losses.min()) / self.max_weight
+        hopeless = (behind > _BEHIND) & (self["credit"] < _LITTLE * rounds)
+        if spec.folklore:  # by far the dearest, and there for streams on which it leads
+            little = _LITTLE_EARLY if t < _SETTLED else _LITTLE_LATER
+            hopeless[-1] = behind[-1] > _BEHIND_EARLY and self["credit"][-1] < little * rounds
         self["credit"][:] = 0.0
         certified = range(len(spec.ridges), spec.n_modes)
-        return [e for e in range(spec.n_experts) if e in certified or not (behind[e] and idle[e])]
+        return [e for e in range(spec.n_experts) if e in certified or not hopeless[e]]
 
 
 _DERIVED = ("classes", "forgetting", "rates", "decaying", "biased")  # follow from the spec
@@ -281,7 +285,7 @@ _AXES: dict[str, tuple[str | int, ...]] = {
     "rates": ("trackers",),
     "decaying": ("trackers",),
     "biased": ("trackers",),
-    "log_weights": ("experts",),
+    "weights": ("experts",),
     "losses": ("experts",),
     "credit": ("experts",),
     "W": ("inputs", "linear", "classes"),
@@ -302,4 +306,5 @@ _AXES: dict[str, tuple[str | int, ...]] = {
     "logits": ("linear", "classes"),
     "predicted": ("predictions", "classes"),
     "steps": ("trackers", "classes"),
+    "powers": ("linear", "classes"),
 }
