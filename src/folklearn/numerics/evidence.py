@@ -29,7 +29,7 @@ from folklearn.numerics.curvature import gamma_star_below, valid_curvature
 N_TOTALS = 5
 CONSTANT, WEIGHT, REACH, DEPTH, ROUNDS = range(N_TOTALS)
 
-_SHRUNK = 1.0 - 1e-9  # of gamma: pays for every rounding of the expansion point
+_SHRUNK = 1.0 - 1e-8  # of gamma: pays for rounding, and for models outside by 1e-9 of B
 _ABSENT = -345.0  # a logit so far below the largest counts as minus infinity
 _EXACT_UP_TO = 20.0  # logit differences for which the constant for two classes is used
 

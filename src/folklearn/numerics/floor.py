@@ -27,6 +27,7 @@ _MOST_STEPS = 60
 _TOLERANCE = 1e-10  # nats per unit of weight
 _TO_ZERO = 0.9  # of the way that a step may take to where a multiplier or a slack is 0
 _CENTRING = 0.1
+_LIGHTEST = 1e-100  # total weight; far below, rounding is not relative any more
 
 
 class Quadratic(NamedTuple):
@@ -65,13 +66,15 @@ def matrix(quadratic: Quadratic) -> Array:
 
 def value(quadratic: Quadratic, W: Array) -> float:
     """Return a number that the total loss of W is not below: E(W), rounded down."""
+    if not quadratic.totals[WEIGHT] >= _LIGHTEST:
+        return 0.0  # no loss is negative
     return max(0.0, _Evaluated(quadratic, W, np.zeros(len(W)), 0.0).below)
 
 
 def floor(quadratic: Quadratic, B: float) -> tuple[float, Array]:
     """Return a number that no model of row norm at most B goes below, and a model near it."""
     K, d = quadratic.shape
-    if not quadratic.totals[WEIGHT] > 0.0:
+    if not quadratic.totals[WEIGHT] >= _LIGHTEST:
         return 0.0, np.zeros((K, d))
     M = matrix(quadratic)
     multipliers = _multipliers(quadratic, M, B)
@@ -79,8 +82,9 @@ def floor(quadratic: Quadratic, B: float) -> tuple[float, Array]:
     first = _Evaluated(quadratic, _solved(quadratic, M, multipliers)[0], multipliers, B)
     multipliers = np.maximum(multipliers, first.rounding / (2.0 * B))
     W = _solved(quadratic, M, multipliers)[0]
-    below = max(_Evaluated(quadratic, W, multipliers, B).below, first.below)
-    return max(below, 0.0), into_class(W, B)  # no loss is negative
+    # No loss is negative. What is not a number comes last, where max passes over it.
+    below = max(0.0, _Evaluated(quadratic, W, multipliers, B).below, first.below)
+    return below, into_class(W, B)
 
 
 def into_class(W: Array, B: float) -> Array:
@@ -124,8 +128,9 @@ class _Evaluated:
             + (dual * (squares + B * B)).sum()
         )
         pull = np.sqrt((gradient**2).sum(axis=1)) + self.rounding
-        bent = (pull[dual > 0.0] ** 2 / (4.0 * dual[dual > 0.0])).sum()
-        self.below = float(total - allowance - bent * (1.0 + 4.0 * _UNIT * d))
+        with np.errstate(over="ignore"):  # next to no multiplier: a bound of minus infinity
+            bent = (pull[dual > 0.0] ** 2 / (4.0 * dual[dual > 0.0])).sum()
+        self.below = float(total - allowance - bent * (1.0 + 4.0 * _UNIT * (K + d)))
 
 
 def _solved(quadratic: Quadratic, M: Array, multipliers: Array) -> tuple[Array, tuple[Array, bool]]:
