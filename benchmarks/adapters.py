@@ -44,7 +44,7 @@ def measure(d: int, K: int) -> dict[str, float]:
     """Return the best times of the learner and of the classifier, and their ratio."""
     rng = np.random.default_rng([d, K])
     W = rng.normal(size=(d, K)) * (5.0 / np.sqrt(d))
-    scaler = OnlineScaler(d)
+    scaler = OnlineScaler(n_features=d)
     learner = Folklore(n_features=d + 1, n_classes=K)
     classifier: Any = FolkloreClassifier("folklore")
     best = {"learner": np.inf, "classifier": np.inf}

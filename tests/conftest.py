@@ -53,12 +53,6 @@ def rng(seed: int) -> np.random.Generator:
     return np.random.default_rng(seed)
 
 
-@pytest.fixture
-def data_path() -> Path:
-    """Files of earlier releases, which must stay readable."""
-    return ROOT / "tests" / "data"
-
-
 @pytest.fixture(autouse=True)
 def _nobody_loses_patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a busy machine loading kernels takes long enough to be announced, in any output."""

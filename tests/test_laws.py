@@ -14,7 +14,7 @@ from hypothesis import given, reject
 from hypothesis import strategies as st
 
 import folklearn
-from folklearn import Aggregating, Aioli, Folklore, Gaf, Laplace, Learner, Ogd, Ons, auto
+from folklearn import Aggregating, Aioli, Folklore, Gaf, Laplace, Learner, Mixture, Ogd, Ons, auto
 from folklearn.errors import InvalidInputError
 
 
@@ -37,6 +37,12 @@ def sizes(make, **parameters):
     return lambda d, K: make(n_features=d, n_classes=K, **parameters)
 
 
+def shared(d, K):
+    experts = [Folklore(n_features=d, n_classes=K, B=B) for B in (1.0, 10.0)]
+    rates = [Ogd(n_features=d, n_classes=K, rate=rate) for rate in (0.5, 2.0)]
+    return Mixture([*experts, *rates], share=True, max_weight=50.0)
+
+
 # The integral of GAF and, if asked for, of Laplace has 512 points here, whose error is a few
 # percent in the worst case; tests/learners/test_gaf.py shows that it shrinks.
 LEARNERS = {
@@ -51,6 +57,7 @@ LEARNERS = {
     "ogd": Case(sizes(Ogd, B=6.0)),
     "ons": Case(sizes(Ons, B=0.1, R=20.0), certified=True),
     "auto": Case(sizes(auto, max_weight=50.0)),
+    "mixture with shares": Case(shared),
     "aggregating": Case(sizes(Aggregating, B=6.0, n_particles=128, max_weight=50.0), symmetry=0.2),
 }
 CERTIFIED = {name: case for name, case in LEARNERS.items() if case.certified}
@@ -139,11 +146,10 @@ def test_run_equals_the_loop(make, shape, seed, weighted, T):
     together, alone = make(d, K), make(d, K)
     P = together.run(X, y, weight=weight)
     np.testing.assert_allclose(P, loop(alone, X, y, weight), atol=1e-9)
-    if hasattr(alone, "certificate"):
-        assert together.certificate().loss == pytest.approx(alone.certificate().loss, rel=1e-9)
-        assert together.certificate().regret_bound == pytest.approx(
-            alone.certificate().regret_bound, rel=1e-9
-        )
+    ours, theirs = together.certificate(), alone.certificate()
+    assert ours.loss == pytest.approx(theirs.loss, rel=1e-9, nan_ok=True)
+    assert ours.regret_bound == pytest.approx(theirs.regret_bound, rel=1e-9)
+    assert together.n_rounds == alone.n_rounds == T
 
 
 @every_learner
@@ -193,9 +199,73 @@ def test_a_copy_is_equal_and_independent(make, shape, seed):
     P = other.run(X[20:], y[20:])
     np.testing.assert_array_equal(model.predict(X), before)
     np.testing.assert_array_equal(model.run(X[20:], y[20:]), P)
-    if hasattr(model, "certificate"):
-        assert model.certificate() == other.certificate()
+    assert model.certificate() == other.certificate()
     np.testing.assert_array_equal(model.predict(X), other.predict(X))
+
+
+@every_learner
+def test_the_contract_is_whole(make):
+    d, K = 3, 2
+    X, y, _ = random_stream(2, 30, d, K)
+    model = make(d, K)
+    assert isinstance(model, Learner)
+    assert (model.n_features, model.n_classes, model.n_rounds) == (d, K, 0)
+    assert model.n_bytes > 0
+    assert 0 < model.expected_bytes(d, K) < model.expected_bytes(2 * d, K)
+    assert model.max_weight > 0.0
+    model.run(X, y)
+    assert model.n_rounds == 30
+    certificate = model.certificate()
+    assert certificate.n_rounds == 30
+    assert certificate.valid == math.isfinite(certificate.regret_bound)
+    assert certificate.valid == (certificate.best_linear_at_least > -math.inf)
+    assert certificate.valid != bool(certificate.reason)
+    assert model.certificate(B=0.05).B == 0.05
+    assert model.regret_bound(10) > 0.0
+    with pytest.raises(InvalidInputError, match="B must be"):
+        model.certificate(B=-1.0)
+
+
+@every_learner
+@given(shape=shapes, seed=st.integers(0, 10**6))
+def test_growing_changes_nothing_but_the_one_that_grew(make, shape, seed):
+    d, K = shape
+    X, y, _ = random_stream(seed, 20, d, K)
+    model = make(d, K)
+    model.run(X, y)
+    before = model.to_record()
+    if model.can_grow:
+        larger = model.grown(n_features=d + 2, n_classes=K + 1)
+        assert (larger.n_features, larger.n_classes, larger.n_rounds) == (d + 2, K + 1, 20)
+        assert type(larger) is type(model)
+        wide = np.hstack([X, np.zeros((20, 2))])
+        seen = larger.predict(wide)[:, :K]
+        np.testing.assert_allclose(seen.sum(axis=1), 1.0 - larger.predict(wide)[:, K], atol=1e-9)
+        larger.run(wide, np.full(20, K))
+        with pytest.raises(InvalidInputError, match="n_features must be at least"):
+            larger.grown(n_features=d)
+    else:
+        with pytest.raises(InvalidInputError):
+            model.grown(n_features=d + 2, n_classes=K + 1)
+    after = model.to_record()
+    assert after.config == before.config
+    for name, array in before.arrays.items():
+        np.testing.assert_array_equal(after.arrays[name], array)
+
+
+@every_learner
+def test_a_weight_above_the_largest_is_refused_and_changes_nothing(make):
+    X, y, _ = random_stream(3, 20, 3, 2)
+    model = make(3, 2)
+    if model.max_weight == math.inf:
+        model.max_weight = 50.0
+    for call in (
+        lambda: model.update(X[0], y[0], weight=51.0),
+        lambda: model.run(X, y, weight=[1.0] * 19 + [51.0]),
+    ):
+        with pytest.raises(InvalidInputError, match="is 51, above max_weight=50"):
+            call()
+    assert model.n_rounds == 0
 
 
 @every_learner

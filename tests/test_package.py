@@ -1,11 +1,13 @@
 """The package as others get it: a wheel, a light import, lazy names."""
 
+import re
 import subprocess
 import sys
 
 import pytest
 
 import folklearn
+from folklearn import registry
 from tests.conftest import ROOT
 
 
@@ -42,6 +44,26 @@ def test_a_built_wheel_installs_and_predicts(tmp_path):
 def test_importing_the_package_loads_nothing_heavy():
     heavy = "{'numpy', 'numba', 'scipy', 'sklearn', 'rich', 'matplotlib'}"
     assert python(f"import sys, folklearn; print({heavy} & set(sys.modules))") == "set()"
+
+
+def test_packages_are_loaded_when_asked_for():
+    code = "import folklearn; print(folklearn.bandits.Soba.__name__, folklearn.bounds.__name__)"
+    assert python(code) == "Soba folklearn.bounds"
+    for package in ("bandits", "batch", "boosting", "evaluate", "learners", "streams"):
+        module = getattr(folklearn, package)
+        assert sorted(module.__all__) == sorted(registry.names_of(package))
+        for name in module.__all__:
+            assert getattr(module, name) is registry.find(name)
+        with pytest.raises(AttributeError, match="no attribute 'Nothing'"):
+            _ = module.Nothing
+
+
+def test_type_checkers_see_what_the_table_says():
+    source = (ROOT / "src" / "folklearn" / "__init__.py").read_text()
+    seen = re.findall(r"from (folklearn\S+) import (\w+) as \2\n", source)
+    assert {name: home for home, name in seen} == {
+        name: registry.HOMES[name] for name in registry.PUBLIC
+    }
 
 
 def test_public_names_exist_and_unknown_ones_do_not():

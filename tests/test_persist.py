@@ -96,12 +96,3 @@ def test_a_failed_save_leaves_the_old_file(model, saved, monkeypatch):
         model.save(saved)
     assert saved.read_bytes() == before
     assert [path.name for path in saved.parent.iterdir()] == [saved.name]
-
-
-def test_files_of_format_version_1_stay_readable(data_path):
-    """Written by the first release; regenerate never, add beside it."""
-    model = folklearn.load(data_path / "folklore-v1.safetensors")
-    np.testing.assert_allclose(
-        model.predict([0.5, -0.25]), [0.42078907, 0.21122604, 0.36798489], atol=1e-7
-    )
-    assert model.certificate().n_rounds == 20

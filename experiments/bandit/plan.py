@@ -96,7 +96,7 @@ def _sized(agent: type[Agent], **options: object) -> Make:
 
 def _quick_gaptron(d: int, K: int, R: float, **words: object) -> Agent:
     """Gaptron with a step that does not shrink with exploration and K^2; it has no theorem."""
-    return Gaptron(d, K, R=R, step=0.5 / R**2, **words)
+    return Gaptron(n_features=d, n_classes=K, R=R, step=0.5 / R**2, **words)
 
 
 SAMPLED, DECODED = "FOLKLORE, sampled", "FOLKLORE, decoded"
@@ -119,7 +119,7 @@ AGENTS: dict[str, Make] = {
 DEAR: dict[str, Make] = {
     "Newtron": _sized(Newtron),
     "SOBA": _sized(Soba),
-    "OBAMA": lambda d, K, R, **words: Obama(d, K, B=10.0 / R, R=R, **words),
+    "OBAMA": lambda d, K, R, **words: Obama(n_features=d, n_classes=K, B=10.0 / R, R=R, **words),
 }
 # Updates of ((K-1) d)^2 numbers in nearly every round: hours at d = 400.
 REAL_ONLY = (EVERY, AUTO)

@@ -45,7 +45,7 @@ class Method:
 
 def _ours(booster: type, **words: Any) -> Callable[[int, int, int, int], Any]:
     def make(d: int, K: int, n: int, seed: int) -> Any:
-        trees = hoeffding_trees(K, **TREE)
+        trees = hoeffding_trees(n_classes=K, **TREE)
         return booster(d, K, n_learners=n, weak_learner=trees, seed=seed, **words)
 
     return make
@@ -54,13 +54,13 @@ def _ours(booster: type, **words: Any) -> Callable[[int, int, int, int], Any]:
 def _theirs(ensemble: type) -> Callable[[int, int, int, int], Any]:
     def make(d: int, K: int, n: int, seed: int) -> Any:
         tree = HoeffdingTreeClassifier(**TREE)
-        return RiverClassifier(ensemble(tree, n_models=n, seed=seed), K)
+        return RiverClassifier(ensemble(tree, n_models=n, seed=seed), n_classes=K)
 
     return make
 
 
 def _tree(d: int, K: int, n: int, seed: int) -> Any:
-    return RiverClassifier(HoeffdingTreeClassifier(**TREE), K)
+    return RiverClassifier(HoeffdingTreeClassifier(**TREE), n_classes=K)
 
 
 def _nested(booster: type, *, binary: bool = False, **words: Any) -> Method:

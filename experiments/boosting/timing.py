@@ -46,8 +46,10 @@ def split(source: Source, seed: int) -> dict[str, float]:
     timed: it compiles, and the trees grow.
     """
     rows = stream(source, seed)
-    trees = hoeffding_trees(rows.K, **TREE)
-    model = AdaBoostOLMpp(rows.d, rows.K, n_learners=N, weak_learner=trees, seed=seed)
+    trees = hoeffding_trees(n_classes=rows.K, **TREE)
+    model = AdaBoostOLMpp(
+        n_features=rows.d, n_classes=rows.K, n_learners=N, weak_learner=trees, seed=seed
+    )
     clock = Clock()
     for learner in model.learners:
         clock.wrap(learner, "predict", PREDICT)
@@ -78,7 +80,13 @@ def against_classes(K: int, rounds: int, seed: int) -> dict[str, float]:
     """
     rounds = max(2, rounds // max(1, K // 32))
     rng = np.random.default_rng(seed)
-    model = AdaBoostOLMpp(1, K, n_learners=N, weak_learner=[_Silent() for _ in range(N)], seed=seed)
+    model = AdaBoostOLMpp(
+        n_features=1,
+        n_classes=K,
+        n_learners=N,
+        weak_learner=[_Silent() for _ in range(N)],
+        seed=seed,
+    )
     scores = 2.0 * rng.normal(size=(N + 1, K))
     seen = Round(np.zeros(1), [], rng.integers(K, size=N), scores)
     out = np.empty(K)

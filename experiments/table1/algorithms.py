@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from folklearn import Aioli, Folklore, Gaf
 from folklearn.learners.aggregating import Aggregating
-from folklearn.learners.contract import Learner
+from folklearn.learners.base import Learner
 from folklearn.learners.ogd import Ogd
 from folklearn.learners.ons import Ons
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from experiments.table1.algorithms import ALGORITHMS, GAF_POINTS_TIMED, Algorithm, gaf_with
-from folklearn.learners.contract import Learner
+from folklearn.learners.base import Learner
 from folklearn.streams import synthetic
 
 B = 4.0

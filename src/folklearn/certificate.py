@@ -1,5 +1,6 @@
 """What a certificate says."""
 
+import math
 from dataclasses import dataclass
 
 
@@ -7,9 +8,12 @@ from dataclasses import dataclass
 class Certificate:
     """A proven statement about every linear model of row norm at most B, in hindsight.
 
+    Numbers that are not finite prove nothing: with them a certificate is not valid, whoever
+    makes it.
+
     Attributes
     ----------
-    loss : total (weighted) log loss of the learner so far, in nats.
+    loss : total (weighted) log loss of the learner so far, in nats; NaN if it keeps none.
     regret_bound : no model in the class, or the one asked about, has a total loss below
         ``loss - regret_bound``.
     B : the row norm that the statement covers.
@@ -27,10 +31,21 @@ class Certificate:
     reason: str = ""
     scope: str = ""
 
+    def __post_init__(self) -> None:
+        if self.valid and not self._is_finite():
+            object.__setattr__(self, "valid", False)
+            reason = f"the loss is {self.loss:g} and the regret bound {self.regret_bound:g}"
+            object.__setattr__(self, "reason", reason)
+        if not self.valid:
+            object.__setattr__(self, "regret_bound", math.inf)
+
+    def _is_finite(self) -> bool:
+        return math.isfinite(self.loss) and math.isfinite(self.regret_bound)
+
     @property
     def best_linear_at_least(self) -> float:
         """A lower bound on the total loss of the best model of the class in hindsight."""
-        return self.loss - self.regret_bound
+        return self.loss - self.regret_bound if self.valid else -math.inf
 
 
 def scope_of_growth(first: int, n_classes: int) -> str:

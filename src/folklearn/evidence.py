@@ -1,12 +1,13 @@
 """Evidence: what a set of labelled rows proves about every linear model, as a sum."""
 
 import os
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from folklearn import persist, problem
+from folklearn.arrays import Array
 from folklearn.certificate import Certificate, scope_of_growth
 from folklearn.errors import InvalidInputError, StateFileError
 from folklearn.numerics import floor as floors
@@ -22,14 +23,13 @@ from folklearn.numerics.evidence import (
     n_products,
     scratch_size,
 )
-from folklearn.persist import Record
-
-Array = NDArray[np.float64]
+from folklearn.persist import Record, Saved
+from folklearn.problem import Rows
 
 _ROUNDING_UP = 2.0**-52  # relative, for every term of a sum of losses
 
 
-class Evidence:
+class Evidence(Saved):
     r"""A sum of quadratics, each below the loss of its row for every model of the class.
 
     Use it to prove what no linear model could have beaten, on rows that may lie on several
@@ -62,12 +62,17 @@ class Evidence:
     >>> X = rng.normal(size=(400, 3)) / 2
     >>> y = (X[:, 0] + 0.3 * rng.logistic(size=400) > 0).astype(int)
     >>> monday, tuesday = (Evidence(n_features=3, n_classes=2) for _ in range(2))
-    >>> monday.add(X[:200], y[:200])
-    >>> tuesday.add(X[200:], y[200:])
+    >>> W = np.array([[-3.0, 0.0, 0.0], [3.0, 0.0, 0.0]])  # a guess at a good model
+    >>> monday.add(X[:200], y[:200], at=W)
+    >>> tuesday.add(X[200:], y[200:], at=W)
     >>> both = monday + tuesday
     >>> both.n_rounds, 0.0 < both.floor() < 400 * np.log(2)
     (400, True)
     """
+
+    WORDS = ("n_features", "n_classes", "B")
+    COUNTS = ("_first_classes",)
+    PARTS = ("S", "G", "totals")
 
     def __init__(self, *, n_features: int, n_classes: int, B: float = 10.0) -> None:
         self.n_features = problem.count("n_features", n_features, 1)
@@ -91,47 +96,21 @@ class Evidence:
 
         ``at`` is W (K, d), by default 0. Everything is checked before anything is added.
         """
-        X, norms = problem.contexts(X, self.n_features)
-        labels, soft = problem.labels(y, len(X), self.n_classes)
-        weights = problem.weights(weight, len(X))
-        W = problem.model("at", at, self.n_classes, self.n_features)
-        self._add(X, norms, labels, soft, weights, W)
+        sizes = {"n_features": self.n_features, "n_classes": self.n_classes}
+        rows = Rows.checked(X, y, weight, **sizes)
+        self._add(rows, problem.model("at", at, self.n_classes, self.n_features))
 
-    def _add(
-        self,
-        X: Array,
-        norms: Array,
-        labels: NDArray[np.int64],
-        soft: Array,
-        weights: Array,
-        W: Array,
-        *,
-        curved: bool = False,
-    ) -> None:
+    def _add(self, rows: Rows, W: Array) -> None:
+        """Add checked rows, expanded at W."""
         size = block_rows(self.n_features)
-        scratch = np.empty(scratch_size(self.n_features, min(size, max(len(X), 1))))
+        scratch = np.empty(scratch_size(self.n_features, min(size, max(len(rows.X), 1))))
         with threads_for(self._G.size):
-            for start in range(0, len(X), size):
-                rows = slice(start, start + size)
+            for start in range(0, len(rows.X), size):
+                X, norms, labels, soft, weights = rows.part(start, start + size)
                 add_rows(
-                    self._S, self._G, self._totals, X[rows] @ W.T, X[rows], labels[rows],
-                    soft[rows], weights[rows], norms[rows], 0.0 if curved else self.B, scratch,
+                    self._S, self._G, self._totals, X @ W.T, X, labels, soft, weights, norms,
+                    self.B, scratch,
                 )  # fmt: skip
-
-    def expanded(
-        self,
-        X: Array,
-        norms: Array,
-        labels: NDArray[np.int64],
-        soft: Array,
-        weights: Array,
-        W: Array,
-        *,
-        curved: bool = False,
-    ) -> "Evidence":
-        both = self * 1.0
-        both._add(X, norms, labels, soft, weights, W, curved=curved)
-        return both
 
     def __add__(self, other: "Evidence") -> "Evidence":
         """Return the evidence of both sets of rows."""
@@ -240,36 +219,22 @@ class Evidence:
             scope=scope_of_growth(self._first_classes, self.n_classes),
         )
 
-    def to_record(self) -> Record:
-        """Return everything as a record."""
-        config = {
-            "n_features": self.n_features, "n_classes": self.n_classes, "B": self.B,
-            "first_classes": self._first_classes,
-        }  # fmt: skip
-        arrays = {"S": self._S.copy(), "G": self._G.copy(), "totals": self._totals.copy()}
-        return Record("Evidence", config, arrays)
-
     @classmethod
-    def from_record(cls, record: Record) -> Self:
-        """Rebuild evidence from its record."""
-        config = dict(record.config)
-        try:
-            first = problem.count("first_classes", config.pop("first_classes", None), 2)
-            evidence = cls(**config)
-        except (TypeError, InvalidInputError) as error:
-            raise StateFileError(f"an Evidence state has a bad configuration: {error}") from None
-        evidence._first_classes = first
-        for part in ("S", "G", "totals"):
-            own: Array = getattr(evidence, f"_{part}")
-            own[:] = record.part(part, own.shape)
+    def of(cls, quadratic: floors.Quadratic, *, B: float, first_classes: int) -> Self:
+        """Return evidence that holds a copy of a sum which lies below the losses for B."""
+        K, d = quadratic.shape
+        evidence = cls(n_features=d, n_classes=K, B=B)
+        evidence._first_classes = first_classes
+        evidence._S, evidence._G, evidence._totals = (part.copy() for part in quadratic)
         return evidence
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write everything to a safetensors file; `Evidence.load` reads it."""
-        persist.write(path, self.to_record())
+    def _restore(self, record: Record) -> None:
+        super()._restore(record)
+        if not 2 <= self._first_classes <= self.n_classes:
+            raise StateFileError("an Evidence state has a bad number of first classes")
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Any:
+    def load(cls, path: str | os.PathLike[str]) -> Self:
         """Read what `save` wrote."""
         return cls.from_record(persist.read(path))
 

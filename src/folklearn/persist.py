@@ -1,27 +1,30 @@
-"""Versioned state files: named arrays and a JSON header in one safetensors file.
+"""Versioned state files, and the objects that write and read them by what they declare.
 
-No pickle: reading a file runs no code from it. The header carries the format version, the
-kind of object, its configuration and a digest of everything, so that a damaged file is
-refused instead of half understood.
+A file holds named arrays and a JSON header, by safetensors. No pickle: reading a file runs no
+code from it. The header carries the format version, the kind of object, its configuration
+and a digest of everything, so that a damaged file is refused instead of half understood.
 """
 
 import hashlib
 import json
 import os
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
-from folklearn.errors import StateFileError
+from folklearn import problem, registry
+from folklearn.errors import FolklearnError, StateFileError
 
 FORMAT_VERSION = 1
+_BIT_GENERATORS = {"PCG64", "PCG64DXSM", "MT19937", "Philox", "SFC64"}
 
 
 @dataclass(frozen=True)
@@ -38,28 +41,154 @@ class Record:
         """Return an array of the state, or raise StateFileError if it is not as expected."""
         array = self.arrays.get(name)
         if array is None or array.shape != shape or array.dtype != dtype:
-            article = "an" if self.kind[0] in "AEIO" or self.kind.isupper() else "a"
             raise StateFileError(
-                f"{article} {self.kind} state needs {np.dtype(dtype)} {name} of shape {shape}"
+                f"{_article(self.kind)} state needs {np.dtype(dtype)} {name} of shape {shape}"
             )
         return array
 
+    def word(self, name: str) -> Any:
+        """Return an entry of the configuration, or raise StateFileError if there is none."""
+        if name not in self.config:
+            raise StateFileError(f"{_article(self.kind)} state needs {name}")
+        return self.config[name]
 
-def nest(name: str, record: Record) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """Return a record as an entry of another's configuration, and its arrays under `name`."""
-    entry = {"kind": record.kind, "config": record.config}
-    return entry, {f"{name}.{part}": array for part, array in record.arrays.items()}
+    def count(self, name: str, least: int = 0) -> int:
+        """Return a whole number of the configuration."""
+        with refusing(self.kind):
+            return problem.count(name, self.word(name), least)
+
+    def inner(self, name: str) -> Any:
+        """Return the object, or the list of objects, that was saved inside under a name."""
+        entry = self.word(name)
+        if isinstance(entry, list):
+            return [self._revived(f"{name}{i}", one) for i, one in enumerate(entry)]
+        return self._revived(name, entry)
+
+    def _revived(self, name: str, entry: Any) -> "Saved":
+        if not isinstance(entry, dict) or not {"kind", "config"} <= entry.keys():
+            raise StateFileError(f"{_article(self.kind)} state has no record for {name}")
+        own = {
+            part.removeprefix(f"{name}."): array
+            for part, array in self.arrays.items()
+            if part.startswith(f"{name}.")
+        }
+        return revive(Record(entry["kind"], entry["config"], own))
 
 
-def unnest(name: str, entry: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Record:
-    """Return the record that `nest` took apart; KeyError or TypeError if it is none."""
-    prefix = f"{name}."
-    own = {
-        part.removeprefix(prefix): array
-        for part, array in arrays.items()
-        if part.startswith(prefix)
-    }
-    return Record(entry["kind"], entry["config"], own)
+def _article(kind: str) -> str:
+    return f"{'an' if kind[0] in 'AEIO' or kind.isupper() else 'a'} {kind}"
+
+
+@contextmanager
+def refusing(kind: str) -> Iterator[None]:
+    """Say of parameters that are refused within that they came from a file."""
+    try:
+        yield
+    except StateFileError:
+        raise
+    except FolklearnError as error:
+        raise StateFileError(f"{_article(kind)} state has a bad configuration: {error}") from None
+
+
+class Saved:
+    """What saves, restores and shows itself by what its class declares.
+
+    WORDS are parameters of the constructor that JSON holds, and INNER those that are saved
+    objects or sequences of them: each is an attribute of the same name. COUNTS are further
+    attributes, whole numbers from 0, and PARTS the arrays of the state, in private attributes.
+    A class with more state than that extends `to_record` and `_restore`.
+    """
+
+    WORDS: ClassVar[tuple[str, ...]] = ()
+    INNER: ClassVar[tuple[str, ...]] = ()
+    COUNTS: ClassVar[tuple[str, ...]] = ()
+    PARTS: ClassVar[tuple[str, ...]] = ()
+
+    def _parts(self) -> dict[str, NDArray[Any]]:
+        """Return the arrays of the state by name, not copied."""
+        return {part: getattr(self, f"_{part}") for part in self.PARTS}
+
+    def _word(self, word: str) -> Any:
+        """Return a parameter as the constructor would take it again."""
+        return getattr(self, word)
+
+    def to_record(self) -> Record:
+        """Return the full state as a record."""
+        config = {word: self._word(word) for word in self.WORDS}
+        config |= {count.lstrip("_"): getattr(self, count) for count in self.COUNTS}
+        arrays = {name: array.copy() for name, array in self._parts().items()}
+        record = Record(type(self).__name__, config, arrays)
+        for name in self.INNER:
+            put_inside(record, name, getattr(self, name))
+        return record
+
+    @classmethod
+    def from_record(cls, record: Record) -> Self:
+        """Rebuild an object that goes on exactly where the recorded one stopped."""
+        words = {word: record.word(word) for word in cls.WORDS}
+        words |= {name: record.inner(name) for name in cls.INNER}
+        with refusing(record.kind):
+            made = cls._made(**words)
+        made._restore(record)
+        return made
+
+    @classmethod
+    def _made(cls, **words: Any) -> Self:
+        """Construct from WORDS and INNER."""
+        return cls(**words)
+
+    def _restore(self, record: Record) -> None:
+        """Take over counts and arrays."""
+        for count in self.COUNTS:
+            setattr(self, count, record.count(count.lstrip("_")))
+        for name, own in self._parts().items():
+            own[...] = record.part(name, own.shape, own.dtype)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the full state to a safetensors file; `folklearn.load` resumes exactly."""
+        write(path, self.to_record())
+
+    def __repr__(self) -> str:
+        inner = [f"{getattr(self, name)!r}" for name in self.INNER]
+        words = [f"{word}={self._word(word)!r}" for word in self.WORDS]
+        return f"{type(self).__name__}({', '.join(inner + words)})"
+
+
+def put_inside(record: Record, name: str, value: Any) -> None:
+    """Add an object, or a sequence of them, to a record; `Record.inner` takes it out."""
+    if not isinstance(value, Sequence):
+        record.config[name] = _nested(record, name, value)
+        return
+    record.config[name] = [_nested(record, f"{name}{i}", one) for i, one in enumerate(value)]
+
+
+def _nested(record: Record, name: str, value: Any) -> dict[str, Any]:
+    if not isinstance(value, Saved) or type(value).__name__ not in registry.HOMES:
+        raise FolklearnError(
+            f"{name}, {value!r}, cannot save itself: only objects of this library can"
+        )
+    inside = value.to_record()
+    record.arrays.update({f"{name}.{part}": array for part, array in inside.arrays.items()})
+    return {"kind": inside.kind, "config": inside.config}
+
+
+def revive(record: Record) -> Saved:
+    """Rebuild the object that a record describes."""
+    kind = registry.find(record.kind) if record.kind in registry.HOMES else None
+    if not isinstance(kind, type) or not issubclass(kind, Saved):
+        raise StateFileError(f"an unknown kind of object: {record.kind}")
+    return kind.from_record(record)
+
+
+def load(path: str | os.PathLike[str]) -> Saved:
+    """Load whatever `save` wrote: a learner, or a model saved by the command line."""
+    try:
+        return revive(read(path))
+    except StateFileError as error:
+        name = os.fspath(path)
+        if name in str(error):
+            raise
+        raise StateFileError(f"{name} cannot be loaded: {error}") from None
 
 
 def write(path: str | os.PathLike[str], record: Record) -> None:
@@ -133,3 +262,33 @@ def _digest(kind: str, config: Any, arrays: Mapping[str, NDArray[Any]]) -> str:
         content.update(json.dumps([name, array.dtype.str, array.shape]).encode())
         content.update(array.reshape(-1).view(np.uint8).data)
     return content.hexdigest()
+
+
+def generator_state(rng: np.random.Generator) -> Any:
+    """Return the state of a generator, of numbers, strings, lists and dictionaries."""
+    return _plain(rng.bit_generator.state)
+
+
+def generator_from(state: Any) -> np.random.Generator:
+    """Return a generator in a state that `generator_state` wrote, or raise StateFileError."""
+    kind = state.get("bit_generator") if isinstance(state, dict) else None
+    if kind not in _BIT_GENERATORS:
+        raise StateFileError(f"not the state of a generator: {state!r}")
+    bits = getattr(np.random, kind)()
+    try:
+        bits.state = _arrays(state)
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        raise StateFileError(f"not the state of a generator: {error!r}") from None
+    return np.random.Generator(bits)
+
+
+def _plain(state: Any) -> Any:
+    if isinstance(state, dict):
+        return {key: _plain(value) for key, value in state.items()}
+    return state.tolist() if isinstance(state, np.ndarray | np.generic) else state
+
+
+def _arrays(state: Any) -> Any:
+    if isinstance(state, dict):
+        return {key: _arrays(value) for key, value in state.items()}
+    return np.array(state, np.uint64) if isinstance(state, list) else state

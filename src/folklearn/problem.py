@@ -19,22 +19,20 @@ touched.
 
 import math
 import operator
-from typing import Any, NoReturn, TypeGuard
+from typing import Any, NamedTuple, NoReturn, Self, TypeGuard
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from folklearn.arrays import Array, Labels
 from folklearn.errors import InvalidInputError
-
-Array = NDArray[np.float64]
-Labels = NDArray[np.int64]
 
 # Within these, no product of the kernels overflows: w^2 |x|^2 / lam stays far below 1e300.
 MAX_NORM = 1e15
 MAX_WEIGHT = 1e15
 MAX_PARAMETER = 1e15
 SOFT_LABEL_TOLERANCE = 1e-6
-_NO_SOFT: Array = np.empty(0)
+NO_SOFT: Array = np.empty(0)  # what a hard label has for its soft one
 _FLOAT64 = np.dtype(np.float64)
 
 
@@ -113,11 +111,17 @@ def contexts(X: ArrayLike, n_features: int, *, gaps: bool = False) -> tuple[Arra
             f"X has shape {X.shape}; expected (number of rounds, n_features={n_features})"
         )
     filled = np.nan_to_num(X, nan=0.0, posinf=np.inf, neginf=-np.inf) if gaps else X
-    norms = np.sqrt(np.einsum("ij,ij->i", filled, filled))
-    bad = np.flatnonzero(~(norms <= MAX_NORM))
+    lengths = norms(filled)
+    bad = np.flatnonzero(~(lengths <= MAX_NORM))
     if bad.size:
         refuse_context(filled[bad[0]], f"row {bad[0]} of X")
-    return X, norms
+    return X, lengths
+
+
+def norms(X: Array) -> Array:
+    """Return the norms (T,) of the rows of X (T, d)."""
+    lengths: Array = np.sqrt(np.einsum("ij,ij->i", X, X))
+    return lengths
 
 
 def is_context(x: Any, shape: tuple[int, ...]) -> TypeGuard[Array]:
@@ -135,7 +139,11 @@ def context(x: ArrayLike, n_features: int) -> Array:
 
 def usable_context(x: ArrayLike, n_features: int) -> Array:
     """Return x (d,), its norm checked too: for what is not checked by compiled code."""
-    x = context(x, n_features)
+    return usable(context(x, n_features))
+
+
+def usable(x: Array) -> Array:
+    """Return x (d,) if its norm can be used."""
     if not np.dot(x, x) <= MAX_NORM**2:
         refuse_context(x)
     return x
@@ -175,7 +183,7 @@ def label(y: Any, n_classes: int) -> tuple[int, Array]:
         return -1, _soft_labels(soft[None, :], "soft label y")[0]
     if not 0 <= number < n_classes:
         raise InvalidInputError(f"label y is {number}; expected 0 to {n_classes - 1}")
-    return number, _NO_SOFT
+    return number, NO_SOFT
 
 
 def labels(y: ArrayLike, n_rounds: int, n_classes: int) -> tuple[Labels, Array]:
@@ -240,6 +248,58 @@ def weights(w: ArrayLike | None, n_rounds: int) -> Array:
             f"weight[{bad[0]}] is {array[bad[0]]}; expected a number from 0 to {MAX_WEIGHT:g}"
         )
     return array
+
+
+def refuse_heavy(w: float | Array, max_weight: float) -> None:
+    """Raise if a weight, or one of several, is above the largest that a learner accepts."""
+    largest = float(np.max(w, initial=0.0))
+    if largest > max_weight:
+        where = f"weight[{np.argmax(w)}]" if np.ndim(w) else "weight"
+        raise InvalidInputError(
+            f"{where} is {largest:g}, above max_weight={max_weight:g}, for which the learner was "
+            "made: construct it with the largest weight that will occur, or divide the weights"
+        )
+
+
+class Rows(NamedTuple):
+    """Checked examples: X (T, d), its row norms (T,), labels and weights.
+
+    Labels are classes (T,), or all -1 where `soft` (T, K) has rows.
+    """
+
+    X: Array
+    norms: Array
+    labels: Labels
+    soft: Array
+    weights: Array
+
+    @classmethod
+    def checked(
+        cls,
+        X: ArrayLike,
+        y: ArrayLike,
+        weight: ArrayLike | None,
+        *,
+        n_features: int,
+        n_classes: int,
+        max_weight: float = math.inf,
+    ) -> Self:
+        """Return examples of which everything is checked, or say what is wrong and where."""
+        X, lengths = contexts(X, n_features)
+        classes, soft = labels(y, len(X), n_classes)
+        w = weights(weight, len(X))
+        refuse_heavy(w, max_weight)
+        return cls(X, lengths, classes, soft, w)
+
+    def part(self, start: int, stop: int) -> Self:
+        """Return the examples from `start` to before `stop`, not copied."""
+        return self.of(slice(start, stop))
+
+    def of(self, which: Any) -> Self:
+        """Return the examples of a slice, or of an array of row numbers in their order."""
+        X, norms, labels, soft, weights = self
+        some = soft[which] if len(soft) else soft
+        return type(self)(X[which], norms[which], labels[which], some, weights[which])
 
 
 def comparators(

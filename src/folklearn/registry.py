@@ -1,63 +1,94 @@
-"""From the kind that a record names to the class that reads it.
+"""Where every public name lives: the one table behind the package, its parts, and state files.
 
-Classes are found by name when needed: records nest (a mixture holds its experts), and a
-static import of every kind from here would turn the layers upside down.
+Names are found when needed: a static import of everything from here would turn the layers
+upside down, and `import folklearn` would not be light.
 """
 
 import importlib
-import os
+from collections.abc import Callable
 from typing import Any
 
-from folklearn import persist
-from folklearn.errors import StateFileError
-from folklearn.persist import Record
-
-_KINDS = {
-    "AdaBoostOL": "folklearn.boosting.ol",
-    "AdaBoostOLM": "folklearn.boosting.olm",
-    "AdaBoostOLMpp": "folklearn.boosting.olmpp",
-    "Aggregating": "folklearn.learners.aggregating",
-    "Aioli": "folklearn.learners.aioli",
-    "BanditReduction": "folklearn.bandits.reduction",
-    "Banditron": "folklearn.bandits.banditron",
-    "BoostingRegression": "folklearn.boosting.regression",
-    "Certifier": "folklearn.evaluate.certify",
-    "Evidence": "folklearn.evidence",
-    "Folklore": "folklearn.learners.folklore",
-    "Gaf": "folklearn.learners.gaf",
-    "Gaptron": "folklearn.bandits.gaptron",
-    "Laplace": "folklearn.learners.laplace",
-    "Mixture": "folklearn.learners.mixture",
-    "NaiveBayes": "folklearn.boosting.weak.naive_bayes",
-    "Newtron": "folklearn.bandits.newtron",
-    "Obama": "folklearn.bandits.obama",
-    "Ogd": "folklearn.learners.ogd",
-    "OnlineMBBM": "folklearn.boosting.mbbm",
-    "OnlineToBatch": "folklearn.batch.online_to_batch",
-    "Ons": "folklearn.learners.ons",
-    "OpenModel": "folklearn.streams.open",
-    "Probabilistic": "folklearn.boosting.weak.probabilistic",
-    "SMP": "folklearn.batch.smp",
-    "Soba": "folklearn.bandits.soba",
-    "StreamModel": "folklearn.streams.model",
-    "Subspace": "folklearn.boosting.weak.subspace",
+_MODULES = {
+    "adapters.sklearn": ("FolkloreClassifier",),
+    "bandits.agent": ("Agent", "Decision"),
+    "bandits.banditron": ("Banditron",),
+    "bandits.gaptron": ("Gaptron",),
+    "bandits.newtron": ("Newtron",),
+    "bandits.obama": ("Obama",),
+    "bandits.reduction": ("BanditReduction",),
+    "bandits.soba": ("Soba",),
+    "batch.online_to_batch": ("OnlineToBatch",),
+    "batch.smp": ("SMP",),
+    "boosting.booster": ("Booster",),
+    "boosting.contract": ("WeakLearner", "WeakLearnerError"),
+    "boosting.costs": ("logistic_costs", "pairwise_costs"),
+    "boosting.mbbm": ("OnlineMBBM",),
+    "boosting.ol": ("AdaBoostOL",),
+    "boosting.olm": ("AdaBoostOLM",),
+    "boosting.olmpp": ("AdaBoostOLMpp",),
+    "boosting.regression": ("BoostingRegression",),
+    "boosting.weak.naive_bayes": ("NaiveBayes",),
+    "boosting.weak.probabilistic": ("Probabilistic",),
+    "boosting.weak.river": ("RiverClassifier", "hoeffding_trees"),
+    "boosting.weak.subspace": ("Subspace", "random_subspaces"),
+    "certificate": ("Certificate",),
+    "evaluate.calibration": ("CalibrationCurve", "calibration_curve"),
+    "evaluate.certify": ("Certifier", "PredictionCertificate"),
+    "evaluate.hindsight": ("Hindsight", "best_in_class", "certified_gap", "linear_losses"),
+    "evaluate.interaction": ("Interactions", "interact"),
+    "evaluate.off_policy": ("Estimate", "off_policy", "reward_model"),
+    "evaluate.progressive": ("Scores", "progressive", "score"),
+    "evidence": ("Evidence",),
+    "learners.aggregating": ("Aggregating",),
+    "learners.aioli": ("Aioli",),
+    "learners.auto": ("Auto", "auto"),
+    "learners.base": ("Learner",),
+    "learners.folklore": ("Folklore",),
+    "learners.gaf": ("Gaf",),
+    "learners.laplace": ("Laplace",),
+    "learners.leader": ("Leader",),
+    "learners.mixture": ("Mixture",),
+    "learners.ogd": ("Ogd",),
+    "learners.ons": ("Ons",),
+    "persist": ("load",),
+    "streams.hashing": ("TextHasher",),
+    "streams.model": ("StreamModel",),
+    "streams.open": ("OpenModel",),
+    "streams.scaler": ("OnlineScaler",),
 }
+HOMES = {name: f"folklearn.{module}" for module, names in _MODULES.items() for name in names}
+
+# What `folklearn` itself offers: names, and modules and packages that are loaded with it.
+PUBLIC = (
+    "Aggregating", "Aioli", "Certificate", "Certifier", "Evidence", "Folklore",
+    "FolkloreClassifier", "Gaf", "Interactions", "Laplace", "Leader", "Learner", "Mixture", "Ogd",
+    "Ons", "auto", "best_in_class", "interact", "load", "off_policy", "progressive", "score",
+)  # fmt: skip
+PACKAGES = (
+    "adapters", "bandits", "batch", "boosting", "bounds", "errors", "evaluate", "learners",
+    "streams",
+)  # fmt: skip
 
 
-def revive(record: Record) -> Any:
-    """Rebuild the object that a record describes."""
-    if record.kind not in _KINDS:
-        raise StateFileError(f"an unknown kind of object: {record.kind}")
-    kind = getattr(importlib.import_module(_KINDS[record.kind]), record.kind)
-    return kind.from_record(record)
+def find(name: str) -> Any:
+    """Return what a public name stands for."""
+    return getattr(importlib.import_module(HOMES[name]), name)
 
 
-def load(path: str | os.PathLike[str]) -> Any:
-    """Load whatever `save` wrote: a learner, or a model saved by the command line."""
-    try:
-        return revive(persist.read(path))
-    except StateFileError as error:
-        name = os.fspath(path)
-        if name in str(error):
-            raise
-        raise StateFileError(f"{name} cannot be loaded: {error}") from None
+def names_of(package: str) -> list[str]:
+    """Return the public names of a package, such as "bandits", but for those of its modules."""
+    within = f"folklearn.{package}."
+    return [
+        name for name, home in HOMES.items() if home.startswith(within) != (home == within + name)
+    ]
+
+
+def finder(package: str) -> Callable[[str], Any]:
+    """Return the `__getattr__` of a package whose public names are found on first use."""
+
+    def find_in_package(name: str) -> Any:
+        if name not in names_of(package):
+            raise AttributeError(f"module 'folklearn.{package}' has no attribute {name!r}")
+        return find(name)
+
+    return find_in_package

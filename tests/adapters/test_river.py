@@ -138,7 +138,7 @@ def test_absent_is_0_and_none_is_the_mean(rng):
     mean = np.mean([seen["x1"] for seen, _ in examples])
     assert_close(gap, model.predict_proba_one(x | {"x1": mean}))
     assert gap != model.predict_proba_one(x)
-    limited = model._model.to_record().arrays["scaler.mean"][model._columns.places["x0"]]
+    limited = model._model.to_record().arrays["scaler.moments"][1][model._columns.places["x0"]]
     x["x1"] = 1.0
     gap = model.predict_proba_one(x | {"x0": None})
     assert_close(gap, model.predict_proba_one(x | {"x0": float(limited)}))
@@ -221,7 +221,7 @@ def test_heavy_examples_need_to_be_announced():
     ("words", "sentence"),
     [
         ({"learner": "ons"}, "takes classes as they come"),
-        ({"learner": "auto", "B": 3.0}, "does not take these settings"),
+        ({"learner": "auto", "B": 3.0}, "auto does not take the setting 'B'"),
         ({"learner": "folklore", "B": -3.0}, "B must be"),
         ({"learner": "folklore", "max_weight": 0.0}, "max_weight must be"),
         ({"n_buckets": 0}, "n_buckets must be at least 1"),

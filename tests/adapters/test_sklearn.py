@@ -93,7 +93,7 @@ def test_it_is_the_open_model(rng):
     np.testing.assert_array_equal(estimator.predict_proba(X), model.predict(X))
     np.testing.assert_array_equal(estimator.predict(X), model.predict(X).argmax(axis=1))
     assert estimator.certificate() == model.certificate()
-    assert FolkloreClassifier(learner="ogd").fit(X, y).certificate() is None
+    assert FolkloreClassifier(learner="ogd").fit(X, y).certificate().reason
 
 
 def test_fit_forgets_and_partial_fit_goes_on(rng):
@@ -297,9 +297,9 @@ def test_missing_is_the_mean_so_far(rng):
     X, y = sample(rng)
     X[:, 2] = X[:, 2] > 0.0  # about half of them: no outliers
     model = quick().fit(X, y)
-    scaler = OnlineScaler(3, gaps=True)
+    scaler = OnlineScaler(n_features=3, gaps=True)
     scaler.learn_transform(X)
-    means = scaler.to_record().arrays["mean"]
+    means = scaler.to_record().arrays["moments"][1]
     assert means[2] == pytest.approx(X[:, 2].mean())
     gaps, filled = X.copy(), X.copy()
     gaps[:, 1:], filled[:, 1:] = np.nan, means[1:]
@@ -397,7 +397,7 @@ def test_auto_is_told_of_the_largest_weight(rng):
     X, y = sample(rng)
     weights = np.linspace(0.0, 5.0, 60)
     assert FolkloreClassifier().fit(X, y, weights).model_.learner.max_weight == 5.0
-    with pytest.raises(InvalidInputError, match="row 12 has the weight 1.01.* above max_weight"):
+    with pytest.raises(InvalidInputError, match=r"weight\[59\] is 5, above max_weight=1"):
         FolkloreClassifier().partial_fit(X, y, sample_weight=weights)
     FolkloreClassifier(max_weight=5).partial_fit(X, y, sample_weight=weights)
     FolkloreClassifier(class_weight={2: 5.0}).partial_fit(X, y)
@@ -440,7 +440,7 @@ def test_bad_parameters_are_refused_in_fit(words, sentence, rng):
     assert pickle.dumps(model) == before
 
 
-@pytest.mark.parametrize("name", catalogue.GROWING)
+@pytest.mark.parametrize("name", catalogue.growing())
 def test_every_growing_learner_can_be_chosen(name):
     X, y = wine()
     model = FolkloreClassifier(learner=name).fit(X[:120], y[:120])
@@ -448,7 +448,7 @@ def test_every_growing_learner_can_be_chosen(name):
     assert model.score(X[120:], y[120:]) > 0.9
 
 
-@pytest.mark.parametrize("name", sorted({*catalogue.CATALOGUE} - {*catalogue.GROWING}))
+@pytest.mark.parametrize("name", sorted({*catalogue.CATALOGUE} - {*catalogue.growing()}))
 def test_a_learner_that_cannot_grow_is_told_all_classes(name, rng):
     X, y = sample(rng, K=2)
     twin = OpenModel(name, {"B": 3.0}, n_features=3, n_classes=2)
@@ -472,7 +472,7 @@ def test_a_learner_that_cannot_grow_is_told_all_classes(name, rng):
         assert pickle.dumps(model) == before
 
 
-@pytest.mark.parametrize("name", sorted({*catalogue.CATALOGUE} - {*catalogue.GROWING}))
+@pytest.mark.parametrize("name", sorted({*catalogue.CATALOGUE} - {*catalogue.growing()}))
 def test_a_learner_that_cannot_grow_is_copied(name, rng):
     X, y = sample(rng, K=2)
     model = FolkloreClassifier(learner=name, B=3.0, select="average", random_state=0).fit(X, y)

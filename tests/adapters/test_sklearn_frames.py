@@ -14,7 +14,7 @@ from sklearn.model_selection import GridSearchCV, cross_val_predict
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from folklearn import FolkloreClassifier
+from folklearn import FolkloreClassifier, memory
 from folklearn.adapters._sklearn import frames
 from folklearn.errors import InvalidInputError
 from folklearn.learners import catalogue
@@ -302,9 +302,9 @@ def test_without_narwhals_frames_are_arrays(rng, monkeypatch):
 def test_buckets_count_as_features(monkeypatch):
     frame = pd.DataFrame({"t": ["a", "b"], "n": [1.0, 2.0]})
     needed = catalogue.n_bytes("folklore", 1 + 8 + 1, 2)
-    monkeypatch.setattr(catalogue, "bytes_present", lambda: needed)
+    monkeypatch.setattr(memory, "bytes_present", lambda: needed)
     quick().fit(frame, [0, 1])
-    monkeypatch.setattr(catalogue, "bytes_present", lambda: needed - 1)
+    monkeypatch.setattr(memory, "bytes_present", lambda: needed - 1)
     refused(quick(), r"for 9 features \(8 of them for text\) and 2 classes", frame, ["a", "b"])
 
 

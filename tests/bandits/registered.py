@@ -52,7 +52,7 @@ def contexts(rng: np.random.Generator, T: int, d: int) -> NDArray[np.float64]:
 
 
 def sizes(make: Callable[..., Agent], **parameters: Any) -> Callable[..., Agent]:
-    return lambda d, K, **keywords: make(d, K, **parameters, **keywords)
+    return lambda d, K, **keywords: make(n_features=d, n_classes=K, **parameters, **keywords)
 
 
 def over(learner: Callable[..., Any], parameters: dict[str, Any], **of_agent: Any) -> Any:

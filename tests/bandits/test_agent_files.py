@@ -104,8 +104,6 @@ def damaged(record, name, value):
     """A copy of the record with an array or a word of the configuration changed."""
     config, arrays = copy.deepcopy(record.config), dict(record.arrays)
     place = arrays if name in arrays else config
-    if name.startswith("counts."):
-        place, name = config["counts"], name.removeprefix("counts.")
     assert name in place
     if value is DROP:
         del place[name]
@@ -126,15 +124,14 @@ def put(index, value):
 
 
 DAMAGES = {
-    "no counts": ("counts", DROP),
-    "counts of the wrong kind": ("counts", [1, 2, 3]),
-    "no count of decisions": ("counts.n_decisions", DROP),
-    "no count of outcomes": ("counts.n_outcomes", DROP),
-    "no count of the dropped": ("counts.n_dropped", DROP),
-    "a negative count": ("counts.n_outcomes", -1),
-    "a broken count": ("counts.n_decisions", 49.5),
-    "counts that do not add up": ("counts.n_outcomes", lambda n: n + 1),
-    "fewer decisions than ids": ("counts.n_decisions", 3),
+    "a count of the wrong kind": ("n_decisions", [1, 2, 3]),
+    "no count of decisions": ("n_decisions", DROP),
+    "no count of outcomes": ("n_outcomes", DROP),
+    "no count of the dropped": ("n_dropped", DROP),
+    "a negative count": ("n_outcomes", -1),
+    "a broken count": ("n_decisions", 49.5),
+    "counts that do not add up": ("n_outcomes", lambda n: n + 1),
+    "fewer decisions than ids": ("n_decisions", 3),
     "no generator": ("generator", DROP),
     "an unknown generator": ("generator", lambda s: s | {"bit_generator": "Dice"}),
     "a generator without state": ("generator", lambda s: {"bit_generator": s["bit_generator"]}),

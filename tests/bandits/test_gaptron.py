@@ -27,7 +27,7 @@ LN2 = math.log(2.0)
 @pytest.mark.parametrize("delay", [0, 5])
 def test_equals_the_dense_twin(K, step, delay, rng):
     d, exploration, R = 3, 0.3, 1.5
-    agent = Gaptron(d, K, exploration=exploration, R=R, step=step)
+    agent = Gaptron(n_features=d, n_classes=K, exploration=exploration, R=R, step=step)
     own = exploration * LN2 / (K * R) ** 2
     twin = DenseGaptron(d, K, exploration, own if step is None else step)
     alongside(agent, twin, rng, contexts(rng, 150, d), delay)
@@ -38,7 +38,7 @@ def test_equals_the_dense_twin(K, step, delay, rng):
 @pytest.mark.parametrize("step", [None, 0.7])
 def test_full_information_equals_the_dense_twin(K, step, rng):
     d, R = 3, 1.5
-    agent = Gaptron(d, K, feedback="full", R=R, step=step)
+    agent = Gaptron(n_features=d, n_classes=K, feedback="full", R=R, step=step)
     twin = DenseGaptron(d, K, 0.0, LN2 / (2 * K * R**2) if step is None else step)
     assert agent.exploration == 0.0
     for x in contexts(rng, 150, d):
@@ -52,7 +52,7 @@ def test_full_information_equals_the_dense_twin(K, step, rng):
 def test_labels_may_come_late_by_id_and_in_any_order(rng):
     """All decisions are made at W = 0, where p is uniform."""
     d, K = 2, 3
-    agent = Gaptron(d, K, feedback="full", step=1.0)
+    agent = Gaptron(n_features=d, n_classes=K, feedback="full", step=1.0)
     X, y = contexts(rng, 20, d), rng.integers(0, K, 20)
     for x in X:
         agent.act(x)
@@ -66,17 +66,22 @@ def test_labels_may_come_late_by_id_and_in_any_order(rng):
 
 def test_the_gap_is_what_is_explored():
     """Two classes: doubt 1 - p while that exceeds epsilon, epsilon after; ties to class 0."""
-    agent = Gaptron(1, 2, exploration=0.1)
+    agent = Gaptron(n_features=1, n_classes=2, exploration=0.1)
     np.testing.assert_allclose(agent.policy([1.0]), [0.75, 0.25], atol=1e-15)
     agent._W[:] = [[0.0], [math.log(4.0)]]
     np.testing.assert_allclose(agent.policy([1.0]), [0.1, 0.9], atol=1e-15)
     agent._W[:] = [[0.0], [math.log(99.0)]]
     np.testing.assert_allclose(agent.policy([1.0]), [0.05, 0.95], atol=1e-15)
-    np.testing.assert_allclose(Gaptron(1, 3, exploration=0.1).policy([1.0]), 1 / 3, atol=1e-15)
+    np.testing.assert_allclose(
+        Gaptron(n_features=1, n_classes=3, exploration=0.1).policy([1.0]), 1 / 3, atol=1e-15
+    )
 
 
 def test_feedback_of_the_other_kind_is_refused_and_changes_nothing():
-    bandit, full = Gaptron(2, 3), Gaptron(2, 3, feedback="full")
+    bandit, full = (
+        Gaptron(n_features=2, n_classes=3),
+        Gaptron(n_features=2, n_classes=3, feedback="full"),
+    )
     decisions = [agent.act([0.5, 0.5]) for agent in (bandit, full)]
     before = [state(bandit), state(full)]
     with pytest.raises(InvalidInputError, match="feedback='bandit'.*learn\\(decision, correct\\)"):
@@ -95,7 +100,7 @@ def test_feedback_of_the_other_kind_is_refused_and_changes_nothing():
 
 
 def test_full_information_resumes_exactly(rng, tmp_path):
-    agent = Gaptron(2, 3, feedback="full", step=0.5)
+    agent = Gaptron(n_features=2, n_classes=3, feedback="full", step=0.5)
     for x in contexts(rng, 20, 2):
         agent.learn_label(agent.act(x), int(rng.integers(3)))
     waiting = agent.act([0.3, -0.3])
@@ -108,20 +113,22 @@ def test_full_information_resumes_exactly(rng, tmp_path):
 
 
 def test_exploration_and_step_by_default_by_hand_and_by_horizon():
-    agent = Gaptron(2, 3)
+    agent = Gaptron(n_features=2, n_classes=3)
     assert agent.exploration == documented_exploration(Gaptron)
     assert agent.step == pytest.approx(agent.exploration * LN2 / 9.0, rel=1e-12)
-    agent = Gaptron(2, 3, horizon=10**4, D=2.0, R=0.5)
+    agent = Gaptron(n_features=2, n_classes=3, horizon=10**4, D=2.0, R=0.5)
     assert agent.exploration == pytest.approx(3.0 / math.sqrt(2.0 * LN2 * 10**4), rel=1e-12)
     assert agent.step == pytest.approx(agent.exploration * LN2 / 2.25, rel=1e-12)
-    assert Gaptron(2, 3, horizon=1).exploration == 1.0
-    assert Gaptron(2, 3, feedback="full", R=2.0).step == pytest.approx(LN2 / 24.0, rel=1e-12)
+    assert Gaptron(n_features=2, n_classes=3, horizon=1).exploration == 1.0
+    assert Gaptron(n_features=2, n_classes=3, feedback="full", R=2.0).step == pytest.approx(
+        LN2 / 24.0, rel=1e-12
+    )
 
 
 def test_learns_an_easy_stream(rng):
     """With a bolder step than the default: chance errs 0.75, this 0.15 +- 0.01 over seeds."""
     X, y = easy_stream(rng, 2000, 4)
-    mistakes = play(Gaptron(4, 4, exploration=0.2, step=0.5, seed=rng), X, y)
+    mistakes = play(Gaptron(n_features=4, n_classes=4, exploration=0.2, step=0.5, seed=rng), X, y)
     assert mistakes[1000:].mean() < 0.3
 
 
@@ -132,10 +139,10 @@ def test_mistakes_stay_below_the_bounds(rng):
     U = 3.0 * np.eye(K)
     Z = X @ U.T
     bits = ((np.log(np.exp(Z).sum(axis=1)) - Z[np.arange(T), y]) / LN2).sum()
-    bandit = Gaptron(K, K, horizon=T, D=np.linalg.norm(U), seed=rng)
+    bandit = Gaptron(n_features=K, n_classes=K, horizon=T, D=np.linalg.norm(U), seed=rng)
     eta, epsilon = bandit.step, bandit.exploration
     assert play(bandit, X, y).sum() <= bits + (U**2).sum() / (2 * eta) + epsilon * T
-    full = Gaptron(K, K, feedback="full", seed=rng)
+    full = Gaptron(n_features=K, n_classes=K, feedback="full", seed=rng)
     mistakes = 0
     for x, label in zip(X, y, strict=True):
         decision = full.act(x)
@@ -145,7 +152,7 @@ def test_mistakes_stay_below_the_bounds(rng):
 
 
 def test_a_forced_outcome_moves_towards_the_class():
-    agent = Gaptron(1, 3, exploration=0.5)
+    agent = Gaptron(n_features=1, n_classes=3, exploration=0.5)
     agent.learn(act_as(agent, np.array([1.0]), 2), True)
     assert np.argmax(agent.policy([1.0])) == 0  # doubt stays until one class has half
     assert agent._W[2, 0] > 0.0 > agent._W[0, 0] == agent._W[1, 0]
@@ -179,6 +186,6 @@ def test_constructor_checks(arguments, message):
     "words", [{"R": 1e5}, {"exploration": 1e-15}, {"R": 1e8, "feedback": "full"}]
 )
 def test_a_tiny_step_of_its_own_survives_a_file(words, tmp_path):
-    agent = Gaptron(5, 100, **words)
+    agent = Gaptron(n_features=5, n_classes=100, **words)
     agent.save(tmp_path / "agent")
     assert folklearn.load(tmp_path / "agent").step == agent.step

@@ -21,7 +21,15 @@ SETTINGS = [(0.01, 10.0, 0.01, 1.0), (0.5, 3.0, 2.0, 2.0), (0.3, 1.0, 0.5, 0.05)
 def test_equals_the_dense_twin(K, setting, diagonal, rng):
     d = 3
     exploration, alpha, beta, D = setting
-    agent = Newtron(d, K, exploration=exploration, alpha=alpha, beta=beta, D=D, diagonal=diagonal)
+    agent = Newtron(
+        n_features=d,
+        n_classes=K,
+        exploration=exploration,
+        alpha=alpha,
+        beta=beta,
+        D=D,
+        diagonal=diagonal,
+    )
     twin = DenseNewtron(d, K, exploration, alpha, beta, D, diagonal)
     alongside(agent, twin, rng, contexts(rng, 60, d), delay=0)
     np.testing.assert_allclose(agent._W, twin.W, rtol=0.0, atol=1e-9 * (1.0 + D))
@@ -31,7 +39,7 @@ def test_equals_the_dense_twin(K, setting, diagonal, rng):
 def test_a_delayed_outcome_is_expanded_where_it_was_played(setting, rng):
     d, K = 3, 3
     exploration, alpha, beta, D = setting
-    agent = Newtron(d, K, exploration=exploration, alpha=alpha, beta=beta, D=D)
+    agent = Newtron(n_features=d, n_classes=K, exploration=exploration, alpha=alpha, beta=beta, D=D)
     twin = DenseNewtron(d, K, exploration, alpha, beta, D)
     alongside(agent, twin, rng, contexts(rng, 60, d), delay=5)
     np.testing.assert_allclose(agent._W, twin.W, rtol=0.0, atol=1e-9)
@@ -41,7 +49,7 @@ def test_a_delayed_outcome_is_expanded_where_it_was_played(setting, rng):
 @pytest.mark.parametrize("D", [0.1, 1.0, 30.0])
 def test_the_iterate_stays_in_the_ball(D, diagonal, rng):
     """And reaches its surface: the constraint is at work in this test."""
-    agent = Newtron(4, 3, exploration=0.3, D=D, diagonal=diagonal)
+    agent = Newtron(n_features=4, n_classes=3, exploration=0.3, D=D, diagonal=diagonal)
     norms = []
     for x in contexts(rng, 300, 4):
         agent.learn(agent.act(x), bool(rng.random() < 0.6))
@@ -55,7 +63,7 @@ def test_the_iterate_stays_in_the_ball(D, diagonal, rng):
 def test_the_iterate_is_the_leader(diagonal, rng):
     """Inside the ball the objective's gradient H W + b is 0, on the surface -mu W, mu >= 0."""
     seen = set()
-    agent = Newtron(2, 3, exploration=0.5, beta=1.0, D=0.7, diagonal=diagonal)
+    agent = Newtron(n_features=2, n_classes=3, exploration=0.5, beta=1.0, D=0.7, diagonal=diagonal)
     for x in contexts(rng, 200, 2):
         agent.learn(agent.act(x), bool(rng.random() < 0.5))
         w = agent._W.ravel() if diagonal else (agent._Q.T @ agent._W).ravel()
@@ -70,32 +78,36 @@ def test_the_iterate_is_the_leader(diagonal, rng):
 
 
 def test_the_first_policy_is_uniform():
-    np.testing.assert_allclose(Newtron(2, 5).policy([1.0, -2.0]), 0.2, atol=1e-15)
+    np.testing.assert_allclose(
+        Newtron(n_features=2, n_classes=5).policy([1.0, -2.0]), 0.2, atol=1e-15
+    )
 
 
 def test_exploration_by_default_by_hand_and_by_horizon():
-    assert Newtron(2, 3).exploration == documented_exploration(Newtron)
-    assert Newtron(2, 3, exploration=0.0).exploration == 0.0
+    assert Newtron(n_features=2, n_classes=3).exploration == documented_exploration(Newtron)
+    assert Newtron(n_features=2, n_classes=3, exploration=0.0).exploration == 0.0
     n, T = 4, 10**6
-    agent = Newtron(2, 3, horizon=T, alpha=7.0, beta=0.5, D=2.0, R=3.0)
+    agent = Newtron(n_features=2, n_classes=3, horizon=T, alpha=7.0, beta=0.5, D=2.0, R=3.0)
     growth = math.log(1 + 2 * 0.5 * 2.0 * 9.0 * T / n)
     expected = math.sqrt(7.0 * 3 * n * growth / (2 * 0.5 * T))
     assert expected < 1.0
     assert agent.exploration == pytest.approx(expected, rel=1e-9)
-    assert Newtron(2, 3, horizon=10).exploration == 1.0
+    assert Newtron(n_features=2, n_classes=3, horizon=10).exploration == 1.0
 
 
 @pytest.mark.parametrize("diagonal", [False, True])
 def test_learns_an_easy_stream(diagonal, rng):
     """Chance errs 0.75, exploration alone 0.075; this 0.093 +- 0.009 over seeds."""
     X, y = easy_stream(rng, 1500, 4)
-    mistakes = play(Newtron(4, 4, exploration=0.1, diagonal=diagonal, seed=rng), X, y)
+    mistakes = play(
+        Newtron(n_features=4, n_classes=4, exploration=0.1, diagonal=diagonal, seed=rng), X, y
+    )
     assert mistakes[750:].mean() < 0.25
 
 
 @pytest.mark.parametrize("diagonal", [False, True])
 def test_extreme_contexts_keep_everything_finite(diagonal):
-    agent = Newtron(2, 3, exploration=0.01, diagonal=diagonal)
+    agent = Newtron(n_features=2, n_classes=3, exploration=0.01, diagonal=diagonal)
     for t, size in enumerate([1e6, 1e-9, 1.0, 1e6, 0.0, 1e3]):
         x = size * np.array([1.0, (-1.0) ** t])
         P = agent.policy(x)
@@ -128,6 +140,6 @@ def test_constructor_checks(arguments, message):
 @pytest.mark.parametrize("diagonal", [True, False])
 @pytest.mark.parametrize(("D", "size"), [(0.1, 10**-160.5), (0.5, 10**-161.75), (1e-10, 1e-155)])
 def test_a_tiny_context_breaks_nothing(D, size, diagonal):
-    agent = Newtron(2, 3, D=D, diagonal=diagonal)
+    agent = Newtron(n_features=2, n_classes=3, D=D, diagonal=diagonal)
     agent.learn(agent.act([size, 0.0]), True)
     np.testing.assert_allclose(agent.policy([1.0, 1.0]).sum(), 1.0)

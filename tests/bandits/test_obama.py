@@ -23,7 +23,9 @@ from tests.reference.bandits import DenseObama
 def drive(seed, K, others, T=80, exploration=0.6, B=4.0, n_particles=4800):
     """Mean distance of the policies of an agent from those of twins, along one trajectory."""
     rng = np.random.default_rng(seed)
-    agent = Obama(1, K, exploration=exploration, B=B, n_particles=n_particles, seed=seed)
+    agent = Obama(
+        n_features=1, n_classes=K, exploration=exploration, B=B, n_particles=n_particles, seed=seed
+    )
     errors = np.zeros(len(others))
     for x in rng.uniform(-1.0, 1.0, size=(T, 1)):
         P = agent.policy(x)
@@ -65,11 +67,13 @@ def test_the_error_falls_with_the_number_of_particles(seed):
 
 
 def test_the_first_policy_is_uniform():
-    np.testing.assert_allclose(Obama(2, 5).policy([1.0, -2.0]), 0.2, atol=1e-12)
+    np.testing.assert_allclose(
+        Obama(n_features=2, n_classes=5).policy([1.0, -2.0]), 0.2, atol=1e-12
+    )
 
 
 def test_wrong_outcomes_teach_nothing(rng):
-    agent = Obama(2, 3, n_particles=30)
+    agent = Obama(n_features=2, n_classes=3, n_particles=30)
     before = learned(agent)
     for x in contexts(rng, 20, 2):
         agent.learn(agent.act(x), False)
@@ -78,7 +82,7 @@ def test_wrong_outcomes_teach_nothing(rng):
 
 def test_no_label_weighs_more_than_1(rng):
     """The least propensity is mu / K, where the weight (mu / K) / P is 1."""
-    agent = Obama(1, 2, exploration=0.05, B=50.0, n_particles=60)
+    agent = Obama(n_features=1, n_classes=2, exploration=0.05, B=50.0, n_particles=60)
     for _ in range(60):
         agent.learn(act_as(agent, np.array([1.0]), 1), True)
     agent.learn(act_as(agent, np.array([1.0]), 0), True)
@@ -89,19 +93,23 @@ def test_no_label_weighs_more_than_1(rng):
 
 
 def test_exploration_by_default_by_hand_and_by_horizon():
-    assert Obama(2, 3).exploration == documented_exploration(Obama)
+    assert Obama(n_features=2, n_classes=3).exploration == documented_exploration(Obama)
     T = 10**5
     regret = bounds.aggregating_uniform(T, n_features=2, n_classes=3, B=2.0, R=0.5)
     expected = math.sqrt(3 * regret / T)
     assert expected < 1.0
-    assert Obama(2, 3, horizon=T, B=2.0, R=0.5).exploration == pytest.approx(expected, rel=1e-12)
-    assert Obama(2, 3, horizon=3).exploration == 1.0
+    assert Obama(n_features=2, n_classes=3, horizon=T, B=2.0, R=0.5).exploration == pytest.approx(
+        expected, rel=1e-12
+    )
+    assert Obama(n_features=2, n_classes=3, horizon=3).exploration == 1.0
 
 
 def test_learns_an_easy_stream(rng):
     """Chance errs 0.67, exploration alone 0.13; this 0.16 +- 0.02 over seeds."""
     X, y = easy_stream(rng, 800, 3)
-    agent = Obama(3, 3, exploration=0.2, B=10.0, n_particles=120, n_moves=5, seed=rng)
+    agent = Obama(
+        n_features=3, n_classes=3, exploration=0.2, B=10.0, n_particles=120, n_moves=5, seed=rng
+    )
     assert play(agent, X, y)[400:].mean() < 0.35
 
 
@@ -128,8 +136,12 @@ def test_constructor_checks(arguments, message):
 
 
 def test_particles_of_another_problem_are_refused(tmp_path):
-    record = Obama(2, 3, n_particles=30).to_record()
-    for other in (Obama(2, 3, n_particles=30, B=3.0), Obama(2, 3, n_particles=60), Obama(3, 3)):
+    record = Obama(n_features=2, n_classes=3, n_particles=30).to_record()
+    for other in (
+        Obama(n_features=2, n_classes=3, n_particles=30, B=3.0),
+        Obama(n_features=2, n_classes=3, n_particles=60),
+        Obama(n_features=3, n_classes=3),
+    ):
         theirs = other.to_record()
         arrays = {k: v for k, v in theirs.arrays.items() if k.startswith("learner.")}
         mixed = Record("Obama", record.config | {"learner": theirs.config["learner"]}, arrays)

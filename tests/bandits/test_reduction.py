@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from folklearn import Aggregating, Folklore, Gaf, Laplace, Ogd, Ons, auto, bounds
+from folklearn import Aggregating, Folklore, Gaf, Laplace, Learner, Ogd, Ons, auto, bounds
 from folklearn.bandits import BanditReduction
 from folklearn.errors import FolklearnError, InvalidInputError
 from tests.bandits.forced import act_as, easy_stream, learned, play
@@ -63,7 +63,9 @@ def test_a_certificate_that_becomes_void_explores_always_and_says_so_once():
 
 
 def test_a_certificate_that_cannot_stay_valid_is_refused():
-    with pytest.raises(InvalidInputError, match="not valid, or will not stay so.*give expl"):
+    with pytest.raises(
+        InvalidInputError, match="no live certificate.*none that will stay.*give expl"
+    ):
         BanditReduction(Folklore(n_features=1, n_classes=2, gamma=0.5))
     with pytest.raises(InvalidInputError, match="Ons takes weights up to 1 only"):
         BanditReduction(Ons(n_features=1, n_classes=2, B=0.1), updates="correct")
@@ -101,21 +103,20 @@ def test_only_correct_explorations_teach(explored, correct):
     np.testing.assert_array_equal(agent.learner.predict(x), twin.predict(x))
 
 
-class Recorder:
+class Recorder(Learner):
     """Predicts always the same, and remembers what it is taught."""
 
-    n_features = 1
-
     def __init__(self, p, max_weight=math.inf):
-        self.p, self.n_classes = np.array(p), len(p)
+        self._size(1, len(p))
+        self.p = np.array(p)
         self.lessons = []
         self.max_weight = max_weight
 
-    def predict(self, x):
+    def _predict(self, x):
         return self.p.copy()
 
-    def update(self, x, y, *, weight=1.0):
-        self.lessons.append((y, weight))
+    def _learn(self, x, label, soft, weight):
+        self.lessons.append((label, weight))
         return 0.0
 
 

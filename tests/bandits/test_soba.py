@@ -35,7 +35,7 @@ def inverse(agent):
 @pytest.mark.parametrize("delay", [0, 5])
 def test_equals_the_dense_twin(K, exploration, delay, diagonal, rng):
     d = 3
-    agent = Soba(d, K, exploration=exploration, diagonal=diagonal)
+    agent = Soba(n_features=d, n_classes=K, exploration=exploration, diagonal=diagonal)
     twin = DenseSoba(d, K, exploration, diagonal)
     alongside(agent, twin, rng, contexts(rng, 100, d), delay)
     np.testing.assert_allclose(agent._W, twin.W, rtol=0.0, atol=1e-9)
@@ -47,7 +47,10 @@ def test_equals_the_dense_twin(K, exploration, delay, diagonal, rng):
 def test_the_skipping_rule_is_at_work(diagonal, rng):
     """On an easy stream most rounds are right by a margin: the sum would become negative."""
     X, y = easy_stream(rng, 150, 3)
-    agent, twin = Soba(3, 3, exploration=0.5, diagonal=diagonal), DenseSoba(3, 3, 0.5, diagonal)
+    agent, twin = (
+        Soba(n_features=3, n_classes=3, exploration=0.5, diagonal=diagonal),
+        DenseSoba(3, 3, 0.5, diagonal),
+    )
     for x, label in zip(X, y, strict=True):
         np.testing.assert_allclose(agent.policy(x), twin.probabilities(x), rtol=0.0, atol=1e-9)
         before, skipped = learned(agent), twin.n_skipped
@@ -62,7 +65,7 @@ def test_the_skipping_rule_is_at_work(diagonal, rng):
 
 @each_matrix
 def test_wrong_outcomes_teach_nothing(diagonal, rng):
-    agent = Soba(2, 3, exploration=0.5, diagonal=diagonal)
+    agent = Soba(n_features=2, n_classes=3, exploration=0.5, diagonal=diagonal)
     for x in contexts(rng, 20, 2):
         agent.learn(agent.act(x), True)
     before = learned(agent)
@@ -72,7 +75,7 @@ def test_wrong_outcomes_teach_nothing(diagonal, rng):
 
 
 def test_ties_go_to_the_lowest_class():
-    agent = Soba(2, 3, exploration=0.3)
+    agent = Soba(n_features=2, n_classes=3, exploration=0.3)
     np.testing.assert_allclose(agent.policy([1.0, 2.0]), [0.8, 0.1, 0.1], atol=1e-15)
     # The rival of class 1 is 0, the lowest of the others: 2 now lies between them.
     agent.learn(act_as(agent, np.array([1.0, 0.0]), 1), True)
@@ -81,25 +84,29 @@ def test_ties_go_to_the_lowest_class():
 
 
 def test_exploration_by_default_by_hand_and_by_horizon():
-    assert Soba(2, 3).exploration == documented_exploration(Soba)
-    assert Soba(2, 3, exploration=0.0).exploration == 0.0
+    assert Soba(n_features=2, n_classes=3).exploration == documented_exploration(Soba)
+    assert Soba(n_features=2, n_classes=3, exploration=0.0).exploration == 0.0
     T = 10**4
     expected = 3 * math.sqrt(2 * math.log(1 + 2 * T * 4.0 / 6) / T)
     assert expected < 1.0
-    assert Soba(2, 3, horizon=T, R=2.0).exploration == pytest.approx(expected, rel=1e-12)
-    assert Soba(2, 3, horizon=5).exploration == 1.0
+    assert Soba(n_features=2, n_classes=3, horizon=T, R=2.0).exploration == pytest.approx(
+        expected, rel=1e-12
+    )
+    assert Soba(n_features=2, n_classes=3, horizon=5).exploration == 1.0
 
 
 @each_matrix
 def test_learns_an_easy_stream(diagonal, rng):
     """Chance errs 0.75, exploration alone 0.075; this 0.08 +- 0.014 over 60 seeds."""
     X, y = easy_stream(rng, 1500, 4)
-    mistakes = play(Soba(4, 4, exploration=0.1, diagonal=diagonal, seed=rng), X, y)
+    mistakes = play(
+        Soba(n_features=4, n_classes=4, exploration=0.1, diagonal=diagonal, seed=rng), X, y
+    )
     assert mistakes[750:].mean() < 0.3
 
 
 def test_a_context_too_long_for_the_inverse_is_refused_and_changes_nothing():
-    agent = Soba(2, 2, exploration=0.5)
+    agent = Soba(n_features=2, n_classes=2, exploration=0.5)
     x = np.array([1e12, 1e-3])
     agent.learn(act_as(agent, x, 1), True)
     decision = act_as(agent, x, 0)

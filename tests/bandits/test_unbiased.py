@@ -49,7 +49,7 @@ def softmax(z):
 
 @every_label
 def test_banditron_takes_the_step_of_the_perceptron(x, y, rng):
-    agent = trained(Banditron(D, K, exploration=0.3), rng)
+    agent = trained(Banditron(n_features=D, n_classes=K, exploration=0.3), rng)
     assert np.abs(agent._W).max() > 0.1
     mean = mean_over_actions(agent, x, y, lambda before, after: after._W - before._W)
     predicted = int(np.argmax(agent._W @ x))
@@ -69,7 +69,9 @@ def newtron_estimate(before, after):
 @pytest.mark.parametrize("diagonal", [False, True])
 def test_newtron_follows_the_gradient_of_the_log_loss(x, y, diagonal, rng):
     alpha = 4.0
-    agent = Newtron(D, K, exploration=0.3, alpha=alpha, beta=0.5, D=2.0, diagonal=diagonal)
+    agent = Newtron(
+        n_features=D, n_classes=K, exploration=0.3, alpha=alpha, beta=0.5, D=2.0, diagonal=diagonal
+    )
     W = trained(agent, rng)._W
     assert np.linalg.norm(W) > 0.1
     mean = mean_over_actions(agent, x, y, newtron_estimate)
@@ -98,7 +100,7 @@ def soba_theta(agent):
 @every_label
 @pytest.mark.parametrize("diagonal", [False, True])
 def test_soba_steps_from_the_rival_to_the_label(x, y, diagonal, rng):
-    agent = trained(Soba(D, K, exploration=0.3, diagonal=diagonal), rng)
+    agent = trained(Soba(n_features=D, n_classes=K, exploration=0.3, diagonal=diagonal), rng)
     agent._total[0] += 1e6  # far from the skipping rule, which is no estimate
     scores = agent._W @ x
     assert np.abs(scores).max() > 1e-3
@@ -111,7 +113,7 @@ def test_soba_steps_from_the_rival_to_the_label(x, y, diagonal, rng):
 
 @every_label
 def test_gaptron_follows_the_gradient_of_the_loss_in_bits(x, y, rng):
-    agent = trained(Gaptron(D, K, exploration=0.3, step=0.4), rng)
+    agent = trained(Gaptron(n_features=D, n_classes=K, exploration=0.3, step=0.4), rng)
     W = agent._W.copy()
     assert np.abs(W).max() > 0.1
     mean = mean_over_actions(agent, x, y, lambda before, after: before._W - after._W) / 0.4
@@ -132,7 +134,9 @@ def test_gaptron_follows_the_gradient_of_the_loss_in_bits(x, y, rng):
 @every_label
 def test_obama_weighs_a_label_by_1_in_the_mean(x, y, rng):
     exploration = 0.6
-    agent = Obama(D, K, exploration=exploration, B=5.0, n_particles=40, n_moves=2)
+    agent = Obama(
+        n_features=D, n_classes=K, exploration=exploration, B=5.0, n_particles=40, n_moves=2
+    )
     trained(agent, rng, n_rounds=30)
 
     def weight(before, after):
@@ -202,6 +206,6 @@ class Weighed(Folklore):
 
     total = 0.0
 
-    def update(self, x, y, *, weight=1.0):
+    def _learn(self, x, label, soft, weight):
         self.total += weight
-        return super().update(x, y, weight=weight)
+        return super()._learn(x, label, soft, weight)

@@ -140,8 +140,7 @@ def test_the_guarantee_without_a_certificate(seed):
     ogd = OnlineToBatch(Ogd(n_features=D, n_classes=K, B=5.0)).fit(X, y)
     expected = bounds.ogd(T, n_features=D, n_classes=K, B=5.0) / T
     assert ogd.guarantee() == pytest.approx(expected)
-    with pytest.raises(InvalidInputError, match="a smaller B needs"):
-        ogd.guarantee(B=1.0)
+    assert ogd.guarantee(B=1.0) is None  # only a certificate can tell
     for more in ({"weight": np.ones(T)}, {}):
         scale = 1.0 if more else 2.0
         model = OnlineToBatch(Ogd(n_features=D, n_classes=K, R=0.5)).fit(scale * X, y, **more)
@@ -155,8 +154,8 @@ def test_the_guarantee_without_a_certificate(seed):
         (folklore(), {"select": "last"}, "is a heuristic: the bound holds"),
         (folklore(), {"passes": 2}, "passes=2 is a heuristic"),
         (folklore(gamma=5.0), {}, "above the valid constant"),
-        (Laplace(n_features=D, n_classes=K), {}, "Laplace has no regret bound"),
-        (Ogd(n_features=D, n_classes=K, rate=0.1), {}, "Ogd has no regret bound"),
+        (Laplace(n_features=D, n_classes=K), {}, "an expansion is no lower bound"),
+        (Ogd(n_features=D, n_classes=K, rate=0.1), {}, "Ogd proves nothing"),
         (Mixture([folklore()]), {}, "no surviving expert certifies B=10"),
     ],
     ids=["last", "passes", "invalid", "laplace", "ogd", "mixture"],
@@ -205,9 +204,9 @@ def test_passes_see_the_rows_again_in_another_order(seed):
     rows = []
 
     class Spy(Folklore):
-        def run(self, X, y, **more):
-            rows.append(X.copy())
-            return super().run(X, y, **more)
+        def _run(self, part, report):
+            rows.append(part.X.copy())
+            return super()._run(part, report)
 
     model = OnlineToBatch(
         Spy(n_features=D, n_classes=K), passes=3, n_checkpoints=5, seed=seed
@@ -267,11 +266,11 @@ def test_damaged_records_are_refused(seed):
     X, y, _ = stream(seed, 20)
     record = OnlineToBatch(folklore(), n_checkpoints=2).fit(X, y).to_record()
     for part, value in {"states": [], "rounds": [0], "select": "best", "learner": 1}.items():
-        with pytest.raises(StateFileError, match="OnlineToBatch state is incomplete"):
+        with pytest.raises(StateFileError):
             OnlineToBatch.from_record(
                 Record(record.kind, record.config | {part: value}, record.arrays)
             )
-    arrays = {name: a for name, a in record.arrays.items() if name != "state0.S"}
+    arrays = {name: a for name, a in record.arrays.items() if name != "states0.S"}
     with pytest.raises(StateFileError, match="needs float64 S"):
         OnlineToBatch.from_record(Record(record.kind, record.config, arrays))
 
@@ -279,7 +278,7 @@ def test_damaged_records_are_refused(seed):
 def test_bad_input(seed):
     X, y, _ = stream(seed)
     for learner in (Folklore, None, object()):
-        with pytest.raises(InvalidInputError, match="is no learner"):
+        with pytest.raises(InvalidInputError, match="not a learner"):
             OnlineToBatch(learner)
     with pytest.raises(InvalidInputError, match="select must be"):
         OnlineToBatch(folklore(), select="best")
@@ -301,7 +300,7 @@ def test_bad_input(seed):
         model.fit(X, [*y[:-1], 7])
     assert model.learner.certificate().n_rounds == 0
     heavy = OnlineToBatch(Mixture([folklore()]))
-    with pytest.raises(InvalidInputError, match="weight\\[59\\] is 2, above the learner's"):
+    with pytest.raises(InvalidInputError, match="weight\\[59\\] is 2, above max_weight=1"):
         heavy.fit(X, y, weight=[1.0] * 59 + [2.0])
     assert heavy.learner.certificate().n_rounds == 0
     with pytest.raises(InvalidInputError, match="x has shape"):

@@ -174,7 +174,7 @@ def test_a_saved_predictor_predicts_the_same(method, tmp_path, seed):
     record = model.to_record()
     with pytest.raises(StateFileError, match="needs float64 root"):
         SMP.from_record(Record("SMP", record.config, record.arrays | {"root": np.zeros(3)}))
-    with pytest.raises(StateFileError, match="bad configuration"):
+    with pytest.raises(StateFileError, match="needs n_features"):
         SMP.from_record(Record("SMP", {"lam": 1.0}, record.arrays))
 
 

@@ -48,7 +48,14 @@ class Case:
 
     def make(self, d, K, learners, seed=0, n_learners=None):
         N = len(learners) if n_learners is None else n_learners
-        return self.kind(d, K, n_learners=N, weak_learner=learners, seed=seed, **dict(self.words))
+        return self.kind(
+            n_features=d,
+            n_classes=K,
+            n_learners=N,
+            weak_learner=learners,
+            seed=seed,
+            **dict(self.words),
+        )
 
     def classes(self, K):
         return 2 if self.kind is AdaBoostOL else K
@@ -86,11 +93,11 @@ def stream(rng, T, d, K):
 
 
 def bayes(d, K):
-    return lambda i, rng: Probabilistic(NaiveBayes(d, K))
+    return lambda i, rng: Probabilistic(NaiveBayes(n_features=d, n_classes=K))
 
 
 def subspaces(d, K):
-    return random_subspaces(lambda n: Folklore(n_features=n, n_classes=K, B=3.0), d)
+    return random_subspaces(lambda n: Folklore(n_features=n, n_classes=K, B=3.0), n_features=d)
 
 
 def loop(booster, X, y):
@@ -150,7 +157,12 @@ def test_edges_and_regret_bounds_are_what_they_say(rng, regression):
     y = rng.integers(0, K, T)
     learners = [Planted(planted_labels(rng, y, K, EDGE)) for _ in range(N)]
     fast = AdaBoostOLMpp(
-        2, K, n_learners=N, weak_learner=learners, regression=regression, horizon=horizon
+        n_features=2,
+        n_classes=K,
+        n_learners=N,
+        weak_learner=learners,
+        regression=regression,
+        horizon=horizon,
     )
     slow = SlowOLMpp(K, learners, horizon, regression, gamma_star_below)
     gained, tried = np.zeros(N), np.zeros(N)
@@ -176,7 +188,13 @@ def test_sampled_potentials_are_near_the_exact_ones(rng, K):
     seed = int(rng.integers(2**31))
     learners = [Planted([0]) for _ in range(N)]
     booster = OnlineMBBM(
-        1, K, n_learners=N, weak_learner=learners, edge=EDGE, n_samples=n, seed=seed
+        n_features=1,
+        n_classes=K,
+        n_learners=N,
+        weak_learner=learners,
+        edge=EDGE,
+        n_samples=n,
+        seed=seed,
     )
     slow = SlowMBBM(K, learners, EDGE)
     for i in range(N):
@@ -337,7 +355,9 @@ def test_hedge_draws_prefixes_by_their_weights(seed):
     draws = 2000
     followed = np.empty(draws, dtype=int)
     for k in range(draws):
-        model = AdaBoostOLM(1, 2, n_learners=3, weak_learner=learners, seed=draws * seed + k)
+        model = AdaBoostOLM(
+            n_features=1, n_classes=2, n_learners=3, weak_learner=learners, seed=draws * seed + k
+        )
         for t in range(3):
             model.update([float(t)], y[t])
         labels, weights = model.prefix_labels([3.0]), model.hedge_weights
@@ -352,7 +372,7 @@ def test_the_mixture_loses_at_most_ln_n_against_every_prefix(rng):
     K, T, N = 3, 150, 6
     y = rng.integers(0, K, T)
     learners = [CostSpy(Planted(planted_labels(rng, y, K, EDGE))) for _ in range(N)]
-    model = AdaBoostOLMpp(2, K, n_learners=N, weak_learner=learners)
+    model = AdaBoostOLMpp(n_features=2, n_classes=K, n_learners=N, weak_learner=learners)
     total = sum(model.update(x, label) for x, label in zip(rounds(T), y, strict=True))
     losses = np.array([spy.loss for spy in learners[1:]])
     assert (total <= losses + math.log(N) + 1e-9).all()
@@ -400,7 +420,7 @@ def test_the_proposition_on_mistakes(rng, K, edge, N, telling):
     T = 2000
     y = rng.integers(0, K, T)
     learners = [CostSpy(Planted(planted_labels(rng, y, K, edge))) for _ in range(N)]
-    model = AdaBoostOLMpp(2, K, n_learners=N, weak_learner=learners, horizon=T)
+    model = AdaBoostOLMpp(n_features=2, n_classes=K, n_learners=N, weak_learner=learners, horizon=T)
     wrong = 0
     for x, label in zip(rounds(T), y, strict=True):
         wrong += model.predict_label(x) != label
@@ -435,7 +455,7 @@ def test_error_falls_with_the_number_of_learners(rng, K):
     T, N = 2000, 80
     y = rng.integers(0, K, T)
     learners = [Planted(planted_labels(rng, y, K, 0.2)) for _ in range(N)]
-    model = AdaBoostOLMpp(2, K, n_learners=N, weak_learner=learners, horizon=T)
+    model = AdaBoostOLMpp(n_features=2, n_classes=K, n_learners=N, weak_learner=learners, horizon=T)
     model.run(rounds(T), y)
     error = model.n_mistakes[[0, 4, 19, 79]] / T
     expected = {2: [0.40, 0.31, 0.19], 5: [0.63, 0.52, 0.26]}[K]
@@ -563,12 +583,12 @@ def test_soft_labels_are_refused_with_a_sentence(rng, case):
 @pytest.mark.parametrize("kind", [AdaBoostOLMpp, AdaBoostOLM, OnlineMBBM, AdaBoostOL])
 def test_one_class_is_refused(kind):
     with pytest.raises(InvalidInputError, match="n_classes"):
-        kind(2, 1, n_learners=1, weak_learner=[CostMinimiser(1)])
+        kind(n_features=2, n_classes=1, n_learners=1, weak_learner=[CostMinimiser(1)])
 
 
 def test_ol_refuses_three_classes():
     with pytest.raises(InvalidInputError, match="two classes"):
-        AdaBoostOL(2, 3, n_learners=1, weak_learner=[CostMinimiser(3)])
+        AdaBoostOL(n_features=2, n_classes=3, n_learners=1, weak_learner=[CostMinimiser(3)])
 
 
 @pytest.mark.parametrize(
@@ -583,7 +603,7 @@ def test_ol_refuses_three_classes():
 )
 def test_what_is_no_weak_learner_is_refused(weak, message):
     with pytest.raises(InvalidInputError, match=message):
-        AdaBoostOLMpp(2, 2, n_learners=2, weak_learner=weak)
+        AdaBoostOLMpp(n_features=2, n_classes=2, n_learners=2, weak_learner=weak)
 
 
 @pytest.mark.parametrize(
@@ -591,13 +611,13 @@ def test_what_is_no_weak_learner_is_refused(weak, message):
 )
 def test_bad_parameters_are_refused(words):
     with pytest.raises(InvalidInputError, match=next(iter(words))):
-        AdaBoostOLMpp(2, 2, **{"weak_learner": bayes(2, 2), **words})
+        AdaBoostOLMpp(n_features=2, n_classes=2, **{"weak_learner": bayes(2, 2), **words})
 
 
 @pytest.mark.parametrize("edge", [0.0, 1.0, -0.1, math.nan, "big"])
 def test_a_bad_edge_is_refused(edge):
     with pytest.raises(InvalidInputError, match="edge"):
-        OnlineMBBM(2, 2, weak_learner=bayes(2, 2), edge=edge)
+        OnlineMBBM(n_features=2, n_classes=2, weak_learner=bayes(2, 2), edge=edge)
 
 
 # --- River -----------------------------------------------------------------------------------
@@ -606,7 +626,7 @@ def test_a_bad_edge_is_refused(edge):
 def test_the_default_learners_are_hoeffding_trees_which_cannot_be_saved(rng, tmp_path):
     pytest.importorskip("river")
     X, y = stream(rng, 60, 2, 3)
-    model = AdaBoostOLMpp(2, 3, n_learners=3)
+    model = AdaBoostOLMpp(n_features=2, n_classes=3, n_learners=3)
     P = model.run(X, y)
     np.testing.assert_allclose(P.sum(axis=1), 1.0, atol=1e-12)
     path = tmp_path / "trees.safetensors"
@@ -619,9 +639,11 @@ def test_the_default_learners_are_hoeffding_trees_which_cannot_be_saved(rng, tmp
 @every_booster
 def test_a_learner_that_cannot_save_itself_is_named(case, tmp_path):
     K = case.classes(3)
-    model = case.make(2, K, [Probabilistic(NaiveBayes(2, K)), CostMinimiser(K)])
+    model = case.make(
+        2, K, [Probabilistic(NaiveBayes(n_features=2, n_classes=K)), CostMinimiser(K)]
+    )
     path = tmp_path / "booster.safetensors"
-    with pytest.raises(FolklearnError, match="weak learner 1") as e:
+    with pytest.raises(FolklearnError, match="weak_learner1, .*cannot save itself") as e:
         model.save(path)
     assert "\n" not in str(e.value)
     assert not path.exists()
@@ -632,9 +654,9 @@ def test_without_river_a_sentence_names_the_extra(kind, monkeypatch):
     for name in ("river", "river.tree"):
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(FolklearnError, match=r"folklearn\[river\]") as e:
-        kind(2, 2)
+        kind(n_features=2, n_classes=2)
     assert "\n" not in str(e.value)
-    kind(2, 2, weak_learner=bayes(2, 2))  # everything else works
+    kind(n_features=2, n_classes=2, weak_learner=bayes(2, 2))  # everything else works
 
 
 class Scribbler:
@@ -655,10 +677,10 @@ class Scribbler:
 @pytest.mark.parametrize("verb", ["predict", "update"])
 def test_no_weak_learner_can_change_what_the_others_see(verb):
     booster = AdaBoostOLMpp(
-        2,
-        3,
+        n_features=2,
+        n_classes=3,
         n_learners=2,
-        weak_learner=[Scribbler(verb), Probabilistic(NaiveBayes(2, 3))],
+        weak_learner=[Scribbler(verb), Probabilistic(NaiveBayes(n_features=2, n_classes=3))],
     )
     before = booster.learners[1].to_record().arrays
     with pytest.raises(WeakLearnerError, match="weak learner 0.*read-only"):
@@ -670,21 +692,24 @@ def test_no_weak_learner_can_change_what_the_others_see(verb):
 
 def test_weak_learners_that_cannot_work_are_refused_at_once():
     def boost(weak_learner, n=2):
-        return AdaBoostOLMpp(1, 2, n_learners=n, weak_learner=weak_learner)
+        return AdaBoostOLMpp(n_features=1, n_classes=2, n_learners=n, weak_learner=weak_learner)
 
-    shared = Probabilistic(NaiveBayes(1, 2))
+    shared = Probabilistic(NaiveBayes(n_features=1, n_classes=2))
     with pytest.raises(InvalidInputError, match="learners 0 and 1 are the same object"):
         boost([shared, shared])
     with pytest.raises(InvalidInputError, match="learners 0 and 1 are the same object"):
         boost(lambda i, rng: shared)
     with pytest.raises(InvalidInputError, match=r"told no costs: wrap it, Probabilistic\(...\)"):
-        boost([NaiveBayes(1, 2)], 1)
+        boost([NaiveBayes(n_features=1, n_classes=2)], 1)
     with pytest.raises(InvalidInputError, match="expected a function of"):
         boost(NaiveBayes)
 
 
 def test_the_vote_of_all_has_all_the_weight():
     booster = OnlineMBBM(
-        1, 2, n_learners=3, weak_learner=lambda i, rng: Probabilistic(NaiveBayes(1, 2))
+        n_features=1,
+        n_classes=2,
+        n_learners=3,
+        weak_learner=lambda i, rng: Probabilistic(NaiveBayes(n_features=1, n_classes=2)),
     )
     np.testing.assert_array_equal(booster.hedge_weights, [0.0, 0.0, 1.0])

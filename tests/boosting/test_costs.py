@@ -111,7 +111,9 @@ every_sign = pytest.mark.parametrize(
 def test_a_learner_that_is_always_right_pushes_the_right_score_up(rng, kind, K):
     T = 40
     y = rng.integers(0, K, T)
-    booster = kind(1, K, n_learners=3, weak_learner=[AlwaysRight(y) for _ in range(3)])
+    booster = kind(
+        n_features=1, n_classes=K, n_learners=3, weak_learner=[AlwaysRight(y) for _ in range(3)]
+    )
     P = booster.run(rounds(T, 1), y)
     p = P[np.arange(T), y]
     assert (p[1:] > 1 / K).all()
@@ -122,7 +124,9 @@ def test_a_learner_that_is_always_right_pushes_the_right_score_up(rng, kind, K):
 def test_a_learner_that_is_always_wrong_pushes_its_label_down(rng, kind, K):
     T = 40
     y = rng.integers(0, K, T)
-    booster = kind(1, K, n_learners=3, weak_learner=[AlwaysWrong(y, K) for _ in range(3)])
+    booster = kind(
+        n_features=1, n_classes=K, n_learners=3, weak_learner=[AlwaysWrong(y, K) for _ in range(3)]
+    )
     P = booster.run(rounds(T, 1), y)
     said = P[np.arange(T), (y + 1) % K]
     # AdaBoost.OLM++ starts from even odds of right and wrong, not from 1/K.

@@ -62,7 +62,7 @@ def test_it_equals_its_twin(rng, regression, stream, K, known):
     T = 25
     S, said, y = scores(rng, stream, T, K)
     horizon = T if known else None
-    fast = BoostingRegression(K, horizon=horizon, regression=regression)
+    fast = BoostingRegression(n_classes=K, horizon=horizon, regression=regression)
     slow = slow_regression(K, horizon, regression, gamma_star_below)
     for s, label, truth in zip(S, said, y, strict=True):
         s_hat, expected = fast.predict(s, label), slow.predict(s, label)
@@ -83,7 +83,7 @@ def test_weighted_rounds_equal_those_of_the_twin(rng, regression):
     """State, certificate and total loss count a round `weight` times; its own loss does not."""
     K, T, far = 3, 40, 10**9
     S, said, y = scores(rng, "calibrated", T, K)
-    fast = BoostingRegression(K, horizon=far, regression=regression)
+    fast = BoostingRegression(n_classes=K, horizon=far, regression=regression)
     slow = slow_regression(K, far, regression, gamma_star_below)
     total = 0.0
     for s, label, truth, w in zip(S, said, y, 5.0 * rng.exponential(size=T), strict=True):
@@ -102,7 +102,7 @@ def test_the_label_gets_what_the_binary_model_says_and_the_others_stay_proportio
 ):
     K = 5
     S, said, y = scores(rng, "calibrated", 60, K)
-    fast = BoostingRegression(K, horizon=60, regression=regression)
+    fast = BoostingRegression(n_classes=K, horizon=60, regression=regression)
     slow = slow_regression(K, 60, regression, gamma_star_below)
     for s, label, truth in zip(S, said, y, strict=True):
         p, before = softmax(fast.predict(s, label)), softmax(s)
@@ -121,7 +121,7 @@ def test_with_gaps_of_one_size_it_is_a_plain_two_class_folklore(rng):
     """|s_l - logsumexp of the others| = 2c makes gamma one number, which the learner accepts."""
     K, T, c = 4, 200, 0.8
     plain = Folklore(n_features=2, n_classes=2, lam=1.0, gamma=gamma_star_below(2 * c + 2))
-    boosted = BoostingRegression(K, horizon=T)
+    boosted = BoostingRegression(n_classes=K, horizon=T)
     for _ in range(T):
         label, y = rng.integers(0, K, 2)
         s = rng.normal(size=K)
@@ -141,7 +141,7 @@ def test_no_alpha_beats_the_certificate(rng, regression, stream, known):
     """The best alpha in hindsight and a grid; nothing random in what is asserted."""
     K, T = 3, 300
     S, said, y = scores(rng, stream, T, K)
-    model = BoostingRegression(K, horizon=T if known else None, regression=regression)
+    model = BoostingRegression(n_classes=K, horizon=T if known else None, regression=regression)
     losses, y = play(model, S, said, y, stream == "against")
     total = losses.sum()
     assert model.certificate().loss == pytest.approx(total, rel=1e-9)
@@ -163,8 +163,8 @@ def test_the_certificate_is_that_of_the_twin(rng, regression, stream):
     S, said, y = scores(rng, stream, T, K)
     if stream == "huge":
         S /= 1e5
-    near = BoostingRegression(K, horizon=T, regression=regression)
-    wide = BoostingRegression(K, horizon=far, regression=regression)
+    near = BoostingRegression(n_classes=K, horizon=T, regression=regression)
+    wide = BoostingRegression(n_classes=K, horizon=far, regression=regression)
     slow_near = slow_regression(K, T, regression, gamma_star_below)
     slow_wide = slow_regression(K, far, regression, gamma_star_below)
     for s, label, truth in zip(S, said, y, strict=True):
@@ -191,7 +191,7 @@ def closed_form(T, horizon):
 def test_regret_is_below_the_closed_form(rng, stream, known):
     K, T = 4, 1500
     S, said, y = scores(rng, stream, T, K)
-    model = BoostingRegression(K, horizon=T if known else None)
+    model = BoostingRegression(n_classes=K, horizon=T if known else None)
     losses, y = play(model, S, said, y, stream == "against")
     assert losses.sum() - best_alpha(S, said, y)[1] <= closed_form(T, T if known else None)
 
@@ -207,7 +207,7 @@ def test_regret_grows_no_faster_than_the_square_of_log_t(rng, regression, stream
     ratios = []
     for T in (500, 8000):
         S, said, y = scores(rng, stream, T, 3)
-        model = BoostingRegression(3, horizon=T, regression=regression)
+        model = BoostingRegression(n_classes=3, horizon=T, regression=regression)
         losses, y = play(model, S, said, y, stream == "against")
         regret = losses.sum() - best_alpha(S, said, y)[1]
         bound = model.certificate().regret_bound
@@ -218,7 +218,7 @@ def test_regret_grows_no_faster_than_the_square_of_log_t(rng, regression, stream
 
 @every_option
 def test_bad_input_is_refused_and_changes_nothing(rng, regression):
-    model = BoostingRegression(3, regression=regression)
+    model = BoostingRegression(n_classes=3, regression=regression)
     S, said, y = scores(rng, "calibrated", 20, 3)
     play(model, S, said, y)
     before = model.certificate(), model.predict(S[0], 1)
@@ -228,8 +228,11 @@ def test_bad_input_is_refused_and_changes_nothing(rng, regression):
     calls += [lambda k=k: model.update(S[0], 0, k) for k in (3, -1, 1.5, None)]
     calls += [lambda w=w: model.update(S[0], 0, 0, weight=w) for w in (-1.0, math.nan, math.inf)]
     calls += [lambda a=a: model.certificate(a) for a in (2.1, -3.0, math.nan)]
-    calls += [lambda: BoostingRegression(1), lambda: BoostingRegression(3, horizon=0)]
-    calls += [lambda: BoostingRegression(3, regression="ridge")]
+    calls += [
+        lambda: BoostingRegression(n_classes=1),
+        lambda: BoostingRegression(n_classes=3, horizon=0),
+    ]
+    calls += [lambda: BoostingRegression(n_classes=3, regression="ridge")]
     for call in calls:
         with pytest.raises(InvalidInputError):
             call()
@@ -241,7 +244,7 @@ def test_bad_input_is_refused_and_changes_nothing(rng, regression):
 def test_resuming_equals_never_stopping(rng, regression, tmp_path):
     S, said, y = scores(rng, "calibrated", 40, 3)
     path = tmp_path / "regression.safetensors"
-    straight, stopped = (BoostingRegression(3, regression=regression) for _ in range(2))
+    straight, stopped = (BoostingRegression(n_classes=3, regression=regression) for _ in range(2))
     play(straight, S[:20], said[:20], y[:20])
     play(stopped, S[:20], said[:20], y[:20])
     stopped.save(path)
@@ -253,7 +256,7 @@ def test_resuming_equals_never_stopping(rng, regression, tmp_path):
 
 @pytest.mark.parametrize("regression", ["folklore", "aioli", "offset"])
 def test_scores_too_large_for_a_margin_are_refused(regression):
-    model = BoostingRegression(3, regression=regression)
+    model = BoostingRegression(n_classes=3, regression=regression)
     with pytest.raises(InvalidInputError, match="scores between"):
         model.update([-1e308, 1e308, 0.0], 0, 0)
     assert model.n_rounds == 0

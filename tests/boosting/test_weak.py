@@ -99,7 +99,7 @@ def test_what_is_no_classifier_is_refused(model):
 
 
 def test_what_cannot_be_saved_says_so():
-    with pytest.raises(FolklearnError, match="cannot be saved") as e:
+    with pytest.raises(FolklearnError, match="cannot save itself") as e:
         Probabilistic(Scripted([0.5, 0.5])).to_record()
     assert "\n" not in str(e.value)
 
@@ -119,7 +119,7 @@ def test_naive_bayes_equals_two_passes_over_the_data(K, d, T, seed, scale, shift
     rng = np.random.default_rng(seed)
     X = scale * rng.normal(size=(T, d)) + shift
     y, weight = rng.integers(0, K, T), rng.exponential(size=T)
-    model = NaiveBayes(d, K)
+    model = NaiveBayes(n_features=d, n_classes=K)
     for x, label, w in zip(X, y, weight, strict=True):
         model.update(x, label, weight=w)
     for x in scale * rng.normal(size=(3, d)) + shift:
@@ -133,7 +133,7 @@ def test_naive_bayes_is_scikit_learns_with_the_imagined_examples_added(rng):
     K, d, T = 3, 4, 200
     y = rng.integers(0, K, T)
     X, weight = rng.normal(size=(T, d)) + 0.5 * y[:, None], rng.exponential(size=T)
-    model = NaiveBayes(d, K)
+    model = NaiveBayes(n_features=d, n_classes=K)
     for x, label, w in zip(X, y, weight, strict=True):
         model.update(x, label, weight=w)
 
@@ -156,7 +156,7 @@ def test_naive_bayes_is_scikit_learns_with_the_imagined_examples_added(rng):
 
 
 def test_naive_bayes_starts_uniform_and_ignores_weight_zero(rng):
-    model = NaiveBayes(2, 4)
+    model = NaiveBayes(n_features=2, n_classes=4)
     np.testing.assert_allclose(model.predict([0.3, -5.0]), 0.25)
     model.update([1.0, 1.0], 2)
     before = model.predict([0.5, 0.5])
@@ -166,7 +166,7 @@ def test_naive_bayes_starts_uniform_and_ignores_weight_zero(rng):
 
 @pytest.mark.parametrize("size", [0.0, 1e-200, 1e-8, 1e8, 1e15])
 def test_naive_bayes_survives_extreme_features(size):
-    model = NaiveBayes(2, 3)
+    model = NaiveBayes(n_features=2, n_classes=3)
     for t in range(30):
         model.update([size * (t % 3) / 3, size / 2], t % 3)
         p = model.predict([size * 0.7, 0.0])
@@ -175,7 +175,7 @@ def test_naive_bayes_survives_extreme_features(size):
 
 
 def test_naive_bayes_refuses_bad_input_unchanged(rng):
-    model = NaiveBayes(2, 3)
+    model = NaiveBayes(n_features=2, n_classes=3)
     model.update([1.0, 2.0], 1)
     before = model.predict([0.5, 0.5])
     for call in (
@@ -185,8 +185,8 @@ def test_naive_bayes_refuses_bad_input_unchanged(rng):
         lambda: model.update([1.0, 2.0], [0.2, 0.3, 0.5]),
         lambda: model.update([1.0, 2.0], 0, weight=-1.0),
         lambda: model.predict([1.0, math.inf]),
-        lambda: NaiveBayes(0, 2),
-        lambda: NaiveBayes(2, 1),
+        lambda: NaiveBayes(n_features=0, n_classes=2),
+        lambda: NaiveBayes(n_features=2, n_classes=1),
     ):
         with pytest.raises(InvalidInputError):
             call()
@@ -194,7 +194,7 @@ def test_naive_bayes_refuses_bad_input_unchanged(rng):
 
 
 def test_naive_bayes_resumes_from_its_file(rng, tmp_path):
-    model, path = NaiveBayes(2, 3), tmp_path / "bayes.safetensors"
+    model, path = NaiveBayes(n_features=2, n_classes=3), tmp_path / "bayes.safetensors"
     for x in rng.normal(size=(20, 2)):
         model.update(x, int(rng.integers(3)), weight=rng.exponential())
     model.save(path)
@@ -211,7 +211,7 @@ def test_naive_bayes_resumes_from_its_file(rng, tmp_path):
 
 def test_a_subspace_learner_is_its_learner_on_its_columns_and_a_constant(rng):
     d, K, columns = 6, 3, [4, 1]
-    model = Subspace(Folklore(n_features=3, n_classes=K, B=3.0), columns, d)
+    model = Subspace(Folklore(n_features=3, n_classes=K, B=3.0), columns=columns, n_features=d)
     inside = Folklore(n_features=3, n_classes=K, B=3.0)
     for x in rng.normal(size=(40, d)):
         part, y = np.array([x[4], x[1], 1.0]), int(rng.integers(K))
@@ -225,8 +225,8 @@ def test_a_subspace_learner_is_its_learner_on_its_columns_and_a_constant(rng):
 
 @pytest.mark.parametrize(("d", "n"), [(1, 1), (2, 2), (9, 3), (10, 4)])
 def test_random_subspaces_draw_different_columns_from_the_generator(d, n):
-    weak = random_subspaces(lambda m: Folklore(n_features=m, n_classes=2), d)
-    model = AdaBoostOLMpp(d, 2, n_learners=12, weak_learner=weak, seed=1)
+    weak = random_subspaces(lambda m: Folklore(n_features=m, n_classes=2), n_features=d)
+    model = AdaBoostOLMpp(n_features=d, n_classes=2, n_learners=12, weak_learner=weak, seed=1)
     drawn = [learner.model.columns for learner in model.learners]
     for columns in drawn:
         assert len(set(columns)) == n
@@ -238,14 +238,14 @@ def test_random_subspaces_draw_different_columns_from_the_generator(d, n):
 @pytest.mark.parametrize("columns", [[0, 0], [0, 5], [-1, 2], [0.5, 1]])
 def test_bad_columns_are_refused(columns):
     with pytest.raises(InvalidInputError, match="column"):
-        Subspace(Folklore(n_features=3, n_classes=2), columns, 5)
+        Subspace(Folklore(n_features=3, n_classes=2), columns=columns, n_features=5)
 
 
 def test_a_learner_of_another_size_is_refused():
     with pytest.raises(InvalidInputError, match="n_features"):
-        Subspace(Folklore(n_features=2, n_classes=2), [0, 1], 5)
+        Subspace(Folklore(n_features=2, n_classes=2), columns=[0, 1], n_features=5)
     with pytest.raises(InvalidInputError, match="n_columns"):
-        random_subspaces(lambda m: Folklore(n_features=m, n_classes=2), 3, n_columns=4)
+        random_subspaces(lambda m: Folklore(n_features=m, n_classes=2), n_features=3, n_columns=4)
 
 
 # --- River -----------------------------------------------------------------------------------
@@ -272,7 +272,7 @@ class Unweighted(RiverSpy):
 
 def test_river_gets_a_dictionary_of_floats_and_the_weight():
     spy = RiverSpy({0: 0.25, 1: 0.75})
-    model = RiverClassifier(spy, 2)
+    model = RiverClassifier(spy, n_classes=2)
     model.update(np.array([1.5, -2.0]), 1, weight=0.3)
     ((x, y, w),) = spy.learned
     assert (x, y, w) == ({0: 1.5, 1: -2.0}, 1, 0.3)
@@ -290,13 +290,15 @@ def test_river_gets_a_dictionary_of_floats_and_the_weight():
     ],
 )
 def test_classes_that_river_has_not_seen(said, expected):
-    np.testing.assert_allclose(RiverClassifier(RiverSpy(said), 3).predict(np.zeros(1)), expected)
+    np.testing.assert_allclose(
+        RiverClassifier(RiverSpy(said), n_classes=3).predict(np.zeros(1)), expected
+    )
 
 
 def test_a_river_classifier_without_weights_learns_that_often_on_average(rng):
     """2,000 examples of weight 1.3: 2,600 expected, deviation 20.5; 6 of them fail at 2e-9."""
     spy = Unweighted({})
-    model = RiverClassifier(spy, 2, rng=rng)
+    model = RiverClassifier(spy, n_classes=2, rng=rng)
     for _ in range(2000):
         model.update(np.zeros(1), 1, weight=1.3)
     assert abs(len(spy.learned) - 2600) <= 123
@@ -308,7 +310,7 @@ def test_a_river_classifier_without_weights_learns_that_often_on_average(rng):
 def test_what_river_does_not_know_is_refused():
     for model in (3, RiverSpy, object()):
         with pytest.raises(InvalidInputError, match="River"):
-            RiverClassifier(model, 2)
+            RiverClassifier(model, n_classes=2)
 
 
 def river_models(K):
@@ -343,9 +345,9 @@ def test_any_river_classifier_boosts(rng, K, name):
     y[:20] = 0  # the other classes are unseen for a while
     X = 0.4 * rng.normal(size=(T, d)) + np.eye(K)[y]  # River's softmax has no intercept
     weak = lambda i, rng: Probabilistic(  # noqa: E731
-        RiverClassifier(copy.deepcopy(models[name]), K, rng=rng)
+        RiverClassifier(copy.deepcopy(models[name]), n_classes=K, rng=rng)
     )
-    model = AdaBoostOLMpp(d, K, n_learners=3, weak_learner=weak)
+    model = AdaBoostOLMpp(n_features=d, n_classes=K, n_learners=3, weak_learner=weak)
     P = model.run(X, y)
     assert np.isfinite(P).all()
     np.testing.assert_allclose(P.sum(axis=1), 1.0, atol=1e-12)
@@ -354,7 +356,7 @@ def test_any_river_classifier_boosts(rng, K, name):
 
 def test_hoeffding_trees_make_weak_learners(rng):
     pytest.importorskip("river")
-    weak = hoeffding_trees(2)
+    weak = hoeffding_trees(n_classes=2)
     first, second = weak(0, rng), weak(1, rng)
     assert first.model.model is not second.model.model
     C = logistic_costs([0.0, 0.0])
@@ -371,7 +373,7 @@ def test_constant_features_say_nothing_to_naive_bayes(rng):
     X = np.zeros((1000, 31))
     y = (rng.random(1000) < 0.8).astype(int)
     X[:, 0] = rng.normal(size=1000) + 3.0 * y
-    few, many = NaiveBayes(1, 2), NaiveBayes(31, 2)
+    few, many = NaiveBayes(n_features=1, n_classes=2), NaiveBayes(n_features=31, n_classes=2)
     for x, label in zip(X, y, strict=True):
         few.update(x[:1], label)
         many.update(x, label)

@@ -40,7 +40,7 @@ def refused(folklearn):
 
 def expected_certificate(X, y, P, K, B=10.0):
     watcher = Certifier(n_features=X.shape[1] + 1, n_classes=K, B=B)
-    watcher.observe_many(OnlineScaler(X.shape[1]).learn_transform(X), y, P)
+    watcher.observe_many(OnlineScaler(n_features=X.shape[1]).learn_transform(X), y, P)
     return watcher.certificate()
 
 
@@ -48,7 +48,7 @@ def expected_certificate(X, y, P, K, B=10.0):
 @pytest.mark.parametrize("form", ["{}", "p({})"])
 def test_predictions_of_any_model(folklearn, pets, as_arrays, write_predictions, peer, form):
     X, y, labels = as_arrays
-    P = peer(OnlineScaler(3).learn_transform(X), y, 3)
+    P = peer(OnlineScaler(n_features=3).learn_transform(X), y, 3)
     names = [form.format(label) for label in labels]
     outcome = folklearn("audit", pets, *TARGET, "-p", write_predictions(P, names), "--B", "5")
     assert outcome.code == 0

@@ -31,20 +31,22 @@ AGENTS = {
         decoding="randomised",
         updates="correct",
     ),
-    "banditron": lambda e: Banditron(4, 3, exploration=e),
-    "newtron": lambda e: Newtron(4, 3, D=3.0, exploration=e),
-    "newtron-diagonal": lambda e: Newtron(4, 3, D=3.0, exploration=e, diagonal=True),
-    "soba": lambda e: Soba(4, 3, exploration=e),
-    "soba-diagonal": lambda e: Soba(4, 3, exploration=e, diagonal=True),
-    "gaptron": lambda e: Gaptron(4, 3, step=0.1, exploration=e),
-    "obama": lambda e: Obama(4, 3, exploration=e),
+    "banditron": lambda e: Banditron(n_features=4, n_classes=3, exploration=e),
+    "newtron": lambda e: Newtron(n_features=4, n_classes=3, D=3.0, exploration=e),
+    "newtron-diagonal": lambda e: Newtron(
+        n_features=4, n_classes=3, D=3.0, exploration=e, diagonal=True
+    ),
+    "soba": lambda e: Soba(n_features=4, n_classes=3, exploration=e),
+    "soba-diagonal": lambda e: Soba(n_features=4, n_classes=3, exploration=e, diagonal=True),
+    "gaptron": lambda e: Gaptron(n_features=4, n_classes=3, step=0.1, exploration=e),
+    "obama": lambda e: Obama(n_features=4, n_classes=3, exploration=e),
 }
 
 
 @pytest.fixture
 def scaled(as_arrays):
     X, y, labels = as_arrays
-    return OnlineScaler(3).learn_transform(X), y, labels
+    return OnlineScaler(n_features=3).learn_transform(X), y, labels
 
 
 @pytest.fixture
@@ -82,7 +84,7 @@ def test_the_log_is_what_the_library_plays(folklearn, pets, scaled, tmp_path, na
 
 def test_the_table_and_the_summary(folklearn, pets, scaled):
     outcome = folklearn("bandit", pets, *TARGET, *FAST, "--exploration", "0.3")
-    log = interact(Banditron(4, 3, exploration=0.3), *scaled[:2])
+    log = interact(Banditron(n_features=4, n_classes=3, exploration=0.3), *scaled[:2])
     rows = table_rows(outcome.stderr)
     assert [int(row[0]) for row in rows] == [1, 2, 4, 8, 16, 32, 64, 128, 256, 300]
     last = before = 0
@@ -104,7 +106,7 @@ def test_the_table_and_the_summary(folklearn, pets, scaled):
 def test_outcomes_that_arrive_late(folklearn, pets, scaled, tmp_path, delay):
     path = tmp_path / "log.csv"
     outcome = folklearn("bandit", pets, *TARGET, *FAST, "--delay", delay, "--log", path)
-    expected = interact(Banditron(4, 3), *scaled[:2], delay=delay)
+    expected = interact(Banditron(n_features=4, n_classes=3), *scaled[:2], delay=delay)
     assert read_log(path)[1] == expected.propensities.tolist()
     assert read_log(path)[2] == expected.correct.tolist()
     assert f"told {delay} decision{'s' * (delay > 1)} later" in outcome.stderr
@@ -135,13 +137,13 @@ def test_decoding_and_updates(folklearn, pets, scaled, tmp_path):
 
 def test_the_theory_sets_exploration_by_the_number_of_rows(folklearn, pets):
     said = folklearn("bandit", pets, *TARGET, *FAST, "--theory").stderr
-    exploration = Banditron(4, 3, horizon=300).exploration
+    exploration = Banditron(n_features=4, n_classes=3, horizon=300).exploration
     assert f"banditron, exploration {exploration:.3g} by its theory for 300 rounds" in said
     said = folklearn("bandit", pets, *TARGET, "--agent", "folklore", "--theory").stderr
     assert "folklore, exploration 1 by its theory for 300 rounds, decoding randomised, upd" in said
     assert "updates explored" in said  # what the bound is about
     said = folklearn("bandit", pets, *TARGET, "--agent", "gaptron", "--theory").stderr
-    assert f"step {Gaptron(4, 3, horizon=300).step:.2g}" in said
+    assert f"step {Gaptron(n_features=4, n_classes=3, horizon=300).step:.2g}" in said
 
 
 def test_the_digits_need_no_file_and_the_plot_is_drawn(folklearn, tmp_path):
@@ -160,7 +162,7 @@ def test_what_the_plot_draws(folklearn, pets, scaled, tmp_path, monkeypatch):
     drawn = []
     monkeypatch.setattr(Figure, "savefig", lambda figure, *_, **__: drawn.append(figure))
     folklearn("bandit", pets, *TARGET, *FAST, "--plot", tmp_path / "o.png")
-    log = interact(Banditron(4, 3), *scaled[:2])
+    log = interact(Banditron(n_features=4, n_classes=3), *scaled[:2])
     (axes,) = drawn[0].axes
     errors, chance, doubts = axes.lines
     assert errors.get_xdata()[[0, -1]].tolist() == [1, 300]

@@ -24,13 +24,13 @@ FAST = ["--weak", "naive-bayes", "--n-learners", "5"]
 
 
 def naive_bayes(n_classes):
-    return lambda index, rng: Probabilistic(NaiveBayes(4, n_classes))
+    return lambda index, rng: Probabilistic(NaiveBayes(n_features=4, n_classes=n_classes))
 
 
 def course(booster, X, y):
     """Log losses, and whether mixture and label were wrong, each before learning."""
     losses, wrong, wrong_label = [], [], []
-    for x, label in zip(OnlineScaler(X.shape[1]).learn_transform(X), y, strict=True):
+    for x, label in zip(OnlineScaler(n_features=X.shape[1]).learn_transform(X), y, strict=True):
         wrong.append(booster.predict(x).argmax() != label)
         wrong_label.append(booster.predict_label(x) != label)
         losses.append(booster.update(x, label))
@@ -51,7 +51,7 @@ def test_the_table_and_the_summary(folklearn, pets, as_arrays):
     X, y, _ = as_arrays
     outcome = folklearn("boost", pets, *TARGET, *FAST)
     assert (outcome.code, outcome.stdout) == (0, "")
-    booster = AdaBoostOLMpp(4, 3, n_learners=5, weak_learner=naive_bayes(3))
+    booster = AdaBoostOLMpp(n_features=4, n_classes=3, n_learners=5, weak_learner=naive_bayes(3))
     losses, wrong, wrong_label = course(booster, X, y)
     rows = table_rows(outcome.stderr)
     assert [int(row[0]) for row in rows] == [1, 2, 4, 8, 16, 32, 64, 128, 256, 300]
@@ -77,24 +77,32 @@ def test_the_table_and_the_summary(folklearn, pets, as_arrays):
         (
             ["--weak", "naive-bayes", "--regression", "offset"],
             lambda: AdaBoostOLMpp(
-                4, 3, n_learners=3, weak_learner=naive_bayes(3), regression="offset"
+                n_features=4,
+                n_classes=3,
+                n_learners=3,
+                weak_learner=naive_bayes(3),
+                regression="offset",
             ),
         ),
         (
             ["--booster", "olm", "--weak", "folklore-subspace", "--seed", "3"],
             lambda: AdaBoostOLM(
-                4,
-                3,
+                n_features=4,
+                n_classes=3,
                 n_learners=3,
-                weak_learner=random_subspaces(lambda d: Folklore(n_features=d, n_classes=3), 4),
+                weak_learner=random_subspaces(
+                    lambda d: Folklore(n_features=d, n_classes=3), n_features=4
+                ),
                 seed=3,
             ),
         ),
         (
             ["--booster", "mbbm", "--weak", "naive-bayes", "--edge", "0.2"],
-            lambda: OnlineMBBM(4, 3, n_learners=3, weak_learner=naive_bayes(3), edge=0.2),
+            lambda: OnlineMBBM(
+                n_features=4, n_classes=3, n_learners=3, weak_learner=naive_bayes(3), edge=0.2
+            ),
         ),
-        (["--booster", "olm++"], lambda: AdaBoostOLMpp(4, 3, n_learners=3)),
+        (["--booster", "olm++"], lambda: AdaBoostOLMpp(n_features=4, n_classes=3, n_learners=3)),
     ],
 )
 def test_boosters_and_weak_learners(folklearn, write_csv, rows, as_arrays, arguments, make):
@@ -111,7 +119,7 @@ def test_two_classes_with_the_ancestor(folklearn, write_csv, rows):
     two = [[*row[:-1], str(float(row[0]) > 5.0)] for row in rows]
     outcome = folklearn("boost", write_csv("two.csv", two), *TARGET, *FAST, "--booster", "ol")
     scaled = np.array([[float(cell) for cell in row[:-1]] for row in rows])
-    booster = AdaBoostOL(4, n_learners=5, weak_learner=naive_bayes(2))
+    booster = AdaBoostOL(n_features=4, n_learners=5, weak_learner=naive_bayes(2))
     losses, _, _ = course(booster, scaled, scaled[:, 0] > 5.0)
     assert f"average log loss {losses.mean():.4f} nats" in outcome.stderr
 
@@ -137,7 +145,7 @@ def test_what_the_plot_draws(folklearn, pets, as_arrays, tmp_path, monkeypatch):
     drawn = []
     monkeypatch.setattr(Figure, "savefig", lambda figure, *_, **__: drawn.append(figure))
     folklearn("boost", pets, *TARGET, *FAST, "--plot", tmp_path / "o.png")
-    booster = AdaBoostOLMpp(4, 3, n_learners=5, weak_learner=naive_bayes(3))
+    booster = AdaBoostOLMpp(n_features=4, n_classes=3, n_learners=5, weak_learner=naive_bayes(3))
     _, wrong, wrong_label = course(booster, *as_arrays[:2])
     top, bottom = drawn[0].axes
     ends = [line.get_ydata()[-1] for line in top.lines]

@@ -23,7 +23,7 @@ def test_the_table(folklearn, pets, as_arrays):
     outcome = folklearn("compare", pets, *TARGET, "--B", "4")
     assert outcome.code == 0
     X, y, _ = as_arrays
-    X = OnlineScaler(3).learn_transform(X)
+    X = OnlineScaler(n_features=3).learn_transform(X)
     best = best_in_class(X, y, B=4.0, n_classes=3)
     sizes = {"n_features": 4, "n_classes": 3}
     table = table_of(outcome.stdout)
@@ -61,7 +61,9 @@ def test_the_plot_draws_average_losses(folklearn, pets, as_arrays, tmp_path, mon
     monkeypatch.setattr(Figure, "savefig", lambda figure, *_, **__: drawn.append(figure))
     folklearn("compare", pets, *TARGET, "--learners", "ogd", "--plot", tmp_path / "o.png")
     X, y, _ = as_arrays
-    scores = progressive(Ogd(n_features=4, n_classes=3), OnlineScaler(3).learn_transform(X), y)
+    scores = progressive(
+        Ogd(n_features=4, n_classes=3), OnlineScaler(n_features=3).learn_transform(X), y
+    )
     (axes,) = drawn[0].axes
     ogd, best = axes.lines
     assert ogd.get_label() == "ogd"

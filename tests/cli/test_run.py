@@ -33,7 +33,7 @@ def test_predictions_are_those_of_the_library(folklearn, pets, as_arrays, tmp_pa
     assert outcome.code == 0
     assert outcome.stdout == ""
     learner = Folklore(n_features=4, n_classes=3, B=4.0)
-    expected = learner.run(OnlineScaler(3).learn_transform(X), y)
+    expected = learner.run(OnlineScaler(n_features=3).learn_transform(X), y)
     header, true, predicted, P = read_predictions((tmp_path / "p.csv").read_text("utf-8"))
     assert header == ["label", "predicted", *(f"p({label})" for label in labels)]
     assert true == [labels[k] for k in y]
@@ -47,7 +47,7 @@ def test_the_table_tells_the_losses_of_the_library(folklearn, pets, as_arrays):
     rows = table_rows(outcome.stderr)
     assert [int(row[0]) for row in rows] == [1, 2, 4, 8, 16, 32, 64, 128, 256, 300]
     learner = Folklore(n_features=4, n_classes=3)
-    X = OnlineScaler(3).learn_transform(X)
+    X = OnlineScaler(n_features=3).learn_transform(X)
     P, last, total = [], 0, 0.0
     for row in rows:
         n = int(row[0])

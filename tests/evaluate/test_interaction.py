@@ -16,7 +16,7 @@ class Witness(Banditron):
     """A Banditron that writes down what happens to it."""
 
     def __init__(self, **words):
-        super().__init__(d, K, **words)
+        super().__init__(n_features=d, n_classes=K, **words)
         self.events = []
 
     def act(self, x):
@@ -30,7 +30,7 @@ class Witness(Banditron):
 
 
 class FullWitness(Witness):
-    feedback = "full"
+    learns_labels = True
 
     def learn_label(self, decision, y):
         self._settle(self._find(decision)[0])
@@ -45,8 +45,8 @@ def stream(seed):
 @pytest.mark.parametrize("delay", [0, 1, 7, T - 1, T, 10 * T])
 def test_the_log_is_what_a_loop_by_hand_gives(stream, delay, seed):
     X, y = stream
-    log = interact(Banditron(d, K, seed=seed), X, y, delay=delay)
-    twin = Banditron(d, K, seed=seed)
+    log = interact(Banditron(n_features=d, n_classes=K, seed=seed), X, y, delay=delay)
+    twin = Banditron(n_features=d, n_classes=K, seed=seed)
     decisions = []
     for t in range(T):
         decisions.append(twin.act(X[t]))
@@ -99,7 +99,7 @@ def test_an_agent_goes_on_from_where_it_stands(stream):
 
 def test_progress_ends_with_the_last_round(stream):
     counts = []
-    interact(Banditron(d, K), *stream, progress=counts.append)
+    interact(Banditron(n_features=d, n_classes=K), *stream, progress=counts.append)
     assert counts == [T]
 
 
@@ -124,7 +124,7 @@ def test_everything_is_checked_before_the_first_decision(stream, change, sentenc
 
 
 def test_no_rows_no_decisions():
-    log = interact(Banditron(d, K), np.empty((0, d)), [])
+    log = interact(Banditron(n_features=d, n_classes=K), np.empty((0, d)), [])
     assert log.n_rounds == 0
     assert log.mistakes.shape == (0,)
     with pytest.raises(InvalidInputError, match="nothing to score"):
@@ -174,7 +174,7 @@ def test_bad_logs_are_refused(bad, sentence):
 
 def test_a_log_does_not_follow_the_callers_array(rng):
     X = rng.normal(size=(10, 3))
-    log = interact(Banditron(3, 2), X, rng.integers(0, 2, 10))
+    log = interact(Banditron(n_features=3, n_classes=2), X, rng.integers(0, 2, 10))
     before = log.X.copy()
     X[:] = 7.0
     np.testing.assert_array_equal(log.X, before)
@@ -191,6 +191,6 @@ def test_contexts_that_are_no_rows_are_refused(X):
 def test_a_refused_outcome_names_its_row(rng):
     X = rng.normal(size=(60, 3))
     X[::7] *= 1e9
-    agent = Soba(3, 3, exploration=0.5)
+    agent = Soba(n_features=3, n_classes=3, exploration=0.5)
     with pytest.raises(FolklearnError, match=r"outcome of row \d+ of X was refused: .*too long"):
         interact(agent, X, rng.integers(0, 3, 60))

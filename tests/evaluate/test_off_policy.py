@@ -222,7 +222,7 @@ def test_the_normal_interval_covers_while_the_agent_learns(rng):
     X, y, target, _ = pool(rng, T=400)
     value, covered = truth(target, y), 0
     for _ in range(200):
-        log = interact(Banditron(d, K, exploration=0.5, seed=rng), X, y)
+        log = interact(Banditron(n_features=d, n_classes=K, exploration=0.5, seed=rng), X, y)
         estimate = off_policy(log, target, rewards=target)
         covered += estimate.low <= value <= estimate.high
     assert covered >= 170
@@ -285,7 +285,7 @@ def test_a_policy_may_be_a_matrix_an_agent_a_learner_or_a_function(rng):
     log, _, _ = example(rng)
     learner = Folklore(n_features=d, n_classes=K)
     learner.run(rng.normal(size=(50, d)), rng.integers(K, size=50))
-    agent = Banditron(d, K, exploration=0.3)
+    agent = Banditron(n_features=d, n_classes=K, exploration=0.3)
     for policy, P in [
         (learner, learner.predict(log.X)),
         (agent, agent.policy(log.X)),

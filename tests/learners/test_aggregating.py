@@ -15,7 +15,7 @@ from folklearn.errors import InvalidInputError, StateFileError
 from folklearn.learners.aggregating import Aggregating
 from folklearn.numerics.particles import covariance_factor, resampled
 from folklearn.numerics.posterior import ParticlePosterior
-from folklearn.numerics.randomness import generator_from, generator_state
+from folklearn.persist import generator_from, generator_state
 from tests.reference import streams
 from tests.reference.aggregating import DenseAggregating, gaussian_prior, uniform_prior
 from tests.reference.hindsight import best_in_class
@@ -150,6 +150,8 @@ def test_predictions_and_weight_zero_change_nothing_not_even_the_generator(prior
         loss = chatty.update(x, label, weight=0.0)
         assert loss == quiet.update(x, label)
         chatty.update(x, label)
+    assert (quiet.n_rounds, chatty.n_rounds) == (30, 60)
+    chatty._n_rounds = 30
     same(quiet, chatty)
 
 
@@ -324,7 +326,7 @@ def test_bad_input_changes_nothing(rng):
         (lambda: model.update(X[0], 3), "label y is 3"),
         (lambda: model.update(X[0], [0.5, 0.6, 0.0]), "soft label y"),
         (lambda: model.update(X[0], 0, weight=-1.0), "weight is -1"),
-        (lambda: model.update(X[0], 0, weight=1.5), "above max_weight=1.*larger max_weight"),
+        (lambda: model.update(X[0], 0, weight=1.5), "above max_weight=1.*construct it"),
         (lambda: model.run(X, y, weight=np.arange(20.0)), r"weight\[19\] is 19, above"),
         (lambda: model.run(np.vstack([X, bad]), np.append(y, 0)), "row 20 of X has nan"),
     ]:
@@ -335,9 +337,15 @@ def test_bad_input_changes_nothing(rng):
 
 def test_a_bad_record_is_refused():
     record = Aggregating(n_features=2, n_classes=3, n_particles=6).to_record()
-    for config in ({"B": -1.0}, {"generator": {"bit_generator": "os"}}, {"generator": 3}, {"a": 1}):
+    generator = "not the state of a generator"
+    for config, said in (
+        ({"B": -1.0}, "bad configuration"),
+        ({"generator": {"bit_generator": "os"}}, generator),
+        ({"generator": {"bit_generator": "PCG64"}}, generator),
+        ({"generator": 3}, generator),
+    ):
         bad = persist.Record(record.kind, {**record.config, **config}, record.arrays)
-        with pytest.raises(StateFileError, match="bad configuration"):
+        with pytest.raises(StateFileError, match=said):
             Aggregating.from_record(bad)
     for name in ParticlePosterior.PARTS:
         arrays = {**record.arrays, name: np.zeros((1, 1), np.float32)}

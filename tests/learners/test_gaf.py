@@ -131,7 +131,9 @@ def test_the_certificate_equals_the_dense_bracket(rng):
 
 
 def test_laplace_has_no_certificate():
-    assert not hasattr(Laplace(n_features=2, n_classes=2), "certificate")
+    certificate = Laplace(n_features=2, n_classes=2).certificate()
+    assert not certificate.valid
+    assert "no lower bound" in certificate.reason
     assert bounds.laplace(100) == math.inf
 
 

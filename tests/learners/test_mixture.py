@@ -1,3 +1,4 @@
+import itertools
 import math
 
 import numpy as np
@@ -6,11 +7,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import folklearn
-from folklearn import Aioli, Folklore, Laplace, Mixture, auto
+from folklearn import (
+    Aioli,
+    Certificate,
+    Folklore,
+    Gaf,
+    Laplace,
+    Learner,
+    Mixture,
+    Ogd,
+    auto,
+    problem,
+)
+from folklearn.batch import OnlineToBatch
 from folklearn.errors import InvalidInputError
 from tests.reference import streams
 from tests.reference.hindsight import best_in_class
-from tests.reference.mixture import bayes_mixture
+from tests.reference.mixture import bayes_mixture, fixed_share, switching_bound
 
 STREAMS = ["stochastic", "separable", "pure_noise", "drifting", "against"]
 
@@ -67,12 +80,160 @@ def test_equals_the_slow_twin(K, T, soft, weighted, seed):
     targets = rng.dirichlet(np.ones(K), size=T) if soft else np.eye(K)[rng.integers(0, K, T)]
     y = targets if soft else targets.argmax(axis=1)
     weight = rng.uniform(0.0, 3.0, size=T) if weighted else np.ones(T)
-    make = [Folklore(n_features=d, n_classes=K, B=B) for B in (1.0, 5.0, 50.0)]
-    P_experts = np.stack([expert.run(X, y, weight=weight) for expert in make], axis=1)
-    expected, _ = bayes_mixture(P_experts, targets, weight, 3.0)
-    fresh = [Folklore(n_features=d, n_classes=K, B=B) for B in (1.0, 5.0, 50.0)]
-    model = Mixture(fresh, max_weight=3.0)
-    np.testing.assert_allclose(model.run(X, y, weight=weight), expected, atol=1e-9)
+
+    def make():
+        return [Folklore(n_features=d, n_classes=K, B=B) for B in (1.0, 5.0, 50.0)]
+
+    weight[rng.random(T) < 0.2] = 0.0
+    P_experts = np.stack([fresh.run(X, y, weight=weight) for fresh in make()], axis=1)
+    for share, twin in ((False, bayes_mixture), (True, fixed_share)):
+        expected, last = twin(P_experts, targets, weight, 3.0)
+        together, alone = (Mixture(make(), share=share, max_weight=3.0) for _ in range(2))
+        P = together.run(X, y, weight=weight)
+        np.testing.assert_allclose(P, expected, atol=1e-9)
+        for t, x in enumerate(X):
+            np.testing.assert_allclose(alone.predict(x), P[t], rtol=0.0, atol=1e-12)
+            alone.update(x, y[t], weight=weight[t])
+        np.testing.assert_allclose(alone.weights, together.weights, rtol=0.0, atol=1e-12)
+        np.testing.assert_allclose(alone.weights, last if share else np.exp(last), atol=1e-9)
+
+
+class Scripted(Learner):
+    """Says what it was given, row after row; x[0] is the number of the row."""
+
+    def __init__(self, P):
+        self._size(1, P.shape[1])
+        self.P = P
+
+    def _predict(self, x):
+        return self.P[int(x[0])].copy()
+
+    def _learn(self, x, label, soft, weight):
+        self._n_rounds += 1
+        p = np.maximum(self.P[int(x[0])], 1e-300)
+        return -math.log(p[label]) if label >= 0 else -float(soft @ np.log(p))
+
+
+@given(
+    N=st.integers(1, 3),
+    T=st.integers(1, 6),
+    w_max=st.sampled_from([0.5, 1.0, 4.0]),
+    sharp=st.sampled_from([0.05, 1.0]),
+    seed=st.integers(0, 10**6),
+)
+def test_shares_follow_every_sequence_of_experts(N, T, w_max, sharp, seed):
+    """All N^T sequences, in rounds of random weight, by their losses and switches."""
+    rng = np.random.default_rng(seed)
+    P = rng.dirichlet(np.full(3, sharp), size=(N, T))
+    y, weight = rng.integers(0, 3, T), w_max * rng.uniform(0.0, 1.0, T)
+    weight[rng.random(T) < 0.5] = w_max
+    model = Mixture([Scripted(p) for p in P], share=True, max_weight=w_max)
+    model.run(np.arange(T)[:, None], y, weight=weight)
+    loss = model.certificate().loss
+    losses = weight * -np.log(np.maximum(P[:, np.arange(T), y], 1e-300))
+    for sequence in itertools.product(range(N), repeat=T):
+        switches = [t for t in range(1, T) if sequence[t] != sequence[t - 1]]
+        theirs = losses[list(sequence), np.arange(T)].sum()
+        assert loss <= theirs + w_max * switching_bound(N, switches, T) + 1e-9
+    assert loss <= losses.sum(axis=1).min() + w_max * (math.log(N) + math.log(T)) + 1e-9
+
+
+def test_shares_follow_a_stream_that_bayes_is_late_for():
+    """Two experts, each right in its half: Bayes waits as long as the first was right."""
+    T = 400
+    sure, wrong = np.array([0.9, 0.1]), np.array([0.1, 0.9])
+    first = np.vstack([np.tile(sure, (T, 1)), np.tile(wrong, (T, 1))])
+    losses = {}
+    for share in (False, True):
+        model = Mixture([Scripted(first), Scripted(first[::-1])], share=share, retire=False)
+        model.run(np.arange(2 * T)[:, None], np.zeros(2 * T, int))
+        losses[share] = model.certificate().loss
+    best = 2 * T * -math.log(0.9)
+    assert losses[True] <= best + switching_bound(2, [T], 2 * T)
+    assert losses[False] > best + 100.0
+
+
+def test_the_share_of_a_retired_expert_goes_to_the_others(seed):
+    d, K = 3, 3
+    X, y = streams.stochastic(seed, 3000, d, K, B=3.0)
+    Bs = (1e-3, 10.0, 11.0)
+    model = Mixture([Folklore(n_features=d, n_classes=K, B=B) for B in Bs], share=True)
+    model.run(X, y)
+    assert len(model.survivors) == 2
+    assert model.weights[0] == 0.0
+    assert model.weights.sum() == pytest.approx(1.0, abs=1e-12)
+    alone = [total_loss(Folklore(n_features=d, n_classes=K, B=B), X, y) for B in Bs[1:]]
+    assert model.certificate().loss <= min(alone) + math.log(3) + math.log(3000)
+
+
+def test_a_round_of_weight_0_moves_no_share(rng):
+    X, y = rng.normal(size=(20, 2)), rng.integers(0, 2, 20)
+    model = Mixture(experts(2, 2), share=True)
+    model.run(X, y)
+    before = model.weights
+    model.update(X[0], y[0], weight=0.0)
+    model.run(X, y, weight=np.zeros(20))
+    np.testing.assert_array_equal(model.weights, before)
+    assert model.n_rounds == 41
+
+
+def test_experts_that_know_something_are_refused(rng):
+    """Their floors are about other rounds: the mixture's certificate would be false."""
+    learned = Folklore(n_features=2, n_classes=2)
+    learned.run(rng.normal(size=(10, 2)), rng.integers(0, 2, 10))
+    with pytest.raises(InvalidInputError, match=r"expert 1, Folklore.*has learned 10 rounds"):
+        Mixture([Folklore(n_features=2, n_classes=2), learned])
+    with pytest.raises(InvalidInputError, match="has learned 10 rounds before"):
+        OnlineToBatch(Mixture([learned]))
+    fresh = Ogd(n_features=2, n_classes=2)
+    with pytest.raises(InvalidInputError, match=r"expert 2, Ogd.*is listed twice"):
+        Mixture([fresh, Folklore(n_features=2, n_classes=2), fresh])
+
+
+def test_a_row_is_checked_once(rng, monkeypatch):
+    calls = []
+
+    def counted(name):
+        check = getattr(problem, name)
+        return lambda *arguments, **words: (calls.append(name), check(*arguments, **words))[1]
+
+    for name in ("contexts", "context", "labels", "label", "weights"):
+        monkeypatch.setattr(problem, name, counted(name))
+    model = auto(n_features=2, n_classes=3)
+    X, y = rng.normal(size=(600, 2)), rng.integers(0, 3, 600)
+    model.run(X, y)
+    assert sorted(calls) == ["contexts", "labels", "weights"]
+    calls.clear()
+    model.update(X[0].tolist(), 1)
+    assert sorted(calls) == ["context", "label"]
+    calls.clear()
+    model.predict(X)
+    assert calls == ["contexts"]
+
+
+def test_what_is_not_finite_proves_nothing():
+    for loss, bound in ((math.inf, 1.0), (math.nan, 1.0), (1.0, math.nan), (1.0, -math.inf)):
+        certificate = Certificate(loss=loss, regret_bound=bound, B=10.0, n_rounds=3)
+        assert not certificate.valid
+        assert certificate.regret_bound == math.inf
+        assert certificate.best_linear_at_least == -math.inf
+        assert certificate.reason
+
+
+@pytest.mark.parametrize("mixed", [True, False])
+def test_an_infinite_loss_is_no_certificate(mixed):
+    """Without mu and at the mean, Gaf may give a label the probability 0."""
+    model = Gaf(n_features=1, n_classes=2, B=1e4, lam=1e-9, mu=0.0, n_points=None, improved=True)
+    model = Mixture([model], retire=False) if mixed else model
+    model.run(np.full((40, 1), 1e3), np.zeros(40, int))
+    with np.errstate(all="ignore"):
+        model.update([1e3], 1)
+        model.update([1e5], 1)
+    certificate = model.certificate(B=10.0)
+    assert not certificate.valid
+    assert certificate.reason
+    assert certificate.regret_bound == math.inf
+    assert certificate.best_linear_at_least == -math.inf
 
 
 def test_retired_experts_stop_and_are_reported(seed):

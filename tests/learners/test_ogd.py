@@ -139,8 +139,8 @@ def test_records_that_cannot_be_used():
     record = Ogd(n_features=2, n_classes=3).to_record()
     with pytest.raises(StateFileError, match="bad configuration: B must be"):
         Ogd.from_record(Record("Ogd", {**record.config, "B": -1}, record.arrays))
-    with pytest.raises(StateFileError, match="bad configuration"):
-        Ogd.from_record(Record("Ogd", {**record.config, "C": 1}, record.arrays))
+    with pytest.raises(StateFileError, match="an Ogd state needs rate"):
+        Ogd.from_record(Record("Ogd", {"B": 1, "R": 1, "n_features": 2, "n_classes": 2}, {}))
     with pytest.raises(StateFileError, match=r"needs float64 W of shape \(3, 2\)"):
         Ogd.from_record(Record("Ogd", record.config, {"totals": record.arrays["totals"]}))
 

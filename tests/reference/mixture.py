@@ -38,6 +38,42 @@ def bayes_mixture(
     return mixed, log_weights
 
 
+def fixed_share(
+    P: Array, y: ArrayLike, weight: ArrayLike | None = None, w_max: float = 1.0
+) -> tuple[Array, Array]:
+    """(mixtures (T, K), weights after the last round (N,)): Herbster and Warmuth's fixed share.
+
+    After the Bayes update of the t-th round of positive weight, t from 1, every expert gives
+    1/(t+1) of its weight to all N alike: w <- (1 - a) w + a/N with a = 1/(t+1).
+    """
+    T, N, K = P.shape
+    weight = np.ones(T) if weight is None else np.asarray(weight, dtype=float)
+    shares = np.full(N, 1.0 / N)
+    mixed = np.empty((T, K))
+    t = 0
+    for i, label in enumerate(np.asarray(y)):
+        mixed[i] = shares @ P[i]
+        if weight[i] == 0.0:
+            continue
+        target = as_distribution(label, K)
+        losses = np.array([soft_log_loss(p, target) for p in P[i]])
+        shares = shares * np.exp(-weight[i] / w_max * (losses - losses.min()))
+        shares /= shares.sum()
+        t += 1
+        alpha = 1.0 / (t + 1.0)
+        shares = (1.0 - alpha) * shares + alpha / N
+    return mixed, shares
+
+
+def switching_bound(N: int, last_rounds: Sequence[int], T: int) -> float:
+    """What fixed share may lose beyond a sequence of experts, in units of w_max.
+
+    (m+1) ln N + sum_i ln t_i + ln T for m switches, t_i the last round of the old expert.
+    """
+    switches = len(last_rounds)
+    return (switches + 1) * np.log(N) + sum(np.log(t) for t in last_rounds) + np.log(T)
+
+
 class DenseMixture:
     """Play the average of the experts' probabilities, weights exp(-weighted loss / w_max)."""
 

@@ -39,7 +39,7 @@ def test_it_is_the_definition(rng):
     """A loop with a learner that grows by hand."""
     X, y = arriving(rng, 120, 3, 5)
     P, u = OpenModel("folklore", n_features=3).run(X, y)
-    Z = OnlineScaler(3).learn_transform(X)
+    Z = OnlineScaler(n_features=3).learn_transform(X)
     learner, known = None, 0
     for t, label in enumerate(y):
         assert u[t] == pytest.approx((known + 0.5) / (t + 1) if known else 1.0)
@@ -51,7 +51,7 @@ def test_it_is_the_definition(rng):
         if label == known:
             known += 1
             if learner is not None:
-                learner.grow(n_classes=known)
+                learner = learner.grown(n_classes=known)
             elif known == 2:
                 learner = Folklore(n_features=4, n_classes=2)
         if learner is not None:
@@ -163,7 +163,7 @@ def test_no_memory_to_grow_changes_nothing(rng, monkeypatch):
     def no_memory(self, **sizes):
         raise MemoryError
 
-    monkeypatch.setattr(Ogd, "grow", no_memory)
+    monkeypatch.setattr(Ogd, "grown", no_memory)
     with pytest.raises(MemoryError):
         model.learn_one(np.ones(5), 3)
     with pytest.raises(MemoryError):
@@ -191,7 +191,9 @@ def test_declared_classes_are_not_new(rng):
     P, u = model.run(X, y)
     np.testing.assert_allclose(P[0], 1 / 3)
     np.testing.assert_allclose(u, 0.5 / (np.arange(50) + 1))
-    expected = Folklore(n_features=3, n_classes=3).run(OnlineScaler(2).learn_transform(X), y)
+    expected = Folklore(n_features=3, n_classes=3).run(
+        OnlineScaler(n_features=2).learn_transform(X), y
+    )
     np.testing.assert_allclose(P, expected, atol=1e-9)
     model.run(X[:1], [3])
     assert (model.n_classes, model.n_new) == (4, 1)
@@ -287,7 +289,7 @@ def test_a_bad_row_changes_nothing(x, y, words, sentence):
         (("nonsense",), "no learner that takes"),
         (("folklore", {"memory": 0}), "memory must be"),
         (("folklore", {"B": -1.0}), "B must be"),
-        (("folklore", {"colour": 1}), "does not take these settings"),
+        (("folklore", {"colour": 1}), "does not take the setting 'colour'"),
     ],
 )
 def test_bad_learners_are_refused_at_once(arguments, sentence):
@@ -300,7 +302,7 @@ def test_soft_labels_are_learned_as_by_the_learner(rng):
     model, single = (OpenModel("folklore", n_features=2, n_classes=3) for _ in range(2))
     P, u = model.run(X, Y)
     learner = Folklore(n_features=3, n_classes=3)
-    expected = learner.run(OnlineScaler(2, gaps=True).learn_transform(X), Y)
+    expected = learner.run(OnlineScaler(n_features=2, gaps=True).learn_transform(X), Y)
     np.testing.assert_allclose(P, expected, rtol=1e-12)
     np.testing.assert_allclose(u, 0.5 / (1 + np.arange(60)))
     for x, y in zip(X, Y, strict=True):

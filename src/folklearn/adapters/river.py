@@ -6,11 +6,12 @@ from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from folklearn import persist, problem
+from folklearn.arrays import Array
+from folklearn.certificate import Certificate
 from folklearn.errors import InvalidInputError, StateFileError
-from folklearn.learners.contract import Certificate
+from folklearn.learners import catalogue
 from folklearn.persist import Record
 from folklearn.streams.hashing import DEFAULT_BUCKETS
 from folklearn.streams.open import OpenModel
@@ -27,7 +28,6 @@ except ImportError as error:
         f"{error}: River comes with the extra, pip install 'folklearn[river]'"
     ) from None
 
-Array = NDArray[np.float64]
 
 _SAVABLE = (str, int, float, bool)
 
@@ -130,16 +130,17 @@ class FolkloreClassifier(base.MiniBatchClassifier):
         self._fresh(1)  # to hear of bad parameters at once
 
     def _fresh(self, n_features: int) -> OpenModel:
+        takes = catalogue.settings_of(self.learner)
         given = {"B": self.B, "lam": self.lam}
         settings = {word: value for word, value in given.items() if value is not None}
         if self.memory is not None:
-            if self.learner != "folklore":
+            if "memory" not in takes:
                 raise InvalidInputError(
                     f"{self.learner!r} does not forget: memory is for learner='folklore'"
                 )
             settings["memory"] = problem.count("memory", self.memory, 1)
         heaviest = problem.positive("max_weight", self.max_weight)
-        if self.learner == "auto":
+        if "max_weight" in takes:
             settings["max_weight"] = heaviest
         return OpenModel(
             self.learner,
@@ -159,7 +160,7 @@ class FolkloreClassifier(base.MiniBatchClassifier):
         return 1.0 if self._model is None else self._model.unseen_probability
 
     def certificate(self) -> Certificate | None:
-        """Return the learner's certificate, or None if it has none (yet)."""
+        """Return the learner's certificate, or None before the second class."""
         return None if self._model is None else self._model.certificate()
 
     def predict_proba_one(

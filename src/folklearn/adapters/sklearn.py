@@ -1,6 +1,5 @@
 """The learners as a scikit-learn classifier."""
 
-import inspect
 import itertools
 import os
 from collections.abc import Callable, Iterable, Iterator
@@ -13,23 +12,22 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
-from folklearn import problem, registry
+from folklearn import memory, persist, problem
 from folklearn.adapters._sklearn import draws, frames, labels, rows, weights
+from folklearn.arrays import TINY, Array
+from folklearn.certificate import Certificate
 from folklearn.errors import InvalidInputError
 from folklearn.learners import catalogue
-from folklearn.learners.contract import Certificate
 from folklearn.persist import Record
 from folklearn.progress import reporter
 from folklearn.streams.hashing import DEFAULT_BUCKETS
 from folklearn.streams.open import OpenModel
 
-Array = NDArray[np.float64]
 Labels = NDArray[Any]
 Numbers = NDArray[np.intp]
 
 SELECT = ("last", "average", "random")
 _SETTINGS = ("B", "lam", "memory", "max_weight")  # parameters that not every learner takes
-_FLOOR = 1e-300  # of probabilities whose logarithm is asked for
 
 
 class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -229,7 +227,7 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             if not w.any():
                 raise InvalidInputError("the sample weights are all zero: nothing can be learned")
             self._begin(X.shape[1], len(self.classes_), float(w.max()))
-            self._refuse_heavy(w)
+            problem.refuse_heavy(w, self.model_.max_weight)
             with reporter(self.verbose, passes * len(y), "learning") as report:
                 self._learn(X, target, w, passes, report)
         return self
@@ -258,9 +256,9 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             if first:
                 named = (self.class_weight or {}).values()
                 self._begin(X.shape[1], n_told, max([1.0, *map(problem.weight, named)]))
-            self._refuse_heavy(w)
+            problem.refuse_heavy(w, self.model_.max_weight)
             self._refuse_too_large(X.shape[1], len(known))
-            if self.model_.name not in catalogue.GROWING:
+            if not self.model_.can_grow:
                 self.model_.grow(n_classes=len(known))  # refuses, unless there is nothing to do
         self.numbers_ = np.argsort(known, kind="stable")
         self.classes_ = known[self.numbers_]
@@ -279,7 +277,7 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def predict_log_proba(self, X: Any) -> Array:
         """Return the logarithms of `predict_proba`, never below ln 1e-300."""
-        logs: Array = np.log(np.maximum(self.predict_proba(X), _FLOOR))
+        logs: Array = np.log(np.maximum(self.predict_proba(X), TINY))
         return logs
 
     def predict(self, X: Any) -> Labels:
@@ -299,9 +297,10 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return float(self.model_.unseen_probability)
 
     def certificate(self) -> Certificate | None:
-        """Return what is proven about every linear model of the scaled features, or None.
+        """Return what is proven about every linear model of the scaled features.
 
-        It speaks of the losses while learning; see `Certificate` and `OpenModel`.
+        None as long as there is one class alone. It speaks of the losses while learning; see
+        `Certificate` and `OpenModel`.
         """
         check_is_fitted(self)
         certificate: Certificate | None = self.model_.certificate()
@@ -378,9 +377,7 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _settings(self, largest: float) -> dict[str, float]:
         """Return what the learner is to be told of the parameters."""
-        if self.learner not in catalogue.CATALOGUE:
-            return {}  # the model refuses it
-        takes = inspect.signature(catalogue.CATALOGUE[self.learner]).parameters
+        takes = catalogue.settings_of(self.learner)
         settings: dict[str, float] = {}
         for name in _SETTINGS:
             value = getattr(self, name)
@@ -398,22 +395,12 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             settings.setdefault("max_weight", max(largest, 1.0))
         return settings
 
-    def _refuse_heavy(self, w: Array) -> None:
-        limit = self.model_.max_weight
-        heavy = np.flatnonzero(w > limit)
-        if heavy.size:
-            raise InvalidInputError(
-                f"row {heavy[0]} has the weight {w[heavy[0]]:g} (sample weight times class "
-                f"weight), above max_weight={limit:g}, for which this model was made: construct "
-                "it with a max_weight that covers every weight to come"
-            )
-
     def _refuse_too_large(self, n_features: int, n_classes: int) -> None:
         """Raise if the states cannot fit in this machine: it would stall, not fail."""
         n_columns, n_classes = n_features + bool(self.fit_intercept), max(n_classes, 2)
         needed = catalogue.n_bytes(self.learner, n_columns, n_classes)
         needed *= 1 + len(self._slots)
-        present = catalogue.bytes_present()
+        present = memory.bytes_present()
         if present is not None and needed > present:
             of_text = f" ({self._n_buckets} of them for text)" if self._is_text.any() else ""
             raise InvalidInputError(
@@ -451,8 +438,8 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         if "model_" in state:
-            model = registry.revive(Record(**state["model_"]))
-            kept = [registry.revive(Record(**record)) for record in state["_states"]]
+            model = persist.revive(Record(**state["model_"]))
+            kept = [persist.revive(Record(**record)) for record in state["_states"]]
             state = {**state, "model_": model, "_states": kept}
         super().__setstate__(state)
 

@@ -6,22 +6,19 @@ with its own decision: the context, the action, the *propensity* with which that
 played, and what the agent saw when it decided. Nothing of a later decision is ever used.
 """
 
-import os
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from folklearn import persist, problem
+from folklearn import problem
+from folklearn.arrays import Array
 from folklearn.bandits.exploration import draw
 from folklearn.errors import InvalidInputError, StateFileError
-from folklearn.numerics.randomness import generator_from, generator_state
-from folklearn.persist import Record
-
-Array = NDArray[np.float64]
+from folklearn.persist import Record, Saved, generator_from, generator_state
 
 MAX_PENDING = 100_000
 
@@ -50,20 +47,24 @@ class Decision:
         )
 
 
-class Agent:
+class Agent(Saved):
     """The verbs; an agent brings what it sees, how it plays, and how it learns.
 
     One agent is for one thread at a time.
 
     A subclass validates its parameters, calls `_start`, and implements `_see`, `_play` and
-    `_absorb`; `WORDS` are its constructor's parameters, each an attribute, and `PARTS` the
-    arrays of its state, in private attributes.
+    `_absorb`; what it keeps is declared, see `folklearn.persist.Saved`.
+
+    Attributes
+    ----------
+    n_features, n_classes : sizes of the problem, d and K; a class is an action.
+    learns_labels : whether it is told true classes, by `learn_label`, instead of outcomes.
     """
 
-    WORDS: ClassVar[tuple[str, ...]]
-    PARTS: ClassVar[tuple[str, ...]] = ()
+    COUNTS = ("n_decisions", "n_outcomes", "n_dropped")
     n_features: int
     n_classes: int
+    learns_labels: bool = False
 
     def _start(self, seed: int | np.random.Generator, max_pending: int) -> None:
         self._rng = problem.generator(seed)
@@ -117,8 +118,8 @@ class Agent:
         is dropped and counted in ``n_dropped``.
         """
         x = problem.usable_context(x, self.n_features).copy()
-        x.flags.writeable = False
         seen = self._see(x)
+        x.flags.writeable = False
         action, propensity = self._choose(seen)
         # Probabilities are sums, which may round to above 1.
         decision = Decision(self.n_decisions, action, min(propensity, 1.0), x)
@@ -128,6 +129,12 @@ class Agent:
             self._pending.popitem(last=False)
             self.n_dropped += 1
         return decision
+
+    def learn_label(self, decision: Decision | int, y: Any) -> None:
+        """Learn the true class of a decision, if ``learns_labels``; others refuse."""
+        raise InvalidInputError(
+            "this agent learns from outcomes, not from classes: call learn(decision, correct)"
+        )
 
     def learn(self, decision: Decision | int, correct: Any) -> None:
         """Learn whether the action of a decision, or of the decision of this id, was right.
@@ -193,68 +200,37 @@ class Agent:
 
     def to_record(self) -> Record:
         """Return the full state as a record: pending decisions and the generator included."""
+        record = super().to_record()
+        record.config["max_pending"] = self.max_pending
+        record.config["generator"] = generator_state(self._rng)
         waiting = list(self._pending.values())
-        counts = {name: getattr(self, name) for name in _COUNTS}
-        config = {word: self._word(word) for word in self.WORDS}
-        config |= {
-            "max_pending": self.max_pending,
-            "counts": counts,
-            "generator": generator_state(self._rng),
-        }
-        arrays: dict[str, NDArray[Any]] = {
-            part: getattr(self, f"_{part}").copy() for part in self.PARTS
-        }
         if waiting:
-            arrays |= {
-                "pending.id": np.array([decision.id for decision, _ in waiting], np.int64),
-                "pending.action": np.array([decision.action for decision, _ in waiting], np.int64),
-                "pending.propensity": np.array([decision.propensity for decision, _ in waiting]),
-                "pending.x": np.array([decision.x for decision, _ in waiting]),
-                "pending.seen": np.array([seen for _, seen in waiting]),
-            }
-        return Record(type(self).__name__, config, arrays)
+            record.arrays.update(
+                {
+                    "pending.id": np.array([decision.id for decision, _ in waiting], np.int64),
+                    "pending.action": np.array(
+                        [decision.action for decision, _ in waiting], np.int64
+                    ),
+                    "pending.propensity": np.array(
+                        [decision.propensity for decision, _ in waiting]
+                    ),
+                    "pending.x": np.array([decision.x for decision, _ in waiting]),
+                    "pending.seen": np.array([seen for _, seen in waiting]),
+                }
+            )
+        return record
 
-    def _word(self, word: str) -> Any:
-        """Return a constructor's parameter as JSON."""
-        return getattr(self, word)
-
-    @classmethod
-    def _from_words(cls, words: dict[str, Any], record: Record) -> Self:
-        """Construct an agent that knows nothing from the words of its record."""
-        return cls(**words)
-
-    @classmethod
-    def from_record(cls, record: Record) -> Self:
-        """Rebuild an agent that goes on exactly where the recorded one stopped."""
-        name = cls.__name__
-        words = dict(record.config)
+    def _restore(self, record: Record) -> None:
+        super()._restore(record)
+        for part, own in self._parts().items():
+            if not np.isfinite(own).all():
+                raise StateFileError(f"{part} of a {record.kind} state is not finite")
+        self.max_pending = record.count("max_pending", 1)
+        self._rng = generator_from(record.word("generator"))
         try:
-            counts = words.pop("counts")
-            rng = generator_from(words.pop("generator"))
-            for word in (*cls.WORDS, "max_pending"):
-                if word not in words:  # a default would silently stand in for it
-                    raise KeyError(word)
-            agent = cls._from_words(words, record)
-            for count in _COUNTS:
-                setattr(agent, count, problem.count(count, counts[count], 0))
-        except KeyError as error:
-            raise StateFileError(f"a {name} state needs {error.args[0]}") from None
-        except (TypeError, ValueError) as error:
-            if isinstance(error, StateFileError):
-                raise
-            raise StateFileError(f"a {name} state has a bad configuration: {error}") from None
-        agent._rng = rng
-        for part in cls.PARTS:
-            own: Array = getattr(agent, f"_{part}")
-            array = record.part(part, own.shape, own.dtype)
-            if not np.isfinite(array).all():
-                raise StateFileError(f"{part} of a {name} state is not finite")
-            own[...] = array
-        try:
-            agent._pending = agent._read_pending(record.arrays)
+            self._pending = self._read_pending(record.arrays)
         except InvalidInputError as error:
             raise StateFileError(f"a decision that waits is damaged: {error}") from None
-        return agent
 
     def _read_pending(
         self, arrays: Mapping[str, NDArray[Any]]
@@ -292,17 +268,6 @@ class Agent:
             decision = Decision(int(ids[t]), int(actions[t]), float(propensities[t]), x)
             pending[decision.id] = (decision, seen[t].copy())
         return pending
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the full state to a safetensors file; `folklearn.load` resumes exactly."""
-        persist.write(path, self.to_record())
-
-    def __repr__(self) -> str:
-        words = ", ".join(f"{word}={getattr(self, word)!r}" for word in self.WORDS)
-        return f"{type(self).__name__}({words})"
-
-
-_COUNTS = ("n_decisions", "n_outcomes", "n_dropped")
 
 
 def _outcome(correct: Any) -> bool:

@@ -3,7 +3,8 @@
 import numpy as np
 
 from folklearn import problem
-from folklearn.bandits.agent import MAX_PENDING, Agent, Array, Decision
+from folklearn.arrays import Array
+from folklearn.bandits.agent import MAX_PENDING, Agent, Decision
 from folklearn.bandits.exploration import chosen_exploration, greedy
 
 
@@ -72,9 +73,9 @@ class Banditron(Agent):
 
     def __init__(
         self,
+        *,
         n_features: int,
         n_classes: int,
-        *,
         exploration: float | None = None,
         horizon: int | None = None,
         D: float = 1.0,

@@ -3,12 +3,10 @@
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
 from folklearn import problem
+from folklearn.arrays import Array
 from folklearn.errors import InvalidInputError
-
-Array = NDArray[np.float64]
 
 
 def draw(rng: np.random.Generator, P: Array) -> int:

@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 
 from folklearn import problem
-from folklearn.bandits.agent import MAX_PENDING, Agent, Array, Decision
+from folklearn.arrays import Array
+from folklearn.bandits.agent import MAX_PENDING, Agent, Decision
 from folklearn.bandits.exploration import chosen_exploration, greedy
 from folklearn.errors import InvalidInputError
 from folklearn.numerics.simplex import softmax
@@ -90,9 +91,9 @@ class Gaptron(Agent):
 
     def __init__(
         self,
+        *,
         n_features: int,
         n_classes: int,
-        *,
         feedback: str = BANDIT,
         exploration: float | None = None,
         horizon: int | None = None,
@@ -107,6 +108,7 @@ class Gaptron(Agent):
         if feedback not in (BANDIT, FULL):
             raise InvalidInputError(f"feedback must be {BANDIT!r} or {FULL!r}, got {feedback!r}")
         self.feedback = feedback
+        self.learns_labels = feedback == FULL
         self.D = D = problem.positive("D", D)
         self.R = R = problem.positive("R", R)
         if feedback == FULL:

@@ -7,7 +7,8 @@ import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve, eigh
 
 from folklearn import problem
-from folklearn.bandits.agent import MAX_PENDING, Agent, Array, Decision
+from folklearn.arrays import Array
+from folklearn.bandits.agent import MAX_PENDING, Agent, Decision
 from folklearn.bandits.exploration import chosen_exploration, explore
 from folklearn.numerics.backend import OneThread
 from folklearn.numerics.simplex import helmert, softmax
@@ -106,9 +107,9 @@ class Newtron(Agent):
 
     def __init__(
         self,
+        *,
         n_features: int,
         n_classes: int,
-        *,
         exploration: float | None = None,
         horizon: int | None = None,
         alpha: float = 10.0,

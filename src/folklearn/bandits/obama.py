@@ -1,15 +1,14 @@
 """OBAMA: the Bayesian mixture of all linear models under bandit feedback (Foster et al. 2018)."""
 
-from typing import Any, Self
-
 import numpy as np
 
-from folklearn import bounds, persist
-from folklearn.bandits.agent import MAX_PENDING, Agent, Array, Decision
+from folklearn import bounds, problem
+from folklearn.arrays import Array
+from folklearn.bandits.agent import MAX_PENDING, Agent, Decision
 from folklearn.bandits.exploration import chosen_exploration, explore
 from folklearn.errors import InvalidInputError, StateFileError
 from folklearn.learners.aggregating import Aggregating
-from folklearn.persist import Record
+from folklearn.persist import Record, put_inside
 
 
 class Obama(Agent):
@@ -81,9 +80,9 @@ class Obama(Agent):
 
     def __init__(
         self,
+        *,
         n_features: int,
         n_classes: int,
-        *,
         exploration: float | None = None,
         horizon: int | None = None,
         B: float = 10.0,
@@ -105,8 +104,10 @@ class Obama(Agent):
             n_moves=n_moves,
             seed=own,
         )
-        for word in ("n_features", "n_classes", "B", "R", "n_particles", "n_moves"):
-            setattr(self, word, getattr(self._learner, word))
+        learner = self._learner
+        self.n_features, self.n_classes = learner.n_features, learner.n_classes
+        self.B, self.R = learner.B, learner.R
+        self.n_particles, self.n_moves = learner.n_particles, learner.n_moves
         self.exploration = chosen_exploration(exploration, horizon, 0.1, self._theory)
         if self.exploration == 0.0:
             raise InvalidInputError(
@@ -118,7 +119,7 @@ class Obama(Agent):
         return bounds.bandit_exploration(horizon, n_classes=self.n_classes, regret=regret)
 
     def _see(self, x: Array) -> Array:
-        return self._learner.predict(x)
+        return self._learner._predict(x)
 
     def _play(self, seen: Array) -> Array:
         return explore(seen, self.exploration)
@@ -126,25 +127,17 @@ class Obama(Agent):
     def _absorb(self, decision: Decision, seen: Array, correct: bool) -> None:
         if correct:
             weight = self.exploration / self.n_classes / decision.propensity
-            self._learner.update(decision.x, decision.action, weight=min(1.0, weight))
+            x, y = decision.x.copy(), decision.action
+            self._learner._learn(x, y, problem.NO_SOFT, min(1.0, weight))
 
     def to_record(self) -> Record:
         """Return the full state as a record, that of the particles inside."""
         record = super().to_record()
-        entry, arrays = persist.nest("learner", self._learner.to_record())
-        return Record(record.kind, record.config | {"learner": entry}, record.arrays | arrays)
+        put_inside(record, "learner", self._learner)
+        return record
 
-    @classmethod
-    def _from_words(cls, words: dict[str, Any], record: Record) -> Self:
-        learner = Aggregating.from_record(
-            persist.unnest("learner", words.pop("learner"), record.arrays)
-        )
-        agent = cls(**words)
-        same = all(
-            getattr(agent._learner, word) == getattr(learner, word)
-            for word in ("n_features", "n_classes", "B", "n_particles", "n_moves", "max_weight")
-        )
-        if not same:
+    def _restore(self, record: Record) -> None:
+        super()._restore(record)
+        fresh, self._learner = self._learner, record.inner("learner")
+        if repr(self._learner) != repr(fresh):
             raise StateFileError("an Obama state holds particles of another problem")
-        agent._learner = learner
-        return agent

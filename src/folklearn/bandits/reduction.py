@@ -2,17 +2,18 @@
 
 import math
 import warnings
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from folklearn import bounds, persist, problem, registry
-from folklearn.bandits.agent import MAX_PENDING, Agent, Array, Decision
+from folklearn import bounds, problem
+from folklearn.arrays import Array
+from folklearn.bandits.agent import MAX_PENDING, Agent, Decision
 from folklearn.bandits.exploration import draw, explore
-from folklearn.errors import FolklearnError, InvalidInputError
-from folklearn.learners.contract import Learner, refuse_unless_learner
-from folklearn.persist import Record
+from folklearn.errors import InvalidInputError
+from folklearn.learners.base import Learner, refuse_unless_learner
+from folklearn.learners.mixture import Mixture
 
 SAMPLE = "sample"
 RANDOMISED = "randomised"
@@ -98,7 +99,8 @@ class BanditReduction(Agent):
     randomised decoding.
     """
 
-    WORDS = ("learner", "exploration", "decoding", "updates")
+    WORDS = ("exploration", "decoding", "updates")
+    INNER = ("learner",)
 
     def __init__(
         self,
@@ -129,8 +131,7 @@ class BanditReduction(Agent):
         self._scale, self._heaviest = 1.0, math.inf
         if self.exploration is not None:
             self._scale, self._heaviest = self.exploration, float(self.n_classes)
-        if updates == CORRECT:
-            self._refuse_if_too_heavy(getattr(learner, "max_weight", math.inf))
+        self._refuse_if_too_heavy()
         self._warned = False
         self._start(seed, max_pending)
 
@@ -144,11 +145,11 @@ class BanditReduction(Agent):
             if problem.fraction("exploration", exploration, 1.0) == 0.0:
                 raise InvalidInputError("exploration must be above 0: only explorations teach")
             return float(exploration)
-        learner: Any = self.learner
+        learner = self.learner
         name = type(learner).__name__
         if horizon is not None:
             T = problem.count("horizon", horizon, 1)
-            regret = learner.regret_bound(T) if hasattr(learner, "regret_bound") else math.inf
+            regret = learner.regret_bound(T)
             if not math.isfinite(regret):
                 raise InvalidInputError(
                     f"a horizon sets exploration by the learner's regret bound, and {name} has "
@@ -157,32 +158,36 @@ class BanditReduction(Agent):
             return bounds.bandit_exploration(
                 T, n_classes=self.n_classes, regret=regret, cost=self._cost
             )
-        if not callable(getattr(learner, "certificate", None)):
+        certificate = learner.certificate()
+        if not certificate.valid or not self._stays_valid():
             raise InvalidInputError(
-                f"{name} has no live certificate to set exploration by: give exploration, a "
-                "number above 0 and at most 1, or horizon if the learner has a regret bound"
-            )
-        endless = hasattr(learner, "regret_bound") and math.isinf(learner.regret_bound(1))
-        if endless or not learner.certificate().valid:
-            raise InvalidInputError(
-                f"the certificate of this {name} is not valid, or will not stay so "
-                f"({learner.certificate().reason or repr(learner)}): give exploration"
+                f"{name} has no live certificate to set exploration by, or none that will stay "
+                f"valid ({certificate.reason or repr(learner)}): give exploration, a number above "
+                "0 and at most 1, or horizon if the learner has a regret bound"
             )
         return None
 
-    def _refuse_if_too_heavy(self, limit: float) -> None:
-        """Raise if the learner takes no weights as large as ``updates="correct"`` gives."""
+    def _stays_valid(self) -> bool:
+        """Whether a valid certificate can be expected to stay so: a bound is known, or mixed."""
+        return isinstance(self.learner, Mixture) or math.isfinite(self.learner.regret_bound(1))
+
+    def _refuse_if_too_heavy(self) -> None:
+        """Raise if the learner takes no weights as large as the updates give."""
+        heaviest, limit = (
+            self._heaviest if self.updates == CORRECT else 1.0,
+            self.learner.max_weight,
+        )
         if self.exploration is None:  # it lives on the certificate
-            limit = min(limit, getattr(self.learner, "MAX_CERTIFIED_WEIGHT", math.inf))
-        if self._heaviest <= limit:
+            limit = min(limit, self.learner.max_certified_weight)
+        if heaviest <= limit:
             return
         advice = (
-            f"construct it with max_weight={self.n_classes}"
-            if math.isfinite(self._heaviest)
+            f"construct it with max_weight={heaviest:g}"
+            if math.isfinite(heaviest)
             else "give exploration, which bounds the weights by the number of classes"
         )
         raise InvalidInputError(
-            f"updates={CORRECT!r} weights examples, and {type(self.learner).__name__} takes "
+            f"updates={self.updates!r} weights examples, and {type(self.learner).__name__} takes "
             f"weights up to {limit:g} only: {advice}"
         )
 
@@ -190,8 +195,7 @@ class BanditReduction(Agent):
         """Return the probability with which the next decision explores."""
         if self.exploration is not None:
             return self.exploration
-        learner: Any = self.learner
-        certificate = learner.certificate()
+        certificate = self.learner.certificate()
         if not certificate.valid:
             if not self._warned:
                 self._warned = True
@@ -215,7 +219,7 @@ class BanditReduction(Agent):
         return self.n_classes + 2
 
     def _see(self, x: Array) -> Array:
-        return np.concatenate([self.learner.predict(x), [self.next_exploration(), 0.0]])
+        return np.concatenate([self.learner._predict(x), [self.next_exploration(), 0.0]])
 
     def _exploit(self, p: Array) -> Array:
         if self.decoding == SAMPLE:
@@ -251,23 +255,9 @@ class BanditReduction(Agent):
         if not correct:
             return
         if self.updates == CORRECT:
-            weight = min(self._scale / decision.propensity, self._heaviest)
-            self.learner.update(decision.x, decision.action, weight=weight)
+            weight = problem.weight(min(self._scale / decision.propensity, self._heaviest))
         elif explored:
-            self.learner.update(decision.x, decision.action)
-
-    def to_record(self) -> Record:
-        """Return the full state as a record, the learner's inside."""
-        if not callable(getattr(self.learner, "to_record", None)):
-            raise FolklearnError(f"the learner, {self.learner!r}, cannot save itself")
-        record = super().to_record()
-        entry, arrays = persist.nest("learner", self.learner.to_record())
-        return Record(record.kind, record.config | {"learner": entry}, record.arrays | arrays)
-
-    def _word(self, word: str) -> Any:
-        return None if word == "learner" else super()._word(word)
-
-    @classmethod
-    def _from_words(cls, words: dict[str, Any], record: Record) -> Self:
-        learner = registry.revive(persist.unnest("learner", words.pop("learner"), record.arrays))
-        return cls(learner, **words)
+            weight = 1.0
+        else:
+            return
+        self.learner._learn(decision.x.copy(), decision.action, problem.NO_SOFT, weight)

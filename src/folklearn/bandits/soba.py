@@ -6,7 +6,8 @@ import numpy as np
 from scipy.linalg.blas import dsymv, dsyr
 
 from folklearn import problem
-from folklearn.bandits.agent import MAX_PENDING, Agent, Array, Decision
+from folklearn.arrays import Array
+from folklearn.bandits.agent import MAX_PENDING, Agent, Decision
 from folklearn.bandits.exploration import chosen_exploration, greedy
 from folklearn.errors import FolklearnError
 from folklearn.numerics.backend import OneThread
@@ -95,9 +96,9 @@ class Soba(Agent):
 
     def __init__(
         self,
+        *,
         n_features: int,
         n_classes: int,
-        *,
         exploration: float | None = None,
         horizon: int | None = None,
         diagonal: bool = False,

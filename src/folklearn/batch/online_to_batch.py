@@ -2,19 +2,17 @@
 
 import copy
 import math
-import os
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from folklearn import persist, problem, registry
+from folklearn import problem
+from folklearn.arrays import Array
 from folklearn.errors import FolklearnError, InvalidInputError, StateFileError
-from folklearn.learners.contract import Learner, Progress
-from folklearn.persist import Record
+from folklearn.learners.base import Learner, Progress, Report, refuse_unless_learner
+from folklearn.persist import Record, Saved, put_inside, refusing
 from folklearn.progress import reporter
-
-Array = NDArray[np.float64]
 
 AVERAGE = "average"
 RANDOM = "random"
@@ -22,7 +20,7 @@ LAST = "last"
 _NORM_SLACK = 1.0 + 1e-9  # a norm of R may round above R
 
 
-class OnlineToBatch:
+class OnlineToBatch(Saved):
     r"""Fit a fixed predictor to a sample by running an online learner over it once.
 
     Use it when all rows are there beforehand and a certified learner's regret bound should
@@ -88,6 +86,10 @@ class OnlineToBatch:
     algorithms". Agarwal, Kale and Zimmert (2021) for FOLKLORE's regret.
     """
 
+    WORDS = ("select", "n_checkpoints", "passes", "seed")
+    INNER = ("learner",)
+    COUNTS = ("n_rounds",)
+
     def __init__(
         self,
         learner: Learner,
@@ -97,9 +99,7 @@ class OnlineToBatch:
         passes: int = 1,
         seed: int = 0,
     ) -> None:
-        verbs = [callable(getattr(learner, verb, None)) for verb in ("predict", "run")]
-        if not all(verbs) or isinstance(learner, type):
-            raise InvalidInputError(f"{learner!r} is no learner: it needs predict and run")
+        refuse_unless_learner("the learner", learner)
         if select not in (AVERAGE, RANDOM, LAST):
             raise InvalidInputError(
                 f"select must be {AVERAGE!r}, {RANDOM!r} or {LAST!r}, got {select!r}"
@@ -115,7 +115,7 @@ class OnlineToBatch:
         self._heuristic = "the predictor is not fitted yet"
         self._rounds: list[int] = []  # the states that predict are those before these rounds
         self._counts: list[int] = []
-        self._states: list[Any] = []
+        self._states: list[Learner] = []
         self._closed_form = False  # whether the rows satisfy the hypotheses of `regret_bound`
 
     def fit(
@@ -131,41 +131,30 @@ class OnlineToBatch:
         y is (T,) classes or (T, K) soft labels. Every row is checked before the first round;
         `progress` is True for a bar or a function of the number of rounds done.
         """
-        X, norms = problem.contexts(X, self.n_features)
-        T = len(X)
+        rows = self.learner._checked(X, y, weight)
+        T = len(rows.X)
         if T == 0:
             raise InvalidInputError("X has no rows: a predictor needs at least one")
-        labels, soft = problem.labels(y, T, self.n_classes)
-        given: Any = soft if len(soft) else labels
-        weights = problem.weights(weight, T)
-        self._refuse_if_too_heavy(weights)
-        before = self._rounds_before()
+        before = self.learner.n_rounds
         rng = np.random.default_rng(self.seed)
         n_rounds = self.passes * T
         rounds, counts = self._draw(rng, n_rounds)
-        states: list[Any] = []
+        states: list[Learner] = []
         with reporter(progress, n_rounds, "learning") as report:
             for number in range(self.passes):
-                order = slice(None) if number == 0 else rng.permutation(T)
-                rows, answers, importance = X[order], given[order], weights[order]
+                played = rows if number == 0 else rows.of(rng.permutation(T))
                 done, start = number * T, 0
                 stops = [t - 1 - done for t in rounds if done < t <= done + T]
                 for place, stop in enumerate([*stops, T]):
                     if stop > start:
-                        self.learner.run(
-                            rows[start:stop],
-                            answers[start:stop],
-                            weight=None if weight is None else importance[start:stop],
-                            progress=_later(report, done + start),
-                        )
+                        self.learner._run(played.part(start, stop), _later(report, done + start))
                         start = stop
                     if place < len(stops):
                         states.append(copy.deepcopy(self.learner))
         self._rounds, self._counts, self._states = rounds, counts, states
         self.n_rounds = n_rounds
-        self._closed_form = weight is None and bool(
-            norms.max() <= getattr(self.learner, "R", math.inf) * _NORM_SLACK
-        )
+        within = bool(rows.norms.max() <= self.learner.R * _NORM_SLACK)
+        self._closed_form = weight is None and within
         self._heuristic = self._why_heuristic(before)
         return self
 
@@ -176,23 +165,6 @@ class OnlineToBatch:
         m = 1 if self.select == RANDOM else self.n_checkpoints
         rounds, counts = np.unique(rng.integers(1, n_rounds + 1, size=m), return_counts=True)
         return rounds.tolist(), counts.tolist()
-
-    def _refuse_if_too_heavy(self, weights: Array) -> None:
-        """Raise before anything is learned for weights that the learner would refuse later."""
-        limit = getattr(self.learner, "max_weight", math.inf)
-        heavy = np.flatnonzero(weights > limit)
-        if heavy.size:
-            raise InvalidInputError(
-                f"weight[{heavy[0]}] is {weights[heavy[0]]:g}, above the learner's "
-                f"max_weight={limit:g}: construct it with a larger max_weight"
-            )
-
-    def _rounds_before(self) -> int:
-        """Return how many rounds the learner had learned, as far as can be told."""
-        if callable(getattr(self.learner, "certificate", None)):
-            learner: Any = self.learner
-            return int(learner.certificate().n_rounds)
-        return max(self.n_rounds, int(getattr(self.learner, "has_learned", False)))
 
     def _why_heuristic(self, before: int) -> str:
         if self.select == LAST:
@@ -242,88 +214,41 @@ class OnlineToBatch:
 
     def _regret(self, B: float | None) -> tuple[float, str]:
         """Return a bound on the learner's regret, and why it says nothing about the risk."""
-        learner: Any = self.learner
-        name = type(learner).__name__
         if self._heuristic:
             return math.inf, self._heuristic
-        if callable(getattr(learner, "certificate", None)):
-            certificate = learner.certificate() if B is None else learner.certificate(B=B)
-            return certificate.regret_bound, certificate.reason
-        if B is not None:
-            raise InvalidInputError(f"{name} has no certificate, which a smaller B needs")
-        bound = getattr(learner, "regret_bound", lambda n_rounds: math.inf)(self.n_rounds)
-        if not math.isfinite(bound):
-            return math.inf, f"{name} has no regret bound"
+        certificate = self.learner.certificate(B=B)
+        bound = self.learner.regret_bound(self.n_rounds)
+        if certificate.valid:
+            return certificate.regret_bound, ""
+        if not math.isfinite(bound) or B is not None or math.isfinite(certificate.loss):
+            return math.inf, certificate.reason
+        name = type(self.learner).__name__
         if not self._closed_form:
             return math.inf, f"the bound of {name} is for weights of 1 and contexts of norm R"
         return bound, ""
 
     def to_record(self) -> Record:
         """Return the full state as a record: the learner's, and those of the kept states."""
-        if not callable(getattr(self.learner, "to_record", None)):
-            raise FolklearnError(f"the learner, {self.learner!r}, cannot save itself")
-        learner, arrays = persist.nest("learner", self.learner.to_record())
-        states = []
-        for i, state in enumerate(self._states):
-            entry, own = persist.nest(f"state{i}", state.to_record())
-            states.append(entry)
-            arrays |= own
-        config = {
-            "learner": learner,
-            "select": self.select,
-            "n_checkpoints": self.n_checkpoints,
-            "passes": self.passes,
-            "seed": self.seed,
-            "states": states,
-            "rounds": self._rounds,
-            "counts": self._counts,
-            "n_rounds": self.n_rounds,
-            "closed_form": self._closed_form,
-            "heuristic": self._heuristic,
-        }
-        return Record("OnlineToBatch", config, arrays)
+        record = super().to_record()
+        put_inside(record, "states", self._states)
+        record.config["rounds"], record.config["counts"] = self._rounds, self._counts
+        record.config["closed_form"] = self._closed_form
+        record.config["heuristic"] = self._heuristic
+        return record
 
-    @classmethod
-    def from_record(cls, record: Record) -> Self:
-        """Rebuild a predictor from its record."""
-        config = record.config
-        try:
-            model = cls(
-                registry.revive(persist.unnest("learner", config["learner"], record.arrays)),
-                select=config["select"],
-                n_checkpoints=config["n_checkpoints"],
-                passes=config["passes"],
-                seed=config["seed"],
-            )
-            model._states = [
-                registry.revive(persist.unnest(f"state{i}", entry, record.arrays))
-                for i, entry in enumerate(config["states"])
-            ]
-            model._rounds = [problem.count("rounds", t, 1) for t in config["rounds"]]
-            model._counts = [problem.count("counts", c, 1) for c in config["counts"]]
-            model.n_rounds = problem.count("n_rounds", config["n_rounds"], 0)
-            model._closed_form = bool(config["closed_form"])
-            model._heuristic = str(config["heuristic"])
-            needed = 0 if model.select == LAST or not model.n_rounds else max(1, len(model._rounds))
-            if not len(model._states) == len(model._rounds) == len(model._counts) == needed:
-                raise ValueError("states, rounds and counts must be equally many")
-        except (KeyError, TypeError, ValueError) as error:
-            if isinstance(error, StateFileError):
-                raise
-            raise StateFileError(f"an OnlineToBatch state is incomplete: {error}") from None
-        return model
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the full state to a safetensors file that `folklearn.load` reads."""
-        persist.write(path, self.to_record())
-
-    def __repr__(self) -> str:
-        return (
-            f"OnlineToBatch({self.learner!r}, select={self.select!r}, "
-            f"n_checkpoints={self.n_checkpoints}, passes={self.passes}, seed={self.seed})"
-        )
+    def _restore(self, record: Record) -> None:
+        super()._restore(record)
+        self._states = record.inner("states")
+        with refusing(record.kind):
+            self._rounds = [problem.count("rounds", t, 1) for t in record.word("rounds")]
+            self._counts = [problem.count("counts", c, 1) for c in record.word("counts")]
+        self._closed_form = bool(record.word("closed_form"))
+        self._heuristic = str(record.word("heuristic"))
+        needed = 0 if self.select == LAST or not self.n_rounds else max(1, len(self._rounds))
+        if not len(self._states) == len(self._rounds) == len(self._counts) == needed:
+            raise StateFileError("states, rounds and counts must be equally many")
 
 
-def _later(report: Any, done: int) -> Progress:
+def _later(report: Report, done: int) -> Report:
     """Return the report of a stretch that begins after `done` rounds."""
-    return False if report is None else lambda more: report(done + more)
+    return None if report is None else lambda more: report(done + more)

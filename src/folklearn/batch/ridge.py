@@ -5,19 +5,16 @@ classes, so that nothing is lost, and |W|_F = |U|_F.
 """
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cho_solve, cholesky
 
+from folklearn.arrays import TINY, Array, softmax
 from folklearn.numerics.simplex import helmert
-
-Array = NDArray[np.float64]
 
 SMALL_STEP = 1e-7  # logits; Newton squares the error, so after such a step it is near 1e-14
 _NO_GAIN = 1e-17  # of 1 + f, promised by a step
 _MOST_STEPS = 200
 _SHORTEST = 1e-30  # part of a Newton step: less is rounding
 _CHUNK = 1024  # rows whose k x k matrices are in memory at once
-_TINY = 1e-300
 
 
 class Ridge:
@@ -36,7 +33,7 @@ class Ridge:
         Z = self._logits(U)
         value = self._value(U, Z)
         for _ in range(_MOST_STEPS):
-            P = _softmax(Z)
+            P = softmax(Z)
             gradient = self._gradient(U, P)
             factor = lower_factor(self._hessian(P))
             step = cho_solve((factor, True), gradient.ravel()).reshape(U.shape)
@@ -64,7 +61,7 @@ class Ridge:
 
     def hessian(self, U: Array) -> Array:
         """Return the Hessian (n, n) of f at U, class-major."""
-        return self._hessian(_softmax(self._logits(U)))
+        return self._hessian(softmax(self._logits(U)))
 
     def _hessian(self, P: Array) -> Array:
         """Return 2 lam I + the sum of M (x) xx', M the covariance of p in the Helmert basis."""
@@ -103,21 +100,15 @@ class Ridge:
         return gradient
 
 
-def _softmax(Z: Array) -> Array:
-    P: Array = np.exp(Z - Z.max(axis=1, keepdims=True))
-    P /= P.sum(axis=1, keepdims=True)
-    return P
-
-
 def _covariances(P: Array, Q: Array) -> Array:
     """Return Q'(diag p - pp')Q of every row, by the factor of `folklearn.numerics.simplex`."""
     k = P.shape[1] - 1
     prefix = np.cumsum(P, axis=1)
-    share = np.sqrt(P[:, 1:] / np.maximum(prefix[:, 1:], _TINY))
+    share = np.sqrt(P[:, 1:] / np.maximum(prefix[:, 1:], TINY))
     before = prefix[:, :-1]
     i = np.arange(1, k + 1)
     scale = share * np.sqrt(before * ((i + 1.0) / i))
-    tail = np.where(before > 0.0, share / np.sqrt(np.maximum(before, _TINY)), 0.0)
+    tail = np.where(before > 0.0, share / np.sqrt(np.maximum(before, TINY)), 0.0)
     rho = np.triu((P @ Q)[:, :, None] * tail[:, None, :], 1)
     rho[:, i - 1, i - 1] = scale
     M: Array = rho @ rho.transpose(0, 2, 1)

@@ -1,27 +1,25 @@
 """SMP, the Sample Minmax Predictor (Mourtada and Gaïffas 2022), for K classes."""
 
-import os
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.linalg import solve_triangular
 
-from folklearn import persist, problem
+from folklearn import problem
+from folklearn.arrays import Array, softmax
 from folklearn.batch.ridge import Ridge, lower_factor
-from folklearn.errors import FolklearnError, InvalidInputError, StateFileError
+from folklearn.errors import FolklearnError, InvalidInputError
 from folklearn.numerics.fixed_point import solve_fixed_point
 from folklearn.numerics.simplex import helmert
-from folklearn.persist import Record
-
-Array = NDArray[np.float64]
+from folklearn.persist import Record, Saved
 
 REFIT = "refit"
 LAPLACE = "laplace"
 _CHUNK_NUMBERS = 4_000_000  # of the state seen through a chunk of contexts
 
 
-class SMP:
+class SMP(Saved):
     r"""Sample Minmax Predictor: logistic regression that asks every label what it would change.
 
     Use it on a sample at hand when the model may be wrong or the sample is small: its excess
@@ -84,6 +82,8 @@ class SMP:
     """
 
     WORDS = ("n_features", "n_classes", "lam", "method")
+    COUNTS = ("n_rows",)
+    PARTS = ("U", "root", "X", "targets")
 
     def __init__(
         self, *, n_features: int, n_classes: int, lam: float = 0.5, method: str = REFIT
@@ -125,10 +125,7 @@ class SMP:
 
     def predict(self, x: ArrayLike) -> Array:
         """Return the class probabilities: (d,) in, (K,) out; (T, d) in, (T, K) out."""
-        logs = self._log_parts(x)
-        P: Array = np.exp(logs - logs.max(axis=-1, keepdims=True))
-        P /= P.sum(axis=-1, keepdims=True)
-        return P
+        return softmax(self._log_parts(x))
 
     def guarantee(self, X: ArrayLike, *, B: float) -> float | None:
         r"""Return lam K B^2 / (T + 1) + the mean of ln N(x) over new rows X, in nats.
@@ -205,35 +202,16 @@ class SMP:
 
     def to_record(self) -> Record:
         """Return the full state as a record; ``"refit"`` includes the sample."""
-        config: dict[str, Any] = {word: getattr(self, word) for word in self.WORDS}
-        config |= {"n_rows": self.n_rows, "converged": self.converged}
-        arrays = {"U": self._U, "root": self._root, "X": self._X, "targets": self._targets}
-        return Record("SMP", config, {name: array.copy() for name, array in arrays.items()})
+        record = super().to_record()
+        record.config["converged"] = self.converged
+        return record
 
-    @classmethod
-    def from_record(cls, record: Record) -> Self:
-        """Rebuild a predictor from its record."""
-        config = dict(record.config)
-        try:
-            n_rows = problem.count("n_rows", config.pop("n_rows"), 0)
-            converged = bool(config.pop("converged"))
-            model = cls(**config)
-        except (KeyError, TypeError, InvalidInputError) as error:
-            raise StateFileError(f"an SMP state has a bad configuration: {error}") from None
-        k, d = model._U.shape
-        kept = n_rows if model.method == REFIT else 0
-        shapes = {
-            "U": (k, d), "root": (k * d, k * d), "X": (kept, d), "targets": (kept, k + 1),
-        }  # fmt: skip
-        for part, shape in shapes.items():
-            setattr(model, f"_{part}", record.part(part, shape).copy())
-        model.n_rows, model.converged = n_rows, converged
-        return model
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the full state to a safetensors file that `folklearn.load` reads."""
-        persist.write(path, self.to_record())
-
-    def __repr__(self) -> str:
-        words = ", ".join(f"{word}={getattr(self, word)!r}" for word in self.WORDS)
-        return f"SMP({words})"
+    def _restore(self, record: Record) -> None:
+        self.n_rows = record.count("n_rows")
+        self.converged = bool(record.word("converged"))
+        k, d = self._U.shape
+        kept = self.n_rows if self.method == REFIT else 0
+        self._U = record.part("U", (k, d)).copy()
+        self._root = record.part("root", (k * d, k * d)).copy()
+        self._X = record.part("X", (kept, d)).copy()
+        self._targets = record.part("targets", (kept, k + 1)).copy()

@@ -4,22 +4,19 @@ A round is one pass over them: each is asked for a label under its own costs, an
 moves the scores. After the pass each learns, and then the booster does.
 """
 
-import os
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from folklearn import persist, problem, registry
-from folklearn.boosting.contract import WeakLearners, ask, make_learners, saved, teach
+from folklearn import problem
+from folklearn.arrays import Array, Labels
+from folklearn.boosting.contract import WeakLearner, WeakLearners, ask, make_learners, teach
 from folklearn.boosting.hedge import Prefixes
-from folklearn.errors import InvalidInputError, StateFileError
-from folklearn.learners.contract import Progress
-from folklearn.persist import Record
-from folklearn.progress import reporter
-
-Array = NDArray[np.float64]
+from folklearn.errors import InvalidInputError
+from folklearn.learners.base import Learner, Report
+from folklearn.problem import Rows
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -28,22 +25,19 @@ class Round:
 
     x: Array
     costs: list[Array]
-    labels: NDArray[np.int64]
+    labels: Labels
     scores: Array
 
 
-class Booster:
+class Booster(Learner):
     """The verbs; an algorithm brings its costs, how a label moves scores, and how it learns.
 
     A subclass validates its parameters, calls `_start`, and implements `_cost`, `_advance`
-    and `_absorb`; `WORDS` are its constructor's parameters but for the weak learners, each an
-    attribute, and `PARTS` the arrays of its state, in private attributes.
+    and `_absorb`; what it keeps is declared, see `folklearn.persist.Saved`. Labels are hard.
     """
 
-    WORDS: ClassVar[tuple[str, ...]]
-    PARTS: ClassVar[tuple[str, ...]] = ()
-    n_features: int
-    n_classes: int
+    INNER = ("weak_learner",)
+    COUNTS = ("_n_rounds",)
     n_learners: int
     seed: int
 
@@ -56,11 +50,9 @@ class Booster:
         seed: int,
         scale: float = 1.0,
     ) -> None:
-        self.n_features = problem.count("n_features", n_features, 1)
-        self.n_classes = problem.count("n_classes", n_classes, 2)
+        self._size(n_features, n_classes)
         self.n_learners = problem.count("n_learners", n_learners, 1)
         self.seed = problem.count("seed", seed, 0)
-        self.n_rounds = 0
         self.learners = make_learners(weak_learner, self.n_learners, self.n_classes, self.seed)
         self._prefixes = Prefixes(self.n_learners, scale)
         self._round: Round | None = None
@@ -100,21 +92,13 @@ class Booster:
         self._round = seen
         return seen
 
-    def predict(self, x: ArrayLike) -> Array:
-        """Return the class probabilities: (d,) in, (K,) out; (T, d) in, (T, K) out.
+    @property
+    def weak_learner(self) -> tuple[WeakLearner, ...]:
+        """The weak learners, as the constructor takes them."""
+        return self.learners
 
-        They are the Bayes mixture of the prefixes. Rows of a matrix are all predicted from
-        the current state.
-        """
-        x = problem.numbers("x", x)
-        if x.ndim == 2:
-            X = problem.contexts(x, self.n_features)[0]
-            P = np.empty((len(X), self.n_classes))
-            for row, p in zip(X, P, strict=True):
-                p[:] = self._prefixes.mixture(self._see(row).scores)
-            return P
-        x = problem.usable_context(x, self.n_features)
-        return self._prefixes.mixture(self._see(x).scores)
+    def _predict(self, x: Array) -> Array:
+        return self._prefixes.mixture(self._see(problem.usable(x)).scores)
 
     def predict_label(self, x: ArrayLike) -> Any:
         """Return the label of the prefix that is followed: (d,) in, int out; (T, d) in, (T,) out.
@@ -132,62 +116,35 @@ class Booster:
         x = problem.usable_context(x, self.n_features)
         return int(np.argmax(self._see(x).scores[leader]))
 
-    def prefix_labels(self, x: ArrayLike) -> NDArray[np.int64]:
+    def prefix_labels(self, x: ArrayLike) -> Labels:
         """Return the label (N,) of every prefix for one context; ties go to the lowest class."""
         x = problem.usable_context(x, self.n_features)
-        labels: NDArray[np.int64] = self._see(x).scores[1:].argmax(axis=1)
+        labels: Labels = self._see(x).scores[1:].argmax(axis=1)
         return labels
 
-    def update(self, x: ArrayLike, y: Any, *, weight: float = 1.0) -> float:
-        """Learn one example and return its log loss -ln p[y], predicted before learning.
+    def _learn(self, x: Array, label: int, soft: Array, weight: float) -> float:
+        """Learn one example of a class 0..K-1 and return its loss.
 
-        y is a class 0..K-1. The weight multiplies the costs that the weak learners learn
-        from, and the losses of regressions and prefixes; a round of weight 0 is counted and
-        teaches nothing. If a weak learner fails, the booster is unchanged, and the
-        `WeakLearnerError` names the learners that had already learned.
+        The weight multiplies the costs that the weak learners learn from, and the losses of
+        regressions and prefixes; a round of weight 0 is counted and teaches nothing. If a weak
+        learner fails, the booster is unchanged, and the `WeakLearnerError` names the learners
+        that had already learned.
         """
-        x = problem.usable_context(x, self.n_features)
-        label, _ = problem.label(y, self.n_classes)
         if label < 0:
             raise InvalidInputError(_HARD_ONLY)
-        return self._learn(x, label, problem.weight(weight))
-
-    def _learn(self, x: Array, y: int, weight: float) -> float:
-        seen = self._see(x)
+        seen = self._see(problem.usable(x))
         self._round = None  # as soon as one learner moves, the pass is out of date
         if weight > 0.0:
-            teach(self.learners, seen.x, seen.costs, y, weight)
-        self._absorb(seen, y, weight)
-        loss = self._prefixes.learn(seen.scores, y, weight)
-        self.n_rounds += 1
+            teach(self.learners, seen.x, seen.costs, label, weight)
+        self._absorb(seen, label, weight)
+        loss = self._prefixes.learn(seen.scores, label, weight)
+        self._n_rounds += 1
         return loss
 
-    def run(
-        self,
-        X: ArrayLike,
-        y: ArrayLike,
-        *,
-        weight: ArrayLike | None = None,
-        progress: Progress = False,
-    ) -> Array:
-        """Predict, then learn, row by row; return the predictions (T, K).
-
-        Equal to the loop over `predict` and `update`. Every row is checked before the first
-        round; `progress` is True for a bar or a function of the number of rounds done.
-        """
-        X, _ = problem.contexts(X, self.n_features)
-        labels, soft = problem.labels(y, len(X), self.n_classes)
-        if len(soft):
+    def _run(self, rows: Rows, report: Report) -> Array:
+        if len(rows.soft):
             raise InvalidInputError(_HARD_ONLY)
-        weights = problem.weights(weight, len(X))
-        P = np.empty((len(X), self.n_classes))
-        with reporter(progress, len(X), "learning") as report:
-            for t, x in enumerate(X):
-                P[t] = self._prefixes.mixture(self._see(x).scores)
-                self._learn(x, int(labels[t]), float(weights[t]))
-                if report is not None:
-                    report(t + 1)
-        return P
+        return super()._run(rows, report)
 
     @property
     def hedge_weights(self) -> Array:
@@ -204,52 +161,9 @@ class Booster:
         """The (weighted) mistakes of each prefix, (N,)."""
         return self._prefixes.mistakes.copy()
 
-    def to_record(self) -> Record:
-        """Return the full state as a record; every weak learner must be able to save itself."""
-        arrays: dict[str, NDArray[Any]] = {
-            "losses": self._prefixes.losses.copy(),
-            "mistakes": self._prefixes.mistakes.copy(),
-        }
-        arrays |= {part: getattr(self, f"_{part}").copy() for part in self.PARTS}
-        entries = []
-        for i, record in enumerate(saved(self.learners)):
-            entry, own = persist.nest(f"learner{i}", record)
-            entries.append(entry)
-            arrays |= own
-        config = {word: getattr(self, word) for word in self.WORDS}
-        config |= {"n_rounds": self.n_rounds, "learners": entries}
-        return Record(type(self).__name__, config, arrays)
-
-    @classmethod
-    def from_record(cls, record: Record) -> Self:
-        """Rebuild a booster that goes on exactly where the recorded one stopped."""
-        name = cls.__name__
-        words = dict(record.config)
-        try:
-            n_rounds = problem.count("n_rounds", words.pop("n_rounds"), 0)
-            words["weak_learner"] = [
-                registry.revive(persist.unnest(f"learner{i}", entry, record.arrays))
-                for i, entry in enumerate(words.pop("learners"))
-            ]
-            booster = cls(**words)
-        except KeyError as error:
-            raise StateFileError(f"a {name} state needs {error.args[0]}") from None
-        except (TypeError, ValueError) as error:
-            raise StateFileError(f"a {name} state has a bad configuration: {error}") from None
-        booster.n_rounds = n_rounds
-        state = {"losses": booster._prefixes.losses, "mistakes": booster._prefixes.mistakes}
-        state |= {part: getattr(booster, f"_{part}") for part in cls.PARTS}
-        for part, own in state.items():
-            own[...] = record.part(part, own.shape, own.dtype)
-        return booster
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the full state to a safetensors file; `folklearn.load` resumes exactly."""
-        persist.write(path, self.to_record())
-
-    def __repr__(self) -> str:
-        words = ", ".join(f"{word}={getattr(self, word)!r}" for word in self.WORDS)
-        return f"{type(self).__name__}({words})"
+    def _parts(self) -> dict[str, NDArray[Any]]:
+        prefixes = {"losses": self._prefixes.losses, "mistakes": self._prefixes.mistakes}
+        return prefixes | super()._parts()
 
 
 _HARD_ONLY = "boosting learns from hard labels 0..K-1 only: draw a class from a soft label first"

@@ -7,18 +7,16 @@ after every one of them has learned.
 import inspect
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
-from numpy.typing import NDArray
 
+from folklearn.arrays import Array
 from folklearn.boosting.weak.river import hoeffding_trees
 from folklearn.errors import FolklearnError, InvalidInputError
-from folklearn.persist import Record
-
-Array = NDArray[np.float64]
 
 
+@runtime_checkable
 class WeakLearner(Protocol):
     """A learner that is told its costs: C (K, K), C[y, k] for saying k if y is true."""
 
@@ -52,7 +50,7 @@ def make_learners(
 ) -> tuple[WeakLearner, ...]:
     """Return N weak learners: those given, or made with a generator each from the seed."""
     if weak_learner is None:
-        weak_learner = hoeffding_trees(n_classes)
+        weak_learner = hoeffding_trees(n_classes=n_classes)
     if isinstance(weak_learner, Sequence):
         learners = tuple(weak_learner)
     elif callable(weak_learner) and not isinstance(weak_learner, type):
@@ -70,8 +68,7 @@ def make_learners(
             f"{len(learners)} weak learners were given for n_learners={n_learners}"
         )
     for i, learner in enumerate(learners):
-        verbs = [callable(getattr(learner, verb, None)) for verb in ("predict", "update")]
-        if not all(verbs) or isinstance(learner, type):
+        if not isinstance(learner, WeakLearner) or isinstance(learner, type):
             raise InvalidInputError(
                 f"weak learner {i} is {learner!r}; it needs predict(x, C) and update(x, C, y)"
             )
@@ -137,17 +134,3 @@ def teach(
                 i,
                 range(i),
             ) from error
-
-
-def saved(learners: Sequence[WeakLearner]) -> list[Record]:
-    """Return the records of all learners, or say which cannot save itself."""
-    records = []
-    for i, learner in enumerate(learners):
-        save = getattr(learner, "to_record", None)
-        if not callable(save):
-            raise FolklearnError(
-                f"weak learner {i}, {learner!r}, cannot save itself: it has no to_record, as the "
-                "weak learners of this library have"
-            )
-        records.append(save())
-    return records

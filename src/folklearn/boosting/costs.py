@@ -5,13 +5,12 @@ learning condition asks for rows of an L1 norm of at most 1; boosters divide whe
 """
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from folklearn import problem
+from folklearn.arrays import Array
 from folklearn.errors import InvalidInputError
 from folklearn.numerics import boosting as kernels
-
-Array = NDArray[np.float64]
 
 
 def logistic_costs(s: ArrayLike) -> Array:

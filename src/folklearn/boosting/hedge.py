@@ -1,11 +1,9 @@
 """What a booster makes of its prefixes: one label by Hedge, probabilities by Bayes."""
 
 import numpy as np
-from numpy.typing import NDArray
 
+from folklearn.arrays import Array
 from folklearn.numerics.boosting import mix_prefixes, score_prefixes, softmin
-
-Array = NDArray[np.float64]
 
 
 class Prefixes:

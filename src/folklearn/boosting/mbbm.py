@@ -6,12 +6,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from folklearn import problem
+from folklearn.arrays import Array
 from folklearn.boosting.booster import Booster, Round
 from folklearn.boosting.contract import WeakLearners
 from folklearn.errors import InvalidInputError
 from folklearn.numerics import boosting as kernels
-
-Array = NDArray[np.float64]
 
 
 class OnlineMBBM(Booster):
@@ -53,9 +52,9 @@ class OnlineMBBM(Booster):
     Examples
     --------
     >>> from folklearn.boosting import NaiveBayes, OnlineMBBM, Probabilistic
-    >>> model = OnlineMBBM(
-    ...     1, 3, n_learners=5, weak_learner=lambda i, rng: Probabilistic(NaiveBayes(1, 3))
-    ... )
+    >>> def weak(i, rng):
+    ...     return Probabilistic(NaiveBayes(n_features=1, n_classes=3))
+    >>> model = OnlineMBBM(n_features=1, n_classes=3, n_learners=5, weak_learner=weak)
     >>> losses = [model.update([float(t % 3)], t % 3) for t in range(60)]
     >>> [model.predict_label([float(k)]) for k in range(3)]
     [0, 1, 2]
@@ -69,9 +68,9 @@ class OnlineMBBM(Booster):
 
     def __init__(
         self,
+        *,
         n_features: int,
         n_classes: int,
-        *,
         n_learners: int = 20,
         weak_learner: WeakLearners | None = None,
         edge: float = 0.1,

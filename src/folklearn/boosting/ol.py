@@ -3,14 +3,12 @@
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
+from folklearn.arrays import Array
 from folklearn.boosting.booster import Booster, Round
 from folklearn.boosting.contract import WeakLearners
 from folklearn.errors import InvalidInputError
 from folklearn.numerics import boosting as kernels
-
-Array = NDArray[np.float64]
 
 
 class AdaBoostOL(Booster):
@@ -44,9 +42,9 @@ class AdaBoostOL(Booster):
     Examples
     --------
     >>> from folklearn.boosting import AdaBoostOL, NaiveBayes, Probabilistic
-    >>> model = AdaBoostOL(
-    ...     1, n_learners=5, weak_learner=lambda i, rng: Probabilistic(NaiveBayes(1, 2))
-    ... )
+    >>> def weak(i, rng):
+    ...     return Probabilistic(NaiveBayes(n_features=1, n_classes=2))
+    >>> model = AdaBoostOL(n_features=1, n_learners=5, weak_learner=weak)
     >>> losses = [model.update([float(t % 2)], t % 2) for t in range(40)]
     >>> [model.predict_label([float(k)]) for k in range(2)]
     [0, 1]
@@ -62,9 +60,9 @@ class AdaBoostOL(Booster):
 
     def __init__(
         self,
+        *,
         n_features: int,
         n_classes: int = 2,
-        *,
         n_learners: int = 20,
         weak_learner: WeakLearners | None = None,
         seed: int = 0,
@@ -88,7 +86,7 @@ class AdaBoostOL(Booster):
 
     def _absorb(self, seen: Round, y: int, weight: float) -> None:
         # One pair of classes: the pairwise loss is the logistic loss.
-        step = 4.0 / math.sqrt(self.n_rounds + 1)
+        step = 4.0 / math.sqrt(self._n_rounds + 1)
         kernels.step_pairwise(self._alphas, seen.scores, seen.labels, y, weight * step)
 
     @property

@@ -3,13 +3,11 @@
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
+from folklearn.arrays import Array
 from folklearn.boosting.booster import Booster, Round
 from folklearn.boosting.contract import WeakLearners
 from folklearn.numerics import boosting as kernels
-
-Array = NDArray[np.float64]
 
 
 class AdaBoostOLM(Booster):
@@ -46,9 +44,9 @@ class AdaBoostOLM(Booster):
     Examples
     --------
     >>> from folklearn.boosting import AdaBoostOLM, NaiveBayes, Probabilistic
-    >>> model = AdaBoostOLM(
-    ...     1, 3, n_learners=5, weak_learner=lambda i, rng: Probabilistic(NaiveBayes(1, 3))
-    ... )
+    >>> def weak(i, rng):
+    ...     return Probabilistic(NaiveBayes(n_features=1, n_classes=3))
+    >>> model = AdaBoostOLM(n_features=1, n_classes=3, n_learners=5, weak_learner=weak)
     >>> losses = [model.update([float(t % 3)], t % 3) for t in range(60)]
     >>> [model.predict_label([float(k)]) for k in range(3)]
     [0, 1, 2]
@@ -63,9 +61,9 @@ class AdaBoostOLM(Booster):
 
     def __init__(
         self,
+        *,
         n_features: int,
         n_classes: int,
-        *,
         n_learners: int = 20,
         weak_learner: WeakLearners | None = None,
         seed: int = 0,
@@ -83,7 +81,7 @@ class AdaBoostOLM(Booster):
         out[label] += self._alphas[i]
 
     def _absorb(self, seen: Round, y: int, weight: float) -> None:
-        step = 2.0 * math.sqrt(2.0) / ((self.n_classes - 1) * math.sqrt(self.n_rounds + 1))
+        step = 2.0 * math.sqrt(2.0) / ((self.n_classes - 1) * math.sqrt(self._n_rounds + 1))
         kernels.step_pairwise(self._alphas, seen.scores, seen.labels, y, weight * step)
 
     @property

@@ -1,15 +1,13 @@
 """AdaBoost.OLM++ (Foster et al. 2018) with the regression of Agarwal, Kale and Zimmert (2021)."""
 
 import numpy as np
-from numpy.typing import NDArray
 
 from folklearn import problem
+from folklearn.arrays import Array
 from folklearn.boosting.booster import Booster, Round
 from folklearn.boosting.contract import WeakLearners
 from folklearn.boosting.regression import clip, kind_of, regret_bound
 from folklearn.numerics import boosting as kernels
-
-Array = NDArray[np.float64]
 
 
 class AdaBoostOLMpp(Booster):
@@ -60,9 +58,9 @@ class AdaBoostOLMpp(Booster):
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(300, 2))
     >>> y = (X[:, 0] * X[:, 1] > 0).astype(int)  # naive Bayes alone is right half the time
-    >>> model = AdaBoostOLMpp(
-    ...     2, 2, n_learners=10, weak_learner=lambda i, rng: Probabilistic(NaiveBayes(2, 2))
-    ... )
+    >>> def weak(i, rng):
+    ...     return Probabilistic(NaiveBayes(n_features=2, n_classes=2))
+    >>> model = AdaBoostOLMpp(n_features=2, n_classes=2, n_learners=10, weak_learner=weak)
     >>> P = model.run(X, y)
     >>> P.shape, model.predict_label(X[0]) in (0, 1), model.hedge_weights.shape
     ((300, 2), True, (10,))
@@ -79,9 +77,9 @@ class AdaBoostOLMpp(Booster):
 
     def __init__(
         self,
+        *,
         n_features: int,
         n_classes: int,
-        *,
         n_learners: int = 20,
         weak_learner: WeakLearners | None = None,
         horizon: int | None = None,

@@ -1,19 +1,17 @@
 """The boosting regression problem (Agarwal, Kale and Zimmert 2021, Algorithm 3)."""
 
 import math
-import os
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from folklearn import persist, problem
-from folklearn.errors import InvalidInputError, StateFileError
-from folklearn.learners.contract import Certificate
+from folklearn import problem
+from folklearn.arrays import Array
+from folklearn.certificate import Certificate
+from folklearn.errors import InvalidInputError
 from folklearn.numerics import boosting as kernels
-from folklearn.persist import Record
-
-Array = NDArray[np.float64]
+from folklearn.persist import Saved
 
 KINDS = {
     "folklore": kernels.FOLKLORE,
@@ -43,7 +41,7 @@ def regret_bound(row: Array, kind: int, alpha: float) -> float:
     return float(bound)
 
 
-class BoostingRegression:
+class BoostingRegression(Saved):
     r"""Learn how far to trust a label: scores s and a label l in, better scores out.
 
     Use it as the step of a boosting algorithm, as `AdaBoostOLMpp` does N at a time, or
@@ -75,7 +73,7 @@ class BoostingRegression:
     Examples
     --------
     >>> from folklearn.boosting import BoostingRegression
-    >>> model = BoostingRegression(3)
+    >>> model = BoostingRegression(n_classes=3)
     >>> for _ in range(100):
     ...     loss = model.update([0.0, 0.0, 0.0], label=1, y=1)
     >>> bool(loss < 0.1), model.predict([0.0, 0.0, 0.0], label=1).argmax()
@@ -89,8 +87,12 @@ class BoostingRegression:
     Regression", Algorithm 3 and Theorem 4; docs/theory/boosting.md.
     """
 
+    WORDS = ("n_classes", "regression", "horizon")
+    COUNTS = ("n_rounds",)
+    PARTS = ("rows",)
+
     def __init__(
-        self, n_classes: int, *, regression: str = "folklore", horizon: int | None = None
+        self, *, n_classes: int, regression: str = "folklore", horizon: int | None = None
     ) -> None:
         self.n_classes = problem.count("n_classes", n_classes, 2)
         self._kind = kind_of(regression)
@@ -147,42 +149,6 @@ class BoostingRegression:
                 f"{problem.MAX_NORM:g}, got {s!r}"
             )
         return s, _class("label", label, self.n_classes)
-
-    def to_record(self) -> Record:
-        """Return the full state as a record."""
-        config = {
-            "n_classes": self.n_classes,
-            "regression": self.regression,
-            "horizon": self.horizon,
-            "n_rounds": self.n_rounds,
-        }
-        return Record("BoostingRegression", config, {"rows": self._rows.copy()})
-
-    @classmethod
-    def from_record(cls, record: Record) -> Self:
-        """Rebuild a regression from its record."""
-        words = dict(record.config)
-        try:
-            n_rounds = problem.count("n_rounds", words.pop("n_rounds"), 0)
-            model = cls(**words)
-            rows = record.arrays["rows"]
-            if rows.shape != model._rows.shape:
-                raise ValueError(f"rows have shape {rows.shape}")
-        except (KeyError, TypeError, ValueError) as error:
-            raise StateFileError(f"a BoostingRegression state is unusable: {error}") from None
-        model._rows[...] = rows
-        model.n_rounds = n_rounds
-        return model
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the full state to a safetensors file; `folklearn.load` resumes exactly."""
-        persist.write(path, self.to_record())
-
-    def __repr__(self) -> str:
-        return (
-            f"BoostingRegression({self.n_classes}, regression={self.regression!r}, "
-            f"horizon={self.horizon})"
-        )
 
 
 def _class(name: str, value: int, n_classes: int) -> int:

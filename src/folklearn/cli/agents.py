@@ -22,7 +22,8 @@ from folklearn.learners import catalogue
 from folklearn.learners.auto import auto
 from folklearn.learners.folklore import Folklore
 from folklearn.streams.scaler import OnlineScaler
-from folklearn.streams.table import Table, counted
+from folklearn.streams.table import Table
+from folklearn.words import counted
 
 DEFAULT = "auto"
 DECODINGS = (SAMPLE, RANDOMISED)
@@ -142,7 +143,7 @@ def make(settings: Settings, n_features: int, n_classes: int, n_rounds: int) -> 
             words["exploration"] = _exploration(n_classes, n_rounds)
     if settings.name == "gaptron" and not settings.theory:
         words["step"] = _STEP
-    return kind.make(n_features, n_classes, **words)
+    return kind.make(n_features=n_features, n_classes=n_classes, **words)
 
 
 def _exploration(n_classes: int, n_rounds: int) -> float:
@@ -194,8 +195,7 @@ def what_taught(agent: Agent, settings: Settings, n_correct: int) -> str:
     """Return how many of the outcomes an agent could learn from."""
     n = agent.n_outcomes
     if isinstance(agent, BanditReduction):
-        learner: Any = agent.learner
-        updates = counted(learner.certificate().n_rounds, "time")
+        updates = counted(agent.learner.n_rounds, "time")
         return f"Its learner was updated {updates} in {counted(n, 'outcome')}."
     if _KINDS[settings.name].only_correct:
         return f"It learns from correct actions alone: {n_correct} of {counted(n, 'outcome')}."

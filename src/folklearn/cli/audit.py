@@ -10,8 +10,9 @@ from typing import Annotated, NoReturn
 
 import numpy as np
 import typer
-from numpy.typing import NDArray
 
+from folklearn.arrays import Array, Labels
+from folklearn.certificate import Certificate
 from folklearn.cli import report
 from folklearn.cli.inputs import check_options, open_table, refuse_weights
 from folklearn.cli.learning import learn, rows_of
@@ -22,13 +23,10 @@ from folklearn.errors import FolklearnError
 from folklearn.evaluate.certify import Certifier
 from folklearn.evaluate.probabilities import ROW_SUM_TOLERANCE
 from folklearn.evaluate.progressive import FLOOR, score
-from folklearn.learners.contract import Certificate
 from folklearn.streams import csv
 from folklearn.streams.scaler import OnlineScaler
-from folklearn.streams.table import Table, classes, in_order, listed
-
-Array = NDArray[np.float64]
-Labels = NDArray[np.int64]
+from folklearn.streams.table import Table, classes, in_order
+from folklearn.words import listed
 
 _LARGEST_ROUNDING = 0.01  # of a row's sum: probabilities in text have few digits
 _OWN_COLUMNS = ("label", "predicted")  # what `folklearn run --predictions` writes first
@@ -102,7 +100,7 @@ class _Audited:
         # A probability of 0 is counted as the floor; the sums stay within the tolerance.
         self.P: Array = np.maximum(given.P, FLOOR)
         self.y = np.empty(len(given.P), dtype=np.int64)
-        self._scaler = OnlineScaler(table.n_inputs, gaps=True)
+        self._scaler = OnlineScaler(n_features=table.n_inputs, gaps=True)
 
     @property
     def n_rounds(self) -> int:

@@ -22,7 +22,8 @@ from folklearn.cli.options import Drop, File, Format, Quiet, Target, Text, new_c
 from folklearn.cli.outputs import Outputs
 from folklearn.cli.warmup import announced
 from folklearn.streams.scaler import OnlineScaler
-from folklearn.streams.table import Table, classes, counted
+from folklearn.streams.table import Table, classes
+from folklearn.words import counted
 
 _WIDTHS = (10, 14, 11, 11, 13)
 _TITLES = (
@@ -173,7 +174,7 @@ def _play(
 
     The same as `interact`, but the rows are read as they are needed and shown on the way.
     """
-    scaler = OnlineScaler(table.n_inputs, gaps=True)
+    scaler = OnlineScaler(n_features=table.n_inputs, gaps=True)
     waiting: deque[tuple[Decision, bool]] = deque()
     moments: list[_Moment] = []
     now = last_shown = _Moment()

@@ -20,7 +20,8 @@ from folklearn.cli.options import Drop, File, Format, Quiet, Target, Text, new_c
 from folklearn.cli.outputs import Outputs
 from folklearn.cli.warmup import announced
 from folklearn.streams.scaler import OnlineScaler
-from folklearn.streams.table import Table, classes, counted
+from folklearn.streams.table import Table, classes
+from folklearn.words import counted
 
 _WIDTHS = (10, 12, 12, 12, 12, 12)
 _TITLES = (
@@ -140,7 +141,7 @@ def _learn(
     booster: Booster, table: Table, labels: tuple[str, ...], console: Console
 ) -> list[_Moment]:
     """Learn every row; return where the booster stood at each stop."""
-    scaler = OnlineScaler(table.n_inputs, gaps=True)
+    scaler = OnlineScaler(n_features=table.n_inputs, gaps=True)
     moments: list[_Moment] = []
     now = last_shown = _Moment(0, 0.0, 0, 0, booster.n_mistakes)
     console.print("\n".join(report.line(titles, _WIDTHS) for titles in _TITLES), style="bold")

@@ -45,15 +45,17 @@ NAMES = tuple(_KINDS)
 
 
 def _naive_bayes(n_features: int, n_classes: int) -> WeakLearners:
-    return lambda index, rng: Probabilistic(NaiveBayes(n_features, n_classes))
+    return lambda index, rng: Probabilistic(NaiveBayes(n_features=n_features, n_classes=n_classes))
 
 
 def _subspaces(n_features: int, n_classes: int) -> WeakLearners:
-    return random_subspaces(lambda d: Folklore(n_features=d, n_classes=n_classes), n_features)
+    return random_subspaces(
+        lambda d: Folklore(n_features=d, n_classes=n_classes), n_features=n_features
+    )
 
 
 def _trees(n_features: int, n_classes: int) -> WeakLearners:
-    return hoeffding_trees(n_classes)
+    return hoeffding_trees(n_classes=n_classes)
 
 
 _WEAK: dict[str, Callable[[int, int], WeakLearners]] = {
@@ -126,8 +128,8 @@ def make(settings: Settings, n_features: int, n_classes: int) -> Booster:
             "is for any number"
         )
     return _KINDS[settings.booster].make(
-        n_features,
-        n_classes,
+        n_features=n_features,
+        n_classes=n_classes,
         n_learners=settings.n_learners,
         weak_learner=_WEAK[settings.weak](n_features, n_classes),
         seed=settings.seed,

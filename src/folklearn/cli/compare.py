@@ -23,7 +23,8 @@ from folklearn.errors import FolklearnError
 from folklearn.evaluate.hindsight import Hindsight, best_in_class, linear_losses
 from folklearn.evaluate.progressive import Scores, progressive
 from folklearn.streams.scaler import OnlineScaler
-from folklearn.streams.table import Table, classes, counted
+from folklearn.streams.table import Table, classes
+from folklearn.words import counted
 
 _WIDTHS = (10, 12, 11, 14, 14)
 _TITLES = (
@@ -125,7 +126,9 @@ def _refuse_too_large(table: Table, K: int) -> None:
 
 def _in_memory(table: Table, labels: tuple[str, ...]) -> _Data:
     ((X, y, _),) = table.blocks(table.columns, labels, [table.n_rows])
-    return _Data(OnlineScaler(table.n_inputs, gaps=True).learn_transform(X), y, len(labels))
+    return _Data(
+        OnlineScaler(n_features=table.n_inputs, gaps=True).learn_transform(X), y, len(labels)
+    )
 
 
 def _measure(name: str, data: _Data, best: Hindsight, console: Console) -> tuple[Scores, float]:

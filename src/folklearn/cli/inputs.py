@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, BinaryIO
 
-from folklearn import problem, registry
+from folklearn import persist, problem
 from folklearn.cli import learners
 from folklearn.errors import FolklearnError
 from folklearn.streams import files
@@ -16,9 +16,10 @@ from folklearn.streams.digits import Digits
 from folklearn.streams.hashing import DEFAULT_BUCKETS
 from folklearn.streams.live import Live
 from folklearn.streams.model import StreamModel
-from folklearn.streams.table import Table, classes, listed
+from folklearn.streams.table import Table, classes
 from folklearn.streams.tape import Tape
 from folklearn.streams.text import Path
+from folklearn.words import listed
 
 _STDIN, _STDIN_NAME = "-", "standard input"
 _HEADER_LENGTH = 8  # bytes of a safetensors file before its header, which is JSON
@@ -230,7 +231,7 @@ def load_model(path: str, what: str = "--load") -> StreamModel:
             raise FolklearnError(
                 f"{path} is no folklearn model; {what} takes what `folklearn run --save` wrote"
             )
-    model = registry.load(path)
+    model = persist.load(path)
     if not isinstance(model, StreamModel):
         raise FolklearnError(
             f"{path} holds a {type(model).__name__}; {what} takes what `folklearn run --save` wrote"

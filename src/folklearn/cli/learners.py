@@ -1,32 +1,32 @@
 """The learners that the command line knows by name, and the options that each takes."""
 
 from collections.abc import Mapping
-from typing import Any
 
+from folklearn import memory
 from folklearn.errors import FolklearnError
 from folklearn.learners import catalogue
-from folklearn.learners.contract import Learner
+from folklearn.learners.base import Learner
+from folklearn.learners.folklore import Folklore
 from folklearn.learners.laplace import Laplace
 from folklearn.learners.mixture import Mixture
+from folklearn.learners.ogd import Ogd
 from folklearn.streams.live import Live
 from folklearn.streams.model import StreamModel
-from folklearn.streams.table import Table, counted
+from folklearn.streams.table import Table
+from folklearn.words import counted
 
 DEFAULT = "auto"
 CLASSIC = "folklore"  # what the options B, lam, gamma and memory belong to
 
 
-_OPTIONS = {
-    "auto": ("R",),
-    "folklore": ("B", "R", "lam", "gamma", "memory"),
-    "aioli": ("B", "R", "lam"),
-    "gaf": ("B", "R", "lam"),
-    "laplace": ("B", "lam"),
-    "ogd": ("B", "R"),
-    "ons": ("B", "R"),
-}
+OPTIONS = ("B", "R", "lam", "gamma", "memory")
+NAMES = tuple(catalogue.CATALOGUE)
 
-NAMES = tuple(_OPTIONS)
+
+def options_of(name: str) -> tuple[str, ...]:
+    """Return the options that a learner takes."""
+    takes = catalogue.settings_of(name)
+    return tuple(option for option in OPTIONS if option in takes)
 
 
 def choose(name: str | None, given: Mapping[str, float]) -> str:
@@ -35,9 +35,9 @@ def choose(name: str | None, given: Mapping[str, float]) -> str:
     Without a name, options that the default does not take select Folklore.
     """
     if name is None:
-        return DEFAULT if set(given) <= set(_OPTIONS[DEFAULT]) else CLASSIC
+        return DEFAULT if set(given) <= set(options_of(DEFAULT)) else CLASSIC
     refuse_unknown(name)
-    options = _OPTIONS[name]
+    options = options_of(name)
     for option in given:
         if option not in options and name == DEFAULT:
             raise FolklearnError(f"{name} needs no {option}; choose --learner {CLASSIC}")
@@ -49,18 +49,18 @@ def choose(name: str | None, given: Mapping[str, float]) -> str:
 
 def refuse_unknown(name: str) -> None:
     """Raise if there is no learner of this name."""
-    if name not in _OPTIONS:
+    if name not in NAMES:
         raise FolklearnError(f"there is no learner {name!r}; choose one of: {', '.join(NAMES)}")
 
 
 def taken(name: str, given: Mapping[str, float]) -> dict[str, float]:
     """Return those of the given options that a learner takes."""
-    return {word: value for word, value in given.items() if word in _OPTIONS[name]}
+    return {word: value for word, value in given.items() if word in options_of(name)}
 
 
 def for_weights(name: str, table: Table) -> dict[str, float]:
     """Return what a learner must be told of the weights of a table."""
-    if name != DEFAULT or table.weights is None:
+    if table.weights is None or "max_weight" not in catalogue.settings_of(name):
         return {}
     return {"max_weight": max(table.weights.largest, 1.0)}
 
@@ -72,10 +72,10 @@ def make(name: str, n_features: int, n_classes: int, given: Mapping[str, float])
 
 def refuse_unless_growing(name: str) -> None:
     """Raise if a learner cannot take classes as they come."""
-    if name not in catalogue.GROWING:
+    if name not in catalogue.growing():
         raise FolklearnError(
             f"{name} must know all classes beforehand, and standard input brings them as they "
-            f"come: give it a file, or choose one of: {', '.join(catalogue.GROWING)}"
+            f"come: give it a file, or choose one of: {', '.join(catalogue.growing())}"
         )
 
 
@@ -89,7 +89,7 @@ def refuse_unless_present(
     needed: int, what_for: str, table: Table | Live, n_classes: int, advice: str = ""
 ) -> None:
     """Raise if this machine has less memory than the `needed` bytes."""
-    present = catalogue.bytes_present()
+    present = memory.bytes_present()
     if present is not None and needed > present:
         raise FolklearnError(
             f"{n_classes} classes in column {table.target!r} and "
@@ -101,14 +101,11 @@ def refuse_unless_present(
 def settings(learner: Learner) -> str:
     """Return a learner with all of its settings."""
     if isinstance(learner, Mixture):
-        R = getattr(learner.experts[0], "R", 1.0)
+        R = learner.experts[0].R
         return f"auto, a mixture of {len(learner.experts)} experts, R={R:g}"
-    words = [
-        f"{word}={getattr(learner, word):g}"
-        for word in ("B", "R", "lam", "gamma", "memory")
-        if getattr(learner, word, None) is not None
-    ]
-    if getattr(learner, "gamma", 0.0) is None:
+    values = {word: getattr(learner, word) for word in OPTIONS if word in learner.WORDS}
+    words = [f"{word}={value:g}" for word, value in values.items() if value is not None]
+    if "gamma" in values and values["gamma"] is None:
         words.append("gamma=the largest valid in each round")
     return ", ".join([type(learner).__name__, *words])
 
@@ -118,11 +115,11 @@ def described(model: StreamModel) -> str:
     return settings(model.learner or make(model.name, 1, 2, model.settings))
 
 
-def in_brief(expert: Any) -> str:
+def in_brief(expert: Learner) -> str:
     """Return an expert of a mixture by what sets it apart from the others."""
     words = [f"lam={expert.lam:g}" if isinstance(expert, Laplace) else f"B={expert.B:g}"]
-    if getattr(expert, "gamma", None) is not None:
+    if isinstance(expert, Folklore) and expert.gamma is not None:
         words += [f"gamma={expert.gamma:g}", f"lam={expert.lam:g}"]
-    if getattr(expert, "rate", None) is not None:
+    if isinstance(expert, Ogd) and expert.rate is not None:
         words = [f"rate={expert.rate:g}"]
     return f"{type(expert).__name__}({', '.join(words)})"

@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -18,15 +17,16 @@ from rich.progress import (
 )
 from rich.text import Text
 
+from folklearn.arrays import Array
 from folklearn.cli import learners, report
 from folklearn.cli.interrupts import CtrlC
 from folklearn.cli.moments import Moment, Watched, block_sizes, next_stop
 from folklearn.errors import FolklearnError
 from folklearn.streams.live import Live, LiveBlock
 from folklearn.streams.model import StreamModel
-from folklearn.streams.table import Table, listed
+from folklearn.streams.table import Table
+from folklearn.words import listed
 
-Array = NDArray[np.float64]
 Write = Callable[[Array, Any, Array], None]  # of predictions, labels or their numbers, losses
 
 

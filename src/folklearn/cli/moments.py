@@ -7,7 +7,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from folklearn.learners.contract import Certificate
+from folklearn.certificate import Certificate
 
 _LARGEST_BLOCK = 4096
 
@@ -38,7 +38,7 @@ class Watched(Protocol):
         """Total weight of these rounds."""
 
     def certificate(self) -> Certificate | None:
-        """What is proven about these rounds, or None if nothing ever can be."""
+        """What is proven about these rounds, or None if no learner has begun."""
 
     def run_block(
         self,
@@ -56,7 +56,7 @@ class Moment:
 
     n_rounds: int
     loss: float
-    regret_bound: float | None  # None if there is no certificate
+    regret_bound: float | None  # None if nothing is certified
     n_mistakes: int
     total_weight: float | None = None  # None if every round counts 1
     certified_loss: float | None = None  # the loss that the bound is about, if another one
@@ -65,7 +65,9 @@ class Moment:
     def of(cls, model: Watched) -> "Moment":
         """Return where a model stands now."""
         now = model.certificate()
-        bound, about = (None, None) if now is None else (now.regret_bound, now.loss)
+        bound = about = None
+        if now is not None and now.valid:
+            bound, about = now.regret_bound, now.loss
         return cls(model.n_rounds, model.loss, bound, model.n_mistakes, model.total_weight, about)
 
     @property

@@ -6,9 +6,9 @@ from typing import Annotated
 
 import numpy as np
 import typer
-from numpy.typing import NDArray
 from rich.console import Console
 
+from folklearn.arrays import TINY, log_losses
 from folklearn.cli import learners, report
 from folklearn.cli.inputs import load_model, open_rows
 from folklearn.cli.learning import bar
@@ -19,7 +19,8 @@ from folklearn.cli.warmup import warm_up
 from folklearn.errors import FolklearnError
 from folklearn.streams.model import StreamModel
 from folklearn.streams.scanned import FileTable
-from folklearn.streams.table import Table, counted, listed
+from folklearn.streams.table import Table
+from folklearn.words import counted, listed
 
 _STDOUT = "-"
 _BLOCK = 1024
@@ -91,19 +92,13 @@ def _predict(
             writer.write(P)
             if score:
                 weights = np.ones(len(y)) if weight is None else weight
-                loss += float(weights @ _losses(P, y))
+                loss += float(weights @ log_losses(P, y, np.empty(0), TINY))
                 total += float(weights.sum())
                 n_mistakes += int((P.argmax(axis=1) != y).sum())
             progress.advance(task, len(y))
     if not score:
         return ""
     return f": average log loss {loss / total:.4f} nats, error rate {n_mistakes / table.n_rows:.2%}"
-
-
-def _losses(P: NDArray[np.float64], y: NDArray[np.int64]) -> NDArray[np.float64]:
-    smallest = np.finfo(np.float64).tiny  # a probability may underflow; its loss is finite
-    losses: NDArray[np.float64] = -np.log(np.maximum(P[np.arange(len(y)), y], smallest))
-    return losses
 
 
 def _about(model: StreamModel, table: Table) -> str:

@@ -4,13 +4,14 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 
+from folklearn.certificate import Certificate
 from folklearn.cli import learners
 from folklearn.cli.moments import Moment
-from folklearn.learners.contract import Certificate
 from folklearn.learners.mixture import Mixture
 from folklearn.streams.live import Live
 from folklearn.streams.model import StreamModel
-from folklearn.streams.table import Table, counted, listed
+from folklearn.streams.table import Table
+from folklearn.words import counted, listed
 
 _WIDTHS = (10, 12, 12, 11, 14, 12)
 _TITLES = (
@@ -127,14 +128,11 @@ def summary(model: StreamModel, n_learned: int, seconds: float) -> str:
     ]
     if model.open:
         lines.append(f"Classes in order of appearance: {listed(model.labels)}.")
-    if learner is None:
+    if learner is None or certificate is None:
         lines.append("Learning begins with the second class: nothing is certified.")
         return "\n".join(lines)
     if isinstance(learner, Mixture):
         lines.append(_experts(learner))
-    if certificate is None:
-        lines.append(f"{type(learner).__name__} carries no certificate.")
-        return "\n".join(lines)
     # The learner begins with the second class. The rounds before it count all the same, here
     # and in the table: with one class, the loss of every model is 0.
     unit = "round" if weight == n_rounds else "unit of weight"
@@ -142,10 +140,9 @@ def summary(model: StreamModel, n_learned: int, seconds: float) -> str:
     if certificate.scope and certificate.valid:
         words += f" Scope: {certificate.scope}; the price of not knowing a class is not in it."
     lines.append(words)
-    n_unsolved = getattr(learner, "n_unsolved", 0)
-    if n_unsolved and certificate.valid:
+    if learner.n_unsolved and certificate.valid:
         lines.append(
-            f"In {counted(n_unsolved, 'round')} the prediction was not solved to full "
+            f"In {counted(learner.n_unsolved, 'round')} the prediction was not solved to full "
             "precision; the certificate holds all the same."
         )
     return "\n".join(lines)

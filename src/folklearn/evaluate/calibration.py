@@ -3,13 +3,12 @@
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from folklearn import problem
+from folklearn.arrays import Array
 from folklearn.errors import InvalidInputError
 from folklearn.evaluate.probabilities import checked_rows, label_mass
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

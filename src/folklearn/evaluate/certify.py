@@ -1,18 +1,19 @@
 """The certificate of anybody's predictions: what could a linear model have gained on them?"""
 
 import math
-import os
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from folklearn import persist, problem
-from folklearn.evaluate.probabilities import checked_row, checked_rows, log_losses
-from folklearn.learners.contract import Certificate, Progress
+from folklearn import problem
+from folklearn.arrays import log_losses
+from folklearn.certificate import Certificate
+from folklearn.evaluate.probabilities import checked_row, checked_rows
+from folklearn.learners.base import Progress
 from folklearn.learners.folklore import Folklore
-from folklearn.persist import Record
+from folklearn.persist import Record, Saved
 
 Array = NDArray[np.float64]
 
@@ -35,13 +36,16 @@ class PredictionCertificate(Certificate):
 
     linear_at_least: float = -math.inf
 
+    def _is_finite(self) -> bool:
+        return math.isfinite(self.linear_at_least) and not math.isnan(self.loss)
+
     @property
     def best_linear_at_least(self) -> float:
         """A lower bound on the total loss of the best model of the class in hindsight."""
         return self.linear_at_least
 
 
-class Certifier:
+class Certifier(Saved):
     r"""Certify the predictions of any model: River, VW, a neural network, a person.
 
     Show it every context, label and prediction; it says how much better any linear model of
@@ -146,7 +150,7 @@ class Certifier:
     @property
     def n_rounds(self) -> int:
         """The number of rounds so far."""
-        return self._surrogate.certificate().n_rounds
+        return self._surrogate.n_rounds
 
     @property
     def surrogate(self) -> Certificate:
@@ -209,10 +213,6 @@ class Certifier:
         certifier._surrogate = surrogate
         certifier._totals[:] = totals
         return certifier
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the full state to a safetensors file; `folklearn.load` resumes exactly."""
-        persist.write(path, self.to_record())
 
     def __repr__(self) -> str:
         return (

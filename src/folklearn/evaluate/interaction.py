@@ -2,19 +2,16 @@
 
 from collections import deque
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from folklearn import problem
+from folklearn.arrays import Array, Labels
 from folklearn.bandits.agent import Agent, Decision
 from folklearn.errors import FolklearnError, InvalidInputError
-from folklearn.learners.contract import Progress
+from folklearn.learners.base import Progress
 from folklearn.progress import reporter
-
-Array = NDArray[np.float64]
-Labels = NDArray[np.int64]
 
 _REPORT_EVERY = 1000
 
@@ -106,10 +103,10 @@ def interact(
     >>> from folklearn.bandits import Banditron
     >>> from folklearn.streams.bandit import syn_sep
     >>> X, y = syn_sep(0, 3000, d=80, K=3)
-    >>> log = interact(Banditron(80, 3), X, y)
+    >>> log = interact(Banditron(n_features=80, n_classes=3), X, y)
     >>> log.n_rounds, bool(log.error_rate < 0.1)
     (3000, True)
-    >>> late = interact(Banditron(80, 3), X, y, delay=100)
+    >>> late = interact(Banditron(n_features=80, n_classes=3), X, y, delay=100)
     >>> bool(log.mistakes[-1] < late.mistakes[-1])
     True
     """
@@ -124,14 +121,12 @@ def interact(
             f"{waiting} decisions would wait for their outcome and the agent keeps "
             f"max_pending={agent.max_pending}: shorten the delay or raise max_pending"
         )
-    full = getattr(agent, "feedback", None) == "full"
-    teacher: Any = agent
     first = agent.n_decisions
 
     def tell(decision: Decision, label: int) -> None:
         try:
-            if full:
-                teacher.learn_label(decision, label)
+            if agent.learns_labels:
+                agent.learn_label(decision, label)
             else:
                 agent.learn(decision, decision.action == label)
         except FolklearnError as error:

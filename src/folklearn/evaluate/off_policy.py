@@ -1,21 +1,19 @@
 """How often another policy would have been right, estimated from the log of an agent."""
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from statistics import NormalDist
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from folklearn import problem
+from folklearn.arrays import Array
 from folklearn.errors import InvalidInputError
 from folklearn.evaluate.interaction import Interactions
 from folklearn.evaluate.probabilities import ROW_SUM_TOLERANCE, refuse_bad_rows
 from folklearn.learners.folklore import Folklore
-
-Array = NDArray[np.float64]
 
 IPS = "ips"
 SNIPS = "snips"
@@ -231,7 +229,7 @@ def reward_model(log: Interactions, *, n_blocks: int = 10) -> Array:
     >>> from folklearn.bandits import Banditron
     >>> from folklearn.streams import synthetic
     >>> X, y = synthetic.separable(0, 2000, d=3, K=2)
-    >>> q = reward_model(interact(Banditron(3, 2, exploration=0.2), X, y))
+    >>> q = reward_model(interact(Banditron(n_features=3, n_classes=2, exploration=0.2), X, y))
     >>> q[0].tolist(), bool((q[200:].argmax(axis=1) == y[200:]).mean() > 0.9)
     ([0.5, 0.5], True)
     """
@@ -253,15 +251,25 @@ def reward_model(log: Interactions, *, n_blocks: int = 10) -> Array:
     return q
 
 
+@runtime_checkable
+class _Acts(Protocol):
+    def policy(self, X: Array) -> ArrayLike: ...
+
+
+@runtime_checkable
+class _Predicts(Protocol):
+    def predict(self, X: Array) -> ArrayLike: ...
+
+
 def _action_probabilities(log: Interactions, policy: Any) -> Array:
     """Return the policy's probabilities (T, K) for the contexts of the log, checked."""
-    maker: Callable[[Array], ArrayLike] | None = None
-    for verb in ("policy", "predict"):
-        if maker is None and callable(getattr(policy, verb, None)):
-            maker = getattr(policy, verb)
-    if maker is None and callable(policy):
-        maker = policy
-    P = problem.numbers("policy", policy if maker is None else maker(log.X))
+    if isinstance(policy, _Acts):
+        policy = policy.policy(log.X)
+    elif isinstance(policy, _Predicts):
+        policy = policy.predict(log.X)
+    elif callable(policy):
+        policy = policy(log.X)
+    P = problem.numbers("policy", policy)
     expected = (log.n_rounds, log.n_classes)
     if P.shape != expected:
         raise InvalidInputError(

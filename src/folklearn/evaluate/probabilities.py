@@ -4,10 +4,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from folklearn import problem
+from folklearn.arrays import Array, Labels
 from folklearn.errors import InvalidInputError
-
-Array = NDArray[np.float64]
-Labels = NDArray[np.int64]
 
 ROW_SUM_TOLERANCE = 1e-6
 
@@ -52,23 +50,6 @@ def refuse_bad_rows(P: Array, where: str, tolerance: float) -> None:
     raise InvalidInputError(
         f"{name} sums to {sums[row]:.9g}; probabilities must sum to 1 within {tolerance:g}"
     )
-
-
-def log_losses(P: Array, labels: Labels, soft: Array, floor: float = 0.0) -> Array:
-    """Return -ln of what every row gave its label, (T,): strict, nothing is skipped.
-
-    A probability below `floor` counts as `floor`; 0 given to the label costs infinity if the
-    floor is 0. For a soft label y it is -sum y_k ln p_k, where 0 ln 0 is 0.
-    """
-    with np.errstate(divide="ignore"):
-        if not len(soft):
-            given = P[np.arange(len(P)), labels]
-            losses: Array = -np.log(np.maximum(given, floor))
-            return losses
-        costs = -np.log(np.maximum(P, floor))
-    terms = np.multiply(soft, costs, out=np.zeros_like(soft), where=soft > 0.0)
-    total: Array = terms.sum(axis=1)
-    return total
 
 
 def label_mass(P: Array, labels: Labels, soft: Array) -> Array:

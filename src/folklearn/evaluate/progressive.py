@@ -7,13 +7,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from folklearn import problem
+from folklearn.arrays import Array, log_losses
 from folklearn.errors import InvalidInputError
 from folklearn.evaluate.calibration import CalibrationCurve, calibration_curve
 from folklearn.evaluate.hindsight import Hindsight, linear_losses
-from folklearn.evaluate.probabilities import checked_rows, label_mass, log_losses
-from folklearn.learners.contract import Learner, Progress
-
-Array = NDArray[np.float64]
+from folklearn.evaluate.probabilities import checked_rows, label_mass
+from folklearn.learners.base import Learner, Progress
 
 FLOOR = 1e-15
 

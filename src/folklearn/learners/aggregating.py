@@ -1,20 +1,21 @@
 """The aggregating algorithm: the exact Bayesian mixture of all linear models, by particles."""
 
+from typing import Any
+
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from folklearn import bounds, problem
-from folklearn.errors import InvalidInputError, StateFileError
-from folklearn.learners.rounds import Report, RoundLearner, Rows
+from folklearn.arrays import Array
+from folklearn.errors import InvalidInputError
+from folklearn.learners.base import Learner, Report
 from folklearn.numerics.particles import effective_size, log_mixture
 from folklearn.numerics.posterior import ParticlePosterior
-from folklearn.numerics.randomness import generator_from, generator_state
-from folklearn.persist import Record
-
-Array = NDArray[np.float64]
+from folklearn.persist import Record, generator_from, generator_state
+from folklearn.problem import Rows
 
 
-class Aggregating(RoundLearner):
+class Aggregating(Learner):
     r"""The Bayesian mixture of all linear models: the least regret known, at the highest price.
 
     Use it as the yardstick on small problems, K d up to about 20: no learner of this library
@@ -91,6 +92,7 @@ class Aggregating(RoundLearner):
         "n_features", "n_classes", "B", "R", "prior", "nu", "mu", "n_particles", "n_moves",
         "max_weight",
     )  # fmt: skip
+    COUNTS = ("_n_rounds",)
 
     def __init__(
         self,
@@ -107,8 +109,8 @@ class Aggregating(RoundLearner):
         seed: int | np.random.Generator = 0,
         max_weight: float = 1.0,
     ) -> None:
-        self.n_features = problem.count("n_features", n_features, 1)
-        self.n_classes = K = problem.count("n_classes", n_classes, 2)
+        self._size(n_features, n_classes)
+        K = self.n_classes
         self.B = problem.positive("B", B)
         self.R = problem.positive("R", R)
         if prior not in ("uniform", "gaussian"):
@@ -124,7 +126,6 @@ class Aggregating(RoundLearner):
         self.n_moves = problem.count("n_moves", n_moves, 1)
         self.max_weight = problem.positive("max_weight", max_weight)
         rng = problem.generator(seed)
-        self._shape = (self.n_features,)
         self._posterior = ParticlePosterior(
             self.n_features,
             K,
@@ -135,21 +136,8 @@ class Aggregating(RoundLearner):
             rng=rng,
         )
 
-    def predict(self, x: ArrayLike) -> Array:
-        """Return the class probabilities: (d,) in, (K,) out; (T, d) in, (T, K) out.
-
-        Rows of a matrix are all predicted from the current state.
-        """
-        x = problem.numbers("x", x)
-        if x.ndim == 2:
-            X = problem.contexts(x, self.n_features)[0]
-            return np.exp([self._log_p(row) for row in X]).reshape(len(X), self.n_classes)
-        return np.exp(self._log_p(self._context(x)))
-
-    def _context(self, x: ArrayLike) -> Array:
-        if problem.is_context(x, self._shape):
-            return x
-        return problem.context(x, self.n_features)
+    def _predict(self, x: Array) -> Array:
+        return np.exp(self._log_p(x))
 
     def _log_p(self, x: Array) -> Array:
         log_p = np.empty(self.n_classes)
@@ -161,33 +149,24 @@ class Aggregating(RoundLearner):
 
     def _learn(self, x: Array, label: int, soft: Array, weight: float) -> float:
         target = soft if label < 0 else np.eye(self.n_classes)[label]
-        self._check_weight(weight, "weight")
-        log_p = self._log_p(x)
-        if weight > 0.0:
-            self._posterior.learn(x, target, weight / self.max_weight)
-        return float(-(target @ log_p))
+        return float(-(target @ self._round(x, target, weight)))
 
-    def _check_weight(self, weight: float, name: str) -> None:
-        if weight > self.max_weight:
-            raise InvalidInputError(
-                f"{name} is {weight:g}, above max_weight={self.max_weight:g}, up to which the "
-                "guarantee holds: construct the learner with a larger max_weight"
-            )
-
-    def _learn_rows(self, rows: Rows, report: Report) -> Array:
-        X, _, labels, soft, weights = rows
-        if len(weights):
-            heaviest = int(np.argmax(weights))
-            self._check_weight(float(weights[heaviest]), f"weight[{heaviest}]")
-        targets = soft if len(soft) else np.eye(self.n_classes)[labels]
-        P = np.empty((len(X), self.n_classes))
-        for t, (x, target) in enumerate(zip(X, targets, strict=True)):
-            P[t] = np.exp(self._log_p(x))
-            if weights[t] > 0.0:
-                self._posterior.learn(x, target, weights[t] / self.max_weight)
+    def _run(self, rows: Rows, report: Report) -> Array:
+        targets = rows.soft if len(rows.soft) else np.eye(self.n_classes)[rows.labels]
+        P = np.empty((len(rows.X), self.n_classes))
+        for t, x in enumerate(rows.X):
+            P[t] = np.exp(self._round(x, targets[t], rows.weights[t]))
             if report is not None:
                 report(t + 1)
         return P
+
+    def _round(self, x: Array, target: Array, weight: float) -> Array:
+        """Learn one example; return ln p (K,), predicted before."""
+        log_p = self._log_p(x)
+        if weight > 0.0:
+            self._posterior.learn(x, target, weight / self.max_weight)
+        self._n_rounds += 1
+        return log_p
 
     def regret_bound(self, n_rounds: int) -> float:
         """Return a bound on the regret of the exact integral, for |x| <= R and unit weights."""
@@ -207,27 +186,28 @@ class Aggregating(RoundLearner):
         """Return the posterior mean (K, d) of the weights."""
         return self._posterior.mean()
 
+    @property
+    def n_bytes(self) -> int:
+        """The memory of the particles and of all rounds, which do not stop growing."""
+        return sum(part.nbytes for part in self._posterior.parts())
+
+    def expected_bytes(self, n_features: int, n_classes: int) -> int:
+        """Return about how much memory the particles of such a learner take at other sizes."""
+        return 8 * self.n_particles * n_classes * n_features
+
     def to_record(self) -> Record:
         """Return the full state as a record, the generator's state included."""
-        config = {word: getattr(self, word) for word in self.WORDS}
-        config["generator"] = generator_state(self._posterior.rng)
-        arrays = dict(zip(ParticlePosterior.PARTS, self._posterior.parts(), strict=True))
-        return Record("Aggregating", config, arrays)
+        record = super().to_record()
+        record.config["generator"] = generator_state(self._posterior.rng)
+        return record
 
-    @classmethod
-    def from_record(cls, record: Record) -> "Aggregating":
-        """Rebuild a learner from its record."""
-        config = dict(record.config)
-        try:
-            rng = generator_from(config.pop("generator", None))
-            model = cls(**config)
-        except (TypeError, ValueError) as error:
-            raise StateFileError(f"an Aggregating state has a bad configuration: {error}") from None
-        posterior = model._posterior
+    def _parts(self) -> dict[str, NDArray[Any]]:
+        return dict(zip(ParticlePosterior.PARTS, self._posterior.parts(), strict=True))
+
+    def _restore(self, record: Record) -> None:
+        self._n_rounds = record.count("n_rounds")
         t = np.size(record.arrays.get("w", ()))
-        shapes = [part.shape for part in posterior.parts()[:3]]
-        shapes += [(t, model.n_features), (t, model.n_classes), (t,)]
-        parts = [record.part(*part) for part in zip(ParticlePosterior.PARTS, shapes, strict=True)]
-        posterior.rng = rng
-        posterior.restore(*(part.copy() for part in parts))
-        return model
+        shapes = {name: part.shape for name, part in self._parts().items()}
+        shapes |= {"X": (t, self.n_features), "Y": (t, self.n_classes), "w": (t,)}
+        self._posterior.rng = generator_from(record.word("generator"))
+        self._posterior.restore(*(record.part(*part).copy() for part in shapes.items()))

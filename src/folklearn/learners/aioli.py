@@ -2,10 +2,10 @@
 
 from folklearn import bounds, problem
 from folklearn.errors import InvalidInputError
-from folklearn.learners.second_order import CertifiedLearner
+from folklearn.learners.second_order import SecondOrderLearner
 
 
-class Aioli(CertifiedLearner):
+class Aioli(SecondOrderLearner):
     r"""AIOLI, the binary ancestor of FOLKLORE, on the same state.
 
     Use it to compare with FOLKLORE on two classes; for anything else use `Folklore`.
@@ -61,8 +61,7 @@ class Aioli(CertifiedLearner):
         lam: float | None = None,
         improved: bool = False,
     ) -> None:
-        self.n_features = problem.count("n_features", n_features, 1)
-        self.n_classes = problem.count("n_classes", n_classes, 2)
+        self._size(n_features, n_classes)
         if self.n_classes != 2:
             raise InvalidInputError(
                 f"Aioli is for two classes, got n_classes={self.n_classes}: use Folklore, "
@@ -74,6 +73,11 @@ class Aioli(CertifiedLearner):
         self.improved = bool(improved)
         own = 1.0 / (2.0 + 4.0 * self.B * self.R)
         self._start(gamma=None if self.improved else own, pull=1.0)
+
+    @property
+    def can_grow(self) -> bool:
+        """False: `grown` takes more features, but a third class is refused."""
+        return False
 
     def regret_bound(self, n_rounds: int) -> float:
         """Return a bound on the regret after `n_rounds` with contexts of norm at most R."""

@@ -3,10 +3,10 @@
 import math
 
 from folklearn import bounds, problem
-from folklearn.learners.second_order import CertifiedLearner
+from folklearn.learners.second_order import SecondOrderLearner
 
 
-class Folklore(CertifiedLearner):
+class Folklore(SecondOrderLearner):
     r"""Online multiclass logistic regression with logarithmic regret and a live certificate.
 
     Use it on any stream of labelled examples: no learning rate, each example is learned
@@ -82,8 +82,7 @@ class Folklore(CertifiedLearner):
         gamma: float | None = None,
         memory: int | None = None,
     ) -> None:
-        self.n_features = problem.count("n_features", n_features, 1)
-        self.n_classes = problem.count("n_classes", n_classes, 2)
+        self._size(n_features, n_classes)
         self.B = problem.positive("B", B)
         self.R = problem.positive("R", R)
         self.lam = problem.positive("lam", 2.0 * self.R / self.B if lam is None else lam)

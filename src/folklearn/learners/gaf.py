@@ -3,11 +3,11 @@
 import math
 
 from folklearn import bounds, problem
-from folklearn.learners.second_order import CertifiedLearner
+from folklearn.learners.second_order import SecondOrderLearner
 from folklearn.numerics.quadrature import prediction_nodes
 
 
-class Gaf(CertifiedLearner):
+class Gaf(SecondOrderLearner):
     r"""GAF, which averages predictions over a Gaussian instead of regularising.
 
     Use it to compare with FOLKLORE, or where the mean prediction of a Gaussian posterior is
@@ -68,8 +68,7 @@ class Gaf(CertifiedLearner):
         seed: int = 0,
         improved: bool = False,
     ) -> None:
-        self.n_features = problem.count("n_features", n_features, 1)
-        self.n_classes = problem.count("n_classes", n_classes, 2)
+        self._size(n_features, n_classes)
         self.B = problem.positive("B", B)
         self.R = problem.positive("R", R)
         self.lam = problem.positive("lam", 2.0 * self.R / self.B if lam is None else lam)

@@ -61,8 +61,7 @@ class Laplace(SecondOrderLearner):
         n_points: int | None = None,
         seed: int = 0,
     ) -> None:
-        self.n_features = problem.count("n_features", n_features, 1)
-        self.n_classes = problem.count("n_classes", n_classes, 2)
+        self._size(n_features, n_classes)
         self.B = problem.positive("B", B)
         self.lam = problem.positive("lam", 0.5 / self.B**2 if lam is None else lam)
         self.mu = problem.fraction("mu", mu)
@@ -70,6 +69,9 @@ class Laplace(SecondOrderLearner):
         self.seed = problem.count("seed", seed, 0)
         nodes = prediction_nodes(self.n_points, self.n_classes - 1, self.seed)
         self._start(gamma=0.5, mu=self.mu, nodes=nodes)
+
+    def _why_invalid(self) -> str:
+        return "Laplace expands the losses, and an expansion is no lower bound of a loss"
 
     def regret_bound(self, n_rounds: int) -> float:
         """Return infinity: this learner has no guarantee."""

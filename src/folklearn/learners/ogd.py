@@ -1,17 +1,15 @@
 """Online gradient descent (Zinkevich 2003): the cheapest learner with a guarantee."""
 
 import math
+from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from folklearn import bounds, problem
-from folklearn.learners.contract import grown_sizes
+from folklearn.arrays import Array
 from folklearn.learners.proper import ProperLearner
 from folklearn.numerics.first_order import N_OGD_TOTALS, ogd_round, ogd_rounds
-
-Array = NDArray[np.float64]
-Labels = NDArray[np.int64]
+from folklearn.problem import Rows
 
 
 class Ogd(ProperLearner):
@@ -65,6 +63,7 @@ class Ogd(ProperLearner):
     """
 
     WORDS = ("n_features", "n_classes", "B", "R", "rate")
+    COUNTS = ("_n_rounds",)
     PARTS = ("W", "totals")
 
     def __init__(
@@ -90,28 +89,28 @@ class Ogd(ProperLearner):
             self._W, self._totals, self._work, x, label, soft, weight,
             self.B, self._rate, self._decay, problem.MAX_NORM,
         )  # fmt: skip
+        if loss == loss:
+            self._n_rounds += 1
         return loss
 
-    def _learn_chunk(
-        self, X: Array, labels: Labels, soft: Array, weights: Array, P: Array, losses: Array
-    ) -> None:
+    def _learn_chunk(self, rows: Rows, P: Array, losses: Array) -> None:
+        X, _, labels, soft, weights = rows
         ogd_rounds(
             self._W, self._totals, self._work, X, labels, soft, weights,
             self.B, self._rate, self._decay, P, losses,
         )  # fmt: skip
+        self._n_rounds += len(X)
 
-    def grow(self, *, n_features: int | None = None, n_classes: int | None = None) -> None:
-        """Make room for more features and classes, last, whose weights are 0 so far."""
-        words = {word: getattr(self, word) for word in self.WORDS}
-        larger = Ogd(**words | grown_sizes(self, n_features, n_classes))
+    def grown(self, *, n_features: int | None = None, n_classes: int | None = None) -> Self:
+        """Return a learner with room for more features and classes; this one is unchanged.
+
+        They come last, and their weights are 0 so far.
+        """
+        larger = self._larger(n_features, n_classes)
         larger._W[: self.n_classes, : self.n_features] = self._W
         larger._totals[:] = self._totals
-        self.__dict__.update(larger.__dict__)
-
-    @property
-    def has_learned(self) -> bool:
-        """Whether any example has counted yet."""
-        return bool(self._totals.any())
+        larger._n_rounds = self._n_rounds
+        return larger
 
     def regret_bound(self, n_rounds: int) -> float:
         """Return a bound on the regret after `n_rounds` with contexts of norm at most R."""

@@ -3,11 +3,12 @@
 import math
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from folklearn import bounds, problem
+from folklearn.arrays import Array
+from folklearn.certificate import Certificate
 from folklearn.errors import InvalidInputError
-from folklearn.learners.contract import Certificate
 from folklearn.learners.proper import ProperLearner
 from folklearn.numerics.first_order import (
     FAR,
@@ -22,9 +23,7 @@ from folklearn.numerics.first_order import (
     ons_round,
     ons_rounds,
 )
-
-Array = NDArray[np.float64]
-Labels = NDArray[np.int64]
+from folklearn.problem import Rows
 
 _LEAST_ALPHA = 1e-270  # below it, one over it overflows in the bound
 
@@ -87,7 +86,7 @@ class Ons(ProperLearner):
 
     PARTS = ("W", "matrices", "totals")
 
-    MAX_CERTIFIED_WEIGHT = 1.0  # a heavier example voids the certificate
+    max_certified_weight = 1.0
 
     def __init__(self, *, n_features: int, n_classes: int, B: float = 10.0, R: float = 1.0) -> None:
         super().__init__(n_features, n_classes, B, R)
@@ -112,9 +111,8 @@ class Ons(ProperLearner):
         )  # fmt: skip
         return loss
 
-    def _learn_chunk(
-        self, X: Array, labels: Labels, soft: Array, weights: Array, P: Array, losses: Array
-    ) -> None:
+    def _learn_chunk(self, rows: Rows, P: Array, losses: Array) -> None:
+        X, _, labels, soft, weights = rows
         ons_rounds(
             self._W, self._matrices, self._totals, self._work, X, labels, soft, weights,
             self.B, self.R, self._D, self._beta, P, losses,
@@ -138,12 +136,21 @@ class Ons(ProperLearner):
         bound = (totals[NEWTON] + totals[SLACK] + norm / self._D**2) / (2.0 * self._beta)
         return Certificate(
             loss=float(totals[LOSS]),
-            regret_bound=math.inf if reason else float(bound),
+            regret_bound=float(bound),
             B=covered,
-            n_rounds=int(totals[ROUNDS]),
+            n_rounds=self.n_rounds,
             valid=not reason,
             reason=reason,
         )
+
+    @property
+    def n_rounds(self) -> int:
+        """The number of rounds learned so far, those of weight 0 included."""
+        return int(self._totals[ROUNDS])
+
+    def expected_bytes(self, n_features: int, n_classes: int) -> int:
+        """Return about how much memory the state of such a learner takes at other sizes."""
+        return 16 * (n_classes * n_features) ** 2
 
     def _why_invalid(self) -> str:
         totals = self._totals

@@ -1,80 +1,94 @@
 """What `Leader` and `auto` share: a panel of experts in one mixture, and its evidence."""
 
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Self
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from folklearn import problem
+from folklearn.arrays import Array
 from folklearn.certificate import Certificate
+from folklearn.errors import InvalidInputError, StateFileError
 from folklearn.evidence import Evidence
+from folklearn.learners.base import Learner, Report
 from folklearn.learners.folklore import Folklore
-from folklearn.learners.rounds import Report, RoundLearner, Rows
 from folklearn.numerics import panel
 from folklearn.numerics.backend import threads_for
+from folklearn.numerics.floor import Quadratic, floor
 from folklearn.numerics.panel_state import PanelState, Spec
-
-Array = NDArray[np.float64]
+from folklearn.persist import Record, put_inside
+from folklearn.problem import Rows
 
 _CHUNK_FLOPS = 1e9  # work between two chances to report progress or to be interrupted
-_NEWTON_STEPS = 4
-_NOTHING: Array = np.zeros((1, 1))
+_NEWTON_STEPS = 4  # from the leader of a class to where its evidence is tightest
+_NO_STATE: Array = np.zeros((1, 1))
 _NO_MEMO: Array = np.zeros(1)
 
 
-class PanelLearner(RoundLearner):
+class Expert(NamedTuple):
+    """One expert of a panel: what it is, its total loss, its weight in the mixture."""
+
+    name: str
+    loss: float
+    weight: float
+
+
+class PanelLearner(Learner):
     """Rounds of a panel; a learner validates its parameters, then calls `_start`."""
 
-    max_weight: float
-    B: float
-    R: float
+    classes: tuple[float, ...]  # B of every class that is certified
+    _state: PanelState
+    _folklore: Folklore | None
 
     def _start(self, spec: Spec, folklore: Folklore | None = None) -> None:
-        self._shape = (self.n_features,)
         self._first_classes = self.n_classes
         self._folklore = folklore
-        self._state = PanelState(
+        self._state = self._empty(spec)
+
+    def _empty(self, spec: Spec, room: int = 0) -> PanelState:
+        return PanelState(
             self.n_features,
             self.n_classes,
             spec,
             max_norm=problem.MAX_NORM,
             max_weight=self.max_weight,
+            room=room,
         )
 
     def _arrays(self) -> tuple[Array, NDArray[np.int64], Array, Array]:
         state, folklore = self._state, self._folklore
         if folklore is None:
-            return state.memo, state.plan, _NOTHING, _NO_MEMO
+            return state.memo, state.plan, _NO_STATE, _NO_MEMO
         return state.memo, state.plan, folklore._state.S, folklore._state.memo
 
-    def predict(self, x: ArrayLike) -> Array:
-        if not problem.is_context(x, self._shape):
-            x = problem.numbers("x", x)
-            if x.ndim == 2:
-                X, _ = problem.contexts(x, self.n_features)
-                P = np.empty((len(X), self.n_classes))
-                panel.predict_rows(*self._arrays(), X, P)
-                return P
-            x = problem.context(x, self.n_features)
+    def _predict(self, x: Array) -> Array:
         p = np.empty(self.n_classes)
         if not panel.predict(*self._arrays(), x, p):
             problem.refuse_context(x)
         return p
 
+    def _predict_rows(self, X: Array, norms: Array) -> Array:
+        P = np.empty((len(X), self.n_classes))
+        panel.predict_rows(*self._arrays(), X, P)
+        return P
+
     def _learn(self, x: Array, label: int, soft: Array, weight: float) -> float:
         folklore = self._folklore
-        many = folklore._state.one_thread if folklore is not None else None
-        if many is None:
+        one_thread = None if folklore is None else folklore._state.one_thread
+        if one_thread is None:
             loss, due = panel.learn(*self._arrays(), x, label, soft, weight)
         else:
-            with many:
+            with one_thread:
                 loss, due = panel.learn(*self._arrays(), x, label, soft, weight)
         if due:
             with threads_for(self.n_classes * self.n_features):
                 panel.settle(self._state.memo, self._state.plan)
-            if self._state.plan[panel.ACT]:
-                self._act()
+            self._act()
         return float(loss)
 
-    def _learn_rows(self, rows: Rows, report: Report) -> Array:
+    def _run(self, rows: Rows, report: Report) -> Array:
         T = len(rows.X)
         P = np.empty((T, self.n_classes))
         n = self.n_features * self.n_classes
@@ -84,56 +98,177 @@ class PanelLearner(RoundLearner):
             X, _, labels, soft, weights = rows.part(start, min(start + chunk, T))
             with threads_for(n):
                 start += panel.run(*self._arrays(), X, labels, soft, weights, P[start:])
-            if self._state.plan[panel.ACT]:
-                self._act()
+            self._act()
             if report is not None:
                 report(start)
         return P
 
     def _act(self) -> None:
-        """Make room for rows to be kept, and let experts go that carry no weight."""
+        """Make room for rows to be kept, and let experts go, if it is time."""
         state = self._state
-        t = int(state.plan[panel.T])
-        room = state.room
-        if state.plan[panel.N_KEPT] >= room:
-            room *= 2
-        experts = None
-        if state.spec.review and t >= state.plan[panel.REVIEWS] and t & (t - 1) == 0:
-            experts = state.reviewed()
-        self._state = state.like(experts=experts, room=room)
+        if not state.plan[panel.ACT]:
+            return
+        room = 2 * state.room if state.plan[panel.N_KEPT] >= state.room else state.room
+        self._state = state.like(experts=state.reviewed(), room=room)
         if not self._state.spec.folklore:
             self._folklore = None
 
     @property
-    def weights(self) -> Array:
-        """The weights of the experts that are left."""
-        return self._state["weights"].copy()
-
-    @property
     def n_rounds(self) -> int:
+        """The number of rounds learned so far."""
         return int(self._state.plan[panel.T])
 
-    def evidence(self, B: float | None = None) -> Evidence:
-        """Return the evidence for the least class that covers B."""
-        classes = self._state.spec.classes
-        able = [b for b in classes if b >= (B or 0.0)]
-        place = classes.index(min(able))
+    def _word(self, word: str) -> Any:
+        return (list(self.classes) or None) if word == "B" else super()._word(word)
+
+    @property
+    def loss(self) -> float:
+        """The total (weighted) loss so far."""
+        return float(self._state["constants"][panel.LOSS])
+
+    @property
+    def experts(self) -> list[Expert]:
+        """The experts that are left."""
         state = self._state
-        flushed = state.like()
-        panel.flush(flushed.memo, flushed.plan)
-        sums = flushed.quadratic(1 + place)
-        own = Evidence(n_features=self.n_features, n_classes=self.n_classes, B=classes[place])
-        own._S, own._G, own._totals = (part.copy() for part in sums)
-        W = state.model(len(state.spec.ridges) + place)
-        X, norms, Y, weights = state.kept_rows()
-        rows = (X, norms, np.full(len(X), -1), Y, weights)
-        best = own.expanded(*rows, W)
-        if len(X):
-            # The kept rows are proved with best where the sum and their true loss are least.
+        columns = (state.spec.names(), state["losses"].tolist(), state["weights"].tolist())
+        return [Expert(*row) for row in zip(*columns, strict=True)]
+
+    def evidence(self, *, B: float | None = None) -> Evidence:
+        """Return the evidence for the least class that covers B, to be merged or sent.
+
+        Rows that are held as rows are expanded where that proves most.
+        """
+        covered = self.classes[0] if B is None else problem.positive("B", B)
+        able = [one for one in self.classes if one >= covered / (1.0 + 1e-9)]
+        if not able:
+            raise InvalidInputError(self._why_uncovered(covered))
+        place = self.classes.index(min(able))
+        B = self.classes[place]
+        state = self._state.like()
+        with threads_for(self.n_classes * self.n_features):
+            panel.flush(state.memo, state.plan)
+            sums = state.quadratic(1 + place)
+            own = Evidence.of(sums, B=B, first_classes=self._first_classes)
+            rows = _kept_rows(state)
+            if not len(rows.X):
+                return own
+            W = state.model(len(state.spec.ridges) + place)
+            points = [W]
             for _ in range(_NEWTON_STEPS):
-                W = own.expanded(*rows, W, curved=True).least(B=B)[1]
-            best = max(best, own.expanded(*rows, W), key=lambda one: one.floor(B=B))
-        return best
+                curved = Quadratic(*(part.copy() for part in sums))
+                panel.add_expanded(*curved, W, rows.X, rows.soft, rows.weights, rows.norms, 0.0)
+                W = floor(curved, min(covered, B))[1]
+            points.append(W)
+        tries = [own + self._expanded(rows, point, B) for point in points]
+        return max(tries, key=lambda one: one.floor(B=min(covered, B)))
+
+    def _expanded(self, rows: Rows, W: Array, B: float) -> Evidence:
+        evidence = Evidence(n_features=self.n_features, n_classes=self.n_classes, B=B)
+        evidence._add(rows, W)
+        return evidence
 
     def certificate(self, W: ArrayLike | None = None, *, B: float | None = None) -> Certificate:
-        return self.evidence(B).certificate(float(self._state["constants"][panel.LOSS]), W, B=B)
+        """Return the certificate for a class, or for one W (K, d), from the evidence so far.
+
+        Without B it speaks of the first class that was declared.
+        """
+        asked = B
+        if W is not None:
+            problem.comparators(W, B, math.inf, self.n_classes, self.n_features)
+            asked = max(float(np.sqrt((np.asarray(W) ** 2).sum(axis=1)).max()), 1e-15)
+        covered = math.inf if not self.classes else max(self.classes)
+        if not self.classes or (asked or 0.0) > covered * (1.0 + 1e-9):
+            return Certificate(
+                loss=self.loss,
+                regret_bound=math.inf,
+                B=math.inf if asked is None else asked,
+                n_rounds=self.n_rounds,
+                valid=False,
+                reason=self._why_uncovered(asked),
+            )
+        evidence = self.evidence(B=asked)
+        return evidence.certificate(self.loss, W, B=None if W is not None else asked)
+
+    def _why_uncovered(self, B: float | None) -> str:
+        if not self.classes:
+            return "no evidence was collected: construct the learner with B, and without memory"
+        classes = ", ".join(f"{one:g}" for one in self.classes)
+        return (
+            f"B = {B:g} is larger than the classes for which evidence is collected (B = "
+            f"{classes}): construct the learner with that B"
+        )
+
+    def grown(self, *, n_features: int | None = None, n_classes: int | None = None) -> Self:
+        """Return a learner with room for more features and classes; this one is unchanged.
+
+        New features come last and are as if they had been 0 so far. New classes come last and
+        were not there before: past rows remain rows among fewer classes, so they enter the
+        sums, and rows are kept anew from here.
+        """
+        sizes = self._larger_sizes(n_features, n_classes)
+        larger = self._larger(**sizes)
+        state = self._state.like()
+        with threads_for(self.n_classes * self.n_features):
+            if larger.n_classes > self.n_classes:
+                panel.fold_kept(state.memo, state.plan)
+            else:
+                panel.flush(state.memo, state.plan)
+        larger._state = state.like(d=larger.n_features, K=larger.n_classes)
+        larger._first_classes = self._first_classes if self.n_rounds else larger.n_classes
+        larger._folklore = None if self._folklore is None else self._folklore.grown(**sizes)
+        return larger
+
+    @property
+    def n_bytes(self) -> int:
+        """The memory of the arrays of the state."""
+        inner = 0 if self._folklore is None else self._folklore.n_bytes
+        return self._state.memo.nbytes + self._state.plan.nbytes + inner
+
+    def _parts(self) -> dict[str, NDArray[np.float64] | NDArray[np.int64]]:
+        return {"memo": self._state.memo[: self._state.n_saved], "plan": self._state.plan}
+
+    def to_record(self) -> Record:
+        """Return the full state as a record."""
+        record = super().to_record()
+        record.config["first_classes"] = self._first_classes
+        record.config["room"] = self._state.room
+        record.config["panel"] = self._state.spec.plain()
+        if self._folklore is not None:
+            put_inside(record, "folklore", self._folklore)
+        return record
+
+    def _restore(self, record: Record) -> None:
+        self._first_classes = record.count("first_classes", 2)
+        try:
+            spec = Spec.read(record.word("panel"))
+            self._state = self._empty(spec, record.count("room"))
+        except (TypeError, ValueError) as error:
+            raise StateFileError(f"the panel of a state cannot be read: {error}") from None
+        own = self._state.plan.copy()
+        super()._restore(record)
+        self._folklore = None
+        if spec.folklore:
+            inner = record.inner("folklore")
+            if not isinstance(inner, Folklore):
+                raise StateFileError("the panel of a state needs a Folklore")
+            self._folklore = inner
+        if not self._state.is_consistent(own):
+            raise StateFileError("the panel of a state does not fit its sizes")
+
+
+def _kept_rows(state: PanelState) -> Rows:
+    """Return the rows that are held as rows, with their targets as soft labels."""
+    n = int(state.plan[panel.N_KEPT])
+    parts = [state[f"kept_{part}"][:n] for part in ("x", "norm", "y", "w")]
+    return Rows(parts[0], parts[1], np.full(n, -1), parts[2], parts[3])
+
+
+def classes_of(B: float | Sequence[float] | None) -> tuple[float, ...]:
+    """Return the classes to be certified: none, one, or several."""
+    if B is None:
+        return ()
+    several = B if isinstance(B, Sequence) else (B,)
+    classes = tuple(problem.positive("B", one) for one in several)
+    if len(set(classes)) != len(classes):
+        raise InvalidInputError(f"B names a class twice: {classes}")
+    return classes

@@ -5,24 +5,19 @@ constants. A learner file holds its rule, its constants and its guarantee.
 """
 
 import math
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from folklearn import problem
-from folklearn.errors import InvalidInputError, StateFileError
-from folklearn.learners.contract import (
-    Certificate,
-    grown_sizes,
-    scope_of_growth,
-)
-from folklearn.learners.rounds import Report, RoundLearner, Rows
+from folklearn.arrays import Array
+from folklearn.certificate import Certificate, scope_of_growth
+from folklearn.learners.base import Learner, Report
 from folklearn.numerics.rules import (
     BRACKET,
     IMPRECISE,
     LOSS,
-    N_TOTALS,
     OVERCURVED,
     ROUNDS,
     UNSOLVED,
@@ -30,17 +25,21 @@ from folklearn.numerics.rules import (
 from folklearn.numerics.second_order import predict_round, update_round
 from folklearn.numerics.state import SecondOrderState
 from folklearn.persist import Record
-
-Array = NDArray[np.float64]
+from folklearn.problem import Rows
 
 _STEPS_OF_FORGETTING = 10  # within one memory: the examples lose a tenth of it at once
 
 
-class SecondOrderLearner(RoundLearner):
-    """Rounds on the state; a learner validates its parameters, then calls `_start`."""
+class SecondOrderLearner(Learner):
+    """Rounds on the state; a learner validates its parameters, then calls `_start`.
+
+    Surrogates that lie below the losses make the state a certificate; where they do not,
+    `_why_invalid` says so.
+    """
+
+    COUNTS = ("_first_classes",)
 
     memory: int | None = None  # rounds after which an example counts 1/e; None is for ever
-    B: float
     lam: float
 
     def _start(
@@ -52,7 +51,6 @@ class SecondOrderLearner(RoundLearner):
         nodes: Array | None = None,
     ) -> None:
         """Begin with an empty state; gamma None is the largest valid in each round."""
-        self._shape = (self.n_features,)
         self._first_classes = self.n_classes
         self._state = SecondOrderState(
             self.n_features,
@@ -66,22 +64,15 @@ class SecondOrderLearner(RoundLearner):
             nodes=nodes,
         )
 
-    def predict(self, x: ArrayLike) -> Array:
-        """Return the class probabilities: (d,) in, (K,) out; (T, d) in, (T, K) out.
-
-        Rows of a matrix are all predicted from the current state. The prediction is
-        improper: it depends on x beyond a linear map of it.
-        """
-        if not problem.is_context(x, self._shape):
-            x = problem.numbers("x", x)
-            if x.ndim == 2:
-                return self._state.predict_many(*problem.contexts(x, self.n_features))
-            x = problem.context(x, self.n_features)
+    def _predict(self, x: Array) -> Array:
         p = np.empty(self.n_classes)
         state = self._state
         if not predict_round(state.S, state.memo, x, p):
             problem.refuse_context(x)
         return p
+
+    def _predict_rows(self, X: Array, norms: Array) -> Array:
+        return self._state.predict_many(X, norms)
 
     def _learn(self, x: Array, label: int, soft: Array, weight: float) -> float:
         state = self._state
@@ -95,14 +86,15 @@ class SecondOrderLearner(RoundLearner):
             self._forget()
         return loss
 
-    def _learn_rows(self, rows: Rows, report: Report) -> Array:
+    def _run(self, rows: Rows, report: Report) -> Array:
         if self.memory is None:
             return self._state.run(*rows, report)[0]
         T = len(rows.X)
         P = np.empty((T, self.n_classes))
         start = 0
         while start < T:
-            stop = min(start + self._rounds_to_forget(), T)
+            # To where old examples lose weight: `run` and the loop forget alike.
+            stop = min(start + self._period - self.n_rounds % self._period, T)
             P[start:stop] = self._state.run(*rows.part(start, stop))[0]
             self._forget()
             start = stop
@@ -110,76 +102,49 @@ class SecondOrderLearner(RoundLearner):
                 report(start)
         return P
 
-    def _rounds_to_forget(self) -> int:
-        """Rounds until old examples lose weight, so that `run` and the loop forget alike."""
-        period = self._period
-        return period - int(self._state.totals[ROUNDS]) % period
-
     @property
     def _period(self) -> int:
         return max(1, (self.memory or 0) // _STEPS_OF_FORGETTING)
 
     def _forget(self) -> None:
         """Discount all examples if a period is over."""
-        if self.memory is not None and int(self._state.totals[ROUNDS]) % self._period == 0:
+        if self.memory is not None and self.n_rounds % self._period == 0:
             self._state.discount(math.exp(-self._period / self.memory))
 
-    def grow(self, *, n_features: int | None = None, n_classes: int | None = None) -> None:
-        """Make room for more features and classes, of which nothing is known yet.
-
-        New features come last and are as if they had been 0 so far: exactly what a learner
-        told of them at the start would know. New classes come last and were not there
-        before: past rounds remain rounds among fewer classes. Costs one copy of the state.
-        """
-        words = {word: getattr(self, word) for word in self.WORDS}
-        larger = type(self)(**words | grown_sizes(self, n_features, n_classes))
-        larger._state.adopt(self._state)
-        larger._first_classes = self._first_classes
-        self.__dict__.update(larger.__dict__)
+    @property
+    def n_rounds(self) -> int:
+        """The number of rounds learned so far, those of weight 0 included."""
+        return int(self._state.totals[ROUNDS])
 
     @property
     def n_unsolved(self) -> int:
         """Rounds whose fixed point did not converge; a certificate holds all the same."""
         return int(self._state.totals[UNSOLVED])
 
+    @property
+    def n_bytes(self) -> int:
+        """The memory of the arrays of the state."""
+        return self._state.S.nbytes + self._state.memo.nbytes
+
+    def expected_bytes(self, n_features: int, n_classes: int) -> int:
+        """Return about how much memory the state of such a learner takes at other sizes."""
+        return 8 * ((n_classes - 1) * n_features) ** 2
+
+    def grown(self, *, n_features: int | None = None, n_classes: int | None = None) -> Self:
+        """Return a learner with room for more features and classes; this one is unchanged.
+
+        New features come last and are as if they had been 0 so far: exactly what a learner
+        told of them at the start would know. New classes come last and were not there
+        before: past rounds remain rounds among fewer classes. Costs one copy of the state.
+        """
+        larger = self._larger(n_features, n_classes)
+        larger._state.adopt(self._state)
+        larger._first_classes = self._first_classes
+        return larger
+
     def coef(self) -> Array:
         """Return the mean weights (K, d) of the current state; its columns sum to zero."""
         return self._state.mean()
-
-    def to_record(self) -> Record:
-        """Return the full state as a record."""
-        config = {word: getattr(self, word) for word in self.WORDS}
-        state = self._state
-        arrays = {
-            "S": state.packed(),
-            "theta": state.theta.copy(),
-            "totals": state.totals.copy(),
-        }
-        if self._first_classes != self.n_classes:
-            config["first_classes"] = self._first_classes
-        return Record(type(self).__name__, config, arrays)
-
-    @classmethod
-    def from_record(cls, record: Record) -> Self:
-        """Rebuild a learner from its record."""
-        name = cls.__name__
-        config = dict(record.config)
-        first = config.pop("first_classes", None)
-        try:
-            model = cls(**config)
-            if first is not None:
-                model._first_classes = problem.count("first_classes", first, 2)
-        except (TypeError, InvalidInputError) as error:
-            raise StateFileError(f"a {name} state has a bad configuration: {error}") from None
-        state = model._state
-        n = state.theta.size
-        shapes = {"S": (n * (n + 1) // 2,), "theta": (n,), "totals": (N_TOTALS,)}
-        state.restore(*[record.part(*part) for part in shapes.items()])
-        return model
-
-
-class CertifiedLearner(SecondOrderLearner):
-    """A learner whose surrogates lie below the loss, so that its state certifies."""
 
     def certificate(self, W: ArrayLike | None = None, *, B: float | None = None) -> Certificate:
         """Return the certificate for the class, a smaller class, or one W (K, d).
@@ -192,9 +157,9 @@ class CertifiedLearner(SecondOrderLearner):
         reason = self._why_invalid()
         return Certificate(
             loss=float(totals[LOSS]),
-            regret_bound=np.inf if reason else float(self.lam * norm + totals[BRACKET]),
+            regret_bound=float(self.lam * norm + totals[BRACKET]),
             B=covered,
-            n_rounds=int(totals[ROUNDS]),
+            n_rounds=self.n_rounds,
             valid=not reason,
             reason=reason,
             scope=scope_of_growth(self._first_classes, self.n_classes),
@@ -217,3 +182,12 @@ class CertifiedLearner(SecondOrderLearner):
                 f"{n_rounds}: scale the features, or raise lam"
             )
         return ""
+
+    def _parts(self) -> dict[str, NDArray[Any]]:
+        state = self._state
+        return {"S": state.packed(), "theta": state.theta, "totals": state.totals}
+
+    def _restore(self, record: Record) -> None:
+        self._first_classes = record.count("first_classes", 2)
+        parts = self._parts().items()
+        self._state.restore(*[record.part(name, own.shape) for name, own in parts])

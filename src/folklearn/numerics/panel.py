@@ -4,7 +4,7 @@ Experts, in this order: the modes of ridges on everything seen (`leaders`), the 
 which certificates are expanded, the modes of leaders that forget, trackers by gradient
 descent, trackers by AdaGrad, and FOLKLORE. All but the last are linear, softmax(W x), and
 their weights stand side by side in one matrix (d + 1, experts K), whose last row is for a
-constant input of 1 that only some trackers use.
+constant input that only some trackers use.
 
 What happens on a schedule depends on the number of the round alone: rows enter the sums of
 evidence in blocks, leaders are refreshed when a twentieth or a tenth more has been seen, those
@@ -26,6 +26,7 @@ from folklearn.numerics.evidence import (
     add_products,
     add_residuals,
     add_rows,
+    block_rows,
     expand_rows,
     scratch_size,
 )
@@ -63,8 +64,8 @@ SECTIONS = (
 N_PLAN = N_COUNTERS + len(SECTIONS)
 SCRATCH = ("seen", "logits", "predicted", "steps", "powers")  # hold nothing between rounds
 
-N_CONSTANTS = 4
-MAX_NORM, MAX_WEIGHT, SQUARED_WEIGHTS, LOSS = range(N_CONSTANTS)
+N_CONSTANTS = 5
+MAX_NORM, MAX_WEIGHT, UNIT, SQUARED_WEIGHTS, LOSS = range(N_CONSTANTS)
 PERIOD, KEEP = range(2)  # of a leader that forgets: rounds between refreshes, and what remains
 
 FLOOR = 1e-300  # no expert gives a class less, so that every loss is finite
@@ -113,13 +114,13 @@ def n_expanded(plan):
 
 
 @njit(cache=True, nogil=True, fastmath={"reassoc", "contract"}, error_model="numpy")
-def _all_logits(W, x, z):
-    """Write the logits of all linear experts: W'(x, 1)."""
+def _all_logits(W, x, unit, z):
+    """Write the logits of all linear experts: W'(x, unit)."""
     d = x.shape[0]
     last = W[d]
     width = z.shape[0]
     for c in range(width):
-        z[c] = last[c]
+        z[c] = last[c] * unit
     j = 0
     while j + 4 <= d:
         w0, w1, w2, w3 = W[j], W[j + 1], W[j + 2], W[j + 3]
@@ -168,7 +169,8 @@ def _look(memo, plan, S_folklore, memo_folklore, x):
     n = n_linear(plan)
     logits = vector(memo, plan, _LOGITS, n * K)
     predicted = vector(memo, plan, _PREDICTED, (n + 1) * K)
-    _all_logits(table(memo, plan, _W, d + 1, n * K), x, logits)
+    unit = memo[plan[_CONSTANTS] + UNIT]
+    _all_logits(table(memo, plan, _W, d + 1, n * K), x, unit, logits)
     powers = vector(memo, plan, _POWERS, n * K).view(np.int64)
     _softmax_each(logits, K, predicted[: n * K], powers)
     if plan[FOLKLORE]:
@@ -464,9 +466,10 @@ def _set_mode(memo, plan, e, own):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def add_expanded(S, G, totals, W, X, Y, weights, norms, B, block):
+def add_expanded(S, G, totals, W, X, Y, weights, norms, B):
     """Add rows expanded at the model W, in blocks."""
     d = X.shape[1]
+    block = block_rows(d)
     labels = np.full(block, -1)
     scratch = np.empty(scratch_size(d, min(block, max(X.shape[0], 1))))
     for start in range(0, X.shape[0], block):
@@ -505,7 +508,7 @@ def _refresh(memo, plan):
         curved = S.copy()
         unused, sums = np.empty((K, d)), np.empty(N_TOTALS)
         W = _mode(memo, plan, best)
-        add_expanded(curved, unused, sums, W, X, Y, weights, norms, 0.0, plan[BLOCK])
+        add_expanded(curved, unused, sums, W, X, Y, weights, norms, 0.0)
     H = np.empty((n, n))
     shares = vector(memo, plan, _WEIGHTS, modes)
     plan[REFRESHES] += 1
@@ -546,7 +549,7 @@ def fold_kept(memo, plan):
     for s in range(n_sums):
         B = 0.0 if s == 0 else classes[s - 1]
         W = _mode(memo, plan, plan[BEST] if s == 0 else plan[RIDGES] + s - 1)
-        add_expanded(S[s], G[s], totals[s], W, X, Y, weights, norms, B, plan[BLOCK])
+        add_expanded(S[s], G[s], totals[s], W, X, Y, weights, norms, B)
     plan[N_KEPT] = 0
 
 
@@ -575,12 +578,12 @@ def _refresh_forgetting(memo, plan, f):
     W = _mode(memo, plan, e)
     curved = S.copy()
     unused, sums = np.empty((K, d)), np.empty(N_TOTALS)
-    add_expanded(curved, unused, sums, W, X, Y, weights, norms, 0.0, plan[BLOCK])
+    add_expanded(curved, unused, sums, W, X, Y, weights, norms, 0.0)
     H = np.empty((n, n))
     if factor_ridge(curved, lam, K, H):
         walk(S, G, lam, H, X, Y, weights, _STEPS_OF_NEWTON, W)
         _set_mode(memo, plan, e, W)
-    add_expanded(S, G, totals, W, X, Y, weights, norms, 0.0, plan[BLOCK])
+    add_expanded(S, G, totals, W, X, Y, weights, norms, 0.0)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

@@ -1,7 +1,8 @@
 """The state of a panel of experts as an object: its arrays by name, and how they change size."""
 
+import json
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,6 +45,14 @@ class Tracker(NamedTuple):
     adaptive: bool = False
     biased: bool = False
 
+    def name(self, unit: float) -> str:
+        """Return the tracker in words."""
+        rate = f"{self.rate * (unit if self.adaptive else unit**2):g}"
+        words = f"AdaGrad, rate {rate}" if self.adaptive else f"tracker, rate {rate}"
+        return (
+            words + (" / sqrt(t)" if self.decaying else "") + (", intercept" if self.biased else "")
+        )
+
 
 class Spec(NamedTuple):
     """Which experts a panel has, and how they are mixed.
@@ -54,6 +63,8 @@ class Spec(NamedTuple):
     folklore : whether a FOLKLORE is among the experts.
     kept : rows that are held as rows and expanded anew.
     share : fixed share, or Bayes.
+    review : whether experts may retire.
+    unit : typical norm of x, which is also the constant input of biased trackers.
     """
 
     ridges: tuple[float, ...]
@@ -64,6 +75,7 @@ class Spec(NamedTuple):
     kept: int = 2000
     share: bool = True
     review: bool = False
+    unit: float = 1.0
 
     @property
     def n_modes(self) -> int:
@@ -84,6 +96,35 @@ class Spec(NamedTuple):
     def n_expanded(self) -> int:
         """Sums that rows enter as they come."""
         return 1 + len(self.classes) if self.n_modes else 0
+
+    def plain(self) -> dict[str, Any]:
+        """Return everything as JSON holds it."""
+        entries: dict[str, Any] = json.loads(json.dumps(self._asdict()))
+        return entries
+
+    @classmethod
+    def read(cls, entries: Any) -> "Spec":
+        """Return what `plain` wrote; TypeError or ValueError if it is none."""
+        words = dict(entries)
+        for name, kind in (("forgetting", Forgetting), ("trackers", Tracker)):
+            words[name] = tuple(kind(*one) for one in words.get(name, ()))
+        for name in ("ridges", "classes"):
+            words[name] = tuple(float(one) for one in words.get(name, ()))
+        return cls(**words)
+
+    def names(self) -> list[str]:
+        """Return the experts in words."""
+        unit2 = self.unit**2
+        leaders = [f"leader, ridge {ridge / unit2:g}" for ridge in self.ridges]
+        leaders += [f"leader of the class B = {B:g}" for B in self.classes]
+        leaders += [
+            f"leader, ridge {f.ridge / unit2:g}, memory {f.memory:g}" for f in self.forgetting
+        ]
+        return [
+            *leaders,
+            *[t.name(self.unit) for t in self.trackers],
+            *["folklore"][: self.folklore],
+        ]
 
     def only(self, experts: list[int]) -> "Spec":
         """Return the panel with some of its experts alone."""
@@ -119,11 +160,11 @@ class PanelState:
         at = 0
         for place, name in enumerate(SECTIONS, panel.N_COUNTERS):
             if name == SCRATCH[0]:
-                self.n_kept = at
+                self.n_saved = at
             self.plan[place] = at
             at += math.prod(self.shape(name))
         self.memo: Array = np.zeros(at)
-        self["constants"][[panel.MAX_NORM, panel.MAX_WEIGHT]] = max_norm, max_weight
+        self["constants"][: panel.SQUARED_WEIGHTS] = max_norm, max_weight, spec.unit
         n = (K - 1) * d
         periods = [f.period(n) for f in spec.forgetting]
         self["ridges"][:] = [
@@ -138,7 +179,7 @@ class PanelState:
         ]
         self["rates"][:] = [t.rate for t in spec.trackers]
         self["decaying"][:] = [t.decaying for t in spec.trackers]
-        self["biased"][:] = [t.biased for t in spec.trackers]
+        self["biased"][:] = [spec.unit * t.biased for t in spec.trackers]
         self["weights"][:] = 1.0 / max(spec.n_experts, 1)
 
     @property
@@ -178,13 +219,6 @@ class PanelState:
     def model(self, expert: int) -> Array:
         """Return the weights (K, d) of a linear expert."""
         return np.ascontiguousarray(self["W"][: self.d, expert].T)
-
-    def kept_rows(self) -> tuple[Array, Array, Array, Array]:
-        """Return the kept rows: X, their norms, targets (n, K), weights."""
-        n = self.plan[panel.N_KEPT]
-        return (
-            self["kept_x"][:n], self["kept_norm"][:n], self["kept_y"][:n], self["kept_w"][:n]
-        )  # fmt: skip
 
     def quadratic(self, place: int) -> Quadratic:
         """Return a sum of evidence: 0 the leaders', then those of the certificates."""
@@ -260,9 +294,25 @@ class PanelState:
         places["sums"] = (expanded + old, list(range(len(expanded + old))))
         return places
 
+    def is_consistent(self, fresh: Integers) -> bool:
+        """Tell whether a restored plan fits its arrays; `fresh` is the plan of an empty state."""
+        counters = slice(panel.T, panel.N_COUNTERS)
+        own = self.plan.copy()
+        own[counters] = fresh[counters]
+        plan = self.plan
+        return bool(
+            np.array_equal(own, fresh)
+            and (plan[counters] >= 0).all()
+            and plan[panel.FLUSHED] <= plan[panel.POSITION] <= plan[panel.RECENT]
+            and plan[panel.N_KEPT] <= plan[panel.CAPACITY]
+            and plan[panel.BEST] < max(self.spec.n_modes, 1)
+        )
+
     def reviewed(self) -> list[int]:
-        """Return the experts that stay: those that carried weight since the last review."""
+        """Return the experts that stay: at a review, those that carried weight since the last."""
         spec, t = self.spec, int(self.plan[panel.T])
+        if not spec.review or t < _FIRST_REVIEW or t & (t - 1):
+            return list(range(spec.n_experts))
         rounds = t if t == _FIRST_REVIEW else t // 2
         losses = self["losses"]
         behind = (losses - losses.min()) / self.max_weight

@@ -22,8 +22,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from folklearn import problem
+from folklearn.arrays import Array, Labels
 from folklearn.errors import InvalidInputError
-from folklearn.streams.synthetic import Array, Labels, Stream
+from folklearn.streams.synthetic import Stream
 
 BLOCK = 1000
 

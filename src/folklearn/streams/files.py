@@ -13,9 +13,9 @@ from folklearn.streams.jsonlines import JsonSource
 from folklearn.streams.live import Live, SparseLive, first_features
 from folklearn.streams.scanned import FileTable, NamedSource
 from folklearn.streams.sparse import SparseSource
-from folklearn.streams.table import listed
 from folklearn.streams.tape import Tape
 from folklearn.streams.text import Path, named, opened
+from folklearn.words import listed
 
 CSV, SVMLIGHT, VW, PARQUET, ARROW, JSONL = "csv", "svmlight", "vw", "parquet", "arrow", "jsonl"
 FORMATS = (CSV, SVMLIGHT, VW, PARQUET, ARROW, JSONL)

@@ -14,9 +14,10 @@ from folklearn.errors import InvalidInputError
 from folklearn.problem import MAX_NORM
 from folklearn.streams import scanned
 from folklearn.streams.scanned import Example, FileTable
-from folklearn.streams.table import Layout, listed
+from folklearn.streams.table import Layout
 from folklearn.streams.tape import Tape
 from folklearn.streams.text import Path, declare, is_missing, lines, named, play
+from folklearn.words import listed
 
 
 class JsonSource:

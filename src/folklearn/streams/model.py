@@ -1,28 +1,31 @@
 """Names around an open model: columns and labels as they are called in the data."""
 
 import math
-import os
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from folklearn import persist, problem
+from folklearn.arrays import TINY, Array
+from folklearn.certificate import Certificate
 from folklearn.errors import InvalidInputError, StateFileError
-from folklearn.learners import catalogue
-from folklearn.learners.contract import Certificate, Learner
-from folklearn.persist import Record
+from folklearn.learners.base import Learner
+from folklearn.persist import Record, Saved
 from folklearn.streams.hashing import DEFAULT_BUCKETS
 from folklearn.streams.open import OpenModel
-from folklearn.streams.table import LaidOut, Layout, Table, listed
+from folklearn.streams.table import LaidOut, Layout, Table
 from folklearn.streams.text import is_missing
+from folklearn.words import listed
 
-Array = NDArray[np.float64]
 Numbers = NDArray[np.int64]
 
 
-class StreamModel(LaidOut):
+_TOTALS = ("loss", "loss_of_new", "total_weight")
+
+
+class StreamModel(LaidOut, Saved):
     r"""An `OpenModel` with the names of columns and labels: raw rows in, losses out.
 
     Given its labels, it knows all classes: the loss of an example is :math:`-\ln p_y`, and the
@@ -125,7 +128,7 @@ class StreamModel(LaidOut):
     @property
     def can_grow(self) -> bool:
         """Whether its learner takes classes and features that come late."""
-        return self.name in catalogue.GROWING
+        return self._model.can_grow
 
     @property
     def unseen_probability(self) -> float:
@@ -187,7 +190,7 @@ class StreamModel(LaidOut):
         X, _ = problem.contexts(X, self.n_inputs, gaps=True)
         y, labels = self._class_numbers(y, len(X))
         weights = problem.weights(weight, len(X))
-        self._refuse_too_heavy(float(weights.max(initial=0.0)))
+        problem.refuse_heavy(weights, self.max_weight)
         n_before = len(self._labels)
         P, u = self._model.run(X, y, weight=weights)
         self._labels = labels
@@ -197,9 +200,8 @@ class StreamModel(LaidOut):
         if not self.open:
             u[:] = 0.0
         P *= (1.0 - u)[:, None]
-        smallest = np.finfo(np.float64).tiny  # a probability may underflow; its loss is finite
         p = np.where(is_new, u, P[np.arange(len(y)), y])
-        losses: Array = -np.log(np.maximum(p, smallest))
+        losses: Array = -np.log(np.maximum(p, TINY))
         self.loss += float(weights @ losses)
         # In the first round everything is new, and known to be: u is 1 and the loss 0.
         of_known = -np.log1p(-np.where(is_new, 0.0, u))
@@ -231,19 +233,12 @@ class StreamModel(LaidOut):
         return problem.labels(array, n_rounds, len(self._labels))[0], self._labels
 
     def certificate(self) -> Certificate | None:
-        """Return the learner's certificate, or None if it is of a kind that carries none.
+        """Return the learner's certificate, or None if no learner has begun.
 
         It speaks of the classes known in each round; the price of not knowing a class is not
         in it.
         """
         return self._model.certificate()
-
-    def _refuse_too_heavy(self, weight: float) -> None:
-        if weight > self.max_weight:
-            raise InvalidInputError(
-                f"an example has the weight {weight:g}, and this model was made for weights of at "
-                f"most {self.max_weight:g}: divide the weights, or learn all examples anew"
-            )
 
     def refuse_unless_it_fits(self, table: Table) -> None:
         """Raise if a table has other columns, or labels that this model does not know.
@@ -273,7 +268,7 @@ class StreamModel(LaidOut):
             advice = "; folklearn run - (standard input) takes new classes"
             self.refuse_unknown_labels(table, advice if self.can_grow else "")
         if table.weights is not None:
-            self._refuse_too_heavy(table.weights.largest)
+            problem.refuse_heavy(table.weights.largest, self.max_weight)
 
     def refuse_unknown_labels(self, table: Table, advice: str = "") -> None:
         """Raise if a table has labels that this model does not know; say what could be done."""
@@ -289,7 +284,6 @@ class StreamModel(LaidOut):
 
     def to_record(self) -> Record:
         """Return the full state as a record; that of the open model lies inside."""
-        model, arrays = persist.nest("model", self._model.to_record())
         config = {
             "columns": list(self.columns),
             "text": list(self.text),
@@ -298,45 +292,32 @@ class StreamModel(LaidOut):
             "target": self.target,
             "labels": self._labels,
             "open": self.open,
-            "loss": self.loss.hex(),
-            "loss_of_new": self.loss_of_new.hex(),
             "n_mistakes": self.n_mistakes,
-            "total_weight": self.total_weight.hex(),
-            "model": model,
         }
-        return Record("StreamModel", config, arrays)
+        config |= {total: getattr(self, total).hex() for total in _TOTALS}
+        record = Record("StreamModel", config, {})
+        persist.put_inside(record, "model", self._model)
+        return record
 
     @classmethod
-    def from_record(cls, record: Record) -> "StreamModel":
+    def from_record(cls, record: Record) -> Self:
         """Rebuild a model that goes on exactly where the recorded one stopped."""
-        if "model" not in record.config:
-            record = _of_old(record)
-        config = record.config
-        try:
-            inside = persist.unnest("model", config["model"], record.arrays)
-            model = cls.__new__(cls)
-            model._layout = _layout(config["columns"], config["text"], config["n_buckets"])
-            model._labels = _distinct("labels", config["labels"])
-            model._numbers = {label: number for number, label in enumerate(model._labels)}
-            model.target = config["target"]
-            model.open = bool(config["open"])
-            model.sparse = bool(config.get("sparse", False))
-            model.n_mistakes = problem.count("n_mistakes", config["n_mistakes"], 0)
-            for total in ("loss", "loss_of_new", "total_weight"):
-                setattr(model, total, float.fromhex(config[total]))
-        except KeyError as error:
-            raise StateFileError(f"a StreamModel state needs {error.args[0]}") from None
-        except (TypeError, ValueError) as error:
-            raise StateFileError(f"a StreamModel state has a bad configuration: {error}") from None
-        model._model = OpenModel.from_record(inside)
+        model = cls.__new__(cls)
+        word = record.word
+        with persist.refusing(record.kind):
+            model._layout = _layout(word("columns"), word("text"), word("n_buckets"))
+            model._labels = _distinct("labels", word("labels"))
+        model._numbers = {label: number for number, label in enumerate(model._labels)}
+        model.target = word("target")
+        model.open, model.sparse = bool(word("open")), bool(word("sparse"))
+        model.n_mistakes = record.count("n_mistakes")
+        for total in _TOTALS:
+            setattr(model, total, _number(record, total))
+        model._model = record.inner("model")
         sizes = (model._model.n_features, model._model.n_classes)
         if sizes != (model.n_inputs, len(model._labels)):
             raise StateFileError("a StreamModel state holds a model of another size")
         return model
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the full state to a safetensors file; `folklearn.load` resumes exactly."""
-        persist.write(path, self.to_record())
 
     def __repr__(self) -> str:
         return f"StreamModel({self.name!r}, columns={listed(self.columns)}, target={self.target!r})"
@@ -365,35 +346,9 @@ def _distinct(what: str, names: Sequence[str]) -> list[str]:
     return names
 
 
-def _of_old(record: Record) -> Record:
-    """Return a record of version 0.1, whose learner and scaler lie side by side, as one of now."""
-    config = dict(record.config)
+def _number(record: Record, name: str) -> float:
+    text = record.word(name)
     try:
-        learner, scaler = config.pop("learner"), config.pop("scaler")
-        own = learner["config"]
-        inside: dict[str, Any] = {
-            "learner": "auto" if learner["kind"] == "Mixture" else learner["kind"].lower(),
-            "settings": {word: own[word] for word in ("max_weight",) if word in own},
-            "n_classes": len(config["labels"]),
-            "n_rounds": config["n_rounds"],
-            "n_new": 0,
-            "scaler": scaler | {"config": scaler["config"] | {"gaps": True}},
-            "state": learner,
-        }
-        total = config.get("total_weight", float(config["n_rounds"]).hex())
-    except (KeyError, TypeError) as error:
-        raise StateFileError(f"a StreamModel state is incomplete: {error}") from None
-    config |= {
-        "text": [],
-        "n_buckets": DEFAULT_BUCKETS,
-        "open": False,
-        "loss_of_new": (0.0).hex(),
-        "total_weight": total,
-        "model": {"kind": "OpenModel", "config": inside},
-    }
-    arrays = {
-        "model."
-        + ("state." + name.removeprefix("learner.") if name.startswith("learner.") else name): array
-        for name, array in record.arrays.items()
-    }
-    return Record(record.kind, config, arrays)
+        return float.fromhex(text)
+    except (TypeError, ValueError, OverflowError):
+        raise StateFileError(f"a StreamModel state has a bad {name}") from None

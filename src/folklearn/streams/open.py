@@ -1,26 +1,23 @@
 """Streams whose classes, and features, are not known in advance."""
 
-import copy
-import os
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from folklearn import persist, problem, registry
+from folklearn import persist, problem
+from folklearn.arrays import Array, Labels
+from folklearn.certificate import Certificate
 from folklearn.errors import InvalidInputError, StateFileError
 from folklearn.learners import catalogue
-from folklearn.learners.contract import Certificate, Learner
-from folklearn.learners.mixture import Mixture
-from folklearn.persist import Record
+from folklearn.learners.base import Learner
+from folklearn.persist import Record, Saved
+from folklearn.problem import Rows
 from folklearn.streams.scaler import OnlineScaler
 
-Array = NDArray[np.float64]
-Labels = NDArray[np.int64]
 
-
-class OpenModel:
+class OpenModel(Saved):
     r"""A scaler and a learner that grow with what the stream brings.
 
     Classes are numbered in order of appearance. A class that was never seen has the
@@ -34,7 +31,7 @@ class OpenModel:
     :math:`-\ln((1-u)\,p_y)` for a known class, :math:`-\ln u` for a new one, and always finite.
 
     The first class needs no learner; with the second one begins, and with every further one
-    it grows (`Folklore.grow`). Missing values (NaN) become the mean of their feature.
+    it grows (`Folklore.grown`). Missing values (NaN) become the mean of their feature.
 
     `run` is for blocks of rows; `predict_one` and `learn_one` are the same for one row, at a
     cost that is close to the learner's own.
@@ -73,19 +70,26 @@ class OpenModel:
             self._refuse_unless_growing()
         self.n_rounds = 0
         self.n_new = 0
-        self._scaler = OnlineScaler(n_features, scale=scale, intercept=intercept, gaps=True)
+        self._scaler = OnlineScaler(
+            n_features=n_features, scale=scale, intercept=intercept, gaps=True
+        )
         self.learner: Learner | None = None
         first = self._make(self._scaler.n_columns, max(2, self.n_classes))  # hears bad settings
-        self.max_weight: float = getattr(first, "max_weight", np.inf)  # above which it refuses
+        self.max_weight = first.max_weight  # above which it refuses
         if self.n_classes >= 2:
             self.learner = first
 
     def _refuse_unless_growing(self) -> None:
-        if self.name not in catalogue.GROWING:
+        if not self.can_grow:
             raise InvalidInputError(
                 f"{self.name!r} is no learner that takes classes as they come, or features; those "
-                f"are: {', '.join(catalogue.GROWING)}"
+                f"are: {', '.join(catalogue.growing())}"
             )
+
+    @property
+    def can_grow(self) -> bool:
+        """Whether its learner takes classes and features that come late."""
+        return self.name in catalogue.growing()
 
     def _make(self, n_columns: int, n_classes: int) -> Learner:
         return catalogue.make(self.name, n_columns, n_classes, self.settings)
@@ -107,12 +111,9 @@ class OpenModel:
     def predict(self, X: ArrayLike) -> Array:
         """Return the probabilities of the known classes, given that it is one: (T, d), (T, K)."""
         Z = self._scaler.transform(problem.contexts(X, self.n_features, gaps=True)[0])
-        return self._known(Z)
-
-    def _known(self, Z: Array) -> Array:
         if self.learner is None:
             return np.ones((len(Z), self.n_classes))
-        return self.learner.predict(Z)
+        return self.learner._predict_rows(Z, problem.norms(Z))
 
     def predict_one(self, x: ArrayLike) -> Array:
         """Return the probabilities of the known classes for one row: (d,) in, (K,) out."""
@@ -125,7 +126,7 @@ class OpenModel:
         """Return `predict_one` of what is a row of floats in C order, which is not checked."""
         z = self._scaler.one(x, False)
         learner = self.learner
-        return np.ones(self.n_classes) if learner is None else learner.predict(z)
+        return np.ones(self.n_classes) if learner is None else learner._predict(z)
 
     def learn_one(self, x: ArrayLike, y: Any, *, weight: float = 1.0) -> None:
         """Learn one row x (d,) of class number y: a `run` that predicts nothing.
@@ -142,12 +143,13 @@ class OpenModel:
     def learn_row(self, x: Array, y: Any, weight: float) -> None:
         """Do as `learn_one` with a row of floats in C order, not checked but for its norm."""
         scaler, n_classes = self._scaler, self.n_classes
+        label, soft = y, problem.NO_SOFT
         if type(y) is not int or not 0 <= y < n_classes:
-            y, n_classes = self._label(y)
+            label, soft, n_classes = self._label(y)
         if type(weight) is not float or weight != 1.0:
             weight = problem.weight(weight)
         if weight > self.max_weight:
-            self._refuse_heavy(np.array([weight]))
+            problem.refuse_heavy(weight, self.max_weight)
         is_new = n_classes > self.n_classes
         if is_new or x.size > scaler.n_features:
             scaler.refuse_unusable(x)
@@ -156,7 +158,7 @@ class OpenModel:
         z = scaler.one(x, True)
         self.n_rounds += 1
         if self.learner is not None:
-            self.learner.update(z, y, weight=weight)
+            self.learner._learn(z, label, soft, weight)
 
     def grow(self, *, n_features: int | None = None, n_classes: int | None = None) -> None:
         """Make room for features, 0 so far, and for classes that are declared, not seen."""
@@ -177,7 +179,7 @@ class OpenModel:
         if learner is None and n_classes >= 2:
             learner = self._make(n_columns, n_classes)
         elif learner is not None:
-            learner = _grown(learner, n_columns, n_classes)
+            learner = learner.grown(n_features=n_columns, n_classes=n_classes)
         if n_features > self.n_features:
             self._scaler.grow(n_features)
         self.learner, self.n_classes = learner, n_classes
@@ -197,43 +199,43 @@ class OpenModel:
         X = problem.numbers("X", X)
         d = max(X.shape[1] if X.ndim == 2 else 0, self.n_features)
         X, _ = problem.contexts(X, d, gaps=True)
-        y, known = self._labels(y, len(X))
+        labels, soft, known = self._labels(y, len(X))
         n_classes = int(known.max(initial=self.n_classes))
         weights = problem.weights(weight, len(X))
-        self._refuse_heavy(weights)
+        problem.refuse_heavy(weights, self.max_weight)
         if n_classes > self.n_classes:
             self._refuse_unless_growing()
         self._make_room(d, self.n_classes)
         Z = self._scaler.learn_transform(X)
+        rows = Rows(Z, problem.norms(Z), labels, soft, weights)
         P, u = np.zeros((len(X), n_classes)), np.empty(len(X))
         start = 0
         while start < len(X):
             news = np.flatnonzero(known[start:] > self.n_classes)
             stop = start + int(news[0]) if news.size else len(X)
-            rows = slice(start, stop)
-            P[rows, : self.n_classes] = self._learn(Z[rows], y[rows], weights[rows], u[rows])
+            P[start:stop, : self.n_classes] = self._learn(rows.part(start, stop), u[start:stop])
             if stop < len(X):
-                row = slice(stop, stop + 1)
-                self._learn_new(Z[row], y[stop], known[stop], weights[stop], P[stop], u[row])
+                new = rows.part(stop, stop + 1)
+                self._learn_new(new, int(known[stop]), P[stop], u[stop : stop + 1])
                 stop += 1
             start = stop
         return P, u
 
-    def _label(self, y: Any) -> tuple[Any, int]:
-        """Return the label of one row, and the number of classes known after it."""
-        labels, known = self._labels([y], 1)
+    def _label(self, y: Any) -> tuple[int, Array, int]:
+        """Return the label of one row as a learner takes it, and the classes known after it."""
+        labels, soft, known = self._labels([y], 1)
         n_classes = int(known[0])
-        return int(labels[0]) if labels.ndim == 1 else labels[0, :n_classes], n_classes
+        return int(labels[0]), soft[0, :n_classes] if len(soft) else problem.NO_SOFT, n_classes
 
-    def _labels(self, y: ArrayLike, n_rounds: int) -> tuple[Labels | Array, Labels]:
-        """Return labels (T,), or soft ones (T, K), and the number of classes after each."""
+    def _labels(self, y: ArrayLike, n_rounds: int) -> tuple[Labels, Array, Labels]:
+        """Return labels (T,), soft ones (T, K), and the number of classes after each."""
         if np.ndim(y) == 2:
             return self._soft(y, n_rounds)
         return self._class_numbers(y, n_rounds)
 
-    def _class_numbers(self, y: ArrayLike, n_rounds: int) -> tuple[Labels, Labels]:
+    def _class_numbers(self, y: ArrayLike, n_rounds: int) -> tuple[Labels, Array, Labels]:
         """Check that new classes come in order."""
-        y, _ = problem.labels(y, n_rounds, self.n_classes + n_rounds + 1)
+        y, none = problem.labels(y, n_rounds, self.n_classes + n_rounds + 1)
         known = np.maximum.accumulate(np.concatenate([[self.n_classes - 1], y]))
         gaps = np.flatnonzero(y > known[:-1] + 1)
         if gaps.size:
@@ -242,9 +244,9 @@ class OpenModel:
                 f"y[{row}] is {y[row]}, but only {known[row] + 1} classes were known then: a new "
                 f"class has the next number, {known[row] + 1}"
             )
-        return y, known[1:] + 1
+        return y, none, known[1:] + 1
 
-    def _soft(self, y: ArrayLike, n_rounds: int) -> tuple[Array, Labels]:
+    def _soft(self, y: ArrayLike, n_rounds: int) -> tuple[Labels, Array, Labels]:
         """Check soft labels; those of one class alone say nothing."""
         n_classes = max(self.n_classes, np.shape(y)[1])
         if n_classes < 2:
@@ -252,97 +254,75 @@ class OpenModel:
                 f"soft labels need two known classes, and there are {self.n_classes}: declare "
                 "them first"
             )
-        _, soft = problem.labels(y, n_rounds, n_classes)
+        none, soft = problem.labels(y, n_rounds, n_classes)
         behind = np.argmax(soft[:, ::-1] > 0.0, axis=1)  # classes without probability at the end
-        return soft, np.maximum.accumulate(np.maximum(n_classes - behind, self.n_classes))
+        known = np.maximum.accumulate(np.maximum(n_classes - behind, self.n_classes))
+        return none, soft, known
 
-    def _refuse_heavy(self, weights: Array) -> None:
-        if len(weights) and weights.max() > self.max_weight:
-            raise InvalidInputError(
-                f"weight[{weights.argmax()}] is {weights.max():g}, above "
-                f"max_weight={self.max_weight:g}, for which the learner was made: raise max_weight"
-            )
-
-    def _learn(self, Z: Array, y: Labels | Array, weights: Array, u: Array) -> Array:
+    def _learn(self, rows: Rows, u: Array) -> Array:
         """Learn rows of known classes; return their probabilities."""
-        u[:] = self._unseen(self.n_rounds + np.arange(len(Z)))
-        self.n_rounds += len(Z)
+        T = len(rows.X)
+        u[:] = self._unseen(self.n_rounds + np.arange(T))
+        self.n_rounds += T
         if self.learner is None:
-            return np.ones((len(Z), self.n_classes))
-        known = y if y.ndim == 1 else y[:, : self.n_classes]
-        return self.learner.run(Z, known, weight=weights)
+            return np.ones((T, self.n_classes))
+        return self.learner._run(self._of_known(rows), None)
 
-    def _learn_new(
-        self, z: Array, y: Any, n_classes: int, weight: float, p: Array, u: Array
-    ) -> None:
+    def _of_known(self, rows: Rows) -> Rows:
+        """Return rows whose soft labels have a column for every known class, in C order."""
+        return rows._replace(soft=np.ascontiguousarray(rows.soft[:, : self.n_classes]))
+
+    def _learn_new(self, row: Rows, n_classes: int, p: Array, u: Array) -> None:
         """Learn the first example of new classes, predicted without knowing of them."""
-        if self.n_classes:
-            p[: self.n_classes] = self._known(z)[0]
+        if self.learner is not None:
+            p[: self.n_classes] = self.learner._predict(row.X[0])
+        elif self.n_classes:
+            p[: self.n_classes] = 1.0
         u[0] = self.unseen_probability
-        self._make_room(self.n_features, int(n_classes))
+        self._make_room(self.n_features, n_classes)
         self.n_new += 1
         self.n_rounds += 1
         if self.learner is not None:
-            label = int(y) if np.ndim(y) == 0 else y[: self.n_classes]
-            self.learner.update(z[0], label, weight=float(weight))
+            X, _, labels, soft, weights = self._of_known(row)
+            one = soft[0] if len(soft) else problem.NO_SOFT
+            self.learner._learn(X[0], int(labels[0]), one, float(weights[0]))
 
     def certificate(self) -> Certificate | None:
-        """Return the learner's certificate, or None if it has none (yet).
+        """Return the learner's certificate, or None if no learner has begun.
 
         It speaks of linear models of the scaled features and of the classes known in each
         round; the loss of not knowing a class is not in it.
         """
-        learner: Any = self.learner
-        if not hasattr(learner, "certificate"):
-            return None
-        certificate: Certificate = learner.certificate()
-        return certificate
+        return None if self.learner is None else self.learner.certificate()
 
     def to_record(self) -> Record:
         """Return the full state as a record; the learner's and the scaler's lie inside."""
-        scaler, arrays = persist.nest("scaler", self._scaler.to_record())
-        config: dict[str, Any] = {
-            "learner": self.name,
-            "settings": self.settings,
-            "n_classes": self.n_classes,
-            "n_rounds": self.n_rounds,
-            "n_new": self.n_new,
-            "scaler": scaler,
-        }
+        config = {"learner": self.name, "settings": self.settings, "n_classes": self.n_classes}
+        config |= {"n_rounds": self.n_rounds, "n_new": self.n_new}
+        record = Record("OpenModel", config, {})
+        persist.put_inside(record, "scaler", self._scaler)
         if self.learner is not None:
-            config["state"], own = persist.nest("state", self.learner.to_record())
-            arrays |= own
-        return Record("OpenModel", config, arrays)
+            persist.put_inside(record, "state", self.learner)
+        return record
 
     @classmethod
-    def from_record(cls, record: Record) -> "OpenModel":
+    def from_record(cls, record: Record) -> Self:
         """Rebuild a model that goes on exactly where the recorded one stopped."""
-        config = record.config
-        try:
-            own = persist.unnest("scaler", config["scaler"], record.arrays)
-            scaler = OnlineScaler.from_record(own)
+        scaler, n_classes = record.inner("scaler"), record.count("n_classes")
+        with persist.refusing(record.kind):
+            name = record.word("learner")
             # A learner of full size would be made only to be replaced by the recorded one; those
             # that cannot grow insist on it.
-            grows = config["learner"] in catalogue.GROWING
-            model = cls(
-                config["learner"],
-                config["settings"],
-                n_features=scaler.n_features,
-                n_classes=0 if grows else config["n_classes"],
-            )
-            model._scaler, model.learner = scaler, None
-            for count in ("n_classes", "n_rounds", "n_new"):
-                setattr(model, count, problem.count(count, config[count], 0))
-            if "state" in config:
-                state = persist.unnest("state", config["state"], record.arrays)
-                model.learner = registry.revive(state)
-        except (KeyError, TypeError) as error:
-            raise StateFileError(f"an OpenModel state is incomplete: {error}") from None
-        sizes = (scaler.n_columns, model.n_classes)
-        if model.learner is not None:
-            if (model.learner.n_features, model.learner.n_classes) != sizes:
+            known = 0 if name in catalogue.growing() else n_classes
+            settings, d = record.word("settings"), scaler.n_features
+            model = cls(name, settings, n_features=d, n_classes=known)
+        model._scaler, model.learner, model.n_classes = scaler, None, n_classes
+        model.n_rounds, model.n_new = record.count("n_rounds"), record.count("n_new")
+        if "state" in record.config:
+            model.learner = learner = record.inner("state")
+            if (learner.n_features, learner.n_classes) != (scaler.n_columns, n_classes):
                 raise StateFileError("an OpenModel state holds a learner of another size")
-        elif model.n_classes >= 2:
+        elif n_classes >= 2:
             raise StateFileError("an OpenModel state lacks its learner")
         return model
 
@@ -350,19 +330,5 @@ class OpenModel:
         """Copy and pickle as the record, of which a prediction changes no byte."""
         return OpenModel.from_record, (self.to_record(),)
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the full state to a safetensors file; `folklearn.load` resumes exactly."""
-        persist.write(path, self.to_record())
-
     def __repr__(self) -> str:
         return f"OpenModel({self.name!r}, {self.settings}, n_features={self.n_features})"
-
-
-def _grown(learner: Any, n_features: int, n_classes: int) -> Learner:
-    """Return a learner that has grown; the given one remains as it was."""
-    larger = copy.copy(learner)
-    if isinstance(larger, Mixture):
-        larger.experts = [copy.copy(expert) for expert in larger.experts]
-    larger.grow(n_features=n_features, n_classes=n_classes)
-    grown: Learner = larger
-    return grown

@@ -1,34 +1,25 @@
 """Features of any scale, made comparable as they arrive."""
 
 import math
-from typing import Any
 
 import numpy as np
 from numba import njit
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from folklearn import problem
-from folklearn.errors import StateFileError
-from folklearn.persist import Record
-
-Array = NDArray[np.float64]
+from folklearn.arrays import Array
+from folklearn.persist import Saved
 
 LARGEST_SCORE = 5.0  # standard deviations; one absurd value must not dominate a context
 _FURTHEST = 8.0  # standard deviations that a value may count for
 _FIRST_REVIEW = 8  # values
-_MOMENTS = {
-    "counts": np.int64,
-    "mean": np.float64,
-    "squares": np.float64,
-    "half_mean": np.float64,
-    "half_squares": np.float64,
-}
-_COUNT, _MEAN, _SQUARES, _HALF_MEAN, _HALF_SQUARES = range(len(_MOMENTS))
+_N_MOMENTS = 5  # of a feature
+_COUNT, _MEAN, _SQUARES, _HALF_MEAN, _HALF_SQUARES = range(_N_MOMENTS)
 # A hair below the limit: the constant that is appended must not lift a context above it.
 _MAX_NORM = problem.MAX_NORM * (1.0 - 1e-12)
 
 
-class OnlineScaler:
+class OnlineScaler(Saved):
     """Standardise features on line, append a constant, and bring the norm to about 1.
 
     Each feature is centred by its mean and divided by its standard deviation over the t
@@ -62,8 +53,12 @@ class OnlineScaler:
            [0.  , 0.71]])
     """
 
+    WORDS = ("n_features", "scale", "intercept", "gaps")
+    COUNTS = ("_first", "_count")
+    PARTS = ("moments",)
+
     def __init__(
-        self, n_features: int, *, scale: bool = True, intercept: bool = True, gaps: bool = False
+        self, *, n_features: int, scale: bool = True, intercept: bool = True, gaps: bool = False
     ) -> None:
         self.n_features = problem.count("n_features", n_features, 1)
         self.scale, self.intercept, self.gaps = bool(scale), bool(intercept), bool(gaps)
@@ -74,7 +69,7 @@ class OnlineScaler:
         # Of every feature: how many values there were, their mean and their squared deviations
         # from it, and both again for the values since their number last doubled. One array,
         # because handing over several costs as much as scaling ten features.
-        self._moments: Array = np.zeros((len(_MOMENTS), self.n_features))
+        self._moments: Array = np.zeros((_N_MOMENTS, self.n_features))
 
     @property
     def n_columns(self) -> int:
@@ -132,46 +127,9 @@ class OnlineScaler:
         """
         more = problem.count("n_features", n_features, self.n_features) - self.n_features
         self.n_features += more
-        late = np.zeros((len(_MOMENTS), more))
+        late = np.zeros((_N_MOMENTS, more))
         late[_COUNT] = self._count
         self._moments = np.hstack([self._moments, late])
-
-    def to_record(self) -> Record:
-        """Return the full state as a record."""
-        config = {
-            "n_features": self.n_features,
-            "scale": self.scale,
-            "intercept": self.intercept,
-            "gaps": self.gaps,
-            "first": self._first,
-            "count": self._count,
-        }
-        arrays: dict[str, NDArray[Any]] = {
-            name: row.astype(dtype)
-            for (name, dtype), row in zip(_MOMENTS.items(), self._moments, strict=True)
-        }
-        return Record("OnlineScaler", config, arrays)
-
-    @classmethod
-    def from_record(cls, record: Record) -> "OnlineScaler":
-        """Rebuild a scaler that goes on exactly where the recorded one stopped."""
-        words = dict(record.config)
-        try:
-            first = problem.count("first", words.pop("first"), 1)
-            count = problem.count("count", words.pop("count"), 0)
-            scaler = cls(**words)
-        except (KeyError, TypeError, ValueError) as error:
-            raise StateFileError(
-                f"an OnlineScaler state has a bad configuration: {error}"
-            ) from None
-        shape = (scaler.n_features,)
-        for (name, dtype), own in zip(_MOMENTS.items(), scaler._moments, strict=True):
-            array = record.arrays.get(name)
-            if array is None or array.shape != shape or array.dtype != dtype:
-                raise StateFileError(f"an OnlineScaler state needs {name} of shape {shape}")
-            own[:] = array
-        scaler._first, scaler._count = first, count
-        return scaler
 
 
 @njit(cache=True, nogil=True, error_model="numpy")  # type: ignore[untyped-decorator]

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from folklearn.errors import InvalidInputError
 from folklearn.streams.hashing import DEFAULT_BUCKETS
-from folklearn.streams.table import Block, Layout, Texts, Weights, counted, listed
+from folklearn.streams.table import Block, Layout, Texts, Weights
+from folklearn.words import counted, listed
 
 _MOST_CLASSES = 10_000  # more distinct values than that are measurements, not classes
 _MANY_CLASSES = 100  # from here on, one in ten rows with a label of its own is too many

@@ -13,14 +13,13 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from folklearn import problem
+from folklearn.arrays import Array, Labels
 from folklearn.errors import InvalidInputError
-from folklearn.learners.contract import Learner
+from folklearn.learners.base import Learner
 
-Array = NDArray[np.float64]
-Labels = NDArray[np.int64]
 Stream = tuple[Array, Labels]
 
 _INSIDE = 1.0 - 1e-12  # so that rounding puts no row outside the ball

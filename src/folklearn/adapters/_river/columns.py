@@ -9,12 +9,10 @@ from typing import Any
 
 import narwhals.stable.v2 as nw
 import numpy as np
-from numpy.typing import NDArray
 
+from folklearn.arrays import Array
 from folklearn.errors import InvalidInputError
 from folklearn.streams.hashing import TextHasher
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -5,12 +5,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from folklearn import problem
+from folklearn.arrays import Array
 from folklearn.errors import InvalidInputError
-
-Array = NDArray[np.float64]
 
 
 class Labels:

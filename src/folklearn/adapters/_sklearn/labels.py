@@ -9,9 +9,9 @@ from sklearn.utils.validation import assert_all_finite, column_or_1d
 
 from folklearn import problem
 from folklearn.adapters._sklearn import frames
+from folklearn.arrays import Array
 from folklearn.errors import InvalidInputError
 
-Array = NDArray[np.float64]
 Labels = NDArray[Any]
 # Class numbers (T,), or soft labels (T, K) whose columns are in the order of the numbers.
 Target = NDArray[Any]

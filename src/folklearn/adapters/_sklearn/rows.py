@@ -6,12 +6,11 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse
-from numpy.typing import NDArray
 
 from folklearn import problem
+from folklearn.arrays import Array
 from folklearn.errors import InvalidInputError
 
-Array = NDArray[np.float64]
 Rows = Any  # (T, d): an array, or a sparse one in rows
 
 ACCEPTED = {"accept_sparse": "csr", "dtype": np.float64, "ensure_all_finite": "allow-nan"}

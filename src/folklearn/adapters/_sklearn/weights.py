@@ -4,13 +4,11 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from folklearn import problem
 from folklearn.adapters._sklearn.labels import Labels, Target
+from folklearn.arrays import Array
 from folklearn.errors import InvalidInputError
-
-Array = NDArray[np.float64]
 
 
 def weighted(

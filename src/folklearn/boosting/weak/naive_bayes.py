@@ -1,22 +1,18 @@
 """Gaussian naive Bayes on a stream of weighted examples."""
 
-import os
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from folklearn import persist, problem
-from folklearn.errors import InvalidInputError, StateFileError
+from folklearn import problem
+from folklearn.arrays import Array
+from folklearn.errors import InvalidInputError
 from folklearn.numerics.naive_bayes import add_moments, class_probabilities
-from folklearn.persist import Record
-
-Array = NDArray[np.float64]
-
-_PARTS = ("mass", "mean", "spread")
+from folklearn.persist import Saved
 
 
-class NaiveBayes:
+class NaiveBayes(Saved):
     r"""Gaussian naive Bayes: a cheap weak learner that needs no extra and saves itself.
 
     Use it inside `Probabilistic`. Features are taken as independent within a class, so its
@@ -40,14 +36,17 @@ class NaiveBayes:
     Examples
     --------
     >>> from folklearn.boosting import NaiveBayes
-    >>> model = NaiveBayes(1, 2)
+    >>> model = NaiveBayes(n_features=1, n_classes=2)
     >>> for x, y in [(-1.0, 0), (1.0, 1), (-1.2, 0), (0.9, 1)]:
     ...     model.update([x], y)
     >>> model.predict([1.0]).argmax()
     np.int64(1)
     """
 
-    def __init__(self, n_features: int, n_classes: int) -> None:
+    WORDS = ("n_features", "n_classes")
+    PARTS = ("mass", "mean", "spread")
+
+    def __init__(self, *, n_features: int, n_classes: int) -> None:
         self.n_features = problem.count("n_features", n_features, 1)
         self.n_classes = problem.count("n_classes", n_classes, 2)
         self._shape = (self.n_features,)
@@ -72,30 +71,3 @@ class NaiveBayes:
         weight = problem.weight(weight)
         if weight > 0.0:
             add_moments(self._mass, self._mean, self._spread, x, label, weight)
-
-    def to_record(self) -> Record:
-        """Return the full state as a record."""
-        config = {"n_features": self.n_features, "n_classes": self.n_classes}
-        arrays = {part: getattr(self, f"_{part}").copy() for part in _PARTS}
-        return Record("NaiveBayes", config, arrays)
-
-    @classmethod
-    def from_record(cls, record: Record) -> Self:
-        """Rebuild a model from its record."""
-        try:
-            model = cls(**record.config)
-            for part in _PARTS:
-                own: Array = getattr(model, f"_{part}")
-                if record.arrays[part].shape != own.shape:
-                    raise ValueError(f"{part} has shape {record.arrays[part].shape}")
-                own[...] = record.arrays[part]
-        except (KeyError, TypeError, ValueError) as error:
-            raise StateFileError(f"a NaiveBayes state is unusable: {error}") from None
-        return model
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the full state to a safetensors file; `folklearn.load` resumes exactly."""
-        persist.write(path, self.to_record())
-
-    def __repr__(self) -> str:
-        return f"NaiveBayes({self.n_features}, {self.n_classes})"

@@ -3,18 +3,23 @@
 import inspect
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
-from numpy.typing import NDArray
 
 from folklearn import problem
+from folklearn.arrays import Array
 from folklearn.boosting.weak.probabilistic import Probabilistic
 from folklearn.errors import FolklearnError, InvalidInputError
 
-Array = NDArray[np.float64]
-
 _MOST_REPETITIONS = 1000
+
+
+@runtime_checkable
+class _OfRiver(Protocol):
+    def learn_one(self, x: dict[Any, Any], y: Any) -> Any: ...
+
+    def predict_proba_one(self, x: dict[Any, Any]) -> dict[Any, float]: ...
 
 
 class RiverClassifier:
@@ -37,17 +42,16 @@ class RiverClassifier:
     >>> import numpy as np
     >>> from river.linear_model import Perceptron
     >>> from folklearn.boosting import RiverClassifier
-    >>> model = RiverClassifier(Perceptron(), 2)
+    >>> model = RiverClassifier(Perceptron(), n_classes=2)
     >>> model.update(np.array([1.0, -1.0]), 1, weight=0.5)
     >>> model.predict(np.array([1.0, -1.0])).argmax()
     np.int64(1)
     """
 
     def __init__(
-        self, model: Any, n_classes: int, *, rng: np.random.Generator | None = None
+        self, model: Any, *, n_classes: int, rng: np.random.Generator | None = None
     ) -> None:
-        verbs = [callable(getattr(model, v, None)) for v in ("learn_one", "predict_proba_one")]
-        if not all(verbs) or isinstance(model, type):
+        if not isinstance(model, _OfRiver) or isinstance(model, type):
             raise InvalidInputError(
                 f"{model!r} is no River classifier: it needs learn_one and predict_proba_one"
             )
@@ -56,7 +60,7 @@ class RiverClassifier:
                 f"River's {type(model).__name__} is for two classes, not {n_classes}: put it "
                 "inside river.multiclass.OneVsRestClassifier"
             )
-        self.model = model
+        self.model: Any = model
         self.n_classes = problem.count("n_classes", n_classes, 2)
         # A pipeline hands keywords to its last step.
         last = list(model.steps.values())[-1] if hasattr(model, "steps") else model
@@ -89,11 +93,11 @@ class RiverClassifier:
             self.model.learn_one(features, y)
 
     def __repr__(self) -> str:
-        return f"RiverClassifier({type(self.model).__name__}, {self.n_classes})"
+        return f"RiverClassifier({type(self.model).__name__}, n_classes={self.n_classes})"
 
 
 def hoeffding_trees(
-    n_classes: int, *, grace_period: int = 20, delta: float = 0.1
+    *, n_classes: int, grace_period: int = 20, delta: float = 0.1
 ) -> Callable[[int, np.random.Generator], Probabilistic]:
     """Return a factory of River's Hoeffding trees, the default weak learners.
 
@@ -110,6 +114,6 @@ def hoeffding_trees(
 
     def factory(index: int, rng: np.random.Generator) -> Probabilistic:
         tree = HoeffdingTreeClassifier(grace_period=grace_period, delta=delta)
-        return Probabilistic(RiverClassifier(tree, n_classes, rng=rng))
+        return Probabilistic(RiverClassifier(tree, n_classes=n_classes, rng=rng))
 
     return factory

@@ -2,21 +2,17 @@
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 
-from folklearn import persist, problem, registry
+from folklearn import problem
+from folklearn.arrays import Array
 from folklearn.boosting.weak.probabilistic import Probabilistic
-from folklearn.errors import InvalidInputError, StateFileError
-from folklearn.learners.contract import Learner
-from folklearn.persist import Record
-
-Array = NDArray[np.float64]
+from folklearn.errors import InvalidInputError
+from folklearn.learners.base import Learner, refuse_unless_learner
 
 
-class Subspace:
+class Subspace(Learner):
     r"""A learner that sees a few columns of x and a constant 1.
 
     Use it to make weak learners that differ: `random_subspaces` draws the columns. It
@@ -32,13 +28,17 @@ class Subspace:
     --------
     >>> from folklearn import Folklore
     >>> from folklearn.boosting import Subspace
-    >>> model = Subspace(Folklore(n_features=3, n_classes=2), [0, 4], n_features=5)
+    >>> model = Subspace(Folklore(n_features=3, n_classes=2), columns=[0, 4], n_features=5)
     >>> model.predict([1.0, 2.0, 3.0, 4.0, 5.0])
     array([0.5, 0.5])
     """
 
-    def __init__(self, learner: Learner, columns: Sequence[int], n_features: int) -> None:
-        self.n_features = problem.count("n_features", n_features, 1)
+    WORDS = ("columns", "n_features")
+    INNER = ("learner",)
+
+    def __init__(self, learner: Learner, *, columns: Sequence[int], n_features: int) -> None:
+        refuse_unless_learner("the learner", learner)
+        self._size(n_features, learner.n_classes)
         self.columns = [problem.count("a column", column, 0) for column in columns]
         if len(set(self.columns)) < len(self.columns) or max(self.columns, default=0) >= n_features:
             raise InvalidInputError(
@@ -50,47 +50,37 @@ class Subspace:
                 f"{len(self.columns) + 1}: the columns and a constant"
             )
         self.learner = learner
-        self.n_classes = learner.n_classes
+        self.max_weight = learner.max_weight
         self._places = np.array(self.columns, dtype=np.int64)
 
-    def _part(self, x: ArrayLike) -> Array:
-        x = problem.usable_context(x, self.n_features)
+    def _part(self, x: Array) -> Array:
         part = np.ones(len(self.columns) + 1)
-        part[:-1] = x[self._places]
+        part[:-1] = problem.usable(x)[self._places]
         return part
 
-    def predict(self, x: ArrayLike) -> Array:
-        """Return the class probabilities (K,) of a context (d,)."""
-        return self.learner.predict(self._part(x))
+    def _predict(self, x: Array) -> Array:
+        return self.learner._predict(self._part(x))
 
-    def update(self, x: ArrayLike, y: Any, *, weight: float = 1.0) -> float:
-        """Learn one example; return its log loss, predicted before learning."""
-        return self.learner.update(self._part(x), y, weight=weight)
+    def _learn(self, x: Array, label: int, soft: Array, weight: float) -> float:
+        return self.learner._learn(self._part(x), label, soft, weight)
 
-    def to_record(self) -> Record:
-        """Return the full state as a record."""
-        entry, arrays = persist.nest("learner", self.learner.to_record())
-        config = {"columns": self.columns, "n_features": self.n_features, "learner": entry}
-        return Record("Subspace", config, arrays)
+    @property
+    def n_rounds(self) -> int:
+        """The number of rounds learned so far, those of weight 0 included."""
+        return self.learner.n_rounds
 
-    @classmethod
-    def from_record(cls, record: Record) -> Self:
-        """Rebuild a learner from its record."""
-        words = record.config
-        try:
-            inner = registry.revive(persist.unnest("learner", words["learner"], record.arrays))
-            return cls(inner, words["columns"], words["n_features"])
-        except (KeyError, TypeError, ValueError) as error:
-            if isinstance(error, StateFileError):
-                raise
-            raise StateFileError(f"a Subspace state is unusable: {error}") from None
+    @property
+    def n_bytes(self) -> int:
+        """The memory of the learner inside."""
+        return self.learner.n_bytes
 
-    def __repr__(self) -> str:
-        return f"Subspace({self.learner!r}, {self.columns}, {self.n_features})"
+    def expected_bytes(self, n_features: int, n_classes: int) -> int:
+        """Return about how much memory the learner inside takes with so many classes."""
+        return self.learner.expected_bytes(self.learner.n_features, n_classes)
 
 
 def random_subspaces(
-    make: Callable[[int], Learner], n_features: int, *, n_columns: int | None = None
+    make: Callable[[int], Learner], *, n_features: int, n_columns: int | None = None
 ) -> Callable[[int, np.random.Generator], Probabilistic]:
     """Return a factory of weak learners, each on its own random columns.
 
@@ -104,8 +94,8 @@ def random_subspaces(
     --------
     >>> from folklearn import Folklore
     >>> from folklearn.boosting import AdaBoostOLMpp, random_subspaces
-    >>> weak = random_subspaces(lambda d: Folklore(n_features=d, n_classes=3), 9)
-    >>> model = AdaBoostOLMpp(9, 3, n_learners=4, weak_learner=weak)
+    >>> weak = random_subspaces(lambda d: Folklore(n_features=d, n_classes=3), n_features=9)
+    >>> model = AdaBoostOLMpp(n_features=9, n_classes=3, n_learners=4, weak_learner=weak)
     >>> [len(learner.model.columns) for learner in model.learners]
     [3, 3, 3, 3]
     """
@@ -116,6 +106,6 @@ def random_subspaces(
 
     def factory(index: int, rng: np.random.Generator) -> Probabilistic:
         columns = np.sort(rng.choice(n_features, size=n, replace=False))
-        return Probabilistic(Subspace(make(n + 1), columns.tolist(), n_features))
+        return Probabilistic(Subspace(make(n + 1), columns=columns.tolist(), n_features=n_features))
 
     return factory

@@ -1,0 +1,34 @@
+"""The arrays of the library by what they hold, and a few formulas on them in plain NumPy."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+Labels = NDArray[np.int64]  # class numbers
+
+TINY = 1e-300  # the least probability whose logarithm is taken: every loss is finite
+
+
+def softmax(Z: Array) -> Array:
+    """Return softmax of the last axis; a common shift of the logits changes nothing."""
+    P: Array = np.exp(Z - Z.max(axis=-1, keepdims=True))
+    P /= P.sum(axis=-1, keepdims=True)
+    return P
+
+
+def log_losses(P: Array, labels: Labels, soft: Array, floor: float = 0.0) -> Array:
+    """Return -ln of what the rows P (..., T, K) gave their labels, (..., T).
+
+    Labels are classes (T,), or soft (T, K) where it has rows. A probability below `floor`
+    counts as `floor`; 0 given to the label costs infinity if the floor is 0. For a soft
+    label y it is -sum y_k ln p_k, where 0 ln 0 is 0.
+    """
+    with np.errstate(divide="ignore"):
+        if not len(soft):
+            given = P[..., np.arange(P.shape[-2]), labels]
+            losses: Array = -np.log(np.maximum(given, floor))
+            return losses
+        costs = -np.log(np.maximum(P, floor))
+    terms = np.multiply(soft, costs, out=np.zeros_like(costs), where=soft > 0.0)
+    total: Array = terms.sum(axis=-1)
+    return total

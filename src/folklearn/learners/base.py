@@ -1,0 +1,212 @@
+"""The contract of every learner.
+
+Whoever calls the public verbs is checked, once; whoever has checked already (a mixture, a
+model of raw rows, an agent) calls the verbs with an underscore.
+"""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from folklearn import problem
+from folklearn.arrays import Array
+from folklearn.certificate import Certificate
+from folklearn.errors import InvalidInputError
+from folklearn.persist import Saved
+from folklearn.problem import Rows
+from folklearn.progress import reporter
+
+Progress = bool | Callable[[int], None]
+Report = Callable[[int], None] | None  # told the number of rounds done
+
+
+class Learner(Saved, ABC):
+    """The verbs that every learner shares; `predict` never changes what comes after it.
+
+    A learner validates its parameters, calls `_size`, and brings `_predict` and `_learn`;
+    compiled ones bring `_predict_rows` and `_run` too. What it keeps is declared, see
+    `folklearn.persist.Saved`. One learner is for one thread at a time, predictions included:
+    a prediction may be kept for the update that follows it.
+
+    Attributes
+    ----------
+    n_features, n_classes : sizes of the problem, d and K.
+    max_weight : largest sample weight that it accepts.
+    max_certified_weight : above this a weight voids the certificate.
+    B : largest row norm of the models that a certificate covers, if there is one.
+    R : the norm of x up to which `regret_bound` holds.
+    """
+
+    n_features: int
+    n_classes: int
+    max_weight: float = math.inf
+    max_certified_weight: float = math.inf
+    B: float = math.inf
+    R: float = math.inf
+    _shape: tuple[int, ...]  # of a context
+    _n_rounds: int = 0
+
+    def _size(self, n_features: int, n_classes: int) -> None:
+        self.n_features = problem.count("n_features", n_features, 1)
+        self.n_classes = problem.count("n_classes", n_classes, 2)
+        self._shape = (self.n_features,)
+
+    @abstractmethod
+    def _predict(self, x: Array) -> Array:
+        """Return the probabilities (K,) of a context that is checked but for its norm."""
+
+    @abstractmethod
+    def _learn(self, x: Array, label: int, soft: Array, weight: float) -> float:
+        """Learn one example, return its loss; NaN, all unchanged, if |x| is unusable.
+
+        The label is a class, or -1 and its probabilities are in `soft` (K,).
+        """
+
+    def _predict_rows(self, X: Array, norms: Array) -> Array:
+        """Return the probabilities (T, K) of checked contexts, all from the current state."""
+        P = np.empty((len(X), self.n_classes))
+        for x, p in zip(X, P, strict=True):
+            p[:] = self._predict(x)
+        return P
+
+    def _run(self, rows: Rows, report: Report) -> Array:
+        """Predict, then learn, checked rows; return the predictions (T, K)."""
+        P = np.empty((len(rows.X), self.n_classes))
+        soft = rows.soft if len(rows.soft) else [problem.NO_SOFT] * len(P)
+        for t, x in enumerate(rows.X):
+            P[t] = self._predict(x)
+            self._learn(x, int(rows.labels[t]), soft[t], float(rows.weights[t]))
+            if report is not None:
+                report(t + 1)
+        return P
+
+    def predict(self, x: ArrayLike) -> Array:
+        """Return the class probabilities: (d,) in, (K,) out; (T, d) in, (T, K) out.
+
+        Rows of a matrix are all predicted from the current state.
+        """
+        if not problem.is_context(x, self._shape):
+            x = problem.numbers("x", x)
+            if x.ndim == 2:
+                return self._predict_rows(*problem.contexts(x, self.n_features))
+            x = problem.context(x, self.n_features)
+        return self._predict(x)
+
+    def update(self, x: ArrayLike, y: Any, *, weight: float = 1.0) -> float:
+        """Learn one example and return its log loss -ln p[y], predicted before learning.
+
+        y is a class 0..K-1 or a point of the simplex (K,). The example counts `weight` times;
+        the returned loss is unweighted. A label may arrive long after `predict(x)`: the round
+        is then predicted again from the present state, and that prediction is the one that
+        loss and certificate count.
+        """
+        if not problem.is_context(x, self._shape):
+            x = problem.context(x, self.n_features)
+        label, soft = problem.label(y, self.n_classes)
+        if type(weight) is not float or weight != 1.0:
+            weight = problem.weight(weight)
+        if weight > self.max_weight:
+            problem.refuse_heavy(weight, self.max_weight)
+        loss = self._learn(x, label, soft, weight)
+        if loss != loss:
+            problem.refuse_context(x)
+        return loss
+
+    def run(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        *,
+        weight: ArrayLike | None = None,
+        progress: Progress = False,
+    ) -> Array:
+        """Predict, then learn, row by row; return the predictions (T, K).
+
+        Equal to the loop over `predict` and `update`, at the speed of compiled blocks where
+        the learner has them. Every row is checked before the first round. y is (T,) classes
+        or (T, K) soft labels; `progress` is True for a bar or a function of the number of
+        rounds done.
+        """
+        rows = self._checked(X, y, weight)
+        with reporter(progress, len(rows.X), "learning") as report:
+            return self._run(rows, report)
+
+    def _checked(self, X: ArrayLike, y: ArrayLike, weight: ArrayLike | None) -> Rows:
+        """Return examples for this learner, checked."""
+        return Rows.checked(
+            X,
+            y,
+            weight,
+            n_features=self.n_features,
+            n_classes=self.n_classes,
+            max_weight=self.max_weight,
+        )
+
+    @property
+    def n_rounds(self) -> int:
+        """The number of rounds learned so far, those of weight 0 included."""
+        return self._n_rounds
+
+    @property
+    def n_unsolved(self) -> int:
+        """Rounds that were not solved to full precision; a certificate holds all the same."""
+        return 0
+
+    @property
+    def n_bytes(self) -> int:
+        """The memory of the arrays of the state."""
+        return sum(array.nbytes for array in self._parts().values())
+
+    def expected_bytes(self, n_features: int, n_classes: int) -> int:
+        """Return about how much memory the state of such a learner takes at other sizes."""
+        return 8 * n_classes * n_features
+
+    def certificate(self, W: ArrayLike | None = None, *, B: float | None = None) -> Certificate:
+        """Return a certificate that is not valid, and says why: nothing is proven here."""
+        return Certificate(
+            loss=math.nan,
+            regret_bound=math.inf,
+            B=self.B if B is None else problem.positive("B", B),
+            n_rounds=self.n_rounds,
+            valid=False,
+            reason=f"{type(self).__name__} proves nothing about other models",
+        )
+
+    def regret_bound(self, n_rounds: int) -> float:
+        """Return a bound on the regret after `n_rounds`, known in advance: here infinity."""
+        return math.inf
+
+    @property
+    def can_grow(self) -> bool:
+        """Whether `grown` makes room for features and classes that come late."""
+        return type(self).grown is not Learner.grown
+
+    def grown(self, *, n_features: int | None = None, n_classes: int | None = None) -> Self:
+        """Return a learner with room for more features and classes; this one is unchanged.
+
+        New features come last and are as if they had been 0 so far; new classes come last
+        and were not there before.
+        """
+        raise InvalidInputError(f"{self!r} cannot grow: it must know all classes and features")
+
+    def _larger(self, n_features: int | None, n_classes: int | None) -> Self:
+        """Return a learner of larger sizes that has learned nothing; they cannot shrink."""
+        words = {word: self._word(word) for word in self.WORDS}
+        return type(self)(**words | self._larger_sizes(n_features, n_classes))
+
+    def _larger_sizes(self, n_features: int | None, n_classes: int | None) -> dict[str, int]:
+        sizes = {"n_features": self.n_features, "n_classes": self.n_classes}
+        for name, wanted in (("n_features", n_features), ("n_classes", n_classes)):
+            if wanted is not None:
+                sizes[name] = problem.count(name, wanted, sizes[name])
+        return sizes
+
+
+def refuse_unless_learner(name: str, value: Any) -> None:
+    """Raise if something is no learner: another object, or a class in place of one."""
+    if not isinstance(value, Learner):
+        raise InvalidInputError(f"{name} is {value!r}, not a learner")
