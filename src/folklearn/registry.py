@@ -38,6 +38,7 @@ _MODULES = {
     "evaluate.interaction": ("Interactions", "interact"),
     "evaluate.off_policy": ("Estimate", "off_policy", "reward_model"),
     "evaluate.progressive": ("Scores", "progressive", "score"),
+    "evaluate.windows": ("Window", "Windows"),
     "evidence": ("Evidence",),
     "learners.aggregating": ("Aggregating",),
     "learners.aioli": ("Aioli",),

@@ -8,9 +8,10 @@ q the sum of the other rows' surrogates with gamma = 1/2 (`evidence.quadratic`).
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.special import softmax
 
 from . import hindsight
-from .evidence import Quadratic
+from .evidence import Quadratic, quadratic
 from .loss import Array
 
 
@@ -74,3 +75,92 @@ def mode(lam: float, kept: Kept, quadratic: Quadratic, n_steps: int = 200) -> Ar
         if length == 0.0:
             break
     return W
+
+
+class DenseLeader:
+    """Leaders of several ridges and of one class B, mixed by Bayes or in fixed share.
+
+    Everything that `folklearn.Leader` does, in the order in which its text says so, with dense
+    matrices over all K d coordinates. A row that is not kept is expanded when it comes; the
+    modes do not change between refreshes, so it does not matter when it enters the sum.
+    """
+
+    def __init__(
+        self, d: int, K: int, ridges: tuple[float, ...], B: float, kept: int, share: bool = False
+    ) -> None:
+        self.K, self.d, self.B, self.n_kept, self.share = K, d, B, kept, share
+        self.lam = [*ridges, 1.0]
+        self.n_ridges = len(ridges)
+        n = len(self.lam)
+        self.W = np.zeros((n, K, d))
+        self.losses = np.zeros(n)
+        self.weights = np.full(n, 1 / n)
+        nothing = Quadratic(np.zeros((K * d, K * d)), np.zeros(K * d), 0.0, K)
+        self.sum, self.evidence = nothing, nothing
+        self.X: list[Array] = []
+        self.Y: list[Array] = []
+        self.w: list[float] = []
+        self.t, self.next, self.best, self.n_refreshes = 0, 0, 0, 0
+
+    def predict(self, x: Array) -> Array:
+        return self.weights @ softmax(self.W @ x, axis=1)
+
+    def learn(self, x: Array, y: Array, w: float) -> None:
+        losses = w * -(np.log(softmax(self.W @ x, axis=1)) @ y)
+        self.losses += losses
+        if w > 0 and self.share:
+            a = 1 / (self.t + 2)
+            new = self.weights * np.exp(-losses)
+            self.weights = (1 - a) * new / new.sum() + a / len(new)
+        elif w > 0:
+            new = np.exp(self.losses.min() - self.losses)
+            self.weights = new / new.sum()
+        if len(self.X) < self.n_kept:
+            self.X.append(x)
+            self.Y.append(y)
+            self.w.append(w)
+        else:
+            row = (x[None, :], y[None, :], self.K)
+            weight = np.array([w])
+            self.sum += quadratic(*row, at=self.W[self.best], gamma=0.5, weight=weight)
+            self.evidence += quadratic(*row, at=self.W[-1], B=self.B, weight=weight)
+        self.t += 1
+        if self.t >= self.next:
+            self.refresh()
+            dense = self.t < 4000 and (self.K - 1) * self.d < 500
+            self.next = self.t + max(1, self.t // (20 if dense else 10))
+
+    def refresh(self) -> None:
+        kept = Kept(np.array(self.X), np.array(self.Y), np.array(self.w))
+        self.best = int(np.argmin(self.losses))
+        curved = self.sum.A + hindsight.hessian(self.W[self.best], kept.X, kept.weight) / 2
+        self.n_refreshes += 1
+        for e, lam in enumerate(self.lam):
+            idle = self.weights[e] < 1e-3 and e != self.best and e < self.n_ridges
+            if idle and self.n_refreshes % 4:
+                continue
+            for _ in range(2):
+                self.W[e] = self._step(self.W[e], lam, kept, curved)
+            if e == self.n_ridges:
+                ratio = (self.W[e] ** 2).sum() / (self.K * self.B**2)
+                self.lam[e] = float(np.clip(lam * np.clip(ratio, 0.5, 2.0), 1e-6, 1e6))
+
+    def _step(self, W: Array, lam: float, kept: Kept, curved: Array) -> Array:
+        """One step with the curvature that all ridges share."""
+        g = gradient(W, lam, kept, self.sum)
+        H = curved + lam * np.eye(W.size)
+        direction = -np.linalg.solve(H, g.ravel()).reshape(W.shape) / 2
+        slope = float((g * direction).sum())
+        now = objective(W, lam, kept, self.sum)
+        for halvings in range(12):
+            moved = W + 0.5**halvings * direction
+            if objective(moved, lam, kept, self.sum) <= now + 1e-4 * 0.5**halvings * slope:
+                return moved
+        return W
+
+    def run(self, X: Array, Y: Array, weight: Array) -> Array:
+        P = []
+        for x, y, w in zip(X, Y, weight, strict=True):
+            P.append(self.predict(x))
+            self.learn(x, y, w)
+        return np.array(P)

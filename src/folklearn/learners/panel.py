@@ -16,13 +16,11 @@ from folklearn.learners.base import Learner, Report
 from folklearn.learners.folklore import Folklore
 from folklearn.numerics import panel
 from folklearn.numerics.backend import threads_for
-from folklearn.numerics.floor import Quadratic, floor
 from folklearn.numerics.panel_state import PanelState, Spec
 from folklearn.persist import Record, put_inside
 from folklearn.problem import Rows
 
 _CHUNK_FLOPS = 1e9  # work between two chances to report progress or to be interrupted
-_NEWTON_STEPS = 4  # from the leader of a class to where its evidence is tightest
 _NO_STATE: Array = np.zeros((1, 1))
 _NO_MEMO: Array = np.zeros(1)
 
@@ -147,25 +145,12 @@ class PanelLearner(Learner):
         state = self._state.like()
         with threads_for(self.n_classes * self.n_features):
             panel.flush(state.memo, state.plan)
-            sums = state.quadratic(1 + place)
-            own = Evidence.of(sums, B=B, first_classes=self._first_classes)
-            rows = _kept_rows(state)
-            if not len(rows.X):
-                return own
-            W = state.model(len(state.spec.ridges) + place)
-            points = [W]
-            for _ in range(_NEWTON_STEPS):
-                curved = Quadratic(*(part.copy() for part in sums))
-                panel.add_expanded(*curved, W, rows.X, rows.soft, rows.weights, rows.norms, 0.0)
-                W = floor(curved, min(covered, B))[1]
-            points.append(W)
-        tries = [own + self._expanded(rows, point, B) for point in points]
-        return max(tries, key=lambda one: one.floor(B=min(covered, B)))
-
-    def _expanded(self, rows: Rows, W: Array, B: float) -> Evidence:
-        evidence = Evidence(n_features=self.n_features, n_classes=self.n_classes, B=B)
-        evidence._add(rows, W)
-        return evidence
+        own = Evidence.of(state.quadratic(1 + place), B=B, first_classes=self._first_classes)
+        rows = _kept_rows(state)
+        if not len(rows.X):
+            return own
+        W = state.model(len(state.spec.ridges) + place)
+        return own._with(rows, W, B=min(covered, B))
 
     def certificate(self, W: ArrayLike | None = None, *, B: float | None = None) -> Certificate:
         """Return the certificate for a class, or for one W (K, d), from the evidence so far.

@@ -72,7 +72,7 @@ FLOOR = 1e-300  # no expert gives a class less, so that every loss is finite
 _STEPS_OF_NEWTON = 2
 _DENSELY, _SPARSELY = 20, 10
 _STEERING = 2.0  # the most that the ridge of a certificate changes at one refresh
-_LEAST_RIDGE, _MOST_RIDGE = 1e-9, 1e9
+_LEAST_RIDGE, _MOST_RIDGE = 1e-6, 1e6
 _IDLE, _SELDOM = 1e-3, 4  # a leader of so little weight is refreshed every fourth time
 _TINY_STEP = 1e-300
 
