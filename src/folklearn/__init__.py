@@ -34,7 +34,7 @@ if TYPE_CHECKING:  # what type checkers see; the table in `registry` is what cou
 
 __version__ = "0.1.0"
 
-__all__ = ["__version__", *registry.PACKAGES, *registry.PUBLIC]
+__all__ = ["__version__", *registry.PUBLIC]
 
 
 def __getattr__(name: str) -> Any:
@@ -47,4 +47,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return sorted([*__all__, *registry.PACKAGES])

@@ -230,7 +230,8 @@ def test_a_failure_while_learning_leaves_nothing(refused, pets, tmp_path, monkey
     monkeypatch.setattr("folklearn.boosting.weak.naive_bayes.NaiveBayes.update", fail)
     monkeypatch.setattr("folklearn.cli.boosters.use_every_kernel", lambda _: None)
     said = refused(pets, *TARGET, *FAST, "--quiet", "--plot", tmp_path / "o.png")
-    assert said.startswith("weak learner 0, Probabilistic(NaiveBayes(4, 3)), failed to learn")
+    weak = "Probabilistic(NaiveBayes(n_features=4, n_classes=3))"
+    assert said.startswith(f"weak learner 0, {weak}, failed to learn")
 
 
 def test_the_plot_does_not_replace_the_data(refused, pets):

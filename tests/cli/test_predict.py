@@ -140,9 +140,7 @@ def test_the_default_learner_takes_the_heaviest_weight(folklearn, refusal, mails
     assert load(tmp_path / "m").learner.max_weight == 2.0
     heavier = tmp_path / "heavier.vw"
     heavier.write_text(VW.replace(" 2 |", " 3 |"))
-    assert "this model was made for weights of at most 2" in refusal(
-        "run", heavier, "-i", tmp_path / "m"
-    )
+    assert "weight is 3, above max_weight=2" in refusal("run", heavier, "-i", tmp_path / "m")
 
 
 def test_absent_is_zero_in_sparse_files(folklearn, refusal, mails, tmp_path):

@@ -56,7 +56,7 @@ class Moment:
 
     n_rounds: int
     loss: float
-    regret_bound: float | None  # None if nothing is certified
+    regret_bound: float | None  # None if no learner has begun, infinite if nothing is certified
     n_mistakes: int
     total_weight: float | None = None  # None if every round counts 1
     certified_loss: float | None = None  # the loss that the bound is about, if another one
@@ -66,8 +66,8 @@ class Moment:
         """Return where a model stands now."""
         now = model.certificate()
         bound = about = None
-        if now is not None and now.valid:
-            bound, about = now.regret_bound, now.loss
+        if now is not None:
+            bound, about = now.regret_bound, now.loss if now.valid else None
         return cls(model.n_rounds, model.loss, bound, model.n_mistakes, model.total_weight, about)
 
     @property
