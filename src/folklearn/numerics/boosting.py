@@ -18,8 +18,8 @@ a solve with a 2 x 2 matrix costs nothing. docs/theory/boosting.md has the algeb
 import math
 
 import numpy as np
-from numba import njit
 
+from folklearn.numerics.compile import kernel
 from folklearn.numerics.curvature import gamma_star_below
 from folklearn.numerics.simplex import softmax
 
@@ -44,17 +44,17 @@ def start(n_learners: int, kind: int):
     return rows
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _softplus(t):
     return max(t, 0.0) + math.log1p(math.exp(-abs(t)))
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _sigmoid(t):
     return math.exp(-_softplus(-t))
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _rest(s, label):
     """Return the largest score but that of the label, and logsumexp of them all beyond it.
 
@@ -71,7 +71,7 @@ def _rest(s, label):
     return top, math.log(total)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _solve(centre, pull):
     """Return the root of m = centre - pull tanh(m/2).
 
@@ -89,7 +89,7 @@ def _solve(centre, pull):
     return math.copysign(m, centre)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _look(row, kind, clip, o):
     """Return x_0, base, mean, c, the margin m, and how many digits A^-1 x may have lost."""
     base = o if kind == OFFSET else 0.0
@@ -103,7 +103,7 @@ def _look(row, kind, clip, o):
     return x, base, mean, c, _solve(base + mean, _PULL[kind] * c), row[A11] / schur
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def regress(row, kind, clip, s, label, out):
     """Write the regressed scores of s and a label into out; modulo constants s + alpha e_l."""
     top, rest = _rest(s, label)
@@ -118,7 +118,7 @@ def regress(row, kind, clip, s, label, out):
     out[label] = 0.5 * m
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def learn_regression(row, kind, clip, s, label, y, weight):
     """Move one regression; return the log loss of the class y under the regressed scores."""
     top, rest = _rest(s, label)
@@ -154,7 +154,7 @@ def learn_regression(row, kind, clip, s, label, y, weight):
     return loss
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def learn_regressions(rows, kind, clip, scores, labels, y, weight):
     """Move all N regressions, with scores (N+1, K): row i is what regression i was given."""
     z = np.empty(scores.shape[1])
@@ -168,7 +168,7 @@ def learn_regressions(rows, kind, clip, scores, labels, y, weight):
         learn_regression(rows[i], kind, clip, scores[i], labels[i], y, weight)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _others(sigma, y):
     """Return 1 - sigma_y without cancellation."""
     total = 0.0
@@ -178,7 +178,7 @@ def _others(sigma, y):
     return total
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def logistic_costs(s):
     """Return the cost matrix (K, K) of AdaBoost.OLM++; row y has the L1 norm 1 - sigma_y."""
     K = s.shape[0]
@@ -193,7 +193,7 @@ def logistic_costs(s):
     return C
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def pairwise_costs(s):
     """Return the cost matrix (K, K) of AdaBoost.OLM; a row has an L1 norm of at most K (K-1)."""
     K = s.shape[0]
@@ -210,7 +210,7 @@ def pairwise_costs(s):
     return C
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def potentials(votes, steps):
     """Return phi^y(votes + e_l) as (K, K), by what `steps` (n, K) adds in n futures.
 
@@ -238,7 +238,7 @@ def potentials(votes, steps):
     return phi / n
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def step_pairwise(alphas, scores, labels, y, step):
     """alpha_i <- clip(alpha_i - step f'(alpha_i)) for the pairwise logistic loss of prefix i."""
     for i in range(alphas.shape[0]):
@@ -253,7 +253,7 @@ def step_pairwise(alphas, scores, labels, y, step):
         alphas[i] = min(REACH, max(-REACH, alpha - step * slope))
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def softmin(losses, out):
     """Write weights proportional to exp(-losses) into out."""
     least = losses.min()
@@ -265,7 +265,7 @@ def softmin(losses, out):
         out[i] /= total
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def mix_prefixes(scores, scale, losses):
     """Return the Bayes mixture (K,) of softmax(scale scores[i]), i = 1..N."""
     N, K = losses.shape[0], scores.shape[1]
@@ -280,7 +280,7 @@ def mix_prefixes(scores, scale, losses):
     return p
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def score_prefixes(scores, scale, y, weight, losses, mistakes):
     """Add the round to the losses and mistakes (N,) of the prefixes; return the mixture's loss."""
     N, K = losses.shape[0], scores.shape[1]

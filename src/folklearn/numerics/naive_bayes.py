@@ -2,7 +2,7 @@
 
 import math
 
-from numba import njit
+from folklearn.numerics.compile import kernel
 
 # Of the variance of a feature: a class in which the feature has not varied yet would else be
 # the more certain of it the more examples it has, and every constant feature would vote for
@@ -10,7 +10,7 @@ from numba import njit
 _LEAST_SHARE = 0.1
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def add_moments(mass, mean, spread, x, y, weight):
     """Add one example to the mass (K,), mean (K, d) and sum of squares around it (K, d)."""
     mass[y] += weight
@@ -21,7 +21,7 @@ def add_moments(mass, mean, spread, x, y, weight):
         spread[y, j] += weight * away * (x[j] - mean[y, j])
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def class_probabilities(mass, mean, spread, x, p):
     """Write the posterior of the classes into p (K,).
 
