@@ -87,17 +87,18 @@ def open_block(S, theta, X, P, C, q):
 
 
 @kernel
-def close_block(S, theta, P, G, c, step, spare):
+def close_block(S, theta, P, G, c, room, spare):
     """Step 3. G is (bk, bk), upper triangular by columns; c is (bk,).
 
     Return False, S and theta untouched, if rounding would spoil them (`is_sound`).
     """
     m, n = P.shape
+    step = room[0]
     for i in range(n):
         step[i] = 0.0
     gemv_add(n, m, P, 0, n, c, 0, step, 0)
     trmm(RIGHT, PLAIN, n, m, 1.0, G, 0, m, P, 0, n)
-    if not is_sound(S, theta, P, step, spare):
+    if not is_sound(S, theta, P, room, spare):
         return False
     for i in range(n):
         theta[i] += step[i]
@@ -189,7 +190,7 @@ def run_rounds(S, memo, X, norms, labels, soft, weights, b, learning, out, losse
     if b == 1:
         _run_loop(S, memo, X, labels, soft, weights, 0, T, learning, out, losses)
         return
-    totals, constants, theta, seen, _, _, _, step, nodes = open_memo(memo, d, k)
+    totals, constants, theta, seen, _, _, _, room, nodes = open_memo(memo, d, k)
     totals_before = np.empty_like(totals)
     P = np.empty((b * k, n))
     C = np.empty(b * k * b * k)
@@ -210,7 +211,7 @@ def run_rounds(S, memo, X, norms, labels, soft, weights, b, learning, out, losse
         if not learning:
             continue
         seen[FRESH] = 0.0
-        if not close_block(S, theta, P[:m], Gm, c[:m], step, SPARE / constants[LAM]):
+        if not close_block(S, theta, P[:m], Gm, c[:m], room, SPARE / constants[LAM]):
             totals[:] = totals_before
             _run_loop(S, memo, X, labels, soft, weights, start, stop, learning, out, losses)
             seen[FRESH] = 0.0

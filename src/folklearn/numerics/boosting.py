@@ -21,7 +21,7 @@ import numpy as np
 
 from folklearn.numerics.compile import kernel
 from folklearn.numerics.curvature import gamma_star_below
-from folklearn.numerics.simplex import softmax
+from folklearn.numerics.simplex import sigmoid, softmax, softplus
 
 FOLKLORE, AIOLI, OFFSET = range(3)
 RIDGE = (0.5, 0.5, 0.25)  # on v: lam/2 with the paper's lam = 1, and alpha^2/4 for the offset
@@ -32,7 +32,8 @@ _PULL = (0.25, 0.5, 0.25)
 N_NUMBERS = 10
 A00, A01, A11, G0, G1, LOSS, BRACKET, CLIPPED, GAINED, TRIED = range(N_NUMBERS)
 
-_ROUNDING = 1e-14
+_ROUNDING = 1e-14  # of a bracket's terms, relative
+_MARGIN_ROUNDING = 2e-15  # of a margin, relative to the numbers that it is made of
 _MAX_STEPS = 100
 FLOOR = 1e-300  # no class is ever given less, so that every loss is finite
 
@@ -45,30 +46,20 @@ def start(n_learners: int, kind: int):
 
 
 @kernel
-def _softplus(t):
-    return max(t, 0.0) + math.log1p(math.exp(-abs(t)))
-
-
-@kernel
-def _sigmoid(t):
-    return math.exp(-_softplus(-t))
-
-
-@kernel
 def _rest(s, label):
     """Return the largest score but that of the label, and logsumexp of them all beyond it.
 
     The two are not added up: next to a huge score the second would be lost.
     """
-    top = -math.inf
+    best = 1 if label == 0 else 0
     for k in range(s.shape[0]):
-        if k != label:
-            top = max(top, s[k])
+        if k != label and s[k] > s[best]:
+            best = k
     total = 0.0
     for k in range(s.shape[0]):
-        if k != label:
-            total += math.exp(s[k] - top)
-    return top, math.log(total)
+        if k != label and k != best:
+            total += math.exp(s[k] - s[best])
+    return s[best], math.log1p(total)
 
 
 @kernel
@@ -125,33 +116,48 @@ def learn_regression(row, kind, clip, s, label, y, weight):
     o = s[label] - top - rest
     x, base, mean, c, m, spread = _look(row, kind, clip, o)
     sign = 1.0 if y == label else -1.0
-    loss = _softplus(-sign * m)
-    p = _sigmoid(m)
-    e = -weight * sign * _sigmoid(-sign * m)
+    loss = softplus(-sign * m)
+    p = sigmoid(m)
+    e = -weight * sign * sigmoid(-sign * m)
     gamma = gamma_star_below((abs(o) if kind == OFFSET else 2.0 * abs(x)) + REACH)
-    kappa = weight * gamma * p * _sigmoid(-m)
+    kappa = weight * gamma * p * sigmoid(-m)
 
     # w loss - (min of the surrogates after - before): delta_t/4, plus an allowance for rounding.
     d = base + mean - m
     away = 2.0 * d - c * e
     gain = kappa / (1.0 + kappa * c) * away * away
     size = c * e * e + 4.0 * abs(e * d) + gain
-    row[BRACKET] += 0.25 * (c * e * e - 4.0 * e * d - gain + _ROUNDING * (1.0 + spread) * size)
+    bracket = 0.25 * (c * e * e - 4.0 * e * d - gain + _ROUNDING * (1.0 + spread) * size)
+    # Margins are rounded too: what that may do to the surrogate and to the loss of an alpha.
+    scale = abs(s[label] - top) + rest + (1.0 + spread) * abs(mean) + abs(m) + REACH
+    slope = abs(e) + kappa * (abs(away) + 2.0 * abs(m - base))
+    slope += weight * sigmoid(REACH - sign * o)
+    bracket += _MARGIN_ROUNDING * scale * slope
     if kind != OFFSET and 2.0 * abs(x) < abs(o):
         # What clipping costs the alpha that it costs most, with this label; it may be a gain.
         far = math.copysign(REACH, o)
-        row[CLIPPED] += weight * (_softplus(sign * (far - 2.0 * x)) - _softplus(sign * (far - o)))
+        clipped, whole = softplus(sign * (far - 2.0 * x)), softplus(sign * (far - o))
+        row[CLIPPED] += weight * (clipped - whole)
+        bracket += _MARGIN_ROUNDING * weight * (clipped + whole)
 
     r = e - 2.0 * kappa * (m - base)
-    row[A00] += kappa * x * x
-    row[A01] += kappa * x
-    row[A11] += kappa
-    row[G0] += r * x
-    row[G1] += r
+    lost = REACH * REACH * (_add(row, A00, kappa * x * x) + 2.0 * _add(row, A01, kappa * x))
+    lost += REACH * REACH * _add(row, A11, kappa)
+    lost += REACH * (_add(row, G0, r * x) + _add(row, G1, r))
     if y != label:  # the share of y among the classes that are not l
         loss += rest - (s[y] - top)
-    row[LOSS] += weight * loss
+    lost += _add(row, LOSS, weight * loss)
+    _add(row, BRACKET, bracket + lost + _MARGIN_ROUNDING * abs(row[BRACKET]))
     return loss
+
+
+@kernel
+def _add(row, at, term):
+    """Add a term to a number of the row; return what rounding has left out of the sum."""
+    before = row[at]
+    row[at] = before + term
+    added = row[at] - before
+    return abs((before - (row[at] - added)) + (term - added))
 
 
 @kernel
@@ -201,7 +207,7 @@ def pairwise_costs(s):
     for y in range(K):
         total = 0.0
         for k in range(K):
-            C[y, k] = _sigmoid(s[k] - s[y])
+            C[y, k] = sigmoid(s[k] - s[y])
             if k != y:
                 total += C[y, k]
         for k in range(K):
@@ -245,11 +251,11 @@ def step_pairwise(alphas, scores, labels, y, step):
         s, said, alpha = scores[i], labels[i], alphas[i]
         slope = 0.0
         if said != y:
-            slope = _sigmoid(s[said] + alpha - s[y])
+            slope = sigmoid(s[said] + alpha - s[y])
         else:
             for k in range(s.shape[0]):
                 if k != y:
-                    slope -= _sigmoid(s[k] - s[y] - alpha)
+                    slope -= sigmoid(s[k] - s[y] - alpha)
         alphas[i] = min(REACH, max(-REACH, alpha - step * slope))
 
 

@@ -17,6 +17,7 @@ import numpy as np
 
 from folklearn.numerics.arrays import Array
 from folklearn.numerics.compile import kernel
+from folklearn.numerics.simplex import softplus
 
 _STEP = 0.01  # table nodes are L = expm1(i * step): 1/gamma* is off by at most 2e-5 relative
 _N_NODES = 3001  # the last node is near 1e13
@@ -80,14 +81,9 @@ def self_concordant(D):
 
 
 @kernel
-def _softplus(t):
-    return max(t, 0.0) + math.log1p(math.exp(-abs(t)))
-
-
-@kernel
 def _binary_ratio(m, gap):
     """The ratio of `gamma_star` at expansion point m >= 0 and far point m + gap."""
-    c = math.exp(-_softplus(m))  # 1 - sigmoid(m)
+    c = math.exp(-softplus(m))  # 1 - sigmoid(m)
     if abs(gap) < 1e-3:
         third, fourth = 2.0 * c - 1.0, 1.0 - 6.0 * (1.0 - c) * c  # derivatives over s'(m)
         return 0.5 + third * gap / 6.0 + fourth * gap * gap / 24.0 - 1e-10
@@ -96,7 +92,7 @@ def _binary_ratio(m, gap):
     if gap > 0.0:
         numerator = c * gap + math.log1p(c * math.expm1(-gap))
     else:
-        numerator = _softplus(-m - gap) - _softplus(-m) + c * gap
+        numerator = softplus(-m - gap) - softplus(-m) + c * gap
     return numerator / ((1.0 - c) * c * gap * gap)
 
 

@@ -3,6 +3,7 @@
 import math
 
 from folklearn.numerics.compile import kernel
+from folklearn.numerics.simplex import softmax
 
 # Of the variance of a feature: a class in which the feature has not varied yet would else be
 # the more certain of it the more examples it has, and every constant feature would vote for
@@ -50,10 +51,4 @@ def class_probabilities(mass, mean, spread, x, p):
             own = max(own, _LEAST_SHARE * variance)
             gap = x[j] - centre - share * away
             p[k] -= 0.5 * (math.log(own) + gap * gap / own)
-    top = p.max()
-    total = 0.0
-    for k in range(K):
-        p[k] = math.exp(p[k] - top)
-        total += p[k]
-    for k in range(K):
-        p[k] /= total
+    softmax(p, p)

@@ -55,19 +55,19 @@ def memo_size(d: int, k: int, n_nodes: int) -> int:
     n = k * d
     return (
         rules.N_TOTALS + rules.N_CONSTANTS + n + (d + 1)
-        + rules.N_SQUARES * k * k + rules.N_VECTORS * (k + 1) + k * n + n + n_nodes * k
+        + rules.N_SQUARES * k * k + rules.N_VECTORS * (k + 1) + k * n + 2 * n + n_nodes * k
     )  # fmt: skip
 
 
 @kernel
 def open_memo(memo, d, k):
-    """Return the views totals, constants, theta, seen, squares, vectors, P, step, nodes of a memo.
+    """Return the views totals, constants, theta, seen, squares, vectors, P, room, nodes of a memo.
 
     Everything but S lives in this one array, because a compiled function pays for every
     array it is called with. Totals, constants, squares, vectors and nodes are those of
     `rules`; theta is (n,); seen (d + 1,) is the last context and whether what squares,
     vectors and P (k, n) hold is fresh, that is, how the present state sees it (0 if not);
-    step is (n,), scratch.
+    room is (2, n), scratch.
     """
     n = k * d
     totals = carray(address(memo, 0), (N_TOTALS,), np.float64)
@@ -84,10 +84,10 @@ def open_memo(memo, d, k):
     at += N_VECTORS * (k + 1)
     P = carray(address(memo, at), (k, n), np.float64)
     at += k * n
-    step = carray(address(memo, at), (n,), np.float64)
-    at += n
+    room = carray(address(memo, at), (2, n), np.float64)
+    at += 2 * n
     nodes = carray(address(memo, at), ((memo.shape[0] - at) // k, k), np.float64)
-    return totals, constants, theta, seen, squares, vectors, P, step, nodes
+    return totals, constants, theta, seen, squares, vectors, P, room, nodes
 
 
 @fast_kernel
@@ -272,7 +272,7 @@ def update_round(S, memo, x, label, soft, weight):
     """Learn one example and return its loss; NaN, all untouched, if |x| is unusable."""
     d = x.shape[0]
     k = S.shape[0] // d
-    totals, constants, theta, seen, squares, vectors, P, step, nodes = open_memo(memo, d, k)
+    totals, constants, theta, seen, squares, vectors, P, room, nodes = open_memo(memo, d, k)
     length = norm(x)
     if not length <= constants[MAX_NORM]:
         return math.nan
@@ -282,19 +282,20 @@ def update_round(S, memo, x, label, soft, weight):
     n_lost = totals[IMPRECISE]
     loss = learn(constants, squares, vectors, label, soft, weight, length, norm(theta), totals)
     V, a = squares[rules.V_AT], vectors[rules.A_AT, :k]
-    if not absorb(S, theta, P, V, a, step, SPARE / constants[LAM]):
+    if not absorb(S, theta, P, V, a, room, SPARE / constants[LAM]):
         totals[IMPRECISE] = n_lost + 1.0
     seen[FRESH] = 0.0
     return loss
 
 
 @fast_kernel
-def absorb(S, theta, P, V, a, step, spare):
-    """theta += P a and S -= (P V)(P V)'; P is overwritten by P V and step by P a.
+def absorb(S, theta, P, V, a, room, spare):
+    """theta += P a and S -= (P V)(P V)'; P is overwritten by P V and room[0] by P a.
 
     Return False, S and theta untouched, if rounding would spoil them (`is_sound`).
     """
     k, n = P.shape
+    step = room[0]
     for i in range(n):
         step[i] = 0.0
     for c in range(k):
@@ -305,7 +306,7 @@ def absorb(S, theta, P, V, a, step, spare):
         _times_triangular(P, V)
     else:
         trmm(RIGHT, PLAIN, n, k, 1.0, V, 0, k, P, 0, n)
-    if not is_sound(S, theta, P, step, spare):
+    if not is_sound(S, theta, P, room, spare):
         return False
     for i in range(n):
         theta[i] += step[i]
@@ -317,26 +318,27 @@ def absorb(S, theta, P, V, a, step, spare):
 
 
 @fast_kernel
-def is_sound(S, theta, Y, step, spare):
-    """Tell whether S - YY' keeps a diagonal of at least -spare and theta + step a sane size.
+def is_sound(S, theta, Y, room, spare):
+    """Tell whether S - YY' has a diagonal of at least -spare and theta + room[0] a sane size.
 
     In exact arithmetic the diagonal stays positive. S only ever shrinks, so that the diagonal
     bounds every entry of what was taken from I/lam: as long as all updates pass, S is finite and
     of its proper size, even when rounding has made it indefinite.
     """
     m, n = Y.shape
+    step, left = room[0], room[1]
     size = 0.0
     for i in range(n):
         size += abs(theta[i] + step[i])
-    if not size <= _MAX_THETA:
-        return False
+        left[i] = S[i, i] + spare
+    for c in range(m):
+        Yc = Y[c]
+        for i in range(n):
+            left[i] -= Yc[i] * Yc[i]
+    enough = True
     for i in range(n):
-        left = S[i, i] + spare
-        for c in range(m):
-            left -= Y[c, i] * Y[c, i]
-        if not left >= 0.0:
-            return False
-    return True
+        enough &= left[i] >= 0.0
+    return enough and size <= _MAX_THETA
 
 
 @kernel

@@ -56,6 +56,18 @@ def softmax(z, p):
 
 
 @kernel
+def softplus(t):
+    """Return ln(1 + e^t), which neither overflows nor cancels."""
+    return max(t, 0.0) + math.log1p(math.exp(-abs(t)))
+
+
+@kernel
+def sigmoid(t):
+    """Return 1/(1 + e^-t) with all its digits, however small."""
+    return math.exp(-softplus(-t))
+
+
+@kernel
 def reduce_classes(v, out):
     """Write Q'v (k,) into out, for v (K,)."""
     prefix = 0.0
