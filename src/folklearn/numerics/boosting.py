@@ -34,6 +34,7 @@ A00, A01, A11, G0, G1, LOSS, BRACKET, CLIPPED, GAINED, TRIED = range(N_NUMBERS)
 
 _ROUNDING = 1e-14  # of a bracket's terms, relative
 _MARGIN_ROUNDING = 2e-15  # of a margin, relative to the numbers that it is made of
+_MAX_EXPONENT = 750.0  # exp of a difference loses as many roundings as it has e-folds
 _MAX_STEPS = 100
 FLOOR = 1e-300  # no class is ever given less, so that every loss is finite
 
@@ -146,6 +147,8 @@ def learn_regression(row, kind, clip, s, label, y, weight):
     lost += REACH * (_add(row, G0, r * x) + _add(row, G1, r))
     if y != label:  # the share of y among the classes that are not l
         loss += rest - (s[y] - top)
+        lost += _MARGIN_ROUNDING * weight * _MAX_EXPONENT * rest
+    lost += _MARGIN_ROUNDING * weight * loss
     lost += _add(row, LOSS, weight * loss)
     _add(row, BRACKET, bracket + lost + _MARGIN_ROUNDING * abs(row[BRACKET]))
     return loss
