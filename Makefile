@@ -1,6 +1,7 @@
 # make run    learn the embedded stream and show the live certificate
 # make test   lint, types, import contracts, tests
 # make docs   the documentation as a site, to be read in a browser
+# make mutants  change each line that soundness rests on, and see that a test notices
 # make bench  speed beside River, Vowpal Wabbit and scikit-learn, in one run
 # Every target sets itself up; nothing but Python 3.11+, pip and make is needed.
 
@@ -8,10 +9,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 .DEFAULT_GOAL := help
-.PHONY: help run test lint types check docs bench clean
+.PHONY: help run test lint types check mutants docs bench clean
 
 help:
-	@sed -n '1,5s/^# //p' Makefile
+	@sed -n '1,6s/^# //p' Makefile
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
@@ -39,6 +40,9 @@ types: $(VENV)/.installed-dev
 
 check: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+mutants: $(VENV)/.installed-dev
+	$(BIN)/python -m tests.mutants
 
 docs: $(VENV)/.installed-docs
 	@rm -rf docs/_build docs/api/generated

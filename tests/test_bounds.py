@@ -65,3 +65,21 @@ def test_aioli_is_below_its_bound(name, improved, seed):
     assert model.certificate().loss - best.at_least <= bounds.aioli(
         T, n_features=d, B=B, improved=improved
     )
+
+
+@pytest.mark.parametrize("bound", [bounds.folklore, bounds.gaf])
+@pytest.mark.parametrize("n_rounds", [1, 100])
+def test_bounds_do_not_depend_on_the_unit_of_x(bound, n_rounds):
+    """Contexts R times as long are models R times as short and ridges R^2 times as large."""
+    sizes = {"n_features": 3, "n_classes": 4}
+    for R in (0.2, 5.0):
+        unit = bound(n_rounds, **sizes, B=2.0, R=1.0, lam=0.3)
+        scaled = bound(n_rounds, **sizes, B=2.0 / R, R=R, lam=0.3 * R**2)
+        assert scaled == pytest.approx(unit, rel=1e-12)
+
+
+def test_aiolis_bound_does_not_depend_on_the_unit_of_x():
+    for improved in (False, True):
+        unit = bounds.aioli(50, n_features=3, B=2.0, lam=0.3, improved=improved)
+        scaled = bounds.aioli(50, n_features=3, B=0.4, R=5.0, lam=7.5, improved=improved)
+        assert scaled == pytest.approx(unit, rel=1e-12)

@@ -2,6 +2,9 @@
 
 import math
 
+import numpy as np
+from scipy.special import log_ndtr, ndtri
+
 from folklearn import problem
 from folklearn.numerics.curvature import gamma_star_below
 
@@ -80,6 +83,7 @@ def gaf(
     lam: float | None = None,
     mu: float = 0.0,
     improved: bool = False,
+    n_points: int | None = None,
 ) -> float:
     r"""Return the closed-form regret bound of `Gaf`, integrals exact and weights 1.
 
@@ -89,7 +93,10 @@ def gaf(
 
     with :math:`\psi = (e^a - 1)/a, a = R^2/(2\lambda)`. At the default lam, a = BR/4: the
     bound is polynomial in BR only for lam of order R^2. The live certificate has no such
-    factor. Derived in docs/theory/gaf-aioli-laplace.md.
+    factor. With ``n_points`` it bounds what is computed with so many points. For two classes
+    every round costs at most a constant more, :math:`\ln \kappa(R/\sqrt\lambda)`; for more
+    classes nothing is known but that every class gets mass mu/K, so that a round loses at most
+    ln(K/mu): both are linear in T. Derived in docs/theory/gaf-aioli-laplace.md.
     """
     T = problem.count("n_rounds", n_rounds, 0)
     K = problem.count("n_classes", n_classes, 2)
@@ -97,12 +104,42 @@ def gaf(
     lam = 2.0 * R / B if lam is None else problem.positive("lam", lam)
     gamma = None if improved else 1.0 / (2.0 * B * R + math.log(K) + 2.0)
     ridge = lam * K * B**2
+    mu = problem.fraction("mu", mu)
+    inexact, most = 0.0, math.inf
+    if n_points is not None:
+        n_points = problem.count("n_points", n_points, 2)
+        inexact = midpoint_cost(n_points, R / math.sqrt(lam)) if K == 2 else math.inf
+        most = T * math.log(K / mu) if mu > 0.0 else math.inf
     a = R**2 / (2.0 * lam)
-    if a > 700.0:
-        return math.inf
+    if a > 700.0 or not math.isfinite(inexact):
+        return most
     explicit = folklore(T, n_features=n_features, n_classes=K, B=B, R=R, lam=lam, gamma=gamma)
     spread = math.expm1(a) / a * (explicit - ridge)
-    return ridge + spread - T * math.log1p(-problem.fraction("mu", mu))
+    return min(most, ridge + spread + T * (inexact - math.log1p(-mu)))
+
+
+def midpoint_cost(n_points: int, deviation: float) -> float:
+    r"""Return how many nats the midpoint rule of `Gaf` may lose in a round of two classes.
+
+    .. math:: \ln \sup_m \frac{E\, \sigma(m + s Z)}{\frac1N \sum_j \sigma(m + s Z_j)}
+        \le \ln \frac{\sum_j \rho_j X_j}{\sum_j X_j}, \qquad X_j = e^{s Z_j}
+
+    for a standard Gaussian Z, its N equally likely cells with medians :math:`Z_j`, and a logit
+    of standard deviation at most s; :math:`\rho_j \ge 1` is the largest ratio of mean to median
+    of :math:`e^{sZ}` in the cells up to j. Derived in docs/theory/gaf-aioli-laplace.md.
+    """
+    cells = 2 * ((n_points + 1) // 2)
+    edges = ndtri(np.arange(cells + 1) / cells)
+    medians = deviation * ndtri((np.arange(cells) + 0.5) / cells)
+    # The mean of exp(s Z) in a cell is N exp(s^2/2) times the mass of the cell moved by -s.
+    low, high = edges[:-1] - deviation, edges[1:] - deviation
+    low, high = np.where(low > 0.0, -high, low), np.where(low > 0.0, -low, high)
+    near, far = log_ndtr(high), np.maximum(log_ndtr(low), -1e300)
+    means = near + np.log1p(-np.exp(np.minimum(far - near, 0.0))) + 0.5 * deviation**2
+    ratios = np.maximum.accumulate(np.maximum(means + math.log(cells) - medians, 0.0))
+    weights = np.exp(medians - medians.max())
+    tilted = np.exp(medians - medians.max() + ratios)
+    return math.log(tilted.sum() / weights.sum()) + 1e-9
 
 
 def laplace(n_rounds: int) -> float:

@@ -128,11 +128,11 @@ REGRET_BOUNDS = {
     ),
     "gaf": (
         Gaf(**SIZES, **BALL, lam=0.5, mu=0.01),
-        lambda T: bounds.gaf(T, **SIZES, **BALL, lam=0.5, mu=0.01),
+        lambda T: bounds.gaf(T, **SIZES, **BALL, lam=0.5, mu=0.01, n_points=256),
     ),
     "gaf, improved": (
         Gaf(**SIZES, **BALL, mu=0.0, improved=True),
-        lambda T: bounds.gaf(T, **SIZES, **BALL, improved=True),
+        lambda T: bounds.gaf(T, **SIZES, **BALL, improved=True, n_points=256),
     ),
     "laplace": (Laplace(**SIZES), bounds.laplace),
     "ogd": (Ogd(**SIZES, **BALL), lambda T: bounds.ogd(T, **SIZES, **BALL)),

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from folklearn import Aggregating, Folklore, Gaf, Laplace, Learner, Ogd, Ons, auto, bounds
+from folklearn import Aggregating, Folklore, Laplace, Learner, Ogd, Ons, auto, bounds
 from folklearn.bandits import BanditReduction
 from folklearn.errors import FolklearnError, InvalidInputError
 from tests.bandits.forced import act_as, easy_stream, learned, play
@@ -176,7 +176,7 @@ def test_certainty_leaves_only_exploration():
 
 
 @each_decoding
-@pytest.mark.parametrize("make", [Folklore, Ogd, Ons, Gaf, Aggregating])
+@pytest.mark.parametrize("make", [Folklore, Ogd, Ons, Aggregating])
 def test_a_horizon_sets_exploration_by_the_regret_bound(make, decoding):
     parameters = {"n_features": 2, "n_classes": 3, "B": 0.5}
     T, cost = 10**6, DECODINGS[decoding]

@@ -67,6 +67,22 @@ def test_the_chosen_curvature_is_valid(K, B, spread, seed):
         assert surrogate_above_loss(z, z_t, gamma) <= 1e-9 * (1.0 + abs(z_t).max())
 
 
+@pytest.mark.parametrize("K", [20, 50])
+@pytest.mark.parametrize("spread", [0.0, 1.0, 3.0, 6.0])
+def test_the_chosen_curvature_is_valid_for_many_classes(K, spread):
+    """There the self-concordant constant wins, which must know how far apart the logits are."""
+    for B in (0.05, 0.3, 1.0, 3.0):
+        for high in (1, K // 2, K - 1):  # classes that stand above the others
+            z_t = np.zeros(K)
+            z_t[:high] = spread
+            gamma = curvature.valid_curvature(z_t.copy(), 2.0 * B)
+            for up in (1, K // 2, K - 1):
+                for z in (np.full(K, -B), np.full(K, B)):
+                    z[:up] *= -1.0
+                    assert surrogate_above_loss(z, z_t, gamma) <= 1e-12
+                    assert surrogate_above_loss(z[::-1], z_t, gamma) <= 1e-12
+
+
 def extremal_gap(K, B, gamma):
     """The largest violation over expansion points, against z = (-B, B, ..., B).
 

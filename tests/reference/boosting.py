@@ -6,6 +6,7 @@ have predict(x, C) -> label and update(x, C, y). Arg max breaks ties to the lowe
 
 import math
 from collections.abc import Callable, Sequence
+from decimal import Decimal, getcontext
 from functools import cache
 
 import numpy as np
@@ -409,3 +410,19 @@ class SlowOL(SlowBooster):
         margin = (after[1] - after[0]) * (1 if y == 1 else -1)
         step = 4 / math.sqrt(self.rounds) * z / (1 + math.exp(margin))
         self.alpha[i] = min(2.0, max(-2.0, self.alpha[i] + step))
+
+
+def exact_loss(S, labels, y, w, alpha):
+    """Total weighted log loss of s + alpha e_l in 60 digits."""
+    getcontext().prec = 60  # and of exponents as good as all
+    total = Decimal(0)
+    for s, label, target, weight in zip(S, labels, y, w, strict=True):
+        z = [Decimal(float(entry)) for entry in s]
+        z[label] += Decimal(alpha)
+        rest = sum((entry - z[target]).exp() for k, entry in enumerate(z) if k != target)
+        total += Decimal(float(weight)) * (rest.ln() if rest > 10**50 else _log1p(rest))
+    return total
+
+
+def _log1p(x):
+    return x - x * x / 2 if x < Decimal("1e-30") else (1 + x).ln()

@@ -35,9 +35,11 @@ class OnlineMBBM(Booster):
 
     Time O(n_samples N K^2) a round beside the weak learners; memory n_samples N K bytes or so.
 
-    Guarantee, if every weak learner has the edge :math:`\gamma` with excess S and up to the
-    error of the sampled potentials, about :math:`1/\sqrt{n\_samples}`: mistakes
-    :math:`\le (K-1) e^{-\gamma^2 N/2} T + \tilde O(K^{5/2} \sqrt N S)`, by the paper.
+    Guarantee, up to the error of the sampled potentials, about :math:`1/\sqrt{n\_samples}`:
+    mistakes :math:`\le (K-1) e^{-\gamma^2 N/2} T + \sum_i S_i`, where :math:`S_i` is by how much
+    the costs of learner i exceed those of a guess with edge :math:`\gamma`; derived in
+    docs/theory/boosting.md. That the last sum is :math:`\tilde O(K^{5/2} \sqrt N S)` is cited from
+    the paper and not checked here.
 
     Parameters
     ----------

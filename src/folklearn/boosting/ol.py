@@ -28,8 +28,9 @@ class AdaBoostOL(Booster):
 
     Time O(N) a round beside the weak learners; memory one number a learner.
 
-    Guarantee: mistakes :math:`\tilde O(T / \sum_i \gamma_i^2 + N^2 / \sum_i \gamma_i^2)` for
-    the empirical edges, by the paper.
+    Guarantee, cited from the paper and not checked here: mistakes :math:`\tilde O(T / \sum_i
+    \gamma_i^2 + N^2 / \sum_i \gamma_i^2)` for the empirical edges. Nothing in this library computes
+    or relies on it; what is derived here is `AdaBoostOLMpp`'s.
 
     Parameters
     ----------

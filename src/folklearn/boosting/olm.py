@@ -30,8 +30,9 @@ class AdaBoostOLM(Booster):
     Time O(N K^2) a round beside the weak learners; memory one number a learner, and N K^2
     for the last prediction.
 
-    Guarantee: mistakes :math:`\tilde O((K-1) T / \sum_i \gamma_i^2 + K N^2 / \sum_i \gamma_i^2)`
-    for the empirical edges, by the paper.
+    Guarantee, cited from the paper and not checked here: mistakes :math:`\tilde O((K-1) T /
+    \sum_i \gamma_i^2 + K N^2 / \sum_i \gamma_i^2)` for the empirical edges. Nothing in this library
+    computes or relies on it; what is derived here is `AdaBoostOLMpp`'s.
 
     Parameters
     ----------

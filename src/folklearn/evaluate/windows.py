@@ -7,9 +7,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from folklearn import problem
-from folklearn.arrays import Array
+from folklearn.arrays import Array, log_losses
 from folklearn.errors import InvalidInputError
-from folklearn.evaluate.probabilities import checked_rows, label_mass, log_losses
+from folklearn.evaluate.probabilities import checked_row, checked_rows, label_mass
 from folklearn.evidence import Evidence
 from folklearn.learners.leader import Leader
 from folklearn.problem import Rows
@@ -126,8 +126,8 @@ class Windows:
 
     def observe(self, x: ArrayLike, y: Any, p: ArrayLike, *, weight: float = 1.0) -> float:
         """Take in one round; return the log loss -ln p[y] of the prediction, unweighted."""
-        y = y if np.ndim(y) == 0 else np.asarray(y)
-        return float(self.observe_many([x], [y], [p], weight=[weight])[0])
+        X, P = problem.numbers("x", x)[None], checked_row(p, self.n_classes)[None]
+        return float(self.observe_many(X, np.asarray(y)[None], P, weight=[weight])[0])
 
     def observe_many(
         self, X: ArrayLike, y: ArrayLike, P: ArrayLike, *, weight: ArrayLike | None = None
@@ -144,7 +144,8 @@ class Windows:
             scores = np.stack([column[start:stop] for column in columns])
             self._wait(rows.part(start, stop), scores)
             start = stop
-        return losses
+        own: Array = losses
+        return own
 
     def _wait(self, rows: Rows, scores: Array) -> None:
         self._waiting.append((rows, scores))

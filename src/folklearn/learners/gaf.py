@@ -86,7 +86,8 @@ class Gaf(SecondOrderLearner):
     def regret_bound(self, n_rounds: int) -> float:
         """Return a bound on the regret after `n_rounds` with contexts of norm at most R.
 
-        Infinity without points: nothing is known of that in advance.
+        It counts what a finite number of points may cost, which is linear in T, and is infinite
+        without points: nothing is known of that in advance.
         """
         if self.n_points is None:
             return math.inf
@@ -99,4 +100,5 @@ class Gaf(SecondOrderLearner):
             lam=self.lam,
             mu=self.mu,
             improved=self.improved,
+            n_points=self.n_points,
         )

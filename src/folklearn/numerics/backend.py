@@ -16,10 +16,12 @@ from typing import Any
 
 import llvmlite.binding
 import numpy as np
-from numba import njit, types
+from numba import types
 from numba.core import cgutils
 from numba.extending import get_cython_function_address, intrinsic
 from threadpoolctl import ThreadpoolController
+
+from folklearn.numerics.compile import kernel
 
 THREADED_N = 4000  # below this many state rows one thread is fastest
 NEVER_SPLIT = 200_000  # multiply-adds; matrix products this small stay on one thread
@@ -66,7 +68,7 @@ def address(typing_context, array, offset):
     return types.voidptr(array, types.intp), generate
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def gemm(trans_a, trans_b, m, n, k, alpha, A, a0, lda, B, b0, ldb, beta, C, c0, ldc):
     """C = alpha op(A) op(B) + beta C: m x n with inner size k; x0 offsets, ldx strides."""
     _dgemm(
@@ -77,7 +79,7 @@ def gemm(trans_a, trans_b, m, n, k, alpha, A, a0, lda, B, b0, ldb, beta, C, c0, 
     )  # fmt: skip
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def gemv_add(m, n, A, a0, lda, x, x0, y, y0):
     """y += A x for an m x n matrix A."""
     _dgemv(
@@ -87,7 +89,7 @@ def gemv_add(m, n, A, a0, lda, x, x0, y, y0):
     )  # fmt: skip
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def symm(m, n, A, a0, lda, B, b0, ldb, C, c0, ldc):
     """C = A B for a symmetric m x m matrix A given by its upper triangle."""
     _dsymm(
@@ -97,7 +99,7 @@ def symm(m, n, A, a0, lda, B, b0, ldb, C, c0, ldc):
     )  # fmt: skip
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def syrk_subtract(trans, n, k, A, a0, lda, C, c0, ldc):
     """C -= op(A) op(A)' in the upper triangle of the n x n matrix C; op(A) is n x k."""
     _dsyrk(
@@ -107,7 +109,7 @@ def syrk_subtract(trans, n, k, A, a0, lda, C, c0, ldc):
     )  # fmt: skip
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def syrk_add(trans, n, k, A, a0, lda, C, c0, ldc):
     """C += op(A) op(A)' in the upper triangle of the n x n matrix C; op(A) is n x k."""
     _dsyrk(
@@ -117,7 +119,7 @@ def syrk_add(trans, n, k, A, a0, lda, C, c0, ldc):
     )  # fmt: skip
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def trmm(side, trans, m, n, alpha, A, a0, lda, B, b0, ldb):
     """B = alpha op(A) B or alpha B op(A) in place, A upper triangular, B m x n."""
     _dtrmm(
@@ -127,7 +129,7 @@ def trmm(side, trans, m, n, alpha, A, a0, lda, B, b0, ldb):
     )  # fmt: skip
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def potrf(n, A, a0, lda):
     """Factor A = U'U in place in the upper triangle of the n x n matrix A.
 
@@ -141,7 +143,7 @@ def potrf(n, A, a0, lda):
     return info[0]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def potrs(n, nrhs, A, a0, lda, B, b0, ldb):
     """B = A^-1 B in place for n x nrhs B, given the factor that `potrf` left; return 0."""
     info = np.zeros(1, np.int32)

@@ -14,7 +14,6 @@ plain loop, which is faster when n is small.
 """
 
 import numpy as np
-from numba import njit
 
 from folklearn.numerics import rules
 from folklearn.numerics.backend import (
@@ -28,9 +27,12 @@ from folklearn.numerics.backend import (
     syrk_subtract,
     trmm,
 )
-from folklearn.numerics.rules import PREDICTED, foresee, learn, small_arrays
+from folklearn.numerics.compile import fast_kernel, kernel
+from folklearn.numerics.rules import LAM, PREDICTED, foresee, learn, small_arrays
 from folklearn.numerics.second_order import (
     FRESH,
+    SPARE,
+    is_sound,
     norm,
     open_memo,
     predict_round,
@@ -49,7 +51,7 @@ def block_size(d: int, k: int) -> int:
     return 1 if n < 100 or b < 4 else b
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def context_products(S, X, P):
     """P = S(I (x) X') from one triangle of S: two strips and one diagonal block per class."""
     b, d = X.shape
@@ -69,7 +71,7 @@ def context_products(S, X, P):
             )  # fmt: skip
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def open_block(S, theta, X, P, C, q):
     """Step 1. P is (bk, n), C is (bk, bk) and q is (bk,) in C order."""
     b, d = X.shape
@@ -84,16 +86,27 @@ def open_block(S, theta, X, P, C, q):
     gemm(TRANSPOSED, PLAIN, k, b, d, 1.0, theta, 0, d, X, 0, d, 0.0, q, 0, k)
 
 
-@njit(cache=True, nogil=True)
-def close_block(S, theta, P, G, c):
-    """Step 3. G is (bk, bk), upper triangular by columns; c is (bk,)."""
+@kernel
+def close_block(S, theta, P, G, c, room, spare):
+    """Step 3. G is (bk, bk), upper triangular by columns; c is (bk,).
+
+    Return False, S and theta untouched, if rounding would spoil them (`is_sound`).
+    """
     m, n = P.shape
-    gemv_add(n, m, P, 0, n, c, 0, theta, 0)
+    step = room[0]
+    for i in range(n):
+        step[i] = 0.0
+    gemv_add(n, m, P, 0, n, c, 0, step, 0)
     trmm(RIGHT, PLAIN, n, m, 1.0, G, 0, m, P, 0, n)
+    if not is_sound(S, theta, P, room, spare):
+        return False
+    for i in range(n):
+        theta[i] += step[i]
     syrk_subtract(PLAIN, n, m, P, 0, n, S, 0, n)
+    return True
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _learn_block(
     C, q, G, c, constants, nodes, norms, mean,
     labels, soft, weights, learning, totals, out, losses,
@@ -103,12 +116,12 @@ def _learn_block(
     m = q.shape[0]
     k = m // b
     squares, vectors = small_arrays(k)
-    Cii, V, a = squares[rules.C], squares[rules.V], vectors[rules.A, :k]
+    Cii, V, a = squares[rules.C_AT], squares[rules.V_AT], vectors[rules.A_AT, :k]
     no_label = np.empty(0)
     for i in range(b):
         at = i * k
         for r in range(k):
-            vectors[rules.Q, r] = q[at + r]
+            vectors[rules.Q_AT, r] = q[at + r]
             for s in range(r + 1):
                 Cii[r, s] = C[at + r, at + s]
                 Cii[s, r] = Cii[r, s]
@@ -119,7 +132,7 @@ def _learn_block(
             continue
         y = soft[i] if labels[i] < 0 else no_label
         losses[i] = learn(
-            constants, nodes, squares, vectors, labels[i], y, weights[i], norms[i], mean, totals
+            constants, squares, vectors, labels[i], y, weights[i], norms[i], mean, totals
         )
 
         # Columns at.. of G hold H_i = e_i - sum_{l<i} G_l E_li until V_i is applied.
@@ -144,7 +157,7 @@ def _learn_block(
             syrk_subtract(TRANSPOSED, rest, k, C, below, m, C, later, m)
 
 
-@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
+@fast_kernel
 def _update_later(C, q, a, at, k):
     """q_l += C_li a_i for every later round l."""
     for row in range(at + k, q.shape[0]):
@@ -154,21 +167,31 @@ def _update_later(C, q, a, at, k):
         q[row] += total
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
+def _run_loop(S, memo, X, labels, soft, weights, start, stop, learning, out, losses):
+    no_label = np.empty(0)
+    for t in range(start, stop):
+        predict_round(S, memo, X[t], out[t])
+        if learning:
+            y = soft[t] if labels[t] < 0 else no_label
+            losses[t] = update_round(S, memo, X[t], labels[t], y, weights[t])
+
+
+@kernel
 def run_rounds(S, memo, X, norms, labels, soft, weights, b, learning, out, losses):
-    """Predict every row of X into out; when learning, learn each row after predicting it."""
+    """Predict every row of X into out; when learning, learn each row after predicting it.
+
+    A block that rounding would spoil is learned again row by row, where single rounds are lost
+    instead of the whole block.
+    """
     T, d = X.shape
     n = S.shape[0]
     k = n // d
-    no_label = np.empty(0)
     if b == 1:
-        for t in range(T):
-            predict_round(S, memo, X[t], out[t])
-            if learning:
-                y = soft[t] if labels[t] < 0 else no_label
-                losses[t] = update_round(S, memo, X[t], labels[t], y, weights[t])
+        _run_loop(S, memo, X, labels, soft, weights, 0, T, learning, out, losses)
         return
-    totals, constants, theta, seen, _, _, _, nodes = open_memo(memo, d, k)
+    totals, constants, theta, seen, _, _, _, room, nodes = open_memo(memo, d, k)
+    totals_before = np.empty_like(totals)
     P = np.empty((b * k, n))
     C = np.empty(b * k * b * k)
     G = np.empty(b * k * b * k)
@@ -177,6 +200,7 @@ def run_rounds(S, memo, X, norms, labels, soft, weights, b, learning, out, losse
     for start in range(0, T, b):
         stop = min(start + b, T)
         m = (stop - start) * k
+        totals_before[:] = totals
         Cm, Gm = C[: m * m].reshape(m, m), G[: m * m].reshape(m, m)
         open_block(S, theta, X[start:stop], P[:m], Cm, q[:m])
         _learn_block(
@@ -184,7 +208,10 @@ def run_rounds(S, memo, X, norms, labels, soft, weights, b, learning, out, losse
             labels[start:stop], soft[start:stop] if soft.shape[0] > 0 else soft,
             weights[start:stop], learning, totals, out[start:stop], losses[start:stop],
         )  # fmt: skip
-        if learning:
-            close_block(S, theta, P[:m], Gm, c[:m])
-    if learning:
+        if not learning:
+            continue
         seen[FRESH] = 0.0
+        if not close_block(S, theta, P[:m], Gm, c[:m], room, SPARE / constants[LAM]):
+            totals[:] = totals_before
+            _run_loop(S, memo, X, labels, soft, weights, start, stop, learning, out, losses)
+            seen[FRESH] = 0.0

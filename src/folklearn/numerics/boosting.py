@@ -18,10 +18,10 @@ a solve with a 2 x 2 matrix costs nothing. docs/theory/boosting.md has the algeb
 import math
 
 import numpy as np
-from numba import njit
 
+from folklearn.numerics.compile import kernel
 from folklearn.numerics.curvature import gamma_star_below
-from folklearn.numerics.simplex import softmax
+from folklearn.numerics.simplex import sigmoid, softmax, softplus
 
 FOLKLORE, AIOLI, OFFSET = range(3)
 RIDGE = (0.5, 0.5, 0.25)  # on v: lam/2 with the paper's lam = 1, and alpha^2/4 for the offset
@@ -32,7 +32,9 @@ _PULL = (0.25, 0.5, 0.25)
 N_NUMBERS = 10
 A00, A01, A11, G0, G1, LOSS, BRACKET, CLIPPED, GAINED, TRIED = range(N_NUMBERS)
 
-_ROUNDING = 1e-14
+_ROUNDING = 1e-14  # of a bracket's terms, relative
+_MARGIN_ROUNDING = 2e-15  # of a margin, relative to the numbers that it is made of
+_MAX_EXPONENT = 750.0  # exp of a difference loses as many roundings as it has e-folds
 _MAX_STEPS = 100
 FLOOR = 1e-300  # no class is ever given less, so that every loss is finite
 
@@ -44,34 +46,24 @@ def start(n_learners: int, kind: int):
     return rows
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def _softplus(t):
-    return max(t, 0.0) + math.log1p(math.exp(-abs(t)))
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _sigmoid(t):
-    return math.exp(-_softplus(-t))
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _rest(s, label):
     """Return the largest score but that of the label, and logsumexp of them all beyond it.
 
     The two are not added up: next to a huge score the second would be lost.
     """
-    top = -math.inf
+    best = 1 if label == 0 else 0
     for k in range(s.shape[0]):
-        if k != label:
-            top = max(top, s[k])
+        if k != label and s[k] > s[best]:
+            best = k
     total = 0.0
     for k in range(s.shape[0]):
-        if k != label:
-            total += math.exp(s[k] - top)
-    return top, math.log(total)
+        if k != label and k != best:
+            total += math.exp(s[k] - s[best])
+    return s[best], math.log1p(total)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _solve(centre, pull):
     """Return the root of m = centre - pull tanh(m/2).
 
@@ -89,7 +81,7 @@ def _solve(centre, pull):
     return math.copysign(m, centre)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _look(row, kind, clip, o):
     """Return x_0, base, mean, c, the margin m, and how many digits A^-1 x may have lost."""
     base = o if kind == OFFSET else 0.0
@@ -103,7 +95,7 @@ def _look(row, kind, clip, o):
     return x, base, mean, c, _solve(base + mean, _PULL[kind] * c), row[A11] / schur
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def regress(row, kind, clip, s, label, out):
     """Write the regressed scores of s and a label into out; modulo constants s + alpha e_l."""
     top, rest = _rest(s, label)
@@ -118,43 +110,60 @@ def regress(row, kind, clip, s, label, out):
     out[label] = 0.5 * m
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def learn_regression(row, kind, clip, s, label, y, weight):
     """Move one regression; return the log loss of the class y under the regressed scores."""
     top, rest = _rest(s, label)
     o = s[label] - top - rest
     x, base, mean, c, m, spread = _look(row, kind, clip, o)
     sign = 1.0 if y == label else -1.0
-    loss = _softplus(-sign * m)
-    p = _sigmoid(m)
-    e = -weight * sign * _sigmoid(-sign * m)
+    loss = softplus(-sign * m)
+    p = sigmoid(m)
+    e = -weight * sign * sigmoid(-sign * m)
     gamma = gamma_star_below((abs(o) if kind == OFFSET else 2.0 * abs(x)) + REACH)
-    kappa = weight * gamma * p * _sigmoid(-m)
+    kappa = weight * gamma * p * sigmoid(-m)
 
     # w loss - (min of the surrogates after - before): delta_t/4, plus an allowance for rounding.
     d = base + mean - m
     away = 2.0 * d - c * e
     gain = kappa / (1.0 + kappa * c) * away * away
     size = c * e * e + 4.0 * abs(e * d) + gain
-    row[BRACKET] += 0.25 * (c * e * e - 4.0 * e * d - gain + _ROUNDING * (1.0 + spread) * size)
+    bracket = 0.25 * (c * e * e - 4.0 * e * d - gain + _ROUNDING * (1.0 + spread) * size)
+    # Margins are rounded too: what that may do to the surrogate and to the loss of an alpha.
+    scale = abs(s[label] - top) + rest + (1.0 + spread) * abs(mean) + abs(m) + REACH
+    slope = abs(e) + kappa * (abs(away) + 2.0 * abs(m - base))
+    slope += weight * sigmoid(REACH - sign * o)
+    bracket += _MARGIN_ROUNDING * scale * slope
     if kind != OFFSET and 2.0 * abs(x) < abs(o):
         # What clipping costs the alpha that it costs most, with this label; it may be a gain.
         far = math.copysign(REACH, o)
-        row[CLIPPED] += weight * (_softplus(sign * (far - 2.0 * x)) - _softplus(sign * (far - o)))
+        clipped, whole = softplus(sign * (far - 2.0 * x)), softplus(sign * (far - o))
+        row[CLIPPED] += weight * (clipped - whole)
+        bracket += _MARGIN_ROUNDING * weight * (clipped + whole)
 
     r = e - 2.0 * kappa * (m - base)
-    row[A00] += kappa * x * x
-    row[A01] += kappa * x
-    row[A11] += kappa
-    row[G0] += r * x
-    row[G1] += r
+    lost = REACH * REACH * (_add(row, A00, kappa * x * x) + 2.0 * _add(row, A01, kappa * x))
+    lost += REACH * REACH * _add(row, A11, kappa)
+    lost += REACH * (_add(row, G0, r * x) + _add(row, G1, r))
     if y != label:  # the share of y among the classes that are not l
         loss += rest - (s[y] - top)
-    row[LOSS] += weight * loss
+        lost += _MARGIN_ROUNDING * weight * _MAX_EXPONENT * rest
+    lost += _MARGIN_ROUNDING * weight * loss
+    lost += _add(row, LOSS, weight * loss)
+    _add(row, BRACKET, bracket + lost + _MARGIN_ROUNDING * abs(row[BRACKET]))
     return loss
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
+def _add(row, at, term):
+    """Add a term to a number of the row; return what rounding has left out of the sum."""
+    before = row[at]
+    row[at] = before + term
+    added = row[at] - before
+    return abs((before - (row[at] - added)) + (term - added))
+
+
+@kernel
 def learn_regressions(rows, kind, clip, scores, labels, y, weight):
     """Move all N regressions, with scores (N+1, K): row i is what regression i was given."""
     z = np.empty(scores.shape[1])
@@ -168,7 +177,7 @@ def learn_regressions(rows, kind, clip, scores, labels, y, weight):
         learn_regression(rows[i], kind, clip, scores[i], labels[i], y, weight)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _others(sigma, y):
     """Return 1 - sigma_y without cancellation."""
     total = 0.0
@@ -178,7 +187,7 @@ def _others(sigma, y):
     return total
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def logistic_costs(s):
     """Return the cost matrix (K, K) of AdaBoost.OLM++; row y has the L1 norm 1 - sigma_y."""
     K = s.shape[0]
@@ -193,7 +202,7 @@ def logistic_costs(s):
     return C
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def pairwise_costs(s):
     """Return the cost matrix (K, K) of AdaBoost.OLM; a row has an L1 norm of at most K (K-1)."""
     K = s.shape[0]
@@ -201,7 +210,7 @@ def pairwise_costs(s):
     for y in range(K):
         total = 0.0
         for k in range(K):
-            C[y, k] = _sigmoid(s[k] - s[y])
+            C[y, k] = sigmoid(s[k] - s[y])
             if k != y:
                 total += C[y, k]
         for k in range(K):
@@ -210,7 +219,7 @@ def pairwise_costs(s):
     return C
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def potentials(votes, steps):
     """Return phi^y(votes + e_l) as (K, K), by what `steps` (n, K) adds in n futures.
 
@@ -238,22 +247,22 @@ def potentials(votes, steps):
     return phi / n
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def step_pairwise(alphas, scores, labels, y, step):
     """alpha_i <- clip(alpha_i - step f'(alpha_i)) for the pairwise logistic loss of prefix i."""
     for i in range(alphas.shape[0]):
         s, said, alpha = scores[i], labels[i], alphas[i]
         slope = 0.0
         if said != y:
-            slope = _sigmoid(s[said] + alpha - s[y])
+            slope = sigmoid(s[said] + alpha - s[y])
         else:
             for k in range(s.shape[0]):
                 if k != y:
-                    slope -= _sigmoid(s[k] - s[y] - alpha)
+                    slope -= sigmoid(s[k] - s[y] - alpha)
         alphas[i] = min(REACH, max(-REACH, alpha - step * slope))
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def softmin(losses, out):
     """Write weights proportional to exp(-losses) into out."""
     least = losses.min()
@@ -265,7 +274,7 @@ def softmin(losses, out):
         out[i] /= total
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def mix_prefixes(scores, scale, losses):
     """Return the Bayes mixture (K,) of softmax(scale scores[i]), i = 1..N."""
     N, K = losses.shape[0], scores.shape[1]
@@ -280,7 +289,7 @@ def mix_prefixes(scores, scale, losses):
     return p
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def score_prefixes(scores, scale, y, weight, losses, mistakes):
     """Add the round to the losses and mistakes (N,) of the prefixes; return the mixture's loss."""
     N, K = losses.shape[0], scores.shape[1]

@@ -14,10 +14,10 @@ The paper's 1/(BR + ln(K)/2) is up to twice too large; see docs/theory/folklore.
 import math
 
 import numpy as np
-from numba import njit
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from folklearn.numerics.arrays import Array
+from folklearn.numerics.compile import kernel
+from folklearn.numerics.simplex import softplus
 
 _STEP = 0.01  # table nodes are L = expm1(i * step): 1/gamma* is off by at most 2e-5 relative
 _N_NODES = 3001  # the last node is near 1e13
@@ -62,7 +62,7 @@ _NODES = np.expm1(_STEP * np.arange(_N_NODES))
 _INVERSES = 1.0 / (_SAFE * gamma_star(_NODES))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def gamma_star_below(L):
     """Return a value at most gamma*(L), and at least 0.9999 of it, from the table."""
     i = int(math.log1p(L) / _STEP)
@@ -72,7 +72,7 @@ def gamma_star_below(L):
     return 1.0 / (_INVERSES[i] + slope * (L - _NODES[i]))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def self_concordant(D):
     """Return (exp(-D) - 1 + D) / D^2."""
     if D < 1e-3:
@@ -80,15 +80,10 @@ def self_concordant(D):
     return _SAFE * (math.expm1(-D) + D) / (D * D)
 
 
-@njit(cache=True, nogil=True)
-def _softplus(t):
-    return max(t, 0.0) + math.log1p(math.exp(-abs(t)))
-
-
-@njit(cache=True, nogil=True)
+@kernel
 def _binary_ratio(m, gap):
     """The ratio of `gamma_star` at expansion point m >= 0 and far point m + gap."""
-    c = math.exp(-_softplus(m))  # 1 - sigmoid(m)
+    c = math.exp(-softplus(m))  # 1 - sigmoid(m)
     if abs(gap) < 1e-3:
         third, fourth = 2.0 * c - 1.0, 1.0 - 6.0 * (1.0 - c) * c  # derivatives over s'(m)
         return 0.5 + third * gap / 6.0 + fourth * gap * gap / 24.0 - 1e-10
@@ -97,11 +92,11 @@ def _binary_ratio(m, gap):
     if gap > 0.0:
         numerator = c * gap + math.log1p(c * math.expm1(-gap))
     else:
-        numerator = _softplus(-m - gap) - _softplus(-m) + c * gap
+        numerator = softplus(-m - gap) - softplus(-m) + c * gap
     return numerator / ((1.0 - c) * c * gap * gap)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def binary_exact(m, L):
     """Return the largest valid curvature for two classes, at most 1/2.
 
@@ -114,7 +109,7 @@ def binary_exact(m, L):
     return min(_SAFE * min(_binary_ratio(m, L - m), _binary_ratio(m, -L - m)), 0.5)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def valid_curvature(z, reach):
     """Return the largest known valid gamma at logits z (K,), for reach = 2 B|x|."""
     K = z.shape[0]

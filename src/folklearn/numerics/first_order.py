@@ -7,8 +7,8 @@ they move W. A kernel returns NaN, all untouched, where the norm of x is unusabl
 import math
 
 import numpy as np
-from numba import njit
 
+from folklearn.numerics.compile import fast_kernel, kernel
 from folklearn.numerics.projections import length, multiply, project, project_rows
 from folklearn.numerics.simplex import softmax
 from folklearn.numerics.surrogate import log_loss
@@ -29,7 +29,7 @@ _MAX_SQUARE = 1e12  # of a scaled gradient, at most 1/64 in a guaranteed round
 _ROUNDING = 4e-16  # of W, relative
 
 
-@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"}, error_model="numpy")
+@fast_kernel
 def logits(W, x, z):
     """Write W x into z."""
     for k in range(W.shape[0]):
@@ -40,7 +40,7 @@ def logits(W, x, z):
         z[k] = total
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def predict_linear(W, x, max_norm, p):
     """Write softmax(W x) into p; return False, all untouched, if |x| is unusable."""
     if not length(x) <= max_norm:
@@ -50,14 +50,14 @@ def predict_linear(W, x, max_norm, p):
     return True
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def predict_linear_rows(W, X, P):
     """Write softmax(W x) into the rows of P, for every row x of X."""
     for t in range(X.shape[0]):
         predict_linear(W, X[t], np.inf, P[t])
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _play(W, x, label, soft, z, p):
     """Predict; return the loss, with p - y, the gradient in the logits, left in p."""
     logits(W, x, z)
@@ -71,7 +71,7 @@ def _play(W, x, label, soft, z, p):
     return loss
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def ogd_round(W, totals, work, x, label, soft, weight, B, rate, decay, max_norm):
     """Learn one example and return its loss; rate is D/G, work is (2, K) scratch."""
     if not length(x) <= max_norm:
@@ -89,7 +89,7 @@ def ogd_round(W, totals, work, x, label, soft, weight, B, rate, decay, max_norm)
     return loss
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def ogd_rounds(W, totals, work, X, labels, soft, weights, B, rate, decay, P, losses):
     """Predict every row of X into P and learn it."""
     no_label = np.empty(0)
@@ -101,7 +101,7 @@ def ogd_rounds(W, totals, work, X, labels, soft, weights, B, rate, decay, P, los
         )  # fmt: skip
 
 
-@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"}, error_model="numpy")
+@fast_kernel
 def add_direction(A, S, v, u):
     """A += vv', and S = A^-1 with it (Sherman and Morrison); leave S v in u.
 
@@ -137,7 +137,7 @@ def add_direction(A, S, v, u):
     return before / (1.0 + before)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def ons_round(W, matrices, totals, work, x, label, soft, weight, B, R, D, beta, max_norm):
     """Learn one example and return its loss.
 
@@ -183,7 +183,7 @@ def ons_round(W, matrices, totals, work, x, label, soft, weight, B, R, D, beta, 
     return loss
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def ons_rounds(
     W, matrices, totals, work, X, labels, soft, weights, B, R, D, beta, P, losses
 ):  # fmt: skip

@@ -8,8 +8,7 @@ triangular, so rho'J is lower triangular and costs O(k^2) to form.
 
 import math
 
-from numba import njit
-
+from folklearn.numerics.compile import fast_kernel
 from folklearn.numerics.simplex import (
     expand_classes,
     multinomial_factor,
@@ -22,7 +21,7 @@ _SMALL_STEP = 1e-6  # logits; Newton squares the error, so after such a step it 
 _SAFE_STEP = 0.2  # squared length; the Hessian changes by less than a factor 2 along it
 
 
-@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"}, error_model="numpy")
+@fast_kernel
 def cholesky(A, inverse, floor, tolerance):
     """Factor A = LL' in place, surviving rounding; write 1/diagonal of L into inverse.
 
@@ -52,7 +51,7 @@ def cholesky(A, inverse, floor, tolerance):
     return n_raised
 
 
-@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"}, error_model="numpy")
+@fast_kernel
 def solve_fixed_point(h, pull, C, u, z, p, g, scale, tail, J, H, work):
     """Solve for u; leave z = Q u, p = softmax(z) and the factor of M there.
 
@@ -119,7 +118,7 @@ def solve_fixed_point(h, pull, C, u, z, p, g, scale, tail, J, H, work):
             return log_total, step
 
 
-@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"}, error_model="numpy")
+@fast_kernel
 def _newton_system(J, g, scale, tail, H, prefix, row):
     """Write the lower triangle of I + (rho'J)'(rho'J) into H; prefix and row are scratch."""
     k = g.shape[0]
@@ -138,7 +137,7 @@ def _newton_system(J, g, scale, tail, H, prefix, row):
                 H[i, j] += factor * row[j]
 
 
-@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"}, error_model="numpy")
+@fast_kernel
 def _line_search(u, v, du, dv, decrement, z, p, trial):
     """Return a step length in (0, 1] along which f decreases.
 

@@ -2,7 +2,8 @@
 
 import math
 
-from numba import njit
+from folklearn.numerics.compile import kernel
+from folklearn.numerics.simplex import softmax
 
 # Of the variance of a feature: a class in which the feature has not varied yet would else be
 # the more certain of it the more examples it has, and every constant feature would vote for
@@ -10,7 +11,7 @@ from numba import njit
 _LEAST_SHARE = 0.1
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def add_moments(mass, mean, spread, x, y, weight):
     """Add one example to the mass (K,), mean (K, d) and sum of squares around it (K, d)."""
     mass[y] += weight
@@ -21,7 +22,7 @@ def add_moments(mass, mean, spread, x, y, weight):
         spread[y, j] += weight * away * (x[j] - mean[y, j])
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def class_probabilities(mass, mean, spread, x, p):
     """Write the posterior of the classes into p (K,).
 
@@ -50,10 +51,4 @@ def class_probabilities(mass, mean, spread, x, p):
             own = max(own, _LEAST_SHARE * variance)
             gap = x[j] - centre - share * away
             p[k] -= 0.5 * (math.log(own) + gap * gap / own)
-    top = p.max()
-    total = 0.0
-    for k in range(K):
-        p[k] = math.exp(p[k] - top)
-        total += p[k]
-    for k in range(K):
-        p[k] /= total
+    softmax(p, p)

@@ -8,15 +8,15 @@ neither cancels, however large the logits.
 import math
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from folklearn.numerics.arrays import Array
+from folklearn.numerics.compile import fast_kernel, kernel
 
 _JITTER = 1e-10  # of the mean variance
 
 
-@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"}, error_model="numpy")
+@fast_kernel
 def _logits(W, x, z):
     """Write W x into z for W (K, d), and return the index of the largest."""
     best = 0
@@ -31,7 +31,7 @@ def _logits(W, x, z):
     return best
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _loss(W, x, y, z):
     best = _logits(W, x, z)
     top = z[best]
@@ -45,14 +45,14 @@ def _loss(W, x, y, z):
     return behind + math.log1p(others)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def round_losses(W, x, y, z, losses):
     """Write the loss of every model on one round into losses (N,); z (K,) is scratch."""
     for i in range(W.shape[0]):
         losses[i] = _loss(W[i], x, y, z)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def history_losses(W, X, Y, w, limits, z, losses):
     """Write the total weighted loss of every model into losses (N,), infinity above its limit.
 
@@ -67,7 +67,7 @@ def history_losses(W, X, Y, w, limits, z, losses):
         losses[i] = total if total <= limits[i] else math.inf
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def log_mixture(W, log_weights, mu, x, max_norm, terms, log_p):
     """Write ln((1 - mu) sum_i weight_i softmax(W_i x) + mu/K) into log_p (K,).
 

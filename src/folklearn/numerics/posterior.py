@@ -8,8 +8,8 @@ that leave the posterior of the whole history unchanged. See docs/theory/aggrega
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
+from folklearn.numerics.arrays import Array
 from folklearn.numerics.particles import (
     covariance_factor,
     effective_size,
@@ -19,8 +19,6 @@ from folklearn.numerics.particles import (
     round_losses,
 )
 from folklearn.numerics.simplex import helmert
-
-Array = NDArray[np.float64]
 
 TARGET_ACCEPTANCE = 0.3
 MAX_STAGES = 100  # parts in which one round may enter the posterior

@@ -6,7 +6,7 @@ are coupled, and the nearest point is found by projected gradient descent with m
 
 import math
 
-from numba import njit
+from folklearn.numerics.compile import fast_kernel, kernel
 
 _STILL = 2e-15  # of B; a step this small moves nothing but rounding
 _STILL_STEPS = 3
@@ -14,7 +14,7 @@ _ROUNDING = 1e-14  # of an optimality gap, relative to its largest terms
 _MAX_STEPS = 20_000
 
 
-@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"}, error_model="numpy")
+@fast_kernel
 def length(v):
     """Return |v|, also where the squares overflow; NaN if v is not finite."""
     total = 0.0
@@ -31,7 +31,7 @@ def length(v):
     return top * math.sqrt(total)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def project_rows(W, B):
     """Shorten every row of W (K, d) to norm at most B; return how many were longer."""
     n_outside = 0
@@ -46,7 +46,7 @@ def project_rows(W, B):
     return n_outside
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def optimality_gap(W, gradient, B):
     """Return <g, W> + B sum_k |g_k|, at least f(W) - min f over the class for convex f.
 
@@ -61,7 +61,7 @@ def optimality_gap(W, gradient, B):
     return gap
 
 
-@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"}, error_model="numpy")
+@fast_kernel
 def multiply(A, v, out):
     """Write A v into out, for A (n, n) and v (n,)."""
     for i in range(A.shape[0]):
@@ -72,7 +72,7 @@ def multiply(A, v, out):
         out[i] = total
 
 
-@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"}, error_model="numpy")
+@fast_kernel
 def largest_row_sum(A):
     """Return the largest sum of absolute values of a row, at least the largest eigenvalue."""
     top = 0.0
@@ -85,7 +85,7 @@ def largest_row_sum(A):
     return top
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _gradient(W, origin, step, A, away, g):
     """Write A(W - V) into g, V = origin - step; away (n,) is scratch."""
     K, d = W.shape
@@ -95,7 +95,7 @@ def _gradient(W, origin, step, A, away, g):
     multiply(A, away, g.reshape(K * d))
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def project(origin, step, A, largest, B, tolerance, W, work):
     """Write the member of the class that is nearest to V = origin - step in the norm of A.
 

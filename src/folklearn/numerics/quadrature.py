@@ -1,17 +1,18 @@
 """Equal-weight points for expectations over a standard Gaussian in few dimensions."""
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtri
 from scipy.stats import qmc
 
-
-def prediction_nodes(n_points: int | None, k: int, seed: int) -> NDArray[np.float64]:
-    """Return the nodes of an implicit rule; None is no integral, told by a single node."""
-    return np.zeros((1, k)) if n_points is None else gaussian_nodes(n_points, k, seed)
+from folklearn.numerics.arrays import Array
 
 
-def gaussian_nodes(n_points: int, k: int, seed: int) -> NDArray[np.float64]:
+def prediction_nodes(n_points: int | None, k: int, seed: int) -> Array:
+    """Return the nodes of an implicit rule; none at all for None, the softmax at the mean."""
+    return np.zeros((0, k)) if n_points is None else gaussian_nodes(n_points, k, seed)
+
+
+def gaussian_nodes(n_points: int, k: int, seed: int) -> Array:
     """Return n_points (rounded up to even) points in k dimensions, symmetric about 0.
 
     One dimension: the midpoints of equally likely intervals. More: scrambled Sobol points

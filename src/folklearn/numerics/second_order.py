@@ -14,7 +14,7 @@ nothing.
 import math
 
 import numpy as np
-from numba import carray, njit
+from numba import carray
 
 from folklearn.numerics import rules
 from folklearn.numerics.backend import (
@@ -26,7 +26,10 @@ from folklearn.numerics.backend import (
     gemm,
     trmm,
 )
+from folklearn.numerics.compile import fast_kernel, kernel
 from folklearn.numerics.rules import (
+    IMPRECISE,
+    LAM,
     MAX_NORM,
     N_CONSTANTS,
     N_SQUARES,
@@ -42,6 +45,8 @@ _SEEN = 1.0
 _GLIMPSED = 2.0
 _PANEL = 16
 _SPARSE = 4  # a context with at most d / 4 nonzeros is predicted from those alone
+SPARE = 1e-12  # of 1/lam: what rounding may take from the diagonal of S beyond what is there
+_MAX_THETA = 1e100  # beyond, sums of products overflow
 _SMALL_N = 32  # states so small that entering BLAS costs more than it saves
 
 
@@ -50,18 +55,19 @@ def memo_size(d: int, k: int, n_nodes: int) -> int:
     n = k * d
     return (
         rules.N_TOTALS + rules.N_CONSTANTS + n + (d + 1)
-        + rules.N_SQUARES * k * k + rules.N_VECTORS * (k + 1) + k * n + n_nodes * k
+        + rules.N_SQUARES * k * k + rules.N_VECTORS * (k + 1) + k * n + 2 * n + n_nodes * k
     )  # fmt: skip
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def open_memo(memo, d, k):
-    """Return the views totals, constants, theta, seen, squares, vectors, P, nodes of a memo.
+    """Return the views totals, constants, theta, seen, squares, vectors, P, room, nodes of a memo.
 
     Everything but S lives in this one array, because a compiled function pays for every
     array it is called with. Totals, constants, squares, vectors and nodes are those of
     `rules`; theta is (n,); seen (d + 1,) is the last context and whether what squares,
-    vectors and P (k, n) hold is fresh, that is, how the present state sees it (0 if not).
+    vectors and P (k, n) hold is fresh, that is, how the present state sees it (0 if not);
+    room is (2, n), scratch.
     """
     n = k * d
     totals = carray(address(memo, 0), (N_TOTALS,), np.float64)
@@ -78,11 +84,13 @@ def open_memo(memo, d, k):
     at += N_VECTORS * (k + 1)
     P = carray(address(memo, at), (k, n), np.float64)
     at += k * n
+    room = carray(address(memo, at), (2, n), np.float64)
+    at += 2 * n
     nodes = carray(address(memo, at), ((memo.shape[0] - at) // k, k), np.float64)
-    return totals, constants, theta, seen, squares, vectors, P, nodes
+    return totals, constants, theta, seen, squares, vectors, P, room, nodes
 
 
-@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"}, error_model="numpy")
+@fast_kernel
 def columns(S, x, P):
     """Write P = S(I (x) x) (as P', C order).
 
@@ -142,7 +150,7 @@ def columns(S, x, P):
             r += 1
 
 
-@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"}, error_model="numpy")
+@fast_kernel
 def see(S, theta, x, P, C, q):
     """Write P = S(I (x) x), C = (I (x) x)'P and q = (I (x) x)'theta."""
     columns(S, x, P)
@@ -161,7 +169,7 @@ def see(S, theta, x, P, C, q):
             C[b, a] = total
 
 
-@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"}, error_model="numpy")
+@fast_kernel
 def glimpse(S, theta, x, there, C, q):
     """Write C and q alone, from the entries of S at the nonzero places `there` of x.
 
@@ -193,7 +201,7 @@ def glimpse(S, theta, x, there, C, q):
         C[a, a] = total
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _nonzeros(x):
     """Return the places where x is not 0, or none at all if they are too many to be few."""
     d = x.shape[0]
@@ -211,7 +219,7 @@ def _nonzeros(x):
     return there
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _look(S, x, constants, theta, seen, squares, vectors, P, nodes):
     """Fill the memo for context x, unless it already holds it for this very state.
 
@@ -227,7 +235,7 @@ def _look(S, x, constants, theta, seen, squares, vectors, P, nodes):
             return
     for j in range(d):
         seen[j] = x[j]
-    C, q = squares[rules.C], vectors[rules.Q, : P.shape[0]]
+    C, q = squares[rules.C_AT], vectors[rules.Q_AT, : P.shape[0]]
     there = _nonzeros(x)
     if there.shape[0]:
         glimpse(S, theta, x, there, C, q)
@@ -237,7 +245,7 @@ def _look(S, x, constants, theta, seen, squares, vectors, P, nodes):
     seen[FRESH] = _GLIMPSED if there.shape[0] else _SEEN
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def norm(x):
     """Return |x|; NaN and infinity pass through."""
     total = 0.0
@@ -246,11 +254,11 @@ def norm(x):
     return math.sqrt(total)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def predict_round(S, memo, x, out):
     """Write the prediction for x into out; return False, all untouched, if |x| is unusable."""
     d = x.shape[0]
-    _, constants, theta, seen, squares, vectors, P, nodes = open_memo(memo, d, S.shape[0] // d)
+    _, constants, theta, seen, squares, vectors, P, _, nodes = open_memo(memo, d, S.shape[0] // d)
     if not norm(x) <= constants[MAX_NORM]:
         return False
     _look(S, x, constants, theta, seen, squares, vectors, P, nodes)
@@ -259,46 +267,81 @@ def predict_round(S, memo, x, out):
     return True
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def update_round(S, memo, x, label, soft, weight):
     """Learn one example and return its loss; NaN, all untouched, if |x| is unusable."""
     d = x.shape[0]
     k = S.shape[0] // d
-    totals, constants, theta, seen, squares, vectors, P, nodes = open_memo(memo, d, k)
+    totals, constants, theta, seen, squares, vectors, P, room, nodes = open_memo(memo, d, k)
     length = norm(x)
     if not length <= constants[MAX_NORM]:
         return math.nan
     _look(S, x, constants, theta, seen, squares, vectors, P, nodes)
     if seen[FRESH] == _GLIMPSED:
         columns(S, x, P)
-    loss = learn(
-        constants, nodes, squares, vectors, label, soft, weight, length, norm(theta), totals
-    )
-    absorb(S, theta, P, squares[rules.V], vectors[rules.A, :k])
+    n_lost = totals[IMPRECISE]
+    loss = learn(constants, squares, vectors, label, soft, weight, length, norm(theta), totals)
+    V, a = squares[rules.V_AT], vectors[rules.A_AT, :k]
+    if not absorb(S, theta, P, V, a, room, SPARE / constants[LAM]):
+        totals[IMPRECISE] = n_lost + 1.0
     seen[FRESH] = 0.0
     return loss
 
 
-@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"}, error_model="numpy")
-def absorb(S, theta, P, V, a):
-    """theta += P a and S -= (P V)(P V)'; P is overwritten by P V."""
+@fast_kernel
+def absorb(S, theta, P, V, a, room, spare):
+    """theta += P a and S -= (P V)(P V)'; P is overwritten by P V and room[0] by P a.
+
+    Return False, S and theta untouched, if rounding would spoil them (`is_sound`).
+    """
     k, n = P.shape
+    step = room[0]
+    for i in range(n):
+        step[i] = 0.0
     for c in range(k):
         Pc, factor = P[c], a[c]
         for i in range(n):
-            theta[i] += factor * Pc[i]
-    if n <= _SMALL_N:
-        _times_triangular(P, V)
-        _subtract_square_small(S, P)
-        return
+            step[i] += factor * Pc[i]
     if n * n * k <= NEVER_SPLIT:
         _times_triangular(P, V)
     else:
         trmm(RIGHT, PLAIN, n, k, 1.0, V, 0, k, P, 0, n)
-    subtract_square(S, P)
+    if not is_sound(S, theta, P, room, spare):
+        return False
+    for i in range(n):
+        theta[i] += step[i]
+    if n <= _SMALL_N:
+        _subtract_square_small(S, P)
+    else:
+        subtract_square(S, P)
+    return True
 
 
-@njit(cache=True, nogil=True)
+@fast_kernel
+def is_sound(S, theta, Y, room, spare):
+    """Tell whether S - YY' has a diagonal of at least -spare and theta + room[0] a sane size.
+
+    In exact arithmetic the diagonal stays positive. S only ever shrinks, so that the diagonal
+    bounds every entry of what was taken from I/lam: as long as all updates pass, S is finite and
+    of its proper size, even when rounding has made it indefinite.
+    """
+    m, n = Y.shape
+    step, left = room[0], room[1]
+    size = 0.0
+    for i in range(n):
+        size += abs(theta[i] + step[i])
+        left[i] = S[i, i] + spare
+    for c in range(m):
+        Yc = Y[c]
+        for i in range(n):
+            left[i] -= Yc[i] * Yc[i]
+    enough = True
+    for i in range(n):
+        enough &= left[i] >= 0.0
+    return enough and size <= _MAX_THETA
+
+
+@kernel
 def subtract_square(S, Y):
     """S -= YY' for Y (k, n) of small rank k, by narrow panels: faster than dsyrk there.
 
@@ -313,7 +356,7 @@ def subtract_square(S, Y):
         )  # fmt: skip
 
 
-@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"}, error_model="numpy")
+@fast_kernel
 def _times_triangular(P, V):
     """P = P V in place; some BLAS split even tiny triangular products across threads."""
     k, n = P.shape
@@ -327,7 +370,7 @@ def _times_triangular(P, V):
                 Pc[i] += factor * Pb[i]
 
 
-@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"}, error_model="numpy")
+@fast_kernel
 def _subtract_square_small(S, Y):
     """S -= YY' without the cost of entering BLAS."""
     k, n = Y.shape

@@ -19,10 +19,9 @@ product with rho or its transpose costs O(k) instead of O(k^2).
 import math
 
 import numpy as np
-from numba import njit
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from folklearn.numerics.arrays import Array
+from folklearn.numerics.compile import kernel
 
 
 def helmert(n_classes: int) -> Array:
@@ -35,7 +34,7 @@ def helmert(n_classes: int) -> Array:
     return Q
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def softmax(z, p):
     """Shift z so that its largest entry is 0, write softmax(z) into p, return logsumexp(z).
 
@@ -56,7 +55,19 @@ def softmax(z, p):
     return math.log(total)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
+def softplus(t):
+    """Return ln(1 + e^t), which neither overflows nor cancels."""
+    return max(t, 0.0) + math.log1p(math.exp(-abs(t)))
+
+
+@kernel
+def sigmoid(t):
+    """Return 1/(1 + e^-t) with all its digits, however small."""
+    return math.exp(-softplus(-t))
+
+
+@kernel
 def reduce_classes(v, out):
     """Write Q'v (k,) into out, for v (K,)."""
     prefix = 0.0
@@ -65,7 +76,7 @@ def reduce_classes(v, out):
         out[j - 1] = (prefix - j * v[j]) / math.sqrt(j * (j + 1.0))
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def expand_classes(u, out):
     """Write Q u (K,) into out, for u (k,)."""
     suffix = 0.0
@@ -76,7 +87,7 @@ def expand_classes(u, out):
     out[0] = suffix
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def expanded_diagonal(C, out):
     """Write the diagonal of Q C Q' (K,) into out, for symmetric C (k, k), in O(k^2)."""
     k = C.shape[0]
@@ -93,7 +104,7 @@ def expanded_diagonal(C, out):
     out[0] = inner
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def multinomial_factor(p, g, scale, tail):
     """Write g = Q'p and the two diagonals of the factor rho of M (see the module text)."""
     prefix = 0.0
@@ -110,7 +121,7 @@ def multinomial_factor(p, g, scale, tail):
             tail[i - 1] = 0.0
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def factor_times(g, scale, tail, v, out):
     """Write rho v into out; out may be v."""
     suffix = 0.0
@@ -120,7 +131,7 @@ def factor_times(g, scale, tail, v, out):
         suffix += tail[j] * entry
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def factor_transpose_times(g, scale, tail, v, out):
     """Write rho'v into out; out may be v."""
     prefix = 0.0

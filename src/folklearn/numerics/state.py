@@ -5,16 +5,14 @@ from contextlib import nullcontext
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import LinAlgError
 from scipy.linalg.lapack import dpotrf, dpotri
 
+from folklearn.numerics.arrays import Array
 from folklearn.numerics.backend import THREADED_N, OneThread, one_thread
 from folklearn.numerics.blocks import block_size, run_rounds
-from folklearn.numerics.rules import LAM, N_CONSTANTS, N_TOTALS
-from folklearn.numerics.second_order import memo_size
+from folklearn.numerics.rules import AT_THE_MEAN, EXPLICIT, INTEGRAL, LAM, N_CONSTANTS, N_TOTALS
+from folklearn.numerics.second_order import SPARE, memo_size
 from folklearn.numerics.simplex import helmert
-
-Array = NDArray[np.float64]
 
 _CHUNK_FLOPS = 3e9  # work between two chances to report progress or to be interrupted
 
@@ -22,8 +20,9 @@ _CHUNK_FLOPS = 3e9  # work between two chances to report progress or to be inter
 class SecondOrderState:
     """S = A^-1 and theta = A^-1 g of the surrogate sum, in reduced coordinates.
 
-    Arguments are validated by the caller. `totals` adds up the rounds (see `rules`); nodes
-    (m, k) choose the implicit rule, no nodes the explicit one. gamma 0 is the largest valid.
+    Arguments are validated by the caller. `totals` adds up the rounds (see `rules`). nodes None
+    chooses the explicit rule, nodes (m, k) the integral, nodes (0, k) the softmax at the mean.
+    gamma 0 is the largest valid.
     A single event is too short for another layer of calls: learners pass S and memo to
     `predict_round` and `update_round` themselves, the latter inside `one_thread` unless
     that is None.
@@ -54,8 +53,9 @@ class SecondOrderState:
         first = N_TOTALS + N_CONSTANTS
         self._n_kept = first + n
         self.gamma = gamma
-        self.memo[N_TOTALS:first] = B, gamma, pull, mu, max_norm, lam
-        if nodes is not None:
+        rule = EXPLICIT if nodes is None else INTEGRAL if n_nodes else AT_THE_MEAN
+        self.memo[N_TOTALS:first] = B, gamma, pull, mu, max_norm, lam, rule
+        if nodes is not None and n_nodes:
             self.memo[-nodes.size :] = nodes.ravel()
         self.one_thread = one_thread(n, k)
 
@@ -103,7 +103,7 @@ class SecondOrderState:
         b = block_size(self.d, self.k)
         # Whole blocks per chunk, so that the chunks do not change the result.
         chunk = b * max(1, int(_CHUNK_FLOPS / (n * n * (self.k + 2.0) + 5e4) / b))
-        P = np.empty((T, self.k + 1))
+        out = np.empty((T, self.k + 1))
         losses = np.empty(T)
         for start in range(0, T, chunk):
             rows = slice(start, min(start + chunk, T))
@@ -111,11 +111,11 @@ class SecondOrderState:
                 run_rounds(
                     self.S, self.memo, X[rows], norms[rows], labels[rows],
                     soft[rows] if len(soft) else soft, weights[rows],
-                    b, learning, P[rows], losses[rows],
+                    b, learning, out[rows], losses[rows],
                 )  # fmt: skip
             if report is not None:
                 report(rows.stop)
-        return P, losses
+        return out, losses
 
     def mean(self) -> Array:
         """Return the minimiser of the surrogate sum as W (K, d)."""
@@ -141,11 +141,11 @@ class SecondOrderState:
         n = self.theta.size
         lam = self.memo[N_TOTALS + LAM]
         with nullcontext() if n >= THREADED_N else OneThread():
-            A = _inverse(self.S)
+            A = _inverse(self.S, SPARE / lam)
             g = A @ self.theta
             A *= keep
             A.flat[:: n + 1] += (1.0 - keep) * lam
-            self.S[:] = _inverse(A)
+            self.S[:] = _inverse(A, lam)
             self.theta[:] = self.S @ (keep * g)
         self.memo[self._n_kept + self.d] = 0.0  # what was seen is not fresh
 
@@ -166,13 +166,18 @@ class SecondOrderState:
         self.totals[:] = totals
 
 
-def _inverse(lower: Array) -> Array:
-    """Return the inverse of a positive definite matrix, given by its lower triangle."""
+def _inverse(lower: Array, ridge: float) -> Array:
+    """Return the inverse of a positive definite matrix, given by its lower triangle.
+
+    To one that rounding has made indefinite a ridge is added, ten times larger at every try.
+    """
     # LAPACK counts by columns: its upper triangle is our lower one.
     factor, failed = dpotrf(lower.T, lower=False)
-    inverse, failed_again = dpotri(factor, lower=False)
-    if failed or failed_again:
-        raise LinAlgError("the state is not positive definite any more")
+    while failed:
+        raised = lower + ridge * np.eye(len(lower))
+        factor, failed = dpotrf(raised.T, lower=False)
+        ridge *= 10.0
+    inverse, _ = dpotri(factor, lower=False)
     upper = np.triu(inverse)
     full: Array = upper + np.triu(upper, 1).T
     return full

@@ -15,8 +15,7 @@ The paper's Algorithm 1 prints r = e; without the second term regret is linear.
 
 import math
 
-from numba import njit
-
+from folklearn.numerics.compile import fast_kernel, kernel
 from folklearn.numerics.fixed_point import cholesky
 from folklearn.numerics.simplex import (
     factor_times,
@@ -29,7 +28,7 @@ _MAX_SHRINKAGE = 1e9  # of S along x in one round; digits beyond that are cancel
 _MAX_NOISE = 1e-3  # of gamma w C; more would be visible in the pivots
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def log_loss(z, log_total, label, soft):
     """Return logsumexp(z) - <y, z>; label < 0 means that soft (K,) holds y."""
     if label >= 0:
@@ -40,7 +39,7 @@ def log_loss(z, log_total, label, soft):
     return log_total - score
 
 
-@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"}, error_model="numpy")
+@fast_kernel
 def expand_surrogate(
     label, soft, weight, gamma, u, p, g, scale, tail, C, q, noise_C, noise_q, V, a, N, vectors
 ):
@@ -50,9 +49,9 @@ def expand_surrogate(
     w l(u, y) minus the growth of the surrogate minimum, delta_t/4 in the certificate, plus
     an allowance for rounding; it holds for any expansion point u, solved exactly or not.
     noise_C and noise_q say how well C and q are known; the allowance covers them to first
-    order. n_lost is 0 unless rounding destroys the state: C is noise at this curvature, a
-    pivot of I + gamma w rho'C rho is below 1 or so large that S loses its digits, or
-    nothing finite could be learned.
+    order. n_lost is 0 unless rounding destroys the state: C is noise at this curvature, or a
+    pivot of I + gamma w rho'C rho so large that S loses its digits; where a pivot is below 1, C
+    being negative, or nothing finite could be learned, V and a are 0 and nothing is learned.
     """
     k = u.shape[0]
     curvature = gamma * weight
@@ -77,7 +76,10 @@ def expand_surrogate(
     for i in range(k):
         largest = max(largest, N[i, i])
     n_lost += largest > _MAX_SHRINKAGE
-    n_lost += cholesky(N, inverse, 1.0, 0.0)
+    if cholesky(N, inverse, 1.0, 0.0) > 0:
+        V[:] = 0.0
+        a[:] = 0.0
+        return 0.0, 1
     _inverse_rows(N, inverse, V)
     root = math.sqrt(curvature)
     for c in range(k):
@@ -130,7 +132,7 @@ def expand_surrogate(
     return 0.25 * (bracket + allowance), n_lost
 
 
-@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"}, error_model="numpy")
+@fast_kernel
 def _whitened(curvature, g, scale, tail, C, T, N, prefix):
     """Write the lower triangle of I + curvature rho'C rho into N in O(k^2); T is scratch."""
     k = g.shape[0]
@@ -144,7 +146,7 @@ def _whitened(curvature, g, scale, tail, C, T, N, prefix):
         N[i, i] += 1.0
 
 
-@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"}, error_model="numpy")
+@fast_kernel
 def _inverse_rows(L, inverse, out):
     """Write the lower triangle of L^-1 into out; inverse holds 1/diagonal of L."""
     for i in range(L.shape[0]):

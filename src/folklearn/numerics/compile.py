@@ -1,0 +1,50 @@
+"""How kernels are compiled, and when what was compiled before may be used again.
+
+Kernels release the GIL, divide by zero as NumPy does, and are kept on disk. A `fast_kernel` may
+also add up in another order and fuse multiplications with additions, nothing else: NaN and
+infinity keep their meaning.
+"""
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from numba import njit
+
+
+def sources_of(folder: Path) -> str:
+    """Return a digest of the Python sources of a folder."""
+    digest = hashlib.blake2b(digest_size=16)
+    for path in sorted(folder.glob("*.py")):
+        digest.update(path.name.encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()
+
+
+_SOURCES = sources_of(Path(__file__).parent)
+
+
+def keep_until_sources_change(dispatcher: Any, sources: str = _SOURCES) -> Any:
+    """Let a cached kernel live as long as all sources of kernels stay as they are.
+
+    Numba compares what it finds on disk with the file of the kernel itself: without this a
+    kernel would go on computing with what the kernels that it calls said before an edit or an
+    update. Numba has no public name for the stamp that it compares.
+    """
+    file = getattr(getattr(dispatcher, "_cache", None), "_cache_file", None)
+    if file is not None and hasattr(file, "_source_stamp"):
+        file._source_stamp = sources
+    return dispatcher
+
+
+def kernel(function: Callable[..., Any]) -> Any:
+    """Compile a function when it is first called, or load it from disk."""
+    compiled = njit(cache=True, nogil=True, error_model="numpy")(function)
+    return keep_until_sources_change(compiled)
+
+
+def fast_kernel(function: Callable[..., Any]) -> Any:
+    """Compile as `kernel` does; sums may be reordered and multiplications fused with additions."""
+    freedom = {"reassoc", "contract"}
+    compiled = njit(cache=True, nogil=True, error_model="numpy", fastmath=freedom)(function)
+    return keep_until_sources_change(compiled)

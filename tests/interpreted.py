@@ -1,0 +1,72 @@
+"""A pytest plugin that lets kernels run as plain Python, for tools that change them often.
+
+``NUMBA_DISABLE_JIT=1 python -m pytest -p tests.interpreted ...`` compiles nothing. What plain
+Python cannot call, BLAS by address and views of raw memory, is replaced here.
+"""
+
+import os
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+
+from folklearn.numerics import backend, second_order
+
+assert os.environ.get("NUMBA_DISABLE_JIT") == "1"
+
+
+def _matrix(flat, m, n, ld):
+    """The column-ordered m x n matrix with leading dimension ld at the start of `flat`."""
+    return as_strided(flat, (m, n), (flat.itemsize, ld * flat.itemsize))
+
+
+def _op(trans, flat, m, n, ld):
+    """Op(A), of shape m x n."""
+    return _matrix(flat, n, m, ld).T if trans == backend.TRANSPOSED else _matrix(flat, m, n, ld)
+
+
+def _symmetric(flat, n, ld):
+    upper = np.triu(_matrix(flat, n, n, ld))
+    return upper + np.triu(upper, 1).T
+
+
+def _dgemm(ta, tb, m, n, k, alpha, A, lda, B, ldb, beta, C, ldc):
+    out = _matrix(C, m, n, ldc)
+    product = alpha * (_op(ta, A, m, k, lda) @ _op(tb, B, k, n, ldb))
+    out[:] = product if beta == 0.0 else product + beta * out
+
+
+def _dgemv(trans, m, n, alpha, A, lda, x, _, beta, y, __):
+    y[:m] = alpha * (_matrix(A, m, n, lda) @ x[:n]) + beta * y[:m]
+
+
+def _dsymm(side, uplo, m, n, alpha, A, lda, B, ldb, beta, C, ldc):
+    _matrix(C, m, n, ldc)[:] = _symmetric(A, m, lda) @ _matrix(B, m, n, ldb)
+
+
+def _dsyrk(uplo, trans, n, k, alpha, A, lda, beta, C, ldc):
+    out, half = _matrix(C, n, n, ldc), _op(trans, A, n, k, lda)
+    places = np.triu_indices(n)
+    out[places] = (alpha * half @ half.T + beta * out)[places]
+
+
+def _dtrmm(side, uplo, trans, diag, m, n, alpha, A, lda, B, ldb):
+    out = _matrix(B, m, n, ldb)
+    order = m if side == backend.LEFT else n
+    triangle = np.triu(_matrix(A, order, order, lda))
+    triangle = triangle.T if trans == backend.TRANSPOSED else triangle
+    out[:] = alpha * (triangle @ out if side == backend.LEFT else out @ triangle)
+
+
+def _address(array, offset):
+    return array.reshape(-1)[offset:]
+
+
+def _carray(flat, shape, dtype):
+    return flat[: int(np.prod(shape))].reshape(shape)
+
+
+backend._ref = lambda value: value
+backend.address = second_order.address = _address
+second_order.carray = _carray
+for _routine in (_dgemm, _dgemv, _dsymm, _dsyrk, _dtrmm):
+    setattr(backend, _routine.__name__, _routine)

@@ -1,0 +1,330 @@
+"""Change one line that the certificates rest on, and see that a test notices.
+
+``make mutants`` applies each change below to a copy of the sources, runs the tests that are
+named with it, and prints whether they killed it. A mutant that survives is a line on which
+soundness rests and which no test guards, unless it says why it is equivalent. Kernels run as
+plain Python (`tests.interpreted`), so that nothing is compiled; words name the mutants to run.
+
+To add one: the file below ``src/folklearn``, a snippet that occurs in it exactly once, what to
+write instead, and the tests that must fail. `tests/test_mutants.py` checks that snippets and
+tests are still there.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parent.parent
+SOURCES = ROOT / "src" / "folklearn"
+
+
+class Mutant(NamedTuple):
+    """One changed snippet; `equivalent` says why no test can notice, if none can."""
+
+    name: str
+    file: str
+    snippet: str
+    replacement: str
+    tests: tuple[str, ...]
+    equivalent: str = ""
+
+
+_CURVATURE = "numerics/curvature.py"
+_SURROGATE = "numerics/surrogate.py"
+_RULES = "numerics/rules.py"
+_STATE = "numerics/state.py"
+_SECOND = "numerics/second_order.py"
+_BLOCKS = "numerics/blocks.py"
+_FIRST = "numerics/first_order.py"
+_BOOSTING = "numerics/boosting.py"
+
+_OF_CURVATURE = ("tests/numerics/test_curvature.py",)
+_OF_SURROGATE = ("tests/numerics/test_surrogate.py",)
+_OF_RULES = ("tests/numerics/test_rules.py",)
+_OF_STATE = ("tests/numerics/test_state.py",)
+_OF_FIRST = ("tests/numerics/test_first_order.py",)
+_OF_BOOSTING = ("tests/boosting/test_regression_kernels.py",)
+_OF_BOUNDS = (
+    "tests/test_bounds.py::test_bounds_do_not_depend_on_the_unit_of_x",
+    "tests/test_bounds.py::test_aiolis_bound_does_not_depend_on_the_unit_of_x",
+)
+
+MUTANTS = (
+    # The curvature constant.
+    Mutant(
+        "the self-concordant constant ignores how far apart the logits are", _CURVATURE,
+        "self_concordant(reach + high - low)", "self_concordant(reach)",
+        ("tests/numerics/test_curvature.py::test_the_chosen_curvature_is_valid_for_many_classes",),
+    ),
+    Mutant(
+        "gamma* ignores the number of classes", _CURVATURE,
+        "gamma_star_below(reach + math.log(K - 1.0))", "gamma_star_below(reach)", _OF_CURVATURE,
+    ),
+    Mutant(
+        "gamma* is not lowered against rounding", _CURVATURE,
+        "_SAFE = 1.0 - 1e-11", "_SAFE = 1.0 + 1e-11", _OF_CURVATURE,
+    ),
+    Mutant(
+        "gamma* near 0 is its limit", _CURVATURE,
+        "series = 0.5 - L**2 / 36.0", "series = 0.5 - 0.0 * L", _OF_CURVATURE,
+    ),
+    Mutant(
+        "the table is extrapolated with half the slope", _CURVATURE,
+        "_INVERSES[-1] + (L - _NODES[-1])", "_INVERSES[-1] + 0.5 * (L - _NODES[-1])",
+        _OF_CURVATURE,
+    ),
+    Mutant(
+        "the table is read one node too early", _CURVATURE,
+        "1.0 / (_INVERSES[i] + slope * (L - _NODES[i]))", "1.0 / _INVERSES[i]", _OF_CURVATURE,
+    ),
+    Mutant(
+        "the exact binary constant is not capped", _CURVATURE,
+        "_binary_ratio(m, -L - m)), 0.5)", "_binary_ratio(m, -L - m)), 9.5)", _OF_CURVATURE,
+    ),
+    Mutant(
+        "the exact binary constant forgets the side of m", _CURVATURE,
+        "    m = abs(m)\n", "    m = -abs(m)\n", _OF_CURVATURE,
+    ),
+    Mutant(
+        "the exact binary constant looks at the far side only", _CURVATURE,
+        "min(_binary_ratio(m, L - m), _binary_ratio(m, -L - m))", "_binary_ratio(m, -L - m)",
+        _OF_CURVATURE,
+    ),
+    Mutant(
+        "the exact binary constant looks at the near side only", _CURVATURE,
+        "min(_binary_ratio(m, L - m), _binary_ratio(m, -L - m))", "_binary_ratio(m, L - m)",
+        _OF_CURVATURE,
+        "m is not negative, so that by symmetry the far point -L never gives the minimum",
+    ),
+    # The surrogate of a round: five allowances, and three reasons to call it lost.
+    Mutant(
+        "no allowance for sums of k products", _SURROGATE,
+        "allowance = _ROUNDING * (k + 8) * largest * size +", "allowance =", _OF_SURROGATE,
+    ),
+    Mutant(
+        "no allowance for what cancels along V", _SURROGATE,
+        "abs(along_away) - _ROUNDING * (k + 8) * blur", "abs(along_away)", _OF_SURROGATE,
+    ),
+    Mutant(
+        "no allowance for what is not known of C", _SURROGATE,
+        "slope * noise_C + 2.0 * noise_q", "2.0 * noise_q", _OF_SURROGATE,
+    ),
+    Mutant(
+        "no allowance for what is not known of q", _SURROGATE,
+        "slope * noise_C + 2.0 * noise_q", "slope * noise_C", _OF_SURROGATE,
+    ),
+    Mutant(
+        "the slope of the bracket is that of the loss alone", _SURROGATE,
+        "            e[j] += along_away * V[c, j]", "            e[j] += 0.0 * V[c, j]",
+        _OF_SURROGATE,
+    ),
+    Mutant(
+        "a C that is noise loses no round", _SURROGATE,
+        "n_lost = 1 if curvature * noise_C > _MAX_NOISE else 0", "n_lost = 0", _OF_SURROGATE,
+    ),
+    Mutant(
+        "a pivot that costs S its digits loses no round", _SURROGATE,
+        "    n_lost += largest > _MAX_SHRINKAGE\n", "", _OF_SURROGATE,
+    ),
+    Mutant(
+        "a negative C is learned from", _SURROGATE,
+        "if cholesky(N, inverse, 1.0, 0.0) > 0:", "if cholesky(N, inverse, 1.0, 0.0) < 0:",
+        _OF_SURROGATE,
+    ),
+    Mutant(
+        "the surrogate's gradient is the loss's (the paper's Algorithm 1)", _SURROGATE,
+        "r[i] = e[i] - 2.0 * curvature * b[i]", "r[i] = e[i]",
+        ("tests/learners/test_folklore.py::test_equals_the_dense_twin",),
+    ),
+    Mutant(
+        "the bracket takes too much", _SURROGATE,
+        "bracket -= certain * certain", "bracket -= 1.001 * certain * certain", _OF_SURROGATE,
+    ),
+    # What a round adds up.
+    Mutant(
+        "too large a curvature is not counted", _RULES,
+        "totals[OVERCURVED] += 1.0", "totals[OVERCURVED] += 0.0", _OF_RULES,
+    ),
+    Mutant(
+        "lost rounds are not counted", _RULES,
+        "totals[IMPRECISE] += n_lost > 0", "totals[IMPRECISE] += 0.0", _OF_RULES,
+    ),
+    Mutant(
+        "what an implicit rule predicts worse is not in the bracket", _RULES,
+        "totals[BRACKET] += surplus + bracket", "totals[BRACKET] += bracket", _OF_RULES,
+    ),
+    Mutant(
+        "a loss counts once whatever its weight", _RULES,
+        "totals[LOSS] += weight * loss", "totals[LOSS] += loss", _OF_RULES,
+    ),
+    Mutant(
+        "S is taken for exact", _RULES,
+        "_NOISE * length * length / constants[LAM]", "0.0 * length / constants[LAM]", _OF_RULES,
+    ),
+    Mutant(
+        "theta is taken for exact", _RULES,
+        "_NOISE * length * mean", "0.0 * mean", _OF_RULES,
+    ),
+    Mutant(
+        "an integral may give a class nothing", _RULES,
+        "+ mu / (k + 1.0), _FLOOR)", "+ mu / (k + 1.0), 0.0)",
+        ("tests/test_soundness.py::test_an_integral_never_gives_a_class_nothing",),
+    ),
+    Mutant(
+        "the softmax at the mean may lose infinity", _RULES,
+        "(log_total - z[i] if p[i] < _FLOOR else -math.log(p[i]))", "-math.log(p[i])",
+        ("tests/test_soundness.py::test_the_softmax_at_the_mean_never_loses_infinity",),
+    ),
+    # The state.
+    Mutant(
+        "growth forgets what voids a certificate", _STATE,
+        "self.totals[:] = smaller.totals", "self.totals[:3] = smaller.totals[:3]", _OF_STATE,
+    ),
+    Mutant(
+        "a file forgets what voids a certificate", _STATE,
+        "self.totals[:] = totals", "self.totals[:3] = totals[:3]", _OF_STATE,
+    ),
+    Mutant(
+        "an update may take more from S than is there", _SECOND,
+        "enough &= left[i] >= 0.0", "enough &= left[i] >= -9.0e99", _OF_STATE,
+    ),
+    Mutant(
+        "an update that was not made is not counted", _SECOND,
+        "totals[IMPRECISE] = n_lost + 1.0", "totals[IMPRECISE] = n_lost", _OF_STATE,
+    ),
+    Mutant(
+        "a block may take more from S than is there", _BLOCKS,
+        "    if not is_sound(S, theta, P, room, spare):\n", "    if False:\n", _OF_STATE,
+    ),
+    Mutant(
+        "a block that is learned again is counted twice", _BLOCKS,
+        "totals[:] = totals_before", "totals[:] = totals", _OF_STATE,
+    ),
+    # The online Newton step.
+    Mutant(
+        "ONS does not count what projections lack", _FIRST,
+        "(gap + _ROUNDING * largest", "(0.0 * gap + _ROUNDING * largest", _OF_FIRST,
+    ),
+    Mutant(
+        "ONS does not count the rounding of W", _FIRST,
+        "(gap + _ROUNDING * largest", "(gap + 0.0 * largest", _OF_FIRST,
+    ),
+    Mutant(
+        "ONS does not count slack at all", "learners/ons.py",
+        "totals[NEWTON] + totals[SLACK] + norm", "totals[NEWTON] + norm", _OF_FIRST,
+    ),
+    Mutant(
+        "ONS does not count heavy rounds", _FIRST,
+        "totals[HEAVY] += weight > 1.0", "totals[HEAVY] += 0.0", _OF_FIRST,
+    ),
+    Mutant(
+        "ONS does not count long contexts", _FIRST,
+        "totals[FAR] += size > R * _LONGER", "totals[FAR] += 0.0", _OF_FIRST,
+    ),
+    Mutant(
+        "ONS does not count lost rounds", _FIRST,
+        "totals[LOST] += 1.0", "totals[LOST] += 0.0", _OF_FIRST,
+    ),
+    # Boosting regressions.
+    Mutant(
+        "boosting does not count what clipping costs", _BOOSTING,
+        "row[CLIPPED] += weight * (clipped - whole)", "row[CLIPPED] += 0.0", _OF_BOOSTING,
+    ),
+    Mutant(
+        "boosting does not count the rounding of margins", _BOOSTING,
+        "bracket += _MARGIN_ROUNDING * scale * slope", "bracket += 0.0", _OF_BOOSTING,
+        "the other allowances covered it in every round tried; the derivation asks for it",
+    ),
+    Mutant(
+        "boosting does not count the rounding of sums", _BOOSTING,
+        "return abs((before - (row[at] - added)) + (term - added))", "return 0.0", _OF_BOOSTING,
+    ),
+    Mutant(
+        "boosting does not count the rounding of losses", _BOOSTING,
+        "    lost += _MARGIN_ROUNDING * weight * loss\n", "", _OF_BOOSTING,
+    ),
+    Mutant(
+        "boosting does not count the rounding of the rest", _BOOSTING,
+        "lost += _MARGIN_ROUNDING * weight * _MAX_EXPONENT * rest", "lost += 0.0", _OF_BOOSTING,
+    ),
+    Mutant(
+        "boosting loses ln(1 + tiny)", _BOOSTING,
+        "math.log1p(total)", "math.log(1.0 + total)", _OF_BOOSTING,
+    ),
+    # The theorems.
+    Mutant(
+        "FOLKLORE's bound has R for R^2 in its factor", "bounds.py",
+        "0.25 * (1.0 / least + R**2 / (4.0 * lam))", "0.25 * (1.0 / least + R / (4.0 * lam))",
+        _OF_BOUNDS,
+    ),
+    Mutant(
+        "FOLKLORE's bound has R for R^2 in its logarithm", "bounds.py",
+        "most * T * R**2 / (lam * K * d)", "most * T * R / (lam * K * d)", _OF_BOUNDS,
+    ),
+    Mutant(
+        "AIOLI's bound has R for R^2", "bounds.py",
+        "most * T * R**2 / (2.0 * d * lam)", "most * T * R / (2.0 * d * lam)", _OF_BOUNDS,
+    ),
+    Mutant(
+        "GAF's bound has R for R^2", "bounds.py",
+        "a = R**2 / (2.0 * lam)", "a = R / (2.0 * lam)", _OF_BOUNDS,
+    ),
+    Mutant(
+        "GAF's bound does not count its points", "bounds.py",
+        "T * (inexact - math.log1p(-mu))", "T * (0.0 * inexact - math.log1p(-mu))",
+        ("tests/test_soundness.py::test_the_bound_of_gaf_counts_its_points",),
+    ),
+)  # fmt: skip
+
+
+def run(mutant: Mutant) -> tuple[bool, float]:
+    """Return whether the mutant's tests fail on it, and after how many seconds."""
+    began = time.perf_counter()
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder) / "folklearn"
+        shutil.copytree(SOURCES, copy, ignore=shutil.ignore_patterns("__pycache__"))
+        file = copy / mutant.file
+        file.write_text(file.read_text().replace(mutant.snippet, mutant.replacement))
+        done = pytest(mutant.tests, folder)
+    if done.returncode not in (0, 1):  # neither passed nor failed: the tests did not run
+        raise SystemExit(f"{mutant.name}: the tests did not run\n{done.stdout}{done.stderr}")
+    return done.returncode == 1, time.perf_counter() - began
+
+
+def pytest(tests: tuple[str, ...], sources: str) -> subprocess.CompletedProcess[str]:
+    """Run tests with the sources of a folder, as plain Python."""
+    words = "-x", "-q", "-p", "tests.interpreted", "-p", "no:cacheprovider", "-p", "no:randomly"
+    environment = os.environ | {
+        "NUMBA_DISABLE_JIT": "1",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTHONPATH": os.pathsep.join([sources, str(ROOT)]),
+    }
+    command = [sys.executable, "-m", "pytest", *words, *tests]
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+
+
+def main(words: list[str]) -> int:
+    """Run the mutants whose name or file has one of the words, or all; 1 if one survives."""
+    chosen = [m for m in MUTANTS if not words or any(w in f"{m.file} {m.name}" for w in words)]
+    every_test = tuple(dict.fromkeys(test for mutant in chosen for test in mutant.tests))
+    done = pytest(every_test, str(SOURCES.parent))
+    if done.returncode != 0:
+        print(done.stdout, done.stderr, "the tests must pass before they can kill", sep="\n")
+        return 2
+    n_survived = 0
+    for mutant in chosen:
+        killed, seconds = run(mutant)
+        verdict = "killed" if killed else "equivalent" if mutant.equivalent else "SURVIVED"
+        n_survived += verdict == "SURVIVED"
+        print(f"{verdict:10}  {seconds:5.1f} s  {mutant.file:26}  {mutant.name}", flush=True)
+    print(f"{len(chosen)} mutants, {n_survived} survived")
+    return int(n_survived > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
