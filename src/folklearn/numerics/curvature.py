@@ -15,7 +15,7 @@ import math
 
 import numpy as np
 
-from folklearn.numerics.arrays import Array
+from folklearn.arrays import Array
 from folklearn.numerics.compile import kernel
 from folklearn.numerics.simplex import softplus
 

@@ -18,9 +18,9 @@ not depend on the label. docs/theory/evidence.md has the proofs, rounding includ
 import math
 
 import numpy as np
-from numba import njit
 
 from folklearn.numerics.backend import PLAIN, TRANSPOSED, gemm, syrk_add
+from folklearn.numerics.compile import kernel
 from folklearn.numerics.curvature import gamma_star_below, valid_curvature
 
 # What the rows add up to beside S and G, by position. CONSTANT is c above; WEIGHT and REACH
@@ -38,31 +38,31 @@ _LEAST_ROWS, _MOST_ROWS = 16, 256
 _WIDE = 160  # features from which on a rank update per pair is cheaper than packing
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def n_pairs(K):
     """Return the number of pairs of classes."""
     return K * (K - 1) // 2
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def n_products(d):
     """Return the number of products of two features."""
     return d * (d + 1) // 2
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def block_rows(d):
     """Return how many rows are added at once."""
     return min(max(_PACKED_SIZE // n_products(d), _LEAST_ROWS), _MOST_ROWS)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def scratch_size(d, rows):
     """Return the numbers that `add_products` needs for so many rows."""
     return rows * d + d * d if d >= _WIDE else rows * n_products(d)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def certain_curvature(a, reach):
     """Return a gamma valid at logits a, whose largest is 0, in floating point too."""
     if a.shape[0] == 2 and abs(a[0] - a[1]) > _EXACT_UP_TO:
@@ -70,7 +70,7 @@ def certain_curvature(a, reach):
     return _SHRUNK * valid_curvature(a, reach)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def expand_row(z, label, soft, weight, length, B, coefficients, residual, totals):
     """Expand one row at logits z: write its pairs (P,) and its part of G per unit of x (K,).
 
@@ -112,7 +112,7 @@ def expand_row(z, label, soft, weight, length, B, coefficients, residual, totals
     totals[ROUNDS] += 1.0
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def expand_rows(Z, labels, soft, weights, norms, B, coefficients, residuals, totals):
     """Expand every row; coefficients (m, P) and residuals (m, K) are written."""
     no_label = np.empty(0)
@@ -123,7 +123,7 @@ def expand_rows(Z, labels, soft, weights, norms, B, coefficients, residuals, tot
         )
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _pack(X, packed):
     """Write the products x_a x_b, b <= a, of every row into packed (m, d(d+1)/2)."""
     m, d = X.shape
@@ -137,7 +137,7 @@ def _pack(X, packed):
             at += a + 1
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _add_square(S, coefficients, X, scaled, square):
     """S (D,) += the lower triangle of X' diag(coefficients) X."""
     m, d = X.shape
@@ -154,7 +154,7 @@ def _add_square(S, coefficients, X, scaled, square):
         at += a + 1
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def add_products(S, coefficients, X, scratch):
     """S (P, D) += coefficients' (products of features), for rows X (m, d)."""
     m, d = X.shape
@@ -170,7 +170,7 @@ def add_products(S, coefficients, X, scratch):
     gemm(PLAIN, TRANSPOSED, D, P, m, 1.0, packed, 0, D, coefficients, 0, P, 1.0, S, 0, D)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def add_residuals(G, residuals, X):
     """G (K, d) += residuals' X."""
     m, d = X.shape
@@ -178,7 +178,7 @@ def add_residuals(G, residuals, X):
     gemm(PLAIN, TRANSPOSED, d, K, m, 1.0, X, 0, d, residuals, 0, K, 1.0, G, 0, d)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def add_rows(S, G, totals, Z, X, labels, soft, weights, norms, B, scratch):
     """Add rows X (m, d), expanded at logits Z (m, K), which are overwritten."""
     m, K = Z.shape

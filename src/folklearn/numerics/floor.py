@@ -15,12 +15,10 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
+from folklearn.arrays import Array
 from folklearn.numerics.evidence import CONSTANT, DEPTH, REACH, WEIGHT
-
-Array = NDArray[np.float64]
 
 _UNIT = 1.01 * 2.0**-53  # with room for terms of second order
 _MOST_STEPS = 60

@@ -12,22 +12,22 @@ while solving: n = (K-1) d unknowns, and the ridge becomes lam (I - 11'/K) (x) I
 import math
 
 import numpy as np
-from numba import njit
 
 from folklearn.numerics.backend import PLAIN, TRANSPOSED, gemm, potrf, potrs
+from folklearn.numerics.compile import fast_kernel, kernel
 from folklearn.numerics.exponential import exp_all
 
 _SUFFICIENT = 1e-4  # of the decrease that the slope promises
 _MOST_HALVINGS = 12
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def pair_at(i, j, K):
     """Return the place of the pair i < j."""
     return i * K - i * (i + 1) // 2 + (j - i - 1)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def factor_ridge(S, lam, K, H):
     """Write the Cholesky factor of the curvature plus the ridge into H (n, n).
 
@@ -65,7 +65,7 @@ def factor_ridge(S, lam, K, H):
     return potrf(n, H, 0, n) == 0
 
 
-@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"}, error_model="numpy")
+@fast_kernel
 def pull(S, W, out):
     """Write sum over j of S_ij (w_i - w_j) into the rows of out: half the gradient of the pairs."""
     K, d = W.shape
@@ -95,7 +95,7 @@ def pull(S, W, out):
                 out[j, c] -= along[c]
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _inner(A, B):
     total = 0.0
     for i in range(A.shape[0]):
@@ -104,7 +104,7 @@ def _inner(A, B):
     return total
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _true_loss(Z, ZD, t, Y, weights, E, powers):
     """Return the loss of rows at logits Z + t ZD; leave w(p - y) in E."""
     loss = 0.0
@@ -133,7 +133,7 @@ def _true_loss(Z, ZD, t, Y, weights, E, powers):
     return loss
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _centre(W):
     K, d = W.shape
     for j in range(d):
@@ -145,7 +145,7 @@ def _centre(W):
             W[i, j] -= mean
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _solve(H, gradient, step):
     """Write the step (K, d) to where the gradient of the quadratic vanishes, centred."""
     K, d = gradient.shape
@@ -158,7 +158,7 @@ def _solve(H, gradient, step):
     _centre(step)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _finite(W):
     total = 0.0
     for i in range(W.shape[0]):
@@ -167,7 +167,7 @@ def _finite(W):
     return math.isfinite(total)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def linear_logits(X, W, Z):
     """Write X W' into Z (m, K)."""
     m, d = X.shape
@@ -175,7 +175,7 @@ def linear_logits(X, W, Z):
     gemm(TRANSPOSED, PLAIN, K, m, d, 1.0, W, 0, d, X, 0, d, 0.0, Z, 0, K)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def jump(G, H, W):
     """Move W to the mode of a ridge and a sum alone, whose factor H is."""
     step = np.empty_like(W)
@@ -184,7 +184,7 @@ def jump(G, H, W):
         W[:] = step
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def walk(S, G, lam, H, X, Y, weights, n_steps, W):
     """Move W by damped Newton steps towards the mode of ridge, sum and true loss of rows."""
     K, d = W.shape

@@ -18,9 +18,10 @@ place of every section of memo.
 import math
 
 import numpy as np
-from numba import carray, njit
+from numba import carray
 
 from folklearn.numerics.backend import address
+from folklearn.numerics.compile import fast_kernel, kernel
 from folklearn.numerics.evidence import (
     N_TOTALS,
     add_products,
@@ -77,43 +78,43 @@ _IDLE, _SELDOM = 1e-3, 4  # a leader of so little weight is refreshed every four
 _TINY_STEP = 1e-300
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def vector(memo, plan, section, n):
     """Return a section as (n,)."""
     return carray(address(memo, plan[section]), (n,), np.float64)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def table(memo, plan, section, n, m):
     """Return a section as (n, m)."""
     return carray(address(memo, plan[section]), (n, m), np.float64)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def cube(memo, plan, section, n, m, r):
     """Return a section as (n, m, r)."""
     return carray(address(memo, plan[section]), (n, m, r), np.float64)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def n_modes(plan):
     """Return the number of ridges on everything seen, those of certificates included."""
     return plan[RIDGES] + plan[CERTIFIED]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def n_linear(plan):
     """Return the number of linear experts."""
     return n_modes(plan) + plan[FORGETTING] + plan[DESCENDING] + plan[ADAPTIVE]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def n_expanded(plan):
     """Return the number of sums that rows enter as they come: the leaders', the certificates'."""
     return 1 + plan[CERTIFIED] if n_modes(plan) > 0 else 0
 
 
-@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"}, error_model="numpy")
+@fast_kernel
 def _all_logits(W, x, unit, z):
     """Write the logits of all linear experts: W'(x, unit)."""
     d = x.shape[0]
@@ -135,7 +136,7 @@ def _all_logits(W, x, unit, z):
         j += 1
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _softmax_each(z, K, p, powers):
     """Shift each expert's logits so that the largest is 0; write their softmax."""
     n = z.shape[0]
@@ -155,7 +156,7 @@ def _softmax_each(z, K, p, powers):
             p[c] *= scale
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _look(memo, plan, S_folklore, memo_folklore, x):
     """Fill in what every expert predicts for x, unless it is there already."""
     d, K = plan[FEATURES], plan[CLASSES]
@@ -180,7 +181,7 @@ def _look(memo, plan, S_folklore, memo_folklore, x):
     seen[d] = 1.0
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _mix(memo, plan, out):
     """Write the mixture of what the experts predict."""
     K = plan[CLASSES]
@@ -195,7 +196,7 @@ def _mix(memo, plan, out):
             out[i] += weight * max(predicted[e, i], FLOOR)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def predict(memo, plan, S_folklore, memo_folklore, x, out):
     """Write the prediction for x; return False, all untouched, if |x| is unusable."""
     if not norm(x) <= memo[plan[_CONSTANTS] + MAX_NORM]:
@@ -205,7 +206,7 @@ def predict(memo, plan, S_folklore, memo_folklore, x, out):
     return True
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _loss_of(p, label, soft):
     """Return -<y, ln p>; classes without mass in y cost nothing."""
     if label >= 0:
@@ -217,7 +218,7 @@ def _loss_of(p, label, soft):
     return loss
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _weigh(memo, plan, label, soft, weight):
     """Charge every expert its loss, and weigh the experts anew: fixed share, or Bayes."""
     K = plan[CLASSES]
@@ -249,7 +250,7 @@ def _weigh(memo, plan, label, soft, weight):
         weights[e] /= total
 
 
-@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"}, error_model="numpy")
+@fast_kernel
 def _track(memo, plan, x, label, soft, weight):
     """Move the trackers by one gradient."""
     d, K = plan[FEATURES], plan[CLASSES]
@@ -300,7 +301,7 @@ def _track(memo, plan, x, label, soft, weight):
                 row[i] -= rate * slope / math.sqrt(max(sums[i], _TINY_STEP))
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _remember(memo, plan, x, length, label, soft, weight):
     """Put the row among the recent ones, and among the kept ones while there is room."""
     d, K, L = plan[FEATURES], plan[CLASSES], plan[RECENT]
@@ -336,7 +337,7 @@ def _remember(memo, plan, x, length, label, soft, weight):
         plan[FLUSHED] = plan[POSITION]  # rows that are kept do not enter the sums
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def learn(memo, plan, S_folklore, memo_folklore, x, label, soft, weight):
     """Learn one example. Return its loss and whether `settle` is due.
 
@@ -363,7 +364,7 @@ def learn(memo, plan, S_folklore, memo_folklore, x, label, soft, weight):
     return loss, _is_due(memo, plan)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _is_due(memo, plan):
     """Tell whether rows must enter sums, leaders be refreshed, or Python act."""
     t = plan[T]
@@ -378,7 +379,7 @@ def _is_due(memo, plan):
     return due
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _must_act(plan):
     """Tell whether the arrays are to change: a review of the experts, more room for rows."""
     t = plan[T]
@@ -388,7 +389,7 @@ def _must_act(plan):
     return full and n_modes(plan) > 0
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def settle(memo, plan):
     """Do what is due after a round; afterwards plan[ACT] says whether Python has to act."""
     d = plan[FEATURES]
@@ -412,7 +413,7 @@ def settle(memo, plan):
     plan[ACT] = _must_act(plan)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def flush(memo, plan):
     """Let the rows that wait enter the sums."""
     d, K, L = plan[FEATURES], plan[CLASSES], plan[RECENT]
@@ -444,7 +445,7 @@ def flush(memo, plan):
     plan[FLUSHED] = stop
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _mode(memo, plan, e):
     """Return the weights (K, d) of a linear expert."""
     d, K = plan[FEATURES], plan[CLASSES]
@@ -456,7 +457,7 @@ def _mode(memo, plan, e):
     return own
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _set_mode(memo, plan, e, own):
     d, K = plan[FEATURES], plan[CLASSES]
     W = table(memo, plan, _W, d + 1, n_linear(plan) * K)
@@ -465,7 +466,7 @@ def _set_mode(memo, plan, e, own):
             W[j, e * K + i] = own[i, j]
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def add_expanded(S, G, totals, W, X, Y, weights, norms, B):
     """Add rows expanded at the model W, in blocks."""
     d = X.shape[1]
@@ -482,7 +483,7 @@ def add_expanded(S, G, totals, W, X, Y, weights, norms, B):
         )  # fmt: skip
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _refresh(memo, plan):
     """Move the modes of all ridges to where everything seen puts them."""
     d, K = plan[FEATURES], plan[CLASSES]
@@ -530,7 +531,7 @@ def _refresh(memo, plan):
                 ridges[e] = min(max(ridges[e] * ratio, _LEAST_RIDGE), _MOST_RIDGE)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def fold_kept(memo, plan):
     """Let the rows that wait and the kept ones enter the sums, and keep rows anew from here."""
     if n_expanded(plan) == 0:
@@ -553,7 +554,7 @@ def fold_kept(memo, plan):
     plan[N_KEPT] = 0
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _refresh_forgetting(memo, plan, f):
     """Discount the sum of a leader that forgets, and learn the rows of the last period."""
     d, K, L = plan[FEATURES], plan[CLASSES], plan[RECENT]
@@ -586,14 +587,14 @@ def _refresh_forgetting(memo, plan, f):
     add_expanded(S, G, totals, W, X, Y, weights, norms, 0.0)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def predict_rows(memo, plan, S_folklore, memo_folklore, X, out):
     """Write the prediction for every row of X, all from the present state."""
     for t in range(X.shape[0]):
         predict(memo, plan, S_folklore, memo_folklore, X[t], out[t])
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def run(memo, plan, S_folklore, memo_folklore, X, labels, soft, weights, out):
     """Predict, then learn, row by row, until Python has to act; return how many rows."""
     no_label = np.empty(0)

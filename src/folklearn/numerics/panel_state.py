@@ -7,12 +7,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from folklearn.arrays import Array
 from folklearn.numerics import panel
 from folklearn.numerics.evidence import N_TOTALS, block_rows, n_pairs, n_products
 from folklearn.numerics.floor import Quadratic
 from folklearn.numerics.panel import SCRATCH, SECTIONS
 
-Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 _RECENT = 256  # rows that wait, at most; a multiple of every period of forgetting

@@ -10,7 +10,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from folklearn.numerics.arrays import Array
+from folklearn.arrays import Array
 from folklearn.numerics.compile import fast_kernel, kernel
 
 _JITTER = 1e-10  # of the mean variance

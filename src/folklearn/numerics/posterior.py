@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 
-from folklearn.numerics.arrays import Array
+from folklearn.arrays import Array
 from folklearn.numerics.particles import (
     covariance_factor,
     effective_size,

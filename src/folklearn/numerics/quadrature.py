@@ -4,7 +4,7 @@ import numpy as np
 from scipy.special import ndtri
 from scipy.stats import qmc
 
-from folklearn.numerics.arrays import Array
+from folklearn.arrays import Array
 
 
 def prediction_nodes(n_points: int | None, k: int, seed: int) -> Array:

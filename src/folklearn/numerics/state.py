@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.lapack import dpotrf, dpotri
 
-from folklearn.numerics.arrays import Array
+from folklearn.arrays import Array
 from folklearn.numerics.backend import THREADED_N, OneThread, one_thread
 from folklearn.numerics.blocks import block_size, run_rounds
 from folklearn.numerics.rules import AT_THE_MEAN, EXPLICIT, INTEGRAL, LAM, N_CONSTANTS, N_TOTALS
