@@ -9,26 +9,16 @@ from folklearn.numerics import panel
 from folklearn.numerics.evidence import CONSTANT
 from folklearn.numerics.floor import matrix
 from folklearn.streams import synthetic
-from tests.reference.evidence import labels_as_rows
+from tests.learners.streams import mixed_stream
 from tests.reference.leader import DenseLeader
 
 SHAPES = [(1, 2), (4, 2), (3, 3), (5, 4), (2, 6)]
 
 
-def stream(seed, T, d, K, kind):
-    rng = np.random.default_rng(seed)
-    X = rng.normal(size=(T, d)) * rng.choice([0.3, 1.0, 3.0], size=(T, 1)) / np.sqrt(d)
-    W = 4.0 * rng.normal(size=(K, d))
-    y = np.argmax(X @ W.T + rng.gumbel(size=(T, K)), axis=1)
-    Y = rng.dirichlet(np.full(K, 0.3), size=T) if kind == "soft" else labels_as_rows(y, K)
-    weight = rng.choice([0.0, 0.5, 1.0], size=T) if kind == "weighted" else np.ones(T)
-    return X, Y, weight
-
-
 @pytest.mark.parametrize("kind", ["hard", "soft", "weighted"])
 @pytest.mark.parametrize(("d", "K"), SHAPES)
 def test_equals_the_dense_leader(d, K, kind):
-    X, Y, weight = stream(d + 10 * K, 120, d, K, kind)
+    X, Y, weight = mixed_stream(d + 10 * K, 120, d, K, kind)
     slow = DenseLeader(d, K, (0.3, 0.01), 10.0, kept=50)
     fast = Leader(n_features=d, n_classes=K, ridges=(0.3, 0.01), kept=50)
     P = fast.run(X, Y, weight=weight)
@@ -38,7 +28,7 @@ def test_equals_the_dense_leader(d, K, kind):
 
 
 def test_its_sums_are_those_of_the_dense_leader():
-    X, Y, weight = stream(3, 150, 3, 3, "hard")
+    X, Y, weight = mixed_stream(3, 150, 3, 3, "hard")
     slow = DenseLeader(3, 3, (0.1,), 2.0, kept=40)
     slow.run(X, Y, weight)
     fast = Leader(n_features=3, n_classes=3, ridges=(0.1,), B=2.0, kept=40)
@@ -47,9 +37,10 @@ def test_its_sums_are_those_of_the_dense_leader():
     panel.flush(state.memo, state.plan)
     for place, twin in enumerate((slow.sum, slow.evidence)):
         sums = state.quadratic(place)
-        np.testing.assert_allclose(sums.G.ravel(), twin.g, atol=1e-8)
-        np.testing.assert_allclose(matrix(sums), twin.A, atol=1e-8)
-        assert sums.totals[CONSTANT] == pytest.approx(twin.c, abs=1e-8)
+        near = (1e-8, 1e-4)[place]  # the curvature of the class comes from a table
+        np.testing.assert_allclose(sums.G.ravel(), twin.g, atol=near)
+        np.testing.assert_allclose(matrix(sums), twin.A, atol=near)
+        assert sums.totals[CONSTANT] == pytest.approx(twin.c, rel=near)
     assert fast.evidence().n_rounds == 150
 
 

@@ -101,6 +101,7 @@ class DenseLeader:
         self.Y: list[Array] = []
         self.w: list[float] = []
         self.t, self.next, self.best, self.n_refreshes = 0, 0, 0, 0
+        self.idle_by: Array | None = None  # weights in a mixture with others
 
     def predict(self, x: Array) -> Array:
         return self.weights @ softmax(self.W @ x, axis=1)
@@ -135,8 +136,9 @@ class DenseLeader:
         self.best = int(np.argmin(self.losses))
         curved = self.sum.A + hindsight.hessian(self.W[self.best], kept.X, kept.weight) / 2
         self.n_refreshes += 1
+        weights = self.weights if self.idle_by is None else self.idle_by
         for e, lam in enumerate(self.lam):
-            idle = self.weights[e] < 1e-3 and e != self.best and e < self.n_ridges
+            idle = weights[e] < 1e-3 and e != self.best and e < self.n_ridges
             if idle and self.n_refreshes % 4:
                 continue
             for _ in range(2):

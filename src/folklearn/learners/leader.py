@@ -3,10 +3,7 @@
 import math
 from collections.abc import Sequence
 
-import numpy as np
-
 from folklearn import problem
-from folklearn.arrays import Array
 from folklearn.errors import InvalidInputError
 from folklearn.learners.panel import PanelLearner, classes_of
 from folklearn.numerics.evidence import n_pairs, n_products
@@ -96,10 +93,6 @@ class Leader(PanelLearner):
             raise InvalidInputError("a leader needs a ridge, or a B to collect evidence for")
         spec = Spec(scaled, self.classes, forgetting)
         self._start(spec._replace(kept=self.kept, share=False, unit=self.R))
-
-    def coef(self) -> Array:
-        """Return the weights (K, d) of the leader with the least loss so far."""
-        return self._state.model(int(np.argmin(self._state["losses"])))
 
     def expected_bytes(self, n_features: int, n_classes: int) -> int:
         """Return about how much memory the state takes at other sizes."""

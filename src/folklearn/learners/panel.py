@@ -131,6 +131,12 @@ class PanelLearner(Learner):
         columns = (state.spec.names(), state["losses"].tolist(), state["weights"].tolist())
         return [Expert(*row) for row in zip(*columns, strict=True)]
 
+    def coef(self) -> Array:
+        """Return the weights (K, d) of the leader with the least loss so far."""
+        spec = self._state.spec
+        n_leaders = spec.n_modes + len(spec.forgetting)
+        return self._state.model(int(np.argmin(self._state["losses"][:n_leaders])))
+
     def evidence(self, *, B: float | None = None) -> Evidence:
         """Return the evidence for the least class that covers B, to be merged or sent.
 

@@ -20,7 +20,7 @@ _FIRST_ROOM = 64  # for rows to be kept; it doubles when it is full
 _DENSE = 4000  # rounds up to which leaders are refreshed for every twentieth more,
 _MANY = 500  # unless there are so many unknowns
 _FIRST_REVIEW = 512
-_LITTLE = 1e-3  # share of the weight, on average since the last review
+_LITTLE = 2e-3  # share of the weight, on average since the last review
 _BEHIND = 20.0  # nats
 _BEHIND_EARLY, _LITTLE_EARLY, _LITTLE_LATER, _SETTLED = 5.0, 5e-3, 5e-2, 4096  # for FOLKLORE
 

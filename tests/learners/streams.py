@@ -1,0 +1,16 @@
+"""Streams for tests of learners."""
+
+import numpy as np
+
+from tests.reference.evidence import labels_as_rows
+
+
+def mixed_stream(seed, T, d, K, kind):
+    """Rows of different norms, labels as rows (T, K), weights; kind is hard, soft or weighted."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(T, d)) * rng.choice([0.3, 1.0, 3.0], size=(T, 1)) / np.sqrt(d)
+    W = 4.0 * rng.normal(size=(K, d))
+    y = np.argmax(X @ W.T + rng.gumbel(size=(T, K)), axis=1)
+    Y = rng.dirichlet(np.full(K, 0.3), size=T) if kind == "soft" else labels_as_rows(y, K)
+    weight = rng.choice([0.0, 0.5, 1.0], size=T) if kind == "weighted" else np.ones(T)
+    return X, Y, weight

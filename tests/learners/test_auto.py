@@ -1,0 +1,111 @@
+"""`auto` against its slow twin; fixed share; who retires; what it certifies."""
+
+import math
+
+import numpy as np
+import pytest
+
+from folklearn import auto, best_in_class, load
+from folklearn.streams import synthetic
+from tests.learners.streams import mixed_stream
+from tests.reference.auto import DenseAuto
+
+
+@pytest.mark.parametrize("kind", ["hard", "soft", "weighted"])
+@pytest.mark.parametrize(("d", "K"), [(2, 2), (3, 3), (4, 5)])
+def test_equals_the_dense_auto(d, K, kind):
+    X, Y, weight = mixed_stream(d + K, 140, d, K, kind)
+    slow = DenseAuto(d, K)
+    fast = auto(n_features=d, n_classes=K, retire=False)
+    for x, y, w in zip(X, Y, weight, strict=True):
+        np.testing.assert_allclose(fast.predict(x), slow.predict(x), atol=1e-9)
+        fast.update(x, y, weight=w)
+        slow.learn(x, y, w)
+    losses = [expert.loss for expert in fast.experts]
+    np.testing.assert_allclose(losses, slow.losses, rtol=1e-7)
+
+
+@pytest.mark.parametrize("max_weight", [1.0, 5.0])
+def test_loses_no_more_than_fixed_share_allows(max_weight):
+    T = 700
+    X, Y, weight = mixed_stream(1, T, 3, 3, "weighted")
+    model = auto(n_features=3, n_classes=3, retire=False, max_weight=max_weight)
+    model.run(X, Y, weight=max_weight * weight)
+    best = min(expert.loss for expert in model.experts)
+    assert model.loss <= best + max_weight * (math.log(len(model.experts)) + math.log(T)) + 1e-9
+
+
+def test_experts_that_carry_no_weight_retire_and_nothing_else_changes(tmp_path):
+    X, y = synthetic.stochastic(0, 2200, d=4, K=3)
+    whole = auto(n_features=4, n_classes=3)
+    P = whole.run(X, y)
+    one_by_one, resumed = auto(n_features=4, n_classes=3), auto(n_features=4, n_classes=3)
+    for x, label, p in zip(X, y, P, strict=True):
+        assert np.array_equal(one_by_one.predict(x), p)
+        one_by_one.update(x, label)
+    assert len(whole.experts) < len(auto(n_features=4, n_classes=3).experts)
+    assert [e.name for e in whole.experts] == [e.name for e in one_by_one.experts]
+    assert sum(expert.weight for expert in whole.experts) == pytest.approx(1.0)
+    assert any("class B = 10" in expert.name for expert in whole.experts)
+    resumed.run(X[:1030], y[:1030])
+    resumed.save(tmp_path / "auto.folk")
+    assert np.array_equal(load(tmp_path / "auto.folk").run(X[1030:], y[1030:]), P[1030:])
+
+
+def test_folklore_stays_where_it_leads():
+    """Against the least likely label the leaders are worse than what was made for that."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(1100, 3)) / 2
+    model = auto(n_features=3, n_classes=3)
+    for x in X:
+        model.update(x, int(np.argmin(model.predict(x))))
+    names = [expert.name for expert in model.experts]
+    assert "folklore" in names
+
+
+def test_certifies_every_smaller_class_and_says_why_not_a_larger_one():
+    X, y = synthetic.stochastic(1, 900, d=3, K=3)
+    model = auto(n_features=3, n_classes=3, B=(10.0, 40.0))
+    model.run(X, y)
+    for B in (2.0, 10.0, 25.0, 40.0):
+        certificate = model.certificate(B=B)
+        best = best_in_class(X, y, B=B, n_classes=3).loss
+        assert best - 0.02 * 900 <= certificate.best_linear_at_least <= best
+    assert not model.certificate(B=41.0).valid
+    assert model.certificate().B == 10.0
+
+
+def test_the_unit_of_the_features_does_not_matter():
+    X, y = synthetic.stochastic(2, 400, d=3, K=3)
+    near = auto(n_features=3, n_classes=3).run(X, y)
+    far = auto(n_features=3, n_classes=3, R=8.0, B=10.0 / 8.0).run(8.0 * X, y)
+    np.testing.assert_allclose(far, near, atol=1e-8)
+
+
+def test_a_stream_that_switches_is_followed():
+    """Two models that take turns every 2,000 rounds: near the best sequence of experts."""
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(8000, 4)) / 2
+    models = [4.0 * rng.normal(size=(3, 4)) for _ in range(2)]
+    turn = np.arange(8000) // 2000 % 2
+    noise = rng.gumbel(size=(8000, 3))
+    y = np.array([np.argmax(models[k] @ x + g) for k, x, g in zip(turn, X, noise, strict=True)])
+    model = auto(n_features=4, n_classes=3, retire=False)
+    losses = []
+    for start in range(0, 8000, 2000):
+        before = np.array([expert.loss for expert in model.experts])
+        model.run(X[start : start + 2000], y[start : start + 2000])
+        losses.append(np.array([expert.loss for expert in model.experts]) - before)
+    best = sum(stretch.min() for stretch in losses)
+    assert model.loss <= 1.1 * best
+
+
+def test_has_a_bound_in_advance_if_nobody_retires():
+    X, y = synthetic.stochastic(4, 300, d=2, K=2)
+    model = auto(n_features=2, n_classes=2, retire=False)
+    norms = np.sqrt((X**2).sum(axis=1))
+    X = X / max(1.0, norms.max())
+    model.run(X, y)
+    best = best_in_class(X, y, B=10.0, n_classes=2).loss
+    assert model.loss - best <= model.regret_bound(300) < math.inf
+    assert auto(n_features=2, n_classes=2).regret_bound(300) == math.inf
