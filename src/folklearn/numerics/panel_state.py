@@ -169,7 +169,7 @@ class PanelState:
         periods = [f.period(n) for f in spec.forgetting]
         self["ridges"][:] = [
             *spec.ridges,
-            *[1.0] * len(spec.classes),
+            *[spec.unit**2] * len(spec.classes),
             *[f.ridge for f in spec.forgetting],
         ]
         self["classes"][:] = spec.classes
