@@ -8,8 +8,9 @@ import re
 import numpy as np
 import pytest
 
-from folklearn import Folklore, Mixture, load
+from folklearn import Folklore, load
 from folklearn.cli import learners
+from folklearn.learners.auto import Auto
 from folklearn.streams.scaler import OnlineScaler
 from tests.cli.conftest import KINDS
 
@@ -231,21 +232,21 @@ def test_every_learner_runs_saves_and_goes_on(folklearn, two_kinds, tmp_path, na
 
 def test_the_default_is_auto_and_tells_of_its_experts(folklearn, pets, tmp_path):
     outcome = folklearn("run", pets, "--target", "kind", "--save", tmp_path / "m")
-    mixture = load(tmp_path / "m").learner
-    assert isinstance(mixture, Mixture)
-    assert "learner   auto, a mixture of 12 experts, R=1\n" in outcome.stderr
-    survivors = len(mixture.survivors)
+    model = load(tmp_path / "m").learner
+    assert isinstance(model, Auto)
+    assert "learner   auto, 14 experts, R=1\n" in outcome.stderr
     found = re.search(
-        r"Best expert: (.*\)). (\d+) of 12 experts still learn: (.*)\.", outcome.stderr
+        r"Leading expert: (.*) \(\d+% of the weight\)\. (\d+) experts are left: (.*)\.",
+        outcome.stderr,
     )
-    assert int(found[2]) == survivors
+    assert int(found[2]) == len(model.experts)
     assert found[1] in found[3]
     assert "with row norms at most 10" in outcome.stderr
 
 
 def test_the_norm_of_features_leaves_the_default(folklearn, pets):
     stderr = folklearn("run", pets, "--target", "kind", "--R", "2").stderr
-    assert "auto, a mixture of 12 experts, R=2" in stderr
+    assert "auto, 14 experts, R=2" in stderr
 
 
 def test_one_column_is_singular(folklearn, write_csv, rows):

@@ -14,11 +14,16 @@ from folklearn.bandits.exploration import draw, explore
 from folklearn.errors import InvalidInputError
 from folklearn.learners.base import Learner, refuse_unless_learner
 from folklearn.learners.mixture import Mixture
+from folklearn.learners.panel import PanelLearner
 
 SAMPLE = "sample"
 RANDOMISED = "randomised"
 EXPLORED = "explored"
 CORRECT = "correct"
+
+
+_REGRET, _NEXT_LOOK = range(2)
+_LOOKS = 20
 
 
 class BanditReduction(Agent):
@@ -70,11 +75,12 @@ class BanditReduction(Agent):
 
     With neither horizon nor exploration, round t explores with probability
     :math:`\min(1, \sqrt{c K R_t / t})`, where :math:`R_t` is the live regret bound of the
-    learner's certificate, at least 1 nat. With ``updates="explored"`` that is a heuristic: the
-    proof needs a constant :math:`\varepsilon`, and what is certified for an unknown T is to start
-    again with the horizon doubled each time that it is reached. With ``updates="correct"`` the
-    weights are 1/P(action) and expected mistakes are at most :math:`c \sum_t \ell_t(W) +
-    E[\sum_t \varepsilon_t + c\, C]`, whatever the exploration was.
+    learner's certificate, at least 1 nat, looked at after every twentieth more that it learned.
+    With ``updates="explored"`` that is a heuristic: the proof needs a constant
+    :math:`\varepsilon`, and what is certified for an unknown T is to start again with the horizon
+    doubled each time that it is reached. With ``updates="correct"`` the weights are 1/P(action)
+    and expected mistakes are at most :math:`c \sum_t \ell_t(W) + E[\sum_t \varepsilon_t + c\, C]`,
+    whatever the exploration was.
 
     Examples
     --------
@@ -100,6 +106,7 @@ class BanditReduction(Agent):
     """
 
     WORDS = ("exploration", "decoding", "updates")
+    PARTS = ("live",)
     INNER = ("learner",)
 
     def __init__(
@@ -133,6 +140,7 @@ class BanditReduction(Agent):
             self._scale, self._heaviest = self.exploration, float(self.n_classes)
         self._refuse_if_too_heavy()
         self._warned = False
+        self._live: Array = np.zeros(2)  # regret at the last look, and rounds until the next
         self._start(seed, max_pending)
 
     def _constant(self, horizon: int | None, exploration: float | None) -> float | None:
@@ -169,7 +177,8 @@ class BanditReduction(Agent):
 
     def _stays_valid(self) -> bool:
         """Whether a valid certificate can be expected to stay so: a bound is known, or mixed."""
-        return isinstance(self.learner, Mixture) or math.isfinite(self.learner.regret_bound(1))
+        several = isinstance(self.learner, Mixture | PanelLearner)
+        return several or math.isfinite(self.learner.regret_bound(1))
 
     def _refuse_if_too_heavy(self) -> None:
         """Raise if the learner takes no weights as large as the updates give."""
@@ -195,6 +204,8 @@ class BanditReduction(Agent):
         """Return the probability with which the next decision explores."""
         if self.exploration is not None:
             return self.exploration
+        if self.learner.n_rounds < self._live[_NEXT_LOOK]:
+            return self._explored_by(self._live[_REGRET])
         certificate = self.learner.certificate()
         if not certificate.valid:
             if not self._warned:
@@ -207,9 +218,13 @@ class BanditReduction(Agent):
                 )
             return 1.0
         # A mixture may have a regret below 0, and an agent that never explores never learns.
-        regret = max(certificate.regret_bound, 1.0)
+        n = self.learner.n_rounds
+        self._live[:] = max(certificate.regret_bound, 1.0), n + max(1, n // _LOOKS)
+        return self._explored_by(self._live[_REGRET])
+
+    def _explored_by(self, regret: float) -> float:
         return bounds.bandit_exploration(
-            self.n_decisions + 1, n_classes=self.n_classes, regret=regret, cost=self._cost
+            self.n_decisions + 1, n_classes=self.n_classes, regret=float(regret), cost=self._cost
         )
 
     # What is seen: the learner's probabilities, the exploration, and, once chosen, whether

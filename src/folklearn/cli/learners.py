@@ -5,11 +5,8 @@ from collections.abc import Mapping
 from folklearn import memory
 from folklearn.errors import FolklearnError
 from folklearn.learners import catalogue
+from folklearn.learners.auto import Auto
 from folklearn.learners.base import Learner
-from folklearn.learners.folklore import Folklore
-from folklearn.learners.laplace import Laplace
-from folklearn.learners.mixture import Mixture
-from folklearn.learners.ogd import Ogd
 from folklearn.streams.live import Live
 from folklearn.streams.model import StreamModel
 from folklearn.streams.table import Table
@@ -100,9 +97,8 @@ def refuse_unless_present(
 
 def settings(learner: Learner) -> str:
     """Return a learner with all of its settings."""
-    if isinstance(learner, Mixture):
-        R = learner.experts[0].R
-        return f"auto, a mixture of {len(learner.experts)} experts, R={R:g}"
+    if isinstance(learner, Auto):
+        return f"auto, {len(learner.experts)} experts, R={learner.R:g}"
     values = {word: getattr(learner, word) for word in OPTIONS if word in learner.WORDS}
     words = [f"{word}={value:g}" for word, value in values.items() if value is not None]
     if "gamma" in values and values["gamma"] is None:
@@ -113,13 +109,3 @@ def settings(learner: Learner) -> str:
 def described(model: StreamModel) -> str:
     """Return the learner of a model with all of its settings, before it begins too."""
     return settings(model.learner or make(model.name, 1, 2, model.settings))
-
-
-def in_brief(expert: Learner) -> str:
-    """Return an expert of a mixture by what sets it apart from the others."""
-    words = [f"lam={expert.lam:g}" if isinstance(expert, Laplace) else f"B={expert.B:g}"]
-    if isinstance(expert, Folklore) and expert.gamma is not None:
-        words += [f"gamma={expert.gamma:g}", f"lam={expert.lam:g}"]
-    if isinstance(expert, Ogd) and expert.rate is not None:
-        words = [f"rate={expert.rate:g}"]
-    return f"{type(expert).__name__}({', '.join(words)})"

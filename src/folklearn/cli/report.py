@@ -7,7 +7,7 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from folklearn.certificate import Certificate
 from folklearn.cli import learners
 from folklearn.cli.moments import Moment
-from folklearn.learners.mixture import Mixture
+from folklearn.learners.auto import Auto
 from folklearn.streams.live import Live
 from folklearn.streams.model import StreamModel
 from folklearn.streams.table import Table
@@ -131,7 +131,7 @@ def summary(model: StreamModel, n_learned: int, seconds: float) -> str:
     if learner is None or certificate is None:
         lines.append("Learning begins with the second class: nothing is certified.")
         return "\n".join(lines)
-    if isinstance(learner, Mixture):
+    if isinstance(learner, Auto):
         lines.append(_experts(learner))
     # The learner begins with the second class. The rounds before it count all the same, here
     # and in the table: with one class, the loss of every model is 0.
@@ -148,12 +148,12 @@ def summary(model: StreamModel, n_learned: int, seconds: float) -> str:
     return "\n".join(lines)
 
 
-def _experts(mixture: Mixture) -> str:
-    best = learners.in_brief(mixture.experts[int(mixture.weights.argmax())])
-    survivors = [learners.in_brief(expert) for expert in mixture.survivors]
+def _experts(learner: Auto) -> str:
+    best = max(learner.experts, key=lambda expert: expert.weight)
+    names = "; ".join(expert.name for expert in learner.experts)
     return (
-        f"Best expert: {best}. {len(survivors)} of {len(mixture.experts)} experts still learn: "
-        f"{', '.join(survivors)}."
+        f"Leading expert: {best.name} ({best.weight:.0%} of the weight). "
+        f"{len(learner.experts)} experts are left: {names}."
     )
 
 
