@@ -221,7 +221,6 @@ def test_heavy_examples_need_to_be_announced():
     ("words", "sentence"),
     [
         ({"learner": "ons"}, "takes classes as they come"),
-        ({"learner": "auto", "B": 3.0}, "auto does not take the setting 'B'"),
         ({"learner": "folklore", "B": -3.0}, "B must be"),
         ({"learner": "folklore", "max_weight": 0.0}, "max_weight must be"),
         ({"n_buckets": 0}, "n_buckets must be at least 1"),

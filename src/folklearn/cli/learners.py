@@ -21,9 +21,14 @@ NAMES = tuple(catalogue.CATALOGUE)
 
 
 def options_of(name: str) -> tuple[str, ...]:
-    """Return the options that a learner takes."""
+    """Return the options that a learner takes.
+
+    B is what `Folklore` learns with; `auto` learns with every B, and to it B is only the class
+    of its certificate: who names a B on the command line means Folklore.
+    """
     takes = catalogue.settings_of(name)
-    return tuple(option for option in OPTIONS if option in takes)
+    mine = tuple(option for option in OPTIONS if option in takes)
+    return tuple(option for option in mine if option != "B") if name == DEFAULT else mine
 
 
 def choose(name: str | None, given: Mapping[str, float]) -> str:
