@@ -91,7 +91,7 @@ def _ogd(d: int, K: int, R: float, **words: object) -> Agent:
 
 
 def _sized(agent: type[Agent], **options: object) -> Make:
-    return lambda d, K, R, **words: agent(d, K, R=R, **options, **words)
+    return lambda d, K, R, **words: agent(n_features=d, n_classes=K, R=R, **options, **words)
 
 
 def _quick_gaptron(d: int, K: int, R: float, **words: object) -> Agent:
