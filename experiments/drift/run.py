@@ -27,8 +27,11 @@ CHUNKS = 8  # of a stretch, for the picture
 LIMIT = 1.1  # times the loss of the best sequence
 
 
-def switching(seed: int, d: int, K: int, stretch: int) -> tuple[Any, Any]:
-    """Return rows whose labels come from one model, then from another one, and so on."""
+def switching(seed: int, d: int, K: int, stretch: int) -> tuple[Any, Any, float]:
+    """Return rows whose labels come from one model, then from another one, and so on.
+
+    Also the total loss of the two models themselves.
+    """
     T = stretch * N_STRETCHES
     X = synthetic.contexts(seed, T, d=d)
     rng = np.random.default_rng([seed, d, K])
@@ -36,12 +39,13 @@ def switching(seed: int, d: int, K: int, stretch: int) -> tuple[Any, Any]:
     models *= B / np.linalg.norm(models, axis=2, keepdims=True)
     turn = np.arange(T) // stretch % 2
     Z = np.einsum("tkd,td->tk", models[turn], X)
-    return X, np.argmax(Z + rng.gumbel(size=Z.shape), axis=1)
+    y = np.argmax(Z + rng.gumbel(size=Z.shape), axis=1)
+    return X, y, float((np.logaddexp.reduce(Z, axis=1) - Z[np.arange(T), y]).sum())
 
 
 def play(seed: int, d: int, K: int, stretch: int) -> dict[str, Any]:
     """Play one stream; losses are sums over chunks of a stretch, the experts' in rows."""
-    X, y = switching(seed, d, K, stretch)
+    X, y, least = switching(seed, d, K, stretch)
     sizes = {"n_features": d, "n_classes": K}
     together = auto(**sizes, retire=False)  # else the losses of those who went are lost
     learners = {"all kept": together, "auto": auto(**sizes), "0.1": auto_of_version_0_1(**sizes)}
@@ -61,6 +65,7 @@ def play(seed: int, d: int, K: int, stretch: int) -> dict[str, Any]:
         "seed": seed,
         "rounds": len(y),
         "step": step,
+        "true_models": least / len(y),
         "losses": found,
         "names": [expert.name for expert in together.experts],
         "experts": experts.T.tolist(),
@@ -94,17 +99,18 @@ def table(origin: dict[str, Any], rows: list[dict[str, Any]], stretch: int) -> s
         "",
         f"{stated(origin)}. Two linear models of row norm {B:g}, changing places every {stretch:,}",
         f"rounds, {N_STRETCHES} stretches; nats per round. *Best sequence*: the best expert of",
-        "every stretch. *All kept*: `auto(retire=False)`, whose experts these are.",
+        "every stretch. *All kept*: `auto(retire=False)`, whose experts these are. *True models*: those that made the labels.",
         "",
-        "| d, K | seed | `auto()` | all kept | 0.1 | best sequence | best expert | ratio | |",
-        "|---|---|---|---|---|---|---|---|---|",
+        "| d, K | seed | `auto()` | all kept | 0.1 | best sequence | best expert | true models "
+        "| auto / sequence | |",
+        "|---|---|---|---|---|---|---|---|---|---|",
     ]
     for row in rows:
         losses = row["per_round"]
         lines.append(
             f"| {row['d']}, {row['K']} | {row['seed']} | {losses['auto']:.4f} "
             f"| {losses['all kept']:.4f} | {losses['0.1']:.4f} | {row['best_sequence']:.4f} "
-            f"| {row['best_expert']:.4f} | {row['ratio']:.3f} "
+            f"| {row['best_expert']:.4f} | {row['true_models']:.4f} | {row['ratio']:.3f} "
             f"| {'met' if row['met'] else '**missed**'} |"
         )
     met = sum(row["met"] for row in rows)
