@@ -99,7 +99,8 @@ def table(origin: dict[str, Any], rows: list[dict[str, Any]], stretch: int) -> s
         "",
         f"{stated(origin)}. Two linear models of row norm {B:g}, changing places every {stretch:,}",
         f"rounds, {N_STRETCHES} stretches; nats per round. *Best sequence*: the best expert of",
-        "every stretch. *All kept*: `auto(retire=False)`, whose experts these are. *True models*: those that made the labels.",
+        "every stretch. *All kept*: `auto(retire=False)`, whose experts these are. *True",
+        "models*: those that made the labels.",
         "",
         "| d, K | seed | `auto()` | all kept | 0.1 | best sequence | best expert | true models "
         "| auto / sequence | |",
