@@ -46,7 +46,9 @@ class Method:
 def _ours(booster: type, **words: Any) -> Callable[[int, int, int, int], Any]:
     def make(d: int, K: int, n: int, seed: int) -> Any:
         trees = hoeffding_trees(n_classes=K, **TREE)
-        return booster(d, K, n_learners=n, weak_learner=trees, seed=seed, **words)
+        return booster(
+            n_features=d, n_classes=K, n_learners=n, weak_learner=trees, seed=seed, **words
+        )
 
     return make
 
