@@ -71,9 +71,8 @@ def _without_place(argument: str) -> str:
 
 def _changed() -> bool | None:
     """Whether code differs from the commit; results, which runs write, do not count."""
-    state = _git(
-        "status", "--porcelain", "--", ".", ":!experiments/*/results", ":!benchmarks/results"
-    )
+    results = [":!experiments/*/results/*", ":!benchmarks/results/*"]
+    state = _git("status", "--porcelain", "--untracked-files=all", "--", ".", *results)
     return None if state is None else bool(state)
 
 
