@@ -184,8 +184,9 @@ def _notes(plan: Plan) -> list[str]:
         "e^B is e^(2B) in terms of row norms.",
         f"* B = {plan.B:g} for the main curves was also chosen after trial runs; those at "
         f"B = {plan.second_norm:g} are in the verdicts and in the table of regrets.",
-        "* Time: predict and update of one round, median over rounds (Aggregating: mean), less "
-        "the same at d = 1, K = 2. ONS stops at half of FOLKLORE's d: beyond, trial runs grew "
+        "* Time: predict and update of one round, median over rounds (mean for Aggregating "
+        "and Leader), less the same at d = 1, K = 2. ONS stops at half of FOLKLORE's d: beyond, "
+        "trial runs grew "
         "much faster than d², its two matrices being too large for the cache or the machine "
         "too busy, which was not told apart. T: medians of doubling windows of one run, relative.",
         f"* GAF: {GAF_POINTS} quasi-Monte Carlo points for regret, {GAF_POINTS_TIMED} for time "
@@ -196,5 +197,5 @@ def _notes(plan: Plan) -> list[str]:
         "longer, so that the longest round can grow while the mean does not; the paper names no "
         "exponent.",
         "* Leader: not of the paper. It is not told B (four ridges, mixed); the longest round is a "
-        "refresh. Time against d and K is the median round, which is no refresh.",
+        "refresh. Time against d and K is the mean of the first rounds, where refreshes are dense.",
     ]
