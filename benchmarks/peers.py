@@ -14,7 +14,7 @@ from river.linear_model import SoftmaxRegression
 from sklearn.linear_model import SGDClassifier
 from vowpalwabbit import Workspace  # type: ignore[import-untyped]
 
-from folklearn import Folklore
+from folklearn import Folklore, auto
 
 Rows = NDArray[np.float64]
 Labels = NDArray[np.int64]
@@ -39,6 +39,18 @@ def softmax_rows(d: int, K: int, n_rows: int, seed: int) -> tuple[Rows, Labels]:
     X = rng.normal(size=(n_rows, d)) / np.sqrt(d)
     y = np.argmax(X @ W.T + rng.gumbel(size=(n_rows, K)), axis=1)
     return X, y
+
+
+def auto_event(d: int, K: int) -> Competitor:
+    """auto, one Python call to predict and one to learn."""
+    model = auto(n_features=d, n_classes=K)
+
+    def play(batch: list[tuple[Rows, int]]) -> None:
+        for x, y in batch:
+            model.predict(x)
+            model.update(x, y)
+
+    return Competitor("auto", lambda X, y: list(zip(X, y.tolist(), strict=True)), play)
 
 
 def folklore_event(d: int, K: int) -> Competitor:

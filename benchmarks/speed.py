@@ -1,7 +1,8 @@
 """Speed of folklearn beside River, Vowpal Wabbit and scikit-learn, in one run.
 
-Every section runs in its own process, so that the number of BLAS threads is set before
-NumPy is loaded and no section sees the memory or the caches of another one.
+First `auto`, which people are told to use, over whole streams. Every section runs in its own
+process, so that the number of BLAS threads is set before NumPy is loaded and no section sees the
+memory or the caches of another one.
 """
 
 import argparse
@@ -23,6 +24,10 @@ from rich.progress import Progress
 from folklearn import __version__
 
 HERE = Path(__file__).parent
+sys.path.append(str(HERE.parent))
+from experiments.provenance import version as version_of_code  # noqa: E402
+from experiments.provenance import write_json  # noqa: E402
+
 SIZES = [(5, 2), (20, 5), (55, 7), (65, 10), (17, 26)]
 LARGE = {"d": 785, "K": 10}
 PACKAGES = ["numpy", "scipy", "numba", "river", "vowpalwabbit", "scikit-learn"]
@@ -34,7 +39,21 @@ def sections(quick: bool) -> list[tuple[str, str, dict[str, str], dict[str, Any]
     """Return (name in the results, module, environment, options) of every section."""
     large = LARGE | {"n_rows": 64 if quick else 96}
     timed = large | {"repetitions": 2 if quick else 6}
+    marks = [500, 1_000] if quick else [10_000, 100_000]
     return [
+        (
+            "auto",
+            "whole",
+            ONE_THREAD,
+            {
+                "sizes": SIZES,
+                "marks": marks,
+                "longest": (2 if quick else 10) * marks[-1],
+                "n_long": 2,
+                "chunk": marks[0] // 4,
+                "budget_s": 1.0 if quick else 30.0,
+            },
+        ),
         (
             "sizes",
             "sizes",
@@ -54,7 +73,15 @@ def sections(quick: bool) -> list[tuple[str, str, dict[str, str], dict[str, Any]
         ("large_default_threads", "large", {}, timed),
         ("large_one_thread", "large", ONE_THREAD, timed),
         ("memory", "memory", {}, large),
-        ("startup", "startup", {}, {"repetitions": 1 if quick else 3}),
+        (
+            "startup",
+            "startup",
+            {},
+            {
+                "repetitions": 1 if quick else 3,
+                "learners": ["Folklore"] if quick else ["auto", "Folklore"],
+            },
+        ),
     ]
 
 
@@ -128,6 +155,7 @@ def main() -> None:
 
     results: dict[str, Any] = {
         "command": command(arguments),
+        **version_of_code(),
         "date": datetime.now(UTC).date().isoformat(),
         "machine": machine(),
         "versions": versions(),
@@ -143,7 +171,7 @@ def main() -> None:
 
     show(results, Console())
     output.parent.mkdir(parents=True, exist_ok=True)
-    output.write_text(json.dumps(results, indent=2) + "\n")
+    write_json(output, results)
     output.with_suffix(".md").write_text(markdown(results))
 
 

@@ -1,5 +1,8 @@
 """The streams: which rows, in which order, and the one preprocessing that everybody gets."""
 
+import argparse
+import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -54,6 +57,25 @@ class Stream:
     def head(self, n_rows: int) -> "Stream":
         """Return the first rows alone."""
         return Stream(self.X[:n_rows], self.y[:n_rows], self.K)
+
+
+def add_folder(parser: argparse.ArgumentParser) -> None:
+    """Add --data, which has no default: data lie where the reader has put them."""
+    parser.add_argument("--data", type=Path, metavar="FOLDER", help="where NAME.npz are")
+
+
+def found_in(folder: Path | None, names: Iterable[str]) -> list[str]:
+    """Return the data sets that are there; those that are not are named on standard error."""
+    if folder is None:
+        print(f"skipped {', '.join(names)}: no --data FOLDER was given", file=sys.stderr)
+        return []
+    found = []
+    for name in names:
+        if (folder / f"{name}.npz").is_file():
+            found.append(name)
+        else:
+            print(f"skipped {name}: no {name}.npz in {folder}", file=sys.stderr)
+    return found
 
 
 @lru_cache(maxsize=4)

@@ -1,7 +1,9 @@
-"""Where a results file comes from: what was run, of which version, with which libraries."""
+"""Where a results file comes from, and how it is written."""
 
+import json
 import os
 import platform
+import re
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import metadata
@@ -29,8 +31,7 @@ def provenance(
 
     return {
         "command": " ".join(["python", "-m", module, *map(_without_place, arguments)]),
-        "commit": _git("rev-parse", "HEAD") or "unknown",
-        "uncommitted_changes": _changed(),
+        **version(),
         "seeds": list(seeds),
         "sizes": dict(sizes),
         "python": platform.python_version(),
@@ -40,13 +41,38 @@ def provenance(
     }
 
 
+def version() -> dict[str, Any]:
+    """Return the commit, and whether code differs from it; None outside a repository."""
+    return {
+        "commit": _git("rev-parse", "HEAD") or "unknown",
+        "uncommitted_changes": _changed(),
+    }
+
+
+def stated(origin: Mapping[str, Any]) -> str:
+    """Return command and commit as one line of a report, marked if code was not committed."""
+    changed = " **with uncommitted changes**" if origin["uncommitted_changes"] else ""
+    return f"`{origin['command']}`, commit {origin['commit'][:12]}{changed}"
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Write indented JSON, with every list of numbers on one line."""
+    text = json.dumps(content, indent=1)
+    path.write_text(re.sub(r"\[[-+\d.eE,\s]*\]", _on_one_line, text) + "\n")
+
+
+def _on_one_line(found: re.Match[str]) -> str:
+    return "[" + " ".join(found[0][1:-1].split()) + "]"
+
+
 def _without_place(argument: str) -> str:
     return f".../{Path(argument).name}" if Path(argument).is_absolute() else argument
 
 
 def _changed() -> bool | None:
     """Whether code differs from the commit; results, which runs write, do not count."""
-    state = _git("status", "--porcelain", "--", ".", ":!experiments/*/results")
+    results = [":!experiments/*/results/*", ":!benchmarks/results/*"]
+    state = _git("status", "--porcelain", "--untracked-files=all", "--", ".", *results)
     return None if state is None else bool(state)
 
 

@@ -26,15 +26,14 @@ def play(name: str, arena: Arena, exploration: object, seed: int) -> dict[str, A
     rows = stream(arena, seed)
     agent = make(name, arena, rows, exploration, seed)
     log = interact(agent, rows.X, rows.y)
-    learner = getattr(agent, "learner", None)
-    counted = hasattr(learner, "certificate")
+    learner = agent.learner if isinstance(agent, BanditReduction) else None
     stops = checkpoints(log.n_rounds)
     return {
         "rounds": stops,
         "exploration": getattr(agent, "exploration", None),
         "mistakes": log.mistakes[np.array(stops) - 1].tolist(),
         "error": log.error_rate,
-        "updates": learner.certificate().n_rounds if counted else None,
+        "updates": None if learner is None else learner.n_rounds,
     }
 
 

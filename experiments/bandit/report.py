@@ -1,6 +1,5 @@
 """The results as JSON, Markdown and pictures."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ import numpy as np
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
+from ..provenance import write_json
 from .plan import AGENTS, LABELS_KNOWN, REFERENCE_ROUNDS, SAMPLED, THEORY
 
 _SHADES = plt.colormaps["tab10"].colors
@@ -22,7 +22,7 @@ def write(folder: Path, origin: Found, found: Found) -> None:
     """Write bandit.json, bandit.md and bandit.png."""
     folder.mkdir(parents=True, exist_ok=True)
     content = {"provenance": origin} | found
-    (folder / "bandit.json").write_text(json.dumps(content, indent=1) + "\n")
+    write_json(folder / "bandit.json", content)
     _draw(found["streams"], len(origin["seeds"]), folder / "bandit.png")
     parts = [
         "# Bandit feedback",
@@ -173,7 +173,7 @@ def write_million(folder: Path, origin: Found, found: Found) -> None:
     """Write million.json, million.md and million.png."""
     folder.mkdir(parents=True, exist_ok=True)
     content = {"provenance": origin} | found
-    (folder / "million.json").write_text(json.dumps(content, indent=1) + "\n")
+    write_json(folder / "million.json", content)
     T, wrong = found["rounds"][-1], found["mistakes"][-1]
     later = [(t, m) for t, m in zip(found["rounds"], found["mistakes"], strict=True) if t <= T / 2]
     half, half_wrong = later[-1]

@@ -1,6 +1,6 @@
 """Mistakes under bandit feedback: the paper's reduction and everything it is compared with.
 
-Run from the root of the repository:  python -m experiments.bandit.run --data ../shared/data
+Run from the root of the repository:  python -m experiments.bandit.run --data FOLDER
 """
 
 import argparse
@@ -10,6 +10,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
+from ..data import add_folder, found_in
 from ..pool import call_all, progress, workers
 from ..provenance import provenance
 from . import play, report
@@ -29,12 +30,8 @@ def arenas_for(options: argparse.Namespace) -> list[Arena]:
     if options.quick:
         return [Arena(name, 300, d=40, K=3) for name in SYNTHETIC]
     found = [Arena(name, options.rounds) for name in SYNTHETIC]
-    for name in REAL:
-        if (options.data / f"{name}.npz").is_file():
-            found.append(Arena(name, REAL_ROUNDS, options.data))
-        else:
-            print(f"skipped {name}: no {name}.npz in {options.data}", file=sys.stderr)
-    return found
+    real = found_in(options.data, REAL)
+    return found + [Arena(name, REAL_ROUNDS, options.data) for name in real]
 
 
 def measure(arenas: list[Arena], seeds: tuple[int, ...], jobs: int, quick: bool) -> dict[str, Any]:
@@ -66,8 +63,7 @@ def measure(arenas: list[Arena], seeds: tuple[int, ...], jobs: int, quick: bool)
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", type=Path, default=Path("../shared/data"), metavar="FOLDER",
-                        help="where NAME.npz are")  # fmt: skip
+    add_folder(parser)
     parser.add_argument("--rounds", type=int, default=ROUNDS, help="of SynSep and SynNonSep")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2, 3, 4])
     parser.add_argument("--jobs", type=int, default=2, help="processes")

@@ -1,6 +1,5 @@
 """The results as JSON, Markdown and pictures."""
 
-import json
 from math import ceil
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
+from ..provenance import write_json
 from .plan import EDGE, FLOOR, METHODS, OLMPP, ONE, N
 from .summary import largest
 from .timing import PARTS, REGRESSION
@@ -29,7 +29,7 @@ def write(folder: Path, origin: Found, found: Found) -> None:
     """Write boosting.json, boosting.md, accuracy.png and log_loss.png."""
     folder.mkdir(parents=True, exist_ok=True)
     content = {"provenance": origin} | found
-    (folder / "boosting.json").write_text(json.dumps(content, indent=1) + "\n")
+    write_json(folder / "boosting.json", content)
     n_seeds = len(origin["seeds"])
     _draw(found["sets"], "accuracy", n_seeds, folder / "accuracy.png")
     _draw(found["sets"], "log_loss", n_seeds, folder / "log_loss.png")

@@ -1,6 +1,6 @@
 """Online boosting of Hoeffding trees: accuracy and log loss against the number of trees.
 
-Run from the root of the repository:  python -m experiments.boosting.run --data ../shared/data
+Run from the root of the repository:  python -m experiments.boosting.run --data FOLDER
 """
 
 import argparse
@@ -10,7 +10,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from ..data import Source
+from ..data import Source, add_folder, found_in
 from ..pool import call_all, progress, workers
 from ..provenance import provenance
 from . import play, report, timing
@@ -27,12 +27,10 @@ def sources_for(options: argparse.Namespace) -> list[Source]:
     """Return the streams; data sets that are not there are skipped with a message."""
     if options.quick:
         return [Source(name, None, QUICK_ROWS) for name in QUICK_SETS]
-    found = []
-    for name in options.sets:
-        if (options.data / f"{name}.npz").is_file():
-            found.append(Source(name, options.data, options.rows or MOST_ROWS.get(name)))
-        else:
-            print(f"skipped {name}: no {name}.npz in {options.data}", file=sys.stderr)
+    found = [
+        Source(name, options.data, options.rows or MOST_ROWS.get(name))
+        for name in found_in(options.data, options.sets)
+    ]
     if not found:
         sys.exit("nothing to play: --data names the folder of the data sets")
     return found
@@ -65,8 +63,7 @@ def measure(
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", type=Path, default=Path("../shared/data"), metavar="FOLDER",
-                        help="where NAME.npz are")  # fmt: skip
+    add_folder(parser)
     parser.add_argument("--sets", nargs="+", choices=SETS, default=SETS, metavar="NAME")
     parser.add_argument("--rows", type=int, help="at most, of each data set")
     parser.add_argument("--offset", action="store_true", help=f"also {OFFSET}")

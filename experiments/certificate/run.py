@@ -1,12 +1,11 @@
 """How tight is the live certificate? Regret and bound on streams of every temper.
 
-Run from the root of the repository:  python -m experiments.certificate.run
+Run from the root of the repository:  python -m experiments.certificate.run --data FOLDER
 The comparator and the streams are the slow ones of the test suite, so that the fast code
 is not judged by itself.
 """
 
 import argparse
-import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -14,12 +13,18 @@ from typing import Any
 import numpy as np
 from rich.progress import track
 
-from experiments.provenance import provenance
 from folklearn import Folklore
 from tests.reference import streams
 from tests.reference.hindsight import best_in_class
 
+from ..data import NAMES, Source, add_folder, found_in
+from ..pool import call_all, progress, workers
+from ..provenance import provenance, stated, write_json
+from . import tightness
+
 RESULTS = Path(__file__).parent / "results"
+ROUNDS, FOLLOWED_ROUNDS, ROWS = 2_000, 4_000, 10_000
+QUICK_ROUNDS = 80
 STREAMS = {
     "stochastic": streams.stochastic,
     "separable": streams.separable,
@@ -93,7 +98,7 @@ def plot(curves: dict[int, dict[str, list[float]]], path: Path) -> None:
 
 def table(rows: list[dict[str, Any]], T: int, d: int, B: float) -> str:
     lines = [
-        f"T = {T}, d = {d}, B = {B:g}, seed 0; nats. `python -m experiments.certificate.run`",
+        f"`Folklore`, T = {T}, d = {d}, B = {B:g}; nats.",
         "",
         "| stream | K | loss | best model | regret | bound for it | ratio | bound for the class |",
         "|---|---|---|---|---|---|---|---|",
@@ -108,31 +113,54 @@ def table(rows: list[dict[str, Any]], T: int, d: int, B: float) -> str:
     return "\n".join(lines) + "\n"
 
 
+def follow_all(sources: list[Source], T: int, seed: int, jobs: int) -> dict[str, dict[str, Any]]:
+    """Follow the floors along the synthetic streams and the data sets."""
+    calls = {(name,): (tightness.synthetic, (name, T, seed)) for name in tightness.SYNTHETIC}
+    calls |= {(source.name,): (tightness.real, (source, seed)) for source in sources}
+    with progress() as bar, workers(jobs) as pool:
+        found = call_all(pool, bar, "floors", calls)
+    return {name: found[name,] for (name,) in calls}
+
+
 def main(arguments: list[str] | None = None) -> None:
+    arguments = sys.argv[1:] if arguments is None else arguments
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=2000)
+    add_folder(parser)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--jobs", type=int, default=2, help="processes")
     parser.add_argument("--out", type=Path, default=RESULTS, help="folder for the results")
+    parser.add_argument("--quick", action="store_true", help="tiny streams, no data")
     options = parser.parse_args(arguments)
-    T, d, B = options.rounds, 5, 10.0
+    T, followed, d, B = ROUNDS, FOLLOWED_ROUNDS, 5, 10.0
+    sources: list[Source] = []
+    if options.quick:
+        T = followed = QUICK_ROUNDS
+    else:
+        sources = [Source(name, options.data, ROWS) for name in found_in(options.data, NAMES)]
     cases = [(name, K) for K in (2, 3, 5) for name in [*STREAMS, ADVERSARIAL]]
     rows = [play(name, options.seed, T, d, K, B) for name, K in track(cases, "streams")]
     curves = {K: trajectory(options.seed, T, d, K, B, 25) for K in track((2, 3, 5), "curves")}
+    floors = follow_all(sources, followed, options.seed, 1 if options.quick else options.jobs)
+    origin = provenance(
+        "experiments.certificate.run", arguments, seeds=[options.seed],
+        sizes={"rounds": T, "d": d, "B": B, "K": [2, 3, 5], "followed rounds": followed}
+        | {source.name: source.most_rows for source in sources},
+    )  # fmt: skip
+    content = {"provenance": origin, "floors": floors, "rows": rows, "curves": curves}
+    parts = [
+        "# How tight is the live certificate?",
+        f"{stated(origin)}, seed {options.seed}.",
+        "## The floor under every linear model",
+        tightness.table(floors),
+        "## The bound on regret of FOLKLORE",
+        table(rows, T, d, B),
+    ]
     options.out.mkdir(exist_ok=True)
-    (options.out / "certificate.md").write_text(table(rows, T, d, B))
-    content = {
-        "provenance": provenance(
-            "experiments.certificate.run",
-            sys.argv[1:] if arguments is None else arguments,
-            seeds=[options.seed],
-            sizes={"rounds": T, "d": d, "B": B, "K": [2, 3, 5]},
-        ),
-        "rows": rows,
-        "curves": curves,
-    }
-    (options.out / "certificate.json").write_text(json.dumps(content, indent=1) + "\n")
+    write_json(options.out / "certificate.json", content)
+    (options.out / "certificate.md").write_text("\n\n".join(part.rstrip() for part in parts) + "\n")
+    tightness.plot(floors, options.out / "tightness.png")
     plot(curves, options.out / "certificate.png")
-    print(table(rows, T, d, B))
+    print((options.out / "certificate.md").read_text())
 
 
 if __name__ == "__main__":

@@ -1,12 +1,12 @@
 """The results as JSON, as tables and as one figure."""
 
-import json
 from pathlib import Path
 from typing import Any
 
 import matplotlib
 import numpy as np
 
+from ..provenance import write_json
 from .methods import AVERAGE, FIVE, ONE, RANDOM, SGD, STRENGTHS, TUNED
 from .summary import CLOSE
 
@@ -22,7 +22,7 @@ def write(folder: Path, origin: Found, found: Found) -> None:
     """Write drop_in.json, drop_in.md and drop_in.png."""
     folder.mkdir(parents=True, exist_ok=True)
     content = {"provenance": origin} | found
-    (folder / "drop_in.json").write_text(json.dumps(content, indent=1) + "\n")
+    write_json(folder / "drop_in.json", content)
     parts = [
         "# A drop-in classifier, and classes that nobody declared",
         f"`{origin['command']}`, commit {origin['commit'][:12]}, split "

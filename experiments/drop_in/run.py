@@ -1,6 +1,6 @@
 """Default classifier against scikit-learn's on held-out rows; the price of undeclared classes.
 
-Run from the root of the repository:  python -m experiments.drop_in.run --data ../shared/data
+Run from the root of the repository:  python -m experiments.drop_in.run --data FOLDER
 """
 
 import argparse
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from time import perf_counter
 
-from ..data import NAMES
+from ..data import NAMES, add_folder, found_in
 from ..pool import call_all, progress, workers
 from ..provenance import provenance
 from . import report
@@ -31,12 +31,9 @@ def sources_for(options: argparse.Namespace) -> tuple[list[Source], list[Source]
     if options.quick:
         wine = [Source("wine", None, 100)]
         return [Source(name, None, 150) for name in BUNDLED], wine, wine
-    there = []
-    for name in dict.fromkeys((*NAMES, *TEXT)):
-        if (options.data / f"{name}.npz").is_file():
-            there.append(name)
-        else:
-            print(f"skipped {name}: no {name}.npz in {options.data}", file=sys.stderr)
+    there = found_in(options.data, dict.fromkeys((*NAMES, *TEXT)))
+    if not there:
+        sys.exit("nothing to play: --data names the folder of the data sets")
     return (
         [Source(name, options.data, ROWS) for name in NAMES if name in there],
         [Source(name, options.data, ROUNDS) for name in LATE if name in there],
@@ -46,8 +43,7 @@ def sources_for(options: argparse.Namespace) -> tuple[list[Source], list[Source]
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", type=Path, default=Path("../shared/data"), metavar="FOLDER",
-                        help="where NAME.npz are")  # fmt: skip
+    add_folder(parser)
     parser.add_argument("--split", type=int, default=0, metavar="SEED",
                         help="of the split into training and test rows")  # fmt: skip
     parser.add_argument("--jobs", type=int, default=2, help="processes")

@@ -1,6 +1,5 @@
 """The results as JSON, Markdown and a picture."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +8,7 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
+from ..provenance import write_json
 from .methods import EXACT, METHODS, ONLINE
 from .worlds import MISSPECIFIED
 
@@ -22,7 +22,7 @@ def write(folder: Path, origin: Found, found: Found) -> None:
     """Write online_to_batch.json, .md and .png."""
     folder.mkdir(parents=True, exist_ok=True)
     content = {"provenance": origin} | found
-    (folder / "online_to_batch.json").write_text(json.dumps(content, indent=1) + "\n")
+    write_json(folder / "online_to_batch.json", content)
     _draw(found, len(origin["seeds"]), folder / "online_to_batch.png")
     parts = [
         "# Online to batch: excess risk against the size of the sample",

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from folklearn import Folklore, auto
+from folklearn import Folklore, auto, best_in_class
 
-from ..data import Source, stream
+from ..data import Source, Stream, stream
 from .grid import Tuned, tune
 from .metric import given_to_labels, log_loss
 from .peers import FAMILIES, SGD, variants
@@ -19,6 +19,7 @@ Key = tuple[str, str]  # family and name of a variant
 
 CONFIRMED_ROWS = {SGD: 2000}  # milliseconds per example; the others are confirmed on all rows
 TIMED_ROWS = 1000  # for the peers; folklearn is timed on the whole stream
+SLICE, RIVER_SLICE = 250, 50  # rows of a turn, where times per event are compared
 LATE = 5000  # the round after which time is measured once more
 B = 10.0
 
@@ -58,10 +59,30 @@ def confirm(source: Source, seed: int, key: Key, value: float) -> dict[str, Any]
     }
 
 
+def replay(source: Source, seed: int, key: Key, value: float) -> float:
+    """Return the loss of a tuned peer on one stream, the fast way."""
+    return log_loss(VARIANTS[key].tuning(stream(source, seed), value))
+
+
 def play_ours(source: Source, seed: int) -> float:
     """Return the loss of folklearn on one stream."""
     one = stream(source, seed)
     return log_loss(given_to_labels(ours(one.d, one.K).run(one.X, one.y), one.y))
+
+
+def certify_ours(source: Source, seed: int) -> dict[str, Any]:
+    """Return what the certificate says no linear model is below, and what is true, per round."""
+    one = stream(source, seed)
+    model = ours(one.d, one.K)
+    model.run(one.X, one.y)
+    certificate = model.certificate()
+    best = best_in_class(one.X, one.y, B=B, n_classes=one.K)
+    return {
+        "floor": certificate.best_linear_at_least / len(one.y),
+        "best_linear": best.loss / len(one.y),
+        "valid": certificate.valid,
+        "experts": len(model.experts),
+    }
 
 
 def time_ours(
@@ -94,6 +115,39 @@ def time_peer(source: Source, seed: int, key: Key, value: float) -> float:
     start = perf_counter()
     play()
     return 1e6 * (perf_counter() - start) / len(part.y)
+
+
+def time_events(source: Source, seed: int, key: Key, value: float) -> dict[str, float]:
+    """Return microseconds per event of folklearn over the whole stream, and of a tuned River.
+
+    They take turns, a slice of the stream each; River plays the first rows of every slice.
+    """
+    one = stream(source, seed)
+    warm, model = ours(one.d, one.K), ours(one.d, one.K)
+    _events(warm, one.head(50))
+    VARIANTS[key].library(one.head(20), value)()
+    mine = theirs = 0.0
+    n_theirs = 0
+    for start in range(0, len(one.y), SLICE):
+        part = Stream(one.X[start : start + SLICE], one.y[start : start + SLICE], one.K)
+        mine += _events(model, part)
+        few = part.head(RIVER_SLICE)
+        play = VARIANTS[key].library(few, value)
+        begin = perf_counter()
+        play()
+        theirs += perf_counter() - begin
+        n_theirs += len(few.y)
+    return {"us": 1e6 * mine / len(one.y), "river_us": 1e6 * theirs / n_theirs}
+
+
+def _events(model: Any, part: Stream) -> float:
+    """Return the seconds of predicting and learning rows one by one."""
+    rows = list(zip(part.X, part.y.tolist(), strict=True))
+    begin = perf_counter()
+    for x, y in rows:
+        model.predict(x)
+        model.update(x, y)
+    return perf_counter() - begin
 
 
 def best_of_each_family(tuned: Mapping[Key, Tuned]) -> dict[str, Key]:

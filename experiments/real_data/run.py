@@ -1,6 +1,6 @@
 """Progressive log loss on ten data sets: folklearn untuned, its peers tuned in hindsight.
 
-Run from the root of the repository:  python -m experiments.real_data.run --data ../shared/data
+Run from the root of the repository:  python -m experiments.real_data.run --data FOLDER
 """
 
 import argparse
@@ -13,15 +13,15 @@ from typing import Any
 
 from rich.progress import Progress
 
-from ..data import NAMES, SYNTHETIC, Source
+from ..data import NAMES, SYNTHETIC, Source, add_folder, found_in
 from ..pool import call_all, progress, workers
 from ..provenance import provenance
-from . import play, report
+from . import earlier, play, report
 from .grid import Tuned
-from .summary import summarise
+from .peers import RIVER
+from .summary import ROWS, peers_of, summarise
 
 RESULTS = Path(__file__).parent / "results"
-ROWS = 10_000
 QUICK_NAMES, QUICK_ROWS = ("segment", "electricity"), 200
 
 
@@ -37,39 +37,78 @@ def tune(
     return {s.name: {key: found[s.name, key] for key in play.VARIANTS} for s in sources}
 
 
-def measure(sources: list[Source], seeds: tuple[int, ...], jobs: int) -> dict[str, Any]:
+def tuned_now(
+    pool: Executor | None, bar: Progress, sources: list[Source], seeds: tuple[int, ...]
+) -> dict[str, earlier.Peers]:
+    """Tune the peers of every data set, and play the winners with their own libraries."""
+    tuned = tune(pool, bar, sources, seeds)
+    winners = {s.name: play.best_of_each_family(tuned[s.name]) for s in sources}
+    confirmed = call_all(
+        pool, bar, "confirm",
+        {(s.name, family, seed): (play.confirm, (s, seed, key, tuned[s.name][key].best))
+         for s in sources for family, key in winners[s.name].items()
+         for seed in s.seeds(seeds)},
+    )  # fmt: skip
+    return {
+        s.name: peers_of(s, s.seeds(seeds), winners[s.name], tuned[s.name], confirmed)
+        for s in sources
+    }
+
+
+def tuned_before(
+    pool: Executor | None, bar: Progress, file: Path, sources: list[Source], seeds: tuple[int, ...]
+) -> dict[str, earlier.Peers]:
+    """Take the peers from a results file; each plays its streams again and must lose the same."""
+    peers = {s.name: earlier.read(file, s, seeds) for s in sources}
+    again = call_all(
+        pool, bar, "check",
+        {(s.name, family, seed): (play.replay, (s, seed, *choice))
+         for s in sources for family, choice in peers[s.name].chosen.items()
+         for seed in s.seeds(seeds)},
+    )  # fmt: skip
+    for s in sources:
+        earlier.refuse_unless_same(s, s.seeds(seeds), peers[s.name], again)
+    return peers
+
+
+def measure(
+    sources: list[Source], seeds: tuple[int, ...], jobs: int, file: Path | None
+) -> dict[str, Any]:
     """Tune, confirm and play in `jobs` processes; then time everything, one after the other."""
-    first = seeds[0]
     with progress() as bar:
         with workers(jobs) as pool:
-            tuned = tune(pool, bar, sources, seeds)
-            peers = {
-                (s, family): (key, tuned[s.name][key].best)
-                for s in sources
-                for family, key in play.best_of_each_family(tuned[s.name]).items()
-            }
-            confirmed = call_all(
-                pool, bar, "confirm",
-                {(s.name, family, seed): (play.confirm, (s, seed, *peer))
-                 for (s, family), peer in peers.items() for seed in s.seeds(seeds)},
-            )  # fmt: skip
+            if file is None:
+                peers = tuned_now(pool, bar, sources, seeds)
+            else:
+                peers = tuned_before(pool, bar, file, sources, seeds)
             losses = call_all(
                 pool, bar, "folklearn",
                 {(s.name, seed): (play.play_ours, (s, seed))
                  for s in sources for seed in s.seeds(seeds)[1:]},
             )  # fmt: skip
+            proofs = call_all(
+                pool, bar, "certify",
+                {(s.name,): (play.certify_ours, (s, seeds[0])) for s in sources},
+            )  # fmt: skip
         times = call_all(
             None, bar, "time",
-            {(s.name, make.__name__): (play.time_ours, (s, first, make))
+            {(s.name, make.__name__): (play.time_ours, (s, seeds[0], make))
              for s in sources for make in (play.ours, play.one_folklore)},
         )  # fmt: skip
         peer_times = call_all(
             None, bar, "time peers",
-            {(s.name, family): (play.time_peer, (s, first, *peer))
-             for (s, family), peer in peers.items()},
+            {(s.name, family): (play.time_peer, (s, seeds[0], *choice))
+             for s in sources for family, choice in peers[s.name].chosen.items()},
+        )  # fmt: skip
+        events = call_all(
+            None, bar, "per event",
+            {(s.name,): (play.time_events, (s, seeds[0], *peers[s.name].chosen[RIVER]))
+             for s in sources},
         )  # fmt: skip
     return {
-        s.name: summarise(s, seeds, tuned[s.name], confirmed, losses, times, peer_times)
+        s.name: summarise(
+            s, seeds, peers[s.name], losses, proofs[s.name,], times, peer_times, events[s.name,]
+        )
         for s in sources
     }
 
@@ -78,29 +117,21 @@ def sources_for(options: argparse.Namespace) -> list[Source]:
     """Return the data sets to play; those that are not there are skipped with a message."""
     if options.synthetic:
         return [Source(name, None, QUICK_ROWS) for name in SYNTHETIC]
-    if not options.data.is_dir():
-        print(f"skipped: there is no folder {options.data}", file=sys.stderr)
-        return []
     rows = QUICK_ROWS if options.quick else None if options.full else options.rows
     names = options.datasets or (QUICK_NAMES if options.quick else NAMES)
-    found = []
-    for name in names:
-        if (options.data / f"{name}.npz").is_file():
-            found.append(Source(name, options.data, rows))
-        else:
-            print(f"skipped {name}: no {name}.npz in {options.data}", file=sys.stderr)
-    return found
+    return [Source(name, options.data, rows) for name in found_in(options.data, names)]
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", type=Path, default=Path("../shared/data"), metavar="FOLDER",
-                        help="where NAME.npz are")  # fmt: skip
+    add_folder(parser)
     parser.add_argument("--datasets", nargs="+", choices=NAMES, metavar="NAME")
     parser.add_argument("--rows", type=int, default=ROWS, help="rows of each, after ordering")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--jobs", type=int, default=2, help="processes")
     parser.add_argument("--out", type=Path, default=RESULTS, metavar="FOLDER")
+    parser.add_argument("--peers", type=Path, metavar="FILE",
+                        help="an earlier real_data.json, whose tuned peers are used")  # fmt: skip
     size = parser.add_mutually_exclusive_group()
     size.add_argument("--full", action="store_true", help="all rows (hours)")
     size.add_argument("--quick", action="store_true", help="two data sets, 200 rows, one seed")
@@ -118,13 +149,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print("no data, so nothing to do (--synthetic needs none)", file=sys.stderr)
         return
     start = perf_counter()
-    found = measure(sources, seeds, 1 if tiny else options.jobs)
+    file = options.peers
+    if file is not None:
+        origin_of_peers = earlier.origin(file)  # before anything takes long
+    found = measure(sources, seeds, 1 if tiny else options.jobs, file)
     origin = provenance(
         "experiments.real_data.run", arguments, seeds=seeds,
         sizes={name: {k: entry[k] for k in ("rows", "d", "K")} for name, entry in found.items()},
         libraries=("river", "vowpalwabbit"),
     )  # fmt: skip
-    report.write(options.out, origin | {"wall_s": perf_counter() - start}, found)
+    origin["wall_s"] = perf_counter() - start
+    if file is not None:
+        origin["peers"] = origin_of_peers
+    report.write(options.out, origin, found)
     print((options.out / "real_data.md").read_text())
 
 

@@ -6,18 +6,58 @@ from typing import Any
 import numpy as np
 
 from ..data import Source, stream
+from .earlier import Peers
 from .grid import Tuned
-from .play import Key, best_of_each_family, setting
+from .play import Key, setting
+
+ROWS = 10_000  # of the streams that the losses below are of
+# Losses on the streams of seed 0, in nats per row.
+BEFORE: dict[str, dict[str, float]] = {
+    "version 0.1": {
+        "digits": 0.2159, "segment": 0.2691, "satimage": 0.4011, "pendigits": 0.2184,
+        "letter": 0.9967, "nursery": 0.2022, "adult": 0.3402, "weather": 0.4336,
+        "covtype": 0.5845, "electricity": 0.1975,
+    },
+    "prototype": {
+        "digits": 0.2032, "segment": 0.2311, "satimage": 0.3891, "pendigits": 0.2017,
+        "letter": 0.9574, "nursery": 0.1942, "adult": 0.3387, "weather": 0.4354,
+        "covtype": 0.5995, "electricity": 0.1583,
+    },
+}  # fmt: skip
+
+
+def peers_of(
+    source: Source,
+    seeds: tuple[int, ...],
+    winners: Mapping[str, Key],
+    tuned: Mapping[Key, Tuned],
+    confirmed: Mapping[tuple[Any, ...], dict[str, Any]],
+) -> Peers:
+    """Collect what tuning found; losses are listed in the order of the seeds."""
+    n_rows = len(stream(source, seeds[0]).y)
+    entries = {}
+    for family, key in winners.items():
+        runs = [confirmed[source.name, family, seed] for seed in seeds]
+        entries[family] = {
+            **_loss_of(runs, tuned[key], n_rows),
+            "setting": setting(key, tuned[key].best),
+            "interior": tuned[key].interior,
+            "confirmed_rows": runs[0]["rows"],
+            "largest_gap": max(run["gap"] for run in runs),
+        }
+    chosen = {family: (key, tuned[key].best) for family, key in winners.items()}
+    return Peers(entries, chosen, [_curve(key, found) for key, found in tuned.items()])
 
 
 def summarise(
     source: Source,
     seeds: tuple[int, ...],
-    tuned: Mapping[Key, Tuned],
-    confirmed: Mapping[tuple[Any, ...], dict[str, Any]],
+    peers: Peers,
     losses: Mapping[tuple[Any, ...], float],
+    proof: Mapping[str, Any],
     times: Mapping[tuple[Any, ...], dict[str, Any]],
     peer_times: Mapping[tuple[Any, ...], float],
+    events: Mapping[str, float],
 ) -> dict[str, Any]:
     """Collect what the pieces of work returned; losses are listed in the order of the seeds."""
     name = source.name
@@ -25,18 +65,10 @@ def summarise(
     one = stream(source, first)
     timed, unit = times[name, "ours"], times[name, "one_folklore"]
     mine = [timed["loss"], *(losses[name, seed] for seed in others)]
-    peers = {}
-    for family, key in best_of_each_family(tuned).items():
-        runs = [confirmed[name, family, seed] for seed in (first, *others)]
-        peers[family] = {
-            **_loss_of(runs, tuned[key], len(one.y)),
-            "setting": setting(key, tuned[key].best),
-            "interior": tuned[key].interior,
-            "confirmed_rows": runs[0]["rows"],
-            "largest_gap": max(run["gap"] for run in runs),
-            "us": peer_times[name, family],
-        }
-    best = min(peers, key=lambda family: peers[family]["loss"])
+    theirs = {
+        family: entry | {"us": peer_times[name, family]} for family, entry in peers.entries.items()
+    }
+    best = min(theirs, key=lambda family: theirs[family]["loss"])
     loss = float(np.mean(mine))
     return {
         "rows": len(one.y),
@@ -49,17 +81,30 @@ def summarise(
             "losses": mine,
             "us": timed["us"],
             "late_us": timed["late_us"],
+            "us_per_event": events["us"],
         },
+        "before": _before(source, first),
+        "certificate": dict(proof),
         "folklore": {"loss": unit["loss"], "us": unit["us"], "late_us": unit["late_us"]},
         "ratio": timed["us"] / unit["us"],
         "late_ratio": timed["late_us"] / unit["late_us"] if timed["late_rows"] else None,
-        "peers": peers,
+        "river_us_per_event": events["river_us"],
+        "river_over_event": events["river_us"] / events["us"],
+        "river_over_run": events["river_us"] / timed["us"],
+        "peers": theirs,
         "best_peer": best,
-        "margin": peers[best]["loss"] - loss,
-        "won": loss < peers[best]["loss"],
-        "won_streams": sum(a < min(q) for a, q in zip(mine, _by_stream(peers), strict=True)),
-        "tuning": [_curve(key, found) for key, found in tuned.items()],
+        "margin": theirs[best]["loss"] - loss,
+        "won": loss < theirs[best]["loss"],
+        "won_streams": sum(a < min(q) for a, q in zip(mine, _by_stream(theirs), strict=True)),
+        "tuning": peers.tuning,
     }
+
+
+def _before(source: Source, seed: int) -> dict[str, float]:
+    """Return what was lost before on the same stream, if this one is the same."""
+    if source.folder is None or source.most_rows != ROWS or (seed != 0 and not source.in_order):
+        return {}
+    return {kind: losses[source.name] for kind, losses in BEFORE.items()}
 
 
 def _loss_of(runs: list[dict[str, Any]], tuned: Tuned, n_rows: int) -> dict[str, Any]:

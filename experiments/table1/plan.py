@@ -2,14 +2,15 @@
 
 from dataclasses import dataclass
 
-from experiments.table1.algorithms import ALGORITHMS
+from experiments.table1.algorithms import ALGORITHMS, LEADER
 from experiments.table1.regret import ADVERSARIAL, HARD, STOCHASTIC, Task
 from experiments.table1.timing import Series
 
 # OGD's growth shows at large sizes only; AIOLI's state is half as long as FOLKLORE's for K = 3,
-# and ONS's two matrices are longer: with these sizes all are about as large at the end.
-SCALE_D = {"OGD": 32, "AIOLI": 2, "ONS": 0.5}
-SCALE_K = {"OGD": 64}
+# and ONS's two matrices are longer: with these sizes all are about as large at the end. The
+# leader factors five matrices at every refresh, and the first rounds are all refreshes.
+SCALE_D = {"OGD": 32, "AIOLI": 2, "ONS": 0.5, LEADER: 0.25}
+SCALE_K = {"OGD": 64, LEADER: 0.5}
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,7 @@ FULL = Plan()
 QUICK = Plan(
     seeds=(0, 1), hard_seeds=(0, 1), horizons=(16, 32, 64), sampling_horizon=32, d=2,
     norms=(1, 4), norms_horizon=64, norms_sampling_horizon=16,
-    sizes_d=(8, 16), sizes_classes=(3, 4), sampling_d=(1, 2), sampling_classes=(2, 3),
+    sizes_d=(8, 16), sizes_classes=(4, 8), sampling_d=(1, 2), sampling_classes=(2, 3),
     time_rounds=10, time_horizon=128, time_sampling_horizon=64,
     gaf_cubed=(4, 8), gaf_linear=(16, 64),
 )  # fmt: skip

@@ -10,12 +10,12 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 
-from experiments.table1.algorithms import ALGORITHMS
+from experiments.table1.algorithms import ALGORITHMS, LEADER
 from experiments.table1.plan import Plan
 from experiments.table1.regret import ADVERSARIAL, HARD, STOCHASTIC
 from experiments.table1.summary import curves, label
 
-COLOURS = dict(zip(ALGORITHMS, ("C7", "C1", "C2", "C4", "C5", "C0"), strict=True))
+COLOURS = dict(zip(ALGORITHMS, ("C7", "C1", "C2", "C4", "C5", "C0", "C3"), strict=True))
 Summary = dict[str, Any]
 
 
@@ -108,7 +108,7 @@ def time(raw: dict[str, Any], path: Path) -> None:
             for kind in ("median", "mean", "longest")
         )
         axes[2].plot(t, median, ".-", color=COLOURS[name], label=name)
-        if ALGORITHMS[name].sampling:
+        if ALGORITHMS[name].sampling or name == LEADER:
             axes[2].plot(t, longest, "^--", color=COLOURS[name], label=f"{name}, longest round")
             axes[2].plot(t, mean, "x:", color=COLOURS[name], label=f"{name}, mean")
     for (power,), group in curves(raw["time_gaf"], "power").items():

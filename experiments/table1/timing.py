@@ -11,7 +11,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.table1.algorithms import ALGORITHMS, GAF_POINTS_TIMED, Algorithm, gaf_with
+from experiments.table1.algorithms import (
+    ALGORITHMS,
+    GAF_POINTS_TIMED,
+    LEADER,
+    Algorithm,
+    gaf_with,
+)
 from folklearn.learners.base import Learner
 from folklearn.streams import synthetic
 
@@ -35,14 +41,16 @@ class Series:
 def against_size(series: Series, seed: int) -> dict[str, Any]:
     """Microseconds per round at every size, and the overhead: the same at d = 1, K = 2.
 
-    The median over rounds; for the sampler the mean, because its rare moves are its cost.
+    The median over rounds; the mean for the sampler and the leader, whose rare moves and
+    refreshes are their cost.
     """
     algorithm = ALGORITHMS[series.algorithm]
 
     def typical(d: int, K: int) -> float:
         rounds = SAMPLING_ROUNDS if algorithm.sampling else series.rounds
         times = per_round(_learner(algorithm, d, K), seed, rounds, d, K)
-        return float(times.mean() if algorithm.sampling else np.median(times))
+        uneven = algorithm.sampling or algorithm.name == LEADER
+        return float(times.mean() if uneven else np.median(times))
 
     if series.variable == "d":
         shapes = [(size, series.fixed) for size in series.sizes]
