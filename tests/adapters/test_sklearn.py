@@ -414,7 +414,6 @@ def test_auto_is_told_of_the_largest_weight(rng):
     [
         ({"learner": "perceptron"}, "there is no learner 'perceptron'; choose one of: auto"),
         ({"learner": "aioli"}, "Aioli is for two classes, got n_classes=3"),
-        ({"learner": "auto", "B": 3.0}, "learner='auto' takes no B, got B=3.0"),
         ({"learner": "ogd", "lam": 3.0}, "takes no lam"),
         ({"max_weight": 3.0}, "learner='folklore' takes no max_weight"),
         ({"learner": "auto", "memory": 9}, "learner='auto' takes no memory, got memory=9"),

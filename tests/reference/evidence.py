@@ -296,5 +296,6 @@ def rounding(
         e_i[i] += 2 * np.trace(block) * np.linalg.norm(apart)
         e_i[j] += 2 * np.trace(block) * np.linalg.norm(apart)
     e_q, e_i = kappa * e_q, kappa * e_i
-    bent = ((np.linalg.norm(slope, axis=1) + e_i) ** 2 / (4 * multipliers)).sum()
-    return value, float(e_q), e_i, float(value - e_q - bent)
+    pulled = multipliers > 0  # without multipliers W is one model, and nothing is minimised
+    bent = (np.linalg.norm(slope, axis=1) + e_i)[pulled] ** 2 / (4 * multipliers[pulled])
+    return value, float(e_q), e_i, float(value - e_q - bent.sum())
