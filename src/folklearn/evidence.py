@@ -210,10 +210,9 @@ class Evidence(Saved):
         """
         covered, _ = problem.comparators(W, B, self.B, self.n_classes, self.n_features)
         least = self.floor(B=covered) if W is None else self.value(W)
-        upper = loss + abs(loss) * _ROUNDING_UP * (self.n_rounds + 2)  # a sum of so many terms
         return Certificate(
             loss=loss,
-            regret_bound=upper - least,
+            regret_bound=rounded_up(loss, self.n_rounds) - least,
             B=covered,
             n_rounds=self.n_rounds,
             scope=scope_of_growth(self._first_classes, self.n_classes),
@@ -243,6 +242,11 @@ class Evidence(Saved):
             f"Evidence(n_features={self.n_features}, n_classes={self.n_classes}, B={self.B:g}; "
             f"{self.n_rounds} rounds)"
         )
+
+
+def rounded_up(loss: float, n_rounds: int) -> float:
+    """Return a total loss that the sum of so many, each rounded, is certainly not above."""
+    return loss + abs(loss) * _ROUNDING_UP * (n_rounds + 2)
 
 
 def pairs_among(K: int, larger: int) -> NDArray[np.int64]:

@@ -34,6 +34,7 @@ _MODULES = {
     "certificate": ("Certificate",),
     "evaluate.calibration": ("CalibrationCurve", "calibration_curve"),
     "evaluate.certify": ("Certifier", "PredictionCertificate"),
+    "evaluate.exact": ("Exact", "Pass", "refine"),
     "evaluate.hindsight": ("Hindsight", "best_in_class", "certified_gap", "linear_losses"),
     "evaluate.interaction": ("Interactions", "interact"),
     "evaluate.off_policy": ("Estimate", "off_policy", "reward_model"),
