@@ -28,6 +28,7 @@ from folklearn.problem import Rows
 Blocks = Callable[[], Iterable[Rows]]  # checked rows, the same ones whenever it is called
 
 _FEW = 4  # pairs up to which it is not worth while to pack the products of features
+_LEAST_ROWS, _MOST_ROWS = 64, 1024  # at a time: Python takes its time for each block
 _SHORTEST, _LONGEST = 0.1, 0.5  # of the step before, after one that led nowhere
 
 
@@ -60,8 +61,10 @@ class Sums:
         n, P, D = self._S.shape
         K, d = self.W.shape
         S = self._S.reshape(n * P, D)
-        size = min(block_rows(d), max(1, len(rows.X)))
-        scratch = np.empty(scratch_size(d, size))
+        few = n * P <= _FEW
+        size = _MOST_ROWS if few else max(block_rows(d), _LEAST_ROWS)
+        size = min(size, max(1, len(rows.X)))
+        scratch = np.empty(0 if few else scratch_size(d, size))
         with threads_for(self.W.size):
             for start in range(0, len(rows.X), size):
                 X, norms, labels, soft, weights = rows.part(start, start + size)
@@ -75,7 +78,7 @@ class Sums:
                     )
                     coefficients[:, s * P : (s + 1) * P] = one
                     add_residuals(self._G[s], residuals, X)
-                if n * P <= _FEW:
+                if few:
                     _add_each(S, coefficients, X)
                 else:
                     add_products(S, coefficients, X, scratch)
