@@ -144,6 +144,14 @@ class PanelLearner(Learner):
         n_leaders = spec.n_modes + len(spec.forgetting)
         return self._state.model(int(np.argmin(self._state["losses"][:n_leaders])))
 
+    def leader(self) -> tuple[float, Array] | None:
+        """Return ridge and weights (K, d) of the leader with the least loss so far, if any."""
+        ridges = self._state.spec.ridges
+        if not ridges:
+            return None
+        best = int(np.argmin(self._state["losses"][: len(ridges)]))
+        return ridges[best], self._state.model(best)
+
     def evidence(self, *, B: float | None = None) -> Evidence:
         """Return the evidence for the least class that covers B, to be merged or sent.
 

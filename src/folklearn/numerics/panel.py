@@ -40,9 +40,9 @@ from folklearn.numerics.second_order import norm, predict_round, update_round
     FEATURES, CLASSES, RIDGES, CERTIFIED, FORGETTING, DESCENDING, ADAPTIVE, FOLKLORE,
     BLOCK, RECENT, CAPACITY, KEPT, DENSE, SHARE, REVIEWS,
 ) = range(15)  # fmt: skip
-# Counters: rounds that counted so far, and all rounds; where the next row goes in the recent ones, and from where on they
-# are not in the sums yet; rows kept; the round of the next refresh; the mode that rows are
-# expanded at; refreshes so far; whether Python has to act.
+# Counters: rounds that counted so far, and all rounds; where the next row goes in the recent
+# ones, and from where on they are not in the sums yet; rows kept; the round of the next
+# refresh; the mode that rows are expanded at; refreshes so far; whether Python has to act.
 T, ROUNDS, POSITION, FLUSHED, N_KEPT, NEXT, BEST, REFRESHES, ACT = range(15, 24)
 N_COUNTERS = 24
 # The sections of memo, by the place of their address in plan.
