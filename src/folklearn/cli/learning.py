@@ -20,7 +20,14 @@ from rich.text import Text
 from folklearn.arrays import Array
 from folklearn.cli import learners, report
 from folklearn.cli.interrupts import CtrlC
-from folklearn.cli.moments import Moment, Watched, block_sizes, next_stop
+from folklearn.cli.moments import (
+    Moment,
+    Watched,
+    block_sizes,
+    is_doubling,
+    is_looked_at,
+    next_stop,
+)
 from folklearn.errors import FolklearnError
 from folklearn.streams.live import Live, LiveBlock
 from folklearn.streams.model import StreamModel
