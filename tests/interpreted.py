@@ -9,7 +9,7 @@ import os
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from folklearn.numerics import backend, second_order
+from folklearn.numerics import backend, panel, second_order
 
 assert os.environ.get("NUMBA_DISABLE_JIT") == "1"
 
@@ -57,6 +57,19 @@ def _dtrmm(side, uplo, trans, diag, m, n, alpha, A, lda, B, ldb):
     out[:] = alpha * (triangle @ out if side == backend.LEFT else out @ triangle)
 
 
+def _dpotrf(uplo, n, A, lda, info):
+    out = _matrix(A, n, n, lda)
+    places = np.triu_indices(n)
+    out[places] = np.linalg.cholesky(_symmetric(A, n, lda)).T[places]
+    info[0] = 0
+
+
+def _dpotrs(uplo, n, nrhs, A, lda, B, ldb, info):
+    U, out = np.triu(_matrix(A, n, n, lda)), _matrix(B, n, nrhs, ldb)
+    out[:] = np.linalg.solve(U, np.linalg.solve(U.T, out))
+    info[0] = 0
+
+
 def _address(array, offset):
     return array.reshape(-1)[offset:]
 
@@ -66,7 +79,7 @@ def _carray(flat, shape, dtype):
 
 
 backend._ref = lambda value: value
-backend.address = second_order.address = _address
-second_order.carray = _carray
-for _routine in (_dgemm, _dgemv, _dsymm, _dsyrk, _dtrmm):
+backend.address = second_order.address = panel.address = _address
+second_order.carray = panel.carray = _carray
+for _routine in (_dgemm, _dgemv, _dsymm, _dsyrk, _dtrmm, _dpotrf, _dpotrs):
     setattr(backend, _routine.__name__, _routine)

@@ -43,6 +43,10 @@ _BLOCKS = "numerics/blocks.py"
 _FIRST = "numerics/first_order.py"
 _BOOSTING = "numerics/boosting.py"
 
+_EVIDENCE = "numerics/evidence.py"
+_FLOOR = "numerics/floor.py"
+
+_OF_EVIDENCE = ("tests/numerics/test_evidence.py",)
 _OF_CURVATURE = ("tests/numerics/test_curvature.py",)
 _OF_SURROGATE = ("tests/numerics/test_surrogate.py",)
 _OF_RULES = ("tests/numerics/test_rules.py",)
@@ -55,6 +59,111 @@ _OF_BOUNDS = (
 )
 
 MUTANTS = (
+    # Evidence.
+    Mutant(
+        "evidence does not shrink the curvature", _EVIDENCE,
+        "_SHRUNK = 1.0 - 1e-8", "_SHRUNK = 1.0", _OF_EVIDENCE,
+    ),
+    Mutant(
+        "evidence takes half the reach", _EVIDENCE,
+        "certain_curvature(z, 2.0 * B * length)", "certain_curvature(z, B * length)", _OF_EVIDENCE,
+    ),
+    Mutant(
+        "evidence forgets the weight of a pair", _EVIDENCE,
+        "scaled = weight * gamma * residual[i]", "scaled = gamma * residual[i]", _OF_EVIDENCE,
+    ),
+    Mutant(
+        "evidence drops the correction of the gradient", _EVIDENCE,
+        "- 2.0 * gamma * p * (z[i] - mean)", "- 0.0 * p * (z[i] - mean)", _OF_EVIDENCE,
+    ),
+    Mutant(
+        "evidence counts the whole variance", _EVIDENCE,
+        "+ gamma * variance)", "+ variance)", _OF_EVIDENCE,
+    ),
+    Mutant(
+        "evidence does not count its rows", _EVIDENCE,
+        "totals[DEPTH] += 1.0", "totals[DEPTH] += 0.0", _OF_EVIDENCE,
+    ),
+    Mutant(
+        "evidence does not count its weight", _EVIDENCE,
+        "totals[WEIGHT] += weight", "totals[WEIGHT] += 1.0", _OF_EVIDENCE,
+    ),
+    Mutant(
+        "evidence does not count its reach", _EVIDENCE,
+        "totals[REACH] += weight * length", "totals[REACH] += weight", _OF_EVIDENCE,
+    ),
+    Mutant(
+        "far logits keep their tiny probability", _EVIDENCE,
+        "_ABSENT = -345.0", "_ABSENT = -700.0", _OF_EVIDENCE,
+        equivalent="products of such probabilities underflow to 0 or are below every allowance",
+    ),
+    Mutant(
+        "two classes use the exact constant everywhere", _EVIDENCE,
+        "_EXACT_UP_TO = 20.0", "_EXACT_UP_TO = 1e9",
+        ("tests/numerics/test_evidence.py::"
+         "test_the_curvature_of_a_row_leaves_room_for_rounding",),
+    ),
+    Mutant(
+        "merging takes the depth of one side", "evidence.py",
+        "max(self._totals[DEPTH], other._totals[DEPTH]) + 1.0", "self._totals[DEPTH] + 1.0",
+        _OF_EVIDENCE,
+    ),
+    Mutant(
+        "scaling is not counted", "evidence.py",
+        "scaled._totals[DEPTH] = self._totals[DEPTH] + 1.0",
+        "scaled._totals[DEPTH] = self._totals[DEPTH]", _OF_EVIDENCE,
+    ),
+    Mutant(
+        "a loss is not rounded up", "evidence.py",
+        "upper = loss + abs(loss) * _ROUNDING_UP * (self.n_rounds + 2)", "upper = loss",
+        _OF_EVIDENCE,
+    ),
+    Mutant(
+        "the floor forgets how deep its sums are", _FLOOR,
+        "_UNIT * (totals[DEPTH] + K * K", "_UNIT * (K * K", _OF_EVIDENCE,
+    ),
+    Mutant(
+        "the floor forgets the rounding of the weights", _FLOOR,
+        "(1.0 + log_K) ** 2 * weight", "0.0 * weight", _OF_EVIDENCE,
+    ),
+    Mutant(
+        "the floor forgets the rounding of the constant", _FLOOR,
+        "+ abs(totals[CONSTANT])", "+ 0.0", _OF_EVIDENCE,
+    ),
+    Mutant(
+        "the floor forgets the rounding of the slope", _FLOOR,
+        "+ slopes * lengths.max()", "+ 0.0", _OF_EVIDENCE,
+    ),
+    Mutant(
+        "the floor forgets the rounding of the curvature", _FLOOR, "+ curved\n", "+ 0.0\n",
+        _OF_EVIDENCE,
+    ),
+    Mutant(
+        "the floor forgets the rounding of the multipliers", _FLOOR,
+        "+ (dual * (squares + B * B)).sum()", "+ 0.0", _OF_EVIDENCE,
+    ),
+    Mutant(
+        "the gradient is taken for exact", _FLOOR,
+        "np.sqrt((gradient**2).sum(axis=1)) + self.rounding",
+        "np.sqrt((gradient**2).sum(axis=1))", _OF_EVIDENCE,
+    ),
+    Mutant(
+        "the solver is trusted", _FLOOR,
+        "total - allowance - bent", "total - allowance - 0.0 * bent", _OF_EVIDENCE,
+    ),
+    Mutant(
+        "certificates are expanded with the curvature of no class", "numerics/panel.py",
+        "B = 0.0 if s == 0 else classes[s - 1]\n        expand_rows",
+        "B = 0.0\n        expand_rows",
+        ("tests/learners/test_leader.py::test_its_sums_are_those_of_the_dense_leader",),
+    ),
+    Mutant(
+        "a mixture counts what experts proved before they retired", "learners/mixture.py",
+        "for place, expert in enumerate(self._learning)",
+        "for place, expert in enumerate(self.experts)",
+        ("tests/learners/test_mixture.py",),
+        equivalent="still sound: what was proven about rounds that are over stays true",
+    ),
     # The curvature constant.
     Mutant(
         "the self-concordant constant ignores how far apart the logits are", _CURVATURE,

@@ -32,3 +32,14 @@ def log_losses(P: Array, labels: Labels, soft: Array, floor: float = 0.0) -> Arr
     terms = np.multiply(soft, costs, out=np.zeros_like(costs), where=soft > 0.0)
     total: Array = terms.sum(axis=-1)
     return total
+
+
+def logit_losses(Z: Array, labels: Labels, soft: Array) -> Array:
+    """Return logsumexp(z) - <y, z> of the rows of logits Z (T, K), labels as in `log_losses`."""
+    shifted = Z - Z.max(axis=1, keepdims=True)  # the loss ignores a shift, rounding does not
+    if len(soft):
+        given: Array = np.einsum("tk,tk->t", soft, shifted)
+    else:
+        given = shifted[np.arange(len(Z)), labels]
+    losses: Array = np.log(np.exp(shifted).sum(axis=1)) - given
+    return losses

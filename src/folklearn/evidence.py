@@ -224,10 +224,9 @@ class Evidence(Saved):
         """
         covered, _ = problem.comparators(W, B, self.B, self.n_classes, self.n_features)
         least = self.floor(B=covered) if W is None else self.value(W)
-        upper = loss + abs(loss) * _ROUNDING_UP * (self.n_rounds + 2)  # a sum of so many terms
         return Certificate(
             loss=loss,
-            regret_bound=upper - least,
+            regret_bound=rounded_up(loss, self.n_rounds) - least,
             B=covered,
             n_rounds=self.n_rounds,
             scope=scope_of_growth(self._first_classes, self.n_classes),
@@ -267,6 +266,11 @@ def _add_rows(quadratic: floors.Quadratic, rows: Rows, W: Array, B: float) -> No
     for start in range(0, len(rows.X), size):
         X, norms, labels, soft, weights = rows.part(start, start + size)
         add_rows(S, G, totals, X @ W.T, X, labels, soft, weights, norms, B, scratch)
+
+
+def rounded_up(loss: float, n_rounds: int) -> float:
+    """Return a total loss that the sum of so many, each rounded, is certainly not above."""
+    return loss + abs(loss) * _ROUNDING_UP * (n_rounds + 2)
 
 
 def pairs_among(K: int, larger: int) -> NDArray[np.int64]:

@@ -27,7 +27,7 @@ pl = pytest.importorskip("polars")
 
 
 def quick(**words):
-    return FolkloreClassifier(**{"learner": "folklore", "n_buckets": 8} | words)
+    return FolkloreClassifier(**{"learner": "folklore", "n_buckets": 8, "shuffle": False} | words)
 
 
 def sample(rng, T=60):

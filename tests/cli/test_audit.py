@@ -1,11 +1,13 @@
 """`folklearn audit`: the predictions of any model, certified or refused with a sentence."""
 
 import csv
+import re
 
 import numpy as np
 import pytest
 
 from folklearn.evaluate.certify import Certifier
+from folklearn.evaluate.hindsight import best_in_class
 from folklearn.evaluate.progressive import score
 from folklearn.streams.scaler import OnlineScaler
 from tests.evaluate.peers import constant, river, vw
@@ -65,17 +67,37 @@ def test_predictions_of_any_model(folklearn, pets, as_arrays, write_predictions,
     last_row = [line.split() for line in outcome.stderr.splitlines() if line.split()[0] == "300"]
     assert last_row[0][2] == f"{scores.log_loss:.4f}"
     assert last_row[0][4] == f"{certificate.regret_bound / 300:.4f}"
-    assert "Folklore, which learned the same examples" in outcome.stderr
+    assert "The linear model that learned the same examples" in outcome.stderr
     assert "counted as" not in outcome.stderr
 
 
-def test_what_run_writes_can_be_audited(folklearn, pets, tmp_path):
+def test_what_run_writes_can_be_audited(folklearn, pets, as_arrays, tmp_path):
     path = tmp_path / "p.csv"
     run = folklearn("run", pets, *TARGET, "--learner", "folklore", "-p", path)
     outcome = folklearn("audit", pets, *TARGET, "-p", path)
     assert outcome.code == 0
-    certified = [line for line in run.stderr.splitlines() if "linear model of these" in line]
-    assert certified[0] in outcome.stderr
+    average = re.search(r"average log loss ([0-9.]+) nats", run.stderr)[1]
+    assert f"average log loss {average} nats" in outcome.stderr
+
+    def least(text):
+        return float(re.search(r"average log loss below ([0-9.]+) in hindsight", text)[1])
+
+    assert "does not yet exclude a perfect" in run.stderr  # Folklore proves less of 300 rows
+    exact = folklearn("audit", pets, *TARGET, "-p", path, "--exact")
+    X, y, _ = as_arrays
+    Z = OnlineScaler(n_features=3).learn_transform(X)
+    best = best_in_class(Z, y, B=10.0, n_classes=3).loss / len(y)
+    assert least(outcome.stderr) <= least(exact.stderr) <= best
+    assert least(exact.stderr) == pytest.approx(best, rel=1e-3)  # of four digits
+    passes = [line for line in exact.stderr.splitlines() if line.startswith("  pass ")]
+    assert passes
+    assert f"none below {best:.5f}" in passes[-1]
+
+
+def test_a_pipe_cannot_be_read_again(refused, write_predictions):
+    path = write_predictions([[1.0]], ["a"])
+    sentence = refused("-", *TARGET, "-p", path, "--exact")
+    assert "a pipe can be read once: write them to a file first" in sentence
 
 
 def test_its_own_file_of_another_table_is_noticed(folklearn, refused, write_csv, rows, tmp_path):

@@ -107,12 +107,13 @@ class DenseAuto:
         return self.weights @ self.experts(x)
 
     def learn(self, x: Array, y: Array, w: float) -> None:
+        if w == 0:
+            return
         losses = -(np.log(self.experts(x)) @ y)
         self.t += 1
-        if w > 0:
-            a = 1 / (self.t + 1)
-            new = self.weights * np.exp(-w * losses / self.max_weight)
-            self.weights = (1 - a) * new / new.sum() + a / len(new)
+        a = 1 / (self.t + 1)
+        new = self.weights * np.exp(-w * losses / self.max_weight)
+        self.weights = (1 - a) * new / new.sum() + a / len(new)
         self.losses += w * losses
         for tracker in self.trackers:
             tracker.learn(x, y, w)

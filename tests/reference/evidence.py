@@ -264,3 +264,38 @@ def best_many(
         if step_number % 2:
             mu = np.maximum(mu * 0.1, 1e-13 * size)
     return best, best_loss
+
+
+def rounding(
+    S: Array, G: Array, totals: Array, W: Array, multipliers: Array, B: float
+) -> tuple[float, float, Array, float]:
+    """(q(W), e_q, e_i, floor) of the theorem on floating point in docs/theory/evidence.md.
+
+    S (P, d(d+1)/2) holds lower triangles by rows; totals are c, N_w, N_x, depth.
+    """
+    K, d = G.shape
+    c, weight, reach, depth = totals[:4]
+    kappa = 1.01 * 2.0**-53 * (depth + K**2 + K * d + 60)
+    value = c + float((G * W).sum() + (multipliers * ((W**2).sum(axis=1) - B**2)).sum())
+    slope = G + 2 * multipliers[:, None] * W
+    slopes = (2 + 3 * np.log(K)) * reach
+    e_q = (1 + np.log(K)) ** 2 * weight + abs(c)
+    e_q += slopes * np.linalg.norm(W, axis=1).max()
+    e_q += float((multipliers * ((W**2).sum(axis=1) + B**2)).sum())
+    e_i = slopes + 2 * multipliers * np.linalg.norm(W, axis=1)
+    pairs = [(i, j) for i in range(K) for j in range(i + 1, K)]
+    for (i, j), packed in zip(pairs, S, strict=True):
+        block = np.zeros((d, d))
+        block[np.tril_indices(d)] = packed
+        block = block + np.tril(block, -1).T
+        apart = W[i] - W[j]
+        value += float(apart @ block @ apart)
+        slope[i] += 2 * block @ apart
+        slope[j] -= 2 * block @ apart
+        e_q += np.trace(block) * float(apart @ apart)
+        e_i[i] += 2 * np.trace(block) * np.linalg.norm(apart)
+        e_i[j] += 2 * np.trace(block) * np.linalg.norm(apart)
+    e_q, e_i = kappa * e_q, kappa * e_i
+    pulled = multipliers > 0  # without multipliers W is one model, and nothing is minimised
+    bent = (np.linalg.norm(slope, axis=1) + e_i)[pulled] ** 2 / (4 * multipliers[pulled])
+    return value, float(e_q), e_i, float(value - e_q - bent.sum())

@@ -107,13 +107,15 @@ class DenseLeader:
         return self.weights @ softmax(self.W @ x, axis=1)
 
     def learn(self, x: Array, y: Array, w: float) -> None:
+        if w == 0:
+            return
         losses = w * -(np.log(softmax(self.W @ x, axis=1)) @ y)
         self.losses += losses
-        if w > 0 and self.share:
+        if self.share:
             a = 1 / (self.t + 2)
             new = self.weights * np.exp(-losses)
             self.weights = (1 - a) * new / new.sum() + a / len(new)
-        elif w > 0:
+        else:
             new = np.exp(self.losses.min() - self.losses)
             self.weights = new / new.sum()
         if len(self.X) < self.n_kept:

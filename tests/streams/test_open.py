@@ -10,7 +10,6 @@ import pytest
 import folklearn
 from folklearn import Folklore
 from folklearn.errors import InvalidInputError
-from folklearn.learners.ogd import Ogd
 from folklearn.streams.open import OpenModel
 from folklearn.streams.scaler import OnlineScaler
 
@@ -154,7 +153,7 @@ def test_wider_rows_bring_features(name, rng):
 
 
 def test_no_memory_to_grow_changes_nothing(rng, monkeypatch):
-    """The last experts of a mixture fail after the first have grown."""
+    """The last expert fails after everything else has grown."""
     X, y = arriving(rng, 60, 3, 3)
     model = OpenModel("auto", n_features=3)
     model.run(X, y)
@@ -163,7 +162,7 @@ def test_no_memory_to_grow_changes_nothing(rng, monkeypatch):
     def no_memory(self, **sizes):
         raise MemoryError
 
-    monkeypatch.setattr(Ogd, "grown", no_memory)
+    monkeypatch.setattr(Folklore, "grown", no_memory)
     with pytest.raises(MemoryError):
         model.learn_one(np.ones(5), 3)
     with pytest.raises(MemoryError):

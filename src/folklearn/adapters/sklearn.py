@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted, v
 from folklearn import memory, persist, problem
 from folklearn.adapters._sklearn import draws, frames, labels, rows, weights
 from folklearn.arrays import TINY, Array
+from folklearn.batch.penalised import MOST_PASSES
 from folklearn.certificate import Certificate
 from folklearn.errors import InvalidInputError
 from folklearn.learners import catalogue
@@ -26,6 +27,7 @@ from folklearn.streams.open import OpenModel
 Labels = NDArray[Any]
 Numbers = NDArray[np.intp]
 
+AUTO = "auto"
 SELECT = ("last", "average", "random")
 _SETTINGS = ("B", "lam", "memory", "max_weight")  # parameters that not every learner takes
 
@@ -39,8 +41,13 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     learning rate. Prefer ``LogisticRegression`` when all rows fit in memory and can be visited
     many times, and ``learner="ogd"`` when ((K-1) d)^2 numbers do not fit.
 
-    Each row is scaled by the mean and deviation of the rows so far, predicted, then learned.
-    What predicts afterwards is chosen by ``select``:
+    Each row is scaled by the mean and deviation of the rows so far, predicted, then learned;
+    `fit` shuffles them first. With the default learner `fit` then goes over all rows again, as
+    ``LogisticRegression`` does, until the penalised maximum-likelihood fit is found, for
+    several ridges, of which it takes the one that predicts best what is left out: no C to be
+    tuned. `partial_fit` learns every row once, in the order given.
+
+    What predicts afterwards is otherwise chosen by ``select``:
 
     .. math:: p(x) = \frac1m \sum_{i \le m} h_{\tau_i}(x), \qquad \tau_i \sim U\{1..T\}
 
@@ -49,16 +56,21 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     ==============================  ================================  =========
     select                          models that predict               guarantee
     ==============================  ================================  =========
+    ``"last"``, ``"auto"``, `fit`   penalised fit to all rows         heuristic
     ``"last"``                      the one after the last row        heuristic
     ``"average"``, ``passes=1``     m = ``n_checkpoints``             yes
     ``"random"``, ``passes=1``      m = 1                             yes
     any, ``passes`` > 1             as above, rows seen again         heuristic
     ==============================  ================================  =========
 
-    The last model has seen most and is usually the best; nothing proves it. The draws stay
-    uniform from one `partial_fit` to the next, so that it has the same guarantee as `fit`.
+    The fit to all rows is the best of these in practice, then the last model, which has seen
+    most; nothing proves it. `certificate` speaks of the pass that learned each row once,
+    whatever predicts afterwards. `partial_fit` after `fit` goes on with the model that learned
+    on line, and predicts with it. The draws stay uniform from one `partial_fit` to the next, so
+    that it has the same guarantee as `fit`.
 
-    Time is that of the learner, O(d^2 K^3) per row (``"ogd"``: O(d K)). Memory is
+    Time is that of the learner, O(d^2 K^3) per row (``"ogd"``: O(d K)); the fit to all rows
+    takes some twenty passes of (K d)^2 / 2 flops a row more. Memory is
     8 ((K-1) d)^2 bytes, ten times that for ``"auto"``, times 1 + m with ``"average"`` and
     ``"random"``. Sparse rows are made dense a block at a time: that saves the memory of the
     rows, not of the state.
@@ -76,14 +88,20 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         ``"ogd"``. Also ``"ons"``, and ``"aioli"`` for two classes: these two must be told all
         classes, as `fit` is, and refuse a new one.
     B : largest row norm of the linear models to compete with, positive; None for the
-        learner's default. ``"auto"`` tries many and takes none.
+        learner's default. ``"auto"`` learns the same whatever it is: there it is the class that
+        `certificate` speaks of.
     lam : ridge :math:`\lambda`, positive; None for the learner's default. ``"auto"``,
         ``"ogd"`` and ``"ons"`` take none.
     memory : rows after which an example counts 1/e of what it did, at least 1, for streams
         that drift; None for ever. Only ``"folklore"`` takes it, and then has no certificate.
     select : ``"last"``, ``"average"`` or ``"random"``.
-    passes : times that `fit` runs over the rows, at least 1: first in the order given, then
-        reshuffled each time. `partial_fit` runs once.
+    passes : ``"auto"`` is right almost always: with ``learner="auto"`` and ``select="last"``
+        all rows are fitted together until nothing changes, and otherwise each is learned once.
+        An integer of at least 1 is the most that `fit` goes over the rows (for each ridge),
+        1 learns each once. With other learners and choices it is how often the learner
+        runs over them, reshuffled each time. `partial_fit` runs once.
+    shuffle : whether `fit` shuffles the rows. Sorted rows, by class or in time, do great harm
+        to what learns them one by one; False is for a stream whose order is to be kept.
     scale : standardise the features on line. False leaves them as they are: their norm
         should then be about 1.
     fit_intercept : append a constant to the features.
@@ -97,8 +115,8 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         ``"auto"``, which mixes its experts on this scale and refuses heavier rows. None
         stands for the largest weight there is in `fit`, and in `partial_fit` for the largest
         class weight, in both for 1 at least: with sample weights above 1, say so here.
-    random_state : of the draws and of the order after the first pass. With
-        ``select="last"`` and one pass nothing is random.
+    random_state : of the draws and of the order. With None and ``select="last"`` the order is
+        one and the same every time, so that equal rows give equal models.
     verbose : show the progress of `fit` on standard error.
 
     Attributes
@@ -177,7 +195,8 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         lam: float | None = None,
         memory: int | None = None,
         select: str = "last",
-        passes: int = 1,
+        passes: int | str = AUTO,
+        shuffle: bool = True,
         scale: bool = True,
         fit_intercept: bool = True,
         n_buckets: int = DEFAULT_BUCKETS,
@@ -193,6 +212,7 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.memory = memory
         self.select = select
         self.passes = passes
+        self.shuffle = shuffle
         self.scale = scale
         self.fit_intercept = fit_intercept
         self.n_buckets = n_buckets
@@ -210,7 +230,7 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return tags
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Learn the rows of X (T, d) with labels y in the order given; return self.
+        """Learn the rows of X (T, d) with labels y, shuffled, then together; return self.
 
         y is one label for every row (T,), or soft labels (T, K), see the Notes. Whatever was
         learned before is forgotten.
@@ -219,7 +239,7 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             X = self._rows(X, first=True)
             y, columns = labels.read(y)
             check_consistent_length(X, y)
-            passes = problem.count("passes", self.passes, 1)
+            passes, most = self._passes()
             self.classes_, target = labels.sort(y, columns)
             self.numbers_ = np.arange(len(self.classes_))
             weights.refuse_unknown_names(self.class_weight, self.classes_)
@@ -229,7 +249,9 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             self._begin(X.shape[1], len(self.classes_), float(w.max()))
             problem.refuse_heavy(w, self.model_.max_weight)
             with reporter(self.verbose, passes * len(y), "learning") as report:
-                self._learn(X, target, w, passes, report)
+                self._learn(X, target, w, passes, bool(self.shuffle), report)
+            if most:
+                self._refit(X, target, w, most)
         return self
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
@@ -372,7 +394,7 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             scale=self.scale,
             intercept=self.fit_intercept,
         )
-        chance = m > 0 or self.passes != 1
+        chance = m > 0 or self.random_state is not None
         self._seed = check_random_state(self.random_state).randint(2**31 - 1) if chance else 0
 
     def _settings(self, largest: float) -> dict[str, float]:
@@ -415,12 +437,32 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         target: labels.Target,
         w: Array,
         passes: int = 1,
+        shuffle: bool = False,
         report: Callable[[int], None] | None = None,
     ) -> None:
         drawn = self._states, self._slots
         self._states, self._slots = draws.learn(
-            self.model_, drawn, self._seed, X, target, w, passes, report
+            self.model_, drawn, self._seed, X, target, w, passes, shuffle, report
         )
+
+    def _passes(self) -> tuple[int, int]:
+        """Return how often the learner runs over the rows, and how often they are fitted then."""
+        together = self.learner == AUTO and self.select == "last"
+        if isinstance(self.passes, str):
+            if self.passes != AUTO:
+                raise InvalidInputError(f"passes must be {AUTO!r} or a number, got {self.passes!r}")
+            return 1, MOST_PASSES * together
+        passes = problem.count("passes", self.passes, 1)
+        return (1, passes - 1) if together else (passes, 0)
+
+    def _refit(self, X: rows.Rows, target: labels.Target, w: Array, most_passes: int) -> None:
+        """Fit all rows together."""
+
+        def again() -> Iterator[tuple[Array, Any, Array]]:
+            for block in rows.blocks(X):
+                yield rows.dense(X[block]), target[block], w[block]
+
+        self.model_.refit(again, most_passes=most_passes, seed=self._seed)
 
     def _mixed(self, x: Array) -> Array:
         """Return the probabilities, by number, of the states that predict."""

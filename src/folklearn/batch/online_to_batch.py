@@ -8,10 +8,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from folklearn import problem
-from folklearn.arrays import Array
+from folklearn.arrays import Array, softmax
+from folklearn.batch.penalised import FIRST_RIDGE, penalised
 from folklearn.errors import FolklearnError, InvalidInputError, StateFileError
 from folklearn.learners.base import Learner, Progress, Report, refuse_unless_learner
+from folklearn.learners.panel import PanelLearner
 from folklearn.persist import Record, Saved, put_inside, refusing
+from folklearn.problem import Rows
 from folklearn.progress import reporter
 
 AVERAGE = "average"
@@ -41,7 +44,10 @@ class OnlineToBatch(Saved):
     several ``passes``      any of these, rows seen again     heuristic
     ======================  ================================  =========
 
-    The last state has seen most and is usually the best in practice; nothing proves it.
+    The last state has seen most and is usually the best in practice; nothing proves it. With
+    ``select="last"``, several passes and a learner that has leaders (`auto`, `Leader`) what
+    predicts is the penalised maximum-likelihood fit to all rows, its ridge chosen by leaving
+    rows out (`penalised`): the learner runs once, and its best leader is where the fit begins.
 
     Time is that of the learner's `run`; a prediction costs one of the learner's per state
     kept. Memory is that of up to m + 1 learners: every state is a full copy.
@@ -64,7 +70,8 @@ class OnlineToBatch(Saved):
     n_checkpoints : number m of states that ``"average"`` draws, at least 1; those drawn twice
         count twice.
     passes : times that the rows are run over, at least 1: first in the order given, then
-        reshuffled each time. Rounds 1..T are then those of all passes.
+        reshuffled each time. Rounds 1..T are then those of all passes. For the penalised fit,
+        the most for each ridge; it ends when nothing changes, so 50 is a good number.
     seed : of the draws, an integer; rows, learner and seed determine the result.
 
     Examples
@@ -116,6 +123,7 @@ class OnlineToBatch(Saved):
         self._rounds: list[int] = []  # the states that predict are those before these rounds
         self._counts: list[int] = []
         self._states: list[Learner] = []
+        self._refitted: Array | None = None  # (K, d), the penalised fit if that predicts
         self._closed_form = False  # whether the rows satisfy the hypotheses of `regret_bound`
 
     def fit(
@@ -137,11 +145,13 @@ class OnlineToBatch(Saved):
             raise InvalidInputError("X has no rows: a predictor needs at least one")
         before = self.learner.n_rounds
         rng = np.random.default_rng(self.seed)
-        n_rounds = self.passes * T
+        together = self._fits_together
+        passes = 1 if together else self.passes
+        n_rounds = passes * T
         rounds, counts = self._draw(rng, n_rounds)
         states: list[Learner] = []
         with reporter(progress, n_rounds, "learning") as report:
-            for number in range(self.passes):
+            for number in range(passes):
                 played = rows if number == 0 else rows.of(rng.permutation(T))
                 done, start = number * T, 0
                 stops = [t - 1 - done for t in rounds if done < t <= done + T]
@@ -151,12 +161,25 @@ class OnlineToBatch(Saved):
                         start = stop
                     if place < len(stops):
                         states.append(copy.deepcopy(self.learner))
+        self._refitted = self._fitted(rows) if together else None
         self._rounds, self._counts, self._states = rounds, counts, states
         self.n_rounds = n_rounds
         within = bool(rows.norms.max() <= self.learner.R * _NORM_SLACK)
         self._closed_form = weight is None and within
         self._heuristic = self._why_heuristic(before)
         return self
+
+    @property
+    def _fits_together(self) -> bool:
+        """Whether further passes are those of a penalised fit."""
+        return self.passes > 1 and self.select == LAST and isinstance(self.learner, PanelLearner)
+
+    def _fitted(self, rows: Rows) -> Array:
+        """Return the penalised fit to all rows, from the best leader on."""
+        led = self.learner.leader() if isinstance(self.learner, PanelLearner) else None
+        ridge, W = led or (FIRST_RIDGE, np.zeros((self.n_classes, self.n_features)))
+        most = self.passes - 1
+        return penalised(lambda: [rows], W, ridge=ridge, most_passes=most, seed=self.seed).W
 
     def _draw(self, rng: np.random.Generator, n_rounds: int) -> tuple[list[int], list[int]]:
         """Return the rounds before which a state is kept, in order, and how often each counts."""
@@ -182,6 +205,8 @@ class OnlineToBatch(Saved):
         """Return the class probabilities: (d,) in, (K,) out; (T, d) in, (T, K) out."""
         if self.n_rounds == 0:
             raise FolklearnError("the predictor is not fitted yet: call fit(X, y) first")
+        if self._refitted is not None:
+            return self._predict_refitted(self._refitted, x)
         if self.select == LAST:
             return self.learner.predict(x)
         shares = np.array(self._counts) / sum(self._counts)
@@ -189,6 +214,12 @@ class OnlineToBatch(Saved):
         for share, state in zip(shares[1:], self._states[1:], strict=True):
             P += share * state.predict(x)
         return P
+
+    def _predict_refitted(self, W: Array, x: ArrayLike) -> Array:
+        x = problem.numbers("x", x)
+        if x.ndim == 2:
+            return softmax(problem.contexts(x, self.n_features)[0] @ W.T)
+        return softmax(W @ problem.usable_context(x, self.n_features))
 
     @property
     def rounds(self) -> list[int]:
@@ -234,6 +265,8 @@ class OnlineToBatch(Saved):
         record.config["rounds"], record.config["counts"] = self._rounds, self._counts
         record.config["closed_form"] = self._closed_form
         record.config["heuristic"] = self._heuristic
+        if self._refitted is not None:
+            record.arrays["refitted"] = self._refitted.copy()
         return record
 
     def _restore(self, record: Record) -> None:
@@ -244,6 +277,8 @@ class OnlineToBatch(Saved):
             self._counts = [problem.count("counts", c, 1) for c in record.word("counts")]
         self._closed_form = bool(record.word("closed_form"))
         self._heuristic = str(record.word("heuristic"))
+        if self._fits_together and self.n_rounds:
+            self._refitted = record.part("refitted", (self.n_classes, self.n_features))
         needed = 0 if self.select == LAST or not self.n_rounds else max(1, len(self._rounds))
         if not len(self._states) == len(self._rounds) == len(self._counts) == needed:
             raise StateFileError("states, rounds and counts must be equally many")

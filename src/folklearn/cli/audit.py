@@ -4,23 +4,26 @@ import math
 import os
 import time
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, NoReturn
 
 import numpy as np
 import typer
+from rich.console import Console
 
 from folklearn.arrays import Array, Labels
 from folklearn.certificate import Certificate
 from folklearn.cli import report
 from folklearn.cli.inputs import check_options, open_table, refuse_weights
 from folklearn.cli.learning import learn, rows_of
+from folklearn.cli.moments import block_sizes, is_doubling
 from folklearn.cli.options import Drop, File, Format, Quiet, Target, Text, new_console
 from folklearn.cli.predictions import UNSEEN
 from folklearn.cli.warmup import warm_up
 from folklearn.errors import FolklearnError
-from folklearn.evaluate.certify import Certifier
+from folklearn.evaluate.certify import Certifier, PredictionCertificate
+from folklearn.evaluate.exact import Pass
 from folklearn.evaluate.probabilities import ROW_SUM_TOLERANCE
 from folklearn.evaluate.progressive import FLOOR, score
 from folklearn.streams import csv
@@ -28,6 +31,7 @@ from folklearn.streams.scaler import OnlineScaler
 from folklearn.streams.table import Table, classes, in_order
 from folklearn.words import listed
 
+_TOLERANCE = 1e-6  # of --exact, relative
 _LARGEST_ROUNDING = 0.01  # of a row's sum: probabilities in text have few digits
 _OWN_COLUMNS = ("label", "predicted")  # what `folklearn run --predictions` writes first
 
@@ -51,6 +55,14 @@ def audit(
     B: Annotated[
         float, typer.Option("--B", help="Largest row norm of the linear models to compare with.")
     ] = 10.0,
+    exact: Annotated[
+        bool,
+        typer.Option(
+            "--exact",
+            help="Read the file again, a few times, until the best linear model is known to "
+            f"{_TOLERANCE:g} of its loss.",
+        ),
+    ] = False,
     quiet: Quiet = False,
 ) -> None:
     """Certify predictions that any model made: how much better could a linear model do?
@@ -60,6 +72,8 @@ def audit(
     check_options({"B": B})
     if not predictions:
         raise FolklearnError("--predictions is needed: the file that holds what was predicted")
+    if exact and file is not None and not os.path.isfile(file) and not os.path.isdir(file):
+        _refuse_pipe(file)
     console = new_console(quiet)
     with open_table(file, target, format, text, drop) as table:
         refuse_weights(table, "folklearn audit")
@@ -67,11 +81,34 @@ def audit(
         certifier = Certifier(n_features=table.n_inputs + 1, n_classes=len(given.labels), B=B)
         audited = _Audited(certifier, given, table)
         console.print(_options(audited, table))
-        warm_up(console, "folklore", table.text)
+        warm_up(console, "auto", table.text)
         started = time.perf_counter()
         learn(audited, rows_of(table, audited), console, total=table.n_rows)
+        refined = _refined(audited, table, console) if exact else None
         seconds = time.perf_counter() - started
-    console.print(_summary(audited, seconds))
+    console.print(_summary(audited, refined or certifier.certificate(), seconds))
+
+
+def _refuse_pipe(file: str) -> None:
+    if file == "-" or os.path.exists(file):
+        raise FolklearnError(
+            "--exact reads the examples several times, and a pipe can be read once: write them "
+            "to a file first"
+        )
+
+
+def _refined(audited: "_Audited", table: Table, console: Console) -> PredictionCertificate:
+    """Read the table again until the certificate is exact; say after each pass how far it is."""
+    n = audited.n_rounds
+    console.print("Reading the examples again:")
+
+    def show(done: Pass) -> None:
+        console.print(
+            f"  pass {done.number}: a linear model with an average log loss of "
+            f"{done.loss / n:.6f}; none below {done.at_least / n:.6f}; gap {done.gap / n:.1e}"
+        )
+
+    return audited.learner.exact(lambda: audited.again(table), tol=_TOLERANCE, report=show)
 
 
 @dataclass(frozen=True)
@@ -110,10 +147,12 @@ class _Audited:
     @property
     def loss(self) -> float:
         """Their total log loss."""
-        return self.certificate().loss
+        return self.learner.loss
 
-    def certificate(self) -> Certificate:
-        """Return what is proven about them."""
+    def certificate(self) -> Certificate | None:
+        """Return what is proven about them, if it is going to be shown: it takes a while."""
+        if not is_doubling(self.n_rounds) and self.n_rounds < len(self.P):
+            return None
         return self.learner.certificate()
 
     @property
@@ -132,6 +171,12 @@ class _Audited:
         self.y[rows] = y
         self.n_mistakes += int((P.argmax(axis=1) != y).sum())
         return P, losses
+
+    def again(self, table: Table) -> Iterator[tuple[Array, Labels]]:
+        """Yield all rows, scaled as they were when they came."""
+        scaler = OnlineScaler(n_features=self.n_inputs, gaps=True)
+        for X, y, _ in table.blocks(self.columns, self.labels, block_sizes(0)):
+            yield scaler.learn_transform(X), y
 
     def _refuse_other_labels(self, y: Labels, start: int) -> None:
         true = self.given.true[start : start + len(y)]
@@ -270,9 +315,8 @@ def _options(audited: _Audited, table: Table) -> str:
     return report.about(table, audited.labels, ("audited", audited.given.name), ("models", models))
 
 
-def _summary(audited: _Audited, seconds: float) -> str:
+def _summary(audited: _Audited, certificate: PredictionCertificate, seconds: float) -> str:
     """Return the result and what is proven about it."""
-    certificate, beside = audited.learner.certificate(), audited.learner.surrogate
     n = certificate.n_rounds
     scores = score(audited.P, audited.y)
     lines = [
@@ -284,8 +328,8 @@ def _summary(audited: _Audited, seconds: float) -> str:
     if certificate.valid and certificate.regret_bound < 0.0:
         lines.append("So these predictions had a lower loss than every such linear model.")
     lines.append(
-        f"Folklore, which learned the same examples beside them, had an average log loss of "
-        f"{beside.loss / n:.4f}."
+        "The linear model that learned the same examples beside them, on line, had an average log "
+        f"loss of {audited.learner.leader_loss / n:.4f}."
     )
     low = np.flatnonzero(audited.given.P[np.arange(n), audited.y] < FLOOR)
     if low.size:

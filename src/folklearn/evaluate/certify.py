@@ -1,23 +1,26 @@
 """The certificate of anybody's predictions: what could a linear model have gained on them?"""
 
 import math
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from folklearn import problem
-from folklearn.arrays import log_losses
+from folklearn.arrays import Array, log_losses
 from folklearn.certificate import Certificate
+from folklearn.errors import InvalidInputError, StateFileError
+from folklearn.evaluate.exact import MOST_PASSES, Exact, Report, blocks_of, refine
 from folklearn.evaluate.probabilities import checked_row, checked_rows
+from folklearn.evidence import Evidence, rounded_up
 from folklearn.learners.base import Progress
-from folklearn.learners.folklore import Folklore
-from folklearn.persist import Record, Saved
+from folklearn.learners.leader import Leader
+from folklearn.persist import Record, Saved, put_inside
+from folklearn.problem import Rows
+from folklearn.progress import reporter
 
-Array = NDArray[np.float64]
-
-_PREFIX = "surrogate."
 _LOSS, _N_IMPOSSIBLE, _FIRST_IMPOSSIBLE, _N_TOTALS = range(4)
 
 
@@ -52,22 +55,28 @@ class Certifier(Saved):
     row norm at most B could have done in hindsight. A negative bound proves that the
     predictions beat every such model.
 
-    A `Folklore` learns the same stream beside them. Its surrogate losses lie below the losses
-    of every linear model, whoever predicts, so with
-    :math:`\hat L_t = \lambda\|\cdot\|^2 + \sum_{s \le t} \hat\ell_s`, for *any* predictions,
+    It collects `Evidence` from the rows, expanded as they come at the model of the class that
+    fits those before (`Leader`; the first 2000 rows are kept and expanded anew). Its sum
+    :math:`\hat E` lies below the loss of every linear model, whoever predicts, so for *any*
+    predictions
 
-    .. math::
-        \mathrm{Regret}(W) \le \lambda \|W\|_F^2
-        + \sum_t \left[-\ln p_t(y_t) - (\min \hat L_t - \min \hat L_{t-1})\right]
+    .. math:: \mathrm{Regret}(W) \le \sum_t -\ln p_t(y_t) - \hat E(W)
+        \le \sum_t -\ln p_t(y_t) - \min_{\|V_k\| \le B} \hat E(V)
 
-    Summed up: their loss, less what Folklore's own certificate leaves for the best model.
+    `exact` reads the rows again, a few times, until nothing is left between that minimum and
+    the least loss itself.
 
-    Time and memory per round are those of `Folklore`; `observe_many` is far faster than
-    single rounds.
+    Time (K d)^2 flops a round, O((K d)^3) for each of O(ln T) refreshes and for `certificate`;
+    memory 4 (K d)^2 bytes and the kept rows. `observe_many` is faster than single rounds.
+
+    Guarantee: no model of row norm at most B has a total loss below
+    ``certificate().best_linear_at_least``, in floating point too (docs/theory/evidence.md).
 
     Parameters
     ----------
-    n_features, n_classes, B, R, lam : as in `Folklore`.
+    n_features, n_classes : sizes of the problem.
+    B : largest row norm of the linear models that are spoken of, positive.
+    R : typical norm of x, positive; it matters for tightness alone, and little.
 
     Examples
     --------
@@ -78,26 +87,24 @@ class Certifier(Saved):
     >>> certifier = Certifier(n_features=3, n_classes=2)
     >>> losses = certifier.observe_many(X, y, np.full((1000, 2), 0.5))  # a constant predictor
     >>> certificate = certifier.certificate()
-    >>> round(certificate.loss / 1000, 4), certificate.best_linear_at_least > 300
+    >>> round(certificate.loss / 1000, 4), certificate.best_linear_at_least > 400
     (0.6931, True)
     """
 
-    def __init__(
-        self,
-        *,
-        n_features: int,
-        n_classes: int,
-        B: float = 10.0,
-        R: float = 1.0,
-        lam: float | None = None,
-    ) -> None:
-        surrogate = Folklore(n_features=n_features, n_classes=n_classes, B=B, R=R, lam=lam)
-        self.n_features = surrogate.n_features
-        self.n_classes = surrogate.n_classes
-        self.B = surrogate.B
-        self.R = surrogate.R
-        self.lam = surrogate.lam
-        self._surrogate = surrogate
+    WORDS = ("n_features", "n_classes", "B", "R")
+    PARTS = ("totals",)
+
+    def __init__(self, *, n_features: int, n_classes: int, B: float = 10.0, R: float = 1.0) -> None:
+        self._leader = Leader(
+            n_features=n_features,
+            n_classes=n_classes,
+            ridges=(),
+            B=problem.positive("B", B),
+            R=R,
+            max_weight=problem.MAX_WEIGHT,
+        )
+        self.n_features, self.n_classes = self._leader.n_features, self._leader.n_classes
+        self.B, self.R = self._leader.B, self._leader.R
         self._totals: Array = np.zeros(_N_TOTALS)
 
     def observe(self, x: ArrayLike, y: Any, p: ArrayLike, weight: float = 1.0) -> float:
@@ -106,13 +113,14 @@ class Certifier(Saved):
         y is a class or a soft label, p (K,) the prediction. Everything is checked before
         anything changes.
         """
+        x = problem.usable_context(x, self.n_features)
         p = checked_row(p, self.n_classes)
         label, soft = problem.label(y, self.n_classes)
         weight = problem.weight(weight)
         rows = soft[None, :] if soft.size else np.empty((0, self.n_classes))
         losses = log_losses(p[None, :], np.array([label]), rows)
         before = self.n_rounds
-        self._surrogate.update(x, y, weight=weight)
+        self._leader._learn(x, label, soft, weight)
         self._count(losses, np.array([weight]), before)
         return float(losses[0])
 
@@ -129,14 +137,14 @@ class Certifier(Saved):
 
         Equal to the loop over `observe`. Every row is checked before the first round.
         """
-        X, _ = problem.contexts(X, self.n_features)
-        labels, soft = problem.labels(y, len(X), self.n_classes)
-        P = checked_rows(P, len(X), self.n_classes)
-        weights = problem.weights(weight, len(X))
-        losses = log_losses(P, labels, soft)
+        sizes = {"n_features": self.n_features, "n_classes": self.n_classes}
+        rows = Rows.checked(X, y, weight, **sizes)
+        P = checked_rows(P, len(rows.X), self.n_classes)
+        losses = log_losses(P, rows.labels, rows.soft)
         before = self.n_rounds
-        self._surrogate.run(X, soft if len(soft) else labels, weight=weights, progress=progress)
-        self._count(losses, weights, before)
+        with reporter(progress, len(rows.X), "certifying") as report:
+            self._leader._run(rows, report)
+        self._count(losses, rows.weights, before)
         return losses
 
     def _count(self, losses: Array, weights: Array, before: int) -> None:
@@ -150,30 +158,89 @@ class Certifier(Saved):
     @property
     def n_rounds(self) -> int:
         """The number of rounds so far."""
-        return self._surrogate.n_rounds
+        return self._leader.n_rounds
 
     @property
-    def surrogate(self) -> Certificate:
-        """The certificate of the Folklore that learns beside: what it would have achieved."""
-        return self._surrogate.certificate()
+    def loss(self) -> float:
+        """The total (weighted) loss of the predictions."""
+        return float(self._totals[_LOSS])
+
+    @property
+    def evidence(self) -> Evidence:
+        """The evidence of all rounds so far, to be merged or sent; it knows no predictions."""
+        return self._leader.evidence()
+
+    @property
+    def leader_loss(self) -> float:
+        """The total loss of the linear model that learned the same rounds beside, on line."""
+        return self._leader.loss
 
     def certificate(
         self, W: ArrayLike | None = None, *, B: float | None = None
     ) -> PredictionCertificate:
-        """Return the certificate for the class, for one W (K, d) of it, or for a smaller B.
+        """Return the certificate for the class, for one W (K, d) of it, or for a smaller B."""
+        covered, _ = problem.comparators(W, B, self.B, self.n_classes, self.n_features)
+        if W is None:
+            return self._against(self._leader.evidence(B=covered).floor(B=covered), covered)
+        # Rows that are kept are expanded for the models that are as large as W.
+        longest = float(np.sqrt((np.asarray(W, np.float64) ** 2).sum(axis=1)).max())
+        evidence = self._leader.evidence(B=min(max(longest, 1e-15), self.B))
+        return self._against(evidence.value(W), covered)
 
-        One state serves every smaller B, and the bound falls by lam K (B^2 - b^2).
+    def exact(
+        self,
+        X: ArrayLike | Callable[[], Iterable[tuple[ArrayLike, ...]]],
+        y: ArrayLike | None = None,
+        weight: ArrayLike | None = None,
+        *,
+        B: float | None = None,
+        tol: float = 1e-6,
+        most_passes: int = MOST_PASSES,
+        report: Report | None = None,
+    ) -> PredictionCertificate:
+        """Return the certificate with nothing left to gain: all rows are read again, by `refine`.
+
+        X, y, weight are the rows that were observed, in any order; or X is a function that
+        returns them anew for every pass, as an iterable of (X, y) or (X, y, weight). Predictions
+        are not needed. `report` is told a `Pass` after each. It ends when what is proven of the
+        best linear model is within ``tol`` (1 + its loss) of a model's loss, mostly after three
+        to six passes.
         """
-        beside = self._surrogate.certificate(W, B=B)
-        linear = beside.best_linear_at_least
-        loss = float(self._totals[_LOSS])
+        covered, _ = problem.comparators(None, B, self.B, self.n_classes, self.n_features)
+        sizes = {"n_features": self.n_features, "n_classes": self.n_classes}
+        live = self._leader.evidence(B=covered)
+        floored, start = live.least(B=covered)
+        found = refine(
+            blocks_of(X, y, weight, **sizes),
+            **sizes,
+            B=covered,
+            at=start,
+            tol=tol,
+            most_passes=most_passes,
+            report=report,
+        )
+        self._refuse_other_rows(found, live)
+        return self._against(max(floored, found.at_least), covered)
+
+    def _refuse_other_rows(self, found: Exact, live: Evidence) -> None:
+        theirs, own = found.evidence, live
+        if theirs.n_rounds != own.n_rounds or not math.isclose(
+            theirs.total_weight, own.total_weight, rel_tol=1e-9
+        ):
+            raise InvalidInputError(
+                f"{theirs.n_rounds} rows of total weight {theirs.total_weight:g} were read again, "
+                f"and {own.n_rounds} of total weight {own.total_weight:g} were observed; give the "
+                "same rows"
+            )
+
+    def _against(self, linear: float, B: float) -> PredictionCertificate:
+        """Return what a lower bound on the loss of linear models says of the predictions."""
         return PredictionCertificate(
-            loss=loss,
-            regret_bound=loss - linear,
-            B=beside.B,
-            n_rounds=beside.n_rounds,
-            valid=beside.valid,
-            reason=beside.reason or self._why_infinite(),
+            loss=self.loss,
+            regret_bound=rounded_up(self.loss, self.n_rounds) - linear,
+            B=B,
+            n_rounds=self.n_rounds,
+            reason=self._why_infinite(),
             linear_at_least=linear,
         )
 
@@ -188,34 +255,18 @@ class Certifier(Saved):
         )
 
     def to_record(self) -> Record:
-        """Return the full state as a record; the surrogate's lies inside."""
-        surrogate = self._surrogate.to_record()
-        arrays = {_PREFIX + name: array for name, array in surrogate.arrays.items()}
-        return Record("Certifier", surrogate.config, arrays | {"totals": self._totals.copy()})
+        """Return the full state as a record; the leader's lies inside."""
+        record = super().to_record()
+        put_inside(record, "leader", self._leader)
+        return record
 
-    @classmethod
-    def from_record(cls, record: Record) -> "Certifier":
-        """Rebuild a certifier that goes on exactly where the recorded one stopped."""
-        totals = record.part("totals", (_N_TOTALS,))
-        arrays = {
-            name.removeprefix(_PREFIX): array
-            for name, array in record.arrays.items()
-            if name.startswith(_PREFIX)
-        }
-        surrogate = Folklore.from_record(Record("Folklore", record.config, arrays))
-        certifier = cls(
-            n_features=surrogate.n_features,
-            n_classes=surrogate.n_classes,
-            B=surrogate.B,
-            R=surrogate.R,
-            lam=surrogate.lam,
-        )
-        certifier._surrogate = surrogate
-        certifier._totals[:] = totals
-        return certifier
-
-    def __repr__(self) -> str:
-        return (
-            f"Certifier(n_features={self.n_features}, n_classes={self.n_classes}, "
-            f"B={self.B:g}, R={self.R:g}, lam={self.lam:g})"
-        )
+    def _restore(self, record: Record) -> None:
+        super()._restore(record)
+        leader = record.inner("leader")
+        own = self._leader
+        if not isinstance(leader, Leader) or (
+            (leader.n_features, leader.n_classes, leader.classes, leader.max_weight)
+            != (own.n_features, own.n_classes, own.classes, own.max_weight)
+        ):
+            raise StateFileError("a Certifier state holds a leader of another problem")
+        self._leader = leader

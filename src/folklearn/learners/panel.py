@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -82,8 +83,7 @@ class PanelLearner(Learner):
                 loss, due = panel.learn(*self._arrays(), x, label, soft, weight)
         if due:
             with threads_for(self.n_classes * self.n_features):
-                panel.settle(self._state.memo, self._state.plan)
-            self._act()
+                self._settle()
         return float(loss)
 
     def _run(self, rows: Rows, report: Report) -> Array:
@@ -91,21 +91,28 @@ class PanelLearner(Learner):
         P = np.empty((T, self.n_classes))
         n = self.n_features * self.n_classes
         chunk = max(1, int(_CHUNK_FLOPS / (n * n + 1e4)))
-        start = 0
-        while start < T:
-            X, _, labels, soft, weights = rows.part(start, min(start + chunk, T))
-            with threads_for(n):
-                start += panel.run(*self._arrays(), X, labels, soft, weights, P[start:])
-            self._act()
-            if report is not None:
-                report(start)
+        start, reported = 0, 0
+        with threads_for(n):
+            while start < T:
+                X, _, labels, soft, weights = rows.part(start, min(start + chunk, T))
+                done, due = panel.run(*self._arrays(), X, labels, soft, weights, P[start:])
+                start += done
+                if due:
+                    self._settle()
+                if report is not None and (start - reported >= chunk or start == T):
+                    report(start)
+                    reported = start
         return P
 
+    def _settle(self) -> None:
+        """Do what is due: rows enter sums, leaders are refreshed, room is made, experts go."""
+        panel.settle(self._state.memo, self._state.plan)
+        if self._state.plan[panel.ACT]:
+            self._act()
+
     def _act(self) -> None:
-        """Make room for rows to be kept, and let experts go, if it is time."""
+        """Make room for rows to be kept, and let experts go."""
         state = self._state
-        if not state.plan[panel.ACT]:
-            return
         room = 2 * state.room if state.plan[panel.N_KEPT] >= state.room else state.room
         self._state = state.like(experts=state.reviewed(), room=room)
         if not self._state.spec.folklore:
@@ -114,7 +121,7 @@ class PanelLearner(Learner):
     @property
     def n_rounds(self) -> int:
         """The number of rounds learned so far."""
-        return int(self._state.plan[panel.T])
+        return int(self._state.plan[panel.ROUNDS])
 
     def _word(self, word: str) -> Any:
         return (list(self.classes) or None) if word == "B" else super()._word(word)
@@ -136,6 +143,14 @@ class PanelLearner(Learner):
         spec = self._state.spec
         n_leaders = spec.n_modes + len(spec.forgetting)
         return self._state.model(int(np.argmin(self._state["losses"][:n_leaders])))
+
+    def leader(self) -> tuple[float, Array] | None:
+        """Return ridge and weights (K, d) of the leader with the least loss so far, if any."""
+        ridges = self._state.spec.ridges
+        if not ridges:
+            return None
+        best = int(np.argmin(self._state["losses"][: len(ridges)]))
+        return ridges[best], self._state.model(best)
 
     def evidence(self, *, B: float | None = None) -> Evidence:
         """Return the evidence for the least class that covers B, to be merged or sent.
@@ -178,7 +193,8 @@ class PanelLearner(Learner):
                 reason=self._why_uncovered(asked),
             )
         evidence = self.evidence(B=asked)
-        return evidence.certificate(self.loss, W, B=None if W is not None else asked)
+        proven = evidence.certificate(self.loss, W, B=None if W is not None else asked)
+        return replace(proven, n_rounds=self.n_rounds)  # those of weight 0 included
 
     def _why_uncovered(self, B: float | None) -> str:
         if not self.classes:

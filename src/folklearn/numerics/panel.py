@@ -40,11 +40,11 @@ from folklearn.numerics.second_order import norm, predict_round, update_round
     FEATURES, CLASSES, RIDGES, CERTIFIED, FORGETTING, DESCENDING, ADAPTIVE, FOLKLORE,
     BLOCK, RECENT, CAPACITY, KEPT, DENSE, SHARE, REVIEWS,
 ) = range(15)  # fmt: skip
-# Counters: rounds so far; where the next row goes in the recent ones, and from where on they
-# are not in the sums yet; rows kept; the round of the next refresh; the mode that rows are
-# expanded at; refreshes so far; whether Python has to act.
-T, POSITION, FLUSHED, N_KEPT, NEXT, BEST, REFRESHES, ACT = range(15, 23)
-N_COUNTERS = 23
+# Counters: rounds that counted so far, and all rounds; where the next row goes in the recent
+# ones, and from where on they are not in the sums yet; rows kept; the round of the next
+# refresh; the mode that rows are expanded at; refreshes so far; whether Python has to act.
+T, ROUNDS, POSITION, FLUSHED, N_KEPT, NEXT, BEST, REFRESHES, ACT = range(15, 24)
+N_COUNTERS = 24
 # The sections of memo, by the place of their address in plan.
 SECTIONS = (
     "constants", "ridges", "forgetting", "classes", "rates", "decaying", "biased",
@@ -352,12 +352,14 @@ def learn(memo, plan, S_folklore, memo_folklore, x, label, soft, weight):
     mixed = np.empty(K)
     _mix(memo, plan, mixed)
     loss = _loss_of(mixed, label, soft)
+    plan[ROUNDS] += 1
+    if weight == 0.0:
+        return loss, False
     constants[LOSS] += weight * loss
-    if weight > 0.0:
-        _weigh(memo, plan, label, soft, weight)
-        _track(memo, plan, x, label, soft, weight)
-        if plan[FOLKLORE]:
-            update_round(S_folklore, memo_folklore, x, label, soft, weight)
+    _weigh(memo, plan, label, soft, weight)
+    _track(memo, plan, x, label, soft, weight)
+    if plan[FOLKLORE]:
+        update_round(S_folklore, memo_folklore, x, label, soft, weight)
     _remember(memo, plan, x, length, label, soft, weight)
     vector(memo, plan, _SEEN, d + 1)[d] = 0.0
     plan[T] += 1
@@ -596,14 +598,12 @@ def predict_rows(memo, plan, S_folklore, memo_folklore, X, out):
 
 @kernel
 def run(memo, plan, S_folklore, memo_folklore, X, labels, soft, weights, out):
-    """Predict, then learn, row by row, until Python has to act; return how many rows."""
+    """Predict, then learn, row by row, until `settle` is due; return how many, and if it is."""
     no_label = np.empty(0)
     for t in range(X.shape[0]):
         y = soft[t] if labels[t] < 0 else no_label
         predict(memo, plan, S_folklore, memo_folklore, X[t], out[t])
         _, due = learn(memo, plan, S_folklore, memo_folklore, X[t], labels[t], y, weights[t])
         if due:
-            settle(memo, plan)
-            if plan[ACT]:
-                return t + 1
-    return X.shape[0]
+            return t + 1, True
+    return X.shape[0], False

@@ -1,20 +1,26 @@
 """Streams whose classes, and features, are not known in advance."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from folklearn import persist, problem
-from folklearn.arrays import Array, Labels
+from folklearn.arrays import Array, Labels, softmax
+from folklearn.batch.penalised import FIRST_RIDGE, MOST_PASSES, penalised
 from folklearn.certificate import Certificate
 from folklearn.errors import InvalidInputError, StateFileError
 from folklearn.learners import catalogue
 from folklearn.learners.base import Learner
+from folklearn.learners.panel import PanelLearner
 from folklearn.persist import Record, Saved
 from folklearn.problem import Rows
 from folklearn.streams.scaler import OnlineScaler
+
+_FREE = 10.0  # what the constant is multiplied by where it should not be penalised
+
+Raw = Callable[[], Iterable[tuple[ArrayLike, ArrayLike, ArrayLike]]]  # X, y, weights
 
 
 class OpenModel(Saved):
@@ -74,6 +80,7 @@ class OpenModel(Saved):
             n_features=n_features, scale=scale, intercept=intercept, gaps=True
         )
         self.learner: Learner | None = None
+        self._refitted: Array | None = None  # (K, columns), what predicts after `refit`
         first = self._make(self._scaler.n_columns, max(2, self.n_classes))  # hears bad settings
         self.max_weight = first.max_weight  # above which it refuses
         if self.n_classes >= 2:
@@ -113,6 +120,8 @@ class OpenModel(Saved):
         Z = self._scaler.transform(problem.contexts(X, self.n_features, gaps=True)[0])
         if self.learner is None:
             return np.ones((len(Z), self.n_classes))
+        if self._refitted is not None:
+            return softmax(Z @ self._refitted.T)
         return self.learner._predict_rows(Z, problem.norms(Z))
 
     def predict_one(self, x: ArrayLike) -> Array:
@@ -126,6 +135,8 @@ class OpenModel(Saved):
         """Return `predict_one` of what is a row of floats in C order, which is not checked."""
         z = self._scaler.one(x, False)
         learner = self.learner
+        if self._refitted is not None:
+            return softmax(self._refitted @ z)
         return np.ones(self.n_classes) if learner is None else learner._predict(z)
 
     def learn_one(self, x: ArrayLike, y: Any, *, weight: float = 1.0) -> None:
@@ -157,6 +168,7 @@ class OpenModel(Saved):
             self.n_new += is_new
         z = scaler.one(x, True)
         self.n_rounds += 1
+        self._refitted = None
         if self.learner is not None:
             self.learner._learn(z, label, soft, weight)
 
@@ -182,7 +194,7 @@ class OpenModel(Saved):
             learner = learner.grown(n_features=n_columns, n_classes=n_classes)
         if n_features > self.n_features:
             self._scaler.grow(n_features)
-        self.learner, self.n_classes = learner, n_classes
+        self.learner, self.n_classes, self._refitted = learner, n_classes, None
 
     def run(
         self, X: ArrayLike, y: ArrayLike, *, weight: ArrayLike | None = None
@@ -220,6 +232,36 @@ class OpenModel(Saved):
                 stop += 1
             start = stop
         return P, u
+
+    def refit(self, blocks: Raw, *, most_passes: int = MOST_PASSES, seed: int = 0) -> None:
+        """Fit all rows once more, together: penalised maximum likelihood, see `penalised`.
+
+        `blocks` returns the rows that were learned, raw, anew for every pass: an iterable of X
+        (T, d), class numbers (T,) or soft labels (T, K), and weights (T,). They are scaled as the
+        next row would be, the constant ten times as large so that the penalty hardly counts for
+        it, and the fit predicts until something more is learned; learner and certificate do not
+        change. Without a learner there is nothing to fit.
+        """
+        if self.learner is None:
+            return
+
+        columns = np.ones(self._scaler.n_columns)
+        if self._scaler.intercept:
+            columns[self._scaler.place] = _FREE
+
+        def scaled() -> Iterator[Rows]:
+            for X, y, weight in blocks():
+                Z = self._scaler.transform(problem.contexts(X, self.n_features, gaps=True)[0])
+                Z *= columns
+                labels, soft = problem.labels(y, len(Z), self.n_classes)
+                weights = problem.weights(weight, len(Z))
+                rows = Rows(Z, problem.norms(Z), labels, soft, weights)
+                yield rows.of(weights > 0.0)  # the others must not even decide the folds
+
+        led = self.learner.leader() if isinstance(self.learner, PanelLearner) else None
+        ridge, W = led or (FIRST_RIDGE, np.zeros((self.n_classes, self._scaler.n_columns)))
+        fit = penalised(scaled, W / columns, ridge=ridge, most_passes=most_passes, seed=seed)
+        self._refitted = fit.W * columns
 
     def _label(self, y: Any) -> tuple[int, Array, int]:
         """Return the label of one row as a learner takes it, and the classes known after it."""
@@ -264,6 +306,7 @@ class OpenModel(Saved):
         T = len(rows.X)
         u[:] = self._unseen(self.n_rounds + np.arange(T))
         self.n_rounds += T
+        self._refitted = None
         if self.learner is None:
             return np.ones((T, self.n_classes))
         return self.learner._run(self._of_known(rows), None)
@@ -303,6 +346,8 @@ class OpenModel(Saved):
         persist.put_inside(record, "scaler", self._scaler)
         if self.learner is not None:
             persist.put_inside(record, "state", self.learner)
+        if self._refitted is not None:
+            record.arrays["refitted"] = self._refitted.copy()
         return record
 
     @classmethod
@@ -322,6 +367,8 @@ class OpenModel(Saved):
             model.learner = learner = record.inner("state")
             if (learner.n_features, learner.n_classes) != (scaler.n_columns, n_classes):
                 raise StateFileError("an OpenModel state holds a learner of another size")
+            if "refitted" in record.arrays:
+                model._refitted = record.part("refitted", (n_classes, scaler.n_columns))
         elif n_classes >= 2:
             raise StateFileError("an OpenModel state lacks its learner")
         return model

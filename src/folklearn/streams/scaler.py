@@ -76,6 +76,11 @@ class OnlineScaler(Saved):
         """The number of columns of the output."""
         return self.n_features + int(self.intercept)
 
+    @property
+    def place(self) -> int:
+        """The column of the constant, if there is one; features that came late lie behind it."""
+        return self._first
+
     def transform(self, x: ArrayLike) -> Array:
         """Scale x (d,) or every row of (T, d) as if it came next; nothing is remembered."""
         x = problem.numbers("x", x)

@@ -24,19 +24,21 @@ def learn(
     target: Target,
     weights: Array,
     passes: int = 1,
+    shuffle: bool = False,
     report: Callable[[int], None] | None = None,
 ) -> Drawn:
     """Run over the rows; return draws that are uniform among all rounds so far.
 
-    A draw among the rounds before this call, where its state already is one at random,
-    leaves it; so the draws are uniform after every call.
+    The first pass is in the order given unless `shuffle`, later ones never are. A draw among
+    the rounds before this call, where its state already is one at random, leaves it; so the
+    draws are uniform after every call.
     """
     T, before = len(target), model.n_rounds
     rng = np.random.default_rng([seed, before])
     states, slots = list(drawn[0]), drawn[1].copy()
     rounds = rng.integers(before + passes * T, size=len(slots)) - before
     for number in range(passes):
-        order = rng.permutation(T) if number else np.arange(T)
+        order = rng.permutation(T) if number or shuffle else np.arange(T)
         places = rounds - number * T
         stops = places[(places >= 0) & (places < T)].tolist()
         edges = sorted({*(block.start for block in rows.blocks(X)), *stops, T})

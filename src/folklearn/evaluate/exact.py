@@ -1,0 +1,171 @@
+"""The best linear model in hindsight and its proof, by a few passes over rows of any number."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from folklearn import problem
+from folklearn.arrays import Array
+from folklearn.errors import InvalidInputError
+from folklearn.evidence import Evidence
+from folklearn.numerics.backend import threads_for
+from folklearn.numerics.floor import floor, into_class
+from folklearn.passes import Blocks, Sums, shorter
+from folklearn.problem import Rows
+
+Report = Callable[["Pass"], None]
+
+MOST_PASSES = 50
+_PATIENCE = 8  # passes without a smaller gap: what is left is rounding
+
+
+class Pass(NamedTuple):
+    """What is known after a pass.
+
+    number : of the pass, from 1.
+    loss : total loss of the model at which this pass expanded the rows.
+    at_least : no model of the class has a total loss below; the best of all passes.
+    gap : the least loss of a model so far, less `at_least`.
+    """
+
+    number: int
+    loss: float
+    at_least: float
+    gap: float
+
+
+@dataclass(frozen=True)
+class Exact:
+    """The best model of the class, up to a proven gap, after some passes.
+
+    Attributes
+    ----------
+    W : (K, d), every row norm at most B.
+    loss : total (weighted) log loss of W, in nats.
+    evidence : the evidence with the highest floor, all rows expanded at one model.
+    at_least : that floor: no model of the class has a total loss below.
+    B : the row norm that bounds the class.
+    n_passes : passes that were made.
+    converged : whether the gap came below the tolerance.
+    """
+
+    W: Array
+    loss: float
+    evidence: Evidence
+    at_least: float
+    B: float
+    n_passes: int
+    converged: bool
+
+    @property
+    def gap(self) -> float:
+        """The least loss in the class is between ``loss - gap`` and ``loss``."""
+        return self.loss - self.at_least
+
+
+def refine(
+    blocks: Blocks,
+    *,
+    n_features: int,
+    n_classes: int,
+    B: float,
+    at: ArrayLike | None = None,
+    tol: float = 1e-6,
+    most_passes: int = MOST_PASSES,
+    report: Report | None = None,
+) -> Exact:
+    r"""Find the best model of the class and prove it, reading all rows a few times over.
+
+    Use it where rows are too many for memory, or where evidence of one pass is not tight
+    enough; `best_in_class` is for arrays. Each pass expands every row at the model W of the
+    pass, twice:
+
+    .. math::
+        \hat E_\gamma(V) \le L(V) \text{ in the class,} \qquad
+        \hat E_{1/2}(V) = L(V) + O(\|V - W\|^3)
+
+    The floor of the first is a proof; the minimiser of the second over the class is the next W,
+    Newton's method with the class as it is. If its loss, which the next pass finds, is not
+    lower, that pass is followed by a shorter step. The gap of the proof is of second order in
+    the distance of W from the best model, so near it every pass about squares the gap.
+
+    A pass takes (K d)^2 flops a row and the floors some twenty systems of K d equations;
+    memory 4 (K d)^2 bytes and one block of rows.
+
+    Guarantee: `Exact.at_least` is at most the loss of every model of the class, in floating
+    point too, whether or not it converged. That it converges is observed, not proven.
+
+    Parameters
+    ----------
+    blocks : called for every pass, returns the same checked rows each time, in blocks.
+    n_features, n_classes, B : the class.
+    at : model (K, d) to begin with, by default 0.
+    tol : of the gap, relative to 1 + loss. Below about 1e-10 rounding is in the way.
+    most_passes : at least 1; after so many it ends, converged or not, and also when the gap
+        does not become smaller any more.
+    report : told a `Pass` after each.
+    """
+    d = problem.count("n_features", n_features, 1)
+    K = problem.count("n_classes", n_classes, 2)
+    B, tol = problem.positive("B", B), problem.positive("tol", tol)
+    most = problem.count("most_passes", most_passes, 1)
+    W = into_class(problem.model("at", at, K, d), B)
+    found: Exact | None = None
+    best_loss, evidence, at_least, idle = np.inf, None, -np.inf, 0
+    here, towards, slope, length = W, np.zeros_like(W), 0.0, 1.0
+    for number in range(1, most + 1):
+        sums = Sums.over(blocks, W, (B,))
+        proof = Evidence.of(sums.quadratic(1), B=B, first_classes=K)
+        floored = proof.floor()
+        if evidence is None or floored > at_least:
+            evidence, at_least = proof, floored
+        if sums.loss < best_loss:
+            here, best_loss, length = W, sums.loss, 1.0
+            with threads_for(W.size):
+                towards = floor(sums.quadratic(), B)[1] - W
+            slope = float((sums.gradient() * towards).sum())
+        else:
+            length *= shorter(slope * length, sums.loss - best_loss)
+        gap = best_loss - at_least
+        idle = 0 if found is None or gap < found.gap else idle + 1
+        done = gap <= tol * (1.0 + best_loss)
+        found = Exact(here, best_loss, evidence, at_least, B, number, done)
+        if report is not None:
+            report(Pass(number, sums.loss, at_least, gap))
+        if done or idle >= _PATIENCE:
+            break
+        W = here + length * towards
+    assert found is not None
+    return found
+
+
+def blocks_of(
+    X: ArrayLike | Callable[[], Iterable[tuple[ArrayLike, ...]]],
+    y: ArrayLike | None,
+    weight: ArrayLike | None,
+    *,
+    n_features: int,
+    n_classes: int,
+) -> Blocks:
+    """Return checked rows as `refine` takes them.
+
+    X, y, weight are arrays; or X is a function that returns blocks (X, y) or (X, y, weight)
+    anew for every pass, and y and weight are None.
+    """
+    sizes = {"n_features": n_features, "n_classes": n_classes}
+    if not callable(X):
+        rows = Rows.checked(X, [] if y is None else y, weight, **sizes)
+        return lambda: [rows]
+    if y is not None or weight is not None:
+        raise InvalidInputError("a function that returns blocks brings labels and weights itself")
+    source = X
+
+    def checked() -> Iterable[Rows]:
+        for block in source():
+            X, y, *more = block
+            yield Rows.checked(X, y, more[0] if more else None, **sizes)
+
+    return checked

@@ -1,0 +1,111 @@
+"""A pass over all rows: their loss at one model, and their quadratics there, as sums.
+
+What is asked for several times (the best model in hindsight, a penalised fit) is found by
+Newton's method with one pass for each step: the step comes from the sums, and whether it led
+down is seen in the next pass.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+
+import numpy as np
+
+from folklearn.arrays import Array, logit_losses
+from folklearn.numerics.backend import threads_for
+from folklearn.numerics.evidence import (
+    N_TOTALS,
+    add_products,
+    add_residuals,
+    block_rows,
+    expand_rows,
+    n_pairs,
+    n_products,
+    scratch_size,
+)
+from folklearn.numerics.floor import Quadratic
+from folklearn.numerics.leaders import pull
+from folklearn.problem import Rows
+
+Blocks = Callable[[], Iterable[Rows]]  # checked rows, the same ones whenever it is called
+
+_FEW = 4  # pairs up to which it is not worth while to pack the products of features
+_LEAST_ROWS, _MOST_ROWS = 64, 1024  # at a time: Python takes its time for each block
+_SHORTEST, _LONGEST = 0.1, 0.5  # of the step before, after one that led nowhere
+
+
+class Sums:
+    """All rows, expanded at one model W (K, d), and the loss of W.
+
+    The first sum has gamma = 1/2: it is the loss to second order. Every class B that is named
+    has one more, which lies below the loss of all its models. Rows are packed once for all.
+    """
+
+    def __init__(self, W: Array, classes: Sequence[float] = ()) -> None:
+        K, d = W.shape
+        self.W, self.loss = W, 0.0
+        self._classes = (0.0, *classes)
+        n = len(self._classes)
+        self._S: Array = np.zeros((n, n_pairs(K), n_products(d)))
+        self._G: Array = np.zeros((n, K, d))
+        self._totals: Array = np.zeros((n, N_TOTALS))
+
+    @classmethod
+    def over(cls, blocks: Blocks, W: Array, classes: Sequence[float] = ()) -> "Sums":
+        """Return the sums of all rows."""
+        sums = cls(W, classes)
+        for rows in blocks():
+            sums.add(rows)
+        return sums
+
+    def add(self, rows: Rows) -> None:
+        """Add rows."""
+        n, P, D = self._S.shape
+        K, d = self.W.shape
+        S = self._S.reshape(n * P, D)
+        few = n * P <= _FEW
+        size = _MOST_ROWS if few else max(block_rows(d), _LEAST_ROWS)
+        size = min(size, max(1, len(rows.X)))
+        scratch = np.empty(0 if few else scratch_size(d, size))
+        with threads_for(self.W.size):
+            for start in range(0, len(rows.X), size):
+                X, norms, labels, soft, weights = rows.part(start, start + size)
+                Z = X @ self.W.T
+                self.loss += float(weights @ logit_losses(Z, labels, soft))
+                coefficients, one = np.empty((len(X), n * P)), np.empty((len(X), P))
+                residuals = np.empty((len(X), K))
+                for s, B in enumerate(self._classes):
+                    expand_rows(
+                        Z.copy(), labels, soft, weights, norms, B, one, residuals, self._totals[s]
+                    )
+                    coefficients[:, s * P : (s + 1) * P] = one
+                    add_residuals(self._G[s], residuals, X)
+                if few:
+                    _add_each(S, coefficients, X)
+                else:
+                    add_products(S, coefficients, X, scratch)
+
+    def quadratic(self, place: int = 0) -> Quadratic:
+        """Return one of the sums."""
+        return Quadratic(self._S[place], self._G[place], self._totals[place])
+
+    def gradient(self) -> Array:
+        """Return the gradient (K, d) of the loss at W."""
+        pulled = np.empty_like(self.W)
+        pull(self._S[0], self.W, pulled)
+        slopes: Array = self._G[0] + 2.0 * pulled
+        return slopes
+
+
+def _add_each(S: Array, coefficients: Array, X: Array) -> None:
+    """S (P, D) += coefficients' (products of features), one product of matrices for each pair."""
+    lower = np.tril_indices(X.shape[1])
+    for pair, c in zip(S, coefficients.T, strict=True):
+        pair += ((X * c[:, None]).T @ X)[lower]
+
+
+def shorter(slope: float, rise: float) -> float:
+    """Return by how much to shorten a step that led up, from a parabola through both ends.
+
+    `slope` is that of the whole step at its beginning, `rise` what it led up by.
+    """
+    lowest = -slope / (2.0 * (rise - slope)) if rise > slope else _LONGEST
+    return min(max(lowest, _SHORTEST), _LONGEST)
