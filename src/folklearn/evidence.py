@@ -27,6 +27,8 @@ from folklearn.persist import Record, Saved
 from folklearn.problem import Rows
 
 _NEWTON_STEPS = 4
+_ROUGHLY = 1e-6  # nats per unit of weight: where rows are expanded need not be exact
+_NEAR = 1e-4  # of B
 _ROUNDING_UP = 2.0**-52  # relative, for every term of a sum of losses
 
 
@@ -84,6 +86,7 @@ class Evidence(Saved):
         self._S: Array = np.zeros((pairs, products))
         self._G: Array = np.zeros((self.n_classes, self.n_features))
         self._totals: Array = np.zeros(N_TOTALS)
+        self._known: dict[float, tuple[float, Array]] = {}  # floors, until rows are added
 
     def add(
         self,
@@ -103,6 +106,7 @@ class Evidence(Saved):
 
     def _add(self, rows: Rows, W: Array) -> None:
         """Add checked rows, expanded at W."""
+        self._known.clear()
         with threads_for(self._G.size):
             _add_rows(self._quadratic, rows, W, self.B)
 
@@ -115,9 +119,12 @@ class Evidence(Saved):
         here = self + self._of_rows(rows, W)
         for _ in range(_NEWTON_STEPS):
             curved = floors.Quadratic(*(part.copy() for part in self._quadratic))
+            before = W
             with threads_for(self._G.size):
                 _add_rows(curved, rows, W, 0.0)
-                W = floors.floor(curved, B)[1]
+                W = floors.floor(curved, B, _ROUGHLY)[1]
+            if np.abs(W - before).max() <= _NEAR * B:
+                break
         there = self + self._of_rows(rows, W)
         return max(here, there, key=lambda one: one.floor(B=B))
 
@@ -211,8 +218,10 @@ class Evidence(Saved):
     def least(self, *, B: float | None = None) -> tuple[float, Array]:
         """Return the floor, and the model (K, d) of the class at which it is nearly reached."""
         covered, _ = problem.comparators(None, B, self.B, self.n_classes, self.n_features)
-        with threads_for(self._G.size):
-            return floors.floor(self._quadratic, covered)
+        if covered not in self._known:
+            with threads_for(self._G.size):
+                self._known[covered] = floors.floor(self._quadratic, covered)
+        return self._known[covered]
 
     def certificate(
         self, loss: float, W: ArrayLike | None = None, *, B: float | None = None

@@ -8,8 +8,10 @@ down is seen in the next pass.
 from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from folklearn.arrays import Array, logit_losses
+from folklearn.errors import InvalidInputError
 from folklearn.numerics.backend import threads_for
 from folklearn.numerics.evidence import (
     N_TOTALS,
@@ -30,6 +32,35 @@ Blocks = Callable[[], Iterable[Rows]]  # checked rows, the same ones whenever it
 _FEW = 4  # pairs up to which it is not worth while to pack the products of features
 _LEAST_ROWS, _MOST_ROWS = 64, 1024  # at a time: Python takes its time for each block
 _SHORTEST, _LONGEST = 0.1, 0.5  # of the step before, after one that led nowhere
+
+
+def blocks_of(
+    X: ArrayLike | Callable[[], Iterable[tuple[ArrayLike, ...]]],
+    y: ArrayLike | None,
+    weight: ArrayLike | None,
+    *,
+    n_features: int,
+    n_classes: int,
+) -> Blocks:
+    """Return checked rows as often as they are asked for.
+
+    X, y, weight are arrays; or X is a function that returns blocks (X, y) or (X, y, weight)
+    anew for every pass, and y and weight are None.
+    """
+    sizes = {"n_features": n_features, "n_classes": n_classes}
+    if not callable(X):
+        rows = Rows.checked(X, [] if y is None else y, weight, **sizes)
+        return lambda: [rows]
+    if y is not None or weight is not None:
+        raise InvalidInputError("a function that returns blocks brings labels and weights itself")
+    source = X
+
+    def checked() -> Iterable[Rows]:
+        for block in source():
+            X, y, *more = block
+            yield Rows.checked(X, y, more[0] if more else None, **sizes)
+
+    return checked
 
 
 class Sums:

@@ -18,7 +18,6 @@ _MODULES = {
     "bandits.reduction": ("BanditReduction",),
     "bandits.soba": ("Soba",),
     "batch.online_to_batch": ("OnlineToBatch",),
-    "batch.penalised": ("Penalised",),
     "batch.smp": ("SMP",),
     "boosting.booster": ("Booster",),
     "boosting.contract": ("WeakLearner", "WeakLearnerError"),

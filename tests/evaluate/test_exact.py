@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from folklearn.errors import InvalidInputError
-from folklearn.evaluate.exact import blocks_of, refine
+from folklearn.evaluate.exact import refine
+from folklearn.passes import blocks_of
 from folklearn.streams.synthetic import OBLIVIOUS, separable
 from tests.reference import evidence as dense
 from tests.reference import hindsight as reference

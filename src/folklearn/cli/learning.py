@@ -20,7 +20,14 @@ from rich.text import Text
 from folklearn.arrays import Array
 from folklearn.cli import learners, report
 from folklearn.cli.interrupts import CtrlC
-from folklearn.cli.moments import Moment, Watched, block_sizes, next_stop
+from folklearn.cli.moments import (
+    Moment,
+    Watched,
+    block_sizes,
+    is_doubling,
+    is_looked_at,
+    next_stop,
+)
 from folklearn.errors import FolklearnError
 from folklearn.streams.live import Live, LiveBlock
 from folklearn.streams.model import StreamModel
@@ -102,7 +109,7 @@ def learn(
     write: Write | None = None,
     total: int | None = None,
 ) -> list[Moment]:
-    """Learn every row; return where the model stood before the first row and at each stop.
+    """Learn every row; return where the model stood before the first row and at some stops.
 
     `total` is the number of rows, None if nobody knows.
     """
@@ -125,8 +132,9 @@ def learn(
             progress.update(task, completed=model.n_rounds - n_before)
             if model.n_rounds >= stop:
                 stop = next_stop(model.n_rounds)
-                moments.append(Moment.of(model))
-                if moments[-1].is_doubling:
+                if is_looked_at(model.n_rounds):
+                    moments.append(Moment.of(model))
+                if is_doubling(model.n_rounds):
                     show()
                     last_shown = moments[-1]
         if moments[-1].n_rounds < model.n_rounds:

@@ -91,6 +91,11 @@ def is_doubling(n_rounds: int) -> bool:
     return n_rounds.bit_count() == 1
 
 
+def is_looked_at(n_rounds: int) -> bool:
+    """Whether to ask for a certificate: at powers of two and half way between them."""
+    return is_doubling(n_rounds) or (n_rounds % 3 == 0 and is_doubling(n_rounds // 3))
+
+
 def next_stop(n_rounds: int) -> int:
     """Return the next round to stop at and look: eight stops from 2^j to 2^(j+1).
 

@@ -12,11 +12,12 @@ from folklearn import problem
 from folklearn.arrays import Array, log_losses
 from folklearn.certificate import Certificate
 from folklearn.errors import InvalidInputError, StateFileError
-from folklearn.evaluate.exact import MOST_PASSES, Exact, Report, blocks_of, refine
+from folklearn.evaluate.exact import MOST_PASSES, Exact, Report, refine
 from folklearn.evaluate.probabilities import checked_row, checked_rows
 from folklearn.evidence import Evidence, rounded_up
 from folklearn.learners.base import Progress
 from folklearn.learners.leader import Leader
+from folklearn.passes import blocks_of
 from folklearn.persist import Record, Saved, put_inside
 from folklearn.problem import Rows
 from folklearn.progress import reporter

@@ -1,6 +1,6 @@
 """The best linear model in hindsight and its proof, by a few passes over rows of any number."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -9,12 +9,10 @@ from numpy.typing import ArrayLike
 
 from folklearn import problem
 from folklearn.arrays import Array
-from folklearn.errors import InvalidInputError
 from folklearn.evidence import Evidence
 from folklearn.numerics.backend import threads_for
 from folklearn.numerics.floor import floor, into_class
 from folklearn.passes import Blocks, Sums, shorter
-from folklearn.problem import Rows
 
 Report = Callable[["Pass"], None]
 
@@ -140,32 +138,3 @@ def refine(
         W = here + length * towards
     assert found is not None
     return found
-
-
-def blocks_of(
-    X: ArrayLike | Callable[[], Iterable[tuple[ArrayLike, ...]]],
-    y: ArrayLike | None,
-    weight: ArrayLike | None,
-    *,
-    n_features: int,
-    n_classes: int,
-) -> Blocks:
-    """Return checked rows as `refine` takes them.
-
-    X, y, weight are arrays; or X is a function that returns blocks (X, y) or (X, y, weight)
-    anew for every pass, and y and weight are None.
-    """
-    sizes = {"n_features": n_features, "n_classes": n_classes}
-    if not callable(X):
-        rows = Rows.checked(X, [] if y is None else y, weight, **sizes)
-        return lambda: [rows]
-    if y is not None or weight is not None:
-        raise InvalidInputError("a function that returns blocks brings labels and weights itself")
-    source = X
-
-    def checked() -> Iterable[Rows]:
-        for block in source():
-            X, y, *more = block
-            yield Rows.checked(X, y, more[0] if more else None, **sizes)
-
-    return checked

@@ -69,13 +69,17 @@ def value(quadratic: Quadratic, W: Array) -> float:
     return max(0.0, _Evaluated(quadratic, W, np.zeros(len(W)), 0.0).below)
 
 
-def floor(quadratic: Quadratic, B: float) -> tuple[float, Array]:
-    """Return a number that no model of row norm at most B goes below, and a model near it."""
+def floor(quadratic: Quadratic, B: float, tolerance: float = _TOLERANCE) -> tuple[float, Array]:
+    """Return a number that no model of row norm at most B goes below, and a model near it.
+
+    The multipliers are sought until F is within `tolerance`, in nats per unit of weight, of
+    the least of the quadratic; the number holds wherever the search ends.
+    """
     K, d = quadratic.shape
     if not quadratic.totals[WEIGHT] >= _LIGHTEST:
         return 0.0, np.zeros((K, d))
     M = matrix(quadratic)
-    multipliers = _multipliers(quadratic, M, B)
+    multipliers = _multipliers(quadratic, M, B, tolerance)
     # Rows with hardly any pull would divide rounding by next to nothing.
     first = _Evaluated(quadratic, _solved(quadratic, M, multipliers)[0], multipliers, B)
     multipliers = np.maximum(multipliers, first.rounding / (2.0 * B))
@@ -152,7 +156,7 @@ def _solved(quadratic: Quadratic, M: Array, multipliers: Array) -> tuple[Array, 
     return W, factor
 
 
-def _multipliers(quadratic: Quadratic, M: Array, B: float) -> Array:
+def _multipliers(quadratic: Quadratic, M: Array, B: float, tolerance: float) -> Array:
     """Return the multipliers with the largest F found by primal-dual steps."""
     K, d = quadratic.shape
     G, totals = quadratic.G, quadratic.totals
@@ -170,7 +174,7 @@ def _multipliers(quadratic: Quadratic, M: Array, B: float) -> Array:
             best, best_dual = F, dual
         inside = into_class(W, B).ravel()
         above = totals[CONSTANT] + G.ravel() @ inside + inside @ (M @ inside)
-        if above - best <= _TOLERANCE * totals[WEIGHT]:
+        if above - best <= tolerance * totals[WEIGHT]:
             break
         g = squares - B * B
         if s is None:
