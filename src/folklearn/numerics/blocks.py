@@ -169,6 +169,7 @@ def _update_later(C, q, a, at, k):
 
 @kernel
 def run_loop(S, memo, X, labels, soft, weights, start, stop, learning, out, losses):
+    """Predict the rows from start to before stop one by one, and learn them."""
     no_label = np.empty(0)
     for t in range(start, stop):
         predict_round(S, memo, X[t], out[t])
@@ -181,8 +182,8 @@ def run_loop(S, memo, X, labels, soft, weights, start, stop, learning, out, loss
 def run_rounds(S, memo, X, norms, labels, soft, weights, b, learning, out, losses):
     """Predict every row of X into out; when learning, learn each row after predicting it.
 
-    Blocks of b rounds; of one, it is `run_loop`. A block that rounding would spoil is learned again row by row, where single rounds are lost
-    instead of the whole block.
+    A block that rounding would spoil is learned again row by row, where single rounds are lost
+    instead of the whole block. Blocks of one round are `run_loop`.
     """
     T, d = X.shape
     n = S.shape[0]
