@@ -22,8 +22,7 @@ from folklearn.persist import Record, put_inside
 from folklearn.problem import Rows
 
 _CHUNK_FLOPS = 1e9  # work between two chances to report progress or to be interrupted
-_NO_STATE: Array = np.zeros((1, 1))
-_NO_MEMO: Array = np.zeros(1)
+_NOBODY: Array = np.empty(0)  # in place of what Folklore predicts
 
 
 class Expert(NamedTuple):
@@ -56,31 +55,25 @@ class PanelLearner(Learner):
             room=room,
         )
 
-    def _arrays(self) -> tuple[Array, NDArray[np.int64], Array, Array]:
-        state, folklore = self._state, self._folklore
-        if folklore is None:
-            return state.memo, state.plan, _NO_STATE, _NO_MEMO
-        return state.memo, state.plan, folklore._state.S, folklore._state.memo
-
     def _predict(self, x: Array) -> Array:
-        p = np.empty(self.n_classes)
-        if not panel.predict(*self._arrays(), x, p):
+        state, p = self._state, np.empty(self.n_classes)
+        theirs = p if self._folklore is None else self._folklore._predict(x)
+        if not panel.predict(state.memo, state.plan, theirs, x, p):
             problem.refuse_context(x)
         return p
 
     def _predict_rows(self, X: Array, norms: Array) -> Array:
-        P = np.empty((len(X), self.n_classes))
-        panel.predict_rows(*self._arrays(), X, P)
+        state, P = self._state, np.empty((len(X), self.n_classes))
+        theirs = P if self._folklore is None else self._folklore._predict_rows(X, norms)
+        panel.predict_rows(state.memo, state.plan, theirs, X, P)
         return P
 
     def _learn(self, x: Array, label: int, soft: Array, weight: float) -> float:
-        folklore = self._folklore
-        one_thread = None if folklore is None else folklore._state.one_thread
-        if one_thread is None:
-            loss, due = panel.learn(*self._arrays(), x, label, soft, weight)
-        else:
-            with one_thread:
-                loss, due = panel.learn(*self._arrays(), x, label, soft, weight)
+        state, folklore = self._state, self._folklore
+        theirs = _NOBODY if folklore is None else folklore._predict(x)
+        loss, due = panel.learn(state.memo, state.plan, theirs, x, label, soft, weight)
+        if folklore is not None and loss == loss:
+            folklore._learn(x, label, soft, weight)
         if due:
             with threads_for(self.n_classes * self.n_features):
                 self._settle()
@@ -91,18 +84,29 @@ class PanelLearner(Learner):
         P = np.empty((T, self.n_classes))
         n = self.n_features * self.n_classes
         chunk = max(1, int(_CHUNK_FLOPS / (n * n + 1e4)))
-        start, reported = 0, 0
         with threads_for(n):
-            while start < T:
-                X, _, labels, soft, weights = rows.part(start, min(start + chunk, T))
-                done, due = panel.run(*self._arrays(), X, labels, soft, weights, P[start:])
-                start += done
-                if due:
-                    self._settle()
-                if report is not None and (start - reported >= chunk or start == T):
-                    report(start)
-                    reported = start
+            for start in range(0, T, chunk):
+                stop = min(start + chunk, T)
+                self._run_part(rows.part(start, stop), P[start:stop])
+                if report is not None:
+                    report(stop)
         return P
+
+    def _run_part(self, rows: Rows, P: Array) -> None:
+        """Predict into P, then learn, row by row; Folklore goes ahead: its rounds are its own."""
+        theirs = P
+        if self._folklore is not None:
+            theirs = self._folklore._state.run(*rows, block=1)[0]
+        start = 0
+        while start < len(P):
+            X, _, labels, soft, weights = rows.part(start, len(P))
+            state = self._state
+            done, due = panel.run(
+                state.memo, state.plan, theirs[start:], X, labels, soft, weights, P[start:]
+            )
+            start += done
+            if due:
+                self._settle()
 
     def _settle(self) -> None:
         """Do what is due: rows enter sums, leaders are refreshed, room is made, experts go."""

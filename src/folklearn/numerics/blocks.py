@@ -168,7 +168,8 @@ def _update_later(C, q, a, at, k):
 
 
 @kernel
-def _run_loop(S, memo, X, labels, soft, weights, start, stop, learning, out, losses):
+def run_loop(S, memo, X, labels, soft, weights, start, stop, learning, out, losses):
+    """Predict the rows from start to before stop one by one, and learn them."""
     no_label = np.empty(0)
     for t in range(start, stop):
         predict_round(S, memo, X[t], out[t])
@@ -182,14 +183,11 @@ def run_rounds(S, memo, X, norms, labels, soft, weights, b, learning, out, losse
     """Predict every row of X into out; when learning, learn each row after predicting it.
 
     A block that rounding would spoil is learned again row by row, where single rounds are lost
-    instead of the whole block.
+    instead of the whole block. Blocks of one round are `run_loop`.
     """
     T, d = X.shape
     n = S.shape[0]
     k = n // d
-    if b == 1:
-        _run_loop(S, memo, X, labels, soft, weights, 0, T, learning, out, losses)
-        return
     totals, constants, theta, seen, _, _, _, room, nodes = open_memo(memo, d, k)
     totals_before = np.empty_like(totals)
     P = np.empty((b * k, n))
@@ -213,5 +211,5 @@ def run_rounds(S, memo, X, norms, labels, soft, weights, b, learning, out, losse
         seen[FRESH] = 0.0
         if not close_block(S, theta, P[:m], Gm, c[:m], room, SPARE / constants[LAM]):
             totals[:] = totals_before
-            _run_loop(S, memo, X, labels, soft, weights, start, stop, learning, out, losses)
+            run_loop(S, memo, X, labels, soft, weights, start, stop, learning, out, losses)
             seen[FRESH] = 0.0

@@ -1,10 +1,11 @@
-"""Many linear experts and at most one FOLKLORE in one mixture: a round is one compiled call.
+"""Many linear experts and at most one FOLKLORE in one mixture, in one compiled call.
 
 Experts, in this order: the modes of ridges on everything seen (`leaders`), the modes from
 which certificates are expanded, the modes of leaders that forget, trackers by gradient
 descent, trackers by AdaGrad, and FOLKLORE. All but the last are linear, softmax(W x), and
 their weights stand side by side in one matrix (d + 1, experts K), whose last row is for a
-constant input that only some trackers use.
+constant input that only some trackers use. FOLKLORE learns beside the panel, which is told what
+it predicts: it is compiled for itself, and its rounds do not depend on the others.
 
 What happens on a schedule depends on the number of the round alone: rows enter the sums of
 evidence in blocks, leaders are refreshed when a twentieth or a tenth more has been seen, those
@@ -33,7 +34,7 @@ from folklearn.numerics.evidence import (
 )
 from folklearn.numerics.exponential import exp_all
 from folklearn.numerics.leaders import factor_ridge, jump, linear_logits, walk
-from folklearn.numerics.second_order import norm, predict_round, update_round
+from folklearn.numerics.second_order import norm
 
 # Sizes, fixed when a panel is made.
 (
@@ -157,7 +158,7 @@ def _softmax_each(z, K, p, powers):
 
 
 @kernel
-def _look(memo, plan, S_folklore, memo_folklore, x):
+def _look(memo, plan, theirs, x):
     """Fill in what every expert predicts for x, unless it is there already."""
     d, K = plan[FEATURES], plan[CLASSES]
     seen = vector(memo, plan, _SEEN, d + 1)
@@ -175,7 +176,8 @@ def _look(memo, plan, S_folklore, memo_folklore, x):
     powers = vector(memo, plan, _POWERS, n * K).view(np.int64)
     _softmax_each(logits, K, predicted[: n * K], powers)
     if plan[FOLKLORE]:
-        predict_round(S_folklore, memo_folklore, x, predicted[n * K :])
+        for i in range(K):
+            predicted[n * K + i] = theirs[i]
     for j in range(d):
         seen[j] = x[j]
     seen[d] = 1.0
@@ -197,11 +199,14 @@ def _mix(memo, plan, out):
 
 
 @kernel
-def predict(memo, plan, S_folklore, memo_folklore, x, out):
-    """Write the prediction for x; return False, all untouched, if |x| is unusable."""
+def predict(memo, plan, theirs, x, out):
+    """Write the prediction for x; return False, all untouched, if |x| is unusable.
+
+    `theirs` (K,) is what FOLKLORE predicts; without one it is not read.
+    """
     if not norm(x) <= memo[plan[_CONSTANTS] + MAX_NORM]:
         return False
-    _look(memo, plan, S_folklore, memo_folklore, x)
+    _look(memo, plan, theirs, x)
     _mix(memo, plan, out)
     return True
 
@@ -338,7 +343,7 @@ def _remember(memo, plan, x, length, label, soft, weight):
 
 
 @kernel
-def learn(memo, plan, S_folklore, memo_folklore, x, label, soft, weight):
+def learn(memo, plan, theirs, x, label, soft, weight):
     """Learn one example. Return its loss and whether `settle` is due.
 
     The loss is NaN, and all is untouched, if |x| is unusable.
@@ -348,7 +353,7 @@ def learn(memo, plan, S_folklore, memo_folklore, x, label, soft, weight):
     if not length <= constants[MAX_NORM]:
         return math.nan, False
     d, K = plan[FEATURES], plan[CLASSES]
-    _look(memo, plan, S_folklore, memo_folklore, x)
+    _look(memo, plan, theirs, x)
     mixed = np.empty(K)
     _mix(memo, plan, mixed)
     loss = _loss_of(mixed, label, soft)
@@ -358,8 +363,6 @@ def learn(memo, plan, S_folklore, memo_folklore, x, label, soft, weight):
     constants[LOSS] += weight * loss
     _weigh(memo, plan, label, soft, weight)
     _track(memo, plan, x, label, soft, weight)
-    if plan[FOLKLORE]:
-        update_round(S_folklore, memo_folklore, x, label, soft, weight)
     _remember(memo, plan, x, length, label, soft, weight)
     vector(memo, plan, _SEEN, d + 1)[d] = 0.0
     plan[T] += 1
@@ -590,20 +593,20 @@ def _refresh_forgetting(memo, plan, f):
 
 
 @kernel
-def predict_rows(memo, plan, S_folklore, memo_folklore, X, out):
+def predict_rows(memo, plan, theirs, X, out):
     """Write the prediction for every row of X, all from the present state."""
     for t in range(X.shape[0]):
-        predict(memo, plan, S_folklore, memo_folklore, X[t], out[t])
+        predict(memo, plan, theirs[t], X[t], out[t])
 
 
 @kernel
-def run(memo, plan, S_folklore, memo_folklore, X, labels, soft, weights, out):
+def run(memo, plan, theirs, X, labels, soft, weights, out):
     """Predict, then learn, row by row, until `settle` is due; return how many, and if it is."""
     no_label = np.empty(0)
     for t in range(X.shape[0]):
         y = soft[t] if labels[t] < 0 else no_label
-        predict(memo, plan, S_folklore, memo_folklore, X[t], out[t])
-        _, due = learn(memo, plan, S_folklore, memo_folklore, X[t], labels[t], y, weights[t])
+        predict(memo, plan, theirs[t], X[t], out[t])
+        _, due = learn(memo, plan, theirs[t], X[t], labels[t], y, weights[t])
         if due:
             return t + 1, True
     return X.shape[0], False

@@ -9,7 +9,7 @@ from scipy.linalg.lapack import dpotrf, dpotri
 
 from folklearn.arrays import Array
 from folklearn.numerics.backend import THREADED_N, OneThread, one_thread
-from folklearn.numerics.blocks import block_size, run_rounds
+from folklearn.numerics.blocks import block_size, run_loop, run_rounds
 from folklearn.numerics.rules import AT_THE_MEAN, EXPLICIT, INTEGRAL, LAM, N_CONSTANTS, N_TOTALS
 from folklearn.numerics.second_order import SPARE, memo_size
 from folklearn.numerics.simplex import helmert
@@ -84,9 +84,14 @@ class SecondOrderState:
         soft: Array,
         weights: Array,
         report: Callable[[int], None] | None = None,
+        *,
+        block: int = 0,
     ) -> tuple[Array, Array]:
-        """Predict, then learn, row by row; return p (T, K) and the losses (T,)."""
-        return self._run(X, norms, labels, soft, weights, True, report)
+        """Predict, then learn, row by row; return p (T, K) and the losses (T,).
+
+        Blocks are as long as is fastest, or of `block` rounds: of 1, bytes are those of the loop.
+        """
+        return self._run(X, norms, labels, soft, weights, True, report, block)
 
     def _run(
         self,
@@ -97,10 +102,11 @@ class SecondOrderState:
         weights: Array,
         learning: bool,
         report: Callable[[int], None] | None,
+        block: int = 0,
     ) -> tuple[Array, Array]:
         T = len(X)
         n = self.theta.size
-        b = block_size(self.d, self.k)
+        b = block or block_size(self.d, self.k)
         # Whole blocks per chunk, so that the chunks do not change the result.
         chunk = b * max(1, int(_CHUNK_FLOPS / (n * n * (self.k + 2.0) + 5e4) / b))
         out = np.empty((T, self.k + 1))
@@ -108,11 +114,13 @@ class SecondOrderState:
         for start in range(0, T, chunk):
             rows = slice(start, min(start + chunk, T))
             with nullcontext() if n >= THREADED_N else OneThread():
-                run_rounds(
-                    self.S, self.memo, X[rows], norms[rows], labels[rows],
-                    soft[rows] if len(soft) else soft, weights[rows],
-                    b, learning, out[rows], losses[rows],
-                )  # fmt: skip
+                part = X[rows], labels[rows], soft[rows] if len(soft) else soft, weights[rows]
+                results = learning, out[rows], losses[rows]
+                if b == 1:
+                    m = rows.stop - rows.start
+                    run_loop(self.S, self.memo, *part, 0, m, *results)
+                else:
+                    run_rounds(self.S, self.memo, part[0], norms[rows], *part[1:], b, *results)
             if report is not None:
                 report(rows.stop)
         return out, losses
