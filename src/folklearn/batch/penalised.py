@@ -28,7 +28,9 @@ _ROUGHLY, _NEARLY = 1e-4, 1e-8  # of the objective, that a further Newton step w
 class Penalised(NamedTuple):
     """The fit of one ridge.
 
-    W : (K, d), where ridge |W|^2 plus the total loss is least.
+    Attributes
+    ----------
+    W : (K, d), where ridge times its squared norm plus the total loss is least.
     ridge : of W.
     held_out : average loss of rows in fits to two thirds of the others with this ridge; NaN if
         there were too few.
