@@ -38,9 +38,9 @@ class Auto(PanelLearner):
     and nearly that of the best sequence of few experts.
 
     At 512, 1024, 2048, ... rounds experts retire that are more than 20 nats behind and carried
-    less than a thousandth of the weight since the last time (Folklore, by far the dearest,
-    sooner). One compiled call to predict and one to learn; time and memory per round as `Leader`
-    has them, and O(N K d).
+    less than 1/500 of the weight since the last time (Folklore, by far the dearest, sooner). One
+    compiled call to predict and one to learn, and one each for Folklore while it is there; time
+    and memory per round as `Leader` has them, and O(N K d).
 
     Guarantee: regret against every W of row norm at most B is at most
     ``certificate().regret_bound``, from evidence, whatever the experts do. With ``retire=False``
@@ -102,7 +102,7 @@ class Auto(PanelLearner):
     def expected_bytes(self, n_features: int, n_classes: int) -> int:
         """Return about how much memory the state takes at other sizes."""
         sums = 1 + len(self.classes) + len(FORGETTING)
-        inner = ((n_classes - 1) * n_features) ** 2
+        inner = ((n_classes - 1) * n_features) ** 2 + KEPT * (n_features + n_classes)
         return int(8 * (sums * n_pairs(n_classes) * n_products(n_features) + inner))
 
 
