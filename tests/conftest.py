@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
+collect_ignore = ["interpreted.py"]  # a plugin for kernels that are not compiled
 
 
 def _kernel_digest() -> str:

@@ -115,7 +115,7 @@ MUTANTS = (
     ),
     Mutant(
         "a loss is not rounded up", "evidence.py",
-        "upper = loss + abs(loss) * _ROUNDING_UP * (self.n_rounds + 2)", "upper = loss",
+        "return loss + abs(loss) * _ROUNDING_UP * (n_rounds + 2)", "return loss",
         _OF_EVIDENCE,
     ),
     Mutant(

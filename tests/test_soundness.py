@@ -173,7 +173,7 @@ def test_boosting_regressions_hold_at_huge_weights(regression, seed):
         w = np.full(T, 10.0 ** rng.uniform(8.0, 15.0))
         labels = np.argmax(S, axis=1) if rng.random() < 0.5 else rng.integers(0, K, T)
         y = np.argmax(S, axis=1) if rng.random() < 0.5 else rng.integers(0, K, T)
-        model = BoostingRegression(K, regression=regression)
+        model = BoostingRegression(n_classes=K, regression=regression)
         for t in range(T):
             model.update(S[t], int(labels[t]), int(y[t]), weight=float(w[t]))
         for alpha in (0.0, 1e-9, -0.01, 2.0, -2.0):

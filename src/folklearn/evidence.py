@@ -69,7 +69,7 @@ class Evidence(Saved):
     >>> monday.add(X[:200], y[:200], at=W)
     >>> tuesday.add(X[200:], y[200:], at=W)
     >>> both = monday + tuesday
-    >>> both.n_rounds, 0.0 < both.floor() < 400 * np.log(2)
+    >>> both.n_rounds, bool(0.0 < both.floor() < 400 * np.log(2))
     (400, True)
     """
 

@@ -15,7 +15,7 @@ from tests.reference import boosting as reference
 def test_what_clipping_costs_is_in_the_bound(regression):
     """With horizon 1 the scores are clipped to 0, and alpha = 2 is all that is left of them."""
     T = 50
-    model = BoostingRegression(2, regression=regression, horizon=1)
+    model = BoostingRegression(n_classes=2, regression=regression, horizon=1)
     for _ in range(T):
         model.update([5.0, 0.0], label=0, y=0)
     best = T * math.log1p(math.exp(-7.0))
@@ -40,7 +40,7 @@ def test_rounding_is_in_the_bound(said, place, rng):
         s = rng.normal(size=3) * 10.0 ** rng.uniform(0.0, 2.4)
         order = np.argsort(s)
         label, y = int(order[said]), int(order[place])
-        model = BoostingRegression(3, regression="offset")
+        model = BoostingRegression(n_classes=3, regression="offset")
         for _ in range(3):
             model.update(s, label=label, y=y, weight=weight)
         exact = reference.exact_loss([s] * 3, [label] * 3, [y] * 3, [weight] * 3, 0.0)

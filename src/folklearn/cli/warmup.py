@@ -42,8 +42,9 @@ def announced(console: Console) -> Iterator[None]:
 
 
 def _use_every_kernel(name: str) -> None:
-    X = OnlineScaler(n_features=2).learn_transform(np.eye(2))
-    learner = learners.make(name, 3, 2, {})
-    learner.predict(X[0])
-    learner.update(X[0], 0)
-    learner.run(np.tile(X, (8, 1)), np.arange(16) % 2)  # more than one block
+    for d in (2, 100):  # small problems go round by round, larger ones in blocks
+        X = OnlineScaler(n_features=d).learn_transform(np.eye(2, d))
+        learner = learners.make(name, d + 1, 2, {})
+        learner.predict(X[0])
+        learner.update(X[0], 0)
+        learner.run(np.tile(X, (16, 1)), np.arange(32) % 2)  # more than one block

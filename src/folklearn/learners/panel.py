@@ -182,7 +182,7 @@ class PanelLearner(Learner):
 
         Without B it speaks of the first class that was declared.
         """
-        asked = B
+        asked = None if B is None else problem.positive("B", B)
         if W is not None:
             problem.comparators(W, B, math.inf, self.n_classes, self.n_features)
             asked = max(float(np.sqrt((np.asarray(W) ** 2).sum(axis=1)).max()), 1e-15)
