@@ -19,6 +19,7 @@ touched.
 
 import math
 import operator
+from collections.abc import Iterator
 from typing import Any, NamedTuple, NoReturn, Self, TypeGuard
 
 import numpy as np
@@ -26,6 +27,7 @@ from numpy.typing import ArrayLike
 
 from folklearn.arrays import Array, Labels
 from folklearn.errors import InvalidInputError
+from folklearn.sparse import Context, Contexts, SparseRow, SparseRows, index_type, is_sparse
 
 # Within these, no product of the kernels overflows: w^2 |x|^2 / lam stays far below 1e300.
 MAX_NORM = 1e15
@@ -118,6 +120,25 @@ def contexts(X: ArrayLike, n_features: int, *, gaps: bool = False) -> tuple[Arra
     return X, lengths
 
 
+def rows_of_contexts(X: Any, n_features: int) -> tuple[Contexts, Array]:
+    """Return contexts (T, d), dense or sparse as they came, and their norms, all checked."""
+    if not is_sparse(X):
+        return contexts(X, n_features)
+    if X.shape[1:] != (n_features,):
+        raise InvalidInputError(
+            f"X has shape {X.shape}; expected (number of rounds, n_features={n_features})"
+        )
+    if not isinstance(X, SparseRows):
+        if X.dtype.kind not in "fiub":
+            raise InvalidInputError(f"X must hold real numbers, got dtype {X.dtype}")
+        X = SparseRows.of(X)
+    lengths = X.norms()
+    bad = np.flatnonzero(~(lengths <= MAX_NORM))
+    if bad.size:
+        refuse_context(X.row(bad[0]), f"row {bad[0]} of X")
+    return X, lengths
+
+
 def norms(X: Array) -> Array:
     """Return the norms (T,) of the rows of X (T, d)."""
     lengths: Array = np.sqrt(np.einsum("ij,ij->i", X, X))
@@ -137,6 +158,39 @@ def context(x: ArrayLike, n_features: int) -> Array:
     return x
 
 
+def is_sparse_context(x: Any) -> bool:
+    """Tell whether x is a pair (indices, values); a list of two rows is a matrix."""
+    return isinstance(x, tuple) and len(x) == 2 and np.ndim(x[0]) == 1
+
+
+def sparse_context(x: Any, n_features: int) -> SparseRow:
+    """Return one row given as (indices, values), sorted, checked but for its norm."""
+    if type(x) is SparseRow:
+        return x
+    indices, values = np.asarray(x[0]), numbers("the values of x", x[1])
+    if indices.dtype.kind not in "iu" and indices.size:
+        raise InvalidInputError(
+            f"x is a pair and therefore read as (indices, values), but its indices are of dtype "
+            f"{indices.dtype}; give dense rows as an array or a list"
+        )
+    if indices.shape != values.shape or indices.ndim != 1:
+        raise InvalidInputError(
+            f"x has indices of shape {indices.shape} and values of shape {values.shape}; expected "
+            "one value for each index"
+        )
+    if indices.size and not 0 <= indices.min() <= indices.max() < n_features:
+        wrong = indices[(indices < 0) | (indices >= n_features)][0]
+        raise InvalidInputError(f"x names feature {wrong}; expected 0 to {n_features - 1}")
+    indices = indices.astype(index_type(n_features), copy=False)
+    if (np.diff(indices) <= 0).any():
+        order = np.argsort(indices, kind="stable")
+        indices, values = indices[order], values[order]
+        twice = np.flatnonzero(np.diff(indices) == 0)
+        if twice.size:
+            raise InvalidInputError(f"x names feature {indices[twice[0]]} twice; add its values up")
+    return SparseRow(np.ascontiguousarray(indices), values)
+
+
 def usable_context(x: ArrayLike, n_features: int) -> Array:
     """Return x (d,), its norm checked too: for what is not checked by compiled code."""
     return usable(context(x, n_features))
@@ -149,18 +203,20 @@ def usable(x: Array) -> Array:
     return x
 
 
-def refuse_context(x: Array, where: str = "x") -> NoReturn:
+def refuse_context(x: Context, where: str = "x") -> NoReturn:
     """Raise for a context whose norm is not at most MAX_NORM."""
-    bad = np.flatnonzero(~np.isfinite(x))
+    places, values = x if isinstance(x, SparseRow) else (np.arange(len(x)), x)
+    bad = np.flatnonzero(~np.isfinite(values))
     if bad.size:
         raise InvalidInputError(
-            f"{where} has {x[bad[0]]} at feature {bad[0]}; every value must be finite: "
-            "fill in or drop missing values first"
+            f"{where} has {values[bad[0]]} at feature {places[bad[0]]}; every value must be "
+            "finite: fill in or drop missing values first"
         )
-    largest = int(np.argmax(np.abs(x)))
+    largest = int(np.argmax(np.abs(values)))
     raise InvalidInputError(
-        f"{where} has a norm above {MAX_NORM:g}, too large for the arithmetic (feature {largest} "
-        f"is {x[largest]:g}): scale the features, or take such a value for a missing one"
+        f"{where} has a norm above {MAX_NORM:g}, too large for the arithmetic (feature "
+        f"{places[largest]} is {values[largest]:g}): scale the features, or take such a value "
+        "for a missing one"
     )
 
 
@@ -262,12 +318,12 @@ def refuse_heavy(w: float | Array, max_weight: float) -> None:
 
 
 class Rows(NamedTuple):
-    """Checked examples: X (T, d), its row norms (T,), labels and weights.
+    """Checked examples: X (T, d), dense or sparse, its row norms (T,), labels and weights.
 
     Labels are classes (T,), or all -1 where `soft` (T, K) has rows.
     """
 
-    X: Array
+    X: Any  # Array, or SparseRows: who takes only dense rows asks for `dense_parts`
     norms: Array
     labels: Labels
     soft: Array
@@ -276,7 +332,7 @@ class Rows(NamedTuple):
     @classmethod
     def checked(
         cls,
-        X: ArrayLike,
+        X: Any,
         y: ArrayLike,
         weight: ArrayLike | None,
         *,
@@ -285,7 +341,7 @@ class Rows(NamedTuple):
         max_weight: float = math.inf,
     ) -> Self:
         """Return examples of which everything is checked, or say what is wrong and where."""
-        X, lengths = contexts(X, n_features)
+        X, lengths = rows_of_contexts(X, n_features)
         classes, soft = labels(y, len(X), n_classes)
         w = weights(weight, len(X))
         refuse_heavy(w, max_weight)
@@ -294,6 +350,15 @@ class Rows(NamedTuple):
     def part(self, start: int, stop: int) -> Self:
         """Return the examples from `start` to before `stop`, not copied."""
         return self.of(slice(start, stop))
+
+    def dense_parts(self) -> Iterator[tuple[slice, Self]]:
+        """Yield these examples with dense X: all of them, or of sparse ones a part at a time."""
+        if not isinstance(self.X, SparseRows):
+            yield slice(0, len(self.X)), self
+            return
+        for part in self.X.dense_parts():
+            rows = self.of(part)
+            yield part, rows._replace(X=rows.X.dense())
 
     def of(self, which: Any) -> Self:
         """Return the examples of a slice, or of an array of row numbers in their order."""

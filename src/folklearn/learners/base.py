@@ -19,6 +19,7 @@ from folklearn.errors import InvalidInputError
 from folklearn.persist import Saved
 from folklearn.problem import Rows
 from folklearn.progress import reporter
+from folklearn.sparse import SparseRows, dense_row, is_sparse
 
 Progress = bool | Callable[[int], None]
 Report = Callable[[int], None] | None  # told the number of rounds done
@@ -39,6 +40,8 @@ class Learner(Saved, ABC):
     max_certified_weight : above this a weight voids the certificate.
     B : largest row norm of the models that a certificate covers, if there is one.
     R : the norm of x up to which `regret_bound` holds.
+    takes_sparse : whether the verbs with an underscore take sparse contexts; where they do not,
+        those that check make them dense, a part at a time.
     """
 
     n_features: int
@@ -47,6 +50,7 @@ class Learner(Saved, ABC):
     max_certified_weight: float = math.inf
     B: float = math.inf
     R: float = math.inf
+    takes_sparse: bool = False
     _shape: tuple[int, ...]  # of a context
     _n_rounds: int = 0
 
@@ -84,28 +88,60 @@ class Learner(Saved, ABC):
                 report(t + 1)
         return P
 
-    def predict(self, x: ArrayLike) -> Array:
+    def predict(self, x: Any) -> Array:
         """Return the class probabilities: (d,) in, (K,) out; (T, d) in, (T, K) out.
 
-        Rows of a matrix are all predicted from the current state.
+        Rows of a matrix are all predicted from the current state. It may be a sparse array of
+        SciPy; one sparse row is a pair (indices, values).
         """
         if not problem.is_context(x, self._shape):
+            if is_sparse(x):
+                return self._predict_all(*problem.rows_of_contexts(x, self.n_features))
+            if problem.is_sparse_context(x):
+                return self._predict(self._own_context(x))
             x = problem.numbers("x", x)
             if x.ndim == 2:
                 return self._predict_rows(*problem.contexts(x, self.n_features))
             x = problem.context(x, self.n_features)
         return self._predict(x)
 
-    def update(self, x: ArrayLike, y: Any, *, weight: float = 1.0) -> float:
+    def _own_context(self, x: Any) -> Any:
+        """Return a context, dense or a pair, as the verbs with an underscore take it."""
+        if not problem.is_sparse_context(x):
+            return problem.context(x, self.n_features)
+        x = problem.sparse_context(x, self.n_features)
+        return x if self.takes_sparse else dense_row(x, self.n_features)
+
+    def _predict_all(self, X: Any, norms: Array) -> Array:
+        """Return the probabilities (T, K) of checked contexts, sparse ones dense if need be."""
+        if self.takes_sparse or not isinstance(X, SparseRows):
+            return self._predict_rows(X, norms)
+        P = np.empty((len(X), self.n_classes))
+        for part in X.dense_parts():
+            P[part] = self._predict_rows(X[part].dense(), norms[part])
+        return P
+
+    def _run_all(self, rows: Rows, report: Report) -> Array:
+        """Predict, then learn, checked rows, sparse ones dense if need be."""
+        if self.takes_sparse or not isinstance(rows.X, SparseRows):
+            return self._run(rows, report)
+        P = np.empty((len(rows.X), self.n_classes))
+        for part, dense in rows.dense_parts():
+            P[part] = self._run(dense, None)
+            if report is not None:
+                report(part.stop)
+        return P
+
+    def update(self, x: Any, y: Any, *, weight: float = 1.0) -> float:
         """Learn one example and return its log loss -ln p[y], predicted before learning.
 
-        y is a class 0..K-1 or a point of the simplex (K,). The example counts `weight` times;
-        the returned loss is unweighted. A label may arrive long after `predict(x)`: the round
-        is then predicted again from the present state, and that prediction is the one that
-        loss and certificate count.
+        x is (d,), or a pair (indices, values) of a sparse row; y a class 0..K-1 or a point of
+        the simplex (K,). The example counts `weight` times; the returned loss is unweighted. A
+        label may arrive long after `predict(x)`: the round is then predicted again from the
+        present state, and that prediction is the one that loss and certificate count.
         """
         if not problem.is_context(x, self._shape):
-            x = problem.context(x, self.n_features)
+            x = self._own_context(x)
         label, soft = problem.label(y, self.n_classes)
         if type(weight) is not float or weight != 1.0:
             weight = problem.weight(weight)
@@ -118,7 +154,7 @@ class Learner(Saved, ABC):
 
     def run(
         self,
-        X: ArrayLike,
+        X: Any,
         y: ArrayLike,
         *,
         weight: ArrayLike | None = None,
@@ -127,15 +163,15 @@ class Learner(Saved, ABC):
         """Predict, then learn, row by row; return the predictions (T, K).
 
         Equal to the loop over `predict` and `update`, at the speed of compiled blocks where
-        the learner has them. Every row is checked before the first round. y is (T,) classes
-        or (T, K) soft labels; `progress` is True for a bar or a function of the number of
-        rounds done.
+        the learner has them. Every row is checked before the first round. X is (T, d), dense or
+        a sparse array of SciPy, and y (T,) classes or (T, K) soft labels; `progress` is True for
+        a bar or a function of the number of rounds done.
         """
         rows = self._checked(X, y, weight)
         with reporter(progress, len(rows.X), "learning") as report:
-            return self._run(rows, report)
+            return self._run_all(rows, report)
 
-    def _checked(self, X: ArrayLike, y: ArrayLike, weight: ArrayLike | None) -> Rows:
+    def _checked(self, X: Any, y: ArrayLike, weight: ArrayLike | None) -> Rows:
         """Return examples for this learner, checked."""
         return Rows.checked(
             X,

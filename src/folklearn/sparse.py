@@ -1,0 +1,147 @@
+"""Rows that name only what is not 0, as the kernels take them."""
+
+import sys
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from folklearn.arrays import Array
+
+Indices = NDArray[np.int32] | NDArray[np.int64]
+
+_DENSE_AT_A_TIME = 2**21  # numbers
+_NARROW = 2**31  # features up to which 4 bytes hold a place
+
+
+class SparseRow(NamedTuple):
+    """One context: the places of what is not 0, each named once, and the values there."""
+
+    indices: Indices
+    values: Array
+
+
+class SparseRows:
+    """Contexts (T, d): row t has `values` at `indices`, both from indptr[t] to indptr[t + 1].
+
+    A part of it shares the arrays, so that the first row need not begin at 0. In every row
+    indices are sorted, and each is there once.
+    """
+
+    def __init__(
+        self, indptr: NDArray[np.int64], indices: Indices, values: Array, n_features: int
+    ) -> None:
+        self.indptr, self.indices, self.values = indptr, indices, values
+        self.shape = len(indptr) - 1, n_features
+
+    @classmethod
+    def of(cls, X: Any) -> "SparseRows":
+        """Return what a sparse array of SciPy holds; rows that name a place twice are added up."""
+        from scipy.sparse import csr_array
+
+        X = csr_array(X)
+        if not X.has_canonical_format:
+            X = X.copy()
+            X.sum_duplicates()
+        values = np.require(X.data, np.float64, ["C", "A"])
+        kind = index_type(X.shape[1])
+        return cls(
+            X.indptr.astype(np.int64), X.indices.astype(kind, copy=False), values, X.shape[1]
+        )
+
+    @classmethod
+    def of_dense(cls, X: Array) -> "SparseRows":
+        """Return what is not 0 in X (T, d)."""
+        from scipy.sparse import csr_array
+
+        return cls.of(csr_array(X))
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, which: Any) -> "SparseRows":
+        """Return the rows of a slice without a step, not copied, or of row numbers or a mask."""
+        T, d = self.shape
+        if isinstance(which, slice):
+            start, stop, _ = which.indices(T)
+            return SparseRows(
+                self.indptr[start : max(start, stop) + 1], self.indices, self.values, d
+            )
+        return SparseRows.of(self.array()[which])
+
+    def __iter__(self) -> Iterator[SparseRow]:
+        for t in range(len(self)):
+            yield self.row(t)
+
+    def row(self, t: int) -> SparseRow:
+        """Return one row, not copied."""
+        own = slice(self.indptr[t], self.indptr[t + 1])
+        return SparseRow(self.indices[own], self.values[own])
+
+    def array(self) -> Any:
+        """Return a SciPy array of the same rows; indices and values are not copied."""
+        from scipy.sparse import csr_array
+
+        own = slice(self.indptr[0], self.indptr[-1])
+        parts = (self.values[own], self.indices[own], self.indptr - self.indptr[0])
+        return csr_array(parts, shape=self.shape)
+
+    def __matmul__(self, M: Array) -> Array:
+        """Return the products (T, K) with a matrix (d, K)."""
+        product: Array = self.array() @ M
+        return product
+
+    @property
+    def nnz(self) -> int:
+        """How many values are named."""
+        return int(self.indptr[-1] - self.indptr[0])
+
+    def norms(self) -> Array:
+        """Return the norms (T,) of the rows."""
+        squares = np.concatenate([[0.0], self.values[self.indptr[0] : self.indptr[-1]] ** 2])
+        starts = np.minimum(self.indptr[:-1] - self.indptr[0] + 1, len(squares) - 1)
+        sums: Array = np.add.reduceat(squares, starts) if len(self) else np.empty(0)
+        sums[np.diff(self.indptr) == 0] = 0.0
+        return np.sqrt(sums)
+
+    def dense(self) -> Array:
+        """Return the rows (T, d) with everything that is 0."""
+        full: Array = self.array().toarray()
+        return full
+
+    def dense_parts(self) -> Iterator[slice]:
+        """Yield slices, as many rows at a time as may well be dense."""
+        size = max(1, _DENSE_AT_A_TIME // self.shape[1])
+        for start in range(0, len(self), size):
+            yield slice(start, min(start + size, len(self)))
+
+
+Contexts = Array | SparseRows
+Context = Array | SparseRow
+
+
+def index_type(n_features: int) -> type[np.int32] | type[np.int64]:
+    """Return the type of places among so many features."""
+    return np.int32 if n_features <= _NARROW else np.int64
+
+
+def is_sparse(X: Any) -> bool:
+    """Tell whether X is a sparse array or matrix of SciPy, or rows of this library."""
+    if isinstance(X, SparseRows):
+        return True
+    scipy_sparse = sys.modules.get("scipy.sparse")  # nobody has such an X without it
+    return scipy_sparse is not None and scipy_sparse.issparse(X)
+
+
+def dense_row(x: SparseRow, n_features: int) -> Array:
+    """Return a context (d,) with everything that is 0."""
+    full = np.zeros(n_features)
+    full[x.indices] = x.values
+    return full
+
+
+def sparse_row(x: Array) -> SparseRow:
+    """Return what is not 0 in a context (d,)."""
+    indices: Any = np.flatnonzero(x).astype(index_type(x.size))
+    return SparseRow(indices, x[indices])
