@@ -1,38 +1,30 @@
 """Evidence: what a set of labelled rows proves about every linear model, as a sum."""
 
-import os
 from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from folklearn import persist, problem
+from folklearn import problem
 from folklearn.arrays import Array
-from folklearn.certificate import Certificate, scope_of_growth
-from folklearn.errors import InvalidInputError, StateFileError
+from folklearn.lower_bound import LowerBound
 from folklearn.numerics import floor as floors
 from folklearn.numerics.backend import threads_for
 from folklearn.numerics.evidence import (
-    DEPTH,
-    N_TOTALS,
-    ROUNDS,
-    WEIGHT,
     add_rows,
     block_rows,
     n_pairs,
     n_products,
     scratch_size,
 )
-from folklearn.persist import Record, Saved
 from folklearn.problem import Rows
 
 _NEWTON_STEPS = 4
 _ROUGHLY = 1e-6  # nats per unit of weight: where rows are expanded need not be exact
 _NEAR = 1e-4  # of B
-_ROUNDING_UP = 2.0**-52  # relative, for every term of a sum of losses
 
 
-class Evidence(Saved):
+class Evidence(LowerBound):
     r"""A sum of quadratics, each below the loss of its row for every model of the class.
 
     Use it to prove what no linear model could have beaten, on rows that may lie on several
@@ -73,42 +65,21 @@ class Evidence(Saved):
     (400, True)
     """
 
-    WORDS = ("n_features", "n_classes", "B")
-    COUNTS = ("_first_classes",)
     PARTS = ("S", "G", "totals")
 
     def __init__(self, *, n_features: int, n_classes: int, B: float = 10.0) -> None:
-        self.n_features = problem.count("n_features", n_features, 1)
-        self.n_classes = problem.count("n_classes", n_classes, 2)
-        self.B = problem.positive("B", B)
-        self._first_classes = self.n_classes
+        super().__init__(n_features=n_features, n_classes=n_classes, B=B)
         pairs, products = n_pairs(self.n_classes), n_products(self.n_features)
         self._S: Array = np.zeros((pairs, products))
         self._G: Array = np.zeros((self.n_classes, self.n_features))
-        self._totals: Array = np.zeros(N_TOTALS)
         self._known: dict[float, tuple[float, Array]] = {}  # floors, until rows are added
-
-    def add(
-        self,
-        X: ArrayLike,
-        y: ArrayLike,
-        *,
-        at: ArrayLike | None = None,
-        weight: ArrayLike | None = None,
-    ) -> None:
-        """Add rows X (T, d) with labels (T,) or soft labels (T, K), expanded at model ``at``.
-
-        ``at`` is W (K, d), by default 0. Everything is checked before anything is added.
-        """
-        sizes = {"n_features": self.n_features, "n_classes": self.n_classes}
-        rows = Rows.checked(X, y, weight, **sizes)
-        self._add(rows, problem.model("at", at, self.n_classes, self.n_features))
 
     def _add(self, rows: Rows, W: Array) -> None:
         """Add checked rows, expanded at W."""
         self._known.clear()
         with threads_for(self._G.size):
-            _add_rows(self._quadratic, rows, W, self.B)
+            for _, dense in rows.dense_parts():
+                _add_rows(self._quadratic, dense, W, self.B)
 
     def _with(self, rows: Rows, W: Array, *, B: float) -> "Evidence":
         """Return this evidence and that of checked rows, expanded where they prove most.
@@ -129,46 +100,19 @@ class Evidence(Saved):
         return max(here, there, key=lambda one: one.floor(B=B))
 
     def _of_rows(self, rows: Rows, W: Array) -> "Evidence":
-        own = self._like(self.n_classes)
+        own = self._like()
         own._add(rows, W)
         return own
 
-    def __add__(self, other: "Evidence") -> "Evidence":
-        """Return the evidence of both sets of rows."""
-        if not isinstance(other, Evidence):
-            return NotImplemented
-        sizes = (self.n_features, self.n_classes, self.B)
-        theirs = (other.n_features, other.n_classes, other.B)
-        if sizes != theirs:
-            raise InvalidInputError(
-                "evidence is added up only for the same problem and class: "
-                f"(n_features, n_classes, B) is {sizes} and {theirs}; see `grown`"
-            )
-        both = self._like(self._first_classes if self.n_rounds else other._first_classes)
-        if other.n_rounds:
-            both._first_classes = min(both._first_classes, other._first_classes)
-        both._S = self._S + other._S
-        both._G = self._G + other._G
-        both._totals = self._totals + other._totals
-        both._totals[DEPTH] = max(self._totals[DEPTH], other._totals[DEPTH]) + 1.0
+    def _sum(self, other: "Evidence") -> "Evidence":
+        both = self._like()
+        both._S, both._G = self._S + other._S, self._G + other._G
         return both
 
-    def __mul__(self, factor: float) -> "Evidence":
-        """Return the evidence with all weights multiplied by a factor from 0 to 1."""
-        factor = problem.fraction("factor", factor, 1.0)
-        scaled = self._like(self._first_classes)
+    def _scaled(self, factor: float) -> "Evidence":
+        scaled = self._like()
         scaled._S, scaled._G = factor * self._S, factor * self._G
-        scaled._totals = factor * self._totals
-        scaled._totals[DEPTH] = self._totals[DEPTH] + 1.0
-        scaled._totals[ROUNDS] = self._totals[ROUNDS]
         return scaled
-
-    __rmul__ = __mul__
-
-    def _like(self, first_classes: int) -> "Evidence":
-        same = Evidence(n_features=self.n_features, n_classes=self.n_classes, B=self.B)
-        same._first_classes = first_classes
-        return same
 
     def grown(self, *, n_features: int | None = None, n_classes: int | None = None) -> "Evidence":
         """Return the same evidence about models of more features and classes.
@@ -176,31 +120,10 @@ class Evidence(Saved):
         New features come last and are as if they had been 0 so far. New classes come last and
         were not there: the rows so far remain rows among fewer classes.
         """
-        larger = Evidence(
-            n_features=problem.count("n_features", n_features or self.n_features, self.n_features),
-            n_classes=problem.count("n_classes", n_classes or self.n_classes, self.n_classes),
-            B=self.B,
-        )
-        larger._first_classes = self._first_classes
+        larger = self._larger(n_features, n_classes)
         larger._G[: self.n_classes, : self.n_features] = self._G
         larger._S[pairs_among(self.n_classes, larger.n_classes), : self._S.shape[1]] = self._S
-        larger._totals[:] = self._totals
         return larger
-
-    @property
-    def n_rounds(self) -> int:
-        """The number of rows."""
-        return int(self._totals[ROUNDS])
-
-    @property
-    def total_weight(self) -> float:
-        """The sum of the rows' weights."""
-        return float(self._totals[WEIGHT])
-
-    @property
-    def n_bytes(self) -> int:
-        """The memory that the sums take."""
-        return self._S.nbytes + self._G.nbytes + self._totals.nbytes
 
     @property
     def _quadratic(self) -> floors.Quadratic:
@@ -211,10 +134,6 @@ class Evidence(Saved):
         problem.comparators(W, None, self.B, self.n_classes, self.n_features)
         return floors.value(self._quadratic, problem.numbers("W", W))
 
-    def floor(self, *, B: float | None = None) -> float:
-        """Return a number that no model of row norm at most B has a total loss below."""
-        return self.least(B=B)[0]
-
     def least(self, *, B: float | None = None) -> tuple[float, Array]:
         """Return the floor, and the model (K, d) of the class at which it is nearly reached."""
         covered, _ = problem.comparators(None, B, self.B, self.n_classes, self.n_features)
@@ -222,24 +141,6 @@ class Evidence(Saved):
             with threads_for(self._G.size):
                 self._known[covered] = floors.floor(self._quadratic, covered)
         return self._known[covered]
-
-    def certificate(
-        self, loss: float, W: ArrayLike | None = None, *, B: float | None = None
-    ) -> Certificate:
-        """Return what this evidence says about predictions whose total loss on its rows is `loss`.
-
-        For every model of row norm at most B, by default the largest that this evidence
-        covers; or for one W (K, d), which is never looser.
-        """
-        covered, _ = problem.comparators(W, B, self.B, self.n_classes, self.n_features)
-        least = self.floor(B=covered) if W is None else self.value(W)
-        return Certificate(
-            loss=loss,
-            regret_bound=rounded_up(loss, self.n_rounds) - least,
-            B=covered,
-            n_rounds=self.n_rounds,
-            scope=scope_of_growth(self._first_classes, self.n_classes),
-        )
 
     @classmethod
     def of(cls, quadratic: floors.Quadratic, *, B: float, first_classes: int) -> Self:
@@ -250,22 +151,6 @@ class Evidence(Saved):
         evidence._S, evidence._G, evidence._totals = (part.copy() for part in quadratic)
         return evidence
 
-    def _restore(self, record: Record) -> None:
-        super()._restore(record)
-        if not 2 <= self._first_classes <= self.n_classes:
-            raise StateFileError("an Evidence state has a bad number of first classes")
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Read what `save` wrote."""
-        return cls.from_record(persist.read(path))
-
-    def __repr__(self) -> str:
-        return (
-            f"Evidence(n_features={self.n_features}, n_classes={self.n_classes}, B={self.B:g}; "
-            f"{self.n_rounds} rounds)"
-        )
-
 
 def _add_rows(quadratic: floors.Quadratic, rows: Rows, W: Array, B: float) -> None:
     """Add rows to a sum in blocks; B = 0 takes their true curvature, which proves nothing."""
@@ -275,11 +160,6 @@ def _add_rows(quadratic: floors.Quadratic, rows: Rows, W: Array, B: float) -> No
     for start in range(0, len(rows.X), size):
         X, norms, labels, soft, weights = rows.part(start, start + size)
         add_rows(S, G, totals, X @ W.T, X, labels, soft, weights, norms, B, scratch)
-
-
-def rounded_up(loss: float, n_rounds: int) -> float:
-    """Return a total loss that the sum of so many, each rounded, is certainly not above."""
-    return loss + abs(loss) * _ROUNDING_UP * (n_rounds + 2)
 
 
 def pairs_among(K: int, larger: int) -> NDArray[np.int64]:

@@ -36,11 +36,19 @@ class Record:
     arrays: dict[str, NDArray[Any]]
 
     def part(
-        self, name: str, shape: tuple[int, ...], dtype: DTypeLike = np.float64
+        self, name: str, shape: tuple[int | None, ...], dtype: DTypeLike = np.float64
     ) -> NDArray[Any]:
-        """Return an array of the state, or raise StateFileError if it is not as expected."""
+        """Return an array of the state, or raise StateFileError if it is not as expected.
+
+        A length that is None may be any.
+        """
         array = self.arrays.get(name)
-        if array is None or array.shape != shape or array.dtype != dtype:
+        if (
+            array is None
+            or array.dtype != dtype
+            or array.ndim != len(shape)
+            or any(n not in (None, m) for n, m in zip(shape, array.shape, strict=True))
+        ):
             raise StateFileError(
                 f"{_article(self.kind)} state needs {np.dtype(dtype)} {name} of shape {shape}"
             )

@@ -139,6 +139,14 @@ def rows_of_contexts(X: Any, n_features: int) -> tuple[Contexts, Array]:
     return X, lengths
 
 
+def refuse_columns(columns: Any, n_features: int) -> None:
+    """Raise unless columns are different ones of so many features."""
+    if len(columns) and not 0 <= columns.min() <= columns.max() < n_features:
+        raise InvalidInputError(f"columns are not all from 0 to {n_features - 1}")
+    if len(np.unique(columns)) < len(columns):
+        raise InvalidInputError("a column is named twice")
+
+
 def norms(X: Array) -> Array:
     """Return the norms (T,) of the rows of X (T, d)."""
     lengths: Array = np.sqrt(np.einsum("ij,ij->i", X, X))
@@ -165,9 +173,11 @@ def is_sparse_context(x: Any) -> bool:
 
 def sparse_context(x: Any, n_features: int) -> SparseRow:
     """Return one row given as (indices, values), sorted, checked but for its norm."""
-    if type(x) is SparseRow:
-        return x
-    indices, values = np.asarray(x[0]), numbers("the values of x", x[1])
+    indices, values = x
+    if type(indices) is not np.ndarray or type(values) is not np.ndarray:
+        indices, values = np.asarray(indices), numbers("the values of x", values)
+    elif values.dtype is not _FLOAT64 or not values.flags.carray:
+        values = numbers("the values of x", values)
     if indices.dtype.kind not in "iu" and indices.size:
         raise InvalidInputError(
             f"x is a pair and therefore read as (indices, values), but its indices are of dtype "
@@ -178,17 +188,16 @@ def sparse_context(x: Any, n_features: int) -> SparseRow:
             f"x has indices of shape {indices.shape} and values of shape {values.shape}; expected "
             "one value for each index"
         )
-    if indices.size and not 0 <= indices.min() <= indices.max() < n_features:
-        wrong = indices[(indices < 0) | (indices >= n_features)][0]
-        raise InvalidInputError(f"x names feature {wrong}; expected 0 to {n_features - 1}")
-    indices = indices.astype(index_type(n_features), copy=False)
-    if (np.diff(indices) <= 0).any():
+    if not (indices[1:] > indices[:-1]).all():
         order = np.argsort(indices, kind="stable")
         indices, values = indices[order], values[order]
-        twice = np.flatnonzero(np.diff(indices) == 0)
+        twice = np.flatnonzero(indices[1:] == indices[:-1])
         if twice.size:
             raise InvalidInputError(f"x names feature {indices[twice[0]]} twice; add its values up")
-    return SparseRow(np.ascontiguousarray(indices), values)
+    if indices.size and not (indices[0] >= 0 and indices[-1] < n_features):
+        wrong = indices[0] if indices[0] < 0 else indices[-1]
+        raise InvalidInputError(f"x names feature {wrong}; expected 0 to {n_features - 1}")
+    return SparseRow(np.require(indices, index_type(n_features), ["C", "A"]), values)
 
 
 def usable_context(x: ArrayLike, n_features: int) -> Array:
@@ -391,13 +400,18 @@ def comparators(
             f"W has shape {W.shape}; expected finite numbers of shape "
             f"(n_classes={n_classes}, n_features={n_features})"
         )
-    longest = float(np.sqrt((W**2).sum(axis=1)).max())
+    longest = longest_row(W)
     if longest > largest * (1.0 + 1e-9):
         raise InvalidInputError(
             f"W has a row of norm {longest:g}, outside the class that this certificate "
             f"covers (row norms at most B={largest:g})"
         )
     return covered, float((W**2).sum())
+
+
+def longest_row(W: ArrayLike) -> float:
+    """Return the largest norm of a row of W (K, d)."""
+    return float(np.sqrt((np.asarray(W, np.float64) ** 2).sum(axis=1)).max())
 
 
 def model(name: str, W: ArrayLike | None, n_classes: int, n_features: int) -> Array:

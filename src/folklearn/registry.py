@@ -53,10 +53,12 @@ _MODULES = {
     "learners.ogd": ("Ogd",),
     "learners.ons": ("Ons",),
     "persist": ("load",),
+    "learners.wide": ("Wide",),
     "streams.hashing": ("TextHasher",),
     "streams.model": ("StreamModel",),
     "streams.open": ("OpenModel",),
     "streams.scaler": ("OnlineScaler",),
+    "tangents": ("Tangents",),
 }
 HOMES = {name: f"folklearn.{module}" for module, names in _MODULES.items() for name in names}
 
@@ -64,7 +66,8 @@ HOMES = {name: f"folklearn.{module}" for module, names in _MODULES.items() for n
 PUBLIC = (
     "Aggregating", "Aioli", "Certificate", "Certifier", "Evidence", "Folklore",
     "FolkloreClassifier", "Gaf", "Interactions", "Laplace", "Leader", "Learner", "Mixture", "Ogd",
-    "Ons", "auto", "best_in_class", "interact", "load", "off_policy", "progressive", "score",
+    "Ons", "Tangents", "Wide", "auto", "best_in_class", "interact", "load", "off_policy",
+    "progressive", "score",
 )  # fmt: skip
 PACKAGES = (
     "adapters", "bandits", "batch", "boosting", "bounds", "errors", "evaluate", "learners",

@@ -14,9 +14,10 @@ from folklearn.certificate import Certificate
 from folklearn.errors import InvalidInputError, StateFileError
 from folklearn.evaluate.exact import MOST_PASSES, Exact, Report, refine
 from folklearn.evaluate.probabilities import checked_row, checked_rows
-from folklearn.evidence import Evidence, rounded_up
+from folklearn.evidence import Evidence
 from folklearn.learners.base import Progress
 from folklearn.learners.leader import Leader
+from folklearn.lower_bound import rounded_up
 from folklearn.passes import blocks_of
 from folklearn.persist import Record, Saved, put_inside
 from folklearn.problem import Rows

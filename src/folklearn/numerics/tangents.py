@@ -12,6 +12,9 @@ every B. This is `evidence` with gamma = 0: it needs no pairs and touches only t
 
 import math
 
+import numpy as np
+
+from folklearn.arrays import Array
 from folklearn.numerics.compile import kernel
 from folklearn.numerics.evidence import CONSTANT, DEPTH, REACH, ROUNDS, WEIGHT
 
@@ -27,6 +30,16 @@ def entropy(p):
 
 
 @kernel
+def count_plane(totals, uncertainty, weight, length):
+    """Count a row of norm `length` whose plane touches where the entropy is `uncertainty`."""
+    totals[CONSTANT] += weight * uncertainty
+    totals[WEIGHT] += weight
+    totals[REACH] += weight * length
+    totals[DEPTH] += 1.0
+    totals[ROUNDS] += 1.0
+
+
+@kernel
 def add_tangent(p, label, soft, weight, length, residual, totals):
     """Count a row of norm `length` whose plane touches at p (K,): write w (p - y) into residual.
 
@@ -35,23 +48,53 @@ def add_tangent(p, label, soft, weight, length, residual, totals):
     for i in range(p.shape[0]):
         given = soft[i] if label < 0 else (1.0 if i == label else 0.0)
         residual[i] = weight * (p[i] - given)
-    totals[CONSTANT] += weight * entropy(p)
-    totals[WEIGHT] += weight
-    totals[REACH] += weight * length
-    totals[DEPTH] += 1.0
-    totals[ROUNDS] += 1.0
+    count_plane(totals, entropy(p), weight, length)
 
 
-def floor(totals, pulls, n_columns, B):
-    """Return what no model of row norm at most B goes below, given the norms (K,) of G's rows.
+@kernel
+def add_rows(G, totals, P, indptr, places, values, labels, soft, weights, norms):
+    """Add rows whose planes touch at P (m, K); G (columns, K) is met at `places`."""
+    K = P.shape[1]
+    residual = np.empty(K)
+    no_label = np.empty(0)
+    for t in range(P.shape[0]):
+        y = soft[t] if labels[t] < 0 else no_label
+        add_tangent(P[t], labels[t], y, weights[t], norms[t], residual, totals)
+        for a in range(indptr[t], indptr[t + 1]):
+            row = G[places[a]]
+            for k in range(K):
+                row[k] += values[a] * residual[k]
 
-    Rounding: every term of the constant and of G went through at most DEPTH additions, p may be
-    off by K + 20 units in the last place, and a norm adds up `n_columns` squares.
+
+def _kappa(totals: Array, K: int, n_columns: int) -> float:
+    """Return the relative rounding of what was added up.
+
+    Every term of the constant and of G went through at most DEPTH additions, p may be off by
+    K + 20 units in the last place, and a norm or a product adds up `n_columns` terms.
     """
+    return float(1.01 * 2.0**-53 * (totals[DEPTH] + K * K + n_columns + 60.0))
+
+
+def _constant(totals: Array, K: int, kappa: float) -> float:
+    """Return the constant, rounded down."""
+    room = (1.0 + math.log(K)) ** 2 * totals[WEIGHT] + abs(totals[CONSTANT])
+    return float(totals[CONSTANT] - kappa * room)
+
+
+def floor(totals: Array, pulls: Array, n_columns: int, B: float) -> float:
+    """Return what no model of row norm at most B goes below, given the norms (K,) of G's rows."""
     K = pulls.shape[0]
-    kappa = 1.01 * 2.0**-53 * (totals[DEPTH] + K * K + n_columns + 60.0)
-    log_K = math.log(K)
-    rounding = kappa * ((1.0 + log_K) ** 2 * totals[WEIGHT] + abs(totals[CONSTANT]))
-    total = float(pulls.sum())
-    pull = total + kappa * (total + K * (2.0 + 3.0 * log_K) * totals[REACH])
-    return max(0.0, float(totals[CONSTANT]) - rounding - B * pull * (1.0 + 1e-15 * K))
+    kappa = _kappa(totals, K, n_columns)
+    reach = K * (2.0 + 3.0 * math.log(K)) * float(totals[REACH])
+    pull = float(pulls.sum()) * (1.0 + kappa) + kappa * reach
+    return max(0.0, _constant(totals, K, kappa) - B * pull * (1.0 + 1e-15 * K))
+
+
+def value(totals: Array, G: Array, W: Array, longest: float) -> float:
+    """Return what the loss of one model is not below; G and W are (columns, K)."""
+    n_columns, K = G.shape
+    kappa = _kappa(totals, K, n_columns * K)
+    products = G * W
+    reach = K * (2.0 + 3.0 * math.log(K)) * float(totals[REACH])
+    room = kappa * (float(np.abs(products).sum()) + reach * longest) * (1.0 + 1e-15 * K)
+    return max(0.0, _constant(totals, K, kappa) + float(products.sum()) - room)

@@ -1,0 +1,342 @@
+"""The learner for wide and sparse rows: gradients, a rate for each column, several at once."""
+
+from dataclasses import replace
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from folklearn import problem
+from folklearn.arrays import Array
+from folklearn.certificate import Certificate
+from folklearn.errors import StateFileError
+from folklearn.learners.base import Learner, Report
+from folklearn.numerics import wide
+from folklearn.numerics.columns import Columns
+from folklearn.numerics.evidence import N_TOTALS
+from folklearn.persist import Record, refusing
+from folklearn.problem import Rows
+from folklearn.sparse import Context, Contexts, SparseRow, SparseRows, sparse_row
+from folklearn.tangents import Tangents
+
+_FIRST_REVIEW = 1024  # rounds; then at every doubling
+_HOPELESS = 20.0  # nats lost more than the best since the last review, and
+_MUCH_WORSE = 1.1  # times as much as the best
+_CHUNK = 1e8  # numbers that are met between two chances to report or to be interrupted
+_GENEROUS = 8  # times the room there was
+
+
+class _Expert(NamedTuple):
+    """What an expert does, for rows of norm about 1; see `numerics.wide`."""
+
+    kind: int
+    rate: float
+    offset: float = 0.0
+
+    def scaled(self, R: float) -> tuple[float, ...]:
+        """Return kind, rate and offset for rows of norm about R."""
+        power = {wide.WHOLE: 0, wide.CONSTANT: 2}.get(self.kind, 1)
+        return self.kind, self.rate / R**power, self.offset * R**2
+
+
+# The first two stay for ever: the evidence is that of the first, the second follows a drift.
+_EXPERTS = (
+    _Expert(wide.DUAL, 1.5, 1.0),
+    _Expert(wide.CONSTANT, 1.0),
+    _Expert(wide.ROOT, 1.0, 0.1),
+    _Expert(wide.ROOT, 2.0, 0.1),
+    _Expert(wide.ROOT, 4.0, 0.1),
+    _Expert(wide.ROOT, 8.0, 0.1),
+    _Expert(wide.WHOLE, 8.0, 1.0),
+    _Expert(wide.WHOLE, 16.0, 1.0),
+)
+_KEPT = 2
+
+
+class Wide(Learner):
+    r"""First-order learner for wide, sparse rows and many classes; no learning rate.
+
+    Use it for words, hashed features, crosses: whatever is too wide for `Leader` and `Folklore`,
+    whose states grow with (K d)^2. `auto` takes it by itself.
+
+    Eight softmax models learn side by side in one pass over the values of a row that are not 0,
+    mixed by fixed share as in `Mixture`. Of the rows that had a value v in column j it keeps
+    :math:`h_j = \sum w v^2 |p - y|^2`, one number for all classes, and moves
+
+    .. math:: W_j \leftarrow W_j - \eta\, v\, w\, (p - y) \,/\, (\epsilon + h_j)^{a}
+
+    with a = 1/2 (AdaGrad; four rates), a = 1 (about a Newton step; two) and a = 0 (a constant
+    rate, for streams that drift), and one by dual averaging,
+    :math:`W_j = -\eta G_j / (\epsilon + h_j)^{1/2}`, whose sum of gradients G is the evidence of
+    the certificate (`Tangents`). One rate for a column, instead of one for each of its K
+    weights, needs a root instead of K and had the lower loss on every stream that was tried. At
+    1024, 2048, ... rounds models retire that lost 20 nats and a tenth more than the best since
+    the last time; the last two kinds stay.
+
+    Time O(E K) a value that is not 0, E = 8 at first, mostly 4 or 5 later. Memory 8 E (K + 1)
+    bytes for every column that occurred; d itself costs nothing, and may be 2^62.
+
+    Guarantee: regret against every W of row norm at most B is at most
+    ``certificate().regret_bound``, for any B. It is of first order (`Tangents`), looser than
+    that of `Leader` where both fit. A bound known in advance is not claimed.
+
+    Parameters
+    ----------
+    n_features, n_classes : sizes of the problem.
+    R : typical norm of x.
+    B : row norm of the models that `certificate` speaks of if it is not told.
+    retire : stop experts that are hopeless.
+    max_weight : largest sample weight that will occur; a row of that weight counts as 1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from folklearn import Wide
+    >>> model = Wide(n_features=2**40, n_classes=3)
+    >>> for t in range(300):
+    ...     loss = model.update(([t % 3, 2**39 + t], [0.8, 0.6]), t % 3)  # indices, values
+    >>> model.predict(([1], [1.0])).argmax(), model.certificate().valid, model.n_columns
+    (np.int64(1), True, 303)
+
+    References
+    ----------
+    Duchi, Hazan and Singer (2011), "Adaptive Subgradient Methods". Xiao (2010), "Dual Averaging
+    Methods". Herbster and Warmuth (1998), "Tracking the best expert". See docs/theory/wide.md.
+    """
+
+    WORDS = ("n_features", "n_classes", "R", "B", "retire", "max_weight")
+    COUNTS = ("_n_rounds", "_first_classes")
+    takes_sparse = True
+
+    def __init__(
+        self,
+        *,
+        n_features: int,
+        n_classes: int,
+        R: float = 1.0,
+        B: float = 10.0,
+        retire: bool = True,
+        max_weight: float = 1.0,
+    ) -> None:
+        self._size(n_features, n_classes)
+        self.R = problem.positive("R", R)
+        self.B = problem.positive("B", B)
+        self.retire = bool(retire)
+        self.max_weight = problem.positive("max_weight", max_weight)
+        self._first_classes = self.n_classes
+        self._experts: Array = np.array([expert.scaled(self.R) for expert in _EXPERTS])
+        E = len(self._experts)
+        self._standing: Array = np.zeros((3, E))
+        self._standing[wide.WEIGHTS] = 1.0 / E
+        self._mixture: Array = np.zeros(2)
+        self._totals: Array = np.zeros(N_TOTALS)
+        self._columns = Columns()
+        self._table: Array = np.zeros((self._columns.room, E, self.n_classes + 1))
+
+    @property
+    def n_columns(self) -> int:
+        """The number of columns that occurred."""
+        return self._columns.n
+
+    @property
+    def loss(self) -> float:
+        """The total (weighted) loss so far."""
+        return float(self._mixture[wide.LOSS] * self.max_weight)
+
+    def _predict(self, x: Context) -> Array:
+        own = x if isinstance(x, SparseRow) else sparse_row(x)
+        p = np.empty(self.n_classes)
+        keys, places, _ = self._columns.table
+        if not wide.predict(
+            keys, places, self._table, self._experts, self._standing, *own, problem.MAX_NORM, p
+        ):
+            problem.refuse_context(x)
+        return p
+
+    def _predict_rows(self, X: Contexts, norms: Array) -> Array:
+        own = X if isinstance(X, SparseRows) else SparseRows.of_dense(X)
+        P = np.empty((len(own), self.n_classes))
+        keys, places, _ = self._columns.table
+        wide.predict_rows(
+            keys, places, self._table, self._experts, self._standing,
+            own.indptr, own.indices, own.values, P,
+        )  # fmt: skip
+        return P
+
+    def _learn(self, x: Context, label: int, soft: Array, weight: float) -> float:
+        indices, values = x if isinstance(x, SparseRow) else sparse_row(x)
+        columns = self._columns
+        if columns.n + len(indices) > columns.room:
+            self._make_room(len(indices))
+        loss: float
+        loss, columns.n = wide.learn(
+            *columns.table, columns.n, self._table, self._experts,
+            self._standing, self._mixture, self._totals,
+            indices, values, label, soft, weight / self.max_weight, problem.MAX_NORM,
+            np.empty(self.n_classes),
+        )  # fmt: skip
+        if loss == loss:
+            self._n_rounds += 1
+            if self.retire and self._is_due():
+                self._review()
+        return loss
+
+    def _run(self, rows: Rows, report: Report) -> Array:
+        if not isinstance(rows.X, SparseRows):
+            rows = rows._replace(X=SparseRows.of_dense(rows.X))
+        T = len(rows.X)
+        P = np.empty((T, self.n_classes))
+        met = len(self._experts) * self.n_classes * (rows.X.nnz / max(T, 1) + 2.0)
+        chunk = max(1, int(_CHUNK / met))
+        for start in range(0, T, chunk):
+            stop = min(start + chunk, T)
+            self._learn_rows(rows.part(start, stop), P[start:stop])
+            if report is not None:
+                report(stop)
+        return P
+
+    def _learn_rows(self, rows: Rows, P: Array) -> None:
+        """Predict sparse rows into P, then learn them."""
+        start = 0
+        while start < len(P):
+            stop = min(start + self._rows_to_review(), len(P))
+            X, _, labels, soft, weights = rows.part(start, stop)
+            done, self._columns.n = wide.run(
+                *self._columns.table, self._columns.n, self._table, self._experts,
+                self._standing, self._mixture, self._totals,
+                X.indptr, X.indices, X.values, labels, soft, weights / self.max_weight,
+                P[start:stop],
+            )  # fmt: skip
+            self._n_rounds += done
+            start += done
+            if start < stop:
+                self._make_room(int(rows.X.indptr[start + 1] - rows.X.indptr[start]))
+            elif self.retire and self._is_due():
+                self._review()
+
+    def _make_room(self, n_more: int) -> None:
+        """Make room for more columns."""
+        # Pages that were never touched are not there: to be generous saves copies, not memory.
+        self._columns.make_room(max(_GENEROUS * self._columns.room, self._columns.n + n_more))
+        self._table = self._with_room(self._table[: self._columns.n])
+
+    def _with_room(self, entries: Array) -> Array:
+        """Return a table of these entries, with room for all columns that there is room for."""
+        table = np.zeros((self._columns.room, *entries.shape[1:]))
+        table[: len(entries)] = entries
+        return table
+
+    def _is_due(self) -> bool:
+        return self._n_rounds >= _FIRST_REVIEW and self._n_rounds.bit_count() == 1
+
+    def _rows_to_review(self) -> int:
+        """Rows until experts are reviewed, so that `run` and the loop retire alike."""
+        review = _FIRST_REVIEW
+        while review <= self._n_rounds:
+            review *= 2
+        return review - self._n_rounds
+
+    def _review(self) -> None:
+        """Retire experts that were far behind since the last review."""
+        recent = self._standing[wide.LOSSES] - self._standing[wide.REVIEWED]
+        best = recent.min()
+        stays = (recent <= best + _HOPELESS) | (recent <= _MUCH_WORSE * best)
+        stays[:_KEPT] = True
+        self._standing[wide.REVIEWED] = self._standing[wide.LOSSES]
+        if stays.all():
+            return
+        self._experts = np.ascontiguousarray(self._experts[stays])
+        self._standing = np.ascontiguousarray(self._standing[:, stays])
+        self._standing[wide.WEIGHTS] /= self._standing[wide.WEIGHTS].sum()
+        self._table = self._with_room(self._table[: self._columns.n, stays])
+
+    def evidence(self) -> Tangents:
+        """Return the evidence of all rounds so far, to be merged or sent."""
+        n, unit = self._columns.n, self.max_weight
+        totals = self._totals.copy()
+        totals[:3] *= unit
+        totals[3] += 1.0
+        return Tangents.of(
+            self._columns.columns,
+            unit * self._table[:n, 0, : self.n_classes],
+            totals,
+            n_features=self.n_features,
+            B=self.B,
+            first_classes=self._first_classes,
+        )
+
+    def certificate(self, W: ArrayLike | None = None, *, B: float | None = None) -> Certificate:
+        """Return the certificate for a class, of any B, or for one W (K, d)."""
+        proven = self.evidence().certificate(self.loss, W, B=B)
+        return replace(proven, n_rounds=self.n_rounds)  # those of weight 0 included
+
+    def coef(self) -> Array:
+        """Return the weights (K, d) of the expert with the least loss so far."""
+        W = np.zeros((self.n_classes, self.n_features))
+        columns, weights = self.column_weights()
+        W[:, columns] = weights.T
+        return W
+
+    def column_weights(self) -> tuple[NDArray[np.int64], Array]:
+        """Return the columns (n,) that occurred, and their weights (n, K) as in `coef`."""
+        best = int(np.argmin(self._standing[wide.LOSSES]))
+        entries = self._table[: self._columns.n, best]
+        weights = entries[:, : self.n_classes].copy()
+        if best == 0:
+            _, rate, offset = self._experts[0]
+            weights *= -rate / np.sqrt(offset + entries[:, self.n_classes :])
+        return self._columns.columns.copy(), weights
+
+    @property
+    def n_bytes(self) -> int:
+        """The memory of the state."""
+        own: int = self._table[: self._columns.n].nbytes + self._columns.n_bytes
+        return own
+
+    def expected_bytes(self, n_features: int, n_classes: int) -> int:
+        """Return how much memory it takes if every column occurs."""
+        return 8 * n_features * len(_EXPERTS) * (n_classes + 1)
+
+    def grown(self, *, n_features: int | None = None, n_classes: int | None = None) -> Self:
+        """Return a learner with room for more features and classes; this one is unchanged.
+
+        New features come last and are as if they had been 0 so far. New classes come last, with
+        weights of 0.
+        """
+        larger = self._larger(n_features, n_classes)
+        larger._columns = Columns.of(self._columns.columns)
+        n, K = self._columns.n, self.n_classes
+        larger._table = np.zeros((larger._columns.room, len(self._experts), larger.n_classes + 1))
+        larger._table[:n, :, :K] = self._table[:n, :, :K]
+        larger._table[:n, :, -1] = self._table[:n, :, -1]
+        for part in ("experts", "standing", "mixture", "totals"):
+            setattr(larger, f"_{part}", getattr(self, f"_{part}").copy())
+        larger._n_rounds, larger._first_classes = self._n_rounds, self._first_classes
+        return larger
+
+    def _parts(self) -> dict[str, NDArray[Any]]:
+        return {
+            "columns": self._columns.columns,
+            "table": self._table[: self._columns.n],
+            "experts": self._experts,
+            "standing": self._standing,
+            "mixture": self._mixture,
+            "totals": self._totals,
+        }
+
+    def _restore(self, record: Record) -> None:
+        experts = record.part("experts", (None, 3))
+        known = {tuple(expert) for expert in self._experts.tolist()}
+        first = self._experts[:_KEPT].tolist()
+        if experts[:_KEPT].tolist() != first or not {tuple(e) for e in experts.tolist()} <= known:
+            raise StateFileError("a Wide state has experts that are not its own")
+        columns = record.part("columns", (None,), np.int64)
+        with refusing(record.kind):
+            problem.refuse_columns(columns, self.n_features)
+        E = len(experts)
+        self._experts, self._standing = experts.copy(), np.empty((3, E))
+        self._columns = Columns.of(columns)
+        self._table = np.zeros((self._columns.room, E, self.n_classes + 1))
+        super()._restore(record)
+        if not 2 <= self._first_classes <= self.n_classes:
+            raise StateFileError("a Wide state has a bad number of first classes")

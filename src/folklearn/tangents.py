@@ -1,0 +1,167 @@
+"""Evidence of first order: what labelled rows prove about linear models, however wide."""
+
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from folklearn import problem
+from folklearn.arrays import Array, softmax
+from folklearn.lower_bound import LowerBound
+from folklearn.numerics import tangents
+from folklearn.numerics.columns import Columns
+from folklearn.persist import Record, refusing
+from folklearn.problem import Rows
+from folklearn.sparse import SparseRows
+
+_BLOCK = 2**20  # logits at a time
+
+
+class Tangents(LowerBound):
+    r"""A sum of planes, each below the loss of its row for every linear model.
+
+    Use it where `Evidence`, which has a matrix for every pair of classes, does not fit: wide and
+    sparse rows, many classes. It is added up in the same way, and every B can be asked about,
+    also afterwards.
+
+    .. math::
+        c + \langle G, W\rangle \le \sum_t w_t\, \ell(W x_t, y_t), \qquad
+        \min_{\|w_i\| \le B} = c - B \sum_i \|G_i\|
+
+    with :math:`c = \sum w H(p)` and :math:`G = \sum w (p - y) x^\top`, p the prediction of the
+    model ``at``. Any is sound. The floor is tight only where G is nearly 0 or the class is
+    small: at the best model of the class it is its loss, and what is missing grows in
+    proportion to the distance from it, where that of `Evidence` grows with its square.
+
+    Time O(K) a row and value that is not 0; memory 8 K bytes for every column that occurred.
+
+    Guarantee: `floor` is at most the total loss of every model of row norm at most B, in
+    floating point too (docs/theory/evidence.md).
+
+    Parameters
+    ----------
+    n_features, n_classes : sizes of the problem.
+    B : largest row norm of the models that `floor` speaks of if it is not told, positive.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from scipy.sparse import random_array
+    >>> from folklearn import Tangents
+    >>> X = random_array((500, 10**6), density=2e-5, format="csr", rng=np.random.default_rng(0))
+    >>> y = np.arange(500) % 3
+    >>> tangents = Tangents(n_features=10**6, n_classes=3, B=0.1)
+    >>> tangents.add(X, y)  # at the model that says 1/3, 1/3, 1/3
+    >>> tangents.n_rounds, bool(0.9 < tangents.floor() / (500 * np.log(3)) < 1.0)
+    (500, True)
+    """
+
+    unlimited = True
+
+    def __init__(self, *, n_features: int, n_classes: int, B: float = 10.0) -> None:
+        super().__init__(n_features=n_features, n_classes=n_classes, B=B)
+        self._columns = Columns()
+        self._rows: Array = np.zeros((self._columns.room, self.n_classes))  # G, a row per column
+
+    @classmethod
+    def of(
+        cls, columns: NDArray[np.int64], G: Array, totals: Array, *, n_features: int, B: float,
+        first_classes: int,
+    ) -> Self:  # fmt: skip
+        """Return a sum that is known: G (n, K) by the columns (n,) that occurred."""
+        made = cls(n_features=n_features, n_classes=G.shape[1], B=B)
+        made._take(columns, G)
+        made._totals[:] = totals
+        made._first_classes = first_classes
+        return made
+
+    def _take(self, columns: NDArray[np.int64], G: Array) -> None:
+        """Add G (n, K) of some columns."""
+        places = self._enter(columns)
+        self._rows[places, : G.shape[1]] += G
+
+    def _enter(self, columns: Any) -> NDArray[np.int64]:
+        """Return the places of columns, making room."""
+        places: NDArray[np.int64] = self._columns.enter(columns)
+        if len(self._rows) < self._columns.room:
+            larger = np.zeros((self._columns.room, self.n_classes))
+            larger[: len(self._rows)] = self._rows
+            self._rows = larger
+        return places
+
+    @property
+    def _G(self) -> Array:
+        return self._rows[: self._columns.n]
+
+    def _parts(self) -> dict[str, NDArray[Any]]:
+        return {"columns": self._columns.columns, "G": self._G, "totals": self._totals}
+
+    def _add(self, rows: Rows, W: Array) -> None:
+        size = max(1, _BLOCK // self.n_classes)
+        for start in range(0, len(rows.X), size):
+            X, norms, labels, soft, weights = rows.part(start, start + size)
+            P = softmax(X @ W.T)
+            if not isinstance(X, SparseRows):
+                X = SparseRows.of_dense(X)
+            indices = X.indices[X.indptr[0] : X.indptr[-1]]
+            values = X.values[X.indptr[0] : X.indptr[-1]]
+            places = self._enter(indices)
+            tangents.add_rows(
+                self._rows, self._totals, P, X.indptr - X.indptr[0], places, values,
+                labels, soft, weights, norms,
+            )  # fmt: skip
+
+    def _sum(self, other: "Tangents") -> Self:
+        both = self._like()
+        both._take(self._columns.columns, self._G)
+        both._take(other._columns.columns, other._G)
+        return both
+
+    def _scaled(self, factor: float) -> Self:
+        scaled = self._like()
+        scaled._take(self._columns.columns, factor * self._G)
+        return scaled
+
+    def grown(self, *, n_features: int | None = None, n_classes: int | None = None) -> Self:
+        """Return the same evidence about models of more features and classes.
+
+        New features come last and are as if they had been 0 so far. New classes come last and
+        were not there: the rows so far remain rows among fewer classes.
+        """
+        larger = self._larger(n_features, n_classes)
+        larger._take(self._columns.columns, self._G)
+        return larger
+
+    def least(self, *, B: float | None = None) -> tuple[float, Array]:
+        """Return the floor, and the model (K, d) of the class at which it is reached."""
+        covered = self.B if B is None else problem.positive("B", B)
+        pulls = self._pulls()
+        W = np.zeros((self.n_classes, self.n_features))
+        lengths = np.maximum(pulls, np.finfo(float).tiny)
+        W[:, self._columns.columns] = -covered * (self._G / lengths).T
+        return tangents.floor(self._totals, pulls, self._columns.n, covered), W
+
+    def floor(self, *, B: float | None = None) -> float:
+        """Return a number that no model of row norm at most B has a total loss below; any B."""
+        covered = self.B if B is None else problem.positive("B", B)
+        return float(tangents.floor(self._totals, self._pulls(), self._columns.n, covered))
+
+    def _pulls(self) -> Array:
+        """Return the norms (K,) of the rows of G."""
+        pulls: Array = np.sqrt((self._G**2).sum(axis=0))
+        return pulls
+
+    def value(self, W: ArrayLike) -> float:
+        """Return a lower bound on the total loss of one model W (K, d), of any norm."""
+        W = problem.model("W", W, self.n_classes, self.n_features)
+        own = W[:, self._columns.columns].T
+        longest = float(np.sqrt((W**2).sum(axis=1)).max())
+        return float(tangents.value(self._totals, self._G, own, longest))
+
+    def _restore(self, record: Record) -> None:
+        columns = record.part("columns", (None,), np.int64)
+        G = record.part("G", (len(columns), self.n_classes))
+        with refusing(record.kind):
+            problem.refuse_columns(columns, self.n_features)
+        self._take(columns, G)
+        super()._restore(record)
