@@ -30,7 +30,9 @@ if TYPE_CHECKING:  # what type checkers see; the table in `registry` is what cou
     from folklearn.learners.mixture import Mixture as Mixture
     from folklearn.learners.ogd import Ogd as Ogd
     from folklearn.learners.ons import Ons as Ons
+    from folklearn.learners.wide import Wide as Wide
     from folklearn.persist import load as load
+    from folklearn.tangents import Tangents as Tangents
 
 __version__ = "0.1.0"
 

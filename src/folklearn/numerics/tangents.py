@@ -83,7 +83,7 @@ def _constant(totals: Array, K: int, kappa: float) -> float:
 
 def floor(totals: Array, pulls: Array, n_columns: int, B: float) -> float:
     """Return what no model of row norm at most B goes below, given the norms (K,) of G's rows."""
-    K = pulls.shape[0]
+    K = len(pulls)
     kappa = _kappa(totals, K, n_columns)
     reach = K * (2.0 + 3.0 * math.log(K)) * float(totals[REACH])
     pull = float(pulls.sum()) * (1.0 + kappa) + kappa * reach
@@ -92,7 +92,7 @@ def floor(totals: Array, pulls: Array, n_columns: int, B: float) -> float:
 
 def value(totals: Array, G: Array, W: Array, longest: float) -> float:
     """Return what the loss of one model is not below; G and W are (columns, K)."""
-    n_columns, K = G.shape
+    n_columns, K = len(G), int(G.shape[1])
     kappa = _kappa(totals, K, n_columns * K)
     products = G * W
     reach = K * (2.0 + 3.0 * math.log(K)) * float(totals[REACH])
