@@ -6,6 +6,7 @@ down is seen in the next pass.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -35,7 +36,7 @@ _SHORTEST, _LONGEST = 0.1, 0.5  # of the step before, after one that led nowhere
 
 
 def blocks_of(
-    X: ArrayLike | Callable[[], Iterable[tuple[ArrayLike, ...]]],
+    X: Any,
     y: ArrayLike | None,
     weight: ArrayLike | None,
     *,
@@ -44,8 +45,8 @@ def blocks_of(
 ) -> Blocks:
     """Return checked rows as often as they are asked for.
 
-    X, y, weight are arrays; or X is a function that returns blocks (X, y) or (X, y, weight)
-    anew for every pass, and y and weight are None.
+    X, y, weight are arrays, X perhaps a sparse one; or X is a function that returns blocks
+    (X, y) or (X, y, weight) anew for every pass, and y and weight are None.
     """
     sizes = {"n_features": n_features, "n_classes": n_classes}
     if not callable(X):
@@ -89,6 +90,10 @@ class Sums:
 
     def add(self, rows: Rows) -> None:
         """Add rows."""
+        for _, dense in rows.dense_parts():
+            self._add(dense)
+
+    def _add(self, rows: Rows) -> None:
         n, P, D = self._S.shape
         K, d = self.W.shape
         S = self._S.reshape(n * P, D)

@@ -202,12 +202,14 @@ def sparse_context(x: Any, n_features: int) -> SparseRow:
 
 def usable_context(x: ArrayLike, n_features: int) -> Array:
     """Return x (d,), its norm checked too: for what is not checked by compiled code."""
-    return usable(context(x, n_features))
+    own: Array = usable(context(x, n_features))
+    return own
 
 
-def usable(x: Array) -> Array:
-    """Return x (d,) if its norm can be used."""
-    if not np.dot(x, x) <= MAX_NORM**2:
+def usable(x: Any) -> Any:
+    """Return a context, dense or sparse, if its norm can be used."""
+    values = x.values if isinstance(x, SparseRow) else x
+    if not np.dot(values, values) <= MAX_NORM**2:
         refuse_context(x)
     return x
 

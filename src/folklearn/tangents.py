@@ -99,17 +99,19 @@ class Tangents(LowerBound):
     def _add(self, rows: Rows, W: Array) -> None:
         size = max(1, _BLOCK // self.n_classes)
         for start in range(0, len(rows.X), size):
-            X, norms, labels, soft, weights = rows.part(start, start + size)
-            P = softmax(X @ W.T)
-            if not isinstance(X, SparseRows):
-                X = SparseRows.of_dense(X)
-            indices = X.indices[X.indptr[0] : X.indptr[-1]]
-            values = X.values[X.indptr[0] : X.indptr[-1]]
-            places = self._enter(indices)
-            tangents.add_rows(
-                self._rows, self._totals, P, X.indptr - X.indptr[0], places, values,
-                labels, soft, weights, norms,
-            )  # fmt: skip
+            part = rows.part(start, start + size)
+            self._touch(part, softmax(part.X @ W.T))
+
+    def _touch(self, rows: Rows, P: Array) -> None:
+        """Add checked rows whose planes touch at P (T, K), whoever predicted it."""
+        X, norms, labels, soft, weights = rows
+        if not isinstance(X, SparseRows):
+            X = SparseRows.of_dense(X)
+        places = self._enter(X.indices[X.indptr[0] : X.indptr[-1]])
+        tangents.add_rows(
+            self._rows, self._totals, P, X.indptr - X.indptr[0], places,
+            X.values[X.indptr[0] : X.indptr[-1]], labels, soft, weights, norms,
+        )  # fmt: skip
 
     def _sum(self, other: "Tangents") -> Self:
         both = self._like()

@@ -1,7 +1,6 @@
 """The certificate of anybody's predictions: what could a linear model have gained on them?"""
 
 import math
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,12 +11,12 @@ from folklearn import problem
 from folklearn.arrays import Array, log_losses
 from folklearn.certificate import Certificate
 from folklearn.errors import InvalidInputError, StateFileError
-from folklearn.evaluate.exact import MOST_PASSES, Exact, Report, refine
+from folklearn.evaluate.companion import companion
+from folklearn.evaluate.exact import Exact, Report, refine
 from folklearn.evaluate.probabilities import checked_row, checked_rows
-from folklearn.evidence import Evidence
 from folklearn.learners.base import Progress
 from folklearn.learners.leader import Leader
-from folklearn.lower_bound import rounded_up
+from folklearn.lower_bound import LowerBound, rounded_up
 from folklearn.passes import blocks_of
 from folklearn.persist import Record, Saved, put_inside
 from folklearn.problem import Rows
@@ -58,7 +57,8 @@ class Certifier(Saved):
     predictions beat every such model.
 
     It collects `Evidence` from the rows, expanded as they come at the model of the class that
-    fits those before (`Leader`; the first 2000 rows are kept and expanded anew). Its sum
+    fits those before (`Leader`; the first 2000 rows are kept and expanded anew); where that does
+    not fit, for wide rows and many classes, `Tangents` at what `Wide` predicts. Its sum
     :math:`\hat E` lies below the loss of every linear model, whoever predicts, so for *any*
     predictions
 
@@ -97,38 +97,31 @@ class Certifier(Saved):
     PARTS = ("totals",)
 
     def __init__(self, *, n_features: int, n_classes: int, B: float = 10.0, R: float = 1.0) -> None:
-        self._leader = Leader(
-            n_features=n_features,
-            n_classes=n_classes,
-            ridges=(),
-            B=problem.positive("B", B),
-            R=R,
-            max_weight=problem.MAX_WEIGHT,
-        )
-        self.n_features, self.n_classes = self._leader.n_features, self._leader.n_classes
-        self.B, self.R = self._leader.B, self._leader.R
+        self._beside = companion(n_features=n_features, n_classes=n_classes, B=B, R=R)
+        self.n_features, self.n_classes = self._beside.n_features, self._beside.n_classes
+        self.B, self.R = self._beside.B, self._beside.R
         self._totals: Array = np.zeros(_N_TOTALS)
 
-    def observe(self, x: ArrayLike, y: Any, p: ArrayLike, weight: float = 1.0) -> float:
+    def observe(self, x: Any, y: Any, p: ArrayLike, weight: float = 1.0) -> float:
         """Take in one round; return the log loss -ln p[y] of the prediction, unweighted.
 
         y is a class or a soft label, p (K,) the prediction. Everything is checked before
         anything changes.
         """
-        x = problem.usable_context(x, self.n_features)
+        x = problem.usable(self._beside._own_context(x))
         p = checked_row(p, self.n_classes)
         label, soft = problem.label(y, self.n_classes)
         weight = problem.weight(weight)
         rows = soft[None, :] if soft.size else np.empty((0, self.n_classes))
         losses = log_losses(p[None, :], np.array([label]), rows)
         before = self.n_rounds
-        self._leader._learn(x, label, soft, weight)
+        self._beside._learn(x, label, soft, weight)
         self._count(losses, np.array([weight]), before)
         return float(losses[0])
 
     def observe_many(
         self,
-        X: ArrayLike,
+        X: Any,
         y: ArrayLike,
         P: ArrayLike,
         weight: ArrayLike | None = None,
@@ -145,7 +138,7 @@ class Certifier(Saved):
         losses = log_losses(P, rows.labels, rows.soft)
         before = self.n_rounds
         with reporter(progress, len(rows.X), "certifying") as report:
-            self._leader._run(rows, report)
+            self._beside._run_all(rows, report)
         self._count(losses, rows.weights, before)
         return losses
 
@@ -160,7 +153,7 @@ class Certifier(Saved):
     @property
     def n_rounds(self) -> int:
         """The number of rounds so far."""
-        return self._leader.n_rounds
+        return self._beside.n_rounds
 
     @property
     def loss(self) -> float:
@@ -168,14 +161,14 @@ class Certifier(Saved):
         return float(self._totals[_LOSS])
 
     @property
-    def evidence(self) -> Evidence:
+    def evidence(self) -> LowerBound:
         """The evidence of all rounds so far, to be merged or sent; it knows no predictions."""
-        return self._leader.evidence()
+        return self._beside.evidence()
 
     @property
     def leader_loss(self) -> float:
         """The total loss of the linear model that learned the same rounds beside, on line."""
-        return self._leader.loss
+        return self._beside.loss
 
     def certificate(
         self, W: ArrayLike | None = None, *, B: float | None = None
@@ -183,21 +176,21 @@ class Certifier(Saved):
         """Return the certificate for the class, for one W (K, d) of it, or for a smaller B."""
         covered, _ = problem.comparators(W, B, self.B, self.n_classes, self.n_features)
         if W is None:
-            return self._against(self._leader.evidence(B=covered).floor(B=covered), covered)
+            return self._against(self._beside.evidence(B=covered).floor(B=covered), covered)
         # Rows that are kept are expanded for the models that are as large as W.
         longest = float(np.sqrt((np.asarray(W, np.float64) ** 2).sum(axis=1)).max())
-        evidence = self._leader.evidence(B=min(max(longest, 1e-15), self.B))
+        evidence = self._beside.evidence(B=min(max(longest, 1e-15), self.B))
         return self._against(evidence.value(W), covered)
 
     def exact(
         self,
-        X: ArrayLike | Callable[[], Iterable[tuple[ArrayLike, ...]]],
+        X: Any,
         y: ArrayLike | None = None,
         weight: ArrayLike | None = None,
         *,
         B: float | None = None,
         tol: float = 1e-6,
-        most_passes: int = MOST_PASSES,
+        most_passes: int | None = None,
         report: Report | None = None,
     ) -> PredictionCertificate:
         """Return the certificate with nothing left to gain: all rows are read again, by `refine`.
@@ -210,8 +203,11 @@ class Certifier(Saved):
         """
         covered, _ = problem.comparators(None, B, self.B, self.n_classes, self.n_features)
         sizes = {"n_features": self.n_features, "n_classes": self.n_classes}
-        live = self._leader.evidence(B=covered)
-        floored, start = live.least(B=covered)
+        live = self._beside.evidence(B=covered)
+        if isinstance(self._beside, Leader):
+            floored, start = live.least(B=covered)
+        else:  # the least of planes is a corner of the class, far from a good model
+            floored, start = live.floor(B=covered), self._beside.coef()
         found = refine(
             blocks_of(X, y, weight, **sizes),
             **sizes,
@@ -224,7 +220,7 @@ class Certifier(Saved):
         self._refuse_other_rows(found, live)
         return self._against(max(floored, found.at_least), covered)
 
-    def _refuse_other_rows(self, found: Exact, live: Evidence) -> None:
+    def _refuse_other_rows(self, found: Exact, live: LowerBound) -> None:
         theirs, own = found.evidence, live
         if theirs.n_rounds != own.n_rounds or not math.isclose(
             theirs.total_weight, own.total_weight, rel_tol=1e-9
@@ -257,18 +253,16 @@ class Certifier(Saved):
         )
 
     def to_record(self) -> Record:
-        """Return the full state as a record; the leader's lies inside."""
+        """Return the full state as a record; that of the learner beside lies inside."""
         record = super().to_record()
-        put_inside(record, "leader", self._leader)
+        put_inside(record, "beside", self._beside)
         return record
 
     def _restore(self, record: Record) -> None:
         super()._restore(record)
-        leader = record.inner("leader")
-        own = self._leader
-        if not isinstance(leader, Leader) or (
-            (leader.n_features, leader.n_classes, leader.classes, leader.max_weight)
-            != (own.n_features, own.n_classes, own.classes, own.max_weight)
+        beside, own = record.inner("beside"), self._beside
+        if type(beside) is not type(own) or any(
+            beside._word(word) != own._word(word) for word in own.WORDS
         ):
-            raise StateFileError("a Certifier state holds a leader of another problem")
-        self._leader = leader
+            raise StateFileError("a Certifier state holds the learner of another problem")
+        self._beside = beside

@@ -9,7 +9,10 @@ from numpy.typing import ArrayLike
 
 from folklearn import problem
 from folklearn.arrays import Array
+from folklearn.evaluate.projected import Descent, WideLoss
 from folklearn.evidence import Evidence
+from folklearn.learners.lanes import PAIRS, lane_of
+from folklearn.lower_bound import LowerBound
 from folklearn.numerics.backend import threads_for
 from folklearn.numerics.floor import floor, into_class
 from folklearn.passes import Blocks, Sums, shorter
@@ -17,6 +20,8 @@ from folklearn.passes import Blocks, Sums, shorter
 Report = Callable[["Pass"], None]
 
 MOST_PASSES = 50
+MOST_WIDE_PASSES = 500  # of first order, each cheaper by far
+_PATIENCE_WIDE = 40
 _PATIENCE = 8  # passes without a smaller gap: what is left is rounding
 
 
@@ -52,7 +57,7 @@ class Exact:
 
     W: Array
     loss: float
-    evidence: Evidence
+    evidence: LowerBound
     at_least: float
     B: float
     n_passes: int
@@ -72,7 +77,7 @@ def refine(
     B: float,
     at: ArrayLike | None = None,
     tol: float = 1e-6,
-    most_passes: int = MOST_PASSES,
+    most_passes: int | None = None,
     report: Report | None = None,
 ) -> Exact:
     r"""Find the best model of the class and prove it, reading all rows a few times over.
@@ -91,7 +96,9 @@ def refine(
     the distance of W from the best model, so near it every pass about squares the gap.
 
     A pass takes (K d)^2 flops a row and the floors some twenty systems of K d equations;
-    memory 4 (K d)^2 bytes and one block of rows.
+    memory 4 (K d)^2 bytes and one block of rows. Where that does not fit (`lane_of`), it is
+    projected gradients and evidence of first order, `Tangents`: tens to hundreds of passes of
+    O(K) a value that is not 0.
 
     Guarantee: `Exact.at_least` is at most the loss of every model of the class, in floating
     point too, whether or not it converged. That it converges is observed, not proven.
@@ -102,14 +109,18 @@ def refine(
     n_features, n_classes, B : the class.
     at : model (K, d) to begin with, by default 0.
     tol : of the gap, relative to 1 + loss. Below about 1e-10 rounding is in the way.
-    most_passes : at least 1; after so many it ends, converged or not, and also when the gap
-        does not become smaller any more.
+    most_passes : at least 1; after so many, by default 50 (500 of first order), it ends,
+        converged or not, and also when the gap does not become smaller any more.
     report : told a `Pass` after each.
     """
     d = problem.count("n_features", n_features, 1)
     K = problem.count("n_classes", n_classes, 2)
     B, tol = problem.positive("B", B), problem.positive("tol", tol)
-    most = problem.count("most_passes", most_passes, 1)
+    default = MOST_PASSES if lane_of(d, K) == PAIRS else MOST_WIDE_PASSES
+    most = default if most_passes is None else problem.count("most_passes", most_passes, 1)
+    if lane_of(d, K) != PAIRS:
+        start = problem.model("at", at, K, d)
+        return _refine_wide(blocks, start, B=B, tol=tol, most_passes=most, report=report)
     W = into_class(problem.model("at", at, K, d), B)
     found: Exact | None = None
     best_loss, evidence, at_least, idle = np.inf, None, -np.inf, 0
@@ -138,3 +149,33 @@ def refine(
         W = here + length * towards
     assert found is not None
     return found
+
+
+def _refine_wide(
+    blocks: Blocks, W: Array, *, B: float, tol: float, most_passes: int, report: Report | None
+) -> Exact:
+    """Find and prove the best model by projected gradients."""
+    K, d = W.shape
+    loss = WideLoss(blocks, n_features=d, n_classes=K)
+    descent = Descent(loss, loss.narrow(W), B)
+    best, at_least, proof, idle = descent.here, -np.inf, None, 0
+    while True:
+        here = descent.here
+        evidence = loss.evidence(here, B)
+        floored = evidence.floor()
+        gap_before = best.loss - at_least
+        if proof is None or floored > at_least:
+            proof, at_least = evidence, floored
+        if here.loss < best.loss:
+            best = here
+        gap = best.loss - at_least
+        idle = 0 if gap < gap_before else idle + 1
+        if report is not None:
+            report(Pass(descent.n_passes, here.loss, at_least, gap))
+        done = gap <= tol * (1.0 + best.loss)
+        if done or idle >= _PATIENCE_WIDE or descent.n_passes >= most_passes:
+            break
+        if not descent.step():
+            break
+    W = loss.widened(best.W)
+    return Exact(W, best.loss, proof, at_least, B, descent.n_passes, done)

@@ -1,6 +1,7 @@
 """The best linear model in hindsight, with a proof of how good it is."""
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -10,8 +11,11 @@ from threadpoolctl import threadpool_limits
 from folklearn import problem
 from folklearn.arrays import Array, Labels, logit_losses
 from folklearn.errors import InvalidInputError
+from folklearn.evaluate.exact import refine
 from folklearn.evidence import Evidence
+from folklearn.learners.lanes import PAIRS, lane_of
 from folklearn.problem import Rows
+from folklearn.sparse import SparseRows, is_sparse
 
 _CHUNK = 1024  # rows whose Kronecker products are in memory at once
 _MANY = 1000  # coordinates from which on several BLAS threads pay
@@ -50,7 +54,7 @@ class Hindsight:
 
 
 def best_in_class(
-    X: ArrayLike,
+    X: Any,
     y: ArrayLike,
     *,
     B: float,
@@ -72,7 +76,9 @@ def best_in_class(
     is at most ``tol`` times (1 + loss). Then the floor of `Evidence` with all rows expanded at
     W is a second proof, mostly a sharper one: its gap is of second order in the distance from
     the best model. 10 to 30 steps of T (dK)^2 multiply-adds; memory O(T K + (dK)^2). For rows
-    that do not fit in memory there is `refine`.
+    that do not fit in memory there is `refine`, which is also what is done for problems too wide
+    for (dK)^2 numbers (`lane_of`): first order, many passes, and a gap that may stay above the
+    tolerance.
 
     Parameters
     ----------
@@ -94,11 +100,17 @@ def best_in_class(
     n_classes = problem.count("n_classes", n_classes, 2)
     B = problem.positive("B", B)
     tol = problem.positive("tol", tol)
-    X = problem.numbers("X", X)
+    if not is_sparse(X):
+        X = problem.numbers("X", X)
     if X.ndim != 2:
         raise InvalidInputError(f"X has shape {X.shape}; expected (rows, features)")
     sizes = {"n_features": X.shape[1], "n_classes": n_classes}
     rows = Rows.checked(X, y, weight, **sizes)
+    if lane_of(**sizes) != PAIRS:
+        found = refine(lambda: [rows], **sizes, B=B, tol=tol)
+        return Hindsight(found.W, found.loss, found.gap, B, found.converged)
+    if isinstance(rows.X, SparseRows):
+        rows = rows._replace(X=rows.X.dense())
     f = _Total(rows.X, rows.labels, rows.soft, rows.weights, n_classes)
     # Small products on several threads crawl as soon as anything else runs on the machine.
     with threadpool_limits(1 if n_classes * X.shape[1] < _MANY else None, user_api="blas"):
@@ -109,7 +121,7 @@ def best_in_class(
     return replace(best, gap=gap, converged=gap <= tol * (1.0 + best.loss))
 
 
-def linear_losses(X: ArrayLike, y: ArrayLike, W: ArrayLike) -> Array:
+def linear_losses(X: Any, y: ArrayLike, W: ArrayLike) -> Array:
     """Return the log loss (T,) of the linear model W (K, d) on every row, unweighted.
 
     Computed from the logits, so that a probability that underflows costs what it should.
@@ -119,7 +131,7 @@ def linear_losses(X: ArrayLike, y: ArrayLike, W: ArrayLike) -> Array:
         raise InvalidInputError(
             f"W has shape {W.shape}; expected finite numbers of shape (n_classes, n_features)"
         )
-    X, _ = problem.contexts(X, W.shape[1])
+    X, _ = problem.rows_of_contexts(X, W.shape[1])
     labels, soft = problem.labels(y, len(X), len(W))
     return logit_losses(X @ W.T, labels, soft)
 

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -155,7 +156,7 @@ def score(
 
 def progressive(
     learner: Learner,
-    X: ArrayLike,
+    X: Any,
     y: ArrayLike,
     *,
     weight: ArrayLike | None = None,

@@ -1,6 +1,8 @@
 """Windows: what no linear model could have beaten in the last 64, 128, 256, ... rounds."""
 
+import functools
 from dataclasses import dataclass
+from operator import add
 from typing import Any
 
 import numpy as np
@@ -9,9 +11,9 @@ from numpy.typing import ArrayLike
 from folklearn import problem
 from folklearn.arrays import Array, log_losses
 from folklearn.errors import InvalidInputError
+from folklearn.evaluate.companion import companion
 from folklearn.evaluate.probabilities import checked_row, checked_rows, label_mass
-from folklearn.evidence import Evidence
-from folklearn.learners.leader import Leader
+from folklearn.lower_bound import LowerBound
 from folklearn.problem import Rows
 
 _TWICE = 2  # stretches of one length; a third makes one of the older two
@@ -54,7 +56,7 @@ class _Stretch:
     start: int
     stop: int
     totals: Array  # loss, errors, weight
-    evidence: Evidence
+    evidence: LowerBound
 
     def joined(self, later: "_Stretch") -> "_Stretch":
         totals = self.totals + later.totals
@@ -71,9 +73,10 @@ class Windows:
     Evidence is kept for stretches of ``block``, 2 ``block``, 4 ``block``, ... rounds, at most
     two of each length; a third joins the older two. So the last :math:`2^j` rounds are a sum of
     :math:`O(\log T)` stretches, nothing is ever subtracted, and a window covers at least what
-    was asked for and less than twice that. A block is expanded at the leader of the class.
+    was asked for and less than twice that. A block is expanded at what a learner beside would
+    predict: the leader of the class, or `Wide` where that does not fit.
 
-    Time as `Leader`; memory :math:`O(\log T)` sums of evidence.
+    Time as that learner; memory :math:`O(\log T)` sums of evidence.
 
     Guarantee: every floor is a theorem about the rounds of its window (docs/theory/evidence.md).
 
@@ -104,16 +107,9 @@ class Windows:
         self, *, n_features: int, n_classes: int, B: float = 10.0, R: float = 1.0, block: int = 64
     ) -> None:
         self.block = problem.count("block", block, 1)
-        self._leader = Leader(
-            n_features=n_features,
-            n_classes=n_classes,
-            ridges=(),
-            B=B,
-            R=R,
-            max_weight=problem.MAX_WEIGHT,
-        )
-        self.n_features, self.n_classes = self._leader.n_features, self._leader.n_classes
-        self.B = self._leader.B
+        self._beside = companion(n_features=n_features, n_classes=n_classes, B=B, R=R)
+        self.n_features, self.n_classes = self._beside.n_features, self._beside.n_classes
+        self.B = self._beside.B
         self._ladder: list[_Stretch] = []
         self._waiting: list[tuple[Rows, Array]] = []  # rows of the block that is not full yet
         self._n_waiting = 0
@@ -158,22 +154,17 @@ class Windows:
         """Return the rounds that wait as a stretch of their own, expanded at the leader."""
         start = self._ladder[-1].stop if self._ladder else 0
         totals = np.zeros(3)
-        sizes = {"n_features": self.n_features, "n_classes": self.n_classes}
-        evidence = Evidence(**sizes, B=self.B)
+        parts = []
         for rows, scores in self._waiting:
             w = rows.weights
             counted = w > 0.0  # a round of weight 0 does not count, even if its loss is infinite
             totals += (w[counted] @ scores[0, counted], scores[1].sum(), w.sum())
-            evidence._add(rows, self._point())
-        return _Stretch(start, start + self._n_waiting, totals, evidence)
-
-    def _point(self) -> Array:
-        """Return the model at which rounds are expanded."""
-        return self._leader.coef()
+            parts.append(self._beside.expanded(rows))
+        return _Stretch(start, start + self._n_waiting, totals, functools.reduce(add, parts))
 
     def _climb(self, stretch: _Stretch) -> None:
         for rows, _ in self._waiting:
-            self._leader._run(rows, None)
+            self._beside._run_all(rows, None)
         self._ladder.append(stretch)
         lengths = [one.stop - one.start for one in self._ladder]
         at = len(lengths) - 1

@@ -177,6 +177,12 @@ class PanelLearner(Learner):
         W = state.model(len(state.spec.ridges) + place)
         return own._with(rows, W, B=min(covered, B))
 
+    def expanded(self, rows: Rows) -> Evidence:
+        """Return the evidence of checked rows for the largest class, expanded at `coef`."""
+        own = Evidence(n_features=self.n_features, n_classes=self.n_classes, B=self.B)
+        own._add(rows, self.coef())
+        return own
+
     def certificate(self, W: ArrayLike | None = None, *, B: float | None = None) -> Certificate:
         """Return the certificate for a class, or for one W (K, d), from the evidence so far.
 

@@ -250,8 +250,8 @@ class Wide(Learner):
         self._standing[wide.WEIGHTS] /= self._standing[wide.WEIGHTS].sum()
         self._table = self._with_room(self._table[: self._columns.n, stays])
 
-    def evidence(self) -> Tangents:
-        """Return the evidence of all rounds so far, to be merged or sent."""
+    def evidence(self, *, B: float | None = None) -> Tangents:
+        """Return the evidence of all rounds so far, to be merged or sent, for any B."""
         n, unit = self._columns.n, self.max_weight
         totals = self._totals.copy()
         totals[:3] *= unit
@@ -261,9 +261,15 @@ class Wide(Learner):
             unit * self._table[:n, 0, : self.n_classes],
             totals,
             n_features=self.n_features,
-            B=self.B,
+            B=self.B if B is None else problem.positive("B", B),
             first_classes=self._first_classes,
         )
+
+    def expanded(self, rows: Rows) -> Tangents:
+        """Return the evidence of checked rows, expanded at what is predicted now."""
+        own = Tangents(n_features=self.n_features, n_classes=self.n_classes, B=self.B)
+        own._touch(rows, self._predict_rows(rows.X, rows.norms))
+        return own
 
     def certificate(self, W: ArrayLike | None = None, *, B: float | None = None) -> Certificate:
         """Return the certificate for a class, of any B, or for one W (K, d)."""

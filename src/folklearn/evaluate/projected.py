@@ -1,0 +1,164 @@
+"""The best linear model in hindsight where matrices of K d squared do not fit: first order.
+
+Spectral projected gradients (Birgin, Martinez and Raydan 2000): a step along the gradient, its
+length from how the gradient changed (Barzilai and Borwein), back into the class, shortened
+until the loss is below the largest of the last few. One or two passes over the rows a step.
+"""
+
+import math
+from collections import deque
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from folklearn.arrays import Array, logit_losses, softmax
+from folklearn.numerics.columns import Columns
+from folklearn.numerics.evidence import CONSTANT, DEPTH, N_TOTALS, REACH, ROUNDS, WEIGHT
+from folklearn.passes import Blocks
+from folklearn.problem import Rows
+from folklearn.sparse import Indices, SparseRows
+from folklearn.tangents import Tangents
+
+_REMEMBERED = 10  # losses that a new one must be below the largest of
+_SUFFICIENT = 1e-4
+_SHORTEST, _LONGEST = 1e-10, 1e10
+_BLOCK = 2**22  # logits at a time
+
+
+class Touched(NamedTuple):
+    """All rows at one model: its loss, the gradient (n, K), and the totals of their planes."""
+
+    W: Array
+    loss: float
+    G: Array
+    totals: Array
+
+    def gap(self, B: float) -> float:
+        """Return <G, W> + B sum |G_i|, at least the loss of W minus the least in the class."""
+        return max(0.0, float((self.G * self.W).sum() + B * _lengths(self.G).sum()))
+
+
+class WideLoss:
+    """The loss of all rows, over the columns that occur in them; models are (n, K) here."""
+
+    def __init__(self, blocks: Blocks, *, n_features: int, n_classes: int) -> None:
+        self.n_features, self.n_classes, self._blocks = n_features, n_classes, blocks
+        self._columns = Columns()
+        for rows in blocks():
+            self._columns.enter(np.unique(_indices(_sparse(rows))).astype(np.int64))
+
+    @property
+    def columns(self) -> NDArray[np.int64]:
+        """The columns (n,) that occur."""
+        return self._columns.columns
+
+    def narrow(self, W: Array) -> Array:
+        """Return a model (K, d) as one of the columns that occur."""
+        return np.ascontiguousarray(W[:, self._columns.columns].T)
+
+    def widened(self, W: Array) -> Array:
+        """Return a model of the columns that occur as (K, d)."""
+        wide = np.zeros((self.n_classes, self.n_features))
+        wide[:, self._columns.columns] = W.T
+        return wide
+
+    def at(self, W: Array) -> Touched:
+        """Read all rows: their loss at W, and its gradient."""
+        loss, G, totals = 0.0, np.zeros_like(W), np.zeros(N_TOTALS)
+        size = max(1, _BLOCK // self.n_classes)
+        for rows in self._blocks():
+            for start in range(0, len(rows.X), size):
+                part = rows.part(start, start + size)
+                X = self._narrowed(_sparse(part))
+                Z = X @ W
+                loss += float(part.weights @ logit_losses(Z, part.labels, part.soft))
+                P = softmax(Z)
+                logs = np.log(np.maximum(P, np.finfo(float).tiny))
+                totals[CONSTANT] -= part.weights @ (P * logs).sum(axis=1)
+                totals[WEIGHT] += part.weights.sum()
+                totals[REACH] += part.weights @ part.norms
+                totals[[DEPTH, ROUNDS]] += len(P)
+                if len(part.soft):
+                    P -= part.soft
+                else:
+                    P[np.arange(len(P)), part.labels] -= 1.0
+                G += X.T @ (P * part.weights[:, None])
+        return Touched(W, loss, G, totals)
+
+    def _narrowed(self, X: SparseRows) -> Any:
+        """Return rows as a SciPy array of the columns that occur."""
+        narrow = SparseRows(
+            X.indptr - X.indptr[0],
+            self._columns.find(_indices(X)),
+            X.values[X.indptr[0] : X.indptr[-1]],
+            self._columns.n,
+        )
+        return narrow.array()
+
+    def evidence(self, touched: Touched, B: float) -> Tangents:
+        """Return the evidence of all rows, their planes where `touched` is."""
+        return Tangents.of(
+            self._columns.columns,
+            touched.G,
+            touched.totals,
+            n_features=self.n_features,
+            B=B,
+            first_classes=self.n_classes,
+        )
+
+
+class Descent:
+    """The search for the best model of row norm at most B; every `step` is one new model."""
+
+    def __init__(self, loss: WideLoss, W: Array, B: float) -> None:
+        self._loss, self.B = loss, B
+        self.here = loss.at(_into_class(W, B))
+        self.n_passes = 1
+        steepest = _lengths(self.here.G).max()
+        self._length = B / steepest if steepest > 0.0 else 1.0
+        self._recent = deque([self.here.loss], _REMEMBERED)
+
+    def step(self) -> bool:
+        """Go one step; tell whether there was one to go."""
+        W, loss, G, _ = self.here
+        towards = _into_class(W - self._length * G, self.B) - W
+        slope = float((towards * G).sum())
+        if not slope < 0.0:
+            return False
+        fraction = 1.0
+        while True:
+            there = self._loss.at(W + fraction * towards)
+            self.n_passes += 1
+            if there.loss <= max(self._recent) + _SUFFICIENT * fraction * slope:
+                break
+            lowest = -0.5 * fraction**2 * slope / (there.loss - loss - fraction * slope)
+            fraction = min(max(lowest, 0.1 * fraction), 0.5 * fraction)
+            if fraction < _SHORTEST:
+                return False
+        moved, turned = there.W - W, there.G - G
+        curved = float((moved * turned).sum())
+        square = float((moved * moved).sum())
+        self._length = min(max(square / curved, _SHORTEST), _LONGEST) if curved > 0 else _LONGEST
+        self.here = there
+        self._recent.append(there.loss)
+        return math.isfinite(there.loss)
+
+
+def _sparse(rows: Rows) -> SparseRows:
+    return rows.X if isinstance(rows.X, SparseRows) else SparseRows.of_dense(rows.X)
+
+
+def _indices(X: SparseRows) -> Indices:
+    return X.indices[X.indptr[0] : X.indptr[-1]]
+
+
+def _lengths(W: Array) -> Array:
+    """Return the norms (K,) of the classes of a model (n, K)."""
+    lengths: Array = np.sqrt((W**2).sum(axis=0))
+    return lengths
+
+
+def _into_class(W: Array, B: float) -> Array:
+    inside: Array = W * (B / np.maximum(_lengths(W), B))
+    return inside

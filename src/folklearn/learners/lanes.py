@@ -1,0 +1,48 @@
+"""Lanes by size: which form of the mathematics a problem is large enough for.
+
+pairs    a matrix (d, d) for every pair of classes: second order, the tightest certificates;
+blocks   a matrix (d, d) for every class: many classes, few features;
+wide     first order: any width, sparse rows, what occurs is what costs.
+
+The boundaries are where a lane costs about a millisecond a round on one core, measured by
+benchmarks/lanes.py (benchmarks/results/lanes.md).
+"""
+
+from folklearn import memory
+from folklearn.errors import InvalidInputError
+from folklearn.numerics.evidence import n_pairs, n_products
+
+PAIRS, BLOCKS, WIDE = LANES = "pairs", "blocks", "wide"
+
+_MOST_PAIRED = 400_000  # products of features, over all pairs of classes
+_MOST_BLOCKED = 1_000_000  # entries of the matrices of all classes
+_SHARE_OF_MEMORY = 0.25  # that the state of a lane may take
+_SUMS_OF_PAIRS, _BLOCKS = 6, 3  # such arrays that a learner of the lane holds
+
+WORDS = {
+    PAIRS: "second order, all pairs of classes",
+    BLOCKS: "second order, class by class",
+    WIDE: "first order, for wide rows",
+}
+
+
+def lane_of(n_features: int, n_classes: int) -> str:
+    """Return the lane for so many features and classes, in the memory that there is."""
+    present = memory.bytes_present() or float("inf")
+    room = _SHARE_OF_MEMORY * present / 8.0
+    paired = float(n_pairs(n_classes)) * float(n_products(n_features))
+    if paired <= _MOST_PAIRED and _SUMS_OF_PAIRS * paired <= room:
+        return PAIRS
+    blocked = float(n_classes) * float(n_features) ** 2
+    if blocked <= _MOST_BLOCKED and _BLOCKS * blocked <= room:
+        return BLOCKS
+    return WIDE
+
+
+def chosen(lane: str | None, n_features: int, n_classes: int) -> str:
+    """Return a lane that was named, or the one for the size."""
+    if lane is None:
+        return lane_of(n_features, n_classes)
+    if lane not in LANES:
+        raise InvalidInputError(f"there is no lane {lane!r}; choose one of: {', '.join(LANES)}")
+    return lane
