@@ -272,5 +272,5 @@ def test_damaged_records():
         )
     other = Certifier(n_features=d, n_classes=K, B=2.0).to_record()
     config = other.config | {"B": B}
-    with pytest.raises(StateFileError, match="a leader of another problem"):
+    with pytest.raises(StateFileError, match="the learner of another problem"):
         Certifier.from_record(Record("Certifier", config, other.arrays))

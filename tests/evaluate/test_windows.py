@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from folklearn import Evidence, best_in_class
+from folklearn import Evidence, Leader, best_in_class
 from folklearn.errors import InvalidInputError
 from folklearn.evaluate.windows import Windows
 
@@ -20,7 +20,7 @@ def stream(seed, T, d=3, K=3):
 def test_windows_equal_the_evidence_of_their_rows(T, monkeypatch):
     X, y, P = stream(T, T)
     W = np.random.default_rng(1).normal(size=(3, 3))
-    monkeypatch.setattr(Windows, "_point", lambda self: W)
+    monkeypatch.setattr(Leader, "coef", lambda self: W)
     windows = Windows(n_features=3, n_classes=3, block=8)
     losses = windows.observe_many(X, y, P)
     for window in windows.all():

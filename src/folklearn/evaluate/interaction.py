@@ -147,7 +147,7 @@ def interact(
             open_.append((decision, label))
             if len(open_) > delay:
                 tell(*open_.popleft())
-            if report is not None and ((t + 1) % _REPORT_EVERY == 0 or t + 1 == len(X)):
+            if (t + 1) % _REPORT_EVERY == 0 or t + 1 == len(X):
                 report(t + 1)
         while open_:
             tell(*open_.popleft())
