@@ -197,6 +197,8 @@ def sparse_context(x: Any, n_features: int) -> SparseRow:
     if indices.size and not (indices[0] >= 0 and indices[-1] < n_features):
         wrong = indices[0] if indices[0] < 0 else indices[-1]
         raise InvalidInputError(f"x names feature {wrong}; expected 0 to {n_features - 1}")
+    if np.count_nonzero(values) < values.size:
+        indices, values = indices[values != 0.0], values[values != 0.0]
     return SparseRow(np.require(indices, index_type(n_features), ["C", "A"]), values)
 
 

@@ -16,7 +16,7 @@ _NARROW = 2**31  # features up to which 4 bytes hold a place
 
 
 class SparseRow(NamedTuple):
-    """One context: the places of what is not 0, each named once, and the values there."""
+    """One context: the places of what is not 0, sorted, each named once, and the values there."""
 
     indices: Indices
     values: Array
@@ -37,13 +37,20 @@ class SparseRows:
 
     @classmethod
     def of(cls, X: Any) -> "SparseRows":
-        """Return what a sparse array of SciPy holds; rows that name a place twice are added up."""
+        """Return what a sparse array of SciPy holds.
+
+        Places that a row names twice are added up, and values of 0 are not kept, so that the same
+        numbers are the same rows.
+        """
         from scipy.sparse import csr_array
 
         X = csr_array(X)
         if not X.has_canonical_format:
             X = X.copy()
             X.sum_duplicates()
+        if np.count_nonzero(X.data) < X.nnz:
+            X = X.copy()
+            X.eliminate_zeros()
         values = np.require(X.data, np.float64, ["C", "A"])
         kind = index_type(X.shape[1])
         return cls(

@@ -39,7 +39,7 @@ def _logits(table, found, values, experts, Z):
             Z[e, k] = 0.0
     for a in range(values.shape[0]):
         place, v = found[a], values[a]
-        if place < 0 or v == 0.0:
+        if place < 0:
             continue
         for e in range(E):
             factor = v
@@ -120,8 +120,6 @@ def _descend(table, found, values, experts, residuals, squares):
     E, K = residuals.shape
     for a in range(values.shape[0]):
         place, v = found[a], values[a]
-        if v == 0.0:
-            continue
         for e in range(E):
             kind = experts[e, KIND]
             table[place, e, K] += v * v * squares[e]

@@ -1,0 +1,205 @@
+"""`Wide` is its definition, whatever the rows are made of, and what it proves is true."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import folklearn
+from folklearn import Tangents, Wide, best_in_class
+from folklearn.errors import InvalidInputError, StateFileError
+from folklearn.learners import wide as module
+from folklearn.persist import Record
+from tests.reference import wide as reference
+
+
+def words(seed, T, d=60, K=4, n=5):
+    """Rows of a few words, some labels soft, weights from 0 to 1."""
+    rng = np.random.default_rng(seed)
+    X = sp.random_array((T, d), density=n / d, format="csr", rng=rng)
+    X.data[:] = rng.normal(size=X.nnz) / np.sqrt(n)
+    W = 4.0 * rng.normal(size=(K, d))
+    y = np.argmax(X @ W.T + rng.gumbel(size=(T, K)), axis=1)
+    return X, y, rng
+
+
+@pytest.mark.parametrize(("R", "max_weight"), [(1.0, 1.0), (3.0, 7.0)])
+@pytest.mark.parametrize("soft", [False, True])
+def test_it_is_its_definition(R, max_weight, soft, monkeypatch):
+    monkeypatch.setattr(module, "_FIRST_REVIEW", 64)
+    X, y, rng = words(0, 300)
+    X = R * X
+    Y = rng.dirichlet(np.full(4, 0.3), size=300) if soft else np.eye(4)[y]
+    w = max_weight * rng.integers(3, size=300) / 2.0
+    slow = reference.Wide(60, 4, R=R, max_weight=max_weight, first_review=64)
+    fast = Wide(n_features=60, n_classes=4, R=R, max_weight=max_weight)
+    P = fast.run(X, Y if soft else y, weight=w)
+    for t in range(300):
+        x = X[[t]].toarray()[0]
+        assert P[t] == pytest.approx(slow.predict(x), abs=1e-9)
+        slow.learn(x, Y[t], w[t])
+    assert fast.loss == pytest.approx(slow.loss, rel=1e-10)
+    assert len(fast._experts) == len(slow.experts) < len(reference.EXPERTS)
+    for B in (0.01, 0.1, 1.0):
+        own = fast.certificate(B=B).best_linear_at_least
+        assert own == pytest.approx(slow.floor(B), rel=1e-8, abs=1e-8)
+    assert slow.floor(0.01) > 0.0
+
+
+def test_rows_dense_sparse_and_one_by_one_are_the_same_bytes():
+    X, y, _ = words(1, 1500)
+    X = X.copy()
+    X.data[::7] = 0.0  # named, and 0 all the same
+    whole, dense, loop = (Wide(n_features=60, n_classes=4) for _ in range(3))
+    P = whole.run(sp.csr_matrix(X), y)
+    assert (dense.run(X.toarray(), y) == P).all()
+    for t in range(len(y)):
+        own = slice(X.indptr[t], X.indptr[t + 1])
+        order = np.argsort(-X.indices[own], kind="stable")
+        row = X.indices[own][order].tolist(), X.data[own][order].tolist()
+        assert (loop.predict(row) == P[t]).all()
+        loop.update(row, int(y[t]))
+    assert (loop.predict(X[:9]) == whole.predict(X[:9].toarray())).all()
+    assert loop.certificate() == whole.certificate() == dense.certificate()
+
+
+def test_what_is_proven_is_true():
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        d, K, T = int(rng.integers(2, 30)), int(rng.integers(2, 6)), int(rng.integers(1, 80))
+        X, _, rng = words(seed, T, d=d, K=K, n=min(d, 4))
+        Y = rng.dirichlet(np.full(K, 0.5), size=T)
+        w = rng.choice([0.0, 0.3, 1.0, 1000.0], size=T)
+        model = Wide(n_features=d, n_classes=K, max_weight=1000.0)
+        model.run(X, Y, weight=w)
+        for B in (0.1, 1.0, 10.0):
+            best = best_in_class(X, Y, B=B, n_classes=K, weight=w)
+            proven = model.certificate(B=B)
+            assert proven.valid
+            assert proven.best_linear_at_least <= best.loss * (1 + 1e-12) + 1e-12
+            one = model.certificate(best.W)
+            assert one.best_linear_at_least <= best.loss * (1 + 1e-12) + 1e-12
+            assert one.regret_bound <= proven.regret_bound + 1e-6
+
+
+def test_the_certificate_needs_the_entropy_and_the_pull_of_every_class():
+    X, y, _ = words(2, 400)
+    model = Wide(n_features=60, n_classes=4)
+    model.run(X, y)
+    evidence = model.evidence(B=0.5)
+    best = best_in_class(X, y, B=0.5, n_classes=4)
+    assert 0.85 * best.loss < evidence.floor() < best.loss
+    assert evidence.floor(B=0.25) > evidence.floor()
+
+
+def test_it_learns_what_is_wide():
+    rng = np.random.default_rng(0)
+    d = 2**40
+    topics = rng.integers(d, size=(3, 50))
+    right = 0
+    model = Wide(n_features=d, n_classes=3)
+    for t in range(400):
+        y = t % 3
+        own = np.unique(rng.choice(topics[y], size=6))
+        row = own, np.full(len(own), 1.0 / np.sqrt(len(own)))
+        right += t >= 200 and int(model.predict(row).argmax()) == y
+        model.update(row, y)
+    assert right > 190
+    assert model.n_columns <= 150
+    assert model.n_bytes < 1e6
+
+
+def test_resume_and_state_files_hold_what_occurred(tmp_path):
+    X, y, _ = words(3, 1200)
+    wide = sp.csr_array((X.data, X.indices.astype(np.int64) * 10**6, X.indptr), (1200, 10**8))
+    model = Wide(n_features=10**8, n_classes=4)
+    model.run(wide[:700], y[:700])
+    model.save(tmp_path / "m")
+    assert (tmp_path / "m").stat().st_size < 60 * 8 * 5 * 8 + 10_000
+    resumed = folklearn.load(tmp_path / "m")
+    assert (model.run(wide[700:], y[700:]) == resumed.run(wide[700:], y[700:])).all()
+    assert model.certificate() == resumed.certificate()
+
+
+def test_damaged_states():
+    X, y, _ = words(4, 50)
+    model = Wide(n_features=60, n_classes=4)
+    model.run(X, y)
+    record = model.to_record()
+    for part, damage in {
+        "columns": record.arrays["columns"][:-1],
+        "table": record.arrays["table"][:, :, 1:],
+        "experts": record.arrays["experts"] * 2.0,
+        "standing": record.arrays["standing"][:, 1:],
+    }.items():
+        with pytest.raises(StateFileError):
+            Wide.from_record(Record("Wide", record.config, record.arrays | {part: damage}))
+    twice = record.arrays["columns"].copy()
+    twice[0] = twice[1]
+    with pytest.raises(StateFileError, match="twice"):
+        Wide.from_record(Record("Wide", record.config, record.arrays | {"columns": twice}))
+
+
+def test_growth_is_as_if_it_had_been_there():
+    X, y, _ = words(5, 300)
+    small, large = Wide(n_features=60, n_classes=4), Wide(n_features=90, n_classes=4)
+    small.run(X, y)
+    large.run(sp.csr_array((X.data, X.indices, X.indptr), (300, 90)), y)
+    grown = small.grown(n_features=90)
+    assert grown.certificate() == large.certificate()
+    more = grown.grown(n_classes=6)
+    assert more.predict(([3], [1.0]))[4:] == pytest.approx(
+        more.predict(([3], [1.0]))[5] * np.ones(2)
+    )
+    more.update(([3, 80], [1.0, 1.0]), 5)
+    assert "grew from 4 to 6" in more.certificate().scope
+    assert more.certificate().valid
+
+
+@pytest.mark.parametrize(
+    ("x", "complaint"),
+    [
+        (([0, 0], [1.0, 2.0]), "names feature 0 twice"),
+        (([60], [1.0]), "names feature 60; expected 0 to 59"),
+        (([-1], [1.0]), "names feature -1"),
+        (([1.5], [1.0]), "read as \\(indices, values\\)"),
+        (([1, 2], [1.0]), "one value for each index"),
+        (([1], [np.nan]), "nan at feature 1"),
+        (([1], ["a"]), "real numbers"),
+    ],
+)
+def test_bad_rows_change_nothing(x, complaint):
+    model = Wide(n_features=60, n_classes=4)
+    model.update(([1], [1.0]), 1)
+    before = model.to_record()
+    for call in (lambda: model.update(x, 0), lambda: model.predict(x)):
+        with pytest.raises(InvalidInputError, match=complaint):
+            call()
+    after = model.to_record()
+    assert all((after.arrays[part] == before.arrays[part]).all() for part in before.arrays)
+
+
+def test_evidence_is_added_up():
+    X, y, rng = words(6, 200)
+    W = rng.normal(size=(4, 60))
+    whole, a, b = (Tangents(n_features=60, n_classes=4, B=2.0) for _ in range(3))
+    whole.add(X, y, at=W)
+    a.add(X[:70], y[:70], at=W)
+    b.add(X[70:].toarray(), y[70:], at=W)
+    both = a + b
+    assert both.floor() == pytest.approx(whole.floor(), rel=1e-9)
+    assert both.floor(B=0.1) == pytest.approx(whole.floor(B=0.1), rel=1e-9)
+    assert (0.5 * both).floor(B=0.1) == pytest.approx(0.5 * whole.floor(B=0.1), rel=1e-9)
+    assert whole.value(W) == pytest.approx(
+        folklearn.evaluate.linear_losses(X, y, W).sum(), rel=1e-9
+    )
+    floor, least = whole.least(B=0.1)
+    assert floor == whole.floor(B=0.1)
+    assert whole.value(least) == pytest.approx(floor, rel=1e-9)
+
+
+def test_evidence_of_first_order_by_hand():
+    tangents = Tangents(n_features=3, n_classes=2, B=1.0)
+    tangents.add([[3.0, 0.0, 4.0]], [0], at=np.zeros((2, 3)), weight=[2.0])
+    # p = (1/2, 1/2); G has rows -/+ 2 * 1/2 * x, each of norm 5
+    assert tangents.floor(B=0.1) == pytest.approx(2 * np.log(2) - 0.1 * 10.0)
+    assert tangents.floor(B=1.0) == 0.0

@@ -1,0 +1,87 @@
+"""`Wide` straight from its definition: dense models, dictionaries, no table, no kernels."""
+
+import numpy as np
+
+# kind, rate, offset; see `Wide`
+EXPERTS = (
+    ("dual", 1.5, 1.0),
+    ("constant", 1.0, 0.0),
+    ("root", 1.0, 0.1),
+    ("root", 2.0, 0.1),
+    ("root", 4.0, 0.1),
+    ("root", 8.0, 0.1),
+    ("whole", 8.0, 1.0),
+    ("whole", 16.0, 1.0),
+)
+
+
+class Expert:
+    def __init__(self, kind, rate, offset, d, K, R):
+        self.kind, self.offset = kind, offset * R**2
+        self.rate = rate / {"whole": 1.0, "constant": R**2}.get(kind, R)
+        self.W, self.G, self.h = np.zeros((K, d)), np.zeros((K, d)), np.zeros(d)
+        self.loss, self.recent, self.constant = 0.0, 0.0, 0.0
+
+    def predict(self, x):
+        z = self.W @ x
+        p = np.exp(z - z.max())
+        return p / p.sum()
+
+    def learn(self, x, y, w):
+        p = self.predict(x)
+        loss = -w * float(y @ np.log(p))
+        self.loss += loss
+        self.recent += loss
+        self.constant -= w * float(p @ np.log(p))
+        gradient = w * np.outer(p - y, x)
+        self.G += gradient
+        self.h += w * x**2 * ((p - y) ** 2).sum()
+        divisor = self.offset + self.h
+        if self.kind == "dual":
+            self.W = -self.rate * self.G / np.sqrt(divisor)
+        elif self.kind == "constant":
+            self.W = self.W - self.rate * gradient
+        else:
+            power = {"root": 0.5, "whole": 1.0}[self.kind]
+            self.W = self.W - self.rate * gradient / divisor**power
+        return loss
+
+
+class Wide:
+    def __init__(self, d, K, R=1.0, max_weight=1.0, first_review=1024):
+        self.experts = [Expert(*expert, d, K, R) for expert in EXPERTS]
+        self.weights = np.full(len(self.experts), 1.0 / len(self.experts))
+        self.max_weight, self.first_review = max_weight, first_review
+        self.n, self.n_weighed, self.loss = 0, 0, 0.0
+
+    def predict(self, x):
+        return self.weights @ np.array([expert.predict(x) for expert in self.experts])
+
+    def learn(self, x, y, w=1.0):
+        w = w / self.max_weight
+        self.n += 1
+        if w > 0.0:
+            self.loss -= w * float(y @ np.log(self.predict(x))) * self.max_weight
+            losses = np.array([expert.learn(x, y, w) for expert in self.experts])
+            self.n_weighed += 1
+            share = 1.0 / (self.n_weighed + 1)
+            posterior = self.weights * np.exp(-losses)
+            self.weights = (1 - share) * posterior / posterior.sum() + share / len(losses)
+        if self.n >= self.first_review and self.n.bit_count() == 1:
+            self.review()
+
+    def review(self):
+        best = min(expert.recent for expert in self.experts)
+        stays = [
+            place < 2 or expert.recent <= best + 20.0 or expert.recent <= 1.1 * best
+            for place, expert in enumerate(self.experts)
+        ]
+        for expert in self.experts:
+            expert.recent = 0.0
+        self.experts = [one for one, stay in zip(self.experts, stays, strict=True) if stay]
+        self.weights = self.weights[stays] / self.weights[stays].sum()
+
+    def floor(self, B):
+        first = self.experts[0]
+        plane = first.constant - B * np.sqrt((first.G**2).sum(axis=1)).sum()
+        return max(0.0, plane) * self.max_weight
