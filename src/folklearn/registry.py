@@ -45,6 +45,7 @@ _MODULES = {
     "learners.aioli": ("Aioli",),
     "learners.auto": ("Auto", "auto"),
     "learners.base": ("Learner",),
+    "learners.class_blocks": ("ClassBlocks",),
     "learners.folklore": ("Folklore",),
     "learners.gaf": ("Gaf",),
     "learners.laplace": ("Laplace",),
@@ -62,9 +63,10 @@ HOMES = {name: f"folklearn.{module}" for module, names in _MODULES.items() for n
 
 # What `folklearn` itself offers: names, and modules and packages that are loaded with it.
 PUBLIC = (
-    "Aggregating", "Aioli", "Certificate", "Certifier", "Evidence", "Folklore",
-    "FolkloreClassifier", "Gaf", "Interactions", "Laplace", "Leader", "Learner", "Mixture", "Ogd",
-    "Ons", "auto", "best_in_class", "interact", "load", "off_policy", "progressive", "score",
+    "Aggregating", "Aioli", "Certificate", "Certifier", "ClassBlocks", "Evidence",
+    "Folklore", "FolkloreClassifier", "Gaf", "Interactions", "Laplace", "Leader", "Learner",
+    "Mixture", "Ogd", "Ons", "auto", "best_in_class", "interact", "load", "off_policy",
+    "progressive", "score",
 )  # fmt: skip
 PACKAGES = (
     "adapters", "bandits", "batch", "boosting", "bounds", "errors", "evaluate", "learners",

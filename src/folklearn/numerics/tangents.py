@@ -12,6 +12,8 @@ every B. This is `evidence` with gamma = 0: it needs no pairs and touches only t
 
 import math
 
+import numpy as np
+
 from folklearn.numerics.compile import kernel
 from folklearn.numerics.evidence import CONSTANT, DEPTH, REACH, ROUNDS, WEIGHT
 
@@ -42,16 +44,40 @@ def add_tangent(p, label, soft, weight, length, residual, totals):
     totals[ROUNDS] += 1.0
 
 
+def value(totals, G, W):
+    """Return what the total loss of one model W (K, d) is not below: the planes at W, rounded.
+
+    Rounding: as in `floor`, of which this is the case of W's longest row, and of K d products.
+    """
+    terms = G * W
+    pulls, lengths = np.sqrt((G * G).sum(axis=1)), np.sqrt((W * W).sum(axis=1))
+    kappa, rounding = _rounding(totals, *G.shape)
+    pull = kappa * _slack(totals, pulls) * float(lengths.max())
+    product = 1.01 * 2.0**-53 * (G.size + 2.0) * float(np.abs(terms).sum())
+    rounding = (rounding + pull + product) * (1.0 + 1e-14 * G.size)
+    return max(0.0, float(totals[CONSTANT]) + float(terms.sum()) - rounding)
+
+
 def floor(totals, pulls, n_columns, B):
     """Return what no model of row norm at most B goes below, given the norms (K,) of G's rows.
 
     Rounding: every term of the constant and of G went through at most DEPTH additions, p may be
     off by K + 20 units in the last place, and a norm adds up `n_columns` squares.
     """
-    K = pulls.shape[0]
+    kappa, rounding = _rounding(totals, pulls.shape[0], n_columns)
+    pull = float(pulls.sum()) + kappa * _slack(totals, pulls)
+    below = float(totals[CONSTANT]) - rounding
+    return max(0.0, below - B * pull * (1.0 + 1e-15 * pulls.shape[0]))
+
+
+def _rounding(totals, K, n_columns):
+    """Return the relative rounding of every sum, and what it makes of the constant."""
     kappa = 1.01 * 2.0**-53 * (totals[DEPTH] + K * K + n_columns + 60.0)
-    log_K = math.log(K)
-    rounding = kappa * ((1.0 + log_K) ** 2 * totals[WEIGHT] + abs(totals[CONSTANT]))
-    total = float(pulls.sum())
-    pull = total + kappa * (total + K * (2.0 + 3.0 * log_K) * totals[REACH])
-    return max(0.0, float(totals[CONSTANT]) - rounding - B * pull * (1.0 + 1e-15 * K))
+    size = (1.0 + math.log(K)) ** 2 * totals[WEIGHT] + abs(totals[CONSTANT])
+    return kappa, kappa * size
+
+
+def _slack(totals, pulls):
+    """Return what the norms of G's rows can be off by in all, per unit of relative rounding."""
+    K = pulls.shape[0]
+    return float(pulls.sum()) + K * (2.0 + 3.0 * math.log(K)) * totals[REACH]
