@@ -31,6 +31,7 @@ MOST_STEPS = 2000  # of the solution of one round, which takes three or four
 N_VECTORS = 10  # of K numbers, which a round needs for itself
 _SLICE = 256  # classes at once: their P x stays in the nearest cache
 _SMALL_STEP = 1e-8  # of the logarithm of the total; what is left is its square
+_ROUNDING = 1e-15  # of a logit
 _FEW = 0.02
 _C2, _C3, _C4, _C5 = -1.0, 3 / 2, -8 / 3, 125 / 24
 _C6, _C7, _C8, _C9 = -54 / 5, 16807 / 720, -16384 / 315, 531441 / 4480
@@ -153,8 +154,9 @@ def solve(z, log_total, v, label, soft, p, residual, scratch):
         for i in range(K):
             if label < 0 and soft[i] > 0.0 or i == label:
                 given = soft[i] if label < 0 else 1.0
-                excess = given * math.expm1(_deviation(v[i] * given, z[i] - here - logs[i]))
-                p[i] = given + excess
+                t = _deviation(v[i] * given, z[i] - here - logs[i])
+                excess = given * math.expm1(t)
+                p[i] = given * math.exp(t)
                 residual[i] = excess
                 slope = p[i] / (1.0 + v[i] * p[i])
                 if excess < 0.0:
@@ -181,15 +183,16 @@ def solve(z, log_total, v, label, soft, p, residual, scratch):
             high = here
         # Newton's method for ln(above) = ln(below): each is nearly linear, or slow, in l, and
         # neither is the difference of large numbers.
-        if above > 0.0 and below > 0.0:
-            move = math.log(above / below) / (fall / above + rise / below)
-        else:
-            move = (above - below) / (fall + rise)
-        if abs(move) <= _SMALL_STEP:
+        move = (above - below) / (fall + rise)
+        apart = 0.0 if abs(move) <= _ROUNDING * (1.0 + abs(here)) else math.inf
+        if above > 0.0 and below > 0.0 and apart > 0.0:
+            apart = math.log(above / below)
+            move = apart / (fall / above + rise / below)
+        if max(abs(move), abs(apart)) <= _SMALL_STEP:
             for i in range(K):
-                given = soft[i] if label < 0 else (1.0 if i == label else 0.0)
-                residual[i] -= p[i] * (move / (1.0 + v[i] * p[i]))
-                p[i] = given + residual[i]
+                change = p[i] * (move / (1.0 + v[i] * p[i]))
+                residual[i] -= change
+                p[i] -= change
             return step + 1
         there = here + move
         if not low < there < high:
