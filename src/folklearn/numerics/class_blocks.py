@@ -27,7 +27,7 @@ from folklearn.numerics.tangents import add_tangent
 LOSS, UNSOLVED = N_TOTALS, N_TOTALS + 1
 N_BLOCK_TOTALS = N_TOTALS + 2
 
-MOST_STEPS = 2000  # of the solution of one round, which takes three or four
+MOST_STEPS = 1000  # of the solution of one round, which takes three or four
 N_VECTORS = 10  # of K numbers, which a round needs for itself
 _SLICE = 256  # classes at once: their P x stays in the nearest cache
 _SMALL_STEP = 1e-8  # of the logarithm of the total; what is left is its square
@@ -197,8 +197,8 @@ def solve(z, log_total, v, label, soft, p, residual, scratch):
         there = here + move
         if not low < there < high:
             there = 0.5 * (low + high) if high < math.inf else low + 2.0 * abs(move)
-            if not low < there < high:
-                return step + 1  # neighbours in floating point
+            if not low < there < high or high - low <= 0.01 * _ROUNDING:
+                return step + 1  # no room left
             move = there - here
         here = there
     return MOST_STEPS
