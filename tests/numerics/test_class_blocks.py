@@ -65,7 +65,7 @@ def test_the_implicit_step_over_hostile_inputs(K, spread, weight, alike, label, 
     }[label]
     y = y / y.sum() if np.ndim(y) else int(y)
     p, residual, n_steps = solved(z, weight * s, y)
-    assert n_steps < 200
+    assert n_steps < 100
     assert_optimal(z, weight * s, y, p, residual)
 
 

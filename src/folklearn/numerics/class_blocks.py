@@ -152,7 +152,7 @@ def solve(z, log_total, v, label, soft, p, residual, scratch):
         _few(v, free, p)
         above, below, fall, rise = 0.0, 0.0, 0.0, 0.0
         for i in range(K):
-            if label < 0 and soft[i] > 0.0 or i == label:
+            if i == label or (label < 0 and soft[i] > 0.0):
                 given = soft[i] if label < 0 else 1.0
                 t = _deviation(v[i] * given, z[i] - here - logs[i])
                 excess = given * math.expm1(t)

@@ -14,6 +14,7 @@ import math
 
 import numpy as np
 
+from folklearn.arrays import Array
 from folklearn.numerics.compile import kernel
 from folklearn.numerics.evidence import CONSTANT, DEPTH, REACH, ROUNDS, WEIGHT
 
@@ -44,7 +45,7 @@ def add_tangent(p, label, soft, weight, length, residual, totals):
     totals[ROUNDS] += 1.0
 
 
-def value(totals, G, W):
+def value(totals: Array, G: Array, W: Array) -> float:
     """Return what the total loss of one model W (K, d) is not below: the planes at W, rounded.
 
     Rounding: as in `floor`, of which this is the case of W's longest row, and of K d products.
@@ -58,7 +59,7 @@ def value(totals, G, W):
     return max(0.0, float(totals[CONSTANT]) + float(terms.sum()) - rounding)
 
 
-def floor(totals, pulls, n_columns, B):
+def floor(totals: Array, pulls: Array, n_columns: int, B: float) -> float:
     """Return what no model of row norm at most B goes below, given the norms (K,) of G's rows.
 
     Rounding: every term of the constant and of G went through at most DEPTH additions, p may be
@@ -70,14 +71,14 @@ def floor(totals, pulls, n_columns, B):
     return max(0.0, below - B * pull * (1.0 + 1e-15 * pulls.shape[0]))
 
 
-def _rounding(totals, K, n_columns):
+def _rounding(totals: Array, K: int, n_columns: int) -> tuple[float, float]:
     """Return the relative rounding of every sum, and what it makes of the constant."""
-    kappa = 1.01 * 2.0**-53 * (totals[DEPTH] + K * K + n_columns + 60.0)
-    size = (1.0 + math.log(K)) ** 2 * totals[WEIGHT] + abs(totals[CONSTANT])
+    kappa = 1.01 * 2.0**-53 * (float(totals[DEPTH]) + K * K + n_columns + 60.0)
+    size = (1.0 + math.log(K)) ** 2 * float(totals[WEIGHT]) + abs(float(totals[CONSTANT]))
     return kappa, kappa * size
 
 
-def _slack(totals, pulls):
+def _slack(totals: Array, pulls: Array) -> float:
     """Return what the norms of G's rows can be off by in all, per unit of relative rounding."""
     K = pulls.shape[0]
-    return float(pulls.sum()) + K * (2.0 + 3.0 * math.log(K)) * totals[REACH]
+    return float(pulls.sum()) + K * (2.0 + 3.0 * math.log(K)) * float(totals[REACH])
