@@ -65,10 +65,11 @@ def floor(totals: Array, pulls: Array, n_columns: int, B: float) -> float:
     Rounding: every term of the constant and of G went through at most DEPTH additions, p may be
     off by K + 20 units in the last place, and a norm adds up `n_columns` squares.
     """
-    kappa, rounding = _rounding(totals, pulls.shape[0], n_columns)
+    K = len(pulls)
+    kappa, rounding = _rounding(totals, K, n_columns)
     pull = float(pulls.sum()) + kappa * _slack(totals, pulls)
     below = float(totals[CONSTANT]) - rounding
-    return max(0.0, below - B * pull * (1.0 + 1e-15 * pulls.shape[0]))
+    return max(0.0, below - B * pull * (1.0 + 1e-15 * K))
 
 
 def _rounding(totals: Array, K: int, n_columns: int) -> tuple[float, float]:
@@ -80,5 +81,5 @@ def _rounding(totals: Array, K: int, n_columns: int) -> tuple[float, float]:
 
 def _slack(totals: Array, pulls: Array) -> float:
     """Return what the norms of G's rows can be off by in all, per unit of relative rounding."""
-    K = pulls.shape[0]
+    K = len(pulls)
     return float(pulls.sum()) + K * (2.0 + 3.0 * math.log(K)) * float(totals[REACH])
