@@ -17,6 +17,7 @@ import folklearn
 from folklearn import (
     Aggregating,
     Aioli,
+    ClassBlocks,
     Folklore,
     Gaf,
     Laplace,
@@ -78,6 +79,7 @@ LEARNERS = {
     "auto": Case(
         sizes(auto, max_weight=50.0), certified=True, intercept=True, coordinates=True, bytes=True
     ),
+    "class blocks": Case(sizes(ClassBlocks, ridge=0.03), certified=True, bytes=True),
     "leader": Case(sizes(Leader, max_weight=50.0), certified=True, bytes=True),
     "leader that forgets": Case(sizes(Leader, memory=40, max_weight=50.0), bytes=True),
     "mixture with shares": Case(shared),

@@ -23,6 +23,7 @@ if TYPE_CHECKING:  # what type checkers see; the table in `registry` is what cou
     from folklearn.learners.aioli import Aioli as Aioli
     from folklearn.learners.auto import auto as auto
     from folklearn.learners.base import Learner as Learner
+    from folklearn.learners.class_blocks import ClassBlocks as ClassBlocks
     from folklearn.learners.folklore import Folklore as Folklore
     from folklearn.learners.gaf import Gaf as Gaf
     from folklearn.learners.laplace import Laplace as Laplace

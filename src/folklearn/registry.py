@@ -45,6 +45,7 @@ _MODULES = {
     "learners.aioli": ("Aioli",),
     "learners.auto": ("Auto", "auto"),
     "learners.base": ("Learner",),
+    "learners.class_blocks": ("ClassBlocks",),
     "learners.folklore": ("Folklore",),
     "learners.gaf": ("Gaf",),
     "learners.laplace": ("Laplace",),
@@ -64,7 +65,7 @@ HOMES = {name: f"folklearn.{module}" for module, names in _MODULES.items() for n
 
 # What `folklearn` itself offers: names, and modules and packages that are loaded with it.
 PUBLIC = (
-    "Aggregating", "Aioli", "Certificate", "Certifier", "Evidence", "Folklore",
+    "Aggregating", "Aioli", "Certificate", "Certifier", "ClassBlocks", "Evidence", "Folklore",
     "FolkloreClassifier", "Gaf", "Interactions", "Laplace", "Leader", "Learner", "Mixture", "Ogd",
     "Ons", "Tangents", "Wide", "auto", "best_in_class", "interact", "load", "off_policy",
     "progressive", "score",

@@ -60,7 +60,7 @@ def test_help_says_where_things_go(folklearn, monkeypatch):
         "Standard input (-) is read once and learned as it comes, classes included",
         "Results go to standard error",
         "a larger B trusts the data faster, and one that is too large costs loss",
-        "One of auto, folklore, aioli, leader, gaf, laplace, ogd, ons.",
+        "One of auto, folklore, aioli, leader, blocks, gaf, laplace, ogd, ons.",
     ):
         assert sentence in said
 

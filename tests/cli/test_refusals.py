@@ -172,8 +172,8 @@ def test_an_option_that_the_learner_does_not_take(refused, name, option, sentenc
 
 def test_a_learner_that_does_not_exist(refused):
     assert refused("no.csv", *TRAINED, "--learner", "sgd") == (
-        "there is no learner 'sgd'; choose one of: auto, folklore, aioli, leader, gaf, laplace, "
-        "ogd, ons"
+        "there is no learner 'sgd'; choose one of: auto, folklore, aioli, leader, blocks, gaf, "
+        "laplace, ogd, ons"
     )
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import folklearn
-from folklearn import Folklore, Gaf, Laplace, Mixture, Ogd, Ons, auto
+from folklearn import ClassBlocks, Folklore, Gaf, Laplace, Mixture, Ogd, Ons, auto
 from folklearn.errors import InvalidInputError
 from tests.learners.test_folklore import chosen_curvature, dense_reduced_inverse, full_inverse
 from tests.reference.dense_folklore import DenseFolklore
@@ -15,6 +15,7 @@ GROWING = {
     "gaf": lambda d, K: Gaf(n_features=d, n_classes=K, B=6.0, n_points=64),
     "laplace": lambda d, K: Laplace(n_features=d, n_classes=K, B=6.0, n_points=64),
     "ogd": lambda d, K: Ogd(n_features=d, n_classes=K, B=6.0),
+    "class blocks": lambda d, K: ClassBlocks(n_features=d, n_classes=K),
     "auto": lambda d, K: auto(n_features=d, n_classes=K),
 }
 growing = pytest.mark.parametrize("make", GROWING.values(), ids=GROWING)
@@ -94,7 +95,7 @@ def test_a_grown_learner_resumes_exactly(make, rng, tmp_path):
     assert resumed.certificate() == model.certificate()
 
 
-@pytest.mark.parametrize("name", ["folklore", "auto"])
+@pytest.mark.parametrize("name", ["folklore", "class blocks", "auto"])
 def test_the_certificate_after_growth_says_what_it_covers_and_is_true(name, rng):
     """Every W of the class, its losses over the classes known in each round."""
     d, B = 2, 6.0

@@ -1,12 +1,17 @@
-"""The learner without knobs: leaders, trackers and FOLKLORE in fixed share, with evidence."""
+"""The learner without knobs: leaders, trackers and FOLKLORE in fixed share, or a wider lane."""
 
 import math
 from collections.abc import Sequence
 
 from folklearn import bounds, problem
+from folklearn.learners.base import Learner
+from folklearn.learners.class_blocks import ClassBlocks
 from folklearn.learners.folklore import Folklore
+from folklearn.learners.lanes import PAIRS, WIDE, chosen
 from folklearn.learners.leader import KEPT, RIDGES
+from folklearn.learners.mixture import Mixture
 from folklearn.learners.panel import PanelLearner, classes_of
+from folklearn.learners.wide import Wide
 from folklearn.numerics.evidence import n_pairs, n_products
 from folklearn.numerics.panel_state import Forgetting, Spec, Tracker
 
@@ -21,6 +26,7 @@ TRACKERS = (
     Tracker(0.5, adaptive=True, biased=True),
 )
 WORST_CASE = 10.0  # B of FOLKLORE
+BLOCK_RIDGES = (0.3, 0.03, 0.003)  # of the class blocks
 
 
 class Auto(PanelLearner):
@@ -114,20 +120,33 @@ def auto(
     B: float | Sequence[float] | None = 10.0,
     retire: bool = True,
     max_weight: float = 1.0,
-) -> Auto:
+    lane: str | None = None,
+) -> Learner:
     """Return the learner to use if nothing else is known: it needs no B and no learning rate.
 
-    Leaders, trackers and a certified `Folklore` in one compiled mixture with fixed share; see
-    `Auto`, which it returns. `certificate` speaks of B = 10 unless told otherwise.
+    The size decides what it is (`folklearn.learners.lanes`), and its `repr` says so:
+
+    ========  ==============================================  ================================
+    lane      for                                             what it returns
+    ========  ==============================================  ================================
+    pairs     a few hundred weights, or a few thousand        `Auto`: leaders, trackers and a
+                                                              certified `Folklore`
+    blocks    many classes, few features                      `Mixture` of `ClassBlocks` and
+                                                              `Wide`, with fixed share
+    wide      everything else, and sparse rows                `Wide`
+    ========  ==============================================  ================================
+
+    All of them have a certificate. `certificate` speaks of B = 10 unless told otherwise.
 
     Parameters
     ----------
     n_features, n_classes : sizes of the problem.
     R : typical norm of x, which should be about 1 for the defaults to make sense.
-    B : largest row norm of the models that certificates speak of, or several: one sum of
-        evidence each. Every smaller class can be asked about too.
+    B : largest row norm of the models that certificates speak of, or several: in the first
+        lane one sum of evidence each, in the others every B can be asked about.
     retire : stop experts that carry no weight.
     max_weight : largest sample weight that will occur; the guarantee is paid in its unit.
+    lane : "pairs", "blocks" or "wide", to decide otherwise than by size.
 
     Examples
     --------
@@ -140,7 +159,20 @@ def auto(
     >>> P = model.run(X, y)
     >>> bool(np.mean(P[300:].argmax(axis=1) == y[300:]) > 0.95), model.certificate().valid
     (True, True)
+
+    >>> auto(n_features=10**6, n_classes=20)
+    Wide(n_features=1000000, n_classes=20, R=1.0, B=10.0, retire=True, max_weight=1.0)
     """
-    return Auto(
-        n_features=n_features, n_classes=n_classes, R=R, B=B, retire=retire, max_weight=max_weight
-    )
+    sizes = {
+        "n_features": problem.count("n_features", n_features, 1),
+        "n_classes": problem.count("n_classes", n_classes, 2),
+    }
+    which = chosen(lane, **sizes)
+    if which == PAIRS:
+        return Auto(**sizes, R=R, B=B, retire=retire, max_weight=max_weight)
+    spoken_of = min(classes_of(B), default=WORST_CASE)
+    wide = Wide(**sizes, R=R, B=spoken_of, retire=retire, max_weight=max_weight)
+    if which == WIDE:
+        return wide
+    blocks = [ClassBlocks(**sizes, ridge=ridge, R=R) for ridge in BLOCK_RIDGES]
+    return Mixture([*blocks, wide], share=True, retire=retire, max_weight=max_weight)

@@ -9,6 +9,7 @@ from folklearn.errors import InvalidInputError
 from folklearn.learners.aioli import Aioli
 from folklearn.learners.auto import auto
 from folklearn.learners.base import Learner
+from folklearn.learners.class_blocks import ClassBlocks
 from folklearn.learners.folklore import Folklore
 from folklearn.learners.gaf import Gaf
 from folklearn.learners.laplace import Laplace
@@ -21,6 +22,7 @@ CATALOGUE: dict[str, Callable[..., Learner]] = {
     "folklore": Folklore,
     "aioli": Aioli,
     "leader": Leader,
+    "blocks": ClassBlocks,
     "gaf": Gaf,
     "laplace": Laplace,
     "ogd": Ogd,

@@ -317,7 +317,8 @@ class Wide(Learner):
         larger._table[:n, :, -1] = self._table[:n, :, -1]
         for part in ("experts", "standing", "mixture", "totals"):
             setattr(larger, f"_{part}", getattr(self, f"_{part}").copy())
-        larger._n_rounds, larger._first_classes = self._n_rounds, self._first_classes
+        larger._n_rounds = self._n_rounds
+        larger._first_classes = self._first_classes if self._n_rounds else larger.n_classes
         return larger
 
     def _parts(self) -> dict[str, NDArray[Any]]:
