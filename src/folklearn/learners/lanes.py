@@ -5,7 +5,7 @@ blocks   a matrix (d, d) for every class: many classes, few features;
 wide     first order: any width, sparse rows, what occurs is what costs.
 
 The boundaries are where a lane costs about a millisecond a round on one core, measured by
-benchmarks/lanes.py (benchmarks/results/lanes.md).
+`python -m benchmarks.lanes` (benchmarks/results/lanes.md).
 """
 
 from folklearn import memory
@@ -14,7 +14,7 @@ from folklearn.numerics.evidence import n_pairs, n_products
 
 PAIRS, BLOCKS, WIDE = LANES = "pairs", "blocks", "wide"
 
-_MOST_PAIRED = 400_000  # products of features, over all pairs of classes
+_MOST_PAIRED = 250_000  # products of features, over all pairs of classes
 _MOST_BLOCKED = 1_000_000  # entries of the matrices of all classes
 _SHARE_OF_MEMORY = 0.25  # that the state of a lane may take
 _SUMS_OF_PAIRS, _BLOCKS = 6, 3  # such arrays that a learner of the lane holds
