@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given, reject
 from hypothesis import strategies as st
+from scipy.sparse import csr_array, csr_matrix
 
 import folklearn
 from folklearn import (
@@ -26,6 +27,7 @@ from folklearn import (
     Mixture,
     Ogd,
     Ons,
+    Wide,
     auto,
 )
 from folklearn.errors import InvalidInputError
@@ -79,10 +81,14 @@ LEARNERS = {
     "auto": Case(
         sizes(auto, max_weight=50.0), certified=True, intercept=True, coordinates=True, bytes=True
     ),
+    "auto in blocks": Case(
+        sizes(auto, lane="blocks", max_weight=50.0), certified=True, coordinates=True
+    ),
     "class blocks": Case(sizes(ClassBlocks, ridge=0.03), certified=True, bytes=True),
     "leader": Case(sizes(Leader, max_weight=50.0), certified=True, bytes=True),
     "leader that forgets": Case(sizes(Leader, memory=40, max_weight=50.0), bytes=True),
     "mixture with shares": Case(shared),
+    "wide": Case(sizes(Wide, max_weight=50.0), certified=True, coordinates=True, bytes=True),
     "aggregating": Case(sizes(Aggregating, B=6.0, n_particles=128, max_weight=50.0), symmetry=0.2),
 }
 ROTATING = {name: case for name, case in LEARNERS.items() if not case.coordinates}
@@ -357,3 +363,20 @@ def test_no_model_beats_the_certificate(make, shape, seed, T, labels):
         certificate = model.certificate(member)
         assert certificate.valid
         assert loss >= certificate.best_linear_at_least - 1e-9 * (1.0 + abs(loss))
+
+
+@every_learner
+@given(shape=shapes, seed=st.integers(0, 100))
+def test_sparse_rows_are_the_same_rows(make, shape, seed):
+    d, K = shape
+    X, y, rng = random_stream(seed, 20, d, K)
+    X *= rng.random(X.shape) < 0.5
+    dense, sparse, loop_ = make(d, K), make(d, K), make(d, K)
+    P = dense.run(X, y)
+    assert (sparse.run(csr_array(X), y) == P).all()
+    assert (sparse.predict(csr_matrix(X)) == dense.predict(X)).all()
+    one_by_one = make(d, K)
+    for x, label in zip(X, y, strict=True):
+        row = np.flatnonzero(x)[::-1], x[np.flatnonzero(x)[::-1]]
+        assert (loop_.predict(row) == one_by_one.predict(x)).all()
+        assert loop_.update(row, label) == one_by_one.update(x, label)

@@ -1,0 +1,77 @@
+"""Long work says once how long it will take; short work says nothing."""
+
+import logging
+
+import numpy as np
+import pytest
+
+from folklearn import Ogd
+from folklearn.progress import Announcer, duration, reporter
+
+
+class Clock:
+    def __init__(self):
+        self.now = 100.0
+
+    def __call__(self):
+        return self.now
+
+
+def announcer(total):
+    clock = Clock()
+    return Announcer(total, "learning", clock), clock
+
+
+def test_long_work_is_announced_once(caplog):
+    report, clock = announcer(10_000)
+    for done in (100, 200, 300, 400):
+        report(done)
+        clock.now += 0.3
+    assert [record.getMessage() for record in caplog.records] == [
+        "learning 10000 rows: 300 done, about 29 seconds left; Ctrl+C stops it between two blocks"
+    ]
+
+
+def test_what_comes_before_the_first_report_does_not_count(caplog):
+    report, clock = announcer(1000)
+    clock.now += 60.0  # compilation
+    for done in (100, 300, 700, 1000):
+        report(done)
+        clock.now += 0.6
+    assert not caplog.records
+
+
+def test_short_work_says_nothing(caplog):
+    report, clock = announcer(1000)
+    for done in range(0, 1001, 10):
+        report(done)
+        clock.now += 0.01
+    assert not caplog.records
+
+
+def test_a_report_of_ones_own_is_called_instead():
+    told = []
+    model = Ogd(n_features=2, n_classes=2)
+    model.run(np.ones((5, 2)), [0, 1, 0, 1, 0], progress=told.append)
+    assert told[-1] == 5
+
+
+def test_it_can_be_silenced(caplog):
+    with caplog.at_level(logging.ERROR, logger="folklearn"):
+        report, clock = announcer(10_000)
+        for done in (1, 2, 3):
+            report(done)
+            clock.now += 1.0
+    assert not caplog.records
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"), [(7.4, "7 seconds"), (300.0, "5 minutes"), (9000.0, "2.5 hours")]
+)
+def test_durations(seconds, words):
+    assert duration(seconds) == words
+
+
+def test_the_default_is_a_notice():
+    with reporter(False, 10, "learning") as report:
+        assert isinstance(report, Announcer)

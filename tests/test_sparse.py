@@ -1,0 +1,152 @@
+"""Sparse rows are the same rows: in certifiers, evidence, scores and hindsight."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from folklearn import Certifier, Evidence, Tangents, best_in_class, progressive
+from folklearn.errors import InvalidInputError
+from folklearn.evaluate import Windows, linear_losses, refine
+from folklearn.learners import lanes
+from folklearn.learners.wide import Wide
+from folklearn.passes import blocks_of
+from folklearn.sparse import SparseRows
+
+
+@pytest.fixture
+def rows():
+    rng = np.random.default_rng(0)
+    X = sp.random_array((300, 12), density=0.3, format="csr", rng=rng)
+    W = 4.0 * rng.normal(size=(3, 12))
+    y = np.argmax(X @ W.T + rng.gumbel(size=(300, 3)), axis=1)
+    return X, y, rng.dirichlet(np.ones(3), size=300)
+
+
+@pytest.fixture
+def always_wide(monkeypatch):
+    """No problem is small enough for pairs of classes."""
+    monkeypatch.setattr(lanes, "_MOST_PAIRED", 0)
+    monkeypatch.setattr(lanes, "_MOST_BLOCKED", 0)
+
+
+@pytest.mark.parametrize("kind", [sp.csr_array, sp.csr_matrix, sp.csc_array, sp.coo_array])
+def test_rows_of_scipy(kind, rows):
+    X = rows[0]
+    own = SparseRows.of(kind(X))
+    assert own.dense() == pytest.approx(X.toarray())
+    assert own.norms() == pytest.approx(np.sqrt((X.toarray() ** 2).sum(axis=1)))
+    assert own[5:17].dense() == pytest.approx(X.toarray()[5:17])
+    assert own[5:17].norms() == pytest.approx(own.norms()[5:17])
+    assert own[np.array([7, 3])].dense() == pytest.approx(X.toarray()[[7, 3]])
+    assert (own[5:17] @ np.ones((12, 2)))[:, 0] == pytest.approx(X.toarray()[5:17].sum(axis=1))
+    assert len(own[4:4]) == len(own[4:4].norms()) == 0
+
+
+def test_rows_of_nothing_and_places_named_twice():
+    X = sp.csr_array(([1.0, 2.0, 0.0, 3.0], [2, 2, 0, 1], [0, 2, 3, 3, 4]), shape=(4, 3))
+    own = SparseRows.of(X)
+    assert own.dense().tolist() == [[0, 0, 3], [0, 0, 0], [0, 0, 0], [0, 3, 0]]
+    assert own.nnz == 2
+    assert own.norms().tolist() == [3, 0, 0, 3]
+    assert X.nnz == 4  # not changed
+
+
+def test_evidence_certifier_windows_and_scores(rows):
+    X, y, P = rows
+    dense = X.toarray()
+    sizes = {"n_features": 12, "n_classes": 3}
+    floors = []
+    for given in (X, dense):
+        evidence = Evidence(**sizes)
+        evidence.add(given, y)
+        certifier, windows = Certifier(**sizes), Windows(**sizes, block=32)
+        certifier.observe_many(given, y, P)
+        windows.observe_many(given, y, P)
+        scores = progressive(Wide(**sizes), given, y, comparator=np.ones((3, 12)))
+        hindsight = best_in_class(given, y, B=5.0, n_classes=3)
+        floors.append(
+            [
+                evidence.floor(),
+                certifier.certificate().regret_bound,
+                windows.last(64).floor,
+                scores.regret,
+                hindsight.loss,
+                linear_losses(given, y, hindsight.W).sum(),
+            ]
+        )
+        assert certifier.exact(given, y, tol=1e-7).regret_bound == pytest.approx(
+            certifier.loss - best_in_class(X, y, B=10.0, n_classes=3).loss, abs=1e-3
+        )
+    assert floors[0] == pytest.approx(floors[1], rel=1e-9)
+    one = Certifier(**sizes)
+    many = Certifier(**sizes)
+    many.observe_many(X[:40], y[:40], P[:40])
+    for t in range(40):
+        own = slice(X.indptr[t], X.indptr[t + 1])
+        one.observe((X.indices[own], X.data[own]), y[t], P[t])
+    assert one.certificate().regret_bound == pytest.approx(many.certificate().regret_bound)
+
+
+def test_what_is_wide_is_certified_by_first_order(rows, always_wide, tmp_path):
+    X, y, P = rows
+    sizes = {"n_features": 12, "n_classes": 3}
+    certifier, windows = Certifier(**sizes, B=2.0), Windows(**sizes, B=2.0, block=32)
+    certifier.observe_many(X, y, P)
+    windows.observe_many(X, y, P)
+    assert isinstance(certifier.evidence, Tangents)
+    best = best_in_class(X, y, B=2.0, n_classes=3, tol=1e-6)
+    assert best.converged
+    assert 0.5 * best.loss < certifier.certificate().best_linear_at_least < best.loss
+    exact = certifier.exact(X, y, tol=1e-6)
+    assert exact.best_linear_at_least == pytest.approx(best.loss, rel=2e-6)
+    window = windows.last(64)
+    inside = best_in_class(X[window.start :], y[window.start :], B=2.0, n_classes=3, tol=1e-6)
+    assert window.floor <= inside.loss
+    certifier.save(tmp_path / "c")
+    again = Certifier.from_record(Certifier.to_record(certifier))
+    assert again.certificate() == certifier.certificate()
+    with pytest.raises(InvalidInputError, match="299 rows"):
+        certifier.exact(X[1:], y[1:])
+
+
+def test_first_order_finds_what_newton_finds(rows, monkeypatch):
+    X, y, _ = rows
+    weight = np.random.default_rng(1).integers(3, size=300).astype(float)
+    for B in (0.5, 5.0):
+        sizes = {"n_features": 12, "n_classes": 3}
+        newton = best_in_class(X, y, B=B, n_classes=3, weight=weight)
+        with monkeypatch.context() as patch:
+            patch.setattr(lanes, "_MOST_PAIRED", 0)
+            patch.setattr(lanes, "_MOST_BLOCKED", 0)
+            passes = []
+            found = refine(
+                blocks_of(X, y, weight, **sizes), **sizes, B=B, tol=1e-6, report=passes.append
+            )
+        assert found.converged
+        assert found.loss == pytest.approx(newton.loss, rel=1e-5)
+        assert found.at_least <= newton.loss
+        assert np.sqrt((found.W**2).sum(axis=1)).max() <= B * (1 + 1e-12)
+        assert passes[-1].number == found.n_passes
+        assert isinstance(found.evidence, Tangents)
+
+
+def test_soft_labels_of_wide_rows(rows, always_wide):
+    X, _, P = rows
+    best = best_in_class(X, P, B=1.0, n_classes=3, tol=1e-6)
+    model = Wide(n_features=12, n_classes=3)
+    model.run(X, P)
+    assert model.certificate(B=1.0).best_linear_at_least <= best.loss
+    assert best.converged
+
+
+def test_complaints(rows):
+    X, y, _ = rows
+    model = Wide(n_features=13, n_classes=3)
+    with pytest.raises(InvalidInputError, match=r"X has shape \(300, 12\); expected"):
+        model.run(X, y)
+    with pytest.raises(InvalidInputError, match="real numbers, got dtype complex128"):
+        Wide(n_features=12, n_classes=3).run(X.astype(complex), y)
+    bad = X.copy()
+    bad.data[3] = np.nan
+    with pytest.raises(InvalidInputError, match="row 1 of X has nan at feature"):
+        Wide(n_features=12, n_classes=3).predict(bad)
