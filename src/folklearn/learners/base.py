@@ -212,6 +212,10 @@ class Learner(Saved, ABC):
             reason=f"{type(self).__name__} proves nothing about other models",
         )
 
+    def coef(self) -> Array:
+        """Return the weights (K, d) of the linear model that it is, or leans on most."""
+        raise InvalidInputError(f"{type(self).__name__} leans on no single linear model")
+
     def regret_bound(self, n_rounds: int) -> float:
         """Return a bound on the regret after `n_rounds`, known in advance: here infinity."""
         return math.inf

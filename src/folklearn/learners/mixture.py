@@ -273,6 +273,10 @@ class Mixture(Learner):
             scope="; ".join(sorted({offer.scope for offer in offers} - {""})),
         )
 
+    def coef(self) -> Array:
+        """Return the weights (K, d) of the surviving expert with the least loss so far."""
+        return self.experts[self._alive[np.argmin(self._losses[self._alive])]].coef()
+
     @property
     def n_bytes(self) -> int:
         """The memory of the arrays of all experts."""
