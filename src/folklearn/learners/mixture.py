@@ -275,7 +275,8 @@ class Mixture(Learner):
 
     def coef(self) -> Array:
         """Return the weights (K, d) of the surviving expert with the least loss so far."""
-        return self.experts[self._alive[np.argmin(self._losses[self._alive])]].coef()
+        best = int(np.argmin(self._losses[self._alive]))
+        return self._learning[best].coef()
 
     @property
     def n_bytes(self) -> int:

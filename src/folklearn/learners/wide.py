@@ -300,8 +300,8 @@ class Wide(Learner):
         return own
 
     def expected_bytes(self, n_features: int, n_classes: int) -> int:
-        """Return how much memory it takes if every column occurs."""
-        return 8 * n_features * len(_EXPERTS) * (n_classes + 1)
+        """Return the memory to begin with: what will occur is not known in advance."""
+        return 8 * Columns().room * len(_EXPERTS) * (n_classes + 1)
 
     def grown(self, *, n_features: int | None = None, n_classes: int | None = None) -> Self:
         """Return a learner with room for more features and classes; this one is unchanged.
