@@ -131,12 +131,12 @@ class Evidence(LowerBound):
 
     def value(self, W: ArrayLike) -> float:
         """Return a lower bound on the total loss of one model W (K, d) of the class."""
-        problem.comparators(W, None, self.B, self.n_classes, self.n_features)
+        self._covered(W, None)
         return floors.value(self._quadratic, problem.numbers("W", W))
 
     def least(self, *, B: float | None = None) -> tuple[float, Array]:
         """Return the floor, and the model (K, d) of the class at which it is nearly reached."""
-        covered, _ = problem.comparators(None, B, self.B, self.n_classes, self.n_features)
+        covered, _ = self._covered(None, B)
         if covered not in self._known:
             with threads_for(self._G.size):
                 self._known[covered] = floors.floor(self._quadratic, covered)

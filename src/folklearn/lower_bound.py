@@ -3,7 +3,7 @@
 import math
 import os
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -24,7 +24,6 @@ class LowerBound(Saved, ABC):
 
     WORDS = ("n_features", "n_classes", "B")
     COUNTS = ("_first_classes",)
-    unlimited: ClassVar[bool] = False  # or only those up to its own
 
     def __init__(self, *, n_features: int, n_classes: int, B: float = 10.0) -> None:
         self.n_features = problem.count("n_features", n_features, 1)
@@ -138,7 +137,7 @@ class LowerBound(Saved, ABC):
         For every model of row norm at most B, by default the largest that this evidence
         covers; or for one W (K, d), which is never looser.
         """
-        covered = self._covered(W, B)
+        covered, _ = self._covered(W, B)
         least = self.floor(B=covered) if W is None else self.value(W)
         return Certificate(
             loss=loss,
@@ -148,15 +147,19 @@ class LowerBound(Saved, ABC):
             scope=scope_of_growth(self._first_classes, self.n_classes),
         )
 
-    def _covered(self, W: ArrayLike | None, B: float | None) -> float:
-        """Return the B of the class that is asked about, or that W belongs to."""
+    @property
+    def largest_B(self) -> float:
+        """The largest row norm of models that this evidence covers."""
+        return self.B
+
+    def _covered(self, W: ArrayLike | None, B: float | None) -> tuple[float, float]:
+        """Return the B of the class that is asked about, or that W belongs to, and W's square."""
+        asked = self.B if W is None and B is None else B
         sizes = self.n_classes, self.n_features
-        if not self.unlimited:
-            return problem.comparators(W, B, self.B, *sizes)[0]
-        if W is None:
-            return self.B if B is None else problem.positive("B", B)
-        problem.comparators(W, B, math.inf, *sizes)
-        return max(self.B, problem.longest_row(W))
+        covered, square = problem.comparators(W, asked, self.largest_B, *sizes)
+        if math.isinf(covered) and W is not None:
+            covered = max(self.B, problem.longest_row(W))
+        return covered, square
 
     def _restore(self, record: Record) -> None:
         super()._restore(record)

@@ -1,5 +1,6 @@
 """Evidence of first order: what labelled rows prove about linear models, however wide."""
 
+import math
 from typing import Any, Self
 
 import numpy as np
@@ -7,9 +8,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from folklearn import problem
 from folklearn.arrays import Array, softmax
+from folklearn.evidence import Evidence
 from folklearn.lower_bound import LowerBound
+from folklearn.numerics import floor as floors
 from folklearn.numerics import tangents
 from folklearn.numerics.columns import Columns
+from folklearn.numerics.evidence import CONSTANT
 from folklearn.persist import Record, refusing
 from folklearn.problem import Rows
 from folklearn.sparse import SparseRows
@@ -56,24 +60,49 @@ class Tangents(LowerBound):
     (500, True)
     """
 
-    unlimited = True
-
     def __init__(self, *, n_features: int, n_classes: int, B: float = 10.0) -> None:
         super().__init__(n_features=n_features, n_classes=n_classes, B=B)
         self._columns = Columns()
         self._rows: Array = np.zeros((self._columns.room, self.n_classes))  # G, a row per column
+        self._limit: Array = np.array([math.inf])  # B that all planes hold for
 
     @classmethod
     def of(
         cls, columns: NDArray[np.int64], G: Array, totals: Array, *, n_features: int, B: float,
-        first_classes: int,
+        first_classes: int, limit: float = math.inf,
     ) -> Self:  # fmt: skip
         """Return a sum that is known: G (n, K) by the columns (n,) that occurred."""
         made = cls(n_features=n_features, n_classes=G.shape[1], B=B)
         made._take(columns, G)
         made._totals[:] = totals
+        made._limit[:] = limit
         made._first_classes = first_classes
         return made
+
+    @classmethod
+    def under(cls, evidence: Evidence) -> Self:
+        """Return the plane that touches evidence of second order near its least point.
+
+        It lies below the same losses, for models of the class of that evidence.
+        """
+        W = evidence.least()[1]
+        constant, G = floors.plane(evidence._quadratic, W, evidence.B)
+        totals = evidence._totals.copy()
+        totals[CONSTANT] = constant
+        return cls.of(
+            np.arange(evidence.n_features),
+            np.ascontiguousarray(G.T),
+            totals,
+            n_features=evidence.n_features,
+            B=evidence.B,
+            first_classes=evidence._first_classes,
+            limit=evidence.B,
+        )
+
+    @property
+    def largest_B(self) -> float:
+        """The largest row norm of models that this evidence covers: mostly there is none."""
+        return float(self._limit[0])
 
     def _take(self, columns: NDArray[np.int64], G: Array) -> None:
         """Add G (n, K) of some columns."""
@@ -94,7 +123,12 @@ class Tangents(LowerBound):
         return self._rows[: self._columns.n]
 
     def _parts(self) -> dict[str, NDArray[Any]]:
-        return {"columns": self._columns.columns, "G": self._G, "totals": self._totals}
+        return {
+            "columns": self._columns.columns,
+            "G": self._G,
+            "limit": self._limit,
+            "totals": self._totals,
+        }
 
     def _add(self, rows: Rows, W: Array) -> None:
         size = max(1, _BLOCK // self.n_classes)
@@ -117,11 +151,13 @@ class Tangents(LowerBound):
         both = self._like()
         both._take(self._columns.columns, self._G)
         both._take(other._columns.columns, other._G)
+        both._limit = np.minimum(self._limit, other._limit)
         return both
 
     def _scaled(self, factor: float) -> Self:
         scaled = self._like()
         scaled._take(self._columns.columns, factor * self._G)
+        scaled._limit[:] = self._limit
         return scaled
 
     def grown(self, *, n_features: int | None = None, n_classes: int | None = None) -> Self:
@@ -132,11 +168,12 @@ class Tangents(LowerBound):
         """
         larger = self._larger(n_features, n_classes)
         larger._take(self._columns.columns, self._G)
+        larger._limit[:] = self._limit
         return larger
 
     def least(self, *, B: float | None = None) -> tuple[float, Array]:
         """Return the floor, and the model (K, d) of the class at which it is reached."""
-        covered = self.B if B is None else problem.positive("B", B)
+        covered, _ = self._covered(None, B)
         pulls = self._pulls()
         W = np.zeros((self.n_classes, self.n_features))
         lengths = np.maximum(pulls, np.finfo(float).tiny)
@@ -145,7 +182,7 @@ class Tangents(LowerBound):
 
     def floor(self, *, B: float | None = None) -> float:
         """Return a number that no model of row norm at most B has a total loss below; any B."""
-        covered = self.B if B is None else problem.positive("B", B)
+        covered, _ = self._covered(None, B)
         return float(tangents.floor(self._totals, self._pulls(), self._columns.n, covered))
 
     def _pulls(self) -> Array:
@@ -155,6 +192,7 @@ class Tangents(LowerBound):
 
     def value(self, W: ArrayLike) -> float:
         """Return a lower bound on the total loss of one model W (K, d), of any norm."""
+        self._covered(W, None)
         W = problem.model("W", W, self.n_classes, self.n_features)
         own = W[:, self._columns.columns].T
         longest = float(np.sqrt((W**2).sum(axis=1)).max())

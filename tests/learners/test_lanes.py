@@ -3,8 +3,10 @@
 import numpy as np
 import pytest
 
-from folklearn import ClassBlocks, Mixture, Wide, auto, memory
+import folklearn
+from folklearn import ClassBlocks, Mixture, Wide, auto, best_in_class, memory
 from folklearn.errors import InvalidInputError
+from folklearn.learners import lanes
 from folklearn.learners.auto import Auto
 from folklearn.learners.lanes import LANES, lane_of
 
@@ -68,3 +70,49 @@ def test_nothing_is_refused_for_width():
     model = auto(n_features=2**45, n_classes=3)
     model.update(([2**44], [1.0]), 1)
     assert model.predict(([2**44], [1.0])).argmax() == 1
+
+
+@pytest.mark.parametrize("lane", ["blocks", "wide"])
+@pytest.mark.parametrize("max_weight", [1.0, 8.0])
+def test_a_model_that_outgrows_its_lane_goes_on(lane, max_weight, monkeypatch, tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(3000, 6)) / 2
+    W = 4.0 * rng.normal(size=(5, 6))
+    y = np.argmax(X @ W.T + rng.gumbel(size=(3000, 5)), axis=1)
+    w = max_weight * rng.integers(1, 3, size=3000) / 2.0
+    model = auto(n_features=4, n_classes=5, max_weight=max_weight)
+    before = -np.log(model.run(X[:2500, :4], y[:2500], weight=w[:2500])[np.arange(2500), y[:2500]])
+    W[:, 4:] = 0.0  # the same world
+    stays = model.grown(n_features=6)
+    monkeypatch.setattr(lanes, "_MOST_PAIRED", 0)
+    monkeypatch.setattr(lanes, "_MOST_BLOCKED", 0 if lane == "wide" else 10**6)
+    moves = model.grown(n_features=6)
+    assert isinstance(moves, Wide if lane == "wide" else Mixture)
+    assert moves.n_rounds == model.n_rounds == 2500
+    for one in (moves, stays):
+        rest = one.run(X[2500:], y[2500:], weight=w[2500:])
+        losses = -np.log(rest[np.arange(500), y[2500:]])
+        assert losses.mean() < 1.1 * before[-500:].mean() + 0.05  # nothing was forgotten
+        wide = np.hstack([X[:2500, :4], np.zeros((2500, 2))])
+        everything = np.vstack([wide, X[2500:]])
+        for B in (0.5, 3.0, 10.0):
+            best = best_in_class(everything, y, B=B, n_classes=5, weight=w, tol=1e-6)
+            proven = one.certificate(B=B)
+            assert proven.valid
+            assert proven.n_rounds == 3000
+            assert proven.loss == pytest.approx(w[:2500] @ before + w[2500:] @ losses)
+            assert proven.best_linear_at_least <= best.loss * (1 + 1e-9)
+            assert one.certificate(best.W).best_linear_at_least <= best.loss * (1 + 1e-9)
+        assert one.certificate(B=3.0).best_linear_at_least > 0.6 * best.loss
+        assert not one.certificate(B=11.0).valid
+    moves.save(tmp_path / "m")
+    assert folklearn.load(tmp_path / "m").certificate() == moves.certificate()
+
+
+def test_a_model_without_evidence_has_none_after_it_moved():
+    model = auto(n_features=2, n_classes=2, B=None)
+    model.update([1.0, 0.0], 0)
+    moved = model.grown(n_features=10**6)
+    assert isinstance(moved, Wide)
+    assert moved.predict(([0], [1.0]))[0] > 0.5
+    assert not moved.certificate().valid

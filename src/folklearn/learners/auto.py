@@ -4,16 +4,19 @@ import math
 from collections.abc import Sequence
 
 from folklearn import bounds, problem
+from folklearn.evidence import Evidence
 from folklearn.learners.base import Learner
 from folklearn.learners.class_blocks import ClassBlocks
 from folklearn.learners.folklore import Folklore
-from folklearn.learners.lanes import PAIRS, WIDE, chosen
+from folklearn.learners.lanes import PAIRS, WIDE, chosen, lane_of
 from folklearn.learners.leader import KEPT, RIDGES
 from folklearn.learners.mixture import Mixture
 from folklearn.learners.panel import PanelLearner, classes_of
+from folklearn.learners.start import Start
 from folklearn.learners.wide import Wide
 from folklearn.numerics.evidence import n_pairs, n_products
 from folklearn.numerics.panel_state import Forgetting, Spec, Tracker
+from folklearn.tangents import Tangents
 
 # All for contexts of norm about 1.
 FORGETTING = ((0.03, 300.0), (0.01, 2000.0))  # ridge and memory of leaders that forget
@@ -26,6 +29,7 @@ TRACKERS = (
     Tracker(0.5, adaptive=True, biased=True),
 )
 WORST_CASE = 10.0  # B of FOLKLORE
+_NO_CLASS = 1e-12  # B of evidence that was not collected: it speaks of no model
 BLOCK_RIDGES = (0.3, 0.03, 0.003)  # of the class blocks
 
 
@@ -88,6 +92,31 @@ class Auto(PanelLearner):
         sizes = {"n_features": self.n_features, "n_classes": self.n_classes}
         self._start(spec, Folklore(**sizes, B=WORST_CASE / self.R, R=self.R))
 
+    def grown(self, *, n_features: int | None = None, n_classes: int | None = None) -> Learner:
+        """Return a learner with room for more features and classes; this one is unchanged.
+
+        New features come last and are as if they had been 0 so far. New classes come last and
+        were not there before. Beyond the sizes of its lane it is what `auto` returns there,
+        begun where this one stands; its certificate is of first order from then on, and speaks
+        of classes up to the B of this one.
+        """
+        sizes = self._larger_sizes(n_features, n_classes)
+        lane = lane_of(**sizes)
+        return super().grown(**sizes) if lane == PAIRS else self._moved(lane).grown(**sizes)
+
+    def _moved(self, lane: str) -> Learner:
+        """Return what `auto` is in another lane, begun where this one stands."""
+        own = {"n_features": self.n_features, "n_classes": self.n_classes}
+        moved = auto(**own, R=self.R, retire=self.retire, max_weight=self.max_weight, lane=lane)
+        if not self.n_rounds:
+            return moved
+        evidence = self.evidence() if self.classes else Evidence(**own, B=_NO_CLASS)
+        start = Start(
+            self.coef(), self.curvature(), Tangents.under(evidence), self.loss, self.n_rounds
+        )
+        moved._begin(start)
+        return moved
+
     def regret_bound(self, n_rounds: int) -> float:
         """Return a bound on the regret after `n_rounds` with |x| at most R and unit weights.
 
@@ -107,6 +136,9 @@ class Auto(PanelLearner):
 
     def expected_bytes(self, n_features: int, n_classes: int) -> int:
         """Return about how much memory the state takes at other sizes."""
+        lane = lane_of(n_features, n_classes)
+        if lane != PAIRS:
+            return auto(n_features=1, n_classes=2, lane=lane).expected_bytes(n_features, n_classes)
         sums = 1 + len(self.classes) + len(FORGETTING)
         inner = ((n_classes - 1) * n_features) ** 2 + KEPT * (n_features + n_classes)
         return int(8 * (sums * n_pairs(n_classes) * n_products(n_features) + inner))

@@ -16,6 +16,7 @@ from folklearn import problem
 from folklearn.arrays import Array
 from folklearn.certificate import Certificate
 from folklearn.errors import InvalidInputError
+from folklearn.learners.start import Start
 from folklearn.persist import Saved
 from folklearn.problem import Rows
 from folklearn.progress import reporter
@@ -225,13 +226,17 @@ class Learner(Saved, ABC):
         """Whether `grown` makes room for features and classes that come late."""
         return type(self).grown is not Learner.grown
 
-    def grown(self, *, n_features: int | None = None, n_classes: int | None = None) -> Self:
+    def grown(self, *, n_features: int | None = None, n_classes: int | None = None) -> "Learner":
         """Return a learner with room for more features and classes; this one is unchanged.
 
         New features come last and are as if they had been 0 so far; new classes come last
-        and were not there before.
+        and were not there before. It may be of another kind, if that is what the size calls for.
         """
         raise InvalidInputError(f"{self!r} cannot grow: it must know all classes and features")
+
+    def _begin(self, start: Start) -> None:
+        """Take over from another learner, having learned nothing."""
+        raise InvalidInputError(f"{self!r} cannot take over from another learner")
 
     def _larger(self, n_features: int | None, n_classes: int | None) -> Self:
         """Return a learner of larger sizes that has learned nothing; they cannot shrink."""

@@ -12,6 +12,7 @@ from folklearn.certificate import Certificate
 from folklearn.errors import StateFileError
 from folklearn.learners.base import Learner, Report
 from folklearn.learners.mixture import DEFAULT_B
+from folklearn.learners.start import Start, refused_above
 from folklearn.numerics.class_blocks import (
     LOSS,
     N_BLOCK_TOTALS,
@@ -87,7 +88,7 @@ class ClassBlocks(Learner):
 
     WORDS = ("n_features", "n_classes", "ridge", "R")
     COUNTS = ("_first_classes",)
-    PARTS = ("W", "P", "G", "totals")
+    PARTS = ("W", "P", "G", "totals", "limit")
 
     def __init__(
         self, *, n_features: int, n_classes: int, ridge: float = 0.1, R: float = 1.0
@@ -103,8 +104,22 @@ class ClassBlocks(Learner):
         self._P[_diagonal(d)] = 0.5 / (self.ridge * self.R**2)
         self._G: Array = np.zeros((d, K))
         self._totals: Array = np.zeros(N_BLOCK_TOTALS)
+        self._limit: Array = np.array([math.inf])  # B that the evidence holds for
         self._spread: Array = np.empty((d, K))
         self._work: Array = np.empty((N_VECTORS, K))
+
+    def _begin(self, start: Start) -> None:
+        """Take over, having learned nothing."""
+        d = self.n_features
+        for i, curvature in enumerate(start.curvature):
+            prior = 2.0 * self.ridge * self.R**2 * np.eye(d)
+            self._P[:, i] = np.linalg.inv(curvature + prior)[np.tril_indices(d)]
+        self._W[:] = start.W.T
+        self._G[start.past._columns.columns] = start.past._G
+        self._totals[:N_TOTALS] = start.past._totals
+        self._totals[ROUNDS], self._totals[LOSS] = start.n_rounds, start.loss
+        self._limit[:] = start.past.largest_B
+        self._first_classes = start.past._first_classes
 
     def _predict(self, x: Array) -> Array:
         p = np.empty(self.n_classes)
@@ -166,6 +181,9 @@ class ClassBlocks(Learner):
         """Return the certificate for the class of any B, 10 by default, or for one W (K, d)."""
         if W is not None and B is not None:
             problem.comparators(W, B, math.inf, self.n_classes, self.n_features)  # refuses
+        asked = (DEFAULT_B if B is None else B) if W is None else problem.longest_row(W)
+        if asked > self._limit[0] * (1.0 + 1e-9):
+            return refused_above(self._limit[0], asked, self.loss, self.n_rounds)
         return self.evidence(B=B).certificate(self.loss, W)
 
     def evidence(self, *, B: float | None = None) -> Tangents:
@@ -177,6 +195,7 @@ class ClassBlocks(Learner):
             n_features=self.n_features,
             B=DEFAULT_B if B is None else problem.positive("B", B),
             first_classes=self._first_classes,
+            limit=float(self._limit[0]),
         )
 
     def grown(self, *, n_features: int | None = None, n_classes: int | None = None) -> Self:
@@ -191,6 +210,7 @@ class ClassBlocks(Learner):
         larger._G[:d, :K] = self._G
         larger._P[: len(self._P), :K] = self._P
         larger._totals[:] = self._totals
+        larger._limit[:] = self._limit
         larger._first_classes = self._first_classes if self.n_rounds else larger.n_classes
         return larger
 

@@ -11,6 +11,7 @@ from folklearn.arrays import TINY, Array, log_losses, softmax
 from folklearn.certificate import Certificate
 from folklearn.errors import InvalidInputError
 from folklearn.learners.base import Learner, Report, refuse_unless_learner
+from folklearn.learners.start import Start
 from folklearn.persist import Record
 from folklearn.problem import Rows
 
@@ -119,6 +120,13 @@ class Mixture(Learner):
         self._reviewed: Array = np.zeros(n)  # the losses half the rounds ago
         self._totals: Array = np.zeros(_N_TOTALS)
         self._muster()
+
+    def _begin(self, start: Start) -> None:
+        """Take over from another learner, with all experts."""
+        for expert in self.experts:
+            expert._begin(start)
+        self._totals[:] = start.loss, start.n_rounds
+        self._n_rounds = start.n_rounds
 
     def _muster(self) -> None:
         """Remember who is alive."""

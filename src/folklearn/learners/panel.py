@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -177,6 +177,18 @@ class PanelLearner(Learner):
         W = state.model(len(state.spec.ridges) + place)
         return own._with(rows, W, B=min(covered, B))
 
+    def curvature(self) -> Array:
+        """Return for every class the sum (K, d, d) of w p_i (1 - p_i) xx' over all rounds."""
+        state = self._state.like()
+        with threads_for(self.n_classes * self.n_features):
+            panel.fold_kept(state.memo, state.plan)
+        K, d = self.n_classes, self.n_features
+        classes = np.zeros((K, d, d))
+        pairs = zip(*np.triu_indices(K, 1), strict=True)
+        for (i, j), block in zip(pairs, state.quadratic(0).blocks(), strict=True):
+            classes[[i, j]] += 2.0 * block
+        return classes
+
     def expanded(self, rows: Rows) -> Evidence:
         """Return the evidence of checked rows for the largest class, expanded at `coef`."""
         own = Evidence(n_features=self.n_features, n_classes=self.n_classes, B=self.B)
@@ -215,7 +227,7 @@ class PanelLearner(Learner):
             f"{classes}): construct the learner with that B"
         )
 
-    def grown(self, *, n_features: int | None = None, n_classes: int | None = None) -> Self:
+    def grown(self, *, n_features: int | None = None, n_classes: int | None = None) -> Learner:
         """Return a learner with room for more features and classes; this one is unchanged.
 
         New features come last and are as if they had been 0 so far. New classes come last and

@@ -1,5 +1,6 @@
 """The learner for wide and sparse rows: gradients, a rate for each column, several at once."""
 
+import math
 from dataclasses import replace
 from typing import Any, NamedTuple, Self
 
@@ -11,9 +12,10 @@ from folklearn.arrays import Array
 from folklearn.certificate import Certificate
 from folklearn.errors import StateFileError
 from folklearn.learners.base import Learner, Report
+from folklearn.learners.start import Start, refused_above
 from folklearn.numerics import wide
 from folklearn.numerics.columns import Columns
-from folklearn.numerics.evidence import N_TOTALS
+from folklearn.numerics.evidence import CONSTANT, DEPTH, N_TOTALS, REACH, WEIGHT
 from folklearn.persist import Record, refusing
 from folklearn.problem import Rows
 from folklearn.sparse import Context, Contexts, SparseRow, SparseRows, sparse_row
@@ -130,8 +132,25 @@ class Wide(Learner):
         self._standing[wide.WEIGHTS] = 1.0 / E
         self._mixture: Array = np.zeros(2)
         self._totals: Array = np.zeros(N_TOTALS)
+        self._limit: Array = np.array([math.inf])  # B that the evidence holds for
         self._columns = Columns()
         self._table: Array = np.zeros((self._columns.room, E, self.n_classes + 1))
+
+    def _begin(self, start: Start) -> None:
+        """Take over, having learned nothing: every column was there, whatever its weights."""
+        columns = np.arange(self.n_features)
+        self._columns = Columns.of(columns)
+        entries = np.zeros((self.n_features, len(self._experts), self.n_classes + 1))
+        entries[:, :, -1] = np.einsum("kjj->j", start.curvature)[:, None] / self.max_weight
+        entries[:, :, :-1] = start.W.T[:, None]
+        entries[start.past._columns.columns, 0, :-1] = start.past._G / self.max_weight
+        self._table = self._with_room(entries)
+        self._totals[:] = start.past._totals
+        self._totals[[CONSTANT, WEIGHT, REACH]] /= self.max_weight
+        self._totals[DEPTH] += 2.0
+        self._limit[:] = start.past.largest_B
+        self._mixture[:] = start.loss / self.max_weight, start.n_rounds
+        self._n_rounds, self._first_classes = start.n_rounds, start.past._first_classes
 
     @property
     def n_columns(self) -> int:
@@ -254,8 +273,8 @@ class Wide(Learner):
         """Return the evidence of all rounds so far, to be merged or sent, for any B."""
         n, unit = self._columns.n, self.max_weight
         totals = self._totals.copy()
-        totals[:3] *= unit
-        totals[3] += 1.0
+        totals[[CONSTANT, WEIGHT, REACH]] *= unit
+        totals[DEPTH] += 1.0
         return Tangents.of(
             self._columns.columns,
             unit * self._table[:n, 0, : self.n_classes],
@@ -263,6 +282,7 @@ class Wide(Learner):
             n_features=self.n_features,
             B=self.B if B is None else problem.positive("B", B),
             first_classes=self._first_classes,
+            limit=float(self._limit[0]),
         )
 
     def expanded(self, rows: Rows) -> Tangents:
@@ -273,6 +293,9 @@ class Wide(Learner):
 
     def certificate(self, W: ArrayLike | None = None, *, B: float | None = None) -> Certificate:
         """Return the certificate for a class, of any B, or for one W (K, d)."""
+        asked = B if W is None else problem.longest_row(W)
+        if (asked or self.B) > self._limit[0] * (1.0 + 1e-9):
+            return refused_above(self._limit[0], asked or self.B, self.loss, self.n_rounds)
         proven = self.evidence().certificate(self.loss, W, B=B)
         return replace(proven, n_rounds=self.n_rounds)  # those of weight 0 included
 
@@ -315,7 +338,7 @@ class Wide(Learner):
         larger._table = np.zeros((larger._columns.room, len(self._experts), larger.n_classes + 1))
         larger._table[:n, :, :K] = self._table[:n, :, :K]
         larger._table[:n, :, -1] = self._table[:n, :, -1]
-        for part in ("experts", "standing", "mixture", "totals"):
+        for part in ("experts", "standing", "mixture", "totals", "limit"):
             setattr(larger, f"_{part}", getattr(self, f"_{part}").copy())
         larger._n_rounds = self._n_rounds
         larger._first_classes = self._first_classes if self._n_rounds else larger.n_classes
@@ -329,6 +352,7 @@ class Wide(Learner):
             "standing": self._standing,
             "mixture": self._mixture,
             "totals": self._totals,
+            "limit": self._limit,
         }
 
     def _restore(self, record: Record) -> None:

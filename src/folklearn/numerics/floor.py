@@ -89,6 +89,19 @@ def floor(quadratic: Quadratic, B: float, tolerance: float = _TOLERANCE) -> tupl
     return below, into_class(W, B)
 
 
+def plane(quadratic: Quadratic, W: Array, B: float) -> tuple[float, Array]:
+    """Return (c, G) with c + <G, V> below the quadratic for all V of row norm at most B.
+
+    The quadratic is convex, so that it lies above its plane at W, which is in the class; the
+    rounding of the gradient is paid for by the longest way from W, 2 B for every row.
+    """
+    here = _Evaluated(quadratic, W, np.zeros(len(W)), 0.0)
+    away = 2.0 * (1.0 + 1e-8) * B * float(here.rounding.sum())
+    product = float((here.gradient * W).sum())
+    size = float(np.abs(here.gradient * W).sum()) + abs(here.below)
+    return here.below - product - away - _UNIT * (W.size + 8.0) * size, here.gradient
+
+
 def into_class(W: Array, B: float) -> Array:
     """Return W with rows longer than B shortened to B."""
     lengths = np.sqrt((W**2).sum(axis=1, keepdims=True))
@@ -118,6 +131,7 @@ class _Evaluated:
             trace, length = block.trace(), math.sqrt(apart @ apart)
             curved += trace * length**2
             size[[i, j]] += 2.0 * trace * length
+        self.gradient: Array = gradient
         log_K = math.log(K)
         lengths = np.sqrt(squares)
         slopes = (2.0 + 3.0 * log_K) * reach
