@@ -1,7 +1,7 @@
 """Rows that name only what is not 0, as the kernels take them."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -119,6 +119,19 @@ class SparseRows:
 
 Contexts = Array | SparseRows
 Context = Array | SparseRow
+
+
+def concatenated(parts: Sequence[SparseRows]) -> SparseRows:
+    """Return the rows of several parts, all of the same width, one after the other."""
+    ends = np.cumsum([0, *(part.nnz for part in parts)])
+    starts = [end + part.indptr[1:] - part.indptr[0] for end, part in zip(ends, parts, strict=False)]
+    own = [slice(part.indptr[0], part.indptr[-1]) for part in parts]
+    return SparseRows(
+        np.concatenate([[0], *starts]),
+        np.concatenate([part.indices[its] for part, its in zip(parts, own, strict=True)]),
+        np.concatenate([part.values[its] for part, its in zip(parts, own, strict=True)]),
+        parts[0].shape[1],
+    )
 
 
 def index_type(n_features: int) -> type[np.int32] | type[np.int64]:

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any, Self
 
 import numpy as np
+import scipy.sparse
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
@@ -19,6 +20,9 @@ from folklearn.batch.penalised import MOST_PASSES
 from folklearn.certificate import Certificate
 from folklearn.errors import InvalidInputError
 from folklearn.learners import catalogue
+from folklearn.learners.auto import lane_of
+from folklearn.learners.base import Learner
+from folklearn.learners.panel import PanelLearner
 from folklearn.persist import Record
 from folklearn.progress import reporter
 from folklearn.streams.hashing import DEFAULT_BUCKETS
@@ -246,7 +250,7 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             target, w = weights.weighted(target, self.classes_, sample_weight, self.class_weight)
             if not w.any():
                 raise InvalidInputError("the sample weights are all zero: nothing can be learned")
-            self._begin(X.shape[1], len(self.classes_), float(w.max()))
+            self._begin(X, len(self.classes_), len(self.classes_), float(w.max()))
             problem.refuse_heavy(w, self.model_.max_weight)
             with reporter(self.verbose, passes * len(y), "learning") as report:
                 self._learn(X, target, w, passes, bool(self.shuffle), report)
@@ -277,9 +281,10 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             target, w = weights.weighted(target, known, sample_weight, self.class_weight)
             if first:
                 named = (self.class_weight or {}).values()
-                self._begin(X.shape[1], n_told, max([1.0, *map(problem.weight, named)]))
+                heaviest = max([1.0, *map(problem.weight, named)])
+                self._begin(X, n_told, len(known), heaviest)
             problem.refuse_heavy(w, self.model_.max_weight)
-            self._refuse_too_large(X.shape[1], len(known))
+            self._refuse_too_large(X.shape[1], len(known), self.model_.learner)
             if not self.model_.can_grow:
                 self.model_.grow(n_classes=len(known))  # refuses, unless there is nothing to do
         self.numbers_ = np.argsort(known, kind="stable")
@@ -293,8 +298,9 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         X = self._rows(X)
         P = np.empty((X.shape[0], len(self.classes_)))
-        for block in rows.blocks(X):
-            P[block] = self._mixed(rows.dense(X[block]))[:, self.numbers_]
+        sparse = self.model_.sparse
+        for block in rows.blocks(X, sparse):
+            P[block] = self._mixed(rows.taken(X[block], sparse))[:, self.numbers_]
         return P
 
     def predict_log_proba(self, X: Any) -> Array:
@@ -376,8 +382,8 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self._n_buckets = problem.count("n_buckets", self.n_buckets, 1)
         self.text_features_: NDArray[Any] = np.fromiter(names, object)
 
-    def _begin(self, n_features: int, n_classes: int, largest: float) -> None:
-        """Start a model that has learned nothing."""
+    def _begin(self, X: rows.Rows, n_classes: int, n_coming: int, largest: float) -> None:
+        """Start a model that has learned nothing, of so many classes, and more that are coming."""
         if self.select not in SELECT:
             raise InvalidInputError(f"select must be one of {SELECT}, got {self.select!r}")
         m = problem.count("n_checkpoints", self.n_checkpoints, 1)
@@ -385,17 +391,31 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self._slots: Numbers = np.zeros(m, np.intp)  # which of the states each draw is
         self._states: list[OpenModel] = []
         settings = self._settings(largest)
-        self._refuse_too_large(n_features, n_classes)
+        self._refuse_too_large(X.shape[1], n_classes)
         self.model_ = OpenModel(
             self.learner,
             settings,
-            n_features=n_features,
+            n_features=X.shape[1],
             n_classes=n_classes,
             scale=self.scale,
             intercept=self.fit_intercept,
+            sparse=self._stays_sparse(X, n_coming),
         )
         chance = m > 0 or self.random_state is not None
         self._seed = check_random_state(self.random_state).randint(2**31 - 1) if chance else 0
+
+    def _stays_sparse(self, X: rows.Rows, n_classes: int) -> bool:
+        """Tell whether rows are to be learned as sparse ones.
+
+        Not where a frame holds numbers beside its text: these must be standardised.
+        """
+        mixed = self._is_text.any() and not self._is_text.all()
+        return scipy.sparse.issparse(X) and not mixed and self._is_wide(X.shape[1], n_classes)
+
+    def _is_wide(self, n_features: int, n_classes: int) -> bool:
+        """Tell whether the default learner is one without sums over all pairs of classes."""
+        n_columns = n_features + bool(self.fit_intercept)
+        return self.learner == AUTO and lane_of(n_columns, max(n_classes, 2)) != "pairs"
 
     def _settings(self, largest: float) -> dict[str, float]:
         """Return what the learner is to be told of the parameters."""
@@ -417,8 +437,15 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             settings.setdefault("max_weight", max(largest, 1.0))
         return settings
 
-    def _refuse_too_large(self, n_features: int, n_classes: int) -> None:
-        """Raise if the states cannot fit in this machine: it would stall, not fail."""
+    def _refuse_too_large(
+        self, n_features: int, n_classes: int, learner: Learner | None = None
+    ) -> None:
+        """Raise if the states cannot fit in this machine: it would stall, not fail.
+
+        Of wide problems nobody knows before which columns will occur; they are never refused.
+        """
+        if not isinstance(learner, PanelLearner) and self._is_wide(n_features, n_classes):
+            return
         n_columns, n_classes = n_features + bool(self.fit_intercept), max(n_classes, 2)
         needed = catalogue.n_bytes(self.learner, n_columns, n_classes)
         needed *= 1 + len(self._slots)
@@ -457,14 +484,15 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _refit(self, X: rows.Rows, target: labels.Target, w: Array, most_passes: int) -> None:
         """Fit all rows together."""
+        sparse = self.model_.sparse
 
-        def again() -> Iterator[tuple[Array, Any, Array]]:
-            for block in rows.blocks(X):
-                yield rows.dense(X[block]), target[block], w[block]
+        def again() -> Iterator[tuple[Any, Any, Array]]:
+            for block in rows.blocks(X, sparse):
+                yield rows.taken(X[block], sparse), target[block], w[block]
 
         self.model_.refit(again, most_passes=most_passes, seed=self._seed)
 
-    def _mixed(self, x: Array) -> Array:
+    def _mixed(self, x: Any) -> Array:
         """Return the probabilities, by number, of the states that predict."""
         drawn = (self._states, self._slots) if self._states else ([self.model_], np.zeros(1, int))
         return draws.predict(drawn, len(self.classes_), x)

@@ -21,6 +21,15 @@ TRACKERS = (
     Tracker(0.5, adaptive=True, biased=True),
 )
 WORST_CASE = 10.0  # B of FOLKLORE
+_MOST_OF_PAIRS = 3000  # numbers of a model, K d, up to which all pairs of classes are kept
+_MOST_OF_BLOCKS = 4e6  # numbers of K matrices (d, d)
+
+
+def lane_of(n_features: int, n_classes: int) -> str:
+    """Return what a problem of this size is learned with: "pairs", "blocks" or "wide"."""
+    if n_features * n_classes <= _MOST_OF_PAIRS:
+        return "pairs"
+    return "blocks" if n_classes * n_features**2 <= _MOST_OF_BLOCKS else "wide"
 
 
 class Auto(PanelLearner):
