@@ -124,7 +124,9 @@ Context = Array | SparseRow
 def concatenated(parts: Sequence[SparseRows]) -> SparseRows:
     """Return the rows of several parts, all of the same width, one after the other."""
     ends = np.cumsum([0, *(part.nnz for part in parts)])
-    starts = [end + part.indptr[1:] - part.indptr[0] for end, part in zip(ends, parts, strict=False)]
+    starts = [
+        end + part.indptr[1:] - part.indptr[0] for end, part in zip(ends, parts, strict=False)
+    ]
     own = [slice(part.indptr[0], part.indptr[-1]) for part in parts]
     return SparseRows(
         np.concatenate([[0], *starts]),

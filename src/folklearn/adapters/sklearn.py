@@ -42,11 +42,11 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     Use it where rows come in batches (`partial_fit`), where classes appear that nobody
     declared, where values are missing, where some columns hold text, where labels are
     uncertain (soft), or where good probabilities are wanted after one pass and without a
-    learning rate. Prefer ``LogisticRegression`` when all rows fit in memory and can be visited
-    many times, and ``learner="ogd"`` when ((K-1) d)^2 numbers do not fit.
+    learning rate. It takes problems of any width: words, hashed features, thousands of classes.
 
     Each row is scaled by the mean and deviation of the rows so far, predicted, then learned;
-    `fit` shuffles them first. With the default learner `fit` then goes over all rows again, as
+    `fit` shuffles them first. Sparse rows are divided by their norm instead, and stay sparse,
+    unless the problem is small. With the default learner `fit` then goes over all rows again, as
     ``LogisticRegression`` does, until the penalised maximum-likelihood fit is found, for
     several ridges, of which it takes the one that predicts best what is left out: no C to be
     tuned. `partial_fit` learns every row once, in the order given.
@@ -73,11 +73,16 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     on line, and predicts with it. The draws stay uniform from one `partial_fit` to the next, so
     that it has the same guarantee as `fit`.
 
-    Time is that of the learner, O(d^2 K^3) per row (``"ogd"``: O(d K)); the fit to all rows
-    takes some twenty passes of (K d)^2 / 2 flops a row more. Memory is
-    8 ((K-1) d)^2 bytes, ten times that for ``"auto"``, times 1 + m with ``"average"`` and
-    ``"random"``. Sparse rows are made dense a block at a time: that saves the memory of the
-    rows, not of the state.
+    Small problems, K d at most about 3000: time is that of the learner, O(d^2 K^3) per row
+    (``"ogd"``: O(d K)); the fit to all rows takes some twenty passes of (K d)^2 / 2 flops a row
+    more. Memory is 8 ((K-1) d)^2 bytes, ten times that for ``"auto"``, times 1 + m with
+    ``"average"`` and ``"random"``; sparse rows are made dense a block at a time.
+
+    Larger ones ``"auto"`` learns by `Wide`, in O(K) for a value that is not 0, and never refuses
+    for their width; other learners say if their state does not fit. Memory is 64 (K + 1) bytes
+    for every column that occurred. The fit to all rows then is `wide_fit`, about a hundred
+    passes, with memory for some 4 K numbers a row more; where this machine does not have it, the
+    learner predicts.
 
     Guarantee, for independent rows of one distribution, all classes declared (`fit` takes
     those in y) and a choice above that carries one: the expected log loss at a new point is
@@ -106,8 +111,8 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         runs over them, reshuffled each time. `partial_fit` runs once.
     shuffle : whether `fit` shuffles the rows. Sorted rows, by class or in time, do great harm
         to what learns them one by one; False is for a stream whose order is to be kept.
-    scale : standardise the features on line. False leaves them as they are: their norm
-        should then be about 1.
+    scale : standardise the features on line, or divide sparse rows by their norm. False leaves
+        them as they are: their norm should then be about 1.
     fit_intercept : append a constant to the features.
     n_buckets : number of columns, at least 1, into which all columns of text are hashed
         together; without text it says nothing. More confuse less, and cost as features do.
@@ -137,7 +142,12 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     Notes
     -----
     NaN, and None or NA of a data frame, is a missing value: it becomes the mean of its
-    feature so far, as the scaler has it, on which outliers have limited influence.
+    feature so far, as the scaler has it, on which outliers have limited influence. In rows that
+    stay sparse it counts as 0.
+
+    Whether rows stay sparse is decided by the first ones: X must be sparse (or a frame of text
+    alone), the learner ``"auto"``, and K d too large for all pairs of classes. Later rows may be
+    dense all the same. Dense rows are standardised at any width.
 
     In a data frame (pandas, polars, Arrow) columns of text, categories and enums are hashed,
     see `TextHasher`: a text that was never seen needs nothing, and a missing one adds nothing.
@@ -452,10 +462,13 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         present = memory.bytes_present()
         if present is not None and needed > present:
             of_text = f" ({self._n_buckets} of them for text)" if self._is_text.any() else ""
+            advice = (
+                'use learner="auto"' if self.learner != AUTO else "declare all classes at first"
+            )
             raise InvalidInputError(
                 f"learner={self.learner!r} needs {needed / 1e9:.1f} GB of memory for "
                 f"{n_features} features{of_text} and {n_classes} classes, and this machine has "
-                f'{present / 1e9:.1f} GB: use learner="ogd", or fewer features'
+                f"{present / 1e9:.1f} GB: {advice}, or fewer features"
             )
 
     def _learn(

@@ -18,7 +18,7 @@ _STEP = math.sqrt(10.0)  # from ridge to ridge
 _MOST_RIDGES = 12  # for one power
 _LEAST, _MOST = 1e-15, 1e15  # ridge
 _MOST_PASSES_OF_A_SEARCH = 15
-_ROUGHLY, _NEARLY = 1e-2, 1e-3  # of the objective, that may be missing
+_ROUGHLY, _NEARLY = 1e-2, 1e-4  # of the objective, that may be missing
 _FEWEST = 12  # rows below which nothing is held out
 _MANY = 3000  # rows from which one fold is enough to choose by
 _N_PARTS, _N_FOLDS = 6, 3  # of the rows, and how many of these are left out in turn
@@ -197,7 +197,7 @@ class _Search:
         folds = range(1 if T >= _MANY else _N_FOLDS)
         self._fits = [_Fit(problem, np.flatnonzero(part != fold), problem.Y) for fold in folds]
         self._news = [np.flatnonzero(part == fold) for fold in folds]
-        self._best: _Tried | None = None
+        self._best = _Tried(math.inf, FIRST_RIDGE, POWERS[0], problem.Y)
 
     def best(self, ridge: float) -> _Tried:
         """Return the best penalty."""
@@ -231,7 +231,7 @@ class _Search:
             loss += self._problem.loss(scaled, fit.W, new)
             weight += float(self._problem.rows.weights[new].sum())
         held_out = loss / weight if math.isfinite(loss) else math.inf
-        if self._best is not None and not held_out < self._best.held_out:
+        if not held_out < self._best.held_out:
             return False
         Q = self._problem.Y.copy()
         for fit in self._fits:

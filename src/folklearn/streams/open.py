@@ -255,9 +255,7 @@ class OpenModel(Saved):
             self._scaler.grow(n_features)
         self.learner, self.n_classes, self._refitted = learner, n_classes, None
 
-    def run(
-        self, X: Any, y: ArrayLike, *, weight: ArrayLike | None = None
-    ) -> tuple[Array, Array]:
+    def run(self, X: Any, y: ArrayLike, *, weight: ArrayLike | None = None) -> tuple[Array, Array]:
         """Predict, then learn, raw rows X (T, d) with class numbers y (T,), one by one.
 
         A number equal to `n_classes` is a new class, and columns beyond `n_features` are new

@@ -56,7 +56,8 @@ class SparseScaler(Saved):
 
     def transform(self, X: Any) -> SparseRows:
         """Return rows (T, d), sparse or dense, or one row as a pair (indices, values), scaled."""
-        own, norms = problem.rows_of_contexts(self.rows_of(X, self.n_features), self.n_features)
+        own = self.rows_of(X, self.n_features)
+        norms = problem.rows_of_contexts(own, self.n_features)[1]
         if self.scale:
             factors = np.divide(1.0, norms, out=np.ones_like(norms), where=norms > 0.0)
             values = own.values * np.repeat(factors, np.diff(own.indptr))
