@@ -197,44 +197,39 @@ class _Search:
         folds = range(1 if T >= _MANY else _N_FOLDS)
         self._fits = [_Fit(problem, np.flatnonzero(part != fold), problem.Y) for fold in folds]
         self._news = [np.flatnonzero(part == fold) for fold in folds]
-        self._best = _Tried(math.inf, FIRST_RIDGE, POWERS[0], problem.Y)
 
     def best(self, ridge: float) -> _Tried:
         """Return the best penalty."""
-        for power in POWERS if self._problem.varied else POWERS[:1]:
-            scaled = self._problem.scaled(power)
-            helped = [
-                self._at(scaled, ridge, power),
-                self._along(scaled, ridge, power, 1.0 / _STEP)
-                or self._along(scaled, ridge, power, _STEP),
-            ]
-            if not any(helped):
+        best = self._of_power(POWERS[0], ridge)
+        for power in POWERS[1:] if self._problem.varied else ():
+            tried = self._of_power(power, best.ridge)
+            if not tried.held_out < best.held_out:
                 break
-            ridge = self._best.ridge
-        return self._best
+            best = tried
+        return best
 
-    def _along(self, scaled: _Scaled, ridge: float, power: float, factor: float) -> bool:
-        """Try smaller or larger ridges as long as they help; tell whether one did."""
-        n_better = 0
-        while _LEAST <= ridge * factor <= _MOST and n_better < _MOST_RIDGES:
-            ridge *= factor
-            if not self._at(scaled, ridge, power):
+    def _of_power(self, power: float, ridge: float) -> _Tried:
+        """Return the best ridge for one power."""
+        scaled = self._problem.scaled(power)
+        first = best = self._at(scaled, ridge, power)
+        for factor in (1.0 / _STEP, _STEP):
+            for n in range(1, _MOST_RIDGES):
+                if not _LEAST <= first.ridge * factor**n <= _MOST:
+                    break
+                tried = self._at(scaled, first.ridge * factor**n, power)
+                if not tried.held_out < best.held_out:
+                    break
+                best = tried
+            if best is not first:
                 break
-            n_better += 1
-        return n_better > 0
+        return best
 
-    def _at(self, scaled: _Scaled, ridge: float, power: float) -> bool:
-        """Try a ridge; tell whether it is the best so far."""
-        loss, weight = 0.0, 0.0
+    def _at(self, scaled: _Scaled, ridge: float, power: float) -> _Tried:
+        """Return what a penalty does."""
+        loss, weight, Q = 0.0, 0.0, self._problem.Y.copy()
         for fit, new in zip(self._fits, self._news, strict=True):
             fit.solve(scaled, ridge, self._most, _ROUGHLY, self._rng)
             loss += self._problem.loss(scaled, fit.W, new)
             weight += float(self._problem.rows.weights[new].sum())
-        held_out = loss / weight if math.isfinite(loss) else math.inf
-        if not held_out < self._best.held_out:
-            return False
-        Q = self._problem.Y.copy()
-        for fit in self._fits:
             Q[fit.own] = fit.Q[fit.own]
-        self._best = _Tried(held_out, ridge, power, Q)
-        return True
+        return _Tried(loss / weight if math.isfinite(loss) else math.inf, ridge, power, Q)
