@@ -99,8 +99,9 @@ class SparseRows:
 
     def norms(self) -> Array:
         """Return the norms (T,) of the rows."""
-        squares = np.concatenate([[0.0], self.values[self.indptr[0] : self.indptr[-1]] ** 2])
-        starts = np.minimum(self.indptr[:-1] - self.indptr[0] + 1, len(squares) - 1)
+        # A 0 at the end, where empty rows at the end begin: they must not cut the row before them.
+        squares = np.concatenate([self.values[self.indptr[0] : self.indptr[-1]] ** 2, [0.0]])
+        starts = self.indptr[:-1] - self.indptr[0]
         sums: Array = np.add.reduceat(squares, starts) if len(self) else np.empty(0)
         sums[np.diff(self.indptr) == 0] = 0.0
         return np.sqrt(sums)

@@ -80,3 +80,12 @@ def test_nonsense_is_refused(X, said):
 
 def test_no_rows_at_all():
     assert SparseScaler(n_features=3).transform(np.empty((0, 3))).shape == (0, 4)
+
+
+@pytest.mark.parametrize("empty", [(), (0,), (3, 4), (10, 11), (0, 5, 11), tuple(range(12))])
+def test_empty_rows_leave_the_norms_of_others_alone(empty, rng):
+    X = rng.normal(size=(12, 9))
+    X[list(empty)] = 0.0
+    rows = SparseRows.of_dense(X)
+    np.testing.assert_allclose(rows.norms(), np.linalg.norm(X, axis=1), atol=1e-15)
+    np.testing.assert_allclose(rows[2:11].norms(), np.linalg.norm(X[2:11], axis=1), atol=1e-15)
