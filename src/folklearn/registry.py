@@ -59,6 +59,7 @@ _MODULES = {
     "streams.model": ("StreamModel",),
     "streams.open": ("OpenModel",),
     "streams.scaler": ("OnlineScaler",),
+    "streams.sparse_scaler": ("SparseScaler",),
     "tangents": ("Tangents",),
 }
 HOMES = {name: f"folklearn.{module}" for module, names in _MODULES.items() for name in names}

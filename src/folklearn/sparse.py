@@ -1,7 +1,7 @@
 """Rows that name only what is not 0, as the kernels take them."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -106,8 +106,9 @@ class SparseRows:
 
     def norms(self) -> Array:
         """Return the norms (T,) of the rows."""
-        squares = np.concatenate([[0.0], self.values[self.indptr[0] : self.indptr[-1]] ** 2])
-        starts = np.minimum(self.indptr[:-1] - self.indptr[0] + 1, len(squares) - 1)
+        # A 0 at the end, where empty rows at the end begin: they must not cut the row before them.
+        squares = np.concatenate([self.values[self.indptr[0] : self.indptr[-1]] ** 2, [0.0]])
+        starts = self.indptr[:-1] - self.indptr[0]
         sums: Array = np.add.reduceat(squares, starts) if len(self) else np.empty(0)
         sums[np.diff(self.indptr) == 0] = 0.0
         return np.sqrt(sums)
@@ -126,6 +127,21 @@ class SparseRows:
 
 Contexts = Array | SparseRows
 Context = Array | SparseRow
+
+
+def concatenated(parts: Sequence[SparseRows]) -> SparseRows:
+    """Return the rows of several parts, all of the same width, one after the other."""
+    ends = np.cumsum([0, *(part.nnz for part in parts)])
+    starts = [
+        end + part.indptr[1:] - part.indptr[0] for end, part in zip(ends, parts, strict=False)
+    ]
+    own = [slice(part.indptr[0], part.indptr[-1]) for part in parts]
+    return SparseRows(
+        np.concatenate([[0], *starts]),
+        np.concatenate([part.indices[its] for part, its in zip(parts, own, strict=True)]),
+        np.concatenate([part.values[its] for part, its in zip(parts, own, strict=True)]),
+        parts[0].shape[1],
+    )
 
 
 def index_type(n_features: int) -> type[np.int32] | type[np.int64]:

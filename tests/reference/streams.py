@@ -4,6 +4,7 @@ from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 from scipy.special import softmax
 
 from .loss import Array
@@ -83,3 +84,29 @@ def play_adversarial(model: Learner, X: Array) -> Labels:
         labels[t] = np.argmin(model.predict(x))
         model.update(x, int(labels[t]))
     return labels
+
+
+def words(
+    seed: int, T: int, d: int = 100_000, K: int = 8, n: int = 40, own: float = 0.4
+) -> tuple[Any, Labels]:
+    """Sparse rows (SciPy) of up to n words, each once, by Zipf's law, divided by their norm.
+
+    A part `own` of the words is drawn from frequencies of the class, the others from those of all.
+    """
+    rng = np.random.default_rng(seed)
+    common = 1.0 / (np.arange(d) + 10.0)
+    tilt = 1.5 * rng.normal(size=(K, d)) * (rng.random((K, d)) < 0.3)
+    y = rng.integers(K, size=T)
+    chance, by_class = rng.random((T, n)), rng.random((T, n)) < own
+    places = np.searchsorted(np.cumsum(common) / common.sum(), chance)
+    for k in range(K):
+        frequencies = common * np.exp(tilt[k])
+        drawn = np.searchsorted(np.cumsum(frequencies) / frequencies.sum(), chance)
+        places = np.where(by_class & (y == k)[:, None], drawn, places)
+    starts = np.arange(0, T * n + 1, n)
+    X = csr_array((np.ones(T * n), places.clip(0, d - 1).ravel(), starts), shape=(T, d))
+    X.sum_duplicates()
+    lengths = np.diff(X.indptr)
+    X.data = 1.0 / np.sqrt(np.repeat(lengths, lengths))
+    X.indices, X.indptr = X.indices.astype(np.int32), X.indptr.astype(np.int32)
+    return X, y

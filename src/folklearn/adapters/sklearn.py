@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any, Self
 
 import numpy as np
+import scipy.sparse
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
@@ -19,6 +20,7 @@ from folklearn.batch.penalised import MOST_PASSES
 from folklearn.certificate import Certificate
 from folklearn.errors import InvalidInputError
 from folklearn.learners import catalogue
+from folklearn.learners.lanes import PAIRS, lane_of
 from folklearn.persist import Record
 from folklearn.progress import reporter
 from folklearn.streams.hashing import DEFAULT_BUCKETS
@@ -38,11 +40,11 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     Use it where rows come in batches (`partial_fit`), where classes appear that nobody
     declared, where values are missing, where some columns hold text, where labels are
     uncertain (soft), or where good probabilities are wanted after one pass and without a
-    learning rate. Prefer ``LogisticRegression`` when all rows fit in memory and can be visited
-    many times, and ``learner="ogd"`` when ((K-1) d)^2 numbers do not fit.
+    learning rate. It takes problems of any width: words, hashed features, thousands of classes.
 
     Each row is scaled by the mean and deviation of the rows so far, predicted, then learned;
-    `fit` shuffles them first. With the default learner `fit` then goes over all rows again, as
+    `fit` shuffles them first. Sparse rows are divided by their norm instead, and stay sparse,
+    unless the problem is small. With the default learner `fit` then goes over all rows again, as
     ``LogisticRegression`` does, until the penalised maximum-likelihood fit is found, for
     several ridges, of which it takes the one that predicts best what is left out: no C to be
     tuned. `partial_fit` learns every row once, in the order given.
@@ -69,11 +71,16 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     on line, and predicts with it. The draws stay uniform from one `partial_fit` to the next, so
     that it has the same guarantee as `fit`.
 
-    Time is that of the learner, O(d^2 K^3) per row (``"ogd"``: O(d K)); the fit to all rows
-    takes some twenty passes of (K d)^2 / 2 flops a row more. Memory is
-    8 ((K-1) d)^2 bytes, ten times that for ``"auto"``, times 1 + m with ``"average"`` and
-    ``"random"``. Sparse rows are made dense a block at a time: that saves the memory of the
-    rows, not of the state.
+    Small problems (`auto` says what is small): time is that of the learner, O(d^2 K^3) per row
+    (``"ogd"``: O(d K)); the fit to all rows takes some twenty passes of (K d)^2 / 2 flops a row
+    more. Memory is 8 ((K-1) d)^2 bytes, ten times that for ``"auto"``, times 1 + m with
+    ``"average"`` and ``"random"``; sparse rows are made dense a block at a time.
+
+    Larger ones ``"auto"`` learns in O(K) for a value that is not 0 (`Wide`; many classes of few
+    dense features in O(K d^2), `ClassBlocks`), and never refuses for their width; other learners
+    say if their state does not fit. Memory is 64 (K + 1) bytes for every column that occurred. The fit to all rows then is `wide_fit`, about a hundred
+    passes, with memory for some 4 K numbers a row more; where this machine does not have it, the
+    learner predicts.
 
     Guarantee, for independent rows of one distribution, all classes declared (`fit` takes
     those in y) and a choice above that carries one: the expected log loss at a new point is
@@ -102,8 +109,8 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         runs over them, reshuffled each time. `partial_fit` runs once.
     shuffle : whether `fit` shuffles the rows. Sorted rows, by class or in time, do great harm
         to what learns them one by one; False is for a stream whose order is to be kept.
-    scale : standardise the features on line. False leaves them as they are: their norm
-        should then be about 1.
+    scale : standardise the features on line, or divide sparse rows by their norm. False leaves
+        them as they are: their norm should then be about 1.
     fit_intercept : append a constant to the features.
     n_buckets : number of columns, at least 1, into which all columns of text are hashed
         together; without text it says nothing. More confuse less, and cost as features do.
@@ -133,7 +140,12 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     Notes
     -----
     NaN, and None or NA of a data frame, is a missing value: it becomes the mean of its
-    feature so far, as the scaler has it, on which outliers have limited influence.
+    feature so far, as the scaler has it, on which outliers have limited influence. In rows that
+    stay sparse it counts as 0.
+
+    Whether rows stay sparse is decided by the first ones: X must be sparse (or a frame of text
+    alone), the learner ``"auto"``, and K d too large for all pairs of classes. Later rows may be
+    dense all the same. Dense rows are standardised at any width.
 
     In a data frame (pandas, polars, Arrow) columns of text, categories and enums are hashed,
     see `TextHasher`: a text that was never seen needs nothing, and a missing one adds nothing.
@@ -246,7 +258,7 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             target, w = weights.weighted(target, self.classes_, sample_weight, self.class_weight)
             if not w.any():
                 raise InvalidInputError("the sample weights are all zero: nothing can be learned")
-            self._begin(X.shape[1], len(self.classes_), float(w.max()))
+            self._begin(X, len(self.classes_), len(self.classes_), float(w.max()))
             problem.refuse_heavy(w, self.model_.max_weight)
             with reporter(self.verbose, passes * len(y), "learning") as report:
                 self._learn(X, target, w, passes, bool(self.shuffle), report)
@@ -277,7 +289,8 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             target, w = weights.weighted(target, known, sample_weight, self.class_weight)
             if first:
                 named = (self.class_weight or {}).values()
-                self._begin(X.shape[1], n_told, max([1.0, *map(problem.weight, named)]))
+                heaviest = max([1.0, *map(problem.weight, named)])
+                self._begin(X, n_told, len(known), heaviest)
             problem.refuse_heavy(w, self.model_.max_weight)
             self._refuse_too_large(X.shape[1], len(known))
             if not self.model_.can_grow:
@@ -293,8 +306,9 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         X = self._rows(X)
         P = np.empty((X.shape[0], len(self.classes_)))
-        for block in rows.blocks(X):
-            P[block] = self._mixed(rows.dense(X[block]))[:, self.numbers_]
+        sparse = self.model_.sparse
+        for block in rows.blocks(X, sparse):
+            P[block] = self._mixed(rows.taken(X[block], sparse))[:, self.numbers_]
         return P
 
     def predict_log_proba(self, X: Any) -> Array:
@@ -376,8 +390,8 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self._n_buckets = problem.count("n_buckets", self.n_buckets, 1)
         self.text_features_: NDArray[Any] = np.fromiter(names, object)
 
-    def _begin(self, n_features: int, n_classes: int, largest: float) -> None:
-        """Start a model that has learned nothing."""
+    def _begin(self, X: rows.Rows, n_classes: int, n_coming: int, largest: float) -> None:
+        """Start a model that has learned nothing, of so many classes, and more that are coming."""
         if self.select not in SELECT:
             raise InvalidInputError(f"select must be one of {SELECT}, got {self.select!r}")
         m = problem.count("n_checkpoints", self.n_checkpoints, 1)
@@ -385,17 +399,31 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self._slots: Numbers = np.zeros(m, np.intp)  # which of the states each draw is
         self._states: list[OpenModel] = []
         settings = self._settings(largest)
-        self._refuse_too_large(n_features, n_classes)
+        self._refuse_too_large(X.shape[1], n_classes)
         self.model_ = OpenModel(
             self.learner,
             settings,
-            n_features=n_features,
+            n_features=X.shape[1],
             n_classes=n_classes,
             scale=self.scale,
             intercept=self.fit_intercept,
+            sparse=self._stays_sparse(X, n_coming),
         )
         chance = m > 0 or self.random_state is not None
         self._seed = check_random_state(self.random_state).randint(2**31 - 1) if chance else 0
+
+    def _stays_sparse(self, X: rows.Rows, n_classes: int) -> bool:
+        """Tell whether rows are to be learned as sparse ones.
+
+        Not where a frame holds numbers beside its text: these must be standardised.
+        """
+        mixed = self._is_text.any() and not self._is_text.all()
+        return scipy.sparse.issparse(X) and not mixed and self._is_wide(X.shape[1], n_classes)
+
+    def _is_wide(self, n_features: int, n_classes: int) -> bool:
+        """Tell whether the default learner is one without sums over all pairs of classes."""
+        n_columns = n_features + bool(self.fit_intercept)
+        return self.learner == AUTO and lane_of(n_columns, max(n_classes, 2)) != PAIRS
 
     def _settings(self, largest: float) -> dict[str, float]:
         """Return what the learner is to be told of the parameters."""
@@ -418,17 +446,21 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return settings
 
     def _refuse_too_large(self, n_features: int, n_classes: int) -> None:
-        """Raise if the states cannot fit in this machine: it would stall, not fail."""
+        """Raise if the states cannot fit in this machine: it would stall, not fail.
+
+        Of wide problems nobody knows before which columns will occur; they are never refused.
+        """
         n_columns, n_classes = n_features + bool(self.fit_intercept), max(n_classes, 2)
         needed = catalogue.n_bytes(self.learner, n_columns, n_classes)
         needed *= 1 + len(self._slots)
         present = memory.bytes_present()
         if present is not None and needed > present:
             of_text = f" ({self._n_buckets} of them for text)" if self._is_text.any() else ""
+            advice = 'use learner="auto"' if self.learner != AUTO else 'use select="last"'
             raise InvalidInputError(
                 f"learner={self.learner!r} needs {needed / 1e9:.1f} GB of memory for "
                 f"{n_features} features{of_text} and {n_classes} classes, and this machine has "
-                f'{present / 1e9:.1f} GB: use learner="ogd", or fewer features'
+                f"{present / 1e9:.1f} GB: {advice}, or fewer features"
             )
 
     def _learn(
@@ -457,14 +489,15 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _refit(self, X: rows.Rows, target: labels.Target, w: Array, most_passes: int) -> None:
         """Fit all rows together."""
+        sparse = self.model_.sparse
 
-        def again() -> Iterator[tuple[Array, Any, Array]]:
-            for block in rows.blocks(X):
-                yield rows.dense(X[block]), target[block], w[block]
+        def again() -> Iterator[tuple[Any, Any, Array]]:
+            for block in rows.blocks(X, sparse):
+                yield rows.taken(X[block], sparse), target[block], w[block]
 
         self.model_.refit(again, most_passes=most_passes, seed=self._seed)
 
-    def _mixed(self, x: Array) -> Array:
+    def _mixed(self, x: Any) -> Array:
         """Return the probabilities, by number, of the states that predict."""
         drawn = (self._states, self._slots) if self._states else ([self.model_], np.zeros(1, int))
         return draws.predict(drawn, len(self.classes_), x)

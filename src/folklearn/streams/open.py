@@ -6,21 +6,27 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from folklearn import persist, problem
+from folklearn import memory, persist, problem
 from folklearn.arrays import Array, Labels, softmax
+from folklearn.batch.column_model import ColumnModel
 from folklearn.batch.penalised import FIRST_RIDGE, MOST_PASSES, penalised
+from folklearn.batch.wide_fit import wide_fit
 from folklearn.certificate import Certificate
 from folklearn.errors import InvalidInputError, StateFileError
 from folklearn.learners import catalogue
 from folklearn.learners.base import Learner
+from folklearn.learners.lanes import PAIRS, WIDE, lane_of
 from folklearn.learners.panel import PanelLearner
 from folklearn.persist import Record, Saved
 from folklearn.problem import Rows
+from folklearn.sparse import SparseRows, concatenated
 from folklearn.streams.scaler import OnlineScaler
+from folklearn.streams.sparse_scaler import SparseScaler
 
+_COPIES = 4  # of numbers for every row and class, that `wide_fit` takes
 _FREE = 10.0  # what the constant is multiplied by where it should not be penalised
 
-Raw = Callable[[], Iterable[tuple[ArrayLike, ArrayLike, ArrayLike]]]  # X, y, weights
+Raw = Callable[[], Iterable[tuple[Any, ArrayLike, ArrayLike]]]  # X, y, weights
 
 
 class OpenModel(Saved):
@@ -39,6 +45,11 @@ class OpenModel(Saved):
     The first class needs no learner; with the second one begins, and with every further one
     it grows (`Folklore.grown`). Missing values (NaN) become the mean of their feature.
 
+    With ``sparse=True`` rows stay sparse all the way: they are divided by their norm instead of
+    standardised (`SparseScaler`), and ``"auto"`` is a `Wide`. Time and memory are then those of
+    what is not 0, and missing values count as 0. X may be sparse (SciPy) or dense, and a single
+    row also a pair (indices, values).
+
     `run` is for blocks of rows; `predict_one` and `learn_one` are the same for one row, at a
     cost that is close to the learner's own.
 
@@ -49,7 +60,8 @@ class OpenModel(Saved):
     settings : its parameters, such as ``{"B": 10.0}``.
     n_features : number of raw features so far, at least 1; `grow` adds more.
     n_classes : number of classes declared in advance, at least 0; these are never "new".
-    scale, intercept : as for `OnlineScaler`.
+    scale, intercept : as for `OnlineScaler`, or `SparseScaler`.
+    sparse : keep rows sparse.
 
     Examples
     --------
@@ -57,6 +69,12 @@ class OpenModel(Saved):
     >>> P, u = model.run([[0.0], [1.0], [0.1], [0.9]], [0, 1, 0, 1])
     >>> P.shape, u.round(2).tolist(), model.n_classes
     ((4, 2), [1.0, 0.75, 0.83, 0.62], 2)
+
+    >>> words = OpenModel("auto", n_features=10**9, n_classes=2, sparse=True)
+    >>> for t in range(40):
+    ...     words.learn_one(([7 * t, 10**8 + t % 2], [1.0, 1.0]), t % 2)
+    >>> int(words.predict_one(([10**8 + 1], [1.0])).argmax())
+    1
     """
 
     def __init__(
@@ -68,19 +86,23 @@ class OpenModel(Saved):
         n_classes: int = 0,
         scale: bool = True,
         intercept: bool = True,
+        sparse: bool = False,
     ) -> None:
-        self.name = learner
+        self.name, self.sparse = learner, bool(sparse)
         self.settings = dict(settings or {})
         self.n_classes = problem.count("n_classes", n_classes, 0)
         if self.n_classes < 2:
             self._refuse_unless_growing()
         self.n_rounds = 0
         self.n_new = 0
-        self._scaler = OnlineScaler(
-            n_features=n_features, scale=scale, intercept=intercept, gaps=True
+        self._n_coming = 0  # classes that the rows in hand bring: a learner is chosen for them all
+        words: dict[str, Any] = {"n_features": n_features, "scale": scale, "intercept": intercept}
+        self._scaler: Any = (
+            SparseScaler(**words) if self.sparse else OnlineScaler(**words, gaps=True)
         )
         self.learner: Learner | None = None
-        self._refitted: Array | None = None  # (K, columns), what predicts after `refit`
+        # What predicts after `refit`, a dense one is (K, columns).
+        self._refitted: Array | ColumnModel | None = None
         first = self._make(self._scaler.n_columns, max(2, self.n_classes))  # hears bad settings
         self.max_weight = first.max_weight  # above which it refuses
         if self.n_classes >= 2:
@@ -99,12 +121,21 @@ class OpenModel(Saved):
         return self.name in catalogue.growing()
 
     def _make(self, n_columns: int, n_classes: int) -> Learner:
-        return catalogue.make(self.name, n_columns, n_classes, self.settings)
+        settings = self.settings
+        if self.name == "auto":  # for the classes that are coming with these rows too
+            size = n_columns, max(n_classes, self._n_coming)
+            settings = {"lane": WIDE if self.sparse else lane_of(*size), **settings}
+        return catalogue.make(self.name, n_columns, n_classes, settings)
+
+    def _is_wide(self, n_columns: int, n_classes: int) -> bool:
+        """Tell whether a problem is too large for sums over all pairs of classes."""
+        return self.sparse or lane_of(n_columns, n_classes) != PAIRS
 
     @property
     def n_features(self) -> int:
         """The number of raw features so far."""
-        return self._scaler.n_features
+        n_features: int = self._scaler.n_features
+        return n_features
 
     @property
     def unseen_probability(self) -> float:
@@ -115,17 +146,28 @@ class OpenModel(Saved):
         """Return it after so many rounds (one number, or several) without a new class since."""
         return (self.n_new + 0.5) / (n_rounds + 1.0) if self.n_classes else 1.0
 
-    def predict(self, X: ArrayLike) -> Array:
+    def predict(self, X: Any) -> Array:
         """Return the probabilities of the known classes, given that it is one: (T, d), (T, K)."""
-        Z = self._scaler.transform(problem.contexts(X, self.n_features, gaps=True)[0])
+        Z = self._scaled(X)
         if self.learner is None:
             return np.ones((len(Z), self.n_classes))
+        if isinstance(self._refitted, ColumnModel):
+            return self._refitted.predict(Z)
         if self._refitted is not None:
             return softmax(Z @ self._refitted.T)
-        return self.learner._predict_rows(Z, problem.norms(Z))
+        return self.learner._predict_all(Z, _norms(Z))
 
-    def predict_one(self, x: ArrayLike) -> Array:
+    def _scaled(self, X: Any) -> Any:
+        """Return checked rows as the scaler has them next, dense or sparse."""
+        if self.sparse:
+            return self._scaler.transform(X)
+        return self._scaler.transform(problem.contexts(X, self.n_features, gaps=True)[0])
+
+    def predict_one(self, x: Any) -> Array:
         """Return the probabilities of the known classes for one row: (d,) in, (K,) out."""
+        if self.sparse:
+            p: Array = self.predict(_one_row(x))[0]
+            return p
         d = self._scaler.n_features
         if not problem.is_context(x, (d,)):
             x = problem.context(x, d)
@@ -133,18 +175,26 @@ class OpenModel(Saved):
 
     def predict_row(self, x: Array) -> Array:
         """Return `predict_one` of what is a row of floats in C order, which is not checked."""
+        if self.sparse:
+            return self.predict_one(x)
         z = self._scaler.one(x, False)
         learner = self.learner
+        if isinstance(self._refitted, ColumnModel):
+            p: Array = self._refitted.predict(z[None, :])[0]
+            return p
         if self._refitted is not None:
             return softmax(self._refitted @ z)
         return np.ones(self.n_classes) if learner is None else learner._predict(z)
 
-    def learn_one(self, x: ArrayLike, y: Any, *, weight: float = 1.0) -> None:
+    def learn_one(self, x: Any, y: Any, *, weight: float = 1.0) -> None:
         """Learn one row x (d,) of class number y: a `run` that predicts nothing.
 
         y may be a soft label, probabilities of the known classes (K,) and of new ones behind
         them. After `predict_one` of the same row nothing of the prediction is computed again.
         """
+        if self.sparse:
+            self.run(_one_row(x), [y], weight=[problem.weight(weight)])
+            return
         d = self._scaler.n_features
         if not problem.is_context(x, (d,)):
             x = problem.numbers("x", x)
@@ -153,6 +203,9 @@ class OpenModel(Saved):
 
     def learn_row(self, x: Array, y: Any, weight: float) -> None:
         """Do as `learn_one` with a row of floats in C order, not checked but for its norm."""
+        if self.sparse:
+            self.learn_one(x, y, weight=weight)
+            return
         scaler, n_classes = self._scaler, self.n_classes
         label, soft = y, problem.NO_SOFT
         if type(y) is not int or not 0 <= y < n_classes:
@@ -196,9 +249,7 @@ class OpenModel(Saved):
             self._scaler.grow(n_features)
         self.learner, self.n_classes, self._refitted = learner, n_classes, None
 
-    def run(
-        self, X: ArrayLike, y: ArrayLike, *, weight: ArrayLike | None = None
-    ) -> tuple[Array, Array]:
+    def run(self, X: Any, y: ArrayLike, *, weight: ArrayLike | None = None) -> tuple[Array, Array]:
         """Predict, then learn, raw rows X (T, d) with class numbers y (T,), one by one.
 
         A number equal to `n_classes` is a new class, and columns beyond `n_features` are new
@@ -208,30 +259,40 @@ class OpenModel(Saved):
         class k if class k is known by then and the example is of a known class, and u[t] that
         it is not. Every row is checked before the first round.
         """
-        X = problem.numbers("X", X)
-        d = max(X.shape[1] if X.ndim == 2 else 0, self.n_features)
-        X, _ = problem.contexts(X, d, gaps=True)
-        labels, soft, known = self._labels(y, len(X))
+        X, d = self._raw(X)
+        T = X.shape[0]
+        labels, soft, known = self._labels(y, T)
         n_classes = int(known.max(initial=self.n_classes))
-        weights = problem.weights(weight, len(X))
+        weights = problem.weights(weight, T)
         problem.refuse_heavy(weights, self.max_weight)
         if n_classes > self.n_classes:
             self._refuse_unless_growing()
+        self._n_coming = n_classes
         self._make_room(d, self.n_classes)
-        Z = self._scaler.learn_transform(X)
-        rows = Rows(Z, problem.norms(Z), labels, soft, weights)
-        P, u = np.zeros((len(X), n_classes)), np.empty(len(X))
+        Z = self._scaler.transform(X) if self.sparse else self._scaler.learn_transform(X)
+        rows = Rows(Z, _norms(Z), labels, soft, weights)
+        P, u = np.zeros((T, n_classes)), np.empty(T)
         start = 0
-        while start < len(X):
+        while start < T:
             news = np.flatnonzero(known[start:] > self.n_classes)
-            stop = start + int(news[0]) if news.size else len(X)
+            stop = start + int(news[0]) if news.size else T
             P[start:stop, : self.n_classes] = self._learn(rows.part(start, stop), u[start:stop])
-            if stop < len(X):
+            if stop < T:
                 new = rows.part(stop, stop + 1)
                 self._learn_new(new, int(known[stop]), P[stop], u[stop : stop + 1])
                 stop += 1
             start = stop
         return P, u
+
+    def _raw(self, X: Any) -> tuple[Any, int]:
+        """Return checked raw rows, and how many features there are with them."""
+        if self.sparse:
+            X = SparseScaler.rows_of(X, self.n_features)
+            d = max(X.shape[1], self.n_features)
+            return problem.rows_of_contexts(X, d)[0], d
+        X = problem.numbers("X", X)
+        d = max(X.shape[1] if X.ndim == 2 else 0, self.n_features)
+        return problem.contexts(X, d, gaps=True)[0], d
 
     def refit(self, blocks: Raw, *, most_passes: int = MOST_PASSES, seed: int = 0) -> None:
         """Fit all rows once more, together: penalised maximum likelihood, see `penalised`.
@@ -241,8 +302,14 @@ class OpenModel(Saved):
         next row would be, the constant ten times as large so that the penalty hardly counts for
         it, and the fit predicts until something more is learned; learner and certificate do not
         change. Without a learner there is nothing to fit.
+
+        Problems too large for all pairs of classes, and sparse rows, are fitted by `wide_fit`. It
+        takes memory for K numbers a row; should this machine not have it, nothing is fitted.
         """
         if self.learner is None:
+            return
+        if self._is_wide(self._scaler.n_columns, self.n_classes):
+            self._refit_wide(blocks, most_passes, seed)
             return
 
         columns = np.ones(self._scaler.n_columns)
@@ -262,6 +329,23 @@ class OpenModel(Saved):
         ridge, W = led or (FIRST_RIDGE, np.zeros((self.n_classes, self._scaler.n_columns)))
         fit = penalised(scaled, W / columns, ridge=ridge, most_passes=most_passes, seed=seed)
         self._refitted = fit.W * columns
+
+    def _refit_wide(self, blocks: Raw, most_passes: int, seed: int) -> None:
+        parts = []
+        for X, y, weight in blocks():
+            Z = self._scaled(X)
+            Z = Z if isinstance(Z, SparseRows) else SparseRows.of_dense(Z)
+            parts.append((Z, *problem.labels(y, len(Z), self.n_classes), weight))
+        Xs, labels, soft, weights = zip(*parts, strict=True)
+        n_rows, present = sum(map(len, Xs)), memory.bytes_present()
+        if present is not None and _COPIES * 8 * n_rows * self.n_classes > present / 2:
+            return
+        w = problem.weights(np.concatenate(weights), n_rows)
+        Z = concatenated(Xs)
+        rows = Rows(Z, Z.norms(), np.concatenate(labels), np.concatenate(soft), w)
+        constant = self._scaler.place if self._scaler.intercept else -1
+        fit = wide_fit(rows, self.n_classes, constant=constant, most_passes=most_passes, seed=seed)
+        self._refitted = ColumnModel(fit.columns, fit.weights)
 
     def _label(self, y: Any) -> tuple[int, Array, int]:
         """Return the label of one row as a learner takes it, and the classes known after it."""
@@ -309,7 +393,7 @@ class OpenModel(Saved):
         self._refitted = None
         if self.learner is None:
             return np.ones((T, self.n_classes))
-        return self.learner._run(self._of_known(rows), None)
+        return self.learner._run_all(self._of_known(rows), None)
 
     def _of_known(self, rows: Rows) -> Rows:
         """Return rows whose soft labels have a column for every known class, in C order."""
@@ -318,7 +402,7 @@ class OpenModel(Saved):
     def _learn_new(self, row: Rows, n_classes: int, p: Array, u: Array) -> None:
         """Learn the first example of new classes, predicted without knowing of them."""
         if self.learner is not None:
-            p[: self.n_classes] = self.learner._predict(row.X[0])
+            p[: self.n_classes] = self.learner._predict(_context(row.X, self.learner))
         elif self.n_classes:
             p[: self.n_classes] = 1.0
         u[0] = self.unseen_probability
@@ -328,7 +412,8 @@ class OpenModel(Saved):
         if self.learner is not None:
             X, _, labels, soft, weights = self._of_known(row)
             one = soft[0] if len(soft) else problem.NO_SOFT
-            self.learner._learn(X[0], int(labels[0]), one, float(weights[0]))
+            x = _context(X, self.learner)
+            self.learner._learn(x, int(labels[0]), one, float(weights[0]))
 
     def certificate(self) -> Certificate | None:
         """Return the learner's certificate, or None if no learner has begun.
@@ -346,7 +431,10 @@ class OpenModel(Saved):
         persist.put_inside(record, "scaler", self._scaler)
         if self.learner is not None:
             persist.put_inside(record, "state", self.learner)
-        if self._refitted is not None:
+        if isinstance(self._refitted, ColumnModel):
+            record.arrays["fitted_columns"] = self._refitted.columns.copy()
+            record.arrays["fitted_weights"] = self._refitted.weights.copy()
+        elif self._refitted is not None:
             record.arrays["refitted"] = self._refitted.copy()
         return record
 
@@ -360,7 +448,8 @@ class OpenModel(Saved):
             # that cannot grow insist on it.
             known = 0 if name in catalogue.growing() else n_classes
             settings, d = record.word("settings"), scaler.n_features
-            model = cls(name, settings, n_features=d, n_classes=known)
+            sparse = isinstance(scaler, SparseScaler)
+            model = cls(name, settings, n_features=d, n_classes=known, sparse=sparse)
         model._scaler, model.learner, model.n_classes = scaler, None, n_classes
         model.n_rounds, model.n_new = record.count("n_rounds"), record.count("n_new")
         if "state" in record.config:
@@ -369,6 +458,12 @@ class OpenModel(Saved):
                 raise StateFileError("an OpenModel state holds a learner of another size")
             if "refitted" in record.arrays:
                 model._refitted = record.part("refitted", (n_classes, scaler.n_columns))
+            if "fitted_columns" in record.arrays:
+                columns = record.part("fitted_columns", (None,), np.int64)
+                with persist.refusing(record.kind):
+                    problem.refuse_columns(columns, scaler.n_columns)
+                weights = record.part("fitted_weights", (len(columns), n_classes))
+                model._refitted = ColumnModel(columns, weights)
         elif n_classes >= 2:
             raise StateFileError("an OpenModel state lacks its learner")
         return model
@@ -379,3 +474,20 @@ class OpenModel(Saved):
 
     def __repr__(self) -> str:
         return f"OpenModel({self.name!r}, {self.settings}, n_features={self.n_features})"
+
+
+def _norms(Z: Any) -> Array:
+    """Return the norms of scaled rows, dense or sparse."""
+    return Z.norms() if isinstance(Z, SparseRows) else problem.norms(Z)
+
+
+def _context(X: Any, learner: Learner) -> Any:
+    """Return the only row of X as the learner takes it."""
+    if not isinstance(X, SparseRows):
+        return X[0]
+    return X.row(0) if learner.takes_sparse else X.dense()[0]
+
+
+def _one_row(x: Any) -> Any:
+    """Return one row, dense or a pair (indices, values), as rows."""
+    return x if problem.is_sparse_context(x) else problem.numbers("x", x)[None, ...]

@@ -8,7 +8,6 @@ import numpy as np
 import scipy.sparse
 
 from folklearn import problem
-from folklearn.arrays import Array
 from folklearn.errors import InvalidInputError
 
 Rows = Any  # (T, d): an array, or a sparse one in rows
@@ -41,20 +40,21 @@ def refuse_huge(X: Any) -> None:
     if largest < problem.MAX_NORM / math.sqrt(2 * X.shape[1]):
         return
     for i in range(X.shape[0]):
-        row = np.nan_to_num(dense(X[i : i + 1])[0])
+        row = np.nan_to_num(taken(X[i : i + 1], sparse=False)[0])
         if math.hypot(*row) >= problem.MAX_NORM * (1.0 - 1e-9):
             problem.refuse_context(row, f"row {i} of X")
 
 
-def blocks(X: Any) -> Iterator[slice]:
-    """Yield the rows of X, as many at a time as may be dense."""
-    n_rows, n_features = X.shape
-    size = max(1, _BLOCK // n_features)
+def blocks(X: Any, sparse: bool = False) -> Iterator[slice]:
+    """Yield the rows of X, as many at a time as may be dense, or as are few if they stay sparse."""
+    n_rows, width = X.shape
+    if sparse and scipy.sparse.issparse(X):
+        width = X.nnz // max(n_rows, 1) + 1
+    size = max(1, _BLOCK // width)
     for start in range(0, n_rows, size):
         yield slice(start, min(start + size, n_rows))
 
 
-def dense(rows: Any) -> Array:
-    """Return rows of X, dense."""
-    out: Array = rows.toarray() if scipy.sparse.issparse(rows) else rows
-    return out
+def taken(X: Any, sparse: bool) -> Any:
+    """Return rows of X as a model takes them: dense, unless it is one of sparse rows."""
+    return X if sparse or not scipy.sparse.issparse(X) else X.toarray()

@@ -1,0 +1,30 @@
+"""A linear model that knows only the columns that occurred, however wide rows are."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from folklearn.arrays import Array, softmax
+from folklearn.numerics.columns import Columns
+from folklearn.numerics.dual import logits_of
+from folklearn.sparse import Contexts, SparseRows
+
+
+class ColumnModel:
+    """Weights (n, K) of the columns (n,); all others have none."""
+
+    def __init__(self, columns: NDArray[np.int64], weights: Array) -> None:
+        self.columns, self.weights = columns, weights
+        self._places = Columns.of(columns)
+
+    def predict(self, X: Contexts) -> Array:
+        """Return the probabilities (T, K) of rows (T, d)."""
+        if not isinstance(X, SparseRows):
+            return softmax(X[:, self.columns] @ self.weights)
+        own = slice(X.indptr[0], X.indptr[-1])
+        places = self._places.find(X.indices[own])
+        values = np.where(places >= 0, X.values[own], 0.0)
+        Z = np.zeros((len(X), self.weights.shape[1]))
+        if len(self.weights):
+            every, starts = np.arange(len(X)), X.indptr - X.indptr[0]
+            logits_of(starts, np.maximum(places, 0), values, every, self.weights, Z)
+        return softmax(Z)
