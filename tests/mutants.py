@@ -45,8 +45,10 @@ _BOOSTING = "numerics/boosting.py"
 
 _EVIDENCE = "numerics/evidence.py"
 _FLOOR = "numerics/floor.py"
+_TANGENTS = "numerics/tangents.py"
 
 _OF_EVIDENCE = ("tests/numerics/test_evidence.py",)
+_OF_TANGENTS = ("tests/numerics/test_tangents.py",)
 _OF_CURVATURE = ("tests/numerics/test_curvature.py",)
 _OF_SURROGATE = ("tests/numerics/test_surrogate.py",)
 _OF_RULES = ("tests/numerics/test_rules.py",)
@@ -104,17 +106,17 @@ MUTANTS = (
          "test_the_curvature_of_a_row_leaves_room_for_rounding",),
     ),
     Mutant(
-        "merging takes the depth of one side", "evidence.py",
+        "merging takes the depth of one side", "lower_bound.py",
         "max(self._totals[DEPTH], other._totals[DEPTH]) + 1.0", "self._totals[DEPTH] + 1.0",
         _OF_EVIDENCE,
     ),
     Mutant(
-        "scaling is not counted", "evidence.py",
+        "scaling is not counted", "lower_bound.py",
         "scaled._totals[DEPTH] = self._totals[DEPTH] + 1.0",
         "scaled._totals[DEPTH] = self._totals[DEPTH]", _OF_EVIDENCE,
     ),
     Mutant(
-        "a loss is not rounded up", "evidence.py",
+        "a loss is not rounded up", "lower_bound.py",
         "return loss + abs(loss) * _ROUNDING_UP * (n_rounds + 2)", "return loss",
         _OF_EVIDENCE,
     ),
@@ -163,6 +165,52 @@ MUTANTS = (
         "for place, expert in enumerate(self.experts)",
         ("tests/learners/test_mixture.py",),
         equivalent="still sound: what was proven about rounds that are over stays true",
+    ),
+    # Evidence of first order.
+    Mutant(
+        "the constant of planes is taken for exact", _TANGENTS,
+        "totals[CONSTANT] - kappa * room", "totals[CONSTANT]", _OF_TANGENTS,
+    ),
+    Mutant(
+        "the pull of planes is taken for exact", _TANGENTS,
+        "float(pulls.sum()) * (1.0 + kappa) + kappa * reach", "float(pulls.sum())", _OF_TANGENTS,
+    ),
+    Mutant(
+        "the product with planes is taken for exact", _TANGENTS,
+        "float(products.sum()) - room)", "float(products.sum()))", _OF_TANGENTS,
+    ),
+    Mutant(
+        "a plane counts the label for its entropy", _TANGENTS,
+        "total -= p[i] * math.log(p[i])", "total -= math.log(p[i]) / p.shape[0]", _OF_TANGENTS,
+    ),
+    Mutant(
+        "a plane takes its gradient for exact", _FLOOR,
+        "here.below - product - away", "here.below - product", _OF_TANGENTS,
+    ),
+    Mutant(
+        "a plane touches where its value is rounded up", _FLOOR,
+        "return here.below - product", "return 1.001 * here.below - product", _OF_TANGENTS,
+    ),
+    Mutant(
+        "limits of planes are forgotten in a sum", "tangents.py",
+        "both._limit = np.minimum(self._limit, other._limit)",
+        "both._limit = np.maximum(self._limit, other._limit)", _OF_TANGENTS,
+    ),
+    Mutant(
+        "the wide learner certifies any B after it took over", "learners/wide.py",
+        "self._limit[:] = start.past.largest_B", "pass",
+        ("tests/learners/test_lanes.py::test_a_model_that_outgrows_its_lane_goes_on",),
+    ),
+    Mutant(
+        "the evidence of the wide learner is that of another expert", "learners/wide.py",
+        "unit * self._table[:n, 0, : self.n_classes]",
+        "unit * self._table[:n, 2, : self.n_classes]",
+        ("tests/learners/test_wide.py::test_it_is_its_definition",),
+    ),
+    Mutant(
+        "weights of planes stay divided by the largest", "learners/wide.py",
+        "totals[[CONSTANT, WEIGHT, REACH]] *= unit", "totals[[WEIGHT, REACH]] *= unit",
+        ("tests/learners/test_wide.py::test_it_is_its_definition",),
     ),
     # The curvature constant.
     Mutant(

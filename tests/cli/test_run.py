@@ -234,7 +234,7 @@ def test_the_default_is_auto_and_tells_of_its_experts(folklearn, pets, tmp_path)
     outcome = folklearn("run", pets, "--target", "kind", "--save", tmp_path / "m")
     model = load(tmp_path / "m").learner
     assert isinstance(model, Auto)
-    assert "learner   auto, 14 experts, R=1\n" in outcome.stderr
+    assert "learner   auto, R=1: second order, all pairs of classes\n" in outcome.stderr
     found = re.search(
         r"Leading expert: (.*) \(\d+% of the weight\)\. (\d+) experts are left: (.*)\.",
         outcome.stderr,
@@ -246,7 +246,7 @@ def test_the_default_is_auto_and_tells_of_its_experts(folklearn, pets, tmp_path)
 
 def test_the_norm_of_features_leaves_the_default(folklearn, pets):
     stderr = folklearn("run", pets, "--target", "kind", "--R", "2").stderr
-    assert "auto, 14 experts, R=2" in stderr
+    assert "auto, R=2: second order" in stderr
 
 
 def test_one_column_is_singular(folklearn, write_csv, rows):

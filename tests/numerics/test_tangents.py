@@ -6,8 +6,11 @@ import numpy as np
 import pytest
 from scipy.special import softmax
 
+from folklearn import Evidence, Tangents
+from folklearn.errors import InvalidInputError
 from folklearn.numerics import tangents
-from folklearn.numerics.evidence import N_TOTALS
+from folklearn.numerics.evidence import CONSTANT, DEPTH, N_TOTALS, REACH, WEIGHT
+from folklearn.numerics.floor import _Evaluated, into_class, plane
 
 
 def planes(rng, T, d, K, size):
@@ -55,3 +58,69 @@ def test_at_the_best_of_the_class_value_and_floor_meet(rng):
 def test_no_rows_prove_nothing():
     assert tangents.floor(np.zeros(N_TOTALS), np.zeros(3), 2, 10.0) == 0.0
     assert value(np.zeros(N_TOTALS), np.zeros((3, 2)), np.ones((3, 2))) == 0.0
+
+
+def test_the_allowance_is_the_one_that_is_proven():
+    """docs/theory/wide.md: c is off by kappa [...], and every norm by kappa [...]."""
+    K, n, B = 3, 5, 2.0
+    totals = np.zeros(N_TOTALS)
+    totals[[CONSTANT, WEIGHT, REACH, DEPTH]] = 900.0, 1000.0, 3000.0, 1e9
+    pulls = np.array([1.0, 2.0, 3.0])
+    kappa = 1.01 * 2.0**-53 * (1e9 + K * K + n + 60.0)
+    log_K = math.log(K)
+    of_constant = kappa * ((1.0 + log_K) ** 2 * 1000.0 + 900.0)
+    of_pulls = kappa * (6.0 + K * (2.0 + 3.0 * log_K) * 3000.0)
+    exact = 900.0 - B * 6.0
+    allowed = of_constant + B * of_pulls
+    assert allowed > 1e-3
+    assert exact - tangents.floor(totals, pulls, n, B) == pytest.approx(allowed, rel=1e-9)
+    W = np.eye(K, n)
+    G = 0.1 * np.ones((K, n))
+    kappa = 1.01 * 2.0**-53 * (1e9 + K * K + n * K + 60.0)
+    of_product = kappa * (0.3 + K * (2.0 + 3.0 * log_K) * 3000.0 * 1.0)
+    of_constant = kappa * ((1.0 + log_K) ** 2 * 1000.0 + 900.0)
+    assert 900.3 - value(totals, G, W) == pytest.approx(of_constant + of_product, rel=1e-9)
+
+
+def test_a_plane_lies_under_its_quadratic(rng):
+    X, y = rng.normal(size=(200, 3)), rng.integers(4, size=200)
+    evidence = Evidence(n_features=3, n_classes=4, B=2.0)
+    evidence.add(X, y, at=rng.normal(size=(4, 3)))
+    c, G = plane(evidence._quadratic, into_class(rng.normal(size=(4, 3)), 2.0), 2.0)
+    _, best = plane(evidence._quadratic, evidence.least()[1], 2.0)
+    for _ in range(300):
+        W = into_class(4.0 * rng.normal(size=(4, 3)), 2.0)
+        assert c + (G * W).sum() <= evidence.value(W)
+    assert Tangents.under(evidence).floor() == pytest.approx(evidence.floor(), rel=1e-5)
+    assert np.abs(best).max() > 0.0
+
+
+def test_a_plane_pays_for_the_rounding_of_its_gradient(rng):
+    X, y = rng.normal(size=(50, 2)), rng.integers(3, size=50)
+    evidence = Evidence(n_features=2, n_classes=3, B=2.0)
+    evidence.add(X, y)
+    W = into_class(rng.normal(size=(3, 2)), 2.0)
+    before, _ = plane(evidence._quadratic, W, 2.0)
+    evidence._totals[DEPTH] = 1e10  # as if it had been through so many additions
+    here = _Evaluated(evidence._quadratic, W, np.zeros(3), 0.0)
+    after, _ = plane(evidence._quadratic, W, 2.0)
+    of_gradient = 4.0 * here.rounding.sum()
+    assert of_gradient > 1e-4
+    assert before - after >= of_gradient
+
+
+def test_limits_travel(rng):
+    X, y = rng.normal(size=(50, 2)), rng.integers(3, size=50)
+    second = Evidence(n_features=2, n_classes=3, B=2.0)
+    second.add(X, y)
+    limited, free = Tangents.under(second), Tangents(n_features=2, n_classes=3, B=2.0)
+    free.add(X, y)
+    assert free.floor(B=50.0) == 0.0
+    for one in (limited, limited + free, free + limited, 0.5 * limited, limited.grown(n_classes=5)):
+        assert one.floor(B=2.0) > 0.0
+        with pytest.raises(InvalidInputError, match="larger than the class"):
+            one.floor(B=2.1)
+        with pytest.raises(InvalidInputError, match="row of norm"):
+            one.value(3.0 * np.eye(one.n_classes, 2))
+        again = Tangents.from_record(one.to_record())
+        assert again.largest_B == 2.0

@@ -4,9 +4,10 @@ from collections.abc import Mapping
 
 from folklearn import memory
 from folklearn.errors import FolklearnError
-from folklearn.learners import catalogue
-from folklearn.learners.auto import Auto
+from folklearn.learners import catalogue, lanes
+from folklearn.learners.auto import lane_taken
 from folklearn.learners.base import Learner
+from folklearn.learners.mixture import Mixture
 from folklearn.streams.live import Live
 from folklearn.streams.model import StreamModel
 from folklearn.streams.table import Table
@@ -102,8 +103,10 @@ def refuse_unless_present(
 
 def settings(learner: Learner) -> str:
     """Return a learner with all of its settings."""
-    if isinstance(learner, Auto):
-        return f"auto, {len(learner.experts)} experts, R={learner.R:g}"
+    lane = lane_taken(learner)
+    if lane is not None:
+        scaled = learner.experts[0] if isinstance(learner, Mixture) else learner
+        return f"auto, R={scaled.R:g}: {lanes.WORDS[lane]}"
     values = {word: getattr(learner, word) for word in OPTIONS if word in learner.WORDS}
     words = [f"{word}={value:g}" for word, value in values.items() if value is not None]
     if "gamma" in values and values["gamma"] is None:

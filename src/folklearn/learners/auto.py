@@ -8,7 +8,7 @@ from folklearn.evidence import Evidence
 from folklearn.learners.base import Learner
 from folklearn.learners.class_blocks import ClassBlocks
 from folklearn.learners.folklore import Folklore
-from folklearn.learners.lanes import PAIRS, WIDE, chosen, lane_of
+from folklearn.learners.lanes import BLOCKS, PAIRS, WIDE, chosen, lane_of
 from folklearn.learners.leader import KEPT, RIDGES
 from folklearn.learners.mixture import Mixture
 from folklearn.learners.panel import PanelLearner, classes_of
@@ -208,3 +208,8 @@ def auto(
         return wide
     blocks = [ClassBlocks(**sizes, ridge=ridge, R=R) for ridge in BLOCK_RIDGES]
     return Mixture([*blocks, wide], share=True, retire=retire, max_weight=max_weight)
+
+
+def lane_taken(learner: Learner) -> str | None:
+    """Return the lane of a learner that `auto` returned; None for others."""
+    return {Auto: PAIRS, Mixture: BLOCKS, Wide: WIDE}.get(type(learner))

@@ -11,15 +11,18 @@ from numpy.typing import NDArray
 from folklearn.numerics.compile import kernel
 from folklearn.sparse import Indices
 
-_GOLDEN = np.uint64(11400714819323198485)  # 2^64 over the golden ratio: spreads neighbours
 _LEAST = 1024  # keys
 
 
 @kernel
 def _first(column, n_keys):
     """Return where the search for a column begins; n_keys is a power of 2."""
-    mixed = np.uint64(column) * _GOLDEN
-    return np.int64((mixed ^ (mixed >> np.uint64(32))) & np.uint64(n_keys - 1))
+    # Shifts alone (Marsaglia 2003): a product would overflow, which plain Python complains of.
+    mixed = np.uint64(column)
+    mixed ^= mixed >> np.uint64(12)
+    mixed ^= mixed << np.uint64(25)
+    mixed ^= mixed >> np.uint64(27)
+    return np.int64(mixed & np.uint64(n_keys - 1))
 
 
 @kernel
