@@ -18,7 +18,7 @@ SEED, D, LENGTH, K = 0, 100_000, 40, 8
 ROWS, HELD_OUT = (5_000, 20_000), 5_000
 QUICK_ROWS, QUICK_HELD_OUT, QUICK_D = (200,), 100, 50
 SPREAD = 0.7  # deviation of the log frequencies of a word between classes
-STRENGTHS = (0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
+STRENGTHS = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0)
 TARGETS = {"of SGD's time": 10.0, "of LogisticRegression": 1.05}
 
 
@@ -35,11 +35,12 @@ def draw(T: int, d: int) -> tuple[Any, Labels]:
     frequencies = np.exp(common + SPREAD * rng.normal(size=(K, d)))
     steps = np.cumsum(frequencies / frequencies.sum(axis=1, keepdims=True), axis=1)
     y = rng.integers(K, size=T)
-    drawn = np.empty((T, LENGTH), dtype=np.int64)
+    drawn = np.empty((T, LENGTH), dtype=np.int32)  # SGDClassifier takes no others
     for k in range(K):
         drawn[y == k] = np.searchsorted(steps[k], rng.random((np.sum(y == k), LENGTH)))
     drawn = np.minimum(drawn, d - 1)  # the last step may be a rounding below 1
-    counts = (np.ones(T * LENGTH), drawn.ravel(), np.arange(T + 1) * LENGTH)
+    starts = LENGTH * np.arange(T + 1, dtype=np.int32)
+    counts = (np.ones(T * LENGTH), drawn.ravel(), starts)
     X = csr_array(counts, shape=(T, d))
     X.sum_duplicates()
     return normalize(X), y
