@@ -14,9 +14,20 @@ from folklearn.evaluate.hindsight import best_in_class
 
 from . import vw
 from .common import (
-    Found, Labels, Timed, certified, classifier, judged, lines, logistic_regression, megabytes,
-    occurring, outcome, peak_memory, scores,
-)  # fmt: skip
+    Found,
+    Labels,
+    Timed,
+    certified,
+    classifier,
+    judged,
+    lines,
+    logistic_regression,
+    megabytes,
+    occurring,
+    outcome,
+    peak_memory,
+    scores,
+)
 
 TITLE = "Banking77: 77 intents of short questions"
 FILE = "banking77.csv.gz"

@@ -9,8 +9,16 @@ from sklearn.preprocessing import normalize
 
 from ..drop_in.methods import strict_losses
 from .common import (
-    Found, Labels, Timed, classifier, judged, lines, logistic_regression, occurring, outcome,
-)  # fmt: skip
+    Found,
+    Labels,
+    Timed,
+    classifier,
+    judged,
+    lines,
+    logistic_regression,
+    occurring,
+    outcome,
+)
 from .zipf import EXPONENT
 
 TITLE = "Fitting sparse rows"

@@ -15,8 +15,15 @@ from folklearn import auto
 
 from . import vw
 from .common import (
-    Found, Labels, Timed, certified, lines, megabytes, peak_memory, scores,
-)  # fmt: skip
+    Found,
+    Labels,
+    Timed,
+    certified,
+    lines,
+    megabytes,
+    peak_memory,
+    scores,
+)
 
 TITLE = "A file of Zipf's words"
 ROWS, QUICK_ROWS = 1_000_000, 2_000
