@@ -74,3 +74,33 @@ def test_recorded_results_are_committed_with_their_origin(name):
     assert content["provenance"]["command"].startswith(f"python -m experiments.{name}.run")
     assert list(folder.glob("*.md"))
     assert list(folder.glob("*.png"))
+
+
+WIDE = ("banking", "zipf", "classes", "fit")  # a file of results for each
+
+
+@pytest.mark.parametrize("part", WIDE)
+def test_wide_runs(part, tmp_path):
+    pytest.importorskip("vowpalwabbit", reason="experiment wide needs vowpalwabbit")
+    command = [sys.executable, "-m", "experiments.wide.run", "--quick", "--only", part]
+    result = subprocess.run(
+        [*command, "--out", str(tmp_path)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr
+    assert {path.name for path in tmp_path.iterdir()} == {f"{part}.json", f"{part}.md"}
+    content = json.loads((tmp_path / f"{part}.json").read_text())
+    assert {"command", "commit", "seeds", "sizes"} <= content["provenance"].keys()
+    assert content[part]
+
+
+def test_recorded_results_of_wide_are_committed_with_their_origin():
+    recorded = list((ROOT / "experiments" / "wide" / "results").glob("*.json"))
+    assert {path.stem for path in recorded} <= set(WIDE)
+    for path in recorded:
+        origin = json.loads(path.read_text())["provenance"]
+        assert origin["command"].startswith("python -m experiments.wide.run")
+        assert path.with_suffix(".md").is_file()
