@@ -188,8 +188,8 @@ MUTANTS = (
         "here.below - product - away", "here.below - product", _OF_TANGENTS,
     ),
     Mutant(
-        "a plane touches where its value is rounded up", _FLOOR,
-        "return here.below - product", "return 1.001 * here.below - product", _OF_TANGENTS,
+        "a plane touches above its quadratic", _FLOOR,
+        "return here.below - product", "return here.below + 0.1 - product", _OF_TANGENTS,
     ),
     Mutant(
         "limits of planes are forgotten in a sum", "tangents.py",

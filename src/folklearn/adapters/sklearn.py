@@ -78,9 +78,9 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     Larger ones ``"auto"`` learns in O(K) for a value that is not 0 (`Wide`; many classes of few
     dense features in O(K d^2), `ClassBlocks`), and never refuses for their width; other learners
-    say if their state does not fit. Memory is 64 (K + 1) bytes for every column that occurred. The fit to all rows then is `wide_fit`, about a hundred
-    passes, with memory for some 4 K numbers a row more; where this machine does not have it, the
-    learner predicts.
+    say if their state does not fit. Memory is 64 (K + 1) bytes for every column that occurred.
+    The fit to all rows then is `wide_fit`, about a hundred passes, with memory for some 4 K
+    numbers a row more; where this machine does not have it, the learner predicts.
 
     Guarantee, for independent rows of one distribution, all classes declared (`fit` takes
     those in y) and a choice above that carries one: the expected log loss at a new point is

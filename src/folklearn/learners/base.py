@@ -96,10 +96,10 @@ class Learner(Saved, ABC):
         SciPy; one sparse row is a pair (indices, values).
         """
         if not problem.is_context(x, self._shape):
-            if is_sparse(x):
-                return self._predict_all(*problem.rows_of_contexts(x, self.n_features))
             if problem.is_sparse_context(x):
                 return self._predict(self._own_context(x))
+            if is_sparse(x):
+                return self._predict_all(*problem.rows_of_contexts(x, self.n_features))
             x = problem.numbers("x", x)
             if x.ndim == 2:
                 return self._predict_rows(*problem.contexts(x, self.n_features))

@@ -14,11 +14,11 @@ from folklearn.errors import StateFileError
 from folklearn.learners.base import Learner, Report
 from folklearn.learners.start import Start, refused_above
 from folklearn.numerics import wide
-from folklearn.numerics.columns import Columns
+from folklearn.numerics.columns import Columns, in_order
 from folklearn.numerics.evidence import CONSTANT, DEPTH, N_TOTALS, REACH, WEIGHT
 from folklearn.persist import Record, refusing
 from folklearn.problem import Rows
-from folklearn.sparse import Context, Contexts, SparseRow, SparseRows, sparse_row
+from folklearn.sparse import Context, Contexts, SparseRow, SparseRows, index_type, sparse_row
 from folklearn.tangents import Tangents
 
 _FIRST_REVIEW = 1024  # rounds; then at every doubling
@@ -126,6 +126,7 @@ class Wide(Learner):
         self.retire = bool(retire)
         self.max_weight = problem.positive("max_weight", max_weight)
         self._first_classes = self.n_classes
+        self._index_type = index_type(self.n_features)
         self._experts: Array = np.array([expert.scaled(self.R) for expert in _EXPERTS])
         E = len(self._experts)
         self._standing: Array = np.zeros((3, E))
@@ -161,6 +162,23 @@ class Wide(Learner):
     def loss(self) -> float:
         """The total (weighted) loss so far."""
         return float(self._mixture[wide.LOSS] * self.max_weight)
+
+    def _own_context(self, x: Any) -> Any:
+        # The usual case, without the words that `problem` has for all others.
+        if type(x) is tuple and len(x) == 2:
+            indices, values = x
+            if (
+                type(indices) is type(values) is np.ndarray
+                and indices.dtype == self._index_type
+                and values.dtype == np.float64
+                and indices.ndim == 1
+                and indices.shape == values.shape
+                and indices.flags.carray
+                and values.flags.carray
+                and in_order(indices, values, self.n_features)
+            ):
+                return SparseRow(indices, values)
+        return super()._own_context(x)
 
     def _predict(self, x: Context) -> Array:
         own = x if isinstance(x, SparseRow) else sparse_row(x)

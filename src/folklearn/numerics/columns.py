@@ -26,6 +26,17 @@ def _first(column, n_keys):
 
 
 @kernel
+def in_order(indices, values, n_features):
+    """Tell whether a row is as `SparseRow` says: places in order, each once, no value 0."""
+    before = -1
+    for a in range(indices.shape[0]):
+        if indices[a] <= before or values[a] == 0.0:
+            return False
+        before = indices[a]
+    return before < n_features
+
+
+@kernel
 def find(keys, places, indices, found):
     """Write the places of columns, -1 for those that never occurred."""
     n_keys = keys.shape[0]
