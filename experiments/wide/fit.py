@@ -24,7 +24,7 @@ from .zipf import EXPONENT
 TITLE = "Fitting sparse rows"
 SEED, D, LENGTH, K = 0, 100_000, 40, 8
 ROWS, HELD_OUT = (5_000, 20_000), 5_000
-QUICK_ROWS, QUICK_HELD_OUT, QUICK_D = (200,), 100, 50
+QUICK_ROWS, QUICK_HELD_OUT, QUICK_D = (200,), 100, 2_000
 SPREAD = 0.7  # deviation of the log frequencies of a word between classes
 STRENGTHS = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0)
 TARGETS = {"of SGD's time": 10.0, "of LogisticRegression": 1.05}

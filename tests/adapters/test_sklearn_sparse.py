@@ -11,7 +11,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import folklearn
-from folklearn import FolkloreClassifier, Wide
+from folklearn import FolkloreClassifier, Mixture, Wide
 from folklearn.batch.column_model import ColumnModel
 from folklearn.errors import InvalidInputError
 from folklearn.streams.open import OpenModel
@@ -162,11 +162,11 @@ def test_dense_rows_of_many_classes(rng):
     y = (3.0 * X @ V.T + rng.gumbel(size=(600, 120))).argmax(axis=1)
     y[:120] = np.arange(120)
     model = FolkloreClassifier().fit(X, y)
-    assert isinstance(model.model_.learner, Wide)
+    assert isinstance(model.model_.learner, Mixture)  # of class blocks
     assert not model.model_.sparse
     assert model.score(X, y) > 0.5
     late = FolkloreClassifier().partial_fit(X, y)  # no class was declared
-    assert isinstance(late.model_.learner, Wide)
+    assert isinstance(late.model_.learner, Mixture)
 
 
 def test_text_through_a_pipeline():

@@ -209,8 +209,8 @@ def test_whatever_arrives_everything_stays_finite(d, K, ridge, sizes, spread, se
     P = model.run(X, rng.integers(0, K, len(sizes)), weight=weight)
     assert np.isfinite(P).all()
     np.testing.assert_allclose(P.sum(axis=1), 1.0, atol=1e-9)
-    for array in model.to_record().arrays.values():
-        assert np.isfinite(array).all()
+    for name, array in model.to_record().arrays.items():
+        assert name == "limit" or np.isfinite(array).all()
     assert (covariances(model).diagonal(axis1=1, axis2=2) >= 0.0).all()
     ceiling = weight.sum() * math.log(K)
     assert model.certificate().best_linear_at_least <= ceiling * (1.0 + 1e-12) + 1e-12

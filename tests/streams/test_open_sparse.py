@@ -8,7 +8,7 @@ import pytest
 from scipy.sparse import csr_array
 
 import folklearn
-from folklearn import Wide
+from folklearn import Mixture, Wide
 from folklearn.errors import InvalidInputError
 from folklearn.sparse import SparseRows
 from folklearn.streams.open import OpenModel
@@ -143,7 +143,7 @@ def test_dense_rows_of_many_classes_are_fitted_too(rng):
     y = (2.0 * X @ V.T + rng.gumbel(size=(900, 100))).argmax(axis=1)
     model = OpenModel("auto", n_features=40, n_classes=100)
     model.run(X, y)
-    assert isinstance(model.learner, Wide)
+    assert isinstance(model.learner, Mixture)  # of class blocks
     before = model.predict(X)
     model.refit(lambda: [(X, y, np.ones(900))])
     after = model.predict(X)

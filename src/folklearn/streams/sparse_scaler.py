@@ -89,10 +89,12 @@ class SparseScaler(Saved):
             X = SparseRows.of(X)
         own = slice(X.indptr[0], X.indptr[-1])
         values = X.values[own]
+        rows = SparseRows(X.indptr - X.indptr[0], X.indices[own], values, X.shape[1])
         gaps = np.isnan(values)
-        if gaps.any():
-            values = np.where(gaps, 0.0, values)
-        return SparseRows(X.indptr - X.indptr[0], X.indices[own], values, X.shape[1])
+        if not gaps.any():
+            return rows
+        rows.values = np.where(gaps, 0.0, values)
+        return SparseRows.of(rows.array())
 
     def _with_constant(self, X: SparseRows) -> SparseRows:
         """Insert the constant behind the first features of every row."""
