@@ -1,17 +1,16 @@
 """A text file of a million rows, read and learned: words by Zipf's law, ten classes."""
 
 from collections.abc import Iterator
-from io import BytesIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_array
-from sklearn.datasets import load_svmlight_file
 from sklearn.preprocessing import normalize
 
 from folklearn import auto
+from folklearn.streams.vw_rows import vw_rows
 
 from . import vw
 from .common import (
@@ -31,7 +30,6 @@ SEED, WORDS, EXPONENT, LENGTH, K = 0, 50_000, 1.1, 50, 10
 WIDTH = 2**vw.BITS  # of VW's table, and so of ours
 SPREAD = 0.3  # deviation of the weights of words
 BLOCK = 20_000  # rows that are drawn at a time
-PIECE = 2**24  # bytes that are read at a time
 CLASSES = (3.0, 10.0)
 
 
@@ -70,12 +68,8 @@ def write(n_rows: int, raw: Path, scaled: Path) -> None:
 
 def read(file: Path) -> Iterator[tuple[Any, Labels]]:
     """Yield rows of norm 1 and labels of a file of VW's, whose features are numbers."""
-    with file.open("rb") as text:
-        while piece := text.read(PIECE) + text.readline():
-            # Without the bar it is SVMlight's format, for which there is a compiled reader.
-            plain = BytesIO(piece.replace(b" | ", b" "))
-            X, y = load_svmlight_file(plain, n_features=WIDTH, zero_based=True)
-            yield normalize(X, copy=False), y.astype(np.int64) - 1
+    for X, labels, _ in vw_rows(file, WIDTH):
+        yield normalize(X.array(), copy=False), np.array(labels).astype(np.int64) - 1
 
 
 def measure(n_rows: int = ROWS, quick: bool = False) -> Found:
@@ -101,8 +95,11 @@ def measure(n_rows: int = ROWS, quick: bool = False) -> Found:
 
 def _compile() -> None:
     """Compile, which is not to be timed."""
-    X, y = next(blocks(100))
-    auto(n_features=WORDS, n_classes=K).run(normalize(X), y)
+    with TemporaryDirectory() as folder:
+        raw, scaled = Path(folder, "raw.txt"), Path(folder, "scaled.txt")
+        write(100, raw, scaled)
+        X, y = next(read(raw))
+        auto(n_features=WIDTH, n_classes=K).run(X, y)
 
 
 def _ours(file: Path) -> Found:
