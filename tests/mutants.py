@@ -198,7 +198,7 @@ MUTANTS = (
     ),
     Mutant(
         "the wide learner certifies any B after it took over", "learners/wide.py",
-        "self._limit[:] = start.past.largest_B", "pass",
+        "self._limit[:] = past.largest_B", "pass",
         ("tests/learners/test_lanes.py::test_a_model_that_outgrows_its_lane_goes_on",),
     ),
     Mutant(

@@ -150,3 +150,56 @@ def test_complaints(rows):
     bad.data[3] = np.nan
     with pytest.raises(InvalidInputError, match="row 1 of X has nan at feature"):
         Wide(n_features=12, n_classes=3).predict(bad)
+
+
+def test_indices_that_were_assigned_are_checked(rows):
+    X, y, _ = rows
+    for wrong in (-1, 12):
+        bad = X.copy()
+        bad.indices[4] = wrong
+        with pytest.raises(InvalidInputError, match=f"names feature {wrong}; expected 0 to 11"):
+            Wide(n_features=12, n_classes=3).run(bad, y)
+
+
+def test_steps_and_rows_that_are_too_long(rows):
+    own = SparseRows.of(rows[0])
+    assert own[::2].dense() == pytest.approx(rows[0].toarray()[::2])
+    assert own[10:3].shape == (0, 12)
+    large = sp.csr_array(([1e200], [3], [0, 1]), shape=(1, 12))
+    with pytest.raises(InvalidInputError, match="too large for the arithmetic"):
+        Wide(n_features=12, n_classes=3).predict(large)
+
+
+def test_passes_are_counted(rows, always_wide):
+    X, y, _ = rows
+    sizes = {"n_features": 12, "n_classes": 3}
+    for most in (2, 5, 9):
+        n_read = 0
+
+        def source():
+            nonlocal n_read
+            n_read += 1
+            yield X, y
+
+        found = refine(
+            blocks_of(source, None, None, **sizes), **sizes, B=3.0, tol=1e-12, most_passes=most
+        )
+        assert found.n_passes == n_read <= max(most, 2)
+
+
+def test_evidence_of_first_order_costs_what_occurs(rows):
+    X, y, _ = rows
+    wide = sp.csr_array((X.data, X.indices.astype(np.int64) * 2**35, X.indptr), (300, 2**40))
+    tangents = Tangents(n_features=2**40, n_classes=3, B=0.1)
+    tangents.add(wide, y)
+    assert tangents.floor() > 0.0
+    assert tangents.n_bytes < 10_000
+
+
+def test_certifier_takes_rounds_without_weight(rows, always_wide):
+    X, y, P = rows
+    weight = np.ones(300)
+    weight[5:20] = 0.0
+    certifier = Certifier(n_features=12, n_classes=3, B=2.0)
+    certifier.observe_many(X, y, P, weight)
+    assert certifier.exact(X, y, weight, tol=1e-4).n_rounds == 300

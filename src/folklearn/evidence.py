@@ -74,8 +74,9 @@ class Evidence(LowerBound):
         self._G: Array = np.zeros((self.n_classes, self.n_features))
         self._known: dict[float, tuple[float, Array]] = {}  # floors, until rows are added
 
-    def _add(self, rows: Rows, W: Array) -> None:
-        """Add checked rows, expanded at W."""
+    def _add(self, rows: Rows, W: Array | None) -> None:
+        """Add checked rows, expanded at W, or at 0."""
+        W = np.zeros_like(self._G) if W is None else W
         self._known.clear()
         with threads_for(self._G.size):
             for _, dense in rows.dense_parts():

@@ -42,11 +42,12 @@ class LowerBound(Saved, ABC):
         """
         sizes = {"n_features": self.n_features, "n_classes": self.n_classes}
         rows = Rows.checked(X, y, weight, **sizes)
-        self._add(rows, problem.model("at", at, self.n_classes, self.n_features))
+        W = None if at is None else problem.model("at", at, self.n_classes, self.n_features)
+        self._add(rows, W)
 
     @abstractmethod
-    def _add(self, rows: Rows, W: Array) -> None:
-        """Add checked rows, expanded at W."""
+    def _add(self, rows: Rows, W: Array | None) -> None:
+        """Add checked rows, expanded at W, or at 0."""
 
     @abstractmethod
     def least(self, *, B: float | None = None) -> tuple[float, Array]:

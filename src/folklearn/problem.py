@@ -129,9 +129,7 @@ def rows_of_contexts(X: Any, n_features: int) -> tuple[Contexts, Array]:
             f"X has shape {X.shape}; expected (number of rounds, n_features={n_features})"
         )
     if not isinstance(X, SparseRows):
-        if X.dtype.kind not in "fiub":
-            raise InvalidInputError(f"X must hold real numbers, got dtype {X.dtype}")
-        X = SparseRows.of(X)
+        X = sparse_rows(X)
     lengths = X.norms()
     bad = np.flatnonzero(~(lengths <= MAX_NORM))
     if bad.size:
@@ -139,10 +137,26 @@ def rows_of_contexts(X: Any, n_features: int) -> tuple[Contexts, Array]:
     return X, lengths
 
 
+def sparse_rows(X: Any) -> SparseRows:
+    """Return what a sparse array of SciPy holds, its numbers not checked."""
+    if X.dtype.kind not in "fiub":
+        raise InvalidInputError(f"X must hold real numbers, got dtype {X.dtype}")
+    if X.format == "csr" and X.nnz:  # nobody checks what is assigned to them
+        refuse_indices(X.indices[: X.indptr[-1]], X.shape[1])
+    return SparseRows.of(X)
+
+
+def refuse_indices(indices: Any, n_features: int) -> None:
+    """Raise unless indices, of which there are some, are all of so many features."""
+    if not 0 <= indices.min() <= indices.max() < n_features:
+        wrong = indices.min() if indices.min() < 0 else indices.max()
+        raise InvalidInputError(f"X names feature {wrong}; expected 0 to {n_features - 1}")
+
+
 def refuse_columns(columns: Any, n_features: int) -> None:
     """Raise unless columns are different ones of so many features."""
-    if len(columns) and not 0 <= columns.min() <= columns.max() < n_features:
-        raise InvalidInputError(f"columns are not all from 0 to {n_features - 1}")
+    if len(columns):
+        refuse_indices(columns, n_features)
     if len(np.unique(columns)) < len(columns):
         raise InvalidInputError("a column is named twice")
 
@@ -168,14 +182,18 @@ def context(x: ArrayLike, n_features: int) -> Array:
 
 def is_sparse_context(x: Any) -> bool:
     """Tell whether x is a pair (indices, values); a list of two rows is a matrix."""
-    return isinstance(x, tuple) and len(x) == 2 and np.ndim(x[0]) == 1
+    return isinstance(x, tuple) and len(x) == 2 and hasattr(x[0], "__len__")
 
 
 def sparse_context(x: Any, n_features: int) -> SparseRow:
     """Return one row given as (indices, values), sorted, checked but for its norm."""
     indices, values = x
     if type(indices) is not np.ndarray or type(values) is not np.ndarray:
-        indices, values = np.asarray(indices), numbers("the values of x", values)
+        values = numbers("the values of x", values)
+        try:
+            indices = np.asarray(indices)
+        except ValueError:
+            raise InvalidInputError("x is a pair, but its indices are no list of numbers") from None
     elif values.dtype is not _FLOAT64 or not values.flags.carray:
         values = numbers("the values of x", values)
     if indices.dtype.kind not in "iu" and indices.size:

@@ -58,24 +58,30 @@ class SparseRows:
         )
 
     @classmethod
-    def of_dense(cls, X: Array) -> "SparseRows":
-        """Return what is not 0 in X (T, d)."""
-        from scipy.sparse import csr_array
-
-        return cls.of(csr_array(X))
+    def of_any(cls, X: "Contexts") -> "SparseRows":
+        """Return contexts as they are, or what is not 0 in dense ones (T, d)."""
+        return X if isinstance(X, SparseRows) else cls.of(X)
 
     def __len__(self) -> int:
         return self.shape[0]
 
     def __getitem__(self, which: Any) -> "SparseRows":
-        """Return the rows of a slice without a step, not copied, or of row numbers or a mask."""
+        """Return the rows of a slice, not copied if it has no step, or of numbers or a mask."""
         T, d = self.shape
-        if isinstance(which, slice):
+        if isinstance(which, slice) and which.step in (None, 1):
             start, stop, _ = which.indices(T)
             return SparseRows(
                 self.indptr[start : max(start, stop) + 1], self.indices, self.values, d
             )
         return SparseRows.of(self.array()[which])
+
+    def compact(self) -> "SparseRows":
+        """Return the same rows with nothing before the first or behind the last; not copied."""
+        own = slice(self.indptr[0], self.indptr[-1])
+        if own == slice(0, len(self.values)):
+            return self
+        starts = self.indptr - self.indptr[0]
+        return SparseRows(starts, self.indices[own], self.values[own], self.shape[1])
 
     def __iter__(self) -> Iterator[SparseRow]:
         for t in range(len(self)):
@@ -90,9 +96,8 @@ class SparseRows:
         """Return a SciPy array of the same rows; indices and values are not copied."""
         from scipy.sparse import csr_array
 
-        own = slice(self.indptr[0], self.indptr[-1])
-        parts = (self.values[own], self.indices[own], self.indptr - self.indptr[0])
-        return csr_array(parts, shape=self.shape)
+        own = self.compact()
+        return csr_array((own.values, own.indices, own.indptr), shape=self.shape)
 
     def __matmul__(self, M: Array) -> Array:
         """Return the products (T, K) with a matrix (d, K)."""
@@ -107,9 +112,10 @@ class SparseRows:
     def norms(self) -> Array:
         """Return the norms (T,) of the rows."""
         # A 0 at the end, where empty rows at the end begin: they must not cut the row before them.
-        squares = np.concatenate([self.values[self.indptr[0] : self.indptr[-1]] ** 2, [0.0]])
-        starts = self.indptr[:-1] - self.indptr[0]
-        sums: Array = np.add.reduceat(squares, starts) if len(self) else np.empty(0)
+        own = self.compact()
+        with np.errstate(over="ignore"):
+            squares = np.concatenate([own.values**2, [0.0]])
+            sums: Array = np.add.reduceat(squares, own.indptr[:-1]) if len(self) else np.empty(0)
         sums[np.diff(self.indptr) == 0] = 0.0
         return np.sqrt(sums)
 
@@ -135,11 +141,11 @@ def concatenated(parts: Sequence[SparseRows]) -> SparseRows:
     starts = [
         end + part.indptr[1:] - part.indptr[0] for end, part in zip(ends, parts, strict=False)
     ]
-    own = [slice(part.indptr[0], part.indptr[-1]) for part in parts]
+    own = [part.compact() for part in parts]
     return SparseRows(
         np.concatenate([[0], *starts]),
-        np.concatenate([part.indices[its] for part, its in zip(parts, own, strict=True)]),
-        np.concatenate([part.values[its] for part, its in zip(parts, own, strict=True)]),
+        np.concatenate([part.indices for part in own]),
+        np.concatenate([part.values for part in own]),
         parts[0].shape[1],
     )
 

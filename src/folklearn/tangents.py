@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from folklearn import problem
 from folklearn.arrays import Array, softmax
+from folklearn.certificate import Certificate
 from folklearn.evidence import Evidence
 from folklearn.lower_bound import LowerBound
 from folklearn.numerics import floor as floors
@@ -26,7 +27,7 @@ class Tangents(LowerBound):
 
     Use it where `Evidence`, which has a matrix for every pair of classes, does not fit: wide and
     sparse rows, many classes. It is added up in the same way, and every B can be asked about,
-    also afterwards.
+    also afterwards (up to `largest_B`, if some of it is taken from `Evidence`).
 
     .. math::
         c + \langle G, W\rangle \le \sum_t w_t\, \ell(W x_t, y_t), \qquad
@@ -104,6 +105,16 @@ class Tangents(LowerBound):
         """The largest row norm of models that this evidence covers: mostly there is none."""
         return float(self._limit[0])
 
+    @property
+    def columns(self) -> NDArray[np.int64]:
+        """The columns (n,) that occurred."""
+        return self._columns.columns
+
+    @property
+    def G(self) -> Array:
+        """The sum G (n, K), a row for each of `columns`."""
+        return self._rows[: self._columns.n]
+
     def _take(self, columns: NDArray[np.int64], G: Array) -> None:
         """Add G (n, K) of some columns."""
         places = self._enter(columns)
@@ -111,52 +122,48 @@ class Tangents(LowerBound):
 
     def _enter(self, columns: Any) -> NDArray[np.int64]:
         """Return the places of columns, making room."""
-        places: NDArray[np.int64] = self._columns.enter(columns)
-        if len(self._rows) < self._columns.room:
-            larger = np.zeros((self._columns.room, self.n_classes))
+        own = self._columns.with_room(self._columns.n_with(columns))
+        if len(self._rows) < own.room:
+            larger = np.zeros((own.room, self.n_classes))
             larger[: len(self._rows)] = self._rows
             self._rows = larger
-        return places
-
-    @property
-    def _G(self) -> Array:
-        return self._rows[: self._columns.n]
+        self._columns = own
+        return own.enter(columns)
 
     def _parts(self) -> dict[str, NDArray[Any]]:
         return {
-            "columns": self._columns.columns,
-            "G": self._G,
+            "columns": self.columns,
+            "G": self.G,
             "limit": self._limit,
             "totals": self._totals,
         }
 
-    def _add(self, rows: Rows, W: Array) -> None:
+    def _add(self, rows: Rows, W: Array | None) -> None:
         size = max(1, _BLOCK // self.n_classes)
         for start in range(0, len(rows.X), size):
             part = rows.part(start, start + size)
-            self._touch(part, softmax(part.X @ W.T))
+            Z = np.zeros((len(part.X), self.n_classes)) if W is None else part.X @ W.T
+            self._touch(part, softmax(Z))
 
     def _touch(self, rows: Rows, P: Array) -> None:
         """Add checked rows whose planes touch at P (T, K), whoever predicted it."""
         X, norms, labels, soft, weights = rows
-        if not isinstance(X, SparseRows):
-            X = SparseRows.of_dense(X)
-        places = self._enter(X.indices[X.indptr[0] : X.indptr[-1]])
+        X = SparseRows.of_any(X).compact()
+        places = self._enter(X.indices)
         tangents.add_rows(
-            self._rows, self._totals, P, X.indptr - X.indptr[0], places,
-            X.values[X.indptr[0] : X.indptr[-1]], labels, soft, weights, norms,
-        )  # fmt: skip
+            self._rows, self._totals, P, X.indptr, places, X.values, labels, soft, weights, norms
+        )
 
     def _sum(self, other: "Tangents") -> Self:
         both = self._like()
-        both._take(self._columns.columns, self._G)
-        both._take(other._columns.columns, other._G)
+        both._take(self.columns, self.G)
+        both._take(other.columns, other.G)
         both._limit = np.minimum(self._limit, other._limit)
         return both
 
     def _scaled(self, factor: float) -> Self:
         scaled = self._like()
-        scaled._take(self._columns.columns, factor * self._G)
+        scaled._take(self.columns, factor * self.G)
         scaled._limit[:] = self._limit
         return scaled
 
@@ -167,7 +174,7 @@ class Tangents(LowerBound):
         were not there: the rows so far remain rows among fewer classes.
         """
         larger = self._larger(n_features, n_classes)
-        larger._take(self._columns.columns, self._G)
+        larger._take(self.columns, self.G)
         larger._limit[:] = self._limit
         return larger
 
@@ -177,26 +184,42 @@ class Tangents(LowerBound):
         pulls = self._pulls()
         W = np.zeros((self.n_classes, self.n_features))
         lengths = np.maximum(pulls, np.finfo(float).tiny)
-        W[:, self._columns.columns] = -covered * (self._G / lengths).T
+        W[:, self.columns] = -covered * (self.G / lengths).T
         return tangents.floor(self._totals, pulls, self._columns.n, covered), W
 
     def floor(self, *, B: float | None = None) -> float:
-        """Return a number that no model of row norm at most B has a total loss below; any B."""
+        """Return a number that no model of row norm at most B has a total loss below."""
         covered, _ = self._covered(None, B)
         return float(tangents.floor(self._totals, self._pulls(), self._columns.n, covered))
 
     def _pulls(self) -> Array:
         """Return the norms (K,) of the rows of G."""
-        pulls: Array = np.sqrt((self._G**2).sum(axis=0))
+        pulls: Array = np.sqrt((self.G**2).sum(axis=0))
         return pulls
 
     def value(self, W: ArrayLike) -> float:
-        """Return a lower bound on the total loss of one model W (K, d), of any norm."""
+        """Return a lower bound on the total loss of one model W (K, d)."""
         self._covered(W, None)
         W = problem.model("W", W, self.n_classes, self.n_features)
-        own = W[:, self._columns.columns].T
+        own = W[:, self.columns].T
         longest = float(np.sqrt((W**2).sum(axis=1)).max())
-        return float(tangents.value(self._totals, self._G, own, longest))
+        return float(tangents.value(self._totals, self.G, own, longest))
+
+    def offered(self, loss: float, W: ArrayLike | None, B: float | None) -> Certificate:
+        """Return `certificate`; not valid, instead of an error, beyond `largest_B`."""
+        problem.comparators(W, B, math.inf, self.n_classes, self.n_features)
+        own = self.B if B is None else float(B)
+        asked = own if W is None else problem.longest_row(W)
+        if asked <= self.largest_B * (1.0 + 1e-9):
+            return self.certificate(loss, W, B=B)
+        return Certificate(
+            loss=loss,
+            regret_bound=math.inf,
+            B=asked,
+            n_rounds=self.n_rounds,
+            valid=False,
+            reason=f"the first rounds were certified up to B = {self.largest_B:g}, not {asked:g}",
+        )
 
     def _restore(self, record: Record) -> None:
         columns = record.part("columns", (None,), np.int64)

@@ -72,7 +72,7 @@ def test_it_is_the_minimiser(power, soft, seed, rng, monkeypatch):
 def test_the_gap_is_what_is_missing(rng):
     X, y = sparse_problem(rng)
     Y, weight, ridge = np.eye(K)[y], rng.random(len(y)), 0.1
-    own = SparseRows.of_dense(X)
+    own = SparseRows.of(X)
     parts = own.indptr, own.indices, own.values
     Q, W = softmax(rng.normal(size=(len(y), K))), np.empty((X.shape[1], K))
     dual.weights_of(*parts, Y, weight, Q, ridge, W)
@@ -147,7 +147,7 @@ def test_zeros_and_rows_of_absurd_size(rng):
     X, y = sparse_problem(rng)
     for rows in (np.zeros((80, 6)), 1e12 * X, 1e-12 * X):
         fit = wide_fit(rows_of(rows, y), K)
-        P = ColumnModel(fit.columns, fit.weights).predict(SparseRows.of_dense(rows))
+        P = ColumnModel(fit.columns, fit.weights).predict(SparseRows.of(rows))
         assert np.isfinite(P).all()
     explicit = csr_array((np.zeros(80), (np.arange(80), np.arange(80) % 6)), shape=(80, 6))
     assert np.isfinite(wide_fit(rows_of(explicit, y), K).weights).all()
@@ -160,8 +160,8 @@ def test_a_model_of_columns_is_the_same_for_sparse_and_dense_rows(rng):
     model = ColumnModel(columns, weights)
     expected = softmax(X[:, columns] @ weights)
     np.testing.assert_allclose(model.predict(X), expected, atol=1e-14)
-    np.testing.assert_allclose(model.predict(SparseRows.of_dense(X)), expected, atol=1e-14)
-    part = SparseRows.of_dense(X)[4:7]
+    np.testing.assert_allclose(model.predict(SparseRows.of(X)), expected, atol=1e-14)
+    part = SparseRows.of(X)[4:7]
     np.testing.assert_allclose(model.predict(part), expected[4:7], atol=1e-14)
     nothing = ColumnModel(np.empty(0, np.int64), np.empty((0, K)))
-    np.testing.assert_allclose(nothing.predict(SparseRows.of_dense(X)), 1.0 / K)
+    np.testing.assert_allclose(nothing.predict(SparseRows.of(X)), 1.0 / K)

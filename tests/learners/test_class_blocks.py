@@ -305,3 +305,12 @@ def test_empty_run_and_progress_callback(rng):
     done = []
     model.run(rng.normal(size=(10, 2)), rng.integers(0, 3, 10), progress=done.append)
     assert done[-1] == 10
+
+
+def test_a_variance_that_rounding_brought_below_0_spoils_nothing():
+    X = np.array([[-1.7e8, -1.9e8], [8e7, -1.4e8], [0, -3e7], [5e7, 0]])
+    soft = [[0.01, 0.24, 0.75], [0.47, 0.33, 0.2], [63 / 101, 12 / 101, 26 / 101]]
+    model = ClassBlocks(n_features=2, n_classes=3)
+    model.run(X, [*soft, [0.52, 0.46, 0.02]])
+    assert np.isfinite(model.coef()).all()
+    assert (covariances(model).diagonal(axis1=1, axis2=2) >= 0.0).all()

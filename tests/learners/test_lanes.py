@@ -116,3 +116,24 @@ def test_a_model_without_evidence_has_none_after_it_moved():
     assert isinstance(moved, Wide)
     assert moved.predict(([0], [1.0]))[0] > 0.5
     assert not moved.certificate().valid
+
+
+def test_class_blocks_that_would_not_fit_are_left_behind():
+    model = auto(n_features=20, n_classes=500)
+    model.update(np.ones(20), 3)
+    grown = model.grown(n_features=2**40)
+    assert [type(expert) for expert in grown.experts] == [Wide]
+    assert grown.certificate(B=1.0).valid
+    grown.update(([2**39], [1.0]), 7)
+    assert grown.predict(([2**39], [1.0])).argmax() == 7
+    assert grown.n_rounds == 2
+
+
+def test_declared_classes_are_kept_when_the_lane_changes():
+    model = auto(n_features=5, n_classes=3, B=(1.0, 5.0))
+    model.run(np.eye(5), [0, 1, 2, 0, 1])
+    moved = model.grown(n_features=2**20)
+    assert moved.certificate().B == 1.0
+    assert moved.certificate(B=5.0).valid
+    assert not moved.certificate(B=5.1).valid
+    assert moved.certificate(np.zeros((3, 2**20))).valid

@@ -203,3 +203,59 @@ def test_evidence_of_first_order_by_hand():
     # p = (1/2, 1/2); G has rows -/+ 2 * 1/2 * x, each of norm 5
     assert tangents.floor(B=0.1) == pytest.approx(2 * np.log(2) - 0.1 * 10.0)
     assert tangents.floor(B=1.0) == 0.0
+
+
+@pytest.mark.parametrize("verb", ["run", "update"])
+def test_an_interrupt_leaves_a_state_that_is_whole(verb, monkeypatch):
+    """A signal is heard when a kernel returns: what it learned must count."""
+    X, y, _ = words(7, 40)
+    model, twin = Wide(n_features=60, n_classes=4), Wide(n_features=60, n_classes=4)
+
+    def interrupted(kernel):
+        def call(*arguments):
+            kernel(*arguments)
+            raise KeyboardInterrupt
+
+        return call
+
+    row = X.indices[: X.indptr[1]], X.data[: X.indptr[1]]
+    name = {"run": "run", "update": "learn"}[verb]
+    with monkeypatch.context() as patch:
+        patch.setattr(module.wide, name, interrupted(getattr(module.wide, name)))
+        with pytest.raises(KeyboardInterrupt):
+            model.run(X, y) if verb == "run" else model.update(row, y[0])
+    twin.run(X, y) if verb == "run" else twin.update(row, y[0])
+    assert model.n_rounds == twin.n_rounds
+    assert (model.run(X, y) == twin.run(X, y)).all()
+    assert model.certificate() == twin.certificate()
+
+
+def test_rounds_of_weight_0_count_as_rounds():
+    X, y, _ = words(8, 60)
+    weight = np.ones(60)
+    weight[::3] = 0.0
+    model = Wide(n_features=60, n_classes=4)
+    model.run(X, y, weight=weight)
+    assert model.n_rounds == model.evidence().n_rounds == model.certificate().n_rounds == 60
+
+
+@pytest.mark.parametrize("lane", ["blocks", "wide"])
+def test_the_class_that_is_spoken_of(lane):
+    for B, first in ((2.0, 2.0), ((7.0, 3.0), 7.0), (None, 10.0)):
+        model = folklearn.auto(n_features=3, n_classes=3, B=B, lane=lane)
+        model.update([1.0, 0.0, 0.0], 1)
+        assert first == model.certificate().B
+        assert model.certificate().valid
+        assert model.certificate(B=33.0).valid
+
+
+@pytest.mark.parametrize("learner", [Wide, folklearn.ClassBlocks])
+def test_nonsense_about_classes(learner):
+    model = learner(n_features=3, n_classes=2)
+    model.update([1.0, 0.0, 0.0], 1)
+    with pytest.raises(InvalidInputError, match="B must be"):
+        model.certificate(B="a")
+    with pytest.raises(InvalidInputError, match="W has shape"):
+        model.certificate([1.0, 2.0, 3.0])
+    with pytest.raises(InvalidInputError, match="not both"):
+        model.certificate(np.zeros((2, 3)), B=1.0)

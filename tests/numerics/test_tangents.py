@@ -124,3 +124,9 @@ def test_limits_travel(rng):
             one.value(3.0 * np.eye(one.n_classes, 2))
         again = Tangents.from_record(one.to_record())
         assert again.largest_B == 2.0
+
+
+def test_next_to_no_weight_proves_nothing():
+    tiny = Tangents(n_features=1, n_classes=2, B=10.0)
+    tiny.add([[1.0]], [0], weight=[1e-170])
+    assert tiny.floor() == tiny.value([[1.0], [-1.0]]) == 0.0

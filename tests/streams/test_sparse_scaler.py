@@ -25,11 +25,11 @@ def test_it_is_the_definition(scale, intercept, rng):
     expected = X / np.where(norms > 0.0, norms, 1.0) if scale else X
     if intercept:
         expected = np.hstack([expected, np.full((12, 1), 0.3 if scale else 1.0)])
-    for rows in (X, csr_array(X), csr_matrix(X), coo_array(X), SparseRows.of_dense(X)):
+    for rows in (X, csr_array(X), csr_matrix(X), coo_array(X), SparseRows.of(X)):
         found = scaler.transform(rows)
         np.testing.assert_allclose(found.dense(), expected, atol=1e-15)
         assert found.nnz == np.count_nonzero(X) + 12 * intercept
-    part = scaler.transform(SparseRows.of_dense(X)[2:7])
+    part = scaler.transform(SparseRows.of(X)[2:7])
     np.testing.assert_allclose(part.dense(), expected[2:7], atol=1e-15)
     row = np.flatnonzero(X[0])
     np.testing.assert_allclose(scaler.transform((row, X[0, row])).dense(), expected[:1], atol=1e-15)
@@ -86,6 +86,6 @@ def test_no_rows_at_all():
 def test_empty_rows_leave_the_norms_of_others_alone(empty, rng):
     X = rng.normal(size=(12, 9))
     X[list(empty)] = 0.0
-    rows = SparseRows.of_dense(X)
+    rows = SparseRows.of(X)
     np.testing.assert_allclose(rows.norms(), np.linalg.norm(X, axis=1), atol=1e-15)
     np.testing.assert_allclose(rows[2:11].norms(), np.linalg.norm(X[2:11], axis=1), atol=1e-15)

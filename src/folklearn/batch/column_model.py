@@ -20,11 +20,11 @@ class ColumnModel:
         """Return the probabilities (T, K) of rows (T, d)."""
         if not isinstance(X, SparseRows):
             return softmax(X[:, self.columns] @ self.weights)
-        own = slice(X.indptr[0], X.indptr[-1])
-        places = self._places.find(X.indices[own])
-        values = np.where(places >= 0, X.values[own], 0.0)
+        X = X.compact()
+        places = self._places.find(X.indices)
+        values = np.where(places >= 0, X.values, 0.0)
         Z = np.zeros((len(X), self.weights.shape[1]))
         if len(self.weights):
-            every, starts = np.arange(len(X)), X.indptr - X.indptr[0]
-            logits_of(starts, np.maximum(places, 0), values, every, self.weights, Z)
+            every = np.arange(len(X))
+            logits_of(X.indptr, np.maximum(places, 0), values, every, self.weights, Z)
         return softmax(Z)

@@ -101,14 +101,13 @@ class _Problem:
     """All rows, by the columns that occurred."""
 
     def __init__(self, rows: Rows, n_classes: int, constant: int) -> None:
-        X: SparseRows = rows.X
-        own = slice(X.indptr[0], X.indptr[-1])
+        X: SparseRows = rows.X.compact()
         self.rows = rows
-        self.indptr = X.indptr - X.indptr[0]
-        columns, places = np.unique(X.indices[own], return_inverse=True)
+        self.indptr = X.indptr
+        columns, places = np.unique(X.indices, return_inverse=True)
         self.columns = columns.astype(np.int64)
         self.indices = places.astype(np.int32)
-        self._values = X.values[own]
+        self._values = X.values
         self.Y: Array = rows.soft
         if not len(rows.soft):
             self.Y = np.zeros((len(X), n_classes))

@@ -103,10 +103,6 @@ def refuse_unless_present(
 
 def settings(learner: Learner) -> str:
     """Return a learner with all of its settings."""
-    lane = lane_taken(learner)
-    if lane is not None:
-        scaled = learner.experts[0] if isinstance(learner, Mixture) else learner
-        return f"auto, R={scaled.R:g}: {lanes.WORDS[lane]}"
     values = {word: getattr(learner, word) for word in OPTIONS if word in learner.WORDS}
     words = [f"{word}={value:g}" for word, value in values.items() if value is not None]
     if "gamma" in values and values["gamma"] is None:
@@ -116,4 +112,8 @@ def settings(learner: Learner) -> str:
 
 def described(model: StreamModel) -> str:
     """Return the learner of a model with all of its settings, before it begins too."""
-    return settings(model.learner or make(model.name, 1, 2, model.settings))
+    learner = model.learner or make(model.name, 1, 2, model.settings)
+    if model.name != DEFAULT:
+        return settings(learner)
+    scaled = learner.experts[0] if isinstance(learner, Mixture) else learner
+    return f"auto, R={scaled.R:g}: {lanes.WORDS[lane_taken(learner)]}"

@@ -16,7 +16,9 @@ from folklearn.evaluate.exact import Exact, Report, refine
 from folklearn.evaluate.probabilities import checked_row, checked_rows
 from folklearn.learners.base import Progress
 from folklearn.learners.leader import Leader
+from folklearn.learners.wide import Wide
 from folklearn.lower_bound import LowerBound, rounded_up
+from folklearn.numerics.floor import into_class
 from folklearn.passes import blocks_of
 from folklearn.persist import Record, Saved, put_inside
 from folklearn.problem import Rows
@@ -207,7 +209,8 @@ class Certifier(Saved):
         if isinstance(self._beside, Leader):
             floored, start = live.least(B=covered)
         else:  # the least of planes is a corner of the class, far from a good model
-            floored, start = live.floor(B=covered), self._beside.coef()
+            start = into_class(np.nan_to_num(self._beside.coef()), covered)
+            floored = live.floor(B=covered)
         found = refine(
             blocks_of(X, y, weight, **sizes),
             **sizes,
@@ -261,8 +264,10 @@ class Certifier(Saved):
     def _restore(self, record: Record) -> None:
         super()._restore(record)
         beside, own = record.inner("beside"), self._beside
-        if type(beside) is not type(own) or any(
-            beside._word(word) != own._word(word) for word in own.WORDS
+        # Which kind it is depends on the memory of the machine that it began on.
+        if not isinstance(beside, Leader | Wide) or any(
+            getattr(beside, word) != getattr(own, word)
+            for word in ("n_features", "n_classes", "B", "R")
         ):
             raise StateFileError("a Certifier state holds the learner of another problem")
         self._beside = beside

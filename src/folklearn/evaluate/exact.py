@@ -97,8 +97,8 @@ def refine(
 
     A pass takes (K d)^2 flops a row and the floors some twenty systems of K d equations;
     memory 4 (K d)^2 bytes and one block of rows. Where that does not fit (`lane_of`), it is
-    projected gradients and evidence of first order, `Tangents`: tens to hundreds of passes of
-    O(K) a value that is not 0.
+    projected gradients and evidence of first order, `Tangents`: two passes at least, tens to
+    hundreds mostly, of O(K) a value that is not 0.
 
     Guarantee: `Exact.at_least` is at most the loss of every model of the class, in floating
     point too, whether or not it converged. That it converges is observed, not proven.
@@ -116,9 +116,10 @@ def refine(
     d = problem.count("n_features", n_features, 1)
     K = problem.count("n_classes", n_classes, 2)
     B, tol = problem.positive("B", B), problem.positive("tol", tol)
-    default = MOST_PASSES if lane_of(d, K) == PAIRS else MOST_WIDE_PASSES
+    is_wide = lane_of(d, K) != PAIRS
+    default = MOST_WIDE_PASSES if is_wide else MOST_PASSES
     most = default if most_passes is None else problem.count("most_passes", most_passes, 1)
-    if lane_of(d, K) != PAIRS:
+    if is_wide:
         start = problem.model("at", at, K, d)
         return _refine_wide(blocks, start, B=B, tol=tol, most_passes=most, report=report)
     W = into_class(problem.model("at", at, K, d), B)
@@ -157,7 +158,7 @@ def _refine_wide(
     """Find and prove the best model by projected gradients."""
     K, d = W.shape
     loss = WideLoss(blocks, n_features=d, n_classes=K)
-    descent = Descent(loss, loss.narrow(W), B)
+    descent = Descent(loss, loss.narrow(W), B, most_passes)
     best, at_least, proof, idle = descent.here, -np.inf, None, 0
     while True:
         here = descent.here
@@ -173,9 +174,7 @@ def _refine_wide(
         if report is not None:
             report(Pass(descent.n_passes, here.loss, at_least, gap))
         done = gap <= tol * (1.0 + best.loss)
-        if done or idle >= _PATIENCE_WIDE or descent.n_passes >= most_passes:
-            break
-        if not descent.step():
+        if done or idle >= _PATIENCE_WIDE or not descent.step():
             break
     W = loss.widened(best.W)
     return Exact(W, best.loss, proof, at_least, B, descent.n_passes, done)

@@ -16,8 +16,7 @@ from folklearn.arrays import Array, logit_losses, softmax
 from folklearn.numerics.columns import Columns
 from folklearn.numerics.evidence import CONSTANT, DEPTH, N_TOTALS, REACH, ROUNDS, WEIGHT
 from folklearn.passes import Blocks
-from folklearn.problem import Rows
-from folklearn.sparse import Indices, SparseRows
+from folklearn.sparse import SparseRows
 from folklearn.tangents import Tangents
 
 _REMEMBERED = 10  # losses that a new one must be below the largest of
@@ -34,10 +33,6 @@ class Touched(NamedTuple):
     G: Array
     totals: Array
 
-    def gap(self, B: float) -> float:
-        """Return <G, W> + B sum |G_i|, at least the loss of W minus the least in the class."""
-        return max(0.0, float((self.G * self.W).sum() + B * _lengths(self.G).sum()))
-
 
 class WideLoss:
     """The loss of all rows, over the columns that occur in them; models are (n, K) here."""
@@ -46,7 +41,7 @@ class WideLoss:
         self.n_features, self.n_classes, self._blocks = n_features, n_classes, blocks
         self._columns = Columns()
         for rows in blocks():
-            self._columns.enter(np.unique(_indices(_sparse(rows))).astype(np.int64))
+            self._columns.enter(SparseRows.of_any(rows.X).compact().indices)
 
     @property
     def columns(self) -> NDArray[np.int64]:
@@ -70,7 +65,7 @@ class WideLoss:
         for rows in self._blocks():
             for start in range(0, len(rows.X), size):
                 part = rows.part(start, start + size)
-                X = self._narrowed(_sparse(part))
+                X = self._narrowed(SparseRows.of_any(part.X).compact())
                 Z = X @ W
                 loss += float(part.weights @ logit_losses(Z, part.labels, part.soft))
                 P = softmax(Z)
@@ -88,13 +83,8 @@ class WideLoss:
 
     def _narrowed(self, X: SparseRows) -> Any:
         """Return rows as a SciPy array of the columns that occur."""
-        narrow = SparseRows(
-            X.indptr - X.indptr[0],
-            self._columns.find(_indices(X)),
-            X.values[X.indptr[0] : X.indptr[-1]],
-            self._columns.n,
-        )
-        return narrow.array()
+        places = self._columns.find(X.indices)
+        return SparseRows(X.indptr, places, X.values, self._columns.n).array()
 
     def evidence(self, touched: Touched, B: float) -> Tangents:
         """Return the evidence of all rows, their planes where `touched` is."""
@@ -109,12 +99,15 @@ class WideLoss:
 
 
 class Descent:
-    """The search for the best model of row norm at most B; every `step` is one new model."""
+    """The search for the best model of row norm at most B; every `step` is one new model.
 
-    def __init__(self, loss: WideLoss, W: Array, B: float) -> None:
-        self._loss, self.B = loss, B
+    n_passes : that were made, the one included that looked for columns.
+    """
+
+    def __init__(self, loss: WideLoss, W: Array, B: float, most_passes: int) -> None:
+        self._loss, self.B, self._most = loss, B, most_passes
         self.here = loss.at(_into_class(W, B))
-        self.n_passes = 1
+        self.n_passes = 2
         steepest = _lengths(self.here.G).max()
         self._length = B / steepest if steepest > 0.0 else 1.0
         self._recent = deque([self.here.loss], _REMEMBERED)
@@ -126,16 +119,18 @@ class Descent:
         slope = float((towards * G).sum())
         if not slope < 0.0:
             return False
-        fraction = 1.0
-        while True:
-            there = self._loss.at(W + fraction * towards)
-            self.n_passes += 1
-            if there.loss <= max(self._recent) + _SUFFICIENT * fraction * slope:
-                break
-            lowest = -0.5 * fraction**2 * slope / (there.loss - loss - fraction * slope)
-            fraction = min(max(lowest, 0.1 * fraction), 0.5 * fraction)
-            if fraction < _SHORTEST:
+        fraction, there = 1.0, None
+        while there is None:
+            if self.n_passes >= self._most or fraction < _SHORTEST:
                 return False
+            tried = self._loss.at(W + fraction * towards)
+            self.n_passes += 1
+            rise = tried.loss - loss - fraction * slope
+            if tried.loss <= max(self._recent) + _SUFFICIENT * fraction * slope:
+                there = tried
+            else:
+                lowest = -0.5 * fraction**2 * slope / rise
+                fraction = min(max(lowest, 0.1 * fraction), 0.5 * fraction)
         moved, turned = there.W - W, there.G - G
         curved = float((moved * turned).sum())
         square = float((moved * moved).sum())
@@ -143,14 +138,6 @@ class Descent:
         self.here = there
         self._recent.append(there.loss)
         return math.isfinite(there.loss)
-
-
-def _sparse(rows: Rows) -> SparseRows:
-    return rows.X if isinstance(rows.X, SparseRows) else SparseRows.of_dense(rows.X)
-
-
-def _indices(X: SparseRows) -> Indices:
-    return X.indices[X.indptr[0] : X.indptr[-1]]
 
 
 def _lengths(W: Array) -> Array:

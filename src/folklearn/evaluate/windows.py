@@ -15,6 +15,7 @@ from folklearn.evaluate.companion import companion
 from folklearn.evaluate.probabilities import checked_row, checked_rows, label_mass
 from folklearn.lower_bound import LowerBound
 from folklearn.problem import Rows
+from folklearn.sparse import SparseRows
 
 _TWICE = 2  # stretches of one length; a third makes one of the older two
 
@@ -120,13 +121,18 @@ class Windows:
         done = self._ladder[-1].stop if self._ladder else 0
         return done + self._n_waiting
 
-    def observe(self, x: ArrayLike, y: Any, p: ArrayLike, *, weight: float = 1.0) -> float:
+    def observe(self, x: Any, y: Any, p: ArrayLike, *, weight: float = 1.0) -> float:
         """Take in one round; return the log loss -ln p[y] of the prediction, unweighted."""
-        X, P = problem.numbers("x", x)[None], checked_row(p, self.n_classes)[None]
+        P = checked_row(p, self.n_classes)[None]
+        if problem.is_sparse_context(x):
+            indices, values = problem.sparse_context(x, self.n_features)
+            X: Any = SparseRows(np.array([0, len(indices)]), indices, values, self.n_features)
+        else:
+            X = problem.numbers("x", x)[None]
         return float(self.observe_many(X, np.asarray(y)[None], P, weight=[weight])[0])
 
     def observe_many(
-        self, X: ArrayLike, y: ArrayLike, P: ArrayLike, *, weight: ArrayLike | None = None
+        self, X: Any, y: ArrayLike, P: ArrayLike, *, weight: ArrayLike | None = None
     ) -> Array:
         """Take in rounds X (T, d), y (T,) or (T, K), P (T, K); return their losses (T,)."""
         sizes = {"n_features": self.n_features, "n_classes": self.n_classes}

@@ -10,7 +10,7 @@ from folklearn.learners.class_blocks import ClassBlocks
 from folklearn.learners.folklore import Folklore
 from folklearn.learners.lanes import BLOCKS, PAIRS, WIDE, chosen, lane_of
 from folklearn.learners.leader import KEPT, RIDGES
-from folklearn.learners.mixture import Mixture
+from folklearn.learners.mixture import DEFAULT_B, Mixture
 from folklearn.learners.panel import PanelLearner, classes_of
 from folklearn.learners.start import Start
 from folklearn.learners.wide import Wide
@@ -107,10 +107,19 @@ class Auto(PanelLearner):
     def _moved(self, lane: str) -> Learner:
         """Return what `auto` is in another lane, begun where this one stands."""
         own = {"n_features": self.n_features, "n_classes": self.n_classes}
-        moved = auto(**own, R=self.R, retire=self.retire, max_weight=self.max_weight, lane=lane)
+        moved = auto(
+            **own,
+            R=self.R,
+            B=self.classes or None,
+            retire=self.retire,
+            max_weight=self.max_weight,
+            lane=lane,
+        )
         if not self.n_rounds:
             return moved
-        evidence = self.evidence() if self.classes else Evidence(**own, B=_NO_CLASS)
+        evidence = (
+            self.evidence(B=max(self.classes)) if self.classes else Evidence(**own, B=_NO_CLASS)
+        )
         start = Start(
             self.coef(), self.curvature(), Tangents.under(evidence), self.loss, self.n_rounds
         )
@@ -161,7 +170,7 @@ def auto(
     ========  ==============================================  ================================
     lane      for                                             what it returns
     ========  ==============================================  ================================
-    pairs     a few hundred weights, or a few thousand        `Auto`: leaders, trackers and a
+    pairs     up to about a thousand weights, K d             `Auto`: leaders, trackers and a
                                                               certified `Folklore`
     blocks    many classes, few features                      `Mixture` of `ClassBlocks` and
                                                               `Wide`, with fixed share
@@ -202,14 +211,16 @@ def auto(
     which = chosen(lane, **sizes)
     if which == PAIRS:
         return Auto(**sizes, R=R, B=B, retire=retire, max_weight=max_weight)
-    spoken_of = min(classes_of(B), default=WORST_CASE)
+    spoken_of = (*classes_of(B), DEFAULT_B)[0]
     wide = Wide(**sizes, R=R, B=spoken_of, retire=retire, max_weight=max_weight)
     if which == WIDE:
         return wide
     blocks = [ClassBlocks(**sizes, ridge=ridge, R=R) for ridge in BLOCK_RIDGES]
-    return Mixture([*blocks, wide], share=True, retire=retire, max_weight=max_weight)
+    return Mixture(
+        [*blocks, wide], share=True, retire=retire, max_weight=max_weight, spoken_of=spoken_of
+    )
 
 
-def lane_taken(learner: Learner) -> str | None:
-    """Return the lane of a learner that `auto` returned; None for others."""
-    return {Auto: PAIRS, Mixture: BLOCKS, Wide: WIDE}.get(type(learner))
+def lane_taken(learner: Learner) -> str:
+    """Return the lane of a learner that `auto` returned."""
+    return {Auto: PAIRS, Mixture: BLOCKS, Wide: WIDE}[type(learner)]

@@ -213,6 +213,10 @@ class Learner(Saved, ABC):
             reason=f"{type(self).__name__} proves nothing about other models",
         )
 
+    def covers(self, B: float) -> bool:
+        """Whether `certificate` can speak of models of row norm up to B."""
+        return self.B >= B / (1.0 + 1e-9)
+
     def coef(self) -> Array:
         """Return the weights (K, d) of the linear model that it is, or leans on most."""
         raise InvalidInputError(f"{type(self).__name__} leans on no single linear model")

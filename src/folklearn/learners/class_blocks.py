@@ -12,7 +12,7 @@ from folklearn.certificate import Certificate
 from folklearn.errors import StateFileError
 from folklearn.learners.base import Learner, Report
 from folklearn.learners.mixture import DEFAULT_B
-from folklearn.learners.start import Start, refused_above
+from folklearn.learners.start import Start
 from folklearn.numerics.class_blocks import (
     LOSS,
     N_BLOCK_TOTALS,
@@ -115,7 +115,7 @@ class ClassBlocks(Learner):
             prior = 2.0 * self.ridge * self.R**2 * np.eye(d)
             self._P[:, i] = np.linalg.inv(curvature + prior)[np.tril_indices(d)]
         self._W[:] = start.W.T
-        self._G[start.past._columns.columns] = start.past._G
+        self._G[start.past.columns] = start.past.G
         self._totals[:N_TOTALS] = start.past._totals
         self._totals[ROUNDS], self._totals[LOSS] = start.n_rounds, start.loss
         self._limit[:] = start.past.largest_B
@@ -179,12 +179,11 @@ class ClassBlocks(Learner):
 
     def certificate(self, W: ArrayLike | None = None, *, B: float | None = None) -> Certificate:
         """Return the certificate for the class of any B, 10 by default, or for one W (K, d)."""
-        if W is not None and B is not None:
-            problem.comparators(W, B, math.inf, self.n_classes, self.n_features)  # refuses
-        asked = (DEFAULT_B if B is None else B) if W is None else problem.longest_row(W)
-        if asked > self._limit[0] * (1.0 + 1e-9):
-            return refused_above(self._limit[0], asked, self.loss, self.n_rounds)
-        return self.evidence(B=B).certificate(self.loss, W)
+        return self.evidence().offered(self.loss, W, B)
+
+    def covers(self, B: float) -> bool:
+        """Whether `certificate` can speak of a class: of any, unless it took over."""
+        return bool(self._limit[0] * (1.0 + 1e-9) >= B)
 
     def evidence(self, *, B: float | None = None) -> Tangents:
         """Return the evidence of all rounds so far, to be merged or sent, for any B."""

@@ -6,7 +6,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from folklearn import problem
+from folklearn import memory, problem
 from folklearn.arrays import TINY, Array, log_losses, softmax
 from folklearn.certificate import Certificate
 from folklearn.errors import InvalidInputError
@@ -21,6 +21,7 @@ _FIRST_REVIEW = 1024  # which is followed by one at every doubling
 _HOPELESS = 50.0  # nats behind the best expert, until
 _SETTLED = 4096  # rounds; from then on
 _HOPELESS_LATER = 20.0
+_SHARE_OF_MEMORY = 0.25  # that all experts may take together when they grow
 _CHUNK = 4096  # rows that all experts learn before the next rows
 
 _LOSS, _N_WEIGHED, _N_TOTALS = range(3)  # the loss of the mixture; rounds of positive weight
@@ -55,8 +56,9 @@ class Mixture(Learner):
     share : let every round give each expert a share of all weights.
     retire : stop experts that are more than 50 nats (20 from round 4096 on) behind the best
         and lost more than it in the last half of the rounds, at rounds 1024, 2048, ...; the
-        expert with the best certificate for B = 10 is always kept.
+        expert with the best certificate for `spoken_of` is always kept.
     max_weight : largest sample weight that will occur, :math:`w_{\max}`.
+    spoken_of : row norm of the models that `certificate` speaks of if it is not told.
 
     Examples
     --------
@@ -73,7 +75,7 @@ class Mixture(Learner):
     "Tracking the best expert", for ``share``.
     """
 
-    WORDS = ("share", "retire", "max_weight")
+    WORDS = ("share", "retire", "max_weight", "spoken_of")
     INNER = ("experts",)
     COUNTS = ("_n_rounds",)
     PARTS = ("log_weights", "losses", "reviewed", "totals")
@@ -85,8 +87,9 @@ class Mixture(Learner):
         share: bool = False,
         retire: bool = True,
         max_weight: float = 1.0,
+        spoken_of: float = DEFAULT_B,
     ) -> None:
-        self._start(experts, share, retire, max_weight)
+        self._start(experts, share, retire, max_weight, spoken_of)
         for i, expert in enumerate(self.experts):
             # What an expert proves must be about the rounds of the mixture, each learned once.
             if any(expert is other for other in self.experts[:i]):
@@ -98,7 +101,12 @@ class Mixture(Learner):
                 )
 
     def _start(
-        self, experts: Sequence[Learner], share: bool, retire: bool, max_weight: float
+        self,
+        experts: Sequence[Learner],
+        share: bool,
+        retire: bool,
+        max_weight: float,
+        spoken_of: float,
     ) -> None:
         self.experts = list(experts)
         if not self.experts:
@@ -114,6 +122,7 @@ class Mixture(Learner):
         self.share = bool(share)
         self.retire = bool(retire)
         self.max_weight = problem.positive("max_weight", max_weight)
+        self.spoken_of = problem.positive("spoken_of", spoken_of)
         n = len(self.experts)
         self._log_weights: Array = np.full(n, -np.log(n))  # -inf for a retired expert
         self._losses: Array = np.zeros(n)  # weighted, up to retirement
@@ -132,6 +141,7 @@ class Mixture(Learner):
         """Remember who is alive."""
         self._alive = np.flatnonzero(self._log_weights > -np.inf)
         self._learning = [self.experts[i] for i in self._alive]
+        self.takes_sparse = all(expert.takes_sparse for expert in self._learning)
 
     @classmethod
     def _made(cls, **words: Any) -> Self:
@@ -237,7 +247,7 @@ class Mixture(Learner):
         recent = self._losses[alive] - self._reviewed[alive]
         limit = _HOPELESS if self._n_rounds < _SETTLED else _HOPELESS_LATER
         hopeless = (behind > limit * self.max_weight) & (recent > recent[behind.argmin()])
-        offers = self._offers(None, DEFAULT_B)
+        offers = self._offers(None, self.spoken_of)
         if offers:
             hopeless[max(offers, key=lambda offer: offer[1].best_linear_at_least)[0]] = False
         self._log_weights[alive[hopeless]] = -np.inf
@@ -250,7 +260,7 @@ class Mixture(Learner):
         offers = [
             (place, expert.certificate(W, B=asked))
             for place, expert in enumerate(self._learning)
-            if expert.B >= B / (1.0 + 1e-9)
+            if expert.covers(B)
         ]
         return [(place, offer) for place, offer in offers if offer.valid]
 
@@ -259,16 +269,16 @@ class Mixture(Learner):
 
         An expert's certificate bounds what any model could reach, so it holds for the
         mixture's loss too: the bound is the mixture's loss minus the largest
-        ``best_linear_at_least``. The class is all W of row norm at most ``B``, 10 by default;
-        for one W it is W.
+        ``best_linear_at_least``. The class is all W of row norm at most ``B``, `spoken_of` by
+        default; for one W it is W.
         """
         if W is not None:
             if B is not None:
                 raise InvalidInputError("give W or B, not both: W has its own norm")
-            rows = problem.numbers("W", W)
-            covered = float(np.sqrt((rows**2).sum(axis=-1)).max()) if rows.size else 0.0
+            problem.comparators(W, B, np.inf, self.n_classes, self.n_features)
+            covered = problem.longest_row(W)
         else:
-            covered = DEFAULT_B if B is None else problem.positive("B", B)
+            covered = self.spoken_of if B is None else problem.positive("B", B)
         offers = [offer for _, offer in self._offers(W, covered)]
         floor = max((offer.best_linear_at_least for offer in offers), default=-np.inf)
         return Certificate(
@@ -301,15 +311,30 @@ class Mixture(Learner):
         return all(expert.can_grow for expert in self.experts)
 
     def grown(self, *, n_features: int | None = None, n_classes: int | None = None) -> Self:
-        """Return a mixture of grown experts; see `Folklore.grown`. This one is unchanged."""
+        """Return a mixture of grown experts; see `Folklore.grown`. This one is unchanged.
+
+        Experts that would not fit in the memory of this machine are left behind, if others do.
+        """
         sizes = self._larger_sizes(n_features, n_classes)
         words = {word: self._word(word) for word in self.WORDS}
-        larger = self._made(experts=[expert.grown(**sizes) for expert in self.experts], **words)
+        fit = self._that_fit(**sizes)
+        experts = [self.experts[i].grown(**sizes) for i in fit]
+        larger = self._made(experts=experts, **words)
         for part, own in larger._parts().items():
-            own[:] = self._parts()[part]
+            own[:] = self._parts()[part] if part == "totals" else self._parts()[part][fit]
+        if not (larger._log_weights > -np.inf).any():  # those that fit had retired
+            larger._log_weights[:] = 0.0
+        larger._log_weights = _normalised(larger._log_weights)
         larger._n_rounds = self._n_rounds
         larger._muster()
         return larger
+
+    def _that_fit(self, n_features: int, n_classes: int) -> list[int]:
+        """Return the experts whose states fit in this machine at other sizes; all, if none do."""
+        room = _SHARE_OF_MEMORY * (memory.bytes_present() or np.inf)
+        needed = [expert.expected_bytes(n_features, n_classes) for expert in self.experts]
+        fit = [i for i, own in enumerate(needed) if own * len(needed) <= room]
+        return fit or list(range(len(needed)))
 
 
 def _mixed(expert_P: Array, weights: Array) -> Array:

@@ -1,7 +1,6 @@
 """The learner for wide and sparse rows: gradients, a rate for each column, several at once."""
 
 import math
-from dataclasses import replace
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -10,12 +9,12 @@ from numpy.typing import ArrayLike, NDArray
 from folklearn import problem
 from folklearn.arrays import Array
 from folklearn.certificate import Certificate
-from folklearn.errors import StateFileError
+from folklearn.errors import InvalidInputError, StateFileError
 from folklearn.learners.base import Learner, Report
-from folklearn.learners.start import Start, refused_above
+from folklearn.learners.start import Start
 from folklearn.numerics import wide
 from folklearn.numerics.columns import Columns, in_order
-from folklearn.numerics.evidence import CONSTANT, DEPTH, N_TOTALS, REACH, WEIGHT
+from folklearn.numerics.evidence import CONSTANT, DEPTH, N_TOTALS, REACH, ROUNDS, WEIGHT
 from folklearn.persist import Record, refusing
 from folklearn.problem import Rows
 from folklearn.sparse import Context, Contexts, SparseRow, SparseRows, index_type, sparse_row
@@ -25,6 +24,7 @@ _FIRST_REVIEW = 1024  # rounds; then at every doubling
 _HOPELESS = 20.0  # nats lost more than the best since the last review, and
 _MUCH_WORSE = 1.1  # times as much as the best
 _CHUNK = 1e8  # numbers that are met between two chances to report or to be interrupted
+_WIDEST = 2**62
 _GENEROUS = 8  # times the room there was
 
 
@@ -107,7 +107,7 @@ class Wide(Learner):
     """
 
     WORDS = ("n_features", "n_classes", "R", "B", "retire", "max_weight")
-    COUNTS = ("_n_rounds", "_first_classes")
+    COUNTS = ("_first_classes",)
     takes_sparse = True
 
     def __init__(
@@ -121,6 +121,8 @@ class Wide(Learner):
         max_weight: float = 1.0,
     ) -> None:
         self._size(n_features, n_classes)
+        if self.n_features > _WIDEST:
+            raise InvalidInputError(f"n_features is {n_features}; expected at most 2^62")
         self.R = problem.positive("R", R)
         self.B = problem.positive("B", B)
         self.retire = bool(retire)
@@ -141,17 +143,27 @@ class Wide(Learner):
         """Take over, having learned nothing: every column was there, whatever its weights."""
         columns = np.arange(self.n_features)
         self._columns = Columns.of(columns)
+        past = start.past
         entries = np.zeros((self.n_features, len(self._experts), self.n_classes + 1))
         entries[:, :, -1] = np.einsum("kjj->j", start.curvature)[:, None] / self.max_weight
         entries[:, :, :-1] = start.W.T[:, None]
-        entries[start.past._columns.columns, 0, :-1] = start.past._G / self.max_weight
-        self._table = self._with_room(entries)
-        self._totals[:] = start.past._totals
+        entries[past.columns, 0, :-1] = past.G / self.max_weight
+        self._table = _with_room(entries, self._columns.room)
+        self._totals[:] = past._totals
         self._totals[[CONSTANT, WEIGHT, REACH]] /= self.max_weight
         self._totals[DEPTH] += 2.0
-        self._limit[:] = start.past.largest_B
+        self._limit[:] = past.largest_B
         self._mixture[:] = start.loss / self.max_weight, start.n_rounds
-        self._n_rounds, self._first_classes = start.n_rounds, start.past._first_classes
+        self._totals[ROUNDS], self._first_classes = start.n_rounds, past._first_classes
+
+    @property
+    def n_rounds(self) -> int:
+        """The number of rounds learned so far, those of weight 0 included."""
+        return int(self._totals[ROUNDS])
+
+    def covers(self, B: float) -> bool:
+        """Whether `certificate` can speak of a class: of any, unless it took over."""
+        return bool(self._limit[0] * (1.0 + 1e-9) >= B)
 
     @property
     def n_columns(self) -> int:
@@ -183,7 +195,7 @@ class Wide(Learner):
     def _predict(self, x: Context) -> Array:
         own = x if isinstance(x, SparseRow) else sparse_row(x)
         p = np.empty(self.n_classes)
-        keys, places, _ = self._columns.table
+        keys, places, _, _ = self._columns.table
         if not wide.predict(
             keys, places, self._table, self._experts, self._standing, *own, problem.MAX_NORM, p
         ):
@@ -191,9 +203,9 @@ class Wide(Learner):
         return p
 
     def _predict_rows(self, X: Contexts, norms: Array) -> Array:
-        own = X if isinstance(X, SparseRows) else SparseRows.of_dense(X)
+        own = SparseRows.of_any(X)
         P = np.empty((len(own), self.n_classes))
-        keys, places, _ = self._columns.table
+        keys, places, _, _ = self._columns.table
         wide.predict_rows(
             keys, places, self._table, self._experts, self._standing,
             own.indptr, own.indices, own.values, P,
@@ -202,25 +214,20 @@ class Wide(Learner):
 
     def _learn(self, x: Context, label: int, soft: Array, weight: float) -> float:
         indices, values = x if isinstance(x, SparseRow) else sparse_row(x)
-        columns = self._columns
-        if columns.n + len(indices) > columns.room:
+        if self._columns.n + len(indices) > self._columns.room:
             self._make_room(len(indices))
-        loss: float
-        loss, columns.n = wide.learn(
-            *columns.table, columns.n, self._table, self._experts,
+        loss: float = wide.learn(
+            *self._columns.table, self._table, self._experts,
             self._standing, self._mixture, self._totals,
             indices, values, label, soft, weight / self.max_weight, problem.MAX_NORM,
             np.empty(self.n_classes),
         )  # fmt: skip
-        if loss == loss:
-            self._n_rounds += 1
-            if self.retire and self._is_due():
-                self._review()
+        if loss == loss and self.retire and self._is_due():
+            self._review()
         return loss
 
     def _run(self, rows: Rows, report: Report) -> Array:
-        if not isinstance(rows.X, SparseRows):
-            rows = rows._replace(X=SparseRows.of_dense(rows.X))
+        rows = rows._replace(X=SparseRows.of_any(rows.X))
         T = len(rows.X)
         P = np.empty((T, self.n_classes))
         met = len(self._experts) * self.n_classes * (rows.X.nnz / max(T, 1) + 2.0)
@@ -238,13 +245,12 @@ class Wide(Learner):
         while start < len(P):
             stop = min(start + self._rows_to_review(), len(P))
             X, _, labels, soft, weights = rows.part(start, stop)
-            done, self._columns.n = wide.run(
-                *self._columns.table, self._columns.n, self._table, self._experts,
+            done = wide.run(
+                *self._columns.table, self._table, self._experts,
                 self._standing, self._mixture, self._totals,
                 X.indptr, X.indices, X.values, labels, soft, weights / self.max_weight,
                 P[start:stop],
             )  # fmt: skip
-            self._n_rounds += done
             start += done
             if start < stop:
                 self._make_room(int(rows.X.indptr[start + 1] - rows.X.indptr[start]))
@@ -254,24 +260,20 @@ class Wide(Learner):
     def _make_room(self, n_more: int) -> None:
         """Make room for more columns."""
         # Pages that were never touched are not there: to be generous saves copies, not memory.
-        self._columns.make_room(max(_GENEROUS * self._columns.room, self._columns.n + n_more))
-        self._table = self._with_room(self._table[: self._columns.n])
-
-    def _with_room(self, entries: Array) -> Array:
-        """Return a table of these entries, with room for all columns that there is room for."""
-        table = np.zeros((self._columns.room, *entries.shape[1:]))
-        table[: len(entries)] = entries
-        return table
+        n = self._columns.n
+        columns = self._columns.with_room(max(_GENEROUS * self._columns.room, n + n_more))
+        self._table = _with_room(self._table[:n], columns.room)
+        self._columns = columns  # after the table, which may well have more room than they
 
     def _is_due(self) -> bool:
-        return self._n_rounds >= _FIRST_REVIEW and self._n_rounds.bit_count() == 1
+        return self.n_rounds >= _FIRST_REVIEW and self.n_rounds.bit_count() == 1
 
     def _rows_to_review(self) -> int:
         """Rows until experts are reviewed, so that `run` and the loop retire alike."""
         review = _FIRST_REVIEW
-        while review <= self._n_rounds:
+        while review <= self.n_rounds:
             review *= 2
-        return review - self._n_rounds
+        return review - self.n_rounds
 
     def _review(self) -> None:
         """Retire experts that were far behind since the last review."""
@@ -279,13 +281,16 @@ class Wide(Learner):
         best = recent.min()
         stays = (recent <= best + _HOPELESS) | (recent <= _MUCH_WORSE * best)
         stays[:_KEPT] = True
-        self._standing[wide.REVIEWED] = self._standing[wide.LOSSES]
+        standing = np.ascontiguousarray(self._standing[:, stays])
+        standing[wide.REVIEWED] = standing[wide.LOSSES]
+        standing[wide.WEIGHTS] /= standing[wide.WEIGHTS].sum()
         if stays.all():
+            self._standing = standing
             return
-        self._experts = np.ascontiguousarray(self._experts[stays])
-        self._standing = np.ascontiguousarray(self._standing[:, stays])
-        self._standing[wide.WEIGHTS] /= self._standing[wide.WEIGHTS].sum()
-        self._table = self._with_room(self._table[: self._columns.n, stays])
+        experts = np.ascontiguousarray(self._experts[stays])
+        table = _with_room(self._table[: self._columns.n, stays], self._columns.room)
+        # All at once: an interrupt must not leave experts without their entries.
+        self._experts, self._standing, self._table = experts, standing, table
 
     def evidence(self, *, B: float | None = None) -> Tangents:
         """Return the evidence of all rounds so far, to be merged or sent, for any B."""
@@ -311,11 +316,7 @@ class Wide(Learner):
 
     def certificate(self, W: ArrayLike | None = None, *, B: float | None = None) -> Certificate:
         """Return the certificate for a class, of any B, or for one W (K, d)."""
-        asked = B if W is None else problem.longest_row(W)
-        if (asked or self.B) > self._limit[0] * (1.0 + 1e-9):
-            return refused_above(self._limit[0], asked or self.B, self.loss, self.n_rounds)
-        proven = self.evidence().certificate(self.loss, W, B=B)
-        return replace(proven, n_rounds=self.n_rounds)  # those of weight 0 included
+        return self.evidence().offered(self.loss, W, B)
 
     def coef(self) -> Array:
         """Return the weights (K, d) of the expert with the least loss so far."""
@@ -358,8 +359,7 @@ class Wide(Learner):
         larger._table[:n, :, -1] = self._table[:n, :, -1]
         for part in ("experts", "standing", "mixture", "totals", "limit"):
             setattr(larger, f"_{part}", getattr(self, f"_{part}").copy())
-        larger._n_rounds = self._n_rounds
-        larger._first_classes = self._first_classes if self._n_rounds else larger.n_classes
+        larger._first_classes = self._first_classes if self.n_rounds else larger.n_classes
         return larger
 
     def _parts(self) -> dict[str, NDArray[Any]]:
@@ -389,3 +389,10 @@ class Wide(Learner):
         super()._restore(record)
         if not 2 <= self._first_classes <= self.n_classes:
             raise StateFileError("a Wide state has a bad number of first classes")
+
+
+def _with_room(entries: Array, room: int) -> Array:
+    """Return a table that begins with these entries."""
+    table = np.zeros((room, *entries.shape[1:]))
+    table[: len(entries)] = entries
+    return table

@@ -277,7 +277,7 @@ def _shrinkage(P, u, s, curvature, factor):
         if n_broken > 0:
             for i in range(K):
                 if factor[i] * (ours[i] * ours[i]) > row[i]:
-                    factor[i] = row[i] / (ours[i] * ours[i])
+                    factor[i] = max(row[i], 0.0) / (ours[i] * ours[i])
         at += a + 1
 
 
@@ -307,6 +307,9 @@ def _absorb(W, P, u, s, pull, factor, scaled):
                 row, theirs = P[at + b, start:stop], u[b, start:stop]
                 for i in range(m):
                     row[i] -= product[i] * theirs[i]
+            diagonal = P[at + a, start:stop]
+            for i in range(m):
+                diagonal[i] = max(diagonal[i], 0.0)  # rounding alone can bring it below
             at += a + 1
 
 

@@ -15,10 +15,10 @@ _LEAST = 1024  # keys
 
 
 @kernel
-def _first(column, n_keys):
-    """Return where the search for a column begins; n_keys is a power of 2."""
+def _first(key, n_keys):
+    """Return where the search for a key begins; n_keys is a power of 2."""
     # Shifts alone (Marsaglia 2003): a product would overflow, which plain Python complains of.
-    mixed = np.uint64(column)
+    mixed = np.uint64(key)
     mixed ^= mixed >> np.uint64(12)
     mixed ^= mixed << np.uint64(25)
     mixed ^= mixed >> np.uint64(27)
@@ -37,53 +37,65 @@ def in_order(indices, values, n_features):
 
 
 @kernel
+def _search(keys, column):
+    """Return where the key of a column is, or would be."""
+    at = _first(column + 1, keys.shape[0])
+    while keys[at] != 0 and keys[at] != column + 1:
+        at = (at + 1) & (keys.shape[0] - 1)
+    return at
+
+
+@kernel
 def find(keys, places, indices, found):
     """Write the places of columns, -1 for those that never occurred."""
-    n_keys = keys.shape[0]
     for a in range(indices.shape[0]):
-        column = np.int64(indices[a]) + 1
-        at = _first(column, n_keys)
-        while keys[at] != 0 and keys[at] != column:
-            at = (at + 1) & (n_keys - 1)
+        at = _search(keys, np.int64(indices[a]))
         found[a] = places[at] if keys[at] != 0 else -1
 
 
 @kernel
-def enter(keys, places, columns, n, indices, found):
-    """Write the places of columns, entering new ones after the first n; return how many now.
+def enter(keys, places, columns, count, indices, found):
+    """Write the places of columns, entering new ones behind the first count[0].
 
     There must be room: keys for twice as many, and `columns` for all.
     """
-    n_keys = keys.shape[0]
     for a in range(indices.shape[0]):
-        column = np.int64(indices[a]) + 1
-        at = _first(column, n_keys)
-        while keys[at] != 0 and keys[at] != column:
-            at = (at + 1) & (n_keys - 1)
+        column = np.int64(indices[a])
+        at = _search(keys, column)
         if keys[at] == 0:
-            keys[at] = column
-            places[at] = n
-            columns[n] = column - 1
-            n += 1
+            columns[count[0]] = column
+            places[at] = count[0]
+            keys[at] = column + 1
+            count[0] += 1
         found[a] = places[at]
-    return n
 
 
 class Columns:
-    """The columns that occurred, and their places; `n` of them."""
+    """The columns that occurred, and their places; `n` of them.
 
-    def __init__(self) -> None:
-        self.n = 0
-        self._keys = np.zeros(_LEAST, np.int64)
-        self._places = np.empty(_LEAST, np.int64)
-        self._columns = np.empty(_LEAST // 2, np.int64)
+    The number is in an array, which compiled code counts on: an interrupt leaves all as it is.
+    """
+
+    def __init__(self, room: int = _LEAST // 2) -> None:
+        size = _LEAST
+        while size // 2 < room:
+            size *= 2
+        self._keys = np.zeros(size, np.int64)
+        self._places = np.empty(size, np.int64)
+        self._columns = np.empty(size // 2, np.int64)
+        self._count = np.zeros(1, np.int64)
 
     @classmethod
-    def of(cls, columns: NDArray[np.int64]) -> "Columns":
-        """Return these columns, each at its place."""
-        own = cls()
-        own.enter(columns)
+    def of(cls, columns: NDArray[np.int64], room: int = 0) -> "Columns":
+        """Return these columns, each at its place, and room for so many in all."""
+        own = cls(max(room, len(columns)))
+        enter(*own.table, columns, np.empty(len(columns), np.int64))
         return own
+
+    @property
+    def n(self) -> int:
+        """How many columns occurred."""
+        return int(self._count[0])
 
     @property
     def columns(self) -> NDArray[np.int64]:
@@ -97,26 +109,21 @@ class Columns:
 
     @property
     def table(self) -> tuple[NDArray[np.int64], ...]:
-        """Keys, places and columns, for kernels that call `find` and `enter`."""
-        return self._keys, self._places, self._columns
+        """Keys, places, columns and their number, for kernels that call `find` and `enter`."""
+        return self._keys, self._places, self._columns, self._count
 
     @property
     def n_bytes(self) -> int:
         """The memory that the table takes."""
         return self._keys.nbytes + self._places.nbytes + self._columns.nbytes
 
-    def make_room(self, n: int) -> None:
-        """Make room for n columns in all."""
-        if n <= self.room:
-            return
-        size = len(self._keys)
-        while size // 2 < n:
-            size *= 2
-        before = self.columns.copy()
-        self._keys = np.zeros(size, np.int64)
-        self._places = np.empty(size, np.int64)
-        self._columns = np.empty(size // 2, np.int64)
-        enter(self._keys, self._places, self._columns, 0, before, np.empty(len(before), np.int64))
+    def with_room(self, n: int) -> "Columns":
+        """Return the same columns with room for n in all; this one, if it has."""
+        return self if n <= self.room else Columns.of(self.columns, n)
+
+    def n_with(self, indices: Indices) -> int:
+        """Return how many columns there are with these."""
+        return self.n + len(np.unique(indices[self.find(indices) < 0]))
 
     def find(self, indices: Indices) -> NDArray[np.int64]:
         """Return the places of columns, -1 for those that never occurred."""
@@ -125,8 +132,9 @@ class Columns:
         return found
 
     def enter(self, indices: Indices) -> NDArray[np.int64]:
-        """Return the places of columns; new ones are entered."""
-        self.make_room(self.n + len(indices))
+        """Return the places of columns; new ones are entered, and room is made for them."""
+        if self.n + len(indices) > self.room:
+            vars(self).update(vars(self.with_room(self.n_with(indices))))
         found = np.empty(len(indices), np.int64)
-        self.n = int(enter(self._keys, self._places, self._columns, self.n, indices, found))
+        enter(*self.table, indices, found)
         return found

@@ -18,6 +18,8 @@ from folklearn.arrays import Array
 from folklearn.numerics.compile import kernel
 from folklearn.numerics.evidence import CONSTANT, DEPTH, REACH, ROUNDS, WEIGHT
 
+_LIGHTEST = 1e-100  # total weight; far below, squares underflow and rounding is not relative
+
 
 @kernel
 def entropy(p):
@@ -83,6 +85,8 @@ def _constant(totals: Array, K: int, kappa: float) -> float:
 
 def floor(totals: Array, pulls: Array, n_columns: int, B: float) -> float:
     """Return what no model of row norm at most B goes below, given the norms (K,) of G's rows."""
+    if not totals[WEIGHT] >= _LIGHTEST:
+        return 0.0
     K = len(pulls)
     kappa = _kappa(totals, K, n_columns)
     reach = K * (2.0 + 3.0 * math.log(K)) * float(totals[REACH])
@@ -92,6 +96,8 @@ def floor(totals: Array, pulls: Array, n_columns: int, B: float) -> float:
 
 def value(totals: Array, G: Array, W: Array, longest: float) -> float:
     """Return what the loss of one model is not below; G and W are (columns, K)."""
+    if not totals[WEIGHT] >= _LIGHTEST:
+        return 0.0
     n_columns, K = len(G), int(G.shape[1])
     kappa = _kappa(totals, K, n_columns * K)
     products = G * W

@@ -154,20 +154,20 @@ def _share(standing, losses, mixture):
 
 @kernel
 def learn(
-    keys, places, columns, n, table, experts, standing, mixture, totals,
+    keys, places, columns, count, table, experts, standing, mixture, totals,
     indices, values, label, soft, weight, max_norm, p,
 ):  # fmt: skip
-    """Predict one row into p and learn it; return (its loss, columns that occurred).
+    """Predict one row into p and learn it; return its loss.
 
-    The loss is NaN, all untouched, if the norm of the row is unusable; there must be room for
-    its columns. The weight is at most 1 here.
+    NaN, all untouched, if the norm of the row is unusable; there must be room for its columns.
+    The weight is at most 1, but beside anybody's predictions, where it may be any.
     """
     square = _squared(values)
     if not square <= max_norm * max_norm:
-        return math.nan, n
+        return math.nan
     E, K = table.shape[1], table.shape[2] - 1
     found = np.empty(indices.shape[0], np.int64)
-    n = enter(keys, places, columns, n, indices, found)
+    enter(keys, places, columns, count, indices, found)
     Z, Q, sums = np.empty((E, K)), np.empty((E, K)), np.empty(E)
     _logits(table, found, values, experts, Z)
     _predictions(Z, Q, sums, np.empty(E * K, np.int64))
@@ -178,7 +178,8 @@ def learn(
         if given > 0.0:
             loss -= given * math.log(p[k])
     if weight == 0.0:
-        return loss, n
+        count_plane(totals, 0.0, 0.0, 0.0)
+        return loss
     mixture[LOSS] += weight * loss
     lost, squares = np.empty(E), np.empty(E)
     for e in range(E):
@@ -198,26 +199,26 @@ def learn(
         standing[LOSSES, e] += lost[e]
     _descend(table, found, values, experts, Q, squares)
     _share(standing, lost, mixture)
-    return loss, n
+    return loss
 
 
 @kernel
 def run(
-    keys, places, columns, n, table, experts, standing, mixture, totals,
+    keys, places, columns, count, table, experts, standing, mixture, totals,
     indptr, indices, values, labels, soft, weights, P,
 ):  # fmt: skip
-    """Predict every row into P and learn it; return (rows done, columns that occurred).
+    """Predict every row into P and learn it; return how many.
 
     It ends early where a row might bring more columns than there is room for.
     """
     no_label = np.empty(0)
     for t in range(P.shape[0]):
         own = slice(indptr[t], indptr[t + 1])
-        if n + indptr[t + 1] - indptr[t] > columns.shape[0]:
-            return t, n
-        _, n = learn(
-            keys, places, columns, n, table, experts, standing, mixture, totals,
+        if count[0] + indptr[t + 1] - indptr[t] > columns.shape[0]:
+            return t
+        learn(
+            keys, places, columns, count, table, experts, standing, mixture, totals,
             indices[own], values[own], labels[t], soft[t] if labels[t] < 0 else no_label,
             weights[t], np.inf, P[t],
         )  # fmt: skip
-    return P.shape[0], n
+    return P.shape[0]

@@ -1,5 +1,6 @@
 """Streams whose classes, and features, are not known in advance."""
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Self
 
@@ -19,10 +20,12 @@ from folklearn.learners.lanes import PAIRS, WIDE, lane_of
 from folklearn.learners.panel import PanelLearner
 from folklearn.persist import Record, Saved
 from folklearn.problem import Rows
+from folklearn.progress import LOGGER
 from folklearn.sparse import SparseRows, concatenated
 from folklearn.streams.scaler import OnlineScaler
 from folklearn.streams.sparse_scaler import SparseScaler
 
+_BYTES_OF_A_VALUE = 40  # of a row, in its copies
 _COPIES = 4  # of numbers for every row and class, that `wide_fit` takes
 _FREE = 10.0  # what the constant is multiplied by where it should not be penalised
 
@@ -129,6 +132,8 @@ class OpenModel(Saved):
 
     def _is_wide(self, n_columns: int, n_classes: int) -> bool:
         """Tell whether a problem is too large for sums over all pairs of classes."""
+        if isinstance(self.learner, PanelLearner):
+            return False
         return self.sparse or lane_of(n_columns, n_classes) != PAIRS
 
     @property
@@ -282,6 +287,7 @@ class OpenModel(Saved):
                 self._learn_new(new, int(known[stop]), P[stop], u[stop : stop + 1])
                 stop += 1
             start = stop
+        self._n_coming = 0
         return P, u
 
     def _raw(self, X: Any) -> tuple[Any, int]:
@@ -304,7 +310,8 @@ class OpenModel(Saved):
         change. Without a learner there is nothing to fit.
 
         Problems too large for all pairs of classes, and sparse rows, are fitted by `wide_fit`. It
-        takes memory for K numbers a row; should this machine not have it, nothing is fitted.
+        takes memory for K numbers a row and for the values that are not 0; should this machine not
+        have it, nothing is fitted, and a line says so.
         """
         if self.learner is None:
             return
@@ -332,14 +339,19 @@ class OpenModel(Saved):
 
     def _refit_wide(self, blocks: Raw, most_passes: int, seed: int) -> None:
         parts = []
+        needed, present = 0, memory.bytes_present() or math.inf
         for X, y, weight in blocks():
-            Z = self._scaled(X)
-            Z = Z if isinstance(Z, SparseRows) else SparseRows.of_dense(Z)
+            Z = SparseRows.of_any(self._scaled(X))
             parts.append((Z, *problem.labels(y, len(Z), self.n_classes), weight))
+            needed += _COPIES * 8 * len(Z) * self.n_classes + _BYTES_OF_A_VALUE * Z.nnz
+            if needed > present / 2:
+                LOGGER.warning(
+                    "all rows together do not fit in memory: the model that learned on line "
+                    "predicts, and no fit to all rows is made"
+                )
+                return
         Xs, labels, soft, weights = zip(*parts, strict=True)
-        n_rows, present = sum(map(len, Xs)), memory.bytes_present()
-        if present is not None and _COPIES * 8 * n_rows * self.n_classes > present / 2:
-            return
+        n_rows = sum(map(len, Xs))
         w = problem.weights(np.concatenate(weights), n_rows)
         Z = concatenated(Xs)
         rows = Rows(Z, Z.norms(), np.concatenate(labels), np.concatenate(soft), w)

@@ -82,19 +82,15 @@ class SparseScaler(Saved):
                 raise InvalidInputError(
                     f"X has shape {X.shape}; expected (number of rounds, n_features)"
                 )
-            X = SparseRows.of_dense(X)
-        elif not isinstance(X, SparseRows):
-            if X.dtype.kind not in "fiub":
-                raise InvalidInputError(f"X must hold real numbers, got dtype {X.dtype}")
             X = SparseRows.of(X)
-        own = slice(X.indptr[0], X.indptr[-1])
-        values = X.values[own]
-        rows = SparseRows(X.indptr - X.indptr[0], X.indices[own], values, X.shape[1])
-        gaps = np.isnan(values)
+        elif not isinstance(X, SparseRows):
+            X = problem.sparse_rows(X)
+        own: SparseRows = X.compact()
+        gaps = np.isnan(own.values)
         if not gaps.any():
-            return rows
-        rows.values = np.where(gaps, 0.0, values)
-        return SparseRows.of(rows.array())
+            return own
+        filled = np.where(gaps, 0.0, own.values)
+        return SparseRows.of(SparseRows(own.indptr, own.indices, filled, own.shape[1]).array())
 
     def _with_constant(self, X: SparseRows) -> SparseRows:
         """Insert the constant behind the first features of every row."""
