@@ -224,7 +224,7 @@ def _every_problem_is_wide(monkeypatch):
     monkeypatch.setattr("folklearn.streams.open.lane_of", lambda *_: "wide")
 
 
-@parametrize_with_checks([_AlwaysWide(), _AlwaysWide(passes=1)], expected_failed_checks=online)
+@parametrize_with_checks([_AlwaysWide()], expected_failed_checks=online)
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.usefixtures("_every_problem_is_wide")
 def test_the_checks_of_scikit_learn(estimator, check):

@@ -72,8 +72,7 @@ def test_nothing_is_refused_for_width():
     assert model.predict(([2**44], [1.0])).argmax() == 1
 
 
-@pytest.mark.parametrize("lane", ["blocks", "wide"])
-@pytest.mark.parametrize("max_weight", [1.0, 8.0])
+@pytest.mark.parametrize(("lane", "max_weight"), [("blocks", 1.0), ("wide", 8.0)])
 def test_a_model_that_outgrows_its_lane_goes_on(lane, max_weight, monkeypatch, tmp_path):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(3000, 6)) / 2

@@ -63,7 +63,7 @@ def test_rows_dense_sparse_and_one_by_one_are_the_same_bytes():
 
 
 def test_what_is_proven_is_true():
-    for seed in range(60):
+    for seed in range(25):
         rng = np.random.default_rng(seed)
         d, K, T = int(rng.integers(2, 30)), int(rng.integers(2, 6)), int(rng.integers(1, 80))
         X, _, rng = words(seed, T, d=d, K=K, n=min(d, 4))

@@ -86,7 +86,10 @@ def test_a_plane_lies_under_its_quadratic(rng):
     X, y = rng.normal(size=(200, 3)), rng.integers(4, size=200)
     evidence = Evidence(n_features=3, n_classes=4, B=2.0)
     evidence.add(X, y, at=rng.normal(size=(4, 3)))
-    c, G = plane(evidence._quadratic, into_class(rng.normal(size=(4, 3)), 2.0), 2.0)
+    here = into_class(rng.normal(size=(4, 3)), 2.0)
+    c, G = plane(evidence._quadratic, here, 2.0)
+    assert c + (G * here).sum() == pytest.approx(evidence.value(here), rel=1e-9)
+    assert c + (G * here).sum() <= evidence.value(here)
     _, best = plane(evidence._quadratic, evidence.least()[1], 2.0)
     for _ in range(300):
         W = into_class(4.0 * rng.normal(size=(4, 3)), 2.0)
