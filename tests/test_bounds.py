@@ -5,8 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from folklearn import Aggregating, Aioli, Folklore, Gaf, Ogd, Ons, best_in_class, bounds
-from folklearn.streams import synthetic
+from folklearn import Aggregating, Aioli, Folklore, Gaf, Ogd, Ons, best_in_class, bounds, synthetic
 
 B = 3.0
 T = 300

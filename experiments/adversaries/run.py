@@ -11,9 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from folklearn import auto, best_in_class
+from folklearn import auto, best_in_class, synthetic
 from folklearn.learners.base import Learner
-from folklearn.streams import synthetic
 
 from ..pool import call_all, progress, workers
 from ..provenance import provenance, stated, write_json

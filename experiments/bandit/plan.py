@@ -16,7 +16,7 @@ from folklearn.bandits import (
     Obama,
     Soba,
 )
-from folklearn.streams.bandit import syn_non_sep, syn_sep
+from folklearn.synthetic import syn_non_sep, syn_sep
 
 from ..data import Source, Stream
 from ..data import stream as real_stream

@@ -7,8 +7,7 @@ import numpy as np
 
 from folklearn import Folklore, best_in_class, bounds, interact
 from folklearn.bandits import BanditReduction
-from folklearn.streams.bandit import syn_sep_blocks
-from folklearn.streams.synthetic import stochastic
+from folklearn.synthetic import stochastic, syn_sep_blocks
 
 from ..data import Stream
 from .plan import SAMPLED, Arena, make, stream

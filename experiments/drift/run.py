@@ -13,8 +13,7 @@ import numpy as np
 from rich.progress import track
 from threadpoolctl import threadpool_limits
 
-from folklearn import auto
-from folklearn.streams import synthetic
+from folklearn import auto, synthetic
 
 from ..provenance import provenance, stated, write_json
 from ..version_0_1 import auto_of_version_0_1

@@ -13,8 +13,8 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import train_test_split
 
 from folklearn import FolkloreClassifier
-from folklearn.streams.hashing import TextHasher
-from folklearn.streams.open import OpenModel
+from folklearn.model.hashing import TextHasher
+from folklearn.model.open import OpenModel
 
 from .methods import METHODS, SORTED, facts, strict_losses
 

@@ -3,7 +3,7 @@
 * stochastic: the model is right, y ~ softmax(W x) with row norms B.
 * adversarial: every label is the class that the learner holds least likely.
 * hard for proper: one dimension, two classes; expected loss flat in every proper choice
-  (`folklearn.streams.synthetic.hard_for_proper`).
+  (`folklearn.synthetic.hard_for_proper`).
 """
 
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from experiments.table1.algorithms import ALGORITHMS, R
-from folklearn.streams import synthetic
+from folklearn import synthetic
 from tests.reference.hindsight import best_in_class
 
 STOCHASTIC, ADVERSARIAL, HARD = "stochastic", "adversarial", "hard for proper"

@@ -18,8 +18,8 @@ from experiments.table1.algorithms import (
     Algorithm,
     gaf_with,
 )
+from folklearn import synthetic
 from folklearn.learners.base import Learner
-from folklearn.streams import synthetic
 
 B = 4.0
 WARM_UP = 10  # rounds that are not counted: compilation and cold caches

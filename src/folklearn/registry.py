@@ -53,13 +53,26 @@ _MODULES = {
     "learners.mixture": ("Mixture",),
     "learners.ogd": ("Ogd",),
     "learners.ons": ("Ons",),
-    "persist": ("load",),
     "learners.wide": ("Wide",),
-    "streams.hashing": ("TextHasher",),
+    "model.hashing": ("TextHasher",),
+    "model.open": ("OpenModel",),
+    "model.scaler": ("OnlineScaler",),
+    "model.sparse_scaler": ("SparseScaler",),
+    "persist": ("load",),
     "streams.model": ("StreamModel",),
-    "streams.open": ("OpenModel",),
-    "streams.scaler": ("OnlineScaler",),
-    "streams.sparse_scaler": ("SparseScaler",),
+    "synthetic.bandit": ("syn_non_sep", "syn_non_sep_blocks", "syn_sep", "syn_sep_blocks"),
+    "synthetic.labelled": (
+        "OBLIVIOUS",
+        "Stream",
+        "against",
+        "contexts",
+        "drifting",
+        "hard_for_proper",
+        "pure_noise",
+        "rare_flip",
+        "separable",
+        "stochastic",
+    ),
     "tangents": ("Tangents",),
 }
 HOMES = {name: f"folklearn.{module}" for module, names in _MODULES.items() for name in names}
@@ -72,8 +85,8 @@ PUBLIC = (
     "progressive", "score",
 )  # fmt: skip
 PACKAGES = (
-    "adapters", "bandits", "batch", "boosting", "bounds", "errors", "evaluate", "learners",
-    "streams",
+    "adapters", "bandits", "batch", "boosting", "bounds", "errors", "evaluate", "learners", "model",
+    "streams", "synthetic",
 )  # fmt: skip
 
 

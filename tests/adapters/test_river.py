@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import folklearn
 from folklearn import Folklore
 from folklearn.errors import InvalidInputError, StateFileError
-from folklearn.streams.open import OpenModel
+from folklearn.model.open import OpenModel
 
 river = pytest.importorskip("river", reason="River comes with the extra `river`")
 

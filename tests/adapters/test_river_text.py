@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from folklearn.errors import StateFileError
-from folklearn.streams.hashing import TextHasher
+from folklearn.model.hashing import TextHasher
 
 pytest.importorskip("river", reason="River comes with the extra `river`")
 

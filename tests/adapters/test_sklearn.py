@@ -23,8 +23,8 @@ from folklearn import FolkloreClassifier
 from folklearn.adapters._sklearn import rows as adapter_rows
 from folklearn.errors import InvalidInputError
 from folklearn.learners import catalogue
-from folklearn.streams.open import OpenModel
-from folklearn.streams.scaler import OnlineScaler
+from folklearn.model.open import OpenModel
+from folklearn.model.scaler import OnlineScaler
 from tests.adapters.copying import TRUSTED, copies
 
 

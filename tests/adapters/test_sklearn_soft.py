@@ -14,7 +14,7 @@ from folklearn import FolkloreClassifier
 from folklearn.adapters._sklearn import frames
 from folklearn.errors import InvalidInputError
 from folklearn.learners import catalogue
-from folklearn.streams.open import OpenModel
+from folklearn.model.open import OpenModel
 from tests.adapters.copying import copies
 
 NAMES = ["cloud", "rain", "sun"]

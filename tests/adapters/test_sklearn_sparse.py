@@ -14,7 +14,7 @@ import folklearn
 from folklearn import FolkloreClassifier, Mixture, Wide
 from folklearn.batch.column_model import ColumnModel
 from folklearn.errors import InvalidInputError
-from folklearn.streams.open import OpenModel
+from folklearn.model.open import OpenModel
 from tests.adapters.copying import copies
 from tests.adapters.test_sklearn import online
 from tests.reference.streams import soft_labels, words
@@ -221,7 +221,7 @@ class _AlwaysWide(FolkloreClassifier):
 
 @pytest.fixture
 def _every_problem_is_wide(monkeypatch):
-    monkeypatch.setattr("folklearn.streams.open.lane_of", lambda *_: "wide")
+    monkeypatch.setattr("folklearn.model.open.lane_of", lambda *_: "wide")
 
 
 @parametrize_with_checks([_AlwaysWide()], expected_failed_checks=online)

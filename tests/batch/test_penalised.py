@@ -8,7 +8,7 @@ from folklearn import load as load_saved
 from folklearn.batch import OnlineToBatch
 from folklearn.batch.penalised import N_FOLDS, mode, penalised
 from folklearn.problem import Rows
-from folklearn.streams.synthetic import separable, stochastic
+from folklearn.synthetic import separable, stochastic
 from tests.reference import leader as slow
 from tests.reference.evidence import Quadratic
 from tests.reference.streams import soft_labels

@@ -231,7 +231,7 @@ from folklearn.cli.inputs import new_model
 from folklearn.streams.digits import Digits
 from folklearn.numerics.blocks import run_rounds
 from folklearn.learners.ogd import ogd_round, ogd_rounds
-from folklearn.streams.scaler import _scale_rows
+from folklearn.model.scaler import _scale_rows
 quiet = Console(file=io.StringIO())
 warm_up(quiet, sys.argv[1])
 kernels = run_rounds, ogd_round, ogd_rounds, _scale_rows

@@ -13,7 +13,7 @@ import pytest
 from folklearn import Folklore, auto
 from folklearn.bandits import BanditReduction, Banditron, Gaptron, Newtron, Obama, Soba
 from folklearn.evaluate.interaction import interact
-from folklearn.streams.scaler import OnlineScaler
+from folklearn.model.scaler import OnlineScaler
 
 TARGET = ["--target", "kind"]
 FAST = ["--agent", "banditron"]

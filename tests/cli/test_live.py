@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 
 from folklearn import load
 from folklearn.cli.app import main
+from folklearn.model.open import OpenModel
 from folklearn.streams.model import StreamModel
-from folklearn.streams.open import OpenModel
 from tests.cli.test_app import COMMAND
 from tests.cli.test_run import table_rows
 

@@ -11,7 +11,7 @@ import pytest
 from folklearn import Folklore, load
 from folklearn.cli import learners
 from folklearn.learners.auto import Auto
-from folklearn.streams.scaler import OnlineScaler
+from folklearn.model.scaler import OnlineScaler
 from tests.cli.conftest import KINDS
 
 

@@ -11,7 +11,7 @@ from folklearn.errors import InvalidInputError, StateFileError
 from folklearn.evaluate.certify import Certifier
 from folklearn.evaluate.hindsight import best_in_class
 from folklearn.persist import Record, read
-from folklearn.streams.synthetic import OBLIVIOUS, against, contexts
+from folklearn.synthetic import OBLIVIOUS, against, contexts
 from tests.evaluate.peers import PEERS, river
 from tests.reference.hindsight import best_in_class as slow_best
 from tests.reference.streams import soft_labels

@@ -6,7 +6,7 @@ import pytest
 from folklearn.errors import InvalidInputError
 from folklearn.evaluate.exact import refine
 from folklearn.passes import blocks_of
-from folklearn.streams.synthetic import OBLIVIOUS, separable
+from folklearn.synthetic import OBLIVIOUS, separable
 from tests.reference import evidence as dense
 from tests.reference import hindsight as reference
 from tests.reference.streams import soft_labels

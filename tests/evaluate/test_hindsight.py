@@ -5,7 +5,7 @@ import pytest
 
 from folklearn.errors import InvalidInputError
 from folklearn.evaluate.hindsight import best_in_class, linear_losses
-from folklearn.streams.synthetic import OBLIVIOUS, separable
+from folklearn.synthetic import OBLIVIOUS, separable
 from tests.reference import hindsight as reference
 from tests.reference.loss import log_loss
 from tests.reference.streams import soft_labels

@@ -3,11 +3,10 @@
 import numpy as np
 import pytest
 
-from folklearn import Folklore
+from folklearn import Folklore, synthetic
 from folklearn.bandits import BanditReduction, Banditron, Soba
 from folklearn.errors import FolklearnError, InvalidInputError
 from folklearn.evaluate.interaction import Interactions, interact
-from folklearn.streams import synthetic
 
 T, d, K = 300, 4, 3
 

@@ -5,12 +5,11 @@ from itertools import product
 import numpy as np
 import pytest
 
-from folklearn import Folklore
+from folklearn import Folklore, synthetic
 from folklearn.bandits import Banditron
 from folklearn.errors import InvalidInputError
 from folklearn.evaluate.interaction import Interactions, interact
 from folklearn.evaluate.off_policy import off_policy, reward_model
-from folklearn.streams import synthetic
 from tests.reference import off_policy as reference
 
 d, K = 3, 3

@@ -10,7 +10,7 @@ from folklearn.errors import InvalidInputError
 from folklearn.evaluate.calibration import calibration_curve
 from folklearn.evaluate.hindsight import best_in_class, linear_losses
 from folklearn.evaluate.progressive import FLOOR, progressive, score
-from folklearn.streams.synthetic import stochastic
+from folklearn.synthetic import stochastic
 from tests.reference.streams import soft_labels
 
 T, K = 400, 3

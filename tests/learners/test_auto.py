@@ -5,8 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from folklearn import auto, best_in_class, load
-from folklearn.streams import synthetic
+from folklearn import auto, best_in_class, load, synthetic
 from tests.learners.streams import mixed_stream
 from tests.reference.auto import DenseAuto
 

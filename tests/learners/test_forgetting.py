@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 import folklearn
-from folklearn import Folklore
+from folklearn import Folklore, synthetic
 from folklearn.errors import InvalidInputError
-from folklearn.streams import synthetic
 from tests.learners.test_folklore import chosen_curvature
 from tests.reference.dense_folklore import DenseFolklore
 

@@ -3,12 +3,11 @@
 import numpy as np
 import pytest
 
-from folklearn import Leader, best_in_class, load
+from folklearn import Leader, best_in_class, load, synthetic
 from folklearn.errors import InvalidInputError, StateFileError
 from folklearn.numerics import panel
 from folklearn.numerics.evidence import CONSTANT
 from folklearn.numerics.floor import matrix
-from folklearn.streams import synthetic
 from tests.learners.streams import mixed_stream
 from tests.reference.leader import DenseLeader
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from folklearn.errors import FolklearnError, InvalidInputError
+from folklearn.model.hashing import TextHasher
 from folklearn.streams import scanned
 from folklearn.streams.arrow import ArrowSource, scan
-from folklearn.streams.hashing import TextHasher
 from folklearn.streams.table import classes
 
 pa = pytest.importorskip("pyarrow")

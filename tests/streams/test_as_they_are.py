@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from folklearn.streams.open import OpenModel
+from folklearn.model.open import OpenModel
 
 T, D, K = 1500, 4, 3
 

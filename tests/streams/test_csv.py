@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from folklearn.errors import InvalidInputError
+from folklearn.model.hashing import TextHasher
 from folklearn.streams import scanned
 from folklearn.streams.csv import CsvSource, header, scan
-from folklearn.streams.hashing import TextHasher
 from folklearn.streams.table import classes
 
 

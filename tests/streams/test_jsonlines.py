@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from folklearn.errors import FolklearnError, InvalidInputError
-from folklearn.streams.hashing import TextHasher
+from folklearn.model.hashing import TextHasher
 from folklearn.streams.jsonlines import parse, scan
 from folklearn.streams.table import classes
 

@@ -6,11 +6,11 @@ import pytest
 import folklearn
 from folklearn import Folklore
 from folklearn.errors import InvalidInputError, StateFileError
+from folklearn.model.hashing import TextHasher
+from folklearn.model.open import OpenModel
+from folklearn.model.scaler import OnlineScaler
 from folklearn.persist import Record
-from folklearn.streams.hashing import TextHasher
 from folklearn.streams.model import StreamModel
-from folklearn.streams.open import OpenModel
-from folklearn.streams.scaler import OnlineScaler
 from folklearn.streams.scanned import FileTable
 from folklearn.streams.table import Weights
 

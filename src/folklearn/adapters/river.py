@@ -12,9 +12,9 @@ from folklearn.arrays import Array
 from folklearn.certificate import Certificate
 from folklearn.errors import InvalidInputError, StateFileError
 from folklearn.learners import catalogue
+from folklearn.model.hashing import DEFAULT_BUCKETS
+from folklearn.model.open import OpenModel
 from folklearn.persist import Record
-from folklearn.streams.hashing import DEFAULT_BUCKETS
-from folklearn.streams.open import OpenModel
 
 try:
     import narwhals.stable.v2 as nw
@@ -38,7 +38,7 @@ class FolkloreClassifier(base.MiniBatchClassifier):
     Use it wherever River takes a multiclass classifier: there is no learning rate, features
     need no scaling, and features and classes may appear at any time. A feature that is absent
     from an example is 0, and None or NaN is a missing value, which becomes the mean of the
-    feature so far. Text is hashed (`folklearn.streams.hashing.TextHasher`): each text adds 1
+    feature so far. Text is hashed (`folklearn.model.hashing.TextHasher`): each text adds 1
     or -1 in one of `n_buckets` columns, of which only those exist that were needed so far.
     Prefer a first-order model of River for more than a few hundred features: the state has
     ((K-1) d)^2 numbers.
@@ -57,7 +57,7 @@ class FolkloreClassifier(base.MiniBatchClassifier):
     probability.
 
     The update is that of the learner, see `folklearn.Folklore` and `folklearn.auto`, behind
-    `folklearn.streams.scaler.OnlineScaler`; `learn_many` is the loop over `learn_one`, at the
+    `folklearn.model.scaler.OnlineScaler`; `learn_many` is the loop over `learn_one`, at the
     speed of matrix products. Time O(d^2 K^3) and memory 8 ((K-1) d)^2 bytes per example for
     "folklore", about ten times that for "auto". An example is learned completely or, with an
     error, not at all.

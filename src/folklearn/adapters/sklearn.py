@@ -21,10 +21,10 @@ from folklearn.certificate import Certificate
 from folklearn.errors import InvalidInputError
 from folklearn.learners import catalogue
 from folklearn.learners.lanes import PAIRS, lane_of
+from folklearn.model.hashing import DEFAULT_BUCKETS
+from folklearn.model.open import OpenModel
 from folklearn.persist import Record
 from folklearn.progress import reporter
-from folklearn.streams.hashing import DEFAULT_BUCKETS
-from folklearn.streams.open import OpenModel
 
 Labels = NDArray[Any]
 Numbers = NDArray[np.intp]

@@ -21,7 +21,7 @@ from folklearn.evaluate.interaction import interact
 from folklearn.learners import catalogue
 from folklearn.learners.auto import auto
 from folklearn.learners.folklore import Folklore
-from folklearn.streams.scaler import OnlineScaler
+from folklearn.model.scaler import OnlineScaler
 from folklearn.streams.table import Table
 from folklearn.words import counted
 

@@ -26,8 +26,8 @@ from folklearn.evaluate.certify import Certifier, PredictionCertificate
 from folklearn.evaluate.exact import Pass
 from folklearn.evaluate.probabilities import ROW_SUM_TOLERANCE
 from folklearn.evaluate.progressive import FLOOR, score
+from folklearn.model.scaler import OnlineScaler
 from folklearn.streams import csv
-from folklearn.streams.scaler import OnlineScaler
 from folklearn.streams.table import Table, classes, in_order
 from folklearn.words import listed
 

@@ -21,7 +21,7 @@ from folklearn.cli.moments import block_sizes, is_doubling
 from folklearn.cli.options import Drop, File, Format, Quiet, Target, Text, new_console
 from folklearn.cli.outputs import Outputs
 from folklearn.cli.warmup import announced
-from folklearn.streams.scaler import OnlineScaler
+from folklearn.model.scaler import OnlineScaler
 from folklearn.streams.table import Table, classes
 from folklearn.words import counted
 

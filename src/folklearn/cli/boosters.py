@@ -21,7 +21,7 @@ from folklearn.boosting.weak.river import hoeffding_trees
 from folklearn.boosting.weak.subspace import random_subspaces
 from folklearn.errors import FolklearnError
 from folklearn.learners.folklore import Folklore
-from folklearn.streams.scaler import OnlineScaler
+from folklearn.model.scaler import OnlineScaler
 
 DEFAULT = "olm++"
 DEFAULT_WEAK = "tree"

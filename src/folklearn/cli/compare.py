@@ -22,7 +22,7 @@ from folklearn.cli.warmup import warm_up
 from folklearn.errors import FolklearnError
 from folklearn.evaluate.hindsight import Hindsight, best_in_class, linear_losses
 from folklearn.evaluate.progressive import Scores, progressive
-from folklearn.streams.scaler import OnlineScaler
+from folklearn.model.scaler import OnlineScaler
 from folklearn.streams.table import Table, classes
 from folklearn.words import counted
 

@@ -11,9 +11,9 @@ from typing import Any, BinaryIO
 from folklearn import persist, problem
 from folklearn.cli import learners
 from folklearn.errors import FolklearnError
+from folklearn.model.hashing import DEFAULT_BUCKETS
 from folklearn.streams import files
 from folklearn.streams.digits import Digits
-from folklearn.streams.hashing import DEFAULT_BUCKETS
 from folklearn.streams.live import Live
 from folklearn.streams.model import StreamModel
 from folklearn.streams.table import Table, classes

@@ -8,8 +8,8 @@ import numpy as np
 from rich.console import Console
 
 from folklearn.cli import learners
-from folklearn.streams.hashing import TextHasher
-from folklearn.streams.scaler import OnlineScaler
+from folklearn.model.hashing import TextHasher
+from folklearn.model.scaler import OnlineScaler
 
 _PATIENCE = 1.0  # seconds; kernels that were compiled before load in a fraction of this
 _ANNOUNCEMENT = (

@@ -101,7 +101,7 @@ def interact(
     Examples
     --------
     >>> from folklearn.bandits import Banditron
-    >>> from folklearn.streams.bandit import syn_sep
+    >>> from folklearn.synthetic import syn_sep
     >>> X, y = syn_sep(0, 3000, d=80, K=3)
     >>> log = interact(Banditron(n_features=80, n_classes=3), X, y)
     >>> log.n_rounds, bool(log.error_rate < 0.1)

@@ -120,7 +120,7 @@ def off_policy(
     >>> import numpy as np
     >>> from folklearn import Folklore, interact, off_policy
     >>> from folklearn.bandits import BanditReduction
-    >>> from folklearn.streams import synthetic
+    >>> from folklearn import synthetic
     >>> X, y = synthetic.stochastic(0, 3000, d=3, K=3, B=10.0)
     >>> other = Folklore(n_features=3, n_classes=3)
     >>> P = other.run(X[:1000], y[:1000])
@@ -227,7 +227,7 @@ def reward_model(log: Interactions, *, n_blocks: int = 10) -> Array:
     --------
     >>> from folklearn import interact
     >>> from folklearn.bandits import Banditron
-    >>> from folklearn.streams import synthetic
+    >>> from folklearn import synthetic
     >>> X, y = synthetic.separable(0, 2000, d=3, K=2)
     >>> q = reward_model(interact(Banditron(n_features=3, n_classes=2, exploration=0.2), X, y))
     >>> q[0].tolist(), bool((q[200:].argmax(axis=1) == y[200:]).mean() > 0.9)

@@ -173,7 +173,7 @@ def progressive(
     --------
     >>> from folklearn import Folklore
     >>> from folklearn.evaluate.hindsight import best_in_class
-    >>> from folklearn.streams import synthetic
+    >>> from folklearn import synthetic
     >>> X, y = synthetic.stochastic(0, 300, d=3, K=2)
     >>> best = best_in_class(X, y, B=10.0, n_classes=2)
     >>> learner = Folklore(n_features=3, n_classes=2)

@@ -5,10 +5,10 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from folklearn.errors import FolklearnError, InvalidInputError
+from folklearn.model.hashing import DEFAULT_BUCKETS
 from folklearn.streams import arrow, scanned, sparse, svmlight, vw
 from folklearn.streams.arrow import ArrowSource
 from folklearn.streams.csv import CsvSource
-from folklearn.streams.hashing import DEFAULT_BUCKETS
 from folklearn.streams.jsonlines import JsonSource
 from folklearn.streams.live import Live, SparseLive, first_features
 from folklearn.streams.scanned import FileTable, NamedSource

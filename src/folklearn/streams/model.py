@@ -12,9 +12,9 @@ from folklearn.arrays import TINY, Array
 from folklearn.certificate import Certificate
 from folklearn.errors import InvalidInputError, StateFileError
 from folklearn.learners.base import Learner
+from folklearn.model.hashing import DEFAULT_BUCKETS
+from folklearn.model.open import OpenModel
 from folklearn.persist import Record, Saved
-from folklearn.streams.hashing import DEFAULT_BUCKETS
-from folklearn.streams.open import OpenModel
 from folklearn.streams.table import LaidOut, Layout, Table
 from folklearn.streams.text import is_missing
 from folklearn.words import listed

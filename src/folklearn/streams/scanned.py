@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from folklearn.errors import InvalidInputError
-from folklearn.streams.hashing import DEFAULT_BUCKETS
+from folklearn.model.hashing import DEFAULT_BUCKETS
 from folklearn.streams.table import Block, Layout, Texts, Weights
 from folklearn.words import counted, listed
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from folklearn.errors import InvalidInputError
-from folklearn.streams.hashing import DEFAULT_BUCKETS, TextHasher
+from folklearn.model.hashing import DEFAULT_BUCKETS, TextHasher
 
 Texts = Sequence[str | None]  # None is missing
 

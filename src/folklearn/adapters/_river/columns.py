@@ -12,7 +12,7 @@ import numpy as np
 
 from folklearn.arrays import Array
 from folklearn.errors import InvalidInputError
-from folklearn.streams.hashing import TextHasher
+from folklearn.model.hashing import TextHasher
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from folklearn.adapters._sklearn import rows
 from folklearn.adapters._sklearn.labels import Target
 from folklearn.arrays import Array
-from folklearn.streams.open import OpenModel
+from folklearn.model.open import OpenModel
 
 Numbers = NDArray[np.intp]
 Drawn = tuple[list[OpenModel], Numbers]  # states, and which of them each draw is

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sklearn.utils import check_array
 
 from folklearn.errors import InvalidInputError
-from folklearn.streams.hashing import TextHasher
+from folklearn.model.hashing import TextHasher
 
 Flags = NDArray[np.bool_]
 

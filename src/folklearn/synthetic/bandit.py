@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from folklearn import problem
 from folklearn.arrays import Array, Labels
 from folklearn.errors import InvalidInputError
-from folklearn.streams.synthetic import Stream
+from folklearn.synthetic.labelled import Stream
 
 BLOCK = 1000
 

@@ -18,12 +18,12 @@ from folklearn.learners import catalogue
 from folklearn.learners.base import Learner
 from folklearn.learners.lanes import PAIRS, WIDE, lane_of
 from folklearn.learners.panel import PanelLearner
+from folklearn.model.scaler import OnlineScaler
+from folklearn.model.sparse_scaler import SparseScaler
 from folklearn.persist import Record, Saved
 from folklearn.problem import Rows
 from folklearn.progress import LOGGER
 from folklearn.sparse import SparseRows, concatenated
-from folklearn.streams.scaler import OnlineScaler
-from folklearn.streams.sparse_scaler import SparseScaler
 
 _BYTES_OF_A_VALUE = 40  # of a row, in its copies
 _COPIES = 4  # of numbers for every row and class, that `wide_fit` takes

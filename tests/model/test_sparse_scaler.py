@@ -5,9 +5,9 @@ import pytest
 from scipy.sparse import coo_array, csr_array, csr_matrix
 
 from folklearn.errors import InvalidInputError
+from folklearn.model.sparse_scaler import SparseScaler
 from folklearn.persist import revive
 from folklearn.sparse import SparseRows
-from folklearn.streams.sparse_scaler import SparseScaler
 
 
 def sample(rng, T=12, d=9):

@@ -10,8 +10,8 @@ import pytest
 import folklearn
 from folklearn import Folklore
 from folklearn.errors import InvalidInputError
-from folklearn.streams.open import OpenModel
-from folklearn.streams.scaler import OnlineScaler
+from folklearn.model.open import OpenModel
+from folklearn.model.scaler import OnlineScaler
 
 
 def arriving(rng, T, d, K):

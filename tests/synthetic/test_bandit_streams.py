@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from folklearn.errors import InvalidInputError
-from folklearn.streams.bandit import (
+from folklearn.synthetic import (
     BLOCK,
     syn_non_sep,
     syn_non_sep_blocks,

@@ -3,11 +3,10 @@
 import numpy as np
 import pytest
 
-from folklearn import Folklore
+from folklearn import Folklore, synthetic
 from folklearn.errors import InvalidInputError
 from folklearn.evaluate.hindsight import best_in_class
-from folklearn.streams import synthetic
-from folklearn.streams.synthetic import OBLIVIOUS
+from folklearn.synthetic import OBLIVIOUS
 from tests.reference.ogd import DenseOgd
 from tests.reference.ons import DenseOns
 

@@ -10,9 +10,9 @@ from scipy.sparse import csr_array
 import folklearn
 from folklearn import Mixture, Wide
 from folklearn.errors import InvalidInputError
+from folklearn.model.open import OpenModel
+from folklearn.model.sparse_scaler import SparseScaler
 from folklearn.sparse import SparseRows
-from folklearn.streams.open import OpenModel
-from folklearn.streams.sparse_scaler import SparseScaler
 from tests.reference.streams import soft_labels, words
 
 D, K = 2000, 4

@@ -5,7 +5,7 @@ import pytest
 from sklearn.feature_extraction import FeatureHasher
 
 from folklearn.errors import InvalidInputError
-from folklearn.streams.hashing import TextHasher, _place
+from folklearn.model.hashing import TextHasher, _place
 
 
 @pytest.mark.parametrize("n_buckets", [1, 7, 128])
