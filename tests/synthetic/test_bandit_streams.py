@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from folklearn.errors import InvalidInputError
-from folklearn.synthetic import (
+from folklearn.synthetic.bandit import (
     BLOCK,
     syn_non_sep,
     syn_non_sep_blocks,
