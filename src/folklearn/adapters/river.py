@@ -22,7 +22,7 @@ try:
     from river.utils import dataframe
 
     from folklearn.adapters._river.columns import Bucket, Columns
-    from folklearn.adapters._river.labels import Labels
+    from folklearn.model.labels import Labels
 except ImportError as error:
     raise ImportError(
         f"{error}: River comes with the extra, pip install 'folklearn[river]'"

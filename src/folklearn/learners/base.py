@@ -43,6 +43,8 @@ class Learner(Saved, ABC):
     R : the norm of x up to which `regret_bound` holds.
     takes_sparse : whether the verbs with an underscore take sparse contexts; where they do not,
         those that check make them dense, a part at a time.
+    spared : names of experts inside that must not retire. Whoever sets it sets it again for a
+        learner that was loaded or has grown.
     """
 
     n_features: int
@@ -52,6 +54,7 @@ class Learner(Saved, ABC):
     B: float = math.inf
     R: float = math.inf
     takes_sparse: bool = False
+    spared: frozenset[str] = frozenset()
     _shape: tuple[int, ...]  # of a context
     _n_rounds: int = 0
 
@@ -77,6 +80,14 @@ class Learner(Saved, ABC):
         for x, p in zip(X, P, strict=True):
             p[:] = self._predict(x)
         return P
+
+    def _expert_names(self) -> list[str]:
+        """Return what it mixes, by name: a learner that mixes nothing is its only expert."""
+        return [type(self).__name__]
+
+    def _expert_predictions(self, X: Any, norms: Array) -> Array:
+        """Return the probabilities (E, T, K) of each of its experts for checked contexts."""
+        return self._predict_all(X, norms)[None]
 
     def _run(self, rows: Rows, report: Report) -> Array:
         """Predict, then learn, checked rows; return the predictions (T, K)."""

@@ -115,14 +115,15 @@ class OnlineScaler(Saved):
             problem.refuse_context(np.nan_to_num(x, nan=0.0, posinf=np.inf, neginf=-np.inf))
 
     @property
-    def _unit(self) -> float:
+    def unit(self) -> float:
+        """What a value of one deviation becomes."""
         return 1.0 / math.sqrt(self._first + int(self.intercept)) if self.scale else 1.0
 
     def _scaled(self, X: ArrayLike, learn: bool) -> Array:
         X, _ = problem.contexts(X, self.n_features, gaps=self.gaps)
         out = np.empty((len(X), self.n_columns))
         place = self._first if self.intercept else -1
-        _scale_rows(X, self._moments, learn, self.scale, place, self._unit, out)
+        _scale_rows(X, self._moments, learn, self.scale, place, self.unit, out)
         return out
 
     def grow(self, n_features: int) -> None:

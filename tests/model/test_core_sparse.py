@@ -10,7 +10,7 @@ from scipy.sparse import csr_array
 import folklearn
 from folklearn import Mixture, Wide
 from folklearn.errors import InvalidInputError
-from folklearn.model.open import OpenModel
+from folklearn.model.core import Core
 from folklearn.model.sparse_scaler import SparseScaler
 from folklearn.sparse import SparseRows
 from tests.reference.streams import soft_labels, words
@@ -25,7 +25,7 @@ def sample(seed, T=300):
 
 
 def open_model(n_classes=0, **words):
-    return OpenModel("auto", n_features=D, n_classes=n_classes, sparse=True, **words)
+    return Core("auto", n_features=D, n_classes=n_classes, sparse=True, **words)
 
 
 def test_it_is_a_scaler_and_a_wide_learner(seed):
@@ -76,7 +76,7 @@ def test_soft_labels_and_weights(seed, rng):
 
 def test_features_and_classes_come_late(seed):
     X, y = sample(seed)
-    narrow = OpenModel("auto", n_features=D // 2, sparse=True)
+    narrow = Core("auto", n_features=D // 2, sparse=True)
     few = (y < 2).nonzero()[0]
     narrow.run(X[few][:, : D // 2], y[few])
     assert narrow.n_classes == 2
@@ -128,12 +128,12 @@ def test_it_goes_on_after_every_way_of_keeping_it(seed, tmp_path):
 
 def test_other_learners_take_the_same_rows(seed):
     X, y = sample(seed, 30)
-    model = OpenModel("ogd", n_features=D, n_classes=K, sparse=True)
+    model = Core("ogd", n_features=D, n_classes=K, sparse=True)
     P, _ = model.run(X, y)
     twin = folklearn.Ogd(n_features=D + 1, n_classes=K)
     np.testing.assert_allclose(P, twin.run(SparseScaler(n_features=D).transform(X).dense(), y))
     assert model.predict(SparseRows.of(X)).shape == (30, K)
-    late = OpenModel("ogd", n_features=D, sparse=True)
+    late = Core("ogd", n_features=D, sparse=True)
     late.run(X, y)
     assert late.n_classes == K
 
@@ -141,7 +141,7 @@ def test_other_learners_take_the_same_rows(seed):
 def test_dense_rows_of_many_classes_are_fitted_too(rng):
     X, V = rng.normal(size=(900, 40)), rng.normal(size=(100, 40))
     y = (2.0 * X @ V.T + rng.gumbel(size=(900, 100))).argmax(axis=1)
-    model = OpenModel("auto", n_features=40, n_classes=100)
+    model = Core("auto", n_features=40, n_classes=100)
     model.run(X, y)
     assert isinstance(model.learner, Mixture)  # of class blocks
     before = model.predict(X)

@@ -10,7 +10,7 @@ import pytest
 import folklearn
 from folklearn import Folklore
 from folklearn.errors import InvalidInputError
-from folklearn.model.open import OpenModel
+from folklearn.model.core import Core
 from folklearn.model.scaler import OnlineScaler
 
 
@@ -37,7 +37,7 @@ def strict_losses(P, u, y):
 def test_it_is_the_definition(rng):
     """A loop with a learner that grows by hand."""
     X, y = arriving(rng, 120, 3, 5)
-    P, u = OpenModel("folklore", n_features=3).run(X, y)
+    P, u = Core("folklore", n_features=3).run(X, y)
     Z = OnlineScaler(n_features=3).learn_transform(X)
     learner, known = None, 0
     for t, label in enumerate(y):
@@ -60,7 +60,7 @@ def test_it_is_the_definition(rng):
 @pytest.mark.parametrize("name", ["auto", "folklore", "ogd"])
 def test_strict_loss_is_finite_and_probabilities_add_up(name, rng):
     X, y = arriving(rng, 200, 3, 8)
-    model = OpenModel(name, n_features=3)
+    model = Core(name, n_features=3)
     P, u = model.run(X, y)
     assert np.isfinite(strict_losses(P, u, y)).all()
     assert (u > 0.0).all()
@@ -73,7 +73,7 @@ def test_strict_loss_is_finite_and_probabilities_add_up(name, rng):
 @pytest.mark.parametrize("cuts", [[1, 2, 50], list(range(1, 120))])
 def test_blocks_are_their_rows(cuts, rng):
     X, y = arriving(rng, 120, 2, 4)
-    whole, parts = OpenModel("folklore", n_features=2), OpenModel("folklore", n_features=2)
+    whole, parts = Core("folklore", n_features=2), Core("folklore", n_features=2)
     P, u = whole.run(X, y)
     done = [parts.run(*pair) for pair in zip(np.split(X, cuts), np.split(y, cuts), strict=True)]
     np.testing.assert_allclose(np.concatenate([part[1] for part in done]), u)
@@ -97,7 +97,7 @@ def test_one_by_one_is_the_run(name, words, rng):
     X, y = arriving(rng, 120, 3, 5)
     X = with_gaps(rng, X)
     weights = rng.uniform(size=120)
-    block, single = (OpenModel(name, n_features=3, **words) for _ in range(2))
+    block, single = (Core(name, n_features=3, **words) for _ in range(2))
     P, u = block.run(X, y, weight=weights)
     for t, label in enumerate(y.tolist()):
         assert single.unseen_probability == u[t]
@@ -117,7 +117,7 @@ def test_one_by_one_is_exactly_runs_of_one_row(rng):
     """Runs of one row may take the other way through the kernels; gradient descent has one."""
     X, y = arriving(rng, 60, 3, 4)
     X = with_gaps(rng, X)
-    rows, single = OpenModel("ogd", n_features=3), OpenModel("ogd", n_features=3)
+    rows, single = Core("ogd", n_features=3), Core("ogd", n_features=3)
     for t, label in enumerate(y.tolist()):
         p = single.predict_one(X[t])
         P, _ = rows.run(X[t : t + 1], [label])
@@ -128,7 +128,7 @@ def test_one_by_one_is_exactly_runs_of_one_row(rng):
 
 def test_predicting_changes_nothing(rng):
     X, y = arriving(rng, 60, 3, 3)
-    asked, silent = OpenModel("auto", n_features=3), OpenModel("auto", n_features=3)
+    asked, silent = Core("auto", n_features=3), Core("auto", n_features=3)
     for x, label in zip(X, y.tolist(), strict=True):
         asked.predict_one(x)
         asked.predict_one(x[::-1].copy())
@@ -141,7 +141,7 @@ def test_predicting_changes_nothing(rng):
 @pytest.mark.parametrize("name", ["auto", "folklore"])
 def test_wider_rows_bring_features(name, rng):
     X, y = arriving(rng, 60, 3, 4)
-    told, wide, single = (OpenModel(name, n_features=1) for _ in range(3))
+    told, wide, single = (Core(name, n_features=1) for _ in range(3))
     for model in (told, wide, single):
         model.run(X[:20, :1], y[:20])
     told.grow(n_features=3)
@@ -155,7 +155,7 @@ def test_wider_rows_bring_features(name, rng):
 def test_no_memory_to_grow_changes_nothing(rng, monkeypatch):
     """The last expert fails after everything else has grown."""
     X, y = arriving(rng, 60, 3, 3)
-    model = OpenModel("auto", n_features=3)
+    model = Core("auto", n_features=3)
     model.run(X, y)
     before = pickle.dumps(model)
 
@@ -174,7 +174,7 @@ def test_no_memory_to_grow_changes_nothing(rng, monkeypatch):
 
 def test_copies_are_equal_and_independent(rng):
     X, y = arriving(rng, 60, 3, 3)
-    model = OpenModel("auto", n_features=3)
+    model = Core("auto", n_features=3)
     model.run(X, y)
     before = pickle.dumps(model)
     for other in (copy.deepcopy(model), pickle.loads(before)):
@@ -186,7 +186,7 @@ def test_copies_are_equal_and_independent(rng):
 
 def test_declared_classes_are_not_new(rng):
     X, y = rng.normal(size=(50, 2)), rng.integers(0, 3, 50)
-    model = OpenModel("folklore", n_features=2, n_classes=3)
+    model = Core("folklore", n_features=2, n_classes=3)
     P, u = model.run(X, y)
     np.testing.assert_allclose(P[0], 1 / 3)
     np.testing.assert_allclose(u, 0.5 / (np.arange(50) + 1))
@@ -201,7 +201,7 @@ def test_declared_classes_are_not_new(rng):
 def test_a_late_feature_changes_nothing_before_it_speaks(rng):
     X, y = arriving(rng, 80, 3, 3)
     X[:40, 2] = 0.0
-    told, late = OpenModel("folklore", n_features=3), OpenModel("folklore", n_features=2)
+    told, late = Core("folklore", n_features=3), Core("folklore", n_features=2)
     told._scaler._first = 2  # the same unit and order of columns
     expected, _ = told.run(X, y)
     first, _ = late.run(X[:40, :2], y[:40])
@@ -215,7 +215,7 @@ def test_a_late_feature_changes_nothing_before_it_speaks(rng):
 def test_resuming_equals_never_stopping(cut, rng, tmp_path):
     X, y = arriving(rng, 100, 3, 5)
     X[rng.random((100, 3)) < 0.1] = np.nan
-    straight, stopped = OpenModel("auto", n_features=3), OpenModel("auto", n_features=3)
+    straight, stopped = Core("auto", n_features=3), Core("auto", n_features=3)
     for model in (straight, stopped):
         model.run(X[:cut], y[:cut])
     stopped.save(tmp_path / "model")
@@ -227,7 +227,7 @@ def test_resuming_equals_never_stopping(cut, rng, tmp_path):
 
 
 def test_the_certificate_says_which_classes_it_compares(rng):
-    model = OpenModel("folklore", n_features=2)
+    model = Core("folklore", n_features=2)
     assert model.certificate() is None
     X, y = arriving(rng, 100, 2, 4)
     model.run(X, y)
@@ -246,7 +246,7 @@ def test_the_certificate_says_which_classes_it_compares(rng):
     ],
 )
 def test_bad_rows_change_nothing(X, y, words, sentence):
-    model = OpenModel("auto", n_features=2)
+    model = Core("auto", n_features=2)
     before = model.to_record()
     with pytest.raises(InvalidInputError, match=sentence):
         model.run(X, y, **words)
@@ -273,7 +273,7 @@ def test_bad_rows_change_nothing(X, y, words, sentence):
     ],
 )
 def test_a_bad_row_changes_nothing(x, y, words, sentence):
-    model = OpenModel("auto", n_features=2)
+    model = Core("auto", n_features=2)
     model.learn_one([1.0, np.nan], 0)
     before = pickle.dumps(model)
     with pytest.raises(InvalidInputError, match=sentence):
@@ -293,12 +293,12 @@ def test_a_bad_row_changes_nothing(x, y, words, sentence):
 )
 def test_bad_learners_are_refused_at_once(arguments, sentence):
     with pytest.raises(InvalidInputError, match=sentence):
-        OpenModel(*arguments, n_features=2)
+        Core(*arguments, n_features=2)
 
 
 def test_soft_labels_are_learned_as_by_the_learner(rng):
     X, Y = rng.normal(size=(60, 2)), rng.dirichlet(np.ones(3), size=60)
-    model, single = (OpenModel("folklore", n_features=2, n_classes=3) for _ in range(2))
+    model, single = (Core("folklore", n_features=2, n_classes=3) for _ in range(2))
     P, u = model.run(X, Y)
     learner = Folklore(n_features=3, n_classes=3)
     expected = learner.run(OnlineScaler(n_features=2, gaps=True).learn_transform(X), Y)
@@ -315,18 +315,18 @@ def test_soft_labels_are_learned_as_by_the_learner(rng):
     ("y", "sentence"), [([0.5, 0.4], "sum"), ([1.0], "shape"), ([[0.5, 0.5]], "labels|shape")]
 )
 def test_bad_soft_labels_change_nothing(y, sentence):
-    model = OpenModel("folklore", n_features=1, n_classes=2)
+    model = Core("folklore", n_features=1, n_classes=2)
     before = pickle.dumps(model)
     with pytest.raises(InvalidInputError, match=sentence):
         model.learn_one([1.0], y)
     assert pickle.dumps(model) == before
     with pytest.raises(InvalidInputError, match="need two known classes"):
-        OpenModel("folklore", n_features=1).learn_one([1.0], [1.0])
+        Core("folklore", n_features=1).learn_one([1.0], [1.0])
 
 
 def test_a_learner_that_cannot_grow_takes_what_was_declared(rng):
     X, y = rng.normal(size=(20, 2)), rng.integers(3, size=20)
-    model = OpenModel("ons", n_features=2, n_classes=3)
+    model = Core("ons", n_features=2, n_classes=3)
     P, _ = model.run(X, y)
     assert P.shape == (20, 3)
     before = pickle.dumps(model)

@@ -1,0 +1,351 @@
+"""The columns of the data, their roles, and the places that they have in a matrix."""
+
+import math
+import struct
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from operator import itemgetter
+from typing import Any
+
+import numpy as np
+
+from folklearn import problem
+from folklearn.arrays import Array
+from folklearn.errors import InvalidInputError
+from folklearn.model import roles as known_roles
+from folklearn.model.roles import CATEGORY, DATE, ID, IGNORED, LEARNED, NUMBER, WORDS
+from folklearn.model.sparse_scaler import SparseInput
+from folklearn.model.terms import HASHED, Picked, Term, Whole, crossed, place_of, terms_of
+from folklearn.persist import Record, Saved
+from folklearn.readers.block import Block
+from folklearn.readers.records import block_of_records
+from folklearn.sparse import SparseRows
+from folklearn.words import listed
+
+Key = tuple[str, str]  # a column of the data, or a cross of two, and a part of it
+
+FEATURES = "features"  # what svmlight and VW text, or an array, bring beside named columns
+MOST_OWN = 100  # categories of a column that have a place of their own,
+_SHARED = 28  # and places that all further ones share
+_LARGEST = 1e14  # number that is computed with
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """Rows as a matrix, and what they bring that was not there: reading changes nothing.
+
+    X : (T, d) raw numbers, places of new keys included, or a `SparseInput`.
+    """
+
+    X: Any
+    keys: list[Key] = field(default_factory=list)
+    roles: dict[str, str] = field(default_factory=dict)
+
+
+class Columns(Saved):
+    """Rows of any kind in, a matrix out.
+
+    A number has a place of its own. So has every category of a column, up to a hundred, and
+    further ones share a few by hash. A date becomes a trend, times of day and year, and weekdays.
+    Words, and everything in a model that has words, are hashed into a space of their own, too
+    wide to be dense (`SparseInput`). Ids, weights and targets have no place.
+
+    Parameters
+    ----------
+    roles : of the columns that are known, by name.
+    crosses : pairs of columns whose products count too.
+    sparse : whether rows stay sparse: they do if there are words.
+    """
+
+    WORDS = ("sparse",)
+
+    def __init__(
+        self,
+        roles: Mapping[str, str] | None = None,
+        crosses: Iterable[Sequence[str]] = (),
+        *,
+        sparse: bool = False,
+    ) -> None:
+        self.sparse = bool(sparse)
+        self.crosses = [(str(a), str(b)) for a, b in crosses]
+        self.roles: dict[str, str] = {}
+        self.keys: list[Key] = []
+        self.places: dict[Key, int] = {}
+        self._n_own: dict[str, int] = {}  # categories of a column with a place of their own
+        self._whole: list[Key] = []  # keys of numbers, in order
+        self._row_size = -1  # entries of a row that holds every column, if all are numbers
+        self._row_values: Callable[[Any], tuple[Any, ...]] = tuple
+        self._row_format = ""
+        for name, role in (roles or {}).items():
+            known_roles.refuse_unknown(role, name)
+        self.admit(Encoded(None, [], dict(roles or {})))
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    @property
+    def learned(self) -> list[str]:
+        """The names of the columns that are learned from."""
+        return [name for name, role in self.roles.items() if role in LEARNED]
+
+    @property
+    def n_numbers(self) -> int:
+        """The number of places that hold numbers."""
+        return len(self._whole)
+
+    def admit(self, encoded: Encoded) -> None:
+        """Open the places that rows needed, behind those that are there."""
+        self.roles |= encoded.roles
+        for key in encoded.keys:
+            self.places[key] = len(self.keys)
+            self.keys.append(key)
+            source, part = key
+            if self._is_whole(source):
+                self._whole.append(key)
+            else:
+                self._n_own[source] = self._n_own.get(source, 0) + (not part.startswith("#"))
+        self._know_rows()
+
+    def _is_whole(self, source: str) -> bool:
+        """Tell whether the parts of a source are numbers, in a wide model too."""
+        if source == FEATURES:
+            return not self.sparse
+        if source in self.roles:
+            return self.roles[source] in (NUMBER, DATE)
+        return all(self.roles.get(name) == NUMBER for name in source.split(":"))
+
+    def _know_rows(self) -> None:
+        """Find out how a row of numbers is read in one step."""
+        learned = [key[0] for key in self.keys]
+        plain = {role for role in self.roles.values()} <= {NUMBER, ID, IGNORED}
+        self._row_size = -1
+        if plain and not self.crosses and len(learned) > 1 and not self.sparse:
+            if learned == self.learned:
+                self._row_size = len(self.roles)
+                self._row_values = itemgetter(*learned)
+                self._row_format = f"{len(learned)}d"
+
+    def row(self, x: Any) -> Encoded:
+        """Return one row, a mapping of names to values, as `encode` returns a block."""
+        if type(x) is dict and len(x) == self._row_size:
+            row: Any = np.empty(len(self.keys))
+            try:  # the way of nearly all rows of numbers
+                struct.pack_into(self._row_format, row, 0, *self._row_values(x))
+                return Encoded(row[None])
+            except Exception:  # another column, a gap, text, or what no number can be made of
+                pass  # is looked at below, value by value
+        if not isinstance(x, Mapping):
+            raise InvalidInputError(f"a row must be a dictionary of columns, got {x!r}")
+        return self.encode(block_of_records([x]))
+
+    def encode(self, block: Block) -> Encoded:
+        """Return the rows of a block as a matrix, and what they bring that is new."""
+        roles = {
+            name: known_roles.of_value(_first_value(column))
+            for name, column in block.columns.items()
+            if name not in self.roles and _has_values(column)
+        }
+        if not self.sparse:
+            self._refuse_words(roles)
+        sources = list(self._sources(block, self.roles | roles))
+        encode = self._wide if self.sparse else self._dense
+        X, keys = encode(sources, block, roles)
+        return Encoded(X, keys, roles)
+
+    def _refuse_words(self, roles: Mapping[str, str]) -> None:
+        """Let a text that comes late be a category where rows are dense."""
+        for name, role in roles.items():
+            if role == WORDS:
+                roles[name] = CATEGORY  # type: ignore[index]
+
+    def _sources(
+        self, block: Block, roles: Mapping[str, str]
+    ) -> Iterator[tuple[str, Sequence[Term]]]:
+        """Yield what every column, and every cross, of a block says."""
+        found: dict[str, Sequence[Term]] = {}
+        for name, role in roles.items():
+            if role in LEARNED and name in block.columns:
+                found[name] = terms_of(name, role, block.columns[name])
+                yield name, found[name]
+        for a, b in self.crosses:
+            for name in (a, b):
+                if roles.get(name, NUMBER) not in LEARNED:
+                    raise InvalidInputError(
+                        f"{a}:{b} cannot be crossed: the role of {name!r} is {roles[name]}"
+                    )
+            if a in found and b in found:
+                yield f"{a}:{b}", crossed(a, found[a], b, found[b])
+
+    def _dense(
+        self, sources: Sequence[tuple[str, Sequence[Term]]], block: Block, roles: Any
+    ) -> tuple[Array, list[Key]]:
+        fresh = _Fresh(self)
+        columns: list[tuple[int, Array]] = []
+        cells: list[tuple[Any, Any]] = []
+        for source, terms in sources:
+            for term in terms:
+                if isinstance(term, Whole):
+                    columns.append((fresh.place((source, term.part)), _checked(source, term)))
+                elif isinstance(term, Picked):
+                    cells.append((fresh.picked(source, term), term.values))
+        matrix = self._features(block, fresh)
+        X = np.zeros((len(block), max(1, len(self.keys) + len(fresh.keys))))
+        for key in self._whole:
+            if key[0] not in block.columns and ":" not in key[0] and key[0] != FEATURES:
+                X[:, self.places[key]] = math.nan
+        for place, values in columns:
+            X[:, place] = values
+        for places, values in cells:
+            rows = np.flatnonzero(places >= 0)
+            X[rows, places[rows]] += values if isinstance(values, float) else values[rows]
+        if matrix is not None:
+            places, values = matrix
+            X[:, places] = values
+        return X, fresh.keys
+
+    def _features(self, block: Block, fresh: "_Fresh") -> tuple[Any, Array] | None:
+        """Return places and values of what a block brings beside its columns."""
+        features = block.features
+        if features is None:
+            return None
+        if isinstance(features, SparseRows):
+            own = features.compact()
+            found, codes = np.unique(own.indices, return_inverse=True)
+            places = np.array([fresh.place((FEATURES, str(index))) for index in found.tolist()])
+            within = SparseRows(own.indptr, codes.astype(np.int32), own.values, max(1, len(found)))
+            return places.astype(np.intp), within.dense()[:, : len(found)]
+        m = features.shape[1]
+        return [fresh.place((FEATURES, str(j))) for j in range(m)], features
+
+    def _wide(
+        self, sources: Sequence[tuple[str, Sequence[Term]]], block: Block, roles: Any
+    ) -> tuple[SparseInput, list[Key]]:
+        fresh = _Fresh(self)
+        parts: dict[int, SparseRows] = {}
+        numbers: dict[Key, Array] = {}
+        for source, terms in sources:
+            for term in terms:
+                if isinstance(term, Whole):
+                    fresh.place((source, term.part))
+                    numbers[source, term.part] = _checked(source, term)
+                    continue
+                rows = _hashed(term) if isinstance(term, Picked) else term.rows
+                parts[1 + fresh.place((source, ""))] = rows
+        if block.features is not None:
+            parts[1 + fresh.place((FEATURES, ""))] = SparseRows.of_any(block.features)
+        new = [key for key in fresh.keys if key in numbers]
+        whole = [*self._whole, *new]
+        gap = np.full(len(block), math.nan)
+        values = np.array([numbers.get(key, gap) for key in whole]).reshape(len(whole), len(block))
+        slots = tuple(1 + fresh.place(key) for key in whole)
+        return SparseInput(np.ascontiguousarray(values.T), slots, parts), fresh.keys
+
+    def known(self, X: Any) -> Any:
+        """Return a matrix without the places that are not there yet."""
+        if not isinstance(X, SparseInput):
+            known = np.zeros((len(X), max(1, len(self.keys))))
+            known[:, : len(self.keys)] = X[:, : len(self.keys)]
+            return known
+        return X.of_slots(len(self.keys))
+
+    def to_record(self) -> Record:
+        """Return everything as a record."""
+        record = super().to_record()
+        record.config["roles"] = list(self.roles.items())
+        record.config["crosses"] = self.crosses
+        record.config["keys"] = self.keys
+        return record
+
+    def _restore(self, record: Record) -> None:
+        keys = [(str(source), str(part)) for source, part in record.word("keys")]
+        roles = {str(name): str(role) for name, role in record.word("roles")}
+        self.crosses = [(str(a), str(b)) for a, b in record.word("crosses")]
+        self.admit(Encoded(None, keys, roles))
+
+    def __repr__(self) -> str:
+        return f"Columns({listed(list(self.roles))})"
+
+
+class _Fresh:
+    """The places of keys while rows are read: those there, and new ones behind them."""
+
+    def __init__(self, columns: Columns) -> None:
+        self._columns = columns
+        self._new: dict[Key, int] = {}
+        self._n_own = dict(columns._n_own)
+
+    @property
+    def keys(self) -> list[Key]:
+        return list(self._new)
+
+    def place(self, key: Key) -> int:
+        found = self._columns.places.get(key)
+        if found is None:
+            found = self._new.setdefault(key, len(self._columns.keys) + len(self._new))
+        return found
+
+    def picked(self, source: str, term: Picked) -> Any:
+        """Return the place of every row, -1 for none; new categories as they come."""
+        found, first = np.unique(term.codes, return_index=True)
+        lookup = np.full(len(term.parts) + 1, -1)
+        for code in found[np.argsort(first)].tolist():
+            if code >= 0:
+                lookup[code] = self._category(source, term.parts[code])
+        return lookup[term.codes]
+
+    def _category(self, source: str, part: str) -> int:
+        key = (source, part)
+        if key in self._columns.places or key in self._new:
+            return self.place(key)
+        n_own = self._n_own.get(source, 0)
+        if n_own >= MOST_OWN or part.startswith("#"):
+            return self.place((source, f"#{place_of(part) % _SHARED}"))
+        self._n_own[source] = n_own + 1
+        return self.place(key)
+
+
+def _hashed(term: Picked) -> SparseRows:
+    """Return one hashed place for every row that has a category."""
+    places = np.array([*map(place_of, term.parts), 0])
+    there = term.codes >= 0
+    values = np.broadcast_to(np.asarray(term.values, np.float64), len(there))[there]
+    indptr = np.concatenate([[0], np.cumsum(there)])
+    indices = places[term.codes[there]].astype(np.int32)
+    return SparseRows(indptr, indices, np.ascontiguousarray(values), HASHED)
+
+
+def _checked(source: str, term: Whole) -> Array:
+    """Return numbers that can be computed with."""
+    values = term.values
+    largest = np.fmax.reduce(np.abs(values), initial=0.0)
+    if largest <= _LARGEST:
+        return values
+    bad = values[int(np.nanargmax(np.abs(values)))]
+    raise InvalidInputError(
+        f"column {source!r} has {bad:g}, which "
+        + ("is not finite" if math.isinf(bad) else "is too large to compute with")
+        + "; leave such values out, scale them, or give the column the role category"
+    )
+
+
+def _has_values(column: Any) -> bool:
+    return _first_value(column) is not None
+
+
+def _first_value(column: Any) -> Any:
+    """Return a value of a column, None if it has none."""
+    codes = getattr(column, "codes", None)
+    if codes is not None:
+        there = np.flatnonzero(codes >= 0)
+        return column.values[codes[there[0]]] if there.size else None
+    gaps = np.isnat(column) if column.dtype.kind == "M" else np.isnan(column)
+    there = np.flatnonzero(~gaps)
+    return column[there[0]] if there.size else None
+
+
+def refuse_unless_matrix(X: Any) -> Array:
+    """Return an array of numbers (T, d)."""
+    X = problem.numbers("X", X)
+    if X.ndim != 2:
+        raise InvalidInputError(f"X has shape {X.shape}; expected (number of rows, n_features)")
+    return X

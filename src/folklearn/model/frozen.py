@@ -1,0 +1,199 @@
+r"""How well the model would do that is saved now: rows ahead, predicted by the model as it stands.
+
+A model that learns on line is judged by predictions made just before each label comes. Whoever
+saves it and uses it later gets something else: a tracker that follows the last few labels wins
+the first game and loses the second. So in stripes of the stream, given by the number of the
+round, rows are predicted by the experts *as they were when the stripe began*, and these losses,
+lately, decide how the experts are weighted in whatever predicts many rows at once.
+"""
+
+import copy
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from folklearn import problem
+from folklearn.arrays import TINY, Array, Labels, log_losses, softmax
+from folklearn.learners.base import Learner
+from folklearn.model.sparse_scaler import SparseInput
+from folklearn.persist import Record, Saved, put_inside
+
+_FIRST = 64  # rounds before the first stripe
+_LONGEST = 256  # rounds
+_SHARE = 4  # a stripe is as long as a quarter of the rounds before it, at most
+_SPACED = 16  # stripes of wide models begin when so much of the rounds so far has gone by
+_KEEP = 0.8  # of the record, from one stripe to the next
+_SHARPNESS = 10.0  # rows of one stripe are alike: a nat of their mean counts as ten, not as 256
+_SPARED = 2e-3  # an expert of this weight must not retire
+
+
+class Held(NamedTuple):
+    """Rows of a stripe: raw inputs, labels or soft labels, weights."""
+
+    X: Any
+    labels: Labels
+    soft: Array
+    weights: Array
+
+    def arrays(self) -> dict[str, Any]:
+        """Return everything as arrays by name."""
+        own = {"labels": self.labels, "soft": self.soft, "weights": self.weights}
+        X = self.X.arrays() if isinstance(self.X, SparseInput) else {"X": self.X}
+        return own | X
+
+    @classmethod
+    def of_arrays(cls, arrays: dict[str, Any]) -> "list[Held]":
+        """Return what `arrays` gave, for held0, held1, ..."""
+        found: list[Held] = []
+        while f"held{len(found)}.labels" in arrays:
+            start = f"held{len(found)}."
+            own = {k.removeprefix(start): v for k, v in arrays.items() if k.startswith(start)}
+            X = own["X"] if "X" in own else SparseInput.of_arrays(own)
+            found.append(cls(X, own["labels"], own["soft"], own["weights"]))
+        return found
+
+
+class Frozen(Saved):
+    """The record of the experts of a learner on rows that they did not follow.
+
+    Attributes
+    ----------
+    loss : average loss of the weighted experts in recent stripes, NaN before the first.
+    """
+
+    WORDS = ("wide",)
+    COUNTS = ("_begins", "_ends")
+
+    def __init__(self, *, wide: bool = False) -> None:
+        self.wide = bool(wide)
+        self._begins, self._ends = _FIRST, 0
+        self._names: list[str] = []
+        self._losses: Array = np.zeros(0)
+        self._totals: Array = np.zeros(2)  # loss and weight of recent stripes
+        self._learner: Learner | None = None  # as it was when the stripe began
+        self._scaler: Any = None
+        self._held: list[Held] = []
+
+    @property
+    def loss(self) -> float:
+        """The average loss in recent stripes."""
+        total, weight = self._totals.tolist()
+        return total / weight if weight > 0.0 else float("nan")
+
+    def rows_ahead(self, n_rounds: int) -> int:
+        """Return how many rows may be learned until a stripe begins or ends."""
+        return (self._ends if self.is_open else max(self._begins, n_rounds + 1)) - n_rounds
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a stripe is under way."""
+        return self._learner is not None
+
+    @property
+    def length(self) -> int:
+        """The number of rows of the stripe that begins next."""
+        return min(_LONGEST, self._begins // _SHARE)
+
+    def begin(
+        self, n_rounds: int, learner: Learner | None, scaler: Any, ahead: Held | None
+    ) -> None:
+        """Begin a stripe if it is time; `ahead` are all of its rows, if they are known."""
+        if n_rounds != self._begins:
+            return
+        length = self.length
+        self._begins += max(2 * length, n_rounds // _SPACED if self.wide else 0)
+        if learner is None:
+            return
+        if ahead is not None:
+            self._count(learner, scaler, [ahead])
+            return
+        self._learner, self._scaler = copy.deepcopy((learner, scaler))
+        self._ends = n_rounds + length
+
+    def hold(self, n_rounds: int, rows: Held) -> None:
+        """Keep rows of the stripe that is under way; at its end, count them."""
+        if self._learner is None:
+            return
+        self._held.append(rows)
+        if n_rounds == self._ends:
+            self._count(self._learner, self._scaler, self._held)
+            self._learner, self._scaler, self._held = None, None, []
+
+    def _count(self, learner: Learner, scaler: Any, held: list[Held]) -> None:
+        """Take in what the experts lost in a stripe."""
+        names = learner._expert_names()
+        before = self.weights(learner)
+        losses, own, weight = np.zeros(len(names)), 0.0, 0.0
+        for X, labels, soft, weights in held:
+            known = _known(labels, soft, learner.n_classes) & (weights > 0.0)
+            if not known.any():
+                continue
+            Z = scaler.transform(_of_scaler(X, scaler)[known])
+            P = learner._expert_predictions(Z, problem.norms(Z))
+            seen = soft[known][:, : learner.n_classes] if len(soft) else soft
+            losses += log_losses(P, labels[known], seen, TINY) @ weights[known]
+            mixed = log_losses(np.tensordot(before, P, 1), labels[known], seen, TINY)
+            own += float(mixed @ weights[known])
+            weight += float(weights[known].sum())
+        if not weight > 0.0:
+            return
+        past = dict(zip(self._names, self._losses.tolist(), strict=True))
+        kept = np.array([past.get(name, 0.0) for name in names])
+        if not past.keys() >= set(names):
+            kept[:] = 0.0  # other experts: nothing can be compared
+        self._names, self._losses = names, _KEEP * kept + losses / weight
+        self._totals = _KEEP * self._totals + (own, weight)
+
+    def weights(self, learner: Learner) -> Array:
+        """Return the weights of a learner's experts by their record; equal ones without one."""
+        names = learner._expert_names()
+        past = dict(zip(self._names, self._losses.tolist(), strict=True))
+        if not past.keys() >= set(names):
+            return np.full(len(names), 1.0 / len(names))
+        return softmax(-_SHARPNESS * np.array([past[name] for name in names]))
+
+    def has_judged(self, learner: Learner) -> bool:
+        """Tell whether there is a record of all experts of a learner."""
+        return bool(self._names) and set(learner._expert_names()) <= set(self._names)
+
+    def spare(self, learner: Learner) -> None:
+        """Let no expert retire that the record gives weight."""
+        if self.has_judged(learner):
+            names, weights = learner._expert_names(), self.weights(learner)
+            learner.spared = frozenset(
+                name for name, weight in zip(names, weights, strict=True) if weight > _SPARED
+            )
+
+    def to_record(self) -> Record:
+        """Return the full state as a record, the stripe that is under way included."""
+        record = super().to_record()
+        record.config["names"] = self._names
+        record.arrays.update(losses=self._losses.copy(), totals=self._totals.copy())
+        if self._learner is not None:
+            put_inside(record, "learner", self._learner)
+            put_inside(record, "scaler", self._scaler)
+            for i, held in enumerate(self._held):
+                own = held.arrays()
+                record.arrays.update({f"held{i}.{part}": own[part] for part in own})
+        return record
+
+    def _restore(self, record: Record) -> None:
+        super()._restore(record)
+        self._names = [str(name) for name in record.word("names")]
+        self._losses = record.part("losses", (len(self._names),))
+        self._totals = record.part("totals", (2,))
+        if "learner" in record.config:
+            self._learner, self._scaler = record.inner("learner"), record.inner("scaler")
+            self._held = Held.of_arrays(record.arrays)
+
+
+def _of_scaler(X: Any, scaler: Any) -> Any:
+    """Return raw rows without the columns that came after a scaler was put aside."""
+    return X.of_slots(scaler.n_slots) if isinstance(X, SparseInput) else X[:, : scaler.n_features]
+
+
+def _known(labels: Labels, soft: Array, n_classes: int) -> Any:
+    """Tell which rows are of classes that a learner knows."""
+    if not len(soft):
+        return labels < n_classes
+    return ~(soft[:, n_classes:] > 0.0).any(axis=1)

@@ -1,0 +1,700 @@
+"""The front door: rows as people have them in, labels and probabilities out."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+
+from folklearn import persist, problem
+from folklearn.arrays import TINY, Array, Labels as Numbers
+from folklearn.certificate import Certificate
+from folklearn.errors import InvalidInputError
+from folklearn.evaluate.windows import Window, Windows
+from folklearn.learners.base import Learner
+from folklearn.model import roles as known_roles
+from folklearn.model.columns import Columns, Encoded
+from folklearn.model.core import Core
+from folklearn.model.explain import Explanation, explained
+from folklearn.model.feed import Feed, block_of
+from folklearn.model.labels import Labels
+from folklearn.model.recent import Recent
+from folklearn.model.run import Run, Score
+from folklearn.model.roles import WORDS
+from folklearn.persist import Record, Saved
+from folklearn.readers.block import Block, Texts
+from folklearn.words import counted, listed
+
+_TOTALS = ("loss", "loss_of_new", "total_weight")
+
+
+class Step(NamedTuple):
+    """Rows that were predicted and, where they have a label, learned.
+
+    P : (T, K) probabilities of the classes known by then, which share 1 - unseen.
+    unseen : (T,) of a class that was never seen; 0 where all classes are declared.
+    numbers : (T,) class numbers, -1 for a row without a label and for a soft label.
+    losses : (T,) unweighted log losses, NaN for a row without a label.
+    weights : (T,) of the rows.
+    """
+
+    P: Array
+    unseen: Array
+    numbers: Numbers
+    losses: Array
+    weights: Array
+
+
+class Model(Saved):
+    r"""A model that learns rows as they come, and says what it is worth.
+
+    It takes what people have: dictionaries, data frames, files. Nothing has to be declared:
+    columns get roles (number, category, words, date, id) from their first values, classes are
+    learned when they appear, values may be missing, labels may be of any type, or soft (a
+    dictionary of probabilities). No learning rate has to be chosen.
+
+    Two losses are kept. The *progressive* one, of predictions made just before each label came; and
+    the *frozen* one, of rows ahead predicted by the model as it would be saved (`Frozen`).
+    `predict_one` and `predict_proba_one` are for a row whose label comes soon; `predict` and
+    `predict_proba` are for many rows that the model will not follow, and weigh what they mix by
+    the frozen record. After `fit` all of them are the fit.
+
+    Parameters
+    ----------
+    learner : name of a learner, see `folklearn.learners.catalogue`. The default needs no settings.
+    roles : of columns whose role is not to be guessed, by name: "number", "category", "words",
+        "date", "id", "weight", "target", "ignored".
+    crosses : pairs of columns, such as ``[("country", "device")]``, whose products count too.
+    classes : labels that are known in advance, in order. They are never "unseen".
+    class_weight : weight of the rows of a class by label, 1 for others; or "balanced", which `fit`
+        and `run` over a file or a frame can know.
+    scale, intercept : standardise numbers on line; append a constant.
+    windows : keep floors for recent windows too (`windows`), which about doubles the time.
+    settings : parameters of the learner, such as ``B=10.0``.
+
+    Attributes
+    ----------
+    labels : the classes known so far, in the order of the columns of `predict_proba`.
+    roles : the role of every column so far.
+    n_rounds : number of rows learned.
+    loss, n_mistakes, total_weight : progressive totals since the first row of its life.
+    loss_of_new : the part of the loss that was paid for classes being unknown.
+
+    Examples
+    --------
+    >>> import folklearn
+    >>> model = folklearn.Model()
+    >>> for age, country, label in [(31, "PE", "churn"), (58, "DE", "stay"), (25, "PE", "churn")] * 9:
+    ...     model.learn_one({"age": age, "country": country}, label)
+    >>> model.predict_one({"age": 28, "country": "PE"})
+    'churn'
+    >>> p, number = model.ask({"age": 60, "country": "DE"})  # the label comes later
+    >>> model.tell(number, "stay")
+    """
+
+    def __init__(
+        self,
+        learner: str = "auto",
+        *,
+        roles: Mapping[str, str] | None = None,
+        crosses: Iterable[Sequence[str]] = (),
+        classes: Iterable[Any] = (),
+        class_weight: Mapping[Any, float] | str | None = None,
+        scale: bool = True,
+        intercept: bool = True,
+        windows: bool = False,
+        **settings: Any,
+    ) -> None:
+        self.learner_name = learner
+        self.settings = settings
+        self.class_weight = class_weight
+        self.scale, self.intercept = bool(scale), bool(intercept)
+        self.has_floors = bool(windows)
+        self.asked_roles = dict(roles or {})
+        self.crosses = [tuple(pair) for pair in crosses]
+        for name, role in self.asked_roles.items():
+            known_roles.refuse_unknown(role, name)
+        if isinstance(class_weight, str) and class_weight != "balanced":
+            raise InvalidInputError(
+                f'class_weight must be None, a dict or "balanced", got {class_weight!r}'
+            )
+        self._labels = Labels()
+        declared = list(classes)
+        _, new = self._labels.read_many(declared)
+        self._labels.admit(new)
+        self.is_open = not declared
+        self.columns: Columns | None = None
+        self.core: Core | None = None
+        self.forget()
+        Core(learner, settings, n_features=1, n_classes=max(2, len(declared)))  # hears bad settings
+
+    def forget(self) -> None:
+        """Forget what was learned; roles that were asked for, classes and settings stay."""
+        self.columns, self.core = None, None
+        self.loss = self.loss_of_new = self.total_weight = 0.0
+        self.n_mistakes = 0
+        self._windows: Windows | None = None
+        self._recent = Recent()
+        self._pending: dict[int, tuple[dict[str, Any], dict[Any, float], float]] = {}
+        self._n_asked = 0
+
+    # What it is.
+
+    @property
+    def labels(self) -> tuple[Any, ...]:
+        """The classes known so far."""
+        return tuple(self._labels.kept)
+
+    @property
+    def roles(self) -> dict[str, str]:
+        """The role of every column so far."""
+        return dict(self.asked_roles if self.columns is None else self.columns.roles)
+
+    @property
+    def n_rounds(self) -> int:
+        """The number of rows learned."""
+        return 0 if self.core is None else self.core.n_rounds
+
+    @property
+    def learner(self) -> Learner | None:
+        """The learner inside, None before the second class."""
+        return None if self.core is None else self.core.learner
+
+    @property
+    def max_weight(self) -> float:
+        """The largest weight of a row that it accepts."""
+        return math.inf if self.core is None else self.core.max_weight
+
+    @property
+    def unseen_probability(self) -> float:
+        """The probability that the next row is of a class that was never seen."""
+        if not self.is_open:
+            return 0.0
+        return 1.0 if self.core is None else self.core.unseen_probability
+
+    @property
+    def average_loss(self) -> float:
+        """The progressive loss a row, NaN before the first."""
+        return self.loss / self.total_weight if self.total_weight > 0.0 else math.nan
+
+    @property
+    def frozen_loss(self) -> float:
+        """The frozen loss a row, of late; NaN before it was measured."""
+        return math.nan if self.core is None else self.core.frozen.loss
+
+    # One row at a time.
+
+    def learn_one(self, x: Mapping[str, Any], y: Any, *, weight: float = 1.0) -> None:
+        """Learn one row, a mapping of column names to values, and its label."""
+        self._learn_row(x, y, weight, None)
+
+    def _learn_row(
+        self, x: Mapping[str, Any], y: Any, weight: float, told: tuple[float, float] | None
+    ) -> None:
+        """Learn one row; `told` is what was predicted for its label when it was asked for."""
+        number, new = self._labels.read(y)
+        if self.class_weight is not None or weight != 1.0:
+            number, weight = self._weighed(y, number, weight)
+        encoded = self._meet_row(x)
+        core = self._core_for(encoded)
+        if core.sparse or type(number) is not int:
+            soft = None if type(number) is int else np.asarray(number)[None]
+            self._run(encoded, [number] if soft is None else soft, np.array([weight]), new)
+        else:
+            unseen = self.unseen_probability
+            p = core.predict_row(encoded.X[0, : core.n_features].copy()) if core.n_rounds else None
+            core.learn_row(encoded.X[0], number, weight)
+            self._admit(encoded, new)
+            self._count_row(p, number, unseen, weight, bool(new), told)
+        self._recent.add_row(dict(x), _hard(number))
+
+    def _count_row(
+        self,
+        p: Array | None,
+        number: int,
+        unseen: float,
+        weight: float,
+        is_new: bool,
+        told: tuple[float, float] | None,
+    ) -> None:
+        """Count the loss of one row that was learned."""
+        right = False
+        if is_new:
+            loss = of_new = -math.log(max(unseen, TINY)) if self.is_open else 0.0
+        else:
+            given = 1.0 if p is None else float(p[number])
+            right = p is not None and int(p.argmax()) == number
+            of_new = -math.log1p(-unseen) if unseen < 1.0 else 0.0
+            loss = of_new - math.log(max(given, TINY))
+        if told is not None:
+            loss, right = told[0], told[1] > 0.0
+        self.loss += weight * loss
+        self.loss_of_new += weight * of_new
+        self.total_weight += weight
+        self.n_mistakes += not right
+        scores = np.array([[loss], [not right], [weight]])
+        self._watch(scores)
+
+    def predict_proba_one(self, x: Mapping[str, Any]) -> dict[Any, float]:
+        """Return the probabilities of the classes seen, for a row whose label comes soon.
+
+        They sum to 1; that it is none of them has the probability `unseen_probability`. Before the
+        first class there are none.
+        """
+        if self.core is None or self.columns is None:
+            return dict.fromkeys(self._labels.kept, 1.0 / max(1, len(self._labels)))
+        X = self.columns.row(x).X
+        p = self._next(X)[0]
+        return dict(zip(self._labels.kept, p.tolist(), strict=True))
+
+    def _next(self, X: Any) -> Array:
+        assert self.core is not None and self.columns is not None
+        if self.core.sparse:
+            return self.core.predict_next(self.columns.known(X))
+        d = self.core.n_features
+        if len(X) == 1:
+            own = X[0] if X.shape[1] == d else self.columns.known(X)[0]
+            return self.core.predict_row(own)[None]
+        return self.core.predict_next(X if X.shape[1] == d else self.columns.known(X))
+
+    def predict_one(self, x: Mapping[str, Any]) -> Any:
+        """Return the most likely label of a row whose label comes soon, None before any class."""
+        p = self.predict_proba_one(x)
+        return max(p, key=p.__getitem__) if p else None
+
+    def ask(self, x: Mapping[str, Any]) -> tuple[dict[Any, float], int]:
+        """Predict a row whose label will be told later; return probabilities and its number.
+
+        What waits for its label is part of the state, and saved with it.
+        """
+        p = self.predict_proba_one(x)
+        self._n_asked += 1
+        self._pending[self._n_asked] = dict(x), p, self.unseen_probability
+        return p, self._n_asked
+
+    def tell(self, number: int, y: Any, *, weight: float = 1.0) -> None:
+        """Learn the row that was asked for under a number, now that its label is known.
+
+        The loss that counts is that of what was predicted then.
+        """
+        if number not in self._pending:
+            raise InvalidInputError(f"no row waits under the number {number!r}: it was told already")
+        x, p, unseen = self._pending[number]
+        told = None
+        if not isinstance(y, Mapping) and p:
+            given = (1.0 - unseen) * p[y] if y in p else unseen
+            told = -math.log(max(given, TINY)), float(y in p and max(p, key=p.__getitem__) == y)
+        self._learn_row(x, y, weight, told)
+        del self._pending[number]
+
+    @property
+    def waiting(self) -> tuple[int, ...]:
+        """The numbers of the rows that wait for their label."""
+        return tuple(self._pending)
+
+    # Many rows.
+
+    def learn_many(self, rows: Any, y: Any, *, weight: Any = None) -> Step:
+        """Predict, then learn, rows (a frame, dictionaries, a matrix) with labels y, one by one."""
+        block = block_of(rows)
+        numbers, new = self._read_labels(y, len(block))
+        return self._learn_block(block, numbers, new, problem.weights(weight, len(block)))
+
+    def _read_labels(self, y: Any, n_rows: int) -> tuple[Any, Sequence[Any]]:
+        """Return class numbers (T,), or soft labels (T, K), and the labels that are new."""
+        if isinstance(y, Texts):
+            numbers, new = self._labels.read_texts(y)
+        elif isinstance(y, np.ndarray) and y.ndim == 2:
+            return y, ()
+        else:
+            numbers, new = self._labels.read_many(y)
+        if len(numbers) != n_rows:
+            raise InvalidInputError(f"there are {len(numbers)} labels for {counted(n_rows, 'row')}")
+        return np.asarray(numbers), new
+
+    def _learn_block(
+        self, block: Block, numbers: Any, new: Sequence[Any], weights: Array
+    ) -> Step:
+        """Predict, then learn, the rows of a block."""
+        if self.class_weight is not None:
+            numbers, weights = self._weighed_many(numbers, new, weights)
+        if self.columns is None:
+            self._begin_columns(known_roles.inferred(block))
+        assert self.columns is not None
+        encoded = self.columns.encode(block)
+        self._core_for(encoded)
+        step = self._run(encoded, numbers, weights, new)
+        hard = step.numbers if np.ndim(numbers) == 1 else np.argmax(numbers, axis=1)
+        self._recent.add(block, hard)
+        return step
+
+    def _run(self, encoded: Encoded, numbers: Any, weights: Array, new: Sequence[Any]) -> Step:
+        """Predict, then learn, encoded rows."""
+        core = self.core
+        assert core is not None
+        n_before = core.n_classes
+        core.keeps_rows = self.has_floors
+        P, u = core.run(encoded.X, numbers, weight=weights)
+        is_soft = np.ndim(numbers) == 2
+        y = np.argmax(numbers, axis=1) if is_soft else np.asarray(numbers)
+        known = np.maximum.accumulate(np.concatenate([[n_before - 1], y]))[:-1]
+        is_new = y > known
+        if not self.is_open and not new:
+            u[:] = 0.0
+        P *= (1.0 - u)[:, None]
+        losses = _losses(P, u, y, is_new, numbers if is_soft else None)
+        wrong = (P.argmax(axis=1) != y) | is_new if len(y) else np.zeros(0, bool)
+        self.loss += float(weights @ losses)
+        of_known = -np.log1p(-np.where(is_new | (u >= 1.0), 0.0, u))
+        self.loss_of_new += float(weights @ np.where(is_new, losses, of_known))
+        self.total_weight += float(weights.sum())
+        self.n_mistakes += int(wrong.sum())
+        self._admit(encoded, new)
+        self._watch(np.array([losses, wrong, weights]))
+        return Step(P, u, np.where(is_soft, -1, y), losses, weights)
+
+    def _watch(self, scores: Array) -> None:
+        """Let the windows see what was learned."""
+        core = self.core
+        assert core is not None
+        sizes = {"n_features": core.n_columns, "n_classes": max(core.n_classes, 2)}
+        windows = self._windows
+        floors = self.has_floors and core.learner is not None
+        if windows is None or (
+            floors and (windows.n_features, windows.n_classes) != tuple(sizes.values())
+        ):
+            self._windows = windows = Windows(**sizes, floors=floors)  # other sizes: a new proof
+        if not windows.floors:
+            windows._observe(None, scores)
+            return
+        start = 0
+        for rows in core.taken_rows():
+            stop = start + len(rows.X)
+            if rows.soft.shape[1] in (0, windows.n_classes):
+                windows._observe(rows, scores[:, start:stop])
+            start = stop
+
+    # What happens when rows and labels come.
+
+    def _begin_columns(self, roles: Mapping[str, str]) -> None:
+        asked = {**roles, **self.asked_roles}
+        sparse = WORDS in asked.values()
+        self.columns = Columns(asked, self.crosses, sparse=sparse)
+
+    def _meet_row(self, x: Mapping[str, Any]) -> Encoded:
+        if self.columns is None:
+            if not isinstance(x, Mapping):
+                raise InvalidInputError(f"a row must be a dictionary of columns, got {x!r}")
+            roles = {
+                str(name): known_roles.of_value(value)
+                for name, value in x.items()
+                if value is not None
+            }
+            self._begin_columns(roles)
+        assert self.columns is not None
+        return self.columns.row(x)
+
+    def _core_for(self, encoded: Encoded) -> Core:
+        """Return the core, made for these rows if they are the first."""
+        if self.core is None:
+            columns = self.columns
+            assert columns is not None
+            n_numbers = encoded.X.numbers.shape[1] if columns.sparse else 0
+            n_places = max(1, len(columns.keys) + len(encoded.keys))
+            self.core = Core(
+                self.learner_name,
+                self.settings,
+                n_features=n_places,
+                n_numbers=n_numbers,
+                n_classes=len(self._labels),
+                scale=self.scale,
+                intercept=self.intercept,
+                sparse=columns.sparse,
+            )
+        return self.core
+
+    def _admit(self, encoded: Encoded, new: Sequence[Any]) -> None:
+        """Remember what was new in rows that have been learned."""
+        if encoded.keys or encoded.roles:
+            assert self.columns is not None
+            self.columns.admit(encoded)
+        if new:
+            self._labels.admit(new)
+            self.is_open = True
+
+    def _weighed(self, y: Any, number: Any, weight: float) -> tuple[Any, float]:
+        weight = problem.weight(weight)
+        if self.class_weight is None:
+            return number, weight
+        soft, weights = self._weighed_many(
+            np.asarray([number]), self._labels.read(y)[1], np.array([weight])
+        )
+        return (number if soft.ndim == 1 else soft[0]), float(weights[0])
+
+    def _weighed_many(
+        self, numbers: Any, new: Sequence[Any], weights: Array
+    ) -> tuple[Any, Array]:
+        r"""Return labels and weights with the weights of classes in them.
+
+        A soft label y counts as what is expected of hard ones: the soft label
+        :math:`y_k w_k / w` with the weight :math:`w = \sum_k y_k w_k`.
+        """
+        if isinstance(self.class_weight, str):
+            raise InvalidInputError(
+                'class_weight="balanced" needs to see all labels first: use `fit`, `run` over a '
+                "file or a frame, or give the weights as a dictionary"
+            )
+        given: Mapping[Any, float] = self.class_weight or {}
+        known = [*self._labels.kept, *new]
+        factors = np.array([problem.weight(given.get(label, 1.0)) for label in known])
+        if np.ndim(numbers) == 1:
+            return numbers, weights * factors[numbers]
+        shares = numbers * factors[: numbers.shape[1]]
+        totals = shares.sum(axis=1, keepdims=True)
+        shares = np.divide(shares, totals, out=np.array(numbers, float), where=totals > 0.0)
+        return shares, weights * totals[:, 0]
+
+    # Files and frames.
+
+    def feed(self, source: Any, target: str | None = None, **options: Any) -> Feed:
+        """Return the rows of a file, a pipe or a frame, ready to be learned; see `Feed`."""
+        return Feed(self, source, target, **options)
+
+    def run(
+        self,
+        source: Any,
+        target: str | None = None,
+        *,
+        weight: str | None = None,
+        one_pass: bool = False,
+        shuffle: bool = False,
+        seed: int = 0,
+        progress: bool = False,
+        **options: Any,
+    ) -> Run:
+        """Predict, score, then learn the rows of a file, a frame or dictionaries, one by one.
+
+        Parameters
+        ----------
+        source : a path ("-" is standard input), a data frame, or an iterable of dictionaries.
+        target : the column of the labels; svmlight and VW text have none to name.
+        weight : a column of weights.
+        one_pass : do not read a file twice: classes and categories are learned as they come.
+        shuffle : learn the rows in a random order, given by `seed`; they must fit in memory.
+        progress : show a bar.
+        options : of the reader: format, delimiter, encoding, decimal.
+        """
+        feed = self.feed(
+            source, target, weight=weight, one_pass=one_pass,
+            shuffle=seed if shuffle else None, **options,
+        )  # fmt: skip
+        run = Run.of(self, feed)
+        for rows, step in feed.steps(progress=progress):
+            run.add(rows, step)
+        return run.ended()
+
+    def fit(
+        self,
+        source: Any,
+        target: str | None = None,
+        *,
+        weight: str | None = None,
+        passes: int | None = None,
+        seed: int = 0,
+        progress: bool = False,
+        **options: Any,
+    ) -> Self:
+        """Learn a file or a frame as a batch: shuffled, then fitted until nothing changes.
+
+        Whatever was learned before is forgotten. Learners other than "auto" learn every row once.
+        `passes` limits how often the rows are gone over, 1 learns each once.
+        """
+        self.forget()
+        feed = self.feed(source, target, weight=weight, shuffle=seed, **options)
+        blocks = []
+        for rows, _ in feed.steps(progress=progress):
+            blocks.append(rows)
+        if self.learner_name == "auto" and passes != 1:
+            self.refit(blocks, most_passes=passes, seed=seed)
+        return self
+
+    def refit(self, blocks: Sequence[Any], *, most_passes: int | None = None, seed: int = 0) -> None:
+        """Fit rows that were learned, and are at hand, all together; see `Core.refit`."""
+        core, columns = self.core, self.columns
+        if core is None or columns is None:
+            return
+        limit = {} if most_passes is None else {"most_passes": most_passes}
+
+        def raw() -> Iterable[tuple[Any, Any, Any]]:
+            for rows in blocks:
+                there = rows.has_label
+                if not there.any():
+                    continue
+                X = columns.known(columns.encode(rows.block.take(there)).X)
+                numbers, _ = self._read_labels(rows.labels_of(there), int(there.sum()))
+                weights = rows.weights[there]
+                if self.class_weight is not None:
+                    numbers, weights = self._weighed_many(numbers, (), weights)
+                yield X, numbers, weights
+
+        core.refit(raw, seed=seed, **limit)
+
+    def predict_proba(self, source: Any, **options: Any) -> Array:
+        """Return the probabilities (T, K) of `labels` for rows that the model will not follow."""
+        if self.core is None or self.columns is None:
+            raise InvalidInputError("the model has learned nothing yet: `learn_one`, `run` or `fit`")
+        feed = self.feed(source, **options)
+        parts = [self._frozen(block) for block in feed.unlabelled()]
+        return np.concatenate(parts) if parts else np.empty((0, len(self._labels)))
+
+    def _frozen(self, block: Block) -> Array:
+        """Return what the model predicts as it would be saved."""
+        assert self.core is not None and self.columns is not None
+        return self.core.predict(self.columns.known(self.columns.encode(block).X))
+
+    def predict(self, source: Any, **options: Any) -> list[Any]:
+        """Return the most likely label of every row."""
+        P = self.predict_proba(source, **options)
+        return [self._labels.kept[k] for k in P.argmax(axis=1).tolist()]
+
+    def score(self, source: Any, target: str | None = None, **options: Any) -> Score:
+        """Return the loss and error of the model as it stands on labelled rows; nothing is learned."""
+        if self.core is None:
+            raise InvalidInputError("the model has learned nothing yet: `learn_one`, `run` or `fit`")
+        feed = self.feed(source, target, one_pass=True, **options)
+        return Score.of(self, feed)
+
+    # What it is worth, and why.
+
+    def certificate(self, *, B: float | None = None) -> Certificate | None:
+        """Return what no linear model could have beaten, or None before the second class.
+
+        It speaks of linear models of the scaled columns of row norm at most B, and of the classes
+        known in each round; the price of not knowing a class is not in it.
+        """
+        return None if self.learner is None else self.learner.certificate(B=B)
+
+    def windows(self) -> list[Window]:
+        """Return losses and errors of the last 64, 128, 256, ... rows, and of all.
+
+        With ``windows=True`` each has a floor that no linear model could have beaten there.
+        """
+        return [] if self._windows is None else self._windows.all()
+
+    def explain(self, *, importance: bool = True, seed: int = 0) -> Explanation:
+        """Return the weights by column and class, and what recent rows lose without each column."""
+        return explained(self, importance=importance, seed=seed)
+
+    # How it is kept.
+
+    def to_record(self) -> Record:
+        """Return everything as a record."""
+        config: dict[str, Any] = {
+            "learner": self.learner_name,
+            "settings": self.settings,
+            "class_weight": self._class_weight_pairs(),
+            "scale": self.scale,
+            "intercept": self.intercept,
+            "windows": self.has_floors,
+            "roles": list(self.asked_roles.items()),
+            "crosses": self.crosses,
+            "labels": self._labels.plain(),
+            "is_open": self.is_open,
+            "n_mistakes": self.n_mistakes,
+            "n_asked": self._n_asked,
+            "pending": [_plain_pending(n, *row) for n, row in self._pending.items()],
+        }
+        config |= {total: float(getattr(self, total)).hex() for total in _TOTALS}
+        record = Record("Model", config, {})
+        persist.put_inside(record, "recent", self._recent)
+        if self._windows is not None:
+            persist.put_inside(record, "ladder", self._windows)
+        if self.core is not None:
+            persist.put_inside(record, "columns", self.columns)
+            persist.put_inside(record, "core", self.core)
+        return record
+
+    def _class_weight_pairs(self) -> Any:
+        if not isinstance(self.class_weight, Mapping):
+            return self.class_weight
+        labels = Labels()
+        labels.admit(self.class_weight)
+        return [labels.plain(), [float(w) for w in self.class_weight.values()]]
+
+    @classmethod
+    def from_record(cls, record: Record) -> Self:
+        """Rebuild a model that goes on exactly where the recorded one stopped."""
+        word = record.word
+        class_weight = word("class_weight")
+        if isinstance(class_weight, list):
+            keys, values = class_weight
+            class_weight = dict(zip(Labels.of_plain(keys).kept, values, strict=True))
+        with persist.refusing(record.kind):
+            model = cls(
+                word("learner"),
+                roles=dict(word("roles")),
+                crosses=word("crosses"),
+                class_weight=class_weight,
+                scale=word("scale"),
+                intercept=word("intercept"),
+                windows=word("windows"),
+                **word("settings"),
+            )
+            model._labels = Labels.of_plain(word("labels"))
+        model.is_open = bool(word("is_open"))
+        model.n_mistakes, model._n_asked = record.count("n_mistakes"), record.count("n_asked")
+        for total in _TOTALS:
+            setattr(model, total, float.fromhex(word(total)))
+        model._pending = {
+            int(n): (dict(x), dict(zip(model._labels.kept, p, strict=False)), u)
+            for n, x, p, u in word("pending")
+        }
+        model._recent = record.inner("recent")
+        if "ladder" in record.config:
+            model._windows = record.inner("ladder")
+        if "core" in record.config:
+            model.columns, model.core = record.inner("columns"), record.inner("core")
+        return model
+
+    def __repr__(self) -> str:
+        learned = f"{counted(self.n_rounds, 'row')} learned"
+        if not self.n_rounds:
+            return f"Model({self.learner_name!r}), {learned}"
+        classes = f"{counted(len(self._labels), 'class')}: {listed(list(map(str, self.labels)))}"
+        return f"Model({self.learner_name!r}), {learned}, {classes}, loss {self.average_loss:.4f}"
+
+    def _repr_html_(self) -> str:
+        from folklearn.model.pictures import model_card
+
+        return model_card(self)
+
+
+def _hard(number: Any) -> int:
+    return number if type(number) is int else int(np.argmax(number))
+
+
+def _losses(P: Array, u: Array, y: Numbers, is_new: Any, soft: Any) -> Array:
+    """Return the strict losses of rows: what was given to the label, or to its being new."""
+    rows = np.arange(len(y))
+    if soft is None:
+        given = np.where(is_new, u, P[rows, y])
+        losses: Array = -np.log(np.maximum(given, TINY))
+        return losses
+    soft = soft[:, : P.shape[1]]
+    terms = np.where(soft > 0.0, -soft * np.log(np.maximum(P, TINY)), 0.0)
+    return np.where(is_new, -np.log(np.maximum(u, TINY)), terms.sum(axis=1))
+
+
+def _plain_pending(n: int, x: dict[str, Any], p: dict[Any, float], unseen: float) -> list[Any]:
+    row = {name: _plain_value(value) for name, value in x.items()}
+    return [n, row, list(p.values()), unseen]
+
+
+def _plain_value(value: Any) -> Any:
+    if value is None or isinstance(value, str | bool | int):
+        return value
+    if isinstance(value, np.generic):
+        return _plain_value(value.item())
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value.isoformat() if hasattr(value, "isoformat") else str(value)
