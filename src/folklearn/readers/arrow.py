@@ -137,10 +137,7 @@ def readable_names(reader: Reader, schema: Any) -> tuple[str, ...]:
         if not field.name.strip() and place > 0:
             raise InvalidInputError(f"column {place + 1} of {reader.name} has no name; name it")
         if own_kind(field.type) is None:
-            reader.notes.append(
-                f"column {field.name!r} holds {field.type} and is left out: only numbers, text "
-                "and dates can be read"
-            )
+            reader.leave_out(field.name, str(field.type))
             continue
         names.append(field.name)
     return tuple(names)
@@ -191,7 +188,8 @@ def column_of_array(array: Any, kind: Kind | None = None) -> tuple[Column, Fault
         if isinstance(array, pa.ChunkedArray):
             array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.nulls(0)
     own = own_kind(array.type)
-    kind = kind or own or "text"
+    if kind is None:
+        return column_of_array(array, own or "text")[0], {}
     if pa.types.is_null(array.type):
         return column_of([None] * len(array), kind)
     if kind == own == "number":
@@ -207,7 +205,7 @@ def column_of_array(array: Any, kind: Kind | None = None) -> tuple[Column, Fault
         if pa.types.is_string_view(array.type):
             array = array.cast(pa.large_string())
         array = array.dictionary_encode()
-    codes = array.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+    codes = array.indices.cast(pa.int64()).fill_null(-1).to_numpy()
     return spread(codes, array.dictionary.to_pylist(), kind)
 
 

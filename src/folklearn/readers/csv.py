@@ -308,5 +308,5 @@ def _encoded(cells: Any, kind: Kind) -> tuple[Column, Faults]:
     if whole is None:
         return column_of([], kind)
     return spread(
-        whole.indices.fill_null(-1).to_numpy().astype(np.int64), whole.dictionary.to_pylist(), kind
+        whole.indices.cast("int64").fill_null(-1).to_numpy(), whole.dictionary.to_pylist(), kind
     )

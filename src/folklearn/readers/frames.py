@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any
 
 from folklearn.errors import InvalidInputError
-from folklearn.readers.arrow import column_of_array, part_of_columns
+from folklearn.readers.arrow import column_of_array, own_kind, part_of_columns
 from folklearn.readers.block import Column
 from folklearn.readers.cells import Kind
 from folklearn.readers.reader import Part, Reader
@@ -50,13 +50,13 @@ class FrameReader(Reader):
     def _can_read(self, name: str, nw: Any) -> bool:
         kind = self._frame.schema[self._own[name]]
         simple = (nw.Boolean, nw.String, nw.Categorical, nw.Enum, nw.Date, nw.Datetime, nw.Decimal)
-        # Objects are what pandas has for text, among other things; their values will tell.
-        if kind.is_numeric() or isinstance(kind, (*simple, nw.Object)):
+        if kind.is_numeric() or isinstance(kind, simple):
             return True
-        self.notes.append(
-            f"column {name!r} holds {kind} and is left out: only numbers, text and dates can be "
-            "read"
-        )
+        if isinstance(kind, nw.Object):  # what pandas has for text among other things
+            first = self._frame[:_AT_A_TIME].get_column(self._own[name]).to_list()
+            if not column_of(first)[1]:
+                return True
+        self.leave_out(name, str(kind))
         return False
 
     def _parts(self, kinds: Mapping[str, Kind] | None, looking: bool) -> Iterator[Part]:
@@ -73,5 +73,7 @@ class FrameReader(Reader):
         try:
             array = series.to_arrow()
         except (TypeError, ValueError):  # values of several kinds, which only Python holds together
+            return column_of(series.to_list(), kind)
+        if own_kind(array.type) is None:
             return column_of(series.to_list(), kind)
         return column_of_array(array, kind)

@@ -71,6 +71,21 @@ class Reader(ABC):
         self.notes: list[str] = []
         self._head: tuple[int, Block] | None = None
         self._was_read = False
+        self._left_out: set[str] = set()  # columns that nobody can read
+
+    @property
+    def known(self) -> set[str]:
+        """The columns of the first rows, also those that cannot be read."""
+        return {*self.names, *self._left_out}
+
+    def leave_out(self, column: str, what: str) -> None:
+        """Remember a column that holds what cannot be read, and say so."""
+        if column not in self._left_out:
+            self._left_out.add(column)
+            self.notes.append(
+                f"column {column!r} holds {what} and is left out: only numbers, text and dates "
+                "can be read"
+            )
 
     @abstractmethod
     def _parts(self, kinds: Mapping[str, Kind] | None, looking: bool) -> Iterator[Part]:
@@ -115,6 +130,12 @@ class Reader(ABC):
             before it are yielded, and then it is raised.
         """
         unknown = [name for name in kinds if name not in self.names]
+        unreadable = [name for name in unknown if name in self._left_out]
+        if unreadable:
+            raise InvalidInputError(
+                f"column {unreadable[0]!r} of {self.name} cannot be read: only numbers, text and "
+                "dates can be"
+            )
         if unknown and not self._may_bring_more:
             raise InvalidInputError(
                 f"{self.name} has no column {unknown[0]!r}; its columns are: {listed(self.names)}"

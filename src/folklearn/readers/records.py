@@ -19,6 +19,7 @@ Faults = dict[int, str]  # what is wrong, by row
 
 _AT_A_TIME = 1000  # rows
 _PLAIN = {int, float, bool, type(None)}
+_IS_NESTED = "the value is nested; only numbers, text and dates can be read"
 _NESTED = (Mapping, list, tuple, set, np.ndarray)
 
 
@@ -46,12 +47,16 @@ def block_of_records(records: Sequence[Mapping[str, Any]], lines: Sequence[int])
 def column_of(
     values: Sequence[Any], kind: Kind | None = None, decimal: str = "."
 ) -> tuple[Column, Faults]:
-    """Return values as a column of a kind, their own if None, and what is wrong in which row."""
+    """Return values as a column of a kind, and what is wrong in which row.
+
+    If the kind is None it is that of the values, and no number is too large.
+    """
     kinds = set(map(type, values))
     if kind is None:
-        kind = _own_kind(kinds)
+        column, faults = column_of(values, _own_kind(kinds), decimal)
+        return column, {row: fault for row, fault in faults.items() if fault == _IS_NESTED}
     faults = {
-        row: "the value is nested; only numbers, text and dates can be read"
+        row: _IS_NESTED
         for row, value in enumerate(values)
         if isinstance(value, _NESTED)
     } if not kinds <= _PLAIN | {str} else {}  # fmt: skip
@@ -63,12 +68,12 @@ def column_of(
         dates = [cells.as_date(value) for value in values]
         faults |= {row: fault for row, (_, fault) in enumerate(dates) if fault}
         return np.array([found for found, _ in dates], "datetime64[us]"), faults
-    column = _plain_numbers(values) if kinds <= _PLAIN else None
-    if column is None:
-        numbers = [cells.as_number(value, decimal) for value in values]
-        faults |= {row: fault for row, (_, fault) in enumerate(numbers) if fault}
-        column = np.array([found for found, _ in numbers], np.float64)
-    return column, faults
+    plain = _plain_numbers(values) if kinds <= _PLAIN else None
+    if plain is not None:
+        return plain, faults
+    numbers = [cells.as_number(value, decimal) for value in values]
+    faults |= {row: fault for row, (_, fault) in enumerate(numbers) if fault}
+    return np.array([found for found, _ in numbers], np.float64), faults
 
 
 def spread(codes: NDArray[np.int64], values: Sequence[Any], kind: Kind) -> tuple[Column, Faults]:
@@ -128,12 +133,11 @@ class RowsReader(Reader):
         self.names = tuple(self.head().columns)
 
     def _parts(self, kinds: Mapping[str, Kind] | None, looking: bool) -> Iterator[Part]:
-        known = set(self.names)
         rows = self._looked_at() if looking else self._all()
         row = 1
         while records := list(islice(rows, _AT_A_TIME)):
             numbers = np.arange(row, row + len(records))
-            yield part_of_records(self, records, numbers, kinds, known)
+            yield part_of_records(self, records, numbers, kinds)
             row += len(records)
             self.fraction = row / self.n_rows if self.n_rows else None
 
@@ -154,11 +158,11 @@ class RowsReader(Reader):
 
 def part_of_records(
     reader: Reader, records: Sequence[Any], lines: NDArray[np.int64],
-    kinds: Mapping[str, Kind] | None, known: set[str], texts: Sequence[str] = (),
+    kinds: Mapping[str, Kind] | None, texts: Sequence[str] = (),
 ) -> Part:  # fmt: skip
     """Return rows of a reader as columns of the kinds asked for, bad rows apart.
 
-    A column that is not asked for is left out if it was `known`.
+    A column that is not asked for is left out, unless the reader does not know it yet.
     """
     faults: dict[int, tuple[str, str]] = {}  # of every bad row the first column that is
     for row, record in enumerate(records):
@@ -170,12 +174,17 @@ def part_of_records(
     if not all(isinstance(name, str) for name in names):
         rows = [{str(name): value for name, value in record.items()} for record in rows]
         names = dict.fromkeys(map(str, names))
-    wanted = [*(kinds or ()), *(name for name in names if kinds is None or name not in known)]
+    known = reader.known if kinds is not None else ()
+    wanted = [*(kinds or ()), *(name for name in names if name not in known)]
     columns: dict[str, Column] = {}
     for name in dict.fromkeys(wanted):
         kind = None if kinds is None else kinds.get(name)
         values = [record.get(name) for record in rows]
-        columns[name], own = column_of(values, kind, reader.decimal)
+        column, own = column_of(values, kind, reader.decimal)
+        if kind is None and own and len(own) == sum(value is not None for value in values):
+            reader.leave_out(name, "nested values")
+            continue
+        columns[name] = column
         for row, fault in own.items():
             faults.setdefault(row, (name, fault))
     return reader.part(Block(columns, lines), faults, texts)
