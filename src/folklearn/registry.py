@@ -60,6 +60,11 @@ _MODULES = {
     "model.scaler": ("OnlineScaler",),
     "model.sparse_scaler": ("SparseScaler",),
     "persist": ("load",),
+    "readers.block": ("Block", "Texts"),
+    "readers.opening": ("open_reader",),
+    "readers.reader": ("BadRow", "Reader"),
+    "readers.records": ("block_of_records",),
+    "readers.scan": ("Scan", "scan"),
     "streams.model": ("StreamModel",),
     "synthetic.bandit": ("syn_non_sep", "syn_non_sep_blocks", "syn_sep", "syn_sep_blocks"),
     "synthetic.labelled": (
@@ -87,7 +92,7 @@ PUBLIC = (
 )  # fmt: skip
 PACKAGES = (
     "adapters", "bandits", "batch", "boosting", "bounds", "errors", "evaluate", "learners", "model",
-    "streams", "synthetic",
+    "readers", "streams", "synthetic",
 )  # fmt: skip
 
 
