@@ -86,7 +86,7 @@ PUBLIC = (
 )  # fmt: skip
 PACKAGES = (
     "adapters", "bandits", "batch", "boosting", "bounds", "errors", "evaluate", "learners", "model",
-    "streams", "synthetic",
+    "plots", "streams", "synthetic",
 )  # fmt: skip
 
 
