@@ -79,7 +79,7 @@ def short(name: object, most: int = 24) -> str:
     text = " ".join(str(name).split())
     # Control and direction marks would break the line, or reverse what stands beside.
     text = "".join(c for c in text if unicodedata.category(c) not in ("Cc", "Cf", "Cs", "Co"))
-    text = text or "(no name)"
+    text, most = text or "(no name)", max(most, 3)
     if len(text) > most:
         text = text[: most // 2].rstrip() + "…" + text[-(most - most // 2 - 1) :].lstrip()
     return "".join(c if ord(c) in _drawable() else "□" for c in text)
