@@ -55,8 +55,13 @@ _MODULES = {
     "learners.ons": ("Ons",),
     "learners.wide": ("Wide",),
     "model.hashing": ("TextHasher",),
+    "model.columns": ("Columns",),
     "model.core": ("Core",),
+    "model.explain": ("Explanation",),
     "model.frozen": ("Frozen",),
+    "model.model": ("Model",),
+    "model.recent": ("Recent",),
+    "model.run": ("Run", "Score"),
     "model.scaler": ("OnlineScaler",),
     "model.sparse_scaler": ("SparseScaler",),
     "persist": ("load",),
@@ -87,12 +92,12 @@ HOMES = {name: f"folklearn.{module}" for module, names in _MODULES.items() for n
 PUBLIC = (
     "Aggregating", "Aioli", "Certificate", "Certifier", "ClassBlocks", "Evidence", "Folklore",
     "FolkloreClassifier", "Gaf", "Interactions", "Laplace", "Leader", "Learner", "Mixture", "Ogd",
-    "Ons", "Tangents", "Wide", "auto", "best_in_class", "interact", "load", "off_policy",
-    "progressive", "score",
+    "Model", "Ons", "Run", "Tangents", "Wide", "auto", "best_in_class", "interact", "load",
+    "off_policy", "progressive", "score",
 )  # fmt: skip
 PACKAGES = (
     "adapters", "bandits", "batch", "boosting", "bounds", "errors", "evaluate", "learners", "model",
-    "readers", "streams", "synthetic",
+    "plots", "readers", "streams", "synthetic",
 )  # fmt: skip
 
 

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from folklearn import problem
 from folklearn.arrays import Array
 from folklearn.errors import InvalidInputError
 from folklearn.model import roles as known_roles
@@ -17,7 +16,7 @@ from folklearn.model.roles import CATEGORY, DATE, ID, IGNORED, LEARNED, NUMBER, 
 from folklearn.model.sparse_scaler import SparseInput
 from folklearn.model.terms import HASHED, Picked, Term, Whole, crossed, place_of, terms_of
 from folklearn.persist import Record, Saved
-from folklearn.readers.block import Block
+from folklearn.readers.block import Block, Column, Texts, is_gap
 from folklearn.readers.records import block_of_records
 from folklearn.sparse import SparseRows
 from folklearn.words import listed
@@ -69,6 +68,7 @@ class Columns(Saved):
         self.sparse = bool(sparse)
         self.crosses = [(str(a), str(b)) for a, b in crosses]
         self.roles: dict[str, str] = {}
+        self.feature_names: dict[str, str] = {}  # of features that are given by number
         self.keys: list[Key] = []
         self.places: dict[Key, int] = {}
         self._n_own: dict[str, int] = {}  # categories of a column with a place of their own
@@ -117,13 +117,14 @@ class Columns(Saved):
     def _know_rows(self) -> None:
         """Find out how a row of numbers is read in one step."""
         learned = [key[0] for key in self.keys]
-        plain = {role for role in self.roles.values()} <= {NUMBER, ID, IGNORED}
+        plain = set(self.roles.values()) <= {NUMBER, ID, IGNORED}
         self._row_size = -1
-        if plain and not self.crosses and len(learned) > 1 and not self.sparse:
-            if learned == self.learned:
-                self._row_size = len(self.roles)
-                self._row_values = itemgetter(*learned)
-                self._row_format = f"{len(learned)}d"
+        if self.crosses or self.sparse or len(learned) < 2:
+            return
+        if plain and learned == self.learned:
+            self._row_size = len(self.roles)
+            self._row_values = itemgetter(*learned)
+            self._row_format = f"{len(learned)}d"
 
     def row(self, x: Any) -> Encoded:
         """Return one row, a mapping of names to values, as `encode` returns a block."""
@@ -136,27 +137,21 @@ class Columns(Saved):
                 pass  # is looked at below, value by value
         if not isinstance(x, Mapping):
             raise InvalidInputError(f"a row must be a dictionary of columns, got {x!r}")
-        return self.encode(block_of_records([x]))
+        return self.encode(block_of_records([x], [1]))
 
     def encode(self, block: Block) -> Encoded:
         """Return the rows of a block as a matrix, and what they bring that is new."""
         roles = {
             name: known_roles.of_value(_first_value(column))
             for name, column in block.columns.items()
-            if name not in self.roles and _has_values(column)
+            if name not in self.roles and _first_value(column) is not None
         }
-        if not self.sparse:
-            self._refuse_words(roles)
+        if not self.sparse:  # a text that comes late is a category where rows are dense
+            roles = {name: CATEGORY if role == WORDS else role for name, role in roles.items()}
         sources = list(self._sources(block, self.roles | roles))
         encode = self._wide if self.sparse else self._dense
-        X, keys = encode(sources, block, roles)
+        X, keys = encode(sources, block)
         return Encoded(X, keys, roles)
-
-    def _refuse_words(self, roles: Mapping[str, str]) -> None:
-        """Let a text that comes late be a category where rows are dense."""
-        for name, role in roles.items():
-            if role == WORDS:
-                roles[name] = CATEGORY  # type: ignore[index]
 
     def _sources(
         self, block: Block, roles: Mapping[str, str]
@@ -177,7 +172,7 @@ class Columns(Saved):
                 yield f"{a}:{b}", crossed(a, found[a], b, found[b])
 
     def _dense(
-        self, sources: Sequence[tuple[str, Sequence[Term]]], block: Block, roles: Any
+        self, sources: Sequence[tuple[str, Sequence[Term]]], block: Block
     ) -> tuple[Array, list[Key]]:
         fresh = _Fresh(self)
         columns: list[tuple[int, Array]] = []
@@ -218,7 +213,7 @@ class Columns(Saved):
         return [fresh.place((FEATURES, str(j))) for j in range(m)], features
 
     def _wide(
-        self, sources: Sequence[tuple[str, Sequence[Term]]], block: Block, roles: Any
+        self, sources: Sequence[tuple[str, Sequence[Term]]], block: Block
     ) -> tuple[SparseInput, list[Key]]:
         fresh = _Fresh(self)
         parts: dict[int, SparseRows] = {}
@@ -254,12 +249,14 @@ class Columns(Saved):
         record.config["roles"] = list(self.roles.items())
         record.config["crosses"] = self.crosses
         record.config["keys"] = self.keys
+        record.config["feature_names"] = self.feature_names
         return record
 
     def _restore(self, record: Record) -> None:
         keys = [(str(source), str(part)) for source, part in record.word("keys")]
         roles = {str(name): str(role) for name, role in record.word("roles")}
         self.crosses = [(str(a), str(b)) for a, b in record.word("crosses")]
+        self.feature_names = dict(record.word("feature_names"))
         self.admit(Encoded(None, keys, roles))
 
     def __repr__(self) -> str:
@@ -328,24 +325,11 @@ def _checked(source: str, term: Whole) -> Array:
     )
 
 
-def _has_values(column: Any) -> bool:
-    return _first_value(column) is not None
-
-
-def _first_value(column: Any) -> Any:
+def _first_value(column: Column) -> Any:
     """Return a value of a column, None if it has none."""
-    codes = getattr(column, "codes", None)
-    if codes is not None:
-        there = np.flatnonzero(codes >= 0)
-        return column.values[codes[there[0]]] if there.size else None
-    gaps = np.isnat(column) if column.dtype.kind == "M" else np.isnan(column)
-    there = np.flatnonzero(~gaps)
-    return column[there[0]] if there.size else None
-
-
-def refuse_unless_matrix(X: Any) -> Array:
-    """Return an array of numbers (T, d)."""
-    X = problem.numbers("X", X)
-    if X.ndim != 2:
-        raise InvalidInputError(f"X has shape {X.shape}; expected (number of rows, n_features)")
-    return X
+    there = np.flatnonzero(~is_gap(column))
+    if not there.size:
+        return None
+    if isinstance(column, Texts):
+        return column.values[column.codes[there[0]]]
+    return column[there[0]]

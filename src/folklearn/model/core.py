@@ -18,6 +18,7 @@ from folklearn.learners import catalogue
 from folklearn.learners.base import Learner
 from folklearn.learners.lanes import PAIRS, WIDE, lane_of
 from folklearn.learners.panel import PanelLearner
+from folklearn.learners.wide import Wide
 from folklearn.model.frozen import Frozen, Held
 from folklearn.model.scaler import OnlineScaler
 from folklearn.model.sparse_scaler import SparseInput, SparseScaler
@@ -94,6 +95,8 @@ class Core(Saved):
             self._refuse_unless_growing()
         self.n_rounds = 0
         self.n_new = 0
+        self.keeps_rows = False  # scaled ones, for whoever asks with `taken_rows`
+        self._taken: list[Rows] = []
         self._n_coming = 0  # classes that the rows in hand bring: a learner is chosen for them all
         self._scaler: OnlineScaler | SparseScaler
         if self.sparse:
@@ -225,10 +228,52 @@ class Core(Saved):
         self._refitted = None
         if self.learner is not None:
             self.learner._learn(z, label, soft, weight)
+        if self.keeps_rows:
+            softs = soft[None] if label < 0 else _NO_ROWS
+            self._taken.append(Rows(z[None], problem.norms(z[None]), *_one(label, softs, weight)))
         if frozen.is_open:
-            held = (x[None].copy(), np.array([label]), soft[None] if label < 0 else _NO_ROWS)
-            frozen.hold(self.n_rounds, Held(*held, np.array([weight])))
+            softs = soft[None] if label < 0 else _NO_ROWS
+            frozen.hold(self.n_rounds, Held(x[None].copy(), *_one(label, softs, weight)))
             self._spare()
+
+    def taken_rows(self) -> list[Rows]:
+        """Return the scaled rows that were learned since it was asked last, if they are kept."""
+        taken, self._taken = self._taken, []
+        return taken
+
+    @property
+    def n_columns(self) -> int:
+        """The number of columns that the learner sees."""
+        return self._scaler.n_columns
+
+    def column_of(self, feature: int) -> int:
+        """Return the column of a raw feature: those that came late lie behind the constant."""
+        scaler = self._scaler
+        return feature + (scaler.intercept and feature >= scaler.place)
+
+    @property
+    def unit(self) -> float:
+        """What one deviation of a feature becomes."""
+        return self._scaler.unit if isinstance(self._scaler, OnlineScaler) else 1.0
+
+    def coef(self) -> Array:
+        """Return the weights (K, columns) of the linear model that it is, or leans on most."""
+        if isinstance(self._refitted, np.ndarray):
+            return self._refitted
+        if isinstance(self._refitted, ColumnModel):
+            W = np.zeros((self.n_classes, self.n_columns))
+            W[:, self._refitted.columns] = self._refitted.weights.T
+            return W
+        if self.learner is None:
+            raise InvalidInputError("there are no weights before the second class")
+        return self.learner.coef()
+
+    def column_weights(self) -> tuple[Any, Array]:
+        """Return the columns (n,) of a wide model that occurred, and their weights (n, K)."""
+        if isinstance(self._refitted, ColumnModel):
+            return self._refitted.columns, self._refitted.weights
+        assert isinstance(self.learner, Wide)
+        return self.learner.column_weights()
 
     def _begin_stripe(self, ahead: Held | None) -> None:
         self.frozen.begin(self.n_rounds, self.learner, self._scaler, ahead)
@@ -306,6 +351,8 @@ class Core(Saved):
             Z = self._scaler.learn_transform(X[part])
             rows = Rows(Z, problem.norms(Z), labels[part], soft[part], weights[part])
             self._learn_rows(rows, known[part], P[part], u[part])
+            if self.keeps_rows:
+                self._taken.append(rows)
             if self.frozen.is_open:
                 self.frozen.hold(self.n_rounds, _held(X, labels, soft, weights, part))
                 self._spare()
@@ -537,6 +584,11 @@ class Core(Saved):
 
 
 _NO_ROWS: Array = np.empty((0, 0))  # of soft labels
+
+
+def _one(label: int, soft: Array, weight: float) -> tuple[Labels, Array, Array]:
+    """Return the label and the weight of one row as those of rows."""
+    return np.array([label]), soft, np.array([weight])
 
 
 def _held(X: Any, labels: Labels, soft: Array, weights: Array, part: slice) -> Held:

@@ -10,8 +10,8 @@ from folklearn.errors import InvalidInputError
 from folklearn.model.columns import FEATURES
 from folklearn.model.roles import CATEGORY, NUMBER, WORDS
 from folklearn.model.sparse_scaler import SPACE
-from folklearn.model.terms import HASHED, as_texts, place_of, vectorizer
-from folklearn.readers.block import Block
+from folklearn.model.terms import HASHED, place_of, vectorizer
+from folklearn.readers.block import Block, as_texts
 
 if TYPE_CHECKING:
     from folklearn.model.model import Model
@@ -75,7 +75,6 @@ def explained(model: "Model", *, importance: bool, seed: int) -> Explanation:
     if core.sparse:
         names, W = _wide_weights(model, block)
     else:
-        W = core.coef()[:, : len(columns.keys) + 1]
         places = [core.column_of(place) for place in range(len(columns.keys))]
         names = [_name(model, key) for key in columns.keys]
         W = core.coef()[:, places].T * core.unit
@@ -101,7 +100,8 @@ def _name(model: "Model", key: tuple[str, str]) -> str:
 def _wide_weights(model: "Model", block: Block) -> tuple[list[str], Array]:
     """Return the weights of what occurred in recent rows: the rest has no names any more."""
     core, columns = model.core, model.columns
-    assert core is not None and columns is not None
+    assert core is not None
+    assert columns is not None
     share = 1.0 / np.sqrt(max(1, len(columns.keys)))
     named: dict[int, str] = {}
     for slot, (source, part) in enumerate(columns.keys, 1):

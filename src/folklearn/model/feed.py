@@ -17,7 +17,7 @@ from folklearn.model.columns import FEATURES, Columns
 from folklearn.model.roles import CATEGORY, ID, LEARNED, TARGET, WEIGHT, WORDS
 from folklearn.progress import LOGGER, reporter
 from folklearn.readers.block import Block, Texts
-from folklearn.readers.open import open_reader
+from folklearn.readers.opening import open_reader
 from folklearn.readers.reader import BadRow, Reader
 from folklearn.readers.records import block_of_records
 from folklearn.readers.scan import Scan, scan
@@ -112,7 +112,7 @@ class Feed:
         return open_reader(source, **options)
 
     def _named(self, role: str, asked: str | None) -> str | None:
-        """Return the column of a role: as asked for, as the model knows it, or as formats have it."""
+        """Return the column of a role: as asked for, as the model knows it, or by the format."""
         names = self.reader.names
         if asked is not None and asked not in names:
             raise InvalidInputError(
@@ -134,7 +134,9 @@ class Feed:
                 asked[name] = role
         if self.reader.format == "vw":
             asked.setdefault("tag", ID)
-        found = known_roles.inferred(self.reader.head(), skip=asked) if model.columns is None else {}
+        found = (
+            known_roles.inferred(self.reader.head(), skip=asked) if model.columns is None else {}
+        )
         unknown = [name for name in model.asked_roles if names and name not in names]
         if unknown and model.columns is None:
             raise InvalidInputError(
@@ -145,7 +147,9 @@ class Feed:
         if model.columns is not None:
             late = known_roles.inferred(self.reader.head(), skip=asked)
             lacking = [
-                name for name, role in asked.items() if role in LEARNED and names and name not in names
+                name
+                for name, role in asked.items()
+                if role in LEARNED and names and name not in names
             ]
             if lacking and self.reader.format not in ("svmlight", "vw", "jsonlines", "rows"):
                 raise InvalidInputError(
@@ -232,9 +236,11 @@ class Feed:
         if isinstance(head.features, SparseRows):
             n_features = found.n_features if found else len(np.unique(head.features[:1].indices))
         n_classes = max(2, len(model._labels))
-        is_wide = n_features > _FEW if found is None else lane_of(n_features + 1, n_classes) != PAIRS
+        is_wide = (
+            n_features > _FEW if found is None else lane_of(n_features + 1, n_classes) != PAIRS
+        )
         sparse = WORDS in learned.values() or bool(n_features and is_wide)
-        roles = {**self.roles, **{name: role for name, role in model.asked_roles.items()}}
+        roles = {**self.roles, **model.asked_roles}
         if self.target is not None:
             roles[self.target] = TARGET
         if self.weight is not None:

@@ -9,6 +9,9 @@ import numpy as np
 from folklearn import problem
 from folklearn.arrays import Array
 from folklearn.errors import InvalidInputError
+from folklearn.readers.block import Texts
+
+_KINDS: dict[str, Any] = {"str": str, "int": int, "bool": bool, "float": float.fromhex}
 
 
 class Labels:
@@ -69,6 +72,40 @@ class Labels:
             else:
                 row[: label.size] = label
         return soft, new
+
+    def read_texts(self, texts: Texts) -> tuple[Any, Sequence[Any]]:
+        """Return the numbers (T,) of labels that are text, and the new ones as they appear."""
+        codes, firsts = np.unique(texts.codes, return_index=True)
+        numbers = np.full(len(texts.values) + 1, -1)
+        new: list[str] = []
+        for code in codes[np.argsort(firsts)].tolist():
+            text = texts.values[code]
+            number = self.numbers.get(text)
+            if number is None:
+                number = len(self.kept) + len(new)
+                new.append(text)
+            numbers[code] = number
+        return numbers[texts.codes], new
+
+    def plain(self) -> list[list[Any]]:
+        """Return the labels as JSON holds them; raise for one of a kind that it cannot hold."""
+        found = []
+        for label in self.kept:
+            kind = type(label).__name__
+            if kind not in _KINDS:
+                raise InvalidInputError(
+                    f"the label {label!r} cannot be saved: labels must be text, numbers or truth "
+                    "values for that"
+                )
+            found.append([kind, label.hex() if kind == "float" else label])
+        return found
+
+    @classmethod
+    def of_plain(cls, plain: Iterable[Any]) -> Self:
+        """Return what `plain` gave."""
+        labels = cls()
+        labels.admit(_KINDS[kind](value) for kind, value in plain)
+        return labels
 
     def _soft(self, y: Mapping[Any, Any]) -> tuple[int | Array, Sequence[Any]]:
         """Return the probabilities of the known labels, then those of the new ones.

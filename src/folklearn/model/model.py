@@ -7,7 +7,8 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from folklearn import persist, problem
-from folklearn.arrays import TINY, Array, Labels as Numbers
+from folklearn.arrays import TINY, Array
+from folklearn.arrays import Labels as Numbers
 from folklearn.certificate import Certificate
 from folklearn.errors import InvalidInputError
 from folklearn.evaluate.windows import Window, Windows
@@ -19,8 +20,8 @@ from folklearn.model.explain import Explanation, explained
 from folklearn.model.feed import Feed, block_of
 from folklearn.model.labels import Labels
 from folklearn.model.recent import Recent
-from folklearn.model.run import Run, Score
 from folklearn.model.roles import WORDS
+from folklearn.model.run import Run, Score
 from folklearn.persist import Record, Saved
 from folklearn.readers.block import Block, Texts
 from folklearn.words import counted, listed
@@ -84,7 +85,8 @@ class Model(Saved):
     --------
     >>> import folklearn
     >>> model = folklearn.Model()
-    >>> for age, country, label in [(31, "PE", "churn"), (58, "DE", "stay"), (25, "PE", "churn")] * 9:
+    >>> rows = [(31, "PE", "churn"), (58, "DE", "stay"), (25, "PE", "churn")] * 9
+    >>> for age, country, label in rows:
     ...     model.learn_one({"age": age, "country": country}, label)
     >>> model.predict_one({"age": 28, "country": "PE"})
     'churn'
@@ -248,7 +250,8 @@ class Model(Saved):
         return dict(zip(self._labels.kept, p.tolist(), strict=True))
 
     def _next(self, X: Any) -> Array:
-        assert self.core is not None and self.columns is not None
+        assert self.core is not None
+        assert self.columns is not None
         if self.core.sparse:
             return self.core.predict_next(self.columns.known(X))
         d = self.core.n_features
@@ -278,7 +281,9 @@ class Model(Saved):
         The loss that counts is that of what was predicted then.
         """
         if number not in self._pending:
-            raise InvalidInputError(f"no row waits under the number {number!r}: it was told already")
+            raise InvalidInputError(
+                f"no row waits under the number {number!r}: it was told already"
+            )
         x, p, unseen = self._pending[number]
         told = None
         if not isinstance(y, Mapping) and p:
@@ -312,9 +317,7 @@ class Model(Saved):
             raise InvalidInputError(f"there are {len(numbers)} labels for {counted(n_rows, 'row')}")
         return np.asarray(numbers), new
 
-    def _learn_block(
-        self, block: Block, numbers: Any, new: Sequence[Any], weights: Array
-    ) -> Step:
+    def _learn_block(self, block: Block, numbers: Any, new: Sequence[Any], weights: Array) -> Step:
         """Predict, then learn, the rows of a block."""
         if self.class_weight is not None:
             numbers, weights = self._weighed_many(numbers, new, weights)
@@ -325,7 +328,7 @@ class Model(Saved):
         self._core_for(encoded)
         step = self._run(encoded, numbers, weights, new)
         hard = step.numbers if np.ndim(numbers) == 1 else np.argmax(numbers, axis=1)
-        self._recent.add(block, hard)
+        self._recent.add(block, hard.tolist())
         return step
 
     def _run(self, encoded: Encoded, numbers: Any, weights: Array, new: Sequence[Any]) -> Step:
@@ -373,6 +376,17 @@ class Model(Saved):
             if rows.soft.shape[1] in (0, windows.n_classes):
                 windows._observe(rows, scores[:, start:stop])
             start = stop
+
+    def _predicted_only(self, block: Block, weights: Array) -> Step:
+        """Predict rows that have no label."""
+        T = len(block)
+        unseen = np.full(T, self.unseen_probability)
+        nothing = np.full(T, math.nan)
+        if self.core is None or self.columns is None:
+            P = np.full((T, len(self._labels)), 1.0 / max(1, len(self._labels)))
+        else:
+            P = self._next(self.columns.encode(block).X)
+        return Step(P * (1.0 - unseen)[:, None], unseen, np.full(T, -1), nothing, weights)
 
     # What happens when rows and labels come.
 
@@ -431,9 +445,7 @@ class Model(Saved):
         )
         return (number if soft.ndim == 1 else soft[0]), float(weights[0])
 
-    def _weighed_many(
-        self, numbers: Any, new: Sequence[Any], weights: Array
-    ) -> tuple[Any, Array]:
+    def _weighed_many(self, numbers: Any, new: Sequence[Any], weights: Array) -> tuple[Any, Array]:
         r"""Return labels and weights with the weights of classes in them.
 
         A soft label y counts as what is expected of hard ones: the soft label
@@ -518,7 +530,9 @@ class Model(Saved):
             self.refit(blocks, most_passes=passes, seed=seed)
         return self
 
-    def refit(self, blocks: Sequence[Any], *, most_passes: int | None = None, seed: int = 0) -> None:
+    def refit(
+        self, blocks: Sequence[Any], *, most_passes: int | None = None, seed: int = 0
+    ) -> None:
         """Fit rows that were learned, and are at hand, all together; see `Core.refit`."""
         core, columns = self.core, self.columns
         if core is None or columns is None:
@@ -542,14 +556,17 @@ class Model(Saved):
     def predict_proba(self, source: Any, **options: Any) -> Array:
         """Return the probabilities (T, K) of `labels` for rows that the model will not follow."""
         if self.core is None or self.columns is None:
-            raise InvalidInputError("the model has learned nothing yet: `learn_one`, `run` or `fit`")
+            raise InvalidInputError(
+                "the model has learned nothing yet: `learn_one`, `run` or `fit`"
+            )
         feed = self.feed(source, **options)
         parts = [self._frozen(block) for block in feed.unlabelled()]
         return np.concatenate(parts) if parts else np.empty((0, len(self._labels)))
 
     def _frozen(self, block: Block) -> Array:
         """Return what the model predicts as it would be saved."""
-        assert self.core is not None and self.columns is not None
+        assert self.core is not None
+        assert self.columns is not None
         return self.core.predict(self.columns.known(self.columns.encode(block).X))
 
     def predict(self, source: Any, **options: Any) -> list[Any]:
@@ -558,9 +575,11 @@ class Model(Saved):
         return [self._labels.kept[k] for k in P.argmax(axis=1).tolist()]
 
     def score(self, source: Any, target: str | None = None, **options: Any) -> Score:
-        """Return the loss and error of the model as it stands on labelled rows; nothing is learned."""
+        """Return loss and error of the model as it stands on labelled rows; nothing is learned."""
         if self.core is None:
-            raise InvalidInputError("the model has learned nothing yet: `learn_one`, `run` or `fit`")
+            raise InvalidInputError(
+                "the model has learned nothing yet: `learn_one`, `run` or `fit`"
+            )
         feed = self.feed(source, target, one_pass=True, **options)
         return Score.of(self, feed)
 

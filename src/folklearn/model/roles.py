@@ -10,7 +10,7 @@ import numpy as np
 
 from folklearn.errors import InvalidInputError
 from folklearn.readers.block import Block, Column, Texts
-from folklearn.readers.reader import Kind
+from folklearn.readers.cells import Kind
 
 NUMBER, CATEGORY, WORDS, DATE = "number", "category", "words", "date"
 ID, WEIGHT, TARGET, IGNORED = "id", "weight", "target", "ignored"
@@ -30,6 +30,13 @@ def kind_of(role: str) -> Kind:
     if role in (NUMBER, WEIGHT):
         return "number"
     return "date" if role == DATE else "text"
+
+
+def natural_kind(column: Column) -> Kind:
+    """Return what a column holds by nature."""
+    if isinstance(column, Texts):
+        return "text"
+    return "date" if column.dtype.kind == "M" else "number"
 
 
 def refuse_unknown(role: str, name: str) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from folklearn.arrays import TINY, Array
-from folklearn.model.feed import Feed, FedRows
+from folklearn.model.feed import FedRows, Feed
 from folklearn.readers.block import Texts
 
 if TYPE_CHECKING:
@@ -173,7 +173,7 @@ class Run:
 
     def _add_confusion(self, hard: Any, predicted: Any, P: Array) -> None:
         K = max(P.shape[1], len(self.confusion), int(hard.max(initial=-1)) + 1)
-        if K > len(self.confusion):
+        if len(self.confusion) < K:
             grown = np.zeros((K, K), np.int64)
             n = len(self.confusion)
             grown[:n, :n] = self.confusion

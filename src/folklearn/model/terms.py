@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from folklearn.arrays import Array
 from folklearn.errors import InvalidInputError
 from folklearn.model.roles import CATEGORY, DATE, NUMBER, WORDS
-from folklearn.readers.block import Column, Texts
+from folklearn.readers.block import Column, Texts, as_texts
 from folklearn.sparse import SparseRows
 
 HASHED = 2**30  # places of words and of categories of wide models
@@ -110,17 +110,6 @@ def _is_number(text: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def as_texts(column: Column) -> Texts:
-    """Return a column as text: a number as it is written in the shortest way."""
-    if isinstance(column, Texts):
-        return column
-    found, codes = np.unique(column, return_inverse=True)
-    gaps = np.isnat(found) if found.dtype.kind == "M" else np.isnan(found)
-    codes = np.where(gaps[codes], -1, codes).astype(np.int32)
-    dates = found.dtype.kind == "M"
-    return Texts(codes, tuple(str(v) if dates else f"{v:.15g}" for v in found[~gaps].tolist()))
 
 
 def _date_parts(name: str, column: Column) -> Array:

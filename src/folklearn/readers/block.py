@@ -76,11 +76,12 @@ class Block:
         microseconds with NaT for what is missing.
     lines : where every row came from: its line in a text file, or its row (from 1) in a table.
     features : of svmlight and VW text what is not 0, by number; of VW by the hash of the name.
+        Or a matrix of numbers (T, d) that have no names.
     """
 
     columns: Mapping[str, Column]
     lines: NDArray[np.int64]
-    features: SparseRows | None = field(default=None)
+    features: SparseRows | Array | None = field(default=None)
 
     def __len__(self) -> int:
         return len(self.lines)
@@ -103,13 +104,8 @@ class Block:
         columns = {
             name: _joined([block.columns.get(name) for block in blocks], sizes) for name in names
         }
-        features = [block.features for block in blocks if block.features is not None]
         lines = np.concatenate([block.lines for block in blocks]) if blocks else np.empty(0)
-        return cls(
-            columns,
-            lines.astype(np.int64, copy=False),
-            concatenated(features) if features else None,
-        )
+        return cls(columns, lines.astype(np.int64, copy=False), _joined_features(blocks))
 
 
 def is_gap(column: Column) -> NDArray[np.bool_]:
@@ -145,6 +141,15 @@ def _joined(parts: Sequence[Column | None], sizes: Sequence[int]) -> Column:
         own = [places.setdefault(value, len(places)) for value in texts.values]
         codes.append(np.array([*own, -1], np.int32)[texts.codes])
     return Texts(np.concatenate(codes), tuple(places))
+
+
+def _joined_features(blocks: Sequence["Block"]) -> SparseRows | Array | None:
+    features = [block.features for block in blocks if block.features is not None]
+    sparse = [own for own in features if isinstance(own, SparseRows)]
+    if sparse:
+        return concatenated(sparse)
+    dense = [own for own in features if not isinstance(own, SparseRows)]
+    return np.concatenate(dense) if dense else None
 
 
 def _kind(column: Column) -> str:

@@ -31,7 +31,7 @@ class Scan:
     missing : how many values of a column are missing, for columns where some are.
     n_bad : rows that were left out.
     values : the first distinct texts of every column of text, in order of appearance.
-    n_features : distinct features that rows name by number, 100,001 at most.
+    n_features, features : distinct features that rows name by number, 100,001 at most.
     """
 
     n_rows: int = 0
@@ -44,6 +44,7 @@ class Scan:
     n_bad: int = 0
     values: dict[str, tuple[str, ...]] = field(default_factory=dict)
     n_features: int = 0
+    features: tuple[int, ...] = ()
 
 
 def scan(
@@ -151,6 +152,7 @@ class _Pass:
         found = self.found
         found.values = {name: tuple(values) for name, values in self._values.items()}
         found.n_features = min(len(self._features), _MOST_FEATURES)
+        found.features = tuple(sorted(self._features)[:_MOST_FEATURES])
         n = sum(found.labels.values())
         squares = sum(count * count for count in found.labels.values())
         if_shuffled = 1 + (n - 1) * (1 - squares / (n * n)) if n else 0.0
