@@ -261,7 +261,7 @@ class Windows(Saved):
         if len(evidence) != len(spans):
             raise StateFileError("windows lack their evidence")
         stretches = zip(spans.tolist(), totals, evidence, strict=True)
-        self._ladder = [_Stretch(*span, own, proof) for span, own, proof in stretches]
+        self._ladder = [_Stretch(a, b, own, proof) for (a, b), own, proof in stretches]
         for i in range(record.count("n_waiting")):
             scores = record.part(f"waiting{i}.scores", (3, None))
             rows = Rows.of_arrays(record.arrays, f"waiting{i}.") if self.floors else None

@@ -17,6 +17,7 @@ from folklearn.model.sparse_scaler import SparseInput
 from folklearn.model.terms import HASHED, Picked, Term, Whole, crossed, place_of, terms_of
 from folklearn.persist import Record, Saved
 from folklearn.readers.block import Block, Column, Texts, is_gap
+from folklearn.readers.cells import written
 from folklearn.readers.records import block_of_records
 from folklearn.sparse import SparseRows
 from folklearn.words import listed
@@ -116,6 +117,8 @@ class Columns(Saved):
 
     def _know_rows(self) -> None:
         """Find out how a row of numbers is read in one step."""
+        self._missing = np.zeros(max(1, len(self.keys)))
+        self._missing[[self.places[key] for key in self._whole if key[0] != FEATURES]] = math.nan
         learned = [key[0] for key in self.keys]
         plain = set(self.roles.values()) <= {NUMBER, ID, IGNORED}
         self._row_size = -1
@@ -137,7 +140,29 @@ class Columns(Saved):
                 pass  # is looked at below, value by value
         if not isinstance(x, Mapping):
             raise InvalidInputError(f"a row must be a dictionary of columns, got {x!r}")
+        if not self.sparse and not self.crosses:
+            plain = self._plain_row(x)
+            if plain is not None:
+                return Encoded(plain[None])
         return self.encode(block_of_records([x], [1]))
+
+    def _plain_row(self, x: Mapping[str, Any]) -> Array | None:
+        """Return a row of numbers and categories that are all known; None for any other."""
+        row = self._missing.copy()
+        for name, value in x.items():
+            role = self.roles.get(name)
+            if role == NUMBER and type(value) in (float, int):
+                row[self.places[name, ""]] = value
+            elif role == CATEGORY and type(value) is str:
+                text = written(value)
+                place = self.places.get((name, text or ""))
+                if place is None and text is not None:
+                    return None
+                if place is not None:
+                    row[place] += 1.0
+            elif value is not None and role in (NUMBER, CATEGORY, DATE, WORDS, None):
+                return None
+        return row if np.fmax.reduce(np.abs(row)) <= _LARGEST else None
 
     def encode(self, block: Block) -> Encoded:
         """Return the rows of a block as a matrix, and what they bring that is new."""

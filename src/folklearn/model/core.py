@@ -199,8 +199,8 @@ class Core(Saved):
             return softmax(self._refitted @ z)
         return np.ones(self.n_classes) if learner is None else learner._predict(z)
 
-    def learn_row(self, x: Array, y: Any, weight: float = 1.0) -> None:
-        """Learn one raw row of floats in C order, not checked but for its norm, and its label.
+    def learn_row(self, x: Array, y: Any, weight: float = 1.0) -> Array:
+        """Learn one raw row of floats, not checked but for its norm; return what was predicted.
 
         y is a class number, or a soft label: probabilities of the known classes (K,) and of new
         ones behind them. After `predict_row` of the same row nothing is computed again.
@@ -214,27 +214,31 @@ class Core(Saved):
             weight = problem.weight(weight)
         if weight > self.max_weight:
             problem.refuse_heavy(weight, self.max_weight)
-        is_new = n_classes > self.n_classes
-        if is_new or x.size > scaler.n_features:
+        if x.size > scaler.n_features:
             scaler.refuse_unusable(x)
-            self._make_room(x.size, 0, n_classes)
-        frozen = self.frozen
-        if frozen.rows_ahead(self.n_rounds) <= 0:
+            self._make_room(x.size, 0, self.n_classes)
+        if self.frozen.rows_ahead(self.n_rounds) <= 0:
             scaler.refuse_unusable(x)
             self._begin_stripe(None)
-        z = scaler.one(x, True)
+        p, is_new = _ALL, n_classes > self.n_classes
+        if is_new:  # predicted by those who do not know of it
+            p = self.predict_row(x) if self.n_classes else _NOTHING
+            self._make_room(self.n_features, 0, n_classes)
+        z, learner = scaler.one(x, True), self.learner
+        if not is_new and learner is not None:
+            p = learner._predict(z)
         self.n_new += is_new
         self.n_rounds += 1
         self._refitted = None
-        if self.learner is not None:
-            self.learner._learn(z, label, soft, weight)
-        if self.keeps_rows:
-            softs = soft[None] if label < 0 else _NO_ROWS
-            self._taken.append(Rows(z[None], problem.norms(z[None]), *_one(label, softs, weight)))
-        if frozen.is_open:
-            softs = soft[None] if label < 0 else _NO_ROWS
-            frozen.hold(self.n_rounds, Held(x[None].copy(), *_one(label, softs, weight)))
-            self._spare()
+        if learner is not None:
+            learner._learn(z, label, soft, weight)
+        if self.keeps_rows or self.frozen.is_open:
+            one = np.array([label]), soft[None] if label < 0 else _NO_ROWS, np.array([weight])
+            if self.keeps_rows:
+                self._taken.append(Rows(z[None], problem.norms(z[None]), *one))
+            if self.frozen.hold(self.n_rounds, Held(x[None].copy(), *one)):
+                self._spare()
+        return p
 
     def taken_rows(self) -> list[Rows]:
         """Return the scaled rows that were learned since it was asked last, if they are kept."""
@@ -353,8 +357,7 @@ class Core(Saved):
             self._learn_rows(rows, known[part], P[part], u[part])
             if self.keeps_rows:
                 self._taken.append(rows)
-            if self.frozen.is_open:
-                self.frozen.hold(self.n_rounds, _held(X, labels, soft, weights, part))
+            if self.frozen.hold(self.n_rounds, _held(X, labels, soft, weights, part)):
                 self._spare()
             start = part.stop
         self._n_coming = 0
@@ -584,11 +587,8 @@ class Core(Saved):
 
 
 _NO_ROWS: Array = np.empty((0, 0))  # of soft labels
-
-
-def _one(label: int, soft: Array, weight: float) -> tuple[Labels, Array, Array]:
-    """Return the label and the weight of one row as those of rows."""
-    return np.array([label]), soft, np.array([weight])
+_NOTHING: Array = np.empty(0)  # predicted while no class is known
+_ALL: Array = np.ones(1)  # predicted while one class is
 
 
 def _held(X: Any, labels: Labels, soft: Array, weights: Array, part: slice) -> Held:

@@ -12,6 +12,7 @@ from folklearn.model.roles import CATEGORY, NUMBER, WORDS
 from folklearn.model.sparse_scaler import SPACE
 from folklearn.model.terms import HASHED, place_of, vectorizer
 from folklearn.readers.block import Block, as_texts
+from folklearn.sparse import SparseRows
 
 if TYPE_CHECKING:
     from folklearn.model.model import Model
@@ -106,7 +107,7 @@ def _wide_weights(model: "Model", block: Block) -> tuple[list[str], Array]:
     named: dict[int, str] = {}
     for slot, (source, part) in enumerate(columns.keys, 1):
         role = columns.roles.get(source, NUMBER)
-        if source == FEATURES and block.features is not None:
+        if source == FEATURES and isinstance(block.features, SparseRows):
             for index in np.unique(block.features.indices).tolist():
                 named[slot * SPACE + index] = columns.feature_names.get(str(index), str(index))
         elif role == WORDS and source in block.columns:

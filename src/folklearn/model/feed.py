@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from folklearn.model.model import Model, Step
 
 _FEW = 50  # features of the first row of a stream, for it not to be wide
+_FIRST_STOP = 64  # rows; then 128, 256, ...
 _SORTED = (
     "the labels come sorted: a model that learns row by row sees one class after the other; "
     "shuffle the rows (--shuffle, or shuffle=True) unless this is the order of time"
@@ -257,8 +258,7 @@ class Feed:
         with reporter(progress, total or 0, "learning") as report:
             done = 0
             for rows in self.rows():
-                for part, step in self._learned(rows):
-                    yield part, step
+                yield from self._learned(rows)
                 done += len(rows.block)
                 if report is not None:
                     report(done)
@@ -270,7 +270,12 @@ class Feed:
         if self.shuffle is not None:
             blocks = self._shuffled(blocks)
         for block in blocks:
-            yield self._taken_apart(block)
+            start = 0
+            while start < len(block):  # a block ends where the number of rows doubles
+                n = self.model.n_rounds
+                stop = min(len(block), start + max(_FIRST_STOP, 1 << n.bit_length()) - n)
+                yield self._taken_apart(block.take(slice(start, stop)))
+                start = stop
 
     def _shuffled(self, blocks: Iterator[Block]) -> Iterator[Block]:
         whole = list(blocks)
@@ -397,12 +402,9 @@ def _first_rows(head: Block, found: Scan, learned: Mapping[str, str]) -> Block:
     features = head.features
     if isinstance(features, SparseRows):
         columns_found = np.unique(found.features)
-        one = SparseRows(
-            np.array([0, *[len(columns_found)] * n_rows]),
-            columns_found.astype(features.indices.dtype),
-            np.ones(len(columns_found)),
-            features.shape[1],
-        )
+        indices: Any = columns_found.astype(features.indices.dtype)
+        indptr = np.array([0, *[len(indices)] * n_rows])
+        one = SparseRows(indptr, indices, np.ones(len(indices)), features.shape[1])
         return Block(columns, np.arange(1, n_rows + 1), one)
     if features is not None:
         features = features[np.zeros(n_rows, np.int64)]

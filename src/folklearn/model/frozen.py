@@ -82,7 +82,7 @@ class Frozen(Saved):
 
     def rows_ahead(self, n_rounds: int) -> int:
         """Return how many rows may be learned until a stripe begins or ends."""
-        return (self._ends if self.is_open else max(self._begins, n_rounds + 1)) - n_rounds
+        return (self._ends if self.is_open else self._begins) - n_rounds
 
     @property
     def is_open(self) -> bool:
@@ -110,33 +110,29 @@ class Frozen(Saved):
         self._learner, self._scaler = copy.deepcopy((learner, scaler))
         self._ends = n_rounds + length
 
-    def hold(self, n_rounds: int, rows: Held) -> None:
-        """Keep rows of the stripe that is under way; at its end, count them."""
+    def hold(self, n_rounds: int, rows: Held) -> bool:
+        """Keep rows of the stripe that is under way; at its end count them, and say so."""
         if self._learner is None:
-            return
+            return False
         self._held.append(rows)
-        if n_rounds == self._ends:
-            self._count(self._learner, self._scaler, self._held)
-            self._learner, self._scaler, self._held = None, None, []
+        if n_rounds != self._ends:
+            return False
+        self._count(self._learner, self._scaler, self._held)
+        self._learner, self._scaler, self._held = None, None, []
+        return True
 
     def _count(self, learner: Learner, scaler: Any, held: list[Held]) -> None:
         """Take in what the experts lost in a stripe."""
         names = learner._expert_names()
         before = self.weights(learner)
-        losses, own, weight = np.zeros(len(names)), 0.0, 0.0
-        for X, labels, soft, weights in held:
-            known = _known(labels, soft, learner.n_classes) & (weights > 0.0)
-            if not known.any():
-                continue
-            Z = scaler.transform(_of_scaler(X, scaler)[known])
-            P = learner._expert_predictions(Z, problem.norms(Z))
-            seen = soft[known][:, : learner.n_classes] if len(soft) else soft
-            losses += log_losses(P, labels[known], seen, TINY) @ weights[known]
-            mixed = log_losses(np.tensordot(before, P, 1), labels[known], seen, TINY)
-            own += float(mixed @ weights[known])
-            weight += float(weights[known].sum())
-        if not weight > 0.0:
+        X, labels, soft, weights = _joined(held, scaler, learner.n_classes)
+        if not len(labels):
             return
+        Z = scaler.transform(X)
+        P = learner._expert_predictions(Z, problem.norms(Z))
+        losses = log_losses(P, labels, soft, TINY) @ weights
+        own = float(log_losses(np.tensordot(before, P, 1), labels, soft, TINY) @ weights)
+        weight = float(weights.sum())
         past = dict(zip(self._names, self._losses.tolist(), strict=True))
         kept = np.array([past.get(name, 0.0) for name in names])
         if not past.keys() >= set(names):
@@ -187,13 +183,28 @@ class Frozen(Saved):
             self._held = Held.of_arrays(record.arrays)
 
 
-def _of_scaler(X: Any, scaler: Any) -> Any:
-    """Return raw rows without the columns that came after a scaler was put aside."""
-    return X.of_slots(scaler.n_slots) if isinstance(X, SparseInput) else X[:, : scaler.n_features]
+def _joined(held: list[Held], scaler: Any, n_classes: int) -> Held:
+    """Return the rows as they would have been seen when the scaler and the learner were put aside.
 
-
-def _known(labels: Labels, soft: Array, n_classes: int) -> Any:
-    """Tell which rows are of classes that a learner knows."""
-    if not len(soft):
-        return labels < n_classes
-    return ~(soft[:, n_classes:] > 0.0).any(axis=1)
+    Columns that came later are left out, and so are rows of later classes, and of weight 0.
+    """
+    parts = []
+    for X, labels, soft, weights in held:
+        is_later = (soft[:, n_classes:] > 0.0).any(axis=1) if len(soft) else labels >= n_classes
+        own = ~is_later & (weights > 0.0)
+        if isinstance(X, SparseInput):
+            seen: Any = X.of_slots(scaler.n_slots)[own]
+        else:
+            seen = X[own, : scaler.n_features]
+        if len(soft):
+            soft = soft[own, :n_classes]
+            soft = np.pad(soft, ((0, 0), (0, n_classes - soft.shape[1])))
+        parts.append(Held(seen, labels[own], soft, weights[own]))
+    if len(parts) == 1:
+        return parts[0]
+    Xs, numbers, softs, counts = map(list, zip(*parts, strict=True))
+    if any(map(len, softs)):  # then some labels may be hard
+        softs = [s if len(s) else np.eye(n_classes)[k] for s, k in zip(softs, numbers, strict=True)]
+    sparse = isinstance(Xs[0], SparseInput)
+    X = SparseInput.joined(Xs) if sparse else np.concatenate(Xs)
+    return Held(X, np.concatenate(numbers), np.concatenate(softs), np.concatenate(counts))

@@ -204,15 +204,15 @@ class Model(Saved):
             self._run(encoded, [number] if soft is None else soft, np.array([weight]), new)
         else:
             unseen = self.unseen_probability
-            p = core.predict_row(encoded.X[0, : core.n_features].copy()) if core.n_rounds else None
-            core.learn_row(encoded.X[0], number, weight)
+            core.keeps_rows = self.has_floors
+            p = core.learn_row(encoded.X[0], number, weight)
             self._admit(encoded, new)
             self._count_row(p, number, unseen, weight, bool(new), told)
         self._recent.add_row(dict(x), _hard(number))
 
     def _count_row(
         self,
-        p: Array | None,
+        p: Array,
         number: int,
         unseen: float,
         weight: float,
@@ -224,8 +224,8 @@ class Model(Saved):
         if is_new:
             loss = of_new = -math.log(max(unseen, TINY)) if self.is_open else 0.0
         else:
-            given = 1.0 if p is None else float(p[number])
-            right = p is not None and int(p.argmax()) == number
+            given = float(p[number])
+            right = int(p.argmax()) == number
             of_new = -math.log1p(-unseen) if unseen < 1.0 else 0.0
             loss = of_new - math.log(max(given, TINY))
         if told is not None:
@@ -358,6 +358,9 @@ class Model(Saved):
 
     def _watch(self, scores: Array) -> None:
         """Let the windows see what was learned."""
+        if self._windows is not None and not self.has_floors:
+            self._windows._observe(None, scores)
+            return
         core = self.core
         assert core is not None
         sizes = {"n_features": core.n_columns, "n_classes": max(core.n_classes, 2)}
@@ -679,7 +682,7 @@ class Model(Saved):
         learned = f"{counted(self.n_rounds, 'row')} learned"
         if not self.n_rounds:
             return f"Model({self.learner_name!r}), {learned}"
-        classes = f"{counted(len(self._labels), 'class')}: {listed(list(map(str, self.labels)))}"
+        classes = f"{len(self._labels)} classes: {listed(list(map(str, self.labels)))}"
         return f"Model({self.learner_name!r}), {learned}, {classes}, loss {self.average_loss:.4f}"
 
     def _repr_html_(self) -> str:

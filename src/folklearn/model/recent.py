@@ -68,11 +68,11 @@ class Recent(Saved):
         block, labels = self.rows()
         record = Record("Recent", {"columns": []}, {"labels": labels})
         for i, (name, column) in enumerate(block.columns.items()):
-            is_text = isinstance(column, Texts)
-            record.config["columns"].append([name, column.values if is_text else None])
-            array = column.codes if is_text else column
+            array: Any = column.codes if isinstance(column, Texts) else column
+            says: Any = list(column.values) if isinstance(column, Texts) else None
             if array.dtype.kind == "M":
-                array, record.config["columns"][-1][1] = array.astype(np.int64), "date"
+                array, says = array.astype(np.int64), "date"
+            record.config["columns"].append([name, says])
             record.arrays[f"column{i}"] = array
         if isinstance(block.features, SparseRows):
             record.arrays.update(block.features.arrays("features."))
@@ -89,7 +89,7 @@ class Recent(Saved):
             array = record.arrays[f"column{i}"]
             if texts == "date":
                 array = array.astype("datetime64[us]")
-            columns[name] = array if texts in (None, "date") else Texts(array, tuple(texts))
+            columns[name] = Texts(array, tuple(texts)) if isinstance(texts, list) else array
         features: Any = record.arrays.get("matrix")
         if "features.indptr" in record.arrays:
             features = SparseRows.of_arrays(record.arrays, "features.")

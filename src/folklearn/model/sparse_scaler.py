@@ -1,5 +1,6 @@
 """Wide rows made comparable without making them dense: words, hashed categories, numbers."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +11,7 @@ from folklearn import problem
 from folklearn.arrays import Array
 from folklearn.model.scaler import OnlineScaler
 from folklearn.persist import Record, Saved, put_inside
-from folklearn.sparse import SparseRows, index_type
+from folklearn.sparse import SparseRows, concatenated, index_type
 
 SPACE = 2**40  # places that belong to one column of the data; a hash or an index lies within
 _CONSTANT = 0.3  # beside rows of norm 1: larger ones slow the words down
@@ -34,6 +35,25 @@ class SparseInput:
     def __getitem__(self, which: Any) -> "SparseInput":
         parts = {slot: rows[which] for slot, rows in self.parts.items()}
         return SparseInput(self.numbers[which], self.slots, parts)
+
+    @classmethod
+    def joined(cls, parts: Sequence["SparseInput"]) -> "SparseInput":
+        """Return the rows of several one after the other; a slot that one lacks is empty there."""
+        widest = max(parts, key=lambda part: len(part.slots))
+        numbers = np.full((sum(map(len, parts)), len(widest.slots)), np.nan)
+        start = 0
+        for part in parts:
+            numbers[start : start + len(part), : len(part.slots)] = part.numbers
+            start += len(part)
+        found = {}
+        for slot in sorted({slot for part in parts for slot in part.parts}):
+            width = max(part.parts[slot].shape[1] for part in parts if slot in part.parts)
+            rows = [
+                part.parts[slot] if slot in part.parts else _empty(len(part), width)
+                for part in parts
+            ]
+            found[slot] = concatenated(rows)
+        return cls(numbers, widest.slots, found)
 
     def of_slots(self, n_slots: int) -> "SparseInput":
         """Return the rows without the columns behind the first so many."""
@@ -165,6 +185,11 @@ class SparseScaler(Saved):
     def _restore(self, record: Record) -> None:
         if self.n_numbers:
             self._numbers = record.inner("numbers")
+
+
+def _empty(n_rows: int, width: int) -> SparseRows:
+    none: NDArray[Any] = np.empty(0, index_type(width))
+    return SparseRows(np.zeros(n_rows + 1, np.int64), none, np.empty(0), width)
 
 
 def _column(values: Array) -> SparseRows:

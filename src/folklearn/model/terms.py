@@ -90,7 +90,7 @@ def numbers(name: str, column: Column) -> Array:
     """Return a column as numbers."""
     if not isinstance(column, Texts):
         if column.dtype.kind != "M":
-            return column
+            return np.asarray(column, np.float64)
         raise InvalidInputError(f"column {name!r} holds dates, and its role is number")
     try:
         values = [float(value) if value else np.nan for value in column.values]

@@ -9,6 +9,7 @@ from folklearn.errors import InvalidInputError
 from folklearn.readers.block import Block, Texts, as_texts, is_gap
 from folklearn.readers.cells import Kind
 from folklearn.readers.reader import BadRow, Reader
+from folklearn.sparse import SparseRows
 
 _MOST_VALUES = 101  # texts of a column that are kept: one more than categories are shown
 _MOST_FEATURES = 100_001
@@ -116,7 +117,7 @@ class _Pass:
         weights = block.columns.get(self._weight) if self._weight is not None else None
         if isinstance(weights, np.ndarray) and not is_gap(weights).all():
             found.largest_weight = max(found.largest_weight or 0.0, float(np.nanmax(weights)))
-        if block.features is not None and len(self._features) < _MOST_FEATURES:
+        if isinstance(block.features, SparseRows) and len(self._features) < _MOST_FEATURES:
             self._features.update(np.unique(block.features.compact().indices).tolist())
 
     def _add_values(self, name: str, column: Texts) -> None:
