@@ -152,6 +152,8 @@ class Columns(Saved):
         for name, value in x.items():
             role = self.roles.get(name)
             if role == NUMBER and type(value) in (float, int):
+                if (name, "") not in self.places:
+                    return None
                 row[self.places[name, ""]] = value
             elif role == CATEGORY and type(value) is str:
                 text = written(value)

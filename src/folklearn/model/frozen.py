@@ -203,8 +203,10 @@ def _joined(held: list[Held], scaler: Any, n_classes: int) -> Held:
     if len(parts) == 1:
         return parts[0]
     Xs, numbers, softs, counts = map(list, zip(*parts, strict=True))
-    if any(map(len, softs)):  # then some labels may be hard
-        softs = [s if len(s) else np.eye(n_classes)[k] for s, k in zip(softs, numbers, strict=True)]
+    is_soft = any(map(len, softs))  # then some labels may be hard all the same
+    pairs = zip(softs, numbers, strict=True)
+    softs = [s if len(s) else np.eye(n_classes)[k] for s, k in pairs] if is_soft else softs[:0]
+    soft = np.concatenate(softs) if is_soft else parts[0].soft[:0]
     sparse = isinstance(Xs[0], SparseInput)
     X = SparseInput.joined(Xs) if sparse else np.concatenate(Xs)
-    return Held(X, np.concatenate(numbers), np.concatenate(softs), np.concatenate(counts))
+    return Held(X, np.concatenate(numbers), soft, np.concatenate(counts))

@@ -159,7 +159,7 @@ def vectorizer() -> Any:
     from sklearn.feature_extraction.text import HashingVectorizer
 
     return HashingVectorizer(
-        ngram_range=(1, 2), n_features=HASHED, norm=None, decode_error="replace"
+        ngram_range=(1, 2), n_features=HASHED, norm=None, alternate_sign=False
     )
 
 
