@@ -43,7 +43,8 @@ def predict(
     encoding: Encoding = None,
     decimal: Decimal = None,
     output: Annotated[
-        str, option("--output", "-o", metavar="OUT.csv", help="Where to write; - is standard output.")
+        str,
+        option("--output", "-o", metavar="OUT.csv", help="Where to write; - is standard output."),
     ] = _STDOUT,
     score: Annotated[
         bool, option("--score", help="Compare with the labels of the rows that have one.")
@@ -86,7 +87,10 @@ def predict(
             bar(console, endless=reader.n_rows is None) as progress,
             writer_to(output, path, feed, labelled=labelled) as writer,
         ):
-            task, rows = progress.add_task("predicting", total=reader.n_rows), feed.rows(doubling=False)
+            task, rows = (
+                progress.add_task("predicting", total=reader.n_rows),
+                feed.rows(doubling=False),
+            )
             while (some := signals.next_of(rows)) is not None:
                 step = feed.predict(some)
                 if writer is not None:
