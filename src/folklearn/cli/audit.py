@@ -4,7 +4,6 @@ import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated
 
 import numpy as np
 from rich.console import Console
@@ -12,19 +11,8 @@ from rich.console import Console
 from folklearn.arrays import Array, Labels
 from folklearn.cli import report
 from folklearn.cli.display import Table, follow, new_console, warnings_shown
-from folklearn.cli.inputs import STDIN, check_settings, roles_of
-from folklearn.cli.options import (
-    Decimal,
-    Delimiter,
-    Drop,
-    Encoding,
-    File,
-    Format,
-    Quiet,
-    Role,
-    Target,
-    option,
-)
+from folklearn.cli.inputs import STDIN, check_settings
+from folklearn.cli.options import Columns, Source, explained
 from folklearn.cli.predictions import LABEL, OF_CLASS, UNSEEN
 from folklearn.cli.warmup import warm_up
 from folklearn.cli.whole import Whole, in_order
@@ -50,52 +38,33 @@ _TABLE = Table(
 )
 
 
+@explained(
+    f"""
+--predictions -p PREDS.csv  What a model predicted: a line of probabilities for every row, in order,
+    under a header of labels, plain or as p:label; what run and predict write will do.
+--B  Largest row norm of the linear models to compare with.
+--exact  Read the file again, a few times, until the best linear model is known to {_TOLERANCE:g} of
+    its loss.
+"""
+)
 def audit(
-    file: File = None,
-    target: Target = None,
-    format: Format = None,
-    delimiter: Delimiter = None,
-    encoding: Encoding = None,
-    decimal: Decimal = None,
-    role: Role = None,
-    drop: Drop = None,
-    predictions: Annotated[
-        str,
-        option(
-            "--predictions",
-            "-p",
-            metavar="PREDS.csv",
-            help="What a model predicted: a line of probabilities for every row, in order, under "
-            "a header of labels, plain or as p:label; what run and predict write will do.",
-        ),
-    ] = "",
-    B: Annotated[
-        float, option("--B", help="Largest row norm of the linear models to compare with.")
-    ] = 10.0,
-    exact: Annotated[
-        bool,
-        option(
-            "--exact",
-            help="Read the file again, a few times, until the best linear model is known to "
-            f"{_TOLERANCE:g} of its loss.",
-        ),
-    ] = False,
-    quiet: Quiet = False,
+    source: Source,
+    columns: Columns,
+    predictions: str = "",
+    B: float = 10.0,
+    exact: bool = False,
+    quiet: bool = False,
 ) -> None:
     """Certify predictions that any model made: how much better could a linear model do?
 
     Each prediction must have been made before its label was seen; this cannot be checked.
     """
     check_settings({"B": B})
-    roles = roles_of(role, drop)
     if not predictions:
         raise FolklearnError("--predictions is needed: the file that holds what was predicted")
     console = new_console(quiet)
     with warnings_shown(console):
-        whole = Whole(
-            console, "audit", file, target, roles,
-            format=format, delimiter=delimiter, encoding=encoding, decimal=decimal,
-        )  # fmt: skip
+        whole = Whole(console, "audit", source, columns.roles())
         given = _read(predictions, whole)
         certifier = Certifier(n_features=whole.n_inputs + 1, n_classes=len(given.labels), B=B)
         models = f"linear in the scaled columns, row norms at most {B:g}"
@@ -226,7 +195,7 @@ def _read(path: str, whole: Whole) -> _Given:
             "label; expected one for every row, in the same order"
         )
     if unseen:
-        P = P[:, :-1]
+        P, unseen = P[:, :-1], bool(P[:, -1].any())
         if not (P.sum(axis=1) > 0.0).all():
             place = int(np.argmin(P.sum(axis=1) > 0.0))
             raise FolklearnError(

@@ -7,7 +7,6 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
 
 import numpy as np
 
@@ -16,23 +15,8 @@ from folklearn.arrays import Array
 from folklearn.bandits.agent import Agent, Decision
 from folklearn.cli import agents
 from folklearn.cli.display import Table, follow, new_console, warnings_shown
-from folklearn.cli.inputs import roles_of
-from folklearn.cli.options import (
-    Decimal,
-    Delimiter,
-    Drop,
-    Encoding,
-    File,
-    Format,
-    Plot,
-    Quiet,
-    Role,
-    Seed,
-    Target,
-    option,
-)
+from folklearn.cli.options import Columns, Source, explained
 from folklearn.cli.outputs import Outputs
-from folklearn.cli.run import refuse_plot
 from folklearn.cli.warmup import announced
 from folklearn.cli.whole import Whole
 from folklearn.words import counted
@@ -49,68 +33,34 @@ _EVEN = 0.5
 Tell = Callable[[Decision, bool], None]
 
 
+@explained(
+    f"""
+--agent NAME  One of {", ".join(agents.NAMES)}.
+--exploration SHARE  Share of the decisions that are made at random, from 0 to 1. Default: what
+    usually does well for the agent and the size of the data.
+--theory  Explore as the agent's bound on mistakes says for this number of rows; it is cautious.
+--decoding {"|".join(agents.DECODINGS)}  How auto and folklore make an action of probabilities.
+    Default: randomised, which plays the best class unless in doubt.
+--updates {"|".join(agents.UPDATES)}  Which right actions auto and folklore learn from. Default:
+    correct, which is all of them; with --theory, explored.
+--delay N  Outcomes are told N decisions later.
+--log OUT.csv  Write every decision: its id, the action, the probability with which that action was
+    played, and whether it was correct (1 or 0).
+"""
+)
 def bandit(
-    file: File = None,
-    target: Target = None,
-    format: Format = None,
-    delimiter: Delimiter = None,
-    encoding: Encoding = None,
-    decimal: Decimal = None,
-    role: Role = None,
-    drop: Drop = None,
-    agent: Annotated[
-        str, option("--agent", metavar="NAME", help=f"One of {', '.join(agents.NAMES)}.")
-    ] = agents.DEFAULT,
-    exploration: Annotated[
-        float | None,
-        option(
-            "--exploration",
-            metavar="SHARE",
-            help="Share of the decisions that are made at random, from 0 to 1. Default: what "
-            "usually does well for the agent and the size of the data.",
-        ),
-    ] = None,
-    theory: Annotated[
-        bool,
-        option(
-            "--theory",
-            help="Explore as the agent's bound on mistakes says for this number of rows; it is "
-            "cautious.",
-        ),
-    ] = False,
-    decoding: Annotated[
-        str | None,
-        option(
-            "--decoding",
-            metavar="|".join(agents.DECODINGS),
-            help="How auto and folklore make an action of probabilities. Default: randomised, "
-            "which plays the best class unless in doubt.",
-        ),
-    ] = None,
-    updates: Annotated[
-        str | None,
-        option(
-            "--updates",
-            metavar="|".join(agents.UPDATES),
-            help="Which right actions auto and folklore learn from. Default: correct, which is "
-            "all of them; with --theory, explored.",
-        ),
-    ] = None,
-    delay: Annotated[
-        int, option("--delay", metavar="N", help="Outcomes are told N decisions later.")
-    ] = 0,
-    seed: Seed = 0,
-    log: Annotated[
-        str | None,
-        option(
-            "--log",
-            metavar="OUT.csv",
-            help="Write every decision: its id, the action, the probability with which that "
-            "action was played, and whether it was correct (1 or 0).",
-        ),
-    ] = None,
-    plot: Plot = None,
-    quiet: Quiet = False,
+    source: Source,
+    columns: Columns,
+    agent: str = agents.DEFAULT,
+    exploration: float | None = None,
+    theory: bool = False,
+    decoding: str | None = None,
+    updates: str | None = None,
+    delay: int = 0,
+    seed: int = 0,
+    log: str | None = None,
+    plot: str | None = None,
+    quiet: bool = False,
 ) -> None:
     """Play an agent that chooses a class and is told only whether it was right.
 
@@ -121,17 +71,11 @@ def bandit(
     Standard input is stored first. Results go to standard error.
     """
     settings = agents.Settings(agent, exploration, theory, decoding, updates, delay, seed)
-    roles = roles_of(role, drop)
-    refuse_plot(plot)
     console = new_console(quiet)
-    with Outputs() as outputs, warnings_shown(console):
-        outputs.protect(file)
-        log_path = outputs.promise("--log", log)
-        plot_path = outputs.promise("--plot", plot)
-        whole = Whole(
-            console, "bandit", file, target, roles,
-            format=format, delimiter=delimiter, encoding=encoding, decimal=decimal,
-        )  # fmt: skip
+    with Outputs(source.file) as outputs, warnings_shown(console):
+        log_path = outputs.promise("log", log)
+        plot_path = outputs.promise_plot(plot)
+        whole = Whole(console, "bandit", source, columns.roles())
         K = len(whole.labels)
         agents.refuse_too_large(agent, whole.n_inputs, K)
         player = agents.make(settings, whole.n_inputs + 1, K, whole.n_rows)
@@ -148,20 +92,17 @@ def bandit(
                 console, _TABLE, game.played(whole), game.cells, what="playing", total=whole.n_rows
             )
         seconds = time.perf_counter() - started
-        if plot_path is not None and plot is not None:
+        if plot_path is not None:
             title = f"folklearn bandit: {agent} on {Path(whole.name).name}"
-            plots.save(game.drawn(title, K), plot_path, suffix=Path(plot).suffix)
-        outputs.commit()
-    n, mistakes, doubts = len(game.wrong), sum(game.wrong), sum(game.doubtful)
-    console.print(
-        f"Played {counted(n, 'round')} in {seconds:.2f} s: {counted(mistakes, 'mistake')}, error "
-        f"rate {mistakes / n:.2%}; at random it would be {1.0 - 1.0 / K:.2%}.\n"
-        f"{counted(doubts, 'action')} ({doubts / n:.2%}) had a probability below 1/2: explored, "
-        f"or in doubt.\n{agents.what_taught(player, settings, n - mistakes)}"
-    )
-    for what, name in (("log", log), ("plot", plot)):
-        if name is not None:
-            console.print(f"Wrote the {what} to {name}.")
+            outputs.draw(game.drawn(title, K), plot_path)
+        n, mistakes, doubts = len(game.wrong), sum(game.wrong), sum(game.doubtful)
+        console.print(
+            f"Played {counted(n, 'round')} in {seconds:.2f} s: {counted(mistakes, 'mistake')}, "
+            f"error rate {mistakes / n:.2%}; at random it would be {1.0 - 1.0 / K:.2%}.\n"
+            f"{counted(doubts, 'action')} ({doubts / n:.2%}) had a probability below 1/2: "
+            f"explored, or in doubt.\n{agents.what_taught(player, settings, n - mistakes)}"
+        )
+        outputs.commit(console)
 
 
 class _Game:

@@ -4,7 +4,6 @@ import time
 from array import array
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
 
 import numpy as np
 
@@ -13,23 +12,8 @@ from folklearn.arrays import Array
 from folklearn.boosting.booster import Booster
 from folklearn.cli import boosters
 from folklearn.cli.display import Table, follow, new_console, warnings_shown
-from folklearn.cli.inputs import roles_of
-from folklearn.cli.options import (
-    Decimal,
-    Delimiter,
-    Drop,
-    Encoding,
-    File,
-    Format,
-    Plot,
-    Quiet,
-    Role,
-    Seed,
-    Target,
-    option,
-)
+from folklearn.cli.options import Columns, Source, explained
 from folklearn.cli.outputs import Outputs
-from folklearn.cli.run import refuse_plot
 from folklearn.cli.warmup import announced
 from folklearn.cli.whole import Whole
 from folklearn.report import canvas
@@ -43,54 +27,28 @@ _TABLE = Table(
 )
 
 
+@explained(
+    f"""
+--n-learners N  Number of weak learners.
+--booster NAME  One of {", ".join(boosters.NAMES)}; ol is for two classes.
+--weak NAME  Kind of the weak learners, one of {", ".join(boosters.WEAK_NAMES)}. Trees are River's
+    and by far the slowest.
+--regression {"|".join(boosters.REGRESSIONS)}  How olm++ learns whom to trust. Default: folklore.
+--edge  For mbbm: how much better than guessing every weak learner is, between 0 and 1.
+    Default: 0.1.
+"""
+)
 def boost(
-    file: File = None,
-    target: Target = None,
-    format: Format = None,
-    delimiter: Delimiter = None,
-    encoding: Encoding = None,
-    decimal: Decimal = None,
-    role: Role = None,
-    drop: Drop = None,
-    n_learners: Annotated[
-        int, option("--n-learners", metavar="N", help="Number of weak learners.")
-    ] = 20,
-    booster: Annotated[
-        str,
-        option(
-            "--booster",
-            metavar="NAME",
-            help=f"One of {', '.join(boosters.NAMES)}; ol is for two classes.",
-        ),
-    ] = boosters.DEFAULT,
-    weak: Annotated[
-        str,
-        option(
-            "--weak",
-            metavar="NAME",
-            help=f"Kind of the weak learners, one of {', '.join(boosters.WEAK_NAMES)}. Trees are "
-            "River's and by far the slowest.",
-        ),
-    ] = boosters.DEFAULT_WEAK,
-    regression: Annotated[
-        str | None,
-        option(
-            "--regression",
-            metavar="|".join(boosters.REGRESSIONS),
-            help="How olm++ learns whom to trust. Default: folklore.",
-        ),
-    ] = None,
-    edge: Annotated[
-        float | None,
-        option(
-            "--edge",
-            help="For mbbm: how much better than guessing every weak learner is, between 0 "
-            "and 1. Default: 0.1.",
-        ),
-    ] = None,
-    seed: Seed = 0,
-    plot: Plot = None,
-    quiet: Quiet = False,
+    source: Source,
+    columns: Columns,
+    n_learners: int = 20,
+    booster: str = boosters.DEFAULT,
+    weak: str = boosters.DEFAULT_WEAK,
+    regression: str | None = None,
+    edge: float | None = None,
+    seed: int = 0,
+    plot: str | None = None,
+    quiet: bool = False,
 ) -> None:
     """Boost weak learners on line, predicting each row before its label is seen.
 
@@ -102,16 +60,10 @@ def boost(
     Standard input is stored first. Results go to standard error.
     """
     settings = boosters.Settings(booster, weak, n_learners, regression, edge, seed)
-    roles = roles_of(role, drop)
-    refuse_plot(plot)
     console = new_console(quiet)
-    with Outputs() as outputs, warnings_shown(console):
-        outputs.protect(file)
-        plot_path = outputs.promise("--plot", plot)
-        whole = Whole(
-            console, "boost", file, target, roles,
-            format=format, delimiter=delimiter, encoding=encoding, decimal=decimal,
-        )  # fmt: skip
+    with Outputs(source.file) as outputs, warnings_shown(console):
+        plot_path = outputs.promise_plot(plot)
+        whole = Whole(console, "boost", source, columns.roles())
         model = boosters.make(settings, whole.n_inputs + 1, len(whole.labels))
         console.print(whole.about(("booster", boosters.described(model, settings))))
         with announced(console):
@@ -123,13 +75,11 @@ def boost(
             total=whole.n_rows,
         )  # fmt: skip
         seconds = time.perf_counter() - started
-        if plot_path is not None and plot is not None:
+        if plot_path is not None:
             title = f"folklearn boost: {booster} on {Path(whole.name).name}"
-            plots.save(course.drawn(title, settings.label), plot_path, suffix=Path(plot).suffix)
-        outputs.commit()
-    console.print(course.summary(settings, seconds))
-    if plot is not None:
-        console.print(f"Wrote the plot to {plot}.")
+            outputs.draw(course.drawn(title, settings.label), plot_path)
+        console.print(course.summary(settings, seconds))
+        outputs.commit(console)
 
 
 class _Course:

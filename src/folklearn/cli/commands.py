@@ -11,7 +11,7 @@ from folklearn.cli.audit import audit
 from folklearn.cli.bandit import bandit
 from folklearn.cli.boost import boost
 from folklearn.cli.compare import compare
-from folklearn.cli.inspect import inspect
+from folklearn.cli.inspection import inspect
 from folklearn.cli.predict import predict
 from folklearn.cli.run import run
 from folklearn.cli.warmup import warmup

@@ -3,7 +3,6 @@
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
 
 import numpy as np
 import typer
@@ -13,21 +12,9 @@ from folklearn import plots
 from folklearn.arrays import Array, Labels
 from folklearn.cli import learners as known
 from folklearn.cli.display import Table, bar, new_console, warnings_shown
-from folklearn.cli.inputs import check_settings, roles_of
-from folklearn.cli.options import (
-    Decimal,
-    Delimiter,
-    Drop,
-    Encoding,
-    File,
-    Format,
-    Plot,
-    Role,
-    Target,
-    option,
-)
+from folklearn.cli.inputs import check_settings
+from folklearn.cli.options import Columns, Source, explained
 from folklearn.cli.outputs import Outputs
-from folklearn.cli.run import refuse_plot
 from folklearn.cli.warmup import warm_up
 from folklearn.cli.whole import Whole
 from folklearn.errors import FolklearnError
@@ -46,29 +33,21 @@ _TABLE = Table(
 )
 
 
+@explained(
+    f"""
+--learners A,B,C  Names, of these: {", ".join(known.NAMES)}.
+--B  Largest row norm of the linear models to compare with; also the B of the learners that take
+    one.
+--quiet  Say nothing but the table.
+"""
+)
 def compare(
-    file: File = None,
-    target: Target = None,
-    format: Format = None,
-    delimiter: Delimiter = None,
-    encoding: Encoding = None,
-    decimal: Decimal = None,
-    role: Role = None,
-    drop: Drop = None,
-    learners: Annotated[
-        str,
-        option("--learners", metavar="A,B,C", help=f"Names, of these: {', '.join(known.NAMES)}."),
-    ] = "auto,folklore,ogd",
-    B: Annotated[
-        float,
-        option(
-            "--B",
-            help="Largest row norm of the linear models to compare with; also the B of the "
-            "learners that take one.",
-        ),
-    ] = 10.0,
-    plot: Plot = None,
-    quiet: Annotated[bool, option("--quiet", help="Say nothing but the table.")] = False,
+    source: Source,
+    columns: Columns,
+    learners: str = "auto,folklore,ogd",
+    B: float = 10.0,
+    plot: str | None = None,
+    quiet: bool = False,
 ) -> None:
     """Compare learners on the same rows, and with the best linear model in hindsight.
 
@@ -77,16 +56,10 @@ def compare(
     The table goes to standard output.
     """
     check_settings({"B": B})
-    names, roles = _names(learners), roles_of(role, drop)
-    refuse_plot(plot)
-    console = new_console(quiet)
-    with Outputs() as outputs, warnings_shown(console):
-        outputs.protect(file)
-        plot_path = outputs.promise("--plot", plot)
-        whole = Whole(
-            console, "compare", file, target, roles,
-            format=format, delimiter=delimiter, encoding=encoding, decimal=decimal,
-        )  # fmt: skip
+    names, console = _names(learners), new_console(quiet)
+    with Outputs(source.file) as outputs, warnings_shown(console):
+        plot_path = outputs.promise_plot(plot)
+        whole = Whole(console, "compare", source, columns.roles())
         K = len(whole.labels)
         _refuse_too_large(whole)
         for name in names:
@@ -103,14 +76,11 @@ def compare(
         for name in names:
             scores[name], seconds = _measure(name, X, y, best, console)
             typer.echo(_TABLE.line(_cells(name, scores[name], best, seconds)))
-        if plot_path is not None and plot is not None:
+        if plot_path is not None:
             title = f"folklearn compare: {Path(whole.name).name}"
-            figure = _drawn(scores, linear_losses(X, y, best.W), B, title)
-            plots.save(figure, plot_path, suffix=Path(plot).suffix)
-        outputs.commit()
-    console.print(_about(best, len(y), whole.n_inputs))
-    if plot is not None:
-        console.print(f"Wrote the plot to {plot}.")
+            outputs.draw(_drawn(scores, linear_losses(X, y, best.W), B, title), plot_path)
+        console.print(_about(best, len(y), whole.n_inputs))
+        outputs.commit(console)
 
 
 def _names(text: str) -> list[str]:

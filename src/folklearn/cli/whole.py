@@ -10,7 +10,7 @@ from rich.console import Console
 from folklearn.arrays import Array, Labels
 from folklearn.cli import report
 from folklearn.cli.display import bar
-from folklearn.cli.inputs import open_rows
+from folklearn.cli.options import Source
 from folklearn.errors import FolklearnError
 from folklearn.model.columns import MOST_OWN
 from folklearn.model.feed import FedRows, Feed
@@ -31,20 +31,14 @@ class Whole:
     Parameters
     ----------
     command : which asks, for messages.
-    file, target, options : as `open_rows` takes them.
+    source : where the rows are.
     roles : of columns whose role is not to be found out.
     """
 
     def __init__(
-        self,
-        console: Console,
-        command: str,
-        file: str | None,
-        target: str | None,
-        roles: Mapping[str, str],
-        **options: str | None,
+        self, console: Console, command: str, source: Source, roles: Mapping[str, str]
     ) -> None:
-        reader, target = open_rows(file, target, **options)
+        reader, target = source.open()
         self._command = command
         with _plainly():
             self.feed = Feed(Model(roles=roles), BlockReader.stored(reader), target, dense=True)

@@ -1,20 +1,18 @@
 """`folklearn inspect`: what is in a file that was saved."""
 
-from typing import Annotated
-
 import typer
 
 from folklearn import persist
 from folklearn.cli import learners, report
+from folklearn.cli.options import explained
 from folklearn.model.model import Model
 from folklearn.words import counted, listed
 
 _MOST = 8  # columns, and weights
 
 
-def inspect(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="A file that was saved.")],
-) -> None:
+@explained("MODEL  A file that was saved.")
+def inspect(model: str) -> None:
     """Show what a saved model has learned, and what it is worth.
 
     For other things that were saved, such as learners: what they are, and
