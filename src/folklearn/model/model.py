@@ -128,7 +128,9 @@ class Model(Saved):
         self.columns: Columns | None = None
         self.core: Core | None = None
         self.forget()
-        Core(learner, settings, n_features=1, n_classes=max(2, len(declared)))  # hears bad settings
+        # Hears bad settings.
+        first = Core(learner, settings, n_features=1, n_classes=max(2, len(declared)))
+        self._max_weight = first.max_weight
 
     def forget(self) -> None:
         """Forget what was learned; roles that were asked for, classes and settings stay."""
@@ -165,7 +167,9 @@ class Model(Saved):
     @property
     def max_weight(self) -> float:
         """The largest weight of a row that it accepts."""
-        return math.inf if self.core is None else self.core.max_weight
+        if self.core is not None:
+            return self.core.max_weight
+        return float(self.settings.get("max_weight", self._max_weight))
 
     @property
     def unseen_probability(self) -> float:
