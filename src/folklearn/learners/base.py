@@ -19,11 +19,13 @@ from folklearn.errors import InvalidInputError
 from folklearn.learners.start import Start
 from folklearn.persist import Saved
 from folklearn.problem import Rows
-from folklearn.progress import reporter
+from folklearn.progress import LOGGER, reporter
 from folklearn.sparse import SparseRows, dense_row, is_sparse
 
 Progress = bool | Callable[[int], None]
 Report = Callable[[int], None] | None  # told the number of rounds done
+
+_FAR_LONGER = 30.0  # times R
 
 
 class Learner(Saved, ABC):
@@ -57,6 +59,7 @@ class Learner(Saved, ABC):
     spared: frozenset[str] = frozenset()
     _shape: tuple[int, ...]  # of a context
     _n_rounds: int = 0
+    _warned = False
 
     def _size(self, n_features: int, n_classes: int) -> None:
         self.n_features = problem.count("n_features", n_features, 1)
@@ -180,8 +183,20 @@ class Learner(Saved, ABC):
         a bar or a function of the number of rounds done.
         """
         rows = self._checked(X, y, weight)
+        self._warn_of_long(rows.norms)
         with reporter(progress, len(rows.X), "learning") as report:
             return self._run_all(rows, report)
+
+    def _warn_of_long(self, norms: Array) -> None:
+        """Say so, once, if rows are far longer than the learner was made for."""
+        if self._warned or not len(norms) or not np.median(norms) > _FAR_LONGER * self.R:
+            return
+        self._warned = True
+        LOGGER.warning(
+            "the rows of X have norms of about %.3g, and %s was made for norms of about R = %g: "
+            "probabilities will be extreme; scale the features, or use folklearn.Model, which does",
+            np.median(norms), type(self).__name__, self.R,
+        )  # fmt: skip
 
     def _checked(self, X: Any, y: ArrayLike, weight: ArrayLike | None) -> Rows:
         """Return examples for this learner, checked."""

@@ -102,13 +102,13 @@ class Frozen(Saved):
             return
         length = self.length
         self._begins += max(2 * length, n_rounds // _SPACED if self.wide else 0)
+        self._ends = n_rounds + length
         if learner is None:
             return
         if ahead is not None:
             self._count(learner, scaler, [ahead])
-            return
-        self._learner, self._scaler = copy.deepcopy((learner, scaler))
-        self._ends = n_rounds + length
+        else:
+            self._learner, self._scaler = copy.deepcopy((learner, scaler))
 
     def hold(self, n_rounds: int, rows: Held) -> bool:
         """Keep rows of the stripe that is under way; at its end count them, and say so."""

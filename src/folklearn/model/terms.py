@@ -158,9 +158,7 @@ def vectorizer() -> Any:
     """Return what turns a text into counts of its words and pairs of words, by hash."""
     from sklearn.feature_extraction.text import HashingVectorizer
 
-    return HashingVectorizer(
-        ngram_range=(1, 2), n_features=HASHED, norm=None, alternate_sign=False
-    )
+    return HashingVectorizer(ngram_range=(1, 2), n_features=HASHED, norm=None, alternate_sign=False)
 
 
 def _words(texts: Texts) -> SparseRows:
