@@ -52,7 +52,7 @@ class ArrowReader(Reader):
         self._stored = _stored(source) if source.is_live and not self.is_live else None
         self._file: Any = source.path
         if self.is_live:
-            self._file = File(source.raw())
+            self._file = File(source.raw(), is_patient=True)
         elif self._stored is not None:
             self._file = self._stored.name
         self._stream: Any = None  # of a pipe: the one reader of it

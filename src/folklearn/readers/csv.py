@@ -19,6 +19,7 @@ from folklearn.errors import InvalidInputError
 from folklearn.numerics.csv_text import ends_of
 from folklearn.readers.block import Block, Column, Texts
 from folklearn.readers.cells import Kind, number_in
+from folklearn.readers.lines import is_text, text_of
 from folklearn.readers.reader import Part, Reader
 from folklearn.readers.records import Faults, column_of, faults_of, spread
 from folklearn.readers.source import Chunk, Source, needed
@@ -215,17 +216,9 @@ class CsvReader(Reader):
 
     def _cells(self, record: bytes) -> list[str] | str:
         """Return the cells of a record, none if it is blank, or what is wrong with it."""
-        try:
-            text = record.decode()
-        except UnicodeDecodeError:
-            encoding = self._source.encoding or "UTF-8"
-            return (
-                f"it has bytes that are not {encoding} text; name the encoding: --encoding cp1252"
-            )
-        if "\0" in text:
-            return (
-                "it has a NUL byte, which text has not; is it a binary file, or UTF-16: --encoding"
-            )
+        text, fault = text_of(record, self._source.encoding)
+        if fault:
+            return fault
         if _is_blank(record, self.delimiter):
             return []
         try:
@@ -275,15 +268,10 @@ def _is_blank(record: bytes, delimiter: str) -> bool:
 
 def _is_regular(data: bytes, delimiter: str, is_narrow: bool) -> bool:
     """Tell whether pyarrow reads a text as we do."""
-    if data.count(b"\r") != data.count(b"\r\n") or b"\0" in data:
+    if data.count(b"\r") != data.count(b"\r\n") or not is_text(data):
         return False
     if is_narrow and _BLANK_LINE.search(data):
         return False
-    if not data.isascii():
-        try:
-            data.decode()
-        except UnicodeDecodeError:
-            return False
     return b'"' not in data or bool(ends_of(data, delimiter)[1])
 
 

@@ -6,7 +6,7 @@ The format of a file is told by its first bytes, its name, or its first line.
 import os
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from folklearn.errors import FolklearnError, InvalidInputError
@@ -14,10 +14,18 @@ from folklearn.readers import arrow
 from folklearn.readers.arrow import ArrowReader
 from folklearn.readers.csv import CsvReader
 from folklearn.readers.frames import FrameReader, is_frame
+from folklearn.readers.jsonlines import JsonReader
 from folklearn.readers.reader import Reader
 from folklearn.readers.records import RowsReader
 from folklearn.readers.source import Source
+from folklearn.readers.svmlight import SvmlightReader
+from folklearn.readers.vw import VwReader
 
+_BY_LINES: dict[str, Callable[[Source], Reader]] = {
+    "jsonlines": JsonReader,
+    "svmlight": SvmlightReader,
+    "vw": VwReader,
+}
 FORMATS = ("csv", "jsonlines", "svmlight", "vw", "parquet", "arrow")
 
 _FIRST_BYTES = {
@@ -100,7 +108,9 @@ def _of_bytes(
     found = format or _format_of(source, magic)
     if found in ("parquet", "arrow"):
         return ArrowReader(source, magic)
-    return CsvReader(source, delimiter=delimiter, decimal=decimal)
+    if found == "csv":
+        return CsvReader(source, delimiter=delimiter, decimal=decimal)
+    return _BY_LINES[found](source)
 
 
 def _format_of(source: Source, magic: bytes) -> str:

@@ -158,13 +158,15 @@ class RowsReader(Reader):
 
 def part_of_records(
     reader: Reader, records: Sequence[Any], lines: NDArray[np.int64],
-    kinds: Mapping[str, Kind] | None, texts: Sequence[str] = (),
+    kinds: Mapping[str, Kind] | None, faults: dict[int, tuple[str, str]] | None = None,
+    texts: Sequence[str] = (),
 ) -> Part:  # fmt: skip
     """Return rows of a reader as columns of the kinds asked for, bad rows apart.
 
-    A column that is not asked for is left out, unless the reader does not know it yet.
+    A column that is not asked for is left out, unless the reader does not know it yet. Faults
+    that are known already are given by row.
     """
-    faults: dict[int, tuple[str, str]] = {}  # of every bad row the first column that is
+    faults = {} if faults is None else faults
     for row, record in enumerate(records):
         if not isinstance(record, Mapping):
             shown = type(record).__name__

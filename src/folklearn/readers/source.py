@@ -222,7 +222,8 @@ def _gunzipped(pieces: Iterator[bytes], name: str) -> Iterator[bytes]:
     member = zlib.decompressobj(_GZIP_WINDOW)
     try:
         for data in pieces:
-            while data:
+            has_more = True
+            while has_more:
                 if member.eof:
                     data = data.lstrip(b"\0")  # padding
                     if not data:
@@ -230,6 +231,7 @@ def _gunzipped(pieces: Iterator[bytes], name: str) -> Iterator[bytes]:
                     member = zlib.decompressobj(_GZIP_WINDOW)
                 text = member.decompress(data, _PIECE)
                 data = member.unused_data if member.eof else member.unconsumed_tail
+                has_more = bool(data) or len(text) == _PIECE
                 if text:
                     yield text
         if not member.eof:
@@ -243,7 +245,8 @@ def _gunzipped(pieces: Iterator[bytes], name: str) -> Iterator[bytes]:
 def _from_zstd(pieces: Iterator[bytes], name: str) -> Iterator[bytes]:
     pyarrow = needed("pyarrow", f"{name} is packed with zstd, which needs")
     try:
-        with pyarrow.CompressedInputStream(pyarrow.PythonFile(File(pieces)), "zstd") as file:
+        packed = pyarrow.PythonFile(File(pieces, is_patient=False), mode="r")
+        with pyarrow.CompressedInputStream(packed, "zstd") as file:
             while text := file.read(_FIRST):
                 yield text
     except OSError as error:
@@ -253,18 +256,31 @@ def _from_zstd(pieces: Iterator[bytes], name: str) -> Iterator[bytes]:
 
 
 class File:
-    """Pieces as a file, for those who need one."""
+    """Pieces as a file, for those who need one.
+
+    Parameters
+    ----------
+    pieces : the bytes.
+    is_patient : whether to wait for as many bytes as are asked for, and not only for some.
+    """
 
     closed = False
 
-    def __init__(self, pieces: Iterator[bytes]) -> None:
-        self._pieces, self._rest = pieces, b""
+    def __init__(self, pieces: Iterator[bytes], *, is_patient: bool) -> None:
+        self._pieces, self._is_patient, self._rest = pieces, is_patient, b""
 
     def read(self, n: int = -1) -> bytes:
-        """Return some of the next bytes, none at the end."""
-        data = self._rest or next(self._pieces, b"")
-        data, self._rest = (data, b"") if n < 0 else (data[:n], data[n:])
-        return data
+        """Return the next n bytes, all of them if negative; nothing at the end."""
+        parts = [self._rest or next(self._pieces, b"")]
+        n_found = len(parts[0])
+        while parts[-1] and (n < 0 or (self._is_patient and n_found < n)):
+            parts.append(next(self._pieces, b""))
+            n_found += len(parts[-1])
+        data = b"".join(parts)
+        if n < 0:
+            n = len(data)
+        self._rest = data[n:]
+        return data[:n]
 
     def close(self) -> None:
         """Do nothing."""

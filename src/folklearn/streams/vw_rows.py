@@ -65,7 +65,14 @@ def _read(text: bytes, n_features: int, name: str, n_before: int) -> VwRows:
     indptr = np.empty(T + 1, np.int64)
     indices: Any = np.empty(room, index_type(n_features))
     values = np.empty(room)
-    vw_text.read_lines(data, ends, n_features, kinds, labels, indptr, indices, values)
+    weights, tags = np.empty(T), np.zeros((T, 2), np.int64)
+    seen, new = np.empty(1, np.int64), np.empty((0, 5), np.int64)  # no names are wanted
+    vw_text.read_lines(
+        data, ends, n_features, kinds, labels, tags, weights, indptr, indices, values, seen, new
+    )
+    others = ~np.isnan(weights) | (labels[:, 0] == labels[:, 1])
+    others |= np.array([text[a:b].lower() == b"nan" for a, b in labels.tolist()], bool)
+    kinds[others & (kinds == vw_text.PLAIN)] = vw_text.OTHER
     X = SparseRows(indptr, indices[: indptr[-1]], values[: indptr[-1]], n_features)
     spans = labels.tolist()
     if (kinds == vw_text.PLAIN).all():
