@@ -49,8 +49,8 @@ class Certificate:
             return f"Certificate(not valid: {self.reason})"
         n = max(1, self.n_rounds)
         return (
-            f"Certificate({self.n_rounds} rounds, loss {self.loss / n:.4g} a round, no linear model "
-            f"of row norm {self.B:g} below {self.best_linear_at_least / n:.4g})"
+            f"Certificate({self.n_rounds} rounds, loss {self.loss / n:.4g} a round, no linear "
+            f"model of row norm {self.B:g} below {self.best_linear_at_least / n:.4g})"
         )
 
     def _repr_html_(self) -> str:

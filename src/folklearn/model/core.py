@@ -237,7 +237,7 @@ class Core(Saved):
             if self.keeps_rows:
                 self._taken.append(Rows(z[None], problem.norms(z[None]), *one))
             if self.frozen.hold(self.n_rounds, Held(x[None].copy(), *one)):
-                self._spare()
+                self._tell()
         return p
 
     def taken_rows(self) -> list[Rows]:
@@ -281,11 +281,12 @@ class Core(Saved):
 
     def _begin_stripe(self, ahead: Held | None) -> None:
         self.frozen.begin(self.n_rounds, self.learner, self._scaler, ahead)
-        self._spare()
+        self._tell()
 
-    def _spare(self) -> None:
+    def _tell(self) -> None:
+        """Let the learner know how its experts stand in the frozen record."""
         if self.learner is not None:
-            self.frozen.spare(self.learner)
+            self.frozen.tell(self.learner)
 
     def grow(
         self,
@@ -322,7 +323,7 @@ class Core(Saved):
         elif more and isinstance(scaler, OnlineScaler):
             scaler.grow(n_features)
         self.learner, self.n_classes, self._refitted = learner, n_classes, None
-        self._spare()
+        self._tell()
 
     def run(self, X: Any, y: ArrayLike, *, weight: ArrayLike | None = None) -> tuple[Array, Array]:
         """Predict, then learn, raw rows X (T, d) with class numbers y (T,), one by one.
@@ -358,7 +359,7 @@ class Core(Saved):
             if self.keeps_rows:
                 self._taken.append(rows)
             if self.frozen.hold(self.n_rounds, _held(X, labels, soft, weights, part)):
-                self._spare()
+                self._tell()
             start = part.stop
         self._n_coming = 0
         return P, u
@@ -575,7 +576,7 @@ class Core(Saved):
                 model._refitted = ColumnModel(columns, weights)
         elif n_classes >= 2:
             raise StateFileError("a Core state lacks its learner")
-        model._spare()
+        model._tell()
         return model
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -24,7 +24,6 @@ _SHARE = 4  # a stripe is as long as a quarter of the rounds before it, at most
 _SPACED = 16  # stripes of wide models begin when so much of the rounds so far has gone by
 _KEEP = 0.8  # of the record, from one stripe to the next
 _SHARPNESS = 7.0  # rows of one stripe are alike: a nat of their mean counts as seven, not as 320
-_SPARED = 2e-3  # an expert of this weight must not retire
 
 
 class Held(NamedTuple):
@@ -152,13 +151,9 @@ class Frozen(Saved):
         """Tell whether there is a record of all experts of a learner."""
         return bool(self._names) and set(learner._expert_names()) <= set(self._names)
 
-    def spare(self, learner: Learner) -> None:
-        """Let no expert retire that the record gives weight."""
-        if self.has_judged(learner):
-            names, weights = learner._expert_names(), self.weights(learner)
-            learner.spared = frozenset(
-                name for name, weight in zip(names, weights, strict=True) if weight > _SPARED
-            )
+    def tell(self, learner: Learner) -> None:
+        """Let no expert retire that the record puts before all others."""
+        learner.standing = dict(zip(self._names, self._losses.tolist(), strict=True))
 
     def to_record(self) -> Record:
         """Return the full state as a record, the stripe that is under way included."""
