@@ -14,7 +14,7 @@ from folklearn.learners import catalogue
 from folklearn.learners.lanes import PAIRS, lane_of
 from folklearn.model import roles as known_roles
 from folklearn.model.columns import FEATURES, Columns
-from folklearn.model.roles import CATEGORY, ID, LEARNED, TARGET, WEIGHT, WORDS
+from folklearn.model.roles import CATEGORY, DATE, ID, LEARNED, TARGET, WEIGHT, WORDS
 from folklearn.progress import LOGGER, reporter
 from folklearn.readers.block import Block, Texts
 from folklearn.readers.opening import open_reader
@@ -360,7 +360,10 @@ class Feed:
         columns = self.model.columns
         if columns is not None and isinstance(self.reader.head().features, SparseRows):
             indices = [int(part) for source, part in columns.keys if source == FEATURES and part]
-            columns.feature_names.update(
+            recent = self.model._recent.rows()[0].features
+            if columns.sparse and isinstance(recent, SparseRows):
+                indices = np.unique(recent.compact().indices).tolist()
+            columns.feature_names = dict(
                 zip(map(str, indices), self.reader.feature_names(indices), strict=True)
             )
 
@@ -386,19 +389,16 @@ def block_of(rows: Any) -> Block:
 
 def _first_rows(head: Block, found: Scan, learned: Mapping[str, str]) -> Block:
     """Return rows in which every category that was found occurs."""
-    first = head.take(slice(0, 1))
     n_rows = max([1, *(len(values) for values in found.values.values())])
     columns: dict[str, Any] = {}
     for name in learned:
-        if name not in first.columns:
-            continue
-        if learned[name] == CATEGORY and name in found.values:
-            values = found.values[name]
+        if learned[name] == CATEGORY:
+            values = found.values.get(name, ())
             codes = np.full(n_rows, -1, np.int32)
             codes[: len(values)] = np.arange(len(values))
             columns[name] = Texts(codes, tuple(values))
         else:
-            columns[name] = first.columns[name][np.zeros(n_rows, np.int64)]
+            columns[name] = np.zeros(n_rows, "datetime64[us]" if learned[name] == DATE else float)
     features = head.features
     if isinstance(features, SparseRows):
         columns_found = np.unique(found.features)

@@ -376,7 +376,7 @@ class Model(Saved):
         start = 0
         for rows in core.taken_rows():
             stop = start + len(rows.X)
-            if rows.soft.shape[1] in (0, windows.n_classes):
+            if not len(rows.soft) or rows.soft.shape[1] == windows.n_classes:
                 windows._observe(rows, scores[:, start:stop])
             start = stop
 
