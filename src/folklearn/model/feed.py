@@ -27,6 +27,7 @@ from folklearn.words import listed
 if TYPE_CHECKING:
     from folklearn.model.model import Model, Step
 
+_COARSE, _FINE = 8192, 512  # rows of a block
 _FEW = 50  # features of the first row of a stream, for it not to be wide
 _FIRST_STOP = 64  # rows; then 128, 256, ...
 _SORTED = (
@@ -74,7 +75,7 @@ class Feed:
     one_pass : learn classes and categories as they come.
     shuffle : a seed, to learn the rows in a random order; None keeps theirs.
     on_bad : takes rows that cannot be read; None stops at the first.
-    most : rows of a block.
+    most : rows of a block; few, by default, where floors are kept, to look at them often.
     options : of the reader.
     """
 
@@ -88,11 +89,12 @@ class Feed:
         one_pass: bool = False,
         shuffle: int | None = None,
         on_bad: Callable[[BadRow], None] | None = None,
-        most: int = 8192,
+        most: int | None = None,
         **options: Any,
     ) -> None:
         self.model = model
-        self.on_bad, self.most, self.shuffle = on_bad, most, shuffle
+        self.on_bad, self.shuffle = on_bad, shuffle
+        self.most = most or (_FINE if model.has_floors else _COARSE)
         self._own_labels: dict[int, Any] | None = None
         self.reader = self._opened(source, target, options)
         self.one_pass = bool(one_pass) or not self.reader.can_reread
