@@ -115,7 +115,7 @@ def report(origin: Found, found: dict[str, list[Found]]) -> str:
     lines += [
         "",
         f"CSV: {best['folklearn run, CSV']:.1f} s (must be below {MUST['csv']:g}), {more:.0f} MB",
-        f"above a file of 1,000 rows (at most {MUST['memory']:g}). VW text: {ratio:.1f} × vw's time",
+        f"above 1,000 rows (at most {MUST['memory']:g}). VW text: {ratio:.1f} × vw's time",
         f"(at most {MUST['vw']:g}). Import to first prediction:",
         f"{best['import to first prediction']:.2f} s (below {MUST['start']:g}).",
         "",
