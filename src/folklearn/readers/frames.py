@@ -10,7 +10,7 @@ from folklearn.readers.block import Column
 from folklearn.readers.cells import Kind
 from folklearn.readers.reader import Part, Reader
 from folklearn.readers.records import Faults, column_of
-from folklearn.readers.source import needed
+from folklearn.readers.unpack import needed
 
 _AT_A_TIME = 8192  # rows
 
