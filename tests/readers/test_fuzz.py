@@ -83,6 +83,7 @@ CONTENTS = (
     kind=st.sampled_from(["number", "text", "date"]),
     size=st.integers(1, 40),
 )
+@example(content=b"a,y\n1,p\n\xef\xbb\xbf2,q\n", format="csv", kind="text", size=4)
 @example(content=b'a,y\r\n1,"p\r\nq"\r\n', format="csv", kind="number", size=1)
 def test_bytes_of_any_kind_give_rows_or_a_sentence(content, format, kind, size):
     with tempfile.TemporaryDirectory() as folder:

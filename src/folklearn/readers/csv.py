@@ -71,10 +71,11 @@ class CsvReader(LinesReader):
             self.notes.append("decimal comma")
 
     def _read_header(self) -> None:
+        nothing: list[str] = []
         for chunk in self._source.chunks(self._last_end, looking=True):
             for line, record in records(chunk, self.delimiter):
                 self._header += record
-                found = self._line_by_line([(line, record)], self._cells, [])
+                found = self._line_by_line([(line, record)], self._cells, nothing)
                 if found.faults:
                     raise InvalidInputError(f"line {line} of {self.name}: {found.faults[0][1]}")
                 if found.rows:

@@ -1,5 +1,6 @@
 """Records of CSV in a text: where they end, and whether pyarrow reads them as we do."""
 
+import codecs
 import re
 from collections.abc import Iterator
 
@@ -40,6 +41,8 @@ def is_blank(record: bytes, delimiter: str) -> bool:
 def is_regular(data: bytes, delimiter: str, is_narrow: bool) -> bool:
     """Tell whether pyarrow reads a text as we do."""
     if data.count(b"\r") != data.count(b"\r\n") or not is_text(data):
+        return False
+    if data.startswith(codecs.BOM_UTF8):  # which pyarrow would take for no text
         return False
     if is_narrow and _BLANK_LINE.search(data):
         return False

@@ -98,6 +98,7 @@ class JsonReader(LinesReader):
 
 
 def _parse_unless_blank(text: str) -> dict[str, Any] | None:
+    text = text.removeprefix("\ufeff")  # files that were put together may have marks within
     return parse(text) if text.strip() else None
 
 

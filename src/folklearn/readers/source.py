@@ -46,19 +46,19 @@ class Source:
     def __init__(self, origin: Path | BinaryIO, name: str, encoding: str | None = None) -> None:
         self.name, self.encoding = name, encoding
         self.notes: list[str] = []
-        self.path: Path | None = None
+        self.path = origin if isinstance(origin, (str, os.PathLike)) else None
+        self.is_live = True
+        self._stream: Any = None
         self._size = self._n_read = 0
-        self._stream: Any = origin
-        if isinstance(origin, (str, os.PathLike)):
-            self._stream = None
+        if self.path is None:
+            self._stream = origin
+        else:
             try:
-                state = os.stat(origin)
-                if not stat.S_ISREG(state.st_mode):  # a named pipe, or that of a shell
-                    self._stream = open(origin, "rb")  # noqa: SIM115
+                state = os.stat(self.path)
             except OSError as error:
                 raise _not_opened(name, error) from None
-            self.path, self._size = origin, state.st_size
-        self.is_live = self._stream is not None
+            self.is_live = not stat.S_ISREG(state.st_mode)  # a named pipe, or that of a shell
+            self._size = state.st_size
         self._kept: list[bytes] = []  # of a stream: what was looked at
         self._begun: Iterator[bytes] | None = None  # raw bytes, of which the first were seen
         self._coming: Iterator[bytes] | None = None
@@ -73,7 +73,7 @@ class Source:
     def first_bytes(self) -> bytes:
         """Return the first bytes as they are stored; they come again."""
         start, pieces = beginning(self.raw(), MAGIC)
-        if self._stream is not None:
+        if self.is_live:
             self._begun = pieces
         return start
 
@@ -109,7 +109,7 @@ class Source:
 
         Of a stream, who is `looking` leaves everything for the next one.
         """
-        if self._stream is None:
+        if not self.is_live:
             yield from self._text()
             return
         self._coming = self._coming or self._text()

@@ -15,6 +15,7 @@ probabilities, are refused. A line without a weight has NaN for it, which means 
 
 import math
 from collections.abc import Mapping, Sequence
+from itertools import compress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -100,9 +101,7 @@ class VwReader(LinesReader):
         )
         if vw_text.OTHER not in types:
             return Part(block, ())
-        lines = [
-            line for line, type in zip(chunk.lines(), types, strict=True) if type == vw_text.OTHER
-        ]
+        lines = compress(chunk.lines(), types == vw_text.OTHER)
         slow, bad = sparse_part(self, self._line_by_line(lines, self._parsed, EMPTY), kinds)
         both = Block.joined([block, slow])
         return Part(both.take(np.argsort(both.lines)), bad)
