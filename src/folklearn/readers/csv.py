@@ -18,23 +18,25 @@ from folklearn.errors import InvalidInputError
 from folklearn.readers.block import Block, Column, Texts
 from folklearn.readers.cells import Kind, number_in
 from folklearn.readers.csv_records import (
+    cut,
     is_blank,
     is_regular,
     last_record_end,
     lines_of,
     records,
 )
+from folklearn.readers.extras import needed
 from folklearn.readers.lines import LinesReader
 from folklearn.readers.reader import Part
 from folklearn.readers.records import Faults, column_of, faults_of, spread
 from folklearn.readers.source import Chunk, Source
-from folklearn.readers.unpack import needed
 
 _DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 _QUOTED = re.compile(r'"[^"]*"')
 _COMMA_NUMBER = re.compile(r"[+-]?\d*,\d+([eE][+-]?\d+)?", re.ASCII)
 _POINT_NUMBER = re.compile(r"[+-]?\d*\.\d+([eE][+-]?\d+)?", re.ASCII)
 _ALL_MISSING = ("", "nan", "NaN", "NAN", "Nan", "NA", "na", "Na", "N/A", "n/a", "null", "NULL")
+_PART = 2**17  # bytes of the parts into which a chunk with a fault is cut
 _BLOCK = 2**20  # bytes that a thread of pyarrow parses
 
 
@@ -116,7 +118,16 @@ class CsvReader(LinesReader):
 
     def _part_of(self, chunk: Chunk, kinds: Mapping[str, Kind] | None) -> Part:
         wanted: Mapping[str, Kind] = dict.fromkeys(self.names, "text") if kinds is None else kinds
-        return self._fast(chunk, wanted) or self._slow(chunk, wanted)
+        whole = self._fast(chunk, wanted)
+        if whole is not None:
+            return whole
+        # A fault is in few of its parts; the others are still read fast.
+        parts = [
+            self._fast(part, wanted) or self._slow(part, wanted)
+            for part in cut(chunk, self.delimiter, _PART)
+        ]
+        bad = [row for part in parts for row in part.bad]
+        return Part(Block.joined([part.block for part in parts]), bad)
 
     def _chunks(self, looking: bool) -> Iterator[Chunk]:
         """Yield the chunks behind the header."""

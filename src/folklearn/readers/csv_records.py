@@ -22,6 +22,16 @@ def last_record_end(data: bytes, delimiter: str) -> int:
     return int(ends[-1]) if len(ends) else 0
 
 
+def cut(chunk: Chunk, delimiter: str, size: int) -> Iterator[Chunk]:
+    """Yield a chunk in parts of whole records, of about as many bytes as `size`."""
+    rest, line = chunk.data, chunk.line
+    while rest:
+        end = last_record_end(rest[:size], delimiter) or len(rest)
+        yield Chunk(rest[:end], line)
+        line += rest.count(b"\n", 0, end)
+        rest = rest[end:]
+
+
 def records(chunk: Chunk, delimiter: str) -> Iterator[tuple[int, bytes]]:
     """Yield (line where it starts, record with its end); the last may have an open quote."""
     line, start = chunk.line, 0

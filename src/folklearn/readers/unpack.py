@@ -4,9 +4,9 @@ import codecs
 import re
 import zlib
 from collections.abc import Iterator
-from typing import Any
 
-from folklearn.errors import FolklearnError, InvalidInputError
+from folklearn.errors import InvalidInputError
+from folklearn.readers.extras import needed
 
 MAGIC = 8  # bytes that tell how a file is packed or encoded
 
@@ -181,15 +181,4 @@ def refuse_unknown_encoding(encoding: str) -> None:
     except LookupError:
         raise InvalidInputError(
             f"there is no encoding {encoding!r}; frequent ones are utf-8, cp1252, latin-1, utf-16"
-        ) from None
-
-
-def needed(package: str, sentence: str, extra: str = "cli") -> Any:
-    """Return an optional package, or raise with the sentence and how to get it."""
-    try:
-        return __import__(package, fromlist=["_"])
-    except ImportError:
-        raise FolklearnError(
-            f"{sentence} {package.partition('.')[0]}, which comes with the extra: "
-            f"pip install 'folklearn[{extra}]'"
         ) from None
