@@ -184,7 +184,8 @@ def _read(path: str, whole: Whole) -> _Given:
             given = block.columns.get(LABEL)
             true += given.texts() if isinstance(given, Texts) else []
     except BadRow as bad:
-        raise FolklearnError(bad.sentence) from None
+        where = f", column {bad.column!r}" if bad.column else ""
+        raise FolklearnError(f"line {bad.line} of {path}{where}: {bad.reason}") from None
     P = np.concatenate([np.empty((0, len(names))), *rows])
     if len(P) == whole.n_rows + whole.n_unlabelled and whole.n_unlabelled:
         there = whole.has_label()
@@ -262,7 +263,7 @@ def _summary(audited: _Audited, certificate: PredictionCertificate, seconds: flo
         f"Audited {n} predictions in {seconds:.2f} s: average log loss {scores.log_loss:.4f} "
         f"nats, error rate {scores.error_rate:.2%}, Brier score {scores.brier:.4f}, "
         f"expected calibration error {scores.calibration_error:.4f}.",
-        report.details(certificate, audited.whole.n_inputs),
+        certificate.in_full(audited.whole.n_inputs),
     ]
     if certificate.valid and certificate.regret_bound < 0.0:
         lines.append("So these predictions had a lower loss than every such linear model.")
