@@ -19,7 +19,7 @@ from folklearn.adapters._sklearn import frames
 from folklearn.errors import InvalidInputError
 from folklearn.learners import catalogue
 from folklearn.model.hashing import TextHasher
-from folklearn.model.open import OpenModel
+from folklearn.model.core import Core as OpenModel
 from tests.adapters.copying import copies
 
 pd = pytest.importorskip("pandas")

@@ -121,7 +121,9 @@ class FolkloreClassifier(base.MiniBatchClassifier):
         takes = catalogue.settings_of(self.learner)
         given = {"B": self.B, "lam": self.lam}
         settings: dict[str, Any] = {
-            word: problem.positive(word, value) for word, value in given.items() if value is not None
+            word: problem.positive(word, value)
+            for word, value in given.items()
+            if value is not None
         }
         if self.memory is not None:
             if "memory" not in takes:

@@ -126,7 +126,7 @@ class Columns(Saved):
         self._missing[[self.places[key] for key in self._whole if key[0] != FEATURES]] = math.nan
         # Whether a matrix without names is all there is, so that its rows are taken as they are.
         numbered = all(key == (FEATURES, str(j)) for j, key in enumerate(self.keys))
-        self._is_matrix = numbered and not self.sparse
+        self.is_matrix = numbered and not self.sparse
         learned = [key[0] for key in self.keys]
         plain = set(self.roles.values()) <= {NUMBER, ID, IGNORED}
         self._row_size = -1
@@ -187,11 +187,11 @@ class Columns(Saved):
         if not self.sparse:  # a text that comes late is a category where rows are dense
             roles = {name: CATEGORY if role == WORDS else role for name, role in roles.items()}
         sources = list(self._sources(block, self.roles | roles))
-        if self._is_matrix and not sources and isinstance(block.features, np.ndarray):
-            n = len(self.keys)
-            if not n or n == block.features.shape[1]:  # the rows as they are
-                new = [(FEATURES, str(j)) for j in range(n, block.features.shape[1])]
-                return Encoded(block.features, new, roles, block.features.shape[1])
+        features = block.features
+        is_whole = features is not None and features.shape[1] == len(self.keys)
+        if self.is_matrix and not sources and is_whole:  # the rows as they are
+            matrix: Any = features.dense() if isinstance(features, SparseRows) else features
+            return Encoded(matrix, (), roles, len(self.keys))
         encode = self._wide if self.sparse else self._dense
         X, keys, n_first = encode(sources, block)
         return Encoded(X, keys, roles, n_first)

@@ -262,6 +262,11 @@ class Core(Saved):
         """What one deviation of a feature becomes."""
         return self._scaler.unit if isinstance(self._scaler, OnlineScaler) else 1.0
 
+    @property
+    def constant(self) -> float:
+        """What the constant is in a scaled row, if there is one."""
+        return self._scaler.constant if isinstance(self._scaler, SparseScaler) else self.unit
+
     def coef(self) -> Array:
         """Return the weights (K, columns) of the linear model that it is, or leans on most."""
         if isinstance(self._refitted, np.ndarray):

@@ -1,7 +1,7 @@
 """The front door: rows as people have them in, labels and probabilities out."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -16,7 +16,7 @@ from folklearn.learners import catalogue
 from folklearn.learners.base import Learner
 from folklearn.learners.lanes import PAIRS, lane_of
 from folklearn.model import roles as known_roles
-from folklearn.model.columns import Columns, Encoded
+from folklearn.model.columns import FEATURES, Columns, Encoded
 from folklearn.model.core import Core
 from folklearn.model.explain import Explanation, explained
 from folklearn.model.feed import Feed, block_of
@@ -26,7 +26,7 @@ from folklearn.model.roles import WORDS
 from folklearn.model.run import Run, Score
 from folklearn.persist import Record, Saved
 from folklearn.readers.block import Block, Texts
-from folklearn.sparse import SparseRows
+from folklearn.sparse import SparseRows, is_sparse
 from folklearn.words import counted, listed
 
 _TOTALS = ("loss", "loss_of_new", "total_weight")
@@ -207,12 +207,12 @@ class Model(Saved):
 
     # One row at a time.
 
-    def learn_one(self, x: Mapping[str, Any], y: Any, *, weight: float = 1.0) -> None:
+    def learn_one(self, x: Mapping[Any, Any], y: Any, *, weight: float = 1.0) -> None:
         """Learn one row, a mapping of column names to values, and its label."""
         self._learn_row(x, y, weight)
 
     def _learn_row(
-        self, x: Mapping[str, Any], y: Any, weight: float, told: _Outcome | None = None
+        self, x: Mapping[Any, Any], y: Any, weight: float, told: _Outcome | None = None
     ) -> None:
         """Learn one row; `told` is what came of the prediction when it was asked for."""
         number, new = self._labels.read(y)
@@ -245,7 +245,7 @@ class Model(Saved):
         self.n_mistakes += outcome.wrong
         self._watch(np.array([[outcome.loss], [outcome.wrong], [weight]]))
 
-    def predict_proba_one(self, x: Mapping[str, Any]) -> dict[Any, float]:
+    def predict_proba_one(self, x: Mapping[Any, Any]) -> dict[Any, float]:
         """Return the probabilities of the classes seen, for a row whose label comes soon.
 
         They sum to 1; that it is none of them has the probability `unseen_probability`. Before the
@@ -266,12 +266,12 @@ class Model(Saved):
             return np.full((len(block), K), 1.0 / max(1, K))
         return self.core.predict_next(self.columns.known(self.columns.encode(block).X))
 
-    def predict_one(self, x: Mapping[str, Any]) -> Any:
+    def predict_one(self, x: Mapping[Any, Any]) -> Any:
         """Return the most likely label of a row whose label comes soon, None before any class."""
         p = self.predict_proba_one(x)
         return max(p, key=p.__getitem__) if p else None
 
-    def ask(self, x: Mapping[str, Any]) -> tuple[dict[Any, float], int]:
+    def ask(self, x: Mapping[Any, Any]) -> tuple[dict[Any, float], int]:
         """Predict a row whose label will be told later; return probabilities and its number.
 
         What waits for its label is part of the state, and saved with it.
@@ -451,8 +451,11 @@ class Model(Saved):
             if not sparse:
                 catalogue.refuse_too_large(self.learner_name, *size)
         self.columns = Columns(asked, self.crosses, sparse=sparse)
+        if features is not None and not sparse:  # every column of a matrix has its place
+            keys = [(FEATURES, str(j)) for j in range(features.shape[1])]
+            self.columns.admit(Encoded(None, keys))
 
-    def _meet_row(self, x: Mapping[str, Any]) -> Encoded:
+    def _meet_row(self, x: Mapping[Any, Any]) -> Encoded:
         if self.columns is None:
             if not isinstance(x, Mapping):
                 raise InvalidInputError(f"a row must be a dictionary of columns, got {x!r}")
@@ -492,6 +495,12 @@ class Model(Saved):
         if new:
             self._labels.admit(new)
             self.is_open = True
+
+    def weights_of(self, y: Any, weight: Array) -> Array:
+        """Return the weights of rows with the weights of their classes in them."""
+        if self.class_weight is None:
+            return weight
+        return self._weighed_many(*self._read_labels(y, len(weight)), weight)[1]
 
     def _weighed(self, y: Any, number: Any, weight: float) -> tuple[Any, float]:
         weight = problem.weight(weight)
@@ -591,34 +600,34 @@ class Model(Saved):
         self, blocks: Sequence[Any], *, most_passes: int | None = None, seed: int = 0
     ) -> None:
         """Fit rows that were learned, and are at hand, all together; see `Core.refit`."""
-        core, columns = self.core, self.columns
-        if core is None or columns is None:
-            return
-        parts = []
-        for rows in blocks:
-            there = rows.has_label
-            if there.any():
-                numbers, _ = self._read_labels(rows.labels_of(there), int(there.sum()))
-                parts.append((rows.block.take(there), numbers, rows.weights[there]))
-        self._refit_blocks(lambda: parts, most_passes=most_passes, seed=seed)
+        found = [
+            (rows.block.take(rows.has_label), rows.labels, rows.weights[rows.has_label])
+            for rows in blocks
+            if rows.has_label.any()
+        ]
+        self.refit_blocks(found, most_passes=most_passes, seed=seed)
 
-    def _refit_blocks(
+    def refit_blocks(
         self,
-        blocks: Callable[[], Iterable[tuple[Block, Any, Array]]],
+        blocks: Iterable[tuple[Block, Any, Array]],
         *,
         most_passes: int | None = None,
         seed: int = 0,
     ) -> None:
-        """Fit blocks with class numbers, or soft labels, and weights; they come anew every pass."""
+        """Do so with blocks that all have labels, as `learn_many` takes them, and weights."""
         core, columns = self.core, self.columns
-        assert core is not None
-        assert columns is not None
+        if core is None or columns is None:
+            return
+        parts = []
+        for block, y, weights in blocks:
+            numbers, _ = self._read_labels(y, len(block))
+            if self.class_weight is not None:
+                numbers, weights = self._weighed_many(numbers, (), weights)
+            parts.append((block, numbers, weights))
         limit = {} if most_passes is None else {"most_passes": most_passes}
 
         def raw() -> Iterable[tuple[Any, Any, Any]]:
-            for block, numbers, weights in blocks():
-                if self.class_weight is not None:
-                    numbers, weights = self._weighed_many(numbers, (), weights)
+            for block, numbers, weights in parts:
                 yield columns.known(columns.encode(block).X), numbers, weights
 
         core.refit(raw, seed=seed, **limit)
@@ -629,6 +638,8 @@ class Model(Saved):
             raise InvalidInputError(
                 "the model has learned nothing yet: `learn_one`, `run` or `fit`"
             )
+        if isinstance(source, Block | np.ndarray) or is_sparse(source):
+            return self._frozen(block_of(source))
         feed = self.feed(source, **options)
         parts = [self._frozen(block) for block in feed.unlabelled()]
         return np.concatenate(parts) if parts else np.empty((0, len(self._labels)))
