@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 
+from folklearn import registry
 from folklearn.words import counted
 
 
@@ -44,6 +45,19 @@ class Certificate:
 
     def _is_finite(self) -> bool:
         return math.isfinite(self.loss) and math.isfinite(self.regret_bound)
+
+    def __repr__(self) -> str:
+        if not self.valid:
+            return f"Certificate(not valid: {self.reason})"
+        n = max(1, self.n_rounds)
+        return (
+            f"Certificate({self.n_rounds} rounds, loss {self.loss / n:.4g} a round, no linear "
+            f"model of row norm {self.B:g} below {self.best_linear_at_least / n:.4g})"
+        )
+
+    def _repr_html_(self) -> str:
+        card: str = registry.find("certificate_card")(self)  # pictures lie far above
+        return card
 
     @property
     def best_linear_at_least(self) -> float:

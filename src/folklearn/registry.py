@@ -60,6 +60,7 @@ _MODULES = {
     "model.explain": ("Explanation",),
     "model.frozen": ("Frozen",),
     "model.model": ("Model",),
+    "model.pictures": ("certificate_card",),
     "model.recent": ("Recent",),
     "model.run": ("Run", "Score"),
     "model.scaler": ("OnlineScaler",),

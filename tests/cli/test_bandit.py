@@ -243,7 +243,9 @@ def test_refusals_before_anything_is_read(refused, arguments, sentence):
 
 
 def test_files_that_are_refused(refused, pets, tmp_path):
-    assert refused(tmp_path / "no.csv", *TARGET).endswith("cannot be read: no such file or directory")
+    assert refused(tmp_path / "no.csv", *TARGET).endswith(
+        "cannot be read: no such file or directory"
+    )
     assert refused(pets).startswith(f"which column of {pets} holds the class?")
     assert "it would replace the input" in refused(pets, *TARGET, "--log", pets)
     assert refused(pets, *TARGET, "--log", "-") == (

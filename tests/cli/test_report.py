@@ -22,8 +22,10 @@ def test_the_plain_sentence():
         "No linear model of these columns could have had an average loss below 0.25, so at most "
         "0.15 could have been gained."
     )
-    assert certificate(80.0, -20.0).in_words().endswith(
-        "below 1, which is more than the model had itself."
+    assert (
+        certificate(80.0, -20.0)
+        .in_words()
+        .endswith("below 1, which is more than the model had itself.")
     )
     assert certificate(80.0, 80.0).in_words().startswith("Nothing useful is proven yet")
     assert report.proven(None, 3.0) == "Nothing is proven before there is a second class."

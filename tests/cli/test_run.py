@@ -68,7 +68,9 @@ def test_the_table_tells_the_losses_of_the_library(folklearn, pets, as_arrays):
         assert float(row[1]) == pytest.approx(losses[:n].mean(), abs=6e-5)
         assert (row[2] == "-") == (n == 64)
         wrong = np.mean(P[:n].argmax(axis=1) != y[:n])
-        assert float(row[3].rstrip("%")) == pytest.approx(100 * wrong, abs=101 / n)  # the first row is a tie
+        assert float(row[3].rstrip("%")) == pytest.approx(
+            100 * wrong, abs=101 / n
+        )  # the first row is a tie
     last = outcome.stderr.splitlines()[-1]
     error = rows[-1][3]
     assert last == f"Over all 300 rows: error {error}, average log loss {losses.mean():.4f}."

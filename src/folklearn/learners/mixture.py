@@ -253,7 +253,7 @@ class Mixture(Learner):
         recent = self._losses[alive] - self._reviewed[alive]
         limit = _HOPELESS if self._n_rounds < _SETTLED else _HOPELESS_LATER
         hopeless = (behind > limit * self.max_weight) & (recent > recent[behind.argmin()])
-        hopeless &= [name not in self.spared for name in self._expert_names()]
+        hopeless &= ~self._worth_keeping(hopeless, self._log_weights[alive])
         offers = self._offers(None, self.spoken_of)
         if offers:
             hopeless[max(offers, key=lambda offer: offer[1].best_linear_at_least)[0]] = False

@@ -131,7 +131,9 @@ class PanelLearner(Learner):
         """Make room for rows to be kept, and let experts go."""
         state = self._state
         room = 2 * state.room if state.plan[panel.N_KEPT] >= state.room else state.room
-        self._state = state.like(experts=state.reviewed(self.spared), room=room)
+        stays = np.isin(np.arange(state.spec.n_experts), state.reviewed())
+        stays |= self._worth_keeping(~stays, state["weights"])
+        self._state = state.like(experts=np.flatnonzero(stays).tolist(), room=room)
         if not self._state.spec.folklore:
             self._folklore = None
 

@@ -297,7 +297,7 @@ class Wide(Learner):
         best = recent.min()
         stays = (recent <= best + _HOPELESS) | (recent <= _MUCH_WORSE * best)
         stays[:_KEPT] = True
-        stays |= np.array([name in self.spared for name in self._expert_names()])
+        stays |= self._worth_keeping(~stays, self._standing[wide.WEIGHTS])
         standing = np.ascontiguousarray(self._standing[:, stays])
         standing[wide.REVIEWED] = standing[wide.LOSSES]
         standing[wide.WEIGHTS] /= standing[wide.WEIGHTS].sum()

@@ -119,6 +119,16 @@ class OnlineScaler(Saved):
         """What a value of one deviation becomes."""
         return 1.0 / math.sqrt(self._first + int(self.intercept)) if self.scale else 1.0
 
+    def line(self) -> tuple[Array, Array]:
+        """Return a and b (d,): a value x becomes about a x + b, but for clipping."""
+        if not self.scale:
+            return np.ones(self.n_features), np.zeros(self.n_features)
+        counts, means, squares = self._moments[[_COUNT, _MEAN, _SQUARES]]
+        varied = squares > 0.0
+        a = np.zeros(self.n_features)
+        a[varied] = self.unit / np.sqrt(squares[varied] / counts[varied])
+        return a, -a * means
+
     def _scaled(self, X: ArrayLike, learn: bool) -> Array:
         X, _ = problem.contexts(X, self.n_features, gaps=self.gaps)
         out = np.empty((len(X), self.n_columns))

@@ -308,11 +308,8 @@ class PanelState:
             and plan[panel.BEST] < max(self.spec.n_modes, 1)
         )
 
-    def reviewed(self, spared: frozenset[str] = frozenset()) -> list[int]:
-        """Return the experts that stay: at a review, those that carried weight since the last.
-
-        Those that are spared, by name, stay in any case.
-        """
+    def reviewed(self) -> list[int]:
+        """Return the experts that stay: at a review, those that carried weight since the last."""
         spec, t = self.spec, int(self.plan[panel.T])
         if not spec.review or t < _FIRST_REVIEW or t & (t - 1):
             return list(range(spec.n_experts))
@@ -324,8 +321,8 @@ class PanelState:
             little = _LITTLE_EARLY if t < _SETTLED else _LITTLE_LATER
             hopeless[-1] = behind[-1] > _BEHIND_EARLY and self["credit"][-1] < little * rounds
         self["credit"][:] = 0.0
-        hopeless[len(spec.ridges) : spec.n_modes] = False  # certificates rest on these
-        return [e for e, name in enumerate(spec.names()) if name in spared or not hopeless[e]]
+        certified = range(len(spec.ridges), spec.n_modes)
+        return [e for e in range(spec.n_experts) if e in certified or not hopeless[e]]
 
 
 _DERIVED = ("classes", "forgetting", "rates", "decaying", "biased")  # follow from the spec

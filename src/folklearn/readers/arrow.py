@@ -18,9 +18,11 @@ import numpy as np
 from folklearn.errors import InvalidInputError
 from folklearn.readers.block import Block, Column
 from folklearn.readers.cells import Kind
+from folklearn.readers.extras import needed
 from folklearn.readers.reader import Part, Reader
 from folklearn.readers.records import Faults, column_of, faults_of, spread
-from folklearn.readers.source import File, Source, needed
+from folklearn.readers.source import Source
+from folklearn.readers.unpack import File
 
 PARQUET, FILE, STREAM, OLD_FEATHER = b"PAR1", b"ARROW1", b"\xff\xff\xff\xff", b"FEA1"
 
@@ -52,7 +54,7 @@ class ArrowReader(Reader):
         self._stored = _stored(source) if source.is_live and not self.is_live else None
         self._file: Any = source.path
         if self.is_live:
-            self._file = File(source.raw())
+            self._file = File(source.raw(), is_patient=True)
         elif self._stored is not None:
             self._file = self._stored.name
         self._stream: Any = None  # of a pipe: the one reader of it
