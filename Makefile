@@ -2,6 +2,7 @@
 # make test   lint, types, import contracts, tests
 # make docs   the documentation as a site, to be read in a browser
 # make mutants  change each line that soundness rests on, and see that a test notices
+# make fuzz   ten thousand strange files through the command line
 # make bench  speed beside River, Vowpal Wabbit and scikit-learn, in one run
 # Every target sets itself up; nothing but Python 3.11+, pip and make is needed.
 
@@ -9,10 +10,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 .DEFAULT_GOAL := help
-.PHONY: help run test lint types check mutants docs bench clean
+.PHONY: help run test lint types check mutants fuzz docs bench clean
 
 help:
-	@sed -n '1,6s/^# //p' Makefile
+	@sed -n '1,7s/^# //p' Makefile
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
@@ -43,6 +44,9 @@ check: $(VENV)/.installed-dev
 
 mutants: $(VENV)/.installed-dev
 	$(BIN)/python -m tests.mutants
+
+fuzz: $(VENV)/.installed-dev
+	$(BIN)/python -m tests.long.fuzz_files
 
 docs: $(VENV)/.installed-docs
 	@rm -rf docs/_build docs/api/generated

@@ -35,13 +35,11 @@ OPTIONAL = ("matplotlib", "pandas", "pyarrow", "rich", "river", "typer", "vowpal
 
 # Everything that a user may import; in packages without __all__, the modules with these names.
 LISTED = ("folklearn", "folklearn.bandits", "folklearn.batch", "folklearn.boosting")
-OPEN = ("folklearn.adapters", "folklearn.evaluate", "folklearn.streams")
+OPEN = ("folklearn.adapters", "folklearn.evaluate")
 INSIDE = {
     "evaluate.companion",
     "evaluate.projected",  # what the others are made of
     "evaluate.probabilities",
-    *(f"streams.{name}" for name in ("arrow", "csv", "digits", "jsonlines", "scanned", "sparse")),
-    *(f"streams.{name}" for name in ("svmlight", "table", "text", "vw")),
 }
 
 

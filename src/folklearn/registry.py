@@ -67,11 +67,12 @@ _MODULES = {
     "model.sparse_scaler": ("SparseScaler",),
     "persist": ("load",),
     "readers.block": ("Block", "Texts"),
+    "readers.blocks": ("BlockReader",),
     "readers.opening": ("open_reader",),
     "readers.reader": ("BadRow", "Reader"),
     "readers.records": ("block_of_records",),
     "readers.scan": ("Scan", "scan"),
-    "streams.model": ("StreamModel",),
+    "synthetic.digits": ("digits",),
     "synthetic.bandit": ("syn_non_sep", "syn_non_sep_blocks", "syn_sep", "syn_sep_blocks"),
     "synthetic.labelled": (
         "OBLIVIOUS",
@@ -98,7 +99,7 @@ PUBLIC = (
 )  # fmt: skip
 PACKAGES = (
     "adapters", "bandits", "batch", "boosting", "bounds", "errors", "evaluate", "learners", "model",
-    "plots", "readers", "streams", "synthetic",
+    "plots", "readers", "synthetic",
 )  # fmt: skip
 
 
