@@ -119,10 +119,10 @@ class Frozen(Saved):
         self._begins += max(2 * length, n_rounds // _SPACED if self.wide else 0)
         if learner is None:
             return None
+        self._ends = n_rounds + length
         if ahead is not None:
             return self._judged(learner, scaler, [ahead])
         self._learner, self._scaler = copy.deepcopy((learner, scaler))
-        self._ends = n_rounds + length
         return None
 
     def hold(self, n_rounds: int, rows: Held) -> bool:

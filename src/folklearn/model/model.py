@@ -26,6 +26,7 @@ from folklearn.model.roles import WORDS
 from folklearn.model.run import Run, Score
 from folklearn.persist import Record, Saved
 from folklearn.readers.block import Block, Texts
+from folklearn.readers.cells import written
 from folklearn.sparse import SparseRows, is_sparse
 from folklearn.words import counted, listed
 
@@ -473,7 +474,7 @@ class Model(Saved):
             roles = {  # sorted, so that the order of a mapping is of no account
                 str(name): known_roles.of_value(value)
                 for name, value in sorted(x.items(), key=_name_of)
-                if value is not None
+                if written(value) is not None
             }
             self._begin_columns(roles)
         assert self.columns is not None
