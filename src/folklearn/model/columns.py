@@ -285,7 +285,7 @@ class Columns(Saved):
     def known(self, X: Any) -> Any:
         """Return a matrix without the places that are not there yet."""
         if not isinstance(X, SparseInput):
-            if X.shape[1] == max(1, len(self.keys)):
+            if X.shape[1] == len(self.keys):
                 return X
             known = np.zeros((len(X), max(1, len(self.keys))))
             known[:, : len(self.keys)] = X[:, : len(self.keys)]

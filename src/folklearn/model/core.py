@@ -93,6 +93,10 @@ class Core(Saved):
         self.n_classes = problem.count("n_classes", n_classes, 0)
         if self.n_classes < 2:
             self._refuse_unless_growing()
+        if self.sparse and learner != "auto":
+            raise InvalidInputError(
+                f'{learner!r} takes no words and no wide rows: choose the learner "auto"'
+            )
         self.n_rounds = 0
         self.n_new = 0
         self.keeps_rows = False  # scaled ones, for whoever asks with `taken_rows`
@@ -113,10 +117,6 @@ class Core(Saved):
         self._refitted: Array | ColumnModel | None = None
         first = self._make(self._scaler.n_columns, max(2, self.n_classes))  # hears bad settings
         self.max_weight = first.max_weight  # above which it refuses
-        if self.sparse and not first.takes_sparse:
-            raise InvalidInputError(
-                f'{self.name!r} takes no words and no wide rows: choose the learner "auto"'
-            )
         if self.n_classes >= 2:
             self.learner = first
 

@@ -26,9 +26,11 @@ from folklearn.model.roles import WORDS
 from folklearn.model.run import Run, Score, known_numbers
 from folklearn.persist import Record, Saved
 from folklearn.readers.block import Block, Texts
+from folklearn.readers.cells import written
 from folklearn.sparse import SparseRows, is_sparse
 from folklearn.words import counted, listed
 
+_AT_A_TIME = 8192  # rows
 _TOTALS = ("loss", "loss_of_new", "total_weight")
 
 
@@ -346,7 +348,8 @@ class Model(Saved):
         begun = self.columns, self.core
         try:
             if self.columns is None:
-                self.begin(block, n_classes=len(self._labels) + len(new))
+                n_classes = len(self._labels) + len(new)
+                self._begin_columns(known_roles.of_rows(block), block.features, n_classes)
             assert self.columns is not None
             encoded = self.columns.encode(block)
             if self.core is None:
@@ -446,16 +449,24 @@ class Model(Saved):
     # What happens when rows and labels come.
 
     def begin(self, block: Block, *, n_classes: int = 0) -> None:
-        """Give the columns of the first rows their roles, and decide whether rows stay sparse.
+        """Prepare for rows like these: the roles of columns, and places for all categories.
+
+        Without it, what is learned first decides the roles, and categories have places as they
+        come.
+        """
+        columns = self._begin_columns(known_roles.of_rows(block), block.features, n_classes)
+        if not columns.sparse and block.features is None:
+            for start in range(0, len(block), _AT_A_TIME):
+                columns.admit(columns.encode(block.take(slice(start, start + _AT_A_TIME))))
+
+    def _begin_columns(
+        self, roles: Mapping[str, str], features: Any = None, n_classes: int = 0
+    ) -> Columns:
+        """Decide whether rows stay sparse.
 
         They do if there are words, and if a sparse matrix is too large for sums over all pairs of
         so many classes.
         """
-        self._begin_columns(known_roles.of_rows(block), block.features, n_classes)
-
-    def _begin_columns(
-        self, roles: Mapping[str, str], features: Any = None, n_classes: int = 0
-    ) -> None:
         asked = {**roles, **self.asked_roles}
         sparse = WORDS in asked.values()
         if features is not None and not sparse:
@@ -464,10 +475,11 @@ class Model(Saved):
             sparse = may_be_wide and lane_of(*size) != PAIRS
             if not sparse:
                 catalogue.refuse_too_large(self.learner_name, *size)
-        self.columns = Columns(asked, self.crosses, sparse=sparse)
+        self.columns = columns = Columns(asked, self.crosses, sparse=sparse)
         if features is not None and not sparse:  # every column of a matrix has its place
             keys = [(FEATURES, str(j)) for j in range(features.shape[1])]
-            self.columns.admit(Encoded(None, keys))
+            columns.admit(Encoded(None, keys))
+        return columns
 
     def _meet_row(self, x: Mapping[Any, Any]) -> Encoded:
         if self.columns is None:
@@ -476,7 +488,7 @@ class Model(Saved):
             roles = {  # sorted, so that the order of a mapping is of no account
                 str(name): known_roles.of_value(value)
                 for name, value in sorted(x.items(), key=_name_of)
-                if value is not None
+                if written(value) is not None
             }
             self._begin_columns(roles)
         assert self.columns is not None
