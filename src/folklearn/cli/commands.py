@@ -7,10 +7,10 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from folklearn import __version__
-from folklearn.cli.audit import audit
-from folklearn.cli.bandit import bandit
-from folklearn.cli.boost import boost
-from folklearn.cli.compare import compare
+#from folklearn.cli.audit import audit
+#from folklearn.cli.bandit import bandit
+#from folklearn.cli.boost import boost
+#from folklearn.cli.compare import compare
 from folklearn.cli.predict import predict
 from folklearn.cli.run import run
 from folklearn.errors import FolklearnError
@@ -40,7 +40,7 @@ class _Group(TyperGroup):
 
 
 app = typer.Typer(cls=_Group, add_completion=False, pretty_exceptions_enable=False)
-for _command in (run, predict, compare, audit, bandit, boost):
+for _command in (run, predict):
     app.command(cls=_Command)(_command)
 
 

@@ -1,23 +1,29 @@
-"""What every command shares: where the examples are, and the console it talks through."""
+"""The options that commands share, and what their values mean."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
-from folklearn.streams.files import FORMATS
+from folklearn.readers.opening import FORMATS
+
+
+def option(*names: str, metavar: str | None = None, help: str) -> Any:
+    """Return an option of these names."""
+    return typer.Option(*names, metavar=metavar, help=help)
+
 
 File = Annotated[
     str | None,
     typer.Argument(
         metavar="FILE",
-        help="Examples: CSV with a header, svmlight, VW text, JSON lines (all also gzipped), "
-        "Parquet or Arrow; - reads standard input. Without a file, scikit-learn's digits.",
+        help="Rows: CSV with a header, JSON lines, svmlight, VW text (also gzipped, or packed "
+        "with zstd), Parquet or Arrow; - reads standard input. Without a file, scikit-learn's "
+        "digits.",
     ),
 ]
 Target = Annotated[
     str | None,
-    typer.Option(
+    option(
         "--target",
         metavar="COLUMN",
         help="The column of the class; svmlight and VW text have none to name.",
@@ -25,38 +31,52 @@ Target = Annotated[
 ]
 Format = Annotated[
     str | None,
-    typer.Option(
+    option(
         "--format",
         metavar="|".join(FORMATS),
         help="Format of the file. Default: by its content and its name.",
     ),
 ]
-Text = Annotated[
+Delimiter = Annotated[
+    str | None,
+    option("--delimiter", metavar="CHARACTER", help="Between the cells of CSV. Default: found."),
+]
+Encoding = Annotated[
+    str | None,
+    option("--encoding", metavar="NAME", help="Of the text, such as cp1252. Default: UTF-8."),
+]
+Decimal = Annotated[
+    str | None,
+    option("--decimal", metavar=".|,", help="Before the decimals of CSV. Default: found."),
+]
+Role = Annotated[
     list[str] | None,
-    typer.Option(
-        "--text",
-        metavar="COLUMN",
-        help="A column that holds text even if it looks like numbers, such as codes; may be "
-        "given several times. Columns whose first value is no number are text anyway; on standard "
-        "input the first row decides, and a column that has no value there holds numbers.",
+    option(
+        "--role",
+        metavar="COLUMN=ROLE",
+        help="What a column is: number, category, words, date, id, weight, target or ignored; may "
+        "be given several times. Default: found by the first values.",
     ),
 ]
 Drop = Annotated[
     list[str] | None,
-    typer.Option(
+    option(
         "--drop",
         metavar="COLUMN",
-        help="A column to leave out, such as an id; may be given several times.",
+        help="A column to leave out, the same as --role COLUMN=ignored; may be given several "
+        "times.",
     ),
 ]
-Quiet = Annotated[bool, typer.Option("--quiet", help="Say nothing but errors.")]
-
-
-def new_console(quiet: bool) -> Console:
-    """Return a console on standard error; nothing that it prints is markup.
-
-    Names of files, columns and labels go through it, which may hold anything.
-    """
-    return Console(
-        stderr=True, quiet=quiet, markup=False, emoji=False, highlight=False, soft_wrap=True
-    )
+OnBadRow = Annotated[
+    str,
+    option(
+        "--on-bad-row",
+        metavar="stop|skip",
+        help="At a row that cannot be read: stop, or skip it and say at the end how many were.",
+    ),
+]
+Plot = Annotated[
+    str | None, option("--plot", metavar="OUT.png", help="Draw it: .png, .svg or .pdf.")
+]
+Seed = Annotated[int, option("--seed", help="Of all that is random.")]
+Quiet = Annotated[bool, option("--quiet", help="Say nothing but errors.")]

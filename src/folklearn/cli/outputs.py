@@ -2,6 +2,7 @@
 
 import os
 import secrets
+import stat
 from pathlib import Path
 from types import TracebackType
 
@@ -20,13 +21,16 @@ class Outputs:
         if name is not None:
             self._protected.add(_real(name))
 
-    def promise(self, option: str, name: str | None) -> Path | None:
+    def promise(self, option: str, name: str | None, *, as_file: bool = False) -> Path | None:
         """Return the path to write to for now; refuse a place that cannot be written.
 
-        None, an option that was not given, gives None.
+        None, an option that was not given, gives None. Devices and pipes, such as /dev/null, are
+        written to as they are, unless it must be a file.
         """
         if name is None:
             return None
+        if not as_file and _is_device(name):
+            return Path(name)
         path = _real(name)
         aside = path.parent / f".{path.name}.{secrets.token_hex(4)}.tmp"
         try:
@@ -54,6 +58,12 @@ class Outputs:
             return "permission denied"
         return ""
 
+    def put(self, written: Path) -> None:
+        """Put one file that is written in its place now; it may be written again later."""
+        for path, aside in self._aside.items():
+            if aside == written:
+                os.replace(aside, path)
+
     def commit(self) -> None:
         """Put every promised file in its place."""
         for path, aside in self._aside.items():
@@ -75,3 +85,11 @@ class Outputs:
 
 def _real(name: str) -> Path:
     return Path(os.path.realpath(name))  # links must survive, and hide no input
+
+
+def _is_device(name: str) -> bool:
+    try:
+        mode = os.stat(name).st_mode
+    except OSError:
+        return False
+    return stat.S_ISCHR(mode) or stat.S_ISFIFO(mode)

@@ -240,7 +240,8 @@ class Windows(Saved):
         """Return everything as a record, rows that wait included."""
         record = super().to_record()
         ladder = self._ladder
-        record.arrays["spans"] = np.array([(one.start, one.stop) for one in ladder]).reshape(-1, 2)
+        spans = [(one.start, one.stop) for one in ladder]
+        record.arrays["spans"] = np.array(spans, np.int64).reshape(-1, 2)
         record.arrays["totals"] = np.array([one.totals for one in ladder]).reshape(-1, 3)
         record.config["n_waiting"] = len(self._waiting)
         for i, (rows, scores) in enumerate(self._waiting):

@@ -75,6 +75,8 @@ class Feed:
     shuffle : a seed, to learn the rows in a random order; None keeps theirs.
     on_bad : takes rows that cannot be read; None stops at the first.
     most : rows of a block.
+    known_only : leave out columns that the model does not know, as for rows to be predicted.
+    dense : give every feature its place in a matrix, however many there are; refuses words.
     options : of the reader.
     """
 
@@ -89,10 +91,14 @@ class Feed:
         shuffle: int | None = None,
         on_bad: Callable[[BadRow], None] | None = None,
         most: int = 8192,
+        known_only: bool = False,
+        dense: bool = False,
         **options: Any,
     ) -> None:
         self.model = model
         self.on_bad, self.most, self.shuffle = on_bad, most, shuffle
+        self.known_only, self.dense = known_only, dense
+        self._has_begun = False
         self._own_labels: dict[int, Any] | None = None
         self.reader = self._opened(source, target, options)
         self.one_pass = bool(one_pass) or not self.reader.can_reread
@@ -119,12 +125,23 @@ class Feed:
             raise InvalidInputError(
                 f"{self.reader.name} has no column {asked!r}; its columns are: {listed(names)}"
             )
+        own = _role_name(self.model.roles, role)
+        if asked is not None and role == TARGET and self.model.columns is not None:
+            self._refuse_other_target(asked, own)
         if asked is None:
-            asked = _role_name(self.model.roles, role)
+            asked = own
         fixed = {TARGET: "label", WEIGHT: "weight"}[role]
         if asked is None and self.reader.format in ("svmlight", "vw") and fixed in names:
             return fixed
         return asked
+
+    def _refuse_other_target(self, asked: str, own: str | None) -> None:
+        """Raise if a column is not what the model predicts, and not its column renamed either."""
+        if asked != own and (own in self.reader.names or self.model.roles.get(asked) in LEARNED):
+            raise InvalidInputError(
+                f"{asked!r} is not what the model predicts, which is the column {own!r}: leave "
+                "--target out"
+            )
 
     def _roles(self) -> dict[str, str]:
         """Return the role of every column of the source."""
@@ -144,9 +161,10 @@ class Feed:
                 f"{self.reader.name} has no column {unknown[0]!r}, which was given a role; its "
                 f"columns are: {listed(names)}"
             )
-        late = {} if model.columns is None else dict.fromkeys(names, CATEGORY)
+        late = {}
         if model.columns is not None:
-            late = known_roles.inferred(self.reader.head(), skip=asked)
+            if not self.known_only:
+                late = known_roles.inferred(self.reader.head(), skip=asked)
             lacking = [
                 name
                 for name, role in asked.items()
@@ -174,7 +192,10 @@ class Feed:
         }
 
     def begin(self, progress: Callable[[int], None] | None = None) -> None:
-        """Look at all rows if they can be read twice, and prepare the model for them."""
+        """Look at all rows if they can be read twice, and prepare the model for them; once."""
+        if self._has_begun:
+            return
+        self._has_begun = True
         model = self.model
         if self.target is None:
             raise InvalidInputError(
@@ -240,7 +261,13 @@ class Feed:
         is_wide = (
             n_features > _FEW if found is None else lane_of(n_features + 1, n_classes) != PAIRS
         )
-        sparse = WORDS in learned.values() or bool(n_features and is_wide)
+        sparse = WORDS in learned.values() or bool(n_features and is_wide and not self.dense)
+        if self.dense and WORDS in learned.values():
+            name = next(name for name, role in learned.items() if role == WORDS)
+            raise InvalidInputError(
+                f"column {name!r} of {self.reader.name} holds words, and these rows must be a "
+                "matrix: leave it out, or give it the role category"
+            )
         roles = {**self.roles, **model.asked_roles}
         if self.target is not None:
             roles[self.target] = TARGET
@@ -258,22 +285,27 @@ class Feed:
         with reporter(progress, total or 0, "learning") as report:
             done = 0
             for rows in self.rows():
-                yield from self._learned(rows)
+                yield from self.learn(rows)
                 done += len(rows.block)
                 if report is not None:
                     report(done)
-        self._keep_names()
+        self.keep_names()
 
-    def rows(self) -> Iterator[FedRows]:
-        """Yield the rows with their labels, not yet learned."""
+    def rows(self, *, doubling: bool = True) -> Iterator[FedRows]:
+        """Yield the rows with their labels, not yet learned.
+
+        A block ends where the number of rows that the model has learned doubles, unless that
+        does not matter.
+        """
         blocks = self.reader.blocks(self.kinds, most=self.most, on_bad=self.on_bad)
         if self.shuffle is not None:
             blocks = self._shuffled(blocks)
         for block in blocks:
             start = 0
-            while start < len(block):  # a block ends where the number of rows doubles
-                n = self.model.n_rounds
-                stop = min(len(block), start + max(_FIRST_STOP, 1 << n.bit_length()) - n)
+            while start < len(block):
+                n, stop = self.model.n_rounds, len(block)
+                if doubling:
+                    stop = min(stop, start + max(_FIRST_STOP, 1 << n.bit_length()) - n)
                 yield self._taken_apart(block.take(slice(start, stop)))
                 start = stop
 
@@ -287,10 +319,10 @@ class Feed:
             yield joined.take(order[start : start + self.most])
 
     def _taken_apart(self, block: Block) -> FedRows:
-        columns = dict(block.columns)
         weights = np.ones(len(block))
-        if self.weight is not None and self.weight in columns:
-            weights = self._weights(block, columns.pop(self.weight))
+        if self.weight is not None and self.weight in block.columns:
+            block, weights = self._weighed(block)
+        columns = {name: own for name, own in block.columns.items() if name != self.weight}
         ids = {
             name: _listed_values(columns.pop(name))
             for name, role in self.roles.items()
@@ -308,26 +340,31 @@ class Feed:
             there, labels = np.zeros(len(block), bool), []
         return FedRows(Block(columns, block.lines, block.features), labels, there, weights, ids)
 
-    def _weights(self, block: Block, given: Any) -> Array:
+    def _weighed(self, block: Block) -> tuple[Block, Array]:
+        """Return the rows whose weights can be used, and these weights."""
+        given: Any = block.columns[self.weight or ""]
         weights = np.where(np.isnan(given), 1.0, given)
-        bad = np.flatnonzero(~((weights >= 0.0) & (weights <= self.model.max_weight)))
-        if bad.size:
-            line, weight = int(block.lines[bad[0]]), float(weights[bad[0]])
-            most = self.model.max_weight
-            raise BadRow(
-                f"{self.reader.unit} {line} of {self.reader.name} has the weight {weight:g}"
-                + (
-                    ", which is negative"
-                    if weight < 0.0
-                    else f", and this model was made for weights of at most {most:g}: read a file "
-                    "in two passes, or make the model with max_weight"
-                ),
-                line=line,
-                column=self.weight,
-            )
-        return weights
+        good = (weights >= 0.0) & (weights <= self.model.max_weight)
+        for row in np.flatnonzero(~good).tolist():
+            bad = self._bad_weight(int(block.lines[row]), float(weights[row]))
+            if self.on_bad is None:
+                raise bad
+            self.on_bad(bad)
+        return (block, weights) if good.all() else (block.take(good), weights[good])
 
-    def _learned(self, rows: FedRows) -> Iterator[tuple[FedRows, "Step"]]:
+    def _bad_weight(self, line: int, weight: float) -> BadRow:
+        reason = "which is negative"
+        if weight > 0.0:
+            reason = (
+                f"and this model was made for weights of at most {self.model.max_weight:g}: read "
+                "a file in two passes, or make the model with max_weight"
+            )
+        message = f"{self.reader.unit} {line} of {self.reader.name} has the weight {weight:g}, "
+        return BadRow(
+            message + reason, line=line, column=self.weight, reason=f"the weight is {weight:g}"
+        )
+
+    def learn(self, rows: FedRows) -> Iterator[tuple[FedRows, "Step"]]:
         """Learn the rows that have a label and predict the others, in order."""
         changes = np.flatnonzero(np.diff(rows.has_label)) + 1
         ends = [*changes.tolist(), len(rows.block)]
@@ -350,12 +387,16 @@ class Feed:
         self.n_unlabelled += n_rows
         return model._predicted_only(rows.block, rows.weights)
 
+    def predict(self, rows: FedRows) -> "Step":
+        """Predict rows as the model would once it is saved; nothing is learned."""
+        return self.model._predicted_frozen(rows)
+
     def unlabelled(self) -> Iterator[Block]:
         """Yield the rows to be predicted, labels apart."""
-        for rows in self.rows():
+        for rows in self.rows(doubling=False):
             yield rows.block
 
-    def _keep_names(self) -> None:
+    def keep_names(self) -> None:
         """Remember what features are called that the source has by number."""
         columns = self.model.columns
         if columns is not None and isinstance(self.reader.head().features, SparseRows):

@@ -17,11 +17,11 @@ from folklearn.model import roles as known_roles
 from folklearn.model.columns import Columns, Encoded
 from folklearn.model.core import Core
 from folklearn.model.explain import Explanation, explained
-from folklearn.model.feed import Feed, block_of
+from folklearn.model.feed import FedRows, Feed, block_of
 from folklearn.model.labels import Labels
 from folklearn.model.recent import Recent
 from folklearn.model.roles import WORDS
-from folklearn.model.run import Run, Score
+from folklearn.model.run import Run, Score, known_numbers
 from folklearn.persist import Record, Saved
 from folklearn.readers.block import Block, Texts
 from folklearn.words import counted, listed
@@ -376,7 +376,7 @@ class Model(Saved):
         start = 0
         for rows in core.taken_rows():
             stop = start + len(rows.X)
-            if rows.soft.shape[1] in (0, windows.n_classes):
+            if not len(rows.soft) or rows.soft.shape[1] == windows.n_classes:
                 windows._observe(rows, scores[:, start:stop])
             start = stop
 
@@ -390,6 +390,16 @@ class Model(Saved):
         else:
             P = self._next(self.columns.encode(block).X)
         return Step(P * (1.0 - unseen)[:, None], unseen, np.full(T, -1), nothing, weights)
+
+    def _predicted_frozen(self, rows: FedRows) -> Step:
+        """Predict rows as the model would once it is saved, and say what that costs."""
+        there, unseen = rows.has_label, np.full(len(rows.block), self.unseen_probability)
+        P = self._frozen(rows.block) * (1.0 - unseen)[:, None]
+        numbers = np.full(len(there), -1)
+        numbers[there] = known_numbers(self, rows.labels)
+        given = np.where(numbers >= 0, P[np.arange(len(P)), numbers], unseen)
+        losses = np.where(there, -np.log(np.maximum(given, TINY)), math.nan)
+        return Step(P, unseen, numbers, losses, rows.weights)
 
     # What happens when rows and labels come.
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from folklearn.arrays import TINY, Array
+from folklearn.arrays import Array
 from folklearn.model.feed import FedRows, Feed
 from folklearn.readers.block import Texts
 
@@ -182,8 +182,7 @@ class Run:
             bins[:, :n] = self.calibration
             self.calibration = bins
         known = (hard >= 0) & (predicted >= 0)
-        places = hard[known] * K + predicted[known]
-        self.confusion += np.bincount(places, minlength=K * K).reshape(K, K)
+        np.add.at(self.confusion, (hard[known], predicted[known]), 1)
         if P.shape[1] <= _MOST_CLASSES:
             self._add_calibration(hard, P)
 
@@ -248,29 +247,26 @@ class Score:
     @classmethod
     def of(cls, model: "Model", feed: Feed) -> "Score":
         """Score all rows of a feed that have a label."""
-        total = np.zeros(4)
-        for rows in feed.rows():
-            there = rows.has_label
-            if not there.any():
-                continue
-            numbers = known_numbers(model, rows.labels)
-            P = model._frozen(rows.block.take(there))
-            total += cls.counted(P, numbers, model.unseen_probability, rows.weights[there])
-        n, loss, wrong, unknown = total.tolist()
-        weight = total[0]
-        return cls(int(n), loss / weight if weight else math.nan, wrong / n if n else math.nan,
-                   int(unknown))  # fmt: skip
+        totals = np.zeros(5)
+        for rows in feed.rows(doubling=False):
+            totals += cls.totals(rows, feed.predict(rows))
+        return cls.of_totals(totals)
 
     @staticmethod
-    def counted(P: Array, numbers: Any, unseen: float, weights: Array) -> Array:
-        """Return rows, loss, mistakes and unknown classes of predictions."""
-        known = numbers >= 0
-        given = np.full(len(numbers), unseen)
-        given[known] = (1.0 - unseen) * P[known, numbers[known]]
-        losses = -np.log(np.maximum(given, TINY))
-        wrong = ~known
-        wrong[known] = P[known].argmax(axis=1) != numbers[known]
-        return np.array([len(numbers), losses.sum(), wrong.sum(), (~known).sum()])
+    def totals(rows: FedRows, step: "Step") -> Array:
+        """Return rows with a label, their loss, weight, mistakes and unknown classes."""
+        there = rows.has_label
+        numbers, weights = step.numbers[there], step.weights[there]
+        wrong = step.P[there].argmax(axis=1) != numbers
+        loss = weights @ step.losses[there]
+        return np.array([len(numbers), loss, weights.sum(), wrong.sum(), (numbers < 0).sum()])
+
+    @classmethod
+    def of_totals(cls, totals: Array) -> "Score":
+        """Return the averages of totals that were added up."""
+        n, loss, weight, wrong, unknown = totals.tolist()
+        average = loss / weight if weight > 0.0 else math.nan
+        return cls(int(n), average, wrong / n if n else math.nan, int(unknown))
 
 
 def known_numbers(model: "Model", labels: Any) -> Any:

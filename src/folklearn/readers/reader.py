@@ -13,6 +13,8 @@ from folklearn.words import listed
 
 Faults = Mapping[int, tuple[str, str]]  # by row: the column, "" for none, and what is wrong
 
+_WAY_OUT = "; to leave bad rows out: --on-bad-row skip"
+
 
 class BadRow(InvalidInputError):  # noqa: N818 - it is also handed over, not raised
     """A row that cannot be read; the message says where it is, what is wrong and what to do.
@@ -23,13 +25,26 @@ class BadRow(InvalidInputError):  # noqa: N818 - it is also handed over, not rai
     line : where the row is: line of a text file, row (from 1) of a table.
     column : the column that is wrong, None if it is the whole row.
     text : the row as it was written, where it was.
+    reason : what is wrong, without where it is and what to do.
     """
 
     def __init__(
-        self, message: str, *, line: int, column: str | None = None, text: str = ""
+        self,
+        message: str,
+        *,
+        line: int,
+        column: str | None = None,
+        text: str = "",
+        reason: str = "",
     ) -> None:
-        super().__init__(message)
+        super().__init__(f"{message}{_WAY_OUT}")
         self.line, self.column, self.text = line, column, text
+        self.reason = reason or message
+
+    @property
+    def sentence(self) -> str:
+        """The message without the option that leaves bad rows out, where there is none."""
+        return str(self).removesuffix(_WAY_OUT)
 
 
 class Part(NamedTuple):
@@ -157,8 +172,9 @@ class Reader(ABC):
         """Return the error of a row; column "" if it is the whole row that is wrong."""
         where = f"{self.unit} {line} of {self.name}"
         what = f", column {column!r}: {with_remedy(fault, column)}" if column else f": {fault}"
-        message = f"{where}{what}; to leave bad rows out: --on-bad-row skip"
-        return BadRow(message, line=line, column=column or None, text=text)
+        return BadRow(
+            f"{where}{what}", line=line, column=column or None, text=text, reason=fault
+        )
 
     def part(self, block: Block, faults: Faults, texts: Sequence[str] = ()) -> Part:
         """Return a block without its bad rows, and these; `texts` are rows as written."""

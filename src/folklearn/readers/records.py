@@ -76,11 +76,13 @@ def column_of(
     return np.array([found for found, _ in numbers], np.float64), faults
 
 
-def spread(codes: NDArray[np.int64], values: Sequence[Any], kind: Kind) -> tuple[Column, Faults]:
+def spread(
+    codes: NDArray[np.int64], values: Sequence[Any], kind: Kind, decimal: str = "."
+) -> tuple[Column, Faults]:
     """Return a column whose rows have these values by place, -1 for none."""
     if kind == "text":
         return Texts.encoded(codes, values), {}
-    distinct, faults = column_of([*values, None], kind)
+    distinct, faults = column_of([*values, None], kind, decimal)
     rows = np.flatnonzero(np.isin(codes, list(faults))) if faults else ()
     return distinct[codes], {int(row): faults[int(codes[row])] for row in rows}
 
