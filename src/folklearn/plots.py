@@ -1,5 +1,6 @@
 """Pictures of runs and models, drawn from plain tables as matplotlib figures."""
 
+from folklearn.report.curves import curves, places
 from folklearn.report.plots import (
     calibration,
     certificate,
@@ -16,9 +17,11 @@ __all__ = [
     "calibration",
     "certificate",
     "confusion",
+    "curves",
     "errors",
     "losses",
     "overview",
+    "places",
     "save",
     "style",
     "weights",

@@ -103,7 +103,7 @@ class SparseRows:
         """Return everything as arrays by name."""
         own = self.compact()
         found = {"indptr": own.indptr, "indices": own.indices, "values": own.values}
-        found["width"] = np.array(self.shape[1])
+        found["width"] = np.array([self.shape[1]])
         return {prefix + name: array for name, array in found.items()}
 
     @classmethod
@@ -112,7 +112,7 @@ class SparseRows:
         indptr, indices, values = (
             arrays[prefix + name] for name in ("indptr", "indices", "values")
         )
-        return cls(indptr, indices, values, int(arrays[f"{prefix}width"]))
+        return cls(indptr, indices, values, int(arrays[f"{prefix}width"][0]))
 
     def __matmul__(self, M: Array) -> Array:
         """Return the products (T, K) with a matrix (d, K)."""

@@ -3,11 +3,15 @@
 import gzip
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from folklearn.errors import InvalidInputError
 from folklearn.readers import BadRow, open_reader
 from folklearn.readers.csv import CsvReader
-from folklearn.readers.source import Source
+from folklearn.readers.csv_records import records
+from folklearn.readers.source import Chunk, Source
+from tests.readers.conftest import Rows
 
 pa = pytest.importorskip("pyarrow")
 
@@ -262,3 +266,41 @@ def test_memory_does_not_grow_with_the_rows(write):
         most = max(most, pa.total_allocated_bytes() - before)
     assert most < 40_000_000
     assert sum(len(block) for block in reader.blocks(kinds)) == 300_000
+
+
+CELLS = st.sampled_from(
+    ["1", "-2.5", "+3", ".5", "1e5", "1e400", "inf", "nan", "NA", " 7 ", "\t8", "", "x", "true",
+     "1_0", "0x1", "1,5", '"1"', '" 2"', ' "3"', '"a""b"', '"two\nlines"', '"crlf\r\n"', '5"', '"',
+     '"x"y', "é", "\u00a01", "2024-05-01", "2024-05-01T10:30Z", "1;2", "12345678901234567"]
+)  # fmt: skip
+
+
+@given(
+    rows=st.lists(st.lists(CELLS, min_size=1, max_size=3), max_size=8),
+    end=st.sampled_from(["\n", "\r\n"]),
+    delimiter=st.sampled_from(",;\t"),
+    kinds=st.tuples(*[st.sampled_from(["number", "text", "date"])] * 2),
+    decimal=st.sampled_from(".,"),
+)
+@settings(max_examples=200)
+def test_pyarrow_and_python_read_the_same(tmp_path_factory, rows, end, delimiter, kinds, decimal):
+    """What a chunk gives does not depend on whether it has a fault elsewhere."""
+    path = tmp_path_factory.getbasetemp() / "both.csv"
+    text = end.join(delimiter.join(row) for row in [["a", "b"], *rows])
+    path.write_bytes(text.encode())
+    reader = opened(path, delimiter=delimiter, decimal=decimal)
+    wanted = dict(zip("ab", kinds, strict=True))
+    found = Rows(reader, wanted, skip=True)
+    for row in found.bad:
+        assert row.line not in found.lines
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(CsvReader, "_fast", lambda *_: None)
+        slow = Rows(reader, wanted, skip=True)
+    assert found.table == slow.table
+    assert [str(bad) for bad in found.bad] == [str(bad) for bad in slow.bad]
+    # Without its bad rows the text is read by pyarrow, and says the same.
+    good = {1, *slow.lines}
+    whole = records(Chunk(text.encode() + b"\n", 1), delimiter)
+    path.write_bytes(b"".join(record for line, record in whole if line in good))
+    fast = Rows(opened(path, delimiter=delimiter, decimal=decimal), wanted, skip=True)
+    assert (fast.table[0], fast.bad) == (slow.table[0], [])

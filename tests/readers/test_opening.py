@@ -173,6 +173,19 @@ def test_formats_by_name(write):
             open_reader(write("abc", name))
 
 
+def test_standard_input_and_named_pipes(piped, read, monkeypatch, tmp_path):
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(piped([b"a,y\n1,p\n2"])))
+    reader = open_reader("-")
+    assert (reader.name, reader.is_live) == ("standard input", True)
+    assert str(read(reader).error).startswith("line 3 of standard input: it has 1 cells where")
+    os.mkfifo(tmp_path / "fifo")
+    thread = threading.Thread(target=(tmp_path / "fifo").write_bytes, args=[b"a,y\n1,p\n"])
+    thread.start()
+    reader = open_reader(tmp_path / "fifo")
+    assert (read(reader)["y"], reader.can_reread) == (["p"], False)
+    thread.join()
+
+
 def test_a_pipe_is_read_once(piped, read):
     reader = open_reader(piped([b"a,y\n1,p\n"]))
     assert (reader.can_reread, reader.is_live, reader.fraction) == (False, True, None)
@@ -248,7 +261,10 @@ def test_rows_of_a_pipe_come_as_they_are_written(head, lines, label, packed, end
         ("vw", "", "p | a:1\n", ["p a\n", "p | a:x\n", "1 2 3 |\n", "p -1 | a\n", "p | \udcff\n"]),
     ],
 )  # fmt: skip
-def test_bad_rows_are_left_out_exactly(rng, write, read, piped, format, head, good, bad):
+def test_bad_rows_are_left_out_exactly(
+    rng, write, read, piped, monkeypatch, format, head, good, bad
+):
+    monkeypatch.setattr("folklearn.readers.csv._PART", 200)
     kinds = {"label": "text"} if format in ("vw", "svmlight") else {"a": "number", "label": "text"}
     is_bad = rng.random(300) < 0.1
     is_bad[0] = False

@@ -1,6 +1,8 @@
 """Rows that are in memory already: data frames and mappings; blocks put together."""
 
 import datetime
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -130,3 +132,17 @@ def test_blocks_are_joined():
     some = both.take(np.array([3, 0]))
     assert (some.lines.tolist(), some.columns["t"].texts()) == ([4, 1], ["x", "x"])
     assert len(Block.joined([])) == 0
+
+
+def test_mappings_and_json_lines_need_no_further_package(write):
+    path = write('{"a": 1}\n' * 5000, "a.jsonl")
+    code = (
+        "import sys; sys.modules |= {'pyarrow': None, 'narwhals': None}; import folklearn.readers\n"
+        "from folklearn.readers import open_reader\n"
+        f"for source in ([{{'a': 1}}], {str(path)!r}):\n"
+        "    print(sum(map(len, open_reader(source).blocks({'a': 'number'}))))"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert result.stdout.split() == ["1", "5000"]

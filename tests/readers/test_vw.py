@@ -146,7 +146,7 @@ def test_a_label_that_is_a_tag_is_spoken_of(write, read):
     reader = opened(write("1|a b\n2|a c\n"))
     assert read(reader)["label"] == [None, None]
     assert reader.notes == [
-        "line 1: '1' touches the bar, which makes it a tag and no label; put a space between them"
+        "'1' touches the bar, which makes it a tag and no label; put a space between them"
     ]
 
 

@@ -22,7 +22,6 @@ from folklearn.learners import catalogue
 from folklearn.learners.auto import auto
 from folklearn.learners.folklore import Folklore
 from folklearn.model.scaler import OnlineScaler
-from folklearn.streams.table import Table
 from folklearn.words import counted
 
 DEFAULT = "auto"
@@ -151,14 +150,14 @@ def _exploration(n_classes: int, n_rounds: int) -> float:
     return bounds.bandit_exploration(n_rounds, n_classes=n_classes, regret=1.0)
 
 
-def refuse_too_large(name: str, table: Table, n_classes: int) -> None:
-    """Raise if an agent for this table cannot fit in this machine, or cannot be computed."""
-    kind, d = _KINDS[name], table.n_inputs + 1
+def refuse_too_large(name: str, n_inputs: int, n_classes: int) -> None:
+    """Raise if an agent for such rows cannot fit in this machine, or cannot be computed."""
+    kind, d = _KINDS[name], n_inputs + 1
     if name == "obama" and n_classes * d > _MOST_COEFFICIENTS:
         raise FolklearnError(
             f"obama takes linear models of at most {_MOST_COEFFICIENTS} coefficients: it averages "
-            f"over all of them by particles; {n_classes} classes in column {table.target!r} and "
-            f"{counted(d - 1, 'feature')} and a constant make {n_classes * d}; choose another "
+            f"over all of them by particles; {n_classes} classes and "
+            f"{counted(n_inputs, 'feature')} and a constant make {n_classes * d}; choose another "
             f"--agent, like {DEFAULT}"
         )
     needed = 8 * kind.n_matrices * (n_classes * d) ** 2
@@ -166,7 +165,7 @@ def refuse_too_large(name: str, table: Table, n_classes: int) -> None:
         needed = catalogue.n_bytes(kind.over, d, n_classes)
     advice = f"{name}-diagonal" if kind.n_matrices else "banditron"
     learners.refuse_unless_present(
-        needed, f"for {name}", table, n_classes, f"; {advice} needs next to none"
+        needed, f"for {name}", n_inputs, n_classes, f"; {advice} needs next to none"
     )
 
 

@@ -11,7 +11,7 @@ from folklearn import persist, problem
 from folklearn.errors import FolklearnError
 from folklearn.model.model import Model
 from folklearn.model.roles import IGNORED, refuse_unknown
-from folklearn.readers.block import Block, Texts
+from folklearn.readers.block import Block, Column, Texts
 from folklearn.readers.blocks import BlockReader
 from folklearn.readers.opening import open_reader
 from folklearn.readers.reader import Reader
@@ -41,7 +41,7 @@ def open_rows(
 
 def _digits() -> Reader:
     pixels, labels = digits()
-    columns = {**pixels, TARGET: Texts.of(labels)}
+    columns: dict[str, Column] = {**pixels, TARGET: Texts.of(labels)}
     return BlockReader(Block(columns, np.arange(1, len(labels) + 1)), NAME)
 
 

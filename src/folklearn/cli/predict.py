@@ -1,26 +1,14 @@
 """`folklearn predict`: what a saved model says of rows, learning nothing."""
 
 import time
-from typing import Annotated
 
 import numpy as np
-import typer
 
 from folklearn.cli import report
 from folklearn.cli.display import bar, new_console, warnings_shown
-from folklearn.cli.inputs import load_model, open_rows
+from folklearn.cli.inputs import load_model
 from folklearn.cli.interrupts import EXIT_CODES, Ended, Signals
-from folklearn.cli.options import (
-    Decimal,
-    Delimiter,
-    Encoding,
-    File,
-    Format,
-    OnBadRow,
-    Quiet,
-    Target,
-    option,
-)
+from folklearn.cli.options import Source, explained
 from folklearn.cli.outputs import Outputs
 from folklearn.cli.predictions import UNSEEN, writer_to
 from folklearn.cli.run import skipping
@@ -32,24 +20,19 @@ from folklearn.words import counted, listed
 _STDOUT = "-"
 
 
+@explained(
+    """
+--output -o OUT.csv  Where to write; - is standard output.
+--score  Compare with the labels of the rows that have one.
+"""
+)
 def predict(
-    model: Annotated[
-        str, typer.Argument(metavar="MODEL", help="What `folklearn run --save` wrote.")
-    ],
-    file: File = None,
-    target: Target = None,
-    format: Format = None,
-    delimiter: Delimiter = None,
-    encoding: Encoding = None,
-    decimal: Decimal = None,
-    output: Annotated[
-        str, option("--output", "-o", metavar="OUT.csv", help="Where to write; - is standard output.")
-    ] = _STDOUT,
-    score: Annotated[
-        bool, option("--score", help="Compare with the labels of the rows that have one.")
-    ] = False,
-    on_bad_row: OnBadRow = "stop",
-    quiet: Quiet = False,
+    model: str,
+    source: Source,
+    output: str = _STDOUT,
+    score: bool = False,
+    on_bad_row: str = "stop",
+    quiet: bool = False,
 ) -> None:
     """Predict rows with a saved model, which learns nothing from them.
 
@@ -61,14 +44,14 @@ def predict(
     Standard input (-) is answered line by line, as it comes.
     """
     console = new_console(quiet)
-    with Outputs() as outputs, warnings_shown(console), skipping(on_bad_row) as skipped:
-        outputs.protect(file)
-        outputs.protect(model)
-        path = outputs.promise("--output", None if output == _STDOUT else output)
+    with (
+        Outputs(source.file, model) as outputs,
+        warnings_shown(console),
+        skipping(on_bad_row) as skipped,
+    ):
+        path = outputs.promise("predictions", None if output == _STDOUT else output)
         loaded = load_model(model, "folklearn predict")
-        reader, target = open_rows(
-            file, target, format=format, delimiter=delimiter, encoding=encoding, decimal=decimal
-        )
+        reader, target = source.open()
         feed = loaded.feed(reader, target, one_pass=True, known_only=True, on_bad=skipped)
         if loaded.core is None:
             raise FolklearnError(f"{model} has learned nothing yet")
@@ -86,7 +69,8 @@ def predict(
             bar(console, endless=reader.n_rows is None) as progress,
             writer_to(output, path, feed, labelled=labelled) as writer,
         ):
-            task, rows = progress.add_task("predicting", total=reader.n_rows), feed.rows(doubling=False)
+            task = progress.add_task("predicting", total=reader.n_rows)
+            rows = feed.rows(doubling=False)
             while (some := signals.next_of(rows)) is not None:
                 step = feed.predict(some)
                 if writer is not None:
@@ -94,10 +78,8 @@ def predict(
                 totals += Score.totals(some, step)
                 n_rows += len(some.block)
                 progress.update(task, completed=n_rows)
-        outputs.commit()
+        outputs.commit(console)
     seconds = time.perf_counter() - started
-    if path is not None:
-        console.print(f"Wrote the predictions to {output}.")
     n_skipped = skipped.n_rows if skipped is not None else 0
     left_out = f"; {counted(n_skipped, 'bad row')} skipped" if n_skipped else ""
     console.print(f"Predicted {counted(n_rows, 'row')} in {seconds:.2f} s{left_out}.")

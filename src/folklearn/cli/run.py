@@ -6,37 +6,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 from rich.console import Console
 
-from folklearn import plots
 from folklearn.cli import learners, report
 from folklearn.cli.display import Table, bar, follow, new_console, warnings_shown
-from folklearn.cli.inputs import (
-    check_settings,
-    classes_of,
-    crosses_of,
-    load_model,
-    open_rows,
-    roles_of,
-)
+from folklearn.cli.inputs import check_settings, classes_of, crosses_of, load_model
 from folklearn.cli.interrupts import EXIT_CODES, Ended, Signals, Terminated
-from folklearn.cli.options import (
-    Decimal,
-    Delimiter,
-    Drop,
-    Encoding,
-    File,
-    Format,
-    OnBadRow,
-    Plot,
-    Quiet,
-    Role,
-    Seed,
-    Target,
-    option,
-)
+from folklearn.cli.options import Columns, Source, explained
 from folklearn.cli.outputs import Outputs
 from folklearn.cli.predictions import PredictionWriter, writer_to
 from folklearn.cli.warmup import warm_up
@@ -45,7 +23,6 @@ from folklearn.model.feed import Feed
 from folklearn.model.model import Model
 from folklearn.model.run import Run
 from folklearn.readers.reader import BadRow
-from folklearn.report.canvas import refuse_format, require_matplotlib
 from folklearn.words import counted
 
 _STDOUT = "-"
@@ -59,119 +36,57 @@ _EXPLANATION = (
 _WINDOWS = Table([("last rows", "loss", "no linear", "error"), ("", "", "below", "")])
 
 
+@explained(
+    f"""
+--weight COLUMN  A column of weights of the rows.
+--cross A:B  Two columns whose products count too; may be given several times.
+--classes FILE  Labels that are known in advance, one a line.
+--learner NAME  One of {", ".join(learners.NAMES)}. Default: auto, which needs no settings; with
+    --B, --lam, --gamma or --memory, folklore.
+--B  Largest row norm of the models to compete with: a larger B trusts the data faster, and one that
+    is too large costs loss. Default: 10.
+--R  Rough norm of the scaled features. Default: 1.
+--lam  Ridge, positive. Default: the learner's own.
+--gamma  Curvature. Default: the largest valid in each round.
+--memory ROWS  Forget: after so many rows a row counts 1/e of what it did. For streams that drift;
+    nothing is proven then. Default: nothing is forgotten.
+--one-pass  Read a file once: classes and categories as they come.
+--shuffle  Learn the rows in a random order; they must fit in memory.
+--windows  Show losses, and what is proven, of the last 64, 128, ... rows.
+--predictions -p OUT.csv  Write what was predicted for every row before it was learned; - writes to
+    standard output.
+--save -f MODEL  Save the model.
+--load -i MODEL  Go on learning a saved model, which knows its target, roles and settings.
+--checkpoint 60s  With --save: write the model on the way too, at most that often; s, m or h.
+--bad-rows OUT.csv  Write the rows that were skipped: line, column, reason and text.
+--verbose  Tell of the learner, its settings and all of the proof.
+"""
+)
 def run(
-    file: File = None,
-    target: Target = None,
-    weight: Annotated[
-        str | None, option("--weight", metavar="COLUMN", help="A column of weights of the rows.")
-    ] = None,
-    format: Format = None,
-    delimiter: Delimiter = None,
-    encoding: Encoding = None,
-    decimal: Decimal = None,
-    role: Role = None,
-    drop: Drop = None,
-    cross: Annotated[
-        list[str] | None,
-        option("--cross", metavar="A:B", help="Two columns whose products count too."),
-    ] = None,
-    classes: Annotated[
-        str | None,
-        option("--classes", metavar="FILE", help="Labels that are known in advance, one a line."),
-    ] = None,
-    learner: Annotated[
-        str | None,
-        option(
-            "--learner",
-            metavar="NAME",
-            help=f"One of {', '.join(learners.NAMES)}. Default: auto, which needs no settings; "
-            "with --B, --lam, --gamma or --memory, folklore.",
-        ),
-    ] = None,
-    B: Annotated[
-        float | None,
-        option(
-            "--B",
-            help="Largest row norm of the models to compete with: a larger B trusts the data "
-            "faster, and one that is too large costs loss. Default: 10.",
-        ),
-    ] = None,
-    R: Annotated[
-        float | None, option("--R", help="Rough norm of the scaled features. Default: 1.")
-    ] = None,
-    lam: Annotated[
-        float | None, option("--lam", help="Ridge, positive. Default: the learner's own.")
-    ] = None,
-    gamma: Annotated[
-        float | None,
-        option("--gamma", help="Curvature. Default: the largest valid in each round."),
-    ] = None,
-    memory: Annotated[
-        int | None,
-        option(
-            "--memory",
-            metavar="ROWS",
-            help="Forget: after so many rows a row counts 1/e of what it did. For streams that "
-            "drift; nothing is proven then. Default: nothing is forgotten.",
-        ),
-    ] = None,
-    one_pass: Annotated[
-        bool,
-        option("--one-pass", help="Read a file once: classes and categories as they come."),
-    ] = False,
-    shuffle: Annotated[
-        bool,
-        option("--shuffle", help="Learn the rows in a random order; they must fit in memory."),
-    ] = False,
-    seed: Seed = 0,
-    windows: Annotated[
-        bool,
-        option("--windows", help="Show losses, and what is proven, of the last 64, 128, ... rows."),
-    ] = False,
-    plot: Plot = None,
-    predictions: Annotated[
-        str | None,
-        option(
-            "--predictions",
-            "-p",
-            metavar="OUT.csv",
-            help="Write what was predicted for every row before it was learned; - writes to "
-            "standard output.",
-        ),
-    ] = None,
-    save: Annotated[
-        str | None, option("--save", "-f", metavar="MODEL", help="Save the model.")
-    ] = None,
-    load: Annotated[
-        str | None,
-        option(
-            "--load",
-            "-i",
-            metavar="MODEL",
-            help="Go on learning a saved model, which knows its target, roles and settings.",
-        ),
-    ] = None,
-    checkpoint: Annotated[
-        str | None,
-        option(
-            "--checkpoint",
-            metavar="60s",
-            help="With --save: write the model on the way too, at most that often; s, m or h.",
-        ),
-    ] = None,
-    on_bad_row: OnBadRow = "stop",
-    bad_rows: Annotated[
-        str | None,
-        option(
-            "--bad-rows",
-            metavar="OUT.csv",
-            help="Write the rows that were skipped: line, column, reason and text.",
-        ),
-    ] = None,
-    quiet: Quiet = False,
-    verbose: Annotated[
-        bool, option("--verbose", help="Tell of the learner, its settings and all of the proof.")
-    ] = False,
+    source: Source,
+    columns: Columns,
+    weight: str | None = None,
+    cross: list[str] | None = None,
+    classes: str | None = None,
+    learner: str | None = None,
+    B: float | None = None,
+    R: float | None = None,
+    lam: float | None = None,
+    gamma: float | None = None,
+    memory: int | None = None,
+    one_pass: bool = False,
+    shuffle: bool = False,
+    seed: int = 0,
+    windows: bool = False,
+    plot: str | None = None,
+    predictions: str | None = None,
+    save: str | None = None,
+    load: str | None = None,
+    checkpoint: str | None = None,
+    on_bad_row: str = "stop",
+    bad_rows: str | None = None,
+    quiet: bool = False,
+    verbose: bool = False,
 ) -> None:
     """Learn rows one after the other, predicting each before its label is seen.
 
@@ -185,32 +100,27 @@ def run(
     predictions go to standard output.
     """
     settings = {"B": B, "R": R, "lam": lam, "gamma": gamma, "memory": memory}
-    given = {name: value for name, value in settings.items() if value is not None}
+    given: dict[str, Any] = {name: value for name, value in settings.items() if value is not None}
     if load is not None:
-        own = {"learner": learner, "role": role, "drop": drop, "cross": cross, "classes": classes}
-        _refuse_with_load({**own, **given, "windows": windows})
+        own = {"learner": learner, "role": columns.role, "drop": columns.drop, "cross": cross}
+        _refuse_with_load({**own, **given, "classes": classes, "windows": windows})
     if bad_rows is not None and on_bad_row != "skip":
         raise FolklearnError("--bad-rows is of use only with --on-bad-row skip")
     if checkpoint is not None and save is None:
         raise FolklearnError("--checkpoint is of use only with --save: where should it be written?")
     check_settings(given)
-    kind, roles = learners.choose(learner, given), roles_of(role, drop)
+    kind, roles = learners.choose(learner, given), columns.roles()
     every = None if checkpoint is None else seconds_of(checkpoint)
-    refuse_plot(plot)
     console = new_console(quiet)
-    with Outputs() as outputs, warnings_shown(console):
-        outputs.protect(file)
-        save_path = outputs.promise("--save", save, as_file=True)  # may replace what was loaded
-        outputs.protect(load)
-        outputs.protect(classes)
-        plot_path = outputs.promise("--plot", plot)
+    with Outputs(source.file) as outputs, warnings_shown(console):
+        save_path = outputs.promise("model", save, as_file=True)  # may replace what was loaded
+        outputs.protect(load, classes)
+        plot_path = outputs.promise_plot(plot)
         to_file = None if predictions == _STDOUT else predictions
-        predictions_path = outputs.promise("--predictions", to_file)
-        bad_path = outputs.promise("--bad-rows", bad_rows)
+        predictions_path = outputs.promise("predictions", to_file)
+        bad_path = outputs.promise("bad rows", bad_rows)
         model = load_model(load) if load is not None else None
-        reader, target = open_rows(
-            file, target, format=format, delimiter=delimiter, encoding=encoding, decimal=decimal
-        )
+        reader, target = source.open()
         if model is None:
             pairs, labels = crosses_of(cross, reader), classes_of(classes)
             model = Model(
@@ -239,24 +149,19 @@ def run(
             raise FolklearnError(f"{bad}; the model of the {rows} before it was saved to {save}")
         learning.refuse_nothing()
         course = learning.course.ended()
-        if plot_path is not None and plot is not None:
-            plots.save(course.plot(), plot_path, suffix=Path(plot).suffix)
+        if plot_path is not None:
+            outputs.draw(course.plot(), plot_path)
         if save_path is not None:
             model.save(save_path)
-        outputs.commit()
-    heard = learning.signals.heard
-    if heard is not None:
-        console.print("Interrupted: the stream ends here.")
-    for line in _summary(model, course, skipped):
-        console.print(line)
-    if model.has_floors:
-        console.print(_windows_of(model))
-    if verbose:
-        console.print("\n".join(report.expert_words(model)))
-    files = {"plot": plot, "predictions": to_file, "bad rows": bad_rows, "model": save}
-    for what, name in files.items():
-        if name is not None:
-            console.print(f"Wrote the {what} to {name}.")
+        heard = learning.signals.heard
+        if heard is not None:
+            console.print("Interrupted: the stream ends here.")
+        console.print("\n".join(_summary(model, course, skipped)))
+        if model.has_floors:
+            console.print(_windows_of(model))
+        if verbose:
+            console.print("\n".join(report.expert_words(model)))
+        outputs.commit(console)
     console.print(_last_line(model))
     if heard is not None:
         raise Ended(EXIT_CODES[heard])
@@ -280,13 +185,6 @@ def seconds_of(text: str) -> float:
     if not seconds >= 0.0:
         raise FolklearnError(f"--checkpoint {text!r} must be a time such as 60s, 5m or 1h")
     return seconds
-
-
-def refuse_plot(name: str | None) -> None:
-    """Raise, before any work is done, if a picture of this name could not be drawn."""
-    if name is not None:
-        refuse_format(name)
-        require_matplotlib()
 
 
 def _put(outputs: Outputs, model: Model, path: Path) -> None:
@@ -399,9 +297,10 @@ class Learning:
                 if self.writer is not None:
                     self.writer.write(part, step)
             if self.keep is not None and self.every is not None:
-                if time.monotonic() - kept >= self.every:
+                now = time.monotonic()
+                if now - kept >= self.every:
                     self.keep()
-                    kept = time.monotonic()
+                    kept = now
             yield self.model.n_rounds
 
     def _cells(self, speed: float) -> list[str]:

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from folklearn.cli import learners
 from folklearn.cli.display import bar, new_console
-from folklearn.cli.options import Quiet
+from folklearn.cli.options import explained
 from folklearn.model.model import Model
 
 _PATIENCE = 1.0  # seconds; kernels that were compiled before load in a fraction of this
@@ -20,7 +20,8 @@ _ANNOUNCEMENT = (
 _ROWS = 160  # enough for every kind of block, and for a stretch of rows ahead
 
 
-def warmup(quiet: Quiet = False) -> None:
+@explained()
+def warmup(quiet: bool = False) -> None:
     """Compile everything that is compiled, for an image of a container or a new machine.
 
     Compiled kernels are kept in a folder beside the package, or in NUMBA_CACHE_DIR.

@@ -14,7 +14,7 @@ from folklearn.learners import catalogue
 from folklearn.learners.lanes import PAIRS, lane_of
 from folklearn.model import roles as known_roles
 from folklearn.model.columns import FEATURES, Columns
-from folklearn.model.roles import CATEGORY, ID, LEARNED, TARGET, WEIGHT, WORDS
+from folklearn.model.roles import CATEGORY, DATE, ID, LEARNED, TARGET, WEIGHT, WORDS
 from folklearn.progress import LOGGER, reporter
 from folklearn.readers.block import Block, Texts
 from folklearn.readers.opening import open_reader
@@ -27,6 +27,7 @@ from folklearn.words import listed
 if TYPE_CHECKING:
     from folklearn.model.model import Model, Step
 
+_COARSE, _FINE = 8192, 512  # rows of a block
 _FEW = 50  # features of the first row of a stream, for it not to be wide
 _FIRST_STOP = 64  # rows; then 128, 256, ...
 _SORTED = (
@@ -74,7 +75,7 @@ class Feed:
     one_pass : learn classes and categories as they come.
     shuffle : a seed, to learn the rows in a random order; None keeps theirs.
     on_bad : takes rows that cannot be read; None stops at the first.
-    most : rows of a block.
+    most : rows of a block; few, by default, where floors are kept, to look at them often.
     known_only : leave out columns that the model does not know, as for rows to be predicted.
     dense : give every feature its place in a matrix, however many there are; refuses words.
     options : of the reader.
@@ -90,13 +91,14 @@ class Feed:
         one_pass: bool = False,
         shuffle: int | None = None,
         on_bad: Callable[[BadRow], None] | None = None,
-        most: int = 8192,
+        most: int | None = None,
         known_only: bool = False,
         dense: bool = False,
         **options: Any,
     ) -> None:
         self.model = model
-        self.on_bad, self.most, self.shuffle = on_bad, most, shuffle
+        self.on_bad, self.shuffle = on_bad, shuffle
+        self.most = most or (_FINE if model.has_floors else _COARSE)
         self.known_only, self.dense = known_only, dense
         self._has_begun = False
         self._own_labels: dict[int, Any] | None = None
@@ -401,7 +403,10 @@ class Feed:
         columns = self.model.columns
         if columns is not None and isinstance(self.reader.head().features, SparseRows):
             indices = [int(part) for source, part in columns.keys if source == FEATURES and part]
-            columns.feature_names.update(
+            recent = self.model._recent.rows()[0].features
+            if columns.sparse and isinstance(recent, SparseRows):
+                indices = np.unique(recent.compact().indices).tolist()
+            columns.feature_names = dict(
                 zip(map(str, indices), self.reader.feature_names(indices), strict=True)
             )
 
@@ -427,19 +432,16 @@ def block_of(rows: Any) -> Block:
 
 def _first_rows(head: Block, found: Scan, learned: Mapping[str, str]) -> Block:
     """Return rows in which every category that was found occurs."""
-    first = head.take(slice(0, 1))
     n_rows = max([1, *(len(values) for values in found.values.values())])
     columns: dict[str, Any] = {}
     for name in learned:
-        if name not in first.columns:
-            continue
-        if learned[name] == CATEGORY and name in found.values:
-            values = found.values[name]
+        if learned[name] == CATEGORY:
+            values = found.values.get(name, ())
             codes = np.full(n_rows, -1, np.int32)
             codes[: len(values)] = np.arange(len(values))
             columns[name] = Texts(codes, tuple(values))
         else:
-            columns[name] = first.columns[name][np.zeros(n_rows, np.int64)]
+            columns[name] = np.zeros(n_rows, "datetime64[us]" if learned[name] == DATE else float)
     features = head.features
     if isinstance(features, SparseRows):
         columns_found = np.unique(found.features)

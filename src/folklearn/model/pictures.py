@@ -57,6 +57,10 @@ def calibration_tables(run: "Run") -> list[dict[str, Any]]:
 def run_figure(run: "Run") -> Any:
     """Return a run on one page."""
     parts: dict[str, Any] = {"windows": window_rows(run)} if run.windows else {}
+    floors = [moment.floor for moment in run.moments]
+    if any(map(math.isfinite, floors)):
+        rounds, losses = zip(*((m.n_rounds, m.loss) for m in run.moments), strict=True)
+        parts["certificate"] = (rounds, losses, floors)
     labels = [str(label) for label in run.labels]
     if len(labels) > 1 and run.confusion.any():
         parts["confusion"] = (run.confusion, labels)

@@ -30,6 +30,7 @@ class Moment:
     frozen_loss: float
     error: float
     seconds: float
+    floor: float = math.nan  # that no linear model gets below, where floors are kept
 
 
 @dataclass
@@ -122,20 +123,27 @@ class Run:
         self.total_loss += float(step.weights @ step.losses)
         self.weight += float(step.weights.sum())
         self.n_mistakes += int(wrong.sum())
+        n_before = self.n_rows
         self._add_windows(step.losses, wrong, step.weights)
         self.n_rows += len(hard)
         self._add_confusion(hard, predicted, step.P)
         model = self.model
         assert model is not None
         self.frozen_loss = model.frozen_loss
-        if self.windows:
-            self.windows[-1].frozen_loss = model.frozen_loss
-            if model.has_floors and model._windows is not None and model._windows.n_rounds:
-                size = min(max(self._size, model._windows.block), model._windows.n_rounds)
-                last = model._windows.last(size)
-                self.windows[-1].floor = last.floor / max(last.n_rounds, 1)
+        floor = self._floor(model) if model.has_floors else math.nan
+        for window in self.windows:
+            if window.stop > n_before:
+                window.frozen_loss, window.floor = model.frozen_loss, floor
         if model.n_rounds & (model.n_rounds - 1) == 0:
             self._look()
+
+    def _floor(self, model: "Model") -> float:
+        """Return what no linear model gets below, a row, in about the last window."""
+        windows = model._windows
+        if windows is None or not windows.n_rounds:
+            return math.nan
+        last = windows.last(min(max(self._size, windows.block), windows.n_rounds))
+        return last.floor / max(last.n_rounds, 1)
 
     def _look(self) -> None:
         model = self.model
@@ -149,8 +157,15 @@ class Run:
                 model.frozen_loss,
                 model.n_mistakes / max(1, model.n_rounds),
                 time.perf_counter() - self._started,
+                self._certified(model) if model.has_floors else math.nan,
             )
         )
+
+    def _certified(self, model: "Model") -> float:
+        certificate = model.certificate()
+        if certificate is None or not certificate.valid or not model.total_weight > 0.0:
+            return math.nan
+        return certificate.best_linear_at_least / model.total_weight
 
     def _add_windows(self, losses: Array, wrong: Any, weights: Array) -> None:
         start = 0

@@ -18,9 +18,11 @@ import numpy as np
 from folklearn.errors import InvalidInputError
 from folklearn.readers.block import Block, Column
 from folklearn.readers.cells import Kind
+from folklearn.readers.extras import needed
 from folklearn.readers.reader import Part, Reader
 from folklearn.readers.records import Faults, column_of, faults_of, spread
-from folklearn.readers.source import File, Source, needed
+from folklearn.readers.source import Source
+from folklearn.readers.unpack import File
 
 PARQUET, FILE, STREAM, OLD_FEATHER = b"PAR1", b"ARROW1", b"\xff\xff\xff\xff", b"FEA1"
 

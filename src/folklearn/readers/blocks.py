@@ -3,6 +3,8 @@
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
+import numpy as np
+
 from folklearn.readers.block import Block, Column, Texts, as_texts
 from folklearn.readers.cells import Kind
 from folklearn.readers.reader import Part, Reader
@@ -43,7 +45,11 @@ class BlockReader(Reader):
 
     def feature_names(self, indices: Sequence[int]) -> list[str]:
         """Return what features are called that a block has by number."""
-        return (self._origin or super()).feature_names(indices)
+        return (
+            super().feature_names(indices)
+            if self._origin is None
+            else (self._origin.feature_names(indices))
+        )
 
     def _parts(self, kinds: Mapping[str, Kind] | None, looking: bool) -> Iterator[Part]:
         for start in range(0, len(self._block), _AT_A_TIME):
@@ -70,9 +76,10 @@ def _own_kind(column: Column) -> Kind:
 
 def _read(column: Column, kind: Kind, decimal: str) -> tuple[Column, Faults]:
     """Return a column as one of another kind, and what is wrong in which row."""
-    own = _own_kind(column)
-    if own == kind:
-        return column, {} if isinstance(column, Texts) or kind == "date" else faults_of(column)
+    if not isinstance(column, Texts) and kind == _own_kind(column) == "number":
+        return column, faults_of(np.asarray(column, np.float64))
+    if kind == _own_kind(column):
+        return column, {}
     if kind == "text":
         return as_texts(column), {}
     if isinstance(column, Texts):

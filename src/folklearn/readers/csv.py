@@ -8,32 +8,39 @@ included.
 
 import csv
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from folklearn.errors import InvalidInputError
-from folklearn.numerics.csv_text import ends_of
 from folklearn.readers.block import Block, Column, Texts
 from folklearn.readers.cells import Kind, number_in
-from folklearn.readers.lines import is_text, text_of
-from folklearn.readers.reader import Part, Reader
+from folklearn.readers.csv_records import (
+    cut,
+    is_blank,
+    is_regular,
+    last_record_end,
+    lines_of,
+    records,
+)
+from folklearn.readers.extras import needed
+from folklearn.readers.lines import LinesReader
+from folklearn.readers.reader import Part
 from folklearn.readers.records import Faults, column_of, faults_of, spread
-from folklearn.readers.source import Chunk, Source, needed
+from folklearn.readers.source import Chunk, Source
 
 _DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 _QUOTED = re.compile(r'"[^"]*"')
-_BLANK_LINE = re.compile(rb"(?:^|\n)[ \t]+\r?\n")  # but not empty
 _COMMA_NUMBER = re.compile(r"[+-]?\d*,\d+([eE][+-]?\d+)?", re.ASCII)
 _POINT_NUMBER = re.compile(r"[+-]?\d*\.\d+([eE][+-]?\d+)?", re.ASCII)
 _ALL_MISSING = ("", "nan", "NaN", "NAN", "Nan", "NA", "na", "Na", "N/A", "n/a", "null", "NULL")
+_PART = 2**17  # bytes of the parts into which a chunk with a fault is cut
 _BLOCK = 2**20  # bytes that a thread of pyarrow parses
 
 
-class CsvReader(Reader):
+class CsvReader(LinesReader):
     """A CSV file or a stream of it.
 
     Parameters
@@ -48,17 +55,14 @@ class CsvReader(Reader):
     def __init__(
         self, source: Source, *, delimiter: str | None = None, decimal: str | None = None
     ) -> None:
-        super().__init__(source.name)
+        super().__init__(source)
         needed("pyarrow", "CSV files need")
-        self._source = source
-        self.can_reread, self.is_live = not source.is_live, source.is_live
-        self.notes = source.notes
         self.delimiter = (
             _checked(delimiter) if delimiter else _likely_delimiter(source.first_line())
         )
         if delimiter is None and self.delimiter != ",":
             self.notes.append(f"separated by {_DELIMITERS[self.delimiter]}")
-        self._last_end = partial(_last_record_end, delimiter=self.delimiter)
+        self._last_end = partial(last_record_end, delimiter=self.delimiter)
         self._header = b""  # everything up to the first row, as written
         self._read_header()
         if decimal not in (None, ".", ","):
@@ -69,18 +73,17 @@ class CsvReader(Reader):
             self.notes.append("decimal comma")
 
     def _read_header(self) -> None:
-        line = 1
+        nothing: list[str] = []
         for chunk in self._source.chunks(self._last_end, looking=True):
-            for record in _records(chunk.data, self.delimiter):
+            for line, record in records(chunk, self.delimiter):
                 self._header += record
-                cells = self._cells(record)
-                if isinstance(cells, str):
-                    raise InvalidInputError(f"line {line} of {self.name}: {cells}")
-                if cells:
-                    self.names = tuple(cell.strip() for cell in cells)
+                found = self._line_by_line([(line, record)], self._cells, nothing)
+                if found.faults:
+                    raise InvalidInputError(f"line {line} of {self.name}: {found.faults[0][1]}")
+                if found.rows:
+                    self.names = tuple(cell.strip() for cell in found.rows[0])
                     self._check_names(line)
                     return
-                line += record.count(b"\n")
         raise InvalidInputError(
             f"{self.name} is empty; expected a header, then one row per example"
         )
@@ -113,16 +116,23 @@ class CsvReader(Reader):
         self._head = None  # its size was for this question only
         return has_commas and not any(_POINT_NUMBER.fullmatch(text) for text in texts)
 
-    def _parts(self, kinds: Mapping[str, Kind] | None, looking: bool) -> Iterator[Part]:
+    def _part_of(self, chunk: Chunk, kinds: Mapping[str, Kind] | None) -> Part:
         wanted: Mapping[str, Kind] = dict.fromkeys(self.names, "text") if kinds is None else kinds
-        for chunk in self._rows(looking):
-            self.fraction = self._source.fraction
-            yield self._fast(chunk, wanted) or self._slow(chunk, wanted)
+        whole = self._fast(chunk, wanted)
+        if whole is not None:
+            return whole
+        # A fault is in few of its parts; the others are still read fast.
+        parts = [
+            self._fast(part, wanted) or self._slow(part, wanted)
+            for part in cut(chunk, self.delimiter, _PART)
+        ]
+        bad = [row for part in parts for row in part.bad]
+        return Part(Block.joined([part.block for part in parts]), bad)
 
-    def _rows(self, looking: bool) -> Iterator[Chunk]:
+    def _chunks(self, looking: bool) -> Iterator[Chunk]:
         """Yield the chunks behind the header."""
         chunks = self._source.chunks(self._last_end, looking)
-        start, line = b"", 1
+        start = b""
         for chunk in chunks:
             start += chunk.data
             if len(start) < len(self._header):
@@ -131,7 +141,7 @@ class CsvReader(Reader):
                 break
             rest = start[len(self._header) :]
             if rest:
-                yield Chunk(rest, line + self._header.count(b"\n"))
+                yield Chunk(rest, 1 + self._header.count(b"\n"))
             yield from chunks
             return
         if not start.startswith(self._header):
@@ -140,12 +150,12 @@ class CsvReader(Reader):
     def _fast(self, chunk: Chunk, kinds: Mapping[str, Kind]) -> Part | None:
         """Return a chunk as pyarrow reads it, None unless everything is as it should be."""
         data = chunk.data
-        if not _is_regular(data, self.delimiter, is_narrow=len(self.names) == 1):
+        if not is_regular(data, self.delimiter, is_narrow=len(self.names) == 1):
             return None
         table = self._table(data, kinds)
         if table is None:
             return None
-        lines = _lines_of(chunk, table.num_rows, self.delimiter)
+        lines = lines_of(chunk, table.num_rows, self.delimiter)
         if lines is None:
             return None
         columns: dict[str, Column] = {}
@@ -188,44 +198,34 @@ class CsvReader(Reader):
 
     def _slow(self, chunk: Chunk, kinds: Mapping[str, Kind]) -> Part:
         """Return a chunk as Python reads it, record by record, bad ones apart."""
-        lines: list[int] = []
-        texts: list[str] = []
-        rows: list[Sequence[str]] = []
-        faults: dict[int, tuple[str, str]] = {}
-        line = chunk.line
-        gaps = [""] * len(self.names)
-        for record in _records(chunk.data, self.delimiter):
-            cells = self._cells(record)
-            if isinstance(cells, str):
-                faults[len(rows)] = "", cells
-            elif cells and len(cells) != len(gaps):
-                problem = f"it has {len(cells)} cells where the header has {len(gaps)}"
-                faults[len(rows)] = "", problem
-            if cells:
-                rows.append(gaps if len(rows) in faults else cells)
-                lines.append(line)
-                texts.append(record.decode(errors="replace").rstrip("\r\n"))
-            line += record.count(b"\n")
+        whole = records(chunk, self.delimiter)
+        found = self._line_by_line(whole, self._row, [""] * len(self.names))
+        faults = found.faults
         columns: dict[str, Column] = {}
         for name, kind in kinds.items():
             place = self.names.index(name)
-            columns[name], own = column_of([row[place] for row in rows], kind, self.decimal)
+            columns[name], own = column_of([row[place] for row in found.rows], kind, self.decimal)
             for row, fault in own.items():
                 faults.setdefault(row, (name, fault))
-        return self.part(Block(columns, np.array(lines, np.int64)), faults, texts)
+        return self.part(Block(columns, np.array(found.lines, np.int64)), faults, found.texts)
 
-    def _cells(self, record: bytes) -> list[str] | str:
-        """Return the cells of a record, none if it is blank, or what is wrong with it."""
-        text, fault = text_of(record, self._source.encoding)
-        if fault:
-            return fault
-        if _is_blank(record, self.delimiter):
-            return []
+    def _row(self, text: str) -> list[str] | None:
+        cells = self._cells(text)
+        if cells and len(cells) != len(self.names):
+            raise InvalidInputError(
+                f"it has {len(cells)} cells where the header has {len(self.names)}"
+            )
+        return cells
+
+    def _cells(self, text: str) -> list[str] | None:
+        """Return the cells of a record, None if it is blank."""
+        if is_blank(text.encode(), self.delimiter):
+            return None
         try:
             rows = csv.reader([text], delimiter=self.delimiter, strict=True, skipinitialspace=True)
             return next(rows)
         except csv.Error as error:
-            return f"it cannot be read as CSV ({error})"
+            raise InvalidInputError(f"it cannot be read as CSV ({error})") from None
 
 
 def _likely_delimiter(header: str) -> str:
@@ -239,54 +239,6 @@ def _checked(delimiter: str) -> str:
             f"the delimiter is {delimiter!r}; expected one character, such as ',' or ';'"
         )
     return delimiter
-
-
-def _last_record_end(data: bytes, delimiter: str) -> int:
-    if b'"' not in data:
-        return data.rfind(b"\n") + 1
-    ends, _ = ends_of(data, delimiter)
-    return int(ends[-1]) if len(ends) else 0
-
-
-def _records(data: bytes, delimiter: str) -> Iterator[bytes]:
-    """Yield the records with their ends; the last may have an open quote."""
-    if b'"' not in data:
-        for line in data[:-1].split(b"\n"):
-            yield line + b"\n"
-        return
-    start = 0
-    for end in ends_of(data, delimiter)[0].tolist():
-        yield data[start:end]
-        start = end
-    if start < len(data):
-        yield data[start:]
-
-
-def _is_blank(record: bytes, delimiter: str) -> bool:
-    return not record.strip(b" \t\r\n".replace(delimiter.encode(), b""))
-
-
-def _is_regular(data: bytes, delimiter: str, is_narrow: bool) -> bool:
-    """Tell whether pyarrow reads a text as we do."""
-    if data.count(b"\r") != data.count(b"\r\n") or not is_text(data):
-        return False
-    if is_narrow and _BLANK_LINE.search(data):
-        return False
-    return b'"' not in data or bool(ends_of(data, delimiter)[1])
-
-
-def _lines_of(chunk: Chunk, n_rows: int, delimiter: str) -> NDArray[np.int64] | None:
-    """Return the line of every row; None if there are other records than rows."""
-    data = chunk.data
-    if data.count(b"\n") == n_rows:
-        return np.arange(chunk.line, chunk.line + n_rows)
-    line = chunk.line
-    lines = []
-    for record in _records(data, delimiter):
-        if not _is_blank(record, delimiter):
-            lines.append(line)
-        line += record.count(b"\n")
-    return np.array(lines, np.int64) if len(lines) == n_rows else None
 
 
 def _encoded(cells: Any, kind: Kind) -> tuple[Column, Faults]:

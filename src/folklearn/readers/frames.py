@@ -8,9 +8,9 @@ from folklearn.errors import InvalidInputError
 from folklearn.readers.arrow import column_of_array, own_kind, part_of_columns
 from folklearn.readers.block import Column
 from folklearn.readers.cells import Kind
+from folklearn.readers.extras import needed
 from folklearn.readers.reader import Part, Reader
 from folklearn.readers.records import Faults, column_of
-from folklearn.readers.source import needed
 
 _AT_A_TIME = 8192  # rows
 

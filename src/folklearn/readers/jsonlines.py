@@ -15,7 +15,7 @@ from folklearn.errors import InvalidInputError
 from folklearn.readers.arrow import column_of_array
 from folklearn.readers.block import Block, Column, Texts
 from folklearn.readers.cells import Kind
-from folklearn.readers.lines import LinesReader, is_text, text_of
+from folklearn.readers.lines import LinesReader, is_text
 from folklearn.readers.reader import Part
 from folklearn.readers.records import column_of, part_of_records
 from folklearn.readers.source import Chunk, Source
@@ -91,26 +91,15 @@ class JsonReader(LinesReader):
 
     def _slow(self, chunk: Chunk, kinds: Mapping[str, Kind] | None) -> Part:
         """Return a chunk as Python reads it, line by line, bad ones apart."""
-        records: list[dict[str, Any]] = []
-        lines: list[int] = []
-        texts: list[str] = []
-        faults: dict[int, tuple[str, str]] = {}
-        for line, data in enumerate(chunk.data[:-1].split(b"\n"), chunk.line):
-            text, fault = text_of(data, self._source.encoding)
-            if not fault and not text.strip():
-                continue
-            record: dict[str, Any] = {}
-            try:
-                if not fault:
-                    record = parse(text)
-            except InvalidInputError as error:
-                fault = str(error)
-            if fault:
-                faults[len(records)] = "", fault
-            records.append(record)
-            lines.append(line)
-            texts.append(text)
-        return part_of_records(self, records, np.array(lines, np.int64), kinds, faults, texts)
+        nothing: dict[str, Any] = {}
+        found = self._line_by_line(chunk.lines(), _parse_unless_blank, nothing)
+        lines = np.array(found.lines, np.int64)
+        return part_of_records(self, found.rows, lines, kinds, found.faults, found.texts)
+
+
+def _parse_unless_blank(text: str) -> dict[str, Any] | None:
+    text = text.removeprefix("\ufeff")  # files that were put together may have marks within
+    return parse(text) if text.strip() else None
 
 
 def parse(text: str) -> dict[str, Any]:

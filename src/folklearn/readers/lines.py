@@ -1,23 +1,35 @@
 """What formats with one row per line have in common, and those that name only what is not 0."""
 
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 
 from folklearn.arrays import Array
+from folklearn.errors import InvalidInputError
 from folklearn.readers.block import Block, Column, Texts
 from folklearn.readers.cells import Kind
-from folklearn.readers.reader import Faults, Part, Reader
+from folklearn.readers.reader import Part, Reader
 from folklearn.readers.source import Chunk, Source
 from folklearn.sparse import Indices, SparseRows
+
+T = TypeVar("T")
 
 N_FEATURES = 2**32  # features are numbered below this, in svmlight as in VW
 
 
+class Found(NamedTuple, Generic[T]):
+    """What was found line by line; a bad row has something else in its place."""
+
+    rows: list[T]
+    lines: list[int]
+    texts: list[str]
+    faults: dict[int, tuple[str, str]]  # by row: no column, and what is wrong
+
+
 class LinesReader(Reader):
-    """A text with one row per line, read in chunks."""
+    """A text that is read in chunks of lines."""
 
     def __init__(self, source: Source) -> None:
         super().__init__(source.name)
@@ -29,11 +41,36 @@ class LinesReader(Reader):
     def _part_of(self, chunk: Chunk, kinds: Mapping[str, Kind] | None) -> Part:
         """Return the rows of a chunk."""
 
+    def _chunks(self, looking: bool) -> Iterator[Chunk]:
+        return self._source.chunks(looking=looking)
+
     def _parts(self, kinds: Mapping[str, Kind] | None, looking: bool) -> Iterator[Part]:
-        for chunk in self._source.chunks(looking=looking):
+        for chunk in self._chunks(looking):
             part = self._part_of(chunk, kinds)
             self.fraction = self._source.fraction
             yield part
+
+    def _line_by_line(
+        self, lines: Iterable[tuple[int, bytes]], parse: Callable[[str], T | None], other: T
+    ) -> Found[T]:
+        """Read lines by a function that gives a row, or None for no row, or raises."""
+        found = Found[T]([], [], [], {})
+        for line, data in lines:
+            text, fault = text_of(data, self._source.encoding)
+            row: T | None = other
+            if not fault:
+                try:
+                    row = parse(text)
+                except InvalidInputError as error:
+                    fault = str(error)
+            if row is None:
+                continue
+            if fault:
+                found.faults[len(found.rows)] = "", fault
+            found.rows.append(row)
+            found.lines.append(line)
+            found.texts.append(text)
+        return found
 
 
 def is_text(data: bytes) -> bool:
@@ -73,20 +110,17 @@ class SparseLine(NamedTuple):
 EMPTY = SparseLine(np.empty(0, np.int64), np.empty(0))
 
 
-def sparse_part(
-    reader: Reader, rows: Sequence[SparseLine], lines: Sequence[int],
-    faults: Faults, texts: Sequence[str], kinds: Mapping[str, Kind] | None,
-) -> Part:  # fmt: skip
+def sparse_part(reader: Reader, found: Found[SparseLine], kinds: Mapping[str, Kind] | None) -> Part:
     """Return rows that were read line by line, bad ones apart."""
+    rows = found.rows
     indptr = np.cumsum([0, *(len(row.indices) for row in rows)])
     indices = np.concatenate([EMPTY.indices, *(row.indices for row in rows)])
     values = np.concatenate([EMPTY.values, *(row.values for row in rows)])
     X = SparseRows(indptr, indices, values, N_FEATURES)
     weights = np.array([np.nan if row.weight is None else row.weight for row in rows])
-    block = sparse_block(
-        X, [row.label for row in rows], weights, [row.tag for row in rows], lines, kinds
-    )
-    return reader.part(block, faults, texts)
+    labels, tags = [row.label for row in rows], [row.tag for row in rows]
+    block = sparse_block(X, labels, weights, tags, found.lines, kinds)
+    return reader.part(block, found.faults, found.texts)
 
 
 def sparse_block(

@@ -172,9 +172,7 @@ class Reader(ABC):
         """Return the error of a row; column "" if it is the whole row that is wrong."""
         where = f"{self.unit} {line} of {self.name}"
         what = f", column {column!r}: {with_remedy(fault, column)}" if column else f": {fault}"
-        return BadRow(
-            f"{where}{what}", line=line, column=column or None, text=text, reason=fault
-        )
+        return BadRow(f"{where}{what}", line=line, column=column or None, text=text, reason=fault)
 
     def part(self, block: Block, faults: Faults, texts: Sequence[str] = ()) -> Part:
         """Return a block without its bad rows, and these; `texts` are rows as written."""

@@ -68,7 +68,7 @@ def column_of(
         dates = [cells.as_date(value) for value in values]
         faults |= {row: fault for row, (_, fault) in enumerate(dates) if fault}
         return np.array([found for found, _ in dates], "datetime64[us]"), faults
-    plain = _plain_numbers(values) if kinds <= _PLAIN else None
+    plain = _all_at_once(values, kinds, decimal)
     if plain is not None:
         return plain, faults
     numbers = [cells.as_number(value, decimal) for value in values]
@@ -104,11 +104,15 @@ def _own_kind(kinds: set[type]) -> Kind:
     return "date" if all(dates) else "text"
 
 
-def _plain_numbers(values: Sequence[Any]) -> Array | None:
-    """Return numbers at once, None if that is not safe."""
+def _all_at_once(values: Sequence[Any], kinds: set[type], decimal: str) -> Array | None:
+    """Return numbers, or texts that all are numbers; None if they must be read one by one."""
+    if kinds == {str} and (decimal != "." or "_" in "".join(values)):
+        return None
+    if kinds != {str} and not kinds <= _PLAIN:
+        return None
     try:
-        column = np.array(values, np.float64)
-    except OverflowError:  # of an integer with hundreds of digits
+        column = np.array([*map(float, values)] if kinds == {str} else values, np.float64)
+    except (ValueError, OverflowError):  # text, or an integer with hundreds of digits
         return None
     return None if faults_of(column) else column
 

@@ -21,7 +21,6 @@ from folklearn.readers.lines import (
     is_text,
     sparse_block,
     sparse_part,
-    text_of,
 )
 from folklearn.readers.reader import Part
 from folklearn.readers.source import Chunk, Source
@@ -42,7 +41,8 @@ class SvmlightReader(LinesReader):
             raise InvalidInputError(f"{self.name} has no rows; expected lines like: 1 3:0.5 7:2")
 
     def _part_of(self, chunk: Chunk, kinds: Mapping[str, Kind] | None) -> Part:
-        return self._fast(chunk, kinds) or self._slow(chunk, kinds)
+        fast = self._fast(chunk, kinds)
+        return fast or sparse_part(self, self._line_by_line(chunk.lines(), parse, EMPTY), kinds)
 
     def _fast(self, chunk: Chunk, kinds: Mapping[str, Kind] | None) -> Part | None:
         """Return a chunk as scikit-learn reads it, None unless everything is as it should be."""
@@ -59,7 +59,7 @@ class SvmlightReader(LinesReader):
         if not (np.abs(X.values) <= LARGEST).all():
             return None
         lines, labels = [], []
-        for line, text in enumerate(data[:-1].split(b"\n"), chunk.line):
+        for line, text in chunk.lines():
             words = text.partition(b"#")[0].split(None, 1)
             if words:
                 lines.append(line)
@@ -68,29 +68,6 @@ class SvmlightReader(LinesReader):
             return None
         none = np.full(len(X), np.nan)
         return Part(sparse_block(X, labels, none, (), lines, kinds), ())
-
-    def _slow(self, chunk: Chunk, kinds: Mapping[str, Kind] | None) -> Part:
-        """Return a chunk as Python reads it, line by line, bad ones apart."""
-        rows: list[SparseLine] = []
-        lines: list[int] = []
-        texts: list[str] = []
-        faults: dict[int, tuple[str, str]] = {}
-        for line, data in enumerate(chunk.data[:-1].split(b"\n"), chunk.line):
-            text, fault = text_of(data, self._source.encoding)
-            row: SparseLine | None = EMPTY
-            try:
-                if not fault:
-                    row = parse(text)
-            except InvalidInputError as error:
-                fault = str(error)
-            if row is None:
-                continue
-            if fault:
-                faults[len(rows)] = "", fault
-            rows.append(row)
-            lines.append(line)
-            texts.append(text)
-        return sparse_part(self, rows, lines, faults, texts, kinds)
 
 
 def parse(text: str) -> SparseLine | None:

@@ -15,6 +15,7 @@ probabilities, are refused. A line without a weight has NaN for it, which means 
 
 import math
 from collections.abc import Mapping, Sequence
+from itertools import compress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -34,7 +35,6 @@ from folklearn.readers.lines import (
     is_text,
     sparse_block,
     sparse_part,
-    text_of,
 )
 from folklearn.readers.reader import Part
 from folklearn.readers.source import Chunk, Source
@@ -99,10 +99,10 @@ class VwReader(LinesReader):
             (plain + chunk.line).tolist(),
             kinds,
         )
-        others = np.flatnonzero(types == vw_text.OTHER)
-        if not len(others):
+        if vw_text.OTHER not in types:
             return Part(block, ())
-        slow, bad = self._slow(chunk, others.tolist(), kinds)
+        lines = compress(chunk.lines(), types == vw_text.OTHER)
+        slow, bad = sparse_part(self, self._line_by_line(lines, self._parsed, EMPTY), kinds)
         both = Block.joined([block, slow])
         return Part(both.take(np.argsort(both.lines)), bad)
 
@@ -112,33 +112,13 @@ class VwReader(LinesReader):
             whole = b"^".join((space, name)) if space else name
             self._names[index] = whole.decode(errors="replace")
 
-    def _slow(self, chunk: Chunk, places: list[int], kinds: Mapping[str, Kind] | None) -> Part:
-        all_lines = chunk.data.split(b"\n")
-        rows: list[SparseLine] = []
-        texts: list[str] = []
-        faults: dict[int, tuple[str, str]] = {}
-        for row, place in enumerate(places):
-            text, fault = text_of(all_lines[place], self._source.encoding)
-            parsed = EMPTY
-            try:
-                if not fault:
-                    parsed = self._parsed(text, place + chunk.line)
-            except InvalidInputError as error:
-                fault = str(error)
-            if fault:
-                faults[row] = "", fault
-            rows.append(parsed)
-            texts.append(text)
-        lines = [place + chunk.line for place in places]
-        return sparse_part(self, rows, lines, faults, texts, kinds)
-
-    def _parsed(self, text: str, line: int) -> SparseLine:
+    def _parsed(self, text: str) -> SparseLine:
         row = parse(text)
         if row.label is None and row.tag and not row.tag.startswith(_TAG) and not self._told:
             self._told = True
             self.notes.append(
-                f"line {line}: {row.tag!r} touches the bar, which makes it a tag and no label; put "
-                "a space between them"
+                f"{row.tag!r} touches the bar, which makes it a tag and no label; put a space "
+                "between them"
             )
         indices, values = hashed(row.features)
         if not (np.abs(values) <= LARGEST).all():

@@ -123,7 +123,10 @@ def certificate(
     ax.plot(at, finite, "-", color=BLUE, linewidth=2.2, marker=dot)
     ends += _end(at, mean, "average loss", BLUE)
     if low[-1] > 0.0 and np.isfinite(mean[-1]):
-        gain = f"at most {_nats(mean[-1] - low[-1])}\ncould be gained"
+        gap = mean[-1] - low[-1]
+        gain = f"at most {_nats(gap)}\ncould be gained"
+        if gap < 0.0:
+            gain = f"every linear model\nloses {_nats(-gap)} more"
         ends.append(End(at[-1], (mean[-1] + low[-1]) / 2.0, gain, QUIET))
     _beyond(ax, at, mean, top)
     canvas.count_rounds(ax, at[0], at[-1], log=True)
