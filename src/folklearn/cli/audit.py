@@ -262,7 +262,7 @@ def _summary(audited: _Audited, certificate: PredictionCertificate, seconds: flo
         f"Audited {n} predictions in {seconds:.2f} s: average log loss {scores.log_loss:.4f} "
         f"nats, error rate {scores.error_rate:.2%}, Brier score {scores.brier:.4f}, "
         f"expected calibration error {scores.calibration_error:.4f}.",
-        report.details(certificate, audited.whole.n_inputs),
+        certificate.in_full(audited.whole.n_inputs),
     ]
     if certificate.valid and certificate.regret_bound < 0.0:
         lines.append("So these predictions had a lower loss than every such linear model.")

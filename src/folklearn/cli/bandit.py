@@ -12,9 +12,10 @@ import numpy as np
 
 from folklearn import plots
 from folklearn.arrays import Array
+from folklearn.bandits import catalogue as agents
 from folklearn.bandits.agent import Agent, Decision
-from folklearn.cli import agents
 from folklearn.cli.display import Table, follow, new_console, warnings_shown
+from folklearn.cli.learners import refuse_unless_present
 from folklearn.cli.options import Columns, Source, explained
 from folklearn.cli.outputs import Outputs
 from folklearn.cli.warmup import announced
@@ -77,7 +78,9 @@ def bandit(
         plot_path = outputs.promise_plot(plot)
         whole = Whole(console, "bandit", source, columns.roles())
         K = len(whole.labels)
-        agents.refuse_too_large(agent, whole.n_inputs, K)
+        needed = agents.n_bytes(agent, whole.n_inputs + 1, K)
+        advice = f"; {agents.lighter(agent)} needs next to none"
+        refuse_unless_present(needed, f"for {agent}", whole.n_inputs, K, advice)
         player = agents.make(settings, whole.n_inputs + 1, K, whole.n_rows)
         lines = [("agent", agents.described(player, settings, whole.n_rows))]
         if delay:

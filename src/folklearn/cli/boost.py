@@ -9,8 +9,8 @@ import numpy as np
 
 from folklearn import plots
 from folklearn.arrays import Array
+from folklearn.boosting import catalogue as boosters
 from folklearn.boosting.booster import Booster
-from folklearn.cli import boosters
 from folklearn.cli.display import Table, follow, new_console, warnings_shown
 from folklearn.cli.options import Columns, Source, explained
 from folklearn.cli.outputs import Outputs

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 
 from folklearn.certificate import Certificate
 from folklearn.learners.auto import Auto
@@ -111,47 +110,7 @@ def proven(certificate: Certificate | None, weight: float) -> str:
     """Return what is proven about a run, in one plain sentence."""
     if certificate is None:
         return "Nothing is proven before there is a second class."
-    if not certificate.valid:
-        return f"Nothing is proven: {certificate.reason}."
-    floor, gain = certificate.best_linear_at_least / weight, certificate.regret_bound / weight
-    if not floor > 0.0:
-        return "Nothing useful is proven yet: more rows are needed for that."
-    below = f"No linear model of these columns could have had an average loss below {_down(floor)}"
-    if gain < 0.0:
-        return f"{below}, which is more than the model had itself."
-    return f"{below}, so at most {_up(gain)} could have been gained."
-
-
-def details(
-    certificate: Certificate, n_inputs: int, weight: float | None = None, unit: str = "round"
-) -> str:
-    """Return what a certificate proves, and no more, with all of its terms.
-
-    Averages are over the total weight in this unit, its own number of rounds if None.
-    """
-    if not certificate.valid:
-        return f"Nothing is certified: {certificate.reason}."
-    n = certificate.n_rounds if weight is None else weight
-    models = (
-        f"linear model of these {counted(n_inputs, 'scaled feature')} and a constant with row "
-        f"norms at most {certificate.B:g}"
-    )
-    bound = (
-        f"regret bound {_up(certificate.regret_bound / n)} per {unit}, "
-        f"{_up(certificate.regret_bound)} in total"
-    )
-    if certificate.best_linear_at_least <= 0.0:
-        return (
-            f"The certificate does not yet exclude a perfect {models}: its {bound}, is not "
-            "below the loss so far. It tightens with more rounds."
-        )
-    text = (
-        f"Certificate: no {models} could have had an average log loss below "
-        f"{_down(certificate.best_linear_at_least / n)} in hindsight ({bound})."
-    )
-    if certificate.scope:
-        text += f" Scope: {certificate.scope}; the price of not knowing a class is not in it."
-    return text
+    return certificate.in_words(weight)
 
 
 def expert_words(model: Model) -> list[str]:
@@ -167,24 +126,10 @@ def expert_words(model: Model) -> list[str]:
     if learner is not None and certificate is not None:
         unit = "round" if model.total_weight == model.n_rounds else "unit of weight"
         n_inputs = max(1, learner.n_features - model.intercept)
-        lines.append(details(certificate, n_inputs, model.total_weight, unit))
+        lines.append(certificate.in_full(n_inputs, model.total_weight, unit))
         if learner.n_unsolved and certificate.valid:
             lines.append(
                 f"In {counted(learner.n_unsolved, 'round')} the prediction was not solved to full "
                 "precision; the certificate holds all the same."
             )
     return lines
-
-
-def _down(value: float) -> str:
-    return _rounded(value, ROUND_FLOOR)
-
-
-def _up(value: float) -> str:
-    return _rounded(value, ROUND_CEILING)
-
-
-def _rounded(value: float, direction: str) -> str:
-    """Round to four digits in the direction that keeps a claim true."""
-    rounded = float(Context(prec=4, rounding=direction).create_decimal(value))
-    return f"{rounded:.10g}" if abs(rounded) < 1e6 else f"{rounded:.3e}"

@@ -26,7 +26,8 @@ def warmup(quiet: bool = False) -> None:
 
     Compiled kernels are kept in a folder beside the package, or in NUMBA_CACHE_DIR.
     """
-    from folklearn.cli import agents, boosters
+    from folklearn.bandits import catalogue as agents
+    from folklearn.boosting import catalogue as boosters
 
     steps: dict[str, Callable[[], None]] = {"words": lambda: _use_every_kernel("auto", True)}
     for name in learners.NAMES:

@@ -1,4 +1,4 @@
-"""The boosters and weak learners that the command line knows by name."""
+"""The boosters and weak learners by name, for those who choose them by a word."""
 
 import importlib.util
 from collections.abc import Callable
@@ -21,7 +21,6 @@ from folklearn.boosting.weak.river import hoeffding_trees
 from folklearn.boosting.weak.subspace import random_subspaces
 from folklearn.errors import FolklearnError
 from folklearn.learners.folklore import Folklore
-from folklearn.model.scaler import OnlineScaler
 
 DEFAULT = "olm++"
 DEFAULT_WEAK = "tree"
@@ -86,26 +85,26 @@ class Settings:
             raise FolklearnError(
                 f"there is no weak learner {self.weak!r}; choose one of: {', '.join(WEAK_NAMES)}"
             )
-        problem.count("--n-learners", self.n_learners, 1)
-        problem.count("--seed", self.seed, 0)
+        problem.count("n_learners", self.n_learners, 1)
+        problem.count("seed", self.seed, 0)
         for option in self.own:
             if option != _KINDS[self.booster].option:
                 owner = next(name for name, kind in _KINDS.items() if kind.option == option)
-                raise FolklearnError(f"{self.booster} takes no --{option}; only {owner} does")
+                raise FolklearnError(f"{self.booster} takes no {option}; only {owner} does")
         if self.regression is not None and self.regression not in REGRESSIONS:
             raise FolklearnError(
-                f"--regression must be {', '.join(REGRESSIONS[:-1])} or {REGRESSIONS[-1]}, got "
+                f"regression must be {', '.join(REGRESSIONS[:-1])} or {REGRESSIONS[-1]}, got "
                 f"{self.regression!r}"
             )
         if self.edge is not None and not 0.0 < self.edge < 1.0:
             raise FolklearnError(
-                f"--edge must be a number between 0 and 1, got {self.edge!r}: how much better "
+                f"edge must be a number between 0 and 1, got {self.edge!r}: how much better "
                 "than guessing every weak learner is"
             )
         if self.weak == "tree" and importlib.util.find_spec("river") is None:
             raise FolklearnError(
-                "--weak tree needs River, which comes with the extra: pip install "
-                "'folklearn[river]'; or choose --weak naive-bayes"
+                "trees need River, which comes with the extra: pip install "
+                "'folklearn[river]'; or choose naive-bayes"
             )
 
     @property
@@ -124,7 +123,7 @@ def make(settings: Settings, n_features: int, n_classes: int) -> Booster:
     """Return a booster that has learned nothing."""
     if settings.booster == "ol" and n_classes != 2:
         raise FolklearnError(
-            f"ol is for two classes, and there are {n_classes}; choose --booster {DEFAULT}, which "
+            f"ol is for two classes, and there are {n_classes}; choose {DEFAULT}, which "
             "is for any number"
         )
     return _KINDS[settings.booster].make(
@@ -139,7 +138,7 @@ def make(settings: Settings, n_features: int, n_classes: int) -> Booster:
 
 def use_every_kernel(settings: Settings) -> None:
     """Let a booster of the kind learn a few rounds, to compile what it uses, and drop it."""
-    X = OnlineScaler(n_features=2).learn_transform(np.eye(2))
+    X = np.array([[0.0, 1.0, 1.0], [1.0, 0.0, 1.0]])
     small = Settings(settings.booster, settings.weak, 2, settings.regression, settings.edge)
     booster = make(small, 3, 2)
     booster.predict_label(X[0])

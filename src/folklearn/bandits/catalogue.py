@@ -1,4 +1,4 @@
-"""The bandit agents that the command line knows by name, and how it sets them up."""
+"""The agents by name, set up for scaled rows, for those who choose one by a word."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,13 +15,10 @@ from folklearn.bandits.newtron import Newtron
 from folklearn.bandits.obama import Obama
 from folklearn.bandits.reduction import CORRECT, EXPLORED, RANDOMISED, SAMPLE, BanditReduction
 from folklearn.bandits.soba import Soba
-from folklearn.cli import learners
-from folklearn.errors import FolklearnError
-from folklearn.evaluate.interaction import interact
+from folklearn.errors import FolklearnError, InvalidInputError
 from folklearn.learners import catalogue
 from folklearn.learners.auto import auto
 from folklearn.learners.folklore import Folklore
-from folklearn.model.scaler import OnlineScaler
 from folklearn.words import counted
 
 DEFAULT = "auto"
@@ -94,26 +91,24 @@ class Settings:
                 f"there is no agent {self.name!r}; choose one of: {', '.join(NAMES)}"
             )
         kind = _KINDS[self.name]
-        problem.count("--delay", self.delay, 0)
-        problem.count("--seed", self.seed, 0)
+        problem.count("delay", self.delay, 0)
+        problem.count("seed", self.seed, 0)
         if self.exploration is not None:
             if self.theory:
-                raise FolklearnError(
-                    "--exploration cannot be combined with --theory, which sets it"
-                )
-            value = problem.fraction("--exploration", self.exploration, 1.0)
+                raise FolklearnError("exploration cannot be combined with theory, which sets it")
+            value = problem.fraction("exploration", self.exploration, 1.0)
             if value == 0.0 and kind.needs_exploration:
                 raise FolklearnError(
-                    f"--exploration must be above 0 for {self.name}, which learns nothing without"
+                    f"exploration must be above 0 for {self.name}, which learns nothing without"
                 )
         if self.theory and kind.no_bound:
             bounded = [name for name, other in _KINDS.items() if not other.no_bound]
             raise FolklearnError(
-                f"--theory needs a bound on the mistakes of {self.name}, and there is none: "
+                f"theory needs a bound on the mistakes of {self.name}, and there is none: "
                 f"{kind.no_bound}; choose one of: {', '.join(bounded)}"
             )
-        self._refuse_unknown("--decoding", self.decoding, DECODINGS)
-        self._refuse_unknown("--updates", self.updates, UPDATES)
+        self._refuse_unknown("decoding", self.decoding, DECODINGS)
+        self._refuse_unknown("updates", self.updates, UPDATES)
 
     def _refuse_unknown(self, option: str, value: str | None, known: Sequence[str]) -> None:
         if value is None:
@@ -150,30 +145,32 @@ def _exploration(n_classes: int, n_rounds: int) -> float:
     return bounds.bandit_exploration(n_rounds, n_classes=n_classes, regret=1.0)
 
 
-def refuse_too_large(name: str, n_inputs: int, n_classes: int) -> None:
-    """Raise if an agent for such rows cannot fit in this machine, or cannot be computed."""
-    kind, d = _KINDS[name], n_inputs + 1
-    if name == "obama" and n_classes * d > _MOST_COEFFICIENTS:
-        raise FolklearnError(
-            f"obama takes linear models of at most {_MOST_COEFFICIENTS} coefficients: it averages "
-            f"over all of them by particles; {n_classes} classes and "
-            f"{counted(n_inputs, 'feature')} and a constant make {n_classes * d}; choose another "
-            f"--agent, like {DEFAULT}"
+def n_bytes(name: str, n_features: int, n_classes: int) -> int:
+    """Return about how much memory an agent takes; raise if it cannot be computed at all."""
+    kind, size = _KINDS[name], n_classes * n_features
+    if name == "obama" and size > _MOST_COEFFICIENTS:
+        raise InvalidInputError(
+            f"obama takes linear models of at most {_MOST_COEFFICIENTS} coefficients, since it "
+            f"averages over all of them by particles, and {n_classes} classes and "
+            f"{counted(n_features, 'column')} make {size}: choose another agent, like {DEFAULT}"
         )
-    needed = 8 * kind.n_matrices * (n_classes * d) ** 2
     if kind.over:
-        needed = catalogue.n_bytes(kind.over, d, n_classes)
-    advice = f"{name}-diagonal" if kind.n_matrices else "banditron"
-    learners.refuse_unless_present(
-        needed, f"for {name}", n_inputs, n_classes, f"; {advice} needs next to none"
-    )
+        return catalogue.n_bytes(kind.over, n_features, n_classes)
+    return 8 * kind.n_matrices * size**2
+
+
+def lighter(name: str) -> str:
+    """Return an agent that takes next to no memory in place of another."""
+    return f"{name}-diagonal" if _KINDS[name].n_matrices else "banditron"
 
 
 def use_every_kernel(settings: Settings) -> None:
     """Play an agent of the kind for a few rounds, to compile what it uses, and drop it."""
-    X = OnlineScaler(n_features=2).learn_transform(np.eye(2))
     small = Settings(settings.name, decoding=settings.decoding, updates=settings.updates)
-    interact(make(small, 3, 2, 32), np.tile(X, (16, 1)), np.arange(32) % 2)
+    agent = make(small, 3, 2, 32)
+    for t in range(32):
+        decision = agent.act(np.array([t % 2, 1.0 - t % 2, 1.0]))
+        agent.learn(decision, decision.action == t % 2)
 
 
 def described(agent: Any, settings: Settings, n_rounds: int) -> str:
