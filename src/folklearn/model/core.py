@@ -353,7 +353,7 @@ class Core(Saved):
                 whole = _held(X, labels, soft, weights, slice(start, end)) if end <= T else None
                 self._begin_stripe(whole)
             part = slice(start, min(start + self.frozen.rows_ahead(self.n_rounds), T))
-            Z = self._scaler.learn_transform(X[part])
+            Z = self._scaler.learn_checked(X[part])
             rows = Rows(Z, problem.norms(Z), labels[part], soft[part], weights[part])
             self._learn_rows(rows, known[part], P[part], u[part])
             if self.keeps_rows:
