@@ -4,9 +4,8 @@ import math
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 
-from folklearn.words import counted
-
 from folklearn import registry
+from folklearn.words import counted
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import folklearn
 from folklearn import Folklore
 from folklearn.errors import InvalidInputError, StateFileError
-from folklearn.model.open import OpenModel
+from folklearn.model.core import Core
 
 river = pytest.importorskip("river", reason="River comes with the extra `river`")
 
@@ -48,9 +48,9 @@ def learned(examples, *arguments, **words):
 
 def state(model):
     """All that the future depends on; equal for equal states, unlike the bytes of a pickle."""
-    inner = model._model and model._model.to_record()
-    arrays = inner and {part: array.tobytes() for part, array in inner.arrays.items()}
-    return inner and inner.config, arrays, model._columns.places, model._labels.kept
+    record = model.model.to_record()
+    arrays = {part: array.tobytes() for part, array in record.arrays.items()}
+    return record.config, arrays
 
 
 def assert_close(one, other):
@@ -82,18 +82,18 @@ def test_the_other_learners_pass_too(name):
 
 
 @pytest.mark.parametrize("name", LEARNERS)
-def test_it_is_the_open_model(name, rng):
+def test_it_is_the_core_of_the_model(name, rng):
     examples = stream(rng, T=80, missing=0.1)
-    model, core, known = FolkloreClassifier(name), OpenModel(name, n_features=3), []
+    model, core, known = FolkloreClassifier(name), Core(name, n_features=3), []
     for x, y in examples:
         row = np.array(list(x.values()))
         assert model.unseen_probability == core.unseen_probability
         p = model.predict_proba_one(x)
         assert list(p) == known
-        assert list(p.values()) == (core.predict_one(row).tolist() if known else [])
+        assert list(p.values()) == (core.predict_row(row).tolist() if known else [])
         if y not in known:
             known.append(y)
-        core.learn_one(row, known.index(y))
+        core.learn_row(row, known.index(y))
         model.learn_one(x, y)
     assert model.certificate() == core.certificate()
 
@@ -184,7 +184,7 @@ def test_the_order_of_features_is_of_no_account(rng):
         assert one.predict_proba_one(x) == other.predict_proba_one(shuffled)
         one.learn_one(x, t % 3)
         other.learn_one(shuffled, t % 3)
-    assert one._columns.keys == other._columns.keys
+    assert one.model.columns.keys == other.model.columns.keys
 
 
 def test_labels_that_python_holds_equal_are_not_confused():
@@ -223,7 +223,6 @@ def test_heavy_examples_need_to_be_announced():
         ({"learner": "ons"}, "takes classes as they come"),
         ({"learner": "folklore", "B": -3.0}, "B must be"),
         ({"learner": "folklore", "max_weight": 0.0}, "max_weight must be"),
-        ({"n_buckets": 0}, "n_buckets must be at least 1"),
         ({"learner": "folklore", "memory": 0}, "memory must be at least 1"),
         ({"learner": "folklore", "memory": 5.0}, "memory must be an integer"),
         ({"learner": "auto", "memory": 100}, "'auto' does not forget: memory is for learner='fol"),
@@ -355,8 +354,8 @@ def test_resuming_equals_never_stopping(name, cut, rng, tmp_path):
         assert list(said.items()) == list(model.predict_proba_one(x).items())
         model.learn_one(x, y, w=1.5)
         resumed.learn_one(x, y, w=1.5)
-    assert [type(label) for label in resumed._labels.kept] == [
-        type(label) for label in model._labels.kept
+    assert [type(label) for label in resumed.model.labels] == [
+        type(label) for label in model.model.labels
     ]
     assert state(resumed) == state(model)
 
@@ -422,7 +421,7 @@ def test_many_is_the_loop(kind, name, rng):
         np.testing.assert_allclose(P.to_numpy(), expected, atol=1e-8)
         assert many.predict_many(X).to_list() == [one.predict_one(x) for x, _ in batch]
         assert many.unseen_probability == one.unseen_probability
-    assert many._columns.keys == one._columns.keys
+    assert many.model.columns.keys == one.model.columns.keys
 
 
 def test_pandas_keeps_index_and_labels():

@@ -18,8 +18,8 @@ from folklearn import FolkloreClassifier, memory
 from folklearn.adapters._sklearn import frames
 from folklearn.errors import InvalidInputError
 from folklearn.learners import catalogue
+from folklearn.model.core import Core as OpenModel
 from folklearn.model.hashing import TextHasher
-from folklearn.model.open import OpenModel
 from tests.adapters.copying import copies
 
 pd = pytest.importorskip("pandas")

@@ -184,7 +184,8 @@ def _read(path: str, whole: Whole) -> _Given:
             given = block.columns.get(LABEL)
             true += given.texts() if isinstance(given, Texts) else []
     except BadRow as bad:
-        raise FolklearnError(bad.sentence) from None
+        where = f", column {bad.column!r}" if bad.column else ""
+        raise FolklearnError(f"line {bad.line} of {path}{where}: {bad.reason}") from None
     P = np.concatenate([np.empty((0, len(names))), *rows])
     if len(P) == whole.n_rows + whole.n_unlabelled and whole.n_unlabelled:
         there = whole.has_label()

@@ -243,8 +243,11 @@ class Windows(Saved):
         spans = [(one.start, one.stop) for one in ladder]
         record.arrays["spans"] = np.array(spans, np.int64).reshape(-1, 2)
         record.arrays["totals"] = np.array([one.totals for one in ladder]).reshape(-1, 3)
-        record.config["n_waiting"] = len(self._waiting)
-        for i, (rows, scores) in enumerate(self._waiting):
+        waiting = self._waiting
+        if waiting and not self.floors:  # as one, however they came
+            waiting = [(None, np.hstack([scores for _, scores in waiting]))]
+        record.config["n_waiting"] = len(waiting)
+        for i, (rows, scores) in enumerate(waiting):
             record.arrays[f"waiting{i}.scores"] = scores.copy()
             if rows is not None:
                 record.arrays.update(rows.arrays(f"waiting{i}."))

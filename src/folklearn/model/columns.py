@@ -24,10 +24,11 @@ from folklearn.words import listed
 
 Key = tuple[str, str]  # a column of the data, or a cross of two, and a part of it
 
-FEATURES = "features"  # what svmlight and VW text, or an array, bring beside named columns
+FEATURES = "\0"  # what svmlight and VW text, or an array, bring beside named columns
 MOST_OWN = 100  # categories of a column that have a place of their own,
 _SHARED = 28  # and places that all further ones share
 _LARGEST = 1e14  # number that is computed with
+_LARGEST_SQUARE = _LARGEST**2
 
 
 @dataclass(frozen=True)
@@ -35,11 +36,14 @@ class Encoded:
     """Rows as a matrix, and what they bring that was not there: reading changes nothing.
 
     X : (T, d) raw numbers, places of new keys included, or a `SparseInput`.
+    keys : the new ones, those that the first row needs before those of the second, and so on.
+    n_first : how many places there are with the first row.
     """
 
     X: Any
-    keys: list[Key] = field(default_factory=list)
-    roles: dict[str, str] = field(default_factory=dict)
+    keys: Sequence[Key] = ()
+    roles: Mapping[str, str] = field(default_factory=dict)
+    n_first: int = 0
 
 
 class Columns(Saved):
@@ -68,6 +72,7 @@ class Columns(Saved):
     ) -> None:
         self.sparse = bool(sparse)
         self.crosses = [(str(a), str(b)) for a, b in crosses]
+        self._crossed = {f"{a}:{b}": (a, b) for a, b in self.crosses}
         self.roles: dict[str, str] = {}
         self.feature_names: dict[str, str] = {}  # of features that are given by number
         self.keys: list[Key] = []
@@ -113,12 +118,15 @@ class Columns(Saved):
             return not self.sparse
         if source in self.roles:
             return self.roles[source] in (NUMBER, DATE)
-        return all(self.roles.get(name) == NUMBER for name in source.split(":"))
+        return all(self.roles.get(name) == NUMBER for name in self._crossed[source])
 
     def _know_rows(self) -> None:
         """Find out how a row of numbers is read in one step."""
         self._missing = np.zeros(max(1, len(self.keys)))
         self._missing[[self.places[key] for key in self._whole if key[0] != FEATURES]] = math.nan
+        # Whether a matrix without names is all there is, so that its rows are taken as they are.
+        numbered = all(key == (FEATURES, str(j)) for j, key in enumerate(self.keys))
+        self.is_matrix = numbered and not self.sparse
         learned = [key[0] for key in self.keys]
         plain = set(self.roles.values()) <= {NUMBER, ID, IGNORED}
         self._row_size = -1
@@ -135,9 +143,10 @@ class Columns(Saved):
             row: Any = np.empty(len(self.keys))
             try:  # the way of nearly all rows of numbers
                 struct.pack_into(self._row_format, row, 0, *self._row_values(x))
-                return Encoded(row[None])
             except Exception:  # another column, a gap, text, or what no number can be made of
-                pass  # is looked at below, value by value
+                row = None  # is looked at below, value by value
+            if row is not None and row.dot(row) <= _LARGEST_SQUARE:
+                return Encoded(row[None])
         if not isinstance(x, Mapping):
             raise InvalidInputError(f"a row must be a dictionary of columns, got {x!r}")
         if not self.sparse and not self.crosses:
@@ -151,10 +160,11 @@ class Columns(Saved):
         row = self._missing.copy()
         for name, value in x.items():
             role = self.roles.get(name)
-            if role == NUMBER and type(value) in (float, int):
-                if (name, "") not in self.places:
+            if role == NUMBER and isinstance(value, float | int):
+                place = self.places.get((name, ""))
+                if place is None or not -_LARGEST <= value <= _LARGEST:  # which NaN is not either
                     return None
-                row[self.places[name, ""]] = value
+                row[place] = value
             elif role == CATEGORY and type(value) is str:
                 text = written(value)
                 place = self.places.get((name, text or ""))
@@ -164,21 +174,27 @@ class Columns(Saved):
                     row[place] += 1.0
             elif value is not None and role in (NUMBER, CATEGORY, DATE, WORDS, None):
                 return None
-        return row if np.fmax.reduce(np.abs(row)) <= _LARGEST else None
+        return row
 
     def encode(self, block: Block) -> Encoded:
         """Return the rows of a block as a matrix, and what they bring that is new."""
+        late = sorted(name for name in block.columns if name not in self.roles)
         roles = {
-            name: known_roles.of_value(_first_value(column))
-            for name, column in block.columns.items()
-            if name not in self.roles and _first_value(column) is not None
+            name: known_roles.of_value(_first_value(block.columns[name]))
+            for name in late
+            if _first_value(block.columns[name]) is not None
         }
         if not self.sparse:  # a text that comes late is a category where rows are dense
             roles = {name: CATEGORY if role == WORDS else role for name, role in roles.items()}
         sources = list(self._sources(block, self.roles | roles))
+        features = block.features
+        is_whole = features is not None and features.shape[1] == len(self.keys)
+        if self.is_matrix and not sources and is_whole:  # the rows as they are
+            matrix: Any = features.dense() if isinstance(features, SparseRows) else features
+            return Encoded(matrix, (), roles, len(self.keys))
         encode = self._wide if self.sparse else self._dense
-        X, keys = encode(sources, block)
-        return Encoded(X, keys, roles)
+        X, keys, n_first = encode(sources, block)
+        return Encoded(X, keys, roles, n_first)
 
     def _sources(
         self, block: Block, roles: Mapping[str, str]
@@ -200,10 +216,11 @@ class Columns(Saved):
 
     def _dense(
         self, sources: Sequence[tuple[str, Sequence[Term]]], block: Block
-    ) -> tuple[Array, list[Key]]:
+    ) -> tuple[Array, list[Key], int]:
         fresh = _Fresh(self)
         columns: list[tuple[int, Array]] = []
         cells: list[tuple[Any, Any]] = []
+        present = {source for source, _ in sources}
         for source, terms in sources:
             for term in terms:
                 if isinstance(term, Whole):
@@ -213,7 +230,7 @@ class Columns(Saved):
         matrix = self._features(block, fresh)
         X = np.zeros((len(block), max(1, len(self.keys) + len(fresh.keys))))
         for key in self._whole:
-            if key[0] not in block.columns and ":" not in key[0] and key[0] != FEATURES:
+            if key[0] not in present and key[0] != FEATURES:
                 X[:, self.places[key]] = math.nan
         for place, values in columns:
             X[:, place] = values
@@ -223,7 +240,8 @@ class Columns(Saved):
         if matrix is not None:
             places, values = matrix
             X[:, places] = values
-        return X, fresh.keys
+        keys, order, n_first = fresh.ordered()
+        return X[:, order] if order is not None else X, keys, n_first
 
     def _features(self, block: Block, fresh: "_Fresh") -> tuple[Any, Array] | None:
         """Return places and values of what a block brings beside its columns."""
@@ -241,7 +259,7 @@ class Columns(Saved):
 
     def _wide(
         self, sources: Sequence[tuple[str, Sequence[Term]]], block: Block
-    ) -> tuple[SparseInput, list[Key]]:
+    ) -> tuple[SparseInput, list[Key], int]:
         fresh = _Fresh(self)
         parts: dict[int, SparseRows] = {}
         numbers: dict[Key, Array] = {}
@@ -254,17 +272,21 @@ class Columns(Saved):
                 rows = _hashed(term) if isinstance(term, Picked) else term.rows
                 parts[1 + fresh.place((source, ""))] = rows
         if block.features is not None:
-            parts[1 + fresh.place((FEATURES, ""))] = SparseRows.of_any(block.features)
+            parts[1 + fresh.place((FEATURES, ""))] = _without_gaps(block.features)
         new = [key for key in fresh.keys if key in numbers]
         whole = [*self._whole, *new]
         gap = np.full(len(block), math.nan)
         values = np.array([numbers.get(key, gap) for key in whole]).reshape(len(whole), len(block))
         slots = tuple(1 + fresh.place(key) for key in whole)
-        return SparseInput(np.ascontiguousarray(values.T), slots, parts), fresh.keys
+        keys = fresh.keys
+        X = SparseInput(np.ascontiguousarray(values.T), slots, parts)
+        return X, keys, len(self.keys) + len(keys)
 
     def known(self, X: Any) -> Any:
         """Return a matrix without the places that are not there yet."""
         if not isinstance(X, SparseInput):
+            if X.shape[1] == max(1, len(self.keys)):
+                return X
             known = np.zeros((len(X), max(1, len(self.keys))))
             known[:, : len(self.keys)] = X[:, : len(self.keys)]
             return known
@@ -283,6 +305,7 @@ class Columns(Saved):
         keys = [(str(source), str(part)) for source, part in record.word("keys")]
         roles = {str(name): str(role) for name, role in record.word("roles")}
         self.crosses = [(str(a), str(b)) for a, b in record.word("crosses")]
+        self._crossed = {f"{a}:{b}": (a, b) for a, b in self.crosses}
         self.feature_names = dict(record.word("feature_names"))
         self.admit(Encoded(None, keys, roles))
 
@@ -296,6 +319,7 @@ class _Fresh:
     def __init__(self, columns: Columns) -> None:
         self._columns = columns
         self._new: dict[Key, int] = {}
+        self._first: dict[Key, int] = {}  # the row that needs a new key first; 0 if not here
         self._n_own = dict(columns._n_own)
 
     @property
@@ -308,24 +332,41 @@ class _Fresh:
             found = self._new.setdefault(key, len(self._columns.keys) + len(self._new))
         return found
 
+    def ordered(self) -> tuple[list[Key], Any, int]:
+        """Return new keys as row after row needs them, the order of all places, and `n_first`.
+
+        The order is None if it is theirs already.
+        """
+        n = len(self._columns.keys)
+        first = [self._first.get(key, 0) for key in self._new]
+        n_first = n + first.count(0)
+        if first == sorted(first):
+            return self.keys, None, n_first
+        order = np.argsort(first, kind="stable")
+        keys = self.keys
+        return [keys[i] for i in order.tolist()], [*range(n), *(n + order).tolist()], n_first
+
     def picked(self, source: str, term: Picked) -> Any:
         """Return the place of every row, -1 for none; new categories as they come."""
         found, first = np.unique(term.codes, return_index=True)
         lookup = np.full(len(term.parts) + 1, -1)
-        for code in found[np.argsort(first)].tolist():
+        for at in np.argsort(first).tolist():
+            code = int(found[at])
             if code >= 0:
-                lookup[code] = self._category(source, term.parts[code])
+                key = self._category(source, term.parts[code])
+                self._first.setdefault(key, int(first[at]))
+                lookup[code] = self.place(key)
         return lookup[term.codes]
 
-    def _category(self, source: str, part: str) -> int:
+    def _category(self, source: str, part: str) -> Key:
         key = (source, part)
         if key in self._columns.places or key in self._new:
-            return self.place(key)
+            return key
         n_own = self._n_own.get(source, 0)
         if n_own >= MOST_OWN or part.startswith("#"):
-            return self.place((source, f"#{place_of(part) % _SHARED}"))
+            return source, f"#{place_of(part) % _SHARED}"
         self._n_own[source] = n_own + 1
-        return self.place(key)
+        return key
 
 
 def _hashed(term: Picked) -> SparseRows:
@@ -336,6 +377,16 @@ def _hashed(term: Picked) -> SparseRows:
     indptr = np.concatenate([[0], np.cumsum(there)])
     indices = places[term.codes[there]].astype(np.int32)
     return SparseRows(indptr, indices, np.ascontiguousarray(values), HASHED)
+
+
+def _without_gaps(features: Any) -> SparseRows:
+    """Return what is not 0, and there, in features of a wide model."""
+    rows = SparseRows.of_any(features)
+    if not np.isnan(rows.values).any():
+        return rows
+    own = rows.array()
+    own.data = np.nan_to_num(own.data, nan=0.0, posinf=np.inf, neginf=-np.inf)
+    return SparseRows.of(own)
 
 
 def _checked(source: str, term: Whole) -> Array:

@@ -137,6 +137,8 @@ class Core(Saved):
         if self.name == "auto":  # for the classes that are coming with these rows too
             size = n_columns, max(n_classes, self._n_coming)
             settings = {"lane": WIDE if self.sparse else lane_of(*size), **settings}
+        if not self.sparse:
+            catalogue.refuse_too_large(self.name, n_columns, n_classes)
         return catalogue.make(self.name, n_columns, n_classes, settings)
 
     def _is_wide(self, n_columns: int, n_classes: int) -> bool:
@@ -219,7 +221,7 @@ class Core(Saved):
             self._make_room(x.size, 0, self.n_classes)
         if self.frozen.rows_ahead(self.n_rounds) <= 0:
             scaler.refuse_unusable(x)
-            self._begin_stripe(None)
+            self.frozen.begin(self.n_rounds, self.learner, scaler, None)
         p, is_new = _ALL, n_classes > self.n_classes
         if is_new:  # predicted by those who do not know of it
             p = self.predict_row(x) if self.n_classes else _NOTHING
@@ -260,6 +262,11 @@ class Core(Saved):
         """What one deviation of a feature becomes."""
         return self._scaler.unit if isinstance(self._scaler, OnlineScaler) else 1.0
 
+    @property
+    def constant(self) -> float:
+        """What the constant is in a scaled row, if there is one."""
+        return self._scaler.constant if isinstance(self._scaler, SparseScaler) else self.unit
+
     def coef(self) -> Array:
         """Return the weights (K, columns) of the linear model that it is, or leans on most."""
         if isinstance(self._refitted, np.ndarray):
@@ -272,16 +279,24 @@ class Core(Saved):
             raise InvalidInputError("there are no weights before the second class")
         return self.learner.coef()
 
+    def linear(self) -> tuple[Array, Array]:
+        """Return weights (K, d) of raw features, and constants (K,): logits, but for clipping."""
+        scaler = self._scaler
+        assert isinstance(scaler, OnlineScaler)
+        W = self.coef()
+        a, b = scaler.line()
+        own = W[:, [self.column_of(j) for j in range(self.n_features)]]
+        constants = own @ b
+        if scaler.intercept:
+            constants = constants + W[:, scaler.place] * self.unit
+        return own * a, constants
+
     def column_weights(self) -> tuple[Any, Array]:
         """Return the columns (n,) of a wide model that occurred, and their weights (n, K)."""
         if isinstance(self._refitted, ColumnModel):
             return self._refitted.columns, self._refitted.weights
         assert isinstance(self.learner, Wide)
         return self.learner.column_weights()
-
-    def _begin_stripe(self, ahead: Held | None) -> None:
-        self.frozen.begin(self.n_rounds, self.learner, self._scaler, ahead)
-        self._tell()
 
     def _tell(self) -> None:
         """Let the learner know how its experts stand in the frozen record."""
@@ -317,6 +332,8 @@ class Core(Saved):
         if learner is None and n_classes >= 2:
             learner = self._make(n_columns, n_classes)
         elif learner is not None:
+            if not self.sparse:
+                catalogue.refuse_too_large(self.name, n_columns, n_classes)
             learner = learner.grown(n_features=n_columns, n_classes=n_classes)
         if more and isinstance(scaler, SparseScaler):
             scaler.grow(n_features, max(n_numbers, scaler.n_numbers))
@@ -346,21 +363,28 @@ class Core(Saved):
         self._n_coming = n_classes
         self._make_room(*self._sizes(X), self.n_classes)
         P, u = np.zeros((T, n_classes)), np.empty(T)
-        start = 0
+        start, frozen, judged, end = 0, self.frozen, None, 0
         while start < T:
-            if self.frozen.rows_ahead(self.n_rounds) <= 0:
-                end = start + self.frozen.length
+            if frozen.rows_ahead(self.n_rounds) <= 0:
+                end = start + frozen.length
                 whole = _held(X, labels, soft, weights, slice(start, end)) if end <= T else None
-                self._begin_stripe(whole)
-            part = slice(start, min(start + self.frozen.rows_ahead(self.n_rounds), T))
+                judged = frozen.begin(self.n_rounds, self.learner, self._scaler, whole)
+            n_ahead = frozen.rows_ahead(self.n_rounds) if judged is None else end - start
+            part = slice(start, min(start + n_ahead, T))
             Z = self._scaler.learn_checked(X[part])
             rows = Rows(Z, problem.norms(Z), labels[part], soft[part], weights[part])
             self._learn_rows(rows, known[part], P[part], u[part])
             if self.keeps_rows:
                 self._taken.append(rows)
-            if self.frozen.hold(self.n_rounds, _held(X, labels, soft, weights, part)):
-                self._tell()
             start = part.stop
+            if judged is not None and start == end:  # as if the rows had been held until now
+                frozen.take_in(judged)
+                judged = None
+                self._tell()
+            elif frozen.is_open and frozen.hold(
+                self.n_rounds, _held(X, labels, soft, weights, part).copy()
+            ):
+                self._tell()
         self._n_coming = 0
         return P, u
 

@@ -41,15 +41,26 @@ class Held(NamedTuple):
         return own | X
 
     @classmethod
-    def of_arrays(cls, arrays: dict[str, Any]) -> "list[Held]":
-        """Return what `arrays` gave, for held0, held1, ..."""
-        found: list[Held] = []
-        while f"held{len(found)}.labels" in arrays:
-            start = f"held{len(found)}."
-            own = {k.removeprefix(start): v for k, v in arrays.items() if k.startswith(start)}
-            X = own["X"] if "X" in own else SparseInput.of_arrays(own)
-            found.append(cls(X, own["labels"], own["soft"], own["weights"]))
-        return found
+    def of_arrays(cls, arrays: dict[str, Any]) -> "Held":
+        """Return what `arrays` gave, behind the prefix "held."."""
+        start = "held."
+        own = {k.removeprefix(start): v for k, v in arrays.items() if k.startswith(start)}
+        X = own["X"] if "X" in own else SparseInput.of_arrays(own)
+        return cls(X, own["labels"], own["soft"], own["weights"])
+
+    def copy(self) -> "Held":
+        """Return rows that share nothing with anybody's arrays."""
+        X = SparseInput.joined([self.X]) if isinstance(self.X, SparseInput) else self.X.copy()
+        return Held(X, self.labels.copy(), self.soft.copy(), self.weights.copy())
+
+
+class Judged(NamedTuple):
+    """What the experts lost in a stripe, a row, and what their mixture lost in all."""
+
+    names: list[str]
+    losses: Array
+    own: float
+    weight: float
 
 
 class Frozen(Saved):
@@ -95,19 +106,23 @@ class Frozen(Saved):
 
     def begin(
         self, n_rounds: int, learner: Learner | None, scaler: Any, ahead: Held | None
-    ) -> None:
-        """Begin a stripe if it is time; `ahead` are all of its rows, if they are known."""
+    ) -> Judged | None:
+        """Begin a stripe if it is time.
+
+        If all of its rows are known, `ahead`, nothing has to be put aside: the verdict is returned,
+        for `take_in` when the rows have been learned.
+        """
         if n_rounds != self._begins:
-            return
+            return None
         length = self.length
         self._begins += max(2 * length, n_rounds // _SPACED if self.wide else 0)
         self._ends = n_rounds + length
         if learner is None:
-            return
+            return None
         if ahead is not None:
-            self._count(learner, scaler, [ahead])
-        else:
-            self._learner, self._scaler = copy.deepcopy((learner, scaler))
+            return self._judged(learner, scaler, [ahead])
+        self._learner, self._scaler = copy.deepcopy((learner, scaler))
+        return None
 
     def hold(self, n_rounds: int, rows: Held) -> bool:
         """Keep rows of the stripe that is under way; at its end count them, and say so."""
@@ -116,27 +131,34 @@ class Frozen(Saved):
         self._held.append(rows)
         if n_rounds != self._ends:
             return False
-        self._count(self._learner, self._scaler, self._held)
+        judged = self._judged(self._learner, self._scaler, self._held)
         self._learner, self._scaler, self._held = None, None, []
+        if judged is not None:
+            self.take_in(judged)
         return True
 
-    def _count(self, learner: Learner, scaler: Any, held: list[Held]) -> None:
-        """Take in what the experts lost in a stripe."""
+    def _judged(self, learner: Learner, scaler: Any, held: list[Held]) -> Judged | None:
+        """Return what the experts lose on rows, None if none of them counts."""
         names = learner._expert_names()
         before = self.weights(learner)
         X, labels, soft, weights = _joined(held, scaler, learner.n_classes)
         if not len(labels):
-            return
+            return None
         Z = scaler.transform(X)
         P = learner._expert_predictions(Z, problem.norms(Z))
         losses = log_losses(P, labels, soft, TINY) @ weights
         own = float(log_losses(np.tensordot(before, P, 1), labels, soft, TINY) @ weights)
         weight = float(weights.sum())
+        return Judged(names, losses / weight, own, weight)
+
+    def take_in(self, judged: Judged) -> None:
+        """Add what the experts lost in a stripe to their record."""
+        names, losses, own, weight = judged
         past = dict(zip(self._names, self._losses.tolist(), strict=True))
         kept = np.array([past.get(name, 0.0) for name in names])
         if not past.keys() >= set(names):
             kept[:] = 0.0  # other experts: nothing can be compared
-        self._names, self._losses = names, _KEEP * kept + losses / weight
+        self._names, self._losses = names, _KEEP * kept + losses
         self._totals = _KEEP * self._totals + (own, weight)
 
     def weights(self, learner: Learner) -> Array:
@@ -163,9 +185,9 @@ class Frozen(Saved):
         if self._learner is not None:
             put_inside(record, "learner", self._learner)
             put_inside(record, "scaler", self._scaler)
-            for i, held in enumerate(self._held):
-                own = held.arrays()
-                record.arrays.update({f"held{i}.{part}": own[part] for part in own})
+            if self._held:  # as one, however they came
+                own = _joined(self._held, self._scaler, self._learner.n_classes).arrays()
+                record.arrays.update({f"held.{part}": own[part] for part in own})
         return record
 
     def _restore(self, record: Record) -> None:
@@ -175,7 +197,8 @@ class Frozen(Saved):
         self._totals = record.part("totals", (2,))
         if "learner" in record.config:
             self._learner, self._scaler = record.inner("learner"), record.inner("scaler")
-            self._held = Held.of_arrays(record.arrays)
+            if "held.labels" in record.arrays:
+                self._held = [Held.of_arrays(record.arrays)]
 
 
 def _joined(held: list[Held], scaler: Any, n_classes: int) -> Held:

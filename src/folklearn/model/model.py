@@ -12,9 +12,11 @@ from folklearn.arrays import Labels as Numbers
 from folklearn.certificate import Certificate
 from folklearn.errors import InvalidInputError
 from folklearn.evaluate.windows import Window, Windows
+from folklearn.learners import catalogue
 from folklearn.learners.base import Learner
+from folklearn.learners.lanes import PAIRS, lane_of
 from folklearn.model import roles as known_roles
-from folklearn.model.columns import Columns, Encoded
+from folklearn.model.columns import FEATURES, Columns, Encoded
 from folklearn.model.core import Core
 from folklearn.model.explain import Explanation, explained
 from folklearn.model.feed import FedRows, Feed, block_of
@@ -24,6 +26,7 @@ from folklearn.model.roles import WORDS
 from folklearn.model.run import Run, Score, known_numbers
 from folklearn.persist import Record, Saved
 from folklearn.readers.block import Block, Texts
+from folklearn.sparse import SparseRows, is_sparse
 from folklearn.words import counted, listed
 
 _TOTALS = ("loss", "loss_of_new", "total_weight")
@@ -44,6 +47,14 @@ class Step(NamedTuple):
     numbers: Numbers
     losses: Array
     weights: Array
+
+
+class _Outcome(NamedTuple):
+    """What came of the prediction of one row."""
+
+    loss: float
+    of_new: float  # the part of the loss that was paid for classes being unknown
+    wrong: bool
 
 
 class Model(Saved):
@@ -116,19 +127,29 @@ class Model(Saved):
         self.crosses = [tuple(pair) for pair in crosses]
         for name, role in self.asked_roles.items():
             known_roles.refuse_unknown(role, name)
-        if isinstance(class_weight, str) and class_weight != "balanced":
+        weights: Any = class_weight  # of whatever type it may be
+        if not (weights is None or isinstance(weights, Mapping) or weights == "balanced"):
             raise InvalidInputError(
                 f'class_weight must be None, a dict or "balanced", got {class_weight!r}'
             )
         self._labels = Labels()
-        declared = list(classes)
-        _, new = self._labels.read_many(declared)
-        self._labels.admit(new)
-        self.is_open = not declared
+        self.is_open = True
         self.columns: Columns | None = None
         self.core: Core | None = None
         self.forget()
-        Core(learner, settings, n_features=1, n_classes=max(2, len(declared)))  # hears bad settings
+        self.declare(classes)
+        Core(learner, settings, n_features=1, n_classes=max(2, len(self._labels)))  # hears bad ones
+
+    def declare(self, classes: Iterable[Any]) -> None:
+        """Make classes known that no row has brought; if all are, none is "unseen"."""
+        _, new = self._labels.read_many(classes)
+        if not new:
+            return
+        if self.core is not None:
+            self.core.grow(n_classes=len(self._labels) + len(new))
+        elif not self._labels:
+            self.is_open = False
+        self._labels.admit(new)
 
     def forget(self) -> None:
         """Forget what was learned; roles that were asked for, classes and settings stay."""
@@ -186,86 +207,71 @@ class Model(Saved):
 
     # One row at a time.
 
-    def learn_one(self, x: Mapping[str, Any], y: Any, *, weight: float = 1.0) -> None:
+    def learn_one(self, x: Mapping[Any, Any], y: Any, *, weight: float = 1.0) -> None:
         """Learn one row, a mapping of column names to values, and its label."""
-        self._learn_row(x, y, weight, None)
+        self._learn_row(x, y, weight)
 
     def _learn_row(
-        self, x: Mapping[str, Any], y: Any, weight: float, told: tuple[float, float] | None
+        self, x: Mapping[Any, Any], y: Any, weight: float, told: _Outcome | None = None
     ) -> None:
-        """Learn one row; `told` is what was predicted for its label when it was asked for."""
+        """Learn one row; `told` is what came of the prediction when it was asked for."""
         number, new = self._labels.read(y)
         if self.class_weight is not None or weight != 1.0:
             number, weight = self._weighed(y, number, weight)
-        encoded = self._meet_row(x)
-        core = self._core_for(encoded)
-        if core.sparse or type(number) is not int:
-            soft = None if type(number) is int else np.asarray(number)[None]
-            self._run(encoded, [number] if soft is None else soft, np.array([weight]), new)
-        else:
-            unseen = self.unseen_probability
-            core.keeps_rows = self.has_floors
-            p = core.learn_row(encoded.X[0], number, weight)
-            self._admit(encoded, new)
-            self._count_row(p, number, unseen, weight, bool(new), told)
+        begun = self.columns, self.core
+        try:
+            encoded = self._meet_row(x)
+            core = self.core or self._core_for(encoded)
+            if core.sparse or type(number) is not int:
+                labels: Any = [number] if type(number) is int else np.asarray(number)[None]
+                self._run(encoded, labels, np.array([weight]), new, told)
+            else:
+                unseen = core.unseen_probability if new or self.is_open else 0.0
+                core.keeps_rows = self.has_floors
+                p = core.learn_row(encoded.X[0], number, weight)
+                if new or encoded.keys:
+                    self._admit(encoded, new)
+                self._count_row(told or _outcome(p, number, unseen), weight)
+        except BaseException:
+            self.columns, self.core = begun  # a first row that is refused decides nothing
+            raise
         self._recent.add_row(dict(x), _hard(number))
 
-    def _count_row(
-        self,
-        p: Array,
-        number: int,
-        unseen: float,
-        weight: float,
-        is_new: bool,
-        told: tuple[float, float] | None,
-    ) -> None:
+    def _count_row(self, outcome: _Outcome, weight: float) -> None:
         """Count the loss of one row that was learned."""
-        right = False
-        if is_new:
-            loss = of_new = -math.log(max(unseen, TINY)) if self.is_open else 0.0
-        else:
-            given = float(p[number])
-            right = int(p.argmax()) == number
-            of_new = -math.log1p(-unseen) if unseen < 1.0 else 0.0
-            loss = of_new - math.log(max(given, TINY))
-        if told is not None:
-            loss, right = told[0], told[1] > 0.0
-        self.loss += weight * loss
-        self.loss_of_new += weight * of_new
+        self.loss += weight * outcome.loss
+        self.loss_of_new += weight * outcome.of_new
         self.total_weight += weight
-        self.n_mistakes += not right
-        scores = np.array([[loss], [not right], [weight]])
-        self._watch(scores)
+        self.n_mistakes += outcome.wrong
+        self._watch(np.array([[outcome.loss], [outcome.wrong], [weight]]))
 
-    def predict_proba_one(self, x: Mapping[str, Any]) -> dict[Any, float]:
+    def predict_proba_one(self, x: Mapping[Any, Any]) -> dict[Any, float]:
         """Return the probabilities of the classes seen, for a row whose label comes soon.
 
         They sum to 1; that it is none of them has the probability `unseen_probability`. Before the
         first class there are none.
         """
-        if self.core is None or self.columns is None:
+        core, columns = self.core, self.columns
+        if core is None or columns is None:
             return dict.fromkeys(self._labels.kept, 1.0 / max(1, len(self._labels)))
-        X = self.columns.row(x).X
-        p = self._next(X)[0]
-        return dict(zip(self._labels.kept, p.tolist(), strict=True))
+        encoded = columns.row(x)
+        X = columns.known(encoded.X) if encoded.keys else encoded.X
+        p = core.predict_next(X)[0] if core.sparse else core.predict_row(X[0])
+        return dict(zip(self._labels.kept, p.tolist()))  # noqa: B905 - a fifth of the time here
 
-    def _next(self, X: Any) -> Array:
-        assert self.core is not None
-        assert self.columns is not None
-        if self.core.sparse:
-            return self.core.predict_next(self.columns.known(X))
-        d = self.core.n_features
-        if len(X) == 1:
-            own = X[0] if X.shape[1] == d else self.columns.known(X)[0]
-            return self.core.predict_row(own)[None]
-        return self.core.predict_next(X if X.shape[1] == d else self.columns.known(X))
+    def predict_next(self, rows: Any) -> Array:
+        """Return what `predict_proba_one` gives of every row (T, K), one not knowing the others."""
+        block, K = block_of(rows), len(self._labels)
+        if self.core is None or self.columns is None:
+            return np.full((len(block), K), 1.0 / max(1, K))
+        return self.core.predict_next(self.columns.known(self.columns.encode(block).X))
 
-    def predict_one(self, x: Mapping[str, Any]) -> Any:
+    def predict_one(self, x: Mapping[Any, Any]) -> Any:
         """Return the most likely label of a row whose label comes soon, None before any class."""
         p = self.predict_proba_one(x)
         return max(p, key=p.__getitem__) if p else None
 
-    def ask(self, x: Mapping[str, Any]) -> tuple[dict[Any, float], int]:
+    def ask(self, x: Mapping[Any, Any]) -> tuple[dict[Any, float], int]:
         """Predict a row whose label will be told later; return probabilities and its number.
 
         What waits for its label is part of the state, and saved with it.
@@ -285,11 +291,11 @@ class Model(Saved):
                 f"no row waits under the number {number!r}: it was told already"
             )
         x, p, unseen = self._pending[number]
-        told = None
-        if not isinstance(y, Mapping) and p:
-            given = (1.0 - unseen) * p[y] if y in p else unseen
-            told = -math.log(max(given, TINY)), float(y in p and max(p, key=p.__getitem__) == y)
-        self._learn_row(x, y, weight, told)
+        label, _ = self._labels.read(y)
+        if not unseen and (type(label) is not int or label >= len(p)):
+            # Nothing was given to a class that nobody had declared; it costs what `learn_one` says.
+            unseen = 0.5 if self.core is None else self.core.unseen_probability
+        self._learn_row(x, y, weight, _outcome(np.array(list(p.values())), label, unseen))
         del self._pending[number]
 
     @property
@@ -300,9 +306,15 @@ class Model(Saved):
     # Many rows.
 
     def learn_many(self, rows: Any, y: Any, *, weight: Any = None) -> Step:
-        """Predict, then learn, rows (a frame, dictionaries, a matrix) with labels y, one by one."""
+        """Predict, then learn, rows (a frame, dictionaries, a matrix) with labels y, one by one.
+
+        y holds a label for every row, some of them may be soft; or it is a matrix (T, K) of
+        probabilities of `labels`. `weight` is one number for all rows, or one for each.
+        """
         block = block_of(rows)
         numbers, new = self._read_labels(y, len(block))
+        if weight is not None and np.ndim(weight) == 0:
+            weight = np.full(len(block), problem.weight(weight))
         return self._learn_block(block, numbers, new, problem.weights(weight, len(block)))
 
     def _read_labels(self, y: Any, n_rows: int) -> tuple[Any, Sequence[Any]]:
@@ -310,9 +322,15 @@ class Model(Saved):
         if isinstance(y, Texts):
             numbers, new = self._labels.read_texts(y)
         elif isinstance(y, np.ndarray) and y.ndim == 2:
+            if y.shape != (n_rows, len(self._labels)):
+                raise InvalidInputError(
+                    f"soft labels have shape {y.shape}; expected ({n_rows}, {len(self._labels)}), "
+                    "a column for every known class: `declare` further ones first"
+                )
             return y, ()
         else:
-            numbers, new = self._labels.read_many(y)
+            listed_y = y.tolist() if isinstance(y, np.ndarray) else y
+            numbers, new = self._labels.read_many(listed_y)
         if len(numbers) != n_rows:
             raise InvalidInputError(f"there are {len(numbers)} labels for {counted(n_rows, 'row')}")
         return np.asarray(numbers), new
@@ -321,38 +339,61 @@ class Model(Saved):
         """Predict, then learn, the rows of a block."""
         if self.class_weight is not None:
             numbers, weights = self._weighed_many(numbers, new, weights)
-        if self.columns is None:
-            self._begin_columns(known_roles.inferred(block))
-        assert self.columns is not None
-        encoded = self.columns.encode(block)
-        self._core_for(encoded)
-        step = self._run(encoded, numbers, weights, new)
+        begun = self.columns, self.core
+        try:
+            if self.columns is None:
+                self.begin(block, n_classes=len(self._labels) + len(new))
+            assert self.columns is not None
+            encoded = self.columns.encode(block)
+            if self.core is None:
+                self._core_for(encoded)
+            step = self._run(encoded, numbers, weights, new)
+        except BaseException:
+            if begun[1] is None and (self.core is None or not self.core.n_rounds):
+                self.columns, self.core = begun
+            raise
         hard = step.numbers if np.ndim(numbers) == 1 else np.argmax(numbers, axis=1)
         self._recent.add(block, hard.tolist())
         return step
 
-    def _run(self, encoded: Encoded, numbers: Any, weights: Array, new: Sequence[Any]) -> Step:
+    def _run(
+        self,
+        encoded: Encoded,
+        numbers: Any,
+        weights: Array,
+        new: Sequence[Any],
+        told: _Outcome | None = None,
+    ) -> Step:
         """Predict, then learn, encoded rows."""
-        core = self.core
+        core, was_open = self.core, self.is_open
         assert core is not None
-        n_before = core.n_classes
+        n_before, n_rounds = core.n_classes, core.n_rounds
         core.keeps_rows = self.has_floors
-        P, u = core.run(encoded.X, numbers, weight=weights)
+        try:
+            P, u = core.run(encoded.X, numbers, weight=weights)
+        except BaseException:
+            if core.n_rounds > n_rounds:  # interrupted: what has grown must have its names
+                self._admit(encoded, new[: core.n_classes - len(self._labels)])
+            raise
+        self._admit(encoded, new)
         is_soft = np.ndim(numbers) == 2
         y = np.argmax(numbers, axis=1) if is_soft else np.asarray(numbers)
-        known = np.maximum.accumulate(np.concatenate([[n_before - 1], y]))[:-1]
-        is_new = y > known
-        if not self.is_open and not new:
-            u[:] = 0.0
+        last = y
+        if is_soft:
+            last = numbers.shape[1] - 1 - np.argmax(numbers[:, ::-1] > 0.0, axis=1)
+        known = np.maximum.accumulate(np.concatenate([[n_before], last + 1]))[:-1]
+        is_new = last >= known
+        if not was_open:  # until a class comes that was not declared
+            u[: int(is_new.argmax()) if is_new.any() else len(u)] = 0.0
+        losses, of_new = _losses(P, u, y, known, numbers if is_soft else None)
+        wrong = (P.argmax(axis=1) != y) | (y >= known) if len(y) else np.zeros(0, bool)
         P *= (1.0 - u)[:, None]
-        losses = _losses(P, u, y, is_new, numbers if is_soft else None)
-        wrong = (P.argmax(axis=1) != y) | is_new if len(y) else np.zeros(0, bool)
+        if told is not None:
+            losses[:], of_new[:], wrong[:] = told
         self.loss += float(weights @ losses)
-        of_known = -np.log1p(-np.where(is_new | (u >= 1.0), 0.0, u))
-        self.loss_of_new += float(weights @ np.where(is_new, losses, of_known))
+        self.loss_of_new += float(weights @ of_new)
         self.total_weight += float(weights.sum())
         self.n_mistakes += int(wrong.sum())
-        self._admit(encoded, new)
         self._watch(np.array([losses, wrong, weights]))
         return Step(P, u, np.where(is_soft, -1, y), losses, weights)
 
@@ -385,11 +426,8 @@ class Model(Saved):
         T = len(block)
         unseen = np.full(T, self.unseen_probability)
         nothing = np.full(T, math.nan)
-        if self.core is None or self.columns is None:
-            P = np.full((T, len(self._labels)), 1.0 / max(1, len(self._labels)))
-        else:
-            P = self._next(self.columns.encode(block).X)
-        return Step(P * (1.0 - unseen)[:, None], unseen, np.full(T, -1), nothing, weights)
+        P = self.predict_next(block) * (1.0 - unseen)[:, None]
+        return Step(P, unseen, np.full(T, -1), nothing, weights)
 
     def _predicted_frozen(self, rows: FedRows) -> Step:
         """Predict rows as the model would once it is saved, and say what that costs."""
@@ -403,18 +441,37 @@ class Model(Saved):
 
     # What happens when rows and labels come.
 
-    def _begin_columns(self, roles: Mapping[str, str]) -> None:
+    def begin(self, block: Block, *, n_classes: int = 0) -> None:
+        """Give the columns of the first rows their roles, and decide whether rows stay sparse.
+
+        They do if there are words, and if a sparse matrix is too large for sums over all pairs of
+        so many classes.
+        """
+        self._begin_columns(known_roles.of_rows(block), block.features, n_classes)
+
+    def _begin_columns(
+        self, roles: Mapping[str, str], features: Any = None, n_classes: int = 0
+    ) -> None:
         asked = {**roles, **self.asked_roles}
         sparse = WORDS in asked.values()
+        if features is not None and not sparse:
+            size = features.shape[1] + self.intercept, max(2, n_classes, len(self._labels))
+            may_be_wide = isinstance(features, SparseRows) and self.learner_name == "auto"
+            sparse = may_be_wide and lane_of(*size) != PAIRS
+            if not sparse:
+                catalogue.refuse_too_large(self.learner_name, *size)
         self.columns = Columns(asked, self.crosses, sparse=sparse)
+        if features is not None and not sparse:  # every column of a matrix has its place
+            keys = [(FEATURES, str(j)) for j in range(features.shape[1])]
+            self.columns.admit(Encoded(None, keys))
 
-    def _meet_row(self, x: Mapping[str, Any]) -> Encoded:
+    def _meet_row(self, x: Mapping[Any, Any]) -> Encoded:
         if self.columns is None:
             if not isinstance(x, Mapping):
                 raise InvalidInputError(f"a row must be a dictionary of columns, got {x!r}")
-            roles = {
+            roles = {  # sorted, so that the order of a mapping is of no account
                 str(name): known_roles.of_value(value)
-                for name, value in x.items()
+                for name, value in sorted(x.items(), key=_name_of)
                 if value is not None
             }
             self._begin_columns(roles)
@@ -427,7 +484,7 @@ class Model(Saved):
             columns = self.columns
             assert columns is not None
             n_numbers = encoded.X.numbers.shape[1] if columns.sparse else 0
-            n_places = max(1, len(columns.keys) + len(encoded.keys))
+            n_places = max(1, len(columns.keys), encoded.n_first)
             self.core = Core(
                 self.learner_name,
                 self.settings,
@@ -448,6 +505,12 @@ class Model(Saved):
         if new:
             self._labels.admit(new)
             self.is_open = True
+
+    def weights_of(self, y: Any, weight: Array) -> Array:
+        """Return the weights of rows with the weights of their classes in them."""
+        if self.class_weight is None:
+            return weight
+        return self._weighed_many(*self._read_labels(y, len(weight)), weight)[1]
 
     def _weighed(self, y: Any, number: Any, weight: float) -> tuple[Any, float]:
         weight = problem.weight(weight)
@@ -547,22 +610,35 @@ class Model(Saved):
         self, blocks: Sequence[Any], *, most_passes: int | None = None, seed: int = 0
     ) -> None:
         """Fit rows that were learned, and are at hand, all together; see `Core.refit`."""
+        found = [
+            (rows.block.take(rows.has_label), rows.labels, rows.weights[rows.has_label])
+            for rows in blocks
+            if rows.has_label.any()
+        ]
+        self.refit_blocks(found, most_passes=most_passes, seed=seed)
+
+    def refit_blocks(
+        self,
+        blocks: Iterable[tuple[Block, Any, Array]],
+        *,
+        most_passes: int | None = None,
+        seed: int = 0,
+    ) -> None:
+        """Do so with blocks that all have labels, as `learn_many` takes them, and weights."""
         core, columns = self.core, self.columns
         if core is None or columns is None:
             return
+        parts = []
+        for block, y, weights in blocks:
+            numbers, _ = self._read_labels(y, len(block))
+            if self.class_weight is not None:
+                numbers, weights = self._weighed_many(numbers, (), weights)
+            parts.append((block, numbers, weights))
         limit = {} if most_passes is None else {"most_passes": most_passes}
 
         def raw() -> Iterable[tuple[Any, Any, Any]]:
-            for rows in blocks:
-                there = rows.has_label
-                if not there.any():
-                    continue
-                X = columns.known(columns.encode(rows.block.take(there)).X)
-                numbers, _ = self._read_labels(rows.labels_of(there), int(there.sum()))
-                weights = rows.weights[there]
-                if self.class_weight is not None:
-                    numbers, weights = self._weighed_many(numbers, (), weights)
-                yield X, numbers, weights
+            for block, numbers, weights in parts:
+                yield columns.known(columns.encode(block).X), numbers, weights
 
         core.refit(raw, seed=seed, **limit)
 
@@ -572,6 +648,8 @@ class Model(Saved):
             raise InvalidInputError(
                 "the model has learned nothing yet: `learn_one`, `run` or `fit`"
             )
+        if isinstance(source, Block | np.ndarray) or is_sparse(source):
+            return self._frozen(block_of(source))
         feed = self.feed(source, **options)
         parts = [self._frozen(block) for block in feed.unlabelled()]
         return np.concatenate(parts) if parts else np.empty((0, len(self._labels)))
@@ -705,16 +783,46 @@ def _hard(number: Any) -> int:
     return number if type(number) is int else int(np.argmax(number))
 
 
-def _losses(P: Array, u: Array, y: Numbers, is_new: Any, soft: Any) -> Array:
-    """Return the strict losses of rows: what was given to the label, or to its being new."""
-    rows = np.arange(len(y))
+def _name_of(item: tuple[Any, Any]) -> str:
+    return str(item[0])
+
+
+def _losses(P: Array, u: Array, y: Numbers, known: Any, soft: Any) -> tuple[Array, Array]:
+    """Return the strict losses of rows, and what of them was paid for classes being unknown.
+
+    P are the probabilities of the classes known before each row, if it is one of them; u that it
+    is none. What a soft label gives to new classes is paid as a new class is.
+    """
+    is_known = np.arange(P.shape[1]) < known[:, None]
     if soft is None:
-        given = np.where(is_new, u, P[rows, y])
-        losses: Array = -np.log(np.maximum(given, TINY))
-        return losses
-    soft = soft[:, : P.shape[1]]
-    terms = np.where(soft > 0.0, -soft * np.log(np.maximum(P, TINY)), 0.0)
-    return np.where(is_new, -np.log(np.maximum(u, TINY)), terms.sum(axis=1))
+        mass = (y >= known).astype(np.float64)  # that is new
+        own = -np.log(np.maximum(P[np.arange(len(y)), y], TINY))
+        of_known = np.where(mass > 0.0, 0.0, own)
+    else:
+        soft = soft[:, : P.shape[1]]
+        there = is_known & (soft > 0.0)
+        of_known = np.where(there, -soft * np.log(np.maximum(P, TINY)), 0.0).sum(axis=1)
+        mass = np.where(is_known, 0.0, soft).sum(axis=1)
+    surely_new = u >= 1.0
+    share = -np.log1p(-np.where(surely_new, 0.0, u))
+    of_new = mass * -np.log(np.maximum(u, TINY)) + (1.0 - mass) * share
+    return of_known + of_new, of_new
+
+
+def _outcome(p: Array, label: Any, unseen: float) -> _Outcome:
+    """Return what came of one prediction p (K,) of the classes known then."""
+    if type(label) is int:
+        if label >= p.size:
+            loss = -math.log(max(unseen, TINY))
+            return _Outcome(loss, loss, True)
+        share = -math.log1p(-unseen) if unseen < 1.0 else 0.0
+        return _Outcome(share - math.log(max(p[label], TINY)), share, int(p.argmax()) != label)
+    y = np.array([np.argmax(label)])
+    P = np.pad(p, (0, max(0, label.size - p.size)))[None]
+    known = np.array([p.size])
+    losses, of_new = _losses(P, np.array([unseen]), y, known, np.asarray(label)[None])
+    wrong = y[0] >= p.size or int(p.argmax()) != y[0]
+    return _Outcome(float(losses[0]), float(of_new[0]), bool(wrong))
 
 
 def _plain_pending(n: int, x: dict[str, Any], p: dict[Any, float], unseen: float) -> list[Any]:

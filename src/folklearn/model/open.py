@@ -1,1 +1,5 @@
-from folklearn.model.core import Core as OpenModel  # noqa: F401  (goes with streams)
+"""A name that goes when `folklearn.streams` does."""
+
+from folklearn.model.core import Core
+
+OpenModel = Core

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from folklearn.persist import Record, Saved
-from folklearn.readers.block import Block, Texts
+from folklearn.readers.block import Block, Texts, is_gap
 from folklearn.readers.records import block_of_records
 from folklearn.sparse import SparseRows
 
@@ -25,21 +25,23 @@ class Recent(Saved):
     def __init__(self) -> None:
         self._pieces: deque[tuple[Any, Any, int]] = deque()  # rows, classes, how many
         self._n_rows = 0
+        self._most = _MOST_ROWS
 
     def add_row(self, x: Any, label: int) -> None:
         """Keep one mapping."""
         self._pieces.append((x, (label,), 1))
         self._n_rows += 1
+        self._most = _MOST_ROWS
         if self._n_rows > 2 * _MOST_ROWS:
             self._forget(_MOST_ROWS)
 
     def add(self, block: Block, labels: Sequence[int]) -> None:
         """Keep the end of a block."""
         width = max(1, len(block.columns) + _width(block.features))
-        most = max(1, min(_MOST_ROWS, _MOST_VALUES // width))
-        own = slice(max(0, len(block) - most), len(block))
-        self._pieces.append((block.take(own), np.asarray(labels)[own], own.stop - own.start))
-        self._n_rows += own.stop - own.start
+        self._most = most = max(1, min(_MOST_ROWS, _MOST_VALUES // width))
+        own = np.arange(max(0, len(block) - most), len(block))  # copies: nobody's array stays alive
+        self._pieces.append((block.take(own), np.asarray(labels)[own], len(own)))
+        self._n_rows += len(own)
         self._forget(most)
 
     def _forget(self, most: int) -> None:
@@ -47,7 +49,7 @@ class Recent(Saved):
             self._n_rows -= self._pieces.popleft()[2]
 
     def rows(self) -> tuple[Block, Any]:
-        """Return the rows as one block, and their classes."""
+        """Return the last rows as one block, and their classes, in whatever pieces they came."""
         blocks: list[Block] = []
         waiting: list[Any] = []
         for rows, _, _ in self._pieces:
@@ -61,12 +63,22 @@ class Recent(Saved):
         if waiting:
             blocks.append(block_of_records(waiting, range(1, len(waiting) + 1)))
         labels = [np.asarray(labels, np.int64) for _, labels, _ in self._pieces]
-        return Block.joined(blocks), np.concatenate(labels) if labels else np.empty(0, np.int64)
+        if not labels:
+            return Block({}, np.empty(0, np.int64)), np.empty(0, np.int64)
+        own = slice(max(0, self._n_rows - self._most), self._n_rows)
+        block = Block.joined(blocks).take(own)
+        columns = {
+            name: Texts.of(column.texts()) if isinstance(column, Texts) else column
+            for name, column in sorted(block.columns.items())
+            if not is_gap(column).all()
+        }
+        n_rows = own.stop - own.start
+        return Block(columns, np.arange(1, n_rows + 1), block.features), np.concatenate(labels)[own]
 
     def to_record(self) -> Record:
         """Return everything as a record."""
         block, labels = self.rows()
-        record = Record("Recent", {"columns": []}, {"labels": labels})
+        record = Record("Recent", {"columns": [], "most": self._most}, {"labels": labels})
         for i, (name, column) in enumerate(block.columns.items()):
             array: Any = column.codes if isinstance(column, Texts) else column
             says: Any = list(column.values) if isinstance(column, Texts) else None
@@ -84,6 +96,7 @@ class Recent(Saved):
     def from_record(cls, record: Record) -> "Recent":
         """Rebuild what was recorded."""
         recent = cls()
+        recent._most = record.count("most", 1)
         labels, columns = record.part("labels", (None,), np.int64), {}
         for i, (name, texts) in enumerate(record.word("columns")):
             array = record.arrays[f"column{i}"]

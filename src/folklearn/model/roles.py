@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from folklearn.errors import InvalidInputError
-from folklearn.readers.block import Block, Column, Texts
+from folklearn.readers.block import Block, Column, Texts, is_gap
 from folklearn.readers.cells import Kind
 
 NUMBER, CATEGORY, WORDS, DATE = "number", "category", "words", "date"
@@ -58,6 +58,21 @@ def of_value(value: Any) -> str:
             return DATE
         return WORDS if len(value.split()) >= _SENTENCE else CATEGORY
     return DATE if isinstance(value, date | datetime | np.datetime64) else NUMBER
+
+
+def of_rows(block: Block) -> dict[str, str]:
+    """Return the roles of columns that have a value, by name, where text is known to be text.
+
+    As in `of_value`, and unlike in a file, a text of digits is a category.
+    """
+    found = {}
+    for name in sorted(block.columns):
+        column = block.columns[name]
+        if is_gap(column).all():
+            continue
+        role = _of_column(name, column)
+        found[name] = CATEGORY if role == NUMBER and isinstance(column, Texts) else role
+    return found
 
 
 def inferred(head: Block, *, skip: Iterable[str] = ()) -> dict[str, str]:

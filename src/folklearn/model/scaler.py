@@ -123,6 +123,16 @@ class OnlineScaler(Saved):
         """What a value of one deviation becomes."""
         return 1.0 / math.sqrt(self._first + int(self.intercept)) if self.scale else 1.0
 
+    def line(self) -> tuple[Array, Array]:
+        """Return a and b (d,): a value x becomes about a x + b, but for clipping."""
+        if not self.scale:
+            return np.ones(self.n_features), np.zeros(self.n_features)
+        counts, means, squares = self._moments[[_COUNT, _MEAN, _SQUARES]]
+        varied = squares > 0.0
+        a = np.zeros(self.n_features)
+        a[varied] = self.unit / np.sqrt(squares[varied] / counts[varied])
+        return a, -a * means
+
     def _checked(self, X: ArrayLike) -> Array:
         return problem.contexts(X, self.n_features, gaps=self.gaps)[0]
 

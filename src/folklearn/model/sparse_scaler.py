@@ -129,6 +129,11 @@ class SparseScaler(Saved):
         """The column of the constant, if there is one."""
         return 0
 
+    @property
+    def constant(self) -> float:
+        """The value of the constant."""
+        return _CONSTANT if self.scale else 1.0
+
     def grow(self, n_slots: int, n_numbers: int) -> None:
         """Make room for columns that were missing in every row so far."""
         self.n_slots = problem.count("n_slots", n_slots, self.n_slots)
@@ -165,7 +170,7 @@ class SparseScaler(Saved):
             for j, slot in enumerate(X.slots):
                 parts[slot] = _column(Z[:, j])
         if self.intercept:
-            parts[0] = _column(np.full(len(X), _CONSTANT if self.scale else 1.0))
+            parts[0] = _column(np.full(len(X), self.constant))
         return _side_by_side([(slot, parts[slot]) for slot in sorted(parts)], len(X), self)
 
     def _own(self, rows: SparseRows, share: float) -> SparseRows:

@@ -54,7 +54,9 @@ def column_of(
     kinds = set(map(type, values))
     if kind is None:
         column, faults = column_of(values, _own_kind(kinds), decimal)
-        return column, {row: fault for row, fault in faults.items() if fault == _IS_NESTED}
+        if isinstance(column, Texts) or column.dtype.kind != "f":
+            return column, {row: fault for row, fault in faults.items() if fault == _IS_NESTED}
+        return column, {row: fault for row, fault in faults.items() if np.isnan(column[row])}
     faults = {
         row: _IS_NESTED
         for row, value in enumerate(values)
