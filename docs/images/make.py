@@ -13,9 +13,10 @@ from PIL import Image
 import folklearn
 from folklearn import plots
 from folklearn.model.pictures import calibration_tables, window_rows
+from folklearn.model.run import Run
 
 FOLDER = Path(__file__).parent
-COLOURS = 64  # enough for lines and letters, and a third of the bytes
+COLOURS = 128  # enough for lines and letters, and half of the bytes
 WIDTH = 1100  # pixels at most
 N_ROWS, CHANGE = 12_000, 8_000
 
@@ -30,10 +31,20 @@ def flights() -> pd.DataFrame:
     late = (wind - 25.0) / 4.0 + 1.5 * (departs.hour > 16)
     before = np.arange(N_ROWS) < CHANGE
     late += np.where(airline == "Boreal", np.where(before, 4.0, -4.0), 0.0)
-    delayed = np.where(late + rng.logistic(size=N_ROWS) > 0.0, "late", "on time")
-    delayed[late + rng.logistic(size=N_ROWS) > 7.0] = "cancelled"
+    is_late = late + rng.logistic(size=N_ROWS) > 0.0
+    is_off = late + rng.logistic(size=N_ROWS) > 7.0
+    delayed = np.select([is_off, is_late], ["cancelled", "late"], "on time")
     columns = {"departs": departs, "airline": airline, "wind": wind, "delayed": delayed}
     return pd.DataFrame(columns)
+
+
+def in_small_blocks(model: folklearn.Model, frame: pd.DataFrame) -> Run:
+    """Run over a frame, looking at the frozen loss more often than `Model.run` does."""
+    feed = model.feed(frame, "delayed", most=256)
+    run = Run.of(model, feed)
+    for rows, step in feed.steps():
+        run.add(rows, step)
+    return run.ended()
 
 
 def save(figure: object, name: str) -> None:
@@ -44,7 +55,10 @@ def save(figure: object, name: str) -> None:
         height = round(image.height * WIDTH / image.width)
         if image.width > WIDTH:
             image = image.resize((WIDTH, height), Image.Resampling.LANCZOS)
-        image.convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE).save(path, optimize=True)
+        few = image.convert("RGB").quantize(
+            COLOURS, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE
+        )
+        few.save(path, optimize=True)
 
 
 def main() -> None:
@@ -52,11 +66,12 @@ def main() -> None:
     frame = flights()
     model = folklearn.Model(windows=True)
     run = model.run(frame[:CHANGE], target="delayed")
+    run.name = "flights.csv"
     save(run.plot(), "run.png")
     save(plots.confusion(run.confusion, run.labels), "confusion.png")
     save(plots.calibration(calibration_tables(run), run.labels), "calibration.png")
     save(model.explain().plot(), "weights.png")
-    drift = folklearn.Model().run(frame, target="delayed")
+    drift = in_small_blocks(folklearn.Model(), frame)
     title = f"The world changes at row {CHANGE:,}"
     save(plots.losses(window_rows(drift), title=title), "drift.png")
 
