@@ -138,7 +138,9 @@ class Model(Saved):
         self.core: Core | None = None
         self.forget()
         self.declare(classes)
-        Core(learner, settings, n_features=1, n_classes=max(2, len(self._labels)))  # hears bad ones
+        # Hears bad settings.
+        first = Core(learner, settings, n_features=1, n_classes=max(2, len(self._labels)))
+        self._max_weight = first.max_weight
 
     def declare(self, classes: Iterable[Any]) -> None:
         """Make classes known that no row has brought; if all are, none is "unseen"."""
@@ -186,7 +188,9 @@ class Model(Saved):
     @property
     def max_weight(self) -> float:
         """The largest weight of a row that it accepts."""
-        return math.inf if self.core is None else self.core.max_weight
+        if self.core is not None:
+            return self.core.max_weight
+        return float(self.settings.get("max_weight", self._max_weight))
 
     @property
     def unseen_probability(self) -> float:

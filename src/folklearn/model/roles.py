@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, datetime
 from typing import Any
 
@@ -19,7 +19,7 @@ LEARNED = (NUMBER, CATEGORY, WORDS, DATE)
 
 _SENTENCE = 3  # words from which on a text is words, not a category
 _ENOUGH = 50  # rows before an id is recognised
-_NEARLY_ALL = 0.95  # distinct texts, for an id
+_NEARLY_ALL = 0.95  # distinct texts, for an id; numbers, or dates, for a column of them
 _ISO = re.compile(
     r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}([.,]\d{1,9})?)?( ?(Z|[+-]\d{2}:?\d{2}))?)?", re.ASCII
 )
@@ -97,17 +97,23 @@ def _of_texts(name: str, column: Texts) -> str:
     values = [value for value in column.values if value]
     if not values:
         return NUMBER
-    numbers = [_number(value) for value in values]
-    if not any(math.isnan(number) for number in numbers):
+    numbers = [_number(value) for value in column.values]
+    if _are_nearly_all(column, [not math.isnan(number) for number in numbers]):
         whole = np.append(numbers, np.nan)[column.codes]
         return ID if _is_running(name, whole) else NUMBER
-    if all(_ISO.fullmatch(value) for value in values):
+    if _are_nearly_all(column, [bool(_ISO.fullmatch(value)) for value in column.values]):
         return DATE
     if sum(len(value.split()) for value in values) >= _SENTENCE * len(values):
         return WORDS
     there = int((column.codes >= 0).sum())
     is_id = there >= _ENOUGH and len(values) >= _NEARLY_ALL * there
     return ID if is_id else CATEGORY
+
+
+def _are_nearly_all(column: Texts, are: Sequence[bool]) -> bool:
+    """Tell whether the texts of all rows are of a kind but a few, which are mistakes then."""
+    there = column.codes[column.codes >= 0]
+    return float(np.mean(np.array(are)[there])) >= _NEARLY_ALL
 
 
 def _is_running(name: str, numbers: Any) -> bool:

@@ -22,7 +22,7 @@ class BlockReader(Reader):
     name : what messages call them.
     """
 
-    format = "rows"
+    format = "frame"
     unit = "row"
 
     def __init__(self, block: Block, name: str = "the rows") -> None:
