@@ -371,7 +371,7 @@ class Core(Saved):
                 judged = frozen.begin(self.n_rounds, self.learner, self._scaler, whole)
             n_ahead = frozen.rows_ahead(self.n_rounds) if judged is None else end - start
             part = slice(start, min(start + n_ahead, T))
-            Z = self._scaler.learn_transform(X[part])
+            Z = self._scaler.learn_checked(X[part])
             rows = Rows(Z, problem.norms(Z), labels[part], soft[part], weights[part])
             self._learn_rows(rows, known[part], P[part], u[part])
             if self.keeps_rows:
