@@ -215,7 +215,9 @@ def test_truth_values_are_labels_of_their_own(rng):
     np.testing.assert_array_equal(model.predict_proba(X), quick().fit(X, y).predict_proba(X))
     with pytest.raises(InvalidInputError, match="y holds numbers, but the labels so far are truth"):
         model.partial_fit(X, y)
-    with pytest.raises(InvalidInputError, match="y holds truth values, but the labels so far are text"):
+    with pytest.raises(
+        InvalidInputError, match="y holds truth values, but the labels so far are text"
+    ):
         quick().partial_fit(X, y == 1, classes=["no", "yes"])
 
 
