@@ -14,7 +14,7 @@ from folklearn.learners import catalogue
 from folklearn.learners.lanes import PAIRS, lane_of
 from folklearn.model import roles as known_roles
 from folklearn.model.columns import FEATURES, Columns
-from folklearn.model.roles import CATEGORY, ID, LEARNED, TARGET, WEIGHT, WORDS
+from folklearn.model.roles import CATEGORY, DATE, ID, LEARNED, NUMBER, TARGET, WEIGHT, WORDS
 from folklearn.progress import LOGGER, reporter
 from folklearn.readers.block import Block, Texts
 from folklearn.readers.opening import open_reader
@@ -397,6 +397,8 @@ def _first_rows(head: Block, found: Scan, learned: Mapping[str, str]) -> Block:
             codes = np.full(n_rows, -1, np.int32)
             codes[: len(values)] = np.arange(len(values))
             columns[name] = Texts(codes, tuple(values))
+        elif learned[name] in (NUMBER, DATE):  # which may be missing in the first row
+            columns[name] = np.zeros(n_rows, "datetime64[us]" if learned[name] == DATE else float)
         else:
             columns[name] = first.columns[name][np.zeros(n_rows, np.int64)]
     features = head.features

@@ -89,9 +89,9 @@ def _block_of_frame(X: Any, estimator: Any) -> Block:
         if name in reader.names or roles.get(name) == IGNORED or frame[own[name]].is_null().all():
             continue
         raise InvalidInputError(
-            f"column {name!r} is of type {frame.schema[own[name]]}, and only numbers, truth values, "
-            f"text, categories and dates can be read: convert or drop it, or say that it is "
-            f"{IGNORED!r} by roles"
+            f"column {name!r} is of type {frame.schema[own[name]]}, and only numbers, truth "
+            "values, text, categories and dates can be read: convert or drop it, or say by roles "
+            f"that it is {IGNORED!r}"
         )
     if not len(frame):
         raise InvalidInputError(
