@@ -197,12 +197,13 @@ class Columns(Saved):
 
     def encode(self, block: Block) -> Encoded:
         """Return the rows of a block as a matrix, and what they bring that is new."""
-        late = sorted(name for name in block.columns if name not in self.roles)
-        roles = {
-            name: known_roles.of_value(_first_value(block.columns[name]))
-            for name in late
-            if _first_value(block.columns[name]) is not None
-        }
+        roles = {}
+        if not block.columns.keys() <= self.roles.keys():
+            roles = {
+                name: known_roles.of_value(_first_value(block.columns[name]))
+                for name in known_roles.by_first_value(block)
+                if name not in self.roles
+            }
         if not self.sparse:  # a text that comes late is a category where rows are dense
             roles = {name: CATEGORY if role == WORDS else role for name, role in roles.items()}
         sources = list(self._sources(block, self.roles | roles))
@@ -438,10 +439,6 @@ def _checked(source: str, term: Whole) -> Array:
 
 
 def _first_value(column: Column) -> Any:
-    """Return a value of a column, None if it has none."""
-    there = np.flatnonzero(~is_gap(column))
-    if not there.size:
-        return None
-    if isinstance(column, Texts):
-        return column.values[column.codes[there[0]]]
-    return column[there[0]]
+    """Return the first value of a column that has one."""
+    first = int(np.argmin(is_gap(column)))
+    return column.values[column.codes[first]] if isinstance(column, Texts) else column[first]

@@ -82,8 +82,9 @@ def crossed(a: str, first: Sequence[Term], b: str, second: Sequence[Term]) -> li
         one, other = other, one
     assert isinstance(one, Whole)
     if isinstance(other, Picked):
-        codes = np.where(np.isnan(one.values), np.int32(-1), other.codes)
-        return [Picked(other.parts, codes, np.nan_to_num(one.values))]
+        own = other.codes.copy()
+        own[np.isnan(one.values)] = -1
+        return [Picked(other.parts, own, np.nan_to_num(one.values))]
     return [Whole("", one.values * other.values)]
 
 
