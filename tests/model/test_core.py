@@ -431,7 +431,7 @@ def test_nobodys_array_is_held(rng):
 
 
 def test_hard_and_soft_labels_in_one_stripe(rng):
-    X, y, weights = drawn(rng)
+    X, y, _ = drawn(rng)
     Y = np.eye(4)[y]
     mixed, soft = (Core("ogd", n_features=3, n_classes=4) for _ in range(2))
     soft.run(X, Y)

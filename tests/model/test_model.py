@@ -317,10 +317,9 @@ def test_an_interruption_leaves_names_for_what_has_grown(rng, monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr(type(model.core), "_learn", interrupted)
+        model.learn_many([x for x, _ in rows[20:50]], [y for _, y in rows[20:50]])
         with pytest.raises(KeyboardInterrupt):
-            for start in (20, 50):
-                part = rows[start : start + 50]
-                model.learn_many([x for x, _ in part], [y for _, y in part])
+            model.learn_many([x for x, _ in rows[50:]], [y for _, y in rows[50:]])
     assert len(model.labels) == model.core.n_classes
     assert len(model.columns) == model.core.n_features
     assert sum(model.predict_proba_one(rows[0][0]).values()) == pytest.approx(1.0)

@@ -16,7 +16,6 @@ from folklearn.model import roles as known_roles
 from folklearn.model.roles import CATEGORY, DATE, ID, IGNORED, LEARNED, NUMBER, WORDS
 from folklearn.model.sparse_scaler import SparseInput
 from folklearn.model.terms import (
-    DATE_PARTS,
     HASHED,
     Picked,
     Term,
@@ -160,11 +159,11 @@ class Columns(Saved):
         if type(x) is dict and len(x) == self._row_size:
             try:  # the way of nearly all rows of numbers
                 values = self._row_values(x)
-                last, row = self._last_row
-                if values != last:  # a row that is learned was predicted just before
-                    row = np.empty(self._row_size)
-                    struct.pack_into(self._row_format, row, 0, *values)
-                    self._last_row = values, row
+                if values != self._last_row[0]:  # a row that is learned was predicted just before
+                    packed: Any = np.empty(self._row_size)
+                    struct.pack_into(self._row_format, packed, 0, *values)
+                    self._last_row = values, packed
+                row: Array = self._last_row[1]
                 return row
             except Exception:  # another column, a gap, text, or what no number can be made of
                 pass  # is looked at below, value by value
@@ -177,12 +176,14 @@ class Columns(Saved):
         for name, value in x.items():
             role = self.roles.get(name)
             if role == NUMBER:
+                if value is None:
+                    continue
                 place = self.places.get((name, ""))
-                if place is None or not (value is None or isinstance(value, float | int)):
+                if place is None or not isinstance(value, float | int):
                     return None
                 if type(value) is int and abs(value) > _LARGEST:
                     return None
-                row[place] = math.nan if value is None else value
+                row[place] = value
             elif role == CATEGORY and type(value) is str:
                 text = written(value)
                 place = self.places.get((name, text or ""))
@@ -190,20 +191,19 @@ class Columns(Saved):
                     return None
                 if place is not None:
                     row[place] += 1.0
-            elif role == DATE and value is None and (name, DATE_PARTS[0]) in self.places:
-                continue
-            elif role in (DATE, WORDS) or (value is not None and role in (CATEGORY, None)):
+            elif value is not None and role in (CATEGORY, DATE, WORDS, None):
                 return None
         return row
 
     def encode(self, block: Block) -> Encoded:
         """Return the rows of a block as a matrix, and what they bring that is new."""
-        late = sorted(name for name in block.columns if name not in self.roles)
-        roles = {
-            name: known_roles.of_value(_first_value(block.columns[name]))
-            for name in late
-            if _first_value(block.columns[name]) is not None
-        }
+        roles = {}
+        if not block.columns.keys() <= self.roles.keys():
+            roles = {
+                name: known_roles.of_value(_first_value(block.columns[name]))
+                for name in known_roles.by_first_value(block)
+                if name not in self.roles
+            }
         if not self.sparse:  # a text that comes late is a category where rows are dense
             roles = {name: CATEGORY if role == WORDS else role for name, role in roles.items()}
         sources = list(self._sources(block, self.roles | roles))
@@ -244,7 +244,8 @@ class Columns(Saved):
         for source, terms in sources:
             for term in terms:
                 if isinstance(term, Whole):
-                    columns.append((fresh.place((source, term.part)), _checked(source, term)))
+                    if fresh.needs((source, term.part), term.values):
+                        columns.append((fresh.place((source, term.part)), _checked(source, term)))
                 elif isinstance(term, Picked):
                     cells.append((fresh.picked(source, term), term.values))
         matrix = self._features(block, fresh)
@@ -286,8 +287,9 @@ class Columns(Saved):
         for source, terms in sources:
             for term in terms:
                 if isinstance(term, Whole):
-                    fresh.place((source, term.part))
-                    numbers[source, term.part] = _checked(source, term)
+                    if fresh.needs((source, term.part), term.values):
+                        fresh.place((source, term.part))
+                        numbers[source, term.part] = _checked(source, term)
                     continue
                 rows = _hashed(term) if isinstance(term, Picked) else term.rows
                 parts[1 + fresh.place((source, ""))] = rows
@@ -355,6 +357,15 @@ class _Fresh:
         if found is None:
             found = self._new.setdefault(key, len(self._columns.keys) + len(self._new))
         return found
+
+    def needs(self, key: Key, values: Array) -> bool:
+        """Tell whether numbers need a place: they have one, or one of them is there."""
+        if key not in self._columns.places:
+            there = ~np.isnan(values)
+            if not there.any():
+                return False
+            self._first[key] = int(there.argmax())
+        return True
 
     def ordered(self) -> tuple[list[Key], Any, int]:
         """Return new keys as row after row needs them, the order of all places, and `n_first`.
@@ -428,10 +439,6 @@ def _checked(source: str, term: Whole) -> Array:
 
 
 def _first_value(column: Column) -> Any:
-    """Return a value of a column, None if it has none."""
-    there = np.flatnonzero(~is_gap(column))
-    if not there.size:
-        return None
-    if isinstance(column, Texts):
-        return column.values[column.codes[there[0]]]
-    return column[there[0]]
+    """Return the first value of a column that has one."""
+    first = int(np.argmin(is_gap(column)))
+    return column.values[column.codes[first]] if isinstance(column, Texts) else column[first]

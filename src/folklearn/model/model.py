@@ -819,6 +819,10 @@ class Model(Saved):
             model.columns, model.core = record.inner("columns"), record.inner("core")
         return model
 
+    def __getstate__(self) -> dict[str, Any]:
+        self._watch()  # so that what is pickled does not depend on who has looked
+        return self.__dict__
+
     def __repr__(self) -> str:
         learned = f"{counted(self.n_rounds, 'row')} learned"
         if not self.n_rounds:

@@ -82,7 +82,9 @@ def crossed(a: str, first: Sequence[Term], b: str, second: Sequence[Term]) -> li
         one, other = other, one
     assert isinstance(one, Whole)
     if isinstance(other, Picked):
-        return [Picked(other.parts, other.codes, np.nan_to_num(one.values))]
+        own = other.codes.copy()
+        own[np.isnan(one.values)] = -1
+        return [Picked(other.parts, own, np.nan_to_num(one.values))]
     return [Whole("", one.values * other.values)]
 
 
@@ -132,7 +134,7 @@ def _seconds(name: str, column: Column) -> Array:
         return found
     if column.dtype.kind != "M":
         if np.isnan(column).all():  # nothing is of no kind
-            return column
+            return np.full(len(column), np.nan)
         raise InvalidInputError(f"column {name!r} holds numbers, and its role is date")
     exact = column.astype("datetime64[us]")
     return np.where(np.isnat(exact), np.nan, exact.astype(np.int64) / 1e6)
