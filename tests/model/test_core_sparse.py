@@ -181,3 +181,8 @@ def test_nonsense_changes_nothing(X, y, said, seed):
     with pytest.raises(InvalidInputError, match=said):
         model.run(X, y)
     assert pickle.dumps(model.to_record()) == before
+
+
+def test_a_learner_that_takes_no_words_says_so_at_once():
+    with pytest.raises(InvalidInputError, match="'ogd' takes no words and no wide rows"):
+        Core("ogd", n_features=1, n_classes=2, sparse=True)

@@ -111,12 +111,12 @@ class Core(Saved):
         self.learner: Learner | None = None
         # What predicts after `refit`, a dense one is (K, columns).
         self._refitted: Array | ColumnModel | None = None
-        first = self._make(self._scaler.n_columns, max(2, self.n_classes))  # hears bad settings
-        self.max_weight = first.max_weight  # above which it refuses
-        if self.sparse and not first.takes_sparse:
+        if self.sparse and not self._make(1, 2).takes_sparse:  # a wide one may not fit
             raise InvalidInputError(
                 f'{self.name!r} takes no words and no wide rows: choose the learner "auto"'
             )
+        first = self._make(self._scaler.n_columns, max(2, self.n_classes))  # hears bad settings
+        self.max_weight = first.max_weight  # above which it refuses
         if self.n_classes >= 2:
             self.learner = first
 
