@@ -3,7 +3,6 @@
 import sys
 
 from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from tests.cli import strange
 
@@ -19,11 +18,7 @@ def fuzz(n_files: int) -> None:
         database=None,
         print_blob=True,
         suppress_health_check=list(HealthCheck),
-    )(
-        given(
-            strange.contents(), strange.endings, strange.options, strange.learners, st.booleans()
-        )(strange.check)
-    )
+    )(given(strange.cases)(strange.check))
     run()
     print(f"{n_files} files: a result or a sentence for each, and nothing half written")
 

@@ -28,3 +28,8 @@ def role_of(values):
 )
 def test_one_mistake_does_not_change_what_a_column_is(values, role):
     assert role_of(values) == role
+
+
+def test_values_of_other_rows_do_not_count():
+    rows = Texts.of(["red", "blue", None])[2:]
+    assert inferred(Block({"x": rows}, range(1)))["x"] == "number"

@@ -446,18 +446,20 @@ class Model(Saved):
             return
         core = self.core
         assert core is not None
+        taken = core.taken_rows()
         sizes = {"n_features": core.n_columns, "n_classes": max(core.n_classes, 2)}
         windows = self._windows
         floors = self.has_floors and core.learner is not None
         if windows is None or (
-            floors and (windows.n_features, windows.n_classes) != tuple(sizes.values())
+            floors
+            and (windows.n_features, windows.n_classes, windows.floors) != (*sizes.values(), True)
         ):
             self._windows = windows = Windows(**sizes, floors=floors)  # other sizes: a new proof
         if not windows.floors:
             windows._observe(None, scores)
             return
         start = 0
-        for rows in core.taken_rows():
+        for rows in taken:
             stop = start + len(rows.X)
             if not len(rows.soft) or rows.soft.shape[1] == windows.n_classes:
                 windows._observe(rows, scores[:, start:stop])

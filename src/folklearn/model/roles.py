@@ -103,7 +103,7 @@ def _of_column(name: str, column: Column) -> str:
 
 def _of_texts(name: str, column: Texts) -> str:
     values = [value for value in column.values if value]
-    if not values:
+    if not values or not (column.codes >= 0).any():  # the values may be those of other rows
         return NUMBER
     numbers = [_number(value) for value in column.values]
     if _are_nearly_all(column, [not math.isnan(number) for number in numbers]):
