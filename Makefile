@@ -2,6 +2,7 @@
 # make test   lint, types, import contracts, tests
 # make docs   the documentation as a site, to be read in a browser
 # make mutants  change each line that soundness rests on, and see that a test notices
+# make fuzz   ten thousand strange files through the command line
 # make lowest  the tests with the lowest versions that pyproject.toml admits
 # make bench  speed beside River, Vowpal Wabbit and scikit-learn, in one run
 # Every target sets itself up; nothing but Python 3.11+, pip and make is needed.
@@ -10,10 +11,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 .DEFAULT_GOAL := help
-.PHONY: help run test lint types check mutants lowest docs bench clean
+.PHONY: help run test lint types check mutants fuzz lowest docs bench clean
 
 help:
-	@sed -n '1,7s/^# //p' Makefile
+	@sed -n '1,8s/^# //p' Makefile
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
@@ -44,6 +45,9 @@ check: $(VENV)/.installed-dev
 
 mutants: $(VENV)/.installed-dev
 	$(BIN)/python -m tests.mutants
+
+fuzz: $(VENV)/.installed-dev
+	$(BIN)/python -m tests.long.fuzz_files
 
 # An environment of its own, beside the other: it has the lowest versions and nothing newer.
 $(VENV)-lowest/.installed: $(BIN)/python pyproject.toml tests/lowest.py

@@ -54,7 +54,6 @@ _MODULES = {
     "learners.ogd": ("Ogd",),
     "learners.ons": ("Ons",),
     "learners.wide": ("Wide",),
-    "model.hashing": ("TextHasher",),
     "model.columns": ("Columns",),
     "model.core": ("Core",),
     "model.explain": ("Explanation",),
@@ -67,11 +66,12 @@ _MODULES = {
     "model.sparse_scaler": ("SparseScaler",),
     "persist": ("load",),
     "readers.block": ("Block", "Texts"),
+    "readers.blocks": ("BlockReader",),
     "readers.opening": ("open_reader",),
     "readers.reader": ("BadRow", "Reader"),
     "readers.records": ("block_of_records",),
     "readers.scan": ("Scan", "scan"),
-    "streams.model": ("StreamModel",),
+    "synthetic.digits": ("digits",),
     "synthetic.bandit": ("syn_non_sep", "syn_non_sep_blocks", "syn_sep", "syn_sep_blocks"),
     "synthetic.labelled": (
         "OBLIVIOUS",
@@ -98,7 +98,7 @@ PUBLIC = (
 )  # fmt: skip
 PACKAGES = (
     "adapters", "bandits", "batch", "boosting", "bounds", "errors", "evaluate", "learners", "model",
-    "plots", "readers", "streams", "synthetic",
+    "plots", "readers", "synthetic",
 )  # fmt: skip
 
 

@@ -1,7 +1,6 @@
 """The border: exit codes, signals, pipes, and extras that are not installed."""
 
 import os
-import signal
 import subprocess
 import sys
 import threading

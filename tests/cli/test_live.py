@@ -440,7 +440,9 @@ def heard():
 @posix
 @pytest.mark.usefixtures("heard")
 @pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_does_not_cut_a_block(folklearn, write_csv, rows, tmp_path, monkeypatch, sent, code):
+def test_a_signal_does_not_cut_a_block(
+    folklearn, write_csv, rows, tmp_path, monkeypatch, sent, code
+):
     learn_block = Model._learn_block
 
     def interrupted(self, *arguments):

@@ -1,4 +1,4 @@
-"""Streams of sparse rows whose classes and features come late."""
+"""Streams of sparse rows whose classes and columns come late."""
 
 import copy
 import pickle
@@ -11,7 +11,7 @@ import folklearn
 from folklearn import Mixture, Wide
 from folklearn.errors import InvalidInputError
 from folklearn.model.core import Core
-from folklearn.model.sparse_scaler import SparseScaler
+from folklearn.model.sparse_scaler import SparseInput, SparseScaler
 from folklearn.sparse import SparseRows
 from tests.reference.streams import soft_labels, words
 
@@ -25,38 +25,53 @@ def sample(seed, T=300):
 
 
 def open_model(n_classes=0, **words):
-    return Core("auto", n_features=D, n_classes=n_classes, sparse=True, **words)
+    return Core("auto", n_features=1, n_classes=n_classes, sparse=True, **words)
+
+
+def scaled(X):
+    scaler = SparseScaler(n_slots=1)
+    return scaler.transform(SparseInput.of_rows(SparseRows.of(X))), scaler.n_columns
+
+
+def state(model):
+    record = model.to_record()
+    return record.config, {part: array.tobytes() for part, array in record.arrays.items()}
 
 
 def test_it_is_a_scaler_and_a_wide_learner(seed):
     X, y = sample(seed)
     model = open_model(K)
     P, u = model.run(X, y)
-    twin = Wide(n_features=D + 1, n_classes=K)
-    expected = twin.run(SparseScaler(n_features=D).transform(X).array(), y)
-    np.testing.assert_array_equal(P, expected)
+    Z, width = scaled(X)
+    twin = Wide(n_features=width, n_classes=K)
+    np.testing.assert_array_equal(P, twin.run(Z.array(), y))
     assert model.certificate() == twin.certificate()
     assert (u < 1.0).all()
 
 
-def test_one_by_one_dense_or_sparse_is_the_same(seed):
+def test_pieces_are_the_whole_byte_for_byte(seed):
+    """With the frozen record, whose stripes are then held row by row."""
     X, y = sample(seed)
-    blocks, dense, pairs = open_model(), open_model(), open_model()
-    P, u = blocks.run(X, y)
-    D_P, _ = dense.run(X.toarray(), y)
-    np.testing.assert_array_equal(P, D_P)
-    for t, label in enumerate(y[:100].tolist()):
-        own = slice(X.indptr[t], X.indptr[t + 1])
-        pair = X.indices[own], X.data[own]
-        p = pairs.predict_one(pair)
-        np.testing.assert_allclose(p, P[t, : len(p)], atol=1e-12)
-        assert pairs.unseen_probability == pytest.approx(u[t])
-        row = X[[t]].toarray()[0]
-        np.testing.assert_allclose(pairs.predict_row(row), p, atol=1e-15)
-        if t % 2:
-            pairs.learn_row(row, label, 1.0)
-        else:
-            pairs.learn_one(pair, label)
+    whole, rows, pieces = open_model(), open_model(), open_model()
+    P, u = whole.run(X, y)
+    for t in range(300):
+        own, v = rows.run(X[[t]], y[t : t + 1])
+        np.testing.assert_array_equal(own[0], P[t, : own.shape[1]])
+        assert v[0] == u[t]
+    for part in (slice(0, 70), slice(70, 75), slice(75, 300)):
+        pieces.run(X[part], y[part])
+    assert state(whole) == state(rows) == state(pieces)
+
+
+def test_resuming_within_a_stripe_equals_never_stopping(seed, tmp_path):
+    X, y = sample(seed)
+    straight = open_model()
+    straight.run(X[:70], y[:70])
+    straight.save(tmp_path / "model")
+    resumed = folklearn.load(tmp_path / "model")
+    for model in (straight, resumed):
+        model.run(X[70:], y[70:])
+    assert state(resumed) == state(straight)
 
 
 def test_soft_labels_and_weights(seed, rng):
@@ -64,9 +79,9 @@ def test_soft_labels_and_weights(seed, rng):
     Y, weight = soft_labels(seed, y, K), rng.random(300)
     model = open_model(K)
     P, _ = model.run(X, Y, weight=weight)
-    twin = Wide(n_features=D + 1, n_classes=K)
-    Z = SparseScaler(n_features=D).transform(X).array()
-    np.testing.assert_array_equal(P, twin.run(Z, Y, weight=weight))
+    Z, width = scaled(X)
+    twin = Wide(n_features=width, n_classes=K)
+    np.testing.assert_array_equal(P, twin.run(Z.array(), Y, weight=weight))
     model.refit(lambda: [(X[:100], Y[:100], weight[:100]), (X[100:], Y[100:], weight[100:])])
     whole = open_model(K)
     whole.run(X, Y, weight=weight)
@@ -74,19 +89,40 @@ def test_soft_labels_and_weights(seed, rng):
     np.testing.assert_array_equal(model.predict(X), whole.predict(X))
 
 
-def test_features_and_classes_come_late(seed):
+def with_numbers(rng, X, slots=(2,)):
+    """Rows that have numbers too, in the columns of these slots."""
+    numbers = rng.normal(size=(X.shape[0], len(slots)))
+    numbers[rng.random(numbers.shape) < 0.2] = np.nan
+    return SparseInput(numbers, slots, {1: SparseRows.of(X)})
+
+
+def test_columns_and_classes_come_late(seed, rng):
     X, y = sample(seed)
-    narrow = Core("auto", n_features=D // 2, sparse=True)
+    narrow = open_model()
     few = (y < 2).nonzero()[0]
-    narrow.run(X[few][:, : D // 2], y[few])
+    narrow.run(X[few], y[few])
     assert narrow.n_classes == 2
-    narrow.run(X, y)
-    assert (narrow.n_classes, narrow.n_features) == (K, D)
-    P = narrow.predict(X)
+    wider = with_numbers(rng, X)
+    narrow.run(wider, y)
+    assert (narrow.n_classes, narrow.n_features) == (K, 2)
+    P = narrow.predict(wider)
     assert P.shape == (300, K)
     np.testing.assert_allclose(P.sum(axis=1), 1.0)
-    narrow.learn_one(([D + 5], [1.0]), 0)
-    assert narrow.n_features == D + 6
+    widest = SparseInput(wider.numbers, (2,), {**wider.parts, 3: SparseRows.of(X)})
+    narrow.run(widest, y)
+    assert narrow.n_features == 3
+
+
+def test_growth_within_a_stripe(seed, rng):
+    X, y = sample(seed)
+    wider = with_numbers(rng, X)
+    whole, rows = open_model(K), open_model(K)
+    for model in (whole, rows):
+        model.run(X[:66], y[:66])
+    whole.run(wider[66:], y[66:])
+    for t in range(66, 300):
+        rows.run(wider[t : t + 1], y[t : t + 1])
+    assert state(whole) == state(rows)
 
 
 def test_a_fit_predicts_until_something_is_learned(seed):
@@ -99,9 +135,8 @@ def test_a_fit_predicts_until_something_is_learned(seed):
     given = np.arange(300), y[300:]
     assert -np.log(after[given]).mean() < -1.05 * np.log(before[given]).mean()
     assert model.certificate() == certificate
-    np.testing.assert_allclose(model.predict(X[300:].toarray()), after, atol=1e-14)
-    np.testing.assert_allclose(model.predict_one(X[[300]].toarray()[0]), after[0], atol=1e-14)
-    model.learn_one(X[[300]].toarray()[0], 0)
+    np.testing.assert_array_equal(model.predict_next(X[300:]), after)
+    model.run(X[[300]], [0])
     twin = open_model(K)
     twin.run(X[:301], [*y[:300], 0])
     np.testing.assert_array_equal(model.predict(X), twin.predict(X))
@@ -126,16 +161,10 @@ def test_it_goes_on_after_every_way_of_keeping_it(seed, tmp_path):
             np.testing.assert_array_equal(one.run(X, y)[0], twin.run(X, y)[0])
 
 
-def test_other_learners_take_the_same_rows(seed):
-    X, y = sample(seed, 30)
-    model = Core("ogd", n_features=D, n_classes=K, sparse=True)
-    P, _ = model.run(X, y)
-    twin = folklearn.Ogd(n_features=D + 1, n_classes=K)
-    np.testing.assert_allclose(P, twin.run(SparseScaler(n_features=D).transform(X).dense(), y))
-    assert model.predict(SparseRows.of(X)).shape == (30, K)
-    late = Core("ogd", n_features=D, sparse=True)
-    late.run(X, y)
-    assert late.n_classes == K
+def test_other_learners_do_not_take_such_rows():
+    for name in ("folklore", "ogd"):  # whose state has a number for every place
+        with pytest.raises(InvalidInputError, match="takes no words and no wide rows"):
+            Core(name, n_features=1, n_classes=K, sparse=True)
 
 
 def test_dense_rows_of_many_classes_are_fitted_too(rng):
@@ -149,7 +178,7 @@ def test_dense_rows_of_many_classes_are_fitted_too(rng):
     after = model.predict(X)
     given = np.arange(900), y
     assert np.log(after[given]).mean() > np.log(before[given]).mean()
-    np.testing.assert_allclose(model.predict_one(X[0]), after[0], atol=1e-12)
+    np.testing.assert_allclose(model.predict_row(X[0]), after[0], atol=1e-12)
     again = pickle.loads(pickle.dumps(model))
     np.testing.assert_array_equal(again.predict(X), after)
 
@@ -167,11 +196,9 @@ def test_nothing_is_fitted_where_memory_is_short(seed, monkeypatch):
 @pytest.mark.parametrize(
     ("X", "y", "said"),
     [
-        (csr_array((2, D - 1)), [0, 1], "shape"),
         (csr_array((2, D)), [0, 5], "next number"),
         (csr_array((2, D)), [0], "one label per row"),
         (csr_array(([np.inf], ([0], [0])), shape=(1, D)), [0], "inf"),
-        (np.ones(D), [0], "shape"),
     ],
 )
 def test_nonsense_changes_nothing(X, y, said, seed):

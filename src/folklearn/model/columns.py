@@ -9,12 +9,22 @@ from typing import Any
 
 import numpy as np
 
+from folklearn import problem
 from folklearn.arrays import Array
 from folklearn.errors import InvalidInputError
 from folklearn.model import roles as known_roles
 from folklearn.model.roles import CATEGORY, DATE, ID, IGNORED, LEARNED, NUMBER, WORDS
 from folklearn.model.sparse_scaler import SparseInput
-from folklearn.model.terms import HASHED, Picked, Term, Whole, crossed, place_of, terms_of
+from folklearn.model.terms import (
+    DATE_PARTS,
+    HASHED,
+    Picked,
+    Term,
+    Whole,
+    crossed,
+    place_of,
+    terms_of,
+)
 from folklearn.persist import Record, Saved
 from folklearn.readers.block import Block, Column, Texts, is_gap
 from folklearn.readers.cells import written
@@ -27,8 +37,7 @@ Key = tuple[str, str]  # a column of the data, or a cross of two, and a part of 
 FEATURES = "\0"  # what svmlight and VW text, or an array, bring beside named columns
 MOST_OWN = 100  # categories of a column that have a place of their own,
 _SHARED = 28  # and places that all further ones share
-_LARGEST = 1e14  # number that is computed with
-_LARGEST_SQUARE = _LARGEST**2
+_LARGEST = problem.MAX_NORM  # number that is computed with
 
 
 @dataclass(frozen=True)
@@ -82,6 +91,7 @@ class Columns(Saved):
         self._row_size = -1  # entries of a row that holds every column, if all are numbers
         self._row_values: Callable[[Any], tuple[Any, ...]] = tuple
         self._row_format = ""
+        self._last_row: tuple[Any, Any] = None, None
         for name, role in (roles or {}).items():
             known_roles.refuse_unknown(role, name)
         self.admit(Encoded(None, [], dict(roles or {})))
@@ -129,42 +139,50 @@ class Columns(Saved):
         self.is_matrix = numbered and not self.sparse
         learned = [key[0] for key in self.keys]
         plain = set(self.roles.values()) <= {NUMBER, ID, IGNORED}
-        self._row_size = -1
+        self._row_size, self._last_row = -1, (None, None)
         if self.crosses or self.sparse or len(learned) < 2:
             return
-        if plain and learned == self.learned:
+        if plain and learned == self.learned and len(learned) == len(self.roles):
             self._row_size = len(self.roles)
             self._row_values = itemgetter(*learned)
             self._row_format = f"{len(learned)}d"
 
     def row(self, x: Any) -> Encoded:
         """Return one row, a mapping of names to values, as `encode` returns a block."""
+        plain = self.plain_row(x)
+        return self.encode(block_of_records([x], [1])) if plain is None else Encoded(plain[None])
+
+    def plain_row(self, x: Any) -> Array | None:
+        """Return one row (d,) of numbers and categories that are all known; None for any other.
+
+        Whether numbers can be computed with is for `Core` to say.
+        """
         if type(x) is dict and len(x) == self._row_size:
-            row: Any = np.empty(len(self.keys))
             try:  # the way of nearly all rows of numbers
-                struct.pack_into(self._row_format, row, 0, *self._row_values(x))
+                values = self._row_values(x)
+                last, row = self._last_row
+                if values != last:  # a row that is learned was predicted just before
+                    row = np.empty(self._row_size)
+                    struct.pack_into(self._row_format, row, 0, *values)
+                    self._last_row = values, row
+                return row
             except Exception:  # another column, a gap, text, or what no number can be made of
-                row = None  # is looked at below, value by value
-            if row is not None and row.dot(row) <= _LARGEST_SQUARE:
-                return Encoded(row[None])
+                pass  # is looked at below, value by value
         if not isinstance(x, Mapping):
             raise InvalidInputError(f"a row must be a dictionary of columns, got {x!r}")
-        if not self.sparse and not self.crosses:
-            plain = self._plain_row(x)
-            if plain is not None:
-                return Encoded(plain[None])
-        return self.encode(block_of_records([x], [1]))
+        return None if self.sparse or self.crosses else self._known_row(x)
 
-    def _plain_row(self, x: Mapping[str, Any]) -> Array | None:
-        """Return a row of numbers and categories that are all known; None for any other."""
+    def _known_row(self, x: Mapping[str, Any]) -> Array | None:
         row = self._missing.copy()
         for name, value in x.items():
             role = self.roles.get(name)
-            if role == NUMBER and isinstance(value, float | int):
+            if role == NUMBER:
                 place = self.places.get((name, ""))
-                if place is None or not -_LARGEST <= value <= _LARGEST:  # which NaN is not either
+                if place is None or not (value is None or isinstance(value, float | int)):
                     return None
-                row[place] = value
+                if type(value) is int and abs(value) > _LARGEST:
+                    return None
+                row[place] = math.nan if value is None else value
             elif role == CATEGORY and type(value) is str:
                 text = written(value)
                 place = self.places.get((name, text or ""))
@@ -172,7 +190,9 @@ class Columns(Saved):
                     return None
                 if place is not None:
                     row[place] += 1.0
-            elif value is not None and role in (NUMBER, CATEGORY, DATE, WORDS, None):
+            elif role == DATE and value is None and (name, DATE_PARTS[0]) in self.places:
+                continue
+            elif role in (DATE, WORDS) or (value is not None and role in (CATEGORY, None)):
                 return None
         return row
 
@@ -285,20 +305,24 @@ class Columns(Saved):
     def known(self, X: Any) -> Any:
         """Return a matrix without the places that are not there yet."""
         if not isinstance(X, SparseInput):
-            if X.shape[1] == max(1, len(self.keys)):
+            if X.shape[1] == len(self.keys):
                 return X
             known = np.zeros((len(X), max(1, len(self.keys))))
             known[:, : len(self.keys)] = X[:, : len(self.keys)]
             return known
         return X.of_slots(len(self.keys))
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copy and pickle as the record, of which reading a row changes no byte."""
+        return Columns.from_record, (self.to_record(),)
+
     def to_record(self) -> Record:
         """Return everything as a record."""
         record = super().to_record()
         record.config["roles"] = list(self.roles.items())
         record.config["crosses"] = self.crosses
-        record.config["keys"] = self.keys
-        record.config["feature_names"] = self.feature_names
+        record.config["keys"] = list(self.keys)
+        record.config["feature_names"] = dict(self.feature_names)
         return record
 
     def _restore(self, record: Record) -> None:
