@@ -43,6 +43,7 @@ def test_every_requirement_of_the_project_has_a_lower_bound():
 
 def test_pins_are_constraints_of_the_oldest_release():
     lines = pins().splitlines()
-    assert f"numpy~={dict(line.split('>=') for line in PROJECT['dependencies'])['numpy']}.0" in lines
+    bounds = dict(line.split(">=") for line in PROJECT["dependencies"])
+    assert f"numpy~={bounds['numpy']}.0" in lines
     assert all(line.count(".") >= 2 and "~=" in line for line in lines)
     assert not any(line.startswith(("folklearn", "ruff", "mypy")) for line in lines)
