@@ -200,6 +200,15 @@ def test_links_between_pages_lead_somewhere():
                 assert (page.parent / link).exists(), f"{page.relative_to(ROOT)}: {link}"
 
 
+def test_pictures_are_small_and_shown():
+    pages = "".join(page.read_text(encoding="utf-8") for page in RUN)
+    pictures = sorted((DOCS / "images").glob("*.png"))
+    assert pictures
+    for picture in pictures:
+        assert picture.stat().st_size < 80_000, picture.name
+        assert f"images/{picture.name})" in pages, f"no page shows {picture.name}"
+
+
 def documented() -> list[object]:
     """Return every object that a table of the API lists, found by its name."""
     objects: list[object] = []
