@@ -54,7 +54,6 @@ _MODULES = {
     "learners.ogd": ("Ogd",),
     "learners.ons": ("Ons",),
     "learners.wide": ("Wide",),
-    "model.hashing": ("TextHasher",),
     "model.columns": ("Columns",),
     "model.core": ("Core",),
     "model.explain": ("Explanation",),

@@ -112,7 +112,7 @@ class SparseRows:
         indptr, indices, values = (
             arrays[prefix + name] for name in ("indptr", "indices", "values")
         )
-        return cls(indptr, indices, values, int(arrays[f"{prefix}width"][0]))
+        return cls(indptr, indices, values, int(arrays[f"{prefix}width"].item()))
 
     def __matmul__(self, M: Array) -> Array:
         """Return the products (T, K) with a matrix (d, K)."""

@@ -26,6 +26,13 @@ def arriving(rng, T, d, K):
     return X, np.array([order[label] for label in y.tolist()])
 
 
+def frozen_of(model):
+    """The frozen record, and what a stripe under way holds."""
+    record = model.frozen.to_record()
+    held = {part: array for part, array in record.arrays.items() if part.startswith("held")}
+    return record.config.get("names"), record.arrays["losses"], record.arrays["totals"], held
+
+
 def strict_losses(P, u, y):
     losses, seen = [], 0
     for t, label in enumerate(y):
@@ -101,10 +108,10 @@ def test_one_by_one_is_the_run(name, words, rng):
     P, u = block.run(X, y, weight=weights)
     for t, label in enumerate(y.tolist()):
         assert single.unseen_probability == u[t]
-        p = single.predict_one(X[t])
-        np.testing.assert_array_equal(single.predict_one(X[t]), p)
+        p = single.predict_row(X[t])
+        np.testing.assert_array_equal(single.predict_row(X[t]), p)
         np.testing.assert_allclose(p, P[t, : single.n_classes], rtol=1e-8, atol=1e-9)
-        single.learn_one(X[t], label, weight=weights[t])
+        single.learn_row(X[t], label, weight=weights[t])
     counts = ("n_classes", "n_rounds", "n_new", "unseen_probability")
     assert [getattr(single, c) for c in counts] == [getattr(block, c) for c in counts]
     expected, arrays = block._scaler.to_record(), single._scaler.to_record().arrays
@@ -119,10 +126,10 @@ def test_one_by_one_is_exactly_runs_of_one_row(rng):
     X = with_gaps(rng, X)
     rows, single = Core("ogd", n_features=3), Core("ogd", n_features=3)
     for t, label in enumerate(y.tolist()):
-        p = single.predict_one(X[t])
+        p = single.predict_row(X[t])
         P, _ = rows.run(X[t : t + 1], [label])
         np.testing.assert_array_equal(p, P[0, : len(p)])
-        single.learn_one(X[t], label)
+        single.learn_row(X[t], label)
         np.testing.assert_array_equal(single.predict(X), rows.predict(X))
 
 
@@ -130,11 +137,11 @@ def test_predicting_changes_nothing(rng):
     X, y = arriving(rng, 60, 3, 3)
     asked, silent = Core("auto", n_features=3), Core("auto", n_features=3)
     for x, label in zip(X, y.tolist(), strict=True):
-        asked.predict_one(x)
-        asked.predict_one(x[::-1].copy())
-        asked.learn_one(x, label)
-        silent.learn_one(x, label)
-        asked.predict_one(x)
+        asked.predict_row(x)
+        asked.predict_row(x[::-1].copy())
+        asked.learn_row(x, label)
+        silent.learn_row(x, label)
+        asked.predict_row(x)
     assert state(asked) == state(silent)
 
 
@@ -148,7 +155,7 @@ def test_wider_rows_bring_features(name, rng):
     expected, _ = told.run(X[20:], y[20:])
     np.testing.assert_array_equal(wide.run(X[20:], y[20:])[0], expected)
     for x, label in zip(X[20:], y[20:].tolist(), strict=True):
-        single.learn_one(x, label)
+        single.learn_row(x, label)
     np.testing.assert_allclose(single.predict(X), told.predict(X), atol=1e-8)
 
 
@@ -164,7 +171,7 @@ def test_no_memory_to_grow_changes_nothing(rng, monkeypatch):
 
     monkeypatch.setattr(Folklore, "grown", no_memory)
     with pytest.raises(MemoryError):
-        model.learn_one(np.ones(5), 3)
+        model.learn_row(np.ones(5), 3)
     with pytest.raises(MemoryError):
         model.run(np.ones((1, 5)), [0])
     with pytest.raises(MemoryError):
@@ -179,7 +186,7 @@ def test_copies_are_equal_and_independent(rng):
     before = pickle.dumps(model)
     for other in (copy.deepcopy(model), pickle.loads(before)):
         assert state(other) == state(model)
-        other.learn_one(X[0], 3)
+        other.learn_row(X[0], 3)
         assert state(other) != state(model)
     assert pickle.dumps(model) == before
 
@@ -265,19 +272,16 @@ def test_bad_rows_change_nothing(X, y, words, sentence):
         ([1.0, 2.0, -np.inf], 1, {}, "has -inf at feature 2"),
         ([1.0, 1e200], 1, {}, "norm above"),
         ([1e15, np.nan], 0, {}, "norm above"),
-        ([1.0], 0, {}, "x has shape"),
-        ([[1.0, 2.0]], 0, {}, "x has shape"),
-        (["1", "2"], 0, {}, "real numbers"),
         ([1.0, 2.0], 0, {"weight": 2.0}, "above max_weight=1"),
         ([1.0, 2.0], 1, {"weight": np.nan}, "weight is nan"),
     ],
 )
 def test_a_bad_row_changes_nothing(x, y, words, sentence):
     model = Core("auto", n_features=2)
-    model.learn_one([1.0, np.nan], 0)
+    model.learn_row(np.array([1.0, np.nan]), 0)
     before = pickle.dumps(model)
     with pytest.raises(InvalidInputError, match=sentence):
-        model.learn_one(x, y, **words)
+        model.learn_row(np.array(x), y, **words)
     assert pickle.dumps(model) == before
 
 
@@ -305,9 +309,9 @@ def test_soft_labels_are_learned_as_by_the_learner(rng):
     np.testing.assert_allclose(P, expected, rtol=1e-12)
     np.testing.assert_allclose(u, 0.5 / (1 + np.arange(60)))
     for x, y in zip(X, Y, strict=True):
-        single.learn_one(x, y)
+        single.learn_row(x, y)
     np.testing.assert_allclose(single.predict(X), model.predict(X), rtol=1e-9)
-    single.learn_one(X[0], 3)  # a class that nobody declared, after soft labels
+    single.learn_row(X[0], 3)  # a class that nobody declared, after soft labels
     assert single.n_classes == 4
 
 
@@ -318,10 +322,10 @@ def test_bad_soft_labels_change_nothing(y, sentence):
     model = Core("folklore", n_features=1, n_classes=2)
     before = pickle.dumps(model)
     with pytest.raises(InvalidInputError, match=sentence):
-        model.learn_one([1.0], y)
+        model.learn_row(np.ones(1), y)
     assert pickle.dumps(model) == before
     with pytest.raises(InvalidInputError, match="need two known classes"):
-        Core("folklore", n_features=1).learn_one([1.0], [1.0])
+        Core("folklore", n_features=1).learn_row(np.ones(1), [1.0])
 
 
 def test_a_learner_that_cannot_grow_takes_what_was_declared(rng):
@@ -330,8 +334,121 @@ def test_a_learner_that_cannot_grow_takes_what_was_declared(rng):
     P, _ = model.run(X, y)
     assert P.shape == (20, 3)
     before = pickle.dumps(model)
-    for bad in (lambda: model.run(X[:2], [0, 3]), lambda: model.learn_one(X[0], 3),
+    for bad in (lambda: model.run(X[:2], [0, 3]), lambda: model.learn_row(X[0], 3),
                 lambda: model.grow(n_features=3)):  # fmt: skip
         with pytest.raises(InvalidInputError, match="'ons' is no learner that takes"):
             bad()
     assert pickle.dumps(model) == before
+
+
+# The frozen record: rows ahead, judged by the model as it stood.
+
+
+def loop(model, X, Y, weights):
+    for x, y, w in zip(X, Y, weights, strict=True):
+        model.learn_row(x, int(y) if np.ndim(y) == 0 else y, w)
+
+
+def drawn(rng, T=500, kind="hard"):
+    X, y = arriving(rng, T, 3, 4)
+    if kind == "hard":
+        return X, y, rng.uniform(size=T)
+    Y = 0.7 * np.eye(4)[y] + 0.3 * rng.dirichlet(np.ones(4), size=T)
+    return X, Y, rng.uniform(size=T)
+
+
+@pytest.mark.parametrize("kind", ["hard", "soft"])
+@pytest.mark.parametrize("stop", [64, 70, 80, 128, 470, 500])
+def test_a_run_is_the_loop_byte_for_byte(kind, stop, rng):
+    """Of gradient descent, whose kernels are the same for one row and for many; in any pieces."""
+    X, Y, weights = drawn(rng, kind=kind)
+    run, single, pieces = (Core("ogd", n_features=3, n_classes=4) for _ in range(3))
+    run.run(X[:stop], Y[:stop], weight=weights[:stop])
+    loop(single, X[:stop], Y[:stop], weights[:stop])
+    for start in range(0, stop, 37):
+        part = slice(start, min(start + 37, stop))
+        pieces.run(X[part], Y[part], weight=weights[part])
+    assert state(run) == state(single) == state(pieces)
+    assert math.isfinite(run.frozen.loss) == (stop >= 80)
+
+
+@pytest.mark.parametrize("kind", ["hard", "soft"])
+def test_stripes_are_those_of_the_loop_for_a_mixture(kind, rng):
+    X, Y, weights = drawn(rng, kind=kind)
+    run, single = (Core("auto", n_features=3, n_classes=4) for _ in range(2))
+    run.run(X, Y, weight=weights)
+    loop(single, X, Y, weights)
+    for one, other in zip(frozen_of(run)[1:3], frozen_of(single)[1:3], strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-6)
+    assert frozen_of(run)[0] == frozen_of(single)[0]
+    assert run.learner.standing.keys() == single.learner.standing.keys()
+    np.testing.assert_allclose(run.predict(X), single.predict(X), atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["auto", "ogd"])
+@pytest.mark.parametrize("cut", [66, 75, 140, 300])
+def test_resuming_within_a_stripe_equals_never_stopping(name, cut, rng, tmp_path):
+    X, y, weights = drawn(rng)
+    straight = Core(name, n_features=3)
+    straight.run(X[:cut], y[:cut], weight=weights[:cut])
+    straight.save(tmp_path / "model")
+    resumed = folklearn.load(tmp_path / "model")
+    assert state(resumed) == state(straight)
+    for model in (straight, resumed):
+        model.run(X[cut:], y[cut:], weight=weights[cut:])
+    assert state(resumed) == state(straight)
+
+
+@pytest.mark.parametrize("name", ["auto", "ogd"])
+def test_growth_within_a_stripe(name, rng):
+    """Rows of later classes do not count, and later columns are not seen, by either way."""
+    X, y = rng.normal(size=(100, 4)), rng.integers(0, 2, 100)
+    y[70], y[73:] = 2, rng.integers(0, 3, 27)
+    y[:2] = 0, 1
+    run, single = Core(name, n_features=3), Core(name, n_features=3)
+    for model in (run, single):
+        model.run(X[:64, :3], y[:64])
+    run.run(X[64:72, :3], y[64:72])
+    run.run(X[72:], y[72:])
+    for t in range(64, 100):
+        single.learn_row(X[t, : 3 if t < 72 else 4].copy(), int(y[t]))
+    assert run.n_classes == 3
+    assert run.n_features == 4
+    assert math.isfinite(run.frozen.loss)
+    np.testing.assert_allclose(run.frozen.loss, single.frozen.loss, rtol=1e-9)
+    if name == "ogd":
+        assert state(run) == state(single)
+
+
+def test_nobodys_array_is_held(rng):
+    X, y, _ = drawn(rng, T=70)
+    model = Core("ogd", n_features=3, n_classes=4)
+    own = X.copy()
+    model.run(own, y)
+    before = state(model)
+    own[:] = 1e9
+    assert state(model) == before
+
+
+def test_hard_and_soft_labels_in_one_stripe(rng):
+    X, y, _ = drawn(rng)
+    Y = np.eye(4)[y]
+    mixed, soft = (Core("ogd", n_features=3, n_classes=4) for _ in range(2))
+    soft.run(X, Y)
+    mixed.run(X[:70], y[:70])
+    mixed.run(X[70:], Y[70:])
+    np.testing.assert_allclose(mixed.frozen.loss, soft.frozen.loss, rtol=1e-9)
+
+
+def test_the_linear_model_in_units_of_the_rows(rng):
+    X, y, _ = drawn(rng)
+    X = 50.0 + 9.0 * X
+    model = Core("auto", n_features=3, n_classes=4)
+    model.run(X, y)
+    model.refit(lambda: [(X, y, np.ones(500))])
+    W, constants = model.linear()
+    logits = X @ W.T + constants
+    logits -= np.log(model.predict(X))
+    logits -= logits.mean(axis=1, keepdims=True)
+    assert np.abs(logits).max() < 0.2  # a row is part of the deviation that it is scaled by
+    assert np.abs(logits).mean() < 0.01

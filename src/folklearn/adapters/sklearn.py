@@ -64,23 +64,15 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     any, ``passes`` > 1             as above, rows seen again         heuristic
     ==============================  ================================  =========
 
-    The fit to all rows is the best of these in practice, then the last model, which has seen
-    most; nothing proves it. The last model weighs what it mixes by how it did on rows that it had
-    not followed (`folklearn.Model.predict_proba`). `certificate` speaks of the pass that learned
-    each row once, whatever predicts afterwards. `partial_fit` after `fit` goes on with the model
-    that learned on line, and predicts with it. The draws stay uniform from one `partial_fit` to
-    the next, so that it has the same guarantee as `fit`.
+    The fit to all rows is the best of these in practice, then the last model, which weighs what it
+    mixes by how it did on rows that it had not followed (`folklearn.Model.predict_proba`). Nothing
+    proves it: `certificate` speaks of the pass that learned each row once, whatever predicts
+    afterwards. `partial_fit` after `fit` goes on with the model that learned on line, and predicts
+    with it; the draws stay uniform, so that it has the same guarantee as `fit`.
 
-    Small problems (`auto` says what is small): time is that of the learner, O(d^2 K^3) per row
-    (``"ogd"``: O(d K)); the fit to all rows takes some twenty passes of (K d)^2 / 2 flops a row
-    more. Memory is 8 ((K-1) d)^2 bytes, ten times that for ``"auto"``, times 1 + m with
-    ``"average"`` and ``"random"``; sparse rows are made dense a block at a time.
-
-    Larger ones ``"auto"`` learns in O(K) for a value that is not 0 (`Wide`; many classes of few
-    dense features in O(K d^2), `ClassBlocks`), and never refuses for their width; other learners
-    say if their state does not fit. Memory is 64 (K + 1) bytes for every column that occurred.
-    The fit to all rows then is `wide_fit`, about a hundred passes, with memory for some 4 K
-    numbers a row more; where this machine does not have it, the learner predicts.
+    Time and memory are those of the learner, see `auto`: O(d^2 K^3) a row and 8 ((K-1) d)^2 bytes
+    for small problems, ten times that for ``"auto"``; O(K) for a value that is not 0 for large
+    ones, which ``"auto"`` never refuses for their width. Each draw holds a model of its own.
 
     Guarantee, for independent rows of one distribution, all classes declared (`fit` takes
     those in y) and a choice above that carries one: the expected log loss at a new point is
@@ -120,9 +112,8 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         has its own weight: the loss is :math:`\sum_k y_k w_k (-\ln p_k)`.
     n_checkpoints : number m of models that ``"average"`` draws, at least 1.
     max_weight : largest weight, sample weight times class weight, that will occur; only for
-        ``"auto"``, which mixes its experts on this scale and refuses heavier rows. None
-        stands for the largest weight there is in `fit`, and in `partial_fit` for the largest
-        class weight, in both for 1 at least: with sample weights above 1, say so here.
+        ``"auto"``, which refuses heavier rows. None stands for the largest there is in `fit`, and
+        for the largest class weight, or 1, in `partial_fit`.
     random_state : of the draws and of the order. With None and ``select="last"`` the order is
         one and the same every time, so that equal rows give equal models.
     verbose : show the progress of `fit` on standard error.
@@ -149,12 +140,11 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     ``"auto"``, and K d too large for all pairs of classes; or some column holds words. Later rows
     may be dense all the same. Dense rows are standardised at any width.
 
-    In a data frame (pandas, polars, Arrow; it is read with narwhals and pyarrow, and without them
-    taken as an array) the first rows decide what columns are, unless ``roles`` does. Numbers and
-    truth values are numbers; text, categories and enums are categories, a hundred of which have a
-    weight of their own; text of three words or more is taken word by word; dates become trend,
-    time of day and year, and weekday; texts that hardly ever come twice and columns that count the
-    rows are ids, which are not learned from. A category that was never seen says nothing.
+    In a data frame (pandas, polars, Arrow; without narwhals and pyarrow it is taken as an array)
+    the first rows decide what columns are, unless ``roles`` does: numbers; categories, a hundred of
+    which have a weight of their own; text of three words or more, taken word by word; dates, as
+    trend, time of day and year, and weekday; and ids (texts that hardly come twice, numbers that
+    count the rows), which are not learned from. A category that was never seen says nothing.
 
     A label may be text, an integer or a truth value, one kind per estimator. Soft labels are
     rows of K >= 2 probabilities, as a 2-d array of floats, whose columns are in the order of

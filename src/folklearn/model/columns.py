@@ -9,12 +9,21 @@ from typing import Any
 
 import numpy as np
 
+from folklearn import problem
 from folklearn.arrays import Array
 from folklearn.errors import InvalidInputError
 from folklearn.model import roles as known_roles
 from folklearn.model.roles import CATEGORY, DATE, ID, IGNORED, LEARNED, NUMBER, WORDS
 from folklearn.model.sparse_scaler import SparseInput
-from folklearn.model.terms import HASHED, Picked, Term, Whole, crossed, place_of, terms_of
+from folklearn.model.terms import (
+    HASHED,
+    Picked,
+    Term,
+    Whole,
+    crossed,
+    place_of,
+    terms_of,
+)
 from folklearn.persist import Record, Saved
 from folklearn.readers.block import Block, Column, Texts, is_gap
 from folklearn.readers.cells import written
@@ -27,8 +36,7 @@ Key = tuple[str, str]  # a column of the data, or a cross of two, and a part of 
 FEATURES = "\0"  # what svmlight and VW text, or an array, bring beside named columns
 MOST_OWN = 100  # categories of a column that have a place of their own,
 _SHARED = 28  # and places that all further ones share
-_LARGEST = 1e14  # number that is computed with
-_LARGEST_SQUARE = _LARGEST**2
+_LARGEST = problem.MAX_NORM  # number that is computed with
 
 
 @dataclass(frozen=True)
@@ -82,6 +90,7 @@ class Columns(Saved):
         self._row_size = -1  # entries of a row that holds every column, if all are numbers
         self._row_values: Callable[[Any], tuple[Any, ...]] = tuple
         self._row_format = ""
+        self._last_row: tuple[Any, Any] = None, None
         for name, role in (roles or {}).items():
             known_roles.refuse_unknown(role, name)
         self.admit(Encoded(None, [], dict(roles or {})))
@@ -129,40 +138,50 @@ class Columns(Saved):
         self.is_matrix = numbered and not self.sparse
         learned = [key[0] for key in self.keys]
         plain = set(self.roles.values()) <= {NUMBER, ID, IGNORED}
-        self._row_size = -1
+        self._row_size, self._last_row = -1, (None, None)
         if self.crosses or self.sparse or len(learned) < 2:
             return
-        if plain and learned == self.learned:
+        if plain and learned == self.learned and len(learned) == len(self.roles):
             self._row_size = len(self.roles)
             self._row_values = itemgetter(*learned)
             self._row_format = f"{len(learned)}d"
 
     def row(self, x: Any) -> Encoded:
         """Return one row, a mapping of names to values, as `encode` returns a block."""
+        plain = self.plain_row(x)
+        return self.encode(block_of_records([x], [1])) if plain is None else Encoded(plain[None])
+
+    def plain_row(self, x: Any) -> Array | None:
+        """Return one row (d,) of numbers and categories that are all known; None for any other.
+
+        Whether numbers can be computed with is for `Core` to say.
+        """
         if type(x) is dict and len(x) == self._row_size:
-            row: Any = np.empty(len(self.keys))
             try:  # the way of nearly all rows of numbers
-                struct.pack_into(self._row_format, row, 0, *self._row_values(x))
+                values = self._row_values(x)
+                if values != self._last_row[0]:  # a row that is learned was predicted just before
+                    packed: Any = np.empty(self._row_size)
+                    struct.pack_into(self._row_format, packed, 0, *values)
+                    self._last_row = values, packed
+                row: Array = self._last_row[1]
+                return row
             except Exception:  # another column, a gap, text, or what no number can be made of
-                row = None  # is looked at below, value by value
-            if row is not None and row.dot(row) <= _LARGEST_SQUARE:
-                return Encoded(row[None])
+                pass  # is looked at below, value by value
         if not isinstance(x, Mapping):
             raise InvalidInputError(f"a row must be a dictionary of columns, got {x!r}")
-        if not self.sparse and not self.crosses:
-            plain = self._plain_row(x)
-            if plain is not None:
-                return Encoded(plain[None])
-        return self.encode(block_of_records([x], [1]))
+        return None if self.sparse or self.crosses else self._known_row(x)
 
-    def _plain_row(self, x: Mapping[str, Any]) -> Array | None:
-        """Return a row of numbers and categories that are all known; None for any other."""
+    def _known_row(self, x: Mapping[str, Any]) -> Array | None:
         row = self._missing.copy()
         for name, value in x.items():
             role = self.roles.get(name)
-            if role == NUMBER and isinstance(value, float | int):
+            if role == NUMBER:
+                if value is None:
+                    continue
                 place = self.places.get((name, ""))
-                if place is None or not -_LARGEST <= value <= _LARGEST:  # which NaN is not either
+                if place is None or not isinstance(value, float | int):
+                    return None
+                if type(value) is int and abs(value) > _LARGEST:
                     return None
                 row[place] = value
             elif role == CATEGORY and type(value) is str:
@@ -172,18 +191,19 @@ class Columns(Saved):
                     return None
                 if place is not None:
                     row[place] += 1.0
-            elif value is not None and role in (NUMBER, CATEGORY, DATE, WORDS, None):
+            elif value is not None and role in (CATEGORY, DATE, WORDS, None):
                 return None
         return row
 
     def encode(self, block: Block) -> Encoded:
         """Return the rows of a block as a matrix, and what they bring that is new."""
-        late = sorted(name for name in block.columns if name not in self.roles)
-        roles = {
-            name: known_roles.of_value(_first_value(block.columns[name]))
-            for name in late
-            if _first_value(block.columns[name]) is not None
-        }
+        roles = {}
+        if not block.columns.keys() <= self.roles.keys():
+            roles = {
+                name: known_roles.of_value(_first_value(block.columns[name]))
+                for name in known_roles.by_first_value(block)
+                if name not in self.roles
+            }
         if not self.sparse:  # a text that comes late is a category where rows are dense
             roles = {name: CATEGORY if role == WORDS else role for name, role in roles.items()}
         sources = list(self._sources(block, self.roles | roles))
@@ -224,7 +244,8 @@ class Columns(Saved):
         for source, terms in sources:
             for term in terms:
                 if isinstance(term, Whole):
-                    columns.append((fresh.place((source, term.part)), _checked(source, term)))
+                    if fresh.needs((source, term.part), term.values):
+                        columns.append((fresh.place((source, term.part)), _checked(source, term)))
                 elif isinstance(term, Picked):
                     cells.append((fresh.picked(source, term), term.values))
         matrix = self._features(block, fresh)
@@ -266,8 +287,9 @@ class Columns(Saved):
         for source, terms in sources:
             for term in terms:
                 if isinstance(term, Whole):
-                    fresh.place((source, term.part))
-                    numbers[source, term.part] = _checked(source, term)
+                    if fresh.needs((source, term.part), term.values):
+                        fresh.place((source, term.part))
+                        numbers[source, term.part] = _checked(source, term)
                     continue
                 rows = _hashed(term) if isinstance(term, Picked) else term.rows
                 parts[1 + fresh.place((source, ""))] = rows
@@ -285,20 +307,24 @@ class Columns(Saved):
     def known(self, X: Any) -> Any:
         """Return a matrix without the places that are not there yet."""
         if not isinstance(X, SparseInput):
-            if X.shape[1] == max(1, len(self.keys)):
+            if X.shape[1] == len(self.keys):
                 return X
             known = np.zeros((len(X), max(1, len(self.keys))))
             known[:, : len(self.keys)] = X[:, : len(self.keys)]
             return known
         return X.of_slots(len(self.keys))
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copy and pickle as the record, of which reading a row changes no byte."""
+        return Columns.from_record, (self.to_record(),)
+
     def to_record(self) -> Record:
         """Return everything as a record."""
         record = super().to_record()
         record.config["roles"] = list(self.roles.items())
         record.config["crosses"] = self.crosses
-        record.config["keys"] = self.keys
-        record.config["feature_names"] = self.feature_names
+        record.config["keys"] = list(self.keys)
+        record.config["feature_names"] = dict(self.feature_names)
         return record
 
     def _restore(self, record: Record) -> None:
@@ -331,6 +357,15 @@ class _Fresh:
         if found is None:
             found = self._new.setdefault(key, len(self._columns.keys) + len(self._new))
         return found
+
+    def needs(self, key: Key, values: Array) -> bool:
+        """Tell whether numbers need a place: they have one, or one of them is there."""
+        if key not in self._columns.places:
+            there = ~np.isnan(values)
+            if not there.any():
+                return False
+            self._first[key] = int(there.argmax())
+        return True
 
     def ordered(self) -> tuple[list[Key], Any, int]:
         """Return new keys as row after row needs them, the order of all places, and `n_first`.
@@ -404,10 +439,6 @@ def _checked(source: str, term: Whole) -> Array:
 
 
 def _first_value(column: Column) -> Any:
-    """Return a value of a column, None if it has none."""
-    there = np.flatnonzero(~is_gap(column))
-    if not there.size:
-        return None
-    if isinstance(column, Texts):
-        return column.values[column.codes[there[0]]]
-    return column[there[0]]
+    """Return the first value of a column that has one."""
+    first = int(np.argmin(is_gap(column)))
+    return column.values[column.codes[first]] if isinstance(column, Texts) else column[first]

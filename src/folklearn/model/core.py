@@ -93,10 +93,15 @@ class Core(Saved):
         self.n_classes = problem.count("n_classes", n_classes, 0)
         if self.n_classes < 2:
             self._refuse_unless_growing()
+        if self.sparse and learner != "auto":
+            raise InvalidInputError(
+                f'{learner!r} takes no words and no wide rows: choose the learner "auto"'
+            )
         self.n_rounds = 0
         self.n_new = 0
         self.keeps_rows = False  # scaled ones, for whoever asks with `taken_rows`
         self._taken: list[Rows] = []
+        self._asked: tuple[Any, Any] = None, None  # the row predicted last, and what was predicted
         self._n_coming = 0  # classes that the rows in hand bring: a learner is chosen for them all
         self._scaler: OnlineScaler | SparseScaler
         if self.sparse:
@@ -111,10 +116,6 @@ class Core(Saved):
         self.learner: Learner | None = None
         # What predicts after `refit`, a dense one is (K, columns).
         self._refitted: Array | ColumnModel | None = None
-        if self.sparse and not self._make(1, 2).takes_sparse:  # a wide one may not fit
-            raise InvalidInputError(
-                f'{self.name!r} takes no words and no wide rows: choose the learner "auto"'
-            )
         first = self._make(self._scaler.n_columns, max(2, self.n_classes))  # hears bad settings
         self.max_weight = first.max_weight  # above which it refuses
         if self.n_classes >= 2:
@@ -199,7 +200,11 @@ class Core(Saved):
             return p
         if self._refitted is not None:
             return softmax(self._refitted @ z)
-        return np.ones(self.n_classes) if learner is None else learner._predict(z)
+        if learner is None:
+            return np.ones(self.n_classes)
+        p = learner._predict(z)
+        self._asked = x.tobytes(), p
+        return p
 
     def learn_row(self, x: Array, y: Any, weight: float = 1.0) -> Array:
         """Learn one raw row of floats, not checked but for its norm; return what was predicted.
@@ -228,7 +233,10 @@ class Core(Saved):
             self._make_room(self.n_features, 0, n_classes)
         z, learner = scaler.one(x, True), self.learner
         if not is_new and learner is not None:
-            p = learner._predict(z)
+            asked, p = self._asked
+            if asked is None or asked != x.tobytes():
+                p = learner._predict(z)
+        self._asked = None, None
         self.n_new += is_new
         self.n_rounds += 1
         self._refitted = None
@@ -340,6 +348,7 @@ class Core(Saved):
         elif more and isinstance(scaler, OnlineScaler):
             scaler.grow(n_features)
         self.learner, self.n_classes, self._refitted = learner, n_classes, None
+        self._asked = None, None
         self._tell()
 
     def run(self, X: Any, y: ArrayLike, *, weight: ArrayLike | None = None) -> tuple[Array, Array]:
@@ -371,7 +380,7 @@ class Core(Saved):
                 judged = frozen.begin(self.n_rounds, self.learner, self._scaler, whole)
             n_ahead = frozen.rows_ahead(self.n_rounds) if judged is None else end - start
             part = slice(start, min(start + n_ahead, T))
-            Z = self._scaler.learn_transform(X[part])
+            Z = self._scaler.learn_checked(X[part])
             rows = Rows(Z, problem.norms(Z), labels[part], soft[part], weights[part])
             self._learn_rows(rows, known[part], P[part], u[part])
             if self.keeps_rows:
@@ -520,6 +529,7 @@ class Core(Saved):
     def _learn(self, rows: Rows, u: Array) -> Array:
         """Learn rows of known classes; return their probabilities."""
         T = len(rows.X)
+        self._asked = None, None
         u[:] = self._unseen(self.n_rounds + np.arange(T))
         self.n_rounds += T
         self._refitted = None

@@ -79,6 +79,8 @@ def explained(model: "Model", *, importance: bool, seed: int) -> Explanation:
         places = [core.column_of(place) for place in range(len(columns.keys))]
         names = [_name(model, key) for key in columns.keys]
         W = core.coef()[:, places].T * core.unit
+        picked = [not columns._is_whole(source) for source, _ in columns.keys]
+        W[picked] = core.linear()[0].T[: len(picked)][picked]
     W = W - W.mean(axis=1, keepdims=True)
     worth = _importance(model, block, labels, seed) if importance and len(labels) else {}
     return Explanation(tuple(names), model.labels, W, worth, len(labels))

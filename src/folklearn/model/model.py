@@ -26,9 +26,13 @@ from folklearn.model.roles import WORDS
 from folklearn.model.run import Run, Score, known_numbers
 from folklearn.persist import Record, Saved
 from folklearn.readers.block import Block, Texts
+from folklearn.readers.cells import written
+from folklearn.readers.records import block_of_records
 from folklearn.sparse import SparseRows, is_sparse
 from folklearn.words import counted, listed
 
+_AT_A_TIME = 8192  # rows
+_FEW_SCORES = 64  # of rows that were learned one by one, before the windows are told
 _TOTALS = ("loss", "loss_of_new", "total_weight")
 
 
@@ -138,8 +142,8 @@ class Model(Saved):
         self.core: Core | None = None
         self.forget()
         self.declare(classes)
-        # Hears bad settings.
-        first = Core(learner, settings, n_features=1, n_classes=max(2, len(self._labels)))
+        # One of the least size hears bad settings.
+        first = catalogue.make(learner, 1, max(2, len(self._labels)), settings)
         self._max_weight = first.max_weight
 
     def declare(self, classes: Iterable[Any]) -> None:
@@ -159,6 +163,7 @@ class Model(Saved):
         self.loss = self.loss_of_new = self.total_weight = 0.0
         self.n_mistakes = 0
         self._windows: Windows | None = None
+        self._scores: list[tuple[float, bool, float]] = []  # of rows that no window has seen yet
         self._recent = Recent()
         self._pending: dict[int, tuple[dict[str, Any], dict[Any, float], float]] = {}
         self._n_asked = 0
@@ -222,32 +227,50 @@ class Model(Saved):
         number, new = self._labels.read(y)
         if self.class_weight is not None or weight != 1.0:
             number, weight = self._weighed(y, number, weight)
-        begun = self.columns, self.core
+        begun = core, columns = self.core, self.columns
+        row = None if columns is None or core is None else columns.plain_row(x)
         try:
-            encoded = self._meet_row(x)
-            core = self.core or self._core_for(encoded)
-            if core.sparse or type(number) is not int:
-                labels: Any = [number] if type(number) is int else np.asarray(number)[None]
-                self._run(encoded, labels, np.array([weight]), new, told)
+            if core is not None and row is not None and type(number) is int:  # nearly all rows
+                self._learn_numbers(core, row, number, weight, new, told)
             else:
-                unseen = core.unseen_probability if new or self.is_open else 0.0
-                core.keeps_rows = self.has_floors
-                p = core.learn_row(encoded.X[0], number, weight)
-                if new or encoded.keys:
-                    self._admit(encoded, new)
-                self._count_row(told or _outcome(p, number, unseen), weight)
-        except BaseException:
-            self.columns, self.core = begun  # a first row that is refused decides nothing
+                encoded = self._meet_row(x)
+                core = self._core_for(encoded)
+                if core.sparse or type(number) is not int:
+                    labels: Any = [number] if type(number) is int else np.asarray(number)[None]
+                    self._run(encoded, labels, np.array([weight]), new, told)
+                else:
+                    self._learn_numbers(core, encoded.X[0], number, weight, new, told, encoded)
+        except InvalidInputError:
+            columns = self.columns
+            self.core, self.columns = begun  # a first row that is refused decides nothing
+            _refuse_by_name(columns, x)
             raise
         self._recent.add_row(dict(x), _hard(number))
 
-    def _count_row(self, outcome: _Outcome, weight: float) -> None:
-        """Count the loss of one row that was learned."""
-        self.loss += weight * outcome.loss
-        self.loss_of_new += weight * outcome.of_new
+    def _learn_numbers(
+        self,
+        core: Core,
+        row: Array,
+        number: int,
+        weight: float,
+        new: Sequence[Any],
+        told: _Outcome | None,
+        encoded: Encoded | None = None,
+    ) -> None:
+        """Learn one row of a dense model, and count its loss."""
+        unseen = core.unseen_probability if new or self.is_open else 0.0
+        core.keeps_rows = self.has_floors
+        p = core.learn_row(row, number, weight)
+        if new or encoded is not None:
+            self._admit(encoded, new)
+        loss, of_new, wrong = told or _outcome(p, number, unseen)
+        self.loss += weight * loss
+        self.loss_of_new += weight * of_new
         self.total_weight += weight
-        self.n_mistakes += outcome.wrong
-        self._watch(np.array([[outcome.loss], [outcome.wrong], [weight]]))
+        self.n_mistakes += wrong
+        self._scores.append((loss, wrong, weight))
+        if self.has_floors or len(self._scores) >= _FEW_SCORES:
+            self._watch()
 
     def predict_proba_one(self, x: Mapping[Any, Any]) -> dict[Any, float]:
         """Return the probabilities of the classes seen, for a row whose label comes soon.
@@ -258,9 +281,16 @@ class Model(Saved):
         core, columns = self.core, self.columns
         if core is None or columns is None:
             return dict.fromkeys(self._labels.kept, 1.0 / max(1, len(self._labels)))
-        encoded = columns.row(x)
-        X = columns.known(encoded.X) if encoded.keys else encoded.X
-        p = core.predict_next(X)[0] if core.sparse else core.predict_row(X[0])
+        row = columns.plain_row(x)
+        try:
+            if row is not None:
+                p = core.predict_row(row)
+            else:
+                X = columns.known(columns.row(x).X)
+                p = core.predict_next(X)[0] if core.sparse else core.predict_row(X[0])
+        except InvalidInputError:
+            _refuse_by_name(columns, x)
+            raise
         return dict(zip(self._labels.kept, p.tolist()))  # noqa: B905 - a fifth of the time here
 
     def predict_next(self, rows: Any) -> Array:
@@ -346,7 +376,8 @@ class Model(Saved):
         begun = self.columns, self.core
         try:
             if self.columns is None:
-                self.begin(block, n_classes=len(self._labels) + len(new))
+                n_classes = len(self._labels) + len(new)
+                self._begin_columns(known_roles.of_rows(block), block.features, n_classes)
             assert self.columns is not None
             encoded = self.columns.encode(block)
             if self.core is None:
@@ -401,8 +432,15 @@ class Model(Saved):
         self._watch(np.array([losses, wrong, weights]))
         return Step(P, u, np.where(is_soft, -1, y), losses, weights)
 
-    def _watch(self, scores: Array) -> None:
-        """Let the windows see what was learned."""
+    def _watch(self, scores: Array | None = None) -> None:
+        """Let the windows see what was learned: rows that were counted singly, and others."""
+        waiting, self._scores = self._scores, []
+        if waiting:
+            self._observe(np.array(waiting, np.float64).T)
+        if scores is not None:
+            self._observe(scores)
+
+    def _observe(self, scores: Array) -> None:
         if self._windows is not None and not self.has_floors:
             self._windows._observe(None, scores)
             return
@@ -448,16 +486,24 @@ class Model(Saved):
     # What happens when rows and labels come.
 
     def begin(self, block: Block, *, n_classes: int = 0) -> None:
-        """Give the columns of the first rows their roles, and decide whether rows stay sparse.
+        """Prepare for rows like these: the roles of columns, and places for all categories.
+
+        Without it, what is learned first decides the roles, and categories have places as they
+        come.
+        """
+        columns = self._begin_columns(known_roles.of_rows(block), block.features, n_classes)
+        if not columns.sparse and block.features is None:
+            for start in range(0, len(block), _AT_A_TIME):
+                columns.admit(columns.encode(block.take(slice(start, start + _AT_A_TIME))))
+
+    def _begin_columns(
+        self, roles: Mapping[str, str], features: Any = None, n_classes: int = 0
+    ) -> Columns:
+        """Decide whether rows stay sparse.
 
         They do if there are words, and if a sparse matrix is too large for sums over all pairs of
         so many classes.
         """
-        self._begin_columns(known_roles.of_rows(block), block.features, n_classes)
-
-    def _begin_columns(
-        self, roles: Mapping[str, str], features: Any = None, n_classes: int = 0
-    ) -> None:
         asked = {**roles, **self.asked_roles}
         sparse = WORDS in asked.values()
         if features is not None and not sparse:
@@ -466,10 +512,11 @@ class Model(Saved):
             sparse = may_be_wide and lane_of(*size) != PAIRS
             if not sparse:
                 catalogue.refuse_too_large(self.learner_name, *size)
-        self.columns = Columns(asked, self.crosses, sparse=sparse)
+        self.columns = columns = Columns(asked, self.crosses, sparse=sparse)
         if features is not None and not sparse:  # every column of a matrix has its place
             keys = [(FEATURES, str(j)) for j in range(features.shape[1])]
-            self.columns.admit(Encoded(None, keys))
+            columns.admit(Encoded(None, keys))
+        return columns
 
     def _meet_row(self, x: Mapping[Any, Any]) -> Encoded:
         if self.columns is None:
@@ -478,7 +525,7 @@ class Model(Saved):
             roles = {  # sorted, so that the order of a mapping is of no account
                 str(name): known_roles.of_value(value)
                 for name, value in sorted(x.items(), key=_name_of)
-                if value is not None
+                if written(value) is not None
             }
             self._begin_columns(roles)
         assert self.columns is not None
@@ -503,9 +550,9 @@ class Model(Saved):
             )
         return self.core
 
-    def _admit(self, encoded: Encoded, new: Sequence[Any]) -> None:
+    def _admit(self, encoded: Encoded | None, new: Sequence[Any]) -> None:
         """Remember what was new in rows that have been learned."""
-        if encoded.keys or encoded.roles:
+        if encoded is not None and (encoded.keys or encoded.roles):
             assert self.columns is not None
             self.columns.admit(encoded)
         if new:
@@ -695,6 +742,7 @@ class Model(Saved):
 
         With ``windows=True`` each has a floor that no linear model could have beaten there.
         """
+        self._watch()
         return [] if self._windows is None else self._windows.all()
 
     def explain(self, *, importance: bool = True, seed: int = 0) -> Explanation:
@@ -721,6 +769,7 @@ class Model(Saved):
             "pending": [_plain_pending(n, *row) for n, row in self._pending.items()],
         }
         config |= {total: float(getattr(self, total)).hex() for total in _TOTALS}
+        self._watch()
         record = Record("Model", config, {})
         persist.put_inside(record, "recent", self._recent)
         if self._windows is not None:
@@ -772,6 +821,10 @@ class Model(Saved):
             model.columns, model.core = record.inner("columns"), record.inner("core")
         return model
 
+    def __getstate__(self) -> dict[str, Any]:
+        self._watch()  # so that what is pickled does not depend on who has looked
+        return self.__dict__
+
     def __repr__(self) -> str:
         learned = f"{counted(self.n_rounds, 'row')} learned"
         if not self.n_rounds:
@@ -787,6 +840,12 @@ class Model(Saved):
 
 def _hard(number: Any) -> int:
     return number if type(number) is int else int(np.argmax(number))
+
+
+def _refuse_by_name(columns: Columns | None, x: Mapping[Any, Any]) -> None:
+    """Say which column of a row that was refused is to blame, if one is."""
+    if columns is not None:
+        columns.encode(block_of_records([x], [1]))
 
 
 def _name_of(item: tuple[Any, Any]) -> str:
@@ -821,8 +880,9 @@ def _outcome(p: Array, label: Any, unseen: float) -> _Outcome:
         if label >= p.size:
             loss = -math.log(max(unseen, TINY))
             return _Outcome(loss, loss, True)
-        share = -math.log1p(-unseen) if unseen < 1.0 else 0.0
-        return _Outcome(share - math.log(max(p[label], TINY)), share, int(p.argmax()) != label)
+        share, given = -math.log1p(-unseen) if unseen < 1.0 else 0.0, p.tolist()
+        loss = share - math.log(max(given[label], TINY))
+        return _Outcome(loss, share, given.index(max(given)) != label)
     y = np.array([np.argmax(label)])
     P = np.pad(p, (0, max(0, label.size - p.size)))[None]
     known = np.array([p.size])

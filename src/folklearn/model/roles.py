@@ -61,18 +61,26 @@ def of_value(value: Any) -> str:
 
 
 def of_rows(block: Block) -> dict[str, str]:
-    """Return the roles of columns that have a value, by name, where text is known to be text.
+    """Return the roles of columns that have a value, in the order of `by_first_value`.
 
     As in `of_value`, and unlike in a file, a text of digits is a category.
     """
     found = {}
-    for name in sorted(block.columns):
+    for name in by_first_value(block):
         column = block.columns[name]
-        if is_gap(column).all():
-            continue
         role = _of_column(name, column)
         found[name] = CATEGORY if role == NUMBER and isinstance(column, Texts) else role
     return found
+
+
+def by_first_value(block: Block) -> list[str]:
+    """Return the columns that have a value: as rows bring them, those of one row by name."""
+    firsts = [
+        (int(there.argmax()), name)
+        for name, column in block.columns.items()
+        if (there := ~is_gap(column)).any()
+    ]
+    return [name for _, name in sorted(firsts)]
 
 
 def inferred(head: Block, *, skip: Iterable[str] = ()) -> dict[str, str]:

@@ -85,14 +85,18 @@ class OnlineScaler(Saved):
         """Scale x (d,) or every row of (T, d) as if it came next; nothing is remembered."""
         x = problem.numbers("x", x)
         if x.ndim == 2:
-            return self._scaled(x, learn=False)
-        return self._scaled(x[None, ...], learn=False).ravel()
+            return self._scaled(self._checked(x), learn=False)
+        return self._scaled(self._checked(x[None, ...]), learn=False).ravel()
 
     def learn_transform(self, X: ArrayLike) -> Array:
         """Take in the rows of X (T, d) one after the other, and return them scaled.
 
         Exactly equal to one call per row.
         """
+        return self.learn_checked(self._checked(X))
+
+    def learn_checked(self, X: Array) -> Array:
+        """Do the same for rows that somebody has checked."""
         scaled = self._scaled(X, learn=True)
         self._count += len(scaled)
         return scaled
@@ -129,8 +133,10 @@ class OnlineScaler(Saved):
         a[varied] = self.unit / np.sqrt(squares[varied] / counts[varied])
         return a, -a * means
 
-    def _scaled(self, X: ArrayLike, learn: bool) -> Array:
-        X, _ = problem.contexts(X, self.n_features, gaps=self.gaps)
+    def _checked(self, X: ArrayLike) -> Array:
+        return problem.contexts(X, self.n_features, gaps=self.gaps)[0]
+
+    def _scaled(self, X: Array, learn: bool) -> Array:
         out = np.empty((len(X), self.n_columns))
         place = self._first if self.intercept else -1
         _scale_rows(X, self._moments, learn, self.scale, place, self.unit, out)

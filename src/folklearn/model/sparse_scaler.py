@@ -156,6 +156,8 @@ class SparseScaler(Saved):
         """Take in the numbers of row after row, and return the rows scaled."""
         return self._assembled(X, learn=True)
 
+    learn_checked = learn_transform
+
     def _assembled(self, X: SparseInput, learn: bool) -> SparseRows:
         """Put the slots side by side, in order of their places."""
         share = 1.0 / np.sqrt(self.n_slots) if self.scale else 1.0

@@ -82,7 +82,9 @@ def crossed(a: str, first: Sequence[Term], b: str, second: Sequence[Term]) -> li
         one, other = other, one
     assert isinstance(one, Whole)
     if isinstance(other, Picked):
-        return [Picked(other.parts, other.codes, np.nan_to_num(one.values))]
+        own = other.codes.copy()
+        own[np.isnan(one.values)] = -1
+        return [Picked(other.parts, own, np.nan_to_num(one.values))]
     return [Whole("", one.values * other.values)]
 
 
@@ -91,6 +93,8 @@ def numbers(name: str, column: Column) -> Array:
     if not isinstance(column, Texts):
         if column.dtype.kind != "M":
             return np.asarray(column, np.float64)
+        if np.isnat(column).all():
+            return np.full(len(column), np.nan)
         raise InvalidInputError(f"column {name!r} holds dates, and its role is number")
     try:
         values = [float(value) if value else np.nan for value in column.values]
@@ -129,6 +133,8 @@ def _seconds(name: str, column: Column) -> Array:
         found: Array = np.append(times, np.nan)[column.codes]
         return found
     if column.dtype.kind != "M":
+        if np.isnan(column).all():  # nothing is of no kind
+            return np.full(len(column), np.nan)
         raise InvalidInputError(f"column {name!r} holds numbers, and its role is date")
     exact = column.astype("datetime64[us]")
     return np.where(np.isnat(exact), np.nan, exact.astype(np.int64) / 1e6)

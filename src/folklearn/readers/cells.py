@@ -117,7 +117,7 @@ def as_number(value: Any, decimal: str = ".") -> tuple[float, str]:
             is_other = number_in(text, other) is not None
             remedy = f"; decimals have {decimal!r} here, not {other!r}: --decimal {other}"
             return math.nan, f"{_shown(text)} is not a number" + (remedy if is_other else "")
-    elif isinstance(value, (bytes, bytearray)):  # which `float` would read
+    elif isinstance(value, (bytes, bytearray, np.complexfloating)):  # which `float` would take
         return math.nan, f"{_shown(value)} is not a number"
     else:
         try:

@@ -72,7 +72,7 @@ class FrameReader(Reader):
         series = rows.get_column(self._own[name])
         try:
             array = series.to_arrow()
-        except (TypeError, ValueError):  # values of several kinds, which only Python holds together
+        except (TypeError, ValueError, OverflowError):  # what only Python holds together
             return column_of(series.to_list(), kind)
         if own_kind(array.type) is None:
             return column_of(series.to_list(), kind)

@@ -35,6 +35,9 @@ def block_of_records(records: Sequence[Mapping[str, Any]], lines: Sequence[int])
     >>> block.columns["size"], block.columns["kind"].texts()
     (array([30. ,  7.5]), ['cat', None])
     """
+    for line, record in zip(lines, records, strict=True):
+        if not isinstance(record, Mapping):
+            raise InvalidInputError(f"row {line} must be a dictionary of columns, got {record!r}")
     names = dict.fromkeys(name for record in records for name in record)
     columns: dict[str, Column] = {}
     for name in names:

@@ -60,6 +60,7 @@ class Source:
             self.is_live = not stat.S_ISREG(state.st_mode)  # a named pipe, or that of a shell
             self._size = state.st_size
         self._kept: list[bytes] = []  # of a stream: what was looked at
+        self._start = b""  # of a file: the first piece, for those who only look
         self._begun: Iterator[bytes] | None = None  # raw bytes, of which the first were seen
         self._coming: Iterator[bytes] | None = None
         if encoding is not None:
@@ -72,7 +73,7 @@ class Source:
 
     def first_bytes(self) -> bytes:
         """Return the first bytes as they are stored; they come again."""
-        start, pieces = beginning(self.raw(), MAGIC)
+        start, pieces = beginning(self.raw(looking=True), MAGIC)
         if self.is_live:
             self._begun = pieces
         return start
@@ -85,8 +86,11 @@ class Source:
                     return line.strip("\r")
         return ""
 
-    def raw(self) -> Iterator[bytes]:
-        """Yield the bytes as they are stored, of a stream those that come."""
+    def raw(self, looking: bool = False) -> Iterator[bytes]:
+        """Yield the bytes as they are stored, of a stream those that come.
+
+        Who is `looking` at a file gets its beginning without opening it every time.
+        """
         try:
             if self._begun is not None:
                 yield from self._begun
@@ -96,9 +100,14 @@ class Source:
                 while piece := read(_FIRST):
                     yield piece
             elif self.path is not None:
-                self._n_read = 0
+                self._n_read = len(self._start) if looking else 0
+                if self._n_read:
+                    yield self._start
                 with open(self.path, "rb", buffering=0) as file:
+                    if self._n_read:  # no pipe, which cannot be sought
+                        file.seek(self._n_read)
                     while piece := file.read(_PIECE if self._n_read else _FIRST):
+                        self._start = self._start if self._n_read else piece
                         self._n_read += len(piece)
                         yield piece
         except OSError as error:
@@ -110,7 +119,7 @@ class Source:
         Of a stream, who is `looking` leaves everything for the next one.
         """
         if not self.is_live:
-            yield from self._text()
+            yield from self._text(looking)
             return
         self._coming = self._coming or self._text()
         yield from tuple(self._kept)
@@ -158,8 +167,8 @@ class Source:
             )
         return end
 
-    def _text(self) -> Iterator[bytes]:
-        start, pieces = beginning(unpacked(self.raw(), self.name), MAGIC)
+    def _text(self, looking: bool = False) -> Iterator[bytes]:
+        start, pieces = beginning(unpacked(self.raw(looking), self.name), MAGIC)
         encoding = self.encoding or encoding_of(start)
         if encoding != self.encoding and f"encoding {encoding}" not in self.notes:
             self.notes.append(f"encoding {encoding}")

@@ -169,7 +169,7 @@ def class_weights(given: Any, y: Target, known: Labels, weights: Array) -> Any:
         return given
     if y.is_soft:
         order = np.argsort(y.names() if y.columns is None else y.columns, kind="stable")
-        totals: Array = (weights @ y.values)[order]
+        totals: Any = (weights @ y.values)[order]
     else:
         totals = np.bincount(np.searchsorted(known, y.values), weights, len(known))
     balance = np.divide(

@@ -17,7 +17,6 @@ from folklearn.readers.block import Block
 from folklearn.readers.frames import is_frame
 from folklearn.readers.opening import open_reader
 from folklearn.sparse import SparseRows
-from folklearn.words import listed
 
 _ACCEPTED = {"accept_sparse": "csr", "dtype": np.float64, "ensure_all_finite": "allow-nan"}
 _BLOCK = 2**21  # numbers that are dense at a time
@@ -78,29 +77,30 @@ class Rows:
 
 
 def _block_of_frame(X: Any, estimator: Any) -> Block:
-    reader = open_reader(X)
+    import narwhals.stable.v2 as nw
+
+    frame, reader = nw.from_native(X, eager_only=True), open_reader(X)
     roles = estimator.roles or {}
-    wanted = [str(name) for name in X.columns] if hasattr(X, "columns") else list(reader.names)
-    if hasattr(X, "column_names"):  # of Arrow, whose columns are the values
-        wanted = list(X.column_names)
-    strange = [name for name in roles if name not in wanted]
+    own = {str(name): name for name in frame.columns}
+    strange = [name for name in roles if name not in own]
     if strange:
         raise InvalidInputError(f"X has no column {strange[0]!r}, which was given a role")
-    unread = [name for name in wanted if name not in reader.names and roles.get(name) != IGNORED]
-    if unread:
+    for name in own:
+        if name in reader.names or roles.get(name) == IGNORED or frame[own[name]].is_null().all():
+            continue
         raise InvalidInputError(
-            f"column {unread[0]!r} is of a type that cannot be read, and only numbers, truth "
-            f"values, text, categories and dates can: convert or drop it, or give it the role "
-            f"{IGNORED!r}; columns that can be read: {listed(reader.names)}"
+            f"column {name!r} is of type {frame.schema[own[name]]}, and only numbers, truth "
+            "values, text, categories and dates can be read: convert or drop it, or say by roles "
+            f"that it is {IGNORED!r}"
         )
-    if not len(X):
+    if not len(frame):
         raise InvalidInputError(
-            f"Found array with 0 sample(s) (shape={(0, len(wanted))}) while a minimum of 1 is "
+            f"Found array with 0 sample(s) (shape={(0, len(own))}) while a minimum of 1 is "
             f"required by {type(estimator).__name__}."
         )
     block = block_of(X)
     gap = np.full(len(block), math.nan)
-    return Block({name: block.columns.get(name, gap) for name in wanted}, block.lines)
+    return Block({name: block.columns.get(name, gap) for name in own}, block.lines)
 
 
 def _refuse_text(X: Any) -> None:
