@@ -19,7 +19,7 @@ def test_columns_of_any_kind_become_what_is_asked_for():
     assert block.columns["kind"].texts() == ["3", None]
     assert block.columns["day"] is dates or (block.columns["day"] == dates)[0]
     assert block.lines.tolist() == [4, 9]
-    assert list(reader.blocks({"day": "text"}))[0].columns["day"].texts()[1] is None
+    assert next(reader.blocks({"day": "text"})).columns["day"].texts()[1] is None
 
 
 def test_bad_rows_have_their_lines():
