@@ -381,7 +381,7 @@ def test_stripes_are_those_of_the_loop_for_a_mixture(kind, rng):
     for one, other in zip(frozen_of(run)[1:3], frozen_of(single)[1:3], strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-6)
     assert frozen_of(run)[0] == frozen_of(single)[0]
-    assert run.learner.spared == single.learner.spared
+    assert run.learner.standing.keys() == single.learner.standing.keys()
     np.testing.assert_allclose(run.predict(X), single.predict(X), atol=1e-6)
 
 

@@ -237,10 +237,6 @@ def begin(feed: Feed, console: Console) -> None:
             f"column {feed.target!r} of {reader.name} has {only}; learning needs at least two "
             "classes"
         )
-    columns = model.columns
-    if columns is not None and not columns.sparse:
-        n_classes = max(2, len(model.labels))
-        learners.refuse_too_large(model.learner_name, max(1, len(columns.keys)), n_classes)
 
 
 @dataclass

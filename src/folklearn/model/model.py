@@ -142,8 +142,8 @@ class Model(Saved):
         self.core: Core | None = None
         self.forget()
         self.declare(classes)
-        # Hears bad settings.
-        first = Core(learner, settings, n_features=1, n_classes=max(2, len(self._labels)))
+        # One of the least size hears bad settings.
+        first = catalogue.make(learner, 1, max(2, len(self._labels)), settings)
         self._max_weight = first.max_weight
 
     def declare(self, classes: Iterable[Any]) -> None:
