@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     from folklearn.certificate import Certificate
     from folklearn.model.model import Model, Step
 
-_MOST_WINDOWS = 128  # then neighbours are joined
-_FIRST_WINDOW = 16  # rows
+_MOST_WINDOWS = 64  # then neighbours are joined
+_FIRST_WINDOW = 32  # rows
+_LEAST_FLOOR = 512  # rows that a floor speaks of: of fewer, little can be proven
 _MOST_CLASSES = 50  # of which calibration is recorded
 _BINS = 10
 
@@ -71,7 +72,7 @@ class Run:
     frozen_loss : the average loss of the model as it would be saved, of late.
     certificate : what no linear model could have beaten, over the life of the model.
     moments : where the model stood at doubling numbers of rows.
-    windows : the run in up to 128 pieces.
+    windows : the run in up to 64 pieces.
     confusion : (K, K) rows of a class (first) that were taken for a class (second).
     """
 
@@ -142,7 +143,7 @@ class Run:
         windows = model._windows
         if windows is None or not windows.n_rounds:
             return math.nan
-        last = windows.last(min(max(self._size, windows.block), windows.n_rounds))
+        last = windows.last(min(max(self._size, _LEAST_FLOOR), windows.n_rounds))
         return last.floor / max(last.n_rounds, 1)
 
     def _look(self) -> None:
