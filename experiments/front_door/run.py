@@ -81,7 +81,7 @@ def folds(X: Any, y: Any) -> list[Found]:
 
 def saved(X: Any, y: Any, cuts: Sequence[int], ahead: int, every: int) -> list[Found]:
     """Save the model at cuts, load it, and score it on the rows that follow."""
-    model, found, at = Model(), [], 0
+    model, found, at = Model(classes=np.unique(y).tolist()), [], 0  # as a first pass finds them
     with tempfile.TemporaryDirectory() as folder:
         while at + ahead <= len(y) and at <= max(cuts):
             if at >= min(cuts):

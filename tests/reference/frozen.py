@@ -4,8 +4,8 @@ import copy
 
 import numpy as np
 
-FIRST, LONGEST, SHARE, SPACED = 64, 320, 4, 16
-KEEP, SHARPNESS = 0.8, 7.0
+FIRST, LONGEST, SHARE, SPACED = 64, 288, 4, 16
+KEEP, SHARPNESS = 0.8, 10.0
 
 
 def stripes(n_rows, wide=False):

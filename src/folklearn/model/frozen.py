@@ -19,11 +19,11 @@ from folklearn.model.sparse_scaler import SparseInput
 from folklearn.persist import Record, Saved, put_inside
 
 _FIRST = 64  # rounds before the first stripe
-_LONGEST = 320  # rounds
+_LONGEST = 288  # rounds
 _SHARE = 4  # a stripe is as long as a quarter of the rounds before it, at most
 _SPACED = 16  # stripes of wide models begin when so much of the rounds so far has gone by
 _KEEP = 0.8  # of the record, from one stripe to the next
-_SHARPNESS = 7.0  # rows of one stripe are alike: a nat of their mean counts as seven, not as 320
+_SHARPNESS = 10.0  # rows of a stripe are alike: a nat of their mean counts as ten, not as 288
 
 
 class Held(NamedTuple):
