@@ -461,6 +461,23 @@ def test_a_signal_does_not_cut_a_block(
 
 @posix
 @pytest.mark.usefixtures("heard")
+@pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_while_the_model_is_saved(folklearn, pets, tmp_path, monkeypatch, sent, code):
+    save = Model.save
+
+    def interrupted(self, path):
+        os.kill(os.getpid(), sent)
+        save(self, path)
+
+    monkeypatch.setattr(Model, "save", interrupted)
+    outcome = folklearn("run", pets, *TARGET, "-f", tmp_path / "m", "--learner", "ogd")
+    assert outcome.code == code
+    assert load(tmp_path / "m").n_rounds == 300
+    assert sorted(os.listdir(tmp_path)) == ["m", "pets.csv"]
+
+
+@posix
+@pytest.mark.usefixtures("heard")
 def test_ctrl_c_twice_while_a_block_is_learned(folklearn, feed, tmp_path, monkeypatch):
     def interrupted(self, *arguments):
         os.kill(os.getpid(), signal.SIGINT)

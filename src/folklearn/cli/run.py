@@ -3,8 +3,8 @@
 import csv
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -112,7 +112,7 @@ def run(
     kind, roles = learners.choose(learner, given), columns.roles()
     every = None if checkpoint is None else seconds_of(checkpoint)
     console = new_console(quiet)
-    with Outputs(source.file) as outputs, warnings_shown(console):
+    with Outputs(source.file) as outputs, warnings_shown(console), ExitStack() as until_the_end:
         save_path = outputs.promise("model", save, as_file=True)  # may replace what was loaded
         outputs.protect(load, classes)
         plot_path = outputs.promise_plot(plot)
@@ -137,7 +137,8 @@ def run(
             warm_up(console, model.learner_name, bool(model.columns and model.columns.sparse))
             with writer_to(predictions, predictions_path, feed) as writer:
                 keep = None if save_path is None else lambda: _put(outputs, model, save_path)
-                learning = Learning(feed, console, writer, every, keep)
+                signals = until_the_end.enter_context(Signals())  # also while results are saved
+                learning = Learning(feed, console, writer, signals, every, keep)
                 bad = learning.learn()
         if bad is not None:
             if save_path is None or not learning.n_learned:
@@ -153,8 +154,7 @@ def run(
             outputs.draw(course.plot(), plot_path)
         if save_path is not None:
             model.save(save_path)
-        heard = learning.signals.heard
-        if heard is not None:
+        if signals.heard is not None:
             console.print("Interrupted: the stream ends here.")
         console.print("\n".join(_summary(model, course, skipped)))
         if model.has_floors:
@@ -163,8 +163,8 @@ def run(
             console.print("\n".join(report.expert_words(model)))
         outputs.commit(console)
     console.print(_last_line(model))
-    if heard is not None:
-        raise Ended(EXIT_CODES[heard])
+    if signals.heard is not None:
+        raise Ended(EXIT_CODES[signals.heard])
 
 
 def _refuse_with_load(options: dict[str, Any]) -> None:
@@ -247,6 +247,7 @@ class Learning:
     ----------
     feed : the rows, looked at.
     writer : of predictions, if they are asked for.
+    signals : what may end it.
     every : seconds after which the model is kept on the way; None for never.
     keep : keeps the model.
     """
@@ -254,9 +255,9 @@ class Learning:
     feed: Feed
     console: Console
     writer: PredictionWriter | None
+    signals: Signals
     every: float | None = None
     keep: Callable[[], None] | None = None
-    signals: Signals = field(default_factory=Signals)
 
     def __post_init__(self) -> None:
         self.model = self.feed.model
@@ -274,11 +275,10 @@ class Learning:
         total = found.n_rows - found.n_unlabelled if found else None
         self.console.print(_EXPLANATION)
         try:
-            with self.signals:
-                follow(
-                    self.console, _TABLE, self._counts(), self._cells,
-                    what="learning", total=total, before=self.n_before,
-                )  # fmt: skip
+            follow(
+                self.console, _TABLE, self._counts(), self._cells,
+                what="learning", total=total, before=self.n_before,
+            )  # fmt: skip
         except BadRow as bad:
             return bad
         finally:
