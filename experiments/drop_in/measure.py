@@ -107,7 +107,7 @@ def hashed_text(source: Source, n_buckets: int | None, seed: int) -> dict[str, f
     order = np.random.default_rng(seed).permutation(len(y))[: source.most_rows]
     X, y = X[order], _by_appearance(y[order])
     is_text = np.isin(X, (0.0, 1.0)).all(axis=0)
-    if n_buckets is not None:
+    if n_buckets is not None and is_text.any():
         hasher = FeatureHasher(n_features=n_buckets, input_type="string")
         tokens = [[f"category={category}"] for category in range(int(is_text.sum()))]
         signs = hasher.transform(tokens).toarray()

@@ -94,10 +94,10 @@ def test_losses_are_steps_with_a_hatched_floor():
     assert len(named_lines(above)) == 3
     np.testing.assert_array_equal(below.lines[0].get_ydata(), np.repeat(table["error_rate"], 2))
     shown = " ".join(texts(figure))
-    assert "loss 0.300" in shown
+    assert "loss, lately 0.300" in shown
     assert "no linear model\nbelow 0.200" in shown
     assert "frozen model 0.500" in shown
-    assert "15% wrong" in shown
+    assert "15% wrong lately" in shown
 
 
 def test_a_list_of_rows_and_a_frame_are_tables_too():

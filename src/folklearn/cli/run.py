@@ -338,7 +338,7 @@ def _windows_of(model: Model) -> str:
     for window in model.windows():
         n = max(1, window.n_rounds)
         loss = window.loss / window.weight if window.weight > 0.0 else None
-        floor = report.number(window.floor / n) if window.floor > 0.0 else "-"
+        floor = report.number(window.floor / window.weight) if window.floor > 0.0 else "-"
         error = f"{window.n_errors / n:.2%}"
         lines.append(_WINDOWS.line([f"{n}", report.number(loss), floor, error]))
     return "\n".join(lines)

@@ -15,7 +15,7 @@ from folklearn.model.model import Model
 _PATIENCE = 1.0  # seconds; kernels that were compiled before load in a fraction of this
 _ANNOUNCEMENT = (
     "Preparing the numerical kernels; the first time on a machine they are compiled, which "
-    "takes about half a minute."
+    "may take a minute or two."
 )
 _ROWS = 160  # enough for every kind of block, and for a stretch of rows ahead
 

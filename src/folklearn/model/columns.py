@@ -93,6 +93,9 @@ class Columns(Saved):
         self._last_row: tuple[Any, Any] = None, None
         for name, role in (roles or {}).items():
             known_roles.refuse_unknown(role, name)
+        both = {f"{a}:{b}" for a, b in self.crosses} & set(roles or ())
+        if both:
+            raise InvalidInputError(f"a column is called {min(both)!r}, like a cross: rename it")
         self.admit(Encoded(None, [], dict(roles or {})))
 
     def __len__(self) -> int:
@@ -128,6 +131,11 @@ class Columns(Saved):
         if source in self.roles:
             return self.roles[source] in (NUMBER, DATE)
         return all(self.roles.get(name) == NUMBER for name in self._crossed[source])
+
+    def were_missing(self, encoded: Encoded) -> list[bool]:
+        """Tell of new keys whether they are numbers, missing until now; others were 0."""
+        roles = {**self.roles, **encoded.roles}
+        return [roles.get(source) in (NUMBER, DATE) for source, _ in encoded.keys]
 
     def _know_rows(self) -> None:
         """Find out how a row of numbers is read in one step."""
@@ -197,6 +205,15 @@ class Columns(Saved):
 
     def encode(self, block: Block) -> Encoded:
         """Return the rows of a block as a matrix, and what they bring that is new."""
+        if (
+            block.features is not None
+            and self.keys
+            and all(source != FEATURES for source, _ in self.keys)
+        ):
+            raise InvalidInputError(
+                "these rows are a matrix, and the columns of the model have names: give a data "
+                f"frame or dictionaries with {listed(self.learned)}"
+            )
         roles = {}
         if not block.columns.keys() <= self.roles.keys():
             roles = {

@@ -1,7 +1,7 @@
 """Numbers around a learner: raw rows and class numbers in, probabilities out; it grows."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -101,6 +101,9 @@ class Core(Saved):
         self.n_new = 0
         self.keeps_rows = False  # scaled ones, for whoever asks with `taken_rows`
         self._taken: list[Rows] = []
+        # Of features that come late, whether they are numbers, which were missing until then;
+        # others, categories and what svmlight leaves out, were 0.
+        self.late_numbers: Sequence[bool] = ()
         self._asked: tuple[Any, Any] = None, None  # the row predicted last, and what was predicted
         self._n_coming = 0  # classes that the rows in hand bring: a learner is chosen for them all
         self._scaler: OnlineScaler | SparseScaler
@@ -223,6 +226,9 @@ class Core(Saved):
             problem.refuse_heavy(weight, self.max_weight)
         if x.size > scaler.n_features:
             scaler.refuse_unusable(x)
+            if self.learner is not None:  # of both, before any of them grows
+                n_columns = scaler.n_columns + x.size - scaler.n_features
+                catalogue.refuse_too_large(self.name, n_columns, n_classes)
             self._make_room(x.size, 0, self.n_classes)
         if self.frozen.rows_ahead(self.n_rounds) <= 0:
             scaler.refuse_unusable(x)
@@ -231,8 +237,10 @@ class Core(Saved):
         if is_new:  # predicted by those who do not know of it
             p = self.predict_row(x) if self.n_classes else _NOTHING
             self._make_room(self.n_features, 0, n_classes)
+        elif self._refitted is not None:
+            p = self.predict_row(x)
         z, learner = scaler.one(x, True), self.learner
-        if not is_new and learner is not None:
+        if not is_new and learner is not None and self._refitted is None:
             asked, p = self._asked
             if asked is None or asked != x.tobytes():
                 p = learner._predict(z)
@@ -346,7 +354,7 @@ class Core(Saved):
         if more and isinstance(scaler, SparseScaler):
             scaler.grow(n_features, max(n_numbers, scaler.n_numbers))
         elif more and isinstance(scaler, OnlineScaler):
-            scaler.grow(n_features)
+            scaler.grow(n_features, self.late_numbers[-more:])
         self.learner, self.n_classes, self._refitted = learner, n_classes, None
         self._asked = None, None
         self._tell()
@@ -369,6 +377,7 @@ class Core(Saved):
         problem.refuse_heavy(weights, self.max_weight)
         if n_classes > self.n_classes:
             self._refuse_unless_growing()
+        self._taken = []  # what an interrupted run left
         self._n_coming = n_classes
         self._make_room(*self._sizes(X), self.n_classes)
         P, u = np.zeros((T, n_classes)), np.empty(T)
@@ -417,6 +426,7 @@ class Core(Saved):
                 X = SparseInput.of_rows(problem.sparse_rows(X))
             for rows in X.parts.values():
                 problem.rows_of_contexts(rows, rows.shape[1])
+            problem.contexts(X.numbers, X.numbers.shape[1], gaps=True)
             return X
         X = problem.numbers("X", X)
         d = X.shape[1] if X.ndim == 2 else 0

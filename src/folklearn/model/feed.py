@@ -17,6 +17,7 @@ from folklearn.model.columns import FEATURES, Columns
 from folklearn.model.roles import CATEGORY, DATE, ID, LEARNED, TARGET, WEIGHT, WORDS
 from folklearn.progress import LOGGER, reporter
 from folklearn.readers.block import Block, Texts
+from folklearn.readers.cells import number_in
 from folklearn.readers.opening import open_reader
 from folklearn.readers.reader import BadRow, Reader
 from folklearn.readers.records import block_of_records
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 _COARSE, _FINE = 8192, 512  # rows of a block
 _FEW = 50  # features of the first row of a stream, for it not to be wide
 _FIRST_STOP = 64  # rows; then 128, 256, ...
+_MANY_NUMBERS = 30  # classes that are all numbers
 _SORTED = (
     "the labels come sorted: a model that learns row by row sees one class after the other; "
     "shuffle the rows (--shuffle, or shuffle=True) unless this is the order of time"
@@ -102,6 +104,7 @@ class Feed:
         self.known_only, self.dense = known_only, dense
         self._has_begun = False
         self._own_labels: dict[int, Any] | None = None
+        self._labels_apart = False  # not read with the rows, because they may be soft
         self.reader = self._opened(source, target, options)
         self.one_pass = bool(one_pass) or not self.reader.can_reread
         self.target = self._named(TARGET, target)
@@ -118,12 +121,16 @@ class Feed:
         labels = _values_of(source, name)
         if labels is not None:
             self._own_labels = dict(enumerate(labels, 1))
+            self._labels_apart = any(isinstance(label, Mapping) for label in labels)
+        elif isinstance(source, Iterator) and not hasattr(source, "read"):
+            self._own_labels, self._labels_apart = {}, True
+            source = _noting(source, name, self._own_labels)
         return open_reader(source, **options)
 
     def _named(self, role: str, asked: str | None) -> str | None:
         """Return the column of a role: as asked for, as the model knows it, or by the format."""
         names = self.reader.names
-        if asked is not None and asked not in names:
+        if asked is not None and asked not in names and not self._labels_apart:
             raise InvalidInputError(
                 f"{self.reader.name} has no column {asked!r}; its columns are: {listed(names)}"
             )
@@ -190,7 +197,9 @@ class Feed:
         return {
             name: known_roles.kind_of(role)
             for name, role in self.roles.items()
-            if role in read and (not names or name in names)
+            if role in read
+            and (not names or name in names)
+            and not (role == TARGET and self._labels_apart)
         }
 
     def begin(self, progress: Callable[[int], None] | None = None) -> None:
@@ -215,9 +224,20 @@ class Feed:
             )
             if self.scan.sorted and self.shuffle is None:
                 LOGGER.warning(_SORTED)
+            self._doubt_numbers(self.scan)
             self._declare(self.scan)
         if model.columns is None:
             self._open_columns()
+
+    def _doubt_numbers(self, found: Scan) -> None:
+        """Say so if the classes look like numbers that are to be estimated."""
+        labels = list(found.labels)
+        if len(labels) > max(_MANY_NUMBERS, found.n_rows // 20) and all(map(_is_number, labels)):
+            LOGGER.warning(
+                "column %r holds %d different numbers: each is taken for a class of its own, and "
+                "their order says nothing; for a number to be estimated this is the wrong tool",
+                self.target, len(labels),
+            )  # fmt: skip
 
     def _declare(self, found: Scan) -> None:
         """Tell the model of classes, their weights and the largest weight of a row."""
@@ -232,15 +252,16 @@ class Feed:
             for label in values:
                 counts[label] = counts.get(label, 0) + 1
             labels = counts
-        if model.core is None:
+        if self._own_labels is None:
+            _, new = model._labels.read_texts(Texts.of(labels))
+        else:
             _, new = model._labels.read_many(labels)
+        if model.core is None:
             model._labels.admit(new)
             model.is_open = False
-        elif not model.is_open:
-            _, new = model._labels.read_many(labels)
-            if new:
-                model.core.grow(n_classes=len(model._labels) + len(new))
-                model._labels.admit(new)
+        elif new and not model.is_open:
+            model.core.grow(n_classes=len(model._labels) + len(new))
+            model._labels.admit(new)
         if model.class_weight == "balanced":
             total = sum(counts.values())
             model.class_weight = {
@@ -249,7 +270,7 @@ class Feed:
         if model.core is None and "max_weight" in catalogue.settings_of(model.learner_name):
             heaviest = max(1.0, found.largest_weight or 1.0)
             if isinstance(model.class_weight, Mapping):
-                heaviest *= max(1.0, *model.class_weight.values())
+                heaviest *= max([1.0, *model.class_weight.values()])
             model.settings.setdefault("max_weight", heaviest)
 
     def _open_columns(self) -> None:
@@ -465,6 +486,13 @@ def _part(rows: FedRows, some: NDArray[np.bool_], start: int, stop: int) -> FedR
     )
 
 
+def _noting(rows: Iterator[Any], name: str, labels: dict[int, Any]) -> Iterator[Any]:
+    """Yield rows, and note their labels by number."""
+    for number, row in enumerate(rows, 1):
+        labels[number] = row.get(name) if isinstance(row, Mapping) else None
+        yield row
+
+
 def _values_of(source: Any, name: str) -> list[Any] | None:
     """Return the values of a column of a frame, or of dictionaries, as they are."""
     if isinstance(source, Sequence):
@@ -479,6 +507,10 @@ def _values_of(source: Any, name: str) -> list[Any] | None:
     series = frame[name]
     gaps = series.is_null().to_list()
     return [None if gap else value for value, gap in zip(series.to_list(), gaps, strict=True)]
+
+
+def _is_number(text: str) -> bool:
+    return number_in(text) is not None
 
 
 def _is_missing(label: Any) -> bool:

@@ -76,11 +76,12 @@ class Labels:
     def read_texts(self, texts: Texts) -> tuple[Any, Sequence[Any]]:
         """Return the numbers (T,) of labels that are text, and the new ones as they appear."""
         codes, firsts = np.unique(texts.codes, return_index=True)
+        written = {str(label): k for k, label in enumerate(self.kept) if type(label) is not str}
         numbers = np.full(len(texts.values) + 1, -1)
         new: list[str] = []
         for code in codes[np.argsort(firsts)].tolist():
             text = texts.values[code]
-            number = self.numbers.get(text)
+            number = self.numbers.get(text, written.get(text))
             if number is None:
                 number = len(self.kept) + len(new)
                 new.append(text)

@@ -123,8 +123,8 @@ class Model(Saved):
         **settings: Any,
     ) -> None:
         self.learner_name = learner
-        self.settings = settings
-        self.class_weight = class_weight
+        # What was asked for; what a source decides is forgotten with what was learned from it.
+        self._asked = dict(settings), class_weight, list(classes)
         self.scale, self.intercept = bool(scale), bool(intercept)
         self.has_floors = bool(windows)
         self.asked_roles = dict(roles or {})
@@ -136,12 +136,7 @@ class Model(Saved):
             raise InvalidInputError(
                 f'class_weight must be None, a dict or "balanced", got {class_weight!r}'
             )
-        self._labels = Labels()
-        self.is_open = True
-        self.columns: Columns | None = None
-        self.core: Core | None = None
         self.forget()
-        self.declare(classes)
         # One of the least size hears bad settings.
         first = catalogue.make(learner, 1, max(2, len(self._labels)), settings)
         self._max_weight = first.max_weight
@@ -159,7 +154,13 @@ class Model(Saved):
 
     def forget(self) -> None:
         """Forget what was learned; roles that were asked for, classes and settings stay."""
-        self.columns, self.core = None, None
+        settings, class_weight, classes = self._asked
+        self.settings: dict[str, Any] = dict(settings)
+        self.class_weight: Mapping[Any, float] | str | None = class_weight
+        self.columns: Columns | None = None
+        self.core: Core | None = None
+        self._labels, self.is_open = Labels(), True
+        self.declare(classes)
         self.loss = self.loss_of_new = self.total_weight = 0.0
         self.n_mistakes = 0
         self._windows: Windows | None = None
@@ -260,6 +261,8 @@ class Model(Saved):
         """Learn one row of a dense model, and count its loss."""
         unseen = core.unseen_probability if new or self.is_open else 0.0
         core.keeps_rows = self.has_floors
+        if encoded is not None and self.columns is not None:
+            core.late_numbers = self.columns.were_missing(encoded)
         p = core.learn_row(row, number, weight)
         if new or encoded is not None:
             self._admit(encoded, new)
@@ -322,10 +325,12 @@ class Model(Saved):
         """
         if number not in self._pending:
             raise InvalidInputError(
-                f"no row waits under the number {number!r}: it was told already"
+                f"no row waits under the number {number!r}: it was never asked for, or told already"
             )
         x, p, unseen = self._pending[number]
         label, _ = self._labels.read(y)
+        if type(label) is not int and self.class_weight is not None:
+            label, _ = self._weighed(y, label, 1.0)  # its loss is that of what is learned
         if not unseen and (type(label) is not int or label >= len(p)):
             # Nothing was given to a class that nobody had declared; it costs what `learn_one` says.
             unseen = 0.5 if self.core is None else self.core.unseen_probability
@@ -367,7 +372,8 @@ class Model(Saved):
             numbers, new = self._labels.read_many(listed_y)
         if len(numbers) != n_rows:
             raise InvalidInputError(f"there are {len(numbers)} labels for {counted(n_rows, 'row')}")
-        return np.asarray(numbers), new
+        soft = len(np.shape(numbers)) == 2
+        return np.asarray(numbers, None if soft else np.int64), new
 
     def _learn_block(self, block: Block, numbers: Any, new: Sequence[Any], weights: Array) -> Step:
         """Predict, then learn, the rows of a block."""
@@ -404,6 +410,8 @@ class Model(Saved):
         assert core is not None
         n_before, n_rounds = core.n_classes, core.n_rounds
         core.keeps_rows = self.has_floors
+        assert self.columns is not None
+        core.late_numbers = self.columns.were_missing(encoded)
         try:
             P, u = core.run(encoded.X, numbers, weight=weights)
         except BaseException:

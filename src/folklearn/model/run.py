@@ -144,7 +144,7 @@ class Run:
         if windows is None or not windows.n_rounds:
             return math.nan
         last = windows.last(min(max(self._size, _LEAST_FLOOR), windows.n_rounds))
-        return last.floor / max(last.n_rounds, 1)
+        return last.floor / last.weight if last.weight > 0.0 else math.nan
 
     def _look(self) -> None:
         model = self.model
@@ -289,6 +289,7 @@ def known_numbers(model: "Model", labels: Any) -> Any:
     """Return the class numbers of labels, -1 for one that the model does not know."""
     numbers = model._labels.numbers
     if isinstance(labels, Texts):
-        own = [numbers.get(value, -1) for value in labels.values]
+        written = {str(label): k for label, k in numbers.items()}  # a file holds text
+        own = [numbers.get(value, written.get(value, -1)) for value in labels.values]
         return np.array([*own, -1])[labels.codes]
     return np.array([numbers.get(label, -1) for label in labels])

@@ -1,6 +1,7 @@
 """Features of any scale, made comparable as they arrive."""
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 from numba import njit
@@ -142,8 +143,8 @@ class OnlineScaler(Saved):
         _scale_rows(X, self._moments, learn, self.scale, place, self.unit, out)
         return out
 
-    def grow(self, n_features: int) -> None:
-        """Make room for features that were 0 in every example so far.
+    def grow(self, n_features: int, missing: Sequence[bool] = ()) -> None:
+        """Make room for features that were 0, or `missing`, in every example so far.
 
         Their columns come last in the output, behind the constant.
         """
@@ -151,6 +152,8 @@ class OnlineScaler(Saved):
         self.n_features += more
         late = np.zeros((_N_MOMENTS, more))
         late[_COUNT] = self._count
+        if len(missing) == more:
+            late[_COUNT, np.asarray(missing, bool)] = 0.0
         self._moments = np.hstack([self._moments, late])
 
 

@@ -49,7 +49,7 @@ def losses(windows: Any, *, title: str = "Loss, window by window", ax: Any = Non
     top = _limit(ax, table["loss"], table["frozen"], table["floor"])
     x, floor = _steps(table, np.maximum(table["floor"], 0.0))
     ends = _floor(ax, x, floor)
-    lines = (("frozen", "frozen model", "--", RED, 1.4), ("loss", "loss", "-", BLUE, 2.2))
+    lines = (("frozen", "frozen model", "--", RED, 1.4), ("loss", "loss, lately", "-", BLUE, 2.2))
     for column, name, dashes, color, width in lines:
         x, y = _steps(table, table[column])
         if not np.isnan(y).all():
@@ -86,7 +86,7 @@ def errors(windows: Any, *, title: str = "Error rate", ax: Any = None) -> "Figur
     ax.yaxis.set_major_formatter(lambda share, _: f"{100.0 * share:.3g}%")
     canvas.count_rounds(ax, table["start"][0], table["stop"][-1])
     last = np.flatnonzero(np.isfinite(y))[-1]
-    canvas.name_ends(ax, [End(x[last], y[last], f"{100.0 * y[last]:.3g}% wrong")])
+    canvas.name_ends(ax, [End(x[last], y[last], f"{100.0 * y[last]:.3g}% wrong lately")])
     return canvas.root(ax)
 
 
