@@ -2,6 +2,8 @@
 # make test   lint, types, import contracts, tests
 # make docs   the documentation as a site, to be read in a browser
 # make mutants  change each line that soundness rests on, and see that a test notices
+# make fuzz   ten thousand strange files through the command line
+# make lowest  the tests with the lowest versions that pyproject.toml admits
 # make bench  speed beside River, Vowpal Wabbit and scikit-learn, in one run
 # Every target sets itself up; nothing but Python 3.11+, pip and make is needed.
 
@@ -9,10 +11,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 .DEFAULT_GOAL := help
-.PHONY: help run test lint types check mutants docs bench clean
+.PHONY: help run test lint types check mutants fuzz lowest docs bench clean
 
 help:
-	@sed -n '1,6s/^# //p' Makefile
+	@sed -n '1,8s/^# //p' Makefile
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
@@ -44,6 +46,22 @@ check: $(VENV)/.installed-dev
 mutants: $(VENV)/.installed-dev
 	$(BIN)/python -m tests.mutants
 
+fuzz: $(VENV)/.installed-dev
+	$(BIN)/python -m tests.long.fuzz_files
+
+# An environment of its own, beside the other: it has the lowest versions and nothing newer.
+$(VENV)-lowest/.installed: $(BIN)/python pyproject.toml tests/lowest.py
+	$(PYTHON) -m venv --clear $(VENV)-lowest
+	$(BIN)/python tests/lowest.py > $(VENV)-lowest/constraints.txt
+	@echo "Installing the lowest versions into $(VENV)-lowest; this takes minutes"
+	$(VENV)-lowest/bin/python -m pip install --quiet --disable-pip-version-check \
+	  --constraint $(VENV)-lowest/constraints.txt --editable '.[dev]'
+	@touch $@
+
+# Old packages warn of newer ones that they meet: here a warning is no error.
+lowest: $(VENV)-lowest/.installed
+	$(VENV)-lowest/bin/python -m pytest -n 2 --dist worksteal -W default
+
 docs: $(VENV)/.installed-docs
 	@rm -rf docs/_build docs/api/generated
 	$(BIN)/python -m sphinx -W --keep-going --quiet docs docs/_build/html
@@ -53,5 +71,5 @@ bench: $(VENV)/.installed-bench
 	$(BIN)/python benchmarks/speed.py
 
 clean:
-	rm -rf $(VENV) .cache build dist docs/_build docs/api/generated
+	rm -rf $(VENV) $(VENV)-lowest .cache build dist docs/_build docs/api/generated
 	find . -name __pycache__ -prune -exec rm -rf {} +

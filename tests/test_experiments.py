@@ -18,6 +18,7 @@ EXPERIMENTS = {
     "boosting": ["--quick"],
     "drop_in": ["--quick"],
     "online_to_batch": ["--quick"],
+    "front_door": ["--quick"],
 }
 NEEDS = {
     "certificate": ["rich"],
@@ -29,6 +30,7 @@ NEEDS = {
     "boosting": ["rich", "river"],
     "drop_in": ["rich"],
     "online_to_batch": ["rich"],
+    "front_door": ["rich", "pyarrow"],
 }
 
 

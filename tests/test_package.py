@@ -49,7 +49,7 @@ def test_importing_the_package_loads_nothing_heavy():
 def test_packages_are_loaded_when_asked_for():
     code = "import folklearn; print(folklearn.bandits.Soba.__name__, folklearn.bounds.__name__)"
     assert python(code) == "Soba folklearn.bounds"
-    for package in ("bandits", "batch", "boosting", "evaluate", "learners", "streams"):
+    for package in ("bandits", "batch", "boosting", "evaluate", "learners", "readers"):
         module = getattr(folklearn, package)
         assert sorted(module.__all__) == sorted(registry.names_of(package))
         for name in module.__all__:

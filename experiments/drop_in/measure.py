@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.datasets import load_digits, load_wine
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.feature_extraction import FeatureHasher
 from sklearn.model_selection import train_test_split
 
 from folklearn import FolkloreClassifier
-from folklearn.model.hashing import TextHasher
-from folklearn.model.open import OpenModel
+from folklearn.model.core import Core
 
 from .methods import METHODS, SORTED, facts, strict_losses
 
@@ -80,12 +80,12 @@ def late_classes(source: Source, arrival: str, seed: int) -> dict[str, float]:
         order = np.argsort(begin + (1.0 - begin) * rng.random(len(y)))
         X, y = X[order], _by_appearance(y[order])
     K, T, d = int(y.max()) + 1, len(y), X.shape[1]
-    P, u = OpenModel("auto", n_features=d).run(X, y)
+    P, u = Core("auto", n_features=d).run(X, y)
     first = np.zeros(T, dtype=bool)
     first[np.unique(y, return_index=True)[1]] = True
     novelty = -np.log(np.where(first, u, 1.0 - u))
     known = -np.log(P[~first, y[~first]])
-    P, u = OpenModel("auto", n_features=d, n_classes=K).run(X, y)
+    P, u = Core("auto", n_features=d, n_classes=K).run(X, y)
     plain = -np.log(P[np.arange(T), y])
     return {
         "T": T,
@@ -107,13 +107,12 @@ def hashed_text(source: Source, n_buckets: int | None, seed: int) -> dict[str, f
     order = np.random.default_rng(seed).permutation(len(y))[: source.most_rows]
     X, y = X[order], _by_appearance(y[order])
     is_text = np.isin(X, (0.0, 1.0)).all(axis=0)
-    if n_buckets is not None:
-        signs = np.zeros((int(is_text.sum()), n_buckets))
-        for category, row in enumerate(signs):
-            bucket, sign = TextHasher(n_buckets).place("category", str(category))
-            row[bucket] = sign
+    if n_buckets is not None and is_text.any():
+        hasher = FeatureHasher(n_features=n_buckets, input_type="string")
+        tokens = [[f"category={category}"] for category in range(int(is_text.sum()))]
+        signs = hasher.transform(tokens).toarray()
         X = np.hstack([X[:, ~is_text], X[:, is_text] @ signs])
-    P, _ = OpenModel("auto", n_features=X.shape[1], n_classes=int(y.max()) + 1).run(X, y)
+    P, _ = Core("auto", n_features=X.shape[1], n_classes=int(y.max()) + 1).run(X, y)
     return {
         "T": len(y),
         "categories": int(is_text.sum()),

@@ -10,7 +10,8 @@ from scipy.sparse import csr_array
 from sklearn.preprocessing import normalize
 
 from folklearn import auto
-from folklearn.streams.vw_rows import vw_rows
+from folklearn.readers import open_reader
+from folklearn.sparse import SparseRows
 
 from . import vw
 from .common import (
@@ -68,8 +69,11 @@ def write(n_rows: int, raw: Path, scaled: Path) -> None:
 
 def read(file: Path) -> Iterator[tuple[Any, Labels]]:
     """Yield rows of norm 1 and labels of a file of VW's, whose features are numbers."""
-    for X, labels, _ in vw_rows(file, WIDTH):
-        yield normalize(X.array(), copy=False), np.array(labels).astype(np.int64) - 1
+    for block in open_reader(file, format="vw").blocks({"label": "text"}):
+        own = block.features.compact()
+        X = SparseRows(own.indptr, (own.indices % WIDTH).astype(np.int32), own.values, WIDTH)
+        labels = np.array(block.columns["label"].texts()).astype(np.int64)
+        yield normalize(X.array(), copy=False), labels - 1
 
 
 def measure(n_rows: int = ROWS, quick: bool = False) -> Found:

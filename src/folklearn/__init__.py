@@ -32,6 +32,8 @@ if TYPE_CHECKING:  # what type checkers see; the table in `registry` is what cou
     from folklearn.learners.ogd import Ogd as Ogd
     from folklearn.learners.ons import Ons as Ons
     from folklearn.learners.wide import Wide as Wide
+    from folklearn.model.model import Model as Model
+    from folklearn.model.run import Run as Run
     from folklearn.persist import load as load
     from folklearn.tangents import Tangents as Tangents
 

@@ -19,7 +19,7 @@ touched.
 
 import math
 import operator
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, NoReturn, Self, TypeGuard
 
 import numpy as np
@@ -161,8 +161,10 @@ def refuse_columns(columns: Any, n_features: int) -> None:
         raise InvalidInputError("a column is named twice")
 
 
-def norms(X: Array) -> Array:
-    """Return the norms (T,) of the rows of X (T, d)."""
+def norms(X: Contexts) -> Array:
+    """Return the norms (T,) of the rows of X (T, d), dense or sparse."""
+    if isinstance(X, SparseRows):
+        return X.norms()
     lengths: Array = np.sqrt(np.einsum("ij,ij->i", X, X))
     return lengths
 
@@ -390,6 +392,18 @@ class Rows(NamedTuple):
         for part in self.X.dense_parts():
             rows = self.of(part)
             yield part, rows._replace(X=rows.X.dense())
+
+    def arrays(self, prefix: str = "") -> dict[str, Any]:
+        """Return everything as arrays by name."""
+        X = self.X.arrays(prefix) if isinstance(self.X, SparseRows) else {f"{prefix}X": self.X}
+        return X | {prefix + name: getattr(self, name) for name in self._fields[1:]}
+
+    @classmethod
+    def of_arrays(cls, arrays: Mapping[str, Any], prefix: str = "") -> Self:
+        """Return what `arrays` gave."""
+        X = arrays.get(f"{prefix}X")
+        own = SparseRows.of_arrays(arrays, prefix) if X is None else X
+        return cls(own, *(arrays[prefix + name] for name in cls._fields[1:]))
 
     def of(self, which: Any) -> Self:
         """Return the examples of a slice, or of an array of row numbers in their order."""

@@ -54,12 +54,24 @@ _MODULES = {
     "learners.ogd": ("Ogd",),
     "learners.ons": ("Ons",),
     "learners.wide": ("Wide",),
-    "model.hashing": ("TextHasher",),
-    "model.open": ("OpenModel",),
+    "model.columns": ("Columns",),
+    "model.core": ("Core",),
+    "model.explain": ("Explanation",),
+    "model.frozen": ("Frozen",),
+    "model.model": ("Model",),
+    "model.pictures": ("certificate_card",),
+    "model.recent": ("Recent",),
+    "model.run": ("Run", "Score"),
     "model.scaler": ("OnlineScaler",),
     "model.sparse_scaler": ("SparseScaler",),
     "persist": ("load",),
-    "streams.model": ("StreamModel",),
+    "readers.block": ("Block", "Texts"),
+    "readers.blocks": ("BlockReader",),
+    "readers.opening": ("open_reader",),
+    "readers.reader": ("BadRow", "Reader"),
+    "readers.records": ("block_of_records",),
+    "readers.scan": ("Scan", "scan"),
+    "synthetic.digits": ("digits",),
     "synthetic.bandit": ("syn_non_sep", "syn_non_sep_blocks", "syn_sep", "syn_sep_blocks"),
     "synthetic.labelled": (
         "OBLIVIOUS",
@@ -81,12 +93,12 @@ HOMES = {name: f"folklearn.{module}" for module, names in _MODULES.items() for n
 PUBLIC = (
     "Aggregating", "Aioli", "Certificate", "Certifier", "ClassBlocks", "Evidence", "Folklore",
     "FolkloreClassifier", "Gaf", "Interactions", "Laplace", "Leader", "Learner", "Mixture", "Ogd",
-    "Ons", "Tangents", "Wide", "auto", "best_in_class", "interact", "load", "off_policy",
-    "progressive", "score",
+    "Model", "Ons", "Run", "Tangents", "Wide", "auto", "best_in_class", "interact", "load",
+    "off_policy", "progressive", "score",
 )  # fmt: skip
 PACKAGES = (
     "adapters", "bandits", "batch", "boosting", "bounds", "errors", "evaluate", "learners", "model",
-    "streams", "synthetic",
+    "plots", "readers", "synthetic",
 )  # fmt: skip
 
 

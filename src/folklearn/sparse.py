@@ -1,7 +1,7 @@
 """Rows that name only what is not 0, as the kernels take them."""
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -98,6 +98,21 @@ class SparseRows:
 
         own = self.compact()
         return csr_array((own.values, own.indices, own.indptr), shape=self.shape)
+
+    def arrays(self, prefix: str = "") -> dict[str, NDArray[Any]]:
+        """Return everything as arrays by name."""
+        own = self.compact()
+        found = {"indptr": own.indptr, "indices": own.indices, "values": own.values}
+        found["width"] = np.array([self.shape[1]])
+        return {prefix + name: array for name, array in found.items()}
+
+    @classmethod
+    def of_arrays(cls, arrays: Mapping[str, NDArray[Any]], prefix: str = "") -> "SparseRows":
+        """Return what `arrays` gave."""
+        indptr, indices, values = (
+            arrays[prefix + name] for name in ("indptr", "indices", "values")
+        )
+        return cls(indptr, indices, values, int(arrays[f"{prefix}width"].item()))
 
     def __matmul__(self, M: Array) -> Array:
         """Return the products (T, K) with a matrix (d, K)."""

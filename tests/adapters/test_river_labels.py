@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from folklearn.errors import InvalidInputError
-from folklearn.model.open import OpenModel
+from folklearn.model.core import Core
 
 pytest.importorskip("river", reason="River comes with the extra `river`")
 
@@ -30,14 +30,15 @@ def test_a_certain_soft_label_is_the_hard_one(rng):
 
 
 @pytest.mark.parametrize("name", ["auto", "folklore", "ogd"])
-def test_soft_labels_are_those_of_the_open_model(name, rng):
-    model, core = FolkloreClassifier(name), OpenModel(name, n_features=3, n_classes=3)
+def test_soft_labels_are_those_of_the_core(name, rng):
+    model, core = FolkloreClassifier(name), Core(name, n_features=3, n_classes=3)
     core.n_new = 1  # the classes came with the first example, and core was told them
     for x, _ in stream(rng):
         q = rng.dirichlet(np.ones(3))
         model.learn_one(x, dict(zip("abc", q.tolist(), strict=True)), w=0.5)
-        core.learn_one(list(x.values()), q, weight=0.5)
-        p = core.predict_one(list(x.values()))
+        row = np.array(list(x.values()))
+        core.learn_row(row, q, weight=0.5)
+        p = core.predict_row(row)
         np.testing.assert_allclose(list(model.predict_proba_one(x).values()), p, rtol=1e-9)
         assert model.unseen_probability == core.unseen_probability
 
@@ -112,30 +113,30 @@ def test_many_is_the_loop(rows, cut):
     np.testing.assert_allclose(P.to_numpy(), expected, atol=1e-7)
 
 
-def test_soft_labels_bring_classes_to_the_open_model(rng):
+def test_soft_labels_bring_classes_to_the_core(rng):
     """A block is the loop; each row is predicted before its classes are known."""
     X, Y = rng.normal(size=(9, 2)), np.zeros((9, 4))
     Y[:3, 0] = 1.0
     Y[3:6, :3] = rng.dirichlet(np.ones(3), size=3)
     Y[6:] = rng.dirichlet(np.ones(4), size=3)
-    block, loop = OpenModel("folklore", n_features=2), OpenModel("folklore", n_features=2)
+    block, loop = Core("folklore", n_features=2), Core("folklore", n_features=2)
     P, u = block.run(X, Y)
     for t in range(9):
         assert u[t] == loop.unseen_probability
-        p = loop.predict_one(X[t])
+        p = loop.predict_row(X[t])
         np.testing.assert_allclose(P[t, : p.size], p, atol=1e-9)
         assert not P[t, p.size :].any()
-        loop.learn_one(X[t], Y[t])
+        loop.learn_row(X[t], Y[t])
     assert (block.n_new, block.n_rounds, block.n_classes) == (3, 9, 4)
     assert (loop.n_new, loop.n_rounds, loop.n_classes) == (3, 9, 4)
     before = pickle.dumps(block)
     for bad in ([0.5, 0.4, 0.0, 0.0, 0.0], [[0.2] * 5], [0.5, 0.5, np.nan, 0.0, 0.0]):
         with pytest.raises(InvalidInputError):
-            block.learn_one(X[0], bad)
+            block.learn_row(X[0], bad)
     assert pickle.dumps(block) == before
-    declared = OpenModel("ons", n_features=2, n_classes=2)
+    declared = Core("ons", n_features=2, n_classes=2)
     with pytest.raises(InvalidInputError, match="'ons' is no learner that takes"):
-        declared.learn_one(X[0], [0.5, 0.25, 0.25])
+        declared.learn_row(X[0], [0.5, 0.25, 0.25])
 
 
 class Recording(FolkloreClassifier):

@@ -1,4 +1,4 @@
-"""Text in the River classifier: hashed columns that are opened when they are needed."""
+"""Text in the River classifier: categories with places that are opened when they are needed."""
 
 import enum
 import math
@@ -9,12 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from folklearn.errors import StateFileError
-from folklearn.model.hashing import TextHasher
+from folklearn.errors import InvalidInputError
 
 pytest.importorskip("river", reason="River comes with the extra `river`")
 
-from folklearn.adapters._river.columns import Bucket
 from folklearn.adapters.river import FolkloreClassifier
 from tests.adapters.test_river import as_frame, learned, state, stream
 
@@ -25,25 +23,23 @@ def coloured(rng, T=80, n_colours=5):
     """Examples with text that comes late, goes missing, and takes turns with numbers."""
     for t, (x, y) in enumerate(stream(rng, T=T, d=2, missing=0.1)):
         colour = COLOURS[int(rng.integers(1 + min(t // 8, n_colours - 1)))]
-        either = "many" if rng.random() < 0.3 else float(rng.normal())
+        either = "many" if rng.random() < 0.3 or not t else float(rng.integers(3))
         yield x | {"colour": None if t % 9 == 5 else colour, "either": either}, y
 
 
-def test_text_is_hashed_into_columns_of_its_own(rng):
-    """The twin is told the columns, and gets the signs as numbers."""
-    hasher, twin = TextHasher(4), FolkloreClassifier("folklore")
-    model = FolkloreClassifier("folklore", n_buckets=4)
+def test_a_category_is_a_number_of_its_own(rng):
+    """The twin is told 1 and 0, and which categories there will be."""
+    twin, model = FolkloreClassifier("folklore"), FolkloreClassifier("folklore")
     for t, (x, y) in enumerate(stream(rng, d=1)):
-        texts = {"colour": COLOURS[t % 4], 3: "S" if t % 5 else "L"}
-        numbers = {}
-        for name, text in texts.items():
-            bucket, sign = hasher.place(name, text)
-            numbers[f"~bucket {bucket}"] = numbers.get(f"~bucket {bucket}", 0.0) + sign
-        p, expected = model.predict_proba_one(x | texts), twin.predict_proba_one(x | numbers)
-        np.testing.assert_allclose(list(p.values()), list(expected.values()), atol=1e-8)
-        model.learn_one(x | texts, y)
+        colour = COLOURS[t % 3]
+        numbers = {f"colour={c}": float(c == colour) for c in COLOURS[: min(3, t + 1)]}
+        p = model.predict_proba_one(x | {"colour": colour})
+        np.testing.assert_allclose(
+            list(p.values()), list(twin.predict_proba_one(x | numbers).values()), atol=1e-8
+        )
+        model.learn_one(x | {"colour": colour}, y)
         twin.learn_one(x | numbers, y)
-    assert len(model._columns) == len(twin._columns) <= 5
+    assert len(model.model.columns) == 4
 
 
 def test_text_is_learned():
@@ -51,18 +47,21 @@ def test_text_is_learned():
     for t in range(90):
         model.learn_one({"colour": COLOURS[t % 3], "noise": math.sin(t)}, t % 3)
     assert [model.predict_one({"colour": colour}) for colour in COLOURS[:3]] == [0, 1, 2]
-    assert len(model._columns) == 4  # the noise and three buckets, of 128
+    assert len(model.model.columns) == 4  # the noise and three colours
 
 
-def test_a_feature_may_be_a_number_and_a_text():
-    model = learned([({"a": 1.0}, 0), ({"a": "1"}, 1), ({"a": None}, 0), ({"a": 2}, 1)], "folklore")
-    kinds = [type(key) for key in model._columns.keys]
-    assert kinds == [str, Bucket]
-    assert model.predict_proba_one({"a": "1"}) != model.predict_proba_one({"a": 1})
+def test_the_first_value_says_what_a_feature_is():
+    model = learned([({"a": 1.0}, 0), ({"a": None}, 0), ({"a": 2}, 1)], "folklore")
+    before = pickle.dumps(model)
+    with pytest.raises(InvalidInputError, match="column 'a' has 'red', and its role is number"):
+        model.learn_one({"a": "red"}, 1)
+    assert pickle.dumps(model) == before
+    model = learned([({"a": "red"}, 0), ({"a": 1}, 1), ({"a": "1"}, 0), ({"a": 1.0}, 1)])
+    assert model.model.columns.keys == [("a", "red"), ("a", "1")]
 
 
 def test_text_never_learned_is_ignored(rng):
-    model = learned(coloured(rng), "folklore", n_buckets=2**20)
+    model = learned(coloured(rng), "folklore")
     before = pickle.dumps(model)
     x = {"x0": 0.3, "either": 1.0}
     assert model.predict_proba_one(x | {"colour": "new"}) == model.predict_proba_one(x)
@@ -88,13 +87,13 @@ def test_the_order_of_texts_is_of_no_account(rng):
         assert one.predict_proba_one(x) == other.predict_proba_one(shuffled)
         one.learn_one(x, t % 3)
         other.learn_one(shuffled, t % 3)
-    assert one._columns.keys == other._columns.keys
+    assert one.model.columns.keys == other.model.columns.keys
 
 
 @pytest.mark.parametrize("cut", [0, 1, 40])
 def test_resuming_equals_never_stopping(cut, rng, tmp_path):
     examples = list(coloured(rng))
-    model = learned(examples[:cut], "folklore", n_buckets=np.int64(16))
+    model = learned(examples[:cut], "folklore")
     model.save(tmp_path / "model")
     resumed = FolkloreClassifier.load(tmp_path / "model")
     for x, y in examples[cut:]:
@@ -102,14 +101,6 @@ def test_resuming_equals_never_stopping(cut, rng, tmp_path):
         model.learn_one(x, y)
         resumed.learn_one(x, y)
     assert state(resumed) == state(model)
-
-
-def test_a_file_with_bad_buckets_is_refused(rng, tmp_path):
-    model = learned(coloured(rng), "folklore")
-    model._columns.keys = [0 if isinstance(key, Bucket) else key for key in model._columns.keys]
-    model.save(tmp_path / "model")
-    with pytest.raises(StateFileError, match="does not name all features"):
-        FolkloreClassifier.load(tmp_path / "model")
 
 
 @pytest.mark.parametrize("kind", ["pandas", "polars"])
@@ -133,7 +124,7 @@ def test_many_is_the_loop(kind, dtype, rng):
         for x, label in batch:
             one.learn_one(x, label)
         many.learn_many(X, y)
-        assert many._columns.keys == one._columns.keys
+        assert many.model.columns.keys == one.model.columns.keys
         P = many.predict_proba_many(X).to_numpy()
         expected = [list(one.predict_proba_one(x).values()) for x, _ in batch]
         np.testing.assert_allclose(P, expected, atol=1e-8)
@@ -148,7 +139,8 @@ def test_the_first_row_of_a_frame_sets_the_unit(rng):
     many = FolkloreClassifier("folklore")
     many.learn_many(X, [y for _, y in examples])
     one = learned(examples, "folklore")
-    assert many._model.to_record().config["scaler"] == one._model.to_record().config["scaler"]
+    scalers = [each.model.core.to_record().config["scaler"] for each in (many, one)]
+    assert scalers[0] == scalers[1]
     np.testing.assert_allclose(
         many.predict_proba_many(X).to_numpy()[7],
         list(one.predict_proba_one({"c": "text 7"}).values()),
@@ -160,17 +152,17 @@ WORDS = st.text(max_size=3) | st.sampled_from(COLOURS[:4])
 ROWS = st.lists(st.tuples(WORDS | st.none(), WORDS | st.none(), st.integers(0, 2)), min_size=1)
 
 
-@given(rows=ROWS, cut=st.integers(0, 5), n_buckets=st.sampled_from([1, 3, 128]))
-def test_any_text_in_frames_is_the_loop(rows, cut, n_buckets):
+@given(rows=ROWS, cut=st.integers(0, 5))
+def test_any_text_in_frames_is_the_loop(rows, cut):
     pd = pytest.importorskip("pandas", reason="data frames are optional")
-    one = FolkloreClassifier("folklore", n_buckets=n_buckets)
-    many = FolkloreClassifier("folklore", n_buckets=n_buckets)
+    one = FolkloreClassifier("folklore")
+    many = FolkloreClassifier("folklore")
     X = pd.DataFrame([row[:2] for row in rows], columns=["a", 1], dtype=object)
     y = [row[2] for row in rows]
     for a, b, label in rows:
         one.learn_one({"a": a, 1: b}, label)
     many.learn_many(X[:cut], y[:cut])
     many.learn_many(X[cut:], y[cut:])
-    assert many._columns.keys == one._columns.keys
+    assert many.model.columns.keys == one.model.columns.keys
     expected = [list(one.predict_proba_one({"a": a, 1: b}).values()) for a, b, _ in rows]
     np.testing.assert_allclose(many.predict_proba_many(X).to_numpy(), expected, atol=1e-7)

@@ -14,7 +14,7 @@ import folklearn
 from folklearn import FolkloreClassifier, Mixture, Wide
 from folklearn.batch.column_model import ColumnModel
 from folklearn.errors import InvalidInputError
-from folklearn.model.open import OpenModel
+from folklearn.model.model import Model
 from tests.adapters.copying import copies
 from tests.adapters.test_sklearn import online
 from tests.reference.streams import soft_labels, words
@@ -32,7 +32,7 @@ def test_every_kind_of_sparse_rows_and_dense_ones_to_predict(kind, seed):
     X, y = sample(seed)
     expected = FolkloreClassifier().fit(X, y)
     model = FolkloreClassifier().fit(getattr(scipy.sparse, kind)(X), y)
-    assert model.model_.sparse
+    assert model.model_.core.sparse
     assert isinstance(model.model_.learner, Wide)
     P = expected.predict_proba(X)
     np.testing.assert_array_equal(model.predict_proba(getattr(scipy.sparse, kind)(X)), P)
@@ -42,23 +42,22 @@ def test_every_kind_of_sparse_rows_and_dense_ones_to_predict(kind, seed):
     assert model.score(X, y) > 0.9
 
 
-def test_it_is_an_open_model_of_sparse_rows(seed):
+def test_it_is_a_model_of_sparse_rows(seed):
     X, y = sample(seed)
     model = FolkloreClassifier(shuffle=False, passes=1).fit(X, y)
-    twin = OpenModel("auto", n_features=D, n_classes=K, sparse=True)
-    numbers = np.unique(y, return_inverse=True)[1]
-    twin.run(X, numbers)
-    np.testing.assert_array_equal(model.predict_proba(X), twin.predict(X))
+    twin = Model(classes=np.unique(y))
+    twin.learn_many(X, y)
+    np.testing.assert_array_equal(model.predict_proba(X), twin.predict_proba(X))
     later = FolkloreClassifier()
     for part in (slice(0, 100), slice(100, 101), slice(101, 300)):
         later.partial_fit(X[part], y[part], classes=np.unique(y))
-    np.testing.assert_array_equal(later.predict_proba(X), twin.predict(X))
+    np.testing.assert_array_equal(later.predict_proba(X), twin.predict_proba(X))
 
 
 def test_small_sparse_problems_are_dense_as_ever(seed):
     X, y = sample(seed, d=50)
     model = FolkloreClassifier().fit(X, y)
-    assert not model.model_.sparse
+    assert not model.model_.core.sparse
     dense = FolkloreClassifier().fit(X.toarray(), y)
     np.testing.assert_array_equal(model.predict_proba(X), dense.predict_proba(X.toarray()))
 
@@ -71,7 +70,7 @@ def test_a_wide_problem_is_learned_fast_and_well(seed):
     assert time.perf_counter() - start < 3.0
     assert X.shape[1] == 100_000
     assert log_loss(y[2000:], model.predict_proba(X[2000:])) < 0.4 * np.log(8)
-    fitted = model.model_._refitted
+    fitted = model.model_.core._refitted
     assert isinstance(fitted, ColumnModel)
     assert len(fitted.columns) == len(np.unique(X[:2000].indices)) + 1
     once = FolkloreClassifier(passes=1).fit(X[:2000], y[:2000])
@@ -89,7 +88,8 @@ def test_every_way_of_keeping_it(seed, tmp_path):
     model = FolkloreClassifier().fit(X, y)
     model.save(tmp_path / "model")
     saved = folklearn.load(tmp_path / "model")
-    np.testing.assert_array_equal(saved.predict(X), model.predict_proba(X))
+    np.testing.assert_array_equal(saved.predict_proba(X), model.predict_proba(X))
+    assert saved.predict(X) == model.predict(X).tolist()
 
 
 def test_classes_come_late(seed):
@@ -100,7 +100,7 @@ def test_classes_come_late(seed):
     model.partial_fit(X, y)
     assert model.classes_.tolist() == ["apple", "pear", "plum"]
     assert model.score(X, y) > 0.9
-    assert model.model_.n_classes == K
+    assert model.model_.core.n_classes == K
 
 
 def test_partial_fit_goes_on_from_the_learner(seed):
@@ -163,7 +163,7 @@ def test_dense_rows_of_many_classes(rng):
     y[:120] = np.arange(120)
     model = FolkloreClassifier().fit(X, y)
     assert isinstance(model.model_.learner, Mixture)  # of class blocks
-    assert not model.model_.sparse
+    assert not model.model_.core.sparse
     assert model.score(X, y) > 0.5
     late = FolkloreClassifier().partial_fit(X, y)  # no class was declared
     assert isinstance(late.model_.learner, Mixture)
@@ -177,16 +177,19 @@ def test_text_through_a_pipeline():
     assert model.predict(["sun", "more rain"]).tolist() == ["sun", "rain"]
 
 
-def test_frames_of_text_stay_sparse_and_mixed_ones_do_not():
+def test_frames_of_words_stay_sparse_and_categories_do_not():
     pandas = pytest.importorskip("pandas")
-    frame = pandas.DataFrame({"a": ["x", "y", "z"] * 20, "b": ["u", "v"] * 30})
+    pytest.importorskip("narwhals")
+    frame = pandas.DataFrame({"a": ["x", "y", "z"] * 20, "n": 1000.0 + np.tile([5.0, 1.0], 30)})
     y = np.array([0, 1, 1] * 20)
-    model = FolkloreClassifier(n_buckets=5000).fit(frame, y)
-    assert model.model_.sparse
+    model = FolkloreClassifier().fit(frame, y)
+    assert not model.model_.core.sparse
     assert model.score(frame, y) == 1.0
-    frame["n"] = 1000.0 + np.arange(60)
-    model = FolkloreClassifier(n_buckets=2000, passes=1).fit(frame, y)
-    assert not model.model_.sparse
+    frame["note"] = ["it rains and rains", "the sun is out", "sun and some wind"] * 20
+    model = FolkloreClassifier().fit(frame[["n", "note"]], y)
+    assert model.model_.roles == {"n": "number", "note": "words"}
+    assert model.model_.core.sparse
+    assert model.score(frame[["n", "note"]], y) == 1.0
 
 
 @pytest.mark.parametrize(
@@ -212,19 +215,13 @@ def test_nonsense_is_refused_and_changes_nothing(change, said, seed):
     np.testing.assert_array_equal(model.predict_proba(X), P)
 
 
-class _AlwaysWide(FolkloreClassifier):
-    """One that takes every problem for a wide one, as the checks have none."""
-
-    def _is_wide(self, n_features, n_classes):
-        return True
-
-
 @pytest.fixture
 def _every_problem_is_wide(monkeypatch):
-    monkeypatch.setattr("folklearn.model.open.lane_of", lambda *_: "wide")
+    for module in ("core", "model"):
+        monkeypatch.setattr(f"folklearn.model.{module}.lane_of", lambda *_: "wide")
 
 
-@parametrize_with_checks([_AlwaysWide()], expected_failed_checks=online)
+@parametrize_with_checks([FolkloreClassifier()], expected_failed_checks=online)
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.usefixtures("_every_problem_is_wide")
 def test_the_checks_of_scikit_learn(estimator, check):

@@ -1,7 +1,6 @@
 """The border: exit codes, signals, pipes, and extras that are not installed."""
 
 import os
-import signal
 import subprocess
 import sys
 import threading
@@ -40,11 +39,27 @@ def test_help_names_every_option(folklearn, monkeypatch):
         "predictions",
         "save",
         "load",
+        "weight",
+        "delimiter",
+        "encoding",
+        "decimal",
+        "role",
+        "drop",
+        "cross",
+        "classes",
+        "one-pass",
+        "shuffle",
+        "seed",
+        "windows",
+        "checkpoint",
+        "on-bad-row",
+        "bad-rows",
+        "verbose",
     ):
         assert f"--{option} " in outcome.stdout
 
 
-@pytest.mark.parametrize("command", [[], ["run"], ["predict"], ["bandit"]])
+@pytest.mark.parametrize("command", [[], ["run"], ["predict"], ["bandit"], ["warmup"]])
 def test_flags_look_like_flags(folklearn, monkeypatch, command):
     monkeypatch.setenv("COLUMNS", "200")
     said = folklearn(*command, "--help").stdout
@@ -58,6 +73,8 @@ def test_help_says_where_things_go(folklearn, monkeypatch):
     for sentence in (
         "The file is read twice",
         "Standard input (-) is read once and learned as it comes, classes included",
+        "A row without a label is predicted only",
+        "Ctrl-C and SIGTERM end it",
         "Results go to standard error",
         "a larger B trusts the data faster, and one that is too large costs loss",
         "One of auto, folklore, aioli, leader, blocks, gaf, laplace, ogd, ons.",
@@ -97,53 +114,12 @@ def test_an_interrupt_leaves_nothing(folklearn, pets, tmp_path, monkeypatch):
     def interrupt(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("folklearn.streams.model.StreamModel.run_block", interrupt)
+    monkeypatch.setattr("folklearn.model.model.Model._learn_block", interrupt)
     before = os.listdir(tmp_path)
     outcome = folklearn("run", pets, "--target", "kind", "-p", tmp_path / "p.csv", "--quiet")
     assert outcome.code == 130
     assert outcome.stderr.strip() == "folklearn: interrupted: nothing was written"
     assert os.listdir(tmp_path) == before
-
-
-@pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
-@pytest.mark.parametrize(
-    ("sent", "code", "said"),
-    [
-        (signal.SIGINT, 130, "Wrote the predictions to"),
-        (signal.SIGTERM, 143, "folklearn: terminated: nothing was written\n"),
-    ],
-)
-def test_a_signal_from_outside(write_csv, rows, tmp_path, sent, code, said):
-    """No copy of standard input is left behind, and predictions only if the stream was ended."""
-    path = write_csv("long.csv", rows * 1000)
-    (tmp_path / "copies").mkdir()
-    process = subprocess.Popen(
-        [*COMMAND, "run", "-", "--target", "kind", "--B", "10", "-p", str(tmp_path / "p.csv")],
-        stdin=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        encoding="utf-8",
-        env={**os.environ, "TMPDIR": str(tmp_path / "copies")},
-        # Whoever runs the tests may ignore the signal, and children inherit that.
-        preexec_fn=lambda: signal.signal(sent, signal.SIG_DFL),
-    )
-    assert process.stdin is not None
-    assert process.stderr is not None
-    process.stdin.write(path.read_text())  # and left open: only the signal ends this stream
-    process.stdin.flush()
-    for line in process.stderr:
-        if line.split()[:1] == ["1024"]:
-            process.send_signal(sent)
-            break
-    rest = process.stderr.read()
-    process.stderr.close()
-    process.stdin.close()
-    assert process.wait() == code
-    assert "Traceback" not in rest
-    assert said in rest.splitlines(keepends=True)[-1]
-    written = ["p.csv"] if sent == signal.SIGINT else []
-    assert sorted(os.listdir(tmp_path)) == ["copies", "long.csv", *written]
-    assert os.listdir(tmp_path / "copies") == []
 
 
 @pytest.mark.skipif(os.name == "nt", reason="pipes of POSIX")
@@ -198,7 +174,7 @@ class Listener:
 def test_compiling_is_announced_when_it_takes_long(monkeypatch):
     listener = Listener()
     monkeypatch.setattr(warmup, "_PATIENCE", 0.01)
-    monkeypatch.setattr(warmup, "_use_every_kernel", lambda _: listener.spoken.wait(30))
+    monkeypatch.setattr(warmup, "_use_every_kernel", lambda *_: listener.spoken.wait(30))
     warmup.warm_up(listener, "folklore")
     assert len(listener.heard) == 1
     assert listener.heard[0] == (
@@ -210,7 +186,7 @@ def test_compiling_is_announced_when_it_takes_long(monkeypatch):
 def test_compiled_kernels_are_not_announced(monkeypatch):
     listener = Listener()
     monkeypatch.setattr(warmup, "_PATIENCE", 60.0)
-    monkeypatch.setattr(warmup, "_use_every_kernel", lambda _: None)
+    monkeypatch.setattr(warmup, "_use_every_kernel", lambda *_: None)
     before = set(threading.enumerate())
     warmup.warm_up(listener, "folklore")
     for timer in set(threading.enumerate()) - before:
@@ -221,26 +197,34 @@ def test_compiled_kernels_are_not_announced(monkeypatch):
 
 @pytest.mark.parametrize("name", ["folklore", "auto"])
 def test_the_warm_up_compiles_everything_that_a_run_uses(name):
-    """After it, learning a table compiles no kernel for another type of argument."""
+    """After it, learning the digits compiles no kernel for another type of argument."""
     script = """
 import io, sys
 from rich.console import Console
 from folklearn.cli.warmup import warm_up
-from folklearn.cli.learning import learn, rows_of
-from folklearn.cli.inputs import new_model
-from folklearn.streams.digits import Digits
+from folklearn.cli.app import main
 from folklearn.numerics.blocks import run_rounds
 from folklearn.learners.ogd import ogd_round, ogd_rounds
 from folklearn.model.scaler import _scale_rows
-quiet = Console(file=io.StringIO())
-warm_up(quiet, sys.argv[1])
+warm_up(Console(file=io.StringIO()), sys.argv[1])
 kernels = run_rounds, ogd_round, ogd_rounds, _scale_rows
 before = [len(kernel.signatures) for kernel in kernels]
-table = Digits()
-model = new_model(table, sys.argv[1], {})
-learn(model, rows_of(table, model), quiet, total=table.n_rows)
+assert main(["run", "--quiet", "--learner", sys.argv[1]]) == 0
 assert before == [len(kernel.signatures) for kernel in kernels], before
 assert max(before) == 1, before
 """
     done = subprocess.run([sys.executable, "-c", script, name], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_everything_can_be_compiled_beforehand(folklearn, monkeypatch):
+    used = []
+    monkeypatch.setattr(warmup, "_use_every_kernel", lambda *given: used.append(given))
+    for home in ("bandits", "boosting"):
+        name = f"folklearn.{home}.catalogue.use_every_kernel"
+        monkeypatch.setattr(name, lambda settings: used.append(settings))
+    outcome = folklearn("warmup")
+    assert outcome.code == 0
+    assert outcome.stderr.startswith("Compiled for words.\nCompiled for auto.\n")
+    assert outcome.stderr.endswith("Everything is compiled.\n")
+    assert len(used) == outcome.stderr.count("Compiled for") == 1 + 9 + 9 + 4

@@ -149,7 +149,7 @@ def test_the_theory_sets_exploration_by_the_number_of_rows(folklearn, pets):
 def test_the_digits_need_no_file_and_the_plot_is_drawn(folklearn, tmp_path):
     plot = tmp_path / "out.png"
     outcome = folklearn("bandit", "--agent", "newtron-diagonal", "--plot", plot)
-    assert "scikit-learn's digits, 1797 examples" in outcome.stderr
+    assert "scikit-learn's digits: 1797 rows" in outcome.stderr
     assert table_rows(outcome.stderr)[-1][0] == "1797"
     assert float(table_rows(outcome.stderr)[-1][1].rstrip("%")) < 60.0
     assert plot.read_bytes().startswith(b"\x89PNG")
@@ -168,7 +168,7 @@ def test_what_the_plot_draws(folklearn, pets, scaled, tmp_path, monkeypatch):
     assert errors.get_xdata()[[0, -1]].tolist() == [1, 300]
     assert errors.get_ydata()[-1] == log.error_rate
     assert set(chance.get_ydata()) == {1.0 - 1.0 / 3.0}
-    assert doubts.get_linestyle() == ":"
+    assert chance.get_linestyle() == ":"
     assert doubts.get_ydata()[-1] == np.mean(log.propensities < 0.5)
 
 
@@ -185,7 +185,7 @@ def test_standard_input(folklearn, pets, tmp_path, monkeypatch):
     with open(pets, encoding="utf-8") as file:
         monkeypatch.setattr(sys, "stdin", file)
         outcome = folklearn("bandit", "-", *TARGET, *FAST, "--log", paths[1])
-    assert "standard input, 300 examples" in outcome.stderr
+    assert "standard input: 300 rows" in outcome.stderr
     assert paths[0].read_text("utf-8") == paths[1].read_text("utf-8")
 
 
@@ -201,41 +201,41 @@ def test_help_names_every_option(folklearn, monkeypatch):
     ("arguments", "sentence"),
     [
         (["--agent", "exp4"], f"there is no agent 'exp4'; choose one of: {NAMES}"),
-        (["--exploration", "1.5"], "--exploration must be a number from 0 to 1, got 1.5"),
-        (["--exploration", "nan"], "--exploration must be a number from 0 to 1, got nan"),
+        (["--exploration", "1.5"], "exploration must be a number from 0 to 1, got 1.5"),
+        (["--exploration", "nan"], "exploration must be a number from 0 to 1, got nan"),
         (
             ["--exploration", "0"],
-            "--exploration must be above 0 for auto, which learns nothing without",
+            "exploration must be above 0 for auto, which learns nothing without",
         ),
         (
             ["--agent", "soba", "--theory", "--exploration", "0.1"],
-            "--exploration cannot be combined with --theory, which sets it",
+            "exploration cannot be combined with theory, which sets it",
         ),
         (
             ["--theory"],
-            "--theory needs a bound on the mistakes of auto, and there is none: a mixture has no "
+            "theory needs a bound on the mistakes of auto, and there is none: a mixture has no "
             "regret bound in closed form; choose one of: folklore, banditron, newtron, soba, "
             "gaptron, obama",
         ),
         (
             ["--agent", "soba-diagonal", "--theory"],
-            "--theory needs a bound on the mistakes of soba-diagonal, and there is none: no "
+            "theory needs a bound on the mistakes of soba-diagonal, and there is none: no "
             "theorem covers a diagonal; choose one of: folklore, banditron, newtron, soba, "
             "gaptron, obama",
         ),
-        (["--decoding", "greedy"], "--decoding must be sample or randomised, got 'greedy'"),
-        (["--updates", "all"], "--updates must be explored or correct, got 'all'"),
+        (["--decoding", "greedy"], "decoding must be sample or randomised, got 'greedy'"),
+        (["--updates", "all"], "updates must be explored or correct, got 'all'"),
         (
             ["--agent", "soba", "--decoding", "sample"],
-            "soba takes no --decoding; it is for auto and folklore",
+            "soba takes no decoding; it is for auto and folklore",
         ),
         (
             ["--agent", "obama", "--updates", "correct"],
-            "obama takes no --updates; it is for auto and folklore",
+            "obama takes no updates; it is for auto and folklore",
         ),
-        (["--delay", "-1"], "--delay must be at least 0, got -1"),
-        (["--seed", "-1"], "--seed must be at least 0, got -1"),
-        (["--plot", "o.txt"], "cannot write --plot o.txt: its name must end in .png, .pdf, .svg"),
+        (["--delay", "-1"], "delay must be at least 0, got -1"),
+        (["--seed", "-1"], "seed must be at least 0, got -1"),
+        (["--plot", "o.txt"], "cannot draw o.txt: its name must end in .png, .svg, .pdf"),
     ],
 )
 def test_refusals_before_anything_is_read(refused, arguments, sentence):
@@ -243,11 +243,13 @@ def test_refusals_before_anything_is_read(refused, arguments, sentence):
 
 
 def test_files_that_are_refused(refused, pets, tmp_path):
-    assert refused(tmp_path / "no.csv", *TARGET) == f"there is no file {tmp_path / 'no.csv'}"
-    assert refused(pets).startswith("--target is needed with a file")
+    assert refused(tmp_path / "no.csv", *TARGET).endswith(
+        "cannot be read: no such file or directory"
+    )
+    assert refused(pets).startswith(f"which column of {pets} holds the class?")
     assert "it would replace the input" in refused(pets, *TARGET, "--log", pets)
     assert refused(pets, *TARGET, "--log", "-") == (
-        "cannot write --log -: it cannot go to standard output"
+        "cannot write the log to -: it cannot go to standard output"
     )
     one = tmp_path / "one.png"
     assert "share one file" in refused(pets, *TARGET, "--log", one, "--plot", one)
@@ -255,15 +257,14 @@ def test_files_that_are_refused(refused, pets, tmp_path):
 
 def test_obama_is_for_small_problems(refused):
     assert refused("--agent", "obama") == (
-        "obama takes linear models of at most 30 coefficients: it averages over all of them by "
-        "particles; 10 classes in column 'digit' and 64 features and a constant make 650; choose "
-        "another --agent, like auto"
+        "obama takes linear models of at most 30 coefficients, since it averages over all of them "
+        "by particles, and 10 classes and 65 columns make 650: choose another agent, like auto"
     )
 
 
 def test_agents_that_do_not_fit_in_memory(refused, pets, folklearn, monkeypatch):
     monkeypatch.setattr(os, "sysconf", lambda name: 30)
-    needed = "3 classes in column 'kind' and 3 features and a constant need 0.0 GB of memory"
+    needed = "3 classes and 3 features and a constant need 0.0 GB of memory"
     for name, advice in (
         ("newtron", "newtron-diagonal"),
         ("soba", "soba-diagonal"),
@@ -280,7 +281,7 @@ def test_a_failure_while_playing_leaves_nothing(refused, pets, tmp_path, monkeyp
         raise OSError(28, "No space left on device", "log.csv")
 
     monkeypatch.setattr("folklearn.bandits.banditron.Banditron._absorb", fail)
-    monkeypatch.setattr("folklearn.cli.agents.use_every_kernel", lambda _: None)
+    monkeypatch.setattr("folklearn.bandits.catalogue.use_every_kernel", lambda _: None)
     outputs = ["--log", tmp_path / "log.csv", "--plot", tmp_path / "o.png"]
     said = refused(pets, *TARGET, *FAST, "--quiet", *outputs)
     assert said == "log.csv: No space left on device"

@@ -133,7 +133,7 @@ def test_mbbm_takes_the_majority(folklearn, pets):
 def test_the_digits_need_no_file_and_the_plot_is_drawn(folklearn, tmp_path):
     plot = tmp_path / "out.png"
     outcome = folklearn("boost", *FAST, "--plot", plot)
-    assert "scikit-learn's digits, 1797 examples" in outcome.stderr
+    assert "scikit-learn's digits: 1797 rows" in outcome.stderr
     assert float(table_rows(outcome.stderr)[-1][3].rstrip("%")) < 20.0
     assert plot.read_bytes().startswith(b"\x89PNG")
     assert outcome.stderr.endswith(f"Wrote the plot to {plot}.\n")
@@ -160,7 +160,7 @@ def test_quiet_and_standard_input(folklearn, pets, monkeypatch):
     with open(pets, encoding="utf-8") as file:
         monkeypatch.setattr(sys, "stdin", file)
         outcome = folklearn("boost", "-", *TARGET, *FAST)
-    assert "standard input, 300 examples" in outcome.stderr
+    assert "standard input: 300 rows" in outcome.stderr
 
 
 def test_seeds(folklearn, pets):
@@ -183,23 +183,23 @@ def test_seeds(folklearn, pets):
             ["--weak", "stump"],
             "there is no weak learner 'stump'; choose one of: tree, naive-bayes, folklore-subspace",
         ),
-        (["--n-learners", "0"], "--n-learners must be at least 1, got 0"),
-        (["--seed", "-1"], "--seed must be at least 0, got -1"),
+        (["--n-learners", "0"], "n_learners must be at least 1, got 0"),
+        (["--seed", "-1"], "seed must be at least 0, got -1"),
         (
             ["--booster", "olm", "--regression", "aioli"],
-            "olm takes no --regression; only olm++ does",
+            "olm takes no regression; only olm++ does",
         ),
-        (["--edge", "0.2"], "olm++ takes no --edge; only mbbm does"),
+        (["--edge", "0.2"], "olm++ takes no edge; only mbbm does"),
         (
             ["--regression", "ridge"],
-            "--regression must be folklore, aioli or offset, got 'ridge'",
+            "regression must be folklore, aioli or offset, got 'ridge'",
         ),
         (
             ["--booster", "mbbm", "--edge", "1"],
-            "--edge must be a number between 0 and 1, got 1.0: how much better than guessing "
+            "edge must be a number between 0 and 1, got 1.0: how much better than guessing "
             "every weak learner is",
         ),
-        (["--plot", "o.txt"], "cannot write --plot o.txt: its name must end in .png, .pdf, .svg"),
+        (["--plot", "o.txt"], "cannot draw o.txt: its name must end in .png, .svg, .pdf"),
     ],
 )
 def test_refusals_before_anything_is_read(refused, arguments, sentence):
@@ -208,7 +208,7 @@ def test_refusals_before_anything_is_read(refused, arguments, sentence):
 
 def test_ol_is_for_two_classes(refused, pets):
     assert refused(pets, *TARGET, *FAST, "--booster", "ol") == (
-        "ol is for two classes, and there are 3; choose --booster olm++, which is for any number"
+        "ol is for two classes, and there are 3; choose olm++, which is for any number"
     )
 
 
@@ -218,8 +218,8 @@ def test_trees_without_river(refused, pets, monkeypatch):
         importlib.util, "find_spec", lambda name: None if name == "river" else find(name)
     )
     assert refused(pets, *TARGET) == (
-        "--weak tree needs River, which comes with the extra: pip install 'folklearn[river]'; or "
-        "choose --weak naive-bayes"
+        "trees need River, which comes with the extra: pip install 'folklearn[river]'; or choose "
+        "naive-bayes"
     )
 
 
@@ -228,7 +228,7 @@ def test_a_failure_while_learning_leaves_nothing(refused, pets, tmp_path, monkey
         raise ValueError("no")
 
     monkeypatch.setattr("folklearn.boosting.weak.naive_bayes.NaiveBayes.update", fail)
-    monkeypatch.setattr("folklearn.cli.boosters.use_every_kernel", lambda _: None)
+    monkeypatch.setattr("folklearn.boosting.catalogue.use_every_kernel", lambda _: None)
     said = refused(pets, *TARGET, *FAST, "--quiet", "--plot", tmp_path / "o.png")
     weak = "Probabilistic(NaiveBayes(n_features=4, n_classes=3))"
     assert said.startswith(f"weak learner 0, {weak}, failed to learn")

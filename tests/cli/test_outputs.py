@@ -4,17 +4,20 @@ import os
 
 import pytest
 
+from folklearn.cli.display import new_console
 from folklearn.cli.outputs import Outputs
 from folklearn.errors import FolklearnError
+
+QUIET = new_console(quiet=True)
 
 
 def test_nothing_shows_before_the_commit(tmp_path):
     target = tmp_path / "out"
     target.write_text("old")
     with Outputs() as outputs:
-        outputs.promise("--save", str(target)).write_text("new")
+        outputs.promise("model", str(target)).write_text("new")
         assert target.read_text() == "old"
-        outputs.commit()
+        outputs.commit(QUIET)
     assert target.read_text() == "new"
     assert os.listdir(tmp_path) == ["out"]
 
@@ -22,7 +25,7 @@ def test_nothing_shows_before_the_commit(tmp_path):
 def test_nothing_is_left_after_a_failure(tmp_path):
     def fail_half_way():
         with Outputs() as outputs:
-            outputs.promise("--save", str(tmp_path / "out")).write_text("half")
+            outputs.promise("model", str(tmp_path / "out")).write_text("half")
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -34,16 +37,16 @@ def test_a_link_keeps_pointing(tmp_path):
     (tmp_path / "real").write_text("old")
     (tmp_path / "link").symlink_to("real")
     with Outputs() as outputs:
-        outputs.promise("--save", str(tmp_path / "link")).write_text("new")
-        outputs.commit()
+        outputs.promise("model", str(tmp_path / "link")).write_text("new")
+        outputs.commit(QUIET)
     assert (tmp_path / "link").is_symlink()
     assert (tmp_path / "real").read_text() == "new"
 
 
 def test_an_output_is_as_readable_as_any_new_file(tmp_path):
     with Outputs() as outputs:
-        outputs.promise("--plot", str(tmp_path / "out"))
-        outputs.commit()
+        outputs.promise("plot", str(tmp_path / "out"))
+        outputs.commit(QUIET)
     (tmp_path / "ordinary").touch()
     assert (tmp_path / "out").stat().st_mode == (tmp_path / "ordinary").stat().st_mode
 
@@ -63,11 +66,10 @@ def test_a_place_that_cannot_be_written_is_refused(tmp_path, name, reason):
     (tmp_path / "folder").mkdir()
     (tmp_path / "input").touch()
     with Outputs() as outputs:
-        outputs.protect(str(tmp_path / "input"))
-        outputs.protect(None)
-        outputs.promise("--plot", str(tmp_path / "twice"))
+        outputs.protect(str(tmp_path / "input"), None)
+        outputs.promise("plot", str(tmp_path / "twice"))
         with pytest.raises(FolklearnError, match=reason):
-            outputs.promise("--save", str(tmp_path / name))
+            outputs.promise("model", str(tmp_path / name))
 
 
 @pytest.mark.skipif(
@@ -76,10 +78,35 @@ def test_a_place_that_cannot_be_written_is_refused(tmp_path, name, reason):
 def test_a_folder_without_permission_is_refused(tmp_path):
     (tmp_path / "closed").mkdir(mode=0o500)
     with Outputs() as outputs, pytest.raises(FolklearnError, match="permission denied"):
-        outputs.promise("--save", str(tmp_path / "closed" / "out"))
+        outputs.promise("model", str(tmp_path / "closed" / "out"))
 
 
 def test_an_option_that_was_not_given_promises_nothing():
     with Outputs() as outputs:
-        assert outputs.promise("--save", None) is None
-        outputs.commit()
+        assert outputs.promise("model", None) is None
+        outputs.commit(QUIET)
+
+
+def test_a_file_can_be_put_in_place_on_the_way(tmp_path):
+    def fail_later():
+        with Outputs() as outputs:
+            path = outputs.promise("model", str(tmp_path / "out"))
+            path.write_text("first")
+            outputs.put(path)
+            path.write_text("second, half")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fail_later()
+    assert os.listdir(tmp_path) == ["out"]
+    assert (tmp_path / "out").read_text() == "first"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="devices of POSIX")
+def test_a_device_is_written_to_as_it_is():
+    with Outputs() as outputs:
+        assert str(outputs.promise("predictions", "/dev/null")) == "/dev/null"
+        assert str(outputs.promise("plot", "/dev/null")) == "/dev/null"
+        with pytest.raises(FolklearnError, match="it exists and is not a file"):
+            outputs.promise("model", "/dev/null", as_file=True)
+        outputs.commit(QUIET)

@@ -12,7 +12,9 @@ import pytest
 from rich.console import Console
 
 from folklearn import load
-from folklearn.cli.learning import bar
+from folklearn.cli.display import bar
+from tests.cli.conftest import KINDS
+from tests.cli.test_run import read_predictions
 
 FEATURES = ["weight (kg)", "größe [red]", "age"]
 
@@ -24,88 +26,113 @@ def saved(folklearn, pets, tmp_path):
     return tmp_path / "m"
 
 
-def read(text):
-    header, *rows = csv.reader(io.StringIO(text))
-    return header, [row[0] for row in rows], np.array([[float(p) for p in row[1:]] for row in rows])
+@pytest.fixture
+def expected(saved, rows):
+    """What the saved model says of the pets, by the library."""
+    records = [dict(zip(FEATURES, map(float, row[:3]), strict=True)) for row in rows]
+    return load(saved).predict_proba(records)
 
 
-def test_predictions_are_those_of_the_model(folklearn, pets, saved, as_arrays, tmp_path):
-    X, _, labels = as_arrays
+def test_predictions_are_those_of_the_model(folklearn, pets, saved, expected, rows, tmp_path):
     before = saved.read_bytes()
     outcome = folklearn("predict", saved, pets)
     assert outcome.code == 0
-    header, predicted, P = read(outcome.stdout)
-    expected = load(saved).predict(X)
-    assert header == ["predicted", *(f"p({label})" for label in labels)]
-    assert predicted == [labels[k] for k in expected.argmax(axis=1)]
+    lines, labels, P = read_predictions(outcome.stdout)
+    own = ["row", "label", "predicted", "probability", "p_label", "unseen"]
+    assert list(lines[0]) == [*own, *(f"p:{label}" for label in load(saved).labels)]
+    assert [line["predicted"] for line in lines] == [labels[k] for k in expected.argmax(axis=1)]
+    assert [line["label"] for line in lines] == [row[-1] for row in rows]
     np.testing.assert_allclose(P, expected, rtol=0, atol=1e-12)
     assert saved.read_bytes() == before
     assert "ignored" not in outcome.stderr  # the target goes without saying
     quiet = folklearn("predict", saved, pets, "-o", tmp_path / "out.csv", "--quiet")
     assert (quiet.code, quiet.stdout, quiet.stderr) == (0, "", "")
     assert (tmp_path / "out.csv").read_text("utf-8") == outcome.stdout
+    nowhere = folklearn("predict", saved, pets, "-o", "/dev/null")
+    assert (nowhere.code, nowhere.stdout) == (0, "")
 
 
-def test_columns_are_found_by_name(folklearn, pets, saved, write_csv, rows):
-    """No label, another order, and text that the model never asked for."""
-    others = [[row[2], "a note", row[0], row[1]] for row in rows]
+def test_columns_are_found_by_name(folklearn, saved, expected, write_csv, rows):
+    """No label, another order, and columns that the model never asked for, numbers and not."""
+    others = [[row[2], "7" if i else "x", row[0], row[1]] for i, row in enumerate(rows)]
     path = write_csv("others.csv", others, ["age", "note", "weight (kg)", "größe [red]"])
     outcome = folklearn("predict", saved, path)
-    assert outcome.stdout == folklearn("predict", saved, pets).stdout
-    assert "ignored   1 column unknown to the model: note\n" in outcome.stderr
+    lines, _, P = read_predictions(outcome.stdout)
+    np.testing.assert_allclose(P, expected, rtol=0, atol=1e-12)
+    assert "label" not in lines[0]
+    assert "p_label" not in lines[0]
+    assert "ignored   columns that the model does not know: note\n" in outcome.stderr
 
 
-def test_the_score(folklearn, pets, saved, as_arrays):
-    X, y, _ = as_arrays
-    P = load(saved).predict(X)
+def test_ids_are_carried_through(folklearn, tmp_path):
+    path = tmp_path / "t.csv"
+    rows = "".join(f"c{i},{i},{i % 3},{'ab'[i % 2]}\n" for i in range(80))
+    path.write_text(f"customer,row,size,kind\n{rows}")
+    learned = folklearn("run", path, "--target", "kind", "-f", tmp_path / "m", "-p", "-")
+    assert "id        customer, row  (carried along, not learned from)\n" in learned.stderr
+    assert learned.stdout.startswith("row,customer,id:row,label,predicted,")
+    new = tmp_path / "new.csv"
+    new.write_text("size,customer,row\n1,anna,17\n2,berta,\n")
+    lines = folklearn("predict", tmp_path / "m", new).stdout.splitlines()
+    assert lines[0].startswith("row,customer,id:row,predicted,")
+    assert [line.split(",")[:3] for line in lines[1:]] == [["2", "anna", "17"], ["3", "berta", ""]]
+
+
+def test_the_score(folklearn, pets, saved, expected, rows, write_csv):
+    labels = list(load(saved).labels)
+    y = np.array([labels.index(row[-1]) for row in rows])
     outcome = folklearn("predict", saved, pets, "--score")
-    found = re.search(r"average log loss (\S+) nats, error rate (\S+)%", outcome.stderr)
-    assert float(found[1]) == pytest.approx(-np.log(P[np.arange(300), y]).mean(), abs=6e-5)
-    assert float(found[2]) == pytest.approx(100 * (P.argmax(axis=1) != y).mean(), abs=6e-3)
+    last = outcome.stderr.splitlines()[-1]
+    found = re.search(r"Over 300 rows with a label: error (\S+)%, average log loss (\S+)\.$", last)
+    assert float(found[2]) == pytest.approx(-np.log(expected[np.arange(300), y]).mean(), abs=6e-5)
+    assert float(found[1]) == pytest.approx(100 * (expected.argmax(axis=1) != y).mean(), abs=6e-3)
+    rows[8][3], rows[9][3] = "bird", ""
+    some = folklearn("predict", saved, write_csv("some.csv", rows), "--score", "-o", "/dev/null")
+    said = "Over 299 rows with a label, 1 of them of classes that the model does not know: error "
+    assert said in some.stderr
 
 
-def test_standard_input_of_any_format(folklearn, pets, saved, rows, monkeypatch):
+def test_standard_input_of_any_format(folklearn, pets, saved, rows, expected, monkeypatch):
     text = "".join(
         json.dumps(dict(zip(FEATURES, map(float, row[:3]), strict=True))) + "\n" for row in rows
     )
     stdin = io.TextIOWrapper(io.BytesIO(gzip.compress(text.encode())))
     monkeypatch.setattr("sys.stdin", stdin)
     outcome = folklearn("predict", saved, "-")
-    assert "standard input, 300 examples" in outcome.stderr
-    assert outcome.stdout == folklearn("predict", saved, pets).stdout
+    assert "standard input: read as it comes" in outcome.stderr
+    np.testing.assert_allclose(read_predictions(outcome.stdout)[2], expected, atol=1e-12)
 
 
 def test_the_digits_need_no_file(folklearn, tmp_path):
     folklearn("run", "--learner", "ogd", "-f", tmp_path / "m")
-    assert "error rate" in folklearn("predict", tmp_path / "m", "--score").stderr
+    assert "average log loss" in folklearn("predict", tmp_path / "m", "--score").stderr
 
 
-def test_predict_refuses(refusal, pets, saved, write_csv, rows, tmp_path):
+def test_predict_refuses(folklearn, refusal, pets, saved, write_csv, rows, tmp_path):
     lacking = write_csv("lacking.csv", [row[:2] for row in rows], FEATURES[:2])
     assert refusal("predict", saved, lacking) == (
-        f"{lacking} lacks 1 column of those needed: age; its columns are: 'weight (kg)', "
-        "'größe [red]'"
+        f"{lacking} lacks columns of the model: age; it has: 'weight (kg)', 'größe [red]'"
     )
-    assert refusal("predict", saved, lacking, "--score").startswith(f"{lacking} has no column 'ki")
+    unlabelled = write_csv("unlabelled.csv", [row[:3] for row in rows], FEATURES)
+    assert refusal("predict", saved, unlabelled, "--score").startswith(
+        f"{unlabelled} has no column 'kind' to compare with"
+    )
     rows[5][1] = "tall"
     bad = write_csv("bad.csv", rows)
-    assert refusal("predict", saved, bad, "-o", tmp_path / "o") == (
-        f"line 7 of {bad}, column 'größe [red]': 'tall' is not a number; if the column holds "
-        "text, declare it: --text 'größe [red]'"
+    assert refusal("predict", saved, bad, "-o", tmp_path / "o", "--quiet").startswith(
+        f"line 7 of {bad}, column 'größe [red]': 'tall' is not a number; for a column of text: "
     )
-    rows[5][1], rows[8][3] = "1", "bird"
-    strange = write_csv("strange.csv", rows)
-    assert refusal("predict", saved, strange, "--score").startswith(
-        f"line 10 of {strange} has the label 'bird', which the model does not know"
-    )
-    assert "--target is of use only with --score" in refusal(
-        "predict", saved, pets, "--target", "kind"
+    skipped = folklearn("predict", saved, bad, "--on-bad-row", "skip", "-o", "/dev/null")
+    assert "Predicted 299 rows in " in skipped.stderr
+    assert "; 1 bad row skipped." in skipped.stderr
+    assert refusal("predict", saved, pets, "--target", "age") == (
+        "'age' is not what the model predicts, which is the column 'kind': leave --target out"
     )
     assert f"{pets} is no folklearn model; folklearn predict takes what" in refusal(
         "predict", pets, pets
     )
     assert "it would replace the input" in refusal("predict", saved, pets, "-o", saved)
-    assert refusal("predict", saved).startswith("the columns of scikit-learn's digits are not")
+    assert refusal("predict", saved).startswith("scikit-learn's digits lacks columns of the model")
     assert refusal("predict", tmp_path / "no", pets) == f"there is no file {tmp_path / 'no'}"
 
 
@@ -124,11 +151,10 @@ def mails(tmp_path):
 def test_weights_reach_the_learner(folklearn, mails, tmp_path):
     outcome = folklearn("run", mails, "--learner", "folklore", "-f", tmp_path / "m")
     assert outcome.code == 0
-    assert "weights   60 in total; losses are weighted averages" in outcome.stderr
     model = load(tmp_path / "m")
     assert model.total_weight == 60.0
     assert model.loss == pytest.approx(model.certificate().loss, rel=1e-9)
-    assert f"average log loss {model.loss / 60:.4f}" in outcome.stderr
+    assert outcome.stderr.endswith(f"average log loss {model.loss / 60:.4f}.\n")
     plain = tmp_path / "plain.vw"
     plain.write_text(re.sub(r" \d \|", " |", VW))
     folklearn("run", plain, "--learner", "folklore", "-f", tmp_path / "n")
@@ -137,23 +163,37 @@ def test_weights_reach_the_learner(folklearn, mails, tmp_path):
 
 def test_the_default_learner_takes_the_heaviest_weight(folklearn, refusal, mails, tmp_path):
     assert folklearn("run", mails, "-f", tmp_path / "m", "--plot", tmp_path / "o.png").code == 0
-    assert load(tmp_path / "m").learner.max_weight == 2.0
+    assert load(tmp_path / "m").max_weight == 2.0
     heavier = tmp_path / "heavier.vw"
     heavier.write_text(VW.replace(" 2 |", " 3 |"))
-    assert "weight is 3, above max_weight=2" in refusal("run", heavier, "-i", tmp_path / "m")
+    said = refusal("run", heavier, "-i", tmp_path / "m", "--quiet")
+    assert f"line 2 of {heavier} has the weight 3, and this model was made for weights of" in said
 
 
-def test_absent_is_zero_in_sparse_files(folklearn, refusal, mails, tmp_path):
+def test_absent_is_zero_in_sparse_files(folklearn, mails, tmp_path):
     folklearn("run", mails, "-f", tmp_path / "m")
     some = tmp_path / "some.vw"
     some.write_text("|w a:2\n'tagged |w a:1 unheard:3\nham |w a\n")
     outcome = folklearn("predict", tmp_path / "m", some)
-    P = load(tmp_path / "m").predict([[2.0, 0.0], [1.0, 0.0], [1.0, 0.0]])
-    np.testing.assert_allclose(read(outcome.stdout)[2], P, rtol=0, atol=1e-12)
-    assert "ignored   1 column unknown to the model: w^unheard" in outcome.stderr
-    assert "line 1 of" in refusal("predict", tmp_path / "m", some, "--score")
+    other = tmp_path / "other.vw"
+    other.write_text("|w a:2 b:0\n|w a:1\n|w a:1 b:0\n")
+    P = read_predictions(folklearn("predict", tmp_path / "m", other).stdout)[2]
+    np.testing.assert_allclose(read_predictions(outcome.stdout)[2], P, rtol=0, atol=1e-12)
+    tags = [line["tag"].lstrip("'") for line in read_predictions(outcome.stdout)[0]]
+    assert tags == ["", "tagged", ""]
     some.write_text("ham |w a:2\nspam |w a:1\n")
     assert folklearn("run", some, "-i", tmp_path / "m").code == 0
+
+
+def test_svmlight(folklearn, tmp_path):
+    path = tmp_path / "s.svm"
+    path.write_text("".join(f"{'+1' if i % 3 else '-1'} {1 + i % 3}:1 7:{i}\n" for i in range(90)))
+    outcome = folklearn("run", path, "-f", tmp_path / "m")
+    assert "features  4 of the rows\n" in outcome.stderr
+    assert load(tmp_path / "m").labels == ("-1", "+1")
+    assert "average log loss" in folklearn("predict", tmp_path / "m", path, "--score").stderr
+    compared = folklearn("compare", path, "--learners", "ogd")
+    assert "these 4 scaled features" in compared.stderr
 
 
 def test_weights_of_0_before_any_other(folklearn, tmp_path):
@@ -161,7 +201,6 @@ def test_weights_of_0_before_any_other(folklearn, tmp_path):
     path.write_text("a 0 |w x:1\nb 0 |w x:2\n" + "a 1 |w x:3\nb 2 |w x:1\n" * 3)
     outcome = folklearn("run", path, "--plot", tmp_path / "o.png")
     assert outcome.code == 0
-    assert re.search(r"^ +1 +- +- ", outcome.stderr, flags=re.M)
 
 
 @pytest.mark.parametrize("command", ["compare", "bandit", "boost", "audit"])
@@ -171,15 +210,41 @@ def test_weights_elsewhere_are_refused(refusal, mails, command):
     assert sentence.startswith(f"line 2 of {mails} has a weight, and folklearn {command} takes")
 
 
+@pytest.mark.parametrize("command", ["compare", "bandit", "boost", "audit"])
+def test_words_elsewhere_are_refused(folklearn, refusal, tmp_path, command):
+    path = tmp_path / "t.csv"
+    path.write_text("my text,kind\n" + "what a nice thing,x\nsuch a bad thing,y\n" * 10)
+    (tmp_path / "p.csv").write_text("x,y\n" + "0.5,0.5\n" * 20)
+    more = ["-p", tmp_path / "p.csv"] if command == "audit" else []
+    more += ["--learners", "ogd"] if command == "compare" else []
+    more += ["--weak", "naive-bayes"] if command == "boost" else []
+    arguments = [command, path, "--target", "kind", *more]
+    assert refusal(*arguments) == (
+        f"column 'my text' holds words, and folklearn {command} takes none: leave it out (--drop "
+        "'my text'), or take every text as one category (--role 'my text=category'); folklearn run "
+        "learns words"
+    )
+    assert folklearn(*arguments, "--role", "my text=category").code == 0
+
+
+@pytest.mark.parametrize("command", ["compare", "bandit", "boost", "audit"])
+def test_bad_rows_elsewhere_are_refused_without_a_false_remedy(refusal, pets, tmp_path, command):
+    pets.write_text(pets.read_text("utf-8").replace("\n", "\n,,,\n1,2\n", 1), "utf-8")
+    more = ["-p", tmp_path / "p.csv"] if command == "audit" else []
+    assert refusal(command, pets, "--target", "kind", *more) == (
+        f"line 3 of {pets}: it has 2 cells where the header has 4"
+    )
+
+
 @pytest.mark.parametrize("command", ["run", "compare", "bandit", "boost", "predict", "audit"])
 def test_every_command_knows_the_formats(folklearn, command, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
-    assert "csv|svmlight|vw|parquet|arrow|jsonl" in folklearn(command, "--help").stdout
+    assert "csv|jsonlines|svmlight|vw|parquet|arrow" in folklearn(command, "--help").stdout
 
 
 def test_formats_and_targets(refusal, mails, pets):
     assert "there is no format 'xls'" in refusal("run", pets, "--format", "xls")
-    assert "where every line starts with its label" in refusal("run", mails, "--target", "w^a")
+    assert "has no column 'w^a'; its columns are: label" in refusal("run", mails, "--target", "w^a")
     assert "line 1 of" in refusal("run", pets, "--format", "vw")
     assert "no file was given" in refusal("run", "--format", "vw")
 
@@ -191,19 +256,25 @@ def test_a_format_that_the_name_does_not_tell(folklearn, mails, tmp_path):
     assert by_option.stdout == folklearn("run", mails, "-p", "-").stdout
 
 
-def test_a_separator_that_is_no_comma_is_spoken_of(folklearn, pets, tmp_path):
+def test_a_separator_and_decimals_that_are_found_are_spoken_of(folklearn, pets, tmp_path):
     path = tmp_path / "semicolons.csv"
     with open(pets, encoding="utf-8", newline="") as file, open(path, "w", encoding="utf-8") as out:
-        csv.writer(out, delimiter=";").writerows(csv.reader(file))
+        rows = [[cell.replace(".", ",") for cell in row] for row in csv.reader(file)]
+        csv.writer(out, delimiter=";").writerows(rows)
     outcome = folklearn("run", path, "--target", "kind", "-p", "-")
-    assert f"{path}, 300 examples, separated by semicolons\n" in outcome.stderr
-    assert outcome.stdout == folklearn("run", pets, "--target", "kind", "-p", "-").stdout
+    assert f"{path}: 300 rows, separated by semicolons, decimal comma\n" in outcome.stderr
+    P = read_predictions(folklearn("run", pets, "--target", "kind", "-p", "-").stdout)[2]
+    np.testing.assert_array_equal(read_predictions(outcome.stdout)[2], P)
+    options = ["--delimiter", ";", "--decimal", ",", "--encoding", "utf-8"]
+    said = folklearn("run", path, "--target", "kind", "-p", "-", *options)
+    assert said.stdout == outcome.stdout
+    assert f"{path}: 300 rows\n" in said.stderr
 
 
 def test_pyarrow_may_be_missing(refusal, tmp_path, monkeypatch):
     (tmp_path / "a.parquet").write_bytes(b"PAR1")
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    assert "pip install 'folklearn[df]'" in refusal("run", tmp_path / "a.parquet", "--target", "y")
+    assert "pip install 'folklearn[cli]'" in refusal("run", tmp_path / "a.parquet", "--target", "y")
 
 
 class Terminal(io.StringIO):
@@ -225,3 +296,33 @@ def test_the_bar_tells_rate_and_time_left_on_a_terminal(terminal, monkeypatch):
         progress.refresh()
     said = file.getvalue()
     assert bool(re.search(r"learning.*4000/1000000.*rows/s.*\d:\d\d:\d\d.*left", said)) == terminal
+
+
+def test_a_saved_model_can_be_looked_at(folklearn, saved, pets, tmp_path):
+    outcome = folklearn("inspect", saved)
+    model = load(saved)
+    assert (outcome.code, outcome.stderr) == (0, "")
+    said = outcome.stdout
+    for line in (
+        "model     learned 300 rows",
+        "learner   Folklore, B=5, R=1, lam=0.4, gamma=the largest valid in each round",
+        "predicted kind",
+        "number    'weight (kg)', 'größe [red]', age",
+        f"loss      {model.average_loss:.4f}, each row predicted before it was learned",
+        f"frozen    {model.frozen_loss:.4f}, of rows ahead by the model as it is",
+    ):
+        assert f"{line}\n" in said
+    assert all(label in said for label in KINDS)
+    assert model.certificate().in_words() in said
+    assert "Most important columns (loss of the last " in said
+    model.ask({"age": 3.0})
+    model.save(saved)
+    assert "waiting   1 row for their labels\n" in folklearn("inspect", saved).stdout
+    model.learner.save(tmp_path / "learner")
+    said = folklearn("inspect", tmp_path / "learner").stdout
+    assert said.startswith("holds     Folklore(")
+    assert re.search(r"state     \d+ arrays, [\d,]+ bytes\n", said)
+    new = type(model)()
+    new.save(tmp_path / "new")
+    assert "learned 0 rows" in folklearn("inspect", tmp_path / "new").stdout
+    assert folklearn("inspect", pets).code == 2

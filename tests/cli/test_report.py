@@ -1,22 +1,40 @@
 """Sentences about certificates claim what is proven, and no more."""
 
+import math
 import re
-from itertools import pairwise
 
 import pytest
 
-from folklearn import Certificate, Folklore
+from folklearn import Certificate, Folklore, Model
 from folklearn.cli import report
-from folklearn.cli.moments import Moment, next_stop
-from folklearn.streams.model import StreamModel
 
 
 def certificate(loss, regret_bound, **more):
     return Certificate(loss=loss, regret_bound=regret_bound, B=10.0, n_rounds=100, **more)
 
 
+def test_the_plain_sentence():
+    assert certificate(80.0, 30.0).in_words() == (
+        "No linear model of these columns could have had an average loss below 0.5, so at most "
+        "0.3 could have been gained."
+    )
+    assert certificate(80.0, 30.0).in_words(weight=200.0) == (
+        "No linear model of these columns could have had an average loss below 0.25, so at most "
+        "0.15 could have been gained."
+    )
+    assert (
+        certificate(80.0, -20.0)
+        .in_words()
+        .endswith("below 1, which is more than the model had itself.")
+    )
+    assert certificate(80.0, 80.0).in_words().startswith("Nothing useful is proven yet")
+    assert report.proven(None, 3.0) == "Nothing is proven before there is a second class."
+    invalid = certificate(10.0, float("inf"), valid=False, reason="gamma was too large")
+    assert invalid.in_words() == "Nothing is proven: gamma was too large."
+
+
 def test_a_certificate_speaks_of_linear_models_of_the_scaled_features():
-    assert report.certificate_in_words(certificate(80.0, 30.0), 64) == (
+    assert certificate(80.0, 30.0).in_full(64) == (
         "Certificate: no linear model of these 64 scaled features and a constant with row norms "
         "at most 10 "
         "could have had an average log loss below 0.5 in hindsight "
@@ -26,31 +44,36 @@ def test_a_certificate_speaks_of_linear_models_of_the_scaled_features():
 
 @pytest.mark.parametrize("gain", [1.23456, 0.0123456, 123.999999, 99.99999, 123456.7, 1e-9])
 def test_the_best_loss_is_rounded_downwards(gain):
-    words = report.certificate_in_words(certificate(300.0 + gain, 300.0), 2)
+    proof = certificate(300.0 + gain, 300.0)
+    words = proof.in_full(2)
     below = float(re.search(r"below (\S+) in", words)[1])
     per_round = float(re.search(r"bound (\S+) per", words)[1])
     total = float(re.search(r"round, (\S+) in", words)[1])
     assert 0.999 * gain / 100 <= below <= gain / 100
     assert (per_round, total) == (3.0, 300.0)
+    assert float(re.search(r"below (\S+), so", proof.in_words())[1]) == below
 
 
 @pytest.mark.parametrize("bound", [1.23456, 0.0123456, 123.999999, 99.99999, 123456.7, -2.34567])
 def test_bounds_are_rounded_upwards(bound):
-    words = report.certificate_in_words(certificate(1e6, bound), 2)
+    words = certificate(1e6, bound).in_full(2)
     total = float(re.search(r"round, (\S+) in", words)[1])
     assert bound <= total <= bound + 1e-3 * abs(bound)
     assert "e+" not in words
+    if bound > 0.0:
+        gain = float(re.search(r"most (\S+) could", certificate(1e6, bound).in_words())[1])
+        assert bound / 100 <= gain <= 1.001 * bound / 100
 
 
 @pytest.mark.parametrize("loss", [10.0, 30.0])
 def test_a_bound_above_the_loss_certifies_nothing_yet(loss):
-    words = report.certificate_in_words(certificate(loss, 30.0), 65)
+    words = certificate(loss, 30.0).in_full(65)
     assert words.startswith("The certificate does not yet exclude a perfect linear model of these")
     assert "loss below" not in words
 
 
 def test_large_numbers_have_exponents():
-    words = report.certificate_in_words(certificate(1.0, 123456789.0), 1)
+    words = certificate(1.0, 123456789.0).in_full(1)
     assert "of these 1 scaled feature and a constant with" in words
     assert "regret bound 1.235e+06 per round, 1.235e+08 in total" in words
 
@@ -58,50 +81,25 @@ def test_large_numbers_have_exponents():
 @pytest.mark.parametrize(("gamma", "said"), [(None, True), (0.5, False)])
 def test_unsolved_rounds_are_spoken_of_if_there_is_a_certificate(gamma, said, monkeypatch):
     monkeypatch.setattr(Folklore, "n_unsolved", 1)
-    settings = {"gamma": gamma}
-    model = StreamModel("folklore", settings, columns=["x"], target="y", labels=["a", "b"])
-    model.run_block([[1.0], [2.0], [3.0]], [0, 1, 0])
+    model = Model("folklore", classes=["a", "b"], **({"gamma": gamma} if gamma else {}))
+    model.learn_many([{"x": 1.0}, {"x": 2.0}, {"x": 3.0}], ["a", "b", "a"])
     assert model.certificate().valid == said
-    assert ("In 1 round the prediction was not solved" in report.summary(model, 3, 1.0)) == said
+    words = "\n".join(report.expert_words(model))
+    assert ("In 1 round the prediction was not solved" in words) == said
 
 
 def test_an_invalid_certificate_gives_its_reason():
     invalid = certificate(10.0, float("inf"), valid=False, reason="gamma was too large")
-    assert report.certificate_in_words(invalid, 65) == (
-        "Nothing is certified: gamma was too large."
-    )
+    assert invalid.in_full(65) == "Nothing is certified: gamma was too large."
 
 
-def test_a_row_of_the_table():
-    line = report.row(Moment(4, 6.0, 40.0, 3), Moment(8, 8.0, 48.0, 4), 1234.4)
-    assert line.split() == ["8", "0.5000", "1.0000", "50.00%", "6.0000", "1234"]
-    assert len(line) == len(report.HEADER.splitlines()[1])
+def test_losses_part():
+    assert not report.has_parted(0.5, 0.6)
+    assert not report.has_parted(0.5, 0.65)
+    assert report.has_parted(0.5, 0.66)
+    assert not report.has_parted(0.5, math.nan)
 
 
-def test_a_row_without_a_bound():
-    line = report.row(Moment(0, 0.0, 0.0, 0), Moment(1, 1.0, float("inf"), 0), 10.0)
-    assert line.split()[4] == "none"
-
-
-def test_a_row_without_a_certificate():
-    line = report.row(Moment(0, 0.0, None, 0), Moment(1, 1.0, None, 0), 10.0)
-    assert line.split()[4] == "-"
-
-
-def test_a_row_of_absurd_numbers_keeps_its_columns():
-    line = report.row(Moment(0, 0.0, 0.0, 0), Moment(1, 1e30, 1e300, 0), 10.0)
-    assert line.split()[1:5] == ["1.000e+30", "1.000e+30", "0.00%", "1.000e+300"]
-
-
-def test_stops_include_every_power_of_two_and_blocks_stay_small():
-    stops, at = [], 0
-    while at < 2**17:
-        at = next_stop(at)
-        stops.append(at)
-    assert {2**j for j in range(18)} <= set(stops)
-    assert max(b - a for a, b in pairwise(stops)) == 4096
-
-
-def test_only_powers_of_two_are_doubling():
-    doubling = [n for n in range(70) if Moment(n, 0.0, 0.0, 0).is_doubling]
-    assert doubling == [1, 2, 4, 8, 16, 32, 64]
+def test_numbers_of_a_table():
+    numbers = [1.0, math.nan, None, math.inf, 1e30, -0.12345]
+    assert list(map(report.number, numbers)) == ["1.0000", "-", "-", "none", "1.000e+30", "-0.1235"]

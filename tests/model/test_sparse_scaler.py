@@ -2,10 +2,9 @@
 
 import numpy as np
 import pytest
-from scipy.sparse import coo_array, csr_array, csr_matrix
 
-from folklearn.errors import InvalidInputError
-from folklearn.model.sparse_scaler import SparseScaler
+from folklearn.model.scaler import OnlineScaler
+from folklearn.model.sparse_scaler import SPACE, SparseInput, SparseScaler
 from folklearn.persist import revive
 from folklearn.sparse import SparseRows
 
@@ -16,70 +15,101 @@ def sample(rng, T=12, d=9):
     return X
 
 
+def columns_of(Z, slot, width):
+    """What lies in the space of one slot, dense."""
+    found = np.zeros((len(Z), width))
+    for t, row in enumerate(Z):
+        own = (row.indices >= slot * SPACE) & (row.indices < (slot + 1) * SPACE)
+        found[t, row.indices[own] - slot * SPACE] = row.values[own]
+    return found
+
+
+def by_norm(X):
+    norms = np.linalg.norm(X, axis=1, keepdims=True)
+    return X / np.where(norms > 0.0, norms, 1.0)
+
+
 @pytest.mark.parametrize("scale", [True, False])
 @pytest.mark.parametrize("intercept", [True, False])
 def test_it_is_the_definition(scale, intercept, rng):
     X = sample(rng)
-    scaler = SparseScaler(n_features=9, scale=scale, intercept=intercept)
-    norms = np.linalg.norm(X, axis=1, keepdims=True)
-    expected = X / np.where(norms > 0.0, norms, 1.0) if scale else X
-    if intercept:
-        expected = np.hstack([expected, np.full((12, 1), 0.3 if scale else 1.0)])
-    for rows in (X, csr_array(X), csr_matrix(X), coo_array(X), SparseRows.of(X)):
-        found = scaler.transform(rows)
-        np.testing.assert_allclose(found.dense(), expected, atol=1e-15)
-        assert found.nnz == np.count_nonzero(X) + 12 * intercept
-    part = scaler.transform(SparseRows.of(X)[2:7])
-    np.testing.assert_allclose(part.dense(), expected[2:7], atol=1e-15)
-    row = np.flatnonzero(X[0])
-    np.testing.assert_allclose(scaler.transform((row, X[0, row])).dense(), expected[:1], atol=1e-15)
+    scaler = SparseScaler(n_slots=1, scale=scale, intercept=intercept)
+    expected = by_norm(X) if scale else X
+    rows = SparseRows.of(X)
+    found = scaler.transform(SparseInput.of_rows(rows))
+    np.testing.assert_allclose(columns_of(found, 1, 9), expected, atol=1e-15)
+    constant = (0.3 if scale else 1.0) * intercept
+    np.testing.assert_array_equal(columns_of(found, 0, 1), np.full((12, 1), constant))
+    assert found.nnz == np.count_nonzero(X) + 12 * intercept
+    part = scaler.transform(SparseInput.of_rows(rows[2:7]))
+    np.testing.assert_allclose(columns_of(part, 1, 9), expected[2:7], atol=1e-15)
 
 
-def test_late_features_lie_behind_the_constant(rng):
-    X = sample(rng)
-    scaler = SparseScaler(n_features=4)
-    scaler.grow(9)
+def test_every_column_of_the_data_has_the_same_length(rng):
+    """Numbers are standardised on line; with c columns all is divided by the root of c."""
+    words, colours, numbers = sample(rng), sample(rng), rng.normal(5.0, 9.0, size=(12, 2))
+    numbers[4, 1] = np.nan
+    X = SparseInput(numbers, (2, 4), {1: SparseRows.of(words), 3: SparseRows.of(colours)})
+    scaler = SparseScaler(n_slots=4, n_numbers=2)
+    found = scaler.learn_transform(X)
+    np.testing.assert_allclose(columns_of(found, 1, 9), by_norm(words) / 2.0, atol=1e-15)
+    np.testing.assert_allclose(columns_of(found, 3, 9), by_norm(colours) / 2.0, atol=1e-15)
+    plain = OnlineScaler(n_features=2, intercept=False, gaps=True)
+    expected = plain.learn_transform(numbers) / plain.unit / 2.0
+    for j, slot in enumerate((2, 4)):
+        np.testing.assert_allclose(columns_of(found, slot, 1)[:, 0], expected[:, j], atol=1e-15)
+    for row in found:
+        assert (np.diff(row.indices) > 0).all()
+    np.testing.assert_array_equal(
+        scaler.transform(X).values, revive(scaler.to_record()).transform(X).values
+    )
+
+
+def test_rows_learned_one_by_one_are_the_block(rng):
+    X = SparseInput(rng.normal(size=(12, 1)), (2,), {1: SparseRows.of(sample(rng))})
+    block, single = SparseScaler(n_slots=2, n_numbers=1), SparseScaler(n_slots=2, n_numbers=1)
+    Z = block.learn_transform(X)
+    for t in range(12):
+        row = single.learn_transform(X[t : t + 1]).row(0)
+        np.testing.assert_array_equal(row.indices, Z.row(t).indices)
+        np.testing.assert_array_equal(row.values, Z.row(t).values)
+
+
+def test_late_columns_leave_the_places_of_others_alone(rng):
+    words = SparseInput.of_rows(SparseRows.of(sample(rng)))
+    scaler = SparseScaler(n_slots=1)
+    before = scaler.transform(words)
+    scaler.grow(3, 1)
     again = revive(scaler.to_record())
-    plain = SparseScaler(n_features=9).transform(X).dense()
-    expected = np.hstack([plain[:, :4], plain[:, 9:], plain[:, 4:9]])
     for one in (scaler, again):
-        found = one.transform(X)
-        np.testing.assert_array_equal(found.dense(), expected)
-        assert (one.place, one.n_columns, one.n_features) == (4, 10, 9)
-        for row in found:
-            assert (np.diff(row.indices) > 0).all()
+        assert (one.place, one.n_columns, one.n_slots, one.n_numbers) == (0, 4 * SPACE, 3, 1)
+        found = one.transform(words)
+        np.testing.assert_array_equal(found.indices, before.indices)
+        own = columns_of(found, 1, 9)
+        np.testing.assert_allclose(own, columns_of(before, 1, 9) / np.sqrt(3.0), atol=1e-15)
 
 
-def test_what_is_missing_is_0(rng):
-    X = sample(rng)
-    gaps = X.copy()
-    gaps[X != 0] = np.where(rng.random(np.count_nonzero(X)) < 0.5, np.nan, X[X != 0])
-    scaler = SparseScaler(n_features=9)
-    expected = scaler.transform(np.nan_to_num(gaps)).dense()
-    for rows in (gaps, csr_array(gaps)):
-        np.testing.assert_allclose(scaler.transform(rows).dense(), expected, atol=1e-15)
-
-
-@pytest.mark.parametrize(
-    ("X", "said"),
-    [
-        (np.ones((2, 8)), "shape"),
-        (np.ones(9), "shape"),
-        (csr_array(np.ones((2, 10))), "shape"),
-        (csr_array(np.full((1, 9), np.inf)), "inf"),
-        (csr_array(np.full((1, 9), 1e15)), "norm"),
-        (csr_array(np.full((1, 9), 1j)), "real"),
-        (([9], [1.0]), "shape"),
-        ([["a"] * 9], "real"),
-    ],
-)
-def test_nonsense_is_refused(X, said):
-    with pytest.raises(InvalidInputError, match=said):
-        SparseScaler(n_features=9).transform(X)
+def test_inputs_joined_cut_and_kept(rng):
+    first = SparseInput(rng.normal(size=(5, 1)), (2,), {1: SparseRows.of(sample(rng)[:5])})
+    later = SparseInput(
+        rng.normal(size=(7, 2)), (2, 4),
+        {1: SparseRows.of(sample(rng)[5:]), 3: SparseRows.of(sample(rng)[5:])},
+    )  # fmt: skip
+    joined = SparseInput.joined([first, later])
+    assert len(joined) == 12
+    assert np.isnan(joined.numbers[:5, 1]).all()
+    assert joined.parts[3][:5].nnz == 0
+    assert set(joined.of_slots(2).parts) == {1}
+    assert joined.of_slots(2).slots == (2,)
+    again = SparseInput.of_arrays(joined.arrays())
+    assert again.slots == joined.slots
+    for slot, rows in joined.parts.items():
+        np.testing.assert_array_equal(again.parts[slot].dense(), rows.dense())
 
 
 def test_no_rows_at_all():
-    assert SparseScaler(n_features=3).transform(np.empty((0, 3))).shape == (0, 4)
+    none = SparseInput.of_rows(SparseRows.of(np.empty((0, 3))))
+    assert SparseScaler(n_slots=1).transform(none).shape == (0, 2 * SPACE)
 
 
 @pytest.mark.parametrize("empty", [(), (0,), (3, 4), (10, 11), (0, 5, 11), tuple(range(12))])

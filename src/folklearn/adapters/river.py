@@ -1,8 +1,7 @@
-"""The learners as a River classifier; the extra `river` brings River."""
+"""`folklearn.Model` as a River classifier; the extra `river` brings River."""
 
-import math
 import os
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Self
 
 import numpy as np
@@ -12,36 +11,31 @@ from folklearn.arrays import Array
 from folklearn.certificate import Certificate
 from folklearn.errors import InvalidInputError, StateFileError
 from folklearn.learners import catalogue
-from folklearn.model.hashing import DEFAULT_BUCKETS
-from folklearn.model.open import OpenModel
+from folklearn.model.feed import block_of
+from folklearn.model.model import Model
 from folklearn.persist import Record
 
 try:
     import narwhals.stable.v2 as nw
     from river import base
     from river.utils import dataframe
-
-    from folklearn.adapters._river.columns import Bucket, Columns
-    from folklearn.adapters._river.labels import Labels
 except ImportError as error:
     raise ImportError(
         f"{error}: River comes with the extra, pip install 'folklearn[river]'"
     ) from None
 
 
-_SAVABLE = (str, int, float, bool)
-
-
 class FolkloreClassifier(base.MiniBatchClassifier):
     r"""Online multiclass logistic regression with a live certificate, as a River classifier.
 
     Use it wherever River takes a multiclass classifier: there is no learning rate, features
-    need no scaling, and features and classes may appear at any time. A feature that is absent
-    from an example is 0, and None or NaN is a missing value, which becomes the mean of the
-    feature so far. Text is hashed (`folklearn.model.hashing.TextHasher`): each text adds 1
-    or -1 in one of `n_buckets` columns, of which only those exist that were needed so far.
-    Prefer a first-order model of River for more than a few hundred features: the state has
-    ((K-1) d)^2 numbers.
+    need no scaling, and features and classes may appear at any time. All of it is a
+    `folklearn.Model`, held as `model`: a feature is a number, a category (text, up to a hundred
+    of them with a weight of their own), words (text of three words or more in the first example)
+    or a date, as its first value is. One that is absent, None or NaN is missing: a missing number
+    counts as the mean so far, and a missing category as none. Features go by `str` of their name.
+    Prefer a first-order model of River for more than a few hundred numbers: the state has
+    ((K-1) d)^2 numbers. Words have no such limit.
 
     The probabilities are those of the classes seen so far, given that it is one of them, and
     sum to 1; with `unseen_probability` u, the probability of a class k is (1 - u) p_k. A
@@ -50,17 +44,13 @@ class FolkloreClassifier(base.MiniBatchClassifier):
 
     Labels are anything hashable but None and NaN. Python holds True, 1 and 1.0 to be equal,
     and so a prediction, which is a dictionary, cannot hold them side by side: a label equal to
-    a known one of another type is refused. NumPy's scalars count as Python's.
+    a known one of another type is refused. NumPy's scalars count as Python's. A label may also be
+    soft: a dictionary of probabilities that sum to 1 within 1e-6, such as `predict_proba_one`
+    returns.
 
-    A label may also be soft: a dictionary of probabilities that sum to 1 within 1e-6, such as
-    `predict_proba_one` returns. A class is new with the first example that gives it a positive
-    probability.
-
-    The update is that of the learner, see `folklearn.Folklore` and `folklearn.auto`, behind
-    `folklearn.model.scaler.OnlineScaler`; `learn_many` is the loop over `learn_one`, at the
-    speed of matrix products. Time O(d^2 K^3) and memory 8 ((K-1) d)^2 bytes per example for
-    "folklore", about ten times that for "auto". An example is learned completely or, with an
-    error, not at all.
+    `learn_many` is the loop over `learn_one`, at the speed of matrix products. An example is
+    learned completely or, with an error, not at all. Predictions, of one or of many, are for
+    examples whose labels come soon; `model.predict_proba` is for others (`folklearn.Model`).
 
     Guarantee: that of `certificate`, about linear models of the scaled features; none with
     `memory`.
@@ -76,14 +66,11 @@ class FolkloreClassifier(base.MiniBatchClassifier):
         Ridge :math:`\lambda`, positive; the learner's own default if None. "auto" and "ogd"
         take none.
     scale
-        Standardise the features on line; False where a scaler of River comes before.
+        Standardise numbers on line; False where a scaler of River comes before.
     intercept
         Append a constant to the features.
     max_weight
         Largest weight w that will occur, which "auto" must know; the others take any.
-    n_buckets
-        Number of columns that text may take, at least 1. Texts that share a bucket are
-        confused; more buckets mean lower loss and quadratically more memory and time.
     memory
         Rounds after which an example counts 1/e of what it did, at least 1, for streams that
         drift; None is for ever. Only "folklore" forgets; see `folklearn.Folklore`.
@@ -113,7 +100,6 @@ class FolkloreClassifier(base.MiniBatchClassifier):
         scale: bool = True,
         intercept: bool = True,
         max_weight: float = 1.0,
-        n_buckets: int = DEFAULT_BUCKETS,
         memory: int | None = None,
     ) -> None:
         self.learner = learner
@@ -122,17 +108,23 @@ class FolkloreClassifier(base.MiniBatchClassifier):
         self.scale = scale
         self.intercept = intercept
         self.max_weight = max_weight
-        self.n_buckets = n_buckets
         self.memory = memory
-        self._model: OpenModel | None = None  # from the first example on
-        self._columns = Columns(n_buckets)
-        self._labels = Labels()
-        self._fresh(1)  # to hear of bad parameters at once
+        if learner not in catalogue.growing():
+            raise InvalidInputError(
+                f"{learner!r} is no learner that takes classes as they come; those are: "
+                f"{', '.join(catalogue.growing())}"
+            )
+        self.model = Model(learner, scale=scale, intercept=intercept, **self._settings())
 
-    def _fresh(self, n_features: int) -> OpenModel:
+    def _settings(self) -> dict[str, Any]:
+        """Return what the learner is to be told."""
         takes = catalogue.settings_of(self.learner)
         given = {"B": self.B, "lam": self.lam}
-        settings = {word: value for word, value in given.items() if value is not None}
+        settings: dict[str, Any] = {
+            word: problem.positive(word, value)
+            for word, value in given.items()
+            if value is not None
+        }
         if self.memory is not None:
             if "memory" not in takes:
                 raise InvalidInputError(
@@ -140,15 +132,7 @@ class FolkloreClassifier(base.MiniBatchClassifier):
                 )
             settings["memory"] = problem.count("memory", self.memory, 1)
         heaviest = problem.positive("max_weight", self.max_weight)
-        if "max_weight" in takes:
-            settings["max_weight"] = heaviest
-        return OpenModel(
-            self.learner,
-            settings,
-            n_features=max(1, n_features),
-            scale=self.scale,
-            intercept=self.intercept,
-        )
+        return settings | ({"max_weight": heaviest} if "max_weight" in takes else {})
 
     @property
     def _multiclass(self) -> bool:
@@ -157,27 +141,17 @@ class FolkloreClassifier(base.MiniBatchClassifier):
     @property
     def unseen_probability(self) -> float:
         """The probability that the next example is of a class that was never seen."""
-        return 1.0 if self._model is None else self._model.unseen_probability
+        return self.model.unseen_probability
 
     def certificate(self) -> Certificate | None:
         """Return the learner's certificate, or None before the second class."""
-        return None if self._model is None else self._model.certificate()
+        return self.model.certificate()
 
     def predict_proba_one(
         self, x: Mapping[base.typing.FeatureName, Any], **kwargs: Any
     ) -> dict[base.typing.ClfTarget, float]:
         """Return the probability of every class seen so far; they sum to 1."""
-        row, new = self._columns.row(x)
-        if self._model is None:
-            return {}
-        if new:
-            row = self._columns.known(row)
-        try:
-            p = self._model.predict_row(row)
-        except InvalidInputError:
-            self._refuse_infinite(row)
-            raise
-        return dict(zip(self._labels.kept, p.tolist()))  # noqa: B905 - a fifth of the time here
+        return self.model.predict_proba_one(x)
 
     def learn_one(
         self,
@@ -189,21 +163,7 @@ class FolkloreClassifier(base.MiniBatchClassifier):
 
         y is a label, or the probability of each of several labels.
         """
-        row, new = self._columns.row(x)
-        label, labels = self._labels.read(y)
-        model = self._model or self._fresh(row.size)
-        try:
-            model.learn_row(row, label, w)
-        except InvalidInputError:
-            self._refuse_infinite(row, new)
-            raise
-        if new or labels:
-            self._admit(model, new, labels)
-
-    def _admit(self, model: OpenModel, keys: Sequence[Hashable], labels: Sequence[Any]) -> None:
-        self._model = model
-        self._columns.admit(keys)
-        self._labels.admit(labels)
+        self.model.learn_one(x, y, weight=w)
 
     def learn_many(self, X: Any, y: Any, w: Any = 1.0) -> None:
         """Learn the rows of a data frame, each as by `learn_one`, or none of them.
@@ -211,111 +171,63 @@ class FolkloreClassifier(base.MiniBatchClassifier):
         y holds a label for each row, and some or all may be soft; w is one weight, or one for
         each row.
         """
-        frame = dataframe.into_frame(X)
-        rows, new, n_first = self._columns.rows(frame)
         given = nw.from_native(y, series_only=True, pass_through=True)
-        wanted = given.to_list() if isinstance(given, nw.Series) else given
-        numbers, labels = self._labels.read_many(wanted)
-        weights = [w] * len(frame) if np.ndim(w) == 0 else w
-        model = self._model or self._fresh(n_first)
-        if not len(frame) and not len(numbers):
-            return
-        try:
-            model.run(rows, numbers, weight=weights)
-        except InvalidInputError:
-            self._refuse_infinite(rows, new)
-            raise
-        self._admit(model, new, labels)
+        labels = given.to_list() if isinstance(given, nw.Series) else list(given)
+        if len(X) or labels:
+            self.model.learn_many(X, labels, weight=w)
 
     def predict_proba_many(self, X: Any) -> Any:
         """Return a data frame with a column for every class, in order of appearance.
 
         It is of the kind of X; other kinds than pandas name the columns by `str` of the label.
         """
-        P, frame = self._probabilities(X)
-        columns = {label: P[:, k] for k, label in enumerate(self._labels.kept)}
+        frame, labels, P = dataframe.into_frame(X), self.model.labels, self._probabilities(X)
+        columns = {label: P[:, k] for k, label in enumerate(labels)}
         if not frame.implementation.is_pandas_like() and len({*map(str, columns)}) < len(columns):
             raise InvalidInputError(
-                f"among {self._labels.kept} are two labels that would name the same column of this "
+                f"among {list(labels)} are two labels that would name the same column of this "
                 "kind of data frame: use pandas, or labels of one type"
             )
         return dataframe.to_native_frame(columns, like=frame)
 
     def predict_many(self, X: Any) -> Any:
         """Return the most probable class of every row as a series of the kind of X."""
-        P, frame = self._probabilities(X)
-        best = P.argmax(axis=1).tolist() if self._labels else []
-        likely = [self._labels.kept[k] for k in best] or [None] * len(frame)
+        frame, labels, P = dataframe.into_frame(X), self.model.labels, self._probabilities(X)
+        best = P.argmax(axis=1).tolist() if labels else []
+        likely = [labels[k] for k in best] or [None] * len(frame)
         return dataframe.to_native_series(likely, name=None, like=frame)
 
-    def _probabilities(self, X: Any) -> tuple[Array, nw.DataFrame[Any]]:
-        frame = dataframe.into_frame(X)
-        rows, new, _ = self._columns.rows(frame)
-        if self._model is None:
-            return np.empty((len(frame), 0)), frame
-        if new:
-            rows = self._columns.known(rows)
-        try:
-            return self._model.predict(rows), frame
-        except InvalidInputError:
-            self._refuse_infinite(rows)
-            raise
-
-    def _refuse_infinite(self, rows: Array, new: Sequence[Hashable] = ()) -> None:
-        """Say which feature is infinite, by name, if one is."""
-        infinite = np.flatnonzero(np.isinf(rows).reshape(-1, rows.shape[-1]).any(axis=0))
-        if infinite.size:
-            name = [*self._columns.keys, *new][infinite[0]]
-            raise InvalidInputError(
-                f"feature {name!r} is infinite: every value must be finite, or None if missing"
-            ) from None
+    def _probabilities(self, X: Any) -> Array:
+        if not self.model.labels or not len(X):
+            return np.empty((len(X), len(self.model.labels)))
+        return self.model.predict_next(block_of(X))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the full state to a safetensors file, from which `load` resumes exactly.
 
-        Labels and names of features must be text, numbers or booleans. `folklearn.load` reads
-        the file too, as the model without the names.
+        Labels must be text, numbers or booleans. `folklearn.load` reads the file too, as `model`.
         """
-        named = [key for key in self._columns.keys if not isinstance(key, Bucket)]
-        for kind, values in (("label", self._labels.kept), ("feature name", named)):
-            for value in values:
-                if type(value) not in _SAVABLE or value in (math.inf, -math.inf):
-                    raise InvalidInputError(
-                        f"the {kind} {value!r} cannot be saved: a file takes text, finite numbers "
-                        "and booleans"
-                    )
-        record = (self._model or self._fresh(1)).to_record()
+        record = self.model.to_record()
         parameters = {
             word: value.item() if isinstance(value, np.generic) else value
             for word, value in self._get_params().items()
         }
-        features = [
-            {"bucket": key.number} if isinstance(key, Bucket) else key for key in self._columns.keys
-        ]
-        names = {"parameters": parameters, "labels": self._labels.kept, "features": features}
-        persist.write(path, Record(record.kind, record.config | {"river": names}, record.arrays))
+        config = record.config | {"river": parameters}
+        persist.write(path, Record(record.kind, config, record.arrays))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
         """Return the classifier that `save` wrote."""
         record = persist.read(path)
-        names = record.config.get("river")
-        if names is None:
+        parameters = record.config.get("river")
+        if not isinstance(parameters, dict):
             raise StateFileError(
                 f"{os.fspath(path)} holds no classifier for River, but a {record.kind}: see "
                 "folklearn.load"
             )
-        model = OpenModel.from_record(record)
         try:
-            loaded = cls(**names["parameters"])
-            loaded._labels.admit(names["labels"])
-            loaded._columns.admit(
-                Bucket(key["bucket"]) if isinstance(key, dict) else key for key in names["features"]
-            )
-        except (KeyError, TypeError, InvalidInputError) as error:
-            raise StateFileError(f"{os.fspath(path)} has bad names: {error}") from None
-        sizes = (max(1, len(loaded._columns.places)), len(loaded._labels.numbers))
-        if sizes != (model.n_features, model.n_classes):
-            raise StateFileError(f"{os.fspath(path)} does not name all features and classes once")
-        loaded._model = model if model.n_rounds else None
+            loaded = cls(**parameters)
+        except (TypeError, InvalidInputError) as error:
+            raise StateFileError(f"{os.fspath(path)} has bad parameters: {error}") from None
+        loaded.model = Model.from_record(record)
         return loaded

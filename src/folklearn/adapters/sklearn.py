@@ -1,33 +1,31 @@
-"""The learners as a scikit-learn classifier."""
+"""`folklearn.Model` as a scikit-learn classifier."""
 
-import itertools
+import copy
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Self
 
 import numpy as np
-import scipy.sparse
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
+from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
-from folklearn import memory, persist, problem
-from folklearn.adapters._sklearn import draws, frames, labels, rows, weights
+from folklearn import persist, problem
+from folklearn.adapters._sklearn import labels
+from folklearn.adapters._sklearn.draws import Draws
+from folklearn.adapters._sklearn.rows import Rows
 from folklearn.arrays import TINY, Array
 from folklearn.batch.penalised import MOST_PASSES
 from folklearn.certificate import Certificate
 from folklearn.errors import InvalidInputError
 from folklearn.learners import catalogue
-from folklearn.learners.lanes import PAIRS, lane_of
-from folklearn.model.hashing import DEFAULT_BUCKETS
-from folklearn.model.open import OpenModel
+from folklearn.model.columns import FEATURES
+from folklearn.model.model import Model
+from folklearn.model.sparse_scaler import SPACE
 from folklearn.persist import Record
 from folklearn.progress import reporter
-
-Labels = NDArray[Any]
-Numbers = NDArray[np.intp]
 
 AUTO = "auto"
 SELECT = ("last", "average", "random")
@@ -38,9 +36,10 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     r"""Multinomial logistic regression, learned online, for scikit-learn.
 
     Use it where rows come in batches (`partial_fit`), where classes appear that nobody
-    declared, where values are missing, where some columns hold text, where labels are
+    declared, where values are missing, where some columns hold text or dates, where labels are
     uncertain (soft), or where good probabilities are wanted after one pass and without a
     learning rate. It takes problems of any width: words, hashed features, thousands of classes.
+    All of it is a `folklearn.Model`, held as `model_`.
 
     Each row is scaled by the mean and deviation of the rows so far, predicted, then learned;
     `fit` shuffles them first. Sparse rows are divided by their norm instead, and stay sparse,
@@ -65,22 +64,15 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     any, ``passes`` > 1             as above, rows seen again         heuristic
     ==============================  ================================  =========
 
-    The fit to all rows is the best of these in practice, then the last model, which has seen
-    most; nothing proves it. `certificate` speaks of the pass that learned each row once,
-    whatever predicts afterwards. `partial_fit` after `fit` goes on with the model that learned
-    on line, and predicts with it. The draws stay uniform from one `partial_fit` to the next, so
-    that it has the same guarantee as `fit`.
+    The fit to all rows is the best of these in practice, then the last model, which weighs what it
+    mixes by how it did on rows that it had not followed (`folklearn.Model.predict_proba`). Nothing
+    proves it: `certificate` speaks of the pass that learned each row once, whatever predicts
+    afterwards. `partial_fit` after `fit` goes on with the model that learned on line, and predicts
+    with it; the draws stay uniform, so that it has the same guarantee as `fit`.
 
-    Small problems (`auto` says what is small): time is that of the learner, O(d^2 K^3) per row
-    (``"ogd"``: O(d K)); the fit to all rows takes some twenty passes of (K d)^2 / 2 flops a row
-    more. Memory is 8 ((K-1) d)^2 bytes, ten times that for ``"auto"``, times 1 + m with
-    ``"average"`` and ``"random"``; sparse rows are made dense a block at a time.
-
-    Larger ones ``"auto"`` learns in O(K) for a value that is not 0 (`Wide`; many classes of few
-    dense features in O(K d^2), `ClassBlocks`), and never refuses for their width; other learners
-    say if their state does not fit. Memory is 64 (K + 1) bytes for every column that occurred.
-    The fit to all rows then is `wide_fit`, about a hundred passes, with memory for some 4 K
-    numbers a row more; where this machine does not have it, the learner predicts.
+    Time and memory are those of the learner, see `auto`: O(d^2 K^3) a row and 8 ((K-1) d)^2 bytes
+    for small problems, ten times that for ``"auto"``; O(K) for a value that is not 0 for large
+    ones, which ``"auto"`` never refuses for their width. Each draw holds a model of its own.
 
     Guarantee, for independent rows of one distribution, all classes declared (`fit` takes
     those in y) and a choice above that carries one: the expected log loss at a new point is
@@ -112,16 +104,16 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     scale : standardise the features on line, or divide sparse rows by their norm. False leaves
         them as they are: their norm should then be about 1.
     fit_intercept : append a constant to the features.
-    n_buckets : number of columns, at least 1, into which all columns of text are hashed
-        together; without text it says nothing. More confuse less, and cost as features do.
+    roles : what columns of a data frame are, by name, where that is not to be guessed:
+        ``"number"``, ``"category"``, ``"words"``, ``"date"``, ``"id"`` or ``"ignored"``.
+    crosses : pairs of columns of a data frame whose products count too.
     class_weight : None, a dict from label to weight (1 for those not in it), or
         ``"balanced"``, n / (K n_k), which only `fit` can know. Of a soft label every class
         has its own weight: the loss is :math:`\sum_k y_k w_k (-\ln p_k)`.
     n_checkpoints : number m of models that ``"average"`` draws, at least 1.
     max_weight : largest weight, sample weight times class weight, that will occur; only for
-        ``"auto"``, which mixes its experts on this scale and refuses heavier rows. None
-        stands for the largest weight there is in `fit`, and in `partial_fit` for the largest
-        class weight, in both for 1 at least: with sample weights above 1, say so here.
+        ``"auto"``, which refuses heavier rows. None stands for the largest there is in `fit`, and
+        for the largest class weight, or 1, in `partial_fit`.
     random_state : of the draws and of the order. With None and ``select="last"`` the order is
         one and the same every time, so that equal rows give equal models.
     verbose : show the progress of `fit` on standard error.
@@ -131,27 +123,28 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     classes_ : the labels known so far, sorted: the columns of `predict_proba`.
     n_features_in_ : number of columns of X.
     feature_names_in_ : their names, if the first rows had names that are all text.
-    text_features_ : names of those that hold text, in order; none if X was no data frame.
-    model_ : the `OpenModel` after the last row. Its features are the columns of numbers, in
-        order, followed by the ``n_buckets`` for text, if there is any.
-    numbers_ : the numbers of the labels `classes_` in `model_`, which counts classes as they
-        come.
+    coef_, intercept_ : where every column of X is a number, weights (K, d) and constants (K,), of
+        two classes (1, d) and (1,) for the second: up to a number that is the same for all classes
+        of a row, ``X @ coef_.T + intercept_`` are the logits of the linear model that predicts, or
+        of the one that is leaned on most. They are in units of X, but for the clipping of
+        outliers; where rows stay sparse, in units of rows of norm 1.
+    model_ : the `folklearn.Model` after the last row; it has the labels as they came.
 
     Notes
     -----
-    NaN, and None or NA of a data frame, is a missing value: it becomes the mean of its
-    feature so far, as the scaler has it, on which outliers have limited influence. In rows that
+    NaN, and None or NA of a data frame, is a missing value: a number becomes the mean of its
+    column so far, as the scaler has it, on which outliers have limited influence. In rows that
     stay sparse it counts as 0.
 
-    Whether rows stay sparse is decided by the first ones: X must be sparse (or a frame of text
-    alone), the learner ``"auto"``, and K d too large for all pairs of classes. Later rows may be
-    dense all the same. Dense rows are standardised at any width.
+    Whether rows stay sparse is decided by the first ones: X must be sparse, the learner
+    ``"auto"``, and K d too large for all pairs of classes; or some column holds words. Later rows
+    may be dense all the same. Dense rows are standardised at any width.
 
-    In a data frame (pandas, polars, Arrow) columns of text, categories and enums are hashed,
-    see `TextHasher`: a text that was never seen needs nothing, and a missing one adds nothing.
-    The first rows decide which columns these are. A number in one of them is then taken as
-    its text; text in another column is refused, as are dates, lists and the like. A column
-    without any value or declared type counts as numbers.
+    In a data frame (pandas, polars, Arrow; without narwhals and pyarrow it is taken as an array)
+    the first rows decide what columns are, unless ``roles`` does: numbers; categories, a hundred of
+    which have a weight of their own; text of three words or more, taken word by word; dates, as
+    trend, time of day and year, and weekday; and ids (texts that hardly come twice, numbers that
+    count the rows), which are not learned from. A category that was never seen says nothing.
 
     A label may be text, an integer or a truth value, one kind per estimator. Soft labels are
     rows of K >= 2 probabilities, as a 2-d array of floats, whose columns are in the order of
@@ -199,6 +192,10 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     on-line learning algorithms", for ``select``.
     """
 
+    model_: Model
+    classes_: NDArray[Any]
+    _draws: Draws
+
     def __init__(
         self,
         *,
@@ -211,7 +208,8 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         shuffle: bool = True,
         scale: bool = True,
         fit_intercept: bool = True,
-        n_buckets: int = DEFAULT_BUCKETS,
+        roles: Mapping[str, str] | None = None,
+        crosses: Any = (),
         class_weight: Any = None,
         n_checkpoints: int = 10,
         max_weight: float | None = None,
@@ -227,7 +225,8 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.shuffle = shuffle
         self.scale = scale
         self.fit_intercept = fit_intercept
-        self.n_buckets = n_buckets
+        self.roles = roles
+        self.crosses = crosses
         self.class_weight = class_weight
         self.n_checkpoints = n_checkpoints
         self.max_weight = max_weight
@@ -248,22 +247,25 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         learned before is forgotten.
         """
         with _all_or_nothing(self):
-            X = self._rows(X, first=True)
-            y, columns = labels.read(y)
-            check_consistent_length(X, y)
+            rows = Rows.of(self, X, first=True)
+            y = labels.read(y)
+            check_consistent_length(rows, y.values)
             passes, most = self._passes()
-            self.classes_, target = labels.sort(y, columns)
-            self.numbers_ = np.arange(len(self.classes_))
-            weights.refuse_unknown_names(self.class_weight, self.classes_)
-            target, w = weights.weighted(target, self.classes_, sample_weight, self.class_weight)
-            if not w.any():
+            w = labels.weights(sample_weight, len(rows))
+            known = y.names()
+            labels.check_targets(y)
+            self._begin(labels.class_weights(self.class_weight, y, known, w), known.tolist())
+            target = y.of_model(self.model_)
+            total = self.model_.weights_of(target, w)
+            if not total.any():
                 raise InvalidInputError("the sample weights are all zero: nothing can be learned")
-            self._begin(X, len(self.classes_), len(self.classes_), float(w.max()))
-            problem.refuse_heavy(w, self.model_.max_weight)
-            with reporter(self.verbose, passes * len(y), "learning") as report:
-                self._learn(X, target, w, passes, bool(self.shuffle), report)
+            self._begin_rows(rows, float(total.max()), len(known))
+            with reporter(self.verbose, passes * len(rows), "learning") as report:
+                self._draws.learn(self.model_, rows, target, w, passes, bool(self.shuffle), report)
             if most:
-                self._refit(X, target, w, most)
+                blocks = [(rows.whole.take(part), target[part], w[part]) for part in rows.parts()]
+                self.model_.refit_blocks(blocks, most_passes=most, seed=self._draws.seed)
+            self.classes_ = known
         return self
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
@@ -281,34 +283,34 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                     "does not see all labels: use compute_class_weight of scikit-learn on a "
                     "large enough sample and give its weights as a dict"
                 )
-            X = self._rows(X, first)
-            y, columns = labels.read(y)
-            check_consistent_length(X, y)
-            so_far = np.empty(0) if first else self.classes_[np.argsort(self.numbers_)]
-            known, n_told, target = labels.enrol(y, columns, so_far, classes)
-            target, w = weights.weighted(target, known, sample_weight, self.class_weight)
+            rows = Rows.of(self, X, first)
+            y = labels.read(y)
+            check_consistent_length(rows, y.values)
+            w = labels.weights(sample_weight, len(rows))
+            y, declared = y.beside(np.empty(0) if first else self.classes_, classes)
             if first:
-                named = (self.class_weight or {}).values()
-                heaviest = max([1.0, *map(problem.weight, named)])
-                self._begin(X, n_told, len(known), heaviest)
-            problem.refuse_heavy(w, self.model_.max_weight)
-            self._refuse_too_large(X.shape[1], len(known))
-            if not self.model_.can_grow:
-                self.model_.grow(n_classes=len(known))  # refuses, unless there is nothing to do
-        self.numbers_ = np.argsort(known, kind="stable")
-        self.classes_ = known[self.numbers_]
-        self.model_.grow(n_classes=n_told)
-        self._learn(X, target, w)
+                self._begin(self.class_weight, declared.tolist())
+                heaviest = max([1.0, *map(problem.weight, (self.class_weight or {}).values())])
+                self._begin_rows(rows, heaviest, len({*declared.tolist(), *y.names().tolist()}))
+            else:
+                if self._draws.m or len(declared) or not rows.is_checked:
+                    self.model_ = copy.deepcopy(self.model_)  # a failure must find the old one
+                self.model_.declare(declared.tolist())
+            target = y.of_model(self.model_)
+            problem.refuse_heavy(self.model_.weights_of(target, w), self.model_.max_weight)
+            self._draws = copy.copy(self._draws)
+            self._draws.learn(self.model_, rows, target, w)
+            self.classes_ = labels.sorted_names(self.model_, y.names())
         return self
 
     def predict_proba(self, X: Any) -> Array:
         """Return the probabilities (T, K) of the classes `classes_`, given that it is one."""
         check_is_fitted(self)
-        X = self._rows(X)
-        P = np.empty((X.shape[0], len(self.classes_)))
-        sparse = self.model_.sparse
-        for block in rows.blocks(X, sparse):
-            P[block] = self._mixed(rows.taken(X[block], sparse))[:, self.numbers_]
+        rows = Rows.of(self, X)
+        order = labels.numbers_of(self.model_, self.classes_)
+        P = np.empty((len(rows), len(order)))
+        for part in rows.parts():
+            P[part] = self._draws.predict(self.model_, rows.whole.take(part))[:, order]
         return P
 
     def predict_log_proba(self, X: Any) -> Array:
@@ -316,18 +318,51 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         logs: Array = np.log(np.maximum(self.predict_proba(X), TINY))
         return logs
 
-    def predict(self, X: Any) -> Labels:
+    def predict(self, X: Any) -> NDArray[Any]:
         """Return the most probable label of every row."""
         P = self.predict_proba(X)
-        likeliest: Labels = self.classes_[P.argmax(axis=1)]
+        likeliest: NDArray[Any] = self.classes_[P.argmax(axis=1)]
         return likeliest
+
+    @property
+    def coef_(self) -> Array:
+        """Weights (K, d), or (1, d) of two classes; see the class."""
+        return self._linear()[0]
+
+    @property
+    def intercept_(self) -> Array:
+        """Constants (K,), or (1,) of two classes."""
+        return self._linear()[1]
+
+    def _linear(self) -> tuple[Array, Array]:
+        columns = self.model_.columns if hasattr(self, "model_") else None
+        core = self.model_.core if columns is not None else None
+        if columns is None or core is None or core.learner is None:
+            raise AttributeError("there are no weights before two classes were learned")
+        d = self.n_features_in_
+        names = getattr(self, "feature_names_in_", ())
+        keys = [(str(name), "") for name in names] if columns.roles else ()
+        if core.sparse and columns.keys == [(FEATURES, "")]:
+            own, found = core.column_weights()
+            W, constants = np.zeros((core.n_classes, d)), np.zeros(core.n_classes)
+            W[:, own[own >= SPACE] - SPACE] = found[own >= SPACE].T
+            if self.fit_intercept:
+                constants = found[own == 0].sum(axis=0) * core.constant
+        elif not core.sparse and (columns.is_matrix or set(keys) == set(columns.keys)):
+            W, constants = core.linear()
+            W = W if columns.is_matrix else W[:, [columns.places[key] for key in keys]]
+        else:
+            raise AttributeError("there is no weight for every column of X: see model_.explain()")
+        order = labels.numbers_of(self.model_, self.classes_)
+        W, constants = W[order] - W.mean(axis=0), constants[order] - constants.mean()
+        return (W[1:] - W[:1], constants[1:] - constants[:1]) if len(W) == 2 else (W, constants)
 
     @property
     def unseen_probability(self) -> float:
         """The probability that the next example is of a class that was never seen.
 
         `predict_proba` is given that it is of one in `classes_`: times 1 minus this, it is
-        the probability outright. See `OpenModel`.
+        the probability outright. It is 0 as long as all classes were declared, as in `fit`.
         """
         check_is_fitted(self)
         return float(self.model_.unseen_probability)
@@ -336,7 +371,7 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Return what is proven about every linear model of the scaled features.
 
         None as long as there is one class alone. It speaks of the losses while learning; see
-        `Certificate` and `OpenModel`.
+        `Certificate` and `folklearn.Model`.
         """
         check_is_fitted(self)
         certificate: Certificate | None = self.model_.certificate()
@@ -345,90 +380,35 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write `model_` to a safetensors file, which `folklearn.load` reads.
 
-        It counts classes instead of naming them, see `numbers_`, and is what
-        ``select="last"`` predicts with.
+        It is what ``select="last"`` predicts with: columns, labels and all.
         """
         check_is_fitted(self)
         self.model_.save(path)
 
-    def _rows(self, X: Any, first: bool = False) -> rows.Rows:
-        """Return X as numbers, dense or sparse: of a frame, first its numbers, then its text.
-
-        What scikit-learn says of names and counts of columns is said here; the first rows
-        decide them, and which columns are text.
-        """
-        frame = frames.opened(X)
-        if frame is not None:
-            X = self._columns(X, frame, first)
-        else:
-            rows.refuse_text(X)
-            if not first and len(self.text_features_):
-                raise InvalidInputError(
-                    f"the columns {self.text_features_.tolist()} held text in the first rows: "
-                    "pass a data frame, as then"
-                )
-            X = validate_data(self, X, reset=first, **rows.ACCEPTED)
-            if first:
-                self._expect_text(np.zeros(X.shape[1], bool), [])
-        rows.refuse_huge(X)
-        return X
-
-    def _columns(self, X: Any, frame: Any, first: bool) -> rows.Rows:
-        """Return the rows of a frame."""
-        validate_data(self, X, reset=first, skip_check_array=True)
-        is_text = frames.text_columns(frame)
-        if first:
-            self._expect_text(is_text, itertools.compress(frame.columns, is_text))
-        frames.refuse_new_text(frame, is_text & ~self._is_text)
-        checks: dict[str, Any] = {**rows.ACCEPTED, "input_name": "X", "estimator": self}
-        known = self._is_text, self.text_features_, self._n_buckets
-        return frames.as_numbers(frame, *known, **checks)
-
-    def _expect_text(self, is_text: NDArray[np.bool_], names: Iterable[Any]) -> None:
-        """Remember which columns are text, and how it is to be hashed."""
-        self._is_text = is_text
-        self._n_buckets = problem.count("n_buckets", self.n_buckets, 1)
-        self.text_features_: NDArray[Any] = np.fromiter(names, object)
-
-    def _begin(self, X: rows.Rows, n_classes: int, n_coming: int, largest: float) -> None:
-        """Start a model that has learned nothing, of so many classes, and more that are coming."""
+    def _begin(self, class_weight: Any, known: list[Any]) -> None:
+        """Start a model that has learned nothing, of classes that are known."""
         if self.select not in SELECT:
             raise InvalidInputError(f"select must be one of {SELECT}, got {self.select!r}")
         m = problem.count("n_checkpoints", self.n_checkpoints, 1)
         m = {"last": 0, "average": m, "random": 1}[self.select]
-        self._slots: Numbers = np.zeros(m, np.intp)  # which of the states each draw is
-        self._states: list[OpenModel] = []
-        settings = self._settings(largest)
-        self._refuse_too_large(X.shape[1], n_classes)
-        self.model_ = OpenModel(
+        chance = m > 0 or self.random_state is not None
+        seed = check_random_state(self.random_state).randint(2**31 - 1) if chance else 0
+        self._draws = Draws(m, seed)
+        self.model_ = Model(
             self.learner,
-            settings,
-            n_features=X.shape[1],
-            n_classes=n_classes,
+            roles=self.roles,
+            crosses=self.crosses,
+            classes=known,
+            class_weight=class_weight,
             scale=self.scale,
             intercept=self.fit_intercept,
-            sparse=self._stays_sparse(X, n_coming),
+            **self._settings(),
         )
-        chance = m > 0 or self.random_state is not None
-        self._seed = check_random_state(self.random_state).randint(2**31 - 1) if chance else 0
 
-    def _stays_sparse(self, X: rows.Rows, n_classes: int) -> bool:
-        """Tell whether rows are to be learned as sparse ones.
-
-        Not where a frame holds numbers beside its text: these must be standardised.
-        """
-        mixed = self._is_text.any() and not self._is_text.all()
-        return scipy.sparse.issparse(X) and not mixed and self._is_wide(X.shape[1], n_classes)
-
-    def _is_wide(self, n_features: int, n_classes: int) -> bool:
-        """Tell whether the default learner is one without sums over all pairs of classes."""
-        n_columns = n_features + bool(self.fit_intercept)
-        return self.learner == AUTO and lane_of(n_columns, max(n_classes, 2)) != PAIRS
-
-    def _settings(self, largest: float) -> dict[str, float]:
+    def _settings(self) -> dict[str, Any]:
         """Return what the learner is to be told of the parameters."""
         takes = catalogue.settings_of(self.learner)
-        settings: dict[str, float] = {}
+        settings: dict[str, Any] = {}
         for name in _SETTINGS:
             value = getattr(self, name)
             if value is None:
@@ -437,45 +417,15 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 raise InvalidInputError(
                     f"learner={self.learner!r} takes no {name}, got {name}={value!r}: leave it None"
                 )
-            if name == "memory":
-                settings[name] = problem.count(name, value, 1)
-            else:
-                settings[name] = problem.positive(name, value)
-        if "max_weight" in takes:
-            settings.setdefault("max_weight", max(largest, 1.0))
+            check = problem.positive if name != "memory" else _whole
+            settings[name] = check(name, value)
         return settings
 
-    def _refuse_too_large(self, n_features: int, n_classes: int) -> None:
-        """Raise if the states cannot fit in this machine: it would stall, not fail.
-
-        Of wide problems nobody knows before which columns will occur; they are never refused.
-        """
-        n_columns, n_classes = n_features + bool(self.fit_intercept), max(n_classes, 2)
-        needed = catalogue.n_bytes(self.learner, n_columns, n_classes)
-        needed *= 1 + len(self._slots)
-        present = memory.bytes_present()
-        if present is not None and needed > present:
-            of_text = f" ({self._n_buckets} of them for text)" if self._is_text.any() else ""
-            advice = 'use learner="auto"' if self.learner != AUTO else 'use select="last"'
-            raise InvalidInputError(
-                f"learner={self.learner!r} needs {needed / 1e9:.1f} GB of memory for "
-                f"{n_features} features{of_text} and {n_classes} classes, and this machine has "
-                f"{present / 1e9:.1f} GB: {advice}, or fewer features"
-            )
-
-    def _learn(
-        self,
-        X: rows.Rows,
-        target: labels.Target,
-        w: Array,
-        passes: int = 1,
-        shuffle: bool = False,
-        report: Callable[[int], None] | None = None,
-    ) -> None:
-        drawn = self._states, self._slots
-        self._states, self._slots = draws.learn(
-            self.model_, drawn, self._seed, X, target, w, passes, shuffle, report
-        )
+    def _begin_rows(self, rows: Rows, largest: float, n_classes: int) -> None:
+        """Tell the model of its first rows: columns, their roles, the largest weight."""
+        if "max_weight" in catalogue.settings_of(self.learner):
+            self.model_.settings.setdefault("max_weight", max(1.0, largest))
+        self.model_.begin(rows.whole, n_classes=n_classes)
 
     def _passes(self) -> tuple[int, int]:
         """Return how often the learner runs over the rows, and how often they are fitted then."""
@@ -487,36 +437,24 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         passes = problem.count("passes", self.passes, 1)
         return (1, passes - 1) if together else (passes, 0)
 
-    def _refit(self, X: rows.Rows, target: labels.Target, w: Array, most_passes: int) -> None:
-        """Fit all rows together."""
-        sparse = self.model_.sparse
-
-        def again() -> Iterator[tuple[Any, Any, Array]]:
-            for block in rows.blocks(X, sparse):
-                yield rows.taken(X[block], sparse), target[block], w[block]
-
-        self.model_.refit(again, most_passes=most_passes, seed=self._seed)
-
-    def _mixed(self, x: Any) -> Array:
-        """Return the probabilities, by number, of the states that predict."""
-        drawn = (self._states, self._slots) if self._states else ([self.model_], np.zeros(1, int))
-        return draws.predict(drawn, len(self.classes_), x)
-
     def __getstate__(self) -> dict[str, Any]:
         # Records instead of objects: they hold nothing but numbers and text, so that skops
         # has one class to trust and a pickle does not depend on how learners are built.
         state: dict[str, Any] = {**super().__getstate__()}
         if "model_" in state:
             state["model_"] = vars(self.model_.to_record())
-            state["_states"] = [vars(kept.to_record()) for kept in self._states]
+            state["_draws"] = self._draws.plain()
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         if "model_" in state:
             model = persist.revive(Record(**state["model_"]))
-            kept = [persist.revive(Record(**record)) for record in state["_states"]]
-            state = {**state, "model_": model, "_states": kept}
+            state = {**state, "model_": model, "_draws": Draws.of_plain(**state["_draws"])}
         super().__setstate__(state)
+
+
+def _whole(name: str, value: Any) -> int:
+    return problem.count(name, value, 1)
 
 
 @contextmanager

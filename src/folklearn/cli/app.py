@@ -8,17 +8,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 
-from folklearn.cli.interrupts import Interrupted
+from folklearn.cli.interrupts import EXIT_CODES, Ended, Terminated
 from folklearn.errors import FolklearnError
 
 BAD_INPUT = 2
 BROKEN_PIPE = 1
-INTERRUPTED = 130
-TERMINATED = 143
-
-
-class _Terminated(BaseException):
-    """SIGTERM arrived; raised so that everything under way is cleaned up."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -42,12 +36,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
     except FolklearnError as error:
         return _fail(str(error))
-    except Interrupted:
-        return INTERRUPTED
+    except Ended as end:
+        return end.code
     except KeyboardInterrupt:
-        return _fail("interrupted: nothing was written", INTERRUPTED)
-    except _Terminated:
-        return _fail("terminated: nothing was written", TERMINATED)
+        return _fail("interrupted: nothing was written", EXIT_CODES[signal.SIGINT])
+    except Terminated:
+        return _fail("terminated: nothing was written", EXIT_CODES[signal.SIGTERM])
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the last flush
         return BROKEN_PIPE
@@ -69,7 +63,7 @@ def _sigterm_raises() -> Iterator[None]:
         return
 
     def stop(number: int, frame: FrameType | None) -> None:
-        raise _Terminated
+        raise Terminated
 
     before = signal.signal(signal.SIGTERM, stop)
     try:

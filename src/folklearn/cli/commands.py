@@ -11,8 +11,10 @@ from folklearn.cli.audit import audit
 from folklearn.cli.bandit import bandit
 from folklearn.cli.boost import boost
 from folklearn.cli.compare import compare
+from folklearn.cli.inspection import inspect
 from folklearn.cli.predict import predict
 from folklearn.cli.run import run
+from folklearn.cli.warmup import warmup
 from folklearn.errors import FolklearnError
 
 # Typer of some versions brings its own copy of click; this finds the class in all of them.
@@ -40,7 +42,7 @@ class _Group(TyperGroup):
 
 
 app = typer.Typer(cls=_Group, add_completion=False, pretty_exceptions_enable=False)
-for _command in (run, predict, compare, audit, bandit, boost):
+for _command in (run, predict, inspect, audit, compare, bandit, boost, warmup):
     app.command(cls=_Command)(_command)
 
 

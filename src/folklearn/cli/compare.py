@@ -1,110 +1,86 @@
-"""`folklearn compare`: several learners on the same examples, and the best in hindsight."""
+"""`folklearn compare`: several learners on the same rows, and the best in hindsight."""
 
 import time
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
 
 import numpy as np
 import typer
-from numpy.typing import NDArray
 from rich.console import Console
 
+from folklearn import plots
+from folklearn.arrays import Array, Labels
 from folklearn.cli import learners as known
-from folklearn.cli import plot as plots
-from folklearn.cli import report
-from folklearn.cli.inputs import check_options, open_table, refuse_weights
-from folklearn.cli.learning import bar
-from folklearn.cli.moments import next_stop
-from folklearn.cli.options import Drop, File, Format, Target, Text, new_console
+from folklearn.cli.display import Table, bar, new_console, warnings_shown
+from folklearn.cli.inputs import check_settings
+from folklearn.cli.options import Columns, Source, explained
 from folklearn.cli.outputs import Outputs
 from folklearn.cli.warmup import warm_up
+from folklearn.cli.whole import Whole
 from folklearn.errors import FolklearnError
 from folklearn.evaluate.hindsight import Hindsight, best_in_class, linear_losses
 from folklearn.evaluate.progressive import Scores, progressive
-from folklearn.model.scaler import OnlineScaler
-from folklearn.streams.table import Table, classes
+from folklearn.learners import catalogue
 from folklearn.words import counted
 
-_WIDTHS = (10, 12, 11, 14, 14)
-_TITLES = (
-    ("", "average", "error", "regret", "microseconds"),
-    ("learner", "log loss", "rate", "in total", "per example"),
+_TABLE = Table(
+    [
+        ("", "average", "error", "regret", "microseconds"),
+        ("learner", "log loss", "rate", "in total", "a row"),
+    ],
+    width=14,
+    left=10,
 )
 
 
+@explained(
+    f"""
+--learners A,B,C  Names, of these: {", ".join(known.NAMES)}.
+--B  Largest row norm of the linear models to compare with; also the B of the learners that take
+    one.
+--quiet  Say nothing but the table.
+"""
+)
 def compare(
-    file: File = None,
-    target: Target = None,
-    format: Format = None,
-    text: Text = None,
-    drop: Drop = None,
-    learners: Annotated[
-        str,
-        typer.Option(
-            "--learners", metavar="A,B,C", help=f"Names, of these: {', '.join(known.NAMES)}."
-        ),
-    ] = "auto,folklore,ogd",
-    B: Annotated[
-        float,
-        typer.Option(
-            "--B",
-            help="Largest row norm of the linear models to compare with; also the B of the "
-            "learners that take one.",
-        ),
-    ] = 10.0,
-    plot: Annotated[
-        str | None, typer.Option("--plot", metavar="OUT.png", help="Draw the average losses.")
-    ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Say nothing but the table.")] = False,
+    source: Source,
+    columns: Columns,
+    learners: str = "auto,folklore,ogd",
+    B: float = 10.0,
+    plot: str | None = None,
+    quiet: bool = False,
 ) -> None:
-    """Compare learners on the same examples, and with the best linear model in hindsight.
+    """Compare learners on the same rows, and with the best linear model in hindsight.
 
     Regret is a learner's total loss beyond that of the best linear model,
-    found afterwards from all the examples: the data must fit in memory.
+    found afterwards from all the rows: the data must fit in memory.
     The table goes to standard output.
     """
-    check_options({"B": B})
-    names = _names(learners)
-    console = new_console(quiet)
-    if plot is not None:
-        plots.refuse_unless_drawable(plot)
-    with Outputs() as outputs:
-        outputs.protect(file)
-        plot_path = outputs.promise("--plot", plot)
-        with open_table(file, target, format, text, drop) as table:
-            refuse_weights(table, "folklearn compare")
-            labels = classes(table)
-            _refuse_too_large(table, len(labels))
-            for name in names:
-                known.refuse_too_large(name, table, len(labels))
-                # Made to hear what it refuses before anything is learned.
-                known.make(name, 1, len(labels), known.taken(name, {"B": B}))
-            console.print(_options(table, labels, names, B))
-            data = _in_memory(table, labels)
-        best = best_in_class(data.X, data.y, B=B, n_classes=len(labels))
-        beside = linear_losses(data.X, data.y, best.W)
-        typer.echo("\n".join(map(_line, _TITLES)))
+    check_settings({"B": B})
+    names, console = _names(learners), new_console(quiet)
+    with Outputs(source.file) as outputs, warnings_shown(console):
+        plot_path = outputs.promise_plot(plot)
+        whole = Whole(console, "compare", source, columns.roles())
+        K = len(whole.labels)
+        _refuse_too_large(whole)
+        for name in names:
+            known.refuse_too_large(name, whole.n_inputs, K)
+            # Made to hear what it refuses before anything is learned.
+            catalogue.make(name, 1, K, known.taken(name, {"B": B}))
+        text = f"{', '.join(names)}; B={B:g} for those that take it; all rows are in memory"
+        console.print(whole.about(("learners", text)))
+        Xs, ys = zip(*whole.blocks(), strict=True)
+        X, y = np.concatenate(Xs), np.concatenate(ys)
+        best = best_in_class(X, y, B=B, n_classes=K)
+        typer.echo(_TABLE.header)
         scores = {}
         for name in names:
-            scores[name], seconds = _measure(name, data, best, console)
-            typer.echo(_row(name, scores[name], best, seconds))
-        if plot_path is not None and plot is not None:
-            title = f"folklearn compare: {Path(table.name).name}"
-            _draw(scores, beside, B, title, plot_path, Path(plot).suffix)
-        outputs.commit()
-    console.print(_about(best, len(data.y), table.n_inputs))
-    if plot is not None:
-        console.print(f"Wrote the plot to {plot}.")
-
-
-@dataclass(frozen=True)
-class _Data:
-    """All the examples: X (T, d + 1) scaled, y (T,) of K classes."""
-
-    X: NDArray[np.float64]
-    y: NDArray[np.int64]
-    n_classes: int
+            scores[name], seconds = _measure(name, X, y, best, console)
+            typer.echo(_TABLE.line(_cells(name, scores[name], best, seconds)))
+        if plot_path is not None:
+            title = f"folklearn compare: {Path(whole.name).name}"
+            outputs.draw(_drawn(scores, linear_losses(X, y, best.W), B, title), plot_path)
+        console.print(_about(best, len(y), whole.n_inputs))
+        outputs.commit(console)
 
 
 def _names(text: str) -> list[str]:
@@ -116,56 +92,32 @@ def _names(text: str) -> list[str]:
     return names
 
 
-def _refuse_too_large(table: Table, K: int) -> None:
+def _refuse_too_large(whole: Whole) -> None:
     """Raise if the rows, and the Hessian that finds the best model, cannot fit in memory."""
-    d = table.n_inputs + 1
-    needed = 8 * (2 * (K * d) ** 2 + table.n_rows * (2 * d + 2 * K))
-    what_for = f"to find the best linear model of {table.n_rows} examples"
-    known.refuse_unless_present(needed, what_for, table, K)
+    d, K = whole.n_inputs + 1, len(whole.labels)
+    needed = 8 * (2 * (K * d) ** 2 + whole.n_rows * (2 * d + 2 * K))
+    what_for = f"to find the best linear model of {whole.n_rows} rows"
+    known.refuse_unless_present(needed, what_for, whole.n_inputs, K)
 
 
-def _in_memory(table: Table, labels: tuple[str, ...]) -> _Data:
-    ((X, y, _),) = table.blocks(table.columns, labels, [table.n_rows])
-    return _Data(
-        OnlineScaler(n_features=table.n_inputs, gaps=True).learn_transform(X), y, len(labels)
-    )
-
-
-def _measure(name: str, data: _Data, best: Hindsight, console: Console) -> tuple[Scores, float]:
+def _measure(
+    name: str, X: Array, y: Labels, best: Hindsight, console: Console
+) -> tuple[Scores, float]:
     """Run one learner over everything; return its scores and the seconds it took."""
     warm_up(console, name)
-    given = known.taken(name, {"B": best.B})
-    learner = known.make(name, data.X.shape[1], data.n_classes, given)
+    learner = catalogue.make(name, X.shape[1], len(best.W), known.taken(name, {"B": best.B}))
     with bar(console) as progress:
-        task = progress.add_task(name, total=len(data.y))
+        task = progress.add_task(name, total=len(y))
         started = time.perf_counter()
         scores = progressive(
-            learner, data.X, data.y, progress=lambda rows: progress.update(task, completed=rows)
+            learner, X, y, progress=lambda rows: progress.update(task, completed=rows)
         )
         return scores, time.perf_counter() - started
 
 
-def _options(table: Table, labels: tuple[str, ...], names: list[str], B: float) -> str:
-    text = f"{', '.join(names)}; B={B:g} for those that take it"
-    return report.about(table, labels, ("learners", text), where=", all in memory")
-
-
-def _line(cells: tuple[str, ...]) -> str:
-    name, *numbers = cells
-    rest = (cell.rjust(width) for cell, width in zip(numbers, _WIDTHS[1:], strict=True))
-    return name.ljust(_WIDTHS[0]) + "".join(rest)
-
-
-def _row(name: str, scores: Scores, best: Hindsight, seconds: float) -> str:
-    return _line(
-        (
-            name,
-            f"{scores.log_loss:.4f}",
-            f"{scores.error_rate:.2%}",
-            f"{scores.loss - best.loss:.2f}",
-            f"{1e6 * seconds / scores.n_rounds:.1f}",
-        )
-    )
+def _cells(name: str, scores: Scores, best: Hindsight, seconds: float) -> list[str]:
+    losses = f"{scores.log_loss:.4f}", f"{scores.error_rate:.2%}", f"{scores.loss - best.loss:.2f}"
+    return [name, *losses, f"{1e6 * seconds / scores.n_rounds:.1f}"]
 
 
 def _about(best: Hindsight, n_rounds: int, n_inputs: int) -> str:
@@ -179,22 +131,8 @@ def _about(best: Hindsight, n_rounds: int, n_inputs: int) -> str:
     return text
 
 
-def _draw(
-    scores: dict[str, Scores],
-    beside: NDArray[np.float64],
-    B: float,
-    title: str,
-    path: Path,
-    suffix: str,
-) -> None:
-    n_rounds = len(beside)
-    stops = [1]
-    while stops[-1] < n_rounds:
-        stops.append(min(next_stop(stops[-1]), n_rounds))
-    places = np.array(stops)
-
-    def averages(totals: NDArray[np.float64]) -> list[float]:
-        return [float(value) for value in totals[places - 1] / places]
-
-    curves = {name: averages(score.loss_curve) for name, score in scores.items()}
-    plots.draw_losses(stops, curves, averages(np.cumsum(beside)), B, title, path, suffix)
+def _drawn(scores: Mapping[str, Scores], beside: Array, B: float, title: str) -> object:
+    at = plots.places(len(beside))
+    lines = {name: score.loss_curve[at - 1] / at for name, score in scores.items()}
+    lines[f"best linear model, row norms to {B:g}"] = np.cumsum(beside)[at - 1] / at
+    return plots.curves(at, lines, title=title, y="average log loss (nats)")

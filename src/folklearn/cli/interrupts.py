@@ -1,58 +1,68 @@
-"""Ctrl-C ends a stream that has no end of its own: what was learned until then is kept."""
+"""Signals end a stream that has no end of its own: what was learned until then is kept."""
 
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Iterator
 from types import FrameType, TracebackType
 from typing import Any, TypeVar
 
 T = TypeVar("T")
 
-
-class Interrupted(BaseException):
-    """A stream was ended by Ctrl-C, and everything that it brought was kept and told."""
+EXIT_CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
 
 
-class CtrlC:
-    """Within this, Ctrl-C ends the wait for more and never cuts a block that is being learned.
+class Terminated(BaseException):
+    """SIGTERM arrived; raised so that everything under way is cleaned up."""
+
+
+class Ended(BaseException):
+    """A stream was ended by a signal, and everything that it brought was kept and told."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(code)
+        self.code = code
+
+
+class Signals:
+    """Within this, SIGINT and SIGTERM end the wait for more, and cut no block that is learned.
 
     A second one while a block is learned interrupts all the same.
 
     Attributes
     ----------
-    pressed : whether the stream was ended that way.
+    heard : the signal that ended the stream, or None.
     """
 
     def __init__(self) -> None:
-        self.pressed = False
+        self.heard: signal.Signals | None = None
         self._waiting = False
-        self._before: Any = None
+        self._before: dict[signal.Signals, Any] = {}
 
-    def wait_for(self, more: Callable[[], T | None]) -> T | None:
-        """Return what comes next, None once Ctrl-C was pressed."""
-        if self.pressed:
-            return None
-        try:
-            self._waiting = True
-            found = more()
-            self._waiting = False
-        except KeyboardInterrupt:
-            self._waiting = False
-            self.pressed = True
-            return None
+    def next_of(self, rows: Iterator[T]) -> T | None:
+        """Return what comes next; None at the end, and once a signal was heard."""
+        found: T | None = None
+        if self.heard is None:
+            try:
+                self._waiting = True
+                found = next(rows, None)
+            except (KeyboardInterrupt, Terminated):
+                if self.heard is None:  # it came from elsewhere
+                    raise
+            finally:
+                self._waiting = False
         return found
 
     def _hear(self, number: int, frame: FrameType | None) -> None:
-        if self._waiting or self.pressed:
-            raise KeyboardInterrupt
-        self.pressed = True
+        is_second, self.heard = self.heard is not None, signal.Signals(number)
+        if self._waiting or is_second:
+            raise Terminated if number == signal.SIGTERM else KeyboardInterrupt
 
-    def __enter__(self) -> "CtrlC":
-        # Only the main thread may set handlers, and whoever ignores the signal has a reason.
+    def __enter__(self) -> "Signals":
+        # Only the main thread may set handlers, and whoever ignores a signal has a reason.
         if threading.current_thread() is threading.main_thread():
-            before = signal.getsignal(signal.SIGINT)
-            if before is signal.default_int_handler:
-                self._before = signal.signal(signal.SIGINT, self._hear)
+            for number in EXIT_CODES:
+                if callable(signal.getsignal(number)):
+                    self._before[number] = signal.signal(number, self._hear)
         return self
 
     def __exit__(
@@ -61,5 +71,5 @@ class CtrlC:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._before is not None:
-            signal.signal(signal.SIGINT, self._before)
+        for number, before in self._before.items():
+            signal.signal(number, before)

@@ -8,9 +8,7 @@ from folklearn.learners import catalogue, lanes
 from folklearn.learners.auto import lane_taken
 from folklearn.learners.base import Learner
 from folklearn.learners.mixture import Mixture
-from folklearn.streams.live import Live
-from folklearn.streams.model import StreamModel
-from folklearn.streams.table import Table
+from folklearn.model.model import Model
 from folklearn.words import counted
 
 DEFAULT = "auto"
@@ -61,59 +59,47 @@ def taken(name: str, given: Mapping[str, float]) -> dict[str, float]:
     return {word: value for word, value in given.items() if word in options_of(name)}
 
 
-def for_weights(name: str, table: Table) -> dict[str, float]:
-    """Return what a learner must be told of the weights of a table."""
-    if table.weights is None or "max_weight" not in catalogue.settings_of(name):
-        return {}
-    return {"max_weight": max(table.weights.largest, 1.0)}
-
-
-def make(name: str, n_features: int, n_classes: int, given: Mapping[str, float]) -> Learner:
-    """Return a learner that has learned nothing."""
-    return catalogue.make(name, n_features, n_classes, given)
-
-
 def refuse_unless_growing(name: str) -> None:
     """Raise if a learner cannot take classes as they come."""
     if name not in catalogue.growing():
         raise FolklearnError(
-            f"{name} must know all classes beforehand, and standard input brings them as they "
-            f"come: give it a file, or choose one of: {', '.join(catalogue.growing())}"
+            f"{name} must know all classes beforehand, and one pass brings them as they come: "
+            "let it read a file twice, name them (--classes FILE), or choose one of: "
+            f"{', '.join(catalogue.growing())}"
         )
 
 
-def refuse_too_large(name: str, table: Table | Live, n_classes: int) -> None:
-    """Raise if the state of a learner for this table cannot fit in this machine."""
-    needed = catalogue.n_bytes(name, table.n_inputs + 1, n_classes)
-    refuse_unless_present(needed, f"for {name}", table, n_classes, "; ogd needs next to none")
+def refuse_too_large(name: str, n_inputs: int, n_classes: int) -> None:
+    """Raise if the state of a learner cannot fit in this machine."""
+    needed = catalogue.n_bytes(name, n_inputs + 1, n_classes)
+    refuse_unless_present(needed, f"for {name}", n_inputs, n_classes, "; ogd needs next to none")
 
 
 def refuse_unless_present(
-    needed: int, what_for: str, table: Table | Live, n_classes: int, advice: str = ""
+    needed: int, what_for: str, n_inputs: int, n_classes: int, advice: str = ""
 ) -> None:
     """Raise if this machine has less memory than the `needed` bytes."""
     present = memory.bytes_present()
     if present is not None and needed > present:
         raise FolklearnError(
-            f"{n_classes} classes in column {table.target!r} and "
-            f"{counted(table.n_inputs, 'feature')} and a constant need {needed / 1e9:.1f} GB "
-            f"of memory {what_for}, and this machine has {present / 1e9:.1f} GB{advice}"
+            f"{n_classes} classes and {counted(n_inputs, 'feature')} and a constant need "
+            f"{needed / 1e9:.1f} GB of memory {what_for}, and this machine has "
+            f"{present / 1e9:.1f} GB{advice}"
         )
 
 
-def settings(learner: Learner) -> str:
-    """Return a learner with all of its settings."""
+def described(model: Model) -> str:
+    """Return the learner of a model with all of its settings, before it begins too."""
+    learner = model.learner or catalogue.make(model.learner_name, 1, 2, model.settings)
+    if model.learner_name == DEFAULT:
+        scaled = learner.experts[0] if isinstance(learner, Mixture) else learner
+        return f"auto, R={scaled.R:g}: {lanes.WORDS[lane_taken(learner)]}"
+    return _settings(learner)
+
+
+def _settings(learner: Learner) -> str:
     values = {word: getattr(learner, word) for word in OPTIONS if word in learner.WORDS}
     words = [f"{word}={value:g}" for word, value in values.items() if value is not None]
     if "gamma" in values and values["gamma"] is None:
         words.append("gamma=the largest valid in each round")
     return ", ".join([type(learner).__name__, *words])
-
-
-def described(model: StreamModel) -> str:
-    """Return the learner of a model with all of its settings, before it begins too."""
-    learner = model.learner or make(model.name, 1, 2, model.settings)
-    if model.name != DEFAULT:
-        return settings(learner)
-    scaled = learner.experts[0] if isinstance(learner, Mixture) else learner
-    return f"auto, R={scaled.R:g}: {lanes.WORDS[lane_taken(learner)]}"

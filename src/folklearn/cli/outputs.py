@@ -2,31 +2,47 @@
 
 import os
 import secrets
+import stat
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
+from rich.console import Console
+
+from folklearn import plots
 from folklearn.errors import FolklearnError
+from folklearn.report.canvas import refuse_format, require_matplotlib
 
 
 class Outputs:
-    """Promises files: checked at once, written aside, put in place by `commit`."""
+    """Promises files: checked at once, written aside, put in place by `commit`.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    inputs : files that no output may replace, None for those that were not given.
+    """
+
+    def __init__(self, *inputs: str | None) -> None:
         self._aside: dict[Path, Path] = {}
+        self._names: dict[str, str] = {}  # as they were given, by what they are
         self._protected: set[Path] = set()
+        self.protect(*inputs)
 
-    def protect(self, name: str | None) -> None:
-        """Let no output promised from now on replace this input."""
-        if name is not None:
-            self._protected.add(_real(name))
+    def protect(self, *inputs: str | None) -> None:
+        """Let no output promised from now on replace these."""
+        self._protected |= {_real(name) for name in inputs if name is not None}
 
-    def promise(self, option: str, name: str | None) -> Path | None:
+    def promise(self, what: str, name: str | None, *, as_file: bool = False) -> Path | None:
         """Return the path to write to for now; refuse a place that cannot be written.
 
-        None, an option that was not given, gives None.
+        None, for what was not asked for, gives None. Devices and pipes, such as /dev/null, are
+        written to as they are, unless it must be a file.
         """
         if name is None:
             return None
+        if not as_file and _is_device(name):
+            self._names[what] = name
+            return Path(name)
         path = _real(name)
         aside = path.parent / f".{path.name}.{secrets.token_hex(4)}.tmp"
         try:
@@ -37,8 +53,8 @@ class Outputs:
         except OSError as error:
             problem = str(error.strerror)
         if problem:
-            raise FolklearnError(f"cannot write {option} {name}: {problem}")
-        self._aside[path] = aside
+            raise FolklearnError(f"cannot write the {what} to {name}: {problem}")
+        self._aside[path], self._names[what] = aside, name
         return aside
 
     def _problem(self, path: Path) -> str:
@@ -54,11 +70,30 @@ class Outputs:
             return "permission denied"
         return ""
 
-    def commit(self) -> None:
-        """Put every promised file in its place."""
+    def promise_plot(self, name: str | None) -> Path | None:
+        """Promise a picture; refuse one that could not be drawn."""
+        if name is not None:
+            refuse_format(name)
+            require_matplotlib()
+        return self.promise("plot", name)
+
+    def draw(self, figure: Any, path: Path) -> None:
+        """Write a picture that was promised."""
+        plots.save(figure, path, suffix=Path(self._names["plot"]).suffix)
+
+    def put(self, written: Path) -> None:
+        """Put one file that is written in its place now; it may be written again later."""
+        for path, aside in self._aside.items():
+            if aside == written:
+                os.replace(aside, path)
+
+    def commit(self, console: Console) -> None:
+        """Put every promised file in its place, and say so."""
         for path, aside in self._aside.items():
             os.replace(aside, path)
         self._aside.clear()
+        for what, name in self._names.items():
+            console.print(f"Wrote the {what} to {name}.")
 
     def __enter__(self) -> "Outputs":
         return self
@@ -75,3 +110,11 @@ class Outputs:
 
 def _real(name: str) -> Path:
     return Path(os.path.realpath(name))  # links must survive, and hide no input
+
+
+def _is_device(name: str) -> bool:
+    try:
+        mode = os.stat(name).st_mode
+    except OSError:
+        return False
+    return stat.S_ISCHR(mode) or stat.S_ISFIFO(mode)

@@ -1,4 +1,4 @@
-"""One line per example: the true label if asked, the predicted one, and the probabilities."""
+"""Files of predictions: one line a row, in one format, whatever is known of the classes."""
 
 import csv
 import io
@@ -6,102 +6,94 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 import numpy as np
-from numpy.typing import NDArray
 
 from folklearn.errors import FolklearnError
+from folklearn.model.feed import FedRows, Feed
+from folklearn.model.model import Step
+from folklearn.model.roles import ID
+from folklearn.readers.block import Texts
 
-UNSEEN = "p(unseen)"
-OPEN_HEADER = ("label", "predicted", "p(predicted)", "p(label)", UNSEEN)
+OF_CLASS = "p:"  # before a class: the column of its probability
+UNSEEN = "unseen"
+LABEL = "label"
 
 
 class PredictionWriter:
-    """Writes blocks of predictions as CSV; numbers are written so that they read back equal."""
+    """Writes predictions as CSV; numbers are written so that they read back equal.
 
-    def __init__(
-        self,
-        file: TextIO,
-        labels: Sequence[str],
-        labelled: bool = True,
-        unseen: float | None = None,
-    ) -> None:
-        """Write the header; `unseen` is the probability of other classes, None if there is none."""
-        self._labels = labels
-        self._writer = csv.writer(file, lineterminator="\n")
-        self._last = [] if unseen is None else [unseen]
-        first = ["label"] if labelled else []
-        last = [] if unseen is None else [UNSEEN]
-        self._writer.writerow([*first, "predicted", *(f"p({label})" for label in labels), *last])
-
-    def write(self, P: NDArray[np.float64], y: NDArray[np.int64] | None = None) -> None:
-        """Write the rows of P (T, K), with their true classes y (T,) if labelled."""
-        labels = self._labels
-        true: list[list[str]] = [[]] * len(P) if y is None else [[labels[k]] for k in y.tolist()]
-        self._writer.writerows(
-            [*label, labels[predicted], *row, *self._last]
-            for label, predicted, row in zip(
-                true, P.argmax(axis=1).tolist(), P.tolist(), strict=True
-            )
-        )
-
-
-class OpenWriter:
-    """Writes predictions of classes that are not known beforehand, every block at once.
-
-    The columns cannot be the classes. They are the probability of the most likely known class,
-    that with which the label was predicted, and that of a class never seen; the label of a
-    new class has that one.
+    The columns: `row`, the line that it came from; ids; `label`, if there are labels, empty for
+    a row that has none; `predicted`, and its `probability`; `p_label`, the probability that the
+    label was given; `unseen`, that of a class never seen; and `p:` of every class that is known
+    when the first row is written.
     """
 
-    def __init__(self, file: TextIO) -> None:
-        self._file = file
+    def __init__(self, file: TextIO, feed: Feed, *, labelled: bool) -> None:
+        self._file, self._model, self._labelled = file, feed.model, labelled
+        self._is_live = feed.reader.is_live
+        self._ids = [name for name in feed.kinds if feed.roles[name] == ID]
+        self._n_classes = len(feed.model.labels)
         self._writer = csv.writer(file, lineterminator="\n")
-        self._writer.writerow(OPEN_HEADER)
+        own = ["row", LABEL, "predicted", "probability", "p_label", UNSEEN]
+        own += [f"{OF_CLASS}{label}" for label in feed.model.labels]
+        ids = [f"id:{name}" if name in own else name or "id:" for name in self._ids]
+        hidden = () if labelled else (LABEL, "p_label")
+        self._writer.writerow([own[0], *ids, *(name for name in own[1:] if name not in hidden)])
+        self._show()
 
-    def write(
-        self,
-        P: NDArray[np.float64],
-        true: Sequence[str],
-        losses: NDArray[np.float64],
-        labels: Sequence[str],
-    ) -> None:
-        """Write the rows of P (T, K): true labels, log losses, and the labels of the classes."""
-        unseen = np.clip(1.0 - P.sum(axis=1), 0.0, 1.0)
-        for label, row, loss, u in zip(true, P, losses, unseen, strict=True):
-            best = int(row.argmax())
-            predicted = labels[best] if row[best] > 0.0 else ""
-            p = float(np.exp(-loss))
-            self._writer.writerow([label, predicted, float(row[best]), p, float(u)])
-        self._file.flush()  # whoever waits for an answer gets it now
+    def write(self, rows: FedRows, step: Step) -> None:
+        """Write rows with what was predicted for them."""
+        labels, n_rows = self._model.labels, len(rows.block)
+        best, most = np.zeros(n_rows, np.int64), np.zeros(n_rows)
+        if step.P.shape[1]:
+            best = step.P.argmax(axis=1)
+            most = step.P[np.arange(n_rows), best]
+        predicted = [labels[k] if p > 0.0 else "" for k, p in zip(best, most, strict=True)]
+        columns: list[Sequence[Any]] = [rows.block.lines.tolist()]
+        columns += [rows.ids.get(name, [None] * n_rows) for name in self._ids]
+        if self._labelled:
+            columns.append(_spread(_listed(rows.labels), rows))
+        columns += [predicted, most.tolist()]
+        if self._labelled:
+            columns.append(_spread(np.exp(-step.losses[rows.has_label]).tolist(), rows))
+        columns += [step.unseen.tolist(), *step.P[:, : self._n_classes].T.tolist()]
+        self._writer.writerows(zip(*columns, strict=True))
+        self._show()
+
+    def _show(self) -> None:
+        if self._is_live:
+            self._file.flush()  # whoever waits for an answer gets it now
+
+
+def _listed(labels: Any) -> list[Any]:
+    return labels.texts() if isinstance(labels, Texts) else list(labels)
+
+
+def _spread(values: Sequence[Any], rows: FedRows) -> list[Any]:
+    """Return values of the rows that have a label, and nothing for the others."""
+    coming = iter(values)
+    return [next(coming) if there else "" for there in rows.has_label.tolist()]
 
 
 @contextmanager
-def opened(path: Path | None) -> Iterator[TextIO]:
-    """Yield a file to write to, or standard output if the path is None."""
+def writer_to(
+    name: str | None, path: Path | None, feed: Feed, *, labelled: bool = True
+) -> Iterator[PredictionWriter | None]:
+    """Yield a writer to a path, to standard output if there is none; nothing without a name."""
+    if name is None:
+        yield None
+        return
     if path is not None:
         with open(path, "w", encoding="utf-8", newline="") as file:
-            yield file
+            yield PredictionWriter(file, feed, labelled=labelled)
         return
     if sys.stdout is None:  # whoever called closed it
         raise FolklearnError("standard output is closed: name a file for the predictions")
     stream = io.TextIOWrapper(sys.stdout.buffer, encoding="utf-8", newline="")
     try:
-        yield stream
+        yield PredictionWriter(stream, feed, labelled=labelled)
         stream.flush()
     finally:
         stream.detach()  # closing is not ours to do
-
-
-@contextmanager
-def writer_to(
-    path: Path | None,
-    labels: Sequence[str],
-    *,
-    labelled: bool = True,
-    unseen: float | None = None,
-) -> Iterator[PredictionWriter]:
-    """Yield a writer to a file, or to standard output if the path is None."""
-    with opened(path) as file:
-        yield PredictionWriter(file, labels, labelled, unseen)

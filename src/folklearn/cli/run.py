@@ -1,192 +1,351 @@
-"""`folklearn run`: learn a stream of examples, predicting each one first."""
+"""`folklearn run`: learn rows one after the other, predicting each one first."""
 
+import csv
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Any
 
-import typer
+from rich.console import Console
 
 from folklearn.cli import learners, report
-from folklearn.cli import plot as plots
-from folklearn.cli.inputs import check_options, load_model, new_model, open_examples
-from folklearn.cli.interrupts import CtrlC, Interrupted
-from folklearn.cli.learning import Write, labelled_rows_of, learn, rows_as_they_come, rows_of
-from folklearn.cli.options import Drop, File, Format, Quiet, Target, Text, new_console
+from folklearn.cli.display import Table, bar, follow, new_console, warnings_shown
+from folklearn.cli.inputs import check_settings, classes_of, crosses_of, load_model
+from folklearn.cli.interrupts import EXIT_CODES, Ended, Signals, Terminated
+from folklearn.cli.options import Columns, Source, explained
 from folklearn.cli.outputs import Outputs
-from folklearn.cli.predictions import OpenWriter, PredictionWriter, opened
+from folklearn.cli.predictions import PredictionWriter, writer_to
 from folklearn.cli.warmup import warm_up
 from folklearn.errors import FolklearnError
-from folklearn.streams.live import Live
-from folklearn.streams.model import StreamModel
+from folklearn.model.feed import Feed
+from folklearn.model.model import Model
+from folklearn.model.run import Run
+from folklearn.readers.reader import BadRow
+from folklearn.words import counted
 
 _STDOUT = "-"
+_MOST = 2048  # rows of a block: a signal waits for its end
+_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
+_TABLE = Table([("rows", "loss", "frozen", "error", "rows/s")])
+_EXPLANATION = (
+    "loss: average log loss, each row predicted before it was learned; frozen: of rows ahead, by "
+    "the model as it would be saved."
+)
+_WINDOWS = Table([("last rows", "loss", "no linear", "error"), ("", "", "below", "")])
 
 
+@explained(
+    f"""
+--weight COLUMN  A column of weights of the rows.
+--cross A:B  Two columns whose products count too; may be given several times.
+--classes FILE  Labels that are known in advance, one a line.
+--learner NAME  One of {", ".join(learners.NAMES)}. Default: auto, which needs no settings; with
+    --B, --lam, --gamma or --memory, folklore.
+--B  Largest row norm of the models to compete with: a larger B trusts the data faster, and one that
+    is too large costs loss. Default: 10.
+--R  Rough norm of the scaled features. Default: 1.
+--lam  Ridge, positive. Default: the learner's own.
+--gamma  Curvature. Default: the largest valid in each round.
+--memory ROWS  Forget: after so many rows a row counts 1/e of what it did. For streams that drift;
+    nothing is proven then. Default: nothing is forgotten.
+--one-pass  Read a file once: classes and categories as they come.
+--shuffle  Learn the rows in a random order; they must fit in memory.
+--windows  Show losses, and what is proven, of the last 64, 128, ... rows.
+--predictions -p OUT.csv  Write what was predicted for every row before it was learned; - writes to
+    standard output.
+--save -f MODEL  Save the model.
+--load -i MODEL  Go on learning a saved model, which knows its target, roles and settings.
+--checkpoint 60s  With --save: write the model on the way too, at most that often; s, m or h.
+--bad-rows OUT.csv  Write the rows that were skipped: line, column, reason and text.
+--verbose  Tell of the learner, its settings and all of the proof.
+"""
+)
 def run(
-    file: File = None,
-    target: Target = None,
-    format: Format = None,
-    text: Text = None,
-    drop: Drop = None,
-    learner: Annotated[
-        str | None,
-        typer.Option(
-            "--learner",
-            metavar="NAME",
-            help=f"One of {', '.join(learners.NAMES)}. Default: auto, which needs no settings; "
-            "with --B, --lam, --gamma or --memory, folklore.",
-        ),
-    ] = None,
-    B: Annotated[
-        float | None,
-        typer.Option(
-            "--B",
-            help="Largest row norm of the models to compete with: a larger B trusts the data "
-            "faster, and one that is too large costs loss. Default: 10.",
-        ),
-    ] = None,
-    R: Annotated[
-        float | None,
-        typer.Option("--R", help="Rough norm of the scaled features. Default: 1."),
-    ] = None,
-    lam: Annotated[
-        float | None, typer.Option("--lam", help="Ridge, positive. Default: the learner's own.")
-    ] = None,
-    gamma: Annotated[
-        float | None,
-        typer.Option("--gamma", help="Curvature. Default: the largest valid in each round."),
-    ] = None,
-    memory: Annotated[
-        int | None,
-        typer.Option(
-            "--memory",
-            metavar="ROUNDS",
-            help="Forget: after so many rounds an example counts 1/e of what it did. For streams "
-            "that drift; nothing is certified then. Default: nothing is forgotten.",
-        ),
-    ] = None,
-    plot: Annotated[
-        str | None, typer.Option("--plot", metavar="OUT.png", help="Draw the course of the run.")
-    ] = None,
-    predictions: Annotated[
-        str | None,
-        typer.Option(
-            "--predictions",
-            "-p",
-            metavar="OUT.csv",
-            help="Write what was predicted for every example before it was learned; "
-            "- writes to standard output.",
-        ),
-    ] = None,
-    save: Annotated[
-        str | None, typer.Option("--save", "-f", metavar="MODEL", help="Save the model.")
-    ] = None,
-    load: Annotated[
-        str | None,
-        typer.Option("--load", "-i", metavar="MODEL", help="Go on learning a saved model."),
-    ] = None,
-    quiet: Quiet = False,
+    source: Source,
+    columns: Columns,
+    weight: str | None = None,
+    cross: list[str] | None = None,
+    classes: str | None = None,
+    learner: str | None = None,
+    B: float | None = None,
+    R: float | None = None,
+    lam: float | None = None,
+    gamma: float | None = None,
+    memory: int | None = None,
+    one_pass: bool = False,
+    shuffle: bool = False,
+    seed: int = 0,
+    windows: bool = False,
+    plot: str | None = None,
+    predictions: str | None = None,
+    save: str | None = None,
+    load: str | None = None,
+    checkpoint: str | None = None,
+    on_bad_row: str = "stop",
+    bad_rows: str | None = None,
+    quiet: bool = False,
+    verbose: bool = False,
 ) -> None:
-    """Learn examples one after the other, predicting each before its label is seen.
+    """Learn rows one after the other, predicting each before its label is seen.
 
-    Shows the loss and a proven bound on what any linear model could have gained.
+    Shows the loss, and how much a linear model could have gained, proven.
 
     The file is read twice: once to check every value, once to learn.
-    Standard input (-) is read once and learned as it comes, classes included;
-    only Parquet and Arrow files are copied to a temporary file first.
-    Ctrl-C ends it: what was learned until then is saved and summed up.
-    Results go to standard error; with --predictions -, the predictions
-    go to standard output.
+    Standard input (-) is read once and learned as it comes, classes included.
+    A row without a label is predicted only.
+    Ctrl-C and SIGTERM end it: what was learned until then is saved and
+    summed up. Results go to standard error; with --predictions -, the
+    predictions go to standard output.
     """
     settings = {"B": B, "R": R, "lam": lam, "gamma": gamma, "memory": memory}
-    given = {name: value for name, value in settings.items() if value is not None}
-    if load is not None and (given or learner is not None or text):
-        option = next(iter(given), "learner" if learner is not None else "text")
-        raise FolklearnError(
-            f"--{option} cannot be combined with --load: a saved model keeps its settings"
-        )
-    check_options(given)
-    kind = learners.choose(learner, given)
+    given: dict[str, Any] = {name: value for name, value in settings.items() if value is not None}
+    if load is not None:
+        own = {"learner": learner, "role": columns.role, "drop": columns.drop, "cross": cross}
+        _refuse_with_load({**own, **given, "classes": classes, "windows": windows})
+    if bad_rows is not None and on_bad_row != "skip":
+        raise FolklearnError("--bad-rows is of use only with --on-bad-row skip")
+    if checkpoint is not None and save is None:
+        raise FolklearnError("--checkpoint is of use only with --save: where should it be written?")
+    check_settings(given)
+    kind, roles = learners.choose(learner, given), columns.roles()
+    every = None if checkpoint is None else seconds_of(checkpoint)
     console = new_console(quiet)
-    if plot is not None:
-        plots.refuse_unless_drawable(plot)
-    to_stdout = predictions == _STDOUT
-    with Outputs() as outputs:
-        outputs.protect(file)
-        save_path = outputs.promise("--save", save)  # this one may replace the model it came from
-        outputs.protect(load)
-        plot_path = outputs.promise("--plot", plot)
-        predictions_path = outputs.promise("--predictions", None if to_stdout else predictions)
+    with Outputs(source.file) as outputs, warnings_shown(console), ExitStack() as until_the_end:
+        save_path = outputs.promise("model", save, as_file=True)  # may replace what was loaded
+        outputs.protect(load, classes)
+        plot_path = outputs.promise_plot(plot)
+        to_file = None if predictions == _STDOUT else predictions
+        predictions_path = outputs.promise("predictions", to_file)
+        bad_path = outputs.promise("bad rows", bad_rows)
         model = load_model(load) if load is not None else None
-        with open_examples(file, target, format, text, drop, model) as table:
-            if model is None:
-                model = new_model(table, kind, given)
-            elif isinstance(table, Live):
-                model.open = model.can_grow
-            else:
-                model.refuse_unless_it_fits(table)
-            console.print(report.options(model, table, _why(kind, learner, load)))
-            warm_up(console, model.name, table.text)
-            started = time.perf_counter()
-            n_before, weight_before = model.n_rounds, model.total_weight
-            ctrl_c = CtrlC()
-            with _writer(predictions, predictions_path, model) as write:
-                if isinstance(table, Live):
-                    with ctrl_c:
-                        rows = rows_as_they_come(table, model, ctrl_c)
-                        moments = learn(model, rows, console, write)
-                else:
-                    rows = labelled_rows_of(table, model) if model.open else rows_of(table, model)
-                    moments = learn(model, rows, console, write, table.n_rows)
-            seconds = time.perf_counter() - started
-        n_learned = model.n_rounds - n_before
-        if ctrl_c.pressed and not n_learned:
-            raise KeyboardInterrupt
-        if not n_learned:
-            raise FolklearnError(f"{table.name} has no examples")
-        if not model.total_weight > weight_before:
-            raise FolklearnError(f"every example of {table.name} has the weight 0")
-        if plot_path is not None and plot is not None:
-            title = f"folklearn run: {Path(table.name).name}"
-            certificate = model.certificate()
-            norm = certificate.B if certificate is not None else None
-            plots.draw(moments, norm, title, plot_path, Path(plot).suffix)
+        reader, target = source.open()
+        if model is None:
+            pairs, labels = crosses_of(cross, reader), classes_of(classes)
+            model = Model(
+                kind, roles=roles, crosses=pairs, classes=labels, windows=windows, **given
+            )
+        with skipping(on_bad_row, bad_path) as skipped:
+            feed = model.feed(
+                reader, target, weight=weight, one_pass=one_pass, on_bad=skipped,
+                shuffle=seed if shuffle else None, most=_MOST,
+            )  # fmt: skip
+            begin(feed, console)
+            more = [("learner", learners.described(model))] if verbose else []
+            console.print(report.first_screen(feed, *more))
+            warm_up(console, model.learner_name, bool(model.columns and model.columns.sparse))
+            with writer_to(predictions, predictions_path, feed) as writer:
+                keep = None if save_path is None else lambda: _put(outputs, model, save_path)
+                signals = until_the_end.enter_context(Signals())  # also while results are saved
+                learning = Learning(feed, console, writer, signals, every, keep)
+                bad = learning.learn()
+        if bad is not None:
+            if save_path is None or not learning.n_learned:
+                raise bad
+            _put(outputs, model, save_path)
+            if predictions_path is not None:
+                outputs.put(predictions_path)
+            rows = counted(learning.n_learned, "row")
+            raise FolklearnError(f"{bad}; the model of the {rows} before it was saved to {save}")
+        learning.refuse_nothing()
+        course = learning.course.ended()
+        if plot_path is not None:
+            outputs.draw(course.plot(), plot_path)
         if save_path is not None:
             model.save(save_path)
-        outputs.commit()
-    if ctrl_c.pressed:
-        console.print("Interrupted: the stream ends here.")
-    console.print(report.summary(model, n_learned, seconds))
-    if isinstance(table, Live) and table.missing:
-        console.print(f"Missing: {report.missing(table.missing)}.")
-    for what, name in (("plot", plot), ("predictions", predictions), ("model", save)):
-        if name is not None and name != _STDOUT:
-            console.print(f"Wrote the {what} to {name}.")
-    if ctrl_c.pressed:
-        raise Interrupted
+        if signals.heard is not None:
+            console.print("Interrupted: the stream ends here.")
+        console.print("\n".join(_summary(model, course, skipped)))
+        if model.has_floors:
+            console.print(_windows_of(model))
+        if verbose:
+            console.print("\n".join(report.expert_words(model)))
+        outputs.commit(console)
+    console.print(_last_line(model))
+    if signals.heard is not None:
+        raise Ended(EXIT_CODES[signals.heard])
+
+
+def _refuse_with_load(options: dict[str, Any]) -> None:
+    for name, value in options.items():
+        if value:
+            raise FolklearnError(
+                f"--{name} cannot be combined with --load: a saved model keeps its settings"
+            )
+
+
+def seconds_of(text: str) -> float:
+    """Return the seconds of a time such as 60s, 5m or 1h."""
+    number, unit = text[:-1], text[-1:]
+    try:
+        seconds = float(number) * _UNITS[unit]
+    except (ValueError, KeyError):
+        seconds = -1.0
+    if not seconds >= 0.0:
+        raise FolklearnError(f"--checkpoint {text!r} must be a time such as 60s, 5m or 1h")
+    return seconds
+
+
+def _put(outputs: Outputs, model: Model, path: Path) -> None:
+    model.save(path)
+    outputs.put(path)
+
+
+@dataclass
+class Skipped:
+    """Takes rows that cannot be read, and writes them down if there is a file for it."""
+
+    write: Callable[[list[Any]], Any] | None = None
+    n_rows: int = 0
+
+    def __call__(self, bad: BadRow) -> None:
+        self.n_rows += 1
+        if self.write is not None:
+            self.write([bad.line, bad.column, bad.reason, bad.text])
 
 
 @contextmanager
-def _writer(
-    predictions: str | None, path: Path | None, model: StreamModel
-) -> Iterator[Write | None]:
-    """Yield what writes predictions to a path, standard output if None; nothing if not asked."""
-    if predictions is None:
+def skipping(on_bad_row: str, path: Path | None = None) -> Iterator[Skipped | None]:
+    """Yield what takes bad rows, None if the first one is to stop everything."""
+    if on_bad_row not in ("stop", "skip"):
+        raise FolklearnError(f"--on-bad-row must be stop or skip, got {on_bad_row!r}")
+    if on_bad_row == "stop":
         yield None
-        return
-    with opened(path) as file:
-        if model.open:
-            some = OpenWriter(file)
-            yield lambda P, y, losses: some.write(P, y, losses, model.labels)
-        else:
-            every = PredictionWriter(file, model.labels)
-            yield lambda P, y, losses: every.write(P, y)
+    elif path is None:
+        yield Skipped()
+    else:
+        with open(path, "w", encoding="utf-8", newline="") as file:
+            writer = csv.writer(file, lineterminator="\n")
+            writer.writerow(["line", "column", "reason", "text"])
+            yield Skipped(writer.writerow)
 
 
-def _why(kind: str, asked: str | None, load: str | None) -> str:
-    """Return why a learner was taken that nobody named, if it is not the default."""
-    if asked is not None or load is not None or kind == learners.DEFAULT:
-        return ""
-    return f"for its options; without them, {learners.DEFAULT}"
+def begin(feed: Feed, console: Console) -> None:
+    """Let a feed look at the rows, and refuse what cannot be learned."""
+    model, reader = feed.model, feed.reader
+    if not feed.one_pass:
+        with bar(console, endless=reader.n_rows is None) as progress:
+            task = progress.add_task("checking", total=reader.n_rows)
+            feed.begin(lambda n_rows: progress.update(task, completed=n_rows))
+    elif not model.labels:
+        learners.refuse_unless_growing(model.learner_name)
+    feed.begin()
+    if feed.scan is not None and len(model.labels) < 2:
+        only = f"only the label {model.labels[0]!r}" if model.labels else "no label"
+        raise FolklearnError(
+            f"column {feed.target!r} of {reader.name} has {only}; learning needs at least two "
+            "classes"
+        )
+
+
+@dataclass
+class Learning:
+    """Learns a feed, shows how it goes, and keeps what was learned on the way.
+
+    Parameters
+    ----------
+    feed : the rows, looked at.
+    writer : of predictions, if they are asked for.
+    signals : what may end it.
+    every : seconds after which the model is kept on the way; None for never.
+    keep : keeps the model.
+    """
+
+    feed: Feed
+    console: Console
+    writer: PredictionWriter | None
+    signals: Signals
+    every: float | None = None
+    keep: Callable[[], None] | None = None
+
+    def __post_init__(self) -> None:
+        self.model = self.feed.model
+        self.n_before, self.weight_before = self.model.n_rounds, self.model.total_weight
+        self.course = Run.of(self.model, self.feed)
+
+    @property
+    def n_learned(self) -> int:
+        """The number of rows learned by now."""
+        return self.model.n_rounds - self.n_before
+
+    def learn(self) -> BadRow | None:
+        """Learn all rows; return the bad one that ended it, if one did."""
+        found = self.feed.scan
+        total = found.n_rows - found.n_unlabelled if found else None
+        self.console.print(_EXPLANATION)
+        try:
+            follow(
+                self.console, _TABLE, self._counts(), self._cells,
+                what="learning", total=total, before=self.n_before,
+            )  # fmt: skip
+        except BadRow as bad:
+            return bad
+        finally:
+            self.feed.keep_names()
+        return None
+
+    def _counts(self) -> Iterator[int]:
+        rows, kept = self.feed.rows(), time.monotonic()
+        while (some := self.signals.next_of(rows)) is not None:
+            for part, step in self.feed.learn(some):
+                self.course.add(part, step)
+                if self.writer is not None:
+                    self.writer.write(part, step)
+            if self.keep is not None and self.every is not None:
+                now = time.monotonic()
+                if now - kept >= self.every:
+                    self.keep()
+                    kept = now
+            yield self.model.n_rounds
+
+    def _cells(self, speed: float) -> list[str]:
+        model = self.model
+        error = model.n_mistakes / max(1, model.n_rounds)
+        losses = report.number(model.average_loss), report.number(model.frozen_loss)
+        return [f"{model.n_rounds}", *losses, f"{error:.2%}", f"{speed:.0f}"]
+
+    def refuse_nothing(self) -> None:
+        """Raise if no row was learned, or none that counts."""
+        name, heard = self.feed.reader.name, self.signals.heard
+        if not self.n_learned:
+            if heard is not None:
+                raise KeyboardInterrupt if EXIT_CODES[heard] == 130 else Terminated
+            what = "no row with a label" if self.feed.n_unlabelled else "no rows"
+            raise FolklearnError(f"{name} has {what}")
+        if not self.model.total_weight > self.weight_before:
+            raise FolklearnError(f"every row of {name} has the weight 0")
+
+
+def _summary(model: Model, course: Run, skipped: Skipped | None) -> Iterator[str]:
+    """Yield what was learned, and what that is worth."""
+    text = f"Learned {counted(course.n_rows, 'row')} in {course.seconds:.2f} s"
+    if course.n_unlabelled:
+        text += f"; {counted(course.n_unlabelled, 'row')} without a label predicted only"
+    if skipped is not None and skipped.n_rows:
+        text += f"; {counted(skipped.n_rows, 'bad row')} skipped"
+    yield f"{text}."
+    if model.is_open:
+        new = report.number(model.loss_of_new / model.total_weight)
+        yield f"{report.classes(model.labels)}; {new} of the loss was paid for their being new."
+    if report.has_parted(model.average_loss, model.frozen_loss):
+        yield report.parted(model.average_loss, model.frozen_loss)
+    yield report.proven(model.certificate(), model.total_weight)
+
+
+def _windows_of(model: Model) -> str:
+    lines = [_WINDOWS.header]
+    for window in model.windows():
+        n = max(1, window.n_rounds)
+        loss = window.loss / window.weight if window.weight > 0.0 else None
+        floor = report.number(window.floor / window.weight) if window.floor > 0.0 else "-"
+        error = f"{window.n_errors / n:.2%}"
+        lines.append(_WINDOWS.line([f"{n}", report.number(loss), floor, error]))
+    return "\n".join(lines)
+
+
+def _last_line(model: Model) -> str:
+    error = model.n_mistakes / model.n_rounds
+    loss = report.number(model.average_loss)
+    rows = counted(model.n_rounds, "row")
+    return f"Over all {rows}: error {error:.2%}, average log loss {loss}."

@@ -1,32 +1,59 @@
 """Compile the numerical kernels before the clock starts, and say so if it takes long."""
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import numpy as np
 from rich.console import Console
 
 from folklearn.cli import learners
-from folklearn.model.hashing import TextHasher
-from folklearn.model.scaler import OnlineScaler
+from folklearn.cli.display import bar, new_console
+from folklearn.cli.options import explained
+from folklearn.model.model import Model
 
 _PATIENCE = 1.0  # seconds; kernels that were compiled before load in a fraction of this
 _ANNOUNCEMENT = (
     "Preparing the numerical kernels; the first time on a machine they are compiled, which "
-    "takes about half a minute."
+    "may take a minute or two."
 )
+_ROWS = 160  # enough for every kind of block, and for a stretch of rows ahead
 
 
-def warm_up(console: Console, learner: str, text: Sequence[str] = ()) -> None:
-    """Use every kernel of a kind of learner once, on one that is thrown away.
+@explained()
+def warmup(quiet: bool = False) -> None:
+    """Compile everything that is compiled, for an image of a container or a new machine.
 
-    If there are columns of text, the hash function is loaded too.
+    Compiled kernels are kept in a folder beside the package, or in NUMBA_CACHE_DIR.
     """
+    from folklearn.bandits import catalogue as agents
+    from folklearn.boosting import catalogue as boosters
+
+    steps: dict[str, Callable[[], None]] = {"words": lambda: _use_every_kernel("auto", True)}
+    for name in learners.NAMES:
+        steps[name] = lambda name=name: _use_every_kernel(name)  # type: ignore[misc]
+    for name in agents.NAMES:
+        settings = agents.Settings(name)
+        steps[f"bandit {name}"] = lambda settings=settings: agents.use_every_kernel(settings)  # type: ignore[misc]
+    for name in boosters.NAMES:
+        choice = boosters.Settings(name, "naive-bayes", 2)
+        steps[f"boost {name}"] = lambda choice=choice: boosters.use_every_kernel(choice)  # type: ignore[misc]
+    console = new_console(quiet)
+    with bar(console) as progress:
+        task = progress.add_task("compiling", total=len(steps))
+        for name, compile in steps.items():
+            progress.update(task, description=f"compiling for {name}")
+            compile()
+            progress.advance(task)
+            if not console.is_terminal:
+                console.print(f"Compiled for {name}.")
+    console.print("Everything is compiled.")
+
+
+def warm_up(console: Console, learner: str, sparse: bool = False) -> None:
+    """Use every kernel of a kind of learner once, in a model that is thrown away."""
     with announced(console):
-        _use_every_kernel(learner)
-        if text:
-            TextHasher().place("", "")
+        _use_every_kernel(learner, sparse)
 
 
 @contextmanager
@@ -41,10 +68,16 @@ def announced(console: Console) -> Iterator[None]:
         announcement.cancel()
 
 
-def _use_every_kernel(name: str) -> None:
+def _use_every_kernel(name: str, sparse: bool = False) -> None:
+    labels = ["a", "b"] * (_ROWS // 2)
+    if sparse:
+        rows = [{"text": f"one more text {i % 3}", "number": i} for i in range(_ROWS)]
+        model = Model(name, classes="ab", roles={"text": "words"})
+        model.learn_many(rows, labels)
+        model.predict_proba(rows)
+        return
     for d in (2, 100):  # small problems go round by round, larger ones in blocks
-        X = OnlineScaler(n_features=d).learn_transform(np.eye(2, d))
-        learner = learners.make(name, d + 1, 2, {})
-        learner.predict(X[0])
-        learner.update(X[0], 0)
-        learner.run(np.tile(X, (16, 1)), np.arange(32) % 2)  # more than one block
+        X = np.tile(np.eye(2, d), (_ROWS // 2, 1))
+        model = Model(name, classes="ab")
+        model.learn_many(X, labels)
+        model.predict_one({})

@@ -41,6 +41,12 @@ class Scores:
     n_floored: int
     comparator_losses: Array | None = None
 
+    def __repr__(self) -> str:
+        return (
+            f"Scores({self.n_rounds} rounds, log loss {self.log_loss:.4g}, "
+            f"error {self.error_rate:.3g})"
+        )
+
     @property
     def n_rounds(self) -> int:
         """The number of rounds."""

@@ -1,6 +1,7 @@
 """Windows: what no linear model could have beaten in the last 64, 128, 256, ... rounds."""
 
 import functools
+import math
 from dataclasses import dataclass
 from operator import add
 from typing import Any
@@ -10,10 +11,13 @@ from numpy.typing import ArrayLike
 
 from folklearn import problem
 from folklearn.arrays import Array, log_losses
-from folklearn.errors import InvalidInputError
+from folklearn.errors import InvalidInputError, StateFileError
 from folklearn.evaluate.companion import companion
 from folklearn.evaluate.probabilities import checked_row, checked_rows, label_mass
+from folklearn.learners.leader import Leader
+from folklearn.learners.wide import Wide
 from folklearn.lower_bound import LowerBound
+from folklearn.persist import Record, Saved, put_inside
 from folklearn.problem import Rows
 from folklearn.sparse import SparseRows
 
@@ -57,14 +61,17 @@ class _Stretch:
     start: int
     stop: int
     totals: Array  # loss, errors, weight
-    evidence: LowerBound
+    evidence: LowerBound | None
 
     def joined(self, later: "_Stretch") -> "_Stretch":
         totals = self.totals + later.totals
-        return _Stretch(self.start, later.stop, totals, self.evidence + later.evidence)
+        evidence = None
+        if self.evidence is not None and later.evidence is not None:
+            evidence = self.evidence + later.evidence
+        return _Stretch(self.start, later.stop, totals, evidence)
 
 
-class Windows:
+class Windows(Saved):
     r"""A ladder of windows over a stream: losses, errors and a floor, for every power of two.
 
     Use it beside any model, to see whether it has become beatable *lately*: if the predictions
@@ -87,6 +94,8 @@ class Windows:
     B : largest row norm of the models that floors speak of, positive.
     R : typical norm of x, positive.
     block : rounds of the shortest window, at least 1.
+    floors : False counts losses and errors only, which costs next to nothing; floors are then
+        -infinity.
 
     Examples
     --------
@@ -104,15 +113,29 @@ class Windows:
     (True, True, True)
     """
 
+    WORDS = ("n_features", "n_classes", "B", "R", "block", "floors")
+
     def __init__(
-        self, *, n_features: int, n_classes: int, B: float = 10.0, R: float = 1.0, block: int = 64
+        self,
+        *,
+        n_features: int,
+        n_classes: int,
+        B: float = 10.0,
+        R: float = 1.0,
+        block: int = 64,
+        floors: bool = True,
     ) -> None:
-        self.block = problem.count("block", block, 1)
-        self._beside = companion(n_features=n_features, n_classes=n_classes, B=B, R=R)
-        self.n_features, self.n_classes = self._beside.n_features, self._beside.n_classes
-        self.B = self._beside.B
+        self.n_features = problem.count("n_features", n_features, 1)
+        self.n_classes = problem.count("n_classes", n_classes, 1)
+        self.B, self.R = problem.positive("B", B), problem.positive("R", R)
+        self.block, self.floors = problem.count("block", block, 1), bool(floors)
+        self._beside: Leader | Wide | None = None
+        if self.floors:
+            self._beside = companion(n_features=n_features, n_classes=n_classes, B=B, R=R)
         self._ladder: list[_Stretch] = []
-        self._waiting: list[tuple[Rows, Array]] = []  # rows of the block that is not full yet
+        # Rows of the block that is not full yet, none without floors; and of each its loss, error
+        # and weight.
+        self._waiting: list[tuple[Rows | None, Array]] = []
         self._n_waiting = 0
 
     @property
@@ -139,38 +162,40 @@ class Windows:
         rows = Rows.checked(X, y, weight, **sizes)
         P = checked_rows(P, len(rows.X), self.n_classes)
         losses = log_losses(P, rows.labels, rows.soft)
-        columns = (losses, 1.0 - label_mass(P, rows.labels, rows.soft))
-        start = 0
-        while start < len(rows.X):
-            stop = min(start + self.block - self._n_waiting, len(rows.X))
-            scores = np.stack([column[start:stop] for column in columns])
-            self._wait(rows.part(start, stop), scores)
-            start = stop
-        own: Array = losses
-        return own
+        errors = 1.0 - label_mass(P, rows.labels, rows.soft)
+        self._observe(rows if self.floors else None, np.array([losses, errors, rows.weights]))
+        return losses
 
-    def _wait(self, rows: Rows, scores: Array) -> None:
-        self._waiting.append((rows, scores))
-        self._n_waiting += len(rows.X)
-        if self._n_waiting == self.block:
-            self._climb(self._stretch())
-            self._waiting, self._n_waiting = [], 0
+    def _observe(self, rows: Rows | None, scores: Array) -> None:
+        """Take in checked rounds, and of each loss, error and weight (3, T)."""
+        start, T = 0, scores.shape[1]
+        while start < T:
+            stop = min(start + self.block - self._n_waiting, T)
+            part = None if rows is None else rows.part(start, stop)
+            self._waiting.append((part, scores[:, start:stop]))
+            self._n_waiting += stop - start
+            if self._n_waiting == self.block:
+                self._climb(self._stretch())
+                self._waiting, self._n_waiting = [], 0
+            start = stop
 
     def _stretch(self) -> _Stretch:
         """Return the rounds that wait as a stretch of their own, expanded at the leader."""
         start = self._ladder[-1].stop if self._ladder else 0
-        totals = np.zeros(3)
-        parts = []
-        for rows, scores in self._waiting:
-            w = rows.weights
-            counted = w > 0.0  # a round of weight 0 does not count, even if its loss is infinite
-            totals += (w[counted] @ scores[0, counted], scores[1].sum(), w.sum())
-            parts.append(self._beside.expanded(rows))
-        return _Stretch(start, start + self._n_waiting, totals, functools.reduce(add, parts))
+        losses, errors, weights = np.hstack([scores for _, scores in self._waiting])
+        counted = weights > 0.0  # a round of weight 0 does not count, even if its loss is infinite
+        totals = np.array([weights[counted] @ losses[counted], errors.sum(), weights.sum()])
+        evidence = None
+        if self._beside is not None:
+            beside = self._beside
+            parts = [beside.expanded(rows) for rows, _ in self._waiting if rows is not None]
+            evidence = functools.reduce(add, parts)
+        return _Stretch(start, start + self._n_waiting, totals, evidence)
 
     def _climb(self, stretch: _Stretch) -> None:
         for rows, _ in self._waiting:
-            self._beside._run_all(rows, None)
+            if self._beside is not None and rows is not None:
+                self._beside._run_all(rows, None)
         self._ladder.append(stretch)
         lengths = [one.stop - one.start for one in self._ladder]
         at = len(lengths) - 1
@@ -208,5 +233,41 @@ class Windows:
 
     def _window(self, stretch: _Stretch) -> Window:
         loss, errors, weight = stretch.totals.tolist()
-        floor = stretch.evidence.floor()
+        floor = -math.inf if stretch.evidence is None else stretch.evidence.floor()
         return Window(stretch.start, stretch.stop, loss, errors, weight, floor, self.B)
+
+    def to_record(self) -> Record:
+        """Return everything as a record, rows that wait included."""
+        record = super().to_record()
+        ladder = self._ladder
+        spans = [(one.start, one.stop) for one in ladder]
+        record.arrays["spans"] = np.array(spans, np.int64).reshape(-1, 2)
+        record.arrays["totals"] = np.array([one.totals for one in ladder]).reshape(-1, 3)
+        waiting = self._waiting
+        if waiting and not self.floors:  # as one, however they came
+            waiting = [(None, np.hstack([scores for _, scores in waiting]))]
+        record.config["n_waiting"] = len(waiting)
+        for i, (rows, scores) in enumerate(waiting):
+            record.arrays[f"waiting{i}.scores"] = scores.copy()
+            if rows is not None:
+                record.arrays.update(rows.arrays(f"waiting{i}."))
+        if self._beside is not None:
+            put_inside(record, "beside", self._beside)
+            put_inside(record, "evidence", [one.evidence for one in ladder])
+        return record
+
+    def _restore(self, record: Record) -> None:
+        spans = record.part("spans", (None, 2), np.int64)
+        totals = record.part("totals", (len(spans), 3))
+        evidence: list[Any] = [None] * len(spans)
+        if self.floors:
+            self._beside, evidence = record.inner("beside"), record.inner("evidence")
+        if len(evidence) != len(spans):
+            raise StateFileError("windows lack their evidence")
+        stretches = zip(spans.tolist(), totals, evidence, strict=True)
+        self._ladder = [_Stretch(a, b, own, proof) for (a, b), own, proof in stretches]
+        for i in range(record.count("n_waiting")):
+            scores = record.part(f"waiting{i}.scores", (3, None))
+            rows = Rows.of_arrays(record.arrays, f"waiting{i}.") if self.floors else None
+            self._waiting.append((rows, scores))
+            self._n_waiting += scores.shape[1]

@@ -6,11 +6,12 @@ model of raw rows, an agent) calls the verbs with an underscore.
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from folklearn import problem
 from folklearn.arrays import Array
@@ -19,11 +20,14 @@ from folklearn.errors import InvalidInputError
 from folklearn.learners.start import Start
 from folklearn.persist import Saved
 from folklearn.problem import Rows
-from folklearn.progress import reporter
+from folklearn.progress import LOGGER, reporter
 from folklearn.sparse import SparseRows, dense_row, is_sparse
 
 Progress = bool | Callable[[int], None]
 Report = Callable[[int], None] | None  # told the number of rounds done
+
+_FAR_LONGER = 30.0  # times R
+_CLEARLY, _NEARLY = 1.05, 1.3  # times the least loss: worse, and good enough
 
 
 class Learner(Saved, ABC):
@@ -43,6 +47,9 @@ class Learner(Saved, ABC):
     R : the norm of x up to which `regret_bound` holds.
     takes_sparse : whether the verbs with an underscore take sparse contexts; where they do not,
         those that check make them dense, a part at a time.
+    standing : losses of its experts by name in another game (`folklearn.model.frozen`). If that
+        has another winner, who is good there does not retire here. Whoever sets it sets it again
+        for a learner that was loaded or has grown.
     """
 
     n_features: int
@@ -52,8 +59,10 @@ class Learner(Saved, ABC):
     B: float = math.inf
     R: float = math.inf
     takes_sparse: bool = False
+    standing: Mapping[str, float] = MappingProxyType({})
     _shape: tuple[int, ...]  # of a context
     _n_rounds: int = 0
+    _warned = False
 
     def _size(self, n_features: int, n_classes: int) -> None:
         self.n_features = problem.count("n_features", n_features, 1)
@@ -77,6 +86,26 @@ class Learner(Saved, ABC):
         for x, p in zip(X, P, strict=True):
             p[:] = self._predict(x)
         return P
+
+    def _expert_names(self) -> list[str]:
+        """Return what it mixes, by name: a learner that mixes nothing is its only expert."""
+        return [type(self).__name__]
+
+    def _worth_keeping(self, hopeless: Any, weights: Array) -> NDArray[np.bool_]:
+        """Tell which of the hopeless experts (E,) stay, because another game needs them.
+
+        That is so if the expert of the largest weight is clearly not the best one there.
+        """
+        losses = np.array([self.standing.get(name, math.inf) for name in self._expert_names()])
+        best = losses.min()
+        if not losses[int(weights.argmax())] > _CLEARLY * best:
+            return np.zeros(len(losses), bool)
+        kept: NDArray[np.bool_] = np.asarray(hopeless, bool) & (losses <= _NEARLY * best)
+        return kept
+
+    def _expert_predictions(self, X: Any, norms: Array) -> Array:
+        """Return the probabilities (E, T, K) of each of its experts for checked contexts."""
+        return self._predict_all(X, norms)[None]
 
     def _run(self, rows: Rows, report: Report) -> Array:
         """Predict, then learn, checked rows; return the predictions (T, K)."""
@@ -169,8 +198,20 @@ class Learner(Saved, ABC):
         a bar or a function of the number of rounds done.
         """
         rows = self._checked(X, y, weight)
+        self._warn_of_long(rows.norms)
         with reporter(progress, len(rows.X), "learning") as report:
             return self._run_all(rows, report)
+
+    def _warn_of_long(self, norms: Array) -> None:
+        """Say so, once, if rows are far longer than the learner was made for."""
+        if self._warned or not len(norms) or not np.median(norms) > _FAR_LONGER * self.R:
+            return
+        self._warned = True
+        LOGGER.warning(
+            "the rows of X have norms of about %.3g, and %s was made for norms of about R = %g: "
+            "probabilities will be extreme; scale the features, or use folklearn.Model, which does",
+            np.median(norms), type(self).__name__, self.R,
+        )  # fmt: skip
 
     def _checked(self, X: Any, y: ArrayLike, weight: ArrayLike | None) -> Rows:
         """Return examples for this learner, checked."""

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
+from folklearn import memory
 from folklearn.errors import InvalidInputError
 from folklearn.learners.aioli import Aioli
 from folklearn.learners.auto import auto
@@ -65,3 +66,14 @@ def growing() -> tuple[str, ...]:
 def n_bytes(name: str, n_features: int, n_classes: int) -> int:
     """Return about how much memory the state of a learner takes."""
     return _smallest(name).expected_bytes(n_features, n_classes)
+
+
+def refuse_too_large(name: str, n_features: int, n_classes: int) -> None:
+    """Raise if the state of a learner cannot fit in this machine: it would stall, not fail."""
+    needed, present = n_bytes(name, n_features, n_classes), memory.bytes_present()
+    if present is not None and needed > present:
+        advice = "fewer features" if name == "auto" else 'learner="auto", or fewer features'
+        raise InvalidInputError(
+            f"learner={name!r} needs {needed / 1e9:.1f} GB of memory for {n_features} columns and "
+            f"{n_classes} classes, and this machine has {present / 1e9:.1f} GB: use {advice}"
+        )

@@ -173,6 +173,12 @@ class Mixture(Learner):
         P = np.array([expert._predict_rows(X, norms) for expert in self._learning])
         return _mixed(P, self.weights[self._alive, None])
 
+    def _expert_names(self) -> list[str]:
+        return [f"{i}: {type(self.experts[i]).__name__}" for i in self._alive]
+
+    def _expert_predictions(self, X: Any, norms: Array) -> Array:
+        return np.array([expert._predict_all(X, norms) for expert in self._learning])
+
     def _learn(self, x: Array, label: int, soft: Array, weight: float) -> float:
         P = np.array([expert._predict(x) for expert in self._learning])[:, None, :]
         for expert in self._learning:
@@ -247,6 +253,7 @@ class Mixture(Learner):
         recent = self._losses[alive] - self._reviewed[alive]
         limit = _HOPELESS if self._n_rounds < _SETTLED else _HOPELESS_LATER
         hopeless = (behind > limit * self.max_weight) & (recent > recent[behind.argmin()])
+        hopeless &= ~self._worth_keeping(hopeless, self._log_weights[alive])
         offers = self._offers(None, self.spoken_of)
         if offers:
             hopeless[max(offers, key=lambda offer: offer[1].best_linear_at_least)[0]] = False

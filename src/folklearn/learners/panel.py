@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from folklearn import problem
-from folklearn.arrays import Array
+from folklearn.arrays import Array, softmax
 from folklearn.certificate import Certificate
 from folklearn.errors import InvalidInputError, StateFileError
 from folklearn.evidence import Evidence
@@ -68,6 +68,19 @@ class PanelLearner(Learner):
         panel.predict_rows(state.memo, state.plan, theirs, X, P)
         return P
 
+    def _expert_names(self) -> list[str]:
+        return self._state.spec.names()
+
+    def _expert_predictions(self, X: Array, norms: Array) -> Array:
+        state, K = self._state, self.n_classes
+        W = state["W"].reshape(self.n_features + 1, -1)
+        Z = X @ W[:-1]
+        Z += state.spec.unit * W[-1]
+        P = softmax(Z.reshape(len(X), -1, K)).transpose(1, 0, 2)
+        if self._folklore is None:
+            return P
+        return np.concatenate([P, self._folklore._predict_rows(X, norms)[None]])
+
     def _learn(self, x: Array, label: int, soft: Array, weight: float) -> float:
         state, folklore = self._state, self._folklore
         theirs = _NOBODY if folklore is None else folklore._predict(x)
@@ -118,7 +131,9 @@ class PanelLearner(Learner):
         """Make room for rows to be kept, and let experts go."""
         state = self._state
         room = 2 * state.room if state.plan[panel.N_KEPT] >= state.room else state.room
-        self._state = state.like(experts=state.reviewed(), room=room)
+        stays = np.isin(np.arange(state.spec.n_experts), state.reviewed())
+        stays |= self._worth_keeping(~stays, state["weights"])
+        self._state = state.like(experts=np.flatnonzero(stays).tolist(), room=room)
         if not self._state.spec.folklore:
             self._folklore = None
 

@@ -212,6 +212,22 @@ class Wide(Learner):
         )  # fmt: skip
         return P
 
+    def _expert_names(self) -> list[str]:
+        kinds = {wide.ROOT: "AdaGrad", wide.WHOLE: "1/t", wide.CONSTANT: "constant"}
+        return [
+            f"{kinds.get(int(kind), 'dual averaging')}, rate {rate:g}, offset {offset:g}"
+            for kind, rate, offset in self._experts
+        ]
+
+    def _expert_predictions(self, X: Contexts, norms: Array) -> Array:
+        own = SparseRows.of_any(X)
+        P = np.empty((len(self._experts), len(own), self.n_classes))
+        keys, places, _, _ = self._columns.table
+        wide.predict_each(
+            keys, places, self._table, self._experts, own.indptr, own.indices, own.values, P
+        )
+        return P
+
     def _learn(self, x: Context, label: int, soft: Array, weight: float) -> float:
         indices, values = x if isinstance(x, SparseRow) else sparse_row(x)
         if self._columns.n + len(indices) > self._columns.room:
@@ -281,6 +297,7 @@ class Wide(Learner):
         best = recent.min()
         stays = (recent <= best + _HOPELESS) | (recent <= _MUCH_WORSE * best)
         stays[:_KEPT] = True
+        stays |= self._worth_keeping(~stays, self._standing[wide.WEIGHTS])
         standing = np.ascontiguousarray(self._standing[:, stays])
         standing[wide.REVIEWED] = standing[wide.LOSSES]
         standing[wide.WEIGHTS] /= standing[wide.WEIGHTS].sum()

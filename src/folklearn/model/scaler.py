@@ -1,6 +1,7 @@
 """Features of any scale, made comparable as they arrive."""
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 from numba import njit
@@ -85,14 +86,18 @@ class OnlineScaler(Saved):
         """Scale x (d,) or every row of (T, d) as if it came next; nothing is remembered."""
         x = problem.numbers("x", x)
         if x.ndim == 2:
-            return self._scaled(x, learn=False)
-        return self._scaled(x[None, ...], learn=False).ravel()
+            return self._scaled(self._checked(x), learn=False)
+        return self._scaled(self._checked(x[None, ...]), learn=False).ravel()
 
     def learn_transform(self, X: ArrayLike) -> Array:
         """Take in the rows of X (T, d) one after the other, and return them scaled.
 
         Exactly equal to one call per row.
         """
+        return self.learn_checked(self._checked(X))
+
+    def learn_checked(self, X: Array) -> Array:
+        """Do the same for rows that somebody has checked."""
         scaled = self._scaled(X, learn=True)
         self._count += len(scaled)
         return scaled
@@ -115,18 +120,31 @@ class OnlineScaler(Saved):
             problem.refuse_context(np.nan_to_num(x, nan=0.0, posinf=np.inf, neginf=-np.inf))
 
     @property
-    def _unit(self) -> float:
+    def unit(self) -> float:
+        """What a value of one deviation becomes."""
         return 1.0 / math.sqrt(self._first + int(self.intercept)) if self.scale else 1.0
 
-    def _scaled(self, X: ArrayLike, learn: bool) -> Array:
-        X, _ = problem.contexts(X, self.n_features, gaps=self.gaps)
+    def line(self) -> tuple[Array, Array]:
+        """Return a and b (d,): a value x becomes about a x + b, but for clipping."""
+        if not self.scale:
+            return np.ones(self.n_features), np.zeros(self.n_features)
+        counts, means, squares = self._moments[[_COUNT, _MEAN, _SQUARES]]
+        varied = squares > 0.0
+        a = np.zeros(self.n_features)
+        a[varied] = self.unit / np.sqrt(squares[varied] / counts[varied])
+        return a, -a * means
+
+    def _checked(self, X: ArrayLike) -> Array:
+        return problem.contexts(X, self.n_features, gaps=self.gaps)[0]
+
+    def _scaled(self, X: Array, learn: bool) -> Array:
         out = np.empty((len(X), self.n_columns))
         place = self._first if self.intercept else -1
-        _scale_rows(X, self._moments, learn, self.scale, place, self._unit, out)
+        _scale_rows(X, self._moments, learn, self.scale, place, self.unit, out)
         return out
 
-    def grow(self, n_features: int) -> None:
-        """Make room for features that were 0 in every example so far.
+    def grow(self, n_features: int, missing: Sequence[bool] = ()) -> None:
+        """Make room for features that were 0, or `missing`, in every example so far.
 
         Their columns come last in the output, behind the constant.
         """
@@ -134,6 +152,8 @@ class OnlineScaler(Saved):
         self.n_features += more
         late = np.zeros((_N_MOMENTS, more))
         late[_COUNT] = self._count
+        if len(missing) == more:
+            late[_COUNT, np.asarray(missing, bool)] = 0.0
         self._moments = np.hstack([self._moments, late])
 
 

@@ -1,107 +1,222 @@
-"""Sparse rows made comparable without making them dense."""
+"""Wide rows made comparable without making them dense: words, hashed categories, numbers."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from folklearn import problem
-from folklearn.errors import InvalidInputError
-from folklearn.persist import Saved
-from folklearn.sparse import SparseRows, is_sparse
+from folklearn.arrays import Array
+from folklearn.model.scaler import OnlineScaler
+from folklearn.persist import Record, Saved, put_inside
+from folklearn.sparse import SparseRows, concatenated, index_type
 
+SPACE = 2**40  # places that belong to one column of the data; a hash or an index lies within
 _CONSTANT = 0.3  # beside rows of norm 1: larger ones slow the words down
 
 
-class SparseScaler(Saved):
-    """Divide every row by its norm and append a constant; what is 0 stays 0.
+@dataclass(frozen=True)
+class SparseInput:
+    """Raw rows of a wide model: every column of the data has a slot, counted from 1.
 
-    For words, counts, hashed features: rows that are long because a text is long say no more
-    than short ones. Nothing is centred, nothing is remembered of earlier rows, and the number of
-    features costs nothing. A missing value (NaN) counts as 0.
+    numbers : (T, m), NaN where missing, and `slots` (m,) of them.
+    parts : for every other slot what is not 0 there, by its place within the column.
+    """
+
+    numbers: Array
+    slots: tuple[int, ...]
+    parts: dict[int, SparseRows]
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def __getitem__(self, which: Any) -> "SparseInput":
+        parts = {slot: rows[which] for slot, rows in self.parts.items()}
+        return SparseInput(self.numbers[which], self.slots, parts)
+
+    @classmethod
+    def joined(cls, parts: Sequence["SparseInput"]) -> "SparseInput":
+        """Return the rows of several one after the other; a slot that one lacks is empty there."""
+        widest = max(parts, key=lambda part: len(part.slots))
+        numbers = np.full((sum(map(len, parts)), len(widest.slots)), np.nan)
+        start = 0
+        for part in parts:
+            numbers[start : start + len(part), : len(part.slots)] = part.numbers
+            start += len(part)
+        found = {}
+        for slot in sorted({slot for part in parts for slot in part.parts}):
+            width = max(part.parts[slot].shape[1] for part in parts if slot in part.parts)
+            rows = [
+                part.parts[slot] if slot in part.parts else _empty(len(part), width)
+                for part in parts
+            ]
+            found[slot] = concatenated(rows)
+        return cls(numbers, widest.slots, found)
+
+    def of_slots(self, n_slots: int) -> "SparseInput":
+        """Return the rows without the columns behind the first so many."""
+        if max([*self.slots, *self.parts], default=0) <= n_slots:
+            return self
+        known = [j for j, slot in enumerate(self.slots) if slot <= n_slots]
+        parts = {slot: rows for slot, rows in self.parts.items() if slot <= n_slots}
+        return SparseInput(self.numbers[:, known], tuple(self.slots[j] for j in known), parts)
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return everything as arrays by name."""
+        found: dict[str, NDArray[Any]] = {"numbers": self.numbers, "slots": np.array(self.slots)}
+        for slot, rows in self.parts.items():
+            found |= rows.arrays(f"part.{slot}.")
+        return found
+
+    @classmethod
+    def of_arrays(cls, arrays: dict[str, Any]) -> "SparseInput":
+        """Return what `arrays` gave."""
+        slots = sorted({int(name.split(".")[1]) for name in arrays if name.startswith("part.")})
+        parts = {slot: SparseRows.of_arrays(arrays, f"part.{slot}.") for slot in slots}
+        return cls(arrays["numbers"], tuple(arrays["slots"].astype(int).tolist()), parts)
+
+    @classmethod
+    def of_rows(cls, X: SparseRows) -> "SparseInput":
+        """Return rows that are all there is: one column of the data."""
+        return cls(np.empty((len(X), 0)), (), {1: X})
+
+
+class SparseScaler(Saved):
+    r"""Give every column of the data the same length, and append a constant; what is 0 stays 0.
+
+    Words, hashed categories and sparse features are divided by their norm in the row: a text that
+    is long says no more than a short one. Numbers are standardised as by `OnlineScaler`, at unit
+    length. With c columns all of it is divided by :math:`\sqrt c`, so that a row has a norm of
+    about 1. The width costs nothing: slot s of the output begins at s 2^40, and the constant is
+    the first place. A missing value is 0.
 
     Parameters
     ----------
-    n_features : number of raw features d, at least 1.
+    n_slots : number of columns of the data, numbers included.
+    n_numbers : number of those that hold numbers.
     scale : False leaves the values as they are.
-    intercept : append the constant 0.3 (1 without `scale`); the output then has d + 1 columns.
+    intercept : whether the constant, 0.3 (1 without `scale`), is there.
 
     Examples
     --------
-    >>> scaler = SparseScaler(n_features=4)
-    >>> scaler.transform([[0.0, 3.0, 0.0, 4.0]]).dense()
-    array([[0. , 0.6, 0. , 0.8, 0.3]])
+    >>> from folklearn.sparse import SparseRows
+    >>> scaler = SparseScaler(n_slots=1)
+    >>> Z = scaler.transform(SparseInput.of_rows(SparseRows.of([[0.0, 3.0, 0.0, 4.0]])))
+    >>> (Z.row(0).indices - SPACE).tolist()[1:], Z.row(0).values
+    ([1, 3], array([0.3, 0.6, 0.8]))
     """
 
-    WORDS = ("n_features", "scale", "intercept")
-    COUNTS = ("_first",)
+    WORDS = ("n_slots", "n_numbers", "scale", "intercept")
 
-    def __init__(self, *, n_features: int, scale: bool = True, intercept: bool = True) -> None:
-        self.n_features = problem.count("n_features", n_features, 1)
+    def __init__(
+        self, *, n_slots: int, n_numbers: int = 0, scale: bool = True, intercept: bool = True
+    ) -> None:
+        self.n_slots = problem.count("n_slots", n_slots, 1)
+        self.n_numbers = problem.count("n_numbers", n_numbers, 0)
         self.scale, self.intercept = bool(scale), bool(intercept)
-        self._first = self.n_features  # features that come later lie behind the constant
+        self._numbers: OnlineScaler | None = None
+        self._grow_numbers(self.n_numbers)
 
     @property
     def n_columns(self) -> int:
         """The number of columns of the output."""
-        return self.n_features + int(self.intercept)
+        return (self.n_slots + 1) * SPACE
 
     @property
     def place(self) -> int:
-        """The column of the constant, if there is one; features that came late lie behind it."""
-        return self._first
+        """The column of the constant, if there is one."""
+        return 0
 
-    def grow(self, n_features: int) -> None:
-        """Make room for features that were 0 in every row so far; they come last."""
-        self.n_features = problem.count("n_features", n_features, self.n_features)
+    @property
+    def constant(self) -> float:
+        """The value of the constant."""
+        return _CONSTANT if self.scale else 1.0
 
-    def transform(self, X: Any) -> SparseRows:
-        """Return rows (T, d), sparse or dense, or one row as a pair (indices, values), scaled."""
-        own = self.rows_of(X, self.n_features)
-        norms = problem.rows_of_contexts(own, self.n_features)[1]
-        if self.scale:
-            factors = np.divide(1.0, norms, out=np.ones_like(norms), where=norms > 0.0)
-            values = own.values * np.repeat(factors, np.diff(own.indptr))
-            own = SparseRows(own.indptr, own.indices, values, self.n_features)
-        return self._with_constant(own) if self.intercept else own
+    def grow(self, n_slots: int, n_numbers: int) -> None:
+        """Make room for columns that were missing in every row so far."""
+        self.n_slots = problem.count("n_slots", n_slots, self.n_slots)
+        self._grow_numbers(problem.count("n_numbers", n_numbers, self.n_numbers))
 
-    @staticmethod
-    def rows_of(X: Any, n_features: int = 1) -> SparseRows:
-        """Return raw rows as sparse ones that begin at 0, with 0 for what is missing.
-
-        One row that is given as a pair has at least `n_features`.
-        """
-        if problem.is_sparse_context(X):
-            largest = int(np.max(X[0], initial=-1)) if np.size(X[0]) else -1
-            indices, values = problem.sparse_context(X, max(n_features, largest + 1))
-            X = SparseRows(
-                np.array([0, len(indices)]), indices, values, max(n_features, largest + 1)
+    def _grow_numbers(self, n_numbers: int) -> None:
+        self.n_numbers = n_numbers
+        if self._numbers is not None:
+            self._numbers.grow(n_numbers)
+        elif n_numbers:
+            self._numbers = OnlineScaler(
+                n_features=n_numbers, scale=self.scale, intercept=False, gaps=True
             )
-        elif not is_sparse(X):
-            X = problem.numbers("X", X)
-            if X.ndim != 2:
-                raise InvalidInputError(
-                    f"X has shape {X.shape}; expected (number of rounds, n_features)"
-                )
-            X = SparseRows.of(X)
-        elif not isinstance(X, SparseRows):
-            X = problem.sparse_rows(X)
-        own: SparseRows = X.compact()
-        gaps = np.isnan(own.values)
-        if not gaps.any():
-            return own
-        filled = np.where(gaps, 0.0, own.values)
-        return SparseRows.of(SparseRows(own.indptr, own.indices, filled, own.shape[1]).array())
 
-    def _with_constant(self, X: SparseRows) -> SparseRows:
-        """Insert the constant behind the first features of every row."""
-        T = len(X)
-        late = X.indices >= self._first
-        rows = np.repeat(np.arange(T), np.diff(X.indptr))
-        places = np.arange(X.nnz) + rows + late
-        n_late = np.bincount(rows[late], minlength=T)
-        constants = X.indptr[1:] + np.arange(T) - n_late
-        indices = np.empty(X.nnz + T, X.indices.dtype)
-        values = np.empty(X.nnz + T)
-        indices[places], values[places] = X.indices + late, X.values
-        indices[constants], values[constants] = self._first, _CONSTANT if self.scale else 1.0
-        return SparseRows(X.indptr + np.arange(T + 1), indices, values, self.n_columns)
+    def transform(self, X: SparseInput) -> SparseRows:
+        """Return rows scaled as if each came next; nothing is remembered."""
+        return self._assembled(X, learn=False)
+
+    def learn_transform(self, X: SparseInput) -> SparseRows:
+        """Take in the numbers of row after row, and return the rows scaled."""
+        return self._assembled(X, learn=True)
+
+    learn_checked = learn_transform
+
+    def _assembled(self, X: SparseInput, learn: bool) -> SparseRows:
+        """Put the slots side by side, in order of their places."""
+        share = 1.0 / np.sqrt(self.n_slots) if self.scale else 1.0
+        parts = {slot: self._own(rows, share) for slot, rows in X.parts.items()}
+        if self._numbers is not None and X.slots:
+            scaler = self._numbers
+            Z = scaler.learn_transform(X.numbers) if learn else scaler.transform(X.numbers)
+            # The scaler divides by the root of the numbers it began with.
+            Z *= share / scaler.unit
+            for j, slot in enumerate(X.slots):
+                parts[slot] = _column(Z[:, j])
+        if self.intercept:
+            parts[0] = _column(np.full(len(X), self.constant))
+        return _side_by_side([(slot, parts[slot]) for slot in sorted(parts)], len(X), self)
+
+    def _own(self, rows: SparseRows, share: float) -> SparseRows:
+        own = rows.compact()
+        if not self.scale:
+            return own
+        norms = own.norms()
+        factors = share * np.divide(1.0, norms, out=np.ones_like(norms), where=norms > 0.0)
+        values = own.values * np.repeat(factors, np.diff(own.indptr))
+        return SparseRows(own.indptr, own.indices, values, own.shape[1])
+
+    def to_record(self) -> Record:
+        """Return the full state as a record."""
+        record = super().to_record()
+        if self._numbers is not None:
+            put_inside(record, "numbers", self._numbers)
+        return record
+
+    def _restore(self, record: Record) -> None:
+        if self.n_numbers:
+            self._numbers = record.inner("numbers")
+
+
+def _empty(n_rows: int, width: int) -> SparseRows:
+    none: NDArray[Any] = np.empty(0, index_type(width))
+    return SparseRows(np.zeros(n_rows + 1, np.int64), none, np.empty(0), width)
+
+
+def _column(values: Array) -> SparseRows:
+    """Return what is not 0 of a column of numbers, as rows of width 1."""
+    there = values != 0.0
+    indptr = np.concatenate([[0], np.cumsum(there)])
+    return SparseRows(indptr, np.zeros(indptr[-1], np.int32), values[there], 1)
+
+
+def _side_by_side(
+    parts: list[tuple[int, SparseRows]], n_rows: int, scaler: SparseScaler
+) -> SparseRows:
+    """Return rows that hold, one behind the other, what the slots hold."""
+    counts = np.array([np.diff(rows.indptr) for _, rows in parts]).reshape(len(parts), n_rows)
+    indptr = np.concatenate([[0], np.cumsum(counts.sum(axis=0))])
+    starts = indptr[:-1] + np.cumsum(counts, axis=0) - counts
+    indices: NDArray[Any] = np.empty(indptr[-1], index_type(scaler.n_columns))
+    values = np.empty(indptr[-1])
+    for (slot, rows), start, count in zip(parts, starts, counts, strict=True):
+        places = np.repeat(start - rows.indptr[:-1], count) + np.arange(rows.nnz)
+        indices[places] = rows.indices + np.int64(slot) * SPACE
+        values[places] = rows.values
+    return SparseRows(indptr, indices, values, scaler.n_columns)

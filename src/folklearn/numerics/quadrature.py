@@ -1,8 +1,6 @@
 """Equal-weight points for expectations over a standard Gaussian in few dimensions."""
 
 import numpy as np
-from scipy.special import ndtri
-from scipy.stats import qmc
 
 from folklearn.arrays import Array
 
@@ -18,6 +16,10 @@ def gaussian_nodes(n_points: int, k: int, seed: int) -> Array:
     One dimension: the midpoints of equally likely intervals. More: scrambled Sobol points
     and their mirror images, so that odd functions integrate exactly.
     """
+    # Here, because these imports take longer than everything else in the package.
+    from scipy.special import ndtri
+    from scipy.stats import qmc
+
     half = (n_points + 1) // 2
     if k == 1:
         positive = ndtri(0.5 + (np.arange(half) + 0.5) / (2 * half))[:, None]

@@ -1,9 +1,9 @@
 """Lines of Vowpal Wabbit's text as sparse rows, names hashed: the lines that are plain.
 
-A line is plain if it is ``label |namespace feature feature:value ...`` with a label of one word,
-no tag, no weight, no scale of a namespace, named features, and numbers of at most 15 digits,
-which a float holds exactly before one division or product rounds them. Others are left to a
-reader that knows everything and says what is wrong; it must hash as `hash_bytes` does.
+A line is plain if it is ``[label [weight]] ['tag] |namespace[:scale] feature[:value] ...`` with
+named features, a weight that is not negative, and numbers of at most 15 digits, which a float
+holds exactly before one division or product rounds them. Others are left to a reader that knows
+everything and says what is wrong; it must place names as `place_of` does.
 """
 
 import numpy as np
@@ -14,6 +14,8 @@ PLAIN, OTHER, BLANK = range(3)
 
 _SPACE, _TAB, _RETURN, _BAR, _COLON, _CARET = 32, 9, 13, 124, 58, 94
 _NINE, _ZERO, _POINT, _MINUS, _PLUS, _SMALL_E, _LARGE_E = 57, 48, 46, 45, 43, 101, 69
+_APOSTROPHE, _COMMA = 39, 44
+_MOST_WEIGHT = 1e15
 _MASK = np.uint64(0xFFFFFFFF)
 _MOST_DIGITS = 15
 _MOST_POWER = 22  # 10^22 is the largest power of 10 that a float holds exactly
@@ -133,76 +135,143 @@ def tidied(indices, values, start, stop):
 
 
 @kernel
-def _line(text, start, stop, n_features, label, indices, values, at):
-    """Read one line into indices and values from `at` on; return (kind, where they end)."""
+def _before_bar(text, start, bar, label, tag):
+    """Find the label and the tag in what is before the first bar; return (is plain, weight).
+
+    The last word is a tag if it touches the bar or begins with an apostrophe. Without a weight
+    that is NaN.
+    """
+    label[0] = label[1] = tag[0] = tag[1] = start
+    stop = bar
+    while stop > start and text[stop - 1] == _SPACE:
+        stop -= 1
+    weight = np.nan
+    n_words = 0
+    i = start
+    while i < stop:
+        while text[i] == _SPACE:
+            i += 1
+        first = i
+        while i < stop and text[i] != _SPACE:
+            if text[i] == _TAB or text[i] == _COLON or text[i] == _COMMA:
+                return False, weight
+            i += 1
+        if i == stop and (i == bar or text[first] == _APOSTROPHE):
+            tag[0], tag[1] = first, i
+            if n_words == 0 and text[first] != _APOSTROPHE:
+                return False, weight  # it may be meant as a label
+            return True, weight
+        if n_words == 0:
+            label[0], label[1] = first, i
+        elif n_words == 1:
+            weight = _number(text, first, i)
+            if not 0.0 <= weight <= _MOST_WEIGHT:
+                return False, weight
+        else:
+            return False, weight
+        n_words += 1
+    return True, weight
+
+
+@kernel
+def _is_new(place, seen):
+    """Tell whether a place was not in a table, whose size is a power of 2, and put it there."""
+    slot = place & (seen.shape[0] - 1)
+    while seen[slot] != -1:
+        if seen[slot] == place:
+            return False
+        slot = (slot + 1) & (seen.shape[0] - 1)
+    seen[slot] = place
+    return True
+
+
+@kernel
+def _line(text, start, stop, n_features, label, tag, indices, values, at, seen, new, n_new):
+    """Read one line into indices and values from `at` on.
+
+    Return its kind, its weight, where indices and values end, and how many names were new.
+    """
     i = start
     while i < stop and text[i] == _SPACE:
         i += 1
     if i == stop:
-        return BLANK, at
-    label[0] = i
-    while i < stop and text[i] != _SPACE and text[i] != _BAR and text[i] != _COLON:
-        if text[i] == _TAB or text[i] == 39 or text[i] == 44:  # an apostrophe, a comma
-            return OTHER, at
+        return BLANK, np.nan, at, n_new
+    while i < stop and text[i] != _BAR:
         i += 1
-    label[1] = i
-    if i - label[0] == 3 and (text[label[0]] | 32) == 110:  # it may be "nan", in any case
-        return OTHER, at
-    while i < stop and text[i] == _SPACE:
-        i += 1
-    if i == stop or text[i] != _BAR or text[i - 1] != _SPACE or label[0] == label[1]:
-        return OTHER, at
+    if i == stop:
+        return OTHER, np.nan, at, n_new
+    is_plain, weight = _before_bar(text, start, i, label, tag)
+    if not is_plain:
+        return OTHER, weight, at, n_new
     end = at
     while i < stop:
         i += 1  # behind the bar
-        space_start = i
-        while i < stop and text[i] != _SPACE and text[i] != _TAB and text[i] != _BAR:
-            if text[i] == _COLON:
-                return OTHER, at
+        space_start, scale = i, 1.0
+        while i < stop and not _ends_word(text[i]) and text[i] != _COLON:
             i += 1
         space_stop = i
+        if i < stop and text[i] == _COLON:
+            i += 1
+            scale_start = i
+            while i < stop and not _ends_word(text[i]):
+                i += 1
+            scale = _number(text, scale_start, i)
+            if scale != scale or space_start == space_stop:
+                return OTHER, weight, at, n_new
         while i < stop and text[i] != _BAR:
             while i < stop and (text[i] == _SPACE or text[i] == _TAB):
                 i += 1
             if i == stop or text[i] == _BAR:
                 break
             name_start = i
-            while (
-                i < stop
-                and text[i] != _SPACE
-                and text[i] != _TAB
-                and text[i] != _BAR
-                and text[i] != _COLON
-            ):
+            while i < stop and not _ends_word(text[i]) and text[i] != _COLON:
                 i += 1
             name_stop = i
             value = 1.0
             if i < stop and text[i] == _COLON:
                 i += 1
                 value_start = i
-                while i < stop and text[i] != _SPACE and text[i] != _TAB and text[i] != _BAR:
+                while i < stop and not _ends_word(text[i]):
                     i += 1
                 value = _number(text, value_start, i)
             if name_start == name_stop or value != value:
-                return OTHER, at
-            indices[end] = place_of(
-                text, name_start, name_stop, space_start, space_stop, n_features
-            )
-            values[end] = value
+                return OTHER, weight, at, n_new
+            place = place_of(text, name_start, name_stop, space_start, space_stop, n_features)
+            if n_new < new.shape[0] and _is_new(place, seen):
+                new[n_new, 0] = place
+                new[n_new, 1], new[n_new, 2] = space_start, space_stop
+                new[n_new, 3], new[n_new, 4] = name_start, name_stop
+                n_new += 1
+            indices[end], values[end] = place, scale * value
             end += 1
-    return PLAIN, tidied(indices, values, at, end)
+    return PLAIN, weight, tidied(indices, values, at, end), n_new
 
 
 @kernel
-def read_lines(text, ends, n_features, kinds, labels, indptr, indices, values):
-    """Read lines that end at `ends`; rows that are not plain are left empty."""
-    start, at = 0, 0
+def _ends_word(byte):
+    return byte in (_SPACE, _TAB, _BAR)
+
+
+@kernel
+def read_lines(
+    text, ends, n_features, kinds, labels, tags, weights, indptr, indices, values, seen, new
+):
+    """Read lines that end at `ends`; rows that are not plain are left empty.
+
+    Names whose place is not in the table `seen` are put there and written to `new` while it has
+    room: the place, and where in the text namespace and name begin and end. Return how many.
+    """
+    start, at, n_new = 0, 0, 0
     indptr[0] = 0
     for t in range(ends.shape[0]):
         stop = ends[t]
         trimmed = stop
         while trimmed > start and text[trimmed - 1] == _RETURN:
             trimmed -= 1
-        kinds[t], at = _line(text, start, trimmed, n_features, labels[t], indices, values, at)
+        kinds[t], weights[t], at, n_new = _line(
+            text, start, trimmed, n_features, labels[t], tags[t], indices, values, at,
+            seen, new, n_new,
+        )  # fmt: skip
         indptr[t + 1] = at
         start = stop + 1
+    return n_new

@@ -114,6 +114,22 @@ def predict_rows(keys, places, table, experts, standing, indptr, indices, values
         )  # fmt: skip
 
 
+@kernel
+def predict_each(keys, places, table, experts, indptr, indices, values, P):
+    """Write what every expert predicts for every row, P (E, T, K)."""
+    E, T, K = P.shape
+    Z, Q, sums, powers = np.empty((E, K)), np.empty((E, K)), np.empty(E), np.empty(E * K, np.int64)
+    for t in range(T):
+        own = slice(indptr[t], indptr[t + 1])
+        found = np.empty(indptr[t + 1] - indptr[t], np.int64)
+        find(keys, places, indices[own], found)
+        _logits(table, found, values[own], experts, Z)
+        _predictions(Z, Q, sums, powers)
+        for e in range(E):
+            for k in range(K):
+                P[e, t, k] = Q[e, k]
+
+
 @fast_kernel
 def _descend(table, found, values, experts, residuals, squares):
     """Move the weights of every expert in the columns of a row."""

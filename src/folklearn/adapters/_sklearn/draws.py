@@ -1,77 +1,96 @@
-"""States drawn uniformly from all rounds, and what they predict together."""
+"""Models drawn uniformly from all rounds, and what they predict together."""
 
 import copy
 import itertools
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from folklearn.adapters._sklearn import rows
-from folklearn.adapters._sklearn.labels import Target
+from folklearn import persist
+from folklearn.adapters._sklearn.rows import Rows
 from folklearn.arrays import Array
-from folklearn.model.open import OpenModel
-
-Numbers = NDArray[np.intp]
-Drawn = tuple[list[OpenModel], Numbers]  # states, and which of them each draw is
-
-
-def learn(
-    model: OpenModel,
-    drawn: Drawn,
-    seed: int,
-    X: rows.Rows,
-    target: Target,
-    weights: Array,
-    passes: int = 1,
-    shuffle: bool = False,
-    report: Callable[[int], None] | None = None,
-) -> Drawn:
-    """Run over the rows; return draws that are uniform among all rounds so far.
-
-    The first pass is in the order given unless `shuffle`, later ones never are. A draw among
-    the rounds before this call, where its state already is one at random, leaves it; so the
-    draws are uniform after every call.
-    """
-    T, before = len(target), model.n_rounds
-    rng = np.random.default_rng([seed, before])
-    states, slots = list(drawn[0]), drawn[1].copy()
-    rounds = rng.integers(before + passes * T, size=len(slots)) - before
-    starts = [block.start for block in rows.blocks(X, model.sparse)]
-    for number in range(passes):
-        order = rng.permutation(T) if number or shuffle else np.arange(T)
-        places = rounds - number * T
-        stops = places[(places >= 0) & (places < T)].tolist()
-        edges = sorted({*starts, *stops, T})
-        for start, stop in itertools.pairwise(edges):
-            if start in stops:
-                slots[places == start] = len(states)
-                states.append(copy.deepcopy(model))
-            chosen = order[start:stop]
-            own = rows.taken(X[chosen], model.sparse)
-            model.run(own, target[chosen], weight=weights[chosen])
-            if report is not None:
-                report(number * T + stop)
-    used, slots = np.unique(slots, return_inverse=True)
-    return [states[i] for i in used], slots
+from folklearn.model.model import Model
+from folklearn.persist import Record
+from folklearn.readers.block import Block
 
 
-def predict(drawn: Drawn, n_classes: int, x: Any) -> Array:
-    """Return the probabilities, by number, averaged over the draws."""
-    states, slots = drawn
-    shares = np.bincount(slots) / len(slots)
-    P = np.zeros((x.shape[0], n_classes))
-    for share, state in zip(shares, states, strict=True):
-        P += share * _shared(state, n_classes, x)
-    return P
+@dataclass
+class Draws:
+    """States of a model before m rounds, drawn uniformly from all so far; none if m is 0."""
+
+    m: int
+    seed: int
+    states: list[Model] = field(default_factory=list)
+    slots: Any = None  # (m,) which of the states each draw is
+
+    def learn(
+        self,
+        model: Model,
+        rows: Rows,
+        target: Any,
+        weights: Array,
+        passes: int = 1,
+        shuffle: bool = False,
+        report: Callable[[int], None] | None = None,
+    ) -> None:
+        """Run over the rows; draws are then uniform among all rounds so far.
+
+        The first pass is in the order given unless `shuffle`, later ones never are. A draw among
+        the rounds before this call, where its state already is one at random, leaves it; so the
+        draws are uniform after every call.
+        """
+        T, before = len(rows), model.n_rounds
+        rng = np.random.default_rng([self.seed, before])
+        states = list(self.states)
+        slots = np.zeros(self.m, np.intp) if self.slots is None else self.slots.copy()
+        rounds = rng.integers(before + passes * T, size=self.m) - before
+        starts = [part.start for part in rows.parts()]
+        for number in range(passes):
+            order = rng.permutation(T) if number or shuffle else None
+            places = rounds - number * T
+            stops = places[(places >= 0) & (places < T)].tolist()
+            for start, stop in itertools.pairwise(sorted({*starts, *stops, T})):
+                if start in stops:
+                    slots[places == start] = len(states)
+                    states.append(copy.deepcopy(model))
+                own: Any = slice(start, stop) if order is None else order[start:stop]
+                model.learn_many(rows.whole.take(own), target[own], weight=weights[own])
+                if report is not None:
+                    report(number * T + stop)
+        used, self.slots = np.unique(slots, return_inverse=True)
+        self.states = [states[i] for i in used]
+
+    def predict(self, model: Model, block: Block) -> Array:
+        """Return the probabilities of the labels of the model, averaged over the draws."""
+        if not self.states:
+            return model.predict_proba(block)
+        K = len(model.labels)
+        P = np.zeros((len(block), K))
+        for share, state in zip(np.bincount(self.slots) / self.m, self.states, strict=True):
+            P += share * _shared(state, K, block)
+        return P
+
+    def plain(self) -> dict[str, Any]:
+        """Return everything as arrays, numbers and text."""
+        states = [vars(state.to_record()) for state in self.states]
+        return {"m": self.m, "seed": self.seed, "states": states, "slots": self.slots}
+
+    @classmethod
+    def of_plain(cls, m: int, seed: int, states: list[Any], slots: Any) -> "Draws":
+        """Return what `plain` gave."""
+        models: Any = [persist.revive(Record(**state)) for state in states]
+        return cls(m, seed, models, slots)
 
 
-def _shared(state: OpenModel, n_classes: int, x: Any) -> Array:
+def _shared(state: Model, n_classes: int, block: Block) -> Array:
     """Return a state's probabilities; classes that came later share what it held for them."""
-    P = state.predict(x)
-    n_later = n_classes - state.n_classes
+    n_later = n_classes - len(state.labels)
+    if state.core is None:  # before the first round
+        return np.full((len(block), n_classes), 1.0 / n_classes)
+    P = state.predict_proba(block)
     if n_later:
-        u = state.unseen_probability
+        u = state.core.unseen_probability
         P = np.hstack([(1.0 - u) * P, np.full((len(P), n_later), u / n_later)])
     return P

@@ -1,22 +1,109 @@
-"""Rows of numbers, dense or sparse: what is accepted, and how much is dense at a time."""
+"""The rows of X, arrays, sparse ones or data frames, as blocks of a model."""
 
 import math
 from collections.abc import Iterator
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 import scipy.sparse
+from sklearn.utils.validation import validate_data
 
 from folklearn import problem
 from folklearn.errors import InvalidInputError
+from folklearn.model.feed import block_of
+from folklearn.model.roles import IGNORED
+from folklearn.readers.block import Block
+from folklearn.readers.frames import is_frame
+from folklearn.readers.opening import open_reader
+from folklearn.sparse import SparseRows
 
-Rows = Any  # (T, d): an array, or a sparse one in rows
-
-ACCEPTED = {"accept_sparse": "csr", "dtype": np.float64, "ensure_all_finite": "allow-nan"}
+_ACCEPTED = {"accept_sparse": "csr", "dtype": np.float64, "ensure_all_finite": "allow-nan"}
 _BLOCK = 2**21  # numbers that are dense at a time
 
 
-def refuse_text(X: Any) -> None:
+class Rows:
+    """The rows of X, checked as scikit-learn checks them.
+
+    The first rows of an estimator decide whether columns have names. Later ones are taken by
+    position, as scikit-learn compares names.
+    """
+
+    def __init__(self, block: Block) -> None:
+        self.whole = block
+
+    @classmethod
+    def of(cls, estimator: Any, X: Any, first: bool = False) -> "Rows":
+        """Read X for an estimator."""
+        named = first or estimator._names is not None
+        if named and is_frame(X) and find_spec("narwhals") and find_spec("pyarrow"):
+            validate_data(estimator, X, reset=first, skip_check_array=True)
+            block = _block_of_frame(X, estimator)
+            if first:
+                estimator._names = list(block.columns)
+            columns = zip(estimator._names, block.columns.values(), strict=True)
+            return cls(Block(dict(columns), block.lines))
+        if first and (estimator.roles or estimator.crosses):
+            raise InvalidInputError("roles and crosses are for the columns of a data frame")
+        _refuse_text(X)
+        X = validate_data(estimator, X, reset=first, **_ACCEPTED)
+        _refuse_huge(X)
+        lines = np.arange(1, X.shape[0] + 1)
+        if first:
+            estimator._names = None
+        if estimator._names is None:
+            features = SparseRows.of(X) if scipy.sparse.issparse(X) else X
+            return cls(Block({}, lines, features))
+        dense = X.toarray() if scipy.sparse.issparse(X) else X
+        return cls(Block(dict(zip(estimator._names, dense.T, strict=True)), lines))
+
+    def __len__(self) -> int:
+        return len(self.whole)
+
+    @property
+    def is_checked(self) -> bool:
+        """Whether no row can be refused any more after others were learned."""
+        return not self.whole.columns or len(list(self.parts())) == 1
+
+    def parts(self) -> Iterator[slice]:
+        """Yield all rows, as many at a time as may be dense."""
+        features = self.whole.features
+        width = len(self.whole.columns) if features is None else features.shape[1]
+        if isinstance(features, SparseRows):
+            width = max(width if width < _BLOCK else 1, features.nnz // len(features))
+        size = max(1, _BLOCK // max(1, width))
+        for start in range(0, len(self), size):
+            yield slice(start, min(start + size, len(self)))
+
+
+def _block_of_frame(X: Any, estimator: Any) -> Block:
+    import narwhals.stable.v2 as nw
+
+    frame, reader = nw.from_native(X, eager_only=True), open_reader(X)
+    roles = estimator.roles or {}
+    own = {str(name): name for name in frame.columns}
+    strange = [name for name in roles if name not in own]
+    if strange:
+        raise InvalidInputError(f"X has no column {strange[0]!r}, which was given a role")
+    for name in own:
+        if name in reader.names or roles.get(name) == IGNORED or frame[own[name]].is_null().all():
+            continue
+        raise InvalidInputError(
+            f"column {name!r} is of type {frame.schema[own[name]]}, and only numbers, truth "
+            "values, text, categories and dates can be read: convert or drop it, or say by roles "
+            f"that it is {IGNORED!r}"
+        )
+    if not len(frame):
+        raise InvalidInputError(
+            f"Found array with 0 sample(s) (shape={(0, len(own))}) while a minimum of 1 is "
+            f"required by {type(estimator).__name__}."
+        )
+    block = block_of(X)
+    gap = np.full(len(block), math.nan)
+    return Block({name: block.columns.get(name, gap) for name in own}, block.lines)
+
+
+def _refuse_text(X: Any) -> None:
     """Raise for an array or a list with text: scikit-learn would parse it, or not say why not."""
     if isinstance(X, list | tuple) or hasattr(X, "columns"):
         try:
@@ -28,33 +115,20 @@ def refuse_text(X: Any) -> None:
     kind = X.dtype.kind
     if kind in "UST" or (kind == "O" and any(isinstance(value, str | bytes) for value in X.flat)):
         raise InvalidInputError(
-            "X holds text, which is taken from data frames only: pass one (of pandas, polars or "
-            "Arrow; it is read with narwhals), or convert the text to numbers"
+            "X holds text, which is taken from data frames only, if the first rows came in one: "
+            "pass one (of pandas, polars or Arrow; it is read with narwhals and pyarrow), or "
+            "convert the text to numbers"
         )
 
 
-def refuse_huge(X: Any) -> None:
+def _refuse_huge(X: Any) -> None:
     """Raise for a row whose norm is too large for the arithmetic, as a learner would."""
     values = X.data if scipy.sparse.issparse(X) else X
     largest = max(np.fmax.reduce(values, None, initial=0), -np.fmin.reduce(values, None, initial=0))
     if largest < problem.MAX_NORM / math.sqrt(2 * X.shape[1]):
         return
     for i in range(X.shape[0]):
-        row = np.nan_to_num(taken(X[i : i + 1], sparse=False)[0])
+        row = X[[i]].data if scipy.sparse.issparse(X) else X[i]
+        row = np.nan_to_num(row)
         if math.hypot(*row) >= problem.MAX_NORM * (1.0 - 1e-9):
             problem.refuse_context(row, f"row {i} of X")
-
-
-def blocks(X: Any, sparse: bool = False) -> Iterator[slice]:
-    """Yield the rows of X, as many at a time as may be dense, or as are few if they stay sparse."""
-    n_rows, width = X.shape
-    if sparse and scipy.sparse.issparse(X):
-        width = X.nnz // max(n_rows, 1) + 1
-    size = max(1, _BLOCK // width)
-    for start in range(0, n_rows, size):
-        yield slice(start, min(start + size, n_rows))
-
-
-def taken(X: Any, sparse: bool) -> Any:
-    """Return rows of X as a model takes them: dense, unless it is one of sparse rows."""
-    return X if sparse or not scipy.sparse.issparse(X) else X.toarray()

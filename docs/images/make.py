@@ -1,0 +1,80 @@
+"""Draw the pictures of README and documentation: ``python docs/images/make.py``.
+
+Everything is made by folklearn from seeded streams, so that the same version draws the same bytes.
+Needs the extras `plots` and `df`.
+"""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from PIL import Image
+
+import folklearn
+from folklearn import plots
+from folklearn.model.pictures import calibration_tables, window_rows
+from folklearn.model.run import Run
+
+FOLDER = Path(__file__).parent
+COLOURS = 128  # enough for lines and letters, and half of the bytes
+WIDTH = 1100  # pixels at most
+N_ROWS, CHANGE = 12_000, 8_000
+
+
+def flights() -> pd.DataFrame:
+    """Return flights of half a year; after row CHANGE one airline has new aircraft."""
+    rng = np.random.default_rng(7)
+    wind = rng.gamma(4.0, 5.0, N_ROWS).round(1)
+    airline = rng.choice(["Andes", "Boreal", "Coral", "Delta"], N_ROWS)
+    days = np.sort(rng.uniform(0.0, 180.0, N_ROWS))
+    departs = pd.Timestamp("2026-01-05") + pd.to_timedelta(days, unit="D").round("min")
+    late = (wind - 25.0) / 4.0 + 1.5 * (departs.hour > 16)
+    before = np.arange(N_ROWS) < CHANGE
+    late += np.where(airline == "Boreal", np.where(before, 4.0, -4.0), 0.0)
+    is_late = late + rng.logistic(size=N_ROWS) > 0.0
+    is_off = late + rng.logistic(size=N_ROWS) > 7.0
+    delayed = np.select([is_off, is_late], ["cancelled", "late"], "on time")
+    columns = {"departs": departs, "airline": airline, "wind": wind, "delayed": delayed}
+    return pd.DataFrame(columns)
+
+
+def in_small_blocks(model: folklearn.Model, frame: pd.DataFrame) -> Run:
+    """Run over a frame, looking at the frozen loss more often than `Model.run` does."""
+    feed = model.feed(frame, "delayed", most=256)
+    run = Run.of(model, feed)
+    for rows, step in feed.steps():
+        run.add(rows, step)
+    return run.ended()
+
+
+def save(figure: object, name: str) -> None:
+    """Write a figure with few colours and of moderate size."""
+    path = FOLDER / name
+    plots.save(figure, path)
+    with Image.open(path) as image:
+        height = round(image.height * WIDTH / image.width)
+        if image.width > WIDTH:
+            image = image.resize((WIDTH, height), Image.Resampling.LANCZOS)
+        few = image.convert("RGB").quantize(
+            COLOURS, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE
+        )
+        few.save(path, optimize=True)
+
+
+def main() -> None:
+    """Draw all pictures."""
+    frame = flights()
+    model = folklearn.Model(windows=True)
+    run = model.run(frame[:CHANGE], target="delayed")
+    run.name = "flights.csv"
+    save(run.plot(), "run.png")
+    save(plots.confusion(run.confusion, run.labels), "confusion.png")
+    save(plots.calibration(calibration_tables(run), run.labels), "calibration.png")
+    save(model.explain().plot(), "weights.png")
+    drift = in_small_blocks(folklearn.Model(), frame)
+    title = f"The world changes at row {CHANGE:,}"
+    save(plots.losses(window_rows(drift), title=title), "drift.png")
+
+
+if __name__ == "__main__":
+    main()

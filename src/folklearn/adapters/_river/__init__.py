@@ -1,1 +1,0 @@
-"""What the River adapter makes of features and labels that appear at any time; private to it."""

@@ -1,0 +1,130 @@
+"""How a command talks while it works: sentences, a bar on a terminal, and a table that grows."""
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    Task,
+    TextColumn,
+    TimeRemainingColumn,
+)
+from rich.text import Text
+
+from folklearn.progress import LOGGER
+
+
+def new_console(quiet: bool) -> Console:
+    """Return a console on standard error; nothing that it prints is markup.
+
+    Names of files, columns and labels go through it, which may hold anything.
+    """
+    return Console(
+        stderr=True, quiet=quiet, markup=False, emoji=False, highlight=False, soft_wrap=True
+    )
+
+
+@contextmanager
+def warnings_shown(console: Console) -> Iterator[None]:
+    """Let the console say what the library warns of, and nobody else."""
+    handler = logging.Handler()
+    handler.emit = lambda record: console.print(f"Warning: {record.getMessage()}.")  # type: ignore[method-assign]
+    LOGGER.addHandler(handler)
+    before, LOGGER.propagate = LOGGER.propagate, False
+    try:
+        yield
+    finally:
+        LOGGER.propagate = before
+        LOGGER.removeHandler(handler)
+
+
+@dataclass(frozen=True)
+class Table:
+    """Lines of cells, flush right under their titles; `left` says how wide the first is, on the
+    left.
+    """
+
+    titles: Sequence[Sequence[str]]
+    width: int = 12
+    left: int = 0
+
+    @property
+    def header(self) -> str:
+        """The titles."""
+        return "\n".join(map(self.line, self.titles))
+
+    def line(self, cells: Sequence[str]) -> str:
+        """Return one line."""
+        first = [cells[0].ljust(self.left) if self.left else cells[0].rjust(self.width - 2)]
+        return "".join([*first, *(cell.rjust(self.width) for cell in cells[1:])])
+
+
+def follow(
+    console: Console,
+    table: Table,
+    counts: Iterable[int],
+    cells: Callable[[float], Sequence[str]],
+    *,
+    what: str,
+    total: int | None,
+    before: int = 0,
+) -> None:
+    """Show how something goes on: a line at every power of two, and one at the end.
+
+    Parameters
+    ----------
+    counts : does the work, and yields the number of rows done since the first of its life.
+    cells : of a line now, given the rows a second.
+    what, total : the bar's name, and its end, None if nobody knows.
+    before : rows that were done before.
+    """
+    n = shown = before
+    started = time.perf_counter()
+    console.print(table.header, style="bold")
+
+    def show() -> None:
+        console.print(table.line(cells((n - before) / (time.perf_counter() - started))))
+
+    with bar(console, endless=total is None) as progress:
+        task = progress.add_task(what, total=total)
+        for n in counts:
+            progress.update(task, completed=n - before)
+            if n.bit_count() == 1 and n > shown:
+                show()
+                shown = n
+        if n > shown:
+            show()
+
+
+def bar(console: Console, endless: bool = False) -> Progress:
+    """Return a progress bar with the rate and the time left, shown only on a terminal.
+
+    An endless one has no time left, and counts only.
+    """
+    columns: tuple[ProgressColumn, ...] = (BarColumn(), MofNCompleteColumn(), _RateColumn())
+    columns += (TimeRemainingColumn(), TextColumn("left"))
+    if endless:
+        columns = (TextColumn("{task.completed} rows,"), _RateColumn())
+    return Progress(
+        TextColumn("{task.description}"),
+        *columns,
+        console=console,
+        transient=True,
+        disable=console.quiet or not console.file.isatty(),
+    )
+
+
+class _RateColumn(ProgressColumn):
+    """Rows per second, of late."""
+
+    def render(self, task: Task) -> Text:
+        """Return the rate, once there is one."""
+        speed = task.finished_speed or task.speed
+        return Text("- rows/s" if speed is None else f"{speed:,.0f} rows/s")

@@ -1,0 +1,77 @@
+"""`folklearn inspect`: what is in a file that was saved."""
+
+import typer
+
+from folklearn import persist
+from folklearn.cli import learners, report
+from folklearn.cli.options import explained
+from folklearn.model.model import Model
+from folklearn.words import counted, listed
+
+_MOST = 8  # columns, and weights
+
+
+@explained("MODEL  A file that was saved.")
+def inspect(model: str) -> None:
+    """Show what a saved model has learned, and what it is worth.
+
+    For other things that were saved, such as learners: what they are, and
+    how large their state is.
+    """
+    saved = persist.load(model)
+    typer.echo("\n".join(_of_model(saved) if isinstance(saved, Model) else _of_other(saved)))
+
+
+def _of_model(model: Model) -> list[str]:
+    lines = [
+        ("model", f"learned {counted(model.n_rounds, 'row')}"),
+        ("learner", learners.described(model)),
+        ("classes", report.classes(model.labels)),
+    ]
+    target = [name for name, role in model.roles.items() if role == "target"]
+    if target:
+        lines.append(("predicted", listed(target)))
+    lines += report.columns_of(model.roles)
+    if model.columns is not None and model.columns.feature_names:
+        lines.append(("features", listed(list(model.columns.feature_names.values()))))
+    if model.crosses:
+        lines.append(("crosses", listed([":".join(pair) for pair in model.crosses])))
+    if model.waiting:
+        lines.append(("waiting", f"{counted(len(model.waiting), 'row')} for their labels"))
+    if not model.n_rounds:
+        return [report.named(*lines)]
+    error = model.n_mistakes / model.n_rounds
+    lines += [
+        ("loss", f"{report.number(model.average_loss)}, each row predicted before it was learned"),
+        ("frozen", f"{report.number(model.frozen_loss)}, of rows ahead by the model as it is"),
+        ("error", f"{error:.2%}"),
+        ("proven", report.proven(model.certificate(), model.total_weight)),
+    ]
+    return [report.named(*lines), *_explained(model)]
+
+
+def _explained(model: Model) -> list[str]:
+    """Return what matters most to a model, if it has learned enough to tell."""
+    if model.learner is None:
+        return []
+    explanation = model.explain()
+    lines = []
+    worth = explanation.importance
+    if worth:
+        rows = counted(explanation.n_recent, "row")
+        lines.append(f"Most important columns (loss of the last {rows} rises by, if shuffled):")
+        best = sorted(worth, key=worth.__getitem__, reverse=True)[:_MOST]
+        lines += [f"  {worth[name]:>8.4f}  {name}" for name in best]
+    lines.append("Largest weights (for a class, of a value one deviation higher, or there):")
+    lines += [
+        f"  {weight:>+8.3f}  {name} -> {label}" for name, label, weight in explanation.top(_MOST)
+    ]
+    return lines
+
+
+def _of_other(saved: persist.Saved) -> list[str]:
+    arrays = saved.to_record().arrays
+    size = sum(array.nbytes for array in arrays.values())
+    lines = [("holds", repr(saved)), ("state", f"{len(arrays)} arrays, {size:,} bytes")]
+    lines += [(name, " × ".join(map(str, array.shape))) for name, array in arrays.items()]
+    return [report.named(*((f"{name} ", text) for name, text in lines))]

@@ -1,0 +1,648 @@
+"""Numbers around a learner: raw rows and class numbers in, probabilities out; it grows."""
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from folklearn import memory, persist, problem
+from folklearn.arrays import TINY, Array, Labels, softmax
+from folklearn.batch.column_model import ColumnModel
+from folklearn.batch.penalised import FIRST_RIDGE, MOST_PASSES, penalised
+from folklearn.batch.wide_fit import wide_fit
+from folklearn.certificate import Certificate
+from folklearn.errors import InvalidInputError, StateFileError
+from folklearn.learners import catalogue
+from folklearn.learners.base import Learner
+from folklearn.learners.lanes import PAIRS, WIDE, lane_of
+from folklearn.learners.panel import PanelLearner
+from folklearn.learners.wide import Wide
+from folklearn.model.frozen import Frozen, Held
+from folklearn.model.scaler import OnlineScaler
+from folklearn.model.sparse_scaler import SparseInput, SparseScaler
+from folklearn.persist import Record, Saved
+from folklearn.problem import Rows
+from folklearn.progress import LOGGER
+from folklearn.sparse import SparseRows, concatenated
+
+_BYTES_OF_A_VALUE = 40  # of a row, in its copies
+_COPIES = 4  # of numbers for every row and class, that `wide_fit` takes
+_FREE = 10.0  # what the constant is multiplied by where it should not be penalised
+
+Raw = Callable[[], Iterable[tuple[Any, ArrayLike, ArrayLike]]]  # X, y, weights
+
+
+class Core(Saved):
+    r"""A scaler and a learner that grow with what the stream brings, and the frozen record.
+
+    The part of `folklearn.Model` that knows no names. Classes are numbered in order of appearance.
+    A class that was never seen has the probability `unseen_probability`,
+
+    .. math:: u = \frac{m + 1/2}{t + 1}
+
+    where m of the t examples so far brought a new class, or several in one soft label (the
+    estimator of Krichevsky and Trofimov for "is it new?"), and 1 while no class is known. The
+    known classes share 1 - u as the learner says. So the strict loss of a stream is
+    :math:`-\ln((1-u)\,p_y)` for a known class, :math:`-\ln u` for a new one, and always finite.
+
+    The first class needs no learner; with the second one begins, and with every further one
+    it grows (`Folklore.grown`). Missing values (NaN) become the mean of their feature.
+
+    Two ways to predict: `predict_row`, and `run`, as the learner weighs its experts now, for a row
+    whose label comes soon; and `predict`, as their frozen record weighs them (`Frozen`), for rows
+    that the model will not follow. After `refit` both are that fit.
+
+    With ``sparse=True`` rows stay sparse all the way (`SparseInput`, `SparseScaler`), and
+    ``"auto"`` is a `Wide`. Time and memory are then those of what is not 0.
+
+    Parameters
+    ----------
+    learner : name of a learner, see `folklearn.learners.catalogue`; one that cannot grow must
+        be told all classes, and refuses further ones.
+    settings : its parameters, such as ``{"B": 10.0}``.
+    n_features : number of raw features so far, at least 1, or of slots; `grow` adds more.
+    n_numbers : how many of the slots hold numbers.
+    n_classes : number of classes declared in advance, at least 0; these are never "new".
+    scale, intercept : as for `OnlineScaler`, or `SparseScaler`.
+    sparse : keep rows sparse.
+
+    Examples
+    --------
+    >>> model = Core("folklore", n_features=1)
+    >>> P, u = model.run([[0.0], [1.0], [0.1], [0.9]], [0, 1, 0, 1])
+    >>> P.shape, u.round(2).tolist(), model.n_classes
+    ((4, 2), [1.0, 0.75, 0.83, 0.62], 2)
+    """
+
+    def __init__(
+        self,
+        learner: str = "auto",
+        settings: Mapping[str, Any] | None = None,
+        *,
+        n_features: int,
+        n_numbers: int = 0,
+        n_classes: int = 0,
+        scale: bool = True,
+        intercept: bool = True,
+        sparse: bool = False,
+    ) -> None:
+        self.name, self.sparse = learner, bool(sparse)
+        self.settings = dict(settings or {})
+        self.n_classes = problem.count("n_classes", n_classes, 0)
+        if self.n_classes < 2:
+            self._refuse_unless_growing()
+        if self.sparse and learner != "auto":
+            raise InvalidInputError(
+                f'{learner!r} takes no words and no wide rows: choose the learner "auto"'
+            )
+        self.n_rounds = 0
+        self.n_new = 0
+        self.keeps_rows = False  # scaled ones, for whoever asks with `taken_rows`
+        self._taken: list[Rows] = []
+        # Of features that come late, whether they are numbers, which were missing until then;
+        # others, categories and what svmlight leaves out, were 0.
+        self.late_numbers: Sequence[bool] = ()
+        self._asked: tuple[Any, Any] = None, None  # the row predicted last, and what was predicted
+        self._n_coming = 0  # classes that the rows in hand bring: a learner is chosen for them all
+        self._scaler: OnlineScaler | SparseScaler
+        if self.sparse:
+            self._scaler = SparseScaler(
+                n_slots=n_features, n_numbers=n_numbers, scale=scale, intercept=intercept
+            )
+        else:
+            self._scaler = OnlineScaler(
+                n_features=n_features, scale=scale, intercept=intercept, gaps=True
+            )
+        self.frozen = Frozen(wide=self.sparse)
+        self.learner: Learner | None = None
+        # What predicts after `refit`, a dense one is (K, columns).
+        self._refitted: Array | ColumnModel | None = None
+        first = self._make(self._scaler.n_columns, max(2, self.n_classes))  # hears bad settings
+        self.max_weight = first.max_weight  # above which it refuses
+        if self.n_classes >= 2:
+            self.learner = first
+
+    def _refuse_unless_growing(self) -> None:
+        if not self.can_grow:
+            raise InvalidInputError(
+                f"{self.name!r} is no learner that takes classes as they come, or features; those "
+                f"are: {', '.join(catalogue.growing())}"
+            )
+
+    @property
+    def can_grow(self) -> bool:
+        """Whether its learner takes classes and features that come late."""
+        return self.name in catalogue.growing()
+
+    def _make(self, n_columns: int, n_classes: int) -> Learner:
+        settings = self.settings
+        if self.name == "auto":  # for the classes that are coming with these rows too
+            size = n_columns, max(n_classes, self._n_coming)
+            settings = {"lane": WIDE if self.sparse else lane_of(*size), **settings}
+        if not self.sparse:
+            catalogue.refuse_too_large(self.name, n_columns, n_classes)
+        return catalogue.make(self.name, n_columns, n_classes, settings)
+
+    def _is_wide(self, n_columns: int, n_classes: int) -> bool:
+        """Tell whether a problem is too large for sums over all pairs of classes."""
+        if isinstance(self.learner, PanelLearner):
+            return False
+        return self.sparse or lane_of(n_columns, n_classes) != PAIRS
+
+    @property
+    def n_features(self) -> int:
+        """The number of raw features so far, or of slots."""
+        scaler = self._scaler
+        return scaler.n_slots if isinstance(scaler, SparseScaler) else scaler.n_features
+
+    @property
+    def unseen_probability(self) -> float:
+        """The probability that the next example is of a class that was never seen."""
+        return float(self._unseen(self.n_rounds))
+
+    def _unseen(self, n_rounds: Any) -> Any:
+        """Return it after so many rounds (one number, or several) without a new class since."""
+        return (self.n_new + 0.5) / (n_rounds + 1.0) if self.n_classes else 1.0
+
+    def predict(self, X: Any) -> Array:
+        """Return the probabilities of the known classes, given that it is one: (T, d), (T, K).
+
+        Of experts that were judged, as the frozen record weighs them.
+        """
+        Z, learner = self._scaler.transform(self._raw(X, self.n_features)), self.learner
+        if learner is None:
+            return np.ones((len(Z), self.n_classes))
+        if isinstance(self._refitted, ColumnModel):
+            return self._refitted.predict(Z)
+        if self._refitted is not None:
+            return softmax(Z @ self._refitted.T)
+        norms = problem.norms(Z)
+        if not self.frozen.has_judged(learner):
+            return learner._predict_all(Z, norms)
+        P = learner._expert_predictions(Z, norms)
+        np.maximum(P, TINY, out=P)
+        mixed: Array = np.tensordot(self.frozen.weights(learner), P, 1)
+        return mixed
+
+    def predict_next(self, X: Any) -> Array:
+        """Return the probabilities of the known classes for rows that come next: (T, d), (T, K)."""
+        if self.learner is None or self._refitted is not None:
+            return self.predict(X)
+        Z = self._scaler.transform(self._raw(X, self.n_features))
+        return self.learner._predict_all(Z, problem.norms(Z))
+
+    def predict_row(self, x: Array) -> Array:
+        """Return `predict_next` of one raw row of floats, not checked but for its norm."""
+        scaler, learner = self._scaler, self.learner
+        assert isinstance(scaler, OnlineScaler)
+        z = scaler.one(x, False)
+        if isinstance(self._refitted, ColumnModel):
+            p: Array = self._refitted.predict(z[None, :])[0]
+            return p
+        if self._refitted is not None:
+            return softmax(self._refitted @ z)
+        if learner is None:
+            return np.ones(self.n_classes)
+        p = learner._predict(z)
+        self._asked = x.tobytes(), p
+        return p
+
+    def learn_row(self, x: Array, y: Any, weight: float = 1.0) -> Array:
+        """Learn one raw row of floats, not checked but for its norm; return what was predicted.
+
+        y is a class number, or a soft label: probabilities of the known classes (K,) and of new
+        ones behind them. After `predict_row` of the same row nothing is computed again.
+        """
+        scaler, n_classes = self._scaler, self.n_classes
+        assert isinstance(scaler, OnlineScaler)
+        label, soft = y, problem.NO_SOFT
+        if type(y) is not int or not 0 <= y < n_classes:
+            label, soft, n_classes = self._label(y)
+        if type(weight) is not float or weight != 1.0:
+            weight = problem.weight(weight)
+        if weight > self.max_weight:
+            problem.refuse_heavy(weight, self.max_weight)
+        if x.size > scaler.n_features:
+            scaler.refuse_unusable(x)
+            if self.learner is not None:  # of both, before any of them grows
+                n_columns = scaler.n_columns + x.size - scaler.n_features
+                catalogue.refuse_too_large(self.name, n_columns, n_classes)
+            self._make_room(x.size, 0, self.n_classes)
+        if self.frozen.rows_ahead(self.n_rounds) <= 0:
+            scaler.refuse_unusable(x)
+            self.frozen.begin(self.n_rounds, self.learner, scaler, None)
+        p, is_new = _ALL, n_classes > self.n_classes
+        if is_new:  # predicted by those who do not know of it
+            p = self.predict_row(x) if self.n_classes else _NOTHING
+            self._make_room(self.n_features, 0, n_classes)
+        elif self._refitted is not None:
+            p = self.predict_row(x)
+        z, learner = scaler.one(x, True), self.learner
+        if not is_new and learner is not None and self._refitted is None:
+            asked, p = self._asked
+            if asked is None or asked != x.tobytes():
+                p = learner._predict(z)
+        self._asked = None, None
+        self.n_new += is_new
+        self.n_rounds += 1
+        self._refitted = None
+        if learner is not None:
+            learner._learn(z, label, soft, weight)
+        if self.keeps_rows or self.frozen.is_open:
+            one = np.array([label]), soft[None] if label < 0 else _NO_ROWS, np.array([weight])
+            if self.keeps_rows:
+                self._taken.append(Rows(z[None], problem.norms(z[None]), *one))
+            if self.frozen.hold(self.n_rounds, Held(x[None].copy(), *one)):
+                self._tell()
+        return p
+
+    def taken_rows(self) -> list[Rows]:
+        """Return the scaled rows that were learned since it was asked last, if they are kept."""
+        taken, self._taken = self._taken, []
+        return taken
+
+    @property
+    def n_columns(self) -> int:
+        """The number of columns that the learner sees."""
+        return self._scaler.n_columns
+
+    def column_of(self, feature: int) -> int:
+        """Return the column of a raw feature: those that came late lie behind the constant."""
+        scaler = self._scaler
+        return feature + (scaler.intercept and feature >= scaler.place)
+
+    @property
+    def unit(self) -> float:
+        """What one deviation of a feature becomes."""
+        return self._scaler.unit if isinstance(self._scaler, OnlineScaler) else 1.0
+
+    @property
+    def constant(self) -> float:
+        """What the constant is in a scaled row, if there is one."""
+        return self._scaler.constant if isinstance(self._scaler, SparseScaler) else self.unit
+
+    def coef(self) -> Array:
+        """Return the weights (K, columns) of the linear model that it is, or leans on most."""
+        if isinstance(self._refitted, np.ndarray):
+            return self._refitted
+        if isinstance(self._refitted, ColumnModel):
+            W = np.zeros((self.n_classes, self.n_columns))
+            W[:, self._refitted.columns] = self._refitted.weights.T
+            return W
+        if self.learner is None:
+            raise InvalidInputError("there are no weights before the second class")
+        return self.learner.coef()
+
+    def linear(self) -> tuple[Array, Array]:
+        """Return weights (K, d) of raw features, and constants (K,): logits, but for clipping."""
+        scaler = self._scaler
+        assert isinstance(scaler, OnlineScaler)
+        W = self.coef()
+        a, b = scaler.line()
+        own = W[:, [self.column_of(j) for j in range(self.n_features)]]
+        constants = own @ b
+        if scaler.intercept:
+            constants = constants + W[:, scaler.place] * self.unit
+        return own * a, constants
+
+    def column_weights(self) -> tuple[Any, Array]:
+        """Return the columns (n,) of a wide model that occurred, and their weights (n, K)."""
+        if isinstance(self._refitted, ColumnModel):
+            return self._refitted.columns, self._refitted.weights
+        assert isinstance(self.learner, Wide)
+        return self.learner.column_weights()
+
+    def _tell(self) -> None:
+        """Let the learner know how its experts stand in the frozen record."""
+        if self.learner is not None:
+            self.frozen.tell(self.learner)
+
+    def grow(
+        self,
+        *,
+        n_features: int | None = None,
+        n_numbers: int | None = None,
+        n_classes: int | None = None,
+    ) -> None:
+        """Make room for features, 0 so far, and for classes that are declared, not seen."""
+        d = self.n_features if n_features is None else n_features
+        K = self.n_classes if n_classes is None else n_classes
+        self._make_room(
+            problem.count("n_features", d, self.n_features),
+            0 if n_numbers is None else n_numbers,
+            problem.count("n_classes", K, self.n_classes),
+        )
+
+    def _make_room(self, n_features: int, n_numbers: int, n_classes: int) -> None:
+        """Grow to these sizes, or, should memory not suffice, not at all."""
+        scaler = self._scaler
+        if (n_features, n_classes) == (self.n_features, self.n_classes):
+            return
+        self._refuse_unless_growing()
+        more = n_features - self.n_features
+        step = scaler.n_columns // (scaler.n_slots + 1) if isinstance(scaler, SparseScaler) else 1
+        n_columns = scaler.n_columns + step * more
+        learner = self.learner
+        if learner is None and n_classes >= 2:
+            learner = self._make(n_columns, n_classes)
+        elif learner is not None:
+            if not self.sparse:
+                catalogue.refuse_too_large(self.name, n_columns, n_classes)
+            learner = learner.grown(n_features=n_columns, n_classes=n_classes)
+        if more and isinstance(scaler, SparseScaler):
+            scaler.grow(n_features, max(n_numbers, scaler.n_numbers))
+        elif more and isinstance(scaler, OnlineScaler):
+            scaler.grow(n_features, self.late_numbers[-more:])
+        self.learner, self.n_classes, self._refitted = learner, n_classes, None
+        self._asked = None, None
+        self._tell()
+
+    def run(self, X: Any, y: ArrayLike, *, weight: ArrayLike | None = None) -> tuple[Array, Array]:
+        """Predict, then learn, raw rows X (T, d) with class numbers y (T,), one by one.
+
+        A number equal to `n_classes` is a new class, and columns beyond `n_features` are new
+        features, 0 so far. y may be soft labels (T, K): classes beyond `n_classes` are new, and
+        known from the first row that gives them, or a later class, probability. Returns P (T, K)
+        and u (T,), each row from before its label was learned: P[t, k] is the probability of
+        class k if class k is known by then and the example is of a known class, and u[t] that
+        it is not. Every row is checked before the first round.
+        """
+        X = self._raw(X)
+        T = len(X)
+        labels, soft, known = self._labels(y, T)
+        n_classes = int(known.max(initial=self.n_classes))
+        weights = problem.weights(weight, T)
+        problem.refuse_heavy(weights, self.max_weight)
+        if n_classes > self.n_classes:
+            self._refuse_unless_growing()
+        self._taken = []  # what an interrupted run left
+        self._n_coming = n_classes
+        self._make_room(*self._sizes(X), self.n_classes)
+        P, u = np.zeros((T, n_classes)), np.empty(T)
+        start, frozen, judged, end = 0, self.frozen, None, 0
+        while start < T:
+            if frozen.rows_ahead(self.n_rounds) <= 0:
+                end = start + frozen.length
+                whole = _held(X, labels, soft, weights, slice(start, end)) if end <= T else None
+                judged = frozen.begin(self.n_rounds, self.learner, self._scaler, whole)
+            n_ahead = frozen.rows_ahead(self.n_rounds) if judged is None else end - start
+            part = slice(start, min(start + n_ahead, T))
+            Z = self._scaler.learn_checked(X[part])
+            rows = Rows(Z, problem.norms(Z), labels[part], soft[part], weights[part])
+            self._learn_rows(rows, known[part], P[part], u[part])
+            if self.keeps_rows:
+                self._taken.append(rows)
+            start = part.stop
+            if judged is not None and start == end:  # as if the rows had been held until now
+                frozen.take_in(judged)
+                judged = None
+                self._tell()
+            elif frozen.is_open and frozen.hold(
+                self.n_rounds, _held(X, labels, soft, weights, part).copy()
+            ):
+                self._tell()
+        self._n_coming = 0
+        return P, u
+
+    def _learn_rows(self, rows: Rows, known: Labels, P: Array, u: Array) -> None:
+        """Predict into P and u, then learn, rows after which so many classes are known."""
+        T, start = len(P), 0
+        while start < T:
+            news = np.flatnonzero(known[start:] > self.n_classes)
+            stop = start + int(news[0]) if news.size else T
+            P[start:stop, : self.n_classes] = self._learn(rows.part(start, stop), u[start:stop])
+            if stop < T:
+                new = rows.part(stop, stop + 1)
+                self._learn_new(new, int(known[stop]), P[stop], u[stop : stop + 1])
+                stop += 1
+            start = stop
+
+    def _raw(self, X: Any, n_features: int | None = None) -> Any:
+        """Return checked raw rows, of as many features as there are, or at least so many."""
+        if self.sparse:
+            if not isinstance(X, SparseInput):
+                X = SparseInput.of_rows(problem.sparse_rows(X))
+            for rows in X.parts.values():
+                problem.rows_of_contexts(rows, rows.shape[1])
+            problem.contexts(X.numbers, X.numbers.shape[1], gaps=True)
+            return X
+        X = problem.numbers("X", X)
+        d = X.shape[1] if X.ndim == 2 else 0
+        return problem.contexts(X, n_features or max(d, self.n_features), gaps=True)[0]
+
+    def _sizes(self, X: Any) -> tuple[int, int]:
+        """Return the features, or slots, that there are with these rows, and numbers of slots."""
+        if isinstance(X, SparseInput):
+            n_slots = max(self.n_features, *X.slots, *X.parts)
+            return n_slots, X.numbers.shape[1]
+        return X.shape[1], 0
+
+    def refit(self, blocks: Raw, *, most_passes: int = MOST_PASSES, seed: int = 0) -> None:
+        """Fit all rows once more, together: penalised maximum likelihood, see `penalised`.
+
+        `blocks` returns the rows that were learned, raw, anew for every pass: an iterable of X
+        (T, d), class numbers (T,) or soft labels (T, K), and weights (T,). They are scaled as the
+        next row would be, the constant ten times as large so that the penalty hardly counts for
+        it, and the fit predicts until something more is learned; learner and certificate do not
+        change. Without a learner there is nothing to fit.
+
+        Problems too large for all pairs of classes, and sparse rows, are fitted by `wide_fit`. It
+        takes memory for K numbers a row and for the values that are not 0; should this machine not
+        have it, nothing is fitted, and a line says so.
+        """
+        if self.learner is None:
+            return
+        if self._is_wide(self._scaler.n_columns, self.n_classes):
+            self._refit_wide(blocks, most_passes, seed)
+            return
+
+        columns = np.ones(self._scaler.n_columns)
+        if self._scaler.intercept:
+            columns[self._scaler.place] = _FREE
+
+        def scaled() -> Iterator[Rows]:
+            for X, y, weight in blocks():
+                Z: Any = self._scaler.transform(self._raw(X, self.n_features))
+                Z *= columns
+                labels, soft = problem.labels(y, len(Z), self.n_classes)
+                weights = problem.weights(weight, len(Z))
+                rows = Rows(Z, problem.norms(Z), labels, soft, weights)
+                yield rows.of(weights > 0.0)  # the others must not even decide the folds
+
+        led = self.learner.leader() if isinstance(self.learner, PanelLearner) else None
+        ridge, W = led or (FIRST_RIDGE, np.zeros((self.n_classes, self._scaler.n_columns)))
+        fit = penalised(scaled, W / columns, ridge=ridge, most_passes=most_passes, seed=seed)
+        self._refitted = fit.W * columns
+
+    def _refit_wide(self, blocks: Raw, most_passes: int, seed: int) -> None:
+        parts = []
+        needed, present = 0, memory.bytes_present() or math.inf
+        for X, y, weight in blocks():
+            Z = SparseRows.of_any(self._scaler.transform(self._raw(X, self.n_features)))
+            parts.append((Z, *problem.labels(y, len(Z), self.n_classes), weight))
+            needed += _COPIES * 8 * len(Z) * self.n_classes + _BYTES_OF_A_VALUE * Z.nnz
+            if needed > present / 2:
+                LOGGER.warning(
+                    "all rows together do not fit in memory: the model that learned on line "
+                    "predicts, and no fit to all rows is made"
+                )
+                return
+        Xs, labels, soft, weights = zip(*parts, strict=True)
+        n_rows = sum(map(len, Xs))
+        w = problem.weights(np.concatenate(weights), n_rows)
+        Z = concatenated(Xs)
+        rows = Rows(Z, Z.norms(), np.concatenate(labels), np.concatenate(soft), w)
+        constant = self._scaler.place if self._scaler.intercept else -1
+        fit = wide_fit(rows, self.n_classes, constant=constant, most_passes=most_passes, seed=seed)
+        self._refitted = ColumnModel(fit.columns, fit.weights)
+
+    def _label(self, y: Any) -> tuple[int, Array, int]:
+        """Return the label of one row as a learner takes it, and the classes known after it."""
+        labels, soft, known = self._labels([y], 1)
+        n_classes = int(known[0])
+        return int(labels[0]), soft[0, :n_classes] if len(soft) else problem.NO_SOFT, n_classes
+
+    def _labels(self, y: ArrayLike, n_rounds: int) -> tuple[Labels, Array, Labels]:
+        """Return labels (T,), soft ones (T, K), and the number of classes after each."""
+        if np.ndim(y) == 2:
+            return self._soft(y, n_rounds)
+        return self._class_numbers(y, n_rounds)
+
+    def _class_numbers(self, y: ArrayLike, n_rounds: int) -> tuple[Labels, Array, Labels]:
+        """Check that new classes come in order."""
+        y, none = problem.labels(y, n_rounds, self.n_classes + n_rounds + 1)
+        known = np.maximum.accumulate(np.concatenate([[self.n_classes - 1], y]))
+        gaps = np.flatnonzero(y > known[:-1] + 1)
+        if gaps.size:
+            row = gaps[0]
+            raise InvalidInputError(
+                f"y[{row}] is {y[row]}, but only {known[row] + 1} classes were known then: a new "
+                f"class has the next number, {known[row] + 1}"
+            )
+        return y, none, known[1:] + 1
+
+    def _soft(self, y: ArrayLike, n_rounds: int) -> tuple[Labels, Array, Labels]:
+        """Check soft labels; those of one class alone say nothing."""
+        n_classes = max(self.n_classes, np.shape(y)[1])
+        if n_classes < 2:
+            raise InvalidInputError(
+                f"soft labels need two known classes, and there are {self.n_classes}: declare "
+                "them first"
+            )
+        none, soft = problem.labels(y, n_rounds, n_classes)
+        behind = np.argmax(soft[:, ::-1] > 0.0, axis=1)  # classes without probability at the end
+        known = np.maximum.accumulate(np.maximum(n_classes - behind, self.n_classes))
+        return none, soft, known
+
+    def _learn(self, rows: Rows, u: Array) -> Array:
+        """Learn rows of known classes; return their probabilities."""
+        T = len(rows.X)
+        self._asked = None, None
+        u[:] = self._unseen(self.n_rounds + np.arange(T))
+        self.n_rounds += T
+        self._refitted = None
+        if self.learner is None:
+            return np.ones((T, self.n_classes))
+        return self.learner._run_all(self._of_known(rows), None)
+
+    def _of_known(self, rows: Rows) -> Rows:
+        """Return rows whose soft labels have a column for every known class, in C order."""
+        return rows._replace(soft=np.ascontiguousarray(rows.soft[:, : self.n_classes]))
+
+    def _learn_new(self, row: Rows, n_classes: int, p: Array, u: Array) -> None:
+        """Learn the first example of new classes, predicted without knowing of them."""
+        if self.learner is not None:
+            p[: self.n_classes] = self.learner._predict(_context(row.X, self.learner))
+        elif self.n_classes:
+            p[: self.n_classes] = 1.0
+        u[0] = self.unseen_probability
+        self._make_room(self.n_features, 0, n_classes)
+        self.n_new += 1
+        self.n_rounds += 1
+        if self.learner is not None:
+            X, _, labels, soft, weights = self._of_known(row)
+            one = soft[0] if len(soft) else problem.NO_SOFT
+            x = _context(X, self.learner)
+            self.learner._learn(x, int(labels[0]), one, float(weights[0]))
+
+    def certificate(self) -> Certificate | None:
+        """Return the learner's certificate, or None if no learner has begun.
+
+        It speaks of linear models of the scaled features and of the classes known in each
+        round; the loss of not knowing a class is not in it.
+        """
+        return None if self.learner is None else self.learner.certificate()
+
+    def to_record(self) -> Record:
+        """Return the full state as a record; learner, scaler and frozen record lie inside."""
+        config = {"learner": self.name, "settings": self.settings, "n_classes": self.n_classes}
+        config |= {"n_rounds": self.n_rounds, "n_new": self.n_new}
+        record = Record("Core", config, {})
+        persist.put_inside(record, "scaler", self._scaler)
+        persist.put_inside(record, "frozen", self.frozen)
+        if self.learner is not None:
+            persist.put_inside(record, "state", self.learner)
+        if isinstance(self._refitted, ColumnModel):
+            record.arrays["fitted_columns"] = self._refitted.columns.copy()
+            record.arrays["fitted_weights"] = self._refitted.weights.copy()
+        elif self._refitted is not None:
+            record.arrays["refitted"] = self._refitted.copy()
+        return record
+
+    @classmethod
+    def from_record(cls, record: Record) -> Self:
+        """Rebuild a model that goes on exactly where the recorded one stopped."""
+        scaler, n_classes = record.inner("scaler"), record.count("n_classes")
+        with persist.refusing(record.kind):
+            name = record.word("learner")
+            # A learner of full size would be made only to be replaced by the recorded one; those
+            # that cannot grow insist on it.
+            known = 0 if name in catalogue.growing() else n_classes
+            settings, sparse = record.word("settings"), isinstance(scaler, SparseScaler)
+            d = scaler.n_slots if sparse else scaler.n_features
+            model = cls(name, settings, n_features=d, n_classes=known, sparse=sparse)
+        model._scaler, model.learner, model.n_classes = scaler, None, n_classes
+        model.frozen = record.inner("frozen")
+        model.n_rounds, model.n_new = record.count("n_rounds"), record.count("n_new")
+        if "state" in record.config:
+            model.learner = learner = record.inner("state")
+            if (learner.n_features, learner.n_classes) != (scaler.n_columns, n_classes):
+                raise StateFileError("a Core state holds a learner of another size")
+            if "refitted" in record.arrays:
+                model._refitted = record.part("refitted", (n_classes, scaler.n_columns))
+            if "fitted_columns" in record.arrays:
+                columns = record.part("fitted_columns", (None,), np.int64)
+                with persist.refusing(record.kind):
+                    problem.refuse_columns(columns, scaler.n_columns)
+                weights = record.part("fitted_weights", (len(columns), n_classes))
+                model._refitted = ColumnModel(columns, weights)
+        elif n_classes >= 2:
+            raise StateFileError("a Core state lacks its learner")
+        model._tell()
+        return model
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copy and pickle as the record, of which a prediction changes no byte."""
+        return Core.from_record, (self.to_record(),)
+
+    def __repr__(self) -> str:
+        return f"Core({self.name!r}, {self.settings}, n_features={self.n_features})"
+
+
+_NO_ROWS: Array = np.empty((0, 0))  # of soft labels
+_NOTHING: Array = np.empty(0)  # predicted while no class is known
+_ALL: Array = np.ones(1)  # predicted while one class is
+
+
+def _held(X: Any, labels: Labels, soft: Array, weights: Array, part: slice) -> Held:
+    """Return a part of the rows, as a stripe keeps them."""
+    return Held(X[part], labels[part], soft[part], weights[part])
+
+
+def _context(X: Any, learner: Learner) -> Any:
+    """Return the only row of X as the learner takes it."""
+    if not isinstance(X, SparseRows):
+        return X[0]
+    return X.row(0) if learner.takes_sparse else X.dense()[0]

@@ -1,0 +1,164 @@
+"""Labels of any hashable kind, or probabilities of them, by the numbers of their classes."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Self
+
+import numpy as np
+
+from folklearn import problem
+from folklearn.arrays import Array
+from folklearn.errors import InvalidInputError
+from folklearn.readers.block import Texts
+
+_KINDS: dict[str, Any] = {"str": str, "int": int, "bool": bool, "float": float.fromhex}
+
+
+class Labels:
+    """The labels of a model, numbered in order of appearance.
+
+    Reading a label enrols none: `admit` does, once the example was learned.
+    """
+
+    def __init__(self) -> None:
+        self.kept: list[Any] = []  # by number
+        self.numbers: dict[Any, int] = {}
+
+    def __len__(self) -> int:
+        return len(self.kept)
+
+    def copy(self) -> Self:
+        """Return labels of their own, to which more can be admitted."""
+        other = type(self)()
+        other.admit(self.kept)
+        return other
+
+    def admit(self, labels: Iterable[Any]) -> None:
+        """Enrol labels, behind those that are there."""
+        for label in labels:
+            self.numbers[label] = len(self.kept)
+            self.kept.append(label)
+
+    def read(self, y: Any) -> tuple[int | Array, Sequence[Any]]:
+        """Return the number of a label, and which labels of it are new.
+
+        A new label has the next number. A mapping becomes a soft label, the new ones last.
+        """
+        try:
+            number = self.numbers.get(y)
+        except TypeError:  # not hashable
+            number = None
+        if number is not None and type(self.kept[number]) is type(y):
+            return number, ()
+        if isinstance(y, Mapping):
+            return self._soft(y)
+        label, number = self._one(y)
+        return number, [label] if number == len(self.kept) else ()
+
+    def read_many(self, y: Iterable[Any]) -> tuple[Any, Sequence[Any]]:
+        """Return numbers (T,) or, if one label is soft, soft labels (T, K); and the new ones."""
+        later, found = self.copy(), []
+        for one in y:
+            label, new = later.read(one)
+            later.admit(new)
+            found.append(label)
+        new = later.kept[len(self.kept) :]
+        if all(type(label) is int for label in found):
+            return found, new
+        soft = np.zeros((len(found), len(later.kept)))
+        for row, label in zip(soft, found, strict=True):
+            if isinstance(label, int):
+                row[label] = 1.0
+            else:
+                row[: label.size] = label
+        return soft, new
+
+    def read_texts(self, texts: Texts) -> tuple[Any, Sequence[Any]]:
+        """Return the numbers (T,) of labels that are text, and the new ones as they appear."""
+        codes, firsts = np.unique(texts.codes, return_index=True)
+        written = {str(label): k for k, label in enumerate(self.kept) if type(label) is not str}
+        numbers = np.full(len(texts.values) + 1, -1)
+        new: list[str] = []
+        for code in codes[np.argsort(firsts)].tolist():
+            text = texts.values[code]
+            number = self.numbers.get(text, written.get(text))
+            if number is None:
+                number = len(self.kept) + len(new)
+                new.append(text)
+            numbers[code] = number
+        return numbers[texts.codes], new
+
+    def plain(self) -> list[list[Any]]:
+        """Return the labels as JSON holds them; raise for one of a kind that it cannot hold."""
+        found = []
+        for label in self.kept:
+            kind = type(label).__name__
+            if kind not in _KINDS:
+                raise InvalidInputError(
+                    f"the label {label!r} cannot be saved: labels must be text, numbers or truth "
+                    "values for that"
+                )
+            found.append([kind, label.hex() if kind == "float" else label])
+        return found
+
+    @classmethod
+    def of_plain(cls, plain: Iterable[Any]) -> Self:
+        """Return what `plain` gave."""
+        labels = cls()
+        labels.admit(_KINDS[kind](value) for kind, value in plain)
+        return labels
+
+    def _soft(self, y: Mapping[Any, Any]) -> tuple[int | Array, Sequence[Any]]:
+        """Return the probabilities of the known labels, then those of the new ones.
+
+        A new label without probability was not seen, and is left out.
+        """
+        soft, new = [0.0] * len(self.kept), []
+        for label, value in y.items():
+            label, number = self._one(label)
+            p = _probability(label, value)
+            if number < len(self.kept):
+                soft[number] += p
+            elif p > 0.0:
+                soft.append(p)
+                new.append(label)
+        if not abs(sum(soft) - 1.0) <= problem.SOFT_LABEL_TOLERANCE:
+            raise InvalidInputError(
+                f"the probabilities of the label {dict(y)} sum to {sum(soft):g}, not to 1"
+            )
+        return (np.array(soft) if len(soft) > 1 else 0), new
+
+    def _one(self, y: Any) -> tuple[Any, int]:
+        """Return a label as it is kept, and its number: that of a known one, or the next."""
+        try:
+            number = self.numbers.get(y)
+        except TypeError:
+            raise InvalidInputError(f"a label must be hashable, got {y!r}") from None
+        if number is not None and type(self.kept[number]) is type(y):
+            return y, number
+        if isinstance(y, np.generic) and not isinstance(y.item(), np.generic):
+            return self._one(y.item())
+        if number is not None:
+            raise InvalidInputError(
+                f"the label {y!r} equals {self.kept[number]!r}, of another type, and a dictionary "
+                "cannot tell them apart: use one type of label"
+            )
+        try:
+            missing = y is None or bool(y != y)
+        except TypeError:  # pandas' NA, which does not compare
+            missing = True
+        if missing:
+            raise InvalidInputError(f"the label is missing: {y!r}")
+        return y, len(self.kept)
+
+
+def _probability(label: Any, value: Any) -> float:
+    try:
+        p = math.fsum([value])  # `float` would take text for numbers
+    except Exception:
+        p = math.nan
+    if not 0.0 <= p < math.inf:
+        raise InvalidInputError(
+            f"the label gives {label!r} the probability {value!r}: expected a number from 0 to 1"
+        )
+    return p

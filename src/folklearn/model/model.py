@@ -1,0 +1,914 @@
+"""The front door: rows as people have them in, labels and probabilities out."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+
+from folklearn import persist, problem
+from folklearn.arrays import TINY, Array
+from folklearn.arrays import Labels as Numbers
+from folklearn.certificate import Certificate
+from folklearn.errors import InvalidInputError
+from folklearn.evaluate.windows import Window, Windows
+from folklearn.learners import catalogue
+from folklearn.learners.base import Learner
+from folklearn.learners.lanes import PAIRS, lane_of
+from folklearn.model import roles as known_roles
+from folklearn.model.columns import FEATURES, Columns, Encoded
+from folklearn.model.core import Core
+from folklearn.model.explain import Explanation, explained
+from folklearn.model.feed import FedRows, Feed, block_of
+from folklearn.model.labels import Labels
+from folklearn.model.recent import Recent
+from folklearn.model.roles import WORDS
+from folklearn.model.run import Run, Score, known_numbers
+from folklearn.persist import Record, Saved
+from folklearn.readers.block import Block, Texts
+from folklearn.readers.cells import written
+from folklearn.readers.records import block_of_records
+from folklearn.sparse import SparseRows, is_sparse
+from folklearn.words import counted, listed
+
+_AT_A_TIME = 8192  # rows
+_FEW_SCORES = 64  # of rows that were learned one by one, before the windows are told
+_TOTALS = ("loss", "loss_of_new", "total_weight")
+
+
+class Step(NamedTuple):
+    """Rows that were predicted and, where they have a label, learned.
+
+    P : (T, K) probabilities of the classes known by then, which share 1 - unseen.
+    unseen : (T,) of a class that was never seen; 0 where all classes are declared.
+    numbers : (T,) class numbers, -1 for a row without a label and for a soft label.
+    losses : (T,) unweighted log losses, NaN for a row without a label.
+    weights : (T,) of the rows.
+    """
+
+    P: Array
+    unseen: Array
+    numbers: Numbers
+    losses: Array
+    weights: Array
+
+
+class _Outcome(NamedTuple):
+    """What came of the prediction of one row."""
+
+    loss: float
+    of_new: float  # the part of the loss that was paid for classes being unknown
+    wrong: bool
+
+
+class Model(Saved):
+    r"""A model that learns rows as they come, and says what it is worth.
+
+    It takes what people have: dictionaries, data frames, files. Nothing has to be declared:
+    columns get roles (number, category, words, date, id) from their first values, classes are
+    learned when they appear, values may be missing, labels may be of any type, or soft (a
+    dictionary of probabilities). No learning rate has to be chosen.
+
+    Two losses are kept. The *progressive* one, of predictions made just before each label came; and
+    the *frozen* one, of rows ahead predicted by the model as it would be saved (`Frozen`).
+    `predict_one` and `predict_proba_one` are for a row whose label comes soon; `predict` and
+    `predict_proba` are for many rows that the model will not follow, and weigh what they mix by
+    the frozen record. After `fit` all of them are the fit.
+
+    Parameters
+    ----------
+    learner : name of a learner, see `folklearn.learners.catalogue`. The default needs no settings.
+    roles : of columns whose role is not to be guessed, by name: "number", "category", "words",
+        "date", "id", "weight", "target", "ignored".
+    crosses : pairs of columns, such as ``[("country", "device")]``, whose products count too.
+    classes : labels that are known in advance, in order. They are never "unseen".
+    class_weight : weight of the rows of a class by label, 1 for others; or "balanced", which `fit`
+        and `run` over a file or a frame can know.
+    scale, intercept : standardise numbers on line; append a constant.
+    windows : keep floors for recent windows too (`windows`), which about doubles the time.
+    settings : parameters of the learner, such as ``B=10.0``.
+
+    Attributes
+    ----------
+    labels : the classes known so far, in the order of the columns of `predict_proba`.
+    roles : the role of every column so far.
+    n_rounds : number of rows learned.
+    loss, n_mistakes, total_weight : progressive totals since the first row of its life.
+    loss_of_new : the part of the loss that was paid for classes being unknown.
+
+    Examples
+    --------
+    >>> import folklearn
+    >>> model = folklearn.Model()
+    >>> rows = [(31, "PE", "churn"), (58, "DE", "stay"), (25, "PE", "churn")] * 9
+    >>> for age, country, label in rows:
+    ...     model.learn_one({"age": age, "country": country}, label)
+    >>> model.predict_one({"age": 28, "country": "PE"})
+    'churn'
+    >>> p, number = model.ask({"age": 60, "country": "DE"})  # the label comes later
+    >>> model.tell(number, "stay")
+    """
+
+    def __init__(
+        self,
+        learner: str = "auto",
+        *,
+        roles: Mapping[str, str] | None = None,
+        crosses: Iterable[Sequence[str]] = (),
+        classes: Iterable[Any] = (),
+        class_weight: Mapping[Any, float] | str | None = None,
+        scale: bool = True,
+        intercept: bool = True,
+        windows: bool = False,
+        **settings: Any,
+    ) -> None:
+        self.learner_name = learner
+        # What was asked for; what a source decides is forgotten with what was learned from it.
+        self._asked = dict(settings), class_weight, list(classes)
+        self.scale, self.intercept = bool(scale), bool(intercept)
+        self.has_floors = bool(windows)
+        self.asked_roles = dict(roles or {})
+        self.crosses = [tuple(pair) for pair in crosses]
+        for name, role in self.asked_roles.items():
+            known_roles.refuse_unknown(role, name)
+        weights: Any = class_weight  # of whatever type it may be
+        if not (weights is None or isinstance(weights, Mapping) or weights == "balanced"):
+            raise InvalidInputError(
+                f'class_weight must be None, a dict or "balanced", got {class_weight!r}'
+            )
+        self.forget()
+        # One of the least size hears bad settings.
+        first = catalogue.make(learner, 1, max(2, len(self._labels)), settings)
+        self._max_weight = first.max_weight
+
+    def declare(self, classes: Iterable[Any]) -> None:
+        """Make classes known that no row has brought; if all are, none is "unseen"."""
+        _, new = self._labels.read_many(classes)
+        if not new:
+            return
+        if self.core is not None:
+            self.core.grow(n_classes=len(self._labels) + len(new))
+        elif not self._labels:
+            self.is_open = False
+        self._labels.admit(new)
+
+    def forget(self) -> None:
+        """Forget what was learned; roles that were asked for, classes and settings stay."""
+        settings, class_weight, classes = self._asked
+        self.settings: dict[str, Any] = dict(settings)
+        self.class_weight: Mapping[Any, float] | str | None = class_weight
+        self.columns: Columns | None = None
+        self.core: Core | None = None
+        self._labels, self.is_open = Labels(), True
+        self.declare(classes)
+        self.loss = self.loss_of_new = self.total_weight = 0.0
+        self.n_mistakes = 0
+        self._windows: Windows | None = None
+        self._scores: list[tuple[float, bool, float]] = []  # of rows that no window has seen yet
+        self._recent = Recent()
+        self._pending: dict[int, tuple[dict[str, Any], dict[Any, float], float]] = {}
+        self._n_asked = 0
+
+    # What it is.
+
+    @property
+    def labels(self) -> tuple[Any, ...]:
+        """The classes known so far."""
+        return tuple(self._labels.kept)
+
+    @property
+    def roles(self) -> dict[str, str]:
+        """The role of every column so far."""
+        return dict(self.asked_roles if self.columns is None else self.columns.roles)
+
+    @property
+    def n_rounds(self) -> int:
+        """The number of rows learned."""
+        return 0 if self.core is None else self.core.n_rounds
+
+    @property
+    def learner(self) -> Learner | None:
+        """The learner inside, None before the second class."""
+        return None if self.core is None else self.core.learner
+
+    @property
+    def max_weight(self) -> float:
+        """The largest weight of a row that it accepts."""
+        if self.core is not None:
+            return self.core.max_weight
+        return float(self.settings.get("max_weight", self._max_weight))
+
+    @property
+    def unseen_probability(self) -> float:
+        """The probability that the next row is of a class that was never seen."""
+        if not self.is_open:
+            return 0.0
+        return 1.0 if self.core is None else self.core.unseen_probability
+
+    @property
+    def average_loss(self) -> float:
+        """The progressive loss a row, NaN before the first."""
+        return self.loss / self.total_weight if self.total_weight > 0.0 else math.nan
+
+    @property
+    def frozen_loss(self) -> float:
+        """The frozen loss a row, of late; NaN before it was measured."""
+        return math.nan if self.core is None else self.core.frozen.loss
+
+    # One row at a time.
+
+    def learn_one(self, x: Mapping[Any, Any], y: Any, *, weight: float = 1.0) -> None:
+        """Learn one row, a mapping of column names to values, and its label."""
+        self._learn_row(x, y, weight)
+
+    def _learn_row(
+        self, x: Mapping[Any, Any], y: Any, weight: float, told: _Outcome | None = None
+    ) -> None:
+        """Learn one row; `told` is what came of the prediction when it was asked for."""
+        number, new = self._labels.read(y)
+        if self.class_weight is not None or weight != 1.0:
+            number, weight = self._weighed(y, number, weight)
+        begun = core, columns = self.core, self.columns
+        row = None if columns is None or core is None else columns.plain_row(x)
+        try:
+            if core is not None and row is not None and type(number) is int:  # nearly all rows
+                self._learn_numbers(core, row, number, weight, new, told)
+            else:
+                encoded = self._meet_row(x)
+                core = self._core_for(encoded)
+                if core.sparse or type(number) is not int:
+                    labels: Any = [number] if type(number) is int else np.asarray(number)[None]
+                    self._run(encoded, labels, np.array([weight]), new, told)
+                else:
+                    self._learn_numbers(core, encoded.X[0], number, weight, new, told, encoded)
+        except InvalidInputError:
+            columns = self.columns
+            self.core, self.columns = begun  # a first row that is refused decides nothing
+            _refuse_by_name(columns, x)
+            raise
+        self._recent.add_row(dict(x), _hard(number))
+
+    def _learn_numbers(
+        self,
+        core: Core,
+        row: Array,
+        number: int,
+        weight: float,
+        new: Sequence[Any],
+        told: _Outcome | None,
+        encoded: Encoded | None = None,
+    ) -> None:
+        """Learn one row of a dense model, and count its loss."""
+        unseen = core.unseen_probability if new or self.is_open else 0.0
+        core.keeps_rows = self.has_floors
+        if encoded is not None and self.columns is not None:
+            core.late_numbers = self.columns.were_missing(encoded)
+        p = core.learn_row(row, number, weight)
+        if new or encoded is not None:
+            self._admit(encoded, new)
+        loss, of_new, wrong = told or _outcome(p, number, unseen)
+        self.loss += weight * loss
+        self.loss_of_new += weight * of_new
+        self.total_weight += weight
+        self.n_mistakes += wrong
+        self._scores.append((loss, wrong, weight))
+        if self.has_floors or len(self._scores) >= _FEW_SCORES:
+            self._watch()
+
+    def predict_proba_one(self, x: Mapping[Any, Any]) -> dict[Any, float]:
+        """Return the probabilities of the classes seen, for a row whose label comes soon.
+
+        They sum to 1; that it is none of them has the probability `unseen_probability`. Before the
+        first class there are none.
+        """
+        core, columns = self.core, self.columns
+        if core is None or columns is None:
+            return dict.fromkeys(self._labels.kept, 1.0 / max(1, len(self._labels)))
+        row = columns.plain_row(x)
+        try:
+            if row is not None:
+                p = core.predict_row(row)
+            else:
+                X = columns.known(columns.row(x).X)
+                p = core.predict_next(X)[0] if core.sparse else core.predict_row(X[0])
+        except InvalidInputError:
+            _refuse_by_name(columns, x)
+            raise
+        return dict(zip(self._labels.kept, p.tolist()))  # noqa: B905 - a fifth of the time here
+
+    def predict_next(self, rows: Any) -> Array:
+        """Return what `predict_proba_one` gives of every row (T, K), one not knowing the others."""
+        block, K = block_of(rows), len(self._labels)
+        if self.core is None or self.columns is None:
+            return np.full((len(block), K), 1.0 / max(1, K))
+        return self.core.predict_next(self.columns.known(self.columns.encode(block).X))
+
+    def predict_one(self, x: Mapping[Any, Any]) -> Any:
+        """Return the most likely label of a row whose label comes soon, None before any class."""
+        p = self.predict_proba_one(x)
+        return max(p, key=p.__getitem__) if p else None
+
+    def ask(self, x: Mapping[Any, Any]) -> tuple[dict[Any, float], int]:
+        """Predict a row whose label will be told later; return probabilities and its number.
+
+        What waits for its label is part of the state, and saved with it.
+        """
+        p = self.predict_proba_one(x)
+        self._n_asked += 1
+        self._pending[self._n_asked] = dict(x), p, self.unseen_probability
+        return p, self._n_asked
+
+    def tell(self, number: int, y: Any, *, weight: float = 1.0) -> None:
+        """Learn the row that was asked for under a number, now that its label is known.
+
+        The loss that counts is that of what was predicted then.
+        """
+        if number not in self._pending:
+            raise InvalidInputError(
+                f"no row waits under the number {number!r}: it was never asked for, or told already"
+            )
+        x, p, unseen = self._pending[number]
+        label, _ = self._labels.read(y)
+        if type(label) is not int and self.class_weight is not None:
+            label, _ = self._weighed(y, label, 1.0)  # its loss is that of what is learned
+        if not unseen and (type(label) is not int or label >= len(p)):
+            # Nothing was given to a class that nobody had declared; it costs what `learn_one` says.
+            unseen = 0.5 if self.core is None else self.core.unseen_probability
+        self._learn_row(x, y, weight, _outcome(np.array(list(p.values())), label, unseen))
+        del self._pending[number]
+
+    @property
+    def waiting(self) -> tuple[int, ...]:
+        """The numbers of the rows that wait for their label."""
+        return tuple(self._pending)
+
+    # Many rows.
+
+    def learn_many(self, rows: Any, y: Any, *, weight: Any = None) -> Step:
+        """Predict, then learn, rows (a frame, dictionaries, a matrix) with labels y, one by one.
+
+        y holds a label for every row, some of them may be soft; or it is a matrix (T, K) of
+        probabilities of `labels`. `weight` is one number for all rows, or one for each.
+        """
+        block = block_of(rows)
+        numbers, new = self._read_labels(y, len(block))
+        if weight is not None and np.ndim(weight) == 0:
+            weight = np.full(len(block), problem.weight(weight))
+        return self._learn_block(block, numbers, new, problem.weights(weight, len(block)))
+
+    def _read_labels(self, y: Any, n_rows: int) -> tuple[Any, Sequence[Any]]:
+        """Return class numbers (T,), or soft labels (T, K), and the labels that are new."""
+        if isinstance(y, Texts):
+            numbers, new = self._labels.read_texts(y)
+        elif isinstance(y, np.ndarray) and y.ndim == 2:
+            if y.shape != (n_rows, len(self._labels)):
+                raise InvalidInputError(
+                    f"soft labels have shape {y.shape}; expected ({n_rows}, {len(self._labels)}), "
+                    "a column for every known class: `declare` further ones first"
+                )
+            return y, ()
+        else:
+            listed_y = y.tolist() if isinstance(y, np.ndarray) else y
+            numbers, new = self._labels.read_many(listed_y)
+        if len(numbers) != n_rows:
+            raise InvalidInputError(f"there are {len(numbers)} labels for {counted(n_rows, 'row')}")
+        soft = len(np.shape(numbers)) == 2
+        return np.asarray(numbers, None if soft else np.int64), new
+
+    def _learn_block(self, block: Block, numbers: Any, new: Sequence[Any], weights: Array) -> Step:
+        """Predict, then learn, the rows of a block."""
+        if self.class_weight is not None:
+            numbers, weights = self._weighed_many(numbers, new, weights)
+        begun = self.columns, self.core
+        try:
+            if self.columns is None:
+                n_classes = len(self._labels) + len(new)
+                self._begin_columns(known_roles.of_rows(block), block.features, n_classes)
+            assert self.columns is not None
+            encoded = self.columns.encode(block)
+            if self.core is None:
+                self._core_for(encoded)
+            step = self._run(encoded, numbers, weights, new)
+        except BaseException:
+            if begun[1] is None and (self.core is None or not self.core.n_rounds):
+                self.columns, self.core = begun
+            raise
+        hard = step.numbers if np.ndim(numbers) == 1 else np.argmax(numbers, axis=1)
+        self._recent.add(block, hard.tolist())
+        return step
+
+    def _run(
+        self,
+        encoded: Encoded,
+        numbers: Any,
+        weights: Array,
+        new: Sequence[Any],
+        told: _Outcome | None = None,
+    ) -> Step:
+        """Predict, then learn, encoded rows."""
+        core, was_open = self.core, self.is_open
+        assert core is not None
+        n_before, n_rounds = core.n_classes, core.n_rounds
+        core.keeps_rows = self.has_floors
+        assert self.columns is not None
+        core.late_numbers = self.columns.were_missing(encoded)
+        try:
+            P, u = core.run(encoded.X, numbers, weight=weights)
+        except BaseException:
+            if core.n_rounds > n_rounds:  # interrupted: what has grown must have its names
+                self._admit(encoded, new[: core.n_classes - len(self._labels)])
+            raise
+        self._admit(encoded, new)
+        is_soft = np.ndim(numbers) == 2
+        y = np.argmax(numbers, axis=1) if is_soft else np.asarray(numbers)
+        last = y
+        if is_soft:
+            last = numbers.shape[1] - 1 - np.argmax(numbers[:, ::-1] > 0.0, axis=1)
+        known = np.maximum.accumulate(np.concatenate([[n_before], last + 1]))[:-1]
+        is_new = last >= known
+        if not was_open:  # until a class comes that was not declared
+            u[: int(is_new.argmax()) if is_new.any() else len(u)] = 0.0
+        losses, of_new = _losses(P, u, y, known, numbers if is_soft else None)
+        wrong = (P.argmax(axis=1) != y) | (y >= known) if len(y) else np.zeros(0, bool)
+        P *= (1.0 - u)[:, None]
+        if told is not None:
+            losses[:], of_new[:], wrong[:] = told
+        self.loss += float(weights @ losses)
+        self.loss_of_new += float(weights @ of_new)
+        self.total_weight += float(weights.sum())
+        self.n_mistakes += int(wrong.sum())
+        self._watch(np.array([losses, wrong, weights]))
+        return Step(P, u, np.where(is_soft, -1, y), losses, weights)
+
+    def _watch(self, scores: Array | None = None) -> None:
+        """Let the windows see what was learned: rows that were counted singly, and others."""
+        waiting, self._scores = self._scores, []
+        if waiting:
+            self._observe(np.array(waiting, np.float64).T)
+        if scores is not None:
+            self._observe(scores)
+
+    def _observe(self, scores: Array) -> None:
+        if self._windows is not None and not self.has_floors:
+            self._windows._observe(None, scores)
+            return
+        core = self.core
+        assert core is not None
+        taken = core.taken_rows()
+        sizes = {"n_features": core.n_columns, "n_classes": max(core.n_classes, 2)}
+        windows = self._windows
+        floors = self.has_floors and core.learner is not None
+        if windows is None or (
+            floors
+            and (windows.n_features, windows.n_classes, windows.floors) != (*sizes.values(), True)
+        ):
+            self._windows = windows = Windows(**sizes, floors=floors)  # other sizes: a new proof
+        if not windows.floors:
+            windows._observe(None, scores)
+            return
+        start = 0
+        for rows in taken:
+            stop = start + len(rows.X)
+            if not len(rows.soft) or rows.soft.shape[1] == windows.n_classes:
+                windows._observe(rows, scores[:, start:stop])
+            start = stop
+
+    def _predicted_only(self, block: Block, weights: Array) -> Step:
+        """Predict rows that have no label."""
+        T = len(block)
+        unseen = np.full(T, self.unseen_probability)
+        nothing = np.full(T, math.nan)
+        P = self.predict_next(block) * (1.0 - unseen)[:, None]
+        return Step(P, unseen, np.full(T, -1), nothing, weights)
+
+    def _predicted_frozen(self, rows: FedRows) -> Step:
+        """Predict rows as the model would once it is saved, and say what that costs."""
+        there, unseen = rows.has_label, np.full(len(rows.block), self.unseen_probability)
+        P = self._frozen(rows.block) * (1.0 - unseen)[:, None]
+        numbers = np.full(len(there), -1)
+        numbers[there] = known_numbers(self, rows.labels)
+        given = np.where(numbers >= 0, P[np.arange(len(P)), numbers], unseen)
+        losses = np.where(there, -np.log(np.maximum(given, TINY)), math.nan)
+        return Step(P, unseen, numbers, losses, rows.weights)
+
+    # What happens when rows and labels come.
+
+    def begin(self, block: Block, *, n_classes: int = 0) -> None:
+        """Prepare for rows like these: the roles of columns, and places for all categories.
+
+        Without it, what is learned first decides the roles, and categories have places as they
+        come.
+        """
+        columns = self._begin_columns(known_roles.of_rows(block), block.features, n_classes)
+        if not columns.sparse and block.features is None:
+            for start in range(0, len(block), _AT_A_TIME):
+                columns.admit(columns.encode(block.take(slice(start, start + _AT_A_TIME))))
+
+    def _begin_columns(
+        self, roles: Mapping[str, str], features: Any = None, n_classes: int = 0
+    ) -> Columns:
+        """Decide whether rows stay sparse.
+
+        They do if there are words, and if a sparse matrix is too large for sums over all pairs of
+        so many classes.
+        """
+        asked = {**roles, **self.asked_roles}
+        sparse = WORDS in asked.values()
+        if features is not None and not sparse:
+            size = features.shape[1] + self.intercept, max(2, n_classes, len(self._labels))
+            may_be_wide = isinstance(features, SparseRows) and self.learner_name == "auto"
+            sparse = may_be_wide and lane_of(*size) != PAIRS
+            if not sparse:
+                catalogue.refuse_too_large(self.learner_name, *size)
+        self.columns = columns = Columns(asked, self.crosses, sparse=sparse)
+        if features is not None and not sparse:  # every column of a matrix has its place
+            keys = [(FEATURES, str(j)) for j in range(features.shape[1])]
+            columns.admit(Encoded(None, keys))
+        return columns
+
+    def _meet_row(self, x: Mapping[Any, Any]) -> Encoded:
+        if self.columns is None:
+            if not isinstance(x, Mapping):
+                raise InvalidInputError(f"a row must be a dictionary of columns, got {x!r}")
+            roles = {  # sorted, so that the order of a mapping is of no account
+                str(name): known_roles.of_value(value)
+                for name, value in sorted(x.items(), key=_name_of)
+                if written(value) is not None
+            }
+            self._begin_columns(roles)
+        assert self.columns is not None
+        return self.columns.row(x)
+
+    def _core_for(self, encoded: Encoded) -> Core:
+        """Return the core, made for these rows if they are the first."""
+        if self.core is None:
+            columns = self.columns
+            assert columns is not None
+            n_numbers = encoded.X.numbers.shape[1] if columns.sparse else 0
+            n_places = max(1, len(columns.keys), encoded.n_first)
+            self.core = Core(
+                self.learner_name,
+                self.settings,
+                n_features=n_places,
+                n_numbers=n_numbers,
+                n_classes=len(self._labels),
+                scale=self.scale,
+                intercept=self.intercept,
+                sparse=columns.sparse,
+            )
+        return self.core
+
+    def _admit(self, encoded: Encoded | None, new: Sequence[Any]) -> None:
+        """Remember what was new in rows that have been learned."""
+        if encoded is not None and (encoded.keys or encoded.roles):
+            assert self.columns is not None
+            self.columns.admit(encoded)
+        if new:
+            self._labels.admit(new)
+            self.is_open = True
+
+    def weights_of(self, y: Any, weight: Array) -> Array:
+        """Return the weights of rows with the weights of their classes in them."""
+        if self.class_weight is None:
+            return weight
+        return self._weighed_many(*self._read_labels(y, len(weight)), weight)[1]
+
+    def _weighed(self, y: Any, number: Any, weight: float) -> tuple[Any, float]:
+        weight = problem.weight(weight)
+        if self.class_weight is None:
+            return number, weight
+        soft, weights = self._weighed_many(
+            np.asarray([number]), self._labels.read(y)[1], np.array([weight])
+        )
+        return (number if soft.ndim == 1 else soft[0]), float(weights[0])
+
+    def _weighed_many(self, numbers: Any, new: Sequence[Any], weights: Array) -> tuple[Any, Array]:
+        r"""Return labels and weights with the weights of classes in them.
+
+        A soft label y counts as what is expected of hard ones: the soft label
+        :math:`y_k w_k / w` with the weight :math:`w = \sum_k y_k w_k`.
+        """
+        if isinstance(self.class_weight, str):
+            raise InvalidInputError(
+                'class_weight="balanced" needs to see all labels first: use `fit`, `run` over a '
+                "file or a frame, or give the weights as a dictionary"
+            )
+        given: Mapping[Any, float] = self.class_weight or {}
+        known = [*self._labels.kept, *new]
+        factors = np.array([problem.weight(given.get(label, 1.0)) for label in known])
+        if np.ndim(numbers) == 1:
+            return numbers, weights * factors[numbers]
+        shares = numbers * factors[: numbers.shape[1]]
+        totals = shares.sum(axis=1, keepdims=True)
+        shares = np.divide(shares, totals, out=np.array(numbers, float), where=totals > 0.0)
+        return shares, weights * totals[:, 0]
+
+    # Files and frames.
+
+    def feed(self, source: Any, target: str | None = None, **options: Any) -> Feed:
+        """Return the rows of a file, a pipe or a frame, ready to be learned; see `Feed`."""
+        return Feed(self, source, target, **options)
+
+    def run(
+        self,
+        source: Any,
+        target: str | None = None,
+        *,
+        weight: str | None = None,
+        one_pass: bool = False,
+        shuffle: bool = False,
+        seed: int = 0,
+        progress: bool = False,
+        **options: Any,
+    ) -> Run:
+        """Predict, score, then learn the rows of a file, a frame or dictionaries, one by one.
+
+        Parameters
+        ----------
+        source : a path ("-" is standard input), a data frame, or an iterable of dictionaries.
+        target : the column of the labels; svmlight and VW text have none to name.
+        weight : a column of weights.
+        one_pass : do not read a file twice: classes and categories are learned as they come.
+        shuffle : learn the rows in a random order, given by `seed`; they must fit in memory.
+        progress : show a bar.
+        options : of the reader: format, delimiter, encoding, decimal.
+        """
+        feed = self.feed(
+            source, target, weight=weight, one_pass=one_pass,
+            shuffle=seed if shuffle else None, **options,
+        )  # fmt: skip
+        run = Run.of(self, feed)
+        for rows, step in feed.steps(progress=progress):
+            run.add(rows, step)
+        return run.ended()
+
+    def fit(
+        self,
+        source: Any,
+        target: str | None = None,
+        *,
+        weight: str | None = None,
+        passes: int | None = None,
+        seed: int = 0,
+        progress: bool = False,
+        **options: Any,
+    ) -> Self:
+        """Learn a file or a frame as a batch: shuffled, then fitted until nothing changes.
+
+        Whatever was learned before is forgotten. Learners other than "auto" learn every row once.
+        `passes` limits how often the rows are gone over, 1 learns each once.
+        """
+        self.forget()
+        feed = self.feed(source, target, weight=weight, shuffle=seed, **options)
+        blocks = []
+        for rows, _ in feed.steps(progress=progress):
+            blocks.append(rows)
+        if self.learner_name == "auto" and passes != 1:
+            self.refit(blocks, most_passes=passes, seed=seed)
+        return self
+
+    def refit(
+        self, blocks: Sequence[Any], *, most_passes: int | None = None, seed: int = 0
+    ) -> None:
+        """Fit rows that were learned, and are at hand, all together; see `Core.refit`."""
+        found = [
+            (rows.block.take(rows.has_label), rows.labels, rows.weights[rows.has_label])
+            for rows in blocks
+            if rows.has_label.any()
+        ]
+        self.refit_blocks(found, most_passes=most_passes, seed=seed)
+
+    def refit_blocks(
+        self,
+        blocks: Iterable[tuple[Block, Any, Array]],
+        *,
+        most_passes: int | None = None,
+        seed: int = 0,
+    ) -> None:
+        """Do so with blocks that all have labels, as `learn_many` takes them, and weights."""
+        core, columns = self.core, self.columns
+        if core is None or columns is None:
+            return
+        parts = []
+        for block, y, weights in blocks:
+            numbers, _ = self._read_labels(y, len(block))
+            if self.class_weight is not None:
+                numbers, weights = self._weighed_many(numbers, (), weights)
+            parts.append((block, numbers, weights))
+        limit = {} if most_passes is None else {"most_passes": most_passes}
+
+        def raw() -> Iterable[tuple[Any, Any, Any]]:
+            for block, numbers, weights in parts:
+                yield columns.known(columns.encode(block).X), numbers, weights
+
+        core.refit(raw, seed=seed, **limit)
+
+    def predict_proba(self, source: Any, **options: Any) -> Array:
+        """Return the probabilities (T, K) of `labels` for rows that the model will not follow."""
+        if self.core is None or self.columns is None:
+            raise InvalidInputError(
+                "the model has learned nothing yet: `learn_one`, `run` or `fit`"
+            )
+        if isinstance(source, Block | np.ndarray) or is_sparse(source):
+            return self._frozen(block_of(source))
+        feed = self.feed(source, **options)
+        parts = [self._frozen(block) for block in feed.unlabelled()]
+        return np.concatenate(parts) if parts else np.empty((0, len(self._labels)))
+
+    def _frozen(self, block: Block) -> Array:
+        """Return what the model predicts as it would be saved."""
+        assert self.core is not None
+        assert self.columns is not None
+        return self.core.predict(self.columns.known(self.columns.encode(block).X))
+
+    def predict(self, source: Any, **options: Any) -> list[Any]:
+        """Return the most likely label of every row."""
+        P = self.predict_proba(source, **options)
+        return [self._labels.kept[k] for k in P.argmax(axis=1).tolist()]
+
+    def score(self, source: Any, target: str | None = None, **options: Any) -> Score:
+        """Return loss and error of the model as it stands on labelled rows; nothing is learned."""
+        if self.core is None:
+            raise InvalidInputError(
+                "the model has learned nothing yet: `learn_one`, `run` or `fit`"
+            )
+        feed = self.feed(source, target, one_pass=True, **options)
+        return Score.of(self, feed)
+
+    # What it is worth, and why.
+
+    def certificate(self, *, B: float | None = None) -> Certificate | None:
+        """Return what no linear model could have beaten, or None before the second class.
+
+        It speaks of linear models of the scaled columns of row norm at most B, and of the classes
+        known in each round; the price of not knowing a class is not in it.
+        """
+        return None if self.learner is None else self.learner.certificate(B=B)
+
+    def windows(self) -> list[Window]:
+        """Return losses and errors of the last 64, 128, 256, ... rows, and of all.
+
+        With ``windows=True`` each has a floor that no linear model could have beaten there.
+        """
+        self._watch()
+        return [] if self._windows is None else self._windows.all()
+
+    def explain(self, *, importance: bool = True, seed: int = 0) -> Explanation:
+        """Return the weights by column and class, and what recent rows lose without each column."""
+        return explained(self, importance=importance, seed=seed)
+
+    # How it is kept.
+
+    def to_record(self) -> Record:
+        """Return everything as a record."""
+        config: dict[str, Any] = {
+            "learner": self.learner_name,
+            "settings": self.settings,
+            "class_weight": self._class_weight_pairs(),
+            "scale": self.scale,
+            "intercept": self.intercept,
+            "windows": self.has_floors,
+            "roles": list(self.asked_roles.items()),
+            "crosses": self.crosses,
+            "labels": self._labels.plain(),
+            "is_open": self.is_open,
+            "n_mistakes": self.n_mistakes,
+            "n_asked": self._n_asked,
+            "pending": [_plain_pending(n, *row) for n, row in self._pending.items()],
+        }
+        config |= {total: float(getattr(self, total)).hex() for total in _TOTALS}
+        self._watch()
+        record = Record("Model", config, {})
+        persist.put_inside(record, "recent", self._recent)
+        if self._windows is not None:
+            persist.put_inside(record, "ladder", self._windows)
+        if self.core is not None:
+            persist.put_inside(record, "columns", self.columns)
+            persist.put_inside(record, "core", self.core)
+        return record
+
+    def _class_weight_pairs(self) -> Any:
+        if not isinstance(self.class_weight, Mapping):
+            return self.class_weight
+        labels = Labels()
+        labels.admit(self.class_weight)
+        return [labels.plain(), [float(w) for w in self.class_weight.values()]]
+
+    @classmethod
+    def from_record(cls, record: Record) -> Self:
+        """Rebuild a model that goes on exactly where the recorded one stopped."""
+        word = record.word
+        class_weight = word("class_weight")
+        if isinstance(class_weight, list):
+            keys, values = class_weight
+            class_weight = dict(zip(Labels.of_plain(keys).kept, values, strict=True))
+        with persist.refusing(record.kind):
+            model = cls(
+                word("learner"),
+                roles=dict(word("roles")),
+                crosses=word("crosses"),
+                class_weight=class_weight,
+                scale=word("scale"),
+                intercept=word("intercept"),
+                windows=word("windows"),
+                **word("settings"),
+            )
+            model._labels = Labels.of_plain(word("labels"))
+        model.is_open = bool(word("is_open"))
+        model.n_mistakes, model._n_asked = record.count("n_mistakes"), record.count("n_asked")
+        for total in _TOTALS:
+            setattr(model, total, float.fromhex(word(total)))
+        model._pending = {
+            int(n): (dict(x), dict(zip(model._labels.kept, p, strict=False)), u)
+            for n, x, p, u in word("pending")
+        }
+        model._recent = record.inner("recent")
+        if "ladder" in record.config:
+            model._windows = record.inner("ladder")
+        if "core" in record.config:
+            model.columns, model.core = record.inner("columns"), record.inner("core")
+        return model
+
+    def __getstate__(self) -> dict[str, Any]:
+        self._watch()  # so that what is pickled does not depend on who has looked
+        return self.__dict__
+
+    def __repr__(self) -> str:
+        learned = f"{counted(self.n_rounds, 'row')} learned"
+        if not self.n_rounds:
+            return f"Model({self.learner_name!r}), {learned}"
+        classes = f"{len(self._labels)} classes: {listed(list(map(str, self.labels)))}"
+        return f"Model({self.learner_name!r}), {learned}, {classes}, loss {self.average_loss:.4f}"
+
+    def _repr_html_(self) -> str:
+        from folklearn.model.pictures import model_card
+
+        return model_card(self)
+
+
+def _hard(number: Any) -> int:
+    return number if type(number) is int else int(np.argmax(number))
+
+
+def _refuse_by_name(columns: Columns | None, x: Mapping[Any, Any]) -> None:
+    """Say which column of a row that was refused is to blame, if one is."""
+    if columns is not None:
+        columns.encode(block_of_records([x], [1]))
+
+
+def _name_of(item: tuple[Any, Any]) -> str:
+    return str(item[0])
+
+
+def _losses(P: Array, u: Array, y: Numbers, known: Any, soft: Any) -> tuple[Array, Array]:
+    """Return the strict losses of rows, and what of them was paid for classes being unknown.
+
+    P are the probabilities of the classes known before each row, if it is one of them; u that it
+    is none. What a soft label gives to new classes is paid as a new class is.
+    """
+    is_known = np.arange(P.shape[1]) < known[:, None]
+    if soft is None:
+        mass = (y >= known).astype(np.float64)  # that is new
+        own = -np.log(np.maximum(P[np.arange(len(y)), y], TINY))
+        of_known = np.where(mass > 0.0, 0.0, own)
+    else:
+        soft = soft[:, : P.shape[1]]
+        there = is_known & (soft > 0.0)
+        of_known = np.where(there, -soft * np.log(np.maximum(P, TINY)), 0.0).sum(axis=1)
+        mass = np.where(is_known, 0.0, soft).sum(axis=1)
+    surely_new = u >= 1.0
+    share = -np.log1p(-np.where(surely_new, 0.0, u))
+    of_new = mass * -np.log(np.maximum(u, TINY)) + (1.0 - mass) * share
+    return of_known + of_new, of_new
+
+
+def _outcome(p: Array, label: Any, unseen: float) -> _Outcome:
+    """Return what came of one prediction p (K,) of the classes known then."""
+    if type(label) is int:
+        if label >= p.size:
+            loss = -math.log(max(unseen, TINY))
+            return _Outcome(loss, loss, True)
+        share, given = -math.log1p(-unseen) if unseen < 1.0 else 0.0, p.tolist()
+        loss = share - math.log(max(given[label], TINY))
+        return _Outcome(loss, share, given.index(max(given)) != label)
+    y = np.array([np.argmax(label)])
+    P = np.pad(p, (0, max(0, label.size - p.size)))[None]
+    known = np.array([p.size])
+    losses, of_new = _losses(P, np.array([unseen]), y, known, np.asarray(label)[None])
+    wrong = y[0] >= p.size or int(p.argmax()) != y[0]
+    return _Outcome(float(losses[0]), float(of_new[0]), bool(wrong))
+
+
+def _plain_pending(n: int, x: dict[str, Any], p: dict[Any, float], unseen: float) -> list[Any]:
+    row = {name: _plain_value(value) for name, value in x.items()}
+    return [n, row, list(p.values()), unseen]
+
+
+def _plain_value(value: Any) -> Any:
+    if value is None or isinstance(value, str | bool | int):
+        return value
+    if isinstance(value, np.generic):
+        return _plain_value(value.item())
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value.isoformat() if hasattr(value, "isoformat") else str(value)

@@ -1,0 +1,121 @@
+"""The last rows of a stream as they came: what explanations are tried on."""
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from folklearn.persist import Record, Saved
+from folklearn.readers.block import Block, Texts, is_gap
+from folklearn.readers.records import block_of_records
+from folklearn.sparse import SparseRows
+
+_MOST_ROWS = 256
+_MOST_VALUES = 2**16  # of numbers and texts together: wide rows are kept in smaller number
+
+
+class Recent(Saved):
+    """A few hundred rows, the newest ones, with the numbers of their classes.
+
+    Rows are given as a block, or as one mapping; they are put together when they are asked for.
+    Rows with soft labels are kept with their most likely class.
+    """
+
+    def __init__(self) -> None:
+        self._pieces: deque[tuple[Any, Any, int]] = deque()  # rows, classes, how many
+        self._n_rows = 0
+        self._most = _MOST_ROWS
+
+    def add_row(self, x: Any, label: int) -> None:
+        """Keep one mapping."""
+        self._pieces.append((x, (label,), 1))
+        self._n_rows += 1
+        self._most = _MOST_ROWS
+        if self._n_rows > 2 * _MOST_ROWS:
+            self._forget(_MOST_ROWS)
+
+    def add(self, block: Block, labels: Sequence[int]) -> None:
+        """Keep the end of a block."""
+        width = max(1, len(block.columns) + _width(block.features))
+        self._most = most = max(1, min(_MOST_ROWS, _MOST_VALUES // width))
+        own = np.arange(max(0, len(block) - most), len(block))  # copies: nobody's array stays alive
+        self._pieces.append((block.take(own), np.asarray(labels)[own], len(own)))
+        self._n_rows += len(own)
+        self._forget(most)
+
+    def _forget(self, most: int) -> None:
+        while self._pieces and self._n_rows - self._pieces[0][2] >= most:
+            self._n_rows -= self._pieces.popleft()[2]
+
+    def rows(self) -> tuple[Block, Any]:
+        """Return the last rows as one block, and their classes, in whatever pieces they came."""
+        blocks: list[Block] = []
+        waiting: list[Any] = []
+        for rows, _, _ in self._pieces:
+            if isinstance(rows, Block):
+                if waiting:
+                    blocks.append(block_of_records(waiting, range(1, len(waiting) + 1)))
+                    waiting = []
+                blocks.append(rows)
+            else:
+                waiting.append(rows)
+        if waiting:
+            blocks.append(block_of_records(waiting, range(1, len(waiting) + 1)))
+        labels = [np.asarray(labels, np.int64) for _, labels, _ in self._pieces]
+        if not labels:
+            return Block({}, np.empty(0, np.int64)), np.empty(0, np.int64)
+        own = slice(max(0, self._n_rows - self._most), self._n_rows)
+        block = Block.joined(blocks).take(own)
+        columns = {
+            name: Texts.of(column.texts()) if isinstance(column, Texts) else column
+            for name, column in sorted(block.columns.items())
+            if not is_gap(column).all()
+        }
+        n_rows = own.stop - own.start
+        return Block(columns, np.arange(1, n_rows + 1), block.features), np.concatenate(labels)[own]
+
+    def to_record(self) -> Record:
+        """Return everything as a record."""
+        block, labels = self.rows()
+        record = Record("Recent", {"columns": [], "most": self._most}, {"labels": labels})
+        for i, (name, column) in enumerate(block.columns.items()):
+            array: Any = column.codes if isinstance(column, Texts) else column
+            says: Any = list(column.values) if isinstance(column, Texts) else None
+            if array.dtype.kind == "M":
+                array, says = array.astype(np.int64), "date"
+            record.config["columns"].append([name, says])
+            record.arrays[f"column{i}"] = array
+        if isinstance(block.features, SparseRows):
+            record.arrays.update(block.features.arrays("features."))
+        elif block.features is not None:
+            record.arrays["matrix"] = block.features
+        return record
+
+    @classmethod
+    def from_record(cls, record: Record) -> "Recent":
+        """Rebuild what was recorded."""
+        recent = cls()
+        recent._most = record.count("most", 1)
+        labels, columns = record.part("labels", (None,), np.int64), {}
+        for i, (name, texts) in enumerate(record.word("columns")):
+            array = record.arrays[f"column{i}"]
+            if texts == "date":
+                array = array.astype("datetime64[us]")
+            columns[name] = Texts(array, tuple(texts)) if isinstance(texts, list) else array
+        features: Any = record.arrays.get("matrix")
+        if "features.indptr" in record.arrays:
+            features = SparseRows.of_arrays(record.arrays, "features.")
+        if len(labels):
+            block = Block(columns, np.arange(1, len(labels) + 1), features)
+            recent._pieces.append((block, labels, len(labels)))
+            recent._n_rows = len(labels)
+        return recent
+
+
+def _width(features: Any) -> int:
+    if features is None:
+        return 0
+    if isinstance(features, SparseRows):
+        return features.nnz // max(1, len(features))
+    return int(features.shape[1])

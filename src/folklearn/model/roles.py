@@ -1,0 +1,147 @@
+"""What the columns of the data are: numbers, categories, words, dates, ids, weights."""
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import date, datetime
+from typing import Any
+
+import numpy as np
+
+from folklearn.errors import InvalidInputError
+from folklearn.readers.block import Block, Column, Texts, is_gap
+from folklearn.readers.cells import Kind
+
+NUMBER, CATEGORY, WORDS, DATE = "number", "category", "words", "date"
+ID, WEIGHT, TARGET, IGNORED = "id", "weight", "target", "ignored"
+ROLES = (NUMBER, CATEGORY, WORDS, DATE, ID, WEIGHT, TARGET, IGNORED)
+LEARNED = (NUMBER, CATEGORY, WORDS, DATE)
+
+_SENTENCE = 3  # words from which on a text is words, not a category
+_ENOUGH = 50  # rows before an id is recognised
+_NEARLY_ALL = 0.95  # distinct texts, for an id; numbers, or dates, for a column of them
+_ISO = re.compile(
+    r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}([.,]\d{1,9})?)?( ?(Z|[+-]\d{2}:?\d{2}))?)?", re.ASCII
+)
+
+
+def kind_of(role: str) -> Kind:
+    """Return how a reader should read a column of a role."""
+    if role in (NUMBER, WEIGHT):
+        return "number"
+    return "date" if role == DATE else "text"
+
+
+def natural_kind(column: Column) -> Kind:
+    """Return what a column holds by nature."""
+    if isinstance(column, Texts):
+        return "text"
+    return "date" if column.dtype.kind == "M" else "number"
+
+
+def refuse_unknown(role: str, name: str) -> None:
+    """Raise if there is no such role."""
+    if role not in ROLES:
+        raise InvalidInputError(
+            f"column {name!r} cannot have the role {role!r}; roles are: {', '.join(ROLES)}"
+        )
+
+
+def of_value(value: Any) -> str:
+    """Return the role of a column by one value, as a stream brings it.
+
+    >>> [of_value(value) for value in (3, "PE", "2026-11-15", "late again and again", None)]
+    ['number', 'category', 'date', 'words', 'number']
+    """
+    if isinstance(value, str):
+        if _ISO.fullmatch(value.strip()):
+            return DATE
+        return WORDS if len(value.split()) >= _SENTENCE else CATEGORY
+    return DATE if isinstance(value, date | datetime | np.datetime64) else NUMBER
+
+
+def of_rows(block: Block) -> dict[str, str]:
+    """Return the roles of columns that have a value, in the order of `by_first_value`.
+
+    As in `of_value`, and unlike in a file, a text of digits is a category.
+    """
+    found = {}
+    for name in by_first_value(block):
+        column = block.columns[name]
+        role = _of_column(name, column)
+        found[name] = CATEGORY if role == NUMBER and isinstance(column, Texts) else role
+    return found
+
+
+def by_first_value(block: Block) -> list[str]:
+    """Return the columns that have a value: as rows bring them, those of one row by name."""
+    firsts = [
+        (int(there.argmax()), name)
+        for name, column in block.columns.items()
+        if (there := ~is_gap(column)).any()
+    ]
+    return [name for _, name in sorted(firsts)]
+
+
+def inferred(head: Block, *, skip: Iterable[str] = ()) -> dict[str, str]:
+    """Return the roles of the columns of the first rows, in order, but for some."""
+    left_out = set(skip)
+    return {
+        name: _of_column(name, column)
+        for name, column in head.columns.items()
+        if name not in left_out
+    }
+
+
+def _of_column(name: str, column: Column) -> str:
+    if isinstance(column, Texts):
+        return _of_texts(name, column)
+    if column.dtype.kind == "M":
+        return DATE
+    return ID if _is_running(name, column) else NUMBER
+
+
+def _of_texts(name: str, column: Texts) -> str:
+    values = [value for value in column.values if value]
+    if not values or not (column.codes >= 0).any():  # the values may be those of other rows
+        return NUMBER
+    numbers = [_number(value) for value in column.values]
+    if _are_nearly_all(column, [not math.isnan(number) for number in numbers]):
+        whole = np.append(numbers, np.nan)[column.codes]
+        return ID if _is_running(name, whole) else NUMBER
+    if _are_nearly_all(column, [bool(_ISO.fullmatch(value)) for value in column.values]):
+        return DATE
+    if sum(len(value.split()) for value in values) >= _SENTENCE * len(values):
+        return WORDS
+    there = int((column.codes >= 0).sum())
+    is_id = there >= _ENOUGH and len(values) >= _NEARLY_ALL * there
+    return ID if is_id else CATEGORY
+
+
+def _are_nearly_all(column: Texts, are: Sequence[bool]) -> bool:
+    """Tell whether the texts of all rows are of a kind but a few, which are mistakes then."""
+    there = column.codes[column.codes >= 0]
+    return float(np.mean(np.array(are)[there])) >= _NEARLY_ALL
+
+
+def _is_running(name: str, numbers: Any) -> bool:
+    """Tell whether numbers count the rows; an unnamed column needs fewer of them."""
+    if len(numbers) < (2 if name == "" else _ENOUGH):
+        return name == ""
+    return bool(np.all(np.diff(numbers) == 1.0))
+
+
+def _number(text: str) -> float:
+    """Return a number, NaN if it is none; a decimal comma counts, the reader knows what to do."""
+    try:
+        return float(text.replace(",", ".", 1)) if "_" not in text else math.nan
+    except ValueError:
+        return math.nan
+
+
+def described(roles: Mapping[str, str]) -> list[tuple[str, list[str]]]:
+    """Return roles and the columns that have them, for people to read."""
+    found: dict[str, list[str]] = {}
+    for name, role in roles.items():
+        found.setdefault(role, []).append(name or "(unnamed)")
+    return [(role, found[role]) for role in ROLES if role in found]

@@ -1,0 +1,220 @@
+"""Parquet, and Arrow's own: IPC files and streams, Feather. Also Arrow's arrays as columns.
+
+Numbers, truth values, text, categories and dates are read as the schema says; columns of other
+types are left out, and named in the notes. Read batch by batch. Messages count rows from 1. The
+index that pandas stores is no column.
+"""
+
+import os
+import re
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from folklearn.errors import InvalidInputError
+from folklearn.readers.block import Block, Column
+from folklearn.readers.cells import Kind
+from folklearn.readers.extras import needed
+from folklearn.readers.reader import Part, Reader
+from folklearn.readers.records import Faults, column_of, faults_of, spread
+from folklearn.readers.source import Source
+from folklearn.readers.unpack import File
+
+PARQUET, FILE, STREAM, OLD_FEATHER = b"PAR1", b"ARROW1", b"\xff\xff\xff\xff", b"FEA1"
+
+_AT_A_TIME = 8192  # rows
+_PANDAS_INDEX = re.compile(r"__index_level_\d+__")
+
+
+class ArrowReader(Reader):
+    """A Parquet file, an Arrow file or an Arrow stream, told apart by their first bytes.
+
+    What cannot be read as it comes, such as Parquet from a pipe, is stored in a temporary file.
+    """
+
+    unit = "row"
+
+    def __init__(self, source: Source, magic: bytes) -> None:
+        super().__init__(source.name)
+        self._arrow = needed("pyarrow", "Parquet and Arrow files need")
+        self.format = "parquet" if magic.startswith(PARQUET) else "arrow"
+        if magic.startswith(OLD_FEATHER):
+            raise InvalidInputError(
+                f"{self.name} is Feather of version 1; write it as version 2, or as Parquet"
+            )
+        if not magic.startswith((PARQUET, FILE, STREAM)):
+            raise InvalidInputError(f"{self.name} is neither a Parquet nor an Arrow file")
+        self._magic = magic
+        self.is_live = source.is_live and magic.startswith(STREAM)
+        self.can_reread = not self.is_live
+        self._stored = _stored(source) if source.is_live and not self.is_live else None
+        self._file: Any = source.path
+        if self.is_live:
+            self._file = File(source.raw(), is_patient=True)
+        elif self._stored is not None:
+            self._file = self._stored.name
+        self._stream: Any = None  # of a pipe: the one reader of it
+        self._seen: list[Any] = []  # of a pipe: batches that were looked at
+        with self._readable(), self._opened() as opened:
+            schema = opened.schema_arrow if self.format == "parquet" else opened.schema
+            if self.format == "parquet":
+                self.n_rows = opened.metadata.num_rows
+        self.names = readable_names(self, schema)
+
+    def _parts(self, kinds: Mapping[str, Kind] | None, looking: bool) -> Iterator[Part]:
+        wanted = dict.fromkeys(self.names) if kinds is None else kinds
+        row = 1
+        with self._readable():
+            for batch in self._batches([*wanted], looking):
+                yield part_of_columns(self, partial(_own, batch), wanted, row, batch.num_rows)
+                row += batch.num_rows
+                self.fraction = min(1.0, row / self.n_rows) if self.n_rows else None
+
+    @contextmanager
+    def _opened(self) -> Iterator[Any]:
+        """Yield the file as pyarrow opens it."""
+        if self._stream is not None:
+            yield self._stream
+            return
+        if self.format == "parquet":
+            import pyarrow.parquet as pq
+
+            with pq.ParquetFile(self._file, pre_buffer=False) as file:
+                yield file
+            return
+        ipc = needed("pyarrow.ipc", "Arrow files need")
+        if self.is_live:
+            self._stream = ipc.open_stream(self._arrow.PythonFile(self._file, mode="r"))
+            yield self._stream
+            return
+        opens = ipc.open_file if self._magic.startswith(FILE) else ipc.open_stream
+        with self._arrow.OSFile(os.fspath(self._file)) as file, opens(file) as reader:
+            yield reader
+
+    def _batches(self, columns: list[str], looking: bool) -> Iterator[Any]:
+        with self._opened() as opened:
+            if self.format == "parquet":
+                yield from opened.iter_batches(_AT_A_TIME, columns=columns, use_threads=True)
+                return
+            for batch in self._whole_batches(opened, looking):
+                for start in range(0, batch.num_rows, _AT_A_TIME):
+                    yield batch.slice(start, _AT_A_TIME)
+
+    def _whole_batches(self, opened: Any, looking: bool) -> Iterator[Any]:
+        if self._magic.startswith(FILE):
+            yield from map(opened.get_batch, range(opened.num_record_batches))
+            return
+        yield from tuple(self._seen)
+        if not looking:
+            self._seen = []
+        for batch in opened:
+            if looking and self.is_live:
+                self._seen.append(batch)
+            yield batch
+
+    @contextmanager
+    def _readable(self) -> Iterator[None]:
+        """Turn what pyarrow raises for damaged files into a sentence."""
+        try:
+            yield
+        except (self._arrow.ArrowException, OSError, UnicodeDecodeError) as error:
+            reason = str(error).partition("\n")[0]
+            raise InvalidInputError(f"{self.name} cannot be read: {reason}") from None
+
+
+def readable_names(reader: Reader, schema: Any) -> tuple[str, ...]:
+    """Return the columns of a schema that can be read; of others a note says that they cannot."""
+    names: list[str] = []
+    for place, field in enumerate(schema):
+        if _PANDAS_INDEX.fullmatch(field.name):
+            continue
+        if field.name in names:
+            raise InvalidInputError(
+                f"{reader.name} has two columns named {field.name!r}; rename one"
+            )
+        if not field.name.strip() and place > 0:
+            raise InvalidInputError(f"column {place + 1} of {reader.name} has no name; name it")
+        if own_kind(field.type) is None:
+            reader.leave_out(field.name, str(field.type))
+            continue
+        names.append(field.name)
+    return tuple(names)
+
+
+def part_of_columns(
+    reader: Reader,
+    column: Callable[[str, Kind | None], tuple[Column, Faults]],
+    kinds: Mapping[str, Kind | None],
+    row: int,
+    n_rows: int,
+) -> Part:
+    """Return rows whose columns `column` gives by name and kind; the first has this number."""
+    columns: dict[str, Column] = {}
+    faults: dict[int, tuple[str, str]] = {}
+    for name, kind in kinds.items():
+        columns[name], own = column(name, kind)
+        for place, fault in own.items():
+            faults.setdefault(place, (name, fault))
+    return reader.part(Block(columns, np.arange(row, row + n_rows)), faults)
+
+
+def _own(batch: Any, name: str, kind: Kind | None) -> tuple[Column, Faults]:
+    return column_of_array(batch.column(name), kind)
+
+
+def own_kind(type: Any) -> Kind | None:
+    """Return how values of a type of Arrow are read; None if they cannot be."""
+    from pyarrow import types
+
+    if types.is_dictionary(type):
+        return None if own_kind(type.value_type) is None else "text"
+    if types.is_string(type) or types.is_large_string(type) or types.is_string_view(type):
+        return "text"
+    if types.is_timestamp(type) or types.is_date(type):
+        return "date"
+    numbers = (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal)
+    is_number = types.is_null(type) or any(test(type) for test in numbers)
+    return "number" if is_number else None
+
+
+def column_of_array(array: Any, kind: Kind | None = None) -> tuple[Column, Faults]:
+    """Return an array of Arrow as a column of a kind, its own if None, and the faults by row."""
+    import pyarrow as pa
+
+    if isinstance(array, pa.ChunkedArray):
+        array = array.combine_chunks() if array.num_chunks != 1 else array.chunk(0)
+        if isinstance(array, pa.ChunkedArray):
+            array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.nulls(0)
+    own = own_kind(array.type)
+    if kind is None:
+        return column_of_array(array, own or "text")[0], {}
+    if pa.types.is_null(array.type):
+        return column_of([None] * len(array), kind)
+    if kind == own == "number":
+        if pa.types.is_boolean(array.type):
+            array = array.cast(pa.int8())
+        # Rounding a large integer is what reading it as text would do too.
+        numbers = array.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+        return numbers, faults_of(numbers)
+    if kind == own == "date":
+        moments = array.cast(pa.timestamp("us"), safe=False).to_numpy(zero_copy_only=False)
+        return moments.astype("datetime64[us]"), {}
+    if not pa.types.is_dictionary(array.type):
+        if pa.types.is_string_view(array.type):
+            array = array.cast(pa.large_string())
+        array = array.dictionary_encode()
+    codes = array.indices.cast(pa.int64()).fill_null(-1).to_numpy()
+    return spread(codes, array.dictionary.to_pylist(), kind)
+
+
+def _stored(source: Source) -> Any:
+    """Return a temporary file with all bytes of a stream, which lives as long as it is held."""
+    file = tempfile.NamedTemporaryFile()  # noqa: SIM115
+    for piece in source.raw():
+        file.write(piece)
+    file.flush()
+    return file

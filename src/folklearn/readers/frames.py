@@ -1,0 +1,79 @@
+"""Data frames of pandas, polars or Arrow, by narwhals."""
+
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import Any
+
+from folklearn.errors import InvalidInputError
+from folklearn.readers.arrow import column_of_array, own_kind, part_of_columns
+from folklearn.readers.block import Column
+from folklearn.readers.cells import Kind
+from folklearn.readers.extras import needed
+from folklearn.readers.reader import Part, Reader
+from folklearn.readers.records import Faults, column_of
+
+_AT_A_TIME = 8192  # rows
+
+
+def is_frame(source: Any) -> bool:
+    """Tell whether something may be a data frame, without loading what would know."""
+    return (hasattr(source, "columns") and hasattr(source, "__len__")) or hasattr(
+        source, "__arrow_c_stream__"
+    )
+
+
+class FrameReader(Reader):
+    """The rows of a data frame.
+
+    Strings, categories and enums are text; numbers and truth values are numbers; dates are
+    dates. Columns of other types are left out, and named in the notes.
+    """
+
+    format = "frame"
+    unit = "row"
+
+    def __init__(self, frame: Any, name: str = "the data frame") -> None:
+        super().__init__(name)
+        nw = needed("narwhals.stable.v2", "data frames need", "df")
+        needed("pyarrow", "data frames need", "df")
+        try:
+            self._frame = nw.from_native(frame, eager_only=True)
+        except (TypeError, ValueError) as error:
+            reason = str(error).partition("\n")[0]
+            raise InvalidInputError(f"{name} cannot be read: {reason}") from None
+        self.n_rows = len(self._frame)
+        self._own = {str(column): column for column in self._frame.columns}
+        if len(self._own) < len(self._frame.columns):
+            raise InvalidInputError(f"{name} has two columns of the same name; rename one")
+        self.names = tuple(name for name in self._own if self._can_read(name, nw))
+
+    def _can_read(self, name: str, nw: Any) -> bool:
+        kind = self._frame.schema[self._own[name]]
+        simple = (nw.Boolean, nw.String, nw.Categorical, nw.Enum, nw.Date, nw.Datetime, nw.Decimal)
+        if kind.is_numeric() or isinstance(kind, simple):
+            return True
+        if isinstance(kind, nw.Object):  # what pandas has for text among other things
+            first = self._frame[:_AT_A_TIME].get_column(self._own[name]).to_list()
+            if not column_of(first)[1]:
+                return True
+        self.leave_out(name, str(kind))
+        return False
+
+    def _parts(self, kinds: Mapping[str, Kind] | None, looking: bool) -> Iterator[Part]:
+        wanted: Mapping[str, Kind | None] = dict.fromkeys(self.names) if kinds is None else kinds
+        n_rows = len(self._frame)
+        for start in range(0, n_rows, _AT_A_TIME):
+            rows = self._frame[start : start + _AT_A_TIME]
+            self.fraction = start / n_rows
+            yield part_of_columns(self, partial(self._column, rows), wanted, start + 1, len(rows))
+        self.fraction = 1.0
+
+    def _column(self, rows: Any, name: str, kind: Kind | None) -> tuple[Column, Faults]:
+        series = rows.get_column(self._own[name])
+        try:
+            array = series.to_arrow()
+        except (TypeError, ValueError, OverflowError):  # what only Python holds together
+            return column_of(series.to_list(), kind)
+        if own_kind(array.type) is None:
+            return column_of(series.to_list(), kind)
+        return column_of_array(array, kind)

@@ -1,0 +1,230 @@
+"""What every reader offers: a look at the first rows, and all rows in blocks, bad ones apart."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from folklearn.errors import InvalidInputError
+from folklearn.readers.block import Block
+from folklearn.readers.cells import Kind, with_remedy
+from folklearn.words import listed
+
+Faults = Mapping[int, tuple[str, str]]  # by row: the column, "" for none, and what is wrong
+
+_WAY_OUT = "; to leave bad rows out: --on-bad-row skip"
+
+
+class BadRow(InvalidInputError):  # noqa: N818 - it is also handed over, not raised
+    """A row that cannot be read; the message says where it is, what is wrong and what to do.
+
+    Parameters
+    ----------
+    message : one sentence.
+    line : where the row is: line of a text file, row (from 1) of a table.
+    column : the column that is wrong, None if it is the whole row.
+    text : the row as it was written, where it was.
+    reason : what is wrong, without where it is and what to do.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        line: int,
+        column: str | None = None,
+        text: str = "",
+        reason: str = "",
+    ) -> None:
+        super().__init__(f"{message}{_WAY_OUT}")
+        self.line, self.column, self.text = line, column, text
+        self.reason = reason or message
+
+    @property
+    def sentence(self) -> str:
+        """The message without the option that leaves bad rows out, where there is none."""
+        return str(self).removesuffix(_WAY_OUT)
+
+
+class Part(NamedTuple):
+    """Rows as they were read at a time: the good ones, and the bad ones in order."""
+
+    block: Block
+    bad: Sequence[BadRow]
+
+
+class Reader(ABC):
+    """Rows of one source, whatever its format.
+
+    Attributes
+    ----------
+    name : what messages call the source.
+    format : "csv", "jsonlines", "parquet", "arrow", "svmlight", "vw", "frame" or "rows".
+    unit : what messages count: "line" or "row".
+    can_reread : whether the rows can be read more than once.
+    is_live : whether rows come as they are written, as those of a pipe.
+    n_rows : how many rows there are, if that is known without reading.
+    names : the columns that are known from the first rows, in order.
+    notes : what was found out and should be said.
+    decimal : what numbers in text have before their decimals.
+    fraction : how much of the current pass is done, from 0 to 1; None if nobody knows.
+    """
+
+    format: str
+    unit = "line"
+    can_reread = True
+    is_live = False
+    n_rows: int | None = None
+    names: tuple[str, ...] = ()
+    decimal = "."
+    fraction: float | None = None
+    _may_bring_more = False  # whether later rows may have columns that the first have not
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.notes: list[str] = []
+        self._head: tuple[int, Block] | None = None
+        self._was_read = False
+        self._left_out: set[str] = set()  # columns that nobody can read
+
+    @property
+    def known(self) -> set[str]:
+        """The columns of the first rows, also those that cannot be read."""
+        return {*self.names, *self._left_out}
+
+    def leave_out(self, column: str, what: str) -> None:
+        """Remember a column that holds what cannot be read, and say so."""
+        if column not in self._left_out:
+            self._left_out.add(column)
+            self.notes.append(
+                f"column {column!r} holds {what} and is left out: only numbers, text and dates "
+                "can be read"
+            )
+
+    @abstractmethod
+    def _parts(self, kinds: Mapping[str, Kind] | None, looking: bool) -> Iterator[Part]:
+        """Yield all rows in parts of any size.
+
+        Columns are of these kinds, or all of their own kind for None. Who is `looking` takes
+        nothing away: what it is shown comes again.
+        """
+
+    def head(self, n: int = 1000) -> Block:
+        """Return the first rows, each column of its own kind, without those that are bad.
+
+        Nothing is taken away. A pipe gives what has come so far, at least one row.
+        """
+        if self._head is None or (n > self._head[0] and not self._was_read):
+            blocks: list[Block] = []
+            n_found = 0
+            for block, _ in self._parts(None, looking=True):
+                blocks.append(block)
+                n_found += len(block)
+                if n_found >= n or (self.is_live and n_found):
+                    break
+            self._head = n, Block.joined(blocks)
+        return self._head[1].take(slice(0, n))
+
+    def blocks(
+        self,
+        kinds: Mapping[str, Kind],
+        *,
+        most: int = 8192,
+        on_bad: Callable[[BadRow], None] | None = None,
+    ) -> Iterator[Block]:
+        """Yield all rows in order, in blocks.
+
+        Parameters
+        ----------
+        kinds : the columns to read, and how. Others are left out, but for columns that only
+            later rows have, which come as they are.
+        most : rows of a block. Blocks are full but for the last one; those of a pipe come as
+            soon as there are whole lines.
+        on_bad : takes every row that cannot be read, which is then left out. If None, the rows
+            before it are yielded, and then it is raised.
+        """
+        unknown = [name for name in kinds if name not in self.names]
+        unreadable = [name for name in unknown if name in self._left_out]
+        if unreadable:
+            raise InvalidInputError(
+                f"column {unreadable[0]!r} of {self.name} cannot be read: only numbers, text and "
+                "dates can be"
+            )
+        if unknown and not self._may_bring_more:
+            raise InvalidInputError(
+                f"{self.name} has no column {unknown[0]!r}; its columns are: {listed(self.names)}"
+            )
+        if self._was_read and not self.can_reread:
+            raise InvalidInputError(f"{self.name} can be read only once; store it in a file")
+        if not self.can_reread:
+            self.head()  # kept, for later it cannot be had
+        self._was_read = True
+        self.fraction = None
+        good = _without_bad(self._parts(kinds, looking=False), on_bad)
+        return _cut(good, most) if self.is_live else _filled(good, most)
+
+    def feature_names(self, indices: Sequence[int]) -> list[str]:
+        """Return what features are called that a block has by number."""
+        return [str(index) for index in indices]
+
+    def bad_row(self, line: int, column: str, fault: str, text: str = "") -> BadRow:
+        """Return the error of a row; column "" if it is the whole row that is wrong."""
+        where = f"{self.unit} {line} of {self.name}"
+        what = f", column {column!r}: {with_remedy(fault, column)}" if column else f": {fault}"
+        return BadRow(f"{where}{what}", line=line, column=column or None, text=text, reason=fault)
+
+    def part(self, block: Block, faults: Faults, texts: Sequence[str] = ()) -> Part:
+        """Return a block without its bad rows, and these; `texts` are rows as written."""
+        if not faults:
+            return Part(block, ())
+        bad = [
+            self.bad_row(int(block.lines[row]), *faults[row], texts[row] if texts else "")
+            for row in sorted(faults)
+        ]
+        good = np.ones(len(block), bool)
+        good[list(faults)] = False
+        return Part(block.take(good), bad)
+
+
+def _without_bad(parts: Iterator[Part], on_bad: Callable[[BadRow], None] | None) -> Iterator[Block]:
+    """Yield the good rows; a bad one is handed over, or raised behind the rows before it."""
+    for block, bad in parts:
+        if bad and on_bad is None:
+            yield block.take(block.lines < bad[0].line)
+            raise bad[0]
+        if on_bad is not None:
+            for row in bad:
+                on_bad(row)
+        yield block
+
+
+def _cut(blocks: Iterator[Block], most: int) -> Iterator[Block]:
+    """Yield the rows as they come, at most so many at a time."""
+    for block in blocks:
+        for start in range(0, len(block), most):
+            yield block.take(slice(start, start + most))
+
+
+def _filled(blocks: Iterator[Block], most: int) -> Iterator[Block]:
+    """Yield the rows in blocks that are all full but the last; also before an error."""
+    waiting: list[Block] = []
+    n_waiting = 0
+    error: InvalidInputError | None = None
+    try:
+        for block in blocks:
+            start = 0
+            while start < len(block):
+                piece = block.take(slice(start, start + most - n_waiting))
+                start += len(piece)
+                n_waiting += len(piece)
+                waiting.append(piece)
+                if n_waiting == most:
+                    yield Block.joined(waiting)
+                    waiting, n_waiting = [], 0
+    except InvalidInputError as caught:
+        error = caught
+    if waiting:
+        yield Block.joined(waiting)
+    if error is not None:
+        raise error

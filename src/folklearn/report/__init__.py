@@ -1,0 +1,1 @@
+"""Pictures and pages from plain tables; nothing here knows a model or a learner."""

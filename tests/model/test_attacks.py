@@ -1,0 +1,131 @@
+"""What somebody found who tried to break the model; each line was a bug once."""
+
+import numpy as np
+import pytest
+
+import folklearn
+from folklearn import Model
+from folklearn.errors import InvalidInputError
+
+
+def words_model():
+    model = Model()
+    for i in range(100):
+        row = {"t": f"word{i % 7} is what", "a": float(i % 3), "b": float(i % 5)}
+        model.learn_one(row, "pq"[i % 2])
+    return model
+
+
+def test_a_refused_row_does_not_spoil_a_wide_model():
+    model = words_model()
+    before = model.predict_proba_one({"t": "word1 is what"})
+    with pytest.raises(InvalidInputError):
+        model.learn_one({"a": 9e14, "b": 9e14, "late": 1.0}, "p")
+    assert model.predict_proba_one({"t": "word1 is what"}) == before
+    assert model.n_rounds == 100
+
+
+def test_a_number_that_comes_late_was_missing_not_zero():
+    rng = np.random.default_rng(0)
+    rows = [{"a": rng.normal(), "b": rng.normal() + 50.0} for _ in range(400)]
+    y = ["pq"[int(row["b"] > 50.0)] for row in rows]
+    late = [row if i >= 100 else {"a": row["a"]} for i, row in enumerate(rows)]
+    one_by_one, at_once, known = Model(), Model(), Model()
+    for row, label in zip(late, y, strict=True):
+        one_by_one.learn_one(row, label)
+    at_once.learn_many(late, y)
+    known.learn_many(rows[100:], y[100:])
+    assert one_by_one.loss == pytest.approx(at_once.loss, rel=0.02)
+    before = sum(Model().learn_many(late[:100], y[:100]).losses)
+    assert one_by_one.loss - before < known.loss + 40.0  # nats: what is late is learned at once
+
+
+def test_an_interrupt_leaves_no_rows_for_later_floors(monkeypatch):
+    rng = np.random.default_rng(0)
+    model = Model(windows=True, classes=["p", "q"])
+    X = rng.normal(size=(600, 3))
+    model.learn_many(X[:300], rng.choice(["p", "q"], 300).tolist())
+    monkeypatch.setattr(model, "_admit", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        model.learn_many(X[300:400], rng.choice(["p", "q"], 100).tolist())
+    monkeypatch.undo()
+    model.learn_many(X[400:], ["pq"[int(x > 0)] for x in X[400:, 0]])
+    assert all(window.floor <= window.loss + 5.0 for window in model.windows())
+
+
+def test_weights_of_rows_do_not_lift_the_floors_of_a_run(tmp_path):
+    rng = np.random.default_rng(0)
+    rows = [{"a": rng.normal(), "w": 10.0, "y": "pq"[i]} for i in rng.integers(2, size=600)]
+    model = Model(windows=True)
+    run = model.run(rows, "y", weight="w")
+    assert all(not one.floor > 0.75 for one in run.windows)  # nats: a coin has .69
+
+
+def test_fitting_again_forgets_what_other_rows_decided():
+    few = [{"a": float(i), "y": "p" if i % 10 else "q"} for i in range(100)]
+    even = [{"a": float(i), "y": "rs"[i % 2], "w": 5.0} for i in range(100)]
+    model = Model(class_weight="balanced").fit(few, "y")
+    model.fit(even, "y", weight="w")
+    assert model.labels == ("r", "s")
+    assert model.class_weight == {"r": 1.0, "s": 1.0}
+
+
+def test_labels_of_numbers_are_known_in_files_too(tmp_path):
+    rows = [{"a": float(i % 2), "y": i % 2} for i in range(100)]
+    model = Model()
+    model.run(rows, "y")
+    path = tmp_path / "rows.csv"
+    path.write_text("a,y\n" + "".join(f"{row['a']},{row['y']}\n" for row in rows))
+    assert model.score(str(path)).error < 0.1
+    model.run(str(path))
+    assert model.labels == (0, 1)
+    other = Model()
+    other.run(iter(rows), "y")
+    assert other.labels == (0, 1)
+
+
+def test_soft_labels_of_dictionaries_can_be_run():
+    rows = [
+        {"a": float(i % 2), "y": {"p": 0.9, "q": 0.1} if i % 2 else {"q": 1.0}} for i in range(50)
+    ]
+    model = Model()
+    assert model.run(rows, "y").n_rows == 50
+    assert set(model.labels) == {"p", "q"}
+
+
+def test_what_cannot_be_meant_is_refused():
+    rows = [{"a": float(i), "b": 1.0, "a:b": 2.0, "y": "pq"[i % 2]} for i in range(20)]
+    with pytest.raises(InvalidInputError, match="like a cross"):
+        Model(crosses=[("a", "b")]).run(rows, "y")
+    model = Model()
+    model.run([{"a": float(i), "y": "pq"[i % 2]} for i in range(20)], "y")
+    with pytest.raises(InvalidInputError, match="have names"):
+        model.predict(np.zeros((2, 2)))
+    with pytest.raises(InvalidInputError, match="never asked for"):
+        model.tell(99, "p")
+    assert model.learn_many([], []).P.shape[0] == 0
+    assert Model(class_weight={}).run(rows, "y").n_rows == 20
+
+
+def test_after_a_fit_the_loss_is_that_of_what_was_predicted():
+    rows = [{"a": float(i % 2), "y": "pq"[i % 2]} for i in range(200)]
+    model = Model().fit(rows, "y")
+    given = model.predict_proba_one({"a": 1.0})["q"]
+    before = model.loss
+    model.learn_one({"a": 1.0}, "q")
+    assert model.loss - before == pytest.approx(-np.log(given), rel=1e-6)
+
+
+def test_a_number_to_be_estimated_is_doubted(caplog):
+    rows = [{"a": float(i), "y": str(i * 1.7)} for i in range(100)]
+    with caplog.at_level("WARNING", logger="folklearn"):
+        Model().run(rows, "y")
+    assert "different numbers" in caplog.text
+
+
+def test_sorted_labels_are_said(caplog):
+    rows = [{"a": float(i), "y": "pq"[i >= 100]} for i in range(200)]
+    with caplog.at_level("WARNING", logger="folklearn"):
+        Model().run(rows, "y")
+    assert "sorted" in caplog.text
+    assert folklearn.Model is Model

@@ -1,0 +1,339 @@
+"""The verbs of Model: any row and label in, exact on the way out, all or nothing."""
+
+import copy
+import datetime
+import math
+import pickle
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+
+import folklearn
+from folklearn import Model
+from folklearn.errors import InvalidInputError
+
+COLOURS = ["red", "green", "blue", None]
+
+
+def rows_of(rng, T=200, words=False):
+    """Rows of every role, with gaps, a late column, and labels that come late."""
+    found = []
+    for t in range(T):
+        number = float(rng.normal())
+        row = {"n": number if t == 0 or rng.random() > 0.1 else None}
+        row["colour"] = COLOURS[int(rng.integers(4))] if t else "red"
+        row["day"] = f"2026-01-{1 + t % 28:02}"
+        if words:
+            row["note"] = "sun and more sun" if number > 0 else "rain and more rain"
+        label = "cold" if number < 0 else ("warm" if t < 40 or number < 1 else "hot")
+        found.append((row, label))
+    return found
+
+
+def state(model):
+    record = model.to_record()
+    return record.config, {part: array.tobytes() for part, array in record.arrays.items()}
+
+
+def learned(rows, *arguments, **words):
+    model = Model(*arguments, **words)
+    for x, y in rows:
+        model.learn_one(x, y)
+    return model
+
+
+@pytest.mark.parametrize("words", [False, True])
+@pytest.mark.parametrize("name", ["auto", "folklore"])
+def test_many_rows_are_the_loop(name, words, rng):
+    if words and name != "auto":
+        pytest.skip("words are for the default")
+    rows = rows_of(rng, words=words)
+    one, many = Model(name), Model(name)
+    P, losses, is_old = np.zeros((200, 3)), [], np.zeros(200, bool)
+    for t, (x, y) in enumerate(rows):
+        n_places = 0 if one.columns is None else len(one.columns)
+        known = one.predict_proba_one(x)
+        unseen, before = one.unseen_probability, one.loss
+        P[t, : len(known)] = (1.0 - unseen) * np.array(list(known.values()))
+        one.learn_one(x, y)
+        losses.append(one.loss - before)
+        is_old[t] = len(one.columns) == n_places  # a category that is new is ignored when asked
+    xs, ys = zip(*rows, strict=True)
+    step = many.learn_many(xs[:90], ys[:90])
+    later = many.learn_many(xs[90:], ys[90:])
+    K = step.P.shape[1]
+    np.testing.assert_allclose(step.P[is_old[:90]], P[:90, :K][is_old[:90]], atol=1e-7)
+    np.testing.assert_allclose(later.P[is_old[90:]], P[90:][is_old[90:]], atol=1e-7)
+    np.testing.assert_allclose([*step.losses, *later.losses], losses, atol=1e-6)
+    for total in ("loss", "loss_of_new", "total_weight", "n_mistakes", "n_rounds", "labels"):
+        ours, theirs = getattr(one, total), getattr(many, total)
+        assert ours == (theirs if isinstance(ours, tuple) else pytest.approx(theirs, rel=1e-6))
+    assert one.columns.keys == many.columns.keys
+    assert one.roles == many.roles
+    frozen = one.predict_proba(list(xs))
+    np.testing.assert_allclose(frozen, many.predict_proba(list(xs)), atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "labels", [("a", "b"), (1, 2), (True, False), (1.5, -2.0), ((1, 2), frozenset("x"))]
+)
+def test_labels_of_any_kind(labels, rng):
+    model = Model("folklore")
+    assert model.predict_one({"n": 1.0}) is None
+    for t in range(60):
+        model.learn_one({"n": t % 2 + 0.1 * rng.normal()}, labels[t % 2])
+    assert model.labels == labels
+    assert model.predict_one({"n": 1.0}) == labels[1]
+    assert list(model.predict_proba_one({"n": 0.0})) == list(labels)
+
+
+@pytest.mark.parametrize("words", [False, True])
+def test_soft_labels_bring_classes_and_count_what_is_new(words, rng):
+    rows = rows_of(rng, T=40, words=words)
+    soft = [{y: 0.75, "other": 0.25} if t % 2 else y for t, (_, y) in enumerate(rows)]
+    one, many = learned(zip([x for x, _ in rows], soft, strict=True)), Model()
+    step = many.learn_many([x for x, _ in rows], soft)
+    assert one.labels == many.labels
+    assert one.loss == pytest.approx(float(step.losses.sum()), rel=1e-9)
+    assert one.loss_of_new == pytest.approx(many.loss_of_new, rel=1e-9)
+    assert one.n_mistakes == many.n_mistakes
+    assert 0.0 < one.loss_of_new < one.loss
+
+
+def test_a_class_known_by_a_soft_label_is_not_new():
+    model = Model("folklore")
+    step = model.learn_many([{"n": 1.0}, {"n": 2.0}], [{"a": 0.6, "b": 0.4}, "b"])
+    assert step.losses[0] == 0.0  # nothing was known, and nothing is what it said
+    p = step.P[1, 1]
+    assert step.losses[1] == pytest.approx(-math.log(p))
+    assert model.core.n_new == 1
+
+
+def test_a_declared_model_is_closed_until_a_class_comes():
+    rows = [({"n": float(t % 2)}, "ab"[t % 2]) for t in range(20)]
+    one, many = learned(rows, classes=["a", "b"]), Model(classes=["a", "b"])
+    assert one.unseen_probability == one.loss_of_new == 0.0
+    many.learn_many([x for x, _ in rows], [y for _, y in rows])
+    for model in (one, many):
+        before = model.loss
+        if model is one:
+            model.learn_one({"n": 0.5}, "c")
+        else:
+            model.learn_many([{"n": 0.5}], ["c"])
+        assert model.loss - before == pytest.approx(-math.log(0.5 / 21.0))
+        assert model.unseen_probability == 1.5 / 22.0
+
+
+def test_ask_and_tell_with_files_in_between(rng, tmp_path):
+    rows = rows_of(rng, T=120, words=False)
+    model = learned(rows[:60])
+    numbers = {}
+    for x, y in rows[60:80]:
+        p, number = model.ask(x)
+        assert p == model.predict_proba_one(x)
+        numbers[number] = y, p, model.unseen_probability
+    assert model.waiting == tuple(numbers)
+    model.save(tmp_path / "model")
+    loaded = folklearn.load(tmp_path / "model")
+    assert state(loaded) == state(model)
+    for number, (y, p, unseen) in reversed(numbers.items()):
+        for one in (model, loaded):
+            before = one.loss
+            one.tell(number, y)
+            given = (1.0 - unseen) * p[y] if y in p else unseen
+            assert one.loss - before == pytest.approx(-math.log(given))
+    assert state(loaded) == state(model)
+    with pytest.raises(InvalidInputError, match="it was told already"):
+        model.tell(number, y)
+
+
+def test_what_is_told_of_words_and_soft_labels_counts_as_it_was_asked(rng):
+    rows = rows_of(rng, T=60, words=True)
+    model = learned(rows)
+    p, number = model.ask(rows[0][0])
+    unseen, before = model.unseen_probability, model.loss
+    for x, y in rows[:30]:
+        model.learn_one(x, y)
+        before += model.loss - before
+    model.tell(number, {"cold": 0.5, "warm": 0.5})
+    expected = -0.5 * sum(math.log((1.0 - unseen) * p[label]) for label in ("cold", "warm"))
+    assert model.loss - before == pytest.approx(expected)
+
+
+def test_class_weight_is_weight(rng):
+    rows = rows_of(rng, T=60)
+    factors = {"cold": 0.5, "warm": 2.0}
+    model = Model("folklore", class_weight=factors)
+    twin = Model("folklore")
+    for x, y in rows:
+        model.learn_one(x, y, weight=0.5)
+        twin.learn_one(x, y, weight=0.5 * factors.get(y, 1.0))
+    assert model.predict_proba_one(rows[0][0]) == twin.predict_proba_one(rows[0][0])
+    assert model.loss == twin.loss
+    soft = Model("folklore", class_weight=factors)
+    soft.learn_many([x for x, _ in rows], [{y: 1.0} for _, y in rows], weight=0.5)
+    assert soft.total_weight == pytest.approx(model.total_weight)
+    with pytest.raises(InvalidInputError, match="needs to see all labels first"):
+        Model(class_weight="balanced").learn_one({"n": 1.0}, "a")
+    with pytest.raises(InvalidInputError, match='must be None, a dict or "balanced"'):
+        Model(class_weight=[1.0])
+
+
+BAD = [
+    ({"n": math.inf}, "a", 1.0, "column 'n' has inf, which is not finite"),
+    ({"n": 1e16}, "a", 1.0, "column 'n' has 1e.16, which is too large"),
+    ({"n": "red"}, "a", 1.0, "column 'n' has 'red', and its role is number"),
+    ({"n": [1.0]}, "a", 1.0, "the value is nested"),
+    ({"n": 1j}, "a", 1.0, "is not a number"),
+    ({"day": "tomorrow"}, "a", 1.0, "column 'day' has 'tomorrow', which is no date"),
+    ({"n": 1.0}, None, 1.0, "label is missing"),
+    ({"n": 1.0}, ["a"], 1.0, "hashable"),
+    ({"n": 1.0}, {"a": 0.4}, 1.0, "sum to 0.4"),
+    ({"n": 1.0}, "a", -1.0, "weight is -1"),
+    ({"n": 1.0}, "a", 7.0, "above max_weight"),
+    ([1.0], "a", 1.0, "must be a dictionary"),
+]
+
+
+@pytest.mark.parametrize("words", [False, True])
+@pytest.mark.parametrize(("x", "y", "weight", "sentence"), BAD)
+def test_a_bad_row_changes_nothing(x, y, weight, sentence, words, rng):
+    model = learned(rows_of(rng, T=30, words=words))
+    before = state(model)
+    with pytest.raises(InvalidInputError, match=sentence):
+        model.learn_one(x, y, weight=weight)
+    with pytest.raises(InvalidInputError):
+        model.learn_many([{"n": 1.0}, x], ["a", y], weight=[1.0, weight])
+    assert state(model) == before
+
+
+def test_a_bad_first_row_decides_nothing():
+    for bad in ({"n": math.inf}, {"n": 1.0, "m": [1]}, {"n": 1.0}):
+        model = Model()
+        before = state(model)
+        with pytest.raises(InvalidInputError):
+            model.learn_one(bad, "a", weight=7.0)
+        with pytest.raises(InvalidInputError):
+            model.learn_many([bad], ["a"], weight=7.0)
+        assert state(model) == before
+        assert model.columns is model.core is None
+        model.learn_one({"n": "text"}, "a")
+        assert model.roles == {"n": "category"}
+
+
+@pytest.mark.parametrize("words", [False, True])
+@pytest.mark.parametrize("cut", [0, 1, 30, 66, 70, 150])
+def test_resuming_equals_never_stopping(cut, words, rng, tmp_path):
+    rows = rows_of(rng, words=words)
+    model = learned(rows[:cut])
+    model.save(tmp_path / "model")
+    copies = [
+        folklearn.load(tmp_path / "model"),
+        pickle.loads(pickle.dumps(model)),
+        copy.deepcopy(model),
+    ]
+    for x, y in rows[cut:]:
+        model.learn_one(x, y)
+    for other in copies:
+        for x, y in rows[cut:]:
+            other.learn_one(x, y)
+        assert state(other) == state(model)
+        assert other.windows() == model.windows()
+
+
+def test_recent_rows_are_the_same_after_a_restart(rng, tmp_path):
+    rows = rows_of(rng, T=700)
+    model = learned(rows[:400], "ogd")
+    model.save(tmp_path / "model")
+    loaded = folklearn.load(tmp_path / "model")
+    for other in (model, loaded):
+        for x, y in rows[400:]:
+            other.learn_one(x, y)
+    assert state(loaded) == state(model)
+    block, labels = model._recent.rows()
+    assert len(block) == len(labels) == 256
+
+
+def test_late_columns_and_missing_values(rng):
+    model = learned(rows_of(rng, T=50), "folklore")
+    x = {"n": 0.3, "colour": "red", "day": "2026-01-05"}
+    p = model.predict_proba_one(x)
+    assert model.predict_proba_one(x | {"new": 3.0, "colour2": "x"}) == p
+    model.learn_one(x | {"new": 3.0}, "warm")
+    assert model.roles["new"] == "number"
+    gaps = [model.predict_proba_one({"n": gap}) for gap in (None, math.nan, "", "NA")]
+    assert all(gap == model.predict_proba_one({}) for gap in gaps)
+
+
+def test_the_order_of_a_mapping_is_of_no_account(rng):
+    one, other = Model("folklore"), Model("folklore")
+    for x, y in rows_of(rng, T=40):
+        names = list(x)
+        shuffled = {names[j]: x[names[j]] for j in rng.permutation(len(names))}
+        one.learn_one(x, y)
+        other.learn_one(shuffled, y)
+    assert one.columns.keys == other.columns.keys
+    assert one.predict_proba_one(x) == other.predict_proba_one(x)
+
+
+def test_matrices_dense_and_sparse(rng):
+    X, y = rng.normal(size=(80, 4)), rng.integers(0, 3, 80)
+    X[rng.random(X.shape) < 0.5] = 0.0
+    dense, sparse = Model("folklore"), Model("folklore")
+    dense.learn_many(X, y)
+    sparse.learn_many(csr_array(X), y.tolist())
+    np.testing.assert_array_equal(sparse.predict_proba(csr_array(X)), dense.predict_proba(X))
+    assert dense.columns.encode(folklearn.model.feed.block_of(X)).X is X  # not copied
+    wide = Model()
+    wide.learn_many(csr_array((80, 10**6)), y)
+    assert wide.core.sparse
+    with pytest.raises(InvalidInputError, match='needs .* GB of memory.* use learner="auto"'):
+        Model("folklore").learn_many(csr_array((80, 10**6)), y)
+
+
+def test_soft_labels_as_a_matrix_need_declared_classes(rng):
+    X, Y = rng.normal(size=(30, 2)), rng.dirichlet(np.ones(3), 30)
+    model = Model("folklore")
+    with pytest.raises(InvalidInputError, match=r"soft labels have shape \(30, 3\); expected"):
+        model.learn_many(X, Y)
+    model.declare("abc")
+    model.learn_many(X, Y)
+    assert model.labels == ("a", "b", "c")
+    model.declare(["d"])
+    assert model.predict_proba(X).shape == (30, 4)
+    assert model.unseen_probability == 0.0
+
+
+def test_an_interruption_leaves_names_for_what_has_grown(rng, monkeypatch):
+    rows = rows_of(rng, T=100)
+    model = learned(rows[:20], "folklore")
+    learn = type(model.core)._learn
+
+    def interrupted(self, *arguments):
+        if self.n_rounds > 60:
+            raise KeyboardInterrupt
+        return learn(self, *arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(model.core), "_learn", interrupted)
+        model.learn_many([x for x, _ in rows[20:50]], [y for _, y in rows[20:50]])
+        with pytest.raises(KeyboardInterrupt):
+            model.learn_many([x for x, _ in rows[50:]], [y for _, y in rows[50:]])
+    assert len(model.labels) == model.core.n_classes
+    assert len(model.columns) == model.core.n_features
+    assert sum(model.predict_proba_one(rows[0][0]).values()) == pytest.approx(1.0)
+
+
+def test_dates_of_every_kind_are_one_date():
+    model = Model("folklore")
+    for t in range(28):
+        model.learn_one({"when": datetime.date(2026, 1, 1 + t)}, t % 7 < 3)
+    said = [
+        model.predict_proba_one({"when": when})
+        for when in (
+            "2026-01-09", datetime.date(2026, 1, 9), datetime.datetime(2026, 1, 9),
+            "2026-01-09T00:00",
+        )
+    ]  # fmt: skip
+    assert all(one == said[0] for one in said)

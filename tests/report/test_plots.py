@@ -1,0 +1,326 @@
+"""Pictures: what is drawn, that it can be read without colours, and what is refused."""
+
+import sys
+from unittest import mock
+
+import numpy as np
+import pytest
+
+import folklearn
+from folklearn import plots
+from folklearn.errors import FolklearnError, InvalidInputError
+from folklearn.evaluate import calibration_curve
+from folklearn.report import canvas
+
+matplotlib = pytest.importorskip("matplotlib")
+Axes = pytest.importorskip("matplotlib.axes").Axes
+Text = pytest.importorskip("matplotlib.text").Text
+Annotation = pytest.importorskip("matplotlib.text").Annotation
+HOSTILE = [
+    "<b>&amp;</b>", "$x^{2$", "{a} $b$ $c$", "two\nlines", "שלום", "漢字 😀", "x" * 300,
+    "\u202eevil", " ", "\\frac{1}{2}", "%s %d", "-->",
+]  # fmt: skip
+
+
+def windows(n: int = 8, **columns):
+    start = 100 * np.arange(n)
+    loss = np.linspace(0.9, 0.3, n)
+    known = {"loss": loss, "floor": loss - 0.1, "frozen": loss + 0.2, "error_rate": loss / 2}
+    return {"start": start, "stop": start + 100, **known, **columns}
+
+
+def tables(rng, K: int, T: int = 400):
+    P = rng.dirichlet(np.ones(K), T)
+    y = (P.cumsum(axis=1) > rng.random((T, 1))).argmax(axis=1)
+    found = []
+    for k in range(K):
+        bins = np.minimum((10 * P[:, k]).astype(int), 9)
+        count = np.bincount(bins, minlength=10)
+        mean = [np.bincount(bins, one, 10) / np.maximum(count, 1) for one in (P[:, k], y == k)]
+        found.append({"predicted": mean[0], "observed": mean[1], "count": count})
+    return found
+
+
+def texts(figure) -> list[str]:
+    return [text.get_text() for text in drawn_texts(figure)]
+
+
+def drawn_texts(figure):
+    """Return what is written: ticks outside of the axes exist and are not."""
+    seen = []
+    draw = Text.draw
+
+    def seen_and_drawn(text, renderer):
+        seen.append(text)
+        draw(text, renderer)
+
+    with mock.patch.object(Text, "draw", seen_and_drawn):
+        figure.draw_without_rendering()
+    return [text for text in seen if text.get_text() and text.get_visible()]
+
+
+def named_lines(ax):
+    """Return the lines by how they look without colour: dashes, marker and width."""
+    return {(line.get_linestyle(), line.get_marker(), line.get_linewidth()) for line in ax.lines}
+
+
+def nothing_leaves_or_overlaps(figure) -> list[str]:
+    """Check every text that is written, and return them."""
+    labels = drawn_texts(figure)
+    width, height = figure.bbox.size
+    for text in labels:
+        box = Text.get_window_extent(text)  # without the line that leads to it
+        inside = box.x0 > -1 and box.y0 > -1 and box.x1 < width + 1 and box.y1 < height + 1
+        assert inside, text.get_text()
+    for ax in figure.findobj(Axes):
+        named = [text for text in ax.texts if isinstance(text, Annotation)]
+        ends = [Text.get_window_extent(text) for text in named]
+        for i, one in enumerate(ends):
+            for other in ends[:i]:
+                assert not one.shrunk(0.9, 0.9).overlaps(other.shrunk(0.9, 0.9))
+    return [text.get_text() for text in labels]
+
+
+def test_losses_are_steps_with_a_hatched_floor():
+    table = windows()
+    figure = plots.losses(table)
+    above, below = figure.axes
+    loss = above.lines[-1]
+    np.testing.assert_array_equal(loss.get_ydata(), np.repeat(table["loss"], 2))
+    assert loss.get_xdata()[:4].tolist() == [0, 100, 100, 200]
+    assert above.get_ylim()[0] == 0.0
+    assert above.get_xscale() == "linear"
+    assert [patch.get_hatch() for patch in above.collections] == ["////"]
+    assert len(named_lines(above)) == 3
+    np.testing.assert_array_equal(below.lines[0].get_ydata(), np.repeat(table["error_rate"], 2))
+    shown = " ".join(texts(figure))
+    assert "loss, lately 0.300" in shown
+    assert "no linear model\nbelow 0.200" in shown
+    assert "frozen model 0.500" in shown
+    assert "15% wrong lately" in shown
+
+
+def test_a_list_of_rows_and_a_frame_are_tables_too():
+    pandas = pytest.importorskip("pandas")
+    table = windows()
+    rows = [{name: column[i] for name, column in table.items()} for i in (2, 0, 1)]
+    for same in (rows, pandas.DataFrame(rows)):
+        line = plots.losses(same).axes[0].lines[-1]
+        np.testing.assert_array_equal(line.get_ydata(), np.repeat(table["loss"][:3], 2))
+
+
+def test_a_gap_between_windows_breaks_the_line():
+    figure = plots.losses({"start": [0, 30], "stop": [10, 40], "loss": [1.0, 2.0]})
+    (line,) = figure.axes[0].lines
+    np.testing.assert_array_equal(line.get_ydata(), [1, 1, np.nan, 2, 2])
+
+
+@pytest.mark.parametrize("floor", [-0.5, np.nan, None])
+def test_a_floor_that_says_nothing_is_said_so(floor):
+    n = 6
+    for figure in (
+        plots.losses(windows(n, floor=[floor] * n)),
+        plots.certificate(np.arange(1, n + 1), np.ones(n), [floor] * n),
+    ):
+        assert "no floor above 0 is known" in texts(figure)
+        assert figure.axes[0].get_ylim()[0] == 0.0
+
+
+def test_an_absurd_loss_hides_no_other():
+    loss = [7452.0, *[0.3] * 18, np.inf]
+    figure = plots.losses({"start": range(20), "stop": range(1, 21), "loss": loss})
+    assert figure.axes[0].get_ylim()[1] < 2.0
+    marks = figure.axes[0].lines[-1]
+    assert marks.get_marker() == "^"
+    assert marks.get_xdata().tolist() == [0.5, 19.5]
+    assert "▲ beyond the axis, up to infinity" in texts(figure)
+
+
+def test_the_certificate_shows_what_could_be_gained():
+    rounds = np.geomspace(1, 1e4, 50)
+    loss, floor = 0.3 + rounds**-0.5, 0.3 - 20.0 / rounds
+    figure = plots.certificate(rounds, loss, floor)
+    (ax,) = figure.axes
+    assert (ax.get_xscale(), ax.get_yscale()) == ("log", "linear")
+    low, mean = ax.lines
+    np.testing.assert_array_equal(low.get_ydata(), np.maximum(floor, 0.0))
+    np.testing.assert_array_equal(mean.get_ydata(), loss)
+    assert ax.collections[0].get_hatch() == "////"
+    assert len(named_lines(ax)) == 2
+    assert "at most 0.012\ncould be gained" in nothing_leaves_or_overlaps(figure)
+    assert plots.certificate([5], [0.5], [0.4]).axes[0].get_xscale() == "linear"
+
+
+def test_calibration_pools_classes_and_names_eight(rng):
+    names = [f"class {k}" for k in range(12)]
+    figure = plots.calibration(tables(rng, 12), names)
+    ax = figure.axes[0]
+    solid = [line for line in ax.lines if line.get_marker() == "o"]
+    named = [line for line in ax.lines if line.get_marker() not in ("o", "None")]
+    assert (len(solid), len(named)) == (1, 8)
+    assert len({(line.get_linestyle(), line.get_marker()) for line in named}) == 8
+    shown = nothing_leaves_or_overlaps(figure)
+    assert sum(text.startswith("class ") for text in shown) == 8
+    assert "all classes" in shown
+    (strip,) = ax.child_axes
+    assert len(strip.patches) == 10
+
+
+def test_calibration_curves_of_the_library_are_tables():
+    P, y = [[0.8, 0.2]] * 10, [0] * 7 + [1] * 3
+    curves = [calibration_curve(P, y, label=k) for k in (0, 1)]
+    figure = plots.calibration(curves, ["no", "yes"])
+    pooled = next(line for line in figure.axes[0].lines if line.get_marker() == "o")
+    np.testing.assert_allclose(pooled.get_xydata(), [[0.2, 0.3], [0.8, 0.7]])
+    assert "50%" in texts(figure)
+
+
+def test_confusion_has_the_numbers_and_the_most_confused():
+    figure = plots.confusion([[1200, 3], [0, 7]], ["no", "yes"])
+    shown = set(texts(figure))
+    assert {"1,200", "3", "7", "truth", "predicted"} <= shown
+    assert "0" not in shown
+    C = np.diag(np.full(30, 50))
+    C[25, 28] = C[3, 4] = 9
+    figure = plots.confusion(C, [f"c{k}" for k in range(30)])
+    shown = nothing_leaves_or_overlaps(figure)
+    assert "the 20 most confused of 30 classes" in shown
+    assert {"c3", "c4", "c25", "c28"} <= set(shown)
+    assert "c29" not in shown
+
+
+def test_two_classes_have_bars_and_more_have_full_and_empty_circles(rng):
+    W = np.array([[0.0, 1.0, 0.0], [0.5, -1.0, 0.0]])
+    (ax,) = plots.weights(["a", "b", "c"], ["no", "yes"], W).axes
+    assert [bar.get_width() for bar in ax.patches] == [-2.0, 0.5, 0.0]
+    assert [tick.get_text() for tick in ax.get_yticklabels()] == ["b", "a", "c"]
+    assert "no" in ax.get_xlabel()
+    W = np.array([[2.0, 0.0], [0.0, 0.0], [-2.0, 0.0]])
+    figure = plots.weights(["a", "b"], ["x", "y", "z"], W)
+    (circles,) = figure.axes[0].collections
+    full, empty = circles.get_facecolors()[:, :3]
+    assert full.min() < 0.5
+    assert empty.min() == 1.0
+    big = plots.weights(range(10_000), range(200), rng.normal(size=(200, 10_000)))
+    assert "the 20 most important of 10000 columns" in texts(big)
+
+
+@pytest.mark.parametrize("parts", ["k", "wckox", "co"])
+def test_the_overview_has_what_is_given_and_no_empty_axes(rng, parts):
+    labels = ["a_very_long_name_of_a_class_" * 3 + str(k) for k in range(5)]
+    given = {
+        "w": ("windows", windows()),
+        "c": ("certificate", ([1, 10, 100], [0.5, 0.4, 0.35], [-1.0, 0.3, 0.345])),
+        "k": ("calibration", (tables(rng, 5), labels)),
+        "o": ("confusion", (rng.integers(0, 99, (5, 5)), labels)),
+        "x": ("weights", ("pqr", labels, rng.normal(size=(5, 3)))),
+    }
+    figure = plots.overview(**dict(given[part] for part in parts), title="a $stream$")
+    assert len(figure.axes) == len(parts) + ("w" in parts)
+    assert all(ax.has_data() for ax in figure.axes)
+    assert "a $stream$" in nothing_leaves_or_overlaps(figure)
+
+
+def test_hostile_names_are_drawn_as_they_are(rng, tmp_path):
+    K = len(HOSTILE)
+    C, W = rng.integers(0, 9999, (K, K)), rng.normal(size=(K, K))
+    figure = plots.overview(
+        calibration=(tables(rng, K), HOSTILE),
+        confusion=(C, HOSTILE),
+        weights=(HOSTILE, HOSTILE, W),
+        title=HOSTILE[1],
+    )
+    plots.save(figure, tmp_path / "a.png")  # warnings are errors here, as of missing glyphs
+    shown = nothing_leaves_or_overlaps(figure)
+    assert {"<b>&amp;</b>", "$x^{2$", "two lines", "evil", "(no name)"} <= set(shown)
+    assert all(len(text) < 60 for text in shown)
+
+
+@pytest.mark.parametrize("most", [3, 5, 24])
+def test_long_names_keep_both_ends(most):
+    cut = canvas.short("a" * 50 + "z" * 50, most)
+    assert len(cut) == most
+    assert "…" in cut
+    assert canvas.short("short") == "short"
+
+
+def test_numbers_are_short():
+    numbers = (0.5, 7, 999, 1000, 1234, 9999, 12_345, 999_999, 1.25e6, 3e9)
+    expected = ["0.5", "7", "999", "1k", "1.2k", "10k", "12k", "1M", "1.2M", "3G"]
+    assert [canvas.compact(number) for number in numbers] == expected
+
+
+def test_nothing_is_left_set_and_given_axes_are_used():
+    from matplotlib.figure import Figure
+
+    before = dict(matplotlib.rcParams)
+    own = Figure()
+    ax = own.subplots()
+    assert plots.losses(windows(), ax=ax) is own
+    assert len(own.axes) == 1
+    assert dict(matplotlib.rcParams) == before
+    with plots.style():
+        assert matplotlib.rcParams["svg.hashsalt"] == "folklearn"
+    assert dict(matplotlib.rcParams) == before
+
+
+@pytest.mark.parametrize(
+    ("suffix", "magic"), [(".png", b"\x89PNG"), (".svg", b"<?xml"), (".PDF", b"%PDF")]
+)
+def test_files_are_the_same_bytes_every_time(tmp_path, suffix, magic):
+    written = []
+    for name in ("a", "b"):
+        path = tmp_path / (name + suffix)
+        plots.save(plots.certificate([1, 2], [0.5, 0.4], [0.1, 0.2]), path)
+        written.append(path.read_bytes())
+    assert written[0] == written[1]
+    assert written[0].startswith(magic)
+    aside = tmp_path / "a.tmp"
+    plots.save(plots.losses(windows(1)), aside, suffix=suffix)
+    assert aside.read_bytes().startswith(magic)
+
+
+@pytest.mark.parametrize(
+    ("draw", "sentence"),
+    [
+        (lambda: plots.losses([]), "no losses to draw: there is no window"),
+        (lambda: plots.losses({"start": [], "stop": [], "loss": []}), "there is no window"),
+        (lambda: plots.losses({"start": [0], "loss": [1.0]}), "missing: stop"),
+        (lambda: plots.losses(windows(2, stop=[150, 200])), "must not overlap"),
+        (lambda: plots.losses(windows(2, loss=[1.0])), "equally long"),
+        (lambda: plots.errors(windows(1, error_rate=[None])), "no error rate to draw"),
+        (lambda: plots.certificate([], [], []), "no certificate to draw"),
+        (lambda: plots.certificate([1], [1.0, 2.0]), "equally long"),
+        (lambda: plots.calibration([], []), "no bin holds a prediction"),
+        (lambda: plots.calibration([{"predicted": [0.1]}], ["a"]), "needs predicted, observed"),
+        (lambda: plots.confusion(np.zeros((2, 3)), "ab"), "expected (classes, classes)"),
+        (lambda: plots.confusion([[-1.0]], "a"), "not negative"),
+        (lambda: plots.confusion([[1.0]], "ab"), "1 rows of counts and 2 names"),
+        (lambda: plots.weights("a", "b", []), "expected (classes, columns)"),
+        (lambda: plots.weights("a", "b", [[np.nan]]), "W must be finite"),
+        (lambda: plots.weights("ab", "b", [[1.0]]), "1 columns of W and 2 names"),
+        (lambda: plots.overview(), "give at least one of the tables"),
+        (lambda: plots.save(None, "a.gif"), "a.gif: its name must end in .png, .svg, .pdf"),
+    ],
+)
+def test_what_cannot_be_drawn_is_refused_in_a_sentence(draw, sentence):
+    with pytest.raises(InvalidInputError) as refusal:
+        draw()
+    assert sentence in str(refusal.value)
+
+
+def test_without_matplotlib_the_extra_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(FolklearnError, match=r"pip install 'folklearn\[plots\]'"):
+        folklearn.plots.losses(windows())
+
+
+def test_the_smallest_of_everything_is_drawn():
+    for figure in (
+        plots.losses({"start": [0], "stop": [1], "loss": [0.0]}),
+        plots.calibration([{"predicted": [0.5], "observed": [1.0], "count": [1]}], ["only"]),
+        plots.confusion([[0]], ["only"]),
+        plots.weights(["a"], ["only"], [[0.0]]),
+        plots.weights(["a"], "xyz", np.zeros((3, 1))),
+    ):
+        nothing_leaves_or_overlaps(figure)
