@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from folklearn.errors import InvalidInputError
+from folklearn.model.core import Core
 
 pytest.importorskip("river", reason="River comes with the extra `river`")
 
@@ -28,17 +29,18 @@ def coloured(rng, T=80, n_colours=5):
 
 
 def test_a_category_is_a_number_of_its_own(rng):
-    """The twin is told 1 and 0, and which categories there will be."""
-    twin, model = FolkloreClassifier("folklore"), FolkloreClassifier("folklore")
+    """The twin is told 1 and 0, of every category from the row that brings it."""
+    twin, model = Core("folklore", n_features=2), FolkloreClassifier("folklore")
+    numbers = {}
     for t, (x, y) in enumerate(stream(rng, d=1)):
         colour = COLOURS[t % 3]
-        numbers = {f"colour={c}": float(c == colour) for c in COLOURS[: min(3, t + 1)]}
+        row = np.array([*x.values(), *(float(c == colour) for c in COLOURS[: min(3, t + 1)])])
         p = model.predict_proba_one(x | {"colour": colour})
-        np.testing.assert_allclose(
-            list(p.values()), list(twin.predict_proba_one(x | numbers).values()), atol=1e-8
-        )
+        if t:
+            expected = twin.predict_row(row[: twin.n_features].copy())
+            np.testing.assert_allclose(list(p.values()), expected, atol=1e-8)
         model.learn_one(x | {"colour": colour}, y)
-        twin.learn_one(x | numbers, y)
+        twin.learn_row(row, numbers.setdefault(y, len(numbers)))
     assert len(model.model.columns) == 4
 
 

@@ -179,7 +179,7 @@ def test_compiling_is_announced_when_it_takes_long(monkeypatch):
     assert len(listener.heard) == 1
     assert listener.heard[0] == (
         "Preparing the numerical kernels; the first time on a machine they are compiled, which "
-        "takes about half a minute."
+        "may take a minute or two."
     )
 
 

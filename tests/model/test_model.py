@@ -144,7 +144,7 @@ def test_ask_and_tell_with_files_in_between(rng, tmp_path):
             given = (1.0 - unseen) * p[y] if y in p else unseen
             assert one.loss - before == pytest.approx(-math.log(given))
     assert state(loaded) == state(model)
-    with pytest.raises(InvalidInputError, match="it was told already"):
+    with pytest.raises(InvalidInputError, match="never asked for, or told already"):
         model.tell(number, y)
 
 
