@@ -18,6 +18,7 @@ from folklearn.model.roles import CATEGORY, DATE, ID, LEARNED, TARGET, WEIGHT, W
 from folklearn.progress import LOGGER, reporter
 from folklearn.readers.block import Block, Texts
 from folklearn.readers.cells import number_in
+from folklearn.readers.frames import is_frame
 from folklearn.readers.opening import open_reader
 from folklearn.readers.reader import BadRow, Reader
 from folklearn.readers.records import block_of_records
@@ -161,19 +162,17 @@ class Feed:
                 asked[name] = role
         if self.reader.format == "vw":
             asked.setdefault("tag", ID)
-        found = (
-            known_roles.inferred(self.reader.head(), skip=asked) if model.columns is None else {}
-        )
-        unknown = [name for name in model.asked_roles if names and name not in names]
-        if unknown and model.columns is None:
-            raise InvalidInputError(
-                f"{self.reader.name} has no column {unknown[0]!r}, which was given a role; its "
-                f"columns are: {listed(names)}"
-            )
-        late = {}
-        if model.columns is not None:
-            if not self.known_only:
-                late = known_roles.inferred(self.reader.head(), skip=asked)
+        new = {}
+        if model.columns is None or not self.known_only:
+            new = known_roles.inferred(self.reader.head(), skip=asked)
+        if model.columns is None:
+            unknown = [name for name in model.asked_roles if names and name not in names]
+            if unknown:
+                raise InvalidInputError(
+                    f"{self.reader.name} has no column {unknown[0]!r}, which was given a role; its "
+                    f"columns are: {listed(names)}"
+                )
+        else:
             lacking = [
                 name
                 for name, role in asked.items()
@@ -184,7 +183,7 @@ class Feed:
                     f"{self.reader.name} lacks columns of the model: {listed(lacking)}; it has: "
                     f"{listed(names)}"
                 )
-        roles = {**found, **late, **asked}
+        roles = {**new, **asked}
         # In the order of the source: places are opened in this order.
         ordered = {name: roles[name] for name in names if name in roles}
         return {**ordered, **{name: role for name, role in roles.items() if name not in ordered}}
@@ -497,7 +496,7 @@ def _values_of(source: Any, name: str) -> list[Any] | None:
     """Return the values of a column of a frame, or of dictionaries, as they are."""
     if isinstance(source, Sequence):
         return [row.get(name) if isinstance(row, Mapping) else None for row in source]
-    if not (hasattr(source, "columns") or hasattr(source, "__dataframe__")):
+    if not is_frame(source):
         return None
     import narwhals.stable.v2 as nw
 

@@ -119,7 +119,6 @@ class Frozen(Saved):
         self._ends = n_rounds + length
         if learner is None:
             return None
-        self._ends = n_rounds + length
         if ahead is not None:
             return self._judged(learner, scaler, [ahead])
         self._learner, self._scaler = copy.deepcopy((learner, scaler))

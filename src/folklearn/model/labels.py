@@ -73,15 +73,20 @@ class Labels:
                 row[: label.size] = label
         return soft, new
 
+    def by_text(self) -> dict[str, int]:
+        """Return the numbers of the labels as a file holds them; one that is text comes first."""
+        texts = {label: k for k, label in enumerate(self.kept) if type(label) is str}
+        return {str(label): k for k, label in enumerate(self.kept)} | texts
+
     def read_texts(self, texts: Texts) -> tuple[Any, Sequence[Any]]:
         """Return the numbers (T,) of labels that are text, and the new ones as they appear."""
         codes, firsts = np.unique(texts.codes, return_index=True)
-        written = {str(label): k for k, label in enumerate(self.kept) if type(label) is not str}
+        known = self.by_text()
         numbers = np.full(len(texts.values) + 1, -1)
         new: list[str] = []
         for code in codes[np.argsort(firsts)].tolist():
             text = texts.values[code]
-            number = self.numbers.get(text, written.get(text))
+            number = known.get(text)
             if number is None:
                 number = len(self.kept) + len(new)
                 new.append(text)

@@ -289,7 +289,7 @@ def known_numbers(model: "Model", labels: Any) -> Any:
     """Return the class numbers of labels, -1 for one that the model does not know."""
     numbers = model._labels.numbers
     if isinstance(labels, Texts):
-        written = {str(label): k for label, k in numbers.items()}  # a file holds text
-        own = [numbers.get(value, written.get(value, -1)) for value in labels.values]
+        known = model._labels.by_text()
+        own = [known.get(value, -1) for value in labels.values]
         return np.array([*own, -1])[labels.codes]
     return np.array([numbers.get(label, -1) for label in labels])
