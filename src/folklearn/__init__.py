@@ -13,8 +13,8 @@ if TYPE_CHECKING:  # what type checkers see; the table in `registry` is what cou
     from folklearn.certificate import Certificate as Certificate
     from folklearn.evaluate.certify import Certifier as Certifier
     from folklearn.evaluate.hindsight import best_in_class as best_in_class
-    from folklearn.evaluate.interaction import Interactions as Interactions
     from folklearn.evaluate.interaction import interact as interact
+    from folklearn.evaluate.log import Interactions as Interactions
     from folklearn.evaluate.off_policy import off_policy as off_policy
     from folklearn.evaluate.progressive import progressive as progressive
     from folklearn.evaluate.progressive import score as score

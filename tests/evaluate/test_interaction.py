@@ -1,12 +1,15 @@
 """Labelled rows as a bandit stream: who is told what, and when; logs made by hand."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
 from folklearn import Folklore, synthetic
 from folklearn.bandits import BanditReduction, Banditron, Soba
 from folklearn.errors import FolklearnError, InvalidInputError
-from folklearn.evaluate.interaction import Interactions, interact
+from folklearn.evaluate.interaction import interact
+from folklearn.evaluate.log import Interactions
 
 T, d, K = 300, 4, 3
 
@@ -54,9 +57,10 @@ def test_the_log_is_what_a_loop_by_hand_gives(stream, delay, seed):
     np.testing.assert_array_equal(log.X, X)
     np.testing.assert_array_equal(log.actions, [one.action for one in decisions])
     np.testing.assert_array_equal(log.propensities, [one.propensity for one in decisions])
-    np.testing.assert_array_equal(log.correct, log.actions == y)
+    np.testing.assert_array_equal(log.rewards, log.actions == y)
     assert log.n_rounds == T
-    assert log.n_classes == K
+    assert log.n_actions == K
+    assert log.mean_reward == np.mean(log.actions == y)
     np.testing.assert_array_equal(log.mistakes, np.cumsum(log.actions != y))
     assert log.error_rate == np.mean(log.actions != y)
 
@@ -86,6 +90,16 @@ def test_an_agent_with_full_feedback_is_told_the_labels(stream):
     assert not any(event[0] == "learn" for event in agent.events)
 
 
+def test_rewards_of_every_action_in_place_of_labels(stream):
+    X, y = stream
+    agents = Banditron(n_features=d, n_classes=K), Banditron(n_features=d, n_classes=K)
+    log, same = interact(agents[0], X, y), interact(agents[1], X, np.eye(K)[y])
+    np.testing.assert_array_equal(log.actions, same.actions)
+    np.testing.assert_array_equal(log.rewards, same.rewards)
+    with pytest.raises(InvalidInputError, match="this agent learns labels"):
+        interact(FullWitness(), X, np.eye(K)[y])
+
+
 def test_an_agent_goes_on_from_where_it_stands(stream):
     X, y = stream
     once, twice = (
@@ -109,7 +123,8 @@ def test_progress_ends_with_the_last_round(stream):
         (lambda X, y: (np.where(np.arange(T)[:, None] == T - 1, np.nan, X), y, 0), "row 299 of X"),
         (lambda X, y: (X, y[:-1], 0), "y has shape"),
         (lambda X, y: (X, y + K, 0), "expected 0 to 2"),
-        (lambda X, y: (X, np.eye(K)[y], 0), "an action is right or wrong"),
+        (lambda X, y: (X, 2.0 * np.eye(K)[y], 0), "what every action earns, from 0 to 1"),
+        (lambda X, y: (X, np.ones((T, 2)), 0), r"what every action earns, .*: \(300, 3\)"),
         (lambda X, y: (X, y, -1), "delay must be at least 0"),
         (lambda X, y: (X, y, 50), "51 decisions would wait .* max_pending=50: shorten"),
     ],
@@ -134,8 +149,8 @@ GOOD = {
     "X": [[0.0, 1.0], [1.0, 1.0]],
     "actions": [0, 1],
     "propensities": [1.0, 0.25],
-    "correct": [1, 0],
-    "n_classes": 2,
+    "rewards": [1, 0],
+    "n_actions": 2,
 }
 
 
@@ -143,7 +158,7 @@ def test_a_log_made_by_hand():
     log = Interactions(**GOOD)
     assert log.X.dtype == log.propensities.dtype == np.float64
     assert log.actions.dtype == np.int64
-    assert log.correct.dtype == np.bool_
+    assert log.rewards.dtype == np.float64
     assert log.mistakes.tolist() == [0, 1]
 
 
@@ -152,8 +167,8 @@ def test_a_log_made_by_hand():
     [
         ({"X": [0.0, 1.0]}, r"X has shape \(2,\)"),
         ({"X": [[0.0, np.inf], [1.0, 1.0]]}, "row 0 of X has inf at feature 1"),
-        ({"n_classes": 1}, "n_classes must be at least 2"),
-        ({"actions": [0]}, "actions has shape .* one action per row of X"),
+        ({"n_actions": 1}, "n_actions must be at least 2"),
+        ({"actions": [0]}, "actions has shape .* one entry per decision"),
         ({"actions": [0, 2]}, r"actions\[1\] is 2; expected 0 to 1"),
         ({"actions": [-1, 0]}, r"actions\[0\] is -1; expected 0 to 1"),
         ({"actions": [0.0, 1.0]}, "actions must be integers"),
@@ -161,9 +176,13 @@ def test_a_log_made_by_hand():
         ({"propensities": [1.0, 0.0]}, r"propensities\[1\] is 0; expected the probability"),
         ({"propensities": [1.1, 0.5]}, r"propensities\[0\] is 1.1"),
         ({"propensities": [np.nan, 0.5]}, r"propensities\[0\] is nan"),
-        ({"correct": [True]}, "correct has shape"),
-        ({"correct": [0.5, 1.0]}, "correct must hold True or False"),
-        ({"correct": [0, 2]}, "correct must hold True or False"),
+        ({"rewards": [True]}, "rewards has shape"),
+        ({"rewards": [0.5, 1.5]}, r"rewards\[1\] is 1.5; expected a number from 0 to 1"),
+        ({"rewards": [-1, 0]}, r"rewards\[0\] is -1"),
+        ({"rewards": ["yes", "no"]}, "rewards must hold real numbers"),
+        ({"n_actions": None}, r"X\[0\] has shape \(2,\); expected a matrix with a row for every"),
+        ({"feature_names": ["a"]}, "feature_names has 1 entries; expected 2"),
+        ({"action_names": "abc"}, "action_names has 3 entries; expected 2"),
     ],
 )
 def test_bad_logs_are_refused(bad, sentence):
@@ -193,3 +212,52 @@ def test_a_refused_outcome_names_its_row(rng):
     agent = Soba(n_features=3, n_classes=3, exploration=0.5)
     with pytest.raises(FolklearnError, match=r"outcome of row \d+ of X was refused: .*too long"):
         interact(agent, X, rng.integers(0, 3, 60))
+
+
+MENUS = {
+    "X": [[[0.0, 1.0], [1.0, 1.0]], [[2.0, 1.0], [3.0, 1.0], [4.0, 1.0]], [[5.0, 5.0]]],
+    "actions": [1, 2, 0],
+    "propensities": [0.5, 0.25, 1.0],
+    "rewards": [0.5, 0.0, 1.0],
+}
+
+
+def test_a_log_whose_actions_have_features():
+    log = Interactions(**MENUS, feature_names=["a", "b"])
+    assert log.n_rounds == 3
+    assert [log.offered(t).tolist() for t in range(3)] == MENUS["X"]
+    assert log.X[log.pairs].tolist() == [[1.0, 1.0], [4.0, 1.0], [5.0, 5.0]]
+    assert log.sums(np.arange(6.0)).tolist() == [1.0, 9.0, 5.0]
+    assert log.mean_reward == 0.5
+    later = log[1:]
+    assert (later.n_rounds, later.feature_names) == (2, ("a", "b"))
+    assert later.offered(0).tolist() == MENUS["X"][1]
+    assert later.rewards.tolist() == [0.0, 1.0]
+    assert log[:0].n_rounds == 0
+
+
+@pytest.mark.parametrize(
+    ("bad", "sentence"),
+    [
+        ({"actions": [2, 0, 0]}, r"actions\[0\] is 2; expected 0 to 1"),
+        ({"X": [*MENUS["X"][:2], [[1.0]]]}, r"X\[2\] has shape \(1, 1\); expected at least one"),
+        ({"X": [*MENUS["X"][:2], np.empty((0, 2))]}, r"X\[2\] has shape \(0, 2\)"),
+        ({"X": [*MENUS["X"][:2], [[1.0, np.nan]]]}, "row 0 of X has nan"),
+        ({"X": MENUS["X"][:2]}, r"actions has shape \(3,\); expected one entry per decision: \(2,"),
+    ],
+)
+def test_bad_logs_with_features_of_actions_are_refused(bad, sentence):
+    with pytest.raises(InvalidInputError, match=sentence):
+        Interactions(**(MENUS | bad))
+
+
+@pytest.mark.parametrize("log", [Interactions(**GOOD), Interactions(**MENUS)])
+@pytest.mark.parametrize("n_blocks", [1, 2, 5])
+def test_blocks_are_consecutive_and_hold_everything(log, n_blocks):
+    edges = list(log.blocks(n_blocks))
+    assert edges[0][0] == 0
+    assert edges[-1][1] == log.n_rounds
+    assert all(stop == start for (_, stop), (start, _) in pairwise(edges))
+    parts = [log[start:stop] for start, stop in edges]
+    np.testing.assert_array_equal(np.concatenate([part.X for part in parts]), log.X)
+    np.testing.assert_array_equal(np.concatenate([part.rewards for part in parts]), log.rewards)

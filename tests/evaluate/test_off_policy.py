@@ -8,8 +8,11 @@ import pytest
 from folklearn import Folklore, synthetic
 from folklearn.bandits import Banditron
 from folklearn.errors import InvalidInputError
-from folklearn.evaluate.interaction import Interactions, interact
-from folklearn.evaluate.off_policy import off_policy, reward_model
+from folklearn.evaluate.interaction import interact
+from folklearn.evaluate.log import Interactions
+from folklearn.evaluate.off_policy import logged_value, off_policy
+from folklearn.evaluate.policies import Learned, best_constant, greedy, uniform
+from folklearn.evaluate.rewards import reward_model
 from tests.reference import off_policy as reference
 
 d, K = 3, 3
@@ -90,7 +93,7 @@ def test_a_model_that_saw_later_rounds_is_biased_once_the_agent_adapts():
         for t, k in product(range(T), range(K)):
             played = (log.actions == k) & (np.arange(T) != t)
             if played.any():
-                q[t, k] = log.correct[played].mean()
+                q[t, k] = log.rewards[played].mean()
         return off_policy(log, P, rewards=q).value
 
     fixed = mean_over_all_logs(constant_agent, cross_fitted, X, y, base)
@@ -104,7 +107,7 @@ def test_a_model_that_saw_later_rounds_is_biased_once_the_agent_adapts():
 
 def test_values_and_errors_are_those_of_the_definitions(rng):
     log, P, q = example(rng)
-    p, a, r = log.propensities, log.actions, log.correct.astype(float)
+    p, a, r = log.propensities, log.actions, log.rewards
     ips = off_policy(log, P, method="ips")
     terms = reference.ips_terms(P, a, p, r)
     assert ips.value == pytest.approx(reference.mean(terms), abs=1e-12)
@@ -129,7 +132,7 @@ def test_values_and_errors_are_those_of_the_definitions(rng):
 
 def test_bernstein_is_that_of_the_theorem(rng):
     log, P, q = example(rng, T=400)
-    p, a, r = log.propensities, log.actions, log.correct.astype(float)
+    p, a, r = log.propensities, log.actions, log.rewards
     terms = {
         "ips": reference.ips_terms(P, a, p, r),
         "dr": reference.dr_terms(P, a, p, r, q),
@@ -167,9 +170,7 @@ def test_the_terms_stay_in_the_range_of_the_bernstein_interval():
 def test_the_reward_model_learns_from_earlier_blocks_only(n_blocks, rng):
     log, _, _ = example(rng, T=25)
     q = reward_model(log, n_blocks=n_blocks)
-    expected = reference.reward_model(
-        log.X, log.actions, log.correct.astype(int).tolist(), K, n_blocks
-    )
+    expected = reference.reward_model(log.X, log.actions, log.rewards, K, n_blocks)
     np.testing.assert_allclose(q, expected, rtol=0, atol=1e-12)
 
 
@@ -255,13 +256,13 @@ def test_the_logging_policy_itself_is_valued_at_what_it_got(rng):
     log = logged(rng, X, y, P)
     for method in ("ips", "snips"):
         estimate = off_policy(log, P, method=method)
-        assert estimate.value == pytest.approx(1.0 - log.error_rate, abs=1e-12)
+        assert estimate.value == pytest.approx(log.mean_reward, abs=1e-12)
         assert estimate.effective_size == pytest.approx(50.0)
 
 
 def test_snips_and_dr_turn_round_with_right_and_wrong_and_ips_does_not(rng):
     log, P, q = example(rng)
-    swapped = Interactions(log.X, log.actions, log.propensities, ~log.correct, K)
+    swapped = Interactions(log.X, log.actions, log.propensities, 1.0 - log.rewards, K)
     for words, turned in [
         ({"method": "snips"}, {"method": "snips"}),
         ({"rewards": q}, {"rewards": 1.0 - q}),

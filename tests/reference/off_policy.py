@@ -1,6 +1,6 @@
 """Off-policy estimates by loops over the rounds, straight from the definitions.
 
-Lists in, numbers out: P[t][k] the policy, a[t] the action, p[t] its propensity, r[t] 0 or 1.
+Lists in, numbers out: P[t][k] the policy, a[t] the action, p[t] its propensity, r[t] from 0 to 1.
 """
 
 from collections.abc import Sequence
@@ -69,20 +69,22 @@ def bernstein(terms: Numbers, width: float, delta: float) -> float:
 
 
 def reward_model(
-    X: Rows, a: Sequence[int], r: Sequence[int], n_classes: int, n_blocks: int
+    X: Rows, a: Sequence[int], r: Numbers, n_actions: int, n_blocks: int
 ) -> list[list[float]]:
     """Round by round: learn everything from the blocks before that of the round, anew."""
     T = len(a)
     edges = [T * block // n_blocks for block in range(n_blocks + 1)]
+    Z = (np.array(X) - np.mean(X, axis=0)) / np.std(X, axis=0)
     q = []
     for t in range(T):
         known = max(edge for edge in edges if edge <= t)
         row = []
-        for k in range(n_classes):
+        for k in range(n_actions):
             rounds = [s for s in range(known) if a[s] == k]
             model = Folklore(n_features=len(X[t]) + 1, n_classes=2)
             for s in rounds:
-                model.update([*X[s], 1.0], r[s])
-            row.append(model.predict([*X[t], 1.0])[1] if rounds else 1 / n_classes)
+                model.update([*Z[s], 1.0], [1.0 - r[s], r[s]])
+            others = mean(r[:known]) if known else 0.5
+            row.append(model.predict([*Z[t], 1.0])[1] if rounds else others)
         q.append(row)
     return q

@@ -1,9 +1,9 @@
-"""How often another policy would have been right, estimated from the log of an agent."""
+"""What another policy would have earned, estimated from the log of an agent."""
 
 import math
 from dataclasses import dataclass
 from statistics import NormalDist
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -11,9 +11,9 @@ from numpy.typing import ArrayLike
 from folklearn import problem
 from folklearn.arrays import Array
 from folklearn.errors import InvalidInputError
-from folklearn.evaluate.interaction import Interactions
-from folklearn.evaluate.probabilities import ROW_SUM_TOLERANCE, refuse_bad_rows
-from folklearn.learners.folklore import Folklore
+from folklearn.evaluate.log import Interactions
+from folklearn.evaluate.policies import Learned, learned_probabilities, probabilities
+from folklearn.evaluate.rewards import reward_model
 
 IPS = "ips"
 SNIPS = "snips"
@@ -29,7 +29,7 @@ _TOO_RARE = 1e-100  # squares of the weights stay finite
 
 @dataclass(frozen=True)
 class Estimate:
-    """The estimated probability that a policy is right, and how far to trust it.
+    """The estimated mean reward of a policy, and how far to trust it.
 
     Attributes
     ----------
@@ -66,23 +66,24 @@ def off_policy(
     interval: str = NORMAL,
     least_propensity: float | None = None,
 ) -> Estimate:
-    r"""Estimate how often a policy would have been right in the rounds of a log.
+    r"""Estimate what a policy would have earned on average in the rounds of a log.
 
     With the policy's probabilities :math:`\pi_t` in round t, the action :math:`a_t` that was
-    played, its propensity :math:`p_t` and outcome :math:`r_t`, the weight is
+    played, its propensity :math:`p_t` and reward :math:`r_t`, the weight is
     :math:`w_t = \pi_t(a_t) / p_t`, and the value
 
     * ``"ips"``, inverse propensity scores: the mean of :math:`w_t r_t`. Unbiased.
     * ``"snips"``, self-normalised: :math:`\sum w_t r_t / \sum w_t`. Biased by O(1/T), within
-      0..1, and 1 minus itself if right and wrong change places. Often far less variable.
+      0..1, and 1 minus itself if rewards are. Often far less variable.
     * ``"dr"``, doubly robust: the mean of :math:`\sum_k \pi_t(k) q_t(k) + w_t (r_t -
-      q_t(a_t))` with a model q of the probability that an action is right. Unbiased whatever
-      q is, and the less variable the better q is.
+      q_t(a_t))` with a model q of what an action earns. Unbiased whatever q is, and the less
+      variable the better q is.
 
     Unbiased means over the draws of the actions, also if the agent learned as it went, and
     supposes that: the propensities are those of the draws; every action that the policy plays
     could have been drawn, which no log can show; and the policy was *not learned from this
-    log*, or it is judged by what it was fitted to. Look at `Estimate.effective_size` first.
+    log*, or it is judged by what it was fitted to: for that there is `Learned`, which judges
+    every part of a policy's life by later rounds. Look at `Estimate.effective_size` first.
 
     The interval ``"normal"`` is asymptotic, by the delta method for SNIPS, with the standard
     error enlarged by what a single outcome can change, max w / T. It is for the
@@ -101,11 +102,14 @@ def off_policy(
     Parameters
     ----------
     log : what an agent did (`interact`), or logged data of any origin.
-    policy : action probabilities (T, K); or what makes them from the contexts: an agent, by
-        its `policy`; a learner, by its `predict`, played by sampling; a function.
+    policy : action probabilities (T, K); or what makes them from the contexts (T, d): an agent,
+        by its `policy`; a learner, by its `predict`, played by sampling; a function. If actions
+        have features, probabilities (m,) of each decision, or what makes them from its rows
+        (m, d). Or `Learned`, a policy that is learned from the log on the way.
     method : ``"ips"``, ``"snips"`` or ``"dr"``.
     rewards : q (T, K) between 0 and 1, for DR only, such as the predictions of a learner
-        trained elsewhere. Row t must not depend on action t, nor on what came of it. By
+        trained elsewhere; if actions have features, q (N,) of all of them, one decision after
+        the other. What is for round t must not depend on action t, nor on what came of it. By
         default `reward_model(log)`.
     confidence : above 0 and below 1.
     interval : ``"normal"`` or ``"bernstein"``.
@@ -145,9 +149,8 @@ def off_policy(
     _one_of("method", method, METHODS)
     _one_of("interval", interval, INTERVALS)
     confidence = _inside("confidence", confidence)
-    T = log.n_rounds
-    if T < 2:
-        raise InvalidInputError(f"an interval needs at least 2 rounds; the log has {T}")
+    is_learned = isinstance(policy, Learned)
+    _refuse_short(log, 3 if is_learned else 2)
     if rewards is not None and method != DR:
         raise InvalidInputError(f'rewards are for method="dr", not for {method!r}')
     if least_propensity is not None and interval != BERNSTEIN:
@@ -160,11 +163,16 @@ def off_policy(
         )
     least = seen
     if interval == BERNSTEIN:
-        _refuse_dependence(method, rewards is not None)
+        _refuse_dependence(method, rewards is not None, is_learned)
         least = _least_propensity(seen, least_propensity)
-    P = _action_probabilities(log, policy)
-    r = log.correct.astype(np.float64)
-    w = P[np.arange(T), log.actions] / log.propensities
+    q = _modelled(log, rewards) if method == DR else None
+    if isinstance(policy, Learned):
+        first, P = learned_probabilities(log, policy)
+        log, q = log[first:], None if q is None else q[log.offsets[first] :]
+    else:
+        P = probabilities(log, policy)
+    T, r = log.n_rounds, log.rewards
+    w = P[log.pairs] / log.propensities
 
     if not w.any():
         raise InvalidInputError(
@@ -181,22 +189,19 @@ def off_policy(
         std_error = math.sqrt(T / (T - 1) * float(np.sum((w * (r - value)) ** 2))) / total
     else:
         terms = w * r
-        if method == DR:
-            q = reward_model(log) if rewards is None else _rewards(rewards, P.shape)
-            terms = (P * q).sum(axis=1) + w * (r - q[np.arange(T), log.actions])
+        if q is not None:
+            terms = log.sums(P * q) + w * (r - q[log.pairs])
         value = float(terms.mean())
         std_error = float(terms.std(ddof=1)) / math.sqrt(T)
 
     if interval == NORMAL:
-        half = NormalDist().inv_cdf(0.5 + 0.5 * confidence) * math.hypot(std_error, granularity)
+        half = _normal(std_error, granularity, confidence)
     else:
         # From r = 1 and q = 1 elsewhere a doubly robust term is at most 1 + pi (1 - q) (M - 1),
         # from r = 0 and q = 0 elsewhere at least -pi q (M - 1), M = 1 / least.
         width = 1.0 / least if method == IPS else 2.0 / least - 1.0
         half = _bernstein(std_error, width, T, confidence)
-    low, high = max(value - half, 0.0), min(value + half, 1.0)
-    if low > high:  # all of it outside of 0..1, where the truth is: it says nothing
-        low, high = 0.0, 1.0
+    low, high = _within_0_and_1(value, half)
     return Estimate(
         value=value,
         low=low,
@@ -210,93 +215,77 @@ def off_policy(
     )
 
 
-def reward_model(log: Interactions, *, n_blocks: int = 10) -> Array:
-    """Return q (T, K), the modelled probability that each action would have been right.
-
-    One binary `Folklore` per action, on the contexts and a constant, learns the rounds in
-    which that action was played. The log is cut into consecutive blocks, and a block is
-    predicted from the earlier ones only. So q_t is known before action t is drawn, and the
-    mean of the doubly robust term over that draw is exactly the policy's value in round t,
-    even if the agent adapted to everything before. A model that saw later rounds would depend
-    on action t, through the agent that learned from it, and bias the estimate.
-
-    An action that has not been played yet, as all in the first block, is given 1/K, what
-    chance would get: any constant is unbiased, and one class in K is right.
+def logged_value(log: Interactions, *, confidence: float = 0.95) -> Estimate:
+    """Return what the policy that made a log earned, with the normal interval of `off_policy`.
 
     Examples
     --------
-    >>> from folklearn import interact
-    >>> from folklearn.bandits import Banditron
-    >>> from folklearn import synthetic
-    >>> X, y = synthetic.separable(0, 2000, d=3, K=2)
-    >>> q = reward_model(interact(Banditron(n_features=3, n_classes=2, exploration=0.2), X, y))
-    >>> q[0].tolist(), bool((q[200:].argmax(axis=1) == y[200:]).mean() > 0.9)
-    ([0.5, 0.5], True)
+    >>> log = Interactions([[1.0]] * 4, [0, 1, 1, 0], [0.5] * 4, [1.0, 0.5, 0.0, 0.5], 2)
+    >>> estimate = logged_value(log)
+    >>> estimate.value, estimate.effective_size
+    (0.5, 4.0)
     """
-    T, K = log.n_rounds, log.n_classes
-    n_blocks = problem.count("n_blocks", n_blocks, 1)
-    X = np.column_stack([log.X, np.ones(T)])
-    q: Array = np.full((T, K), 1.0 / K)
-    models: dict[int, Folklore] = {}
-    edges = [T * block // n_blocks for block in range(n_blocks + 1)]
-    for start, middle, end in zip(edges, edges[1:], edges[2:], strict=False):
-        actions = log.actions[start:middle]
-        for k in np.unique(actions).tolist():
-            if k not in models:
-                models[k] = Folklore(n_features=X.shape[1], n_classes=2)
-            played = start + np.flatnonzero(actions == k)
-            models[k].run(X[played], log.correct[played].astype(np.int64))
-        for k, model in models.items():
-            q[middle:end, k] = model.predict(X[middle:end])[:, 1]
-    return q
+    _refuse_short(log, 2)
+    confidence, T = _inside("confidence", confidence), log.n_rounds
+    std_error = float(log.rewards.std(ddof=1)) / math.sqrt(T)
+    low, high = _within_0_and_1(log.mean_reward, _normal(std_error, 1.0 / T, confidence))
+    return Estimate(
+        value=log.mean_reward,
+        low=low,
+        high=high,
+        std_error=std_error,
+        effective_size=float(T),
+        n_rounds=T,
+        method="mean",
+        interval=NORMAL,
+        confidence=confidence,
+    )
 
 
-@runtime_checkable
-class _Acts(Protocol):
-    def policy(self, X: Array) -> ArrayLike: ...
-
-
-@runtime_checkable
-class _Predicts(Protocol):
-    def predict(self, X: Array) -> ArrayLike: ...
-
-
-def _action_probabilities(log: Interactions, policy: Any) -> Array:
-    """Return the policy's probabilities (T, K) for the contexts of the log, checked."""
-    if isinstance(policy, _Acts):
-        policy = policy.policy(log.X)
-    elif isinstance(policy, _Predicts):
-        policy = policy.predict(log.X)
-    elif callable(policy):
-        policy = policy(log.X)
-    P = problem.numbers("policy", policy)
-    expected = (log.n_rounds, log.n_classes)
-    if P.shape != expected:
+def _refuse_short(log: Interactions, least: int) -> None:
+    if log.n_rounds < least:
         raise InvalidInputError(
-            f"policy has shape {P.shape}; expected the probabilities of all actions in every "
-            f"round: {expected}"
+            f"an interval needs at least {least} rounds; the log has {log.n_rounds}"
         )
-    refuse_bad_rows(P, "row {} of policy", ROW_SUM_TOLERANCE)
-    return P
 
 
-def _rewards(rewards: ArrayLike, expected: tuple[int, ...]) -> Array:
+def _within_0_and_1(value: float, half: float) -> tuple[float, float]:
+    """Return value - half and value + half, clipped to where the truth is."""
+    low, high = max(value - half, 0.0), min(value + half, 1.0)
+    return (low, high) if low <= high else (0.0, 1.0)  # all of it outside: it says nothing
+
+
+def _normal(std_error: float, granularity: float, confidence: float) -> float:
+    """Return the half width of the normal interval."""
+    return NormalDist().inv_cdf(0.5 + 0.5 * confidence) * math.hypot(std_error, granularity)
+
+
+def _modelled(log: Interactions, rewards: ArrayLike | None) -> Array:
+    """Return the modelled reward of every pair of a decision and an action, (N,)."""
+    if rewards is None:
+        return reward_model(log).ravel()
     q = problem.numbers("rewards", rewards)
+    expected = (log.offsets[-1],) if log.n_actions is None else (log.n_rounds, log.n_actions)
     if q.shape != expected:
         raise InvalidInputError(
-            f"rewards has shape {q.shape}; expected the modelled probability that each action "
-            f"is right: {expected}"
+            f"rewards has shape {q.shape}; expected what each action is expected to earn: "
+            f"{expected}"
         )
     bad = np.argwhere(~((q >= 0.0) & (q <= 1.0)))
     if len(bad):
-        row, column = bad[0]
+        place = tuple(bad[0].tolist())
         raise InvalidInputError(
-            f"rewards[{row}, {column}] is {q[row, column]:g}; expected a number from 0 to 1"
+            f"rewards{list(place)} is {q[place]:g}; expected a number from 0 to 1"
         )
-    return q
+    return q.ravel()
 
 
-def _refuse_dependence(method: str, rewards_given: bool) -> None:
+def _refuse_dependence(method: str, rewards_given: bool, is_learned: bool) -> None:
+    if is_learned:
+        raise InvalidInputError(
+            'interval="bernstein" needs independent rounds, and a policy learned from the log ties '
+            'them together: use interval="normal"'
+        )
     if method == SNIPS:
         raise InvalidInputError(
             'interval="bernstein" is for means of independent terms, and SNIPS is a ratio: '
