@@ -86,7 +86,7 @@ def off_policy(
     every part of a policy's life by later rounds. Look at `Estimate.effective_size` first.
 
     The interval ``"normal"`` is asymptotic, by the delta method for SNIPS, with the standard
-    error enlarged by what a single outcome can change, max w / T. It is for the
+    error enlarged by what a single outcome can change, 1 / `Estimate.effective_size`. It is for the
     expected value over contexts like those of the log, hence cautious about the value on
     these very contexts; with an agent that goes on learning, its propensities should not
     vanish. ``"bernstein"`` holds for every number of rounds if they are independent: a
@@ -179,11 +179,8 @@ def off_policy(
             "the policy gives no probability to any action of the log, which therefore says "
             "nothing about it"
         )
-    # What one more outcome could change: without it, equal outcomes would look like certainty.
-    granularity = float(w.max()) / T
     if method == SNIPS:
         total = float(w.sum())
-        granularity = float(w.max()) / total
         value = float(w @ r) / total
         # The delta method: a ratio of means deviates like the mean of w (r - value) / E w.
         std_error = math.sqrt(T / (T - 1) * float(np.sum((w * (r - value)) ** 2))) / total
@@ -194,8 +191,9 @@ def off_policy(
         value = float(terms.mean())
         std_error = float(terms.std(ddof=1)) / math.sqrt(T)
 
+    effective_size = _kish(w)
     if interval == NORMAL:
-        half = _normal(std_error, granularity, confidence)
+        half = _normal(std_error, effective_size, confidence)
     else:
         # From r = 1 and q = 1 elsewhere a doubly robust term is at most 1 + pi (1 - q) (M - 1),
         # from r = 0 and q = 0 elsewhere at least -pi q (M - 1), M = 1 / least.
@@ -207,7 +205,7 @@ def off_policy(
         low=low,
         high=high,
         std_error=std_error,
-        effective_size=_kish(w),
+        effective_size=effective_size,
         n_rounds=T,
         method=method,
         interval=interval,
@@ -228,7 +226,7 @@ def logged_value(log: Interactions, *, confidence: float = 0.95) -> Estimate:
     _refuse_short(log, 2)
     confidence, T = _inside("confidence", confidence), log.n_rounds
     std_error = float(log.rewards.std(ddof=1)) / math.sqrt(T)
-    low, high = _within_0_and_1(log.mean_reward, _normal(std_error, 1.0 / T, confidence))
+    low, high = _within_0_and_1(log.mean_reward, _normal(std_error, T, confidence))
     return Estimate(
         value=log.mean_reward,
         low=low,
@@ -255,9 +253,11 @@ def _within_0_and_1(value: float, half: float) -> tuple[float, float]:
     return (low, high) if low <= high else (0.0, 1.0)  # all of it outside: it says nothing
 
 
-def _normal(std_error: float, granularity: float, confidence: float) -> float:
+def _normal(std_error: float, effective_size: float, confidence: float) -> float:
     """Return the half width of the normal interval."""
-    return NormalDist().inv_cdf(0.5 + 0.5 * confidence) * math.hypot(std_error, granularity)
+    # What one more outcome could change: without it, equal outcomes would look like certainty.
+    own = math.hypot(std_error, 1.0 / effective_size)
+    return NormalDist().inv_cdf(0.5 + 0.5 * confidence) * own
 
 
 def _modelled(log: Interactions, rewards: ArrayLike | None) -> Array:

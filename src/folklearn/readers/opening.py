@@ -80,7 +80,7 @@ def open_reader(
     if isinstance(source, Reader):
         return source
     if isinstance(source, (str, os.PathLike)) or hasattr(source, "read"):
-        return _of_bytes(_source(source, encoding), format, delimiter, decimal)
+        return _of_bytes(source_of(source, encoding), format, delimiter, decimal)
     if is_frame(source):
         return FrameReader(source)
     if isinstance(source, Iterable):
@@ -90,7 +90,8 @@ def open_reader(
     )
 
 
-def _source(origin: Any, encoding: str | None) -> Source:
+def source_of(origin: Any, encoding: str | None = None) -> Source:
+    """Return the bytes of a path, of "-" for standard input, or of something open for reading."""
     if isinstance(origin, str) and origin == "-":
         return Source(sys.stdin.buffer, "standard input", encoding)
     if isinstance(origin, (str, os.PathLike)):

@@ -146,13 +146,25 @@ def parse(text: str) -> Parsed:
     >>> row.features
     {'words^cheap': 2.0, 'words^offer': 6.0, 'size^0': 40.0}
     """
+    words, tag, features = taken_apart(text)
+    return Parsed(features, *_label(words), tag)
+
+
+def taken_apart(text: str) -> tuple[list[str], str | None, dict[str, float]]:
+    """Return the words of the label, the tag if there is one, and the features of one line."""
     before, bar, after = text.partition(_BAR)
     if not bar:
         raise InvalidInputError(f"it has no bar {_BAR!r} between the label and the features")
+    if "\t" in before:
+        raise InvalidInputError("there is a tab before the bar; put spaces there")
+    words = [word for word in before.split(" ") if word]
+    tag = None
+    if words and (words[-1].startswith(_TAG) or not before.endswith(" ")):
+        tag = words.pop()
     features: dict[str, float] = {}
     for namespace in after.split(_BAR):
         _add(namespace.replace("\t", " "), features)
-    return Parsed(features, *_label(before))
+    return words, tag, features
 
 
 def hashed(features: Mapping[str, float]) -> tuple[Indices, Array]:
@@ -175,27 +187,21 @@ def place_of(name: str) -> int:
     return int(vw_text.place_of(text, behind, len(text), 0, max(behind - 1, 0), N_FEATURES))
 
 
-def _label(text: str) -> tuple[str | None, float | None, str | None]:
-    """Return label, weight and tag, each None if there is none."""
-    if "\t" in text:
-        raise InvalidInputError("there is a tab before the bar; put spaces there")
-    words = [word for word in text.split(" ") if word]
-    tag = None
-    if words and (words[-1].startswith(_TAG) or not text.endswith(" ")):
-        tag = words.pop()
+def _label(words: list[str]) -> tuple[str | None, float | None]:
+    """Return label and weight, each None if there is none."""
     if not words:
-        return None, None, tag
+        return None, None
     label, *rest = words
     if ":" in label or "," in label:
         raise InvalidInputError(
             f"{label!r} is not a class: labels of several actions, costs or probabilities cannot "
-            "be learned"
+            "be learned; for a log of decisions there is folklearn policy-value"
         )
     if len(rest) > 1:
         raise InvalidInputError(
             f"there are {len(words)} words before the bar; expected a label and perhaps a weight"
         )
-    return label, _weight(rest[0]) if rest else None, tag
+    return label, _weight(rest[0]) if rest else None
 
 
 def _weight(text: str) -> float:

@@ -1,0 +1,314 @@
+"""Logs of decisions: VW's text and JSON lines are read, written, and refused with their line."""
+
+import gzip
+import io
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from folklearn.errors import InvalidInputError
+from folklearn.evaluate.log import Interactions
+from folklearn.readers.decisions import as_decisions, as_interactions
+from folklearn.readers.logs import read_log, write_log, written
+from folklearn.readers.reader import BadRow
+
+CB = "1:-1:0.5 'first | age:30 new\n3:0:0.25 |user age:40 |shop q:2\n\n2:-0.25:1 | age:1e1\n"
+ADF = """\
+shared 'first |user age:30
+'red | price:2
+0:-0.5:0.25 'blue | price:3 sale
+
+shared |user age:40
+1:0:0.5 | price:1
+| price:2
+| price:3
+"""
+EVENT = {
+    "_label_cost": -0.5,
+    "_label_probability": 0.2,
+    "_label_Action": 2,
+    "_labelIndex": 1,
+    "o": [{"v": 0.5, "EventId": "e1", "ActionTaken": False}],
+    "EventId": "e1",
+    "a": [2, 1],
+    "c": {
+        "user": [{"age": 30, "city": "Rome"}, {"new": True}],
+        "_text": "good day day",
+        "_ignored": {"x": 1},
+        "_multi": [
+            {"_tag": "red", "i": {"constant": 1, "id": "red"}, "sizes": [3, 4.5]},
+            {"_tag": "blue", "i": {"constant": 1, "id": "blue"}, "kinds": ["x", "y"]},
+        ],
+    },
+    "p": [0.25, 0.75],
+}
+
+
+def read(text, **words):
+    return read_log(io.BytesIO(text.encode()), **words)
+
+
+def line(**changes):
+    """The event with some keys changed, or left out if they are None."""
+    changed = {**EVENT, **changes}
+    return json.dumps({key: value for key, value in changed.items() if value is not None}) + "\n"
+
+
+def test_text_of_actions_by_number():
+    log = read(CB)
+    assert log.n_actions == 3
+    assert log.feature_names == ("age", "new", "user^age", "shop^q")
+    assert log.X.tolist() == [[30, 1, 0, 0], [0, 0, 40, 2], [10, 0, 0, 0]]
+    assert log.actions.tolist() == [0, 2, 1]
+    assert log.rewards.tolist() == [1.0, 0.0, 0.25]
+    assert log.propensities.tolist() == [0.5, 0.25, 1.0]
+    assert read(CB, n_actions=7).n_actions == 7
+    assert read("1:0:0.5 |\n").feature_names == ("constant",)
+
+
+def test_text_of_actions_with_features():
+    log = read(ADF)
+    assert log.n_actions is None
+    assert log.feature_names == ("user^age", "price", "sale")
+    assert log.offered(0).tolist() == [[30, 2, 0], [30, 3, 1]]
+    assert log.offered(1).tolist() == [[40, 1, 0], [40, 2, 0], [40, 3, 0]]
+    assert (log.actions.tolist(), log.rewards.tolist()) == ([1, 0], [0.5, 0.0])
+
+
+def test_actions_with_features_that_never_change_are_known_by_number():
+    first = ADF.split("\n\n")[0]
+    log = read(f"{first}\n\n{first.replace('30', '50')}\n")
+    assert (log.n_actions, log.action_names) == (2, ("red", "blue"))
+    assert (log.feature_names, log.X.tolist()) == (("user^age",), [[30], [50]])
+
+
+def test_json_lines():
+    log = read(line() + "\n" + line(c={**EVENT["c"], "_multi": EVENT["c"]["_multi"][::-1]}))
+    assert log.feature_names == (
+        "user^age", "user^city=Rome", "user^new", "good", "day",
+        "i^constant", "i^id=red", "sizes^0", "sizes^1", "i^id=blue", "kinds=x", "kinds=y",
+    )  # fmt: skip
+    assert log.offered(0).tolist() == [
+        [30, 1, 1, 1, 2, 1, 1, 3, 4.5, 0, 0, 0],
+        [30, 1, 1, 1, 2, 1, 0, 0, 0.0, 1, 1, 1],
+    ]
+    assert log.offered(1).tolist() == log.offered(0)[::-1].tolist()
+    assert log.actions.tolist() == [1, 1]
+    assert log.rewards.tolist() == [0.5, 0.5]
+    assert log.propensities.tolist() == [0.25, 0.25]  # of p: the label's may have other factors
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"_labelIndex": None},
+        {"_label_Action": None},
+        {"_label_Action": None, "_labelIndex": None},
+        {"a": None, "_label_probability": 0.25},
+        {"p": None, "_label_probability": 0.25},
+        {"_label_cost": None},
+    ],
+)
+def test_json_lines_say_the_same_in_several_ways(changes):
+    log = read(line(**changes))
+    assert (log.actions.tolist(), log.rewards.tolist()) == ([1], [0.5])
+    assert log.propensities.tolist() == [0.25]
+
+
+def test_events_that_were_never_activated_are_left_out():
+    assert read(line() + line(_skipLearn=True) + line(_skipLearn=False)).n_rounds == 2
+
+
+def test_the_range_of_rewards():
+    assert read("1:0.25:0.5 |\n2:1:0.5 |\n", reward_range=(-1, 0)).rewards.tolist() == [0.75, 0.0]
+    assert read("1:-5:0.5 |\n", reward_range=(0, 10)).rewards.tolist() == [0.5]
+    with pytest.raises(BadRow, match=r"line 1 .*the cost is 0.25, a reward of -0.25, .*between 0"):
+        read("1:0.25:0.5 |\n")
+    for wrong in ((1, 0), (0, 0), (0, np.inf)):
+        with pytest.raises(InvalidInputError, match="the lower one first"):
+            read("1:0:0.5 |\n", reward_range=wrong)
+
+
+@pytest.mark.parametrize(
+    ("text", "number", "sentence"),
+    [
+        (CB + "2 | age:3\n", 5, "the label is '2'; expected action:cost:probability"),
+        (CB + "1:0:0.5 2:0:0.5 | x\n", 5, "there are 2 words before the bar"),
+        (CB + "0:0:0.5 | x\n", 5, "the action is 0; they are counted from 1"),
+        (CB + "1.5:0:0.5 | x\n", 5, "the action is '1.5'; expected a whole number"),
+        (CB + "inf:0:0.5 | x\n", 5, "the action is 'inf'; expected a whole number"),
+        (CB + "1:nan:0.5 | x\n", 5, "the cost is nan, a reward of nan"),
+        (CB + "1:-2:0.5 | x\n", 5, "a reward of 2, which is not between 0 and 1"),
+        (CB + "1:0:0 | x\n", 5, "the probability is 0; that of an action that was played"),
+        (CB + "1:0:1.5 | x\n", 5, "the probability is 1.5"),
+        (CB + "1:0:0.5 x\n", 5, "it has no bar"),
+        (CB + "1:0:0.5 | x:a\n", 5, "feature 'x': 'a' is not a number"),
+        (CB + "\n1:0:0.5 | \0\n", 6, "it has a NUL byte"),
+        (ADF + "\n\nshared | a\n| b\n", 11, "0 of 1 actions have a label"),
+        (ADF + "\n0:0:1 | a\n0:0:1 | b\n", 10, "2 of 2 actions have a label"),
+        (ADF + "\n0:0:1 | a\nshared | b\n", 10, "line 2 of this decision has 'shared' before"),
+        (ADF + "\n0:0:1 | a\nb\n", 10, "line 2 of this decision: it has no bar"),
+        (line() + "{\n", 2, "it is not JSON"),
+        (line() + "[]\n", 2, "it is JSON, but not an object"),
+        (line() + line(c=None), 2, "it has no object 'c'"),
+        (line() + line(c={"_multi": []}), 2, "no list '_multi' of actions"),
+        (line() + line(c={"_multi": [1]}), 2, "no list '_multi' of actions"),
+        (line() + line(c={**EVENT["c"], "x": 1e300}), 2, "feature 'x' is 1e\\+300"),
+        (line() + line(_labelIndex=2), 2, "_labelIndex is 2; expected 0 to 1"),
+        (line() + line(_labelIndex=True), 2, "_labelIndex is True; expected 0 to 1"),
+        (line() + line(_labelIndex=0), 2, "name different actions"),
+        (line() + line(_labelIndex=None, _label_Action=None, a=None), 2, "which action was played"),
+        (line() + line(p=[0.5]), 2, "2 actions in 'a', and 1 numbers in 'p'"),
+        (line() + line(p=["x", 1]), 2, "its probability in 'p' is 'x'; expected a number"),
+        (line() + line(p=None, _label_probability=None), 2, "how likely the action was"),
+        (line() + line(_label_cost=None, o=[]), 2, "0 outcomes in 'o'"),
+        (line() + line(_label_cost=None, o=[{"v": 1}, {"v": 0}]), 2, "2 outcomes in 'o'"),
+        (line() + line(_slots=[]), 2, "it has several slots"),
+    ],
+)
+def test_bad_lines_are_refused_by_number_or_left_out(text, number, sentence):
+    with pytest.raises(BadRow, match=f"^line {number} of the stream: .*{sentence}") as error:
+        read(text)
+    assert str(error.value).endswith("--on-bad-row skip")
+    bad = []
+    log = read(text, on_bad=bad.append)
+    assert [one.line for one in bad] == [number]
+    good = {"1": CB, "s": ADF, "{": line()}[text[0]]
+    assert log.rewards.tolist() == read(good).rewards.tolist()
+
+
+@pytest.mark.parametrize("text", ["", "\n\n"])
+def test_a_log_without_decisions(text):
+    with pytest.raises(InvalidInputError, match="there is no decision in this log"):
+        read(text)
+
+
+def fixed(rng, **names):
+    X = np.where(rng.random((20, 3)) < 0.3, 0.0, rng.normal(size=(20, 3)))
+    return Interactions(
+        X, rng.integers(4, size=20), rng.uniform(0.01, 1, 20), rng.random(20), 4, **names
+    )
+
+
+def with_features(rng):
+    menus = [rng.normal(size=(m, 3)) for m in rng.integers(1, 5, size=20)]
+    played = [int(rng.integers(len(rows))) for rows in menus]
+    return Interactions(menus, played, rng.uniform(0.01, 1, 20), rng.random(20))
+
+
+NAMES = {"feature_names": ("a b", "ns^x|y:z", "é='%"), "action_names": ("low", "a b", "3", "ü")}
+
+
+@pytest.mark.parametrize("name", ["log.vw", "log.dsjson"])
+def test_what_is_written_is_read_again(name, rng, tmp_path):
+    for log in (fixed(rng), with_features(rng), fixed(rng, **NAMES)):
+        write_log(log, tmp_path / name)
+        again = read_log(tmp_path / name)
+        assert again.n_actions == log.n_actions
+        np.testing.assert_array_equal(again.X, log.X)
+        np.testing.assert_array_equal(again.offsets, log.offsets)
+        np.testing.assert_array_equal(again.actions, log.actions)
+        np.testing.assert_array_equal(again.propensities, log.propensities)
+        np.testing.assert_array_equal(again.rewards, log.rewards)
+        if name == "log.dsjson" and log.feature_names:
+            assert (again.feature_names, again.action_names) == tuple(NAMES.values())
+
+
+def test_what_was_read_is_written_as_it_was():
+    for text in (line(), ADF):
+        log = read(text)
+        for format in ("vw", "dsjson"):
+            again = read("".join(written(format, as_decisions(log))))
+            np.testing.assert_array_equal(again.X, log.X)
+            np.testing.assert_array_equal(again.rewards, log.rewards)
+
+
+def test_packed_files(tmp_path):
+    (tmp_path / "log.vw.gz").write_bytes(gzip.compress(ADF.encode()))
+    assert read_log(tmp_path / "log.vw.gz").n_rounds == 2
+
+
+def test_names_that_cannot_be_written(rng, tmp_path):
+    with pytest.raises(InvalidInputError, match="must be called .vw for VW's text or .dsjson"):
+        write_log(fixed(rng), tmp_path / "log.csv")
+    with pytest.raises(InvalidInputError, match="'_x' begins with an underscore"):
+        write_log(fixed(rng, feature_names=("_x", "y", "z")), tmp_path / "log.dsjson")
+
+
+def test_a_table_that_would_be_too_large(monkeypatch):
+    monkeypatch.setattr("folklearn.readers.decisions._MOST_NUMBERS", 11)
+    with pytest.raises(InvalidInputError, match="3 rows with 4 different features are too many"):
+        read(CB)
+
+
+# VW itself reads what is written here.
+
+
+def labels_of(examples, vw):
+    return [
+        [
+            (cost.cost, cost.probability)
+            for cost in one.get_label(vw.LabelType.CONTEXTUAL_BANDIT).costs
+        ]
+        for one in examples
+    ]
+
+
+def test_vw_reads_the_text_of_actions_by_number(rng):
+    vw = pytest.importorskip("vowpalwabbit")
+    log = fixed(rng, **NAMES)
+    space = vw.Workspace("--cb 4 --quiet")
+    for t, text in enumerate(written("vw", as_decisions(log))):
+        one = space.parse(text.rstrip("\n"))
+        (cost,) = one.get_label(vw.LabelType.CONTEXTUAL_BANDIT).costs
+        assert cost.action == log.actions[t] + 1
+        assert (-cost.cost, cost.probability) == pytest.approx(
+            (log.rewards[t], log.propensities[t]), rel=1e-6
+        )
+        assert one.get_feature_number() == np.count_nonzero(log.X[t]) + 1
+        space.learn(one)
+        space.finish_example(one)
+    space.finish()
+
+
+@pytest.mark.parametrize(
+    ("make", "format"), [(with_features, "vw"), (with_features, "dsjson"), (fixed, "dsjson")]
+)
+def test_vw_reads_decisions_with_a_line_for_every_action(make, format, rng):
+    vw = pytest.importorskip("vowpalwabbit")
+    log = make(rng)
+    options = "--dsjson" if format == "dsjson" else ""
+    space = vw.Workspace(f"--cb_explore_adf {options} --quiet")
+    sizes = np.diff(log.offsets)
+    for t, text in enumerate(written(format, as_decisions(log))):
+        examples = space.parse(text.rstrip("\n"))
+        own = labels_of(examples, vw)[-sizes[t] :]
+        expected = [[] for _ in range(sizes[t])]
+        expected[log.actions[t]] = [pytest.approx((-log.rewards[t], log.propensities[t]), rel=1e-6)]
+        assert own == expected
+        space.learn(examples)
+        assert len(examples[0].get_action_scores()) == sizes[t]
+        space.finish_example(examples)
+    space.finish()
+
+
+# Whatever is in a file, there is a log or a sentence.
+
+
+@given(
+    st.sampled_from([CB, ADF, line() * 2]),
+    st.lists(st.tuples(st.integers(0, 400), st.sampled_from(" |:'\n0-1.{}[]\",ans\t\0é"))),
+)
+def test_spoiled_files_are_read_or_refused(text, changes):
+    for place, character in changes:
+        text = text[: place % len(text)] + character + text[place % len(text) + 1 :]
+    bad = []
+    try:
+        log = read(text, on_bad=bad.append)
+    except InvalidInputError:
+        return
+    assert log.n_rounds + len(bad) <= text.count("\n") + 1
+    np.testing.assert_array_equal(as_interactions(list(as_decisions(log))).rewards, log.rewards)
