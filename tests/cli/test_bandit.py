@@ -77,7 +77,7 @@ def test_the_log_is_what_the_library_plays(folklearn, pets, scaled, tmp_path, na
     actions, propensities, correct = read_log(path)
     assert actions == [labels[k] for k in expected.actions]
     np.testing.assert_allclose(propensities, expected.propensities, rtol=1e-9)
-    assert correct == expected.correct.tolist()
+    assert correct == (expected.rewards == 1.0).tolist()
     assert f"error rate {expected.error_rate:.2%}; at random it would be 66.67%." in outcome.stderr
     assert outcome.stderr.endswith(f"Wrote the log to {path}.\n")
 
@@ -108,7 +108,7 @@ def test_outcomes_that_arrive_late(folklearn, pets, scaled, tmp_path, delay):
     outcome = folklearn("bandit", pets, *TARGET, *FAST, "--delay", delay, "--log", path)
     expected = interact(Banditron(n_features=4, n_classes=3), *scaled[:2], delay=delay)
     assert read_log(path)[1] == expected.propensities.tolist()
-    assert read_log(path)[2] == expected.correct.tolist()
+    assert read_log(path)[2] == (expected.rewards == 1.0).tolist()
     assert f"told {delay} decision{'s' * (delay > 1)} later" in outcome.stderr
 
 

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TextIO
 
 import numpy as np
 
@@ -20,6 +21,9 @@ from folklearn.cli.options import Columns, Source, explained
 from folklearn.cli.outputs import Outputs
 from folklearn.cli.warmup import announced
 from folklearn.cli.whole import Whole
+from folklearn.readers import logs
+from folklearn.readers.block import Block
+from folklearn.readers.decisions import LoggedDecision, Option, features_of_row
 from folklearn.words import counted
 
 _TABLE = Table(
@@ -31,7 +35,7 @@ _TABLE = Table(
 )
 _EVEN = 0.5
 
-Tell = Callable[[Decision, bool], None]
+Write = Callable[[Decision, bool, Block, int], None]  # the last two: where the row is
 
 
 @explained(
@@ -46,7 +50,8 @@ Tell = Callable[[Decision, bool], None]
     correct, which is all of them; with --theory, explored.
 --delay N  Outcomes are told N decisions later.
 --log OUT.csv  Write every decision: its id, the action, the probability with which that action was
-    played, and whether it was correct (1 or 0).
+    played, and whether it was correct (1 or 0). A name that ends in .dsjson or .vw writes JSON
+    lines or text as VW has them, with the columns of the row, for folklearn policy-value.
 """
 )
 def bandit(
@@ -89,7 +94,7 @@ def bandit(
         with announced(console):
             agents.use_every_kernel(settings)
         started = time.perf_counter()
-        with _log_to(log_path, whole.labels) as write:
+        with _log_to(log_path, log, whole) as write:
             game = _Game(player, delay, write)
             follow(
                 console, _TABLE, game.played(whole), game.cells, what="playing", total=whole.n_rows
@@ -111,7 +116,7 @@ def bandit(
 class _Game:
     """Rounds that an agent plays, each outcome told `delay` decisions later."""
 
-    def __init__(self, agent: Agent, delay: int, write: Tell) -> None:
+    def __init__(self, agent: Agent, delay: int, write: Write) -> None:
         self._agent, self._delay, self._write = agent, delay, write
         self.wrong, self.doubtful = array("b"), array("b")  # doubtful: less likely than not
         self._shown = 0  # rounds by the last line
@@ -119,11 +124,11 @@ class _Game:
     def played(self, whole: Whole) -> Iterator[int]:
         """Play every row; yield how many were played."""
         waiting: deque[tuple[Decision, bool]] = deque()
-        for X, y in whole.blocks():
-            for x, label in zip(X, y.tolist(), strict=True):
-                decision = self._agent.act(x)
+        for block, X, y in whole.blocks_as_read():
+            for row, label in enumerate(y.tolist()):
+                decision = self._agent.act(X[row])
                 correct = decision.action == label
-                self._write(decision, correct)
+                self._write(decision, correct, block, row)
                 self.wrong.append(not correct)
                 self.doubtful.append(decision.propensity < _EVEN)
                 waiting.append((decision, correct))
@@ -157,17 +162,34 @@ class _Game:
 
 
 @contextmanager
-def _log_to(path: Path | None, labels: tuple[str, ...]) -> Iterator[Tell]:
-    """Yield a function that writes a decision and its outcome, or does nothing."""
-    if path is None:
-        yield lambda decision, correct: None
+def _log_to(path: Path | None, name: str | None, whole: Whole) -> Iterator[Write]:
+    """Yield a function that writes a decision, its outcome and its row, or does nothing."""
+    if path is None or name is None:
+        yield lambda decision, correct, block, row: None
         return
+    format = logs.FORMATS.get(Path(name).suffix.lower())
     with open(path, "w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["id", "action", "propensity", "correct"])
+        yield _csv_writer(file, whole) if format is None else _writer(file, format, whole)
 
-        def write(decision: Decision, correct: bool) -> None:
-            row = [decision.id, labels[decision.action], decision.propensity, int(correct)]
-            writer.writerow(row)
 
-        yield write
+def _csv_writer(file: TextIO, whole: Whole) -> Write:
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(logs.WITHOUT_CONTEXTS.split(","))
+
+    def write(decision: Decision, correct: bool, block: Block, row: int) -> None:
+        label = whole.labels[decision.action]
+        writer.writerow([decision.id, label, decision.propensity, int(correct)])
+
+    return write
+
+
+def _writer(file: TextIO, format: str, whole: Whole) -> Write:
+    options = tuple(Option(label, {}) for label in whole.labels)
+
+    def write(decision: Decision, correct: bool, block: Block, row: int) -> None:
+        context = features_of_row(block, row, whole.feed.reader.feature_names)
+        played = decision.action, decision.propensity, float(correct)
+        logged = LoggedDecision(context, options, *played, str(decision.id))
+        file.writelines(logs.written(format, [logged]))
+
+    return write

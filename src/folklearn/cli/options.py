@@ -111,7 +111,7 @@ def _entries(text: str) -> dict[str, Any]:
         what = " ".join(rest.split())
         words = head.split()
         names = [word for word in words if word.startswith("-")]
-        metavar = next((word for word in words if not word.startswith("-")), None)
+        metavar = " ".join(word for word in words if not word.startswith("-")) or None
         if not names:
             found[head.lower()] = typer.Argument(metavar=metavar, help=what, show_default=False)
         else:

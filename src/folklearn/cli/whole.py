@@ -18,6 +18,7 @@ from folklearn.model.model import Model
 from folklearn.model.roles import CATEGORY, WORDS
 from folklearn.model.run import known_numbers
 from folklearn.model.scaler import OnlineScaler
+from folklearn.readers.block import Block
 from folklearn.readers.blocks import BlockReader
 from folklearn.readers.reader import BadRow
 
@@ -100,13 +101,21 @@ class Whole:
 
         Classes are numbered in the order of `labels`, its own if None.
         """
+        for _, X, y in self.blocks_as_read(labels):
+            yield X, y
+
+    def blocks_as_read(
+        self, labels: Iterable[str] | None = None
+    ) -> Iterator[tuple[Block, Array, Labels]]:
+        """Yield the same after the columns that the rows were made from."""
         scaler = OnlineScaler(n_features=self.n_inputs, gaps=True)
         own = {label: k for k, label in enumerate(labels or self.labels)}
         order = np.array([own[label] for label in self.feed.model.labels])
         for rows in self._rows():
             block = rows.block.take(rows.has_label)
             X = self._columns.known(self._columns.encode(block).X)
-            yield scaler.learn_transform(X), order[known_numbers(self.feed.model, rows.labels)]
+            y = order[known_numbers(self.feed.model, rows.labels)]
+            yield block, scaler.learn_transform(X), y
 
     def about(self, *lines: tuple[str, str], labels: Iterable[str] | None = None) -> str:
         """Return what the rows are, then further lines of a name and a text each."""

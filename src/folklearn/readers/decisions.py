@@ -1,12 +1,14 @@
 """Logged decisions, whatever the format: by name as they are written, and as a table."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from folklearn.errors import InvalidInputError
 from folklearn.evaluate.log import Interactions
+from folklearn.readers.block import Block, Texts, is_gap
+from folklearn.sparse import SparseRows
 
 Features = Mapping[str, float | str]
 
@@ -39,6 +41,37 @@ class LoggedDecision(NamedTuple):
     propensity: float
     reward: float
     id: str = ""
+
+
+def features_of_row(
+    block: Block, row: int, feature_names: Callable[[Sequence[int]], Sequence[str]]
+) -> dict[str, float | str]:
+    """Return what a row of a block has, by name; what is missing is left out."""
+    found: dict[str, float | str] = {}
+    for name, column in block.columns.items():
+        if isinstance(column, Texts):
+            if column.codes[row] >= 0:
+                found[name] = column.values[column.codes[row]]
+        elif not is_gap(column[row : row + 1]).any():
+            value = column[row].item()
+            found[name] = value if isinstance(value, float) else value.isoformat()
+    if isinstance(block.features, SparseRows):
+        own = block.features.row(row)
+        names = feature_names(own.indices.tolist())
+        found |= dict(zip(names, own.values.tolist(), strict=True))
+    return found
+
+
+def as_numbers(features: Features) -> dict[str, float]:
+    """Return features with a text as a feature of its own.
+
+    >>> as_numbers({"age": 30.0, "city": "Rome"})
+    {'age': 30.0, 'city=Rome': 1.0}
+    """
+    return dict(
+        (f"{name}={value}", 1.0) if isinstance(value, str) else (name, value)
+        for name, value in features.items()
+    )
 
 
 def as_interactions(
@@ -81,8 +114,7 @@ def _table(rows: Sequence[Features]) -> tuple[Any, tuple[str, ...]]:
     places: dict[str, int] = {}
     cells = []
     for t, row in enumerate(rows):
-        for name, value in row.items():
-            column, x = (f"{name}={value}", 1.0) if isinstance(value, str) else (name, value)
+        for column, x in as_numbers(row).items():
             cells.append((t, places.setdefault(column, len(places)), x))
     if not places:
         return np.ones((len(rows), 1)), ("constant",)

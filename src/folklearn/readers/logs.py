@@ -17,9 +17,10 @@ from folklearn.readers.reader import BadRow
 from folklearn.readers.source import Source
 
 VW, DSJSON = "vw", "dsjson"
-FORMATS = (VW, DSJSON)
-_ENDINGS = {".vw": VW, ".dsjson": DSJSON, ".json": DSJSON, ".jsonl": DSJSON}
+FORMATS = {".vw": VW, ".dsjson": DSJSON}  # by the end of a name
 _WRITTEN = {VW: cb_text.written, DSJSON: dsjson.written}
+
+WITHOUT_CONTEXTS = "id,action,propensity,correct"  # how a log of decisions alone begins
 
 OnBad = Callable[[BadRow], None] | None
 Line = tuple[int, str, str]  # its number, text, and what is wrong with it
@@ -61,19 +62,13 @@ def write_log(log: Interactions, path: str | os.PathLike[str]) -> None:
 
     The cost of VW is the negative reward. In VW's text actions have numbers and no names.
     """
-    write = _WRITTEN[format_of(path)]
-    with open(path, "w", encoding="utf-8", newline="\n") as file:
-        file.writelines(write(as_decisions(log)))
-
-
-def format_of(path: str | os.PathLike[str]) -> str:
-    """Return the format that the name of a log to be written stands for."""
-    ending = Path(path).suffix.lower()
-    if ending not in _ENDINGS:
+    format = FORMATS.get(Path(path).suffix.lower())
+    if format is None:
         raise InvalidInputError(
             f"the log {os.fspath(path)} must be called .vw for VW's text or .dsjson for JSON lines"
         )
-    return _ENDINGS[ending]
+    with open(path, "w", encoding="utf-8", newline="") as file:
+        file.writelines(written(format, as_decisions(log)))
 
 
 def written(format: str, decisions: Iterable[LoggedDecision]) -> Iterator[str]:
@@ -107,6 +102,10 @@ def _grouped(source: Source) -> Iterator[tuple[int, list[str], str, Parse]]:
     lines = _lines(source)
     first = list(islice(lines, 2))
     texts = [text for _, text, _ in first] + ["", ""]
+    if texts[0].startswith(WITHOUT_CONTEXTS):
+        raise InvalidInputError(
+            f"{source.name} has decisions without their contexts: write the log as .dsjson or .vw"
+        )
     lines = chain(first, lines)
     if not texts[0].lstrip().startswith("{") and cb_text.has_menus(*texts[:2]):
         for own in _between_blanks(lines):
