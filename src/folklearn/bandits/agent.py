@@ -10,7 +10,7 @@ of a later decision is ever used.
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -69,7 +69,7 @@ class Agent(Saved):
     learns_labels : whether it is told true classes, by `learn_label`, instead of outcomes.
     """
 
-    COUNTS = ("n_decisions", "n_outcomes", "n_dropped")
+    COUNTS: ClassVar[tuple[str, ...]] = ("n_decisions", "n_outcomes", "n_dropped")
     n_features: int
     n_classes: int
     learns_labels: bool = False

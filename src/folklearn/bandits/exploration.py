@@ -10,16 +10,14 @@ import numpy as np
 from folklearn import problem
 from folklearn.arrays import Array
 from folklearn.errors import InvalidInputError
+from folklearn.numerics.gaps import drawn, epsilon_greedy, fastcb, softmax_of_gaps, squarecb
 
 THEORY = "theory"
 
 
 def draw(rng: np.random.Generator, P: Array) -> int:
     """Draw an action from probabilities (K,), by one uniform number."""
-    totals = np.cumsum(P)
-    place = int(np.searchsorted(totals, rng.random() * totals[-1], side="right"))
-    # Rounding may put the number on the last edge; an action without mass is never drawn.
-    return place if place < len(P) else int(np.flatnonzero(P)[-1])
+    return int(drawn(P, rng.random()))
 
 
 def explore(P: Array, exploration: float) -> Array:
@@ -33,42 +31,6 @@ def greedy(scores: Array, exploration: float) -> Array:
     P = np.full(len(scores), exploration / len(scores))
     P[np.argmax(scores)] += 1.0 - exploration
     return P
-
-
-def _rest_to(best: int, P: Array) -> Array:
-    """Give the best action whatever mass the others leave."""
-    P[best] = 0.0
-    P[best] = 1.0 - P.sum()
-    return P
-
-
-def squarecb(losses: Array, gamma: float) -> Array:
-    r"""Return :math:`P_a = 1 / (K + \gamma (f_a - f_b))`, the rest on the best action b."""
-    best = int(losses.argmin())
-    return _rest_to(best, 1.0 / (len(losses) + gamma * (losses - losses[best])))
-
-
-def fastcb(losses: Array, gamma: float) -> Array:
-    r"""Return :math:`P_a = f_b / (K f_b + \gamma (f_a - f_b))`, the rest on the best action b.
-
-    It explores in proportion to the least loss: hardly at all where some action is sure.
-    """
-    best = int(losses.argmin())
-    least = losses[best]
-    gaps = losses - least
-    shares = least / np.where(gaps > 0.0, len(losses) * least + gamma * gaps, np.inf)
-    return _rest_to(best, np.where(gaps > 0.0, shares, 1.0 / len(losses)))
-
-
-def epsilon_greedy(losses: Array, gamma: float) -> Array:
-    r"""Return the best action, with uniform exploration :math:`K / (K + \gamma)` around it."""
-    return greedy(-losses, len(losses) / (len(losses) + gamma))
-
-
-def softmax_of_gaps(losses: Array, gamma: float) -> Array:
-    r"""Return :math:`P_a \propto \exp(-\gamma (f_a - f_b) / K)`."""
-    P: Array = np.exp(-gamma / len(losses) * (losses - losses.min()))
-    return P / P.sum()
 
 
 @dataclass(frozen=True)
@@ -104,21 +66,6 @@ RULES: Mapping[str, Rule] = MappingProxyType(
         "softmax": Rule(softmax_of_gaps, price=1.0 / 8.0),
     }
 )
-
-
-def most_regret(P: Array, losses: Array, eta: float) -> float:
-    r"""Return the most that a round may regret beyond eta times its excess log loss.
-
-    .. math:: \max_{a^*, f^*} \sum_a P_a (f^*_a - f^*_{a^*}) - \eta \sum_a P_a\,
-        \mathrm{KL}(f^*_a \| f_a)
-
-    over all true losses :math:`f^*` in [0, 1]. It separates over the actions, and each part is
-    :math:`\max_q (s q - \mathrm{KL}(q \| f)) = \ln(1 + f (e^s - 1))`.
-    """
-    played = eta * P * np.log1p(losses * math.expm1(1.0 / eta))
-    odds = (1.0 - P) / np.maximum(eta * P, 1e-300)
-    as_best = eta * P * np.log1p(losses * np.expm1(-odds))
-    return float(played.sum() + (as_best - played).max())
 
 
 def chosen_exploration(

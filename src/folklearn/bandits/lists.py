@@ -1,6 +1,6 @@
 """Actions with features of their own: a list of rows for each decision, one regression for all."""
 
-import math
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -230,6 +230,11 @@ class ListAgent(RegressionAgent):
 
 def _name(value: Any) -> Name:
     """Return the name of an action: a string, or an integer."""
-    return (
-        value if isinstance(value, str) else problem.count("the id of an action", value, -math.inf)
-    )
+    if isinstance(value, str):
+        return value
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise InvalidInputError(
+            f"the id of an action must be a string or an integer, got {value!r}"
+        ) from None

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -10,11 +10,12 @@ from numpy.typing import ArrayLike
 from folklearn import problem
 from folklearn.arrays import Array
 from folklearn.bandits.agent import MAX_PENDING, Agent, Decision
-from folklearn.bandits.exploration import RULES, THEORY, most_regret
+from folklearn.bandits.exploration import RULES, THEORY
 from folklearn.bandits.regret import RegretCertificate
 from folklearn.errors import InvalidInputError
 from folklearn.learners.auto import auto as auto_learner
 from folklearn.learners.base import Learner, refuse_unless_learner
+from folklearn.numerics.gaps import most_regret
 from folklearn.words import counted
 
 STRENGTH = 10.0
@@ -32,7 +33,7 @@ class RegressionAgent(Agent):
     n_actions : K, or the usual number of actions where it varies; it sets gamma.
     """
 
-    WORDS = ("exploration", "strength", "default_reward", "wait")
+    WORDS: ClassVar[tuple[str, ...]] = ("exploration", "strength", "default_reward", "wait")
     COUNTS = (*Agent.COUNTS, "n_expired", "n_late")
     PARTS = ("totals",)
     n_actions: int
@@ -76,15 +77,9 @@ class RegressionAgent(Agent):
         K = self.n_actions
         if self.strength != THEORY:
             return float(self.strength) * math.sqrt(K * t)
-        regressions = self._regressions()
-        n = len(regressions)
-        regret = sum(one.regret_bound(-(-t // n)) for one in regressions)
-        if not math.isfinite(regret):
-            raise InvalidInputError(
-                f"strength={THEORY!r} needs regressions with a regret bound known in advance, like "
-                "Folklore: give strength, a positive number"
-            )
-        return self._rule.best_gamma(t, K, regret)
+        # Where rewards are realizable a regression of d weights costs about d/2 ln t nats.
+        n = len(self._regressions())
+        return self._rule.best_gamma(t, K, 0.5 * n * self.n_features * math.log1p(t / n))
 
     def _outcome(self, value: Any) -> float:
         if isinstance(value, bool | int | float | np.bool_ | np.number) and 0 <= value <= 1:
@@ -96,7 +91,11 @@ class RegressionAgent(Agent):
         return self.n_actions + 1
 
     def _see(self, x: Array) -> Array:
-        return np.append(self._rewards_of(x), self._gamma(self.n_decisions + 1))
+        rewards = self._rewards_of(x)
+        seen = np.empty(len(rewards) + 1)
+        seen[:-1] = rewards
+        seen[-1] = self._gamma(self.n_decisions + 1)
+        return seen
 
     def _play(self, seen: Array) -> Array:
         return self._rule.play(1.0 - seen[:-1], float(seen[-1]))
@@ -167,15 +166,15 @@ class RewardAgent(RegressionAgent):
     f_b / \gamma_t + \gamma_T C_T` if :math:`\gamma_1 \ge 2 K` and "squarecb" at most :math:`\sum_t
     2 (K - 1) / \gamma_t + \gamma_T C_T / 8`, since :math:`\gamma_t` grows and the excess loss of no
     round is negative. The default strength is for reward: its bound is true, and says something
-    only after some 10^8 rounds. ``strength="theory"`` makes the bound least, and explores more.
-    Without realizability nothing is proven.
+    only after some 10^8 rounds. ``strength="theory"`` explores more and makes the bound least where
+    :math:`C_T` is what realizable rewards cost, :math:`\frac d2 \ln t` nats a regression. Without
+    realizability nothing is proven.
 
     Parameters
     ----------
     regressions : a learner of two classes for each action, of equal n_features; used, not copied.
     exploration : how the expected rewards are played.
-    strength : of :math:`\gamma_t`, positive; or "theory", for regressions with a regret bound and
-        "fastcb" or "squarecb".
+    strength : of :math:`\gamma_t`, positive; or "theory", for "fastcb" and "squarecb".
     default_reward : what a decision gets that expires (`expire`); by default it is dropped.
     wait : decisions after which one without a reward expires, at least 1; by default never.
     seed : an integer, or a NumPy Generator, which is then used and advanced.
