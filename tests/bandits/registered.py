@@ -110,7 +110,7 @@ AGENTS = {
     "rewards, folklore, theory": by_rewards(Folklore, B3, strength="theory"),
     "rewards, folklore, squarecb": by_rewards(Folklore, B3, exploration="squarecb"),
     "rewards, ogd, epsilon": by_rewards(Ogd, B3, exploration="epsilon"),
-    "rewards, ogd, softmax": by_rewards(Ogd, B3, exploration="softmax", default_reward=0.0),
+    "rewards, ogd, softmax": by_rewards(Ogd, B3, exploration="softmax"),
 }
 WEIGHING = {name: case for name, case in AGENTS.items() if case.weighs}
 

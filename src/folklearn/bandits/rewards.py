@@ -166,7 +166,7 @@ class RewardAgent(RegressionAgent):
     f_b / \gamma_t + \gamma_T C_T` if :math:`\gamma_1 \ge 2 K` and "squarecb" at most :math:`\sum_t
     2 (K - 1) / \gamma_t + \gamma_T C_T / 8`, since :math:`\gamma_t` grows and the excess loss of no
     round is negative. The default strength is for reward: its bound is true, and says something
-    only after some 10^8 rounds. ``strength="theory"`` explores more and makes the bound least where
+    only after millions of rounds. ``strength="theory"`` explores more and makes it least where
     :math:`C_T` is what realizable rewards cost, :math:`\frac d2 \ln t` nats a regression. Without
     realizability nothing is proven.
 
