@@ -232,7 +232,7 @@ class RewardAgent(RegressionAgent):
         return self.regressions
 
     def _rewards_of(self, x: Array) -> Array:
-        return np.array([one._predict(x)[1] for one in self.regressions])
+        return np.array([float(one._predict(x)[1]) for one in self.regressions])
 
     def _teach(self, decision: Decision, soft: Array) -> None:
         self.regressions[decision.action]._learn(decision.x.copy(), -1, soft, 1.0)
@@ -276,7 +276,10 @@ def auto(
     default_reward, wait, seed, max_pending : as `RewardAgent` has them.
     """
     K = problem.count("n_actions", n_actions, 2)
-    regressions = [auto_learner(n_features=n_features, n_classes=2) for _ in range(K)]
+    # K of them predict for every decision, and Folklore would be a third of that.
+    regressions = [
+        auto_learner(n_features=n_features, n_classes=2, worst_case=False) for _ in range(K)
+    ]
     return RewardAgent(
         regressions, default_reward=default_reward, wait=wait, seed=seed, max_pending=max_pending
     )
