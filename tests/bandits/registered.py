@@ -16,6 +16,7 @@ from folklearn.bandits import (
     Gaptron,
     Newtron,
     Obama,
+    RewardAgent,
     Soba,
 )
 
@@ -25,12 +26,13 @@ class Case:
     """An agent to test.
 
     `weighs` says that a correct outcome enters with a weight made of its propensity; `live`
-    that exploration changes with the number of decisions.
+    that exploration changes with the number of decisions; `rewards` that outcomes are rewards.
     """
 
     make: Callable[..., Agent]
     weighs: bool = False
     live: bool = False
+    rewards: bool = False
 
     def __call__(self, d: int, K: int, **keywords: Any) -> Agent:
         return self.make(d, K, **keywords)
@@ -61,6 +63,16 @@ def over(learner: Callable[..., Any], parameters: dict[str, Any], **of_agent: An
     )
 
 
+def by_rewards(learner: Callable[..., Any], parameters: dict[str, Any], **of_agent: Any) -> Case:
+    """An agent of rewards, weak enough to play every action now and then."""
+
+    def make(d: int, K: int, **keywords: Any) -> Agent:
+        regressions = [learner(n_features=d, n_classes=2, **parameters) for _ in range(K)]
+        return RewardAgent(regressions, **{"strength": 0.1} | of_agent | keywords)
+
+    return Case(make, live=True, rewards=True)
+
+
 B3 = {"B": 3.0}
 PARTICLES = {"B": 3.0, "n_particles": 60, "n_moves": 3}
 HALF = {"exploration": 0.5}
@@ -75,7 +87,7 @@ AGENTS = {
     "obama": Case(sizes(Obama, exploration=0.5, **PARTICLES), weighs=True),
     "reduction, folklore": Case(over(Folklore, B3, **HALF)),
     "reduction, folklore, horizon": Case(over(Folklore, B3, horizon=30_000)),
-    "reduction, folklore, live": Case(over(Folklore, {"B": 0.5}), live=True),
+    "reduction, folklore, live": Case(over(Folklore, {"B": 0.5}, exploration="theory"), live=True),
     "reduction, folklore, randomised": Case(over(Folklore, B3, **HALF, decoding="randomised")),
     "reduction, ogd": Case(over(Ogd, B3, **HALF)),
     "reduction, ogd, randomised": Case(over(Ogd, B3, **HALF, decoding="randomised")),
@@ -83,7 +95,7 @@ AGENTS = {
         over(Folklore, B3, **HALF, updates="correct"), weighs=True
     ),
     "reduction, folklore, all correct, live": Case(
-        over(Folklore, {"B": 0.5}, updates="correct"), weighs=True, live=True
+        over(Folklore, {"B": 0.5}, exploration="theory", updates="correct"), weighs=True, live=True
     ),
     "reduction, auto": Case(over(auto, {}, **HALF)),
     "reduction, auto, randomised": Case(over(auto, {}, **HALF, decoding="randomised")),
@@ -94,6 +106,11 @@ AGENTS = {
     "reduction, aggregating, randomised": Case(
         over(Aggregating, PARTICLES, **HALF, decoding="randomised")
     ),
+    "rewards, auto": by_rewards(auto, {}),
+    "rewards, folklore, theory": by_rewards(Folklore, B3, strength="theory"),
+    "rewards, folklore, squarecb": by_rewards(Folklore, B3, exploration="squarecb"),
+    "rewards, ogd, epsilon": by_rewards(Ogd, B3, exploration="epsilon"),
+    "rewards, ogd, softmax": by_rewards(Ogd, B3, exploration="softmax"),
 }
 WEIGHING = {name: case for name, case in AGENTS.items() if case.weighs}
 

@@ -8,7 +8,7 @@ import pytest
 from folklearn import Aggregating, Folklore, Laplace, Learner, Ogd, Ons, auto, bounds
 from folklearn.bandits import BanditReduction
 from folklearn.errors import FolklearnError, InvalidInputError
-from tests.bandits.forced import act_as, easy_stream, learned, play
+from tests.bandits.forced import act_as, documented_exploration, easy_stream, learned, play
 from tests.reference.bandits import DenseReduction, decoded
 
 DECODINGS = {"sample": 1.0, "randomised": bounds.DECODING_COST}
@@ -23,7 +23,7 @@ def test_equals_the_dense_twin(updates, K, exploration, decoding, rng):
     d, B, gamma = 2, 2.0, 0.05
     learner = Folklore(n_features=d, n_classes=K, B=B, gamma=gamma)
     options = {"decoding": decoding, "updates": updates}
-    agent = BanditReduction(learner, exploration=exploration, **options)
+    agent = BanditReduction(learner, exploration=exploration or "theory", **options)
     twin = DenseReduction(d, K, B, exploration, cost=DECODINGS[decoding], gamma=gamma, **options)
     if exploration is None:
         agent.n_decisions, twin.t = 1000, 1001  # late enough for an exploration below 1
@@ -43,8 +43,9 @@ def test_equals_the_dense_twin(updates, K, exploration, decoding, rng):
 
 @each_decoding
 def test_the_live_exploration_is_clipped_at_1(decoding):
-    agent = BanditReduction(Folklore(n_features=2, n_classes=3, B=5.0), decoding=decoding)
-    assert agent.exploration is None
+    learner = Folklore(n_features=2, n_classes=3, B=5.0)
+    agent = BanditReduction(learner, exploration="theory", decoding=decoding)
+    assert agent.exploration == "theory"
     assert agent.next_exploration() == 1.0
     np.testing.assert_allclose(agent.policy([1.0, 0.0]), 1.0 / 3.0, atol=1e-15)
     agent.n_decisions = 10**6 - 1
@@ -53,7 +54,7 @@ def test_the_live_exploration_is_clipped_at_1(decoding):
 
 
 def test_a_certificate_that_becomes_void_explores_always_and_says_so_once():
-    agent = BanditReduction(Ons(n_features=1, n_classes=2, B=0.1))
+    agent = BanditReduction(Ons(n_features=1, n_classes=2, B=0.1), exploration="theory")
     agent.learn(act_as(agent, np.array([5.0]), 0), True)  # beyond R
     assert not agent.learner.certificate().valid
     agent.n_decisions = 10**9
@@ -66,9 +67,11 @@ def test_a_certificate_that_cannot_stay_valid_is_refused():
     with pytest.raises(
         InvalidInputError, match="no live certificate.*none that will stay.*give expl"
     ):
-        BanditReduction(Folklore(n_features=1, n_classes=2, gamma=0.5))
+        BanditReduction(Folklore(n_features=1, n_classes=2, gamma=0.5), exploration="theory")
     with pytest.raises(InvalidInputError, match="Ons takes weights up to 1 only"):
-        BanditReduction(Ons(n_features=1, n_classes=2, B=0.1), updates="correct")
+        BanditReduction(
+            Ons(n_features=1, n_classes=2, B=0.1), exploration="theory", updates="correct"
+        )
 
 
 def test_live_exploration_never_ends():
@@ -78,7 +81,7 @@ def test_live_exploration_never_ends():
     X = rng.normal(size=(4000, 2)) / 2
     learner.run(X, (X[:, 0] > 0) ^ (np.arange(4000) // 200 % 2 == 1))
     assert learner.certificate().regret_bound < 0.0
-    agent = BanditReduction(learner)
+    agent = BanditReduction(learner, exploration="theory")
     agent.n_decisions = 10_000 - 1
     assert agent.next_exploration() == pytest.approx(math.sqrt(2 / 10_000))
 
@@ -146,7 +149,7 @@ def test_a_learner_of_lighter_weights_is_refused():
     with pytest.raises(InvalidInputError, match="construct it with max_weight=3"):
         BanditReduction(auto(**sizes), exploration=0.5, updates="correct")
     with pytest.raises(InvalidInputError, match="give exploration, which bounds the weights"):
-        BanditReduction(auto(**sizes, max_weight=9.0), updates="correct")
+        BanditReduction(auto(**sizes, max_weight=9.0), exploration="theory", updates="correct")
 
 
 @each_decoding
@@ -167,6 +170,15 @@ def test_ties_go_to_the_lowest_class():
     np.testing.assert_allclose(agent.policy([1.0]), [0.1, 0.45, 0.45], atol=1e-12)
     agent.learner.p = np.array([0.5 + 2e-16, 0.5 - 2e-16, 0.0])
     assert np.argmax(agent.policy([1.0])) == 0
+
+
+def test_the_default_learns_and_the_theory_for_a_horizon_is_the_same_with_its_word():
+    def agent(**words):
+        return BanditReduction(Folklore(n_features=2, n_classes=3, B=0.5), **words)
+
+    assert agent().exploration == documented_exploration(BanditReduction) == 0.1
+    by_horizon, by_word = agent(horizon=10**6), agent(exploration="theory", horizon=10**6)
+    assert by_horizon.exploration == by_word.exploration < 1.0
 
 
 def test_certainty_leaves_only_exploration():
@@ -197,6 +209,7 @@ def test_a_horizon_sets_exploration_by_the_regret_bound(make, decoding):
         ({"exploration": 1.5}, "exploration must be a number from 0 to 1"),
         ({"exploration": math.nan}, "exploration must be a number from 0 to 1"),
         ({"exploration": 0.1, "horizon": 10}, "not both"),
+        ({"exploration": "much"}, "exploration must be a number from 0 to 1"),
         ({"horizon": 0}, "horizon must be at least 1"),
         ({"horizon": 2.5}, "horizon must be an integer"),
         ({"exploration": 0.1, "max_pending": 0}, "max_pending must be at least 1"),
@@ -215,7 +228,7 @@ def test_learners_without_a_bound_or_certificate_need_exploration():
             BanditReduction(learner, horizon=1000)
     for learner in (Ogd(**sizes), Aggregating(**sizes)):
         with pytest.raises(InvalidInputError, match="no live certificate.*give exploration"):
-            BanditReduction(learner)
+            BanditReduction(learner, exploration="theory")
 
 
 def test_a_learner_that_cannot_save_itself_is_named(tmp_path):

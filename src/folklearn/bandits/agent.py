@@ -1,15 +1,16 @@
-"""What every bandit agent offers: act on a context, learn whether the action was right.
+"""What every bandit agent offers: act on a context, learn what came of the action.
 
-An agent sees a context, plays one of K actions and is told, at once or much later, only
-whether that action was correct. Everything that an outcome needs when it arrives is kept
-with its own decision: the context, the action, the *propensity* with which that action was
-played, and what the agent saw when it decided. Nothing of a later decision is ever used.
+An agent sees a context, plays one of K actions and is told, at once or much later, only the
+outcome of that action: whether it was right, or what reward it brought. Everything that an
+outcome needs when it arrives is kept with its own decision: the context, the action, the
+*propensity* with which that action was played, and what the agent saw when it decided. Nothing
+of a later decision is ever used.
 """
 
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -30,21 +31,27 @@ class Decision:
     Attributes
     ----------
     id : number of the decision, 0, 1, 2, ...; it is enough to report an outcome later.
-    action : the class that was played, 0..K-1.
+    action : the action that was played, 0..K-1.
     propensity : probability with which this action was played, given all that was known.
-    x : the context (d,), read-only.
+    x : the context (d,), or the rows (K, d) of the actions, read-only.
+    name : what the caller calls that action, if actions have names.
     """
 
     id: int
     action: int
     propensity: float
     x: Array = field(repr=False)
+    name: str | int | None = None
 
     def _is(self, other: "Decision") -> bool:
         return self is other or (
-            (self.id, self.action, self.propensity) == (other.id, other.action, other.propensity)
+            (self.id, self.action, self.propensity, self.name)
+            == (other.id, other.action, other.propensity, other.name)
             and np.array_equal(self.x, other.x)
         )
+
+
+Waiting = tuple[Decision, Array]  # a decision, and what was seen
 
 
 class Agent(Saved):
@@ -53,7 +60,8 @@ class Agent(Saved):
     One agent is for one thread at a time.
 
     A subclass validates its parameters, calls `_start`, and implements `_see`, `_play` and
-    `_absorb`; what it keeps is declared, see `folklearn.persist.Saved`.
+    `_absorb`; what it keeps is declared, see `folklearn.persist.Saved`. An outcome is whether
+    the action was right, unless `_outcome` says otherwise.
 
     Attributes
     ----------
@@ -61,19 +69,29 @@ class Agent(Saved):
     learns_labels : whether it is told true classes, by `learn_label`, instead of outcomes.
     """
 
-    COUNTS = ("n_decisions", "n_outcomes", "n_dropped")
+    COUNTS: ClassVar[tuple[str, ...]] = ("n_decisions", "n_outcomes", "n_dropped")
     n_features: int
     n_classes: int
     learns_labels: bool = False
 
-    def _start(self, seed: int | np.random.Generator, max_pending: int) -> None:
+    def _start(
+        self,
+        seed: int | np.random.Generator,
+        max_pending: int,
+        default: Any = None,
+        wait: int | None = None,
+    ) -> None:
+        """Begin; decisions whose outcome does not come within `wait` others get the default."""
         self._rng = problem.generator(seed)
         self.max_pending = problem.count("max_pending", max_pending, 1)
+        self.wait = None if wait is None else problem.count("wait", wait, 1)
+        self._default = None if default is None else self._outcome(default)
         self.n_decisions = 0
         self.n_outcomes = 0
         self.n_dropped = 0
+        self.n_expired = 0
         # Ordered, because a plain dict is slow to find its oldest key after many deletions.
-        self._pending: OrderedDict[int, tuple[Decision, Array]] = OrderedDict()
+        self._pending: OrderedDict[int, Waiting] = OrderedDict()
 
     @property
     def _n_seen(self) -> int:
@@ -94,9 +112,17 @@ class Agent(Saved):
         action = draw(self._rng, P)
         return action, float(P[action])
 
-    def _absorb(self, decision: Decision, seen: Array, correct: bool) -> None:
+    def _absorb(self, decision: Decision, seen: Array, outcome: Any) -> None:
         """Learn an outcome; everything unchanged if it raises."""
         raise NotImplementedError
+
+    def _outcome(self, value: Any) -> Any:
+        """Return an outcome as `_absorb` takes it, or refuse it."""
+        if isinstance(value, bool | int | float | np.bool_ | np.number) and value in (0, 1):
+            return bool(value)
+        raise InvalidInputError(
+            f"correct must be True or False, got {value!r}: was the action right or not?"
+        )
 
     def policy(self, x: ArrayLike) -> Array:
         """Return the probabilities with which `act` would choose: (d,) in, (K,) out.
@@ -114,21 +140,32 @@ class Agent(Saved):
     def act(self, x: ArrayLike) -> Decision:
         """Choose an action for a context; its outcome goes to `learn`, at any later time.
 
-        Acting never learns. Beyond ``max_pending`` decisions without an outcome the oldest
-        is dropped and counted in ``n_dropped``.
+        Acting never learns, but for decisions that expire: those older than ``wait`` decisions,
+        and the oldest where ``max_pending`` wait (`expire`).
         """
-        x = problem.usable_context(x, self.n_features).copy()
-        seen = self._see(x)
+        own = problem.usable_context(x, self.n_features).copy()
+        self._expire_old()
+        return self._decide(own, self._see(own))
+
+    def _decide(self, x: Array, seen: Array, names: Sequence[str | int] | None = None) -> Decision:
+        """Draw an action for a context of our own, and wait for its outcome."""
         x.flags.writeable = False
         action, propensity = self._choose(seen)
+        name = None if names is None else names[action]
         # Probabilities are sums, which may round to above 1.
-        decision = Decision(self.n_decisions, action, min(propensity, 1.0), x)
+        decision = Decision(self.n_decisions, action, min(propensity, 1.0), x, name)
         self._pending[decision.id] = (decision, seen)
         self.n_decisions += 1
-        if len(self._pending) > self.max_pending:
-            self._pending.popitem(last=False)
-            self.n_dropped += 1
         return decision
+
+    def _expire_old(self) -> None:
+        """Make room for one more decision, and let go of what has waited long enough."""
+        first = -1 if self.wait is None else self.n_decisions - self.wait
+        while self._pending:
+            oldest = next(iter(self._pending))
+            if len(self._pending) < self.max_pending and oldest >= first:
+                return
+            self.expire(oldest)
 
     def learn_label(self, decision: Decision | int, y: Any) -> None:
         """Learn the true class of a decision, if ``learns_labels``; others refuse."""
@@ -136,37 +173,52 @@ class Agent(Saved):
             "this agent learns from outcomes, not from classes: call learn(decision, correct)"
         )
 
-    def learn(self, decision: Decision | int, correct: Any) -> None:
-        """Learn whether the action of a decision, or of the decision of this id, was right.
+    def learn(self, decision: Decision | int, outcome: Any) -> None:
+        """Learn the outcome of a decision, or of the decision of this id.
 
+        It is whether the action was right, or, for agents of rewards, a number from 0 to 1.
         Outcomes may arrive late and in any order, each at most once.
         """
-        correct = _outcome(correct)
+        outcome = self._outcome(outcome)
         own, seen = self._find(decision)
-        self._absorb(own, seen, correct)
+        self._absorb(own, seen, outcome)
         self._settle(own)
 
-    def learn_logged(self, x: ArrayLike, action: int, propensity: float, correct: Any) -> None:
+    def learn_logged(self, x: ArrayLike, action: int, propensity: float, outcome: Any) -> None:
         """Learn one interaction of another policy: its context, action, propensity, outcome.
 
         For starting with a log instead of from nothing. Estimates stay unbiased if the
         propensity is the probability with which that policy played the action.
         """
         x = problem.usable_context(x, self.n_features)
-        action, _ = problem.label(action, self.n_classes)
+        decision = self._logged(x, action, propensity, self.n_classes)
+        self._absorb(decision, self._see(x), self._outcome(outcome))
+
+    def _logged(
+        self, x: Array, action: Any, propensity: Any, K: int, name: str | int | None = None
+    ) -> Decision:
+        """Return a decision of another policy among K actions, checked."""
+        action, _ = problem.label(action, K)
         if action < 0:
             raise InvalidInputError("action must be one class 0..K-1")
         if problem.fraction("propensity", propensity, 1.0) == 0.0:
             raise InvalidInputError("propensity must be above 0: the action was played")
-        decision = Decision(-1, action, float(propensity), x)
-        self._absorb(decision, self._see(x), _outcome(correct))
+        return Decision(-1, action, float(propensity), x, name)
 
     def drop(self, decision: Decision | int) -> None:
         """Stop waiting for the outcome of a decision; it counts in ``n_dropped``."""
         del self._pending[self._find(decision)[0].id]
         self.n_dropped += 1
 
-    def _find(self, decision: Decision | int) -> tuple[Decision, Array]:
+    def expire(self, decision: Decision | int) -> None:
+        """Stop waiting: learn the default outcome, or drop the decision if there is none."""
+        if self._default is None:
+            self.drop(decision)
+            return
+        self.learn(decision, self._default)
+        self.n_expired += 1
+
+    def _find(self, decision: Decision | int) -> Waiting:
         """Return a pending decision and what was seen; refuse any other."""
         given = decision.id if isinstance(decision, Decision) else decision
         number = problem.count("the id of a decision", given, 0)
@@ -176,6 +228,8 @@ class Agent(Saved):
             reason = (
                 f", or it was dropped: at most max_pending={self.max_pending} wait for theirs"
                 if self.n_dropped
+                else ", or it expired and got the default"
+                if self.n_expired
                 else ""
             )
             raise InvalidInputError(
@@ -205,20 +259,29 @@ class Agent(Saved):
         record.config["generator"] = generator_state(self._rng)
         waiting = list(self._pending.values())
         if waiting:
-            record.arrays.update(
-                {
-                    "pending.id": np.array([decision.id for decision, _ in waiting], np.int64),
-                    "pending.action": np.array(
-                        [decision.action for decision, _ in waiting], np.int64
-                    ),
-                    "pending.propensity": np.array(
-                        [decision.propensity for decision, _ in waiting]
-                    ),
-                    "pending.x": np.array([decision.x for decision, _ in waiting]),
-                    "pending.seen": np.array([seen for _, seen in waiting]),
-                }
-            )
+            decisions = self.pending
+            columns = {
+                "id": np.array([decision.id for decision in decisions], np.int64),
+                "action": np.array([decision.action for decision in decisions], np.int64),
+                "propensity": np.array([decision.propensity for decision in decisions]),
+                **self._packed(waiting),
+            }
+            record.arrays.update({f"pending.{part}": array for part, array in columns.items()})
         return record
+
+    def _packed(self, waiting: list[Waiting]) -> dict[str, NDArray[Any]]:
+        """Return the contexts of decisions that wait, and what was seen, as arrays."""
+        return {
+            "x": np.array([decision.x for decision, _ in waiting]),
+            "seen": np.array([seen for _, seen in waiting]),
+        }
+
+    def _unpacked(self, record: Record, T: int) -> list[tuple[Array, Array, int]]:
+        """Return x, what was seen, and how many actions there were, from what was packed."""
+        X = record.part("pending.x", (T, self.n_features))
+        seen = record.part("pending.seen", (T, self._n_seen))
+        rows = [problem.usable_context(x, self.n_features).copy() for x in X]
+        return [(x, own.copy(), self.n_classes) for x, own in zip(rows, seen, strict=True)]
 
     def _restore(self, record: Record) -> None:
         super()._restore(record)
@@ -228,53 +291,33 @@ class Agent(Saved):
         self.max_pending = record.count("max_pending", 1)
         self._rng = generator_from(record.word("generator"))
         try:
-            self._pending = self._read_pending(record.arrays)
+            self._pending = self._read_pending(record)
         except InvalidInputError as error:
             raise StateFileError(f"a decision that waits is damaged: {error}") from None
 
-    def _read_pending(
-        self, arrays: Mapping[str, NDArray[Any]]
-    ) -> OrderedDict[int, tuple[Decision, Array]]:
-        columns = {name: array for name, array in arrays.items() if name.startswith("pending.")}
+    def _read_pending(self, record: Record) -> OrderedDict[int, Waiting]:
         T = self.n_decisions - self.n_outcomes - self.n_dropped
-        if not T and not columns:
+        if not T and not any(name.startswith("pending.") for name in record.arrays):
             return OrderedDict()
-        floats, integers = np.dtype(np.float64), np.dtype(np.int64)
-        expected = {
-            "id": (integers, (T,)),
-            "action": (integers, (T,)),
-            "propensity": (floats, (T,)),
-            "x": (floats, (T, self.n_features)),
-            "seen": (floats, (T, self._n_seen)),
-        }
-        for part, (dtype, shape) in expected.items():
-            array = columns.get(f"pending.{part}")
-            if array is None or array.dtype != dtype or array.shape != shape:
-                raise StateFileError(
-                    f"{T} decisions wait for their outcome: {part} must be {dtype} of {shape}"
-                )
-        ids, actions, propensities, X, seen = (columns[f"pending.{part}"] for part in expected)
+        if not 0 <= T <= self.max_pending:
+            raise StateFileError(f"{T} decisions wait, and max_pending={self.max_pending}")
+        ids = record.part("pending.id", (T,), np.int64)
+        actions = record.part("pending.action", (T,), np.int64)
+        propensities = record.part("pending.propensity", (T,))
         in_order = (np.diff(ids, prepend=-1) > 0).all() and (ids < self.n_decisions).all()
-        usable = ((actions >= 0) & (actions < self.n_classes)).all()
         likely = ((propensities > 0.0) & (propensities <= 1.0)).all()
-        if not (in_order and usable and likely and np.isfinite(seen).all()):
-            raise StateFileError("the decisions that wait for their outcome are damaged")
-        if self.max_pending < T:
-            raise StateFileError(f"{T} decisions wait, more than max_pending={self.max_pending}")
-        pending = OrderedDict()
-        for t in range(T):
-            x = problem.usable_context(X[t], self.n_features).copy()
+        names = self._pending_names(record, T)
+        pending: OrderedDict[int, Waiting] = OrderedDict()
+        sound = bool(in_order and likely)
+        for t, (x, seen, K) in enumerate(self._unpacked(record, T)):
+            sound &= bool(0 <= actions[t] < K and np.isfinite(seen).all())
             x.flags.writeable = False
-            decision = Decision(int(ids[t]), int(actions[t]), float(propensities[t]), x)
-            pending[decision.id] = (decision, seen[t].copy())
+            own = Decision(int(ids[t]), int(actions[t]), float(propensities[t]), x, names[t])
+            pending[own.id] = (own, seen)
+        if not sound:
+            raise StateFileError("the decisions that wait for their outcome are damaged")
         return pending
 
-
-def _outcome(correct: Any) -> bool:
-    if isinstance(correct, bool | np.bool_):
-        return bool(correct)
-    if isinstance(correct, int | float | np.integer | np.floating) and correct in (0, 1):
-        return bool(correct)
-    raise InvalidInputError(
-        f"correct must be True or False, got {correct!r}: was the action right or not?"
-    )
+    def _pending_names(self, record: Record, T: int) -> list[str | int | None]:
+        """Return the names of the actions that wait: there are none."""
+        return [None] * T

@@ -38,7 +38,7 @@ class Banditron(Agent):
     n_classes : number of classes K, at least 2.
     exploration : :math:`\varepsilon`, from 0 to 1; by default 1/32, near the best on streams
         with and without noise (experiments/bandit).
-    horizon : number of rounds T; sets
+    horizon : number of rounds T; with it, or with ``exploration="theory"`` too, it is the theory's
         :math:`\varepsilon = \min(1, (K D^2 R^2 / (2T))^{1/3})`, which minimises the sum of
         the leading terms :math:`\varepsilon T` and :math:`DR\sqrt{2KT/\varepsilon}` of the
         theorem for a hinge loss of the order of T.
@@ -76,7 +76,7 @@ class Banditron(Agent):
         *,
         n_features: int,
         n_classes: int,
-        exploration: float | None = None,
+        exploration: float | str | None = None,
         horizon: int | None = None,
         D: float = 1.0,
         R: float = 1.0,

@@ -54,7 +54,8 @@ class Gaptron(Agent):
     feedback : "bandit", outcomes go to `learn`; or "full", true classes go to `learn_label`.
     exploration : :math:`\varepsilon`, above 0 and at most 1, for bandit feedback only; by
         default 0.1, the best of 0.01 to 0.3 on a separable stream with K = 3.
-    horizon : number of rounds T; sets :math:`\varepsilon = \min(1, K R D / \sqrt{2 T \ln 2})`,
+    horizon : number of rounds T; with it, or with ``exploration="theory"`` too, it is the theory's
+        :math:`\varepsilon = \min(1, K R D / \sqrt{2 T \ln 2})`,
         which makes the last two terms of the bandit bound equal for a W of norm D.
     D : norm of the comparator, for the horizon only.
     R : norm of the contexts, for the default step and the horizon.
@@ -95,7 +96,7 @@ class Gaptron(Agent):
         n_features: int,
         n_classes: int,
         feedback: str = BANDIT,
-        exploration: float | None = None,
+        exploration: float | str | None = None,
         horizon: int | None = None,
         D: float = 1.0,
         R: float = 1.0,
@@ -156,7 +157,7 @@ class Gaptron(Agent):
         slope[y] -= 1.0
         self._W -= np.outer(slope * (self.step * weight / _LN2), decision.x)
 
-    def learn(self, decision: Decision | int, correct: Any) -> None:
+    def learn(self, decision: Decision | int, outcome: Any) -> None:
         """Learn whether the action of a decision, or of the decision of this id, was right.
 
         Outcomes may arrive late and in any order, each at most once. For bandit feedback only.
@@ -166,7 +167,7 @@ class Gaptron(Agent):
                 "this agent has feedback='full' and learns from true classes: call "
                 "learn_label(decision, y), or construct it with feedback='bandit'"
             )
-        super().learn(decision, correct)
+        super().learn(decision, outcome)
 
     def learn_label(self, decision: Decision | int, y: Any) -> None:
         """Learn the true class y, 0..K-1, of a decision; for full feedback only.

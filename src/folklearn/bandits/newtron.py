@@ -67,7 +67,8 @@ class Newtron(Agent):
     n_classes : number of classes K, at least 2.
     exploration : :math:`\varepsilon`, from 0 to 1; by default 0.01, the paper's, and the best of
         0.01 to 0.3 on separable streams, since :math:`p` itself explores.
-    horizon : number of rounds T; sets :math:`\varepsilon = \min(1, \sqrt{\alpha K n \ln(1 + 2
+    horizon : number of rounds T; with it, or with ``exploration="theory"`` too, it is the theory's
+        :math:`\varepsilon = \min(1, \sqrt{\alpha K n \ln(1 + 2
         \beta D R^2 T / n) / (2 \beta T)})`, n = (K-1) d, which balances the leading terms of
         a bound on mistakes (docs/theory/bandits.md). It is far more cautious than the default.
     alpha : :math:`\alpha`, sharpness of the probabilities, positive.
@@ -110,7 +111,7 @@ class Newtron(Agent):
         *,
         n_features: int,
         n_classes: int,
-        exploration: float | None = None,
+        exploration: float | str | None = None,
         horizon: int | None = None,
         alpha: float = 10.0,
         beta: float = 0.01,

@@ -44,7 +44,8 @@ class Obama(Agent):
     n_classes : number of classes K, at least 2.
     exploration : :math:`\mu`, above 0 and at most 1; by default 0.1, the best of
         0.03 to 0.6 on streams with and without noise.
-    horizon : number of rounds T; sets :math:`\mu = \min(1, \sqrt{K R(T) / T})`, which makes the
+    horizon : number of rounds T; with it, or with ``exploration="theory"`` too, it is the theory's
+        :math:`\mu = \min(1, \sqrt{K R(T) / T})`, which makes the
         last two terms equal (`folklearn.bounds.bandit_exploration`). It is cautious.
     B : largest row norm of the linear models to compete with, positive.
     R : bound on the norm of x, for the horizon only.
@@ -83,7 +84,7 @@ class Obama(Agent):
         *,
         n_features: int,
         n_classes: int,
-        exploration: float | None = None,
+        exploration: float | str | None = None,
         horizon: int | None = None,
         B: float = 10.0,
         R: float = 1.0,

@@ -2,7 +2,7 @@
 
 import math
 import warnings
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from folklearn import bounds, problem
 from folklearn.arrays import Array
 from folklearn.bandits.agent import MAX_PENDING, Agent, Decision
-from folklearn.bandits.exploration import draw, explore
+from folklearn.bandits.exploration import THEORY, chosen_exploration, draw, explore
 from folklearn.errors import InvalidInputError
 from folklearn.learners.base import Learner, refuse_unless_learner
 from folklearn.learners.mixture import Mixture
@@ -22,6 +22,7 @@ EXPLORED = "explored"
 CORRECT = "correct"
 
 
+_EXPLORATION = 0.1
 _REGRET, _NEXT_LOOK = range(2)
 _LOOKS = 20
 
@@ -64,8 +65,8 @@ class BanditReduction(Agent):
     ----------
     learner : any learner of this library; it is used, not copied.
     horizon : number of rounds T, for :math:`\varepsilon` from the learner's `regret_bound`.
-    exploration : :math:`\varepsilon`, above 0 and at most 1, constant. Theory is cautious: a
-        value chosen by trial, like 0.05, usually makes fewer mistakes.
+    exploration : :math:`\varepsilon`, above 0 and at most 1, constant; by default 0.1. Or
+        "theory", which is cautious: for a horizon, or without one as below.
     decoding : ``"sample"`` or ``"randomised"``.
     updates : ``"explored"`` (the paper) or ``"correct"``; the latter gives weights up to K,
         or up to :math:`K/\varepsilon_t` where exploration follows the certificate.
@@ -73,9 +74,10 @@ class BanditReduction(Agent):
         the learner draws from as well, or a saved agent resumes differently.
     max_pending : decisions that may wait for an outcome, at least 1.
 
-    With neither horizon nor exploration, round t explores with probability
+    With ``exploration="theory"`` and no horizon, round t explores with probability
     :math:`\min(1, \sqrt{c K R_t / t})`, where :math:`R_t` is the live regret bound of the
-    learner's certificate, at least 1 nat, looked at after every twentieth more that it learned.
+    learner's certificate, at least 1 nat, looked at after every twentieth more that it learned:
+    always, for the first ten thousands of rounds.
     With ``updates="explored"`` that is a heuristic: the proof needs a constant
     :math:`\varepsilon`, and what is certified for an unknown T is to start again with the horizon
     doubled each time that it is reached. With ``updates="correct"`` the weights are 1/P(action)
@@ -114,7 +116,7 @@ class BanditReduction(Agent):
         learner: Learner,
         *,
         horizon: int | None = None,
-        exploration: float | None = None,
+        exploration: float | str | None = None,
         decoding: str = SAMPLE,
         updates: str = EXPLORED,
         seed: int | np.random.Generator = 0,
@@ -133,47 +135,48 @@ class BanditReduction(Agent):
         self.decoding = decoding
         self.updates = updates
         self._cost = bounds.DECODING_COST if decoding == RANDOMISED else 1.0
-        self.exploration = self._constant(horizon, exploration)
+        self.exploration: float | str = THEORY  # that of the live certificate
         # A constant factor of all weights keeps those of a constant exploration at most K.
         self._scale, self._heaviest = 1.0, math.inf
-        if self.exploration is not None:
-            self._scale, self._heaviest = self.exploration, float(self.n_classes)
+        if exploration == THEORY and horizon is None:
+            self._refuse_unless_live()
+        else:
+            constant = chosen_exploration(exploration, horizon, _EXPLORATION, self._theory)
+            if constant == 0.0:
+                raise InvalidInputError("exploration must be above 0: only explorations teach")
+            self.exploration = constant
+            self._scale, self._heaviest = constant, float(self.n_classes)
         self._refuse_if_too_heavy()
         self._warned = False
         self._live: Array = np.zeros(2)  # regret at the last look, and rounds until the next
         self._start(seed, max_pending)
 
-    def _constant(self, horizon: int | None, exploration: float | None) -> float | None:
-        """Return the constant exploration, or None for that of the live certificate."""
-        if exploration is not None:
-            if horizon is not None:
-                raise InvalidInputError(
-                    "give exploration or horizon, not both: a horizon sets exploration"
-                )
-            if problem.fraction("exploration", exploration, 1.0) == 0.0:
-                raise InvalidInputError("exploration must be above 0: only explorations teach")
-            return float(exploration)
-        learner = self.learner
-        name = type(learner).__name__
-        if horizon is not None:
-            T = problem.count("horizon", horizon, 1)
-            regret = learner.regret_bound(T)
-            if not math.isfinite(regret):
-                raise InvalidInputError(
-                    f"a horizon sets exploration by the learner's regret bound, and {name} has "
-                    "none: give exploration instead"
-                )
-            return bounds.bandit_exploration(
-                T, n_classes=self.n_classes, regret=regret, cost=self._cost
+    def _theory(self, horizon: int) -> float:
+        regret = self.learner.regret_bound(horizon)
+        if not math.isfinite(regret):
+            raise InvalidInputError(
+                f"a horizon sets exploration by the learner's regret bound, and "
+                f"{type(self.learner).__name__} has none: give exploration instead"
             )
-        certificate = learner.certificate()
+        return bounds.bandit_exploration(
+            horizon, n_classes=self.n_classes, regret=regret, cost=self._cost
+        )
+
+    def _refuse_unless_live(self) -> None:
+        """Raise unless the learner has a certificate that can set exploration."""
+        certificate = self.learner.certificate()
         if not certificate.valid or not self._stays_valid():
             raise InvalidInputError(
-                f"{name} has no live certificate to set exploration by, or none that will stay "
-                f"valid ({certificate.reason or repr(learner)}): give exploration, a number above "
-                "0 and at most 1, or horizon if the learner has a regret bound"
+                f"{type(self.learner).__name__} has no live certificate to set exploration by, or "
+                f"none that will stay valid ({certificate.reason or repr(self.learner)}): give "
+                "exploration, a number above 0 and at most 1, or horizon if the learner has a "
+                "regret bound"
             )
-        return None
+
+    @classmethod
+    def _made(cls, **words: Any) -> Self:
+        # Files of version 0.1 have none for the theory's.
+        return cls(**words | {"exploration": words["exploration"] or THEORY})
 
     def _stays_valid(self) -> bool:
         """Whether a valid certificate can be expected to stay so: a bound is known, or mixed."""
@@ -186,7 +189,7 @@ class BanditReduction(Agent):
             self._heaviest if self.updates == CORRECT else 1.0,
             self.learner.max_weight,
         )
-        if self.exploration is None:  # it lives on the certificate
+        if self.exploration == THEORY:  # it lives on the certificate
             limit = min(limit, self.learner.max_certified_weight)
         if heaviest <= limit:
             return
@@ -202,7 +205,7 @@ class BanditReduction(Agent):
 
     def next_exploration(self) -> float:
         """Return the probability with which the next decision explores."""
-        if self.exploration is not None:
+        if not isinstance(self.exploration, str):
             return self.exploration
         if self.learner.n_rounds < self._live[_NEXT_LOOK]:
             return self._explored_by(self._live[_REGRET])
@@ -256,14 +259,14 @@ class BanditReduction(Agent):
             action = draw(self._rng, self._exploit(seen[:-2]))
         return action, float(self._play(seen)[action])
 
-    def learn_logged(self, x: ArrayLike, action: int, propensity: float, correct: Any) -> None:
+    def learn_logged(self, x: ArrayLike, action: int, propensity: float, outcome: Any) -> None:
         """Learn one interaction of another policy; only with ``updates="correct"``."""
         if self.updates == EXPLORED:
             raise InvalidInputError(
                 f"with updates={EXPLORED!r} only this agent's own explorations teach: construct "
                 f"it with updates={CORRECT!r} to learn from a log"
             )
-        super().learn_logged(x, action, propensity, correct)
+        super().learn_logged(x, action, propensity, outcome)
 
     def _absorb(self, decision: Decision, seen: Array, correct: bool) -> None:
         explored = seen[-1] == 1.0

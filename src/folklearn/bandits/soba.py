@@ -62,7 +62,8 @@ class Soba(Agent):
     n_classes : number of classes K, at least 2.
     exploration : :math:`\varepsilon`, from 0 to 1; by default 1/16: twice and half of
         it do about as well, with and without noise, once there are ten thousand rounds.
-    horizon : number of rounds T; sets :math:`\varepsilon = \min(1, K\sqrt{d \ln(1 + 2TR^2 /
+    horizon : number of rounds T; with it, or with ``exploration="theory"`` too, it is the theory's
+        :math:`\varepsilon = \min(1, K\sqrt{d \ln(1 + 2TR^2 /
         (Kd)) / T})`, which makes the last two terms equal. It is cautious.
     diagonal : keep the diagonal of A only.
     R : norm of the contexts, for the horizon only.
@@ -99,7 +100,7 @@ class Soba(Agent):
         *,
         n_features: int,
         n_classes: int,
-        exploration: float | None = None,
+        exploration: float | str | None = None,
         horizon: int | None = None,
         diagonal: bool = False,
         R: float = 1.0,

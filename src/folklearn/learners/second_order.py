@@ -142,6 +142,15 @@ class SecondOrderLearner(Learner):
         larger._first_classes = self._first_classes
         return larger
 
+    def renew(self, feature: int) -> None:
+        """Forget one feature, which means something else from now on; the others stay known.
+
+        The certificate then covers models whose weights of this feature change now, each
+        within the class, and is dearer by lam K B^2. Costs O(n).
+        """
+        self._state.renew(feature)
+        self._state.totals[BRACKET] += self.lam * self.n_classes * self.B**2
+
     def coef(self) -> Array:
         """Return the mean weights (K, d) of the current state; its columns sum to zero."""
         return self._state.mean()

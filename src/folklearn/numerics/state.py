@@ -157,6 +157,19 @@ class SecondOrderState:
             self.theta[:] = self.S @ (keep * g)
         self.memo[self._n_kept + self.d] = 0.0  # what was seen is not fresh
 
+    def renew(self, feature: int) -> None:
+        """Know nothing of one feature any more, and of the others what was known: O(n).
+
+        S is the inverse of the curvature, so that dropping rows and columns of it minimises
+        over the weights of the feature; the new ones have the ridge alone.
+        """
+        for place in range(feature, self.theta.size, self.d):
+            self.S[place, :place] = 0.0
+            self.S[place:, place] = 0.0
+            self.S[place, place] = 1.0 / self.memo[N_TOTALS + LAM]
+            self.theta[place] = 0.0
+        self.memo[self._n_kept + self.d] = 0.0  # what was seen is not fresh
+
     def packed(self) -> Array:
         """Return the lower triangle of S by rows, n(n+1)/2 numbers."""
         n = self.theta.size

@@ -1,0 +1,240 @@
+"""Actions with features of their own: a list of rows for each decision, one regression for all."""
+
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from folklearn import problem
+from folklearn.arrays import Array
+from folklearn.bandits.agent import MAX_PENDING, Decision, Waiting
+from folklearn.bandits.rewards import STRENGTH, RegressionAgent, refuse_unless_regression
+from folklearn.errors import InvalidInputError, StateFileError
+from folklearn.learners.base import Learner
+from folklearn.learners.second_order import SecondOrderLearner
+from folklearn.persist import Record
+
+Name = str | int
+
+
+class ListAgent(RegressionAgent):
+    r"""Play one of a list of actions, described by rows, for a reward in [0, 1].
+
+    Use it where actions have features, or are other ones each time: articles, offers, routes.
+    Put into a row whatever says something about this action in this context, products of both
+    included. For few actions that are always there `RewardAgent` learns each by itself.
+
+    One regression predicts the reward of a row, and the rows of a decision are played as
+    `RewardAgent` plays its actions. With `ids` an action also has an offset of its own, one more
+    feature that is 1 for this action alone, from its first reward on. There is room for `offsets`
+    of them: a new action takes the place of the one that was rewarded longest ago, whose offset
+    is forgotten while the weights of the rows keep what was learned with it.
+
+    Time of a decision: the prediction of its rows, and one update.
+
+    Guarantee: that of `RewardAgent`, with one certificate for the one regression; an offset that
+    takes the place of another makes it dearer.
+
+    Parameters
+    ----------
+    regression : a learner of two classes over n_features + offsets features; used, not copied.
+    n_actions : how many rows a decision usually has, at least 2; it only sets gamma.
+    offsets : the most actions that have an offset of their own; needs a second-order learner, like
+        `folklearn.Folklore`.
+    exploration, strength, default_reward, wait, seed, max_pending : as `RewardAgent` has them.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from folklearn import Folklore
+    >>> from folklearn.bandits import ListAgent
+    >>> rng = np.random.default_rng(0)
+    >>> agent = ListAgent(Folklore(n_features=3, n_classes=2))
+    >>> total = 0.0
+    >>> for t in range(1000):
+    ...     rows = rng.normal(size=(rng.integers(2, 6), 3)) / 2
+    ...     decision = agent.act(rows)
+    ...     reward = rows[decision.action, 0] == rows[:, 0].max()
+    ...     agent.learn(decision, reward)
+    ...     total += reward
+    >>> bool(total > 800)
+    True
+    """
+
+    WORDS = ("n_actions", "offsets", *RegressionAgent.WORDS)
+    INNER = ("regression",)
+
+    def __init__(
+        self,
+        regression: Learner,
+        *,
+        n_actions: int = 10,
+        offsets: int = 0,
+        exploration: str = "fastcb",
+        strength: float | str = STRENGTH,
+        default_reward: float | None = None,
+        wait: int | None = None,
+        seed: int | np.random.Generator = 0,
+        max_pending: int = MAX_PENDING,
+    ) -> None:
+        refuse_unless_regression(regression)
+        self.regression = regression
+        self.n_actions = self.n_classes = problem.count("n_actions", n_actions, 2)
+        self.offsets = problem.count("offsets", offsets, 0)
+        self.n_features = regression.n_features - self.offsets
+        if self.n_features < 1:
+            raise InvalidInputError(
+                f"{regression!r} takes {regression.n_features} features, {self.offsets} of them "
+                "offsets: construct it with n_features + offsets"
+            )
+        if self.offsets and not isinstance(regression, SecondOrderLearner):
+            raise InvalidInputError(
+                f"offsets need a learner that can forget one, like Folklore; got {regression!r}"
+            )
+        self._places: dict[Name, int] = {}  # of offsets; who was rewarded last comes last
+        self._begin(exploration, strength, default_reward, wait, seed, max_pending)
+
+    def _regressions(self) -> Sequence[Learner]:
+        return (self.regression,)
+
+    def act(self, x: ArrayLike, ids: Sequence[Name] | None = None) -> Decision:
+        """Choose one of the rows (m, d) of a decision; its reward goes to `learn`, any time later.
+
+        `ids` are the names of the actions (m,), strings or integers, if they have offsets. The
+        decision says which was chosen, by its row and by its name.
+        """
+        rows, names = self._listed(x, ids)
+        self._expire_old()
+        return self._decide(rows.copy(), self._see(self._with_offsets(rows, names)), names)
+
+    def policy(self, x: ArrayLike, ids: Sequence[Name] | None = None) -> Array:
+        """Return the probabilities (m,) with which `act` would choose among rows (m, d)."""
+        return self._play(self._see(self._with_offsets(*self._listed(x, ids))))
+
+    def expected_rewards(self, x: ArrayLike, ids: Sequence[Name] | None = None) -> Array:
+        """Return the expected reward (m,) of every row (m, d)."""
+        return self._rewards_of(self._with_offsets(*self._listed(x, ids)))
+
+    def learn_logged(
+        self,
+        x: ArrayLike,
+        action: int,
+        propensity: float,
+        outcome: Any,
+        ids: Sequence[Name] | None = None,
+    ) -> None:
+        """Learn one interaction of another policy: its rows, action, propensity and reward."""
+        rows, names = self._listed(x, ids)
+        decision = self._logged(rows, action, propensity, len(rows))
+        if names is not None:
+            decision = self._logged(rows, action, propensity, len(rows), names[decision.action])
+        self._absorb(decision, problem.NO_SOFT, self._outcome(outcome))
+
+    def _listed(
+        self, x: ArrayLike, ids: Sequence[Name] | None
+    ) -> tuple[Array, Sequence[Name] | None]:
+        """Return the rows of a decision and the names of its actions, checked."""
+        rows, _ = problem.contexts(x, self.n_features)
+        if not len(rows):
+            raise InvalidInputError("x has no row: there is no action to choose from")
+        if ids is None:
+            return rows, None
+        names = [_name(one) for one in ids]
+        if len(names) != len(rows) or len(set(names)) < len(names):
+            raise InvalidInputError(f"ids must name each of the {len(rows)} rows of x, each once")
+        if not self.offsets:
+            raise InvalidInputError("ids are for offsets: construct the agent with offsets above 0")
+        return rows, names
+
+    def _with_offsets(self, rows: Array, names: Sequence[Name] | None) -> Array:
+        """Return rows (m, d + offsets); an action that was never rewarded has no offset."""
+        if not self.offsets:
+            return rows
+        wide = np.zeros((len(rows), self.n_features + self.offsets))
+        wide[:, : self.n_features] = rows
+        for row, name in zip(wide, names or (), strict=False):
+            if name in self._places:
+                row[self.n_features + self._places[name]] = 1.0
+        return wide
+
+    def _rewards_of(self, x: Array) -> Array:
+        return np.array([float(self.regression._predict(row)[1]) for row in x])
+
+    def _teach(self, decision: Decision, soft: Array) -> None:
+        names = None
+        if decision.name is not None:
+            self._place(decision.name)
+            names = [decision.name]
+        row = self._with_offsets(decision.x[decision.action, None].copy(), names)[0]
+        self.regression._learn(row, -1, soft, 1.0)
+
+    def _place(self, name: Name) -> None:
+        """Give an action an offset, if it has none, and make it the last to lose it."""
+        if name in self._places:
+            place = self._places.pop(name)
+        elif len(self._places) < self.offsets:
+            place = len(self._places)
+        else:
+            place = self._places.pop(next(iter(self._places)))
+            assert isinstance(self.regression, SecondOrderLearner)
+            self.regression.renew(self.n_features + place)
+        self._places[name] = place
+
+    def to_record(self) -> Record:
+        """Return the full state as a record: offsets and names of what waits included."""
+        record = super().to_record()
+        record.config["places"] = [[name, place] for name, place in self._places.items()]
+        record.config["pending_names"] = [decision.name for decision in self.pending]
+        return record
+
+    def _packed(self, waiting: list[Waiting]) -> dict[str, NDArray[Any]]:
+        return {
+            "n_rows": np.array([len(decision.x) for decision, _ in waiting], np.int64),
+            "x": np.concatenate([decision.x for decision, _ in waiting]),
+            "seen": np.concatenate([seen for _, seen in waiting]),
+        }
+
+    def _unpacked(self, record: Record, T: int) -> list[tuple[Array, Array, int]]:
+        sizes = record.part("pending.n_rows", (T,), np.int64)
+        if not (sizes >= 1).all():
+            raise StateFileError("a decision that waits has no row")
+        X = record.part("pending.x", (int(sizes.sum()), self.n_features))
+        seen = record.part("pending.seen", (int(sizes.sum()) + T,))
+        stops = np.cumsum(sizes)
+        problem.contexts(X, self.n_features)
+        return [
+            (X[stop - m : stop].copy(), seen[stop - m + t : stop + t + 1].copy(), int(m))
+            for t, (m, stop) in enumerate(zip(sizes, stops, strict=True))
+        ]
+
+    def _pending_names(self, record: Record, T: int) -> list[Name | None]:
+        names = record.word("pending_names")
+        if not isinstance(names, list) or len(names) != T:
+            raise StateFileError(f"{T} decisions wait: pending_names must name their actions")
+        return [None if name is None else _name(name) for name in names]
+
+    def _restore(self, record: Record) -> None:
+        super()._restore(record)
+        try:
+            places = {
+                _name(name): problem.count("a place", at, 0) for name, at in record.word("places")
+            }
+        except (TypeError, ValueError, InvalidInputError):
+            raise StateFileError("the places of offsets are damaged") from None
+        if sorted(places.values()) != list(range(len(places))) or len(places) > self.offsets:
+            raise StateFileError("the places of offsets are damaged")
+        self._places = places
+
+
+def _name(value: Any) -> Name:
+    """Return the name of an action: a string, or an integer."""
+    if isinstance(value, str):
+        return value
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise InvalidInputError(
+            f"the id of an action must be a string or an integer, got {value!r}"
+        ) from None

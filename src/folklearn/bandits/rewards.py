@@ -1,0 +1,285 @@
+"""Rewards instead of right and wrong: regressions of the reward, played by their gaps."""
+
+import math
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from folklearn import problem
+from folklearn.arrays import Array
+from folklearn.bandits.agent import MAX_PENDING, Agent, Decision
+from folklearn.bandits.exploration import RULES, THEORY
+from folklearn.bandits.regret import RegretCertificate
+from folklearn.errors import InvalidInputError
+from folklearn.learners.auto import auto as auto_learner
+from folklearn.learners.base import Learner, refuse_unless_learner
+from folklearn.numerics.gaps import most_regret
+from folklearn.words import counted
+
+STRENGTH = 10.0
+_SPENT, _ETA = range(2)
+
+
+class RegressionAgent(Agent):
+    """What agents of rewards share: how they play, expire, and prove.
+
+    A subclass brings `_regressions`, `_rewards_of` and `_teach`, and calls `_begin`.
+    What is seen: the expected reward of every action, then gamma.
+
+    Attributes
+    ----------
+    n_actions : K, or the usual number of actions where it varies; it sets gamma.
+    """
+
+    WORDS: ClassVar[tuple[str, ...]] = ("exploration", "strength", "default_reward", "wait")
+    COUNTS = (*Agent.COUNTS, "n_expired", "n_late")
+    PARTS = ("totals",)
+    n_actions: int
+
+    def _begin(
+        self,
+        exploration: str,
+        strength: float | str,
+        default_reward: float | None,
+        wait: int | None,
+        seed: int | np.random.Generator,
+        max_pending: int,
+    ) -> None:
+        if exploration not in RULES:
+            raise InvalidInputError(
+                f"exploration must be one of {', '.join(RULES)}, got {exploration!r}"
+            )
+        self.exploration = exploration
+        self._rule = RULES[exploration]
+        self.strength = strength if strength == THEORY else problem.positive("strength", strength)
+        self.n_late = 0
+        self._totals: Array = np.zeros(2)
+        self._start(seed, max_pending, default_reward, wait)
+        self.default_reward = self._default
+        self._gamma(1)
+
+    def _regressions(self) -> Sequence[Learner]:
+        """Return the learners of the reward."""
+        raise NotImplementedError
+
+    def _rewards_of(self, x: Array) -> Array:
+        """Return the expected rewards (K,) of a checked context."""
+        raise NotImplementedError
+
+    def _teach(self, decision: Decision, soft: Array) -> None:
+        """Let a regression learn the soft label (1 - reward, reward) of a decision."""
+        raise NotImplementedError
+
+    def _gamma(self, t: int) -> float:
+        """Return gamma of decision t, counted from 1: a function of t alone, as the proof needs."""
+        K = self.n_actions
+        if self.strength != THEORY:
+            return float(self.strength) * math.sqrt(K * t)
+        # Where rewards are realizable a regression of d weights costs about d/2 ln t nats.
+        n = len(self._regressions())
+        return self._rule.best_gamma(t, K, 0.5 * n * self.n_features * math.log1p(t / n))
+
+    def _outcome(self, value: Any) -> float:
+        if isinstance(value, bool | int | float | np.bool_ | np.number) and 0 <= value <= 1:
+            return float(value)
+        raise InvalidInputError(f"reward must be a number from 0 to 1, got {value!r}")
+
+    @property
+    def _n_seen(self) -> int:
+        return self.n_actions + 1
+
+    def _see(self, x: Array) -> Array:
+        rewards = self._rewards_of(x)
+        seen = np.empty(len(rewards) + 1)
+        seen[:-1] = rewards
+        seen[-1] = self._gamma(self.n_decisions + 1)
+        return seen
+
+    def _play(self, seen: Array) -> Array:
+        return self._rule.play(1.0 - seen[:-1], float(seen[-1]))
+
+    def _absorb(self, decision: Decision, seen: Array, outcome: Any) -> None:
+        self._teach(decision, np.array([1.0 - outcome, outcome]))
+        if decision.id < 0:  # it was not ours: it teaches, and is no regret of ours
+            return
+        eta = self._rule.price * float(seen[-1])
+        self._totals[_SPENT] += most_regret(self._play(seen), 1.0 - seen[:-1], eta)
+        self._totals[_ETA] = max(self._totals[_ETA], eta)
+        self.n_late += decision.id < self.n_decisions - 1
+
+    def regret_certificate(self, *, B: float | None = None) -> RegretCertificate:
+        """Return what is proven about the expected regret so far.
+
+        B may be smaller than that of the regressions: a smaller class, and a smaller bound.
+        """
+        certificates = [one.certificate(B=B) for one in self._regressions()]
+        return RegretCertificate(
+            n_rounds=self.n_outcomes,
+            explored=float(self._totals[_SPENT]),
+            eta=float(self._totals[_ETA]),
+            regression=sum(max(one.regret_bound, 0.0) for one in certificates),
+            B=min(one.B for one in certificates),
+            reason=self._why_unproven()
+            or next((one.reason for one in certificates if one.reason), ""),
+        )
+
+    def _why_unproven(self) -> str:
+        missing = self.n_dropped + self.n_expired + max(len(self._pending) - 1, 0)
+        if missing:
+            return f"{counted(missing, 'decision')} had no reward of their own"
+        if self.n_late:
+            return f"{counted(self.n_late, 'reward')} came after a later decision"
+        return ""
+
+
+class RewardAgent(RegressionAgent):
+    r"""Play one of K fixed actions for a reward in [0, 1], by a regression for each of them.
+
+    Use it when an action brings a click, a price or a grade and not a class; `auto` makes one
+    that needs nothing to be set. Where actions have features of their own, or come and go, use
+    `ListAgent`.
+
+    Regression a predicts the reward of action a by log loss: a reward r is the soft label
+    (1 - r, r). With the expected losses :math:`f_a = 1 - E[r \mid x, a]`, the best action b and
+    :math:`\gamma_t = \text{strength} \sqrt{K t}`, the action is drawn from
+
+    ============  =================================================================
+    exploration   P_a for a other than b; b has the rest
+    ============  =================================================================
+    "fastcb"      :math:`f_b / (K f_b + \gamma_t (f_a - f_b))`
+    "squarecb"    :math:`1 / (K + \gamma_t (f_a - f_b))`
+    "epsilon"     :math:`1 / (K + \gamma_t)`
+    "softmax"     proportional to :math:`\exp(-\gamma_t (f_a - f_b) / K)`, b too
+    ============  =================================================================
+
+    No horizon and no rate. Only the regression of the action that was played learns, without
+    weights; a late reward is learned with the state that it finds.
+
+    Time of a decision: K predictions and one update of a regression.
+
+    Guarantee: if the rewards are realizable (E[r | x, a] is the sigmoid of a linear function in
+    the class of the regressions), whatever the contexts and with rewards at once, expected regret
+    is at most E ``regret_certificate().bound``, under every exploration. In advance: for
+    :math:`C_T` nats of regret of all regressions together, "fastcb" has at most :math:`\sum_t 2 K
+    f_b / \gamma_t + \gamma_T C_T` if :math:`\gamma_1 \ge 2 K` and "squarecb" at most :math:`\sum_t
+    2 (K - 1) / \gamma_t + \gamma_T C_T / 8`, since :math:`\gamma_t` grows and the excess loss of no
+    round is negative. The default strength is for reward: its bound is true, and says something
+    only after millions of rounds. ``strength="theory"`` explores more and makes it least where
+    :math:`C_T` is what realizable rewards cost, :math:`\frac d2 \ln t` nats a regression. Without
+    realizability nothing is proven.
+
+    Parameters
+    ----------
+    regressions : a learner of two classes for each action, of equal n_features; used, not copied.
+    exploration : how the expected rewards are played.
+    strength : of :math:`\gamma_t`, positive; or "theory", for "fastcb" and "squarecb".
+    default_reward : what a decision gets that expires (`expire`); by default it is dropped.
+    wait : decisions after which one without a reward expires, at least 1; by default never.
+    seed : an integer, or a NumPy Generator, which is then used and advanced.
+    max_pending : decisions that may wait for a reward, at least 1; beyond, the oldest expires.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from folklearn import bandits
+    >>> rng = np.random.default_rng(0)
+    >>> agent = bandits.auto(n_features=3, n_actions=4)
+    >>> total = 0.0
+    >>> for t in range(1000):
+    ...     x = rng.normal(size=3) / 2
+    ...     decision = agent.act(x)
+    ...     reward = 0.9 if decision.action == np.argmax([*x, 0.2]) else 0.1
+    ...     agent.learn(decision, reward)
+    ...     total += reward
+    >>> bool(total > 700)
+    True
+
+    References
+    ----------
+    Foster and Rakhlin (2020), "Beyond UCB", for SquareCB; Foster and Krishnamurthy (2021),
+    "Efficient First-Order Contextual Bandits", for FastCB. Constants: docs/theory/bandits.md.
+    """
+
+    INNER = ("regressions",)
+
+    def __init__(
+        self,
+        regressions: Sequence[Learner],
+        *,
+        exploration: str = "fastcb",
+        strength: float | str = STRENGTH,
+        default_reward: float | None = None,
+        wait: int | None = None,
+        seed: int | np.random.Generator = 0,
+        max_pending: int = MAX_PENDING,
+    ) -> None:
+        self.regressions = list(regressions)
+        self.n_actions = self.n_classes = len(self.regressions)
+        if self.n_actions < 2:
+            raise InvalidInputError("an agent needs at least two actions, a regression for each")
+        for one in self.regressions:
+            refuse_unless_regression(one)
+        self.n_features = self.regressions[0].n_features
+        if {one.n_features for one in self.regressions} != {self.n_features}:
+            raise InvalidInputError("the regressions take different numbers of features")
+        if len({id(one) for one in self.regressions}) < self.n_actions:
+            raise InvalidInputError("one learner stands for two actions: give each its own")
+        self._begin(exploration, strength, default_reward, wait, seed, max_pending)
+
+    def _regressions(self) -> Sequence[Learner]:
+        return self.regressions
+
+    def _rewards_of(self, x: Array) -> Array:
+        return np.array([float(one._predict(x)[1]) for one in self.regressions])
+
+    def _teach(self, decision: Decision, soft: Array) -> None:
+        self.regressions[decision.action]._learn(decision.x.copy(), -1, soft, 1.0)
+
+    def expected_rewards(self, x: ArrayLike) -> Array:
+        """Return the expected reward of every action: (d,) in, (K,) out; (T, d) in, (T, K) out."""
+        x = problem.numbers("x", x)
+        if x.ndim == 2:
+            rows = problem.contexts(x, self.n_features)
+            return np.stack([one._predict_rows(*rows)[:, 1] for one in self.regressions], axis=1)
+        return self._rewards_of(problem.usable_context(x, self.n_features))
+
+
+def refuse_unless_regression(learner: Any) -> None:
+    """Raise if something cannot learn rewards."""
+    refuse_unless_learner("a regression", learner)
+    if learner.n_classes != 2:
+        raise InvalidInputError(
+            f"a regression of rewards has two classes, no reward and all of it; {learner!r} has "
+            f"{learner.n_classes}"
+        )
+
+
+def auto(
+    *,
+    n_features: int,
+    n_actions: int,
+    default_reward: float | None = None,
+    wait: int | None = None,
+    seed: int | np.random.Generator = 0,
+    max_pending: int = MAX_PENDING,
+) -> RewardAgent:
+    """Return the agent to use if nothing else is known: no horizon, no rate, no exploration to set.
+
+    FastCB over `folklearn.auto` for each action (`RewardAgent`). Contexts should have norms of
+    about 1 and hold a constant, as `folklearn.model.OnlineScaler` makes them.
+
+    Parameters
+    ----------
+    n_features, n_actions : sizes of the problem, n_actions at least 2.
+    default_reward, wait, seed, max_pending : as `RewardAgent` has them.
+    """
+    K = problem.count("n_actions", n_actions, 2)
+    # K of them predict for every decision, and Folklore would be a third of that.
+    regressions = [
+        auto_learner(n_features=n_features, n_classes=2, worst_case=False) for _ in range(K)
+    ]
+    return RewardAgent(
+        regressions, default_reward=default_reward, wait=wait, seed=seed, max_pending=max_pending
+    )
