@@ -54,6 +54,9 @@ INSIDE = {
     *(f"model.{name}" for name in ("recent", "roles", "sparse_scaler", "terms")),
 }
 PRIVATE = {  # public only within their package
+    "folklearn.evaluate.policies.learned_probabilities",
+    "folklearn.evaluate.policies.probabilities",
+    "folklearn.evaluate.rewards.RewardModel",
     "folklearn.model.explain.explained",
     "folklearn.model.feed.block_of",
     "folklearn.model.run.known_numbers",

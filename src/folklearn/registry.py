@@ -73,6 +73,7 @@ _MODULES = {
     "persist": ("load",),
     "readers.block": ("Block", "Texts"),
     "readers.blocks": ("BlockReader",),
+    "readers.logs": ("read_log", "write_log"),
     "readers.opening": ("open_reader",),
     "readers.reader": ("BadRow", "Reader"),
     "readers.records": ("block_of_records",),
