@@ -1,13 +1,15 @@
 """Any data with known rewards as a bandit stream: an agent plays it and is told what it earned."""
 
 from collections import deque
+from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from folklearn import problem
 from folklearn.arrays import Array, Labels
 from folklearn.bandits.agent import Agent, Decision
+from folklearn.bandits.lists import ListAgent
 from folklearn.errors import FolklearnError, InvalidInputError
 from folklearn.evaluate.log import Interactions
 from folklearn.learners.base import Progress
@@ -17,7 +19,7 @@ _REPORT_EVERY = 1000
 
 
 def interact(
-    agent: Agent, X: ArrayLike, y: ArrayLike, *, delay: int = 0, progress: Progress = False
+    agent: Agent, X: Any, y: Any, *, delay: int = 0, progress: Progress = False
 ) -> Interactions:
     """Play an agent on rows whose rewards are known, telling it only what its own action earned.
 
@@ -29,9 +31,10 @@ def interact(
     Parameters
     ----------
     agent : what acts and learns.
-    X : contexts (T, d).
+    X : contexts (T, d); for a `ListAgent` a matrix per decision, with a row per action.
     y : labels (T,), integers from 0 to K - 1, or what every action would earn, (T, K), from 0 to
-        1; the agent never sees them.
+        1; for a `ListAgent` what the actions of each decision would earn. The agent never sees
+        them.
     delay : decisions between an action and its outcome, at least 0.
     progress : True for a bar, or a function of the number of decisions so far.
 
@@ -47,10 +50,10 @@ def interact(
     >>> bool(log.mistakes[-1] < late.mistakes[-1])
     True
     """
-    X, _ = problem.contexts(X, agent.n_features)
-    labels, R = _known_rewards(agent, y, len(X))
+    contexts, labels, R = _stream(agent, X, y)
+    T = len(contexts)
     delay = problem.count("delay", delay, 0)
-    waiting = len(agent.pending) + min(delay + 1, len(X))
+    waiting = len(agent.pending) + min(delay + 1, T)
     if waiting > agent.max_pending:
         raise InvalidInputError(
             f"{waiting} decisions would wait for their outcome and the agent keeps "
@@ -62,42 +65,58 @@ def interact(
             if agent.learns_labels:
                 agent.learn_label(decision, int(labels[row]))
             else:
-                agent.learn(decision, float(R[row, decision.action]))
+                agent.learn(decision, float(R[row][decision.action]))
         except FolklearnError as error:
             raise FolklearnError(
                 f"the outcome of row {row} of X was refused: {error}; the agent has learned the "
                 "outcomes before it"
             ) from error
 
-    actions: Labels = np.empty(len(X), dtype=np.int64)
-    propensities: Array = np.empty(len(X))
+    actions: Labels = np.empty(T, dtype=np.int64)
+    propensities: Array = np.empty(T)
+    rewards: Array = np.empty(T)
     open_: deque[tuple[Decision, int]] = deque()
-    with reporter(progress, len(X), "acting") as report:
-        for t, x in enumerate(X):
+    with reporter(progress, T, "acting") as report:
+        for t, x in enumerate(contexts):
             decision = agent.act(x)
             actions[t] = decision.action
             propensities[t] = decision.propensity
+            rewards[t] = R[t][decision.action]
             open_.append((decision, t))
             if len(open_) > delay:
                 tell(*open_.popleft())
-            if (t + 1) % _REPORT_EVERY == 0 or t + 1 == len(X):
+            if (t + 1) % _REPORT_EVERY == 0 or t + 1 == T:
                 report(t + 1)
         while open_:
             tell(*open_.popleft())
-    return Interactions(X, actions, propensities, R[np.arange(len(X)), actions], agent.n_classes)
+    n_actions = None if isinstance(agent, ListAgent) else agent.n_classes
+    return Interactions(contexts, actions, propensities, rewards, n_actions)
 
 
-def _known_rewards(agent: Agent, y: ArrayLike, T: int) -> tuple[Labels, Array]:
-    """Return the labels (T,), none if rewards were given, and what every action earns (T, K)."""
-    K = agent.n_classes
+def _stream(agent: Agent, X: Any, y: Any) -> tuple[Any, Labels, Any]:
+    """Return contexts, labels if they were given, and what every action earns, all checked."""
+    if isinstance(agent, ListAgent):
+        menus = [problem.contexts(rows, agent.n_features)[0] for rows in X]
+        R = [problem.numbers("y", own) for own in y]
+        if [own.shape for own in R] != [(len(rows),) for rows in menus] or not _from_0_to_1(R):
+            raise InvalidInputError(
+                "y must say for every decision what each of its actions earns, from 0 to 1"
+            )
+        return menus, np.empty(0, np.int64), R
+    X, _ = problem.contexts(X, agent.n_features)
+    expected = (len(X), agent.n_classes)
     if np.ndim(y) != 2:
-        labels, _ = problem.labels(y, T, K)
-        return labels, np.eye(K)[labels]
-    R = problem.numbers("y", y)
-    if R.shape != (T, K) or not ((R >= 0.0) & (R <= 1.0)).all():
+        labels, _ = problem.labels(y, *expected)
+        return X, labels, np.eye(agent.n_classes)[labels]
+    rewards = problem.numbers("y", y)
+    if rewards.shape != expected or not _from_0_to_1(rewards):
         raise InvalidInputError(
-            f"y must be a label per row of X, or what every action earns, from 0 to 1: {(T, K)}"
+            f"y must be a label per row of X, or what every action earns, from 0 to 1: {expected}"
         )
     if agent.learns_labels:
         raise InvalidInputError("this agent learns labels; give it a class per row, not rewards")
-    return np.empty(0, np.int64), R
+    return X, np.empty(0, np.int64), rewards
+
+
+def _from_0_to_1(rewards: Iterable[Array]) -> bool:
+    return all(((own >= 0.0) & (own <= 1.0)).all() for own in rewards)
