@@ -154,6 +154,14 @@ def test_bad_decisions_and_the_range_of_rewards(folklearn, refused, tmp_path):
                    on_bad=lambda bad: None), np.full((10, 4), 0.25))) in table(said)  # fmt: skip
 
 
+def test_a_policy_beside_that_plays_nothing_of_the_log(folklearn, tmp_path):
+    """The best action of the past is never played again."""
+    path = tmp_path / "log.vw"
+    path.write_text("1:-1:0.5 | a\n" + "2:0:0.5 | a\n" * 9)
+    said = table(folklearn("policy-value", path).stdout)
+    assert ["best", "constant", "action", "-", "-", "-", "-"] in said
+
+
 def test_refusals(refused, folklearn, path, model, pets, tmp_path):
     assert refused(tmp_path / "no.vw").endswith("cannot be read: no such file or directory")
     assert refused(path, "--play", "worst") == "--play must be best or sample, got 'worst'"

@@ -66,6 +66,7 @@ def test_text_of_actions_by_number():
     assert log.rewards.tolist() == [1.0, 0.0, 0.25]
     assert log.propensities.tolist() == [0.5, 0.25, 1.0]
     assert read(CB, n_actions=7).n_actions == 7
+    assert read("\n" + CB).actions.tolist() == [0, 2, 1]
     assert read("1:0:0.5 |\n").feature_names == ("constant",)
 
 

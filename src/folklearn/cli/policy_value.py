@@ -1,6 +1,7 @@
 """`folklearn policy-value`: what a policy would have earned in the decisions of a log."""
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,10 +14,11 @@ from folklearn.cli import report
 from folklearn.cli.display import Table
 from folklearn.cli.options import explained
 from folklearn.cli.run import skipping
-from folklearn.errors import FolklearnError
+from folklearn.errors import FolklearnError, InvalidInputError
 from folklearn.evaluate.log import Interactions
 from folklearn.evaluate.off_policy import Estimate, logged_value, off_policy
 from folklearn.evaluate.policies import Learned, best_constant, greedy, uniform
+from folklearn.evaluate.rewards import reward_model
 from folklearn.model.model import Model
 from folklearn.model.roles import LEARNED
 from folklearn.readers.decisions import Features, LoggedDecision, as_interactions, as_numbers
@@ -72,18 +74,19 @@ def policy_value(
     with skipping(on_bad_row) as skipped:
         decisions = list(read_decisions(source, Rewards(*reward_range), skipped))
         data = as_interactions(decisions, actions)
-    policies = dict(_beside(data))
-    if policy is not None:
-        policies[policy] = _playing(saved, policy, data, decisions, play)
     own = logged_value(data, confidence=confidence)
-    values = {_OWN: own} | {
-        name: off_policy(data, judged, confidence=confidence) for name, judged in policies.items()
-    }
+    judged = partial(off_policy, data, rewards=reward_model(data), confidence=confidence)
     n_bad = skipped.n_rows if skipped is not None else 0
     lines = [report.named(*_about(source.name, data, n_bad)), _TABLE.header]
-    lines += [_TABLE.line(_cells(name, estimate)) for name, estimate in values.items()]
+    lines.append(_TABLE.line(_cells(_OWN, own)))
+    for name, other in _beside(data):
+        try:
+            lines.append(_TABLE.line(_cells(name, judged(other))))
+        except InvalidInputError:  # it plays nothing that was played
+            lines.append(_TABLE.line([name, *"----"]))
     if policy is not None:
-        lines.append(_in_words(policy, values[policy], own))
+        estimate = judged(_playing(saved, policy, data, decisions, play))
+        lines += [_TABLE.line(_cells(policy, estimate)), _in_words(policy, estimate, own)]
     typer.echo("\n".join(lines))
 
 

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterable, Iterator
-from itertools import chain, islice
+from itertools import chain, dropwhile, islice
 from pathlib import Path
 from typing import Any
 
@@ -99,7 +99,7 @@ Parse = Callable[[list[str], Rewards], LoggedDecision | None]
 
 def _grouped(source: Source) -> Iterator[tuple[int, list[str], str, Parse]]:
     """Yield for every decision its first line, its texts, what is wrong with these, its parser."""
-    lines = _lines(source)
+    lines: Iterator[Line] = dropwhile(_is_blank, _lines(source))
     first = list(islice(lines, 2))
     texts = [text for _, text, _ in first] + ["", ""]
     if texts[0].startswith(WITHOUT_CONTEXTS):
@@ -114,20 +114,25 @@ def _grouped(source: Source) -> Iterator[tuple[int, list[str], str, Parse]]:
         return
     parse = dsjson.parse if texts[0].lstrip().startswith("{") else cb_text.parse_line
     for line, text, fault in lines:
-        if text.strip() or fault:
+        if not _is_blank((line, text, fault)):
             yield line, [text], fault, lambda own, rewards: parse(own[0], rewards)
 
 
 def _between_blanks(lines: Iterable[Line]) -> Iterator[list[Line]]:
     own: list[Line] = []
     for line in lines:
-        if line[1].strip() or line[2]:
+        if not _is_blank(line):
             own.append(line)
         elif own:
             yield own
             own = []
     if own:
         yield own
+
+
+def _is_blank(line: Line) -> bool:
+    _, text, fault = line
+    return not text.strip() and not fault
 
 
 def _lines(source: Source) -> Iterator[Line]:
