@@ -217,9 +217,7 @@ def auto(
     }
     which = chosen(lane, **sizes)
     if which == PAIRS:
-        return Auto(
-            **sizes, R=R, B=B, retire=retire, max_weight=max_weight, worst_case=worst_case
-        )
+        return Auto(**sizes, R=R, B=B, retire=retire, max_weight=max_weight, worst_case=worst_case)
     spoken_of = (*classes_of(B), DEFAULT_B)[0]
     wide = Wide(**sizes, R=R, B=spoken_of, retire=retire, max_weight=max_weight)
     if which == WIDE:
