@@ -245,6 +245,23 @@ def test_rewards_of_many_rows(rng):
     np.testing.assert_allclose(agent.expected_rewards(X), one_by_one, atol=1e-12)
 
 
+def test_an_action_that_is_sure_keeps_its_digits():
+    """A loss of 1e-20 is not 0: others are still played, and the bound counts them."""
+    agent = RewardAgent([Ogd(n_features=1, n_classes=2, B=30.0, rate=1.0) for _ in range(2)])
+    agent.regressions[0].run(np.ones((3000, 1)), np.ones(3000, int))
+    assert 0.0 < agent.regressions[0].predict([6.0])[0] < 1e-17
+    assert agent.expected_rewards([6.0])[0] == 1.0
+    assert 0.0 < agent.policy([6.0])[1] < 1e-16
+
+
+def test_labelled_rows_can_be_played(rng):
+    """Right and wrong are the rewards 1 and 0."""
+    X = contexts(rng, 300, D)
+    log = folklearn.interact(agent_of(D, 3), X, X.argmax(axis=1))
+    assert log.n_classes == 3
+    assert log.correct[200:].mean() > 0.6
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

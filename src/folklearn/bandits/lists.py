@@ -118,7 +118,7 @@ class ListAgent(RegressionAgent):
 
     def expected_rewards(self, x: ArrayLike, ids: Names = None) -> Array:
         """Return the expected reward (m,) of every row (m, d)."""
-        return self._rewards_of(self._with_offsets(*self._listed(x, ids)))
+        return 1.0 - self._losses_of(self._with_offsets(*self._listed(x, ids)))
 
     def learn_logged(
         self,
@@ -159,8 +159,8 @@ class ListAgent(RegressionAgent):
             wide[np.arange(len(rows)), self.n_features + np.array(places)] = 1.0
         return wide
 
-    def _rewards_of(self, x: Array) -> Array:
-        return np.array([float(self.regression._predict(row)[1]) for row in x])
+    def _losses_of(self, x: Array) -> Array:
+        return np.array([float(self.regression._predict(row)[0]) for row in x])
 
     def _teach(self, decision: Decision, soft: Array) -> None:
         name = decision.name
