@@ -227,15 +227,9 @@ class Agent(Saved):
         if number not in self._pending:
             if number >= self.n_decisions:
                 raise InvalidInputError(f"decision {number} was not made by this agent")
-            reason = (
-                f", or it was dropped: at most max_pending={self.max_pending} wait for theirs"
-                if self.n_dropped
-                else ", or it expired and got the default"
-                if self.n_expired
-                else ""
-            )
             raise InvalidInputError(
-                f"decision {number} does not wait for an outcome: it was reported already{reason}"
+                f"decision {number} does not wait for an outcome: it was reported already"
+                f"{self._or_gone()}"
             )
         own, seen = self._pending[number]
         if isinstance(decision, Decision) and not own._is(decision):
@@ -244,6 +238,12 @@ class Agent(Saved):
                 "outcome to the agent that acted"
             )
         return own, seen
+
+    def _or_gone(self) -> str:
+        """Return why else a decision may not wait."""
+        if self.n_dropped:
+            return f", or it was dropped: at most max_pending={self.max_pending} wait for theirs"
+        return ", or it expired and got the default" if self.n_expired else ""
 
     def _settle(self, decision: Decision) -> None:
         del self._pending[decision.id]
