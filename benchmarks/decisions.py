@@ -55,7 +55,8 @@ def by_context(agent: bandits.RewardAgent, X: Any, y: list[int]) -> Play:
 def by_rows(d: int, K: int, X: Any, y: list[int]) -> Play:
     """Play an agent over rows: the first features of the context, and an offset for each action."""
     kept = min(d, 10)
-    agent = bandits.ListAgent(Folklore(n_features=kept + K, n_classes=2), n_actions=K, offsets=K)
+    learner = Folklore(n_features=kept + K + 1, n_classes=2)
+    agent = bandits.ListAgent(learner, n_actions=K, offsets=K + 1)
     names = list(range(K))
 
     def play(start: int, stop: int) -> float:

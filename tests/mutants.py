@@ -42,11 +42,14 @@ _SECOND = "numerics/second_order.py"
 _BLOCKS = "numerics/blocks.py"
 _FIRST = "numerics/first_order.py"
 _BOOSTING = "numerics/boosting.py"
+_GAPS = "numerics/gaps.py"
 
 _EVIDENCE = "numerics/evidence.py"
 _FLOOR = "numerics/floor.py"
 _TANGENTS = "numerics/tangents.py"
 
+_OF_GAPS = ("tests/numerics/test_gaps.py",)
+_OF_RENEWAL = ("tests/bandits/test_lists.py::test_renewing_a_feature_minimises_over_its_weights",)
 _OF_EVIDENCE = ("tests/numerics/test_evidence.py",)
 _OF_TANGENTS = ("tests/numerics/test_tangents.py",)
 _OF_CURVATURE = ("tests/numerics/test_curvature.py",)
@@ -62,6 +65,32 @@ _OF_BOUNDS = (
 
 MUTANTS = (
     # Evidence.
+    Mutant(
+        "the cost of a round forgets how the best action is played", _GAPS,
+        "math.expm1((P[a] - 1.0) / share)", "math.expm1(-1.0 / share)", _OF_GAPS,
+    ),
+    Mutant(
+        "the cost of a round takes half the price", _GAPS,
+        "math.expm1(1.0 / eta)", "math.expm1(0.5 / eta)", _OF_GAPS,
+    ),
+    Mutant(
+        "FastCB explores less than it says", _GAPS,
+        "least / (K * least + gamma * gap)", "least / (K + gamma * gap)", _OF_GAPS,
+    ),
+    Mutant(
+        "a renewed feature keeps its weight", _STATE,
+        "self.theta[place] = 0.0", "self.theta[place] *= 1.0", _OF_RENEWAL,
+    ),
+    Mutant(
+        "a renewed feature costs the certificate nothing", "learners/second_order.py",
+        "totals[BRACKET] += self.lam * self.n_classes * self.B**2", "totals[BRACKET] += 0.0",
+        _OF_RENEWAL,
+    ),
+    Mutant(
+        "a late reward counts as a prompt one", "bandits/rewards.py",
+        "self.n_late += decision.id < self.n_decisions - 1", "self.n_late += 0",
+        ("tests/bandits/test_rewards.py::test_what_the_certificate_does_not_cover_is_said",),
+    ),
     Mutant(
         "evidence does not shrink the curvature", _EVIDENCE,
         "_SHRUNK = 1.0 - 1e-8", "_SHRUNK = 1.0", _OF_EVIDENCE,

@@ -85,15 +85,14 @@ def test_one_row_learns_as_a_regression_does(rng):
 
 
 def test_an_offset_is_a_feature_of_its_own(rng):
-    """As long as there is room, offsets are the columns of a one-hot code."""
-    agent, twin = agent_of(6), Folklore(n_features=D + 6, n_classes=2, B=3.0)
+    """As long as there is room they are columns of a one-hot code, the next one for all new."""
+    agent, twin = agent_of(7), Folklore(n_features=D + 7, n_classes=2, B=3.0)
     order = []
-    for rows, names in lists(rng, 60, 6):
-        wide = np.zeros((len(rows), D + 6))
+    for rows, names in lists(rng, 60, 7):
+        wide = np.zeros((len(rows), D + 7))
         wide[:, :D] = rows
         for row, name in zip(wide, names, strict=True):
-            if name in order:
-                row[D + order.index(name)] = 1.0
+            row[D + (order.index(name) if name in order else len(order))] = 1.0
         np.testing.assert_allclose(
             agent.expected_rewards(rows, names), twin.predict(wide)[:, 1], atol=1e-12
         )
@@ -101,13 +100,12 @@ def test_an_offset_is_a_feature_of_its_own(rng):
         agent.learn(decision, reward)
         if decision.name not in order:
             order.append(decision.name)
-        wide[decision.action, D + order.index(decision.name)] = 1.0
         twin.update(wide[decision.action], [1.0 - reward, reward])
 
 
 def test_offsets_tell_apart_what_rows_do_not(rng):
     """All rows are alike: only the name says which action is good. Chance earns 0.5."""
-    agent = agent_of(4, strength=10.0)
+    agent = agent_of(5, strength=10.0)
     rows = np.tile([0.0, 0.0, 0.1], (4, 1))
     goodness = {"tea": 0.2, "milk": 0.4, 7: 0.5, "juice": 0.9}
     earned = 0.0
@@ -121,11 +119,12 @@ def test_offsets_tell_apart_what_rows_do_not(rng):
 
 
 def test_who_was_rewarded_longest_ago_makes_room(rng):
-    agent = agent_of(2)
+    agent = agent_of(3)
     rows = contexts(rng, 1, D)
     for name in ("tea", "milk", "tea", 7):
         agent.learn(agent.act(rows, [name]), 1.0)
     assert list(agent._places) == ["tea", 7]
+    assert len({agent._empty, *agent._places.values()}) == 3
     fresh = agent.expected_rewards(rows, ["milk"])
     np.testing.assert_array_equal(fresh, agent.expected_rewards(rows, ["water"]))
     assert agent.expected_rewards(rows, ["tea"]) > fresh
@@ -224,6 +223,18 @@ def test_logged_interactions_teach_the_same(rng):
     assert state(reader) == before
 
 
+def test_a_prompt_reward_is_learned_where_the_action_was_seen(rng):
+    """So that the loss that is certified is that of the prediction that was played."""
+    agent = agent_of(3)
+    for rows, names in lists(rng, 80, 3):
+        decision = agent.act(rows, names)
+        expected = agent.expected_rewards(rows, names)[decision.action]
+        before = agent.regression.certificate().loss
+        agent.learn(decision, 1.0)
+        loss = agent.regression.certificate().loss - before
+        assert loss == pytest.approx(-math.log(expected), abs=1e-9)
+
+
 def test_the_mean_regret_is_below_the_certificate_if_rewards_are_realizable():
     T, d = 2000, 2
     regrets, bounds = [], []
@@ -271,6 +282,8 @@ def test_bad_lists_are_refused_and_change_nothing(rows, names, message):
 def test_constructor_checks():
     with pytest.raises(InvalidInputError, match="construct the agent with offsets above 0"):
         agent_of().act(np.zeros((2, D)), ["tea", "milk"])
+    with pytest.raises(InvalidInputError, match="one place is for newcomers"):
+        agent_of(1)
     with pytest.raises(InvalidInputError, match="offsets need a learner that can forget one"):
         ListAgent(Ogd(n_features=5, n_classes=2), offsets=2)
     with pytest.raises(InvalidInputError, match="construct it with n_features \\+ offsets"):

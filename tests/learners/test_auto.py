@@ -62,6 +62,18 @@ def test_folklore_stays_where_it_leads():
     assert "folklore" in names
 
 
+def test_without_the_worst_case_there_is_no_folklore(tmp_path):
+    X, y = synthetic.stochastic(1, 300, d=3, K=3)
+    model = auto(n_features=3, n_classes=3, worst_case=False, retire=False)
+    model.run(X[:200], y[:200])
+    assert "folklore" not in [expert.name for expert in model.experts]
+    assert model.regret_bound(100) == math.inf
+    assert model.certificate().valid
+    model.save(tmp_path / "auto.folk")
+    resumed = load(tmp_path / "auto.folk")
+    assert np.array_equal(resumed.run(X[200:], y[200:]), model.run(X[200:], y[200:]))
+
+
 def test_certifies_every_smaller_class_and_says_why_not_a_larger_one():
     X, y = synthetic.stochastic(1, 900, d=3, K=3)
     model = auto(n_features=3, n_classes=3, B=(10.0, 40.0))

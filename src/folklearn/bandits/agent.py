@@ -52,6 +52,7 @@ class Decision:
 
 
 Waiting = tuple[Decision, Array]  # a decision, and what was seen
+Names = Sequence[str | int] | None
 
 
 class Agent(Saved):
@@ -147,7 +148,7 @@ class Agent(Saved):
         self._expire_old()
         return self._decide(own, self._see(own))
 
-    def _decide(self, x: Array, seen: Array, names: Sequence[str | int] | None = None) -> Decision:
+    def _decide(self, x: Array, seen: Array, names: Names = None) -> Decision:
         """Draw an action for a context of our own, and wait for its outcome."""
         x.flags.writeable = False
         action, propensity = self._choose(seen)
@@ -195,7 +196,7 @@ class Agent(Saved):
         self._absorb(decision, self._see(x), self._outcome(outcome))
 
     def _logged(
-        self, x: Array, action: Any, propensity: Any, K: int, name: str | int | None = None
+        self, x: Array, action: Any, propensity: Any, K: int, names: Names = None
     ) -> Decision:
         """Return a decision of another policy among K actions, checked."""
         action, _ = problem.label(action, K)
@@ -203,6 +204,7 @@ class Agent(Saved):
             raise InvalidInputError("action must be one class 0..K-1")
         if problem.fraction("propensity", propensity, 1.0) == 0.0:
             raise InvalidInputError("propensity must be above 0: the action was played")
+        name = None if names is None else names[action]
         return Decision(-1, action, float(propensity), x, name)
 
     def drop(self, decision: Decision | int) -> None:
@@ -225,15 +227,9 @@ class Agent(Saved):
         if number not in self._pending:
             if number >= self.n_decisions:
                 raise InvalidInputError(f"decision {number} was not made by this agent")
-            reason = (
-                f", or it was dropped: at most max_pending={self.max_pending} wait for theirs"
-                if self.n_dropped
-                else ", or it expired and got the default"
-                if self.n_expired
-                else ""
-            )
             raise InvalidInputError(
-                f"decision {number} does not wait for an outcome: it was reported already{reason}"
+                f"decision {number} does not wait for an outcome: it was reported already"
+                f"{self._or_gone()}"
             )
         own, seen = self._pending[number]
         if isinstance(decision, Decision) and not own._is(decision):
@@ -242,6 +238,12 @@ class Agent(Saved):
                 "outcome to the agent that acted"
             )
         return own, seen
+
+    def _or_gone(self) -> str:
+        """Return why else a decision may not wait."""
+        if self.n_dropped:
+            return f", or it was dropped: at most max_pending={self.max_pending} wait for theirs"
+        return ", or it expired and got the default" if self.n_expired else ""
 
     def _settle(self, decision: Decision) -> None:
         del self._pending[decision.id]

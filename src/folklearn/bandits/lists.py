@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from folklearn import problem
 from folklearn.arrays import Array
-from folklearn.bandits.agent import MAX_PENDING, Decision, Waiting
+from folklearn.bandits.agent import MAX_PENDING, Decision, Names, Waiting
 from folklearn.bandits.rewards import STRENGTH, RegressionAgent, refuse_unless_regression
 from folklearn.errors import InvalidInputError, StateFileError
 from folklearn.learners.base import Learner
@@ -28,9 +28,10 @@ class ListAgent(RegressionAgent):
 
     One regression predicts the reward of a row, and the rows of a decision are played as
     `RewardAgent` plays its actions. With `ids` an action also has an offset of its own, one more
-    feature that is 1 for this action alone, from its first reward on. There is room for `offsets`
-    of them: a new action takes the place of the one that was rewarded longest ago, whose offset
-    is forgotten while the weights of the rows keep what was learned with it.
+    feature that is 1 for this action alone. Of the places for offsets one is always empty, which is
+    where a new action is seen, and stays when it is rewarded first; then the action that was
+    rewarded longest ago makes room. Its offset is forgotten, while the weights of the rows keep
+    what was learned with it.
 
     Time of a decision: the prediction of its rows, and one update.
 
@@ -41,8 +42,8 @@ class ListAgent(RegressionAgent):
     ----------
     regression : a learner of two classes over n_features + offsets features; used, not copied.
     n_actions : how many rows a decision usually has, at least 2; it only sets gamma.
-    offsets : the most actions that have an offset of their own; needs a second-order learner, like
-        `folklearn.Folklore`.
+    offsets : places for offsets, one more than actions are remembered; 0 for none, or at least 2
+        and a second-order learner, like `folklearn.Folklore`.
     exploration, strength, default_reward, wait, seed, max_pending : as `RewardAgent` has them.
 
     Examples
@@ -83,6 +84,8 @@ class ListAgent(RegressionAgent):
         self.regression = regression
         self.n_actions = self.n_classes = problem.count("n_actions", n_actions, 2)
         self.offsets = problem.count("offsets", offsets, 0)
+        if self.offsets == 1:
+            raise InvalidInputError("offsets must be 0, or at least 2: one place is for newcomers")
         self.n_features = regression.n_features - self.offsets
         if self.n_features < 1:
             raise InvalidInputError(
@@ -99,7 +102,7 @@ class ListAgent(RegressionAgent):
     def _regressions(self) -> Sequence[Learner]:
         return (self.regression,)
 
-    def act(self, x: ArrayLike, ids: Sequence[Name] | None = None) -> Decision:
+    def act(self, x: ArrayLike, ids: Names = None) -> Decision:
         """Choose one of the rows (m, d) of a decision; its reward goes to `learn`, any time later.
 
         `ids` are the names of the actions (m,), strings or integers, if they have offsets. The
@@ -109,13 +112,13 @@ class ListAgent(RegressionAgent):
         self._expire_old()
         return self._decide(rows.copy(), self._see(self._with_offsets(rows, names)), names)
 
-    def policy(self, x: ArrayLike, ids: Sequence[Name] | None = None) -> Array:
+    def policy(self, x: ArrayLike, ids: Names = None) -> Array:
         """Return the probabilities (m,) with which `act` would choose among rows (m, d)."""
         return self._play(self._see(self._with_offsets(*self._listed(x, ids))))
 
-    def expected_rewards(self, x: ArrayLike, ids: Sequence[Name] | None = None) -> Array:
+    def expected_rewards(self, x: ArrayLike, ids: Names = None) -> Array:
         """Return the expected reward (m,) of every row (m, d)."""
-        return self._rewards_of(self._with_offsets(*self._listed(x, ids)))
+        return 1.0 - self._losses_of(self._with_offsets(*self._listed(x, ids)))
 
     def learn_logged(
         self,
@@ -123,18 +126,14 @@ class ListAgent(RegressionAgent):
         action: int,
         propensity: float,
         outcome: Any,
-        ids: Sequence[Name] | None = None,
+        ids: Names = None,
     ) -> None:
         """Learn one interaction of another policy: its rows, action, propensity and reward."""
         rows, names = self._listed(x, ids)
-        decision = self._logged(rows, action, propensity, len(rows))
-        if names is not None:
-            decision = self._logged(rows, action, propensity, len(rows), names[decision.action])
+        decision = self._logged(rows, action, propensity, len(rows), names)
         self._absorb(decision, problem.NO_SOFT, self._outcome(outcome))
 
-    def _listed(
-        self, x: ArrayLike, ids: Sequence[Name] | None
-    ) -> tuple[Array, Sequence[Name] | None]:
+    def _listed(self, x: ArrayLike, ids: Names) -> tuple[Array, Names]:
         """Return the rows of a decision and the names of its actions, checked."""
         rows, _ = problem.contexts(x, self.n_features)
         if not len(rows):
@@ -148,39 +147,40 @@ class ListAgent(RegressionAgent):
             raise InvalidInputError("ids are for offsets: construct the agent with offsets above 0")
         return rows, names
 
-    def _with_offsets(self, rows: Array, names: Sequence[Name] | None) -> Array:
-        """Return rows (m, d + offsets); an action that was never rewarded has no offset."""
+    def _with_offsets(self, rows: Array, names: Names) -> Array:
+        """Return rows (m, d + offsets)."""
         if not self.offsets:
             return rows
         wide = np.zeros((len(rows), self.n_features + self.offsets))
         wide[:, : self.n_features] = rows
-        for row, name in zip(wide, names or (), strict=False):
-            if name in self._places:
-                row[self.n_features + self._places[name]] = 1.0
+        if names is not None:
+            empty = self._empty
+            places = [self._places.get(name, empty) for name in names]
+            wide[np.arange(len(rows)), self.n_features + np.array(places)] = 1.0
         return wide
 
-    def _rewards_of(self, x: Array) -> Array:
-        return np.array([float(self.regression._predict(row)[1]) for row in x])
+    def _losses_of(self, x: Array) -> Array:
+        return np.array([float(self.regression._predict(row)[0]) for row in x])
 
     def _teach(self, decision: Decision, soft: Array) -> None:
-        names = None
-        if decision.name is not None:
-            self._place(decision.name)
-            names = [decision.name]
-        row = self._with_offsets(decision.x[decision.action, None].copy(), names)[0]
-        self.regression._learn(row, -1, soft, 1.0)
+        name = decision.name
+        row = decision.x[decision.action, None].copy()
+        wide = self._with_offsets(row, None if name is None else [name])[0]
+        self.regression._learn(wide, -1, soft, 1.0)
+        if name is not None:
+            self._places[name] = self._places.pop(name, self._empty)
+            if len(self._places) == self.offsets:
+                self._forget(next(iter(self._places)))
 
-    def _place(self, name: Name) -> None:
-        """Give an action an offset, if it has none, and make it the last to lose it."""
-        if name in self._places:
-            place = self._places.pop(name)
-        elif len(self._places) < self.offsets:
-            place = len(self._places)
-        else:
-            place = self._places.pop(next(iter(self._places)))
-            assert isinstance(self.regression, SecondOrderLearner)
-            self.regression.renew(self.n_features + place)
-        self._places[name] = place
+    @property
+    def _empty(self) -> int:
+        """The place of newcomers, of which nothing is known."""
+        return min(set(range(self.offsets)) - set(self._places.values()))
+
+    def _forget(self, name: Name) -> None:
+        place = self._places.pop(name)
+        assert isinstance(self.regression, SecondOrderLearner)
+        self.regression.renew(self.n_features + place)
 
     def to_record(self) -> Record:
         """Return the full state as a record: offsets and names of what waits included."""
@@ -223,7 +223,8 @@ class ListAgent(RegressionAgent):
             }
         except (TypeError, ValueError, InvalidInputError):
             raise StateFileError("the places of offsets are damaged") from None
-        if sorted(places.values()) != list(range(len(places))) or len(places) > self.offsets:
+        taken = set(places.values())
+        if len(taken) < len(places) or (taken and not taken < set(range(self.offsets))):
             raise StateFileError("the places of offsets are damaged")
         self._places = places
 
