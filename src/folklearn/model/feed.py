@@ -1,6 +1,7 @@
 """From a source to a model: roles, labels, weights and ids of rows, block by block."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -10,10 +11,9 @@ from numpy.typing import NDArray
 from folklearn import problem
 from folklearn.arrays import Array
 from folklearn.errors import InvalidInputError
-from folklearn.learners import catalogue
 from folklearn.learners.lanes import PAIRS, lane_of
 from folklearn.model import roles as known_roles
-from folklearn.model.columns import FEATURES, Columns
+from folklearn.model.columns import FEATURES
 from folklearn.model.roles import CATEGORY, DATE, ID, LEARNED, TARGET, WEIGHT, WORDS
 from folklearn.progress import LOGGER, reporter
 from folklearn.readers.block import Block, Texts
@@ -239,38 +239,16 @@ class Feed:
             )  # fmt: skip
 
     def _declare(self, found: Scan) -> None:
-        """Tell the model of classes, their weights and the largest weight of a row."""
-        model = self.model
-        labels: Iterable[Any] = found.labels
-        counts = dict(found.labels)
+        """Tell the model of classes, how often they come, and of the largest weight of a row."""
+        labels: Any = Texts.of(found.labels)
+        counts = list(found.labels.values())
         if self._own_labels is not None:
             values = [label for label in self._own_labels.values() if not _is_missing(label)]
             if any(isinstance(label, Mapping) for label in values):
                 return
-            counts = {}
-            for label in values:
-                counts[label] = counts.get(label, 0) + 1
-            labels = counts
-        if self._own_labels is None:
-            _, new = model._labels.read_texts(Texts.of(labels))
-        else:
-            _, new = model._labels.read_many(labels)
-        if model.core is None:
-            model._labels.admit(new)
-            model.is_open = False
-        elif new and not model.is_open:
-            model.core.grow(n_classes=len(model._labels) + len(new))
-            model._labels.admit(new)
-        if model.class_weight == "balanced":
-            total = sum(counts.values())
-            model.class_weight = {
-                label: total / (len(counts) * count) for label, count in counts.items()
-            }
-        if model.core is None and "max_weight" in catalogue.settings_of(model.learner_name):
-            heaviest = max(1.0, found.largest_weight or 1.0)
-            if isinstance(model.class_weight, Mapping):
-                heaviest *= max([1.0, *model.class_weight.values()])
-            model.settings.setdefault("max_weight", heaviest)
+            found_labels = Counter(values)
+            labels, counts = list(found_labels), list(found_labels.values())
+        self.model.expect(labels, counts, heaviest=found.largest_weight or 1.0)
 
     def _open_columns(self) -> None:
         """Give every column, and every category that was found, its place."""
@@ -290,12 +268,7 @@ class Feed:
                 f"column {name!r} of {self.reader.name} holds words, and these rows must be a "
                 "matrix: leave it out, or give it the role category"
             )
-        roles = {**self.roles, **model.asked_roles}
-        if self.target is not None:
-            roles[self.target] = TARGET
-        if self.weight is not None:
-            roles[self.weight] = WEIGHT
-        model.columns = columns = Columns(roles, model.crosses, sparse=sparse)
+        columns = model.open_columns(self.roles, sparse=sparse)
         if sparse or found is None:
             return
         columns.admit(columns.encode(_first_rows(head, found, learned)))

@@ -140,11 +140,8 @@ class Run:
 
     def _floor(self, model: "Model") -> float:
         """Return what no linear model gets below, a row, in about the last window."""
-        windows = model._windows
-        if windows is None or not windows.n_rounds:
-            return math.nan
-        last = windows.last(min(max(self._size, _LEAST_FLOOR), windows.n_rounds))
-        return last.floor / last.weight if last.weight > 0.0 else math.nan
+        last = model._tally.last(max(self._size, _LEAST_FLOOR))
+        return last.floor / last.weight if last is not None and last.weight > 0.0 else math.nan
 
     def _look(self) -> None:
         model = self.model
