@@ -210,7 +210,7 @@ def write(path: str | os.PathLike[str], record: Record) -> None:
         "digest": _digest(record.kind, record.config, arrays),
     }
     # One metadata entry: safetensors writes several in an order that varies between runs.
-    metadata = {"folklearn": json.dumps(header, sort_keys=True, allow_nan=False)}
+    metadata = {"folklearn": _json(header)}
     if not target.parent.is_dir():
         raise FileNotFoundError(f"cannot write {target}: there is no folder {target.parent}")
     temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
@@ -262,9 +262,14 @@ def _header(name: str, metadata: Mapping[str, str]) -> dict[str, Any]:
     return header
 
 
+def _json(value: Any) -> str:
+    """Return JSON in a fixed order; numbers of NumPy are numbers."""
+    return json.dumps(value, sort_keys=True, allow_nan=False, default=np.generic.item)
+
+
 def _digest(kind: str, config: Any, arrays: Mapping[str, NDArray[Any]]) -> str:
     content = hashlib.blake2b(digest_size=16)
-    content.update(json.dumps([kind, config], sort_keys=True).encode())
+    content.update(_json([kind, config]).encode())
     for name in sorted(arrays):
         array = arrays[name]
         content.update(json.dumps([name, array.dtype.str, array.shape]).encode())
