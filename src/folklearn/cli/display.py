@@ -18,6 +18,7 @@ from rich.progress import (
 )
 from rich.text import Text
 
+from folklearn.cli.flags import as_flags
 from folklearn.progress import LOGGER
 
 
@@ -35,7 +36,7 @@ def new_console(quiet: bool) -> Console:
 def warnings_shown(console: Console) -> Iterator[None]:
     """Let the console say what the library warns of, and nobody else."""
     handler = logging.Handler()
-    handler.emit = lambda record: console.print(f"Warning: {record.getMessage()}.")  # type: ignore[method-assign]
+    handler.emit = lambda record: console.print(f"Warning: {as_flags(record.getMessage())}.")  # type: ignore[method-assign]
     LOGGER.addHandler(handler)
     before, LOGGER.propagate = LOGGER.propagate, False
     try:

@@ -12,6 +12,7 @@ from rich.console import Console
 
 from folklearn.cli import learners, report
 from folklearn.cli.display import Table, bar, follow, new_console, warnings_shown
+from folklearn.cli.flags import as_flags
 from folklearn.cli.inputs import check_settings, classes_of, crosses_of, load_model
 from folklearn.cli.interrupts import EXIT_CODES, Ended, Signals, Terminated
 from folklearn.cli.options import Columns, Source, explained
@@ -202,7 +203,7 @@ class Skipped:
     def __call__(self, bad: BadRow) -> None:
         self.n_rows += 1
         if self.write is not None:
-            self.write([bad.line, bad.column, bad.reason, bad.text])
+            self.write([bad.line, bad.column, as_flags(bad.reason), bad.text])
 
 
 @contextmanager

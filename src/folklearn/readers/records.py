@@ -69,8 +69,8 @@ def column_of(
         values = [None if row in faults else value for row, value in enumerate(values)]
     if kind == "text":
         return Texts.of(values), faults
-    if kind == "date":
-        dates = [cells.as_date(value) for value in values]
+    if kind in cells.DATE_KINDS:
+        dates = [cells.as_date(value, kind) for value in values]
         faults |= {row: fault for row, (_, fault) in enumerate(dates) if fault}
         return np.array([found for found, _ in dates], "datetime64[us]"), faults
     plain = _all_at_once(values, kinds, decimal)
@@ -103,7 +103,7 @@ def _own_kind(kinds: set[type]) -> Kind:
     known = {kind for kind in kinds if kind is not type(None)}
     if any(issubclass(kind, str) for kind in known):
         return "text"
-    dates = [issubclass(kind, date) for kind in known]
+    dates = [issubclass(kind, (date, np.datetime64)) for kind in known]
     if not any(dates):
         return "number"
     return "date" if all(dates) else "text"
