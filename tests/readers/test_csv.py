@@ -107,7 +107,7 @@ def test_texts_may_hold_anything(write, read):
         ("", "data.csv is empty; expected a header"),
         ("\n\n", "data.csv is empty"),
         ("a,b\n1,2\n", "data.csv has no column 'y'; its columns are: a, b"),
-        ("a,a,y\n1,2,p\n", "data.csv has two columns named 'a', columns 1 and 2"),
+        ("a,Year\n1,2\n", "data.csv has no column 'y'; its columns are: a, Year"),
         ("a,,y\n0,2,p\n", "column 2 of data.csv has no name in line 1"),
         ("1,2.5,3\n4,5,6\n", "line 1 of data.csv is a row of numbers; put a line with the names"),
         (b"a,\xff,y\n", "line 1 of data.csv: it has bytes that are not UTF-8; name the encoding"),
@@ -236,6 +236,20 @@ def test_the_index_of_pandas(write, read):
     reader = opened(write(",a,y\n0,5,p\n1,6,q\n"))
     assert reader.names == ("", "a", "y")
     assert read(reader, {"": "number"})[""] == [0.0, 1.0]
+
+
+def test_columns_of_one_name(write, read):
+    reader = opened(write("a,a,a.1,a,y\n1,2,3,4,p\n"))
+    assert reader.names == ("a", "a.2", "a.1", "a.3", "y")
+    assert reader.notes == ["columns of one name twice, now called 'a.2', 'a.3'"]
+    rows = read(reader)
+    assert [rows[name] for name in reader.names] == [["1"], ["2"], ["3"], ["4"], ["p"]]
+
+
+def test_a_name_that_is_nearly_right(write):
+    reader = opened(write("a,y\n1,p\n"))
+    with pytest.raises(InvalidInputError, match=r"no column 'Y'; did you mean 'y'\? Its columns"):
+        reader.blocks({"Y": "text"})
 
 
 def test_one_column(write, read):

@@ -123,7 +123,7 @@ def test_weights_and_tags_only_where_there_are_any(write, read):
     rows = read(opened(write("a |x\nb 0.5 |y\n\nc 't|z\n")))
     assert rows.names == ["label", "weight", "tag"]
     assert (rows["weight"], rows["tag"], rows.lines) == (
-        [None, 0.5, None], [None, None, "'t"], [1, 2, 4],
+        [None, 0.5, None], [None, None, "t"], [1, 2, 4],
     )  # fmt: skip
     assert read(opened(write("a 2 |x\n")), {"label": "text"}).names == ["label"]
 

@@ -1,33 +1,49 @@
 """`folklearn inspect`: what is in a file that was saved."""
 
+import shlex
+
 import typer
 
 from folklearn import persist
 from folklearn.cli import learners, report
+from folklearn.cli.display import new_console, warnings_shown
+from folklearn.cli.inputs import may_be_saved, open_rows
 from folklearn.cli.options import explained
 from folklearn.model.model import Model
+from folklearn.model.roles import inferred
 from folklearn.words import counted, listed
 
 _MOST = 8  # columns, and weights
 
 
-@explained("MODEL  A file that was saved.")
-def inspect(model: str) -> None:
-    """Show what a saved model has learned, and what it is worth.
+@explained("FILE  A saved model, or rows such as `folklearn run` takes.")
+def inspect(file: str) -> None:
+    """Show what a saved model has learned, or what the columns of rows are taken for.
 
     For other things that were saved, such as learners: what they are, and
     how large their state is.
     """
-    saved = persist.load(model)
+    if not may_be_saved(file):
+        typer.echo("\n".join(_of_rows(file)))
+        return
+    saved = persist.load(file)
     typer.echo("\n".join(_of_model(saved) if isinstance(saved, Model) else _of_other(saved)))
 
 
+def _of_rows(file: str) -> list[str]:
+    reader, _ = open_rows(file, None)
+    data = "data", report.source(reader, reader.n_rows)
+    with warnings_shown(new_console(quiet=False)):
+        columns = report.columns_of(inferred(reader.head()))
+    learn = f"To learn from these rows: folklearn run {shlex.quote(file)} --target COLUMN"
+    return [report.named(data, *columns), learn]
+
+
 def _of_model(model: Model) -> list[str]:
-    lines = [
-        ("model", f"learned {counted(model.n_rounds, 'row')}"),
-        ("learner", learners.described(model)),
-        ("classes", report.classes(model.labels)),
-    ]
+    lines = [("model", f"learned {counted(model.n_rounds, 'row')}")]
+    if model.learner_name != learners.DEFAULT:
+        lines.append(("learner", learners.described(model)))
+    lines.append(("classes", report.classes(model.labels)))
     target = [name for name, role in model.roles.items() if role == "target"]
     if target:
         lines.append(("predicted", listed(target)))
@@ -43,9 +59,12 @@ def _of_model(model: Model) -> list[str]:
     error = model.n_mistakes / model.n_rounds
     lines += [
         ("loss", f"{report.number(model.average_loss)}, each row predicted before it was learned"),
-        ("frozen", f"{report.number(model.frozen_loss)}, of rows ahead by the model as it is"),
+        (
+            "frozen",
+            f"{report.number(model.frozen_loss)}, of rows ahead by the model as saved",
+        ),
         ("error", f"{error:.2%}"),
-        ("proven", report.proven(model.certificate(), model.total_weight)),
+        ("proven", report.proven(model)),
     ]
     return [report.named(*lines), *_explained(model)]
 
@@ -59,10 +78,10 @@ def _explained(model: Model) -> list[str]:
     worth = explanation.importance
     if worth:
         rows = counted(explanation.n_recent, "row")
-        lines.append(f"Most important columns (loss of the last {rows} rises by, if shuffled):")
+        lines.append(f"Most important columns (what the loss of {rows} rises by without each):")
         best = sorted(worth, key=worth.__getitem__, reverse=True)[:_MOST]
         lines += [f"  {worth[name]:>8.4f}  {name}" for name in best]
-    lines.append("Largest weights (for a class, of a value one deviation higher, or there):")
+    lines.append("Largest weights (what speaks for a class, +, or against it, -):")
     lines += [
         f"  {weight:>+8.3f}  {name} -> {label}" for name, label, weight in explanation.top(_MOST)
     ]

@@ -133,9 +133,7 @@ class Feed:
         """Return the column of a role: as asked for, as the model knows it, or by the format."""
         names = self.reader.names
         if asked is not None and asked not in names and not self._labels_apart:
-            raise InvalidInputError(
-                f"{self.reader.name} has no column {asked!r}; its columns are: {listed(names)}"
-            )
+            raise self.reader.no_column(asked)
         own = _role_name(self.model.roles, role)
         if asked is not None and role == TARGET and self.model.columns is not None:
             self._refuse_other_target(asked, own)
@@ -169,10 +167,7 @@ class Feed:
         if model.columns is None:
             unknown = [name for name in model.asked_roles if names and name not in names]
             if unknown:
-                raise InvalidInputError(
-                    f"{self.reader.name} has no column {unknown[0]!r}, which was given a role; its "
-                    f"columns are: {listed(names)}"
-                )
+                raise self.reader.no_column(unknown[0], ", which was given a role")
         else:
             lacking = [
                 name

@@ -607,6 +607,12 @@ class Model(Saved):
 
     def feed(self, source: Any, target: str | None = None, **options: Any) -> Feed:
         """Return the rows of a file, a pipe or a frame, ready to be learned; see `Feed`."""
+        if not (target is None or isinstance(target, str)):
+            raise InvalidInputError(
+                f"target is the name of the column of labels, got {type(target).__name__}: put the "
+                "labels into the rows, as in X.assign(label=y) with target='label'; learn_many(X, "
+                "y) and FolkloreClassifier take labels apart"
+            )
         return Feed(self, source, target, **options)
 
     def run(

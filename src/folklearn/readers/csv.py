@@ -79,31 +79,36 @@ class CsvReader(LinesReader):
                 if found.faults:
                     raise InvalidInputError(f"line {line} of {self.name}: {found.faults[0][1]}")
                 if found.rows:
-                    self.names = tuple(cell.strip() for cell in found.rows[0])
-                    self._check_names(line)
+                    self._name([cell.strip() for cell in found.rows[0]], line)
                     return
         raise InvalidInputError(
             f"{self.name} is empty; expected a header, then one row per example"
         )
 
-    def _check_names(self, line: int) -> None:
-        names = self.names
+    def _name(self, names: list[str], line: int) -> None:
+        """Name the columns; of those with one name the later ones are called a.1, a.2, ..."""
         numbers = [number_in(name) for name in names]
         if all(number is not None for number in numbers) and not all(map(str.isdigit, names)):
             raise InvalidInputError(
                 f"line {line} of {self.name} is a row of numbers; put a line with the names of the "
                 "columns before it"
             )
+        taken = dict.fromkeys(names, 0)  # and how many columns have the name
+        own: dict[str, str] = {}
         for place, name in enumerate(names):
             if not name and place > 0:
                 raise InvalidInputError(
                     f"column {place + 1} of {self.name} has no name in line {line}; name it there"
                 )
-            if name in names[:place]:
-                raise InvalidInputError(
-                    f"{self.name} has two columns named {name!r}, columns "
-                    f"{names.index(name) + 1} and {place + 1}; rename one of them in line {line}"
-                )
+            new = name
+            while new in own or (new != name and new in taken):
+                taken[name] += 1
+                new = f"{name}.{taken[name]}"
+            own[new] = name
+        self.names = tuple(own)
+        renamed = [f"{new!r}" for new, name in own.items() if new != name]
+        if renamed:
+            self.notes.append(f"columns of one name twice, now called {', '.join(renamed)}")
 
     def _has_decimal_commas(self) -> bool:
         columns = [

@@ -9,7 +9,7 @@ import numpy as np
 from folklearn.errors import InvalidInputError
 from folklearn.readers.block import Block
 from folklearn.readers.cells import Kind, with_remedy
-from folklearn.words import listed
+from folklearn.words import listed, nearest
 
 Faults = Mapping[int, tuple[str, str]]  # by row: the column, "" for none, and what is wrong
 
@@ -155,9 +155,7 @@ class Reader(ABC):
                 "dates can be"
             )
         if unknown and not self._may_bring_more:
-            raise InvalidInputError(
-                f"{self.name} has no column {unknown[0]!r}; its columns are: {listed(self.names)}"
-            )
+            raise self.no_column(unknown[0])
         if self._was_read and not self.can_reread:
             raise InvalidInputError(f"{self.name} can be read only once; store it in a file")
         if not self.can_reread:
@@ -170,6 +168,13 @@ class Reader(ABC):
     def feature_names(self, indices: Sequence[int]) -> list[str]:
         """Return what features are called that a block has by number."""
         return [str(index) for index in indices]
+
+    def no_column(self, name: str, more: str = "") -> InvalidInputError:
+        """Return the error that a column is not there."""
+        meant = nearest(name, self.names)
+        question = "; its" if meant is None else f"; did you mean {meant!r}? Its"
+        columns = f"{question} columns are: {listed(self.names)}"
+        return InvalidInputError(f"{self.name} has no column {name!r}{more}{columns}")
 
     def bad_row(self, line: int, column: str, fault: str, text: str = "") -> BadRow:
         """Return the error of a row; column "" if it is the whole row that is wrong."""
