@@ -10,6 +10,7 @@ import numpy as np
 Kind = Literal["number", "text", "date", "day/month", "month/day"]
 
 DATE_KINDS: tuple[Kind, ...] = ("date", "day/month", "month/day")
+IS_NESTED = "the value is nested; only numbers, text and dates can be read"
 LARGEST = 1e13  # number that is computed with: rows of ten thousand of them still can be
 _MISSING = frozenset(("", "nan", "na", "n/a", "null"))
 _TRUTH = {"true": 1.0, "false": 0.0}
@@ -192,6 +193,8 @@ def with_remedy(fault: str, column: str) -> str:
     """
     if fault.endswith(_OPEN_ORDER):
         return f"{fault}: {role_of(column, 'day/month')} or {role_of(column, 'month/day')}"
+    if fault == IS_NESTED:
+        return f"{fault}; to leave the column out: {role_of(column, 'ignored')}"
     if fault.endswith(_OTHER_KIND):
         return f"{fault}; for a column of text: {role_of(column, 'category')}"
     return fault

@@ -19,7 +19,6 @@ Faults = dict[int, str]  # what is wrong, by row
 
 _AT_A_TIME = 1000  # rows
 _PLAIN = {int, float, bool, type(None)}
-_IS_NESTED = "the value is nested; only numbers, text and dates can be read"
 _NESTED = (Mapping, list, tuple, set, np.ndarray)
 
 
@@ -58,10 +57,10 @@ def column_of(
     if kind is None:
         column, faults = column_of(values, _own_kind(kinds), decimal)
         if isinstance(column, Texts) or column.dtype.kind != "f":
-            return column, {row: fault for row, fault in faults.items() if fault == _IS_NESTED}
+            return column, {row: fault for row, fault in faults.items() if fault == cells.IS_NESTED}
         return column, {row: fault for row, fault in faults.items() if np.isnan(column[row])}
     faults = {
-        row: _IS_NESTED
+        row: cells.IS_NESTED
         for row, value in enumerate(values)
         if isinstance(value, _NESTED)
     } if not kinds <= _PLAIN | {str} else {}  # fmt: skip
