@@ -120,7 +120,8 @@ def test_texts_may_hold_anything(write, read):
             "data.csv is a picture: CSV, JSON lines, svmlight, VW text, Parquet",
         ),
         (pickle.dumps({"a": 1}), "data.csv is a pickle; load it in Python: CSV, JSON lines"),
-        (b"\0\1\2\3a,b\n", "data.csv is binary, not text: CSV, JSON lines"),
+        (b"a,b\1\n1,2\n", "data.csv is binary, or text in another encoding, such as encoding="),
+        (b'\x40\0\0\0\0\0\0\0{"a":1}', "data.csv is a saved model, or the like, and not rows"),
         (b"\x28\xb5\x2f\xfd.......", "data.csv is packed with zstd, and damaged"),
     ],
 )

@@ -7,8 +7,8 @@ import typer
 from folklearn import persist
 from folklearn.cli import learners, report
 from folklearn.cli.display import new_console, warnings_shown
-from folklearn.cli.inputs import may_be_saved, open_rows
-from folklearn.cli.options import explained
+from folklearn.cli.inputs import may_be_saved
+from folklearn.cli.options import Source, explained
 from folklearn.model.model import Model
 from folklearn.model.roles import inferred
 from folklearn.words import counted, listed
@@ -16,27 +16,30 @@ from folklearn.words import counted, listed
 _MOST = 8  # columns, and weights
 
 
-@explained("FILE  A saved model, or rows such as `folklearn run` takes.")
-def inspect(file: str) -> None:
+@explained("FILE  A saved model; or rows, as `folklearn run` takes them.")
+def inspect(source: Source) -> None:
     """Show what a saved model has learned, or what the columns of rows are taken for.
 
     For other things that were saved, such as learners: what they are, and
     how large their state is.
     """
-    if not may_be_saved(file):
-        typer.echo("\n".join(_of_rows(file)))
+    if source.file is None or not may_be_saved(source.file):
+        typer.echo("\n".join(_of_rows(source)))
         return
-    saved = persist.load(file)
+    saved = persist.load(source.file)
     typer.echo("\n".join(_of_model(saved) if isinstance(saved, Model) else _of_other(saved)))
 
 
-def _of_rows(file: str) -> list[str]:
-    reader, _ = open_rows(file, None)
+def _of_rows(source: Source) -> list[str]:
+    reader, target = source.open()
     data = "data", report.source(reader, reader.n_rows)
     with warnings_shown(new_console(quiet=False)):
-        columns = report.columns_of(inferred(reader.head()))
-    learn = f"To learn from these rows: folklearn run {shlex.quote(file)} --target COLUMN"
-    return [report.named(data, *columns), learn]
+        columns = report.columns_of(
+            inferred(reader.head(), skip=[] if target is None else [target])
+        )
+    file = [] if source.file is None else [source.file]
+    learn = shlex.join(["folklearn", "run", *file, "--target", target or "COLUMN"])
+    return [report.named(data, *columns), f"To learn from these rows: {learn}"]
 
 
 def _of_model(model: Model) -> list[str]:

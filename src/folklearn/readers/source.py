@@ -7,6 +7,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 from folklearn.errors import InvalidInputError
 from folklearn.readers.unpack import (
+    LOOK,
     MAGIC,
     as_utf8,
     beginning,
@@ -169,7 +170,7 @@ class Source:
         return end
 
     def _text(self, looking: bool = False) -> Iterator[bytes]:
-        start, pieces = beginning(unpacked(self.raw(looking), self.name), MAGIC)
+        start, pieces = beginning(unpacked(self.raw(looking), self.name), LOOK)
         encoding = self.encoding or encoding_of(start)
         if encoding is None:
             refuse_binary(start, self.name)

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from folklearn.errors import InvalidInputError
 from folklearn.readers.extras import needed
 
-MAGIC = 8  # bytes that tell how a file is packed or encoded
+MAGIC = 8  # bytes that tell how a file is packed,
+LOOK = 1024  # and those that tell whether it is text, and in which encoding
 
 _AT_A_TIME = 2**22  # bytes that are unpacked at a time, however well they were packed
 _GZIP_WINDOW = 31  # for zlib: the largest, with a header as gzip writes it
@@ -30,6 +31,7 @@ _NO_TEXT = {
     b"%PDF": f"a PDF document: {_READABLE}",
     **dict.fromkeys((b"\x89PNG", b"\xff\xd8\xff", b"GIF8"), f"a picture: {_READABLE}"),
 }
+_CONTROL = re.compile(rb"[\0-\x08\x0e-\x1a]")
 _MARKS = {  # UTF-32 first: its mark begins as that of UTF-16
     codecs.BOM_UTF32_LE: "utf-32",
     codecs.BOM_UTF32_BE: "utf-32",
@@ -78,9 +80,13 @@ def encoding_of(start: bytes) -> str | None:
 
 
 def refuse_binary(start: bytes, name: str) -> None:
-    """Raise if text of no particular encoding cannot begin like this."""
-    if b"\0" in start:
-        raise InvalidInputError(f"{name} is binary, not text: {_READABLE}")
+    """Raise if the first line of a text cannot be like this."""
+    if start[8:10] == b'{"' and b"\0" in start[:8]:
+        raise InvalidInputError(f"{name} is a saved model, or the like, and not rows")
+    if _CONTROL.search(start.partition(b"\n")[0]):
+        raise InvalidInputError(
+            f"{name} is binary, or text in another encoding, such as encoding='utf-16': {_READABLE}"
+        )
 
 
 def as_utf8(pieces: Iterator[bytes], encoding: str | None) -> Iterator[bytes]:
