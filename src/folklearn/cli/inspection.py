@@ -34,11 +34,10 @@ def _of_rows(source: Source) -> list[str]:
     reader, target = source.open()
     data = "data", report.source(reader, reader.n_rows)
     with warnings_shown(new_console(quiet=False)):
-        columns = report.columns_of(
-            inferred(reader.head(), skip=[] if target is None else [target])
-        )
+        roles = inferred(reader.head())
     file = [] if source.file is None else [source.file]
     learn = shlex.join(["folklearn", "run", *file, "--target", target or "COLUMN"])
+    columns = report.columns_of({name: role for name, role in roles.items() if name != target})
     return [report.named(data, *columns), f"To learn from these rows: {learn}"]
 
 

@@ -496,8 +496,11 @@ def _values_of(source: Any, name: str) -> list[Any] | None:
         return None
     import narwhals.stable.v2 as nw
 
-    frame = nw.from_native(source, eager_only=True, pass_through=True)
-    if not isinstance(frame, nw.DataFrame) or name not in frame.columns:
+    try:
+        frame = nw.from_native(source, eager_only=True, pass_through=True)
+        if not isinstance(frame, nw.DataFrame) or name not in frame.columns:
+            return None
+    except ValueError:  # the reader will say why it is none
         return None
     series = frame[name]
     gaps = series.is_null().to_list()

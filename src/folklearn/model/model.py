@@ -637,7 +637,8 @@ class Model(Saved):
         one_pass : do not read a file twice: classes and categories are learned as they come.
         shuffle : learn the rows in a random order, given by `seed`; they must fit in memory.
         progress : show a bar.
-        options : of the reader: format, delimiter, encoding, decimal.
+        options : of the reader: format, delimiter, encoding, decimal. And on_bad, a function that
+            takes every row that cannot be read, which is then left out.
         """
         feed = self.feed(
             source, target, weight=weight, one_pass=one_pass,
