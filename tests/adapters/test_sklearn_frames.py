@@ -291,7 +291,7 @@ def test_later_rows_have_the_columns_of_the_first(rng):
     columns, y = sample(rng)
     frame = pd.DataFrame(columns)
     model = quick().fit(frame, y)
-    refused(model, "column 'width' has 'wide', and its role is num", frame.assign(width="wide"), y)
+    refused(model, "column 'width': 'wide' is not a num", frame.assign(width="wide"), y)
     refused(
         model,
         "feature names should match",

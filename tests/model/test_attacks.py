@@ -129,3 +129,15 @@ def test_sorted_labels_are_said(caplog):
         Model().run(rows, "y")
     assert "sorted" in caplog.text
     assert folklearn.Model is Model
+
+
+def test_many_large_cells_are_no_row_that_stops_a_run(tmp_path):
+    """What a reader lets through, the scaler takes: a row that is too large is a bad one."""
+    path = tmp_path / "t.csv"
+    names = [f"x{j}" for j in range(150)]
+    rows = [["1"] * 150, ["9e12"] * 150, ["9e13"] * 150, ["2"] * 150] * 3
+    lines = [",".join([*row, "ab"[i % 2]]) for i, row in enumerate(rows)]
+    path.write_text("\n".join([",".join([*names, "y"]), *lines]))
+    bad = []
+    run = Model("ogd").run(path, "y", on_bad=bad.append)
+    assert (run.n_rows, [row.line for row in bad]) == (9, [4, 8, 12])

@@ -86,7 +86,9 @@ def spread(
     """Return a column whose rows have these values by place, -1 for none."""
     if kind == "text":
         return Texts.encoded(codes, values), {}
-    distinct, faults = column_of([*values, None], kind, decimal)
+    distinct: Any
+    distinct, faults = column_of(values, kind, decimal)
+    distinct = np.append(distinct, np.array([None], distinct.dtype))  # for -1, which is the last
     rows = np.flatnonzero(np.isin(codes, list(faults))) if faults else ()
     return distinct[codes], {int(row): faults[int(codes[row])] for row in rows}
 
