@@ -12,7 +12,6 @@ from folklearn.readers.unpack import (
     as_utf8,
     beginning,
     encoding_of,
-    refuse_binary,
     refuse_unknown_encoding,
     unpacked,
     with_line_feeds,
@@ -171,9 +170,7 @@ class Source:
 
     def _text(self, looking: bool = False) -> Iterator[bytes]:
         start, pieces = beginning(unpacked(self.raw(looking), self.name), LOOK)
-        encoding = self.encoding or encoding_of(start)
-        if encoding is None:
-            refuse_binary(start, self.name)
+        encoding = self.encoding or encoding_of(start, self.name)
         if encoding != self.encoding and f"encoding {encoding}" not in self.notes:
             self.notes.append(f"encoding {encoding}")
         return with_line_feeds(as_utf8(pieces, encoding))

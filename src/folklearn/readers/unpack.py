@@ -70,23 +70,20 @@ def unpacked(pieces: Iterator[bytes], name: str) -> Iterator[bytes]:
     return _from_zstd(pieces, name) if start.startswith(_ZSTD) else pieces
 
 
-def encoding_of(start: bytes) -> str | None:
-    """Return the encoding that the first bytes tell, None for UTF-8."""
+def encoding_of(start: bytes, name: str) -> str | None:
+    """Return the encoding that the first bytes tell, None for UTF-8; raise if they are no text."""
     for mark, encoding in _MARKS.items():
         if start.startswith(mark):
             return encoding
-    has_gaps = start[1:4:2] == b"\0\0" and 0 not in start[0:4:2]
-    return "utf-16-le" if has_gaps else None
-
-
-def refuse_binary(start: bytes, name: str) -> None:
-    """Raise if the first line of a text cannot be like this."""
+    if start[1:4:2] == b"\0\0" and 0 not in start[0:4:2]:
+        return "utf-16-le"
     if start[8:10] == b'{"' and b"\0" in start[:8]:
         raise InvalidInputError(f"{name} is a saved model, or the like, and not rows")
     if _CONTROL.search(start.partition(b"\n")[0]):
         raise InvalidInputError(
             f"{name} is binary, or text in another encoding, such as encoding='utf-16': {_READABLE}"
         )
+    return None
 
 
 def as_utf8(pieces: Iterator[bytes], encoding: str | None) -> Iterator[bytes]:
