@@ -215,7 +215,10 @@ def write(path: str | os.PathLike[str], record: Record) -> None:
         raise FileNotFoundError(f"cannot write {target}: there is no folder {target.parent}")
     temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
     try:
+        temporary.touch()
+        mode = temporary.stat().st_mode  # as the umask has it, unlike what safetensors makes
         save_file(arrays, temporary, metadata=metadata)
+        temporary.chmod(mode)
         os.replace(temporary, target)
     finally:
         temporary.unlink(missing_ok=True)
@@ -234,8 +237,8 @@ def read(path: str | os.PathLike[str]) -> Record:
             arrays = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
     except SafetensorError as error:
         raise StateFileError(
-            f"{name} is not a complete folklearn state file ({error}); it may be truncated, "
-            "or written by another program"
+            f"{name} cannot be loaded: it is cut off or damaged, or another program wrote it "
+            f"({error}); save it again"
         ) from None
     if header["digest"] != _digest(header["kind"], header["config"], arrays):
         raise StateFileError(f"{name} is damaged: its content does not match its digest")

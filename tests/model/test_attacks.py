@@ -163,3 +163,15 @@ def test_weights_of_words_are_those_of_the_model_without_scaling_too():
     assert np.abs(weights[:, 0] - weights[:, 1]).max() / 2 == pytest.approx(
         max(map(abs, named.values()))
     )
+
+
+def test_many_large_cells_are_no_row_that_stops_a_run(tmp_path):
+    """What a reader lets through, the scaler takes: a row that is too large is a bad one."""
+    path = tmp_path / "t.csv"
+    names = [f"x{j}" for j in range(150)]
+    rows = [["1"] * 150, ["9e12"] * 150, ["9e13"] * 150, ["2"] * 150] * 3
+    lines = [",".join([*row, "ab"[i % 2]]) for i, row in enumerate(rows)]
+    path.write_text("\n".join([",".join([*names, "y"]), *lines]))
+    bad = []
+    run = Model("ogd").run(path, "y", on_bad=bad.append)
+    assert (run.n_rows, [row.line for row in bad]) == (9, [4, 8, 12])

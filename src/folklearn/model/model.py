@@ -553,6 +553,12 @@ class Model(Saved):
 
     def feed(self, source: Any, target: str | None = None, **options: Any) -> Feed:
         """Return the rows of a file, a pipe or a frame, ready to be learned; see `Feed`."""
+        if not (target is None or isinstance(target, str)):
+            raise InvalidInputError(
+                f"target is the name of the column of labels, got {type(target).__name__}: put the "
+                "labels into the rows, as in X.assign(label=y) with target='label'; learn_many(X, "
+                "y) and FolkloreClassifier take labels apart"
+            )
         return Feed(self, source, target, **options)
 
     def run(
@@ -577,7 +583,8 @@ class Model(Saved):
         one_pass : do not read a file twice: classes and categories are learned as they come.
         shuffle : learn the rows in a random order, given by `seed`; they must fit in memory.
         progress : show a bar.
-        options : of the reader: format, delimiter, encoding, decimal.
+        options : of the reader: format, delimiter, encoding, decimal. And on_bad, a function that
+            takes every row that cannot be read, which is then left out.
         """
         feed = self.feed(
             source, target, weight=weight, one_pass=one_pass,

@@ -119,7 +119,9 @@ class Run:
             self.n_unlabelled += len(rows.block)
             return
         hard = step.numbers
-        predicted = step.P.argmax(axis=1) if step.P.shape[1] else np.full(len(hard), -1)
+        predicted = np.full(len(hard), -1)
+        if step.P.shape[1]:  # before the first class is known, none is predicted
+            predicted = np.where(step.P.any(axis=1), step.P.argmax(axis=1), -1)
         wrong = predicted != hard
         self.total_loss += float(step.weights @ step.losses)
         self.weight += float(step.weights.sum())
