@@ -109,11 +109,11 @@ class _Kernel(CPUDispatcher):  # type: ignore[misc]
         return "fastmath" not in self.targetoptions or bool(ConfigStack().top().fastmath)
 
     def get_call_template(self, args: Any, kws: Any) -> Any:
-        called = self._part if self._is_part else super()
+        called: Any = self._part if self._is_part else super()
         return called.get_call_template(args, kws)
 
     def get_overload(self, signature: Any) -> Any:
-        called = self._part if self._is_part else super()
+        called: Any = self._part if self._is_part else super()
         return called.get_overload(signature)
 
 
