@@ -129,7 +129,7 @@ class Core(Saved):
     @property
     def can_grow(self) -> bool:
         """Whether its learner takes classes and features that come late."""
-        return self.name in catalogue.growing()
+        return catalogue.grows(self.name)
 
     def _make(self, n_columns: int, n_classes: int) -> Learner:
         settings = self.settings
@@ -528,7 +528,7 @@ class Core(Saved):
             name = record.word("learner")
             # A learner of full size would be made only to be replaced by the recorded one; those
             # that cannot grow insist on it.
-            known = 0 if name in catalogue.growing() else n_classes
+            known = 0 if catalogue.grows(name) else n_classes
             settings, sparse = record.word("settings"), isinstance(scaler, SparseScaler)
             d = scaler.n_slots if sparse else scaler.n_features
             model = cls(name, settings, n_features=d, n_classes=known, sparse=sparse)

@@ -174,7 +174,7 @@ def _look(memo, plan, theirs, x):
     predicted = vector(memo, plan, _PREDICTED, (n + 1) * K)
     unit = memo[plan[_CONSTANTS] + UNIT]
     _all_logits(table(memo, plan, _W, d + 1, n * K), x, unit, logits)
-    powers = vector(memo, plan, _POWERS, n * K).view(np.int64)
+    powers = carray(address(memo, plan[_POWERS]), (n * K,), np.int64)
     _softmax_each(logits, K, predicted[: n * K], powers)
     if plan[FOLKLORE]:
         for i in range(K):
@@ -444,7 +444,9 @@ def flush(memo, plan):
     for s in range(n_sums):
         B = 0.0 if s == 0 else classes[s - 1]
         expand_rows(Z[s, first:stop], labels, Y, weights, norms, B, one, residuals, totals[s])
-        coefficients[:, s * P : (s + 1) * P] = one
+        for t in range(m):  # one by one: the copy of a slice is slow to compile
+            for pair in range(P):
+                coefficients[t, s * P + pair] = one[t, pair]
         add_residuals(G[s], residuals, X)
     S = table(memo, plan, _S, n_sums * P, D)
     add_products(S, coefficients, X, np.empty(scratch_size(d, m)))
