@@ -8,6 +8,7 @@ from numba import njit
 
 from folklearn import numerics
 from folklearn.numerics import compile as compiling
+from folklearn.numerics import parts
 from folklearn.numerics.simplex import softmax
 
 
@@ -100,8 +101,15 @@ def test_a_kernel_is_no_machine_code_for_the_kernels_that_call_it(module, inner,
     assert storeys.raised(2.5) == 8.0
 
 
+def test_an_unknown_numba_compiles_the_same_kernels_by_itself(module, monkeypatch):
+    monkeypatch.setattr(compiling, "KNOWN", ())
+    storeys = module(_STOREYS.format(inner="kernel", outer="fast_kernel"))
+    assert storeys.raised(1.5) == 6.0
+    assert len(storeys.doubled.signatures) == 2
+
+
 def test_numba_still_has_the_steps_that_a_part_is_spared():
     """Fails when Numba renames them: parts would be optimised again and again, unnoticed."""
-    steps = {name for name in vars(compiling._Translated) if name.endswith("_final_module")}
+    steps = {name for name in vars(parts._Translated) if name.endswith("_final_module")}
     assert len(steps) == 2
-    assert steps <= {*dir(compiling.JITCodeLibrary)}
+    assert steps <= {*dir(parts.JITCodeLibrary)}
