@@ -35,7 +35,7 @@ def test_truncated_at_any_place(saved):
     content = saved.read_bytes()
     for length in [0, 3, 8, 50, len(content) // 2, len(content) - 1]:
         saved.write_bytes(content[:length])
-        with pytest.raises(StateFileError, match=r"not a complete folklearn state file"):
+        with pytest.raises(StateFileError, match=r"it is cut off or damaged"):
             folklearn.load(saved)
 
 
@@ -54,7 +54,7 @@ def test_foreign_files(tmp_path):
     with pytest.raises(FileNotFoundError, match="foreign"):
         folklearn.load(path)
     path.write_text("a,b,c\n1,2,3\n")
-    with pytest.raises(StateFileError, match="written by another program"):
+    with pytest.raises(StateFileError, match="or another program wrote it"):
         folklearn.load(path)
     save_file({"weight": np.zeros(3)}, path)
     with pytest.raises(StateFileError, match="not one that folklearn wrote"):
@@ -96,3 +96,9 @@ def test_a_failed_save_leaves_the_old_file(model, saved, monkeypatch):
         model.save(saved)
     assert saved.read_bytes() == before
     assert [path.name for path in saved.parent.iterdir()] == [saved.name]
+
+
+def test_others_may_read_what_the_umask_lets_them(tmp_path):
+    (tmp_path / "plain").touch()
+    Folklore(n_features=2, n_classes=2).save(tmp_path / "model")
+    assert (tmp_path / "model").stat().st_mode == (tmp_path / "plain").stat().st_mode

@@ -3,7 +3,6 @@
 import math
 
 import numpy as np
-from scipy.special import log_ndtr, ndtri
 
 from folklearn import problem
 from folklearn.numerics.curvature import gamma_star_below
@@ -128,6 +127,8 @@ def midpoint_cost(n_points: int, deviation: float) -> float:
     of standard deviation at most s; :math:`\rho_j \ge 1` is the largest ratio of mean to median
     of :math:`e^{sZ}` in the cells up to j. Derived in docs/theory/gaf-aioli-laplace.md.
     """
+    from scipy.special import log_ndtr, ndtri  # slow to import
+
     cells = 2 * ((n_points + 1) // 2)
     edges = ndtri(np.arange(cells + 1) / cells)
     medians = deviation * ndtri((np.arange(cells) + 0.5) / cells)

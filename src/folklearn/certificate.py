@@ -64,10 +64,11 @@ class Certificate:
         """A lower bound on the total loss of the best model of the class in hindsight."""
         return self.loss - self.regret_bound if self.valid else -math.inf
 
-    def in_words(self, weight: float | None = None) -> str:
+    def in_words(self, weight: float | None = None, *, of_new: float = 0.0) -> str:
         """Return what is proven, in one plain sentence.
 
-        Averages are over the total weight, the number of rounds if None.
+        Averages are over the total weight, the number of rounds if None. `of_new` is the total
+        that was paid for classes being unknown, which a certificate leaves out.
         """
         if not self.valid:
             return f"Nothing is proven: {self.reason}."
@@ -79,9 +80,10 @@ class Certificate:
             f"No linear model of these columns could have had an average loss below "
             f"{_down(floor / n)}"
         )
+        beside = f", beside the {of_new / n:.4f} paid for classes being new" if of_new > 0.0 else ""
         if self.regret_bound < 0.0:
-            return f"{below}, which is more than the model had itself."
-        return f"{below}, so at most {_up(self.regret_bound / n)} could have been gained."
+            return f"{below}, which is more than the model had itself{beside}."
+        return f"{below}, so at most {_up(self.regret_bound / n)} could have been gained{beside}."
 
     def in_full(self, n_inputs: int, weight: float | None = None, unit: str = "round") -> str:
         """Return what is proven, and no more, with all of its terms.

@@ -210,12 +210,15 @@ def write(path: str | os.PathLike[str], record: Record) -> None:
         "digest": _digest(record.kind, record.config, arrays),
     }
     # One metadata entry: safetensors writes several in an order that varies between runs.
-    metadata = {"folklearn": json.dumps(header, sort_keys=True, allow_nan=False)}
+    metadata = {"folklearn": _json(header)}
     if not target.parent.is_dir():
         raise FileNotFoundError(f"cannot write {target}: there is no folder {target.parent}")
     temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
     try:
+        temporary.touch()
+        mode = temporary.stat().st_mode  # as the umask has it, unlike what safetensors makes
         save_file(arrays, temporary, metadata=metadata)
+        temporary.chmod(mode)
         os.replace(temporary, target)
     finally:
         temporary.unlink(missing_ok=True)
@@ -234,8 +237,8 @@ def read(path: str | os.PathLike[str]) -> Record:
             arrays = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
     except SafetensorError as error:
         raise StateFileError(
-            f"{name} is not a complete folklearn state file ({error}); it may be truncated, "
-            "or written by another program"
+            f"{name} cannot be loaded: it is cut off or damaged, or another program wrote it "
+            f"({error}); save it again"
         ) from None
     if header["digest"] != _digest(header["kind"], header["config"], arrays):
         raise StateFileError(f"{name} is damaged: its content does not match its digest")
@@ -262,9 +265,14 @@ def _header(name: str, metadata: Mapping[str, str]) -> dict[str, Any]:
     return header
 
 
+def _json(value: Any) -> str:
+    """Return JSON in a fixed order; numbers of NumPy are numbers."""
+    return json.dumps(value, sort_keys=True, allow_nan=False, default=np.generic.item)
+
+
 def _digest(kind: str, config: Any, arrays: Mapping[str, NDArray[Any]]) -> str:
     content = hashlib.blake2b(digest_size=16)
-    content.update(json.dumps([kind, config], sort_keys=True).encode())
+    content.update(_json([kind, config]).encode())
     for name in sorted(arrays):
         array = arrays[name]
         content.update(json.dumps([name, array.dtype.str, array.shape]).encode())

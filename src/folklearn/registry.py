@@ -67,6 +67,8 @@ _MODULES = {
     "model.model": ("Model",),
     "model.pictures": ("certificate_card",),
     "model.recent": ("Recent",),
+    "model.tally": ("Tally",),
+    "model.waiting": ("Waiting",),
     "model.run": ("Run", "Score"),
     "model.scaler": ("OnlineScaler",),
     "model.sparse_scaler": ("SparseScaler",),

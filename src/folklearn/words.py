@@ -1,8 +1,10 @@
 """How messages name and count things."""
 
 from collections.abc import Sequence
+from difflib import get_close_matches
 
 _MOST_NAMES_LISTED = 12
+_SIMILAR = 0.8  # share of letters, for one name to be meant by another
 
 
 def counted(n: int, noun: str) -> str:
@@ -24,6 +26,17 @@ def listed(names: Sequence[str]) -> str:
     if len(names) > _MOST_NAMES_LISTED:
         shown.append(f"and {len(names) - _MOST_NAMES_LISTED} more")
     return ", ".join(shown)
+
+
+def nearest(name: str, names: Sequence[str]) -> str | None:
+    """Return the one of the names that was probably meant.
+
+    >>> nearest("Country", ["age", "country"]), nearest("income", ["age", "country"])
+    ('country', None)
+    """
+    by_letters = {own.casefold(): own for own in reversed(names)}
+    found = get_close_matches(name.casefold(), by_letters, 1, _SIMILAR)
+    return by_letters[found[0]] if found else None
 
 
 def _is_plain(name: str) -> bool:

@@ -443,7 +443,7 @@ def test_a_bad_row_refuses_the_whole_frame(rng):
     X, y = pd.DataFrame({"x0": [1.0, 2.0], "new": [1.0, 1.0]}), pd.Series(["class 0", "new"])
     refused = [
         (X.assign(new=[1.0, math.inf]), y, 1.0, "column 'new': inf is not finite"),
-        (X.assign(x0=["1", "two"]), y, 1.0, "column 'x0' has 'two', and its role is number"),
+        (X.assign(x0=["1", "two"]), y, 1.0, "column 'x0': 'two' is not a number"),
         (X, [{"new": 1.0}, {"new": 0.5}], 1.0, "sum to 0.5"),
         (X.assign(x0=math.inf), [{"new": 1.0}, "class 0"], 1.0, "column 'x0': inf is"),
         (X, pd.Series(["class 0", None]), 1.0, "label is missing"),

@@ -55,7 +55,7 @@ def test_text_is_learned():
 def test_the_first_value_says_what_a_feature_is():
     model = learned([({"a": 1.0}, 0), ({"a": None}, 0), ({"a": 2}, 1)], "folklore")
     before = pickle.dumps(model)
-    with pytest.raises(InvalidInputError, match="column 'a' has 'red', and its role is number"):
+    with pytest.raises(InvalidInputError, match="column 'a': 'red' is not a number"):
         model.learn_one({"a": "red"}, 1)
     assert pickle.dumps(model) == before
     model = learned([({"a": "red"}, 0), ({"a": 1}, 1), ({"a": "1"}, 0), ({"a": 1.0}, 1)])

@@ -76,7 +76,7 @@ def test_help_says_where_things_go(folklearn, monkeypatch):
         "A row without a label is predicted only",
         "Ctrl-C and SIGTERM end it",
         "Results go to standard error",
-        "a larger B trusts the data faster, and one that is too large costs loss",
+        "More trusts the data faster, and too much costs loss",
         "One of auto, folklore, aioli, leader, blocks, gaf, laplace, ogd, ons.",
     ):
         assert sentence in said

@@ -91,7 +91,7 @@ def test_a_run_goes_on_and_known_classes_stay_first(folklearn, feed, write_csv, 
     outcome = folklearn("run", third, "-i", tmp_path / "m", "-f", tmp_path / "m", "-p", "-")
     assert load(tmp_path / "m").labels == (*known, "bird", "fish")
     assert read(outcome.stdout)[0] == [row[-1] for row in rows[200:]]
-    scored = folklearn("predict", tmp_path / "m", third, "--score")
+    scored = folklearn("predict", tmp_path / "m", third)
     assert "unseen    a class that was never seen has the probability 0.0083" in scored.stderr
     header = scored.stdout.partition("\n")[0]
     assert header.endswith("p:bird,p:fish")
@@ -215,7 +215,7 @@ def test_categories_and_gaps(folklearn, feed, tmp_path):
     path = tmp_path / "t.csv"
     path.write_text(text)
     said = "\ncategory  colour, zip\n"
-    gaps = "missing   40 values in 2 columns; a missing number counts as the mean of its column"
+    gaps = "missing   40 values in size, colour; a missing number counts as the mean of its column"
     options = [*TARGET, "--role", "zip=category"]
     outcome = folklearn("run", path, *options, "-f", tmp_path / "m", "--learner", "folklore")
     assert said in outcome.stderr

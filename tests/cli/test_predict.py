@@ -81,13 +81,13 @@ def test_ids_are_carried_through(folklearn, tmp_path):
 def test_the_score(folklearn, pets, saved, expected, rows, write_csv):
     labels = list(load(saved).labels)
     y = np.array([labels.index(row[-1]) for row in rows])
-    outcome = folklearn("predict", saved, pets, "--score")
+    outcome = folklearn("predict", saved, pets)
     last = outcome.stderr.splitlines()[-1]
     found = re.search(r"Over 300 rows with a label: error (\S+)%, average log loss (\S+)\.$", last)
     assert float(found[2]) == pytest.approx(-np.log(expected[np.arange(300), y]).mean(), abs=6e-5)
     assert float(found[1]) == pytest.approx(100 * (expected.argmax(axis=1) != y).mean(), abs=6e-3)
     rows[8][3], rows[9][3] = "bird", ""
-    some = folklearn("predict", saved, write_csv("some.csv", rows), "--score", "-o", "/dev/null")
+    some = folklearn("predict", saved, write_csv("some.csv", rows), "-o", "/dev/null")
     said = "Over 299 rows with a label, 1 of them of classes that the model does not know: error "
     assert said in some.stderr
 
@@ -105,7 +105,7 @@ def test_standard_input_of_any_format(folklearn, pets, saved, rows, expected, mo
 
 def test_the_digits_need_no_file(folklearn, tmp_path):
     folklearn("run", "--learner", "ogd", "-f", tmp_path / "m")
-    assert "average log loss" in folklearn("predict", tmp_path / "m", "--score").stderr
+    assert "average log loss" in folklearn("predict", tmp_path / "m").stderr
 
 
 def test_predict_refuses(folklearn, refusal, pets, saved, write_csv, rows, tmp_path):
@@ -114,19 +114,18 @@ def test_predict_refuses(folklearn, refusal, pets, saved, write_csv, rows, tmp_p
         f"{lacking} lacks columns of the model: age; it has: 'weight (kg)', 'größe [red]'"
     )
     unlabelled = write_csv("unlabelled.csv", [row[:3] for row in rows], FEATURES)
-    assert refusal("predict", saved, unlabelled, "--score").startswith(
-        f"{unlabelled} has no column 'kind' to compare with"
-    )
+    assert "log loss" not in folklearn("predict", saved, unlabelled).stderr
     rows[5][1] = "tall"
     bad = write_csv("bad.csv", rows)
     assert refusal("predict", saved, bad, "-o", tmp_path / "o", "--quiet").startswith(
-        f"line 7 of {bad}, column 'größe [red]': 'tall' is not a number; for a column of text: "
+        f"line 7 of {bad}, column 'größe [red]': 'tall' is not a number; to leave bad rows out: "
+        "--on-bad-row skip"
     )
     skipped = folklearn("predict", saved, bad, "--on-bad-row", "skip", "-o", "/dev/null")
     assert "Predicted 299 rows in " in skipped.stderr
     assert "; 1 bad row skipped." in skipped.stderr
     assert refusal("predict", saved, pets, "--target", "age") == (
-        "'age' is not what the model predicts, which is the column 'kind': leave --target out"
+        "'age' is not what the model predicts, which is the column 'kind': leave --target age out"
     )
     assert f"{pets} is no folklearn model; folklearn predict takes what" in refusal(
         "predict", pets, pets
@@ -191,7 +190,7 @@ def test_svmlight(folklearn, tmp_path):
     outcome = folklearn("run", path, "-f", tmp_path / "m")
     assert "features  4 of the rows\n" in outcome.stderr
     assert load(tmp_path / "m").labels == ("-1", "+1")
-    assert "average log loss" in folklearn("predict", tmp_path / "m", path, "--score").stderr
+    assert "average log loss" in folklearn("predict", tmp_path / "m", path).stderr
     compared = folklearn("compare", path, "--learners", "ogd")
     assert "these 4 scaled features" in compared.stderr
 
@@ -309,12 +308,12 @@ def test_a_saved_model_can_be_looked_at(folklearn, saved, pets, tmp_path):
         "predicted kind",
         "number    'weight (kg)', 'größe [red]', age",
         f"loss      {model.average_loss:.4f}, each row predicted before it was learned",
-        f"frozen    {model.frozen_loss:.4f}, of rows ahead by the model as it is",
+        f"frozen    {model.frozen_loss:.4f}, of rows ahead by the model as saved",
     ):
         assert f"{line}\n" in said
     assert all(label in said for label in KINDS)
     assert model.certificate().in_words() in said
-    assert "Most important columns (loss of the last " in said
+    assert "Most important columns (what the loss of 256 rows rises by without each):" in said
     model.ask({"age": 3.0})
     model.save(saved)
     assert "waiting   1 row for their labels\n" in folklearn("inspect", saved).stdout
@@ -325,4 +324,21 @@ def test_a_saved_model_can_be_looked_at(folklearn, saved, pets, tmp_path):
     new = type(model)()
     new.save(tmp_path / "new")
     assert "learned 0 rows" in folklearn("inspect", tmp_path / "new").stdout
-    assert folklearn("inspect", pets).code == 2
+
+
+def test_rows_can_be_looked_at_too(folklearn, pets):
+    outcome = folklearn("inspect", pets)
+    assert (outcome.code, outcome.stderr) == (0, "")
+    assert outcome.stdout == (
+        f"data      {pets}\nnumber    'weight (kg)', 'größe [red]', age\ncategory  kind\n"
+        f"To learn from these rows: folklearn run {pets} --target COLUMN\n"
+    )
+
+
+def test_a_bad_row_of_a_pipe_can_be_skipped(folklearn, saved, monkeypatch):
+    text = "weight (kg),größe [red],age\n1,2,3\n1,x,3\n3,2,1\n"
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+    outcome = folklearn("predict", saved, "-", "--on-bad-row", "skip")
+    assert [line.split(",")[0] for line in outcome.stdout.splitlines()] == ["row", "2", "4"]
+    assert "Predicted 2 rows" in outcome.stderr
+    assert "1 bad row skipped" in outcome.stderr

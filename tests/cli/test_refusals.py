@@ -29,7 +29,7 @@ def saved(folklearn, pets, tmp_path):
 
 def test_a_file_needs_a_target(refused, pets, outputs):
     assert refused(pets, *outputs) == (
-        f"which column of {pets} holds the class? Name it: --target COLUMN, or target=...; its "
+        f"which column of {pets} holds the class? Name it: --target COLUMN; its "
         "columns are: 'weight (kg)', 'größe [red]', age, kind"
     )
 
@@ -94,7 +94,12 @@ def test_roles_that_cannot_be(refused, pets, saved):
     assert refused(pets, *TRAINED, "--role", "age=feature").startswith(
         "column 'age' cannot have the role 'feature'; roles are: number, category"
     )
-    for option in ("--role=age=category", "--drop=age", "--cross=age:kind", "--classes=x"):
+    for role in ("category", "ignored"):
+        assert refused(pets, "--load", saved, f"--role=age={role}") == (
+            f"column 'age' cannot become {role!r} in a saved model, where it has the role number: "
+            "leave that out"
+        )
+    for option in ("--cross=age:kind", "--classes=x"):
         assert refused(pets, "--load", saved, option) == (
             f"{option.split('=')[0]} cannot be combined with --load: a saved model keeps its "
             "settings"
@@ -215,7 +220,7 @@ def test_a_saved_model_takes_new_classes_and_columns(folklearn, write_csv, rows,
 
 def test_a_saved_model_keeps_its_target(refused, pets, saved):
     sentence = (
-        "'age' is not what the model predicts, which is the column 'kind': leave --target out"
+        "'age' is not what the model predicts, which is the column 'kind': leave --target age out"
     )
     assert refused(pets, "--load", saved, "--target", "age") == sentence
 

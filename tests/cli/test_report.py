@@ -28,7 +28,7 @@ def test_the_plain_sentence():
         .endswith("below 1, which is more than the model had itself.")
     )
     assert certificate(80.0, 80.0).in_words().startswith("Nothing useful is proven yet")
-    assert report.proven(None, 3.0) == "Nothing is proven before there is a second class."
+    assert report.proven(Model()) == "Nothing is proven before there is a second class."
     invalid = certificate(10.0, float("inf"), valid=False, reason="gamma was too large")
     assert invalid.in_words() == "Nothing is proven: gamma was too large."
 
@@ -103,3 +103,15 @@ def test_losses_part():
 def test_numbers_of_a_table():
     numbers = [1.0, math.nan, None, math.inf, 1e30, -0.12345]
     assert list(map(report.number, numbers)) == ["1.0000", "-", "-", "none", "1.000e+30", "-0.1235"]
+
+
+def test_what_new_classes_cost_is_part_of_the_sum(rng):
+    model = Model(learner="folklore")
+    for label in rng.choice(["a", "b", "c"], size=400, p=[0.6, 0.3, 0.1]).tolist():
+        model.learn_one({"x": float(len(label))}, label)
+    said = report.proven(model)
+    below, gain = map(float, re.search(r"below (\S+), so at most (\S+) could", said).groups())
+    price = float(re.search(r"beside the (\S+) paid for classes being new", said)[1])
+    assert price > 0.01
+    # The proof also counts a class in the row that brings it, as one of those known by then.
+    assert below + gain + price == pytest.approx(model.average_loss, abs=math.log(6) / 400 + 1e-3)

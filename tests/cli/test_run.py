@@ -180,8 +180,13 @@ def test_save_and_load_equal_one_uninterrupted_run(
     assert (one.loss, one.frozen_loss, one.n_mistakes) == (
         other.loss, other.frozen_loss, other.n_mistakes,
     )  # fmt: skip
-    assert table_rows(end.stderr)[-1][:4] == table_rows(whole.stderr)[-1][:4]
-    assert "after 128 rows; the table counts all of them" in end.stderr
+    assert "after 128 rows; the table counts the new ones" in end.stderr
+    lines, _, P = read_predictions(end.stdout)
+    loss = np.mean([-np.log(float(line["p_label"])) for line in lines])
+    error = np.mean([line["predicted"] != line["label"] for line in lines])
+    rows, *cells = table_rows(end.stderr)[-1]
+    assert (rows, cells[0], cells[2]) == (str(len(P)), f"{loss:.4f}", f"{error:.2%}")
+    assert end.stderr.splitlines()[-1] == whole.stderr.splitlines()[-1]  # over all rows
 
 
 def test_a_cut_anywhere_else_agrees_closely(folklearn, pets, write_csv, rows, tmp_path):
@@ -237,7 +242,7 @@ def test_every_learner_runs_saves_and_goes_on(folklearn, two_kinds, tmp_path, na
     assert again.code == 0
     assert f"after {len(P)} rows" in again.stderr
     assert load(tmp_path / "m").n_rounds == 2 * len(P)
-    assert table_rows(again.stderr)[-1][0] == str(2 * len(P))
+    assert table_rows(again.stderr)[-1][0] == str(len(P))
 
 
 def test_roles_are_found_shown_and_changed(folklearn, refusal, tmp_path):
@@ -261,10 +266,11 @@ def test_roles_are_found_shown_and_changed(folklearn, refusal, tmp_path):
         "id": "id", "size": "number", "zip": "category", "text": "ignored", "day": "ignored",
         "kind": "target",
     }  # fmt: skip
-    again = folklearn("run", path, "-i", tmp_path / "m")
+    again = folklearn("run", path, "-i", tmp_path / "m", *changed)  # as it is already
     assert "\nignored   text, day\n" in again.stderr
     assert refusal("run", path, "-i", tmp_path / "m", "--drop", "size") == (
-        "--drop cannot be combined with --load: a saved model keeps its settings"
+        "column 'size' cannot become 'ignored' in a saved model, where it has the role number: "
+        "leave that out"
     )
 
 
@@ -335,7 +341,7 @@ def test_rows_without_a_label_are_predicted_only(folklearn, pets, write_csv, row
     rows[10][-1] = rows[11][-1] = ""
     path = write_csv("some.csv", rows)
     outcome = folklearn("run", path, *TARGET, "-f", tmp_path / "m", "-p", "-")
-    assert "no label  2 rows, which are predicted only" in outcome.stderr
+    assert "no label  2 rows where it is empty, or NA, N/A, nan or null: pred" in outcome.stderr
     assert "Learned 298 rows in " in outcome.stderr
     assert "; 2 rows without a label predicted only." in outcome.stderr
     assert load(tmp_path / "m").n_rounds == 298

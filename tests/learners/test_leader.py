@@ -160,3 +160,21 @@ def test_saved_and_loaded_within_a_period(tmp_path):
     a, b = whole.to_record(), resumed.to_record()
     assert a.config == b.config
     assert all(np.array_equal(a.arrays[name], b.arrays[name]) for name in a.arrays)
+
+
+def test_classes_that_come_early_cost_the_leaders_nothing_later():
+    """Rows from before a class came are rows in which it was not it, as for one that was told."""
+    X, y = synthetic.stochastic(0, 800, d=8, K=6, B=10.0)
+    firsts = np.sort(np.unique(y, return_index=True)[1])
+    y = np.argsort(y[firsts])[y]
+    told = Leader(n_features=8, n_classes=6)
+    open_, parts = Leader(n_features=8, n_classes=2), []
+    for K, stop in zip(range(3, 8), [*firsts[2:].tolist(), len(y)], strict=True):
+        start = sum(map(len, parts))
+        parts.append(open_.run(X[start:stop], y[start:stop]))
+        open_ = open_.grown(n_classes=K) if K < 7 else open_
+    last = parts[-1][-700:]  # all classes were there by then
+    own = np.arange(700), y[-700:]
+    assert last[own].min() > 0.0
+    loss = -np.log(told.run(X, y)[-700:][own]).sum()
+    assert -np.log(last[own]).sum() < loss + 0.5

@@ -129,3 +129,49 @@ def test_sorted_labels_are_said(caplog):
         Model().run(rows, "y")
     assert "sorted" in caplog.text
     assert folklearn.Model is Model
+
+
+def test_settings_that_are_numbers_of_numpy_are_saved(tmp_path):
+    model = Model("leader", memory=np.int64(3))
+    for k in range(6):
+        model.learn_one({"a": k % 2, "b": 1}, "ab"[k % 2])
+    model.save(tmp_path / "m")
+    assert folklearn.load(tmp_path / "m").settings == {"memory": 3}
+
+
+def test_a_row_that_waits_may_have_a_date_that_is_missing(tmp_path):
+    import pandas as pd
+
+    model = Model()
+    for k in range(6):
+        model.learn_one({"a": k % 2, "when": pd.Timestamp(2024, 1, 1 + k)}, "ab"[k % 2])
+    _, number = model.ask({"a": 1, "when": pd.NaT})
+    model.save(tmp_path / "m")
+    other = folklearn.load(tmp_path / "m")
+    for one in (model, other):
+        one.tell(number, "b")
+    assert other.loss == model.loss
+
+
+def test_weights_of_words_are_those_of_the_model_without_scaling_too():
+    model = Model(scale=False, roles={"text": "words"})
+    for k in range(40):
+        model.learn_one({"text": ["good good", "bad"][k % 2]}, "+-"[k % 2])
+    found = model.explain(importance=False)
+    named = dict(zip(found.names, found.weights[:, 0], strict=True))
+    _, weights = model.core.column_weights()
+    assert np.abs(weights[:, 0] - weights[:, 1]).max() / 2 == pytest.approx(
+        max(map(abs, named.values()))
+    )
+
+
+def test_many_large_cells_are_no_row_that_stops_a_run(tmp_path):
+    """What a reader lets through, the scaler takes: a row that is too large is a bad one."""
+    path = tmp_path / "t.csv"
+    names = [f"x{j}" for j in range(150)]
+    rows = [["1"] * 150, ["9e12"] * 150, ["9e13"] * 150, ["2"] * 150] * 3
+    lines = [",".join([*row, "ab"[i % 2]]) for i, row in enumerate(rows)]
+    path.write_text("\n".join([",".join([*names, "y"]), *lines]))
+    bad = []
+    run = Model("ogd").run(path, "y", on_bad=bad.append)
+    assert (run.n_rows, [row.line for row in bad]) == (9, [4, 8, 12])

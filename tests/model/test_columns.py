@@ -206,8 +206,8 @@ def test_gaps_of_wide_features_are_0():
     [
         ({"n": math.inf}, "column 'n' has inf, which is not finite"),
         ({"n": 2e15}, "column 'n' has 2e.15, which is too large"),
-        ({"n": "two"}, "column 'n' has 'two', and its role is number"),
-        ({"d": "soon"}, "column 'd' has 'soon', which is no date"),
+        ({"n": "two"}, "column 'n': 'two' is not a number; for a column of text"),
+        ({"d": "soon"}, "column 'd': 'soon', unlike 2024-05-01T10:30, is not a date"),
         ({"d": 5.0}, "column 'd' holds numbers, and its role is date"),
         ({"n": [1]}, "the value is nested"),
         ({"n": 10**400}, "column 'n' has inf"),

@@ -183,10 +183,15 @@ def test_class_weight_is_weight(rng):
 BAD = [
     ({"n": math.inf}, "a", 1.0, "column 'n' has inf, which is not finite"),
     ({"n": 1e16}, "a", 1.0, "column 'n' has 1e.16, which is too large"),
-    ({"n": "red"}, "a", 1.0, "column 'n' has 'red', and its role is number"),
+    ({"n": "red"}, "a", 1.0, "column 'n': 'red' is not a number"),
     ({"n": [1.0]}, "a", 1.0, "the value is nested"),
     ({"n": 1j}, "a", 1.0, "is not a number"),
-    ({"day": "tomorrow"}, "a", 1.0, "column 'day' has 'tomorrow', which is no date"),
+    (
+        {"day": "tomorrow"},
+        "a",
+        1.0,
+        "'tomorrow', unlike 2024-05-01T10:30, is not a date",
+    ),
     ({"n": 1.0}, None, 1.0, "label is missing"),
     ({"n": 1.0}, ["a"], 1.0, "hashable"),
     ({"n": 1.0}, {"a": 0.4}, 1.0, "sum to 0.4"),
@@ -337,3 +342,39 @@ def test_dates_of_every_kind_are_one_date():
         )
     ]  # fmt: skip
     assert all(one == said[0] for one in said)
+
+
+def test_labels_apart_from_the_rows_are_refused_with_a_way():
+    frame = pytest.importorskip("pandas").DataFrame({"a": [1.0, 2.0]})
+    for learn in (Model().fit, Model().run):
+        with pytest.raises(InvalidInputError, match=r"got Series: put the labels into the rows"):
+            learn(frame, frame["a"] > 1)
+
+
+def test_dates_of_every_type_are_one_date():
+    day = np.datetime64("2024-05-31T10:30")
+    given = [day, day.item(), "2024-05-31T10:30", "31.05.2024 10:30", "2024/05/31 10:30"]
+    models = [Model(roles={"day": "date"}) for _ in given]
+    for model, value in zip(models, given, strict=True):
+        model.learn_one({"day": value}, "a")
+        model.learn_one({"day": "2024-06-01"}, "b")
+    expected = models[0].predict_proba_one({"day": day})
+    assert all(model.predict_proba_one({"day": day}) == expected for model in models)
+
+
+def test_dates_whose_order_the_role_tells(tmp_path):
+    path = tmp_path / "t.csv"
+    days = [(month, day) for month in range(1, 13) for day in range(10, 28)]
+    path.write_text(
+        "day,y\n" + "".join(f"{month:02}/{day}/2024,{'ab'[month > 6]}\n" for month, day in days)
+    )
+    model = Model()
+    model.run(path, "y", shuffle=True)
+    assert model.roles["day"] == "month/day"
+    assert model.predict([{"day": "01/02/2024"}, {"day": "11/02/2024"}]) == ["a", "b"]
+    model.save(tmp_path / "m")
+    again = folklearn.load(tmp_path / "m")
+    assert again.predict_one({"day": "02/12/2024"}) == "a"
+    assert again.predict_one({"day": "12/02/2024"}) == "b"
+    with pytest.raises(InvalidInputError, match="is not a date"):
+        again.learn_one({"day": "31/01/2024"}, "a")

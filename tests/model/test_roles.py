@@ -2,7 +2,7 @@
 
 import pytest
 
-from folklearn.model.roles import inferred
+from folklearn.model.roles import inferred, of_value
 from folklearn.readers.block import Block, Texts
 
 
@@ -22,6 +22,15 @@ def role_of(values):
         (["2024-05-01"] * 39 + ["soon"], "date"),
         (["2024-05-01"] * 9 + ["soon"], "category"),
         ([None, None], "number"),
+        (["$5,643.83", "$12.00", "€3", "0.5 €"] * 9, "category"),
+        (["$5,643.83", "$12.00", "7"] * 9, "number"),
+        (["€12,50", "3,20 €"] * 9, "number"),
+        (["12%", "7.5%"] * 9, "number"),
+        (["12%", "7.5"] * 9, "category"),
+        (["2024/01/31", "30.05.2024"], "date"),
+        (["01/31/2024", "02/03/2024"], "month/day"),
+        (["31-01-2024 10:30", "02-03-2024 9:15"], "day/month"),
+        (["01/02/2024", "02/03/2024"], "category"),
         ([f"r{i}" for i in range(60)], "id"),
         ([str(i) for i in range(60)], "id"),
     ],
@@ -33,3 +42,29 @@ def test_one_mistake_does_not_change_what_a_column_is(values, role):
 def test_values_of_other_rows_do_not_count():
     rows = Texts.of(["red", "blue", None])[2:]
     assert inferred(Block({"x": rows}, range(1)))["x"] == "number"
+
+
+@pytest.mark.parametrize(
+    ("values", "sentence"),
+    [
+        (["01/02/2024", "02/03/2024"], "looks like dates but is taken for text: dates are read"),
+        (["31 Jan 2024", "2 Mar 2024"], "looks like dates but is taken for text: dates are read"),
+        (["May 3, 2024", "June 30 2024"], "looks like dates but is taken for text: dates are read"),
+        (["$5", "€5"], "looks like amounts of several units but is taken for text"),
+    ],
+)
+def test_what_looks_like_something_else_is_said(caplog, values, sentence):
+    role_of(values)
+    assert sentence in caplog.text
+
+
+@pytest.mark.parametrize("values", [["red", "blue"], ["sold 3 times", "maybe 12 more"], ["3", "4"]])
+def test_what_is_plain_is_not_doubted(caplog, values):
+    role_of(values)
+    assert not caplog.text
+
+
+def test_one_value_of_a_stream_decides():
+    values = ("01/31/2024", "31/01/2024", "01/02/2024", "31.01.2024", "$5")
+    roles = ["month/day", "day/month", "category", "date", "category"]
+    assert [of_value(value) for value in values] == roles

@@ -1,4 +1,4 @@
-"""Compiled kernels must not outlive the sources that they call."""
+"""Compiled kernels must not outlive the sources that they call, and be compiled once."""
 
 import importlib.util
 from pathlib import Path
@@ -8,18 +8,29 @@ from numba import njit
 
 from folklearn import numerics
 from folklearn.numerics import compile as compiling
+from folklearn.numerics import parts
 from folklearn.numerics.simplex import softmax
 
 
 @pytest.fixture
-def function(tmp_path, monkeypatch):
+def module(tmp_path, monkeypatch):
+    """Return a function that makes a module of its own, with a cache of its own, from a source."""
     monkeypatch.setattr("numba.core.config.CACHE_DIR", str(tmp_path / "cache"))
-    path = tmp_path / "doubled.py"
-    path.write_text("def doubled(x):\n    return 2.0 * x\n")
-    spec = importlib.util.spec_from_file_location("doubled", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.doubled
+
+    def made(source):
+        path = tmp_path / "written.py"
+        path.write_text(source)
+        spec = importlib.util.spec_from_file_location("written", path)
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        return module
+
+    return made
+
+
+@pytest.fixture
+def function(module):
+    return module("def doubled(x):\n    return 2.0 * x\n").doubled
 
 
 def loaded_from_disk(function, sources):
@@ -58,3 +69,47 @@ def test_our_kernels_carry_the_digest_of_all_of_them():
     """Fails when Numba renames what `keep_until_sources_change` sets."""
     folder = Path(numerics.__file__).parent
     assert softmax._cache._cache_file._source_stamp == compiling.sources_of(folder)
+
+
+_STOREYS = """
+from folklearn.numerics.compile import fast_kernel, kernel
+
+@{inner}
+def doubled(x):
+    return 2.0 * x
+
+@{outer}
+def raised(x):
+    return doubled(x) + doubled(1) + 1.0
+"""
+
+
+@pytest.mark.parametrize(
+    ("inner", "outer", "n_alone"),
+    [
+        ("kernel", "kernel", 0),
+        ("kernel", "fast_kernel", 0),
+        ("fast_kernel", "fast_kernel", 0),
+        ("fast_kernel", "kernel", 2),  # for a float, and for an integer
+    ],
+)
+def test_a_kernel_is_no_machine_code_for_the_kernels_that_call_it(module, inner, outer, n_alone):
+    storeys = module(_STOREYS.format(inner=inner, outer=outer))
+    assert storeys.raised(1.5) == 6.0
+    assert len(storeys.doubled.signatures) == n_alone
+    assert storeys.doubled(2.5) == 5.0  # Python calls it all the same
+    assert storeys.raised(2.5) == 8.0
+
+
+def test_an_unknown_numba_compiles_the_same_kernels_by_itself(module, monkeypatch):
+    monkeypatch.setattr(compiling, "KNOWN", ())
+    storeys = module(_STOREYS.format(inner="kernel", outer="fast_kernel"))
+    assert storeys.raised(1.5) == 6.0
+    assert len(storeys.doubled.signatures) == 2
+
+
+def test_numba_still_has_the_steps_that_a_part_is_spared():
+    """Fails when Numba renames them: parts would be optimised again and again, unnoticed."""
+    steps = {name for name in vars(parts._Translated) if name.endswith("_final_module")}
+    assert len(steps) == 2
+    assert steps <= {*dir(parts.JITCodeLibrary)}

@@ -30,7 +30,7 @@ def test_bad_rows_have_their_lines():
     with pytest.raises(BadRow, match="row 3 of those, column 'size': 'x' is not a number") as bad:
         next(blocks)
     assert bad.value.reason == "'x' is not a number"
-    assert bad.value.sentence + "; to leave bad rows out: --on-bad-row skip" == str(bad.value)
+    assert bad.value.sentence + "; to leave bad rows out: on_bad=print" == str(bad.value)
 
 
 def test_a_pipe_is_kept_and_a_file_is_not(tmp_path):

@@ -7,6 +7,7 @@ import sys
 import numpy as np
 import pytest
 
+from folklearn import Model
 from folklearn.errors import FolklearnError, InvalidInputError
 from folklearn.readers import Block, Texts, block_of_records, open_reader
 
@@ -146,3 +147,10 @@ def test_mappings_and_json_lines_need_no_further_package(write):
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )
     assert result.stdout.split() == ["1", "5000"]
+
+
+def test_a_frame_with_columns_of_one_name():
+    frame = pytest.importorskip("pandas").DataFrame([[1, 2, "a"]], columns=["x", "x", "y"])
+    for read in (open_reader, lambda frame: Model().run(frame, "y")):
+        with pytest.raises(FolklearnError, match="the data frame cannot be read: .* 'x' 2 times"):
+            read(frame)

@@ -109,7 +109,7 @@ class FolkloreClassifier(base.MiniBatchClassifier):
         self.intercept = intercept
         self.max_weight = max_weight
         self.memory = memory
-        if learner not in catalogue.growing():
+        if not catalogue.grows(learner):
             raise InvalidInputError(
                 f"{learner!r} is no learner that takes classes as they come; those are: "
                 f"{', '.join(catalogue.growing())}"

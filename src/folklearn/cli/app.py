@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 
+from folklearn.cli.flags import as_flags
 from folklearn.cli.interrupts import EXIT_CODES, Ended, Terminated
 from folklearn.errors import FolklearnError
 
@@ -35,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "pip install 'folklearn[cli]'"
         )
     except FolklearnError as error:
-        return _fail(str(error))
+        return _fail(as_flags(str(error)))
     except Ended as end:
         return end.code
     except KeyboardInterrupt:

@@ -63,7 +63,7 @@ def folklearn(
         ),
     ] = False,
 ) -> None:
-    """Online multiclass logistic regression with a live regret certificate."""
+    """Learn to classify rows as they come, and prove how much better a linear model could do."""
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())
 

@@ -18,6 +18,7 @@ from rich.progress import (
 )
 from rich.text import Text
 
+from folklearn.cli.flags import as_flags
 from folklearn.progress import LOGGER
 
 
@@ -35,7 +36,7 @@ def new_console(quiet: bool) -> Console:
 def warnings_shown(console: Console) -> Iterator[None]:
     """Let the console say what the library warns of, and nobody else."""
     handler = logging.Handler()
-    handler.emit = lambda record: console.print(f"Warning: {record.getMessage()}.")  # type: ignore[method-assign]
+    handler.emit = lambda record: console.print(f"Warning: {as_flags(record.getMessage())}.")  # type: ignore[method-assign]
     LOGGER.addHandler(handler)
     before, LOGGER.propagate = LOGGER.propagate, False
     try:
@@ -74,29 +75,27 @@ def follow(
     *,
     what: str,
     total: int | None,
-    before: int = 0,
 ) -> None:
-    """Show how something goes on: a line at every power of two, and one at the end.
+    """Show how something goes on: a line whenever the rows have doubled, and one at the end.
 
     Parameters
     ----------
-    counts : does the work, and yields the number of rows done since the first of its life.
+    counts : does the work, and yields the number of rows done.
     cells : of a line now, given the rows a second.
     what, total : the bar's name, and its end, None if nobody knows.
-    before : rows that were done before.
     """
-    n = shown = before
+    n = shown = 0
     started = time.perf_counter()
     console.print(table.header, style="bold")
 
     def show() -> None:
-        console.print(table.line(cells((n - before) / (time.perf_counter() - started))))
+        console.print(table.line(cells(n / (time.perf_counter() - started))))
 
     with bar(console, endless=total is None) as progress:
         task = progress.add_task(what, total=total)
         for n in counts:
-            progress.update(task, completed=n - before)
-            if n.bit_count() == 1 and n > shown:
+            progress.update(task, completed=n)
+            if n >= max(1, 2 * shown):
                 show()
                 shown = n
         if n > shown:

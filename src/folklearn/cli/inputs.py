@@ -90,15 +90,21 @@ def classes_of(path: str | None) -> list[str]:
     return labels
 
 
+def may_be_saved(path: str) -> bool:
+    """Tell whether a file begins like what was saved; one that is not there may be."""
+    if not os.path.isfile(path):
+        return True
+    with open(path, "rb") as file:
+        start = file.read(_HEADER_LENGTH + 1)
+    return len(start) > _HEADER_LENGTH and start.endswith(b"{")
+
+
 def load_model(path: str, what: str = "--load") -> Model:
     """Load a model that an earlier run saved."""
-    if os.path.isfile(path):
-        with open(path, "rb") as file:
-            start = file.read(_HEADER_LENGTH + 1)
-        if not start.endswith(b"{") or len(start) <= _HEADER_LENGTH:
-            raise FolklearnError(
-                f"{path} is no folklearn model; {what} takes what `folklearn run --save` wrote"
-            )
+    if not may_be_saved(path):
+        raise FolklearnError(
+            f"{path} is no folklearn model; {what} takes what `folklearn run --save` wrote"
+        )
     model = persist.load(path)
     if not isinstance(model, Model):
         raise FolklearnError(

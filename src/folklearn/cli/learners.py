@@ -61,7 +61,7 @@ def taken(name: str, given: Mapping[str, float]) -> dict[str, float]:
 
 def refuse_unless_growing(name: str) -> None:
     """Raise if a learner cannot take classes as they come."""
-    if name not in catalogue.growing():
+    if not catalogue.grows(name):
         raise FolklearnError(
             f"{name} must know all classes beforehand, and one pass brings them as they come: "
             "let it read a file twice, name them (--classes FILE), or choose one of: "

@@ -22,8 +22,9 @@ MODEL  What `folklearn run --save` wrote.
 --delimiter CHARACTER  Between the cells of CSV. Default: found.
 --encoding NAME  Of the text, such as cp1252. Default: UTF-8, or as the file says.
 --decimal .|,  Before the decimals of CSV. Default: found.
---role COLUMN=ROLE  What a column is: number, category, words, date, id, weight, target or ignored;
-    may be given several times. Default: found by the first values.
+--role COLUMN=ROLE  What a column is: number, category, words, date, day/month or month/day (dates
+    such as 5/1/2024), id, weight, target or ignored; may be given several times. Default: found by
+    the first values.
 --drop COLUMN  A column to leave out, like --role COLUMN=ignored; may be given several times.
 --on-bad-row stop|skip  At a row that cannot be read: stop, or skip it and say how many were.
 --plot OUT.png  Draw it, as .png, .svg or .pdf.

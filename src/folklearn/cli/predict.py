@@ -23,14 +23,12 @@ _STDOUT = "-"
 @explained(
     """
 --output -o OUT.csv  Where to write; - is standard output.
---score  Compare with the labels of the rows that have one.
 """
 )
 def predict(
     model: str,
     source: Source,
     output: str = _STDOUT,
-    score: bool = False,
     on_bad_row: str = "stop",
     quiet: bool = False,
 ) -> None:
@@ -39,7 +37,7 @@ def predict(
     Writes one line a row: where it came from, its ids, its label if there
     is one, the most likely class and its probability, and the probability
     of every class. Columns are found by name; those that the model does not
-    know are ignored.
+    know are ignored. Where rows have labels, the error and the loss follow.
 
     Standard input (-) is answered line by line, as it comes.
     """
@@ -56,11 +54,6 @@ def predict(
         if loaded.core is None:
             raise FolklearnError(f"{model} has learned nothing yet")
         labelled = feed.target in reader.names
-        if score and not labelled:
-            raise FolklearnError(
-                f"{reader.name} has no column {feed.target!r} to compare with; its columns are: "
-                f"{listed(reader.names)}"
-            )
         console.print(_about(feed))
         started = time.perf_counter()
         totals, n_rows, signals = np.zeros(5), 0, Signals()
@@ -83,15 +76,14 @@ def predict(
     n_skipped = skipped.n_rows if skipped is not None else 0
     left_out = f"; {counted(n_skipped, 'bad row')} skipped" if n_skipped else ""
     console.print(f"Predicted {counted(n_rows, 'row')} in {seconds:.2f} s{left_out}.")
-    if score:
-        console.print(_score(Score.of_totals(totals), reader.name))
+    score = Score.of_totals(totals)
+    if score.n_rows:
+        console.print(_score(score))
     if signals.heard is not None:
         raise Ended(EXIT_CODES[signals.heard])
 
 
-def _score(score: Score, name: str) -> str:
-    if not score.n_rows:
-        raise FolklearnError(f"no row of {name} has a label to compare with")
+def _score(score: Score) -> str:
     unknown = ""
     if score.n_unknown:
         unknown = f", {score.n_unknown} of them of classes that the model does not know"

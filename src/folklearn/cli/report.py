@@ -3,7 +3,6 @@
 import math
 from collections.abc import Mapping, Sequence
 
-from folklearn.certificate import Certificate
 from folklearn.learners.auto import Auto
 from folklearn.model.feed import Feed
 from folklearn.model.model import Model
@@ -31,8 +30,9 @@ def named(*lines: tuple[str, str]) -> str:
 
 def source(reader: Reader, n_rows: int | None) -> str:
     """Return what was read, how much of it, and what was found out about it."""
-    size = "read as it comes" if n_rows is None else counted(n_rows, "row")
-    return ", ".join([f"{reader.name}: {size}", *reader.notes])
+    size = ": read as it comes" if reader.is_live else ""
+    size = size if n_rows is None else f": {counted(n_rows, 'row')}"
+    return ", ".join([f"{reader.name}{size}", *reader.notes])
 
 
 def first_screen(feed: Feed, *more: tuple[str, str]) -> str:
@@ -55,10 +55,11 @@ def first_screen(feed: Feed, *more: tuple[str, str]) -> str:
         lines += missing(found.missing, feed.roles)
     if found and found.n_unlabelled:
         rows = counted(found.n_unlabelled, "row")
-        lines.append(("no label", f"{rows}, which are predicted only"))
+        what = "empty, or NA, N/A, nan or null: predicted only; a class must be called otherwise"
+        lines.append(("no label", f"{rows} where it is {what}"))
     if model.n_rounds:
         rows = counted(model.n_rounds, "row")
-        lines.append(("goes on", f"after {rows}; the table counts all of them"))
+        lines.append(("goes on", f"after {rows}; the table counts the new ones"))
     return named(*lines, *more)
 
 
@@ -86,9 +87,8 @@ def missing(gaps: Mapping[str, int], roles: Mapping[str, str]) -> list[tuple[str
     own = {name: count for name, count in gaps.items() if roles.get(name) in LEARNED}
     if not own:
         return []
-    values, columns = counted(sum(own.values()), "value"), counted(len(own), "column")
     what = "a missing number counts as the mean of its column so far, a missing text as none"
-    return [("missing", f"{values} in {columns}; {what}")]
+    return [("missing", f"{counted(sum(own.values()), 'value')} in {listed([*own])}; {what}")]
 
 
 def has_parted(loss: float, frozen: float) -> bool:
@@ -106,11 +106,12 @@ def parted(loss: float, frozen: float) -> str:
     )
 
 
-def proven(certificate: Certificate | None, weight: float) -> str:
-    """Return what is proven about a run, in one plain sentence."""
+def proven(model: Model) -> str:
+    """Return what is proven about a model, in one plain sentence."""
+    certificate = model.certificate()
     if certificate is None:
         return "Nothing is proven before there is a second class."
-    return certificate.in_words(weight)
+    return certificate.in_words(model.total_weight, of_new=model.loss_of_new)
 
 
 def expert_words(model: Model) -> list[str]:

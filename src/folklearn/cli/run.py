@@ -12,6 +12,7 @@ from rich.console import Console
 
 from folklearn.cli import learners, report
 from folklearn.cli.display import Table, bar, follow, new_console, warnings_shown
+from folklearn.cli.flags import as_flags
 from folklearn.cli.inputs import check_settings, classes_of, crosses_of, load_model
 from folklearn.cli.interrupts import EXIT_CODES, Ended, Signals, Terminated
 from folklearn.cli.options import Columns, Source, explained
@@ -43,11 +44,11 @@ _WINDOWS = Table([("last rows", "loss", "no linear", "error"), ("", "", "below",
 --classes FILE  Labels that are known in advance, one a line.
 --learner NAME  One of {", ".join(learners.NAMES)}. Default: auto, which needs no settings; with
     --B, --lam, --gamma or --memory, folklore.
---B  Largest row norm of the models to compete with: a larger B trusts the data faster, and one that
-    is too large costs loss. Default: 10.
---R  Rough norm of the scaled features. Default: 1.
---lam  Ridge, positive. Default: the learner's own.
---gamma  Curvature. Default: the largest valid in each round.
+--B  For experts: how large the weights of a class may be (their norm). More trusts the data faster,
+    and too much costs loss. Default: 10.
+--R  For experts: how large a scaled row is (its norm), roughly. Default: 1.
+--lam  For experts: how strongly weights are held near 0. Default: the learner's own.
+--gamma  For experts: how carefully it steps; less is more careful. Default: as much as is proven.
 --memory ROWS  Forget: after so many rows a row counts 1/e of what it did. For streams that drift;
     nothing is proven then. Default: nothing is forgotten.
 --one-pass  Read a file once: classes and categories as they come.
@@ -102,8 +103,8 @@ def run(
     settings = {"B": B, "R": R, "lam": lam, "gamma": gamma, "memory": memory}
     given: dict[str, Any] = {name: value for name, value in settings.items() if value is not None}
     if load is not None:
-        own = {"learner": learner, "role": columns.role, "drop": columns.drop, "cross": cross}
-        _refuse_with_load({**own, **given, "classes": classes, "windows": windows})
+        own = {"learner": learner, "cross": cross, **given}
+        _refuse_with_load({**own, "classes": classes, "windows": windows})
     if bad_rows is not None and on_bad_row != "skip":
         raise FolklearnError("--bad-rows is of use only with --on-bad-row skip")
     if checkpoint is not None and save is None:
@@ -121,7 +122,9 @@ def run(
         bad_path = outputs.promise("bad rows", bad_rows)
         model = load_model(load) if load is not None else None
         reader, target = source.open()
-        if model is None:
+        if model is not None:
+            _refuse_other_roles(model, roles)
+        else:
             pairs, labels = crosses_of(cross, reader), classes_of(classes)
             model = Model(
                 kind, roles=roles, crosses=pairs, classes=labels, windows=windows, **given
@@ -175,6 +178,16 @@ def _refuse_with_load(options: dict[str, Any]) -> None:
             )
 
 
+def _refuse_other_roles(model: Model, roles: dict[str, str]) -> None:
+    for name, role in roles.items():
+        own = model.roles.get(name)
+        if own != role:
+            known = "which it does not know" if own is None else f"where it has the role {own}"
+            raise FolklearnError(
+                f"column {name!r} cannot become {role!r} in a saved model, {known}: leave that out"
+            )
+
+
 def seconds_of(text: str) -> float:
     """Return the seconds of a time such as 60s, 5m or 1h."""
     number, unit = text[:-1], text[-1:]
@@ -202,7 +215,7 @@ class Skipped:
     def __call__(self, bad: BadRow) -> None:
         self.n_rows += 1
         if self.write is not None:
-            self.write([bad.line, bad.column, bad.reason, bad.text])
+            self.write([bad.line, bad.column, as_flags(bad.reason), bad.text])
 
 
 @contextmanager
@@ -277,7 +290,7 @@ class Learning:
         try:
             follow(
                 self.console, _TABLE, self._counts(), self._cells,
-                what="learning", total=total, before=self.n_before,
+                what="learning", total=total,
             )  # fmt: skip
         except BadRow as bad:
             return bad
@@ -297,13 +310,12 @@ class Learning:
                 if now - kept >= self.every:
                     self.keep()
                     kept = now
-            yield self.model.n_rounds
+            yield self.n_learned
 
     def _cells(self, speed: float) -> list[str]:
-        model = self.model
-        error = model.n_mistakes / max(1, model.n_rounds)
-        losses = report.number(model.average_loss), report.number(model.frozen_loss)
-        return [f"{model.n_rounds}", *losses, f"{error:.2%}", f"{speed:.0f}"]
+        course, frozen = self.course, report.number(self.model.frozen_loss)
+        cells = [f"{course.n_rows}", report.number(course.loss), frozen]
+        return [*cells, f"{course.error:.2%}", f"{speed:.0f}"]
 
     def refuse_nothing(self) -> None:
         """Raise if no row was learned, or none that counts."""
@@ -330,7 +342,7 @@ def _summary(model: Model, course: Run, skipped: Skipped | None) -> Iterator[str
         yield f"{report.classes(model.labels)}; {new} of the loss was paid for their being new."
     if report.has_parted(model.average_loss, model.frozen_loss):
         yield report.parted(model.average_loss, model.frozen_loss)
-    yield report.proven(model.certificate(), model.total_weight)
+    yield report.proven(model)
 
 
 def _windows_of(model: Model) -> str:

@@ -58,9 +58,14 @@ def _smallest(name: str) -> Learner:
     return make(name, 1, 2, {})
 
 
+def grows(name: str) -> bool:
+    """Tell whether a learner takes classes and features as they come."""
+    return name in CATALOGUE and _smallest(name).can_grow
+
+
 def growing() -> tuple[str, ...]:
     """Return the names of those that take classes and features as they come."""
-    return tuple(name for name in CATALOGUE if _smallest(name).can_grow)
+    return tuple(filter(grows, CATALOGUE))
 
 
 def n_bytes(name: str, n_features: int, n_classes: int) -> int:

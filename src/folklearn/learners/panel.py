@@ -186,7 +186,7 @@ class PanelLearner(Learner):
         with threads_for(self.n_classes * self.n_features):
             panel.flush(state.memo, state.plan)
         own = Evidence.of(state.quadratic(1 + place), B=B, first_classes=self._first_classes)
-        rows = _kept_rows(state)
+        rows = _kept_rows(state, first=int(state.plan[panel.N_PROVEN]))
         if not len(rows.X):
             return own
         W = state.model(len(state.spec.ridges) + place)
@@ -195,12 +195,15 @@ class PanelLearner(Learner):
     def curvature(self) -> Array:
         """Return for every class the sum (K, d, d) of w p_i (1 - p_i) xx' over all rounds."""
         state = self._state.like()
+        own, rows = state.quadratic(0), _kept_rows(state)
+        W = state.model(int(state.plan[panel.BEST]))
         with threads_for(self.n_classes * self.n_features):
-            panel.fold_kept(state.memo, state.plan)
+            panel.flush(state.memo, state.plan)
+            panel.add_expanded(*own, W, rows.X, rows.soft, rows.weights, rows.norms, 0.0)
         K, d = self.n_classes, self.n_features
         classes = np.zeros((K, d, d))
         pairs = zip(*np.triu_indices(K, 1), strict=True)
-        for (i, j), block in zip(pairs, state.quadratic(0).blocks(), strict=True):
+        for (i, j), block in zip(pairs, own.blocks(), strict=True):
             classes[[i, j]] += 2.0 * block
         return classes
 
@@ -246,15 +249,14 @@ class PanelLearner(Learner):
         """Return a learner with room for more features and classes; this one is unchanged.
 
         New features come last and are as if they had been 0 so far. New classes come last and
-        were not there before: past rows remain rows among fewer classes, so they enter the
-        sums, and rows are kept anew from here.
+        were not there before: for certificates past rows remain rows among fewer classes.
         """
         sizes = self._larger_sizes(n_features, n_classes)
         larger = self._larger(**sizes)
         state = self._state.like()
         with threads_for(self.n_classes * self.n_features):
             if larger.n_classes > self.n_classes:
-                panel.fold_kept(state.memo, state.plan)
+                panel.prove_kept(state.memo, state.plan)
             else:
                 panel.flush(state.memo, state.plan)
         larger._state = state.like(d=larger.n_features, K=larger.n_classes)
@@ -300,11 +302,11 @@ class PanelLearner(Learner):
             raise StateFileError("the panel of a state does not fit its sizes")
 
 
-def _kept_rows(state: PanelState) -> Rows:
+def _kept_rows(state: PanelState, first: int = 0) -> Rows:
     """Return the rows that are held as rows, with their targets as soft labels."""
-    n = int(state.plan[panel.N_KEPT])
-    parts = [state[f"kept_{part}"][:n] for part in ("x", "norm", "y", "w")]
-    return Rows(parts[0], parts[1], np.full(n, -1), parts[2], parts[3])
+    some = slice(first, int(state.plan[panel.N_KEPT]))
+    x, norms, y, w = (state[f"kept_{part}"][some] for part in ("x", "norm", "y", "w"))
+    return Rows(x, norms, np.full(len(x), -1), y, w)
 
 
 def classes_of(B: float | Sequence[float] | None) -> tuple[float, ...]:

@@ -9,11 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from folklearn import problem
 from folklearn.arrays import Array
 from folklearn.errors import InvalidInputError
 from folklearn.model import roles as known_roles
-from folklearn.model.roles import CATEGORY, DATE, ID, IGNORED, LEARNED, NUMBER, WORDS
+from folklearn.model.roles import CATEGORY, DATES, ID, IGNORED, LEARNED, NUMBER, WORDS
 from folklearn.model.sparse_scaler import SparseInput
 from folklearn.model.terms import (
     HASHED,
@@ -26,7 +25,7 @@ from folklearn.model.terms import (
 )
 from folklearn.persist import Record, Saved
 from folklearn.readers.block import Block, Column, Texts, is_gap
-from folklearn.readers.cells import written
+from folklearn.readers.cells import LARGEST, written
 from folklearn.readers.records import block_of_records
 from folklearn.sparse import SparseRows
 from folklearn.words import listed
@@ -36,7 +35,6 @@ Key = tuple[str, str]  # a column of the data, or a cross of two, and a part of 
 FEATURES = "\0"  # what svmlight and VW text, or an array, bring beside named columns
 MOST_OWN = 100  # categories of a column that have a place of their own,
 _SHARED = 28  # and places that all further ones share
-_LARGEST = problem.MAX_NORM  # number that is computed with
 
 
 @dataclass(frozen=True)
@@ -129,13 +127,13 @@ class Columns(Saved):
         if source == FEATURES:
             return not self.sparse
         if source in self.roles:
-            return self.roles[source] in (NUMBER, DATE)
+            return self.roles[source] in (NUMBER, *DATES)
         return all(self.roles.get(name) == NUMBER for name in self._crossed[source])
 
     def were_missing(self, encoded: Encoded) -> list[bool]:
         """Tell of new keys whether they are numbers, missing until now; others were 0."""
         roles = {**self.roles, **encoded.roles}
-        return [roles.get(source) in (NUMBER, DATE) for source, _ in encoded.keys]
+        return [roles.get(source) in (NUMBER, *DATES) for source, _ in encoded.keys]
 
     def _know_rows(self) -> None:
         """Find out how a row of numbers is read in one step."""
@@ -189,7 +187,7 @@ class Columns(Saved):
                 place = self.places.get((name, ""))
                 if place is None or not isinstance(value, float | int):
                     return None
-                if type(value) is int and abs(value) > _LARGEST:
+                if type(value) is int and abs(value) > LARGEST:
                     return None
                 row[place] = value
             elif role == CATEGORY and type(value) is str:
@@ -199,7 +197,7 @@ class Columns(Saved):
                     return None
                 if place is not None:
                     row[place] += 1.0
-            elif value is not None and role in (CATEGORY, DATE, WORDS, None):
+            elif value is not None and role in (*LEARNED, None):
                 return None
         return row
 
@@ -445,7 +443,7 @@ def _checked(source: str, term: Whole) -> Array:
     """Return numbers that can be computed with."""
     values = term.values
     largest = np.fmax.reduce(np.abs(values), initial=0.0)
-    if largest <= _LARGEST:
+    if largest <= LARGEST:
         return values
     bad = values[int(np.nanargmax(np.abs(values)))]
     raise InvalidInputError(

@@ -1,17 +1,15 @@
 """Numbers around a learner: raw rows and class numbers in, probabilities out; it grows."""
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from folklearn import memory, persist, problem
+from folklearn import persist, problem
 from folklearn.arrays import TINY, Array, Labels, softmax
 from folklearn.batch.column_model import ColumnModel
-from folklearn.batch.penalised import FIRST_RIDGE, MOST_PASSES, penalised
-from folklearn.batch.wide_fit import wide_fit
+from folklearn.batch.penalised import MOST_PASSES
 from folklearn.certificate import Certificate
 from folklearn.errors import InvalidInputError, StateFileError
 from folklearn.learners import catalogue
@@ -20,16 +18,13 @@ from folklearn.learners.lanes import PAIRS, WIDE, lane_of
 from folklearn.learners.panel import PanelLearner
 from folklearn.learners.wide import Wide
 from folklearn.model.frozen import Frozen, Held
+from folklearn.model.numbering import numbered
+from folklearn.model.refit import refit_dense, refit_wide
 from folklearn.model.scaler import OnlineScaler
 from folklearn.model.sparse_scaler import SparseInput, SparseScaler
 from folklearn.persist import Record, Saved
 from folklearn.problem import Rows
-from folklearn.progress import LOGGER
-from folklearn.sparse import SparseRows, concatenated
-
-_BYTES_OF_A_VALUE = 40  # of a row, in its copies
-_COPIES = 4  # of numbers for every row and class, that `wide_fit` takes
-_FREE = 10.0  # what the constant is multiplied by where it should not be penalised
+from folklearn.sparse import SparseRows
 
 Raw = Callable[[], Iterable[tuple[Any, ArrayLike, ArrayLike]]]  # X, y, weights
 
@@ -134,7 +129,7 @@ class Core(Saved):
     @property
     def can_grow(self) -> bool:
         """Whether its learner takes classes and features that come late."""
-        return self.name in catalogue.growing()
+        return catalogue.grows(self.name)
 
     def _make(self, n_columns: int, n_classes: int) -> Learner:
         settings = self.settings
@@ -219,7 +214,9 @@ class Core(Saved):
         assert isinstance(scaler, OnlineScaler)
         label, soft = y, problem.NO_SOFT
         if type(y) is not int or not 0 <= y < n_classes:
-            label, soft, n_classes = self._label(y)
+            labels, softs, known = numbered([y], 1, n_classes)
+            label, n_classes = int(labels[0]), int(known[0])
+            soft = softs[0, :n_classes] if len(softs) else soft
         if type(weight) is not float or weight != 1.0:
             weight = problem.weight(weight)
         if weight > self.max_weight:
@@ -276,7 +273,7 @@ class Core(Saved):
     @property
     def unit(self) -> float:
         """What one deviation of a feature becomes."""
-        return self._scaler.unit if isinstance(self._scaler, OnlineScaler) else 1.0
+        return self._scaler.unit
 
     @property
     def constant(self) -> float:
@@ -371,7 +368,7 @@ class Core(Saved):
         """
         X = self._raw(X)
         T = len(X)
-        labels, soft, known = self._labels(y, T)
+        labels, soft, known = numbered(y, T, self.n_classes)
         n_classes = int(known.max(initial=self.n_classes))
         weights = problem.weights(weight, T)
         problem.refuse_heavy(weights, self.max_weight)
@@ -454,87 +451,19 @@ class Core(Saved):
         """
         if self.learner is None:
             return
-        if self._is_wide(self._scaler.n_columns, self.n_classes):
-            self._refit_wide(blocks, most_passes, seed)
-            return
-
-        columns = np.ones(self._scaler.n_columns)
-        if self._scaler.intercept:
-            columns[self._scaler.place] = _FREE
 
         def scaled() -> Iterator[Rows]:
             for X, y, weight in blocks():
                 Z: Any = self._scaler.transform(self._raw(X, self.n_features))
-                Z *= columns
-                labels, soft = problem.labels(y, len(Z), self.n_classes)
                 weights = problem.weights(weight, len(Z))
+                labels, soft = problem.labels(y, len(Z), self.n_classes)
                 rows = Rows(Z, problem.norms(Z), labels, soft, weights)
                 yield rows.of(weights > 0.0)  # the others must not even decide the folds
 
-        led = self.learner.leader() if isinstance(self.learner, PanelLearner) else None
-        ridge, W = led or (FIRST_RIDGE, np.zeros((self.n_classes, self._scaler.n_columns)))
-        fit = penalised(scaled, W / columns, ridge=ridge, most_passes=most_passes, seed=seed)
-        self._refitted = fit.W * columns
-
-    def _refit_wide(self, blocks: Raw, most_passes: int, seed: int) -> None:
-        parts = []
-        needed, present = 0, memory.bytes_present() or math.inf
-        for X, y, weight in blocks():
-            Z = SparseRows.of_any(self._scaler.transform(self._raw(X, self.n_features)))
-            parts.append((Z, *problem.labels(y, len(Z), self.n_classes), weight))
-            needed += _COPIES * 8 * len(Z) * self.n_classes + _BYTES_OF_A_VALUE * Z.nnz
-            if needed > present / 2:
-                LOGGER.warning(
-                    "all rows together do not fit in memory: the model that learned on line "
-                    "predicts, and no fit to all rows is made"
-                )
-                return
-        Xs, labels, soft, weights = zip(*parts, strict=True)
-        n_rows = sum(map(len, Xs))
-        w = problem.weights(np.concatenate(weights), n_rows)
-        Z = concatenated(Xs)
-        rows = Rows(Z, Z.norms(), np.concatenate(labels), np.concatenate(soft), w)
-        constant = self._scaler.place if self._scaler.intercept else -1
-        fit = wide_fit(rows, self.n_classes, constant=constant, most_passes=most_passes, seed=seed)
-        self._refitted = ColumnModel(fit.columns, fit.weights)
-
-    def _label(self, y: Any) -> tuple[int, Array, int]:
-        """Return the label of one row as a learner takes it, and the classes known after it."""
-        labels, soft, known = self._labels([y], 1)
-        n_classes = int(known[0])
-        return int(labels[0]), soft[0, :n_classes] if len(soft) else problem.NO_SOFT, n_classes
-
-    def _labels(self, y: ArrayLike, n_rounds: int) -> tuple[Labels, Array, Labels]:
-        """Return labels (T,), soft ones (T, K), and the number of classes after each."""
-        if np.ndim(y) == 2:
-            return self._soft(y, n_rounds)
-        return self._class_numbers(y, n_rounds)
-
-    def _class_numbers(self, y: ArrayLike, n_rounds: int) -> tuple[Labels, Array, Labels]:
-        """Check that new classes come in order."""
-        y, none = problem.labels(y, n_rounds, self.n_classes + n_rounds + 1)
-        known = np.maximum.accumulate(np.concatenate([[self.n_classes - 1], y]))
-        gaps = np.flatnonzero(y > known[:-1] + 1)
-        if gaps.size:
-            row = gaps[0]
-            raise InvalidInputError(
-                f"y[{row}] is {y[row]}, but only {known[row] + 1} classes were known then: a new "
-                f"class has the next number, {known[row] + 1}"
-            )
-        return y, none, known[1:] + 1
-
-    def _soft(self, y: ArrayLike, n_rounds: int) -> tuple[Labels, Array, Labels]:
-        """Check soft labels; those of one class alone say nothing."""
-        n_classes = max(self.n_classes, np.shape(y)[1])
-        if n_classes < 2:
-            raise InvalidInputError(
-                f"soft labels need two known classes, and there are {self.n_classes}: declare "
-                "them first"
-            )
-        none, soft = problem.labels(y, n_rounds, n_classes)
-        behind = np.argmax(soft[:, ::-1] > 0.0, axis=1)  # classes without probability at the end
-        known = np.maximum.accumulate(np.maximum(n_classes - behind, self.n_classes))
-        return none, soft, known
+        fit = refit_wide if self._is_wide(self.n_columns, self.n_classes) else refit_dense
+        constant = self._scaler.place if self._scaler.intercept else None
+        fitted = fit(scaled, self.learner, constant, most_passes=most_passes, seed=seed)
+        self._refitted = self._refitted if fitted is None else fitted
 
     def _learn(self, rows: Rows, u: Array) -> Array:
         """Learn rows of known classes; return their probabilities."""
@@ -599,7 +528,7 @@ class Core(Saved):
             name = record.word("learner")
             # A learner of full size would be made only to be replaced by the recorded one; those
             # that cannot grow insist on it.
-            known = 0 if name in catalogue.growing() else n_classes
+            known = 0 if catalogue.grows(name) else n_classes
             settings, sparse = record.word("settings"), isinstance(scaler, SparseScaler)
             d = scaler.n_slots if sparse else scaler.n_features
             model = cls(name, settings, n_features=d, n_classes=known, sparse=sparse)

@@ -105,7 +105,6 @@ def _wide_weights(model: "Model", block: Block) -> tuple[list[str], Array]:
     core, columns = model.core, model.columns
     assert core is not None
     assert columns is not None
-    share = 1.0 / np.sqrt(max(1, len(columns.keys)))
     named: dict[int, str] = {}
     for slot, (source, part) in enumerate(columns.keys, 1):
         role = columns.roles.get(source, NUMBER)
@@ -126,7 +125,7 @@ def _wide_weights(model: "Model", block: Block) -> tuple[list[str], Array]:
     places = {int(column): i for i, column in enumerate(found.tolist())}
     there = [column for column in named if column in places]
     W = weights[[places[column] for column in there]].reshape(len(there), -1)
-    return [named[column] for column in there], W * share
+    return [named[column] for column in there], W * core.unit
 
 
 def _place_of_word(token: str) -> int:

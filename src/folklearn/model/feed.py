@@ -1,6 +1,7 @@
 """From a source to a model: roles, labels, weights and ids of rows, block by block."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -10,11 +11,10 @@ from numpy.typing import NDArray
 from folklearn import problem
 from folklearn.arrays import Array
 from folklearn.errors import InvalidInputError
-from folklearn.learners import catalogue
 from folklearn.learners.lanes import PAIRS, lane_of
 from folklearn.model import roles as known_roles
-from folklearn.model.columns import FEATURES, Columns
-from folklearn.model.roles import CATEGORY, DATE, ID, LEARNED, TARGET, WEIGHT, WORDS
+from folklearn.model.columns import FEATURES
+from folklearn.model.roles import CATEGORY, DATES, ID, LEARNED, TARGET, WEIGHT, WORDS
 from folklearn.progress import LOGGER, reporter
 from folklearn.readers.block import Block, Texts
 from folklearn.readers.cells import number_in
@@ -35,7 +35,7 @@ _FIRST_STOP = 64  # rows; then 128, 256, ...
 _MANY_NUMBERS = 30  # classes that are all numbers
 _SORTED = (
     "the labels come sorted: a model that learns row by row sees one class after the other; "
-    "shuffle the rows (--shuffle, or shuffle=True) unless this is the order of time"
+    "shuffle the rows (shuffle=True) unless this is the order of time"
 )
 
 
@@ -107,6 +107,7 @@ class Feed:
         self._own_labels: dict[int, Any] | None = None
         self._labels_apart = False  # not read with the rows, because they may be soft
         self.reader = self._opened(source, target, options)
+        self.reader.has_fixed_roles = model.columns is not None
         self.one_pass = bool(one_pass) or not self.reader.can_reread
         self.target = self._named(TARGET, target)
         self.weight = self._named(WEIGHT, weight)
@@ -132,9 +133,7 @@ class Feed:
         """Return the column of a role: as asked for, as the model knows it, or by the format."""
         names = self.reader.names
         if asked is not None and asked not in names and not self._labels_apart:
-            raise InvalidInputError(
-                f"{self.reader.name} has no column {asked!r}; its columns are: {listed(names)}"
-            )
+            raise self.reader.no_column(asked)
         own = _role_name(self.model.roles, role)
         if asked is not None and role == TARGET and self.model.columns is not None:
             self._refuse_other_target(asked, own)
@@ -150,7 +149,7 @@ class Feed:
         if asked != own and (own in self.reader.names or self.model.roles.get(asked) in LEARNED):
             raise InvalidInputError(
                 f"{asked!r} is not what the model predicts, which is the column {own!r}: leave "
-                "--target out"
+                f"target={asked!r} out"
             )
 
     def _roles(self) -> dict[str, str]:
@@ -168,10 +167,7 @@ class Feed:
         if model.columns is None:
             unknown = [name for name in model.asked_roles if names and name not in names]
             if unknown:
-                raise InvalidInputError(
-                    f"{self.reader.name} has no column {unknown[0]!r}, which was given a role; its "
-                    f"columns are: {listed(names)}"
-                )
+                raise self.reader.no_column(unknown[0], ", which was given a role")
         else:
             lacking = [
                 name
@@ -209,8 +205,8 @@ class Feed:
         model = self.model
         if self.target is None:
             raise InvalidInputError(
-                f"which column of {self.reader.name} holds the class? Name it: --target COLUMN, or "
-                f"target=...; its columns are: {listed(self.reader.names)}"
+                f"which column of {self.reader.name} holds the class? Name it: "
+                f"target='COLUMN'; its columns are: {listed(self.reader.names)}"
             )
         if not self.one_pass:
             self.scan = scan(
@@ -239,38 +235,16 @@ class Feed:
             )  # fmt: skip
 
     def _declare(self, found: Scan) -> None:
-        """Tell the model of classes, their weights and the largest weight of a row."""
-        model = self.model
-        labels: Iterable[Any] = found.labels
-        counts = dict(found.labels)
+        """Tell the model of classes, how often they come, and of the largest weight of a row."""
+        labels: Any = Texts.of(found.labels)
+        counts = list(found.labels.values())
         if self._own_labels is not None:
             values = [label for label in self._own_labels.values() if not _is_missing(label)]
             if any(isinstance(label, Mapping) for label in values):
                 return
-            counts = {}
-            for label in values:
-                counts[label] = counts.get(label, 0) + 1
-            labels = counts
-        if self._own_labels is None:
-            _, new = model._labels.read_texts(Texts.of(labels))
-        else:
-            _, new = model._labels.read_many(labels)
-        if model.core is None:
-            model._labels.admit(new)
-            model.is_open = False
-        elif new and not model.is_open:
-            model.core.grow(n_classes=len(model._labels) + len(new))
-            model._labels.admit(new)
-        if model.class_weight == "balanced":
-            total = sum(counts.values())
-            model.class_weight = {
-                label: total / (len(counts) * count) for label, count in counts.items()
-            }
-        if model.core is None and "max_weight" in catalogue.settings_of(model.learner_name):
-            heaviest = max(1.0, found.largest_weight or 1.0)
-            if isinstance(model.class_weight, Mapping):
-                heaviest *= max([1.0, *model.class_weight.values()])
-            model.settings.setdefault("max_weight", heaviest)
+            found_labels = Counter(values)
+            labels, counts = list(found_labels), list(found_labels.values())
+        self.model.expect(labels, counts, heaviest=found.largest_weight or 1.0)
 
     def _open_columns(self) -> None:
         """Give every column, and every category that was found, its place."""
@@ -290,12 +264,7 @@ class Feed:
                 f"column {name!r} of {self.reader.name} holds words, and these rows must be a "
                 "matrix: leave it out, or give it the role category"
             )
-        roles = {**self.roles, **model.asked_roles}
-        if self.target is not None:
-            roles[self.target] = TARGET
-        if self.weight is not None:
-            roles[self.weight] = WEIGHT
-        model.columns = columns = Columns(roles, model.crosses, sparse=sparse)
+        columns = model.open_columns(self.roles, sparse=sparse)
         if sparse or found is None:
             return
         columns.admit(columns.encode(_first_rows(head, found, learned)))
@@ -461,7 +430,7 @@ def _first_rows(head: Block, found: Scan, learned: Mapping[str, str]) -> Block:
             codes[: len(values)] = np.arange(len(values))
             columns[name] = Texts(codes, tuple(values))
         else:
-            columns[name] = np.zeros(n_rows, "datetime64[us]" if learned[name] == DATE else float)
+            columns[name] = np.zeros(n_rows, "datetime64[us]" if learned[name] in DATES else float)
     features = head.features
     if isinstance(features, SparseRows):
         columns_found = np.unique(found.features)
@@ -500,8 +469,11 @@ def _values_of(source: Any, name: str) -> list[Any] | None:
         return None
     import narwhals.stable.v2 as nw
 
-    frame = nw.from_native(source, eager_only=True, pass_through=True)
-    if not isinstance(frame, nw.DataFrame) or name not in frame.columns:
+    try:
+        frame = nw.from_native(source, eager_only=True, pass_through=True)
+        if not isinstance(frame, nw.DataFrame) or name not in frame.columns:
+            return None
+    except ValueError:  # the reader will say why it is none
         return None
     series = frame[name]
     gaps = series.is_null().to_list()

@@ -11,10 +11,11 @@ from folklearn.arrays import TINY, Array
 from folklearn.arrays import Labels as Numbers
 from folklearn.certificate import Certificate
 from folklearn.errors import InvalidInputError
-from folklearn.evaluate.windows import Window, Windows
+from folklearn.evaluate.windows import Window
 from folklearn.learners import catalogue
 from folklearn.learners.base import Learner
 from folklearn.learners.lanes import PAIRS, lane_of
+from folklearn.model import class_weights
 from folklearn.model import roles as known_roles
 from folklearn.model.columns import FEATURES, Columns, Encoded
 from folklearn.model.core import Core
@@ -24,16 +25,16 @@ from folklearn.model.labels import Labels
 from folklearn.model.recent import Recent
 from folklearn.model.roles import WORDS
 from folklearn.model.run import Run, Score, known_numbers
+from folklearn.model.tally import Outcome, Tally, outcome, outcomes
+from folklearn.model.waiting import Asked, Waiting
 from folklearn.persist import Record, Saved
-from folklearn.readers.block import Block, Texts
+from folklearn.readers.block import Block
 from folklearn.readers.cells import written
 from folklearn.readers.records import block_of_records
 from folklearn.sparse import SparseRows, is_sparse
 from folklearn.words import counted, listed
 
 _AT_A_TIME = 8192  # rows
-_FEW_SCORES = 64  # of rows that were learned one by one, before the windows are told
-_TOTALS = ("loss", "loss_of_new", "total_weight")
 
 
 class Step(NamedTuple):
@@ -51,14 +52,6 @@ class Step(NamedTuple):
     numbers: Numbers
     losses: Array
     weights: Array
-
-
-class _Outcome(NamedTuple):
-    """What came of the prediction of one row."""
-
-    loss: float
-    of_new: float  # the part of the loss that was paid for classes being unknown
-    wrong: bool
 
 
 class Model(Saved):
@@ -131,15 +124,23 @@ class Model(Saved):
         self.crosses = [tuple(pair) for pair in crosses]
         for name, role in self.asked_roles.items():
             known_roles.refuse_unknown(role, name)
-        weights: Any = class_weight  # of whatever type it may be
-        if not (weights is None or isinstance(weights, Mapping) or weights == "balanced"):
-            raise InvalidInputError(
-                f'class_weight must be None, a dict or "balanced", got {class_weight!r}'
-            )
+        class_weights.refuse_unusable(class_weight)
         self.forget()
         # One of the least size hears bad settings.
         first = catalogue.make(learner, 1, max(2, len(self._labels)), settings)
         self._max_weight = first.max_weight
+
+    def forget(self) -> None:
+        """Forget what was learned; roles that were asked for, classes and settings stay."""
+        settings, class_weight, classes = self._asked
+        self.settings: dict[str, Any] = dict(settings)
+        self.class_weight: class_weights.Given = class_weight
+        self.columns: Columns | None = None
+        self.core: Core | None = None
+        self._labels, self.is_open = Labels(), True
+        self.declare(classes)
+        self._tally = Tally(floors=self.has_floors)
+        self._recent, self._waiting = Recent(), Waiting()
 
     def declare(self, classes: Iterable[Any]) -> None:
         """Make classes known that no row has brought; if all are, none is "unseen"."""
@@ -152,22 +153,23 @@ class Model(Saved):
             self.is_open = False
         self._labels.admit(new)
 
-    def forget(self) -> None:
-        """Forget what was learned; roles that were asked for, classes and settings stay."""
-        settings, class_weight, classes = self._asked
-        self.settings: dict[str, Any] = dict(settings)
-        self.class_weight: Mapping[Any, float] | str | None = class_weight
-        self.columns: Columns | None = None
-        self.core: Core | None = None
-        self._labels, self.is_open = Labels(), True
-        self.declare(classes)
-        self.loss = self.loss_of_new = self.total_weight = 0.0
-        self.n_mistakes = 0
-        self._windows: Windows | None = None
-        self._scores: list[tuple[float, bool, float]] = []  # of rows that no window has seen yet
-        self._recent = Recent()
-        self._pending: dict[int, tuple[dict[str, Any], dict[Any, float], float]] = {}
-        self._n_asked = 0
+    def expect(self, labels: Any, counts: Sequence[int], *, heaviest: float = 1.0) -> None:
+        """Prepare for rows to come: so many of each class, of weights up to the heaviest.
+
+        Classes are declared unless the model takes them as they come; "balanced" weights, and what
+        the learner is made for, are decided.
+        """
+        if self.core is None or not self.is_open:
+            self.declare(labels)
+        if self.class_weight == class_weights.BALANCED:
+            numbers, new = self._labels.read_many(labels)
+            known = [*self._labels.kept, *new]
+            own = zip([known[number] for number in numbers], counts, strict=True)
+            self.class_weight = class_weights.balanced(dict(own))
+        if self.core is None and "max_weight" in catalogue.settings_of(self.learner_name):
+            given = self.class_weight if isinstance(self.class_weight, Mapping) else {}
+            most = max(1.0, heaviest) * max([1.0, *given.values()])
+            self.settings.setdefault("max_weight", most)
 
     # What it is.
 
@@ -206,9 +208,29 @@ class Model(Saved):
         return 1.0 if self.core is None else self.core.unseen_probability
 
     @property
+    def loss(self) -> float:
+        """The progressive loss of all rows."""
+        return self._tally.loss
+
+    @property
+    def loss_of_new(self) -> float:
+        """The part of the loss that was paid for classes being unknown."""
+        return self._tally.loss_of_new
+
+    @property
+    def total_weight(self) -> float:
+        """The weight of all rows."""
+        return self._tally.total_weight
+
+    @property
+    def n_mistakes(self) -> int:
+        """The rows whose most likely class was wrong."""
+        return self._tally.n_mistakes
+
+    @property
     def average_loss(self) -> float:
         """The progressive loss a row, NaN before the first."""
-        return self.loss / self.total_weight if self.total_weight > 0.0 else math.nan
+        return self._tally.average
 
     @property
     def frozen_loss(self) -> float:
@@ -222,12 +244,14 @@ class Model(Saved):
         self._learn_row(x, y, weight)
 
     def _learn_row(
-        self, x: Mapping[Any, Any], y: Any, weight: float, told: _Outcome | None = None
+        self, x: Mapping[Any, Any], y: Any, weight: float, told: Outcome | None = None
     ) -> None:
         """Learn one row; `told` is what came of the prediction when it was asked for."""
         number, new = self._labels.read(y)
         if self.class_weight is not None or weight != 1.0:
-            number, weight = self._weighed(y, number, weight)
+            numbers, weights = np.asarray([number]), np.array([problem.weight(weight)])
+            numbers, weights = self._weighed(numbers, new, weights)
+            number, weight = number if numbers.ndim == 1 else numbers[0], float(weights[0])
         begun = core, columns = self.core, self.columns
         row = None if columns is None or core is None else columns.plain_row(x)
         try:
@@ -255,7 +279,7 @@ class Model(Saved):
         number: int,
         weight: float,
         new: Sequence[Any],
-        told: _Outcome | None,
+        told: Outcome | None,
         encoded: Encoded | None = None,
     ) -> None:
         """Learn one row of a dense model, and count its loss."""
@@ -266,14 +290,7 @@ class Model(Saved):
         p = core.learn_row(row, number, weight)
         if new or encoded is not None:
             self._admit(encoded, new)
-        loss, of_new, wrong = told or _outcome(p, number, unseen)
-        self.loss += weight * loss
-        self.loss_of_new += weight * of_new
-        self.total_weight += weight
-        self.n_mistakes += wrong
-        self._scores.append((loss, wrong, weight))
-        if self.has_floors or len(self._scores) >= _FEW_SCORES:
-            self._watch()
+        self._tally.add_one(told or outcome(p, number, unseen), weight, core)
 
     def predict_proba_one(self, x: Mapping[Any, Any]) -> dict[Any, float]:
         """Return the probabilities of the classes seen, for a row whose label comes soon.
@@ -314,33 +331,28 @@ class Model(Saved):
         What waits for its label is part of the state, and saved with it.
         """
         p = self.predict_proba_one(x)
-        self._n_asked += 1
-        self._pending[self._n_asked] = dict(x), p, self.unseen_probability
-        return p, self._n_asked
+        given = np.array(list(p.values()))
+        return p, self._waiting.add(Asked(dict(x), given, self.unseen_probability))
 
     def tell(self, number: int, y: Any, *, weight: float = 1.0) -> None:
         """Learn the row that was asked for under a number, now that its label is known.
 
         The loss that counts is that of what was predicted then.
         """
-        if number not in self._pending:
-            raise InvalidInputError(
-                f"no row waits under the number {number!r}: it was never asked for, or told already"
-            )
-        x, p, unseen = self._pending[number]
-        label, _ = self._labels.read(y)
-        if type(label) is not int and self.class_weight is not None:
-            label, _ = self._weighed(y, label, 1.0)  # its loss is that of what is learned
+        x, p, unseen = self._waiting.find(number)
+        label, new = self._labels.read(y)
+        if type(label) is not int:  # its loss is that of what is learned
+            label = self._weighed(np.array([label]), new, np.ones(1))[0][0]
         if not unseen and (type(label) is not int or label >= len(p)):
             # Nothing was given to a class that nobody had declared; it costs what `learn_one` says.
             unseen = 0.5 if self.core is None else self.core.unseen_probability
-        self._learn_row(x, y, weight, _outcome(np.array(list(p.values())), label, unseen))
-        del self._pending[number]
+        self._learn_row(x, y, weight, outcome(p, label, unseen))
+        self._waiting.drop(number)
 
     @property
     def waiting(self) -> tuple[int, ...]:
         """The numbers of the rows that wait for their label."""
-        return tuple(self._pending)
+        return self._waiting.numbers
 
     # Many rows.
 
@@ -358,18 +370,14 @@ class Model(Saved):
 
     def _read_labels(self, y: Any, n_rows: int) -> tuple[Any, Sequence[Any]]:
         """Return class numbers (T,), or soft labels (T, K), and the labels that are new."""
-        if isinstance(y, Texts):
-            numbers, new = self._labels.read_texts(y)
-        elif isinstance(y, np.ndarray) and y.ndim == 2:
+        if isinstance(y, np.ndarray) and y.ndim == 2:
             if y.shape != (n_rows, len(self._labels)):
                 raise InvalidInputError(
                     f"soft labels have shape {y.shape}; expected ({n_rows}, {len(self._labels)}), "
                     "a column for every known class: `declare` further ones first"
                 )
             return y, ()
-        else:
-            listed_y = y.tolist() if isinstance(y, np.ndarray) else y
-            numbers, new = self._labels.read_many(listed_y)
+        numbers, new = self._labels.read_many(y.tolist() if isinstance(y, np.ndarray) else y)
         if len(numbers) != n_rows:
             raise InvalidInputError(f"there are {len(numbers)} labels for {counted(n_rows, 'row')}")
         soft = len(np.shape(numbers)) == 2
@@ -377,8 +385,7 @@ class Model(Saved):
 
     def _learn_block(self, block: Block, numbers: Any, new: Sequence[Any], weights: Array) -> Step:
         """Predict, then learn, the rows of a block."""
-        if self.class_weight is not None:
-            numbers, weights = self._weighed_many(numbers, new, weights)
+        numbers, weights = self._weighed(numbers, new, weights)
         begun = self.columns, self.core
         try:
             if self.columns is None:
@@ -403,7 +410,7 @@ class Model(Saved):
         numbers: Any,
         weights: Array,
         new: Sequence[Any],
-        told: _Outcome | None = None,
+        told: Outcome | None = None,
     ) -> Step:
         """Predict, then learn, encoded rows."""
         core, was_open = self.core, self.is_open
@@ -419,59 +426,20 @@ class Model(Saved):
                 self._admit(encoded, new[: core.n_classes - len(self._labels)])
             raise
         self._admit(encoded, new)
-        is_soft = np.ndim(numbers) == 2
-        y = np.argmax(numbers, axis=1) if is_soft else np.asarray(numbers)
-        last = y
-        if is_soft:
+        numbers = np.asarray(numbers)
+        last = numbers
+        if numbers.ndim == 2:
             last = numbers.shape[1] - 1 - np.argmax(numbers[:, ::-1] > 0.0, axis=1)
         known = np.maximum.accumulate(np.concatenate([[n_before], last + 1]))[:-1]
         is_new = last >= known
         if not was_open:  # until a class comes that was not declared
             u[: int(is_new.argmax()) if is_new.any() else len(u)] = 0.0
-        losses, of_new = _losses(P, u, y, known, numbers if is_soft else None)
-        wrong = (P.argmax(axis=1) != y) | (y >= known) if len(y) else np.zeros(0, bool)
-        P *= (1.0 - u)[:, None]
+        came = outcomes(P, u, numbers, known)
         if told is not None:
-            losses[:], of_new[:], wrong[:] = told
-        self.loss += float(weights @ losses)
-        self.loss_of_new += float(weights @ of_new)
-        self.total_weight += float(weights.sum())
-        self.n_mistakes += int(wrong.sum())
-        self._watch(np.array([losses, wrong, weights]))
-        return Step(P, u, np.where(is_soft, -1, y), losses, weights)
-
-    def _watch(self, scores: Array | None = None) -> None:
-        """Let the windows see what was learned: rows that were counted singly, and others."""
-        waiting, self._scores = self._scores, []
-        if waiting:
-            self._observe(np.array(waiting, np.float64).T)
-        if scores is not None:
-            self._observe(scores)
-
-    def _observe(self, scores: Array) -> None:
-        if self._windows is not None and not self.has_floors:
-            self._windows._observe(None, scores)
-            return
-        core = self.core
-        assert core is not None
-        taken = core.taken_rows()
-        sizes = {"n_features": core.n_columns, "n_classes": max(core.n_classes, 2)}
-        windows = self._windows
-        floors = self.has_floors and core.learner is not None
-        if windows is None or (
-            floors
-            and (windows.n_features, windows.n_classes, windows.floors) != (*sizes.values(), True)
-        ):
-            self._windows = windows = Windows(**sizes, floors=floors)  # other sizes: a new proof
-        if not windows.floors:
-            windows._observe(None, scores)
-            return
-        start = 0
-        for rows in taken:
-            stop = start + len(rows.X)
-            if not len(rows.soft) or rows.soft.shape[1] == windows.n_classes:
-                windows._observe(rows, scores[:, start:stop])
-            start = stop
+            came = Outcome(*map(np.atleast_1d, told))
+        self._tally.add(came, weights, core)
+        hard = numbers if numbers.ndim == 1 else np.full(len(u), -1)
+        return Step(P * (1.0 - u)[:, None], u, hard, came.loss, weights)
 
     def _predicted_only(self, block: Block, weights: Array) -> Step:
         """Predict rows that have no label."""
@@ -512,19 +480,24 @@ class Model(Saved):
         They do if there are words, and if a sparse matrix is too large for sums over all pairs of
         so many classes.
         """
-        asked = {**roles, **self.asked_roles}
-        sparse = WORDS in asked.values()
+        roles = {**roles, **self.asked_roles}
+        sparse = WORDS in roles.values()
         if features is not None and not sparse:
             size = features.shape[1] + self.intercept, max(2, n_classes, len(self._labels))
             may_be_wide = isinstance(features, SparseRows) and self.learner_name == "auto"
             sparse = may_be_wide and lane_of(*size) != PAIRS
             if not sparse:
                 catalogue.refuse_too_large(self.learner_name, *size)
-        self.columns = columns = Columns(asked, self.crosses, sparse=sparse)
+        columns = self.open_columns(roles, sparse=sparse)
         if features is not None and not sparse:  # every column of a matrix has its place
             keys = [(FEATURES, str(j)) for j in range(features.shape[1])]
             columns.admit(Encoded(None, keys))
         return columns
+
+    def open_columns(self, roles: Mapping[str, str], *, sparse: bool) -> Columns:
+        """Begin with columns of these roles, which stay; their places come with the rows."""
+        self.columns = Columns(roles, self.crosses, sparse=sparse)
+        return self.columns
 
     def _meet_row(self, x: Mapping[Any, Any]) -> Encoded:
         if self.columns is None:
@@ -569,44 +542,23 @@ class Model(Saved):
 
     def weights_of(self, y: Any, weight: Array) -> Array:
         """Return the weights of rows with the weights of their classes in them."""
-        if self.class_weight is None:
-            return weight
-        return self._weighed_many(*self._read_labels(y, len(weight)), weight)[1]
+        return self._weighed(*self._read_labels(y, len(weight)), weight)[1]
 
-    def _weighed(self, y: Any, number: Any, weight: float) -> tuple[Any, float]:
-        weight = problem.weight(weight)
-        if self.class_weight is None:
-            return number, weight
-        soft, weights = self._weighed_many(
-            np.asarray([number]), self._labels.read(y)[1], np.array([weight])
-        )
-        return (number if soft.ndim == 1 else soft[0]), float(weights[0])
-
-    def _weighed_many(self, numbers: Any, new: Sequence[Any], weights: Array) -> tuple[Any, Array]:
-        r"""Return labels and weights with the weights of classes in them.
-
-        A soft label y counts as what is expected of hard ones: the soft label
-        :math:`y_k w_k / w` with the weight :math:`w = \sum_k y_k w_k`.
-        """
-        if isinstance(self.class_weight, str):
-            raise InvalidInputError(
-                'class_weight="balanced" needs to see all labels first: use `fit`, `run` over a '
-                "file or a frame, or give the weights as a dictionary"
-            )
-        given: Mapping[Any, float] = self.class_weight or {}
+    def _weighed(self, numbers: Any, new: Sequence[Any], weights: Array) -> tuple[Any, Array]:
+        """Return labels and weights with the weights of classes in them."""
         known = [*self._labels.kept, *new]
-        factors = np.array([problem.weight(given.get(label, 1.0)) for label in known])
-        if np.ndim(numbers) == 1:
-            return numbers, weights * factors[numbers]
-        shares = numbers * factors[: numbers.shape[1]]
-        totals = shares.sum(axis=1, keepdims=True)
-        shares = np.divide(shares, totals, out=np.array(numbers, float), where=totals > 0.0)
-        return shares, weights * totals[:, 0]
+        return class_weights.weighed(self.class_weight, known, numbers, weights)
 
     # Files and frames.
 
     def feed(self, source: Any, target: str | None = None, **options: Any) -> Feed:
         """Return the rows of a file, a pipe or a frame, ready to be learned; see `Feed`."""
+        if not (target is None or isinstance(target, str)):
+            raise InvalidInputError(
+                f"target is the name of the column of labels, got {type(target).__name__}: put the "
+                "labels into the rows, as in X.assign(label=y) with target='label'; learn_many(X, "
+                "y) and FolkloreClassifier take labels apart"
+            )
         return Feed(self, source, target, **options)
 
     def run(
@@ -631,7 +583,8 @@ class Model(Saved):
         one_pass : do not read a file twice: classes and categories are learned as they come.
         shuffle : learn the rows in a random order, given by `seed`; they must fit in memory.
         progress : show a bar.
-        options : of the reader: format, delimiter, encoding, decimal.
+        options : of the reader: format, delimiter, encoding, decimal. And on_bad, a function that
+            takes every row that cannot be read, which is then left out.
         """
         feed = self.feed(
             source, target, weight=weight, one_pass=one_pass,
@@ -691,10 +644,8 @@ class Model(Saved):
             return
         parts = []
         for block, y, weights in blocks:
-            numbers, _ = self._read_labels(y, len(block))
-            if self.class_weight is not None:
-                numbers, weights = self._weighed_many(numbers, (), weights)
-            parts.append((block, numbers, weights))
+            numbers, new = self._read_labels(y, len(block))
+            parts.append((block, *self._weighed(numbers, new, weights)))
         limit = {} if most_passes is None else {"most_passes": most_passes}
 
         def raw() -> Iterable[tuple[Any, Any, Any]]:
@@ -750,8 +701,7 @@ class Model(Saved):
 
         With ``windows=True`` each has a floor that no linear model could have beaten there.
         """
-        self._watch()
-        return [] if self._windows is None else self._windows.all()
+        return self._tally.all()
 
     def explain(self, *, importance: bool = True, seed: int = 0) -> Explanation:
         """Return the weights by column and class, and what recent rows lose without each column."""
@@ -764,7 +714,7 @@ class Model(Saved):
         config: dict[str, Any] = {
             "learner": self.learner_name,
             "settings": self.settings,
-            "class_weight": self._class_weight_pairs(),
+            "class_weight": class_weights.plain(self.class_weight),
             "scale": self.scale,
             "intercept": self.intercept,
             "windows": self.has_floors,
@@ -772,42 +722,26 @@ class Model(Saved):
             "crosses": self.crosses,
             "labels": self._labels.plain(),
             "is_open": self.is_open,
-            "n_mistakes": self.n_mistakes,
-            "n_asked": self._n_asked,
-            "pending": [_plain_pending(n, *row) for n, row in self._pending.items()],
         }
-        config |= {total: float(getattr(self, total)).hex() for total in _TOTALS}
-        self._watch()
         record = Record("Model", config, {})
+        persist.put_inside(record, "tally", self._tally)
         persist.put_inside(record, "recent", self._recent)
-        if self._windows is not None:
-            persist.put_inside(record, "ladder", self._windows)
+        persist.put_inside(record, "waiting", self._waiting)
         if self.core is not None:
             persist.put_inside(record, "columns", self.columns)
             persist.put_inside(record, "core", self.core)
         return record
 
-    def _class_weight_pairs(self) -> Any:
-        if not isinstance(self.class_weight, Mapping):
-            return self.class_weight
-        labels = Labels()
-        labels.admit(self.class_weight)
-        return [labels.plain(), [float(w) for w in self.class_weight.values()]]
-
     @classmethod
     def from_record(cls, record: Record) -> Self:
         """Rebuild a model that goes on exactly where the recorded one stopped."""
         word = record.word
-        class_weight = word("class_weight")
-        if isinstance(class_weight, list):
-            keys, values = class_weight
-            class_weight = dict(zip(Labels.of_plain(keys).kept, values, strict=True))
         with persist.refusing(record.kind):
             model = cls(
                 word("learner"),
                 roles=dict(word("roles")),
                 crosses=word("crosses"),
-                class_weight=class_weight,
+                class_weight=class_weights.of_plain(word("class_weight")),
                 scale=word("scale"),
                 intercept=word("intercept"),
                 windows=word("windows"),
@@ -815,23 +749,11 @@ class Model(Saved):
             )
             model._labels = Labels.of_plain(word("labels"))
         model.is_open = bool(word("is_open"))
-        model.n_mistakes, model._n_asked = record.count("n_mistakes"), record.count("n_asked")
-        for total in _TOTALS:
-            setattr(model, total, float.fromhex(word(total)))
-        model._pending = {
-            int(n): (dict(x), dict(zip(model._labels.kept, p, strict=False)), u)
-            for n, x, p, u in word("pending")
-        }
-        model._recent = record.inner("recent")
-        if "ladder" in record.config:
-            model._windows = record.inner("ladder")
+        model._tally, model._recent = record.inner("tally"), record.inner("recent")
+        model._waiting = record.inner("waiting")
         if "core" in record.config:
             model.columns, model.core = record.inner("columns"), record.inner("core")
         return model
-
-    def __getstate__(self) -> dict[str, Any]:
-        self._watch()  # so that what is pickled does not depend on who has looked
-        return self.__dict__
 
     def __repr__(self) -> str:
         learned = f"{counted(self.n_rounds, 'row')} learned"
@@ -858,57 +780,3 @@ def _refuse_by_name(columns: Columns | None, x: Mapping[Any, Any]) -> None:
 
 def _name_of(item: tuple[Any, Any]) -> str:
     return str(item[0])
-
-
-def _losses(P: Array, u: Array, y: Numbers, known: Any, soft: Any) -> tuple[Array, Array]:
-    """Return the strict losses of rows, and what of them was paid for classes being unknown.
-
-    P are the probabilities of the classes known before each row, if it is one of them; u that it
-    is none. What a soft label gives to new classes is paid as a new class is.
-    """
-    is_known = np.arange(P.shape[1]) < known[:, None]
-    if soft is None:
-        mass = (y >= known).astype(np.float64)  # that is new
-        own = -np.log(np.maximum(P[np.arange(len(y)), y], TINY))
-        of_known = np.where(mass > 0.0, 0.0, own)
-    else:
-        soft = soft[:, : P.shape[1]]
-        there = is_known & (soft > 0.0)
-        of_known = np.where(there, -soft * np.log(np.maximum(P, TINY)), 0.0).sum(axis=1)
-        mass = np.where(is_known, 0.0, soft).sum(axis=1)
-    surely_new = u >= 1.0
-    share = -np.log1p(-np.where(surely_new, 0.0, u))
-    of_new = mass * -np.log(np.maximum(u, TINY)) + (1.0 - mass) * share
-    return of_known + of_new, of_new
-
-
-def _outcome(p: Array, label: Any, unseen: float) -> _Outcome:
-    """Return what came of one prediction p (K,) of the classes known then."""
-    if type(label) is int:
-        if label >= p.size:
-            loss = -math.log(max(unseen, TINY))
-            return _Outcome(loss, loss, True)
-        share, given = -math.log1p(-unseen) if unseen < 1.0 else 0.0, p.tolist()
-        loss = share - math.log(max(given[label], TINY))
-        return _Outcome(loss, share, given.index(max(given)) != label)
-    y = np.array([np.argmax(label)])
-    P = np.pad(p, (0, max(0, label.size - p.size)))[None]
-    known = np.array([p.size])
-    losses, of_new = _losses(P, np.array([unseen]), y, known, np.asarray(label)[None])
-    wrong = y[0] >= p.size or int(p.argmax()) != y[0]
-    return _Outcome(float(losses[0]), float(of_new[0]), bool(wrong))
-
-
-def _plain_pending(n: int, x: dict[str, Any], p: dict[Any, float], unseen: float) -> list[Any]:
-    row = {name: _plain_value(value) for name, value in x.items()}
-    return [n, row, list(p.values()), unseen]
-
-
-def _plain_value(value: Any) -> Any:
-    if value is None or isinstance(value, str | bool | int):
-        return value
-    if isinstance(value, np.generic):
-        return _plain_value(value.item())
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    return value.isoformat() if hasattr(value, "isoformat") else str(value)

@@ -1,27 +1,31 @@
 """What the columns of the data are: numbers, categories, words, dates, ids, weights."""
 
-import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from datetime import date, datetime
 from typing import Any
 
 import numpy as np
 
 from folklearn.errors import InvalidInputError
+from folklearn.progress import LOGGER
 from folklearn.readers.block import Block, Column, Texts, is_gap
-from folklearn.readers.cells import Kind
+from folklearn.readers.cells import DATE_KINDS, Kind, amount_in, date_in, role_of, unit_in
 
 NUMBER, CATEGORY, WORDS, DATE = "number", "category", "words", "date"
 ID, WEIGHT, TARGET, IGNORED = "id", "weight", "target", "ignored"
-ROLES = (NUMBER, CATEGORY, WORDS, DATE, ID, WEIGHT, TARGET, IGNORED)
-LEARNED = (NUMBER, CATEGORY, WORDS, DATE)
+DATES: tuple[str, ...] = DATE_KINDS  # plain ones, and those of which the role tells the order
+LEARNED = (NUMBER, CATEGORY, WORDS, *DATES)
+ROLES = (*LEARNED, ID, WEIGHT, TARGET, IGNORED)
 
 _SENTENCE = 3  # words from which on a text is words, not a category
 _ENOUGH = 50  # rows before an id is recognised
 _NEARLY_ALL = 0.95  # distinct texts, for an id; numbers, or dates, for a column of them
-_ISO = re.compile(
-    r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}([.,]\d{1,9})?)?( ?(Z|[+-]\d{2}:?\d{2}))?)?", re.ASCII
+_LIKE_DATE = re.compile(
+    r"(\d{1,2}|\d{4})[-/.]\d{1,2}[-/.]\d{1,4}\b.*"
+    r"|.*\d\W*(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\W.*\d.*"
+    r"|.*\b(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\W+\d{1,2}\W+\d{4}\b.*",
+    re.ASCII | re.IGNORECASE,
 )
 
 
@@ -29,7 +33,7 @@ def kind_of(role: str) -> Kind:
     """Return how a reader should read a column of a role."""
     if role in (NUMBER, WEIGHT):
         return "number"
-    return "date" if role == DATE else "text"
+    return next((kind for kind in DATE_KINDS if kind == role), "text")
 
 
 def natural_kind(column: Column) -> Kind:
@@ -54,8 +58,8 @@ def of_value(value: Any) -> str:
     ['number', 'category', 'date', 'words', 'number']
     """
     if isinstance(value, str):
-        if _ISO.fullmatch(value.strip()):
-            return DATE
+        if dates := _dates_of(Texts.of([value])):
+            return dates
         return WORDS if len(value.split()) >= _SENTENCE else CATEGORY
     return DATE if isinstance(value, date | datetime | np.datetime64) else NUMBER
 
@@ -105,12 +109,20 @@ def _of_texts(name: str, column: Texts) -> str:
     values = [value for value in column.values if value]
     if not values or not (column.codes >= 0).any():  # the values may be those of other rows
         return NUMBER
-    numbers = [_number(value) for value in column.values]
-    if _are_nearly_all(column, [not math.isnan(number) for number in numbers]):
-        whole = np.append(numbers, np.nan)[column.codes]
-        return ID if _is_running(name, whole) else NUMBER
-    if _are_nearly_all(column, [bool(_ISO.fullmatch(value)) for value in column.values]):
-        return DATE
+    numbers = np.array([_number(value) for value in column.values])
+    if _are_nearly_all(column, ~np.isnan(numbers)):
+        units = {unit_in(value) for value in values}
+        if len(units - {""}) < 2 and units != {"", "%"}:
+            whole = np.append(numbers, np.nan)[column.codes]
+            return ID if _is_running(name, whole) else NUMBER
+        _doubt(name, "amounts of several units", "let all of them have the same")
+    dates = _dates_of(column)
+    if dates is not None:
+        return dates
+    if _are_nearly_all(column, [bool(_LIKE_DATE.fullmatch(value)) for value in column.values]):
+        remedy = "; where the day or the month comes first, say which: "
+        remedy += f"{role_of(name, 'day/month')} or {role_of(name, 'month/day')}"
+        _doubt(name, "dates", f"dates are read that look like 2024-05-31 or 31.05.2024{remedy}")
     if sum(len(value.split()) for value in values) >= _SENTENCE * len(values):
         return WORDS
     there = int((column.codes >= 0).sum())
@@ -118,7 +130,22 @@ def _of_texts(name: str, column: Texts) -> str:
     return ID if is_id else CATEGORY
 
 
-def _are_nearly_all(column: Texts, are: Sequence[bool]) -> bool:
+def _doubt(name: str, what: str, remedy: str) -> None:
+    LOGGER.warning("column %r looks like %s but is taken for text: %s", name, what, remedy)
+
+
+def _dates_of(column: Texts) -> str | None:
+    """Return the role of dates, if it is one only; of texts nearly all."""
+    orders = [
+        role
+        for role in DATE_KINDS
+        if _are_nearly_all(column, [date_in(text, role) is not None for text in column.values])
+    ]
+    # What plain dates say is read as such in every order.
+    return orders[0] if orders and (orders[0] == DATE or len(orders) == 1) else None
+
+
+def _are_nearly_all(column: Texts, are: Any) -> bool:
     """Tell whether the texts of all rows are of a kind but a few, which are mistakes then."""
     there = column.codes[column.codes >= 0]
     return float(np.mean(np.array(are)[there])) >= _NEARLY_ALL
@@ -133,10 +160,9 @@ def _is_running(name: str, numbers: Any) -> bool:
 
 def _number(text: str) -> float:
     """Return a number, NaN if it is none; a decimal comma counts, the reader knows what to do."""
-    try:
-        return float(text.replace(",", ".", 1)) if "_" not in text else math.nan
-    except ValueError:
-        return math.nan
+    found = amount_in(text)
+    found = amount_in(text, ",") if found is None else found
+    return np.nan if found is None else found
 
 
 def described(roles: Mapping[str, str]) -> list[tuple[str, list[str]]]:

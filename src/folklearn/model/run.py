@@ -119,7 +119,9 @@ class Run:
             self.n_unlabelled += len(rows.block)
             return
         hard = step.numbers
-        predicted = step.P.argmax(axis=1) if step.P.shape[1] else np.full(len(hard), -1)
+        predicted = np.full(len(hard), -1)
+        if step.P.shape[1]:  # before the first class is known, none is predicted
+            predicted = np.where(step.P.any(axis=1), step.P.argmax(axis=1), -1)
         wrong = predicted != hard
         self.total_loss += float(step.weights @ step.losses)
         self.weight += float(step.weights.sum())
@@ -140,11 +142,8 @@ class Run:
 
     def _floor(self, model: "Model") -> float:
         """Return what no linear model gets below, a row, in about the last window."""
-        windows = model._windows
-        if windows is None or not windows.n_rounds:
-            return math.nan
-        last = windows.last(min(max(self._size, _LEAST_FLOOR), windows.n_rounds))
-        return last.floor / last.weight if last.weight > 0.0 else math.nan
+        last = model._tally.last(max(self._size, _LEAST_FLOOR))
+        return last.floor / last.weight if last is not None and last.weight > 0.0 else math.nan
 
     def _look(self) -> None:
         model = self.model

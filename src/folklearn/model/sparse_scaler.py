@@ -134,6 +134,11 @@ class SparseScaler(Saved):
         """The value of the constant."""
         return _CONSTANT if self.scale else 1.0
 
+    @property
+    def unit(self) -> float:
+        """The length that every column of the data has."""
+        return 1.0 / float(np.sqrt(self.n_slots)) if self.scale else 1.0
+
     def grow(self, n_slots: int, n_numbers: int) -> None:
         """Make room for columns that were missing in every row so far."""
         self.n_slots = problem.count("n_slots", n_slots, self.n_slots)
@@ -160,7 +165,7 @@ class SparseScaler(Saved):
 
     def _assembled(self, X: SparseInput, learn: bool) -> SparseRows:
         """Put the slots side by side, in order of their places."""
-        share = 1.0 / np.sqrt(self.n_slots) if self.scale else 1.0
+        share = self.unit
         parts = {slot: self._own(rows, share) for slot, rows in X.parts.items()}
         if self._numbers is not None and X.slots:
             scaler = self._numbers

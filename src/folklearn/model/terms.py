@@ -9,8 +9,10 @@ from numpy.typing import NDArray
 
 from folklearn.arrays import Array
 from folklearn.errors import InvalidInputError
-from folklearn.model.roles import CATEGORY, DATE, NUMBER, WORDS
-from folklearn.readers.block import Column, Texts, as_texts
+from folklearn.model.roles import CATEGORY, DATES, NUMBER, WORDS, kind_of
+from folklearn.readers.block import Column, Dates, Texts, as_texts
+from folklearn.readers.cells import role_of, with_remedy
+from folklearn.readers.records import spread
 from folklearn.sparse import SparseRows
 
 HASHED = 2**30  # places of words and of categories of wide models
@@ -50,8 +52,8 @@ def terms_of(name: str, role: str, column: Column) -> list[Term]:
     """Return what a column says in a role."""
     if role == NUMBER:
         return [Whole("", numbers(name, column))]
-    if role == DATE:
-        return list(map(Whole, DATE_PARTS, _date_parts(name, column)))
+    if role in DATES:
+        return list(map(Whole, DATE_PARTS, _date_parts(name, role, column)))
     texts = as_texts(column)
     if role == CATEGORY:
         return [Picked(texts.values, texts.codes)]
@@ -66,7 +68,8 @@ def crossed(a: str, first: Sequence[Term], b: str, second: Sequence[Term]) -> li
     one, other = first[0], second[0]
     if isinstance(one, Counted) or isinstance(other, Counted):
         raise InvalidInputError(
-            f"{a}:{b} cannot be crossed: words cannot; a column of few words is --role COL=category"
+            f"{a}:{b} cannot be crossed: words cannot; for a column of few words: "
+            f"{role_of(a if isinstance(one, Counted) else b, 'category')}"
         )
     if isinstance(one, Picked) and isinstance(other, Picked):
         there = (one.codes >= 0) & (other.codes >= 0)
@@ -96,29 +99,12 @@ def numbers(name: str, column: Column) -> Array:
         if np.isnat(column).all():
             return np.full(len(column), np.nan)
         raise InvalidInputError(f"column {name!r} holds dates, and its role is number")
-    try:
-        values = [float(value) if value else np.nan for value in column.values]
-    except ValueError:
-        bad = next(value for value in column.values if not _is_number(value))
-        raise InvalidInputError(
-            f"column {name!r} has {bad!r}, and its role is number; a column of text has the role "
-            "category or words"
-        ) from None
-    found: Array = np.append(values, np.nan)[column.codes]
-    return found
+    return np.asarray(_read(name, NUMBER, column), np.float64)
 
 
-def _is_number(text: str) -> bool:
-    try:
-        float(text or "nan")
-    except ValueError:
-        return False
-    return True
-
-
-def _date_parts(name: str, column: Column) -> Array:
+def _date_parts(name: str, role: str, column: Column) -> Array:
     """Return (parts, T): seconds since 1970, time of day and of year as angles, weekdays."""
-    seconds = _seconds(name, column)
+    seconds = _seconds(name, role, column)
     day = 2.0 * np.pi * np.mod(seconds, _DAY) / _DAY
     year = 2.0 * np.pi * np.mod(seconds, _YEAR) / _YEAR
     weekday = np.mod(np.floor(seconds / _DAY) + _MONDAY, 7.0)
@@ -127,29 +113,23 @@ def _date_parts(name: str, column: Column) -> Array:
     return np.concatenate([rows, weekdays])
 
 
-def _seconds(name: str, column: Column) -> Array:
-    if isinstance(column, Texts):
-        times = np.array([_timestamp(name, value) for value in column.values] or [0.0])
-        found: Array = np.append(times, np.nan)[column.codes]
-        return found
+def _seconds(name: str, role: str, column: Column) -> Array:
+    column = _read(name, role, column) if isinstance(column, Texts) else column
     if column.dtype.kind != "M":
         if np.isnan(column).all():  # nothing is of no kind
             return np.full(len(column), np.nan)
-        raise InvalidInputError(f"column {name!r} holds numbers, and its role is date")
+        raise InvalidInputError(f"column {name!r} holds numbers, and its role is {role}")
     exact = column.astype("datetime64[us]")
     return np.where(np.isnat(exact), np.nan, exact.astype(np.int64) / 1e6)
 
 
-def _timestamp(name: str, text: str) -> float:
-    from datetime import UTC, datetime
-
-    try:
-        read = datetime.fromisoformat(text)
-    except ValueError:
-        raise InvalidInputError(
-            f"column {name!r} has {text!r}, which is no date like 2026-11-15 or 2026-11-15T08:30"
-        ) from None
-    return (read if read.tzinfo else read.replace(tzinfo=UTC)).timestamp()
+def _read(name: str, role: str, column: Texts) -> Array | Dates:
+    """Return a column of text as what its role says that it holds."""
+    found, faults = spread(column.codes.astype(np.int64), column.values, kind_of(role))
+    for fault in faults.values():
+        raise InvalidInputError(f"column {name!r}: {with_remedy(fault, name)}")
+    assert not isinstance(found, Texts)
+    return found
 
 
 def place_of(text: str) -> int:

@@ -189,7 +189,6 @@ def run_rounds(S, memo, X, norms, labels, soft, weights, b, learning, out, losse
     n = S.shape[0]
     k = n // d
     totals, constants, theta, seen, _, _, _, room, nodes = open_memo(memo, d, k)
-    totals_before = np.empty_like(totals)
     P = np.empty((b * k, n))
     C = np.empty(b * k * b * k)
     G = np.empty(b * k * b * k)
@@ -198,7 +197,7 @@ def run_rounds(S, memo, X, norms, labels, soft, weights, b, learning, out, losse
     for start in range(0, T, b):
         stop = min(start + b, T)
         m = (stop - start) * k
-        totals_before[:] = totals
+        totals_before = totals.copy()
         Cm, Gm = C[: m * m].reshape(m, m), G[: m * m].reshape(m, m)
         open_block(S, theta, X[start:stop], P[:m], Cm, q[:m])
         _learn_block(
@@ -210,6 +209,7 @@ def run_rounds(S, memo, X, norms, labels, soft, weights, b, learning, out, losse
             continue
         seen[FRESH] = 0.0
         if not close_block(S, theta, P[:m], Gm, c[:m], room, SPARE / constants[LAM]):
-            totals[:] = totals_before
+            for i in range(totals.shape[0]):
+                totals[i] = totals_before[i]
             run_loop(S, memo, X, labels, soft, weights, start, stop, learning, out, losses)
             seen[FRESH] = 0.0

@@ -6,7 +6,9 @@ below -700 the result is exp(-700). What a proof rests on calls `math.exp` inste
 """
 
 import numpy as np
+from numba import carray
 
+from folklearn.numerics.backend import address
 from folklearn.numerics.compile import kernel
 
 _LOG2_E = 1.4426950408889634
@@ -23,7 +25,7 @@ _C4, _C3, _C2 = 1 / 24, 1 / 6, 1 / 2
 def exp_all(x, out, powers):
     """Write exp(x) into out, for x at most 0; out may be x. powers is int64 scratch."""
     n = x.shape[0]
-    scales = powers.view(np.float64)
+    scales = carray(address(powers, 0), (n,), np.float64)  # `view` is slow to compile
     for i in range(n):
         here = x[i] if x[i] > _LEAST else _LEAST
         scales[i] = here * _LOG2_E + _MAGIC

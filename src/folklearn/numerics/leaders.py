@@ -181,7 +181,9 @@ def jump(G, H, W):
     step = np.empty_like(W)
     _solve(H, G, step)
     if _finite(step):
-        W[:] = step
+        for i in range(W.shape[0]):
+            for j in range(W.shape[1]):
+                W[i, j] = step[i, j]
 
 
 @kernel

@@ -42,10 +42,11 @@ from folklearn.numerics.second_order import norm
     BLOCK, RECENT, CAPACITY, KEPT, DENSE, SHARE, REVIEWS,
 ) = range(15)  # fmt: skip
 # Counters: rounds that counted so far, and all rounds; where the next row goes in the recent
-# ones, and from where on they are not in the sums yet; rows kept; the round of the next
-# refresh; the mode that rows are expanded at; refreshes so far; whether Python has to act.
-T, ROUNDS, POSITION, FLUSHED, N_KEPT, NEXT, BEST, REFRESHES, ACT = range(15, 24)
-N_COUNTERS = 24
+# ones, and from where on they are not in the sums yet; rows kept, and how many of them the sums
+# of certified classes hold already; the round of the next refresh; the mode that rows are
+# expanded at; refreshes so far; whether Python has to act.
+T, ROUNDS, POSITION, FLUSHED, N_KEPT, N_PROVEN, NEXT, BEST, REFRESHES, ACT = range(15, 25)
+N_COUNTERS = 25
 # The sections of memo, by the place of their address in plan.
 SECTIONS = (
     "constants", "ridges", "forgetting", "classes", "rates", "decaying", "biased",
@@ -173,7 +174,7 @@ def _look(memo, plan, theirs, x):
     predicted = vector(memo, plan, _PREDICTED, (n + 1) * K)
     unit = memo[plan[_CONSTANTS] + UNIT]
     _all_logits(table(memo, plan, _W, d + 1, n * K), x, unit, logits)
-    powers = vector(memo, plan, _POWERS, n * K).view(np.int64)
+    powers = carray(address(memo, plan[_POWERS]), (n * K,), np.int64)
     _softmax_each(logits, K, predicted[: n * K], powers)
     if plan[FOLKLORE]:
         for i in range(K):
@@ -443,7 +444,9 @@ def flush(memo, plan):
     for s in range(n_sums):
         B = 0.0 if s == 0 else classes[s - 1]
         expand_rows(Z[s, first:stop], labels, Y, weights, norms, B, one, residuals, totals[s])
-        coefficients[:, s * P : (s + 1) * P] = one
+        for t in range(m):  # one by one: the copy of a slice is slow to compile
+            for pair in range(P):
+                coefficients[t, s * P + pair] = one[t, pair]
         add_residuals(G[s], residuals, X)
     S = table(memo, plan, _S, n_sums * P, D)
     add_products(S, coefficients, X, np.empty(scratch_size(d, m)))
@@ -537,26 +540,30 @@ def _refresh(memo, plan):
 
 
 @kernel
-def fold_kept(memo, plan):
-    """Let the rows that wait and the kept ones enter the sums, and keep rows anew from here."""
+def prove_kept(memo, plan):
+    """Let the rows that wait enter the sums, and the kept ones those of certified classes.
+
+    The leaders go on with the kept rows as rows. A class that comes later was not there, so a
+    proof must not count it; but a model that knows it had better not predict it for them.
+    """
     if n_expanded(plan) == 0:
         return
     flush(memo, plan)
     d, K = plan[FEATURES], plan[CLASSES]
     P, D = K * (K - 1) // 2, d * (d + 1) // 2
-    n, n_sums = plan[N_KEPT], n_expanded(plan)
-    X = table(memo, plan, _KEPT_X, plan[CAPACITY], d)[:n]
-    Y = table(memo, plan, _KEPT_Y, plan[CAPACITY], K)[:n]
-    weights = vector(memo, plan, _KEPT_W, plan[CAPACITY])[:n]
-    norms = vector(memo, plan, _KEPT_NORM, plan[CAPACITY])[:n]
+    n_sums = n_expanded(plan)
+    rows = slice(plan[N_PROVEN], plan[N_KEPT])
+    X = table(memo, plan, _KEPT_X, plan[CAPACITY], d)[rows]
+    Y = table(memo, plan, _KEPT_Y, plan[CAPACITY], K)[rows]
+    weights = vector(memo, plan, _KEPT_W, plan[CAPACITY])[rows]
+    norms = vector(memo, plan, _KEPT_NORM, plan[CAPACITY])[rows]
     S, G = cube(memo, plan, _S, n_sums, P, D), cube(memo, plan, _G, n_sums, K, d)
     totals = table(memo, plan, _TOTALS, n_sums, N_TOTALS)
     classes = vector(memo, plan, _CLASSES, plan[CERTIFIED])
-    for s in range(n_sums):
-        B = 0.0 if s == 0 else classes[s - 1]
-        W = _mode(memo, plan, plan[BEST] if s == 0 else plan[RIDGES] + s - 1)
-        add_expanded(S[s], G[s], totals[s], W, X, Y, weights, norms, B)
-    plan[N_KEPT] = 0
+    for s in range(1, n_sums):
+        W = _mode(memo, plan, plan[RIDGES] + s - 1)
+        add_expanded(S[s], G[s], totals[s], W, X, Y, weights, norms, classes[s - 1])
+    plan[N_PROVEN] = plan[N_KEPT]
 
 
 @kernel

@@ -304,7 +304,7 @@ class PanelState:
             np.array_equal(own, fresh)
             and (plan[counters] >= 0).all()
             and plan[panel.FLUSHED] <= plan[panel.POSITION] <= plan[panel.RECENT]
-            and plan[panel.N_KEPT] <= plan[panel.CAPACITY]
+            and plan[panel.N_PROVEN] <= plan[panel.N_KEPT] <= plan[panel.CAPACITY]
             and plan[panel.BEST] < max(self.spec.n_modes, 1)
         )
 

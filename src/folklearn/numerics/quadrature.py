@@ -16,14 +16,14 @@ def gaussian_nodes(n_points: int, k: int, seed: int) -> Array:
     One dimension: the midpoints of equally likely intervals. More: scrambled Sobol points
     and their mirror images, so that odd functions integrate exactly.
     """
-    # Here, because these imports take longer than everything else in the package.
-    from scipy.special import ndtri
-    from scipy.stats import qmc
+    from scipy.special import ndtri  # slow to import, and so is `scipy.stats`
 
     half = (n_points + 1) // 2
     if k == 1:
         positive = ndtri(0.5 + (np.arange(half) + 0.5) / (2 * half))[:, None]
     else:
+        from scipy.stats import qmc
+
         sampler = qmc.Sobol(k, scramble=True, rng=np.random.default_rng(seed))
         power = max(half - 1, 1).bit_length()  # Sobol points are balanced in powers of two
         positive = ndtri(np.clip(sampler.random_base2(power)[:half], 1e-12, 1 - 1e-12))

@@ -17,7 +17,7 @@ import numpy as np
 
 from folklearn.errors import InvalidInputError
 from folklearn.readers.block import Block, Column
-from folklearn.readers.cells import Kind
+from folklearn.readers.cells import DATE_KINDS, Kind
 from folklearn.readers.extras import needed
 from folklearn.readers.reader import Part, Reader
 from folklearn.readers.records import Faults, column_of, faults_of, spread
@@ -200,7 +200,7 @@ def column_of_array(array: Any, kind: Kind | None = None) -> tuple[Column, Fault
         # Rounding a large integer is what reading it as text would do too.
         numbers = array.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
         return numbers, faults_of(numbers)
-    if kind == own == "date":
+    if own == "date" and kind in DATE_KINDS:
         moments = array.cast(pa.timestamp("us"), safe=False).to_numpy(zero_copy_only=False)
         return moments.astype("datetime64[us]"), {}
     if not pa.types.is_dictionary(array.type):

@@ -2,20 +2,31 @@
 
 import math
 import re
-import shlex
-from collections.abc import Iterable
 from datetime import UTC, date, datetime
 from typing import Any, Literal
 
 import numpy as np
 
-Kind = Literal["number", "text", "date"]
+Kind = Literal["number", "text", "date", "day/month", "month/day"]
 
-LARGEST = 1e14  # numbers above it cannot be computed with
+DATE_KINDS: tuple[Kind, ...] = ("date", "day/month", "month/day")
+IS_NESTED = "the value is nested; only numbers, text and dates can be read"
+LARGEST = 1e13  # number that is computed with: rows of ten thousand of them still can be
 _MISSING = frozenset(("", "nan", "na", "n/a", "null"))
 _TRUTH = {"true": 1.0, "false": 0.0}
-_DATE = re.compile(r"\d{4}-\d{2}-\d{2}([ T]\d.*)?", re.ASCII)
+_YEAR_FIRST = re.compile(r"(\d{4})([-/.])(\d{1,2})\2(\d{1,2})([ T]\d.*)?", re.ASCII)
+_YEAR_LAST = re.compile(r"(\d{1,2})([-/.])(\d{1,2})\2(\d{4})([ T]\d.*)?", re.ASCII)
+_SHORT_HOUR = re.compile(r"(?<=^.)(?=\d:)")
+_MONEY = "$€£¥"
+_GROUPED = {".": r"\d{1,3}(?:[,'\xa0\u202f]\d{3})+", ",": r"\d{1,3}(?:[.'\xa0\u202f]\d{3})+"}
+_AMOUNT = {
+    decimal: re.compile(
+        rf"([+-]?)[{_MONEY}]? ?([+-]?)({grouped}|\d*)([{decimal}]\d+)? ?[{_MONEY}%]?", re.ASCII
+    )
+    for decimal, grouped in _GROUPED.items()
+}
 _OTHER_KIND = ("is not a number", "is not a date")
+_OPEN_ORDER = "its role must say which"
 _EXACT = 2.0**53  # whole numbers below it are told apart
 
 
@@ -46,16 +57,51 @@ def number_in(text: str, decimal: str = ".") -> float | None:
         return None
 
 
-def date_in(text: str) -> datetime | None:
-    """Return the date that a text says as ISO 8601 has it, in UTC if it has a zone, or None.
+def amount_in(text: str, decimal: str = ".") -> float | None:
+    """Return the number that a text says, perhaps in groups, with a currency or in percent.
+
+    >>> amount_in("$5,643.83"), amount_in("1.250,5 €", ","), amount_in("12%"), amount_in("1,5")
+    (5643.83, 1250.5, 0.12, None)
+    """
+    number = number_in(text, decimal)
+    found = _AMOUNT[decimal].fullmatch(text) if number is None else None
+    if found is None:
+        return number
+    before, within, whole, rest = found.groups("")
+    digits = "".join(filter(str.isdigit, whole))
+    number = number_in(f"{before}{within}{digits}{rest}", decimal)
+    return number / 100.0 if number is not None and text.endswith("%") else number
+
+
+def unit_in(text: str) -> str:
+    """Return the currency or the percent sign of an amount, "" if it has none."""
+    return next((sign for sign in f"{_MONEY}%" if sign in text), "")
+
+
+def date_in(text: str, kind: Kind = "date") -> datetime | None:
+    """Return the date that a text says, in UTC if it has a zone, or None.
+
+    The year comes first, or last behind points, as in 31.01.2024. Behind anything else the kind
+    tells which of day and month comes first; plain dates leave it open.
 
     >>> date_in("2024-05-01"), date_in("2024-05-01T10:00+02:00"), date_in("20240501")
     (datetime.datetime(2024, 5, 1, 0, 0), datetime.datetime(2024, 5, 1, 8, 0), None)
+    >>> date_in("1/5/2024"), date_in("1/5/2024", "day/month")
+    (None, datetime.datetime(2024, 5, 1, 0, 0))
     """
-    if not _DATE.fullmatch(text):
+    if found := _YEAR_FIRST.fullmatch(text):
+        year, _, month, day, time = found.groups("")
+    elif found := _YEAR_LAST.fullmatch(text):
+        day, mark, month, year, time = found.groups("")
+        if mark != "." and kind == "date":
+            return None
+        if mark != "." and kind == "month/day":
+            day, month = month, day
+    else:
         return None
     try:
-        return without_zone(datetime.fromisoformat(text))
+        moment = f"{year}-{month:0>2}-{day:0>2}{_SHORT_HOUR.sub('0', time)}"
+        return without_zone(datetime.fromisoformat(moment))
     except (ValueError, OverflowError):
         return None
 
@@ -63,20 +109,6 @@ def date_in(text: str) -> datetime | None:
 def without_zone(moment: datetime) -> datetime:
     """Return the same moment in UTC if it has a zone."""
     return moment if moment.tzinfo is None else moment.astimezone(UTC).replace(tzinfo=None)
-
-
-def kind_of(texts: Iterable[str], decimal: str = ".") -> Kind | None:
-    """Return the kind that all texts have which are not missing; None if all are missing.
-
-    >>> kind_of(["3", "NA", "-2.5"]), kind_of(["2024-05-01"]), kind_of(["3", "x"])
-    ('number', 'date', 'text')
-    """
-    present = [text for text in texts if not is_missing(text)]
-    if not present:
-        return None
-    if all(number_in(text, decimal) is not None for text in present):
-        return "number"
-    return "date" if all(date_in(text) is not None for text in present) else "text"
 
 
 def written(value: Any) -> str | None:
@@ -98,9 +130,11 @@ def written(value: Any) -> str | None:
             return None
         whole = abs(number) < _EXACT and number.is_integer()
         return str(int(number)) if whole else repr(number)
-    if isinstance(value, datetime):
-        return without_zone(value).isoformat()
-    return value.isoformat() if isinstance(value, date) else str(value)
+    if isinstance(value, (date, np.datetime64)):
+        moment, _ = as_date(value)
+        is_day = not isinstance(value, (datetime, np.datetime64))
+        return None if moment is None else (moment.date() if is_day else moment).isoformat()
+    return str(value)
 
 
 def as_number(value: Any, decimal: str = ".") -> tuple[float, str]:
@@ -111,11 +145,11 @@ def as_number(value: Any, decimal: str = ".") -> tuple[float, str]:
         text = value.strip()
         if is_missing(text):
             return math.nan, ""
-        found = _TRUTH.get(text.lower(), number_in(text, decimal))
+        found = _TRUTH.get(text.lower(), amount_in(text, decimal))
         if found is None:
             other = "," if decimal == "." else "."
-            is_other = number_in(text, other) is not None
-            remedy = f"; decimals have {decimal!r} here, not {other!r}: --decimal {other}"
+            is_other = amount_in(text, other) is not None
+            remedy = f"; decimals have {decimal!r} here, not {other!r}: decimal={other!r}"
             return math.nan, f"{_shown(text)} is not a number" + (remedy if is_other else "")
     elif isinstance(value, (bytes, bytearray, np.complexfloating)):  # which `float` would take
         return math.nan, f"{_shown(value)} is not a number"
@@ -134,8 +168,10 @@ def as_number(value: Any, decimal: str = ".") -> tuple[float, str]:
     return found, ""
 
 
-def as_date(value: Any) -> tuple[datetime | None, str]:
+def as_date(value: Any, kind: Kind = "date") -> tuple[datetime | None, str]:
     """Return a date, None if it is missing, and what is wrong with it, or nothing."""
+    if isinstance(value, np.datetime64):
+        value = value.astype("datetime64[us]").item()
     if isinstance(value, datetime):  # pandas' NaT is one that differs from itself
         return (without_zone(value) if value == value else None), ""
     if isinstance(value, date):
@@ -143,7 +179,9 @@ def as_date(value: Any) -> tuple[datetime | None, str]:
     text = written(value)
     if text is None:
         return None, ""
-    found = date_in(text) if isinstance(value, str) else None
+    found = date_in(text, kind) if isinstance(value, str) else None
+    if found is None and kind == "date" and _YEAR_LAST.fullmatch(text):
+        return None, f"{_shown(text)} may begin with the day or the month, and {_OPEN_ORDER}"
     return found, "" if found else f"{_shown(text)}, unlike 2024-05-01T10:30, is not a date"
 
 
@@ -151,11 +189,20 @@ def with_remedy(fault: str, column: str) -> str:
     """Return what is wrong with a cell of a column, and what to do if the column is to blame.
 
     >>> with_remedy("'x' is not a number", "zip code")
-    "'x' is not a number; for a column of text: --role 'zip code=category'"
+    "'x' is not a number; for a column of text: roles={'zip code': 'category'}"
     """
-    if not fault.endswith(_OTHER_KIND):
-        return fault
-    return f"{fault}; for a column of text: --role {shlex.quote(f'{column}=category')}"
+    if fault.endswith(_OPEN_ORDER):
+        return f"{fault}: {role_of(column, 'day/month')} or {role_of(column, 'month/day')}"
+    if fault == IS_NESTED:
+        return f"{fault}; to leave the column out: {role_of(column, 'ignored')}"
+    if fault.endswith(_OTHER_KIND):
+        return f"{fault}; for a column of text: {role_of(column, 'category')}"
+    return fault
+
+
+def role_of(column: str, role: str) -> str:
+    """Return how a role is given to a column."""
+    return f"roles={{{column!r}: {role!r}}}"
 
 
 def _shown(value: Any) -> str:

@@ -16,7 +16,7 @@ import numpy as np
 
 from folklearn.errors import InvalidInputError
 from folklearn.readers.block import Block, Column, Texts
-from folklearn.readers.cells import Kind, number_in
+from folklearn.readers.cells import Kind, amount_in, number_in
 from folklearn.readers.csv_records import (
     cut,
     is_blank,
@@ -33,8 +33,6 @@ from folklearn.readers.source import Chunk, Source
 
 _DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 _QUOTED = re.compile(r'"[^"]*"')
-_COMMA_NUMBER = re.compile(r"[+-]?\d*,\d+([eE][+-]?\d+)?", re.ASCII)
-_POINT_NUMBER = re.compile(r"[+-]?\d*\.\d+([eE][+-]?\d+)?", re.ASCII)
 _ALL_MISSING = ("", "nan", "NaN", "NAN", "Nan", "NA", "na", "Na", "N/A", "n/a", "null", "NULL")
 _PART = 2**17  # bytes of the parts into which a chunk with a fault is cut
 _BLOCK = 2**20  # bytes that a thread of pyarrow parses
@@ -81,40 +79,46 @@ class CsvReader(LinesReader):
                 if found.faults:
                     raise InvalidInputError(f"line {line} of {self.name}: {found.faults[0][1]}")
                 if found.rows:
-                    self.names = tuple(cell.strip() for cell in found.rows[0])
-                    self._check_names(line)
+                    self._name([cell.strip() for cell in found.rows[0]], line)
                     return
         raise InvalidInputError(
             f"{self.name} is empty; expected a header, then one row per example"
         )
 
-    def _check_names(self, line: int) -> None:
-        names = self.names
+    def _name(self, names: list[str], line: int) -> None:
+        """Name the columns; of those with one name the later ones are called a.1, a.2, ..."""
         numbers = [number_in(name) for name in names]
         if all(number is not None for number in numbers) and not all(map(str.isdigit, names)):
             raise InvalidInputError(
                 f"line {line} of {self.name} is a row of numbers; put a line with the names of the "
                 "columns before it"
             )
+        taken = dict.fromkeys(names, 0)  # and how many columns have the name
+        own: dict[str, str] = {}
         for place, name in enumerate(names):
             if not name and place > 0:
                 raise InvalidInputError(
                     f"column {place + 1} of {self.name} has no name in line {line}; name it there"
                 )
-            if name in names[:place]:
-                raise InvalidInputError(
-                    f"{self.name} has two columns named {name!r}, columns "
-                    f"{names.index(name) + 1} and {place + 1}; rename one of them in line {line}"
-                )
+            new = name
+            while new in own or (new != name and new in taken):
+                taken[name] += 1
+                new = f"{name}.{taken[name]}"
+            own[new] = name
+        self.names = tuple(own)
+        renamed = [f"{new!r}" for new, name in own.items() if new != name]
+        if renamed:
+            self.notes.append(f"columns of one name twice, now called {', '.join(renamed)}")
 
     def _has_decimal_commas(self) -> bool:
         columns = [
             column for column in self.head(100).columns.values() if isinstance(column, Texts)
         ]
         texts = [text for column in columns for text in column.values]
-        has_commas = any(_COMMA_NUMBER.fullmatch(text) for text in texts)
         self._head = None  # its size was for this question only
-        return has_commas and not any(_POINT_NUMBER.fullmatch(text) for text in texts)
+        commas = [text for text in texts if "," in text and amount_in(text, ",") is not None]
+        points = [text for text in texts if "." in text and amount_in(text) is not None]
+        return bool(commas) and not set(points) - set(commas)
 
     def _part_of(self, chunk: Chunk, kinds: Mapping[str, Kind] | None) -> Part:
         wanted: Mapping[str, Kind] = dict.fromkeys(self.names, "text") if kinds is None else kinds
@@ -152,7 +156,8 @@ class CsvReader(LinesReader):
         data = chunk.data
         if not is_regular(data, self.delimiter, is_narrow=len(self.names) == 1):
             return None
-        table = self._table(data, kinds)
+        # Amounts such as $5,643.83 are numbers to us only.
+        table = self._table(data, kinds) or self._table(data, dict.fromkeys(kinds, "text"))
         if table is None:
             return None
         lines = lines_of(chunk, table.num_rows, self.delimiter)
@@ -161,11 +166,11 @@ class CsvReader(LinesReader):
         columns: dict[str, Column] = {}
         for name, kind in kinds.items():
             cells = table.column(name)
-            if kind == "number":
+            if kind == "number" and cells.type == "double":
                 numbers = cells.to_numpy()
                 columns[name], faults = numbers, faults_of(numbers)
             else:
-                columns[name], faults = _encoded(cells, kind)
+                columns[name], faults = _encoded(cells, kind, self.decimal)
             if faults:
                 return None
         return Part(Block(columns, lines), ())
@@ -241,12 +246,11 @@ def _checked(delimiter: str) -> str:
     return delimiter
 
 
-def _encoded(cells: Any, kind: Kind) -> tuple[Column, Faults]:
+def _encoded(cells: Any, kind: Kind, decimal: str) -> tuple[Column, Faults]:
     whole = cells.unify_dictionaries().combine_chunks()
     if hasattr(whole, "chunks"):  # of several chunks, or of none
         whole = whole.chunk(0) if whole.num_chunks else None
     if whole is None:
         return column_of([], kind)
-    return spread(
-        whole.indices.cast("int64").fill_null(-1).to_numpy(), whole.dictionary.to_pylist(), kind
-    )
+    codes = whole.indices.cast("int64").fill_null(-1).to_numpy()
+    return spread(codes, whole.dictionary.to_pylist(), kind, decimal)

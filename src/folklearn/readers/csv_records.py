@@ -50,7 +50,10 @@ def is_blank(record: bytes, delimiter: str) -> bool:
 
 def is_regular(data: bytes, delimiter: str, is_narrow: bool) -> bool:
     """Tell whether pyarrow reads a text as we do."""
-    if data.count(b"\r") != data.count(b"\r\n") or not is_text(data):
+    # To find is ten times faster than to count.
+    if b"\r" in data and data.count(b"\r") != data.count(b"\r\n"):
+        return False
+    if not is_text(data):
         return False
     if data.startswith(codecs.BOM_UTF8):  # which pyarrow would take for no text
         return False

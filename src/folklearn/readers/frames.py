@@ -38,12 +38,13 @@ class FrameReader(Reader):
         needed("pyarrow", "data frames need", "df")
         try:
             self._frame = nw.from_native(frame, eager_only=True)
+            columns = self._frame.columns
         except (TypeError, ValueError) as error:
-            reason = str(error).partition("\n")[0]
+            reason = " ".join(str(error).split())
             raise InvalidInputError(f"{name} cannot be read: {reason}") from None
         self.n_rows = len(self._frame)
-        self._own = {str(column): column for column in self._frame.columns}
-        if len(self._own) < len(self._frame.columns):
+        self._own = {str(column): column for column in columns}
+        if len(self._own) < len(columns):
             raise InvalidInputError(f"{name} has two columns of the same name; rename one")
         self.names = tuple(name for name in self._own if self._can_read(name, nw))
 

@@ -90,10 +90,10 @@ def text_of(line: bytes, encoding: str | None) -> tuple[str, str]:
     """Return a line as text, and what is wrong with it, or nothing."""
     text = line.decode(errors="replace").rstrip("\r\n")
     if b"\0" in line:
-        return text, "it has a NUL byte, which text has not; for UTF-16: --encoding utf-16"
+        return text, "it has a NUL byte, which text has not; for UTF-16: encoding='utf-16'"
     if "\ufffd" in text and not is_text(line):
         known = encoding or "UTF-8"
-        return text, f"it has bytes that are not {known}; name the encoding: --encoding cp1252"
+        return text, f"it has bytes that are not {known}; name the encoding: encoding='cp1252'"
     return text, ""
 
 

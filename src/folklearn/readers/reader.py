@@ -9,11 +9,11 @@ import numpy as np
 from folklearn.errors import InvalidInputError
 from folklearn.readers.block import Block
 from folklearn.readers.cells import Kind, with_remedy
-from folklearn.words import listed
+from folklearn.words import listed, nearest
 
 Faults = Mapping[int, tuple[str, str]]  # by row: the column, "" for none, and what is wrong
 
-_WAY_OUT = "; to leave bad rows out: --on-bad-row skip"
+_WAY_OUT = "; to leave bad rows out: on_bad=print"
 
 
 class BadRow(InvalidInputError):  # noqa: N818 - it is also handed over, not raised
@@ -37,7 +37,8 @@ class BadRow(InvalidInputError):  # noqa: N818 - it is also handed over, not rai
         text: str = "",
         reason: str = "",
     ) -> None:
-        super().__init__(f"{message}{_WAY_OUT}")
+        # With another encoding the rows are good; leaving them out may lose half a file.
+        super().__init__(message if "encoding=" in message else f"{message}{_WAY_OUT}")
         self.line, self.column, self.text = line, column, text
         self.reason = reason or message
 
@@ -69,6 +70,7 @@ class Reader(ABC):
     notes : what was found out and should be said.
     decimal : what numbers in text have before their decimals.
     fraction : how much of the current pass is done, from 0 to 1; None if nobody knows.
+    has_fixed_roles : whether a model knows the columns, so that another role is no remedy.
     """
 
     format: str
@@ -79,6 +81,7 @@ class Reader(ABC):
     names: tuple[str, ...] = ()
     decimal = "."
     fraction: float | None = None
+    has_fixed_roles = False
     _may_bring_more = False  # whether later rows may have columns that the first have not
 
     def __init__(self, name: str) -> None:
@@ -152,9 +155,7 @@ class Reader(ABC):
                 "dates can be"
             )
         if unknown and not self._may_bring_more:
-            raise InvalidInputError(
-                f"{self.name} has no column {unknown[0]!r}; its columns are: {listed(self.names)}"
-            )
+            raise self.no_column(unknown[0])
         if self._was_read and not self.can_reread:
             raise InvalidInputError(f"{self.name} can be read only once; store it in a file")
         if not self.can_reread:
@@ -168,10 +169,18 @@ class Reader(ABC):
         """Return what features are called that a block has by number."""
         return [str(index) for index in indices]
 
+    def no_column(self, name: str, more: str = "") -> InvalidInputError:
+        """Return the error that a column is not there."""
+        meant = nearest(name, self.names)
+        question = "; its" if meant is None else f"; did you mean {meant!r}? Its"
+        columns = f"{question} columns are: {listed(self.names)}"
+        return InvalidInputError(f"{self.name} has no column {name!r}{more}{columns}")
+
     def bad_row(self, line: int, column: str, fault: str, text: str = "") -> BadRow:
         """Return the error of a row; column "" if it is the whole row that is wrong."""
         where = f"{self.unit} {line} of {self.name}"
-        what = f", column {column!r}: {with_remedy(fault, column)}" if column else f": {fault}"
+        remedied = fault if self.has_fixed_roles else with_remedy(fault, column)
+        what = f", column {column!r}: {remedied}" if column else f": {fault}"
         return BadRow(f"{where}{what}", line=line, column=column or None, text=text, reason=fault)
 
     def part(self, block: Block, faults: Faults, texts: Sequence[str] = ()) -> Part:

@@ -19,7 +19,6 @@ Faults = dict[int, str]  # what is wrong, by row
 
 _AT_A_TIME = 1000  # rows
 _PLAIN = {int, float, bool, type(None)}
-_IS_NESTED = "the value is nested; only numbers, text and dates can be read"
 _NESTED = (Mapping, list, tuple, set, np.ndarray)
 
 
@@ -58,10 +57,10 @@ def column_of(
     if kind is None:
         column, faults = column_of(values, _own_kind(kinds), decimal)
         if isinstance(column, Texts) or column.dtype.kind != "f":
-            return column, {row: fault for row, fault in faults.items() if fault == _IS_NESTED}
+            return column, {row: fault for row, fault in faults.items() if fault == cells.IS_NESTED}
         return column, {row: fault for row, fault in faults.items() if np.isnan(column[row])}
     faults = {
-        row: _IS_NESTED
+        row: cells.IS_NESTED
         for row, value in enumerate(values)
         if isinstance(value, _NESTED)
     } if not kinds <= _PLAIN | {str} else {}  # fmt: skip
@@ -69,8 +68,8 @@ def column_of(
         values = [None if row in faults else value for row, value in enumerate(values)]
     if kind == "text":
         return Texts.of(values), faults
-    if kind == "date":
-        dates = [cells.as_date(value) for value in values]
+    if kind in cells.DATE_KINDS:
+        dates = [cells.as_date(value, kind) for value in values]
         faults |= {row: fault for row, (_, fault) in enumerate(dates) if fault}
         return np.array([found for found, _ in dates], "datetime64[us]"), faults
     plain = _all_at_once(values, kinds, decimal)
@@ -87,7 +86,9 @@ def spread(
     """Return a column whose rows have these values by place, -1 for none."""
     if kind == "text":
         return Texts.encoded(codes, values), {}
-    distinct, faults = column_of([*values, None], kind, decimal)
+    distinct: Any
+    distinct, faults = column_of(values, kind, decimal)
+    distinct = np.append(distinct, np.array([None], distinct.dtype))  # for -1, which is the last
     rows = np.flatnonzero(np.isin(codes, list(faults))) if faults else ()
     return distinct[codes], {int(row): faults[int(codes[row])] for row in rows}
 
@@ -103,7 +104,7 @@ def _own_kind(kinds: set[type]) -> Kind:
     known = {kind for kind in kinds if kind is not type(None)}
     if any(issubclass(kind, str) for kind in known):
         return "text"
-    dates = [issubclass(kind, date) for kind in known]
+    dates = [issubclass(kind, (date, np.datetime64)) for kind in known]
     if not any(dates):
         return "number"
     return "date" if all(dates) else "text"

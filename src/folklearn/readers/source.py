@@ -7,6 +7,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 from folklearn.errors import InvalidInputError
 from folklearn.readers.unpack import (
+    LOOK,
     MAGIC,
     as_utf8,
     beginning,
@@ -168,8 +169,8 @@ class Source:
         return end
 
     def _text(self, looking: bool = False) -> Iterator[bytes]:
-        start, pieces = beginning(unpacked(self.raw(looking), self.name), MAGIC)
-        encoding = self.encoding or encoding_of(start)
+        start, pieces = beginning(unpacked(self.raw(looking), self.name), LOOK)
+        encoding = self.encoding or encoding_of(start, self.name)
         if encoding != self.encoding and f"encoding {encoding}" not in self.notes:
             self.notes.append(f"encoding {encoding}")
         return with_line_feeds(as_utf8(pieces, encoding))

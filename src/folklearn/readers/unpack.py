@@ -8,16 +8,30 @@ from collections.abc import Iterator
 from folklearn.errors import InvalidInputError
 from folklearn.readers.extras import needed
 
-MAGIC = 8  # bytes that tell how a file is packed or encoded
+MAGIC = 8  # bytes that tell how a file is packed,
+LOOK = 1024  # and those that tell whether it is text, and in which encoding
 
 _AT_A_TIME = 2**22  # bytes that are unpacked at a time, however well they were packed
 _GZIP_WINDOW = 31  # for zlib: the largest, with a header as gzip writes it
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
-_PACKED = {
+_READABLE = "CSV, JSON lines, svmlight, VW text, Parquet and Arrow can be read"
+_NO_TEXT = {
     b"BZh": "packed with bzip2; unpack it first: bunzip2",
     b"\xfd7zXZ": "packed with xz; unpack it first: unxz",
+    b"7z\xbc\xaf": "packed with 7-Zip; unpack it first",
     b"PK\x03\x04": "a zip archive or an Excel workbook; unpack it, or save the sheet as CSV",
+    b"\xd0\xcf\x11\xe0": "a file of Microsoft Office; save the sheet as CSV",
+    b"\x93NUMPY": f"an array of NumPy; load it in Python: {_READABLE}",
+    **{
+        bytes([0x80, protocol]): f"a pickle; load it in Python: {_READABLE}"
+        for protocol in range(2, 6)
+    },
+    b"SQLite": f"a database of SQLite; export the table as CSV: {_READABLE}",
+    b"\x89HDF": f"an HDF5 file; load it in Python: {_READABLE}",
+    b"%PDF": f"a PDF document: {_READABLE}",
+    **dict.fromkeys((b"\x89PNG", b"\xff\xd8\xff", b"GIF8"), f"a picture: {_READABLE}"),
 }
+_CONTROL = re.compile(rb"[\0-\x08\x0e-\x1a]")
 _MARKS = {  # UTF-32 first: its mark begins as that of UTF-16
     codecs.BOM_UTF32_LE: "utf-32",
     codecs.BOM_UTF32_BE: "utf-32",
@@ -48,7 +62,7 @@ def _chained(start: bytes, pieces: Iterator[bytes]) -> Iterator[bytes]:
 def unpacked(pieces: Iterator[bytes], name: str) -> Iterator[bytes]:
     """Return bytes that may be packed as they were before."""
     start, pieces = beginning(pieces, MAGIC)
-    for magic, problem in _PACKED.items():
+    for magic, problem in _NO_TEXT.items():
         if start.startswith(magic):
             raise InvalidInputError(f"{name} is {problem}")
     if start.startswith(_GZIP):
@@ -56,13 +70,20 @@ def unpacked(pieces: Iterator[bytes], name: str) -> Iterator[bytes]:
     return _from_zstd(pieces, name) if start.startswith(_ZSTD) else pieces
 
 
-def encoding_of(start: bytes) -> str | None:
-    """Return the encoding that the first bytes tell, None for UTF-8."""
+def encoding_of(start: bytes, name: str) -> str | None:
+    """Return the encoding that the first bytes tell, None for UTF-8; raise if they are no text."""
     for mark, encoding in _MARKS.items():
         if start.startswith(mark):
             return encoding
-    has_gaps = start[1:4:2] == b"\0\0" and 0 not in start[0:4:2]
-    return "utf-16-le" if has_gaps else None
+    if start[1:4:2] == b"\0\0" and 0 not in start[0:4:2]:
+        return "utf-16-le"
+    if start[8:10] == b'{"' and b"\0" in start[:8]:
+        raise InvalidInputError(f"{name} is a saved model, or the like, and not rows")
+    if _CONTROL.search(start.partition(b"\n")[0]):
+        raise InvalidInputError(
+            f"{name} is binary, or text in another encoding, such as encoding='utf-16': {_READABLE}"
+        )
+    return None
 
 
 def as_utf8(pieces: Iterator[bytes], encoding: str | None) -> Iterator[bytes]:

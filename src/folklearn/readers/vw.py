@@ -2,7 +2,8 @@
 
 Read as VW reads it:
 
-* a word that touches the first bar, or starts with an apostrophe, is a tag and no label;
+* a word that touches the first bar, or starts with an apostrophe, is a tag and no label; the
+  apostrophe is no part of it;
 * a value that is left out is 1, and a namespace may scale all of its values;
 * a feature that occurs twice in a line has the sum of its values;
 * a feature without a name is called by its position in the namespace.
@@ -90,7 +91,7 @@ class VwReader(LinesReader):
             types[types == vw_text.PLAIN] = vw_text.OTHER
         plain = np.flatnonzero(types == vw_text.PLAIN)
         own = X if len(plain) == T else X[plain]
-        tagged = _words(text, tags[plain])
+        tagged = [tag and tag.removeprefix(_TAG) for tag in _words(text, tags[plain])]
         block = sparse_block(
             own,
             _words(text, labels[plain]),
@@ -114,7 +115,8 @@ class VwReader(LinesReader):
 
     def _parsed(self, text: str) -> SparseLine:
         row = parse(text)
-        if row.label is None and row.tag and not row.tag.startswith(_TAG) and not self._told:
+        is_bare = row.label is None and row.tag and not text.lstrip().startswith(_TAG)
+        if is_bare and not self._told:
             self._told = True
             self.notes.append(
                 f"{row.tag!r} touches the bar, which makes it a tag and no label; put a space "
@@ -142,7 +144,7 @@ def parse(text: str) -> Parsed:
 
     >>> row = parse("spam 2.5 'mail7|words:2 cheap offer:3 |size :40")
     >>> row.label, row.weight, row.tag
-    ('spam', 2.5, "'mail7")
+    ('spam', 2.5, 'mail7')
     >>> row.features
     {'words^cheap': 2.0, 'words^offer': 6.0, 'size^0': 40.0}
     """
@@ -160,7 +162,7 @@ def taken_apart(text: str) -> tuple[list[str], str | None, dict[str, float]]:
     words = [word for word in before.split(" ") if word]
     tag = None
     if words and (words[-1].startswith(_TAG) or not before.endswith(" ")):
-        tag = words.pop()
+        tag = words.pop().removeprefix(_TAG)
     features: dict[str, float] = {}
     for namespace in after.split(_BAR):
         _add(namespace.replace("\t", " "), features)
