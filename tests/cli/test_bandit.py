@@ -10,16 +10,20 @@ from functools import partial
 import numpy as np
 import pytest
 
-from folklearn import Folklore, auto
+from folklearn import Folklore, auto, bandits
 from folklearn.bandits import BanditReduction, Banditron, Gaptron, Newtron, Obama, Soba
 from folklearn.evaluate.interaction import interact
 from folklearn.model.scaler import OnlineScaler
 
 TARGET = ["--target", "kind"]
 FAST = ["--agent", "banditron"]
-NAMES = "auto, folklore, banditron, newtron, newtron-diagonal, soba, soba-diagonal, gaptron, obama"
+NAMES = (
+    "auto, reduction, folklore, banditron, newtron, newtron-diagonal, soba, soba-diagonal, "
+    "gaptron, obama"
+)
 AGENTS = {
-    "auto": lambda e: BanditReduction(
+    "auto": lambda e: bandits.auto(n_features=4, n_actions=3),
+    "reduction": lambda e: BanditReduction(
         auto(n_features=4, n_classes=3, max_weight=3),
         exploration=e or 0.1,
         decoding="randomised",
@@ -201,20 +205,24 @@ def test_help_names_every_option(folklearn, monkeypatch):
     ("arguments", "sentence"),
     [
         (["--agent", "exp4"], f"there is no agent 'exp4'; choose one of: {NAMES}"),
-        (["--exploration", "1.5"], "exploration must be a number from 0 to 1, got 1.5"),
-        (["--exploration", "nan"], "exploration must be a number from 0 to 1, got nan"),
         (
-            ["--exploration", "0"],
-            "exploration must be above 0 for auto, which learns nothing without",
+            ["--exploration", "0.1"],
+            "auto explores by itself and takes no exploration; reduction does",
+        ),
+        ([*FAST, "--exploration", "1.5"], "exploration must be a number from 0 to 1, got 1.5"),
+        ([*FAST, "--exploration", "nan"], "exploration must be a number from 0 to 1, got nan"),
+        (
+            ["--agent", "reduction", "--exploration", "0"],
+            "exploration must be above 0 for reduction, which learns nothing without",
         ),
         (
             ["--agent", "soba", "--theory", "--exploration", "0.1"],
             "exploration cannot be combined with theory, which sets it",
         ),
         (
-            ["--theory"],
-            "theory needs a bound on the mistakes of auto, and there is none: a mixture has no "
-            "regret bound in closed form; choose one of: folklore, banditron, newtron, soba, "
+            ["--agent", "reduction", "--theory"],
+            "theory needs a bound on the mistakes of reduction, and there is none: a mixture has "
+            "no regret bound in closed form; choose one of: folklore, banditron, newtron, soba, "
             "gaptron, obama",
         ),
         (
@@ -223,15 +231,21 @@ def test_help_names_every_option(folklearn, monkeypatch):
             "theorem covers a diagonal; choose one of: folklore, banditron, newtron, soba, "
             "gaptron, obama",
         ),
-        (["--decoding", "greedy"], "decoding must be sample or randomised, got 'greedy'"),
-        (["--updates", "all"], "updates must be explored or correct, got 'all'"),
+        (
+            ["--agent", "folklore", "--decoding", "greedy"],
+            "decoding must be sample or randomised, got 'greedy'",
+        ),
+        (
+            ["--agent", "folklore", "--updates", "all"],
+            "updates must be explored or correct, got 'all'",
+        ),
         (
             ["--agent", "soba", "--decoding", "sample"],
-            "soba takes no decoding; it is for auto and folklore",
+            "soba takes no decoding; it is for reduction and folklore",
         ),
         (
             ["--agent", "obama", "--updates", "correct"],
-            "obama takes no updates; it is for auto and folklore",
+            "obama takes no updates; it is for reduction and folklore",
         ),
         (["--delay", "-1"], "delay must be at least 0, got -1"),
         (["--seed", "-1"], "seed must be at least 0, got -1"),

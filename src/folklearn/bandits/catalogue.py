@@ -14,6 +14,8 @@ from folklearn.bandits.gaptron import Gaptron
 from folklearn.bandits.newtron import Newtron
 from folklearn.bandits.obama import Obama
 from folklearn.bandits.reduction import CORRECT, EXPLORED, RANDOMISED, SAMPLE, BanditReduction
+from folklearn.bandits.rewards import RewardAgent
+from folklearn.bandits.rewards import auto as reward_auto
 from folklearn.bandits.soba import Soba
 from folklearn.errors import FolklearnError, InvalidInputError
 from folklearn.learners import catalogue
@@ -29,6 +31,11 @@ _MOST_COEFFICIENTS = 30  # of a linear model, for an integral by particles
 # For scaled features, whose norm is about 1; the defaults of the library are for any.
 _RADIUS = 3.0  # of Newtron's ball
 _STEP = 0.1  # of Gaptron where no bound is asked for: its theory's hardly moves
+
+
+def _by_rewards(n_features: int, n_classes: int, **words: Any) -> Agent:
+    """Return `bandits.auto`: right is a reward of 1, wrong of 0, and it explores by itself."""
+    return reward_auto(n_features=n_features, n_actions=n_classes, **words)
 
 
 def _over_auto(n_features: int, n_classes: int, **words: Any) -> Agent:
@@ -47,6 +54,7 @@ class _Kind:
     no_bound: str = ""  # why no theorem sets its exploration
     over: str = ""  # the learner inside
     needs_exploration: bool = False
+    sets_exploration: bool = False  # by itself, so that none can be given
     only_correct: bool = False  # a wrong outcome teaches it nothing
 
 
@@ -54,6 +62,11 @@ _NO_DIAGONAL = "no theorem covers a diagonal"
 
 _KINDS = {
     "auto": _Kind(
+        _by_rewards,
+        no_bound="it is made for reward, and its regret is bounded only if rewards are realizable",
+        sets_exploration=True,
+    ),
+    "reduction": _Kind(
         _over_auto,
         over="auto",
         no_bound="a mixture has no regret bound in closed form",
@@ -94,6 +107,10 @@ class Settings:
         problem.count("delay", self.delay, 0)
         problem.count("seed", self.seed, 0)
         if self.exploration is not None:
+            if kind.sets_exploration:
+                raise FolklearnError(
+                    f"{self.name} explores by itself and takes no exploration; reduction does"
+                )
             if self.theory:
                 raise FolklearnError("exploration cannot be combined with theory, which sets it")
             value = problem.fraction("exploration", self.exploration, 1.0)
@@ -127,7 +144,7 @@ def make(settings: Settings, n_features: int, n_classes: int, n_rounds: int) -> 
     words: dict[str, Any] = {"seed": settings.seed, "max_pending": settings.delay + 1}
     if settings.theory:
         words["horizon"] = n_rounds
-    else:
+    elif not kind.sets_exploration:
         words["exploration"] = settings.exploration
     if kind.over:
         # The bound that sets a theory's exploration is about the updates of the paper.
@@ -154,6 +171,8 @@ def n_bytes(name: str, n_features: int, n_classes: int) -> int:
             f"averages over all of them by particles, and {n_classes} classes and "
             f"{counted(n_features, 'column')} make {size}: choose another agent, like {DEFAULT}"
         )
+    if kind.sets_exploration:  # two classes for each action: it pays or not
+        return n_classes * catalogue.n_bytes("auto", n_features, 2)
     if kind.over:
         return catalogue.n_bytes(kind.over, n_features, n_classes)
     return 8 * kind.n_matrices * size**2
@@ -175,6 +194,9 @@ def use_every_kernel(settings: Settings) -> None:
 
 def described(agent: Any, settings: Settings, n_rounds: int) -> str:
     """Return an agent with its settings."""
+    if isinstance(agent, RewardAgent):
+        rule = f"a regression for each action, {agent.exploration}"
+        return f"{settings.name}, {rule}, seed {settings.seed}"
     words = [f"{settings.name}, exploration {agent.exploration:.3g}"]
     if settings.theory:
         words[0] += f" by its theory for {counted(n_rounds, 'round')}"

@@ -44,10 +44,10 @@ Write = Callable[[Decision, bool, Block, int], None]  # the last two: where the 
 --exploration SHARE  Share of the decisions that are made at random, from 0 to 1. Default: what
     usually does well for the agent and the size of the data.
 --theory  Explore as the agent's bound on mistakes says for this number of rows; it is cautious.
---decoding {"|".join(agents.DECODINGS)}  How auto and folklore make an action of probabilities.
+--decoding {"|".join(agents.DECODINGS)}  How reduction and folklore make an action of probabilities.
     Default: randomised, which plays the best class unless in doubt.
---updates {"|".join(agents.UPDATES)}  Which right actions auto and folklore learn from. Default:
-    correct, which is all of them; with --theory, explored.
+--updates {"|".join(agents.UPDATES)}  Which right actions reduction and folklore learn from.
+    Default: correct, which is all of them; with --theory, explored.
 --delay N  Outcomes are told N decisions later.
 --log OUT.csv  Write every decision: its id, the action, the probability with which that action was
     played, and whether it was correct (1 or 0). A name that ends in .dsjson or .vw writes JSON
