@@ -18,9 +18,9 @@ _RATES = (0.1, 0.3, 1.0, 3.0)
 _COSTS = ("", " --loss0 -1 --loss1 0")
 _EXPLORERS = {
     "squarecb": [f"--squarecb --gamma_scale {scale}" for scale in (10, 100, 1000)],
-    "epsilon": [f"--epsilon {share}" for share in (0.02, 0.05, 0.1)],
-    "cover": [f"--cover {size} --nounif" for size in (2, 4)],
-    "bag": [f"--bag {size}" for size in (2, 5)],
+    "epsilon": [f"--epsilon {share}" for share in (0.02, 0.05)],
+    "cover": [f"--cover {size} --nounif" for size in (4,)],
+    "bag": [f"--bag {size}" for size in (5,)],
 }
 VW: dict[str, list[str]] = {
     name: [f"{words} -l {rate}{costs}" for words in own for rate in _RATES for costs in _COSTS]

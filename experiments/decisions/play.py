@@ -68,7 +68,7 @@ CONTEXTS = {"as drawn": _next_in_order, "adversarial": _most_doubtful}
 
 
 def bound(
-    arena: Arena, seed: int, strength: float | str, contexts: str
+    arena: Arena, seed: int, rule: str, strength: float | str, contexts: str
 ) -> dict[str, Array | float]:
     """Return the regret against the best action of every round, and what was proven of it.
 
@@ -78,9 +78,8 @@ def bound(
     T, d = own.X.shape
     K = own.R.shape[1]
     B = 10.0
-    agent = RewardAgent(
-        [Folklore(n_features=d, n_classes=2, B=B) for _ in range(K)], strength=strength, seed=seed
-    )
+    regressions = [Folklore(n_features=d, n_classes=2, B=B) for _ in range(K)]
+    agent = RewardAgent(regressions, exploration=rule, strength=strength, seed=seed)
     pick, regret = CONTEXTS[contexts](own), 0.0
     for t in range(T):
         row = pick(agent, t)

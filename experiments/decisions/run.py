@@ -17,8 +17,8 @@ from . import peers, play, report
 from .arenas import REAL, SYNTHETIC, Arena
 
 RESULTS = Path(__file__).parent / "results"
-ROUNDS, BOUND_ROUNDS = 10_000, 20_000
-STRENGTHS = ("theory", 10.0)
+ROUNDS, BOUND_ROUNDS = 5_000, 20_000
+RULES = (("squarecb", "theory"), ("fastcb", "theory"), ("fastcb", 10.0))
 
 
 def games(arenas: Sequence[Arena], seeds: Sequence[int], quick: bool) -> dict[Key, Call]:
@@ -45,10 +45,10 @@ def games(arenas: Sequence[Arena], seeds: Sequence[int], quick: bool) -> dict[Ke
 def bounds(seeds: Sequence[int], n_rounds: int) -> dict[Key, Call]:
     """Return what is proven of regret where it can be measured."""
     return {
-        (name, contexts, str(strength), seed): (
-            play.bound, (Arena(name, n_rounds), seed, strength, contexts)
+        (name, contexts, f"{rule}, {strength}", seed): (
+            play.bound, (Arena(name, n_rounds), seed, rule, strength, contexts)
         )
-        for name in SYNTHETIC for contexts in play.CONTEXTS for strength in STRENGTHS
+        for name in SYNTHETIC for contexts in play.CONTEXTS for rule, strength in RULES
         for seed in seeds
     }  # fmt: skip
 
