@@ -73,7 +73,7 @@ def bound_table(proven: Mapping[Key, Mapping[str, float]]) -> str:
     for (*group, _), result in proven.items():
         groups[tuple(group)].append(result)
     lines = [
-        "| rewards | contexts | exploration, strength | regret | bound | of it explored | nats of regressions |",
+        "| rewards | contexts | exploration, strength | regret | bound | explored | nats |",
         "|---" * 7 + "|",
     ]
     for group, results in groups.items():
