@@ -1,6 +1,5 @@
 """The classifier on rows that are wide and sparse: never dense, never refused."""
 
-
 import numpy as np
 import pytest
 import scipy.sparse
