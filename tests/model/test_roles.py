@@ -51,6 +51,10 @@ def test_values_of_other_rows_do_not_count():
         (["31 Jan 2024", "2 Mar 2024"], "looks like dates but is taken for text: dates are read"),
         (["May 3, 2024", "June 30 2024"], "looks like dates but is taken for text: dates are read"),
         (["$5", "€5"], "looks like amounts of several units but is taken for text"),
+        (
+            [*map(str, range(40)), "-", "n. k.", "-"],
+            "looks like numbers but is taken for text: some are none: -, 'n. k.'; leave missing",
+        ),
     ],
 )
 def test_what_looks_like_something_else_is_said(caplog, values, sentence):
@@ -58,7 +62,9 @@ def test_what_looks_like_something_else_is_said(caplog, values, sentence):
     assert sentence in caplog.text
 
 
-@pytest.mark.parametrize("values", [["red", "blue"], ["sold 3 times", "maybe 12 more"], ["3", "4"]])
+@pytest.mark.parametrize(
+    "values", [["red", "blue"], ["sold 3 times", "maybe 12 more"], ["3", "4"], ["0", "1", "3+"]]
+)
 def test_what_is_plain_is_not_doubted(caplog, values):
     role_of(values)
     assert not caplog.text

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 _COARSE, _FINE = 8192, 512  # rows of a block
 _FEW = 50  # features of the first row of a stream, for it not to be wide
 _FIRST_STOP = 64  # rows; then 128, 256, ...
-_MANY_NUMBERS = 30  # classes that are all numbers
 _SORTED = (
     "the labels come sorted: a model that learns row by row sees one class after the other; "
     "shuffle the rows (shuffle=True) unless this is the order of time"
@@ -227,7 +226,9 @@ class Feed:
     def _doubt_numbers(self, found: Scan) -> None:
         """Say so if the classes look like numbers that are to be estimated."""
         labels = list(found.labels)
-        if len(labels) > max(_MANY_NUMBERS, found.n_rows // 20) and all(map(_is_number, labels)):
+        if len(labels) > max(known_roles.MANY_NUMBERS, found.n_rows // 20) and all(
+            map(_is_number, labels)
+        ):
             LOGGER.warning(
                 "column %r holds %d different numbers: each is taken for a class of its own, and "
                 "their order says nothing; for a number to be estimated this is the wrong tool",

@@ -11,6 +11,7 @@ from folklearn.errors import InvalidInputError
 from folklearn.progress import LOGGER
 from folklearn.readers.block import Block, Column, Texts, is_gap
 from folklearn.readers.cells import DATE_KINDS, Kind, amount_in, date_in, role_of, unit_in
+from folklearn.words import listed
 
 NUMBER, CATEGORY, WORDS, DATE = "number", "category", "words", "date"
 ID, WEIGHT, TARGET, IGNORED = "id", "weight", "target", "ignored"
@@ -20,6 +21,7 @@ ROLES = (*LEARNED, ID, WEIGHT, TARGET, IGNORED)
 
 _SENTENCE = 3  # words from which on a text is words, not a category
 _ENOUGH = 50  # rows before an id is recognised
+MANY_NUMBERS = 30  # different ones, which are probably quantities and no names
 _NEARLY_ALL = 0.95  # distinct texts, for an id; numbers, or dates, for a column of them
 _LIKE_DATE = re.compile(
     r"(\d{1,2}|\d{4})[-/.]\d{1,2}[-/.]\d{1,4}\b.*"
@@ -110,12 +112,19 @@ def _of_texts(name: str, column: Texts) -> str:
     if not values or not (column.codes >= 0).any():  # the values may be those of other rows
         return NUMBER
     numbers = np.array([_number(value) for value in column.values])
-    if _are_nearly_all(column, ~np.isnan(numbers)):
+    are_numbers = ~np.isnan(numbers)
+    if _are_nearly_all(column, are_numbers):
         units = {unit_in(value) for value in values}
         if len(units - {""}) < 2 and units != {"", "%"}:
             whole = np.append(numbers, np.nan)[column.codes]
             return ID if _is_running(name, whole) else NUMBER
         _doubt(name, "amounts of several units", "let all of them have the same")
+    elif are_numbers.sum() > MANY_NUMBERS and _share(column, are_numbers) > 0.5:
+        others = [
+            value for value, is_one in zip(column.values, are_numbers, strict=True) if not is_one
+        ]
+        remedy = f"leave missing values empty; for text, {role_of(name, CATEGORY)}"
+        _doubt(name, "numbers", f"some are none: {listed(others)}; {remedy}")
     dates = _dates_of(column)
     if dates is not None:
         return dates
@@ -147,8 +156,12 @@ def _dates_of(column: Texts) -> str | None:
 
 def _are_nearly_all(column: Texts, are: Any) -> bool:
     """Tell whether the texts of all rows are of a kind but a few, which are mistakes then."""
-    there = column.codes[column.codes >= 0]
-    return float(np.mean(np.array(are)[there])) >= _NEARLY_ALL
+    return _share(column, are) >= _NEARLY_ALL
+
+
+def _share(column: Texts, are: Any) -> float:
+    """Return how many of the rows that have a text have one of a kind, given for each text."""
+    return float(np.mean(np.array(are)[column.codes[column.codes >= 0]]))
 
 
 def _is_running(name: str, numbers: Any) -> bool:
