@@ -148,12 +148,17 @@ def test_the_format_is_found_out(write, name, content, format):
     assert open_reader(write(content, name)).format == format
 
 
+_NO_ROWS = "rows come from a file, a data frame or a list of dictionaries, not from"
+
+
 @pytest.mark.parametrize(
     ("source", "sentence"),
     [
         ("/no/such/file.csv", "/no/such/file.csv cannot be read: no such file or directory"),
         (os.curdir, ". cannot be read: is a directory"),
-        (7, "rows come from a file, a data frame or mappings, not from int"),
+        (7, f"{_NO_ROWS} int; arrays: learn_many(X, y)"),
+        ({"a": 1}, f"{_NO_ROWS} dict; arrays: learn_many(X, y)"),
+        (np.eye(2), f"{_NO_ROWS} ndarray; arrays: learn_many(X, y)"),
     ],
 )
 def test_what_holds_no_rows(source, sentence):
@@ -166,6 +171,7 @@ def test_formats_by_name(write):
     path = write("1 |a b\n", "data.csv")
     reader = open_reader(path, format="vw")
     assert (reader.format, open_reader(reader)) == ("vw", reader)
+    assert open_reader(write('{"a": 1}\n', "a.log"), format="jsonl").format == "jsonlines"
     with pytest.raises(FolklearnError, match="there is no format 'xls'; choose one of: csv, jsonl"):
         open_reader(path, format="xls")
     for name, sentence in (("a.parquet", "neither a Parquet"), ("a.feather", "neither a Parquet")):

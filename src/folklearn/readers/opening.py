@@ -6,8 +6,10 @@ The format of a file is told by its first bytes, its name, or its first line.
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
+
+import numpy as np
 
 from folklearn.errors import FolklearnError, InvalidInputError
 from folklearn.readers import arrow
@@ -26,7 +28,6 @@ _BY_LINES: dict[str, Callable[[Source], Reader]] = {
     "svmlight": SvmlightReader,
     "vw": VwReader,
 }
-FORMATS = ("csv", "jsonlines", "svmlight", "vw", "parquet", "arrow")
 
 _FIRST_BYTES = {
     arrow.PARQUET: "parquet",
@@ -36,12 +37,13 @@ _FIRST_BYTES = {
 }
 _ENDINGS = {
     "csv": ("csv", "tsv", "tab"),
-    "jsonlines": ("jsonl", "ndjson", "json"),
+    "jsonlines": ("jsonlines", "jsonl", "ndjson", "json"),
     "svmlight": ("svm", "svmlight", "libsvm"),
     "vw": ("vw",),
     "parquet": ("parquet", "pq"),
     "arrow": ("arrow", "feather", "ipc", "arrows"),
 }
+FORMATS = tuple(_ENDINGS)
 _BY_ENDING = {ending: format for format, endings in _ENDINGS.items() for ending in endings}
 _PACKED = (".gz", ".zst", ".zstd")
 # A label and a weight at most, then a bar after a space or a tag.
@@ -63,7 +65,8 @@ def open_reader(
     ----------
     source : path of a file, "-" for standard input, something open for reading bytes, a data
         frame of pandas, polars or Arrow, an iterable of mappings, or a reader.
-    format : "csv", "jsonlines", "svmlight", "vw", "parquet" or "arrow"; found out if None.
+    format : "csv", "jsonlines", "svmlight", "vw", "parquet" or "arrow", or how the name of a file
+        of it ends, such as "jsonl"; found out if None.
     delimiter : what separates the cells of CSV; found out if None.
     encoding : of text; found out if None, which is UTF-8 unless the file says otherwise.
     decimal : "." or ",", what the numbers of CSV have before their decimals; found out if None.
@@ -83,10 +86,11 @@ def open_reader(
         return _of_bytes(source_of(source, encoding), format, delimiter, decimal)
     if is_frame(source):
         return FrameReader(source)
-    if isinstance(source, Iterable):
+    if isinstance(source, Iterable) and not isinstance(source, (Mapping, np.ndarray)):
         return RowsReader(source)
     raise InvalidInputError(
-        f"rows come from a file, a data frame or mappings, not from {type(source).__name__}"
+        "rows come from a file, a data frame or a list of dictionaries, not from "
+        f"{type(source).__name__}; arrays: learn_many(X, y)"
     )
 
 
@@ -103,10 +107,10 @@ def source_of(origin: Any, encoding: str | None = None) -> Source:
 def _of_bytes(
     source: Source, format: str | None, delimiter: str | None, decimal: str | None
 ) -> Reader:
-    if format is not None and format not in FORMATS:
+    if format is not None and format not in _BY_ENDING:
         raise FolklearnError(f"there is no format {format!r}; choose one of: {', '.join(FORMATS)}")
     magic = source.first_bytes()
-    found = format or _format_of(source, magic)
+    found = _BY_ENDING[format] if format else _format_of(source, magic)
     if found in ("parquet", "arrow"):
         return ArrowReader(source, magic)
     if found == "csv":
