@@ -262,7 +262,9 @@ def test_the_oldest_decision_is_dropped_and_counted(make, rng):
     assert [decision.id for decision in agent.pending] == [2, 3, 4]
     assert (agent.n_decisions, agent.n_dropped, agent.n_outcomes) == (5, 2, 0)
     for outcome in (decisions[0], 1):
-        with pytest.raises(InvalidInputError, match="dropped: at most max_pending=3 wait"):
+        with pytest.raises(
+            InvalidInputError, match=r"or it was dropped \(by you, wait or max_pending\)"
+        ):
             agent.learn(outcome, True)
     agent.learn(decisions[3], True)
     with pytest.raises(InvalidInputError, match="reported already"):
@@ -310,9 +312,11 @@ def test_an_own_interaction_can_be_learned_as_a_logged_one(make, rng):
     if not make.live:  # a live one counts decisions
         np.testing.assert_array_equal(reader.policy(x), agent.policy(x))
     before = state(reader)
-    for bad in (([np.nan] * D, 0, 0.5, 1), (x, K, 0.5, 1), (x, 0, 0.0, 1), (x, 0, 1.5, 1)):
+    for bad in (([np.nan] * D, 0, 0.5, 1), (x, 0, 0.0, 1), (x, 0, 1.5, 1)):
         with pytest.raises(InvalidInputError):
             reader.learn_logged(*bad)
+    with pytest.raises(InvalidInputError, match=f"action is {K}; expected 0 to {K - 1}"):
+        reader.learn_logged(x, K, 0.5, 1)
     assert state(reader) == before
 
 

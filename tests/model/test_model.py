@@ -156,6 +156,8 @@ def test_what_is_told_of_words_and_soft_labels_counts_as_it_was_asked(rng):
     for x, y in rows[:30]:
         model.learn_one(x, y)
         before += model.loss - before
+    with pytest.raises(InvalidInputError, match="the number of a row must be an integer"):
+        model.tell((p, number), "cold")
     model.tell(number, {"cold": 0.5, "warm": 0.5})
     expected = -0.5 * sum(math.log((1.0 - unseen) * p[label]) for label in ("cold", "warm"))
     assert model.loss - before == pytest.approx(expected)

@@ -199,9 +199,9 @@ class Agent(Saved):
         self, x: Array, action: Any, propensity: Any, K: int, names: Names = None
     ) -> Decision:
         """Return a decision of another policy among K actions, checked."""
-        action, _ = problem.label(action, K)
-        if action < 0:
-            raise InvalidInputError("action must be one class 0..K-1")
+        action = problem.count("action", action, 0)
+        if action >= K:
+            raise InvalidInputError(f"action is {action}; expected 0 to {K - 1}")
         if problem.fraction("propensity", propensity, 1.0) == 0.0:
             raise InvalidInputError("propensity must be above 0: the action was played")
         name = None if names is None else names[action]
@@ -241,9 +241,8 @@ class Agent(Saved):
 
     def _or_gone(self) -> str:
         """Return why else a decision may not wait."""
-        if self.n_dropped:
-            return f", or it was dropped: at most max_pending={self.max_pending} wait for theirs"
-        return ", or it expired and got the default" if self.n_expired else ""
+        dropped = ", or it was dropped (by you, wait or max_pending)" if self.n_dropped else ""
+        return dropped + (", or it expired and got the default" if self.n_expired else "")
 
     def _settle(self, decision: Decision) -> None:
         del self._pending[decision.id]

@@ -227,9 +227,10 @@ class Run:
         return saved(run_figure(self), path)
 
     def __repr__(self) -> str:
+        frozen = "" if math.isnan(self.frozen_loss) else f"frozen {self.frozen_loss:.4f}, "
         return (
             f"Run over {self.name}: {self.n_rows} rows, loss {self.loss:.4f}, "
-            f"frozen {self.frozen_loss:.4f}, error {100.0 * self.error:.1f} %"
+            f"{frozen}error {100.0 * self.error:.1f} %"
         )
 
     def _repr_html_(self) -> str:
