@@ -258,8 +258,8 @@ def test_labelled_rows_can_be_played(rng):
     """Right and wrong are the rewards 1 and 0."""
     X = contexts(rng, 300, D)
     log = folklearn.interact(agent_of(D, 3), X, X.argmax(axis=1))
-    assert log.n_classes == 3
-    assert log.correct[200:].mean() > 0.6
+    assert log.n_actions == 3
+    assert log.rewards[200:].mean() > 0.6
 
 
 @pytest.mark.parametrize(
