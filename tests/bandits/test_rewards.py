@@ -8,7 +8,7 @@ import pytest
 from scipy.special import expit
 
 import folklearn
-from folklearn import Folklore, Laplace, Ogd, bandits
+from folklearn import Folklore, Laplace, Ogd, OnlineScaler, bandits
 from folklearn.bandits import RewardAgent
 from folklearn.bandits.exploration import RULES
 from folklearn.errors import InvalidInputError, StateFileError
@@ -258,8 +258,8 @@ def test_labelled_rows_can_be_played(rng):
     """Right and wrong are the rewards 1 and 0."""
     X = contexts(rng, 300, D)
     log = folklearn.interact(agent_of(D, 3), X, X.argmax(axis=1))
-    assert log.n_classes == 3
-    assert log.correct[200:].mean() > 0.6
+    assert log.n_actions == 3
+    assert log.rewards[200:].mean() > 0.6
 
 
 @pytest.mark.parametrize(
@@ -303,3 +303,36 @@ def test_auto_learns_without_being_told_anything(rng):
         earned += reward
     assert earned > 1300
     assert agent.regret_certificate().valid
+
+
+def test_scaled_contexts_are_those_of_the_scaler(rng):
+    """Acting and learning see the same row, and it is what `OnlineScaler` makes of the contexts."""
+    X = rng.normal(size=(60, 3)) * [1.0, 1e3, 1e-3] + [5.0, 0.0, 7.0]
+    scaler = OnlineScaler(n_features=3)
+    agent = bandits.auto(n_features=3, n_actions=2, seed=1)
+    twin = bandits.auto(n_features=4, n_actions=2, seed=1, scale=False)
+    for x, z in zip(X, scaler.learn_transform(X), strict=True):
+        decision, other = agent.act(x), twin.act(z)
+        assert (decision.action, decision.propensity) == (other.action, other.propensity)
+        reward = float(x[0] > 5.0) if decision.action else 0.4
+        agent.learn(decision, reward)
+        twin.learn(other, reward)
+    np.testing.assert_array_equal(
+        agent.expected_rewards(X), twin.expected_rewards(scaler.transform(X))
+    )
+    assert agent.regret_certificate().bound == twin.regret_certificate().bound
+    assert "the scaled features" in agent.regret_certificate().in_words()
+
+
+def test_a_scaled_agent_goes_on_where_it_stopped(rng, tmp_path):
+    X = 100.0 * rng.normal(size=(40, 2))
+    agent = bandits.auto(n_features=2, n_actions=3)
+    for x in X[:20]:
+        agent.learn(agent.act(x), rng.random())
+    agent.save(tmp_path / "agent")
+    other = folklearn.load(tmp_path / "agent")
+    for x in X[20:]:
+        decision, same = agent.act(x), other.act(x)
+        assert (decision.action, decision.propensity) == (same.action, same.propensity)
+        agent.learn(decision, 0.5)
+        other.learn(same, 0.5)

@@ -28,6 +28,7 @@ class RegretCertificate:
     regression : the sum of :math:`C_a`, in nats.
     B : row norm of the linear models that the regressions compete with; the logit of a reward,
         the difference of two rows, has weights of norm at most 2 B.
+    features : what the regressions are linear in.
     reason : why nothing is proven, or an empty string.
     """
 
@@ -36,6 +37,7 @@ class RegretCertificate:
     eta: float
     regression: float
     B: float
+    features: str = "its features"
     reason: str = ""
 
     @property
@@ -52,8 +54,8 @@ class RegretCertificate:
     def hypotheses(self) -> tuple[str, ...]:
         """What must be true of the world for the bound to hold."""
         return (
-            "the expected reward of an action is the sigmoid of a linear function of its "
-            f"features, with weights of norm at most {2.0 * self.B:g} that never change",
+            "the expected reward of an action is the sigmoid of a linear function of "
+            f"{self.features}, with weights of norm at most {2.0 * self.B:g} that never change",
             "contexts may depend on all that happened before, but not on the draw to come",
             "every reward is told before the next decision",
         )
