@@ -155,8 +155,37 @@ def test_what_the_certificate_does_not_cover_is_said():
     agent = agent_of()
     agent.drop(agent.act(x))
     assert "1 decision had no reward" in agent.regret_certificate().in_words()
+    agent = agent_of()
+    agent.act(x)
+    agent.learn(agent.act(x), 1.0)  # the first is still out, though nothing came late
+    assert "1 decision had no reward" in agent.regret_certificate().reason
     lost = RewardAgent([Laplace(n_features=3, n_classes=2) for _ in range(2)])
     assert "Nothing is proven about the regret: Laplace" in lost.regret_certificate().in_words()
+
+
+def test_a_log_that_is_learned_before_a_reward_makes_it_late():
+    """The reward is then certified with another prediction than the one that was played."""
+    x = [0.1, 0.2, 0.3]
+    agent = agent_of()
+    agent.learn_logged(x, 0, 0.5, 1.0)
+    agent.learn(agent.act(x), 1.0)
+    assert agent.regret_certificate().valid
+    decision = agent.act(x)
+    agent.learn_logged(x, decision.action, 0.5, 1.0)
+    agent.learn(decision, 1.0)
+    assert "1 reward came after a later decision, or after a log" in (
+        agent.regret_certificate().reason
+    )
+
+
+def test_the_certificate_is_a_number_at_any_strength(tmp_path):
+    """exp(1 / eta) overflows where hardly anything but chance is played."""
+    agent = agent_of(exploration="squarecb", strength=1e-6)
+    for _ in range(3):
+        agent.learn(agent.act([0.1, 0.2, 0.3]), 1.0)
+    assert agent.regret_certificate().explored == 3.0
+    agent.save(tmp_path / "agent")
+    assert folklearn.load(tmp_path / "agent").regret_certificate() == agent.regret_certificate()
 
 
 def test_decisions_that_wait_too_long_get_the_default(rng):

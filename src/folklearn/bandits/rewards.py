@@ -84,7 +84,8 @@ class RegressionAgent(Agent):
         return self._rule.best_gamma(t, K, 0.5 * n * self.n_features * math.log1p(t / n))
 
     def _outcome(self, value: Any) -> float:
-        if isinstance(value, bool | int | float | np.bool_ | np.number) and 0 <= value <= 1:
+        real = isinstance(value, bool | int | float | np.bool_ | np.integer | np.floating)
+        if real and 0 <= value <= 1:
             return float(value)
         raise InvalidInputError(f"reward must be a number from 0 to 1, got {value!r}")
 
@@ -105,6 +106,7 @@ class RegressionAgent(Agent):
     def _absorb(self, decision: Decision, seen: Array, outcome: Any) -> None:
         self._teach(decision, np.array([1.0 - outcome, outcome]))
         if decision.id < 0:  # it was not ours: it teaches, and is no regret of ours
+            self.n_late += len(self._pending)  # they were played by what was predicted before
             return
         eta = self._rule.price * float(seen[-1])
         self._totals[_SPENT] += most_regret(self._play(seen), seen[:-1], eta)
@@ -133,11 +135,12 @@ class RegressionAgent(Agent):
         return "its features"
 
     def _why_unproven(self) -> str:
-        missing = self.n_dropped + self.n_expired + max(len(self._pending) - 1, 0)
+        overdue = len(self._pending) - (self.n_decisions - 1 in self._pending)
+        missing = self.n_dropped + self.n_expired + overdue
         if missing:
             return f"{counted(missing, 'decision')} had no reward of their own"
         if self.n_late:
-            return f"{counted(self.n_late, 'reward')} came after a later decision"
+            return f"{counted(self.n_late, 'reward')} came after a later decision, or after a log"
         return ""
 
 
