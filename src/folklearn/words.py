@@ -19,8 +19,8 @@ def counted(n: int, noun: str) -> str:
 def listed(names: Sequence[str]) -> str:
     """Return names for a message: quoted where they could be misread, and not too many.
 
-    >>> listed(["age", "due date"])
-    "age, 'due date'"
+    >>> listed(["age", "due date", ""])
+    "age, 'due date', ''"
     """
     shown = [name if _is_plain(name) else repr(name) for name in names[:_MOST_NAMES_LISTED]]
     if len(names) > _MOST_NAMES_LISTED:
@@ -40,4 +40,4 @@ def nearest(name: str, names: Sequence[str]) -> str | None:
 
 
 def _is_plain(name: str) -> bool:
-    return name.isprintable() and not set(name) & set(" ,'\"")
+    return name != "" and name.isprintable() and not set(name) & set(" ,'\"")

@@ -1,5 +1,7 @@
 """Floors of recent windows, while columns and classes come."""
 
+import math
+
 import folklearn
 from folklearn import Model
 
@@ -30,3 +32,14 @@ def test_windows_of_rows_that_come_in_blocks(rng, tmp_path):
     whole = model.windows()[-1]
     assert (whole.start, whole.stop) == (0, 300)
     assert 0.0 < whole.floor < whole.loss
+
+
+def test_a_run_ends_with_what_is_proven(rng):
+    """Also where no floors were kept on the way, so that the picture shows it."""
+    x = rng.normal(size=512)  # the last row is a doubling, too
+    rows = [{"x": v, "y": "ab"[int(v > 0)]} for v in x + rng.normal(size=512)]
+    run = Model().run(rows, target="y")
+    *before, last = run.moments
+    assert last.n_rounds == 512
+    assert all(math.isnan(one.floor) for one in before)
+    assert last.floor == run.certificate.best_linear_at_least / 512

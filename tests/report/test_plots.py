@@ -115,15 +115,26 @@ def test_a_gap_between_windows_breaks_the_line():
     np.testing.assert_array_equal(line.get_ydata(), [1, 1, np.nan, 2, 2])
 
 
-@pytest.mark.parametrize("floor", [-0.5, np.nan, None])
-def test_a_floor_that_says_nothing_is_said_so(floor):
+@pytest.mark.parametrize(("floor", "is_said"), [(-0.5, True), (np.nan, False), (None, False)])
+def test_a_floor_that_says_nothing_is_said_so_if_it_was_looked_for(floor, is_said):
     n = 6
     for figure in (
         plots.losses(windows(n, floor=[floor] * n)),
         plots.certificate(np.arange(1, n + 1), np.ones(n), [floor] * n),
     ):
-        assert "no floor above 0 is known" in texts(figure)
+        assert ("no floor above 0 is known" in texts(figure)) == is_said
         assert figure.axes[0].get_ylim()[0] == 0.0
+
+
+def test_few_decades_have_rounds_and_no_formulas_below_the_axis():
+    figure = plots.certificate([64, 128, 256, 512, 800], np.ones(5))
+    figure.canvas.draw()
+    (ax,) = figure.axes
+    labels = [
+        tick.get_text() for which in ("major", "minor") for tick in ax.get_xticklabels(which=which)
+    ]
+    assert {"100", "200", "500"} <= set(labels)
+    assert not any("$" in label for label in labels)
 
 
 def test_an_absurd_loss_hides_no_other():

@@ -31,7 +31,9 @@ class Moment:
     frozen_loss: float
     error: float
     seconds: float
-    floor: float = math.nan  # that no linear model gets below, where floors are kept
+    floor: float = (
+        math.nan
+    )  # that no linear model gets below: at the end, and where floors are kept
 
 
 @dataclass
@@ -138,18 +140,18 @@ class Run:
             if window.stop > n_before:
                 window.frozen_loss, window.floor = model.frozen_loss, floor
         if model.n_rounds & (model.n_rounds - 1) == 0:
-            self._look()
+            self._look(model.certificate() if model.has_floors else None)
 
     def _floor(self, model: "Model") -> float:
         """Return what no linear model gets below, a row, in about the last window."""
         last = model._tally.last(max(self._size, _LEAST_FLOOR))
         return last.floor / last.weight if last is not None and last.weight > 0.0 else math.nan
 
-    def _look(self) -> None:
+    def _look(self, certificate: "Certificate | None") -> None:
         model = self.model
         assert model is not None
         if self.moments and self.moments[-1].n_rounds == model.n_rounds:
-            return
+            self.moments.pop()
         self.moments.append(
             Moment(
                 model.n_rounds,
@@ -157,15 +159,9 @@ class Run:
                 model.frozen_loss,
                 model.n_mistakes / max(1, model.n_rounds),
                 time.perf_counter() - self._started,
-                self._certified(model) if model.has_floors else math.nan,
+                _certified(certificate, model.total_weight),
             )
         )
-
-    def _certified(self, model: "Model") -> float:
-        certificate = model.certificate()
-        if certificate is None or not certificate.valid or not model.total_weight > 0.0:
-            return math.nan
-        return certificate.best_linear_at_least / model.total_weight
 
     def _add_windows(self, losses: Array, wrong: Any, weights: Array) -> None:
         start = 0
@@ -214,10 +210,10 @@ class Run:
         """Sum up."""
         model = self.model
         assert model is not None
-        self._look()
+        self.certificate = model.certificate()
+        self._look(self.certificate)
         self.labels = model.labels
         self.seconds = time.perf_counter() - self._started
-        self.certificate = model.certificate()
         return self
 
     def table(self) -> list[tuple[int, float, float, float]]:
@@ -292,3 +288,10 @@ def known_numbers(model: "Model", labels: Any) -> Any:
         own = [known.get(value, -1) for value in labels.values]
         return np.array([*own, -1])[labels.codes]
     return np.array([numbers.get(label, -1) for label in labels])
+
+
+def _certified(certificate: "Certificate | None", weight: float) -> float:
+    """Return what no linear model gets below, a row; NaN if that is not known."""
+    if certificate is None or not certificate.valid or not weight > 0.0:
+        return math.nan
+    return certificate.best_linear_at_least / weight

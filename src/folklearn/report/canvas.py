@@ -136,13 +136,15 @@ def dress(ax: Any, title: str, x: str, y: str, *, note: str = "", grid: str = "y
 
 def count_rounds(ax: Any, first: float, last: float, *, log: bool = False) -> None:
     """Scale the x axis for rounds; less than a decade has too few ticks for a logarithm."""
-    from matplotlib.ticker import LogLocator, MaxNLocator
+    from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
     if last <= first:
         first, last = first - 1.0, last + 1.0
     elif log and first > 0.0 and last >= 10.0 * first:
         ax.set_xscale("log")
-        ax.xaxis.set_major_locator(LogLocator(numticks=8))
+        within = (1.0, 2.0, 5.0) if last < 100.0 * first else (1.0,)
+        ax.xaxis.set_major_locator(LogLocator(subs=within, numticks=8))
+        ax.xaxis.set_minor_formatter(NullFormatter())  # it writes formulas, and text has none
     if ax.get_xscale() == "linear":
         ax.xaxis.set_major_locator(MaxNLocator(6, integer=True))
     ax.xaxis.set_major_formatter(_tick)

@@ -215,14 +215,17 @@ def _steps(table: Mapping[str, Array], values: Array) -> tuple[Array, Array]:
 
 
 def _floor(ax: Any, x: Array, floor: Array) -> list[End]:
-    """Draw a floor, hatched below, and return its name; or say that there is none."""
+    """Draw a floor, hatched below, and return its name; or say that it says nothing."""
+    known = np.isfinite(floor)
+    if not known.any():  # nobody looked for one
+        return []
     if not (floor > 0.0).any():
         ax.text(0.01, 0.02, "no floor above 0 is known", transform=ax.transAxes, va="bottom",
                 fontsize=SMALL, color=QUIET)  # fmt: skip
         return []
     hatch = {"facecolor": "none", "edgecolor": FAINT, "hatch": "////", "linewidth": 0.0}
     ax.fill_between(x, 0.0, floor, **hatch)
-    ax.plot(x, floor, "-", color=INK, linewidth=1.0, marker="o" if len(x) == 1 else None)
+    ax.plot(x, floor, "-", color=INK, linewidth=1.0, marker="o" if known.sum() == 1 else None)
     return _end(x, floor, "no linear model\nbelow", INK)
 
 
