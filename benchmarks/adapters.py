@@ -20,7 +20,7 @@ import numpy as np
 
 from folklearn import Folklore
 from folklearn.adapters.river import FolkloreClassifier
-from folklearn.model.scaler import OnlineScaler
+from folklearn.scaler import OnlineScaler
 
 SIZES = [(5, 2), (20, 5), (55, 7)]
 ROWS = 50  # a slice, so short that other programs do not interrupt all of them

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from folklearn.model.scaler import OnlineScaler
+from folklearn.scaler import OnlineScaler
 
 Rows = NDArray[np.float64]
 Labels = NDArray[np.int64]

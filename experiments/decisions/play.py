@@ -28,7 +28,7 @@ def reduction(d: int, K: int, n_rounds: int, seed: int) -> BanditReduction:
 def agent_of(name: str, d: int, K: int, n_rounds: int, seed: int) -> Any:
     """Return an agent that has learned nothing."""
     if name == "auto":
-        return bandits.auto(n_features=d, n_actions=K, seed=seed)
+        return bandits.auto(n_features=d, n_actions=K, scale=False, seed=seed)
     if name == "reduction":
         return reduction(d, K, n_rounds, seed)
     regressions = [auto(n_features=d, n_classes=2) for _ in range(K)]

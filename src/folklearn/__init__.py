@@ -35,6 +35,7 @@ if TYPE_CHECKING:  # what type checkers see; the table in `registry` is what cou
     from folklearn.model.model import Model as Model
     from folklearn.model.run import Run as Run
     from folklearn.persist import load as load
+    from folklearn.scaler import OnlineScaler as OnlineScaler
     from folklearn.tangents import Tangents as Tangents
 
 __version__ = "0.1.0"

@@ -70,7 +70,6 @@ _MODULES = {
     "model.tally": ("Tally",),
     "model.waiting": ("Waiting",),
     "model.run": ("Run", "Score"),
-    "model.scaler": ("OnlineScaler",),
     "model.sparse_scaler": ("SparseScaler",),
     "persist": ("load",),
     "readers.block": ("Block", "Texts"),
@@ -94,6 +93,7 @@ _MODULES = {
         "separable",
         "stochastic",
     ),
+    "scaler": ("OnlineScaler",),
     "tangents": ("Tangents",),
 }
 HOMES = {name: f"folklearn.{module}" for module, names in _MODULES.items() for name in names}
@@ -102,8 +102,8 @@ HOMES = {name: f"folklearn.{module}" for module, names in _MODULES.items() for n
 PUBLIC = (
     "Aggregating", "Aioli", "Certificate", "Certifier", "ClassBlocks", "Evidence", "Folklore",
     "FolkloreClassifier", "Gaf", "Interactions", "Laplace", "Leader", "Learner", "Mixture", "Ogd",
-    "Model", "Ons", "Run", "Tangents", "Wide", "auto", "best_in_class", "interact", "load",
-    "off_policy", "progressive", "score",
+    "Model", "OnlineScaler", "Ons", "Run", "Tangents", "Wide", "auto", "best_in_class", "interact",
+    "load", "off_policy", "progressive", "score",
 )  # fmt: skip
 PACKAGES = (
     "adapters", "bandits", "batch", "boosting", "bounds", "errors", "evaluate", "learners", "model",

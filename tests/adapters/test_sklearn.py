@@ -24,7 +24,7 @@ from folklearn.adapters._sklearn import rows as adapter_rows
 from folklearn.errors import InvalidInputError
 from folklearn.learners import catalogue
 from folklearn.model.core import Core
-from folklearn.model.scaler import OnlineScaler
+from folklearn.scaler import OnlineScaler
 from tests.adapters.copying import TRUSTED, copies
 
 

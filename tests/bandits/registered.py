@@ -67,7 +67,8 @@ def by_rewards(learner: Callable[..., Any], parameters: dict[str, Any], **of_age
     """An agent of rewards, weak enough to play every action now and then."""
 
     def make(d: int, K: int, **keywords: Any) -> Agent:
-        regressions = [learner(n_features=d, n_classes=2, **parameters) for _ in range(K)]
+        n_columns = d + of_agent.get("scale", False)
+        regressions = [learner(n_features=n_columns, n_classes=2, **parameters) for _ in range(K)]
         return RewardAgent(regressions, **{"strength": 0.1} | of_agent | keywords)
 
     return Case(make, live=True, rewards=True)
@@ -107,6 +108,7 @@ AGENTS = {
         over(Aggregating, PARTICLES, **HALF, decoding="randomised")
     ),
     "rewards, auto": by_rewards(auto, {}),
+    "rewards, folklore, scaled": by_rewards(Folklore, B3, scale=True),
     "rewards, folklore, theory": by_rewards(Folklore, B3, strength="theory"),
     "rewards, folklore, squarecb": by_rewards(Folklore, B3, exploration="squarecb"),
     "rewards, ogd, epsilon": by_rewards(Ogd, B3, exploration="epsilon"),

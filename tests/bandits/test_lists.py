@@ -266,6 +266,8 @@ def test_the_mean_regret_is_below_the_certificate_if_rewards_are_realizable():
         ([[0.0, math.nan, 0.0]], None, "row 0 of X has nan"),
         (np.zeros((2, D)), ["tea"], "name each of the 2 rows"),
         (np.zeros((2, D)), ["tea", "tea"], "each once"),
+        (np.zeros((3, D)), "tea", "name each of the 3 rows"),
+        (np.zeros((2, D)), 7, "name each of the 2 rows"),
         (np.zeros((2, D)), ["tea", 1.5], "a string or an integer, got 1.5"),
     ],
 )

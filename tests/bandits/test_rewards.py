@@ -8,7 +8,7 @@ import pytest
 from scipy.special import expit
 
 import folklearn
-from folklearn import Folklore, Laplace, Ogd, bandits
+from folklearn import Folklore, Laplace, Ogd, OnlineScaler, bandits
 from folklearn.bandits import RewardAgent
 from folklearn.bandits.exploration import RULES
 from folklearn.errors import InvalidInputError, StateFileError
@@ -155,8 +155,37 @@ def test_what_the_certificate_does_not_cover_is_said():
     agent = agent_of()
     agent.drop(agent.act(x))
     assert "1 decision had no reward" in agent.regret_certificate().in_words()
+    agent = agent_of()
+    agent.act(x)
+    agent.learn(agent.act(x), 1.0)  # the first is still out, though nothing came late
+    assert "1 decision had no reward" in agent.regret_certificate().reason
     lost = RewardAgent([Laplace(n_features=3, n_classes=2) for _ in range(2)])
     assert "Nothing is proven about the regret: Laplace" in lost.regret_certificate().in_words()
+
+
+def test_a_log_that_is_learned_before_a_reward_makes_it_late():
+    """The reward is then certified with another prediction than the one that was played."""
+    x = [0.1, 0.2, 0.3]
+    agent = agent_of()
+    agent.learn_logged(x, 0, 0.5, 1.0)
+    agent.learn(agent.act(x), 1.0)
+    assert agent.regret_certificate().valid
+    decision = agent.act(x)
+    agent.learn_logged(x, decision.action, 0.5, 1.0)
+    agent.learn(decision, 1.0)
+    assert "1 reward came after a later decision, or after a log" in (
+        agent.regret_certificate().reason
+    )
+
+
+def test_the_certificate_is_a_number_at_any_strength(tmp_path):
+    """exp(1 / eta) overflows where hardly anything but chance is played."""
+    agent = agent_of(exploration="squarecb", strength=1e-6)
+    for _ in range(3):
+        agent.learn(agent.act([0.1, 0.2, 0.3]), 1.0)
+    assert agent.regret_certificate().explored == 3.0
+    agent.save(tmp_path / "agent")
+    assert folklearn.load(tmp_path / "agent").regret_certificate() == agent.regret_certificate()
 
 
 def test_decisions_that_wait_too_long_get_the_default(rng):
@@ -258,8 +287,8 @@ def test_labelled_rows_can_be_played(rng):
     """Right and wrong are the rewards 1 and 0."""
     X = contexts(rng, 300, D)
     log = folklearn.interact(agent_of(D, 3), X, X.argmax(axis=1))
-    assert log.n_classes == 3
-    assert log.correct[200:].mean() > 0.6
+    assert log.n_actions == 3
+    assert log.rewards[200:].mean() > 0.6
 
 
 @pytest.mark.parametrize(
@@ -303,3 +332,36 @@ def test_auto_learns_without_being_told_anything(rng):
         earned += reward
     assert earned > 1300
     assert agent.regret_certificate().valid
+
+
+def test_scaled_contexts_are_those_of_the_scaler(rng):
+    """Acting and learning see the same row, and it is what `OnlineScaler` makes of the contexts."""
+    X = rng.normal(size=(60, 3)) * [1.0, 1e3, 1e-3] + [5.0, 0.0, 7.0]
+    scaler = OnlineScaler(n_features=3)
+    agent = bandits.auto(n_features=3, n_actions=2, seed=1)
+    twin = bandits.auto(n_features=4, n_actions=2, seed=1, scale=False)
+    for x, z in zip(X, scaler.learn_transform(X), strict=True):
+        decision, other = agent.act(x), twin.act(z)
+        assert (decision.action, decision.propensity) == (other.action, other.propensity)
+        reward = float(x[0] > 5.0) if decision.action else 0.4
+        agent.learn(decision, reward)
+        twin.learn(other, reward)
+    np.testing.assert_array_equal(
+        agent.expected_rewards(X), twin.expected_rewards(scaler.transform(X))
+    )
+    assert agent.regret_certificate().bound == twin.regret_certificate().bound
+    assert "the scaled features" in agent.regret_certificate().in_words()
+
+
+def test_a_scaled_agent_goes_on_where_it_stopped(rng, tmp_path):
+    X = 100.0 * rng.normal(size=(40, 2))
+    agent = bandits.auto(n_features=2, n_actions=3)
+    for x in X[:20]:
+        agent.learn(agent.act(x), rng.random())
+    agent.save(tmp_path / "agent")
+    other = folklearn.load(tmp_path / "agent")
+    for x in X[20:]:
+        decision, same = agent.act(x), other.act(x)
+        assert (decision.action, decision.propensity) == (same.action, same.propensity)
+        agent.learn(decision, 0.5)
+        other.learn(same, 0.5)

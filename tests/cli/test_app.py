@@ -205,7 +205,7 @@ from folklearn.cli.warmup import warm_up
 from folklearn.cli.app import main
 from folklearn.numerics.blocks import run_rounds
 from folklearn.learners.ogd import ogd_round, ogd_rounds
-from folklearn.model.scaler import _scale_rows
+from folklearn.scaler import _scale_rows
 warm_up(Console(file=io.StringIO()), sys.argv[1])
 kernels = run_rounds, ogd_round, ogd_rounds, _scale_rows
 before = [len(kernel.signatures) for kernel in kernels]

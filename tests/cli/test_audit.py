@@ -10,7 +10,7 @@ import pytest
 from folklearn.evaluate.certify import Certifier
 from folklearn.evaluate.hindsight import best_in_class
 from folklearn.evaluate.progressive import score
-from folklearn.model.scaler import OnlineScaler
+from folklearn.scaler import OnlineScaler
 from tests.evaluate.peers import constant, river, vw
 
 TARGET = ["--target", "kind"]

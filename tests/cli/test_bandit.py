@@ -13,7 +13,7 @@ import pytest
 from folklearn import Folklore, auto, bandits
 from folklearn.bandits import BanditReduction, Banditron, Gaptron, Newtron, Obama, Soba
 from folklearn.evaluate.interaction import interact
-from folklearn.model.scaler import OnlineScaler
+from folklearn.scaler import OnlineScaler
 
 TARGET = ["--target", "kind"]
 FAST = ["--agent", "banditron"]
@@ -22,7 +22,7 @@ NAMES = (
     "gaptron, obama"
 )
 AGENTS = {
-    "auto": lambda e: bandits.auto(n_features=4, n_actions=3),
+    "auto": lambda e: bandits.auto(n_features=4, n_actions=3, scale=False),
     "reduction": lambda e: BanditReduction(
         auto(n_features=4, n_classes=3, max_weight=3),
         exploration=e or 0.1,

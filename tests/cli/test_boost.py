@@ -17,7 +17,7 @@ from folklearn.boosting import (
     Probabilistic,
     random_subspaces,
 )
-from folklearn.model.scaler import OnlineScaler
+from folklearn.scaler import OnlineScaler
 
 TARGET = ["--target", "kind"]
 FAST = ["--weak", "naive-bayes", "--n-learners", "5"]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from folklearn import Folklore, Ogd, auto, best_in_class, progressive
-from folklearn.model.scaler import OnlineScaler
+from folklearn.scaler import OnlineScaler
 
 TARGET = ["--target", "kind"]
 

@@ -11,7 +11,7 @@ import pytest
 from folklearn import Folklore, Model, load
 from folklearn.cli import learners
 from folklearn.learners.auto import Auto
-from folklearn.model.scaler import OnlineScaler
+from folklearn.scaler import OnlineScaler
 from tests.cli.conftest import KINDS
 
 TARGET = ["--target", "kind"]

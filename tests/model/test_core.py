@@ -11,7 +11,7 @@ import folklearn
 from folklearn import Folklore
 from folklearn.errors import InvalidInputError
 from folklearn.model.core import Core
-from folklearn.model.scaler import OnlineScaler
+from folklearn.scaler import OnlineScaler
 
 
 def arriving(rng, T, d, K):

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from folklearn.model.scaler import OnlineScaler
 from folklearn.model.sparse_scaler import SPACE, SparseInput, SparseScaler
 from folklearn.persist import revive
+from folklearn.scaler import OnlineScaler
 from folklearn.sparse import SparseRows
 
 

@@ -50,6 +50,16 @@ def test_the_most_regret_is_that_of_the_worst_world(rule, rng):
             assert reference.regret_beyond(P, losses, eta, truth) <= most + 1e-12
 
 
+@every_rule
+@pytest.mark.parametrize("eta", [1e-15, 1e-3, 1e-2, 1.0, 1e10])
+def test_the_most_regret_is_from_0_to_1_at_the_extremes(rule, eta):
+    extremes = [0.0, 1e-300, 0.5, 1.0]
+    for losses in (np.array([f, g, h]) for f in extremes for g in extremes for h in extremes):
+        P = RULES[rule].play(losses, 8.0 * eta)
+        assert P.sum() == pytest.approx(1.0, abs=1e-12)
+        assert -1e-12 <= most_regret(P, losses, eta) <= 1.0 + 1e-12
+
+
 @pytest.mark.parametrize("n_actions", [2, 3, 10, 100])
 def test_no_round_costs_more_than_the_theorems_say(n_actions, rng):
     """SquareCB: 2 (K-1) / gamma at eta = gamma / 8. FastCB: 2 K f_b / gamma at eta = gamma."""

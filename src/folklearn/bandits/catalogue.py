@@ -35,7 +35,7 @@ _STEP = 0.1  # of Gaptron where no bound is asked for: its theory's hardly moves
 
 def _by_rewards(n_features: int, n_classes: int, **words: Any) -> Agent:
     """Return `bandits.auto`: right is a reward of 1, wrong of 0, and it explores by itself."""
-    return reward_auto(n_features=n_features, n_actions=n_classes, **words)
+    return reward_auto(n_features=n_features, n_actions=n_classes, scale=False, **words)
 
 
 def _over_auto(n_features: int, n_classes: int, **words: Any) -> Agent:

@@ -1,7 +1,7 @@
 """Actions with features of their own: a list of rows for each decision, one regression for all."""
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -140,7 +140,8 @@ class ListAgent(RegressionAgent):
             raise InvalidInputError("x has no row: there is no action to choose from")
         if ids is None:
             return rows, None
-        names = [_name(one) for one in ids]
+        several = isinstance(ids, Iterable) and not isinstance(ids, str)
+        names = [_name(one) for one in ids] if several else []
         if len(names) != len(rows) or len(set(names)) < len(names):
             raise InvalidInputError(f"ids must name each of the {len(rows)} rows of x, each once")
         if not self.offsets:

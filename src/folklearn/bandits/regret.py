@@ -28,6 +28,7 @@ class RegretCertificate:
     regression : the sum of :math:`C_a`, in nats.
     B : row norm of the linear models that the regressions compete with; the logit of a reward,
         the difference of two rows, has weights of norm at most 2 B.
+    features : what the regressions are linear in.
     reason : why nothing is proven, or an empty string.
     """
 
@@ -36,6 +37,7 @@ class RegretCertificate:
     eta: float
     regression: float
     B: float
+    features: str = "its features"
     reason: str = ""
 
     @property
@@ -52,10 +54,11 @@ class RegretCertificate:
     def hypotheses(self) -> tuple[str, ...]:
         """What must be true of the world for the bound to hold."""
         return (
-            "the expected reward of an action is the sigmoid of a linear function of its "
-            f"features, with weights of norm at most {2.0 * self.B:g} that never change",
+            "the expected reward of an action is the sigmoid of a linear function of "
+            f"{self.features}, with weights of norm at most {2.0 * self.B:g} that never change",
             "contexts may depend on all that happened before, but not on the draw to come",
-            "every reward is told before the next decision",
+            "every reward is told before the next decision, and none twice, those of logs included",
+            "the number of decisions does not depend on the rewards",
         )
 
     def in_words(self) -> str:
@@ -68,7 +71,8 @@ class RegretCertificate:
         worth = "" if share < 1.0 else " This says nothing yet: no regret is above 1 a decision."
         return (
             f"In expectation the rewards of {counted(self.n_rounds, 'decision')} fall short of "
-            f"those of the best actions by at most {self.bound:.4g}, {share:.2g} a decision: "
+            f"those of the best actions by at most the mean of a bound that is {self.bound:.4g} "
+            f"here, {share:.2g} a decision: "
             f"{self.explored:.4g} for exploring, and {self.regression:.4g} nats of regret of the "
             f"regressions at {self.eta:.3g} each.{worth} It holds if {'; '.join(self.hypotheses)}."
         )

@@ -16,6 +16,8 @@ from folklearn.errors import InvalidInputError
 from folklearn.learners.auto import auto as auto_learner
 from folklearn.learners.base import Learner, refuse_unless_learner
 from folklearn.numerics.gaps import most_regret
+from folklearn.persist import Record, put_inside
+from folklearn.scaler import OnlineScaler
 from folklearn.words import counted
 
 STRENGTH = 10.0
@@ -82,7 +84,8 @@ class RegressionAgent(Agent):
         return self._rule.best_gamma(t, K, 0.5 * n * self.n_features * math.log1p(t / n))
 
     def _outcome(self, value: Any) -> float:
-        if isinstance(value, bool | int | float | np.bool_ | np.number) and 0 <= value <= 1:
+        real = isinstance(value, bool | int | float | np.bool_ | np.integer | np.floating)
+        if real and 0 <= value <= 1:
             return float(value)
         raise InvalidInputError(f"reward must be a number from 0 to 1, got {value!r}")
 
@@ -103,6 +106,7 @@ class RegressionAgent(Agent):
     def _absorb(self, decision: Decision, seen: Array, outcome: Any) -> None:
         self._teach(decision, np.array([1.0 - outcome, outcome]))
         if decision.id < 0:  # it was not ours: it teaches, and is no regret of ours
+            self.n_late += len(self._pending)  # they were played by what was predicted before
             return
         eta = self._rule.price * float(seen[-1])
         self._totals[_SPENT] += most_regret(self._play(seen), seen[:-1], eta)
@@ -121,16 +125,22 @@ class RegressionAgent(Agent):
             eta=float(self._totals[_ETA]),
             regression=sum(max(one.regret_bound, 0.0) for one in certificates),
             B=min(one.B for one in certificates),
+            features=self._features(),
             reason=self._why_unproven()
             or next((one.reason for one in certificates if one.reason), ""),
         )
 
+    def _features(self) -> str:
+        """Return what the regressions are linear in."""
+        return "its features"
+
     def _why_unproven(self) -> str:
-        missing = self.n_dropped + self.n_expired + max(len(self._pending) - 1, 0)
+        overdue = len(self._pending) - (self.n_decisions - 1 in self._pending)
+        missing = self.n_dropped + self.n_expired + overdue
         if missing:
             return f"{counted(missing, 'decision')} had no reward of their own"
         if self.n_late:
-            return f"{counted(self.n_late, 'reward')} came after a later decision"
+            return f"{counted(self.n_late, 'reward')} came after a later decision, or after a log"
         return ""
 
 
@@ -173,6 +183,8 @@ class RewardAgent(RegressionAgent):
     Parameters
     ----------
     regressions : a learner of two classes for each action, of equal n_features; used, not copied.
+    scale : standardise contexts as their rewards come, and append a constant (`OnlineScaler`):
+        the regressions then have one feature more than a context.
     exploration : how the expected rewards are played.
     strength : of :math:`\gamma_t`, positive; or "theory", for "fastcb" and "squarecb".
     default_reward : what a decision gets that expires (`expire`); by default it is dropped.
@@ -202,12 +214,14 @@ class RewardAgent(RegressionAgent):
     "Efficient First-Order Contextual Bandits", for FastCB. Constants: docs/theory/bandits.md.
     """
 
+    WORDS = (*RegressionAgent.WORDS, "scale")
     INNER = ("regressions",)
 
     def __init__(
         self,
         regressions: Sequence[Learner],
         *,
+        scale: bool = False,
         exploration: str = "fastcb",
         strength: float | str = STRENGTH,
         default_reward: float | None = None,
@@ -221,9 +235,12 @@ class RewardAgent(RegressionAgent):
             raise InvalidInputError("an agent needs at least two actions, a regression for each")
         for one in self.regressions:
             refuse_unless_regression(one)
-        self.n_features = self.regressions[0].n_features
-        if {one.n_features for one in self.regressions} != {self.n_features}:
+        n_columns = self.regressions[0].n_features
+        if {one.n_features for one in self.regressions} != {n_columns}:
             raise InvalidInputError("the regressions take different numbers of features")
+        self.scale = bool(scale)
+        self.n_features = n_columns - self.scale
+        self._scaler = OnlineScaler(n_features=self.n_features) if self.scale else None
         if len({id(one) for one in self.regressions}) < self.n_actions:
             raise InvalidInputError("one learner stands for two actions: give each its own")
         self._begin(exploration, strength, default_reward, wait, seed, max_pending)
@@ -231,19 +248,43 @@ class RewardAgent(RegressionAgent):
     def _regressions(self) -> Sequence[Learner]:
         return self.regressions
 
+    def _scaled(self, x: Array, learn: bool) -> Array:
+        """Return a context as the regressions see it, the same before and after it is learned."""
+        return x.copy() if self._scaler is None else self._scaler.one(x, learn)
+
     def _losses_of(self, x: Array) -> Array:
-        return np.array([float(one._predict(x)[0]) for one in self.regressions])
+        z = self._scaled(x, False)
+        return np.array([float(one._predict(z)[0]) for one in self.regressions])
 
     def _teach(self, decision: Decision, soft: Array) -> None:
-        self.regressions[decision.action]._learn(decision.x.copy(), -1, soft, 1.0)
+        z = self._scaled(decision.x, True)
+        self.regressions[decision.action]._learn(z, -1, soft, 1.0)
+
+    def _features(self) -> str:
+        return "the scaled features" if self.scale else super()._features()
 
     def expected_rewards(self, x: ArrayLike) -> Array:
         """Return the expected reward of every action: (d,) in, (K,) out; (T, d) in, (T, K) out."""
         x = problem.numbers("x", x)
         if x.ndim == 2:
             rows = problem.contexts(x, self.n_features)
+            if self._scaler is not None:
+                Z = self._scaler.transform(rows[0])
+                rows = Z, problem.norms(Z)
             return np.stack([one._predict_rows(*rows)[:, 1] for one in self.regressions], axis=1)
         return 1.0 - self._losses_of(problem.usable_context(x, self.n_features))
+
+    def to_record(self) -> Record:
+        """Return the full state as a record."""
+        record = super().to_record()
+        if self._scaler is not None:
+            put_inside(record, "scaler", self._scaler)
+        return record
+
+    def _restore(self, record: Record) -> None:
+        super()._restore(record)
+        if self._scaler is not None:
+            self._scaler = record.inner("scaler")
 
 
 def refuse_unless_regression(learner: Any) -> None:
@@ -260,6 +301,7 @@ def auto(
     *,
     n_features: int,
     n_actions: int,
+    scale: bool = True,
     default_reward: float | None = None,
     wait: int | None = None,
     seed: int | np.random.Generator = 0,
@@ -268,8 +310,7 @@ def auto(
     """Return the agent to use if nothing else is known: no horizon, no rate, no exploration to set.
 
     FastCB over `folklearn.auto` for each action: see `RewardAgent` for what it does and what is
-    proven. Contexts should have norms of about 1 and hold a constant, as
-    `folklearn.model.OnlineScaler` makes them.
+    proven. Contexts are numbers of any scale.
 
     A decision and its reward take K predictions and one update: at 20 features and 10 actions 0.7
     of Vowpal Wabbit's time (benchmarks/results/decisions.md).
@@ -277,22 +318,29 @@ def auto(
     Parameters
     ----------
     n_features, n_actions : sizes of the problem, n_actions at least 2.
+    scale : False for contexts that have norms of about 1 and hold a constant already.
     default_reward, wait, seed, max_pending : as `RewardAgent` has them.
 
     Examples
     --------
     >>> from folklearn import bandits
     >>> agent = bandits.auto(n_features=3, n_actions=2)
-    >>> decision = agent.act([0.5, 0.1, 1.0])
+    >>> decision = agent.act([31.0, 1250.0, 0.0])
     >>> agent.learn(decision, 0.8)
-    >>> bool(agent.expected_rewards([0.5, 0.1, 1.0])[decision.action] > 0.5)
+    >>> bool(agent.expected_rewards([31.0, 1250.0, 0.0])[decision.action] > 0.5)
     True
     """
     K = problem.count("n_actions", n_actions, 2)
     # K of them predict for every decision, and Folklore would be a third of that.
     regressions = [
-        auto_learner(n_features=n_features, n_classes=2, worst_case=False) for _ in range(K)
+        auto_learner(n_features=n_features + bool(scale), n_classes=2, worst_case=False)
+        for _ in range(K)
     ]
     return RewardAgent(
-        regressions, default_reward=default_reward, wait=wait, seed=seed, max_pending=max_pending
+        regressions,
+        scale=scale,
+        default_reward=default_reward,
+        wait=wait,
+        seed=seed,
+        max_pending=max_pending,
     )

@@ -17,10 +17,10 @@ from folklearn.model.feed import FedRows, Feed
 from folklearn.model.model import Model
 from folklearn.model.roles import CATEGORY, WORDS
 from folklearn.model.run import known_numbers
-from folklearn.model.scaler import OnlineScaler
 from folklearn.readers.block import Block
 from folklearn.readers.blocks import BlockReader
 from folklearn.readers.reader import BadRow
+from folklearn.scaler import OnlineScaler
 
 
 class Whole:

@@ -20,10 +20,10 @@ from folklearn.learners.wide import Wide
 from folklearn.model.frozen import Frozen, Held
 from folklearn.model.numbering import numbered
 from folklearn.model.refit import refit_dense, refit_wide
-from folklearn.model.scaler import OnlineScaler
 from folklearn.model.sparse_scaler import SparseInput, SparseScaler
 from folklearn.persist import Record, Saved
 from folklearn.problem import Rows
+from folklearn.scaler import OnlineScaler
 from folklearn.sparse import SparseRows
 
 Raw = Callable[[], Iterable[tuple[Any, ArrayLike, ArrayLike]]]  # X, y, weights

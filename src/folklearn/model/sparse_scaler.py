@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from folklearn import problem
 from folklearn.arrays import Array
-from folklearn.model.scaler import OnlineScaler
 from folklearn.persist import Record, Saved, put_inside
+from folklearn.scaler import OnlineScaler
 from folklearn.sparse import SparseRows, concatenated, index_type
 
 SPACE = 2**40  # places that belong to one column of the data; a hash or an index lies within

@@ -6,6 +6,9 @@ import numpy as np
 
 from folklearn.numerics.compile import kernel
 
+_LEAST_ETA = 1.0 / 700.0  # exp(1 / eta) stays finite
+_BELOW_1 = np.nextafter(1.0, 0.0)
+
 
 @kernel
 def _best(losses):
@@ -76,13 +79,17 @@ def most_regret(P, losses, eta):
     for all true losses f* in [0, 1]. It separates over the actions, and each part is
     max over q of  s q - KL(q | f) = ln(1 + f (exp(s) - 1)).
     """
+    if eta < _LEAST_ETA:
+        return 1.0  # no regret is larger, and less would be hardly true
     total, change = 0.0, -math.inf
     for a in range(P.shape[0]):
+        # Rounded to 1 a loss would make all other truths impossible, at an infinite price.
+        loss = min(losses[a], _BELOW_1)
         share = eta * P[a]
-        played = share * math.log1p(losses[a] * math.expm1(1.0 / eta))
+        played = share * math.log1p(loss * math.expm1(1.0 / eta))
         as_best = 0.0
         if share > 0.0:
-            as_best = share * math.log1p(losses[a] * math.expm1((P[a] - 1.0) / share))
+            as_best = share * math.log1p(loss * math.expm1((P[a] - 1.0) / share))
         total += played
         change = max(change, as_best - played)
     return total + change

@@ -5,8 +5,8 @@ import pytest
 
 from folklearn import persist
 from folklearn.errors import InvalidInputError, StateFileError
-from folklearn.model.scaler import OnlineScaler
 from folklearn.persist import Record
+from folklearn.scaler import OnlineScaler
 
 
 def clipped(values):
