@@ -228,7 +228,7 @@ def read(path: str | os.PathLike[str]) -> Record:
     """Read a record, or raise StateFileError saying why the file cannot be used."""
     name = os.fspath(path)
     if os.path.isdir(name):
-        raise StateFileError(f"{name} is a folder, not a state file")
+        raise StateFileError(f"{name} is a folder, not a file that folklearn wrote")
     if not os.path.exists(name):
         raise FileNotFoundError(f"there is no file {name}")
     try:
