@@ -121,9 +121,7 @@ class Interactions:
     @property
     def mean_reward(self) -> float:
         """What an action earned on average."""
-        if not self.n_rounds:
-            raise InvalidInputError("nothing to score: there is no decision in this log")
-        return float(self.rewards.mean())
+        return _mean(self.rewards)
 
     @property
     def mistakes(self) -> Labels:
@@ -134,9 +132,13 @@ class Interactions:
     @property
     def error_rate(self) -> float:
         """The share of actions that earned less than 1: that were wrong."""
-        if not self.n_rounds:
-            raise InvalidInputError("nothing to score: there is no decision in this log")
-        return float(np.mean(self.rewards < 1.0))
+        return _mean(self.rewards < 1.0)
+
+
+def _mean(scores: Any) -> float:
+    if not len(scores):
+        raise InvalidInputError("nothing to score: there is no decision in this log")
+    return float(np.mean(scores))
 
 
 def _rows(name: str, rows: ArrayLike, expected: str) -> Array:
