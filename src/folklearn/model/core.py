@@ -201,7 +201,7 @@ class Core(Saved):
         if learner is None:
             return np.ones(self.n_classes)
         p = learner._predict(z)
-        self._asked = x.tobytes(), p
+        self._asked = x, p
         return p
 
     def learn_row(self, x: Array, y: Any, weight: float = 1.0) -> Array:
@@ -239,7 +239,7 @@ class Core(Saved):
         z, learner = scaler.one(x, True), self.learner
         if not is_new and learner is not None and self._refitted is None:
             asked, p = self._asked
-            if asked is None or asked != x.tobytes():
+            if asked is not x and (asked is None or asked.tobytes() != x.tobytes()):
                 p = learner._predict(z)
         self._asked = None, None
         self.n_new += is_new
@@ -247,12 +247,11 @@ class Core(Saved):
         self._refitted = None
         if learner is not None:
             learner._learn(z, label, soft, weight)
-        if self.keeps_rows or self.frozen.is_open:
+        if self.keeps_rows:
             one = np.array([label]), soft[None] if label < 0 else _NO_ROWS, np.array([weight])
-            if self.keeps_rows:
-                self._taken.append(Rows(z[None], problem.norms(z[None]), *one))
-            if self.frozen.hold(self.n_rounds, Held(x[None].copy(), *one)):
-                self._tell()
+            self._taken.append(Rows(z[None], problem.norms(z[None]), *one))
+        if self.frozen.is_open and self.frozen.hold_row(self.n_rounds, x, label, soft, weight):
+            self._tell()
         return p
 
     def taken_rows(self) -> list[Rows]:

@@ -8,6 +8,7 @@ lately, decide how the experts are weighted in whatever predicts many rows at on
 """
 
 import copy
+from itertools import groupby
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -54,6 +55,9 @@ class Held(NamedTuple):
         return Held(X, self.labels.copy(), self.soft.copy(), self.weights.copy())
 
 
+_Row = tuple[Array, int, Array, float]  # x, label, soft label, weight
+
+
 class Judged(NamedTuple):
     """What the experts lost in a stripe, a row, and what their mixture lost in all."""
 
@@ -83,6 +87,7 @@ class Frozen(Saved):
         self._learner: Learner | None = None  # as it was when the stripe began
         self._scaler: Any = None
         self._held: list[Held] = []
+        self._rows: list[_Row] = []  # that came one by one, behind those
 
     @property
     def loss(self) -> float:
@@ -124,13 +129,29 @@ class Frozen(Saved):
         self._learner, self._scaler = copy.deepcopy((learner, scaler))
         return None
 
+    def hold_row(self, n_rounds: int, x: Array, label: int, soft: Array, weight: float) -> bool:
+        """Keep one row of a dense model, as `hold` keeps many."""
+        self._rows.append((x.copy(), label, soft, weight))
+        return n_rounds == self._ends and self._end()
+
     def hold(self, n_rounds: int, rows: Held) -> bool:
         """Keep rows of the stripe that is under way; at its end count them, and say so."""
-        if self._learner is None:
-            return False
+        self._gather()
         self._held.append(rows)
-        if n_rounds != self._ends:
-            return False
+        return n_rounds == self._ends and self._end()
+
+    def _gather(self) -> None:
+        """Put rows that came one by one together, as far as they are of one kind."""
+        rows, self._rows = self._rows, []
+        for (_, width), alike in groupby(rows, key=lambda row: (row[0].size, row[2].size)):
+            X, labels, soft, weights = zip(*alike, strict=True)
+            own = np.array(soft) if width else np.empty((0, 0))
+            self._held.append(Held(np.array(X), np.array(labels), own, np.array(weights)))
+
+    def _end(self) -> bool:
+        """Count the rows of a stripe that is over."""
+        self._gather()
+        assert self._learner is not None
         judged = self._judged(self._learner, self._scaler, self._held)
         self._learner, self._scaler, self._held = None, None, []
         if judged is not None:
@@ -179,6 +200,7 @@ class Frozen(Saved):
 
     def to_record(self) -> Record:
         """Return the full state as a record, the stripe that is under way included."""
+        self._gather()
         record = super().to_record()
         record.config["names"] = self._names
         record.arrays.update(losses=self._losses.copy(), totals=self._totals.copy())
