@@ -191,6 +191,12 @@ def test_a_bad_row_is_named(refused, pets, as_arrays, write_predictions, cell, s
     assert said.endswith(sentence)
 
 
+def test_the_index_of_a_data_frame_is_no_class(folklearn, pets, as_arrays, write_predictions):
+    labels = as_arrays[2]
+    path = write_predictions(None, ["", *labels], [[i, *row] for i, row in enumerate(third())])
+    assert "Audited 300 predictions in " in folklearn("audit", pets, *TARGET, "-p", path).stderr
+
+
 def test_wrong_files(refused, pets, as_arrays, write_predictions, tmp_path):
     labels = as_arrays[2]
     path = write_predictions(None, labels, third(299))

@@ -220,7 +220,7 @@ def _columns(path: str, names: Sequence[str], whole: Whole) -> dict[str, str]:
         name[2:-1].strip(): name for name in names if name.startswith("p(") and name.endswith(")")
     }
     wrapped = bool(columns)
-    columns = columns or {name: name for name in names}
+    columns = columns or {name: name for name in names if name}  # pandas leaves its index unnamed
     missing = [label for label in whole.labels if label not in columns]
     if missing:
         raise FolklearnError(
