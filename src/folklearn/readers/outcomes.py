@@ -16,7 +16,7 @@ class Rewards:
     high: float = 1.0
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.low) and math.isfinite(self.high) and self.low < self.high):
+        if not (self.low < self.high and math.isfinite(self.high - self.low)):
             raise InvalidInputError(
                 f"rewards must lie between two numbers, the lower one first; got {self.low} and "
                 f"{self.high}"
