@@ -127,7 +127,7 @@ def test_events_that_were_never_activated_are_left_out():
 def test_the_range_of_rewards():
     assert read("1:0.25:0.5 |\n2:1:0.5 |\n", reward_range=(-1, 0)).rewards.tolist() == [0.75, 0.0]
     assert read("1:-5:0.5 |\n", reward_range=(0, 10)).rewards.tolist() == [0.5]
-    with pytest.raises(BadRow, match=r"line 1 .*the cost is 0.25, a reward of -0.25, .*between 0"):
+    with pytest.raises(BadRow, match=r"the cost is 0.25, .*between 0 and 1; .*reward_range=\(low"):
         read("1:0.25:0.5 |\n")
     for wrong in ((1, 0), (0, 0), (0, np.inf), (-1e308, 1e308)):
         with pytest.raises(InvalidInputError, match="the lower one first"):
@@ -175,7 +175,7 @@ def test_the_range_of_rewards():
 def test_bad_lines_are_refused_by_number_or_left_out(text, number, sentence):
     with pytest.raises(BadRow, match=f"^line {number} of the stream: .*{sentence}") as error:
         read(text)
-    assert str(error.value).endswith("to leave bad rows out: on_bad=print")
+    assert str(error.value).endswith(("to leave bad rows out: on_bad=print", "encoding='utf-16'"))
     bad = []
     log = read(text, on_bad=bad.append)
     assert [one.line for one in bad] == [number]

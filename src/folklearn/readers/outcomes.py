@@ -33,7 +33,7 @@ class Rewards:
         if not -_ROUNDING <= scaled <= 1.0 + _ROUNDING:
             raise InvalidInputError(
                 f"the cost is {cost:g}, a reward of {reward:g}, which is not between {self.low:g} "
-                f"and {self.high:g}; say what rewards lie between: --reward-range LOW HIGH"
+                f"and {self.high:g}; say what rewards lie between: reward_range=(low, high)"
             )
         return min(max(scaled, 0.0), 1.0)
 
