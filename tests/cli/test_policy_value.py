@@ -146,6 +146,7 @@ def test_bad_decisions_and_the_range_of_rewards(folklearn, refused, tmp_path):
     assert refused(path).startswith(
         f"line 1 of {path}: the cost is 1, a reward of -1, which is not"
     )
+    assert "--reward-range LOW HIGH" in refused(path)
     words = ["--reward-range", "-1", "0"]
     assert refused(path, *words).startswith(f"line 6 of {path}: the label is '2'; expected")
     said = folklearn("policy-value", path, *words, "--on-bad-row", "skip", "--actions", "4").stdout

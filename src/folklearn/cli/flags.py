@@ -7,7 +7,11 @@ import shlex
 _TEXT = r"""('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")"""
 _ROLE = re.compile(rf"\broles=\{{{_TEXT}: {_TEXT}\}}")
 _ARGUMENT = re.compile(rf"\b(decimal|encoding|target)={_TEXT}")
-_WHOLE = {"on_bad=print": "--on-bad-row skip", "shuffle=True": "--shuffle"}
+_WHOLE = {
+    "on_bad=print": "--on-bad-row skip",
+    "shuffle=True": "--shuffle",
+    "reward_range=(low, high)": "--reward-range LOW HIGH",
+}
 
 
 def as_flags(message: str) -> str:
