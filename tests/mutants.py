@@ -92,6 +92,12 @@ MUTANTS = (
         ("tests/bandits/test_rewards.py::test_what_the_certificate_does_not_cover_is_said",),
     ),
     Mutant(
+        "a log between a decision and its reward goes unnoticed", "bandits/rewards.py",
+        "self.n_late += len(self._pending)", "self.n_late += 0",
+        ("tests/bandits/test_rewards.py::"
+         "test_a_log_that_is_learned_before_a_reward_makes_it_late",),
+    ),
+    Mutant(
         "evidence does not shrink the curvature", _EVIDENCE,
         "_SHRUNK = 1.0 - 1e-8", "_SHRUNK = 1.0", _OF_EVIDENCE,
     ),

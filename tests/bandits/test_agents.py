@@ -212,7 +212,8 @@ def test_bad_outcomes_are_refused_and_change_nothing(make):
     decision = agent.act([0.1, 0.2, 0.3])
     before = state(agent)
     message = "reward must be a number" if make.rewards else "correct must be True or False"
-    for bad in (2, -1, -0.5 if make.rewards else 0.5, None, "yes", math.nan, [True]):
+    between = -0.5 if make.rewards else 0.5
+    for bad in (2, -1, between, None, "yes", math.nan, [True], np.complex128(0.5)):
         with pytest.raises(InvalidInputError, match=message):
             agent.learn(decision, bad)
     assert state(agent) == before

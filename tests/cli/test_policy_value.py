@@ -143,9 +143,10 @@ def test_actions_with_features(folklearn, refused, tmp_path, model, rng):
 def test_bad_decisions_and_the_range_of_rewards(folklearn, refused, tmp_path):
     path = tmp_path / "log.vw"
     path.write_text("1:1:0.5 | a\n" * 5 + "2 | a\n" + "2:0:0.5 | a\n" * 5)
-    said = refused(path)
-    assert said.startswith(f"line 1 of {path}: the cost is 1, a reward of -1, which is not")
-    assert "say what rewards lie between: --reward-range LOW HIGH" in said
+    assert refused(path).startswith(
+        f"line 1 of {path}: the cost is 1, a reward of -1, which is not"
+    )
+    assert "--reward-range LOW HIGH" in refused(path)
     words = ["--reward-range", "-1", "0"]
     assert refused(path, *words).startswith(f"line 6 of {path}: the label is '2'; expected")
     said = folklearn("policy-value", path, *words, "--on-bad-row", "skip", "--actions", "4").stdout

@@ -497,6 +497,7 @@ MENUS = Interactions([np.ones((2, 1)), np.ones((3, 1))], [0, 2], [0.5, 0.5], [1,
     ("policy", "sentence"),
     [
         ([[0.5, 0.5]], "policy has 1 entries; expected the probabilities of the actions of each"),
+        (None, "policy has 0 entries"),
         ([[0.5, 0.5], [0.5, 0.5]], r"policy has shape \(2,\) in decision 1; expected \(3,\)"),
         ([[0.5, 0.6], [0.0, 0.0, 1.0]], "decision 0 of policy sums to 1.1"),
         (lambda rows: np.full(len(rows), 0.5), "decision 1 of policy sums to 1.5"),

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from folklearn.errors import InvalidInputError
 from folklearn.evaluate.log import Interactions
 from folklearn.readers.decisions import as_decisions, as_interactions
+from folklearn.readers.dsjson import features_of
 from folklearn.readers.logs import read_log, write_log, written
 from folklearn.readers.reader import BadRow
 
@@ -126,9 +127,9 @@ def test_events_that_were_never_activated_are_left_out():
 def test_the_range_of_rewards():
     assert read("1:0.25:0.5 |\n2:1:0.5 |\n", reward_range=(-1, 0)).rewards.tolist() == [0.75, 0.0]
     assert read("1:-5:0.5 |\n", reward_range=(0, 10)).rewards.tolist() == [0.5]
-    with pytest.raises(BadRow, match=r"line 1 .*the cost is 0.25, a reward of -0.25, .*between 0"):
+    with pytest.raises(BadRow, match=r"the cost is 0.25, .*between 0 and 1; .*reward_range=\(low"):
         read("1:0.25:0.5 |\n")
-    for wrong in ((1, 0), (0, 0), (0, np.inf)):
+    for wrong in ((1, 0), (0, 0), (0, np.inf), (-1e308, 1e308)):
         with pytest.raises(InvalidInputError, match="the lower one first"):
             read("1:0:0.5 |\n", reward_range=wrong)
 
@@ -168,17 +169,32 @@ def test_the_range_of_rewards():
         (line() + line(_label_cost=None, o=[]), 2, "0 outcomes in 'o'"),
         (line() + line(_label_cost=None, o=[{"v": 1}, {"v": 0}]), 2, "2 outcomes in 'o'"),
         (line() + line(_slots=[]), 2, "it has several slots"),
+        (line() + line(c={**EVENT["c"], "x": {"y": "\ud800"}}), 2, "is not Unicode text"),
     ],
 )
 def test_bad_lines_are_refused_by_number_or_left_out(text, number, sentence):
     with pytest.raises(BadRow, match=f"^line {number} of the stream: .*{sentence}") as error:
         read(text)
-    assert str(error.value).endswith("--on-bad-row skip")
+    assert str(error.value).endswith(("to leave bad rows out: on_bad=print", "encoding='utf-16'"))
     bad = []
     log = read(text, on_bad=bad.append)
     assert [one.line for one in bad] == [number]
     good = {"1": CB, "s": ADF, "{": line()}[text[0]]
     assert log.rewards.tolist() == read(good).rewards.tolist()
+
+
+def test_a_second_line_that_is_nonsense_is_no_action():
+    bad = []
+    assert read("1:0:0.5 | a\nnonsense\n2:0:0.5 | a\n", on_bad=bad.append).n_rounds == 2
+    assert [one.line for one in bad] == [2]
+
+
+def test_features_that_are_nested_too_deep():
+    nested = {"a": 1}
+    for _ in range(100_000):
+        nested = {"a": nested}
+    with pytest.raises(InvalidInputError, match="nested too deep"):
+        features_of(nested)
 
 
 @pytest.mark.parametrize("text", ["", "\n\n"])
@@ -237,12 +253,24 @@ def test_names_that_cannot_be_written(rng, tmp_path):
         write_log(fixed(rng), tmp_path / "log.csv")
     with pytest.raises(InvalidInputError, match="'_x' begins with an underscore"):
         write_log(fixed(rng, feature_names=("_x", "y", "z")), tmp_path / "log.dsjson")
+    assert not (tmp_path / "log.dsjson").exists()
 
 
 def test_a_table_that_would_be_too_large(monkeypatch):
     monkeypatch.setattr("folklearn.readers.decisions._MOST_NUMBERS", 11)
     with pytest.raises(InvalidInputError, match="3 rows with 4 different features are too many"):
         read(CB)
+    with pytest.raises(InvalidInputError, match="3 decisions among 4 actions are too many"):
+        read("1:0:0.5 |\n4:0:0.5 |\n2:0:0.5 |\n")
+
+
+def test_numbers_of_actions_that_cannot_be_meant():
+    for text in ("1e300:0:0.5 |\n", "1000000000:0:0.5 |\n"):
+        with pytest.raises(InvalidInputError, match="1 decision among .* actions are too many"):
+            read(text)
+    for n_actions in (0, 1):
+        with pytest.raises(InvalidInputError, match="n_actions must be at least 2"):
+            read("1:0:0.5 |\n", n_actions=n_actions)
 
 
 # VW itself reads what is written here.

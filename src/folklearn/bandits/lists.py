@@ -133,7 +133,7 @@ class ListAgent(RegressionAgent):
         decision = self._logged(rows, action, propensity, len(rows), names)
         self._absorb(decision, problem.NO_SOFT, self._outcome(outcome))
 
-    def _listed(self, x: ArrayLike, ids: Names) -> tuple[Array, Names]:
+    def _listed(self, x: ArrayLike, ids: Any) -> tuple[Array, Names]:
         """Return the rows of a decision and the names of its actions, checked."""
         rows, _ = problem.contexts(x, self.n_features)
         if not len(rows):

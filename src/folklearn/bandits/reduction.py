@@ -260,7 +260,11 @@ class BanditReduction(Agent):
         return action, float(self._play(seen)[action])
 
     def learn_logged(self, x: ArrayLike, action: int, propensity: float, outcome: Any) -> None:
-        """Learn one interaction of another policy; only with ``updates="correct"``."""
+        """Learn one interaction of another policy; only with ``updates="correct"``.
+
+        With a constant exploration no weight is above K, as among own decisions: actions that
+        were less likely than exploration / K count for less than their share.
+        """
         if self.updates == EXPLORED:
             raise InvalidInputError(
                 f"with updates={EXPLORED!r} only this agent's own explorations teach: construct "

@@ -10,7 +10,7 @@ _ARGUMENT = re.compile(rf"\b(decimal|encoding|target)={_TEXT}")
 _WHOLE = {
     "on_bad=print": "--on-bad-row skip",
     "shuffle=True": "--shuffle",
-    "reward_range=(LOW, HIGH)": "--reward-range LOW HIGH",
+    "reward_range=(low, high)": "--reward-range LOW HIGH",
 }
 
 

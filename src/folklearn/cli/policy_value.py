@@ -40,7 +40,8 @@ _FEW = 30  # effective rounds
     f"""
 LOG  Decisions with their rewards: VW's text (action:cost:probability | features, or a line for
     every action) or JSON lines (--dsjson of VW, logs of Personalizer); - reads standard input.
---policy MODEL  What `folklearn run --save` wrote, or an agent that was saved in Python.
+--policy MODEL  What `folklearn run --save` wrote, or an agent that was saved in Python, which knows
+    no names: it takes the features in the order in which the log first has them.
 --play {BEST}|{SAMPLE}  How the classes of a model become an action: the most likely one, or one
     drawn with its probability.
 --reward-range LOW HIGH  What rewards lie between; they become 0 to 1. Costs are negative rewards:

@@ -59,6 +59,11 @@ def interact(
             f"{waiting} decisions would wait for their outcome and the agent keeps "
             f"max_pending={agent.max_pending}: shorten the delay or raise max_pending"
         )
+    if agent.wait is not None and agent.wait < min(delay, T - 1):
+        raise InvalidInputError(
+            f"the agent gives up on an outcome after wait={agent.wait} decisions, and the delay is "
+            f"{delay}: shorten the delay or raise wait"
+        )
 
     def tell(decision: Decision, row: int) -> None:
         try:

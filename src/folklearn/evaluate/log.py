@@ -182,7 +182,7 @@ def _propensities(propensities: ArrayLike, T: int) -> Array:
     bad = np.flatnonzero(~((array > 0.0) & (array <= 1.0)))
     if bad.size:
         raise InvalidInputError(
-            f"propensities[{bad[0]}] is {array[bad[0]]:g}; expected the probability with which "
+            f"propensities[{bad[0]}] is {array[bad[0]]:.9g}; expected the probability with which "
             "the action was played, above 0 and at most 1"
         )
     return array
@@ -193,7 +193,7 @@ def _rewards(rewards: ArrayLike, T: int) -> Array:
     bad = np.flatnonzero(~((array >= 0.0) & (array <= 1.0)))
     if bad.size:
         raise InvalidInputError(
-            f"rewards[{bad[0]}] is {array[bad[0]]:g}; expected a number from 0 to 1, or whether "
+            f"rewards[{bad[0]}] is {array[bad[0]]:.9g}; expected a number from 0 to 1, or whether "
             "the action was right"
         )
     return array

@@ -1,6 +1,6 @@
 """Policies to be judged by a log: what they would play, and those that are learned from it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sized
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
@@ -110,9 +110,10 @@ def _player(policy: Any) -> Callable[[Array], ArrayLike] | None:
 
 
 def _of_menus(log: Interactions, policy: Any) -> Array:
-    if not callable(policy) and len(policy) != log.n_rounds:
+    n_given = len(policy) if isinstance(policy, Sized) else 0
+    if not callable(policy) and n_given != log.n_rounds:
         raise InvalidInputError(
-            f"policy has {len(policy)} entries; expected the probabilities of the actions of each "
+            f"policy has {n_given} entries; expected the probabilities of the actions of each "
             f"of {log.n_rounds} decisions"
         )
     parts: list[Array] = [np.empty(0)]

@@ -26,7 +26,7 @@ def has_menus(first: str, second: str) -> bool:
     """Tell by the first two lines whether a decision has a line for every action."""
     if _is_shared(first) or not _has_label(first):
         return True
-    return bool(second.strip()) and not _has_label(second)
+    return "|" in second and not _has_label(second)
 
 
 def parse_line(text: str, rewards: Rewards) -> LoggedDecision:

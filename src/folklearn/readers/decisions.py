@@ -5,10 +5,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from folklearn import problem
 from folklearn.errors import InvalidInputError
 from folklearn.evaluate.log import Interactions
 from folklearn.readers.block import Block, Texts, is_gap
 from folklearn.sparse import SparseRows
+from folklearn.words import counted
 
 Features = Mapping[str, float | str]
 
@@ -104,7 +106,14 @@ def as_interactions(
         stops = np.cumsum([len(one.options) for one in decisions])
         menus: Any = np.split(X, stops[:-1])
         return Interactions(menus, *columns, feature_names=names)  # type: ignore[arg-type]
-    K = len(menu) or n_actions or max(2, max(played) + 1)
+    if n_actions is None:
+        n_actions = max(2, max(played) + 1)
+    K = len(menu) or problem.count("n_actions", n_actions, 2)
+    if len(decisions) * K > _MOST_NUMBERS:
+        raise InvalidInputError(
+            f"{counted(len(decisions), 'decision')} among {K:,} actions are too many for a table: "
+            "number the actions 1, 2, 3, ... without gaps"
+        )
     called = tuple(option.name or str(k) for k, option in enumerate(menu, start=1))
     return Interactions(X, *columns, K, names, called)  # type: ignore[arg-type]
 

@@ -80,7 +80,10 @@ def features_of(own: dict[str, Any]) -> dict[str, float | str]:
     {'age': 30.0, 'user^city': 'Rome', 'user^new': 1.0, 'z^0': 1.0, 'z^1': 2.0}
     """
     found: dict[str, float | str] = {}
-    _collect(own, "", found)
+    try:
+        _collect(own, "", found)
+    except RecursionError:  # some versions of Python read deeper than they call
+        raise InvalidInputError("its features are nested too deep") from None
     return found
 
 

@@ -110,6 +110,8 @@ def parse(text: str) -> dict[str, Any]:
     """
     try:
         record = _DECODER.decode(text)
+        if "\\u" in text:
+            _refuse_half_characters(record)
     except json.JSONDecodeError as error:
         raise InvalidInputError(f"it is not JSON: {error.msg} at character {error.colno}") from None
     except InvalidInputError:
@@ -118,8 +120,6 @@ def parse(text: str) -> dict[str, Any]:
         raise InvalidInputError("it is not JSON that can be read: too long or too deep") from None
     if not isinstance(record, dict):
         raise InvalidInputError("it is JSON, but not an object like {...}")
-    if "\\u" in text:
-        _refuse_half_characters(record)
     return record
 
 
@@ -138,14 +138,16 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 _DECODER = json.JSONDecoder(object_pairs_hook=_unique)
 
 
-def _refuse_half_characters(record: dict[str, Any]) -> None:
+def _refuse_half_characters(value: Any) -> None:
     """Raise for half a character, which JSON can escape and nothing can write."""
-    for text in (*record, *record.values()):
-        if isinstance(text, str):
-            try:
-                text.encode()
-            except UnicodeEncodeError:
-                raise InvalidInputError(f"{text!r} is not Unicode text") from None
+    if isinstance(value, str):
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise InvalidInputError(f"{value!r} is not Unicode text") from None
+    elif isinstance(value, dict | list):
+        for part in (*value, *value.values()) if isinstance(value, dict) else value:
+            _refuse_half_characters(part)
 
 
 def _is_plain(type: Any, kind: Kind | None) -> bool:

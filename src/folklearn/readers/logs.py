@@ -67,8 +67,9 @@ def write_log(log: Interactions, path: str | os.PathLike[str]) -> None:
         raise InvalidInputError(
             f"the log {os.fspath(path)} must be called .vw for VW's text or .dsjson for JSON lines"
         )
+    texts = list(written(format, as_decisions(log)))  # a name that is refused spoils no file
     with open(path, "w", encoding="utf-8", newline="") as file:
-        file.writelines(written(format, as_decisions(log)))
+        file.writelines(texts)
 
 
 def written(format: str, decisions: Iterable[LoggedDecision]) -> Iterator[str]:

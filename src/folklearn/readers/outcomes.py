@@ -16,7 +16,7 @@ class Rewards:
     high: float = 1.0
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.low) and math.isfinite(self.high) and self.low < self.high):
+        if not (self.low < self.high and math.isfinite(self.high - self.low)):
             raise InvalidInputError(
                 f"rewards must lie between two numbers, the lower one first; got {self.low} and "
                 f"{self.high}"
@@ -33,7 +33,7 @@ class Rewards:
         if not -_ROUNDING <= scaled <= 1.0 + _ROUNDING:
             raise InvalidInputError(
                 f"the cost is {cost:g}, a reward of {reward:g}, which is not between {self.low:g} "
-                f"and {self.high:g}; say what rewards lie between: reward_range=(LOW, HIGH)"
+                f"and {self.high:g}; say what rewards lie between: reward_range=(low, high)"
             )
         return min(max(scaled, 0.0), 1.0)
 
