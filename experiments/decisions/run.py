@@ -18,7 +18,7 @@ from .arenas import REAL, SYNTHETIC, Arena
 
 RESULTS = Path(__file__).parent / "results"
 ROUNDS, BOUND_ROUNDS = 5_000, 20_000
-RULES = (("squarecb", "theory"), ("fastcb", "theory"), ("fastcb", 10.0))
+RULES = (("squarecb", "theory"), ("fastcb", "theory"), ("fastcb", 5.0))
 
 
 def games(arenas: Sequence[Arena], seeds: Sequence[int], quick: bool) -> dict[Key, Call]:

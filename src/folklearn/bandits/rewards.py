@@ -20,7 +20,7 @@ from folklearn.persist import Record, put_inside
 from folklearn.scaler import OnlineScaler
 from folklearn.words import counted
 
-STRENGTH = 10.0
+STRENGTH = 5.0
 _SPENT, _ETA = range(2)
 
 
