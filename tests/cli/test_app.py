@@ -227,4 +227,4 @@ def test_everything_can_be_compiled_beforehand(folklearn, monkeypatch):
     assert outcome.code == 0
     assert outcome.stderr.startswith("Compiled for words.\nCompiled for auto.\n")
     assert outcome.stderr.endswith("Everything is compiled.\n")
-    assert len(used) == outcome.stderr.count("Compiled for") == 1 + 9 + 9 + 4
+    assert len(used) == outcome.stderr.count("Compiled for") == 1 + 9 + 10 + 4
