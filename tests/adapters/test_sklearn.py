@@ -595,7 +595,7 @@ def test_a_call_that_fails_changes_nothing(begun, words):
         begin.partial_fit([[0.0, 1.0], [1.0, np.nan], [0.5, 0.5]], ["a", "b", "a"])
     state = pickle.dumps(begin)
 
-    @settings(max_examples=150)
+    @settings(max_examples=80)
     @given(batches())
     def check(batch):
         X, y, classes, weight = batch

@@ -414,7 +414,7 @@ def test_a_batch_is_learned_or_changes_nothing(begun):
         begin.partial_fit(good, ["a", "b"])
     state = pickle.dumps(begin)
 
-    @settings(max_examples=150)
+    @settings(max_examples=80)
     @given(batches())
     def check(batch):
         frame, y = batch

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from tests.cli import strange
 
 
-@settings(max_examples=120)
+@settings(max_examples=60)
 @given(strange.cases)
 def test_any_file_gives_a_result_or_a_sentence(case):
     strange.check(case)

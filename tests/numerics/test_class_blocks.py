@@ -42,7 +42,7 @@ def assert_optimal(z, v, y, p, residual):
     assert (log_p[~seen] < -600).all()
 
 
-@settings(max_examples=400)
+@settings(max_examples=200)
 @given(
     K=st.integers(2, 30),
     spread=st.sampled_from([0.0, 1e-3, 1.0, 10.0, 100.0, 3000.0]),

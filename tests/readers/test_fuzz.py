@@ -76,7 +76,7 @@ CONTENTS = (
 )
 
 
-@settings(max_examples=int(os.environ.get("FOLKLEARN_FUZZ", "300")))
+@settings(max_examples=int(os.environ.get("FOLKLEARN_FUZZ", "150")))
 @given(
     content=CONTENTS,
     format=st.sampled_from(FORMATS),
