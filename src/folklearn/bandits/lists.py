@@ -140,8 +140,7 @@ class ListAgent(RegressionAgent):
             raise InvalidInputError("x has no row: there is no action to choose from")
         if ids is None:
             return rows, None
-        given: Any = ids
-        several = isinstance(given, Iterable) and not isinstance(given, str)
+        several = isinstance(ids, Iterable) and not isinstance(ids, str)
         names = [_name(one) for one in ids] if several else []
         if len(names) != len(rows) or len(set(names)) < len(names):
             raise InvalidInputError(f"ids must name each of the {len(rows)} rows of x, each once")

@@ -45,7 +45,7 @@ def parse_line(text: str, rewards: Rewards) -> LoggedDecision:
     if action < 1:
         raise InvalidInputError(f"the action is {action}; they are counted from 1")
     return LoggedDecision(
-        features, (), action - 1, played(probability), rewards.of_cost(cost), _name(tag)
+        features, (), action - 1, played(probability), rewards.of_cost(cost), tag or ""
     )
 
 
@@ -67,7 +67,7 @@ def parse_lines(texts: Sequence[str], rewards: Rewards) -> LoggedDecision:
         except InvalidInputError as error:
             raise InvalidInputError(f"line {place + 1} of this decision: {error}") from None
         if words[:1] == [_SHARED] and len(words) == 1 and not place:
-            context, name = features, _name(tag)
+            context, name = features, tag or ""
             continue
         if len(words) > 1 or words[:1] == [_SHARED]:
             raise InvalidInputError(
@@ -76,7 +76,7 @@ def parse_lines(texts: Sequence[str], rewards: Rewards) -> LoggedDecision:
             )
         if words:
             labels[len(options)] = words[0]
-        options.append(Option(_name(tag), features))
+        options.append(Option(tag or "", features))
     if len(labels) != 1:
         raise InvalidInputError(
             f"{len(labels)} of {len(options)} actions have a label; expected one, "
@@ -123,10 +123,6 @@ def _label(word: str) -> tuple[int, float, float]:
     if not action.is_integer():
         raise InvalidInputError(f"the action is {parts[0]!r}; expected a whole number")
     return int(action), cost, probability
-
-
-def _name(tag: str | None) -> str:
-    return (tag or "").removeprefix("'")
 
 
 def _features(features: Features) -> str:
