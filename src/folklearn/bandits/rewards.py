@@ -250,14 +250,15 @@ class RewardAgent(RegressionAgent):
 
     def _scaled(self, x: Array, learn: bool) -> Array:
         """Return a context as the regressions see it, the same before and after it is learned."""
-        return x.copy() if self._scaler is None else self._scaler.one(x, learn)
+        return x if self._scaler is None else self._scaler.one(x, learn)
 
     def _losses_of(self, x: Array) -> Array:
         z = self._scaled(x, False)
         return np.array([float(one._predict(z)[0]) for one in self.regressions])
 
     def _teach(self, decision: Decision, soft: Array) -> None:
-        z = self._scaled(decision.x, True)
+        # A copy: kernels would be compiled once more for an array that is read-only.
+        z = self._scaled(decision.x.copy(), True)
         self.regressions[decision.action]._learn(z, -1, soft, 1.0)
 
     def _features(self) -> str:
