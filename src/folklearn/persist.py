@@ -8,6 +8,7 @@ and a digest of everything, so that a damaged file is refused instead of half un
 import hashlib
 import json
 import os
+import tempfile
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -64,6 +65,12 @@ class Record:
         """Return a whole number of the configuration."""
         with refusing(self.kind):
             return problem.count(name, self.word(name), least)
+
+    @property
+    def digest(self) -> str:
+        """A digest of everything: two states are the same if theirs are."""
+        arrays = {name: np.ascontiguousarray(array) for name, array in self.arrays.items()}
+        return _digest(self.kind, self.config, arrays)
 
     def inner(self, name: str) -> Any:
         """Return the object, or the list of objects, that was saved inside under a name."""
@@ -243,6 +250,14 @@ def read(path: str | os.PathLike[str]) -> Record:
     if header["digest"] != _digest(header["kind"], header["config"], arrays):
         raise StateFileError(f"{name} is damaged: its content does not match its digest")
     return Record(header["kind"], header["config"], arrays)
+
+
+def of_bytes(content: bytes) -> Record:
+    """Return the record that a file of this content holds, or raise StateFileError."""
+    with tempfile.NamedTemporaryFile(suffix=".folk") as file:
+        file.write(content)
+        file.flush()
+        return read(file.name)
 
 
 def _header(name: str, metadata: Mapping[str, str]) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """Numbers around a learner: raw rows and class numbers in, probabilities out; it grows."""
 
+import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Self
 
@@ -187,6 +188,14 @@ class Core(Saved):
             return self.predict(X)
         Z = self._scaler.transform(self._raw(X, self.n_features))
         return self.learner._predict_all(Z, problem.norms(Z))
+
+    def predicting(self) -> Self:
+        """Return a copy that predicts as this core does now, and must not learn."""
+        own = copy.copy(self)
+        own._scaler, own.learner = copy.deepcopy((self._scaler, self.learner))
+        own.frozen = self.frozen.record_only()
+        own._taken = []
+        return own
 
     def predict_row(self, x: Array) -> Array:
         """Return `predict_next` of one raw row of floats, not checked but for its norm."""

@@ -9,7 +9,7 @@ lately, decide how the experts are weighted in whatever predicts many rows at on
 
 import copy
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -197,6 +197,12 @@ class Frozen(Saved):
     def tell(self, learner: Learner) -> None:
         """Let no expert retire that the record puts before all others."""
         learner.standing = dict(zip(self._names, self._losses.tolist(), strict=True))
+
+    def record_only(self) -> Self:
+        """Return a copy without the stripe that is under way."""
+        own = copy.copy(self)
+        own._learner, own._scaler, own._held, own._rows = None, None, [], []
+        return own
 
     def to_record(self) -> Record:
         """Return the full state as a record, the stripe that is under way included."""

@@ -1,5 +1,6 @@
 """The front door: rows as people have them in, labels and probabilities out."""
 
+import copy
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Self
@@ -339,7 +340,12 @@ class Model(Saved):
 
         The loss that counts is that of what was predicted then.
         """
-        x, p, unseen = self._waiting.find(number)
+        self.learn_asked(self._waiting.find(number), y, weight=weight)
+        self._waiting.drop(number)
+
+    def learn_asked(self, asked: Asked, y: Any, *, weight: float = 1.0) -> None:
+        """Learn a row that waited elsewhere, with what was predicted when it was asked for."""
+        x, p, unseen = asked
         label, new = self._labels.read(y)
         if type(label) is not int:  # its loss is that of what is learned
             label = self._weighed(np.array([label]), new, np.ones(1))[0][0]
@@ -347,7 +353,6 @@ class Model(Saved):
             # Nothing was given to a class that nobody had declared; it costs what `learn_one` says.
             unseen = 0.5 if self.core is None else self.core.unseen_probability
         self._learn_row(x, y, weight, outcome(p, label, unseen))
-        self._waiting.drop(number)
 
     @property
     def waiting(self) -> tuple[int, ...]:
@@ -665,6 +670,17 @@ class Model(Saved):
         feed = self.feed(source, **options)
         parts = [self._frozen(block) for block in feed.unlabelled()]
         return np.concatenate(parts) if parts else np.empty((0, len(self._labels)))
+
+    def predicting(self) -> Self:
+        """Return a copy that predicts as this model does now, and must not learn.
+
+        It costs little and stays as it is while the model goes on in another thread.
+        """
+        own = copy.copy(self)
+        own._labels = self._labels.copy()
+        own.columns = copy.deepcopy(self.columns)
+        own.core = None if self.core is None else self.core.predicting()
+        return own
 
     def _frozen(self, block: Block) -> Array:
         """Return what the model predicts as it would be saved."""

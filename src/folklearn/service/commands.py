@@ -1,0 +1,258 @@
+"""What can be asked of the writer: each command says which events it is, or why it is refused."""
+
+import hashlib
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+import msgspec
+
+from folklearn.errors import FolklearnError
+from folklearn.service import events
+from folklearn.service.answers import Answer, Refusal
+from folklearn.service.ids import new_id
+from folklearn.service.journal import Entry, Journal
+from folklearn.service.states import begun, learned_answer
+
+if TYPE_CHECKING:
+    from folklearn.service.hosted import Hosted
+    from folklearn.service.limits import Limits
+
+
+@dataclass(frozen=True)
+class Repeat:
+    """A request that was done before: its answer is that of an event."""
+
+    seq: int
+
+
+Prepared = list[Entry] | Repeat | Answer
+
+
+@dataclass(frozen=True)
+class Command:
+    """A request to change a model, as it waits for the writer.
+
+    Attributes
+    ----------
+    key : under which a repeated request is known.
+    size : about how many bytes it takes.
+    """
+
+    key: str | None = field(default=None, kw_only=True)
+    size: int = field(default=500, kw_only=True)
+
+    def prepare(self, journal: Journal, hosted: "Hosted", now: int) -> Prepared:
+        """Add the events of the command to the journal; refuse, and add nothing, or repeat."""
+        digest = self._digest()
+        if self.key is not None:
+            found = journal.by_key(hosted.number, self.key)
+            if found is not None:
+                if found[1] != digest:
+                    raise Refusal(
+                        422,
+                        f"the Idempotency-Key {self.key!r} was used for another request: a new "
+                        "request needs a new key",
+                    )
+                return Repeat(found[0])
+        return self._events(journal, hosted, now, digest)
+
+    def _events(
+        self, journal: Journal, hosted: "Hosted", now: int, digest: bytes | None
+    ) -> Prepared:
+        raise NotImplementedError
+
+    def _digest(self) -> bytes | None:
+        """Return a digest of what is asked for, if it may be repeated."""
+        if self.key is None:
+            return None
+        said = {name: value for name, value in vars(self).items() if name not in ("key", "size")}
+        content = msgspec.msgpack.encode([type(self).__name__, said], order="sorted")
+        return hashlib.blake2b(content, digest_size=16).digest()
+
+
+@dataclass(frozen=True)
+class Ask(Command):
+    """Remember rows that were predicted, under the ids that the answer names."""
+
+    rows: list[tuple[UUID, events.Asked]]
+
+    def _events(self, journal: Journal, hosted: "Hosted", now: int, digest: Any) -> Prepared:
+        added = []
+        for id, asked in self.rows:
+            added.append(journal.add(hosted.number, now, asked, id=id.bytes))
+            journal.wait_for(added[-1].seq, hosted.number, hosted.due(now))
+        return added
+
+
+@dataclass(frozen=True)
+class Label:
+    """The label of a row, or of one that was asked for."""
+
+    label: events.Label
+    row: events.Row | None
+    id: UUID | None
+    weight: float = 1.0
+
+    def event(self, journal: Journal, hosted: "Hosted") -> events.Learned | Repeat:
+        """Return what is to be learned, or that it was learned before."""
+        if self.id is None:
+            return events.Learned(self.label, self.row, None, self.weight)
+        asked, told = _asked(journal, hosted, self.id, "label")
+        wanted = events.Learned(self.label, None, asked, self.weight)
+        if told is None:
+            return wanted
+        said = journal.entry(told).event
+        if isinstance(said, events.Expired):
+            raise Refusal(410, f"the label of {self.id} came too late: the model waits no longer")
+        if wanted != said and wanted not in getattr(said, "items", ()):
+            raise Refusal(409, f"another label of {self.id} was learned before")
+        return Repeat(told)
+
+
+@dataclass(frozen=True)
+class Learn(Command):
+    """Learn one label."""
+
+    label: Label
+
+    def _events(self, journal: Journal, hosted: "Hosted", now: int, digest: Any) -> Prepared:
+        learned = self.label.event(journal, hosted)
+        if isinstance(learned, Repeat):
+            return Answer(200, {"event": learned.seq, "learned": 0, "already": 1})
+        entry = journal.add(hosted.number, now, learned, key=self.key, digest=digest)
+        if learned.of is not None:
+            journal.told(learned.of, entry.seq)
+        return [entry]
+
+
+@dataclass(frozen=True)
+class LearnMany(Command):
+    """Learn labels together; the answer names those that cannot be learned."""
+
+    labels: list[Label]
+
+    def _events(self, journal: Journal, hosted: "Hosted", now: int, digest: Any) -> Prepared:
+        items: list[events.Learned] = []
+        places, refused, asked = [], [], set()
+        for place, label in enumerate(self.labels):
+            try:
+                learned = label.event(journal, hosted)
+                if isinstance(learned, Repeat):
+                    continue
+                if learned.of in asked:
+                    raise Refusal(409, f"the request has another label of {label.id}")
+            except Refusal as refusal:
+                refused.append(events.Left(place, refusal.status, str(refusal)))
+                continue
+            items.append(learned)
+            places.append(place)
+            asked |= set() if learned.of is None else {learned.of}
+        n_already = len(self.labels) - len(items) - len(refused)
+        event = events.LearnedMany(
+            items, n_already, refused, None if len(items) == len(self.labels) else places
+        )
+        entry = journal.add(hosted.number, now, event, key=self.key, digest=digest)
+        for of in asked:
+            journal.told(of, entry.seq)
+        return [entry]
+
+
+@dataclass(frozen=True)
+class Decide(Command):
+    """Let an agent choose."""
+
+    context: events.Row
+
+    def _events(self, journal: Journal, hosted: "Hosted", now: int, digest: Any) -> Prepared:
+        entry = journal.add(
+            hosted.number,
+            now,
+            events.Decided(self.context),
+            id=new_id().bytes,
+            key=self.key,
+            digest=digest,
+        )
+        journal.wait_for(entry.seq, hosted.number, hosted.due(now))
+        return [entry]
+
+
+@dataclass(frozen=True)
+class Reward(Command):
+    """Tell an agent what came of a decision."""
+
+    id: UUID
+    reward: float
+
+    def _events(self, journal: Journal, hosted: "Hosted", now: int, digest: Any) -> Prepared:
+        decided, told = _asked(journal, hosted, self.id, "reward")
+        wanted = events.Rewarded(decided, self.reward)
+        if told is not None:
+            said = journal.entry(told).event
+            if isinstance(said, events.Expired):
+                raise Refusal(410, f"the reward of {self.id} came too late: the default was taken")
+            if said != wanted:
+                raise Refusal(409, f"another reward of {self.id} was learned before")
+            return Answer(200, {"event": told, "learned": 0, "already": 1})
+        entry = journal.add(hosted.number, now, wanted, key=self.key, digest=digest)
+        journal.told(decided, entry.seq)
+        return [entry]
+
+
+@dataclass(frozen=True)
+class Expire(Command):
+    """Wait no longer for what has not come in time."""
+
+    of: list[int]
+
+    def _events(self, journal: Journal, hosted: "Hosted", now: int, digest: Any) -> Prepared:
+        entry = journal.add(hosted.number, now, events.Expired(self.of))
+        for of in self.of:
+            journal.told(of, entry.seq)
+        return [entry]
+
+
+@dataclass(frozen=True)
+class Delete(Command):
+    """End a model; its events stay in the journal, its name is free."""
+
+    def _events(self, journal: Journal, hosted: "Hosted", now: int, digest: Any) -> Prepared:
+        entry = journal.add(hosted.number, now, events.Deleted())
+        journal.end_model(hosted.number, entry.seq)
+        return [entry]
+
+
+def created(config: events.Config, limits: "Limits", file: bytes | None) -> Any:
+    """Return the first event of a model; refuse one that cannot begin."""
+    sizes = limits.classes, limits.columns
+    event: events.Created | events.Imported = events.Created(config, *sizes)
+    if file is not None:
+        event = events.Imported(config, *sizes, file)
+    try:
+        begun(event)
+    except Refusal:
+        raise
+    except (FolklearnError, TypeError) as error:
+        raise Refusal(422, str(error)) from None
+    return event
+
+
+def standard_answer(entry: Entry) -> Answer | None:
+    """Return the answer to an event that was taken in as a whole, if it follows from the event."""
+    match entry.event:
+        case events.Learned() | events.Rewarded():
+            return learned_answer(entry.seq, 1)
+        case events.LearnedMany() as many:
+            return learned_answer(entry.seq, len(many.items), many.already, many.refused)
+    return None
+
+
+def _asked(journal: Journal, hosted: "Hosted", id: UUID, what: str) -> tuple[int, int | None]:
+    found = journal.by_id(hosted.number, id.bytes)
+    if found is None:
+        raise Refusal(
+            404,
+            f"nothing waits for the {what} of {id}: it was not issued by this model, or the "
+            "prediction was not remembered",
+        )
+    return found

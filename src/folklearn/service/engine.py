@@ -1,0 +1,305 @@
+"""The folder of the service: recovered when it is opened, changed by one writer, read by all."""
+
+import fcntl
+import logging
+import os
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import apsw
+from threadpoolctl import threadpool_limits
+
+from folklearn.errors import FolklearnError, StateFileError
+from folklearn.service import commands, events, failpoints, snapshots
+from folklearn.service.answers import Answer, Refusal, packed, unpacked
+from folklearn.service.build import BUILD
+from folklearn.service.commands import Command, Repeat, standard_answer
+from folklearn.service.hosted import Hosted
+from folklearn.service.journal import Entry, Journal, ModelRow, SnapshotRow
+from folklearn.service.limits import Limits
+from folklearn.service.states import begun
+
+log = logging.getLogger("folklearn.service")
+
+Clock = Callable[[], int]
+
+
+def milliseconds() -> int:
+    """Return the time of the system."""
+    return time.time_ns() // 1_000_000
+
+
+class Engine:
+    """The models of a folder, and the only hand that changes them.
+
+    Every method but `find` is for one thread, that of `Writer`. What happens to a batch of
+    commands, in this order: repeated ones are recognised, the others become events, one commit
+    makes them durable, they are applied in order, the new state is published, and only then
+    are the answers given.
+
+    Parameters
+    ----------
+    folder : made if it is not there.
+    limits : see `Limits`.
+    clock : returns milliseconds; what it says is written into the journal.
+    """
+
+    def __init__(
+        self, folder: Path, limits: Limits | None = None, clock: Clock = milliseconds
+    ) -> None:
+        self.folder, self.limits, self.clock = folder, limits or Limits(), clock
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._lock = _locked(folder)
+        self.journal = Journal(folder)
+        self._answers: dict[int, bytes] = {}  # that the journal does not hold yet
+        self._by_name: dict[tuple[str, str], Hosted] = {}
+        self._by_number: dict[int, Hosted] = {}
+        self.n_replayed = 0
+        # Sums over several threads could round otherwise, and replay would not give the same bytes.
+        self._threads = threadpool_limits(1, user_api="blas")
+        self._recover()
+
+    def close(self) -> None:
+        """Snapshot what has changed, and let go of the folder."""
+        for hosted in list(self._by_number.values()):
+            if hosted.n_since_snapshot:
+                self.snapshot(hosted)
+        self.abandon()
+
+    def abandon(self) -> None:
+        """Let go of the folder as it is."""
+        self.journal.close()
+        self._threads.restore_original_limits()
+        os.close(self._lock)
+
+    # Finding models.
+
+    def find(self, tenant: str, name: str) -> Hosted | None:
+        """Return the model of a tenant."""
+        return self._by_name.get((tenant, name))
+
+    def models(self, tenant: str | None = None) -> list[Hosted]:
+        """Return the models of a tenant, or of all, by name."""
+        own = list(self._by_name.items())
+        return [hosted for (of, _), hosted in sorted(own) if tenant in (None, of)]
+
+    # Recovering.
+
+    def _recover(self) -> None:
+        journal = self.journal
+        self._skipped = journal.skipped()
+        known = []
+        for row in journal.models():
+            known += [snapshot.file for snapshot in journal.snapshots(row.number)]
+            self._host(*self._restored(row))
+        snapshots.remove_unknown(self.folder, known)
+        first = min((hosted.version for hosted in self._by_number.values()), default=0)
+        for entry in journal.entries(after=first):
+            hosted = self._by_number.get(entry.model)
+            if hosted is not None and entry.seq > hosted.version:
+                failpoints.reach("in_replay")
+                self._apply(hosted, entry)
+                self.n_replayed += 1
+        journal.begin()
+        journal.add_answers(self._answers)
+        journal.add_opened(self.clock(), BUILD)
+        journal.commit()
+        self._answers.clear()
+        for hosted in self._by_number.values():
+            hosted.publish(now=True)
+
+    def _restored(self, row: ModelRow, below: int | None = None) -> tuple[Any, ...]:
+        """Return a model as its newest good snapshot, before an event, has it."""
+        created = self.journal.entry(row.first).event
+        for snapshot in self.journal.snapshots(row.number):
+            if below is not None and snapshot.seq >= below:
+                continue
+            record = snapshots.read(self.folder, snapshot)
+            if record is None:
+                log.warning("snapshot %s is damaged: the journal is replayed", snapshot.file)
+                continue
+            return row, created, begun(created, record), snapshot.seq
+        return row, created, begun(created), row.first
+
+    def _host(self, row: ModelRow, created: Any, state: Any, version: int) -> Hosted:
+        hosted = Hosted(row, created, state, version)
+        self._by_number[row.number] = hosted
+        self._by_name[row.tenant, row.name] = hosted
+        return hosted
+
+    # Changing.
+
+    def write(self, wanted: list[tuple[Hosted, Command]]) -> list[Answer]:
+        """Do commands together; an answer is given only for what is durable and applied."""
+        now, journal = self.clock(), self.journal
+        prepared: list[Any] = []
+        journal.begin()
+        before = journal.last
+        for hosted, command in wanted:
+            try:
+                if self._by_number.get(hosted.number) is not hosted:
+                    raise Refusal(404, f"the model {hosted.row.name} was deleted")
+                prepared.append(command.prepare(journal, hosted, now))
+            except Refusal as refusal:
+                prepared.append(refusal.answer)
+        if journal.last == before and not self._answers:
+            journal.rollback()
+        else:
+            journal.add_answers(self._answers)
+            journal.commit()
+            self._answers.clear()
+        answers = [self._done(hosted, done) for (hosted, _), done in zip(wanted, prepared)]  # noqa: B905
+        for hosted in {id(hosted): hosted for hosted, _ in wanted}.values():
+            hosted.publish()
+        failpoints.reach("before_answer")
+        return answers
+
+    def _done(self, hosted: Hosted, prepared: commands.Prepared) -> Answer:
+        """Apply the events of a command; return its answer."""
+        if isinstance(prepared, Answer):
+            return prepared
+        if isinstance(prepared, Repeat):
+            return self._answer_of(prepared.seq)
+        answer = Answer(200, {})
+        for entry in prepared:
+            answer = self._named(entry, self._apply(hosted, entry))
+            if isinstance(entry.event, events.Deleted):
+                self._forget(hosted)
+        return answer
+
+    def _apply(self, hosted: Hosted, entry: Entry) -> Answer:
+        """Take an event into the state of its model, or note that it cannot be."""
+        began = time.perf_counter()
+        if entry.seq in self._skipped:
+            answer = _left_out(self._skipped[entry.seq])
+        else:
+            try:
+                answer = hosted.state.apply(entry, self.journal.entry)
+            except FolklearnError as error:
+                answer = Refusal(422, str(error)).answer
+            except apsw.Error:
+                raise
+            except Exception as error:
+                # The state may be half changed: the event is left out for ever.
+                answer = self._skip(hosted, entry, error)
+        hosted.version = entry.seq
+        hosted.replay_seconds += time.perf_counter() - began
+        hosted.n_since_snapshot += 1
+        if entry.has_key and answer != standard_answer(entry):
+            self._answers[entry.seq] = packed(answer)
+        return answer
+
+    def _skip(self, hosted: Hosted, entry: Entry, error: Exception) -> Answer:
+        """Leave out an event that fails, and bring the state back to where it was before."""
+        log.exception("event %s of %s is left out", entry.seq, hosted.row.name, exc_info=error)
+        reason = f"{type(error).__name__}: {error}"
+        self._skipped[entry.seq] = reason
+        self.journal.begin()
+        self.journal.add_skipped(entry.seq, reason)
+        self.journal.commit()
+        _, _, hosted.state, version = self._restored(hosted.row, below=entry.seq)
+        earlier = self.journal.entries(after=version, upto=entry.seq - 1, model=hosted.number)
+        for one in earlier:
+            self._apply(hosted, one)
+        return _left_out(reason)
+
+    def _named(self, entry: Entry, answer: Answer) -> Answer:
+        """Return the answer to a decision with its id."""
+        if answer.status == 200 and isinstance(entry.event, events.Decided):
+            id = self.journal.id_of(entry.seq)
+            assert id is not None
+            return Answer(200, {"id": str(UUID(bytes=id)), **answer.body})
+        return answer
+
+    def _answer_of(self, seq: int) -> Answer:
+        """Return the answer that was given to an event before."""
+        kept, entry = self._answers.get(seq) or self.journal.answer(seq), self.journal.entry(seq)
+        answer = standard_answer(entry) if kept is None else unpacked(kept)
+        assert answer is not None
+        return self._named(entry, answer)
+
+    def _forget(self, hosted: Hosted) -> None:
+        del self._by_number[hosted.number]
+        del self._by_name[hosted.row.tenant, hosted.row.name]
+
+    # Creating, importing.
+
+    def create(
+        self, tenant: str, name: str, config: events.Config, file: bytes | None = None
+    ) -> Answer:
+        """Open a model; one of the same name and configuration is the same model."""
+        there = self.find(tenant, name)
+        if there is not None:
+            if there.config == config and file is None:
+                return Answer(200, {"name": name, "event": there.row.first})
+            raise Refusal(
+                409, f"there is a model {name} already, of another configuration: delete it first"
+            )
+        if len(self.models(tenant)) >= self.limits.models:
+            raise Refusal(422, f"{tenant} has {self.limits.models} models, and may have no more")
+        event = commands.created(config, self.limits, file)
+        journal = self.journal
+        journal.begin()
+        number = journal.add_model(tenant, name)
+        entry = journal.add(number, self.clock(), event)
+        journal.commit()
+        self._host(ModelRow(number, tenant, name, entry.seq), event, begun(event), entry.seq)
+        return Answer(201, {"name": name, "event": entry.seq})
+
+    # Looking after it.
+
+    def expire(self) -> None:
+        """Let go of what has waited too long for its label or reward."""
+        late: dict[int, list[int]] = {}
+        for seq, number in self.journal.due(self.clock(), 1_000):
+            late.setdefault(number, []).append(seq)
+        wanted = [
+            (self._by_number[number], commands.Expire(of))
+            for number, of in late.items()
+            if number in self._by_number
+        ]
+        if wanted:
+            self.write(wanted)
+
+    def snapshot(self, hosted: Hosted) -> None:
+        """Write the state of a model into a file, and note it in the journal."""
+        row = snapshots.write(
+            self.folder, hosted.number, hosted.version, hosted.state.to_record(), BUILD
+        )
+        hosted.snapshotted()
+        self.note_snapshot(row)
+
+    def note_snapshot(self, row: SnapshotRow) -> None:
+        """Let the journal know of a snapshot file that is durable."""
+        self.journal.begin()
+        self.journal.add_answers(self._answers)
+        old = self.journal.add_snapshot(row, snapshots.KEPT)
+        self.journal.commit()
+        self._answers.clear()
+        snapshots.remove(self.folder, old)
+
+    def refuse_if_full(self) -> None:
+        """Refuse to write while the disk is nearly full."""
+        if shutil.disk_usage(self.folder).free < self.limits.free_disk:
+            raise Refusal(503, "the disk is nearly full: nothing can be learned", retry_after=30)
+
+
+def _left_out(reason: str) -> Answer:
+    return Answer(
+        422, {"status": 422, "detail": f"it cannot be learned, and is left out: {reason}"}
+    )
+
+
+def _locked(folder: Path) -> int:
+    """Return a handle of the folder that no other service can have."""
+    handle = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(handle)
+        raise StateFileError(f"{folder} is served by another process") from None
+    return handle

@@ -1,0 +1,32 @@
+"""Places where the service can be made to die, for the tests that kill it there.
+
+``FOLKLEARN_DIE_AT=after_commit:3`` ends the process, as kill -9 does, the third time that it gets
+to the place called ``after_commit``. Without the variable nothing is counted.
+"""
+
+import os
+import signal
+
+PLACES = (
+    "before_commit",
+    "after_commit",
+    "before_answer",
+    "in_replay",
+    "in_snapshot",
+    "before_rename",
+    "after_rename",
+    "before_checkpoint",
+)
+
+_place, _, _count = os.environ.get("FOLKLEARN_DIE_AT", "").partition(":")
+_left = int(_count or 1)
+
+
+def reach(place: str) -> None:
+    """Say that the process has come to a place."""
+    global _left
+    if place != _place:
+        return
+    _left -= 1
+    if _left <= 0:
+        os.kill(os.getpid(), signal.SIGKILL)

@@ -1,0 +1,204 @@
+"""What events make of a model: a pure fold, the same for every replay."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, Self
+
+import numpy as np
+
+from folklearn import persist
+from folklearn.errors import FolklearnError
+from folklearn.model.model import Model
+from folklearn.model.waiting import Asked
+from folklearn.persist import Record
+from folklearn.service import events
+from folklearn.service.answers import Answer, Refusal
+from folklearn.service.decider import Decider
+from folklearn.service.journal import Entry
+
+Find = Callable[[int], Entry]  # an event of the journal by number
+
+
+class State(Protocol):
+    """What a model of the service can do: it changes by events, and by nothing else."""
+
+    def apply(self, entry: Entry, find: Find) -> Answer:
+        """Take in an event; raise FolklearnError, and change nothing, if it cannot be."""
+
+    def to_record(self) -> Record:
+        """Return everything as a record."""
+
+    def view(self) -> Any:
+        """Return what can be asked meanwhile, and does not change."""
+
+
+class Classifier:
+    """A `folklearn.Model` that is told by events."""
+
+    def __init__(self, model: Model, created: events.Created | events.Imported) -> None:
+        self.model, self.created = model, created
+
+    @classmethod
+    def of(cls, created: events.Created) -> Self:
+        """Begin."""
+        config = created.config
+        model = Model(
+            config.learner,
+            roles=config.roles,
+            crosses=config.crosses,
+            classes=config.classes,
+            class_weight=config.class_weight,
+            windows=config.windows,
+            **config.settings,
+        )
+        return cls(model, created)
+
+    def apply(self, entry: Entry, find: Find) -> Answer:
+        """Take in an event."""
+        match entry.event:
+            case events.Learned() as learned:
+                self._learn(learned, find)
+                return learned_answer(entry.seq, 1)
+            case events.LearnedMany() as many:
+                refused = self._learn_many(many, find)
+                n_learned = len(many.items) - len(refused)
+                return learned_answer(entry.seq, n_learned, many.already, [*many.refused, *refused])
+            case events.Expired() as expired:
+                if self.created.config.default is not None:
+                    default = events.Learned(self.created.config.default)
+                    for of in expired.of:
+                        self._learn(_of(default, of), find)
+        return Answer(200, {"event": entry.seq})
+
+    def _learn(self, learned: events.Learned, find: Find) -> None:
+        if learned.of is None:
+            assert learned.row is not None
+            self._refuse_growth(learned.row, learned.label)
+            self.model.learn_one(learned.row, learned.label, weight=learned.weight)
+            return
+        asked = find(learned.of).event
+        self._refuse_growth(asked.row, learned.label)
+        row = Asked(asked.row, np.array(asked.p), asked.unseen)
+        self.model.learn_asked(row, learned.label, weight=learned.weight)
+
+    def _learn_many(self, many: events.LearnedMany, find: Find) -> list[events.Left]:
+        """Learn all that can be; return the others, and why not."""
+        items = many.items
+        try:
+            if all(item.row is not None for item in items):
+                for item in items:
+                    self._refuse_growth(item.row or {}, item.label)
+                weights = [item.weight for item in items]
+                self.model.learn_many(
+                    [item.row for item in items], [item.label for item in items], weight=weights
+                )
+                return []
+        except FolklearnError:
+            pass  # one of them is to blame, and nothing was learned: find out which
+        refused = []
+        places = many.places or range(len(items))
+        for place, item in zip(places, items, strict=True):
+            try:
+                self._learn(item, find)
+            except FolklearnError as error:
+                refused.append(events.Left(place, 422, str(error)))
+        return refused
+
+    def _refuse_growth(self, row: events.Row, label: events.Label) -> None:
+        """Refuse what would make the model larger than it may become."""
+        model, created = self.model, self.created
+        known = model._labels.numbers
+        new = [one for one in (label if isinstance(label, dict) else [label]) if one not in known]
+        if new and len(known) + len(new) > created.max_classes:
+            raise Refusal(
+                422, f"the model has {len(known)} classes, and may have {created.max_classes}"
+            )
+        columns = model.columns
+        if columns is not None and len(columns.roles) + len(row) > created.max_columns:
+            late = sum(name not in columns.roles for name in row)
+            if late and len(columns.roles) + late > created.max_columns:
+                raise Refusal(
+                    422,
+                    f"the model has {len(columns.roles)} columns, and may have "
+                    f"{created.max_columns}",
+                )
+
+    def to_record(self) -> Record:
+        """Return the model as a record."""
+        return self.model.to_record()
+
+    def view(self) -> Model:
+        """Return a copy that only predicts."""
+        return self.model.predicting()
+
+
+class Decisions:
+    """A `Decider` that is told by events."""
+
+    def __init__(self, decider: Decider) -> None:
+        self.decider = decider
+
+    @classmethod
+    def of(cls, created: events.Created) -> Self:
+        """Begin."""
+        config = created.config
+        default = config.default
+        if not (default is None or isinstance(default, int | float)):
+            raise Refusal(422, f"the default of an agent is a reward from 0 to 1, got {default!r}")
+        return cls(Decider(config.actions, config.context, default=default, seed=config.seed))
+
+    def apply(self, entry: Entry, find: Find) -> Answer:
+        """Take in an event."""
+        match entry.event:
+            case events.Decided(context=context):
+                made = self.decider.act(entry.seq, context)
+                action = self.decider.actions[made.action]
+                return Answer(
+                    200, {"event": entry.seq, "action": action, "propensity": made.propensity}
+                )
+            case events.Rewarded(of=of, reward=reward):
+                self.decider.learn(of, reward)
+                return learned_answer(entry.seq, 1)
+            case events.Expired(of=several):
+                for of in several:
+                    self.decider.expire(of)
+        return Answer(200, {"event": entry.seq})
+
+    def to_record(self) -> Record:
+        """Return the agent as a record."""
+        return self.decider.to_record()
+
+    def view(self) -> None:
+        """Return nothing: who asks what to do changes the agent."""
+
+
+def begun(created: events.Created | events.Imported, record: Record | None = None) -> State:
+    """Return the state that a model begins with, or one that was snapshotted later."""
+    if isinstance(created, events.Imported):
+        record = record or persist.of_bytes(created.file)
+    elif created.config.decides:
+        return Decisions.of(created) if record is None else Decisions(Decider.from_record(record))
+    if record is None:
+        assert isinstance(created, events.Created)
+        return Classifier.of(created)
+    revived = persist.revive(record)
+    if not isinstance(revived, Model):
+        raise Refusal(422, "the file holds no folklearn.Model: save one with Model.save")
+    return Classifier(revived, created)
+
+
+def _of(learned: events.Learned, asked: int) -> events.Learned:
+    return events.Learned(learned.label, of=asked, weight=learned.weight)
+
+
+def learned_answer(
+    seq: int, n_learned: int, n_already: int = 0, refused: Sequence[events.Left] = ()
+) -> Answer:
+    """Return what is said when labels have been learned."""
+    body: dict[str, Any] = {"event": seq, "learned": n_learned}
+    if n_already:
+        body["already"] = n_already
+    if refused:
+        body["refused"] = [
+            {"item": left.place, "status": left.status, "detail": left.detail} for left in refused
+        ]
+    return Answer(200, body)

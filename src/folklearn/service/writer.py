@@ -1,0 +1,231 @@
+"""The thread that owns the engine: it takes what is queued, all at once, and answers."""
+
+import asyncio
+import logging
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any
+
+from folklearn.service import snapshots
+from folklearn.service.answers import Refusal
+from folklearn.service.build import BUILD
+from folklearn.service.commands import Command
+from folklearn.service.engine import Engine
+from folklearn.service.hosted import Hosted
+from folklearn.service.journal import SnapshotRow
+
+log = logging.getLogger("folklearn.service")
+
+_TICK = 0.5  # seconds between looks at what has expired
+_MOST_AT_ONCE = 2_000  # commands in one commit
+IO_ERROR = 74  # exit code
+
+
+class Job:
+    """A command, or something to be called between commands, with the future of its answer."""
+
+    __slots__ = ("command", "future", "hosted", "late", "loop")
+
+    def __init__(self, hosted: Hosted | None, command: Any, late: float) -> None:
+        self.hosted, self.command, self.late = hosted, command, late
+        try:
+            self.loop: Any = asyncio.get_running_loop()
+            self.future: Any = self.loop.create_future()
+        except RuntimeError:
+            self.loop, self.future = None, Future()
+
+
+class Writer:
+    """A queue in front of an engine, and the thread that empties it.
+
+    Nothing waits for a timer: while a commit is under way the next batch gathers. What is queued is
+    bounded, and what has waited too long is refused before it is begun, so no answer means that
+    it was done at most once.
+
+    Parameters
+    ----------
+    engine : which from now on belongs to this thread.
+    stop_process : called if the disk fails. No answer can be given then; a new process recovers.
+    """
+
+    def __init__(self, engine: Engine, stop_process: Callable[[int], Any] = os._exit) -> None:
+        self.engine, self._stop_process = engine, stop_process
+        self._jobs: deque[Job] = deque()
+        self._bytes = 0
+        self._wake = threading.Condition()
+        self._is_closing = False
+        self._snapshotting = ThreadPoolExecutor(1, "folklearn-snapshot")
+        self._under_way: set[int] = set()  # models that are being snapshotted
+        self._looks_at_disk = 0.0
+        self._disk: Refusal | None = None
+        self.n_batches = self.n_events = 0
+        self._thread = threading.Thread(target=self._run, name="folklearn-writer", daemon=True)
+        self._thread.start()
+
+    @property
+    def n_queued(self) -> int:
+        """How many commands wait."""
+        return len(self._jobs)
+
+    def submit(self, hosted: Hosted, command: Command) -> Any:
+        """Queue a command; return the future of its answer, of asyncio if a loop is running."""
+        limits = self.engine.limits
+        size = self._bytes + command.size
+        if len(self._jobs) >= limits.queued_events or size > limits.queued_bytes:
+            raise Refusal(429, "too many requests wait: try again in a second", retry_after=1)
+        return self._put(Job(hosted, command, time.monotonic() + limits.deadline), command.size)
+
+    def call(self, function: Callable[[], Any]) -> Any:
+        """Queue a function of the engine's thread; return the future of its result."""
+        return self._put(Job(None, function, float("inf")), 0)
+
+    def _put(self, job: Job, size: int) -> Any:
+        with self._wake:
+            if self._is_closing:
+                raise Refusal(503, "the service is stopping: try again", retry_after=5)
+            self._jobs.append(job)
+            self._bytes += size
+            if len(self._jobs) == 1:
+                self._wake.notify()
+        return job.future
+
+    def close(self) -> None:
+        """Do what is queued, snapshot, and end."""
+        with self._wake:
+            self._is_closing = True
+            self._wake.notify()
+        self._thread.join()
+        self._snapshotting.shutdown()
+
+    def _run(self) -> None:
+        try:
+            next_tick = time.monotonic() + _TICK
+            while True:
+                jobs = self._taken(next_tick - time.monotonic())
+                if jobs is None:
+                    break
+                if jobs:
+                    self._do(jobs)
+                if time.monotonic() >= next_tick:
+                    self.engine.expire()
+                    next_tick = time.monotonic() + _TICK
+                self._tidy()
+            self._snapshotting.shutdown()
+            self.engine.close()
+        except BaseException:
+            # Whether the last commit is on the disk is not known: only a new start can tell.
+            log.critical("the service stops: the journal cannot be written", exc_info=True)
+            self._is_closing = True
+            self._stop_process(IO_ERROR)
+
+    def _taken(self, patience: float) -> list[Job] | None:
+        """Return what is queued, waiting for a first one; None if it is time to end."""
+        with self._wake:
+            if not self._jobs and not self._is_closing and patience > 0.0:
+                unpublished = any(not one.is_published for one in self.engine.models())
+                self._wake.wait(min(patience, 0.005) if unpublished else patience)
+            n = min(len(self._jobs), _MOST_AT_ONCE)
+            jobs = [self._jobs.popleft() for _ in range(n)]
+            if not self._jobs:
+                self._bytes = 0
+            return None if not jobs and self._is_closing else jobs
+
+    def _do(self, jobs: list[Job]) -> None:
+        """Do jobs in order, commands that follow each other together; then answer all."""
+        now = time.monotonic()
+        refused = self._disk_refusal(now)
+        done: list[tuple[Job, Any]] = []
+        together: list[Job] = []
+        for job in jobs:
+            if job.hosted is None:
+                done += self._written(together)
+                together = []
+                done.append((job, _result(job.command)))
+            elif job.late < now:
+                done.append((job, Refusal(503, "the service is busy: try again", retry_after=1)))
+            elif refused is not None:
+                done.append((job, refused))
+            else:
+                together.append(job)
+        done += self._written(together)
+        self._answer(done)
+
+    def _written(self, jobs: list[Job]) -> list[tuple[Job, Any]]:
+        if not jobs:
+            return []
+        self.n_batches += 1
+        self.n_events += len(jobs)
+        answers = self.engine.write([(job.hosted, job.command) for job in jobs])  # type: ignore[misc]
+        return list(zip(jobs, answers, strict=True))
+
+    def _disk_refusal(self, now: float) -> Refusal | None:
+        if now >= self._looks_at_disk:
+            self._looks_at_disk = now + 0.5
+            try:
+                self.engine.refuse_if_full()
+                self._disk = None
+            except Refusal as refusal:
+                self._disk = refusal
+        return self._disk
+
+    def _answer(self, done: list[tuple[Job, Any]]) -> None:
+        """Settle futures; those of a loop all at once, because waking it is what costs."""
+        by_loop: dict[Any, list[tuple[Any, Any]]] = {}
+        for job, result in done:
+            by_loop.setdefault(job.loop, []).append((job.future, result))
+        for loop, results in by_loop.items():
+            if loop is None:
+                _settle(results)
+            else:
+                with suppress(RuntimeError):  # a closed loop: nobody waits any more
+                    loop.call_soon_threadsafe(_settle, results)
+
+    def _tidy(self) -> None:
+        """Publish what is not yet, move the WAL, and snapshot what would take long to replay."""
+        engine = self.engine
+        engine.journal.checkpoint()
+        for hosted in engine.models():
+            hosted.publish()
+            is_long = hosted.replay_seconds > engine.limits.replay
+            if is_long and hosted.number not in self._under_way:
+                self._under_way.add(hosted.number)
+                job = hosted.number, hosted.version, hosted.state.to_record()
+                hosted.snapshotted()
+                self._snapshotting.submit(self._snapshot, *job)
+
+    def _snapshot(self, number: int, version: int, record: Any) -> None:
+        """Write a snapshot file in a thread of its own; it is a cache, so a failure is no harm."""
+        try:
+            row = snapshots.write(self.engine.folder, number, version, record, BUILD)
+        except OSError as error:
+            log.warning("a snapshot could not be written: %s", error)
+            self._under_way.discard(number)
+            return
+        with suppress(Refusal):  # closing, which snapshots too
+            self.call(lambda: self._note(row))
+
+    def _note(self, row: SnapshotRow) -> None:
+        self._under_way.discard(row.model)
+        self.engine.note_snapshot(row)
+
+
+def _result(function: Callable[[], Any]) -> Any:
+    try:
+        return function()
+    except Refusal as refusal:
+        return refusal
+
+
+def _settle(results: list[tuple[Any, Any]]) -> None:
+    for future, result in results:
+        if future.cancelled() or future.done():
+            continue
+        if isinstance(result, Refusal):
+            future.set_exception(result)
+        else:
+            future.set_result(result)
