@@ -252,6 +252,14 @@ def read(path: str | os.PathLike[str]) -> Record:
     return Record(header["kind"], header["config"], arrays)
 
 
+def as_bytes(record: Record) -> bytes:
+    """Return the content of the file that `write` writes."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "state"
+        write(path, record)
+        return path.read_bytes()
+
+
 def of_bytes(content: bytes) -> Record:
     """Return the record that a file of this content holds, or raise StateFileError."""
     with tempfile.NamedTemporaryFile(suffix=".folk") as file:

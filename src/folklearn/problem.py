@@ -19,7 +19,8 @@ touched.
 
 import math
 import operator
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import Any, NamedTuple, NoReturn, Self, TypeGuard
 
 import numpy as np
@@ -27,7 +28,15 @@ from numpy.typing import ArrayLike
 
 from folklearn.arrays import Array, Labels
 from folklearn.errors import InvalidInputError
-from folklearn.sparse import Context, Contexts, SparseRow, SparseRows, index_type, is_sparse
+from folklearn.sparse import (
+    Context,
+    Contexts,
+    SparseRow,
+    SparseRows,
+    concatenated,
+    index_type,
+    is_sparse,
+)
 
 # Within these, no product of the kernels overflows: w^2 |x|^2 / lam stays far below 1e300.
 MAX_NORM = 1e15
@@ -350,6 +359,9 @@ def refuse_heavy(w: float | Array, max_weight: float) -> None:
         )
 
 
+NO_SOFT_ROWS: Array = np.empty((0, 0))
+
+
 class Rows(NamedTuple):
     """Checked examples: X (T, d), dense or sparse, its row norms (T,), labels and weights.
 
@@ -383,6 +395,25 @@ class Rows(NamedTuple):
     def part(self, start: int, stop: int) -> Self:
         """Return the examples from `start` to before `stop`, not copied."""
         return self.of(slice(start, stop))
+
+    @classmethod
+    def joined(cls, parts: Sequence[Self]) -> list[Self]:
+        """Return examples one after the other, as few pieces as kinds of X and labels allow.
+
+        In whatever parts the same examples come, the pieces are the same.
+        """
+        found = []
+        for (is_sparse, is_soft), alike in groupby(parts, key=cls._kind):
+            Xs, norms, numbers, softs, counts = zip(*alike, strict=True)
+            X = concatenated(Xs) if is_sparse else np.concatenate(Xs)
+            soft = np.concatenate(softs) if is_soft else NO_SOFT_ROWS
+            found.append(
+                cls(X, np.concatenate(norms), np.concatenate(numbers), soft, np.concatenate(counts))
+            )
+        return found
+
+    def _kind(self) -> tuple[bool, bool]:
+        return isinstance(self.X, SparseRows), bool(len(self.soft))
 
     def dense_parts(self) -> Iterator[tuple[slice, Self]]:
         """Yield these examples with dense X: all of them, or of sparse ones a part at a time."""

@@ -220,6 +220,10 @@ class Agent(Saved):
         self.learn(decision, self._default)
         self.n_expired += 1
 
+    def find(self, decision: Decision | int) -> Decision:
+        """Return a decision that waits for its outcome, by its id."""
+        return self._find(decision)[0]
+
     def _find(self, decision: Decision | int) -> Waiting:
         """Return a pending decision and what was seen; refuse any other."""
         given = decision.id if isinstance(decision, Decision) else decision

@@ -15,6 +15,7 @@ from folklearn.cli.inspection import inspect
 from folklearn.cli.policy_value import policy_value
 from folklearn.cli.predict import predict
 from folklearn.cli.run import run
+from folklearn.cli.serve import serve
 from folklearn.cli.warmup import warmup
 from folklearn.errors import FolklearnError
 
@@ -43,7 +44,7 @@ class _Group(TyperGroup):
 
 
 app = typer.Typer(cls=_Group, add_completion=False, pretty_exceptions_enable=False)
-for _command in (run, predict, inspect, audit, compare, bandit, policy_value, boost, warmup):
+for _command in (run, predict, inspect, audit, compare, bandit, policy_value, boost, serve, warmup):
     app.command(cls=_Command)(_command)
 
 

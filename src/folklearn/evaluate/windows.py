@@ -188,14 +188,17 @@ class Windows(Saved):
         evidence = None
         if self._beside is not None:
             beside = self._beside
-            parts = [beside.expanded(rows) for rows, _ in self._waiting if rows is not None]
-            evidence = functools.reduce(add, parts)
+            evidence = functools.reduce(add, map(beside.expanded, self._rows()))
         return _Stretch(start, start + self._n_waiting, totals, evidence)
 
+    def _rows(self) -> list[Rows]:
+        """Return the rows that wait, however they came."""
+        return Rows.joined([rows for rows, _ in self._waiting if rows is not None])
+
     def _climb(self, stretch: _Stretch) -> None:
-        for rows, _ in self._waiting:
-            if self._beside is not None and rows is not None:
-                self._beside._run_all(rows, None)
+        for rows in self._rows():
+            assert self._beside is not None
+            self._beside._run_all(rows, None)
         self._ladder.append(stretch)
         lengths = [one.stop - one.start for one in self._ladder]
         at = len(lengths) - 1
@@ -243,14 +246,14 @@ class Windows(Saved):
         spans = [(one.start, one.stop) for one in ladder]
         record.arrays["spans"] = np.array(spans, np.int64).reshape(-1, 2)
         record.arrays["totals"] = np.array([one.totals for one in ladder]).reshape(-1, 3)
-        waiting = self._waiting
-        if waiting and not self.floors:  # as one, however they came
-            waiting = [(None, np.hstack([scores for _, scores in waiting]))]
-        record.config["n_waiting"] = len(waiting)
-        for i, (rows, scores) in enumerate(waiting):
-            record.arrays[f"waiting{i}.scores"] = scores.copy()
-            if rows is not None:
-                record.arrays.update(rows.arrays(f"waiting{i}."))
+        scores = np.hstack([np.zeros((3, 0)), *(scores for _, scores in self._waiting)])
+        pieces: list[Any] = self._rows() if self.floors else [None] * bool(self._waiting)
+        record.config["n_waiting"], start = len(pieces), 0
+        for i, rows in enumerate(pieces):
+            stop = scores.shape[1] if rows is None else start + len(rows.X)
+            record.arrays[f"waiting{i}.scores"] = scores[:, start:stop]
+            record.arrays.update({} if rows is None else rows.arrays(f"waiting{i}."))
+            start = stop
         if self._beside is not None:
             put_inside(record, "beside", self._beside)
             put_inside(record, "evidence", [one.evidence for one in ladder])

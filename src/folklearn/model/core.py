@@ -257,7 +257,11 @@ class Core(Saved):
         if learner is not None:
             learner._learn(z, label, soft, weight)
         if self.keeps_rows:
-            one = np.array([label]), soft[None] if label < 0 else _NO_ROWS, np.array([weight])
+            one = (
+                np.array([label]),
+                soft[None] if label < 0 else problem.NO_SOFT_ROWS,
+                np.array([weight]),
+            )
             self._taken.append(Rows(z[None], problem.norms(z[None]), *one))
         if self.frozen.is_open and self.frozen.hold_row(self.n_rounds, x, label, soft, weight):
             self._tell()
@@ -568,7 +572,6 @@ class Core(Saved):
         return f"Core({self.name!r}, {self.settings}, n_features={self.n_features})"
 
 
-_NO_ROWS: Array = np.empty((0, 0))  # of soft labels
 _NOTHING: Array = np.empty(0)  # predicted while no class is known
 _ALL: Array = np.ones(1)  # predicted while one class is
 

@@ -149,6 +149,7 @@ class Model(Saved):
         if not new:
             return
         if self.core is not None:
+            self._tally.settle()
             self.core.grow(n_classes=len(self._labels) + len(new))
         elif not self._labels:
             self.is_open = False
@@ -286,6 +287,8 @@ class Model(Saved):
         """Learn one row of a dense model, and count its loss."""
         unseen = core.unseen_probability if new or self.is_open else 0.0
         core.keeps_rows = self.has_floors
+        if self.has_floors and (new or encoded is not None):
+            self._tally.settle()
         if encoded is not None and self.columns is not None:
             core.late_numbers = self.columns.were_missing(encoded)
         p = core.learn_row(row, number, weight)
@@ -422,6 +425,7 @@ class Model(Saved):
         assert core is not None
         n_before, n_rounds = core.n_classes, core.n_rounds
         core.keeps_rows = self.has_floors
+        self._tally.settle()
         assert self.columns is not None
         core.late_numbers = self.columns.were_missing(encoded)
         try:

@@ -43,7 +43,8 @@ class Tally(Saved):
         self.loss = self.loss_of_new = self.total_weight = 0.0
         self.n_mistakes = 0
         self._windows: Windows | None = None
-        self._singles: list[tuple[float, bool, float]] = []  # of rows that no window has seen yet
+        self._singles: list[tuple[float, bool, float]] = []  # of rows that no window has seen yet,
+        self._core: Core | None = None  # and who keeps those rows
 
     def add_one(self, outcome: Outcome, weight: float, core: Core) -> None:
         """Count one row that the core has just learned."""
@@ -53,8 +54,9 @@ class Tally(Saved):
         self.total_weight += weight
         self.n_mistakes += wrong
         self._singles.append((loss, wrong, weight))
-        if self.floors or len(self._singles) >= _FEW:
-            self._settle(core)
+        self._core = core
+        if len(self._singles) >= _FEW:
+            self.settle()
 
     def add(self, outcome: Outcome, weights: Array, core: Core) -> None:
         """Count rows that the core has just learned."""
@@ -62,7 +64,7 @@ class Tally(Saved):
         self.loss_of_new += float(weights @ outcome.of_new)
         self.total_weight += float(weights.sum())
         self.n_mistakes += int(outcome.wrong.sum())
-        self._settle()
+        self.settle()
         self._observe(np.array([outcome.loss, outcome.wrong, weights]), core)
 
     @property
@@ -72,26 +74,31 @@ class Tally(Saved):
 
     def all(self) -> list[Window]:
         """Return the windows of the last 64, 128, 256, ... rows, and of all."""
-        self._settle()
+        self.settle()
         return [] if self._windows is None else self._windows.all()
 
     def last(self, n_rounds: int) -> Window | None:
         """Return the shortest window of so many rows, or of all if there are fewer."""
-        self._settle()
+        self.settle()
         windows = self._windows
         if windows is None or not windows.n_rounds:
             return None
         return windows.last(min(n_rounds, windows.n_rounds))
 
-    def _settle(self, core: Core | None = None) -> None:
-        """Let the windows see rows that were counted singly."""
-        if self._singles:
+    def settle(self) -> None:
+        """Let the windows see rows that were counted singly.
+
+        Where floors are kept, this must be done before the core grows or learns a block.
+        """
+        if self._core is not None:
             singles, self._singles = self._singles, []
+            core, self._core = self._core, None
             self._observe(np.array(singles, np.float64).T, core)
 
-    def _observe(self, scores: Array, core: Core | None) -> None:
+    def _observe(self, scores: Array, core: Core) -> None:
         """Let the windows see losses, errors and weights (3, T), and the rows if they are kept."""
-        if core is None or not self.floors or core.learner is None:
+        taken = core.taken_rows()
+        if not self.floors or core.learner is None:
             if self._windows is None:
                 self._windows = Windows(n_features=1, n_classes=2, floors=False)
             self._windows._observe(None, scores)
@@ -102,15 +109,16 @@ class Tally(Saved):
             windows = Windows(n_features=d, n_classes=K)  # other sizes: a new proof
             self._windows = windows
         start = 0
-        for rows in core.taken_rows():
+        for rows in taken:
             stop = start + len(rows.X)
-            if not len(rows.soft) or rows.soft.shape[1] == windows.n_classes:
+            same = rows.X.shape[1] == d and (not len(rows.soft) or rows.soft.shape[1] == K)
+            if same:
                 windows._observe(rows, scores[:, start:stop])
             start = stop
 
     def to_record(self) -> Record:
         """Return everything as a record."""
-        self._settle()
+        self.settle()
         record = super().to_record()
         record.arrays["totals"] = np.array([self.loss, self.loss_of_new, self.total_weight])
         if self._windows is not None:
@@ -124,7 +132,7 @@ class Tally(Saved):
             self._windows = record.inner("windows")
 
     def __getstate__(self) -> dict[str, Any]:
-        self._settle()  # so that what is pickled does not depend on who has looked
+        self.settle()  # so that what is pickled does not depend on who has looked
         return self.__dict__
 
 

@@ -14,7 +14,7 @@ class Answer(NamedTuple):
     body: Any
 
 
-class Refusal(FolklearnError):
+class RefusedError(FolklearnError):
     """A request that is not done; nothing has changed.
 
     Attributes

@@ -9,7 +9,7 @@ import msgspec
 
 from folklearn.errors import FolklearnError
 from folklearn.service import events
-from folklearn.service.answers import Answer, Refusal
+from folklearn.service.answers import Answer, RefusedError
 from folklearn.service.ids import new_id
 from folklearn.service.journal import Entry, Journal
 from folklearn.service.states import begun, learned_answer
@@ -49,7 +49,7 @@ class Command:
             found = journal.by_key(hosted.number, self.key)
             if found is not None:
                 if found[1] != digest:
-                    raise Refusal(
+                    raise RefusedError(
                         422,
                         f"the Idempotency-Key {self.key!r} was used for another request: a new "
                         "request needs a new key",
@@ -104,9 +104,11 @@ class Label:
             return wanted
         said = journal.entry(told).event
         if isinstance(said, events.Expired):
-            raise Refusal(410, f"the label of {self.id} came too late: the model waits no longer")
+            raise RefusedError(
+                410, f"the label of {self.id} came too late: the model waits no longer"
+            )
         if wanted != said and wanted not in getattr(said, "items", ()):
-            raise Refusal(409, f"another label of {self.id} was learned before")
+            raise RefusedError(409, f"another label of {self.id} was learned before")
         return Repeat(told)
 
 
@@ -141,8 +143,8 @@ class LearnMany(Command):
                 if isinstance(learned, Repeat):
                     continue
                 if learned.of in asked:
-                    raise Refusal(409, f"the request has another label of {label.id}")
-            except Refusal as refusal:
+                    raise RefusedError(409, f"the request has another label of {label.id}")
+            except RefusedError as refusal:
                 refused.append(events.Left(place, refusal.status, str(refusal)))
                 continue
             items.append(learned)
@@ -190,9 +192,11 @@ class Reward(Command):
         if told is not None:
             said = journal.entry(told).event
             if isinstance(said, events.Expired):
-                raise Refusal(410, f"the reward of {self.id} came too late: the default was taken")
+                raise RefusedError(
+                    410, f"the reward of {self.id} came too late: the default was taken"
+                )
             if said != wanted:
-                raise Refusal(409, f"another reward of {self.id} was learned before")
+                raise RefusedError(409, f"another reward of {self.id} was learned before")
             return Answer(200, {"event": told, "learned": 0, "already": 1})
         entry = journal.add(hosted.number, now, wanted, key=self.key, digest=digest)
         journal.told(decided, entry.seq)
@@ -230,10 +234,10 @@ def created(config: events.Config, limits: "Limits", file: bytes | None) -> Any:
         event = events.Imported(config, *sizes, file)
     try:
         begun(event)
-    except Refusal:
+    except RefusedError:
         raise
     except (FolklearnError, TypeError) as error:
-        raise Refusal(422, str(error)) from None
+        raise RefusedError(422, str(error)) from None
     return event
 
 
@@ -250,7 +254,7 @@ def standard_answer(entry: Entry) -> Answer | None:
 def _asked(journal: Journal, hosted: "Hosted", id: UUID, what: str) -> tuple[int, int | None]:
     found = journal.by_id(hosted.number, id.bytes)
     if found is None:
-        raise Refusal(
+        raise RefusedError(
             404,
             f"nothing waits for the {what} of {id}: it was not issued by this model, or the "
             "prediction was not remembered",

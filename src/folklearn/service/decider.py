@@ -29,6 +29,7 @@ class Decider(Saved):
     """
 
     WORDS = ("actions", "context", "default", "seed")
+    PARTS = ("n_rewards", "rewards")
 
     def __init__(
         self,
@@ -65,6 +66,8 @@ class Decider(Saved):
             seed=seed,
         )
         self._numbers: dict[int, int] = {}  # of decisions that wait, by the caller's
+        self._n_rewards = np.zeros(len(self.actions), np.int64)
+        self._rewards = np.zeros(len(self.actions))  # in all, by action
 
     def act(self, number: int, context: Mapping[str, Any]) -> Decision:
         """Choose an action, and wait for its reward under the caller's number."""
@@ -78,13 +81,22 @@ class Decider(Saved):
         """Learn the reward of a decision."""
         if number not in self._numbers:
             raise InvalidInputError("nothing waits for this reward any more")
-        self.agent.learn(self._numbers[number], reward)
+        own = self._numbers[number]
+        action = self.agent.find(own).action
+        self.agent.learn(own, reward)
         del self._numbers[number]
+        self._n_rewards[action] += 1
+        self._rewards[action] += reward
 
     def expire(self, number: int) -> None:
         """Wait no longer: learn the default reward, or drop the decision."""
         if number in self._numbers:
             self.agent.expire(self._numbers.pop(number))
+
+    def table(self) -> list[tuple[str, int, float | None]]:
+        """Return of every action how many rewards came, and their average."""
+        pairs = zip(self.actions, self._n_rewards.tolist(), self._rewards.tolist(), strict=True)
+        return [(name, n, total / n if n else None) for name, n, total in pairs]
 
     def _read(self, context: Mapping[str, Any]) -> Array:
         x = np.zeros(len(self._places))

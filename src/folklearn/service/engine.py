@@ -5,7 +5,7 @@ import logging
 import os
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -15,7 +15,7 @@ from threadpoolctl import threadpool_limits
 
 from folklearn.errors import FolklearnError, StateFileError
 from folklearn.service import commands, events, failpoints, snapshots
-from folklearn.service.answers import Answer, Refusal, packed, unpacked
+from folklearn.service.answers import Answer, RefusedError, packed, unpacked
 from folklearn.service.build import BUILD
 from folklearn.service.commands import Command, Repeat, standard_answer
 from folklearn.service.hosted import Hosted
@@ -133,7 +133,7 @@ class Engine:
 
     # Changing.
 
-    def write(self, wanted: list[tuple[Hosted, Command]]) -> list[Answer]:
+    def write(self, wanted: Sequence[tuple[Hosted, Command]]) -> list[Answer]:
         """Do commands together; an answer is given only for what is durable and applied."""
         now, journal = self.clock(), self.journal
         prepared: list[Any] = []
@@ -142,9 +142,9 @@ class Engine:
         for hosted, command in wanted:
             try:
                 if self._by_number.get(hosted.number) is not hosted:
-                    raise Refusal(404, f"the model {hosted.row.name} was deleted")
+                    raise RefusedError(404, f"the model {hosted.row.name} was deleted")
                 prepared.append(command.prepare(journal, hosted, now))
-            except Refusal as refusal:
+            except RefusedError as refusal:
                 prepared.append(refusal.answer)
         if journal.last == before and not self._answers:
             journal.rollback()
@@ -180,7 +180,7 @@ class Engine:
             try:
                 answer = hosted.state.apply(entry, self.journal.entry)
             except FolklearnError as error:
-                answer = Refusal(422, str(error)).answer
+                answer = RefusedError(422, str(error)).answer
             except apsw.Error:
                 raise
             except Exception as error:
@@ -236,11 +236,13 @@ class Engine:
         if there is not None:
             if there.config == config and file is None:
                 return Answer(200, {"name": name, "event": there.row.first})
-            raise Refusal(
+            raise RefusedError(
                 409, f"there is a model {name} already, of another configuration: delete it first"
             )
         if len(self.models(tenant)) >= self.limits.models:
-            raise Refusal(422, f"{tenant} has {self.limits.models} models, and may have no more")
+            raise RefusedError(
+                422, f"{tenant} has {self.limits.models} models, and may have no more"
+            )
         event = commands.created(config, self.limits, file)
         journal = self.journal
         journal.begin()
@@ -285,7 +287,9 @@ class Engine:
     def refuse_if_full(self) -> None:
         """Refuse to write while the disk is nearly full."""
         if shutil.disk_usage(self.folder).free < self.limits.free_disk:
-            raise Refusal(503, "the disk is nearly full: nothing can be learned", retry_after=30)
+            raise RefusedError(
+                503, "the disk is nearly full: nothing can be learned", retry_after=30
+            )
 
 
 def _left_out(reason: str) -> Answer:

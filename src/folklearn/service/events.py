@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from folklearn.service.answers import Refusal
+from folklearn.service.answers import RefusedError
 
 _Whole = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 Cell = str | _Whole | float | bool | None
@@ -146,4 +146,4 @@ def decode(content: bytes) -> Any:
     try:
         return _decoder.decode(content)
     except msgspec.MsgspecError as error:
-        raise Refusal(422, str(error)) from None
+        raise RefusedError(422, str(error)) from None

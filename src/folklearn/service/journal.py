@@ -9,7 +9,7 @@ import ctypes
 import os
 import struct
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -236,7 +236,7 @@ class Journal:
         ).fetchall()
         for seq, _ in old:
             self.db.execute("DELETE FROM snapshot WHERE model = ? AND seq = ?", (row.model, seq))
-        return [file for _, file in old]
+        return [str(file) for _, file in old]
 
     def add_opened(self, time: int, build: str) -> None:
         """Note that a program of this build goes on with the journal."""
@@ -264,7 +264,8 @@ class Journal:
             "SELECT seq, model, time, body FROM event WHERE seq = ?", (seq,)
         ).fetchone()
         assert row is not None
-        return Entry(*row[:3], events.decode(row[3]))
+        number, model, time, body = row
+        return Entry(number, model, time, events.decode(body))
 
     def entries(
         self, *, after: int = 0, upto: int | None = None, model: int | None = None
@@ -317,12 +318,13 @@ class Journal:
         )
         return [SnapshotRow(*row) for row in rows]
 
-    def due(self, now: int, most: int) -> Sequence[tuple[int, int]]:
+    def due(self, now: int, most: int) -> list[tuple[int, int]]:
         """Return (event, model) of what has waited too long."""
-        return self.db.execute(
+        rows: Any = self.db.execute(
             "SELECT seq, model FROM asked WHERE told IS NULL AND due <= ? ORDER BY due LIMIT ?",
             (now, most),
         ).fetchall()
+        return rows
 
     def n_waiting(self, model: int) -> int:
         """Return how many predictions or decisions of a model wait."""

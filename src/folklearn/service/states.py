@@ -11,7 +11,7 @@ from folklearn.model.model import Model
 from folklearn.model.waiting import Asked
 from folklearn.persist import Record
 from folklearn.service import events
-from folklearn.service.answers import Answer, Refusal
+from folklearn.service.answers import Answer, RefusedError
 from folklearn.service.decider import Decider
 from folklearn.service.journal import Entry
 
@@ -30,6 +30,9 @@ class State(Protocol):
     def view(self) -> Any:
         """Return what can be asked meanwhile, and does not change."""
 
+    def numbers(self) -> dict[str, Any]:
+        """Return how it does: rows learned, loss and error, averages or None."""
+
 
 class Classifier:
     """A `folklearn.Model` that is told by events."""
@@ -41,6 +44,7 @@ class Classifier:
     def of(cls, created: events.Created) -> Self:
         """Begin."""
         config = created.config
+        settings: dict[str, Any] = dict(config.settings)
         model = Model(
             config.learner,
             roles=config.roles,
@@ -48,7 +52,7 @@ class Classifier:
             classes=config.classes,
             class_weight=config.class_weight,
             windows=config.windows,
-            **config.settings,
+            **settings,
         )
         return cls(model, created)
 
@@ -109,14 +113,14 @@ class Classifier:
         known = model._labels.numbers
         new = [one for one in (label if isinstance(label, dict) else [label]) if one not in known]
         if new and len(known) + len(new) > created.max_classes:
-            raise Refusal(
+            raise RefusedError(
                 422, f"the model has {len(known)} classes, and may have {created.max_classes}"
             )
         columns = model.columns
         if columns is not None and len(columns.roles) + len(row) > created.max_columns:
             late = sum(name not in columns.roles for name in row)
             if late and len(columns.roles) + late > created.max_columns:
-                raise Refusal(
+                raise RefusedError(
                     422,
                     f"the model has {len(columns.roles)} columns, and may have "
                     f"{created.max_columns}",
@@ -129,6 +133,17 @@ class Classifier:
     def view(self) -> Model:
         """Return a copy that only predicts."""
         return self.model.predicting()
+
+    def numbers(self) -> dict[str, Any]:
+        """Return how the model does."""
+        model, n = self.model, self.model.n_rounds
+        return {
+            "kind": "classifier",
+            "rows": n,
+            "classes": len(model.labels),
+            "loss": model.average_loss if n else None,
+            "error": model.n_mistakes / n if n else None,
+        }
 
 
 class Decisions:
@@ -143,7 +158,9 @@ class Decisions:
         config = created.config
         default = config.default
         if not (default is None or isinstance(default, int | float)):
-            raise Refusal(422, f"the default of an agent is a reward from 0 to 1, got {default!r}")
+            raise RefusedError(
+                422, f"the default of an agent is a reward from 0 to 1, got {default!r}"
+            )
         return cls(Decider(config.actions, config.context, default=default, seed=config.seed))
 
     def apply(self, entry: Entry, find: Find) -> Answer:
@@ -170,6 +187,21 @@ class Decisions:
     def view(self) -> None:
         """Return nothing: who asks what to do changes the agent."""
 
+    def numbers(self) -> dict[str, Any]:
+        """Return how the agent does."""
+        agent, rows = self.decider.agent, self.decider.table()
+        n = sum(n for _, n, _ in rows)
+        total = sum(n * mean for _, n, mean in rows if mean is not None)
+        return {
+            "kind": "agent",
+            "rows": agent.n_outcomes,
+            "decisions": agent.n_decisions,
+            "actions": len(rows),
+            "loss": None,
+            "error": None,
+            "reward": total / n if n else None,
+        }
+
 
 def begun(created: events.Created | events.Imported, record: Record | None = None) -> State:
     """Return the state that a model begins with, or one that was snapshotted later."""
@@ -182,7 +214,7 @@ def begun(created: events.Created | events.Imported, record: Record | None = Non
         return Classifier.of(created)
     revived = persist.revive(record)
     if not isinstance(revived, Model):
-        raise Refusal(422, "the file holds no folklearn.Model: save one with Model.save")
+        raise RefusedError(422, "the file holds no folklearn.Model: save one with Model.save")
     return Classifier(revived, created)
 
 

@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Any
 
 from folklearn.service import snapshots
-from folklearn.service.answers import Refusal
+from folklearn.service.answers import RefusedError
 from folklearn.service.build import BUILD
 from folklearn.service.commands import Command
 from folklearn.service.engine import Engine
@@ -62,7 +62,7 @@ class Writer:
         self._snapshotting = ThreadPoolExecutor(1, "folklearn-snapshot")
         self._under_way: set[int] = set()  # models that are being snapshotted
         self._looks_at_disk = 0.0
-        self._disk: Refusal | None = None
+        self._disk: RefusedError | None = None
         self.n_batches = self.n_events = 0
         self._thread = threading.Thread(target=self._run, name="folklearn-writer", daemon=True)
         self._thread.start()
@@ -77,7 +77,7 @@ class Writer:
         limits = self.engine.limits
         size = self._bytes + command.size
         if len(self._jobs) >= limits.queued_events or size > limits.queued_bytes:
-            raise Refusal(429, "too many requests wait: try again in a second", retry_after=1)
+            raise RefusedError(429, "too many requests wait: try again in a second", retry_after=1)
         return self._put(Job(hosted, command, time.monotonic() + limits.deadline), command.size)
 
     def call(self, function: Callable[[], Any]) -> Any:
@@ -87,7 +87,7 @@ class Writer:
     def _put(self, job: Job, size: int) -> Any:
         with self._wake:
             if self._is_closing:
-                raise Refusal(503, "the service is stopping: try again", retry_after=5)
+                raise RefusedError(503, "the service is stopping: try again", retry_after=5)
             self._jobs.append(job)
             self._bytes += size
             if len(self._jobs) == 1:
@@ -147,7 +147,9 @@ class Writer:
                 together = []
                 done.append((job, _result(job.command)))
             elif job.late < now:
-                done.append((job, Refusal(503, "the service is busy: try again", retry_after=1)))
+                done.append(
+                    (job, RefusedError(503, "the service is busy: try again", retry_after=1))
+                )
             elif refused is not None:
                 done.append((job, refused))
             else:
@@ -163,13 +165,13 @@ class Writer:
         answers = self.engine.write([(job.hosted, job.command) for job in jobs])  # type: ignore[misc]
         return list(zip(jobs, answers, strict=True))
 
-    def _disk_refusal(self, now: float) -> Refusal | None:
+    def _disk_refusal(self, now: float) -> RefusedError | None:
         if now >= self._looks_at_disk:
             self._looks_at_disk = now + 0.5
             try:
                 self.engine.refuse_if_full()
                 self._disk = None
-            except Refusal as refusal:
+            except RefusedError as refusal:
                 self._disk = refusal
         return self._disk
 
@@ -206,7 +208,7 @@ class Writer:
             log.warning("a snapshot could not be written: %s", error)
             self._under_way.discard(number)
             return
-        with suppress(Refusal):  # closing, which snapshots too
+        with suppress(RefusedError):  # closing, which snapshots too
             self.call(lambda: self._note(row))
 
     def _note(self, row: SnapshotRow) -> None:
@@ -217,7 +219,7 @@ class Writer:
 def _result(function: Callable[[], Any]) -> Any:
     try:
         return function()
-    except Refusal as refusal:
+    except RefusedError as refusal:
         return refusal
 
 
@@ -225,7 +227,7 @@ def _settle(results: list[tuple[Any, Any]]) -> None:
     for future, result in results:
         if future.cancelled() or future.done():
             continue
-        if isinstance(result, Refusal):
+        if isinstance(result, RefusedError):
             future.set_exception(result)
         else:
             future.set_result(result)

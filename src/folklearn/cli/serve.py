@@ -1,0 +1,42 @@
+"""`folklearn serve`: models that live in a folder, over HTTP, with pages to look at."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from folklearn.errors import InvalidInputError
+
+
+def serve(
+    folder: Annotated[Path, typer.Argument(help="Where everything is kept; made if need be.")],
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on.")] = 8080,
+    file: Annotated[
+        Path | None, typer.Option("--import", help="Begin a model as this file has it.")
+    ] = None,
+    name: Annotated[str | None, typer.Option(help="Name of the model to import.")] = None,
+) -> None:
+    """Serve the models of a folder: predict, learn durably, decide, and watch."""
+    from folklearn.service import server
+    from folklearn.service.service import Service
+
+    if folder.exists() and not folder.is_dir():
+        raise InvalidInputError(f"{folder} is a file; the service needs a folder")
+    key = server.first_key(folder, host)
+
+    def begun(service: Service) -> None:
+        if file is not None:
+            typer.echo(f"imported   {server.import_model(service, file, name)}")
+        models = [hosted.row.name for hosted in service.engine.models()]
+        typer.echo(
+            f"folder     {folder}, {len(models)} models, "
+            f"{service.engine.n_replayed} events replayed"
+        )
+        if key is not None:
+            typer.echo(f"key        {key}")
+            typer.echo("           shown this once: it may do everything. Make others with")
+            typer.echo(f"           folklearn key {folder} create --scope predict --scope learn")
+        typer.echo(f"listening  http://{host}:{port}   Ctrl-C ends it, and keeps everything")
+
+    server.serve(folder, host, port, begun=begun)

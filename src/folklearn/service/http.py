@@ -1,0 +1,194 @@
+"""From HTTP to a handler and back: keys, sizes, types, and every failure a sentence."""
+
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from starlette.types import Receive, Scope, Send
+
+from folklearn.errors import FolklearnError
+from folklearn.service.answers import Answer, RefusedError
+from folklearn.service.keys import Key, is_whole
+
+if TYPE_CHECKING:
+    from folklearn.service.service import Service
+
+log = logging.getLogger("folklearn.service")
+
+_JSON = b"application/json"
+_PROBLEM = b"application/problem+json"
+COOKIE = "folklearn_session"
+
+
+@dataclass(frozen=True)
+class Call:
+    """A request that may be done: by whom, about which model, with what content."""
+
+    service: "Service"
+    key: Key
+    hosted: Any  # the model, `Hosted`, where the path names one that is there
+    name: str
+    body: Any
+    headers: dict[bytes, bytes]
+
+    @property
+    def idempotency_key(self) -> str | None:
+        """The key under which a repeated request is known."""
+        given = self.headers.get(b"idempotency-key")
+        if given is None:
+            return None
+        text = given.decode("latin-1")
+        if not (0 < len(text) <= 64 and text.isascii() and text.isprintable()):
+            raise RefusedError(400, "an Idempotency-Key has 1 to 64 printable ASCII characters")
+        return text
+
+
+Handler = Callable[[Call], Awaitable[Any]]
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """One route of the service: who may use it, what it takes, and what it does.
+
+    Attributes
+    ----------
+    path : with ``{name}`` where the name of a model stands.
+    scope : that the key must have; None if no key is needed.
+    body : type of the content, None if there is none.
+    finds : whether the model must be there.
+    repeats : whether an Idempotency-Key is heeded.
+    """
+
+    method: str
+    path: str
+    scope: Any
+    handler: Handler
+    body: Any = None
+    finds: bool = True
+    repeats: bool = False
+    status: int = 200
+
+    @property
+    def summary(self) -> str:
+        """What it does, in a sentence."""
+        return (self.handler.__doc__ or "").partition("\n")[0]
+
+
+class EndpointApp:
+    """An endpoint as an application of ASGI."""
+
+    def __init__(self, service: "Service", endpoint: Endpoint) -> None:
+        self.service, self.endpoint = service, endpoint
+        self._decoder = None if endpoint.body is None else msgspec.json.Decoder(endpoint.body)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        began = time.perf_counter()
+        try:
+            answer = await self._answered(scope, receive)
+        except RefusedError as refusal:
+            answer = refusal
+        except FolklearnError as error:
+            answer = RefusedError(422, str(error))
+        except Exception:
+            log.exception("%s %s failed", self.endpoint.method, self.endpoint.path)
+            answer = RefusedError(500, "the service failed; its log says why")
+        status = await respond(answer, scope, receive, send)
+        self.service.metrics.answered(
+            self.endpoint.method, self.endpoint.path, status, time.perf_counter() - began
+        )
+
+    async def _answered(self, scope: Scope, receive: Receive) -> Any:
+        endpoint, service = self.endpoint, self.service
+        headers = dict(scope["headers"])
+        name = scope["path_params"].get("name", "")
+        key = NOBODY if endpoint.scope is None else self._allowed(headers, name)
+        content = await _read(receive, headers, service.limits.body)
+        hosted = None
+        if name and endpoint.finds:
+            hosted = service.engine.find(key.tenant, name)
+            if hosted is None:
+                raise RefusedError(404, f"there is no model {name!r}")
+        body = None if self._decoder is None else _decoded(self._decoder, content)
+        return await endpoint.handler(Call(service, key, hosted, name, body, headers))
+
+    def _allowed(self, headers: dict[bytes, bytes], name: str) -> Key:
+        key = self.service.key_of(headers)
+        if not key.allows(self.endpoint.scope, name or None):
+            what = f"on the model {name!r}" if name else "on all models of the tenant"
+            raise RefusedError(403, f"this key does not allow to {self.endpoint.scope} {what}")
+        return key
+
+
+NOBODY = Key("", "", None, frozenset(), "", 0, None, None)
+
+
+def bearer(headers: dict[bytes, bytes]) -> str | None:
+    """Return the key that a request brings; refuse one that is no key at all."""
+    given = headers.get(b"authorization")
+    if given is None:
+        return None
+    kind, _, text = given.decode("latin-1").partition(" ")
+    if kind.lower() != "bearer" or not is_whole(text.strip()):
+        raise RefusedError(
+            401, "the Authorization header must be 'Bearer flk_...', with a whole key"
+        )
+    return text.strip()
+
+
+async def _read(receive: Receive, headers: dict[bytes, bytes], most: int) -> bytes:
+    """Return the content of a request, unless it is too large."""
+    stated = headers.get(b"content-length", b"0")
+    if not stated.isdigit() or int(stated) > most:
+        raise RefusedError(413, f"a request may have {most:,} bytes")
+    parts, size = [], 0
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise RefusedError(400, "the request was cut off")
+        part = message.get("body", b"")
+        size += len(part)
+        if size > most:
+            raise RefusedError(413, f"a request may have {most:,} bytes")
+        parts.append(part)
+        if not message.get("more_body"):
+            return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _decoded(decoder: Any, content: bytes) -> Any:
+    try:
+        return decoder.decode(content)
+    except msgspec.ValidationError as error:
+        raise RefusedError(422, f"the request is not as it should be: {error}") from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise RefusedError(400, f"the request is not JSON: {error}") from None
+    except RecursionError:
+        raise RefusedError(400, "the request is nested too deeply") from None
+
+
+async def respond(answer: Any, scope: Scope, receive: Receive, send: Send) -> int:
+    """Send an answer, a refusal, or a response of Starlette; return its status."""
+    if not isinstance(answer, Answer | RefusedError):
+        await answer(scope, receive, send)
+        status: int = answer.status_code
+        return status
+    extra = []
+    if isinstance(answer, RefusedError):
+        if answer.retry_after is not None:
+            extra.append((b"retry-after", str(answer.retry_after).encode()))
+        if answer.status == 401:
+            extra.append((b"www-authenticate", b"Bearer"))
+        answer = answer.answer
+    content = msgspec.json.encode(answer.body)
+    headers = [
+        (b"content-type", _JSON if answer.status < 400 else _PROBLEM),
+        (b"content-length", str(len(content)).encode()),
+        (b"cache-control", b"no-store"),
+        *extra,
+    ]
+    await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+    await send({"type": "http.response.body", "body": content})
+    return int(answer.status)

@@ -1,0 +1,346 @@
+"""The routes of the service: each a few lines from a request to an answer."""
+
+import asyncio
+from typing import Any
+from uuid import UUID
+
+import msgspec
+from prometheus_client import CONTENT_TYPE_LATEST
+from starlette.responses import Response, StreamingResponse
+
+from folklearn import persist
+from folklearn.model.model import Model
+from folklearn.service import bodies, commands, events, names
+from folklearn.service.answers import Answer, RefusedError
+from folklearn.service.hosted import Hosted, View
+from folklearn.service.http import Call, Endpoint
+from folklearn.service.ids import new_id
+from folklearn.service.states import Classifier
+
+_AT_A_TIME = 256  # rows predicted before others get their turn
+_EVERY = 1.0  # seconds between messages to those who watch
+
+
+# Health, and what there is.
+
+
+async def live(call: Call) -> Answer:
+    """Tell whether the process runs."""
+    return Answer(200, {"status": "live"})
+
+
+async def ready(call: Call) -> Answer:
+    """Tell whether labels can be learned now."""
+    call.service.engine.refuse_if_full()
+    return Answer(200, {"status": "ready"})
+
+
+async def metrics(call: Call) -> Response:
+    """Return counters and gauges for Prometheus."""
+    text = await call.service.writer.call(lambda: call.service.metrics.text(call.key.tenant))
+    return Response(text, media_type=CONTENT_TYPE_LATEST)
+
+
+async def models(call: Call) -> Answer:
+    """List the models of the tenant."""
+    own = call.service.engine.models(call.key.tenant)
+    found = await call.service.writer.call(lambda: [summary(hosted) for hosted in own])
+    return Answer(200, {"models": found})
+
+
+def summary(hosted: Hosted) -> dict[str, Any]:
+    """Return a model in numbers; for the thread of the writer."""
+    return {"name": hosted.row.name, "version": hosted.version, **hosted.state.numbers()}
+
+
+# One model.
+
+
+async def create(call: Call) -> Answer:
+    """Create a model; the same request again changes nothing."""
+    service = call.service
+    names.refuse_name("model", call.name)
+    return await done(
+        service.writer.call(lambda: service.engine.create(call.key.tenant, call.name, call.body))
+    )
+
+
+async def describe(call: Call) -> Answer:
+    """Return what a model is and how it does."""
+    hosted = call.hosted
+    found = await call.service.writer.call(
+        lambda: {
+            **summary(hosted),
+            "waiting": call.service.engine.journal.n_waiting(hosted.number),
+        }
+    )
+    return Answer(200, {**found, "config": msgspec.to_builtins(hosted.config)})
+
+
+async def delete(call: Call) -> Answer:
+    """Delete a model; its events stay in the journal."""
+    return await done(call.service.writer.submit(call.hosted, commands.Delete()))
+
+
+async def predict(call: Call) -> Answer:
+    """Predict a row; its label can be told later by the id of the answer."""
+    body, view = call.body, await _view(call, call.body.at_least)
+    model = view.state
+    p = model.predict_proba_one(body.row)
+    answer = {"version": view.version, **_predicted(p)}
+    if model.is_open:
+        answer["unseen"] = model.unseen_probability
+    if body.remember or body.durable:
+        id, asked = new_id(), _asked(view, body.row, list(p.values()))
+        size = 200 + 16 * (len(body.row) + len(p))
+        kept = call.service.writer.submit(call.hosted, commands.Ask([(id, asked)], size=size))
+        if body.durable:
+            await kept
+        answer["id"] = str(id)
+    return Answer(200, answer)
+
+
+async def predict_many(call: Call) -> Answer:
+    """Predict rows together, all from the same version."""
+    rows, view = call.body.rows, await _view(call, call.body.at_least)
+    _refuse_many(call, len(rows))
+    model, predictions, asked = view.state, [], []
+    for start in range(0, len(rows), _AT_A_TIME):
+        part = rows[start : start + _AT_A_TIME]
+        for row, p in zip(part, model.predict_next(part).tolist(), strict=True):
+            predictions.append(_predicted(dict(zip(model.labels, p, strict=True))))
+            if call.body.remember:
+                id = new_id()
+                predictions[-1]["id"] = str(id)
+                asked.append((id, _asked(view, row, p)))
+        await asyncio.sleep(0)
+    if asked:
+        size = sum(200 + 16 * (len(one.row) + len(one.p)) for _, one in asked)
+        call.service.writer.submit(call.hosted, commands.Ask(asked, size=size))
+    return Answer(200, {"version": view.version, "predictions": predictions})
+
+
+async def learn(call: Call) -> Answer:
+    """Learn a label, with its row or by the id of a prediction."""
+    _refuse_agent(call.hosted)
+    command = commands.Learn(_label(call.body), key=call.idempotency_key, size=_size(call.body))
+    return await done(call.service.writer.submit(call.hosted, command))
+
+
+async def learn_many(call: Call) -> Answer:
+    """Learn labels together, in order; the answer names those that were refused."""
+    _refuse_agent(call.hosted)
+    items = call.body.items
+    _refuse_many(call, len(items))
+    command = commands.LearnMany(
+        [_label(item) for item in items],
+        key=call.idempotency_key,
+        size=sum(map(_size, items)),
+    )
+    return await done(call.service.writer.submit(call.hosted, command))
+
+
+async def decide(call: Call) -> Answer:
+    """Choose an action for a context; its reward is told by the id of the answer."""
+    if not call.hosted.config.decides:
+        raise RefusedError(422, "this model predicts labels: send the row to /predict")
+    command = commands.Decide(call.body.context, key=call.idempotency_key)
+    return await done(call.service.writer.submit(call.hosted, command))
+
+
+async def reward(call: Call) -> Answer:
+    """Learn the reward of a decision, a number from 0 to 1."""
+    if not call.hosted.config.decides:
+        raise RefusedError(422, "this model predicts labels: tell them to /learn")
+    command = commands.Reward(call.body.id, call.body.reward, key=call.idempotency_key)
+    return await done(call.service.writer.submit(call.hosted, command))
+
+
+# Looking at a model.
+
+
+async def certificate(call: Call) -> Answer:
+    """Return what no linear model could have beaten, and the sentence that says so."""
+    version, model = await _model_copy(call)
+    found = await asyncio.to_thread(model.certificate)
+    if found is None:
+        return Answer(200, {"version": version, "valid": False, "words": _NO_PROOF})
+    words = found.in_words(model.total_weight, of_new=model.loss_of_new)
+    return Answer(
+        200,
+        {
+            "version": version,
+            "valid": bool(found.valid),
+            "words": words,
+            "rounds": found.n_rounds,
+            "loss": _finite(found.loss),
+            "best_linear_at_least": _finite(found.best_linear_at_least),
+            "B": _finite(found.B),
+        },
+    )
+
+
+async def windows(call: Call) -> Answer:
+    """Return loss, error and floor of the last rows, in windows that double."""
+    version, model = await _model_copy(call)
+    found = await asyncio.to_thread(model.windows)
+    rows = [
+        {
+            "start": one.start,
+            "stop": one.stop,
+            "loss": _finite(one.loss / one.weight) if one.weight else None,
+            "error": one.n_errors / max(1, one.stop - one.start),
+            "floor": _finite(one.floor / one.weight) if one.weight else None,
+        }
+        for one in found
+    ]
+    return Answer(200, {"version": version, "windows": rows})
+
+
+async def explain(call: Call) -> Answer:
+    """Return the largest weights, and what every column is worth."""
+    version, model = await _model_copy(call)
+    found = await asyncio.to_thread(model.explain)
+    weights = [{"name": n, "label": y, "weight": w} for n, y, w in found.top(100)]
+    return Answer(200, {"version": version, "weights": weights, "importance": found.importance})
+
+
+async def file(call: Call) -> Response:
+    """Return the model as a file that `folklearn.load` reads."""
+    _, model = await _model_copy(call)
+    content = await asyncio.to_thread(persist.as_bytes, model.to_record())
+    name = f'attachment; filename="{call.hosted.row.name}.folk"'
+    return Response(
+        content, media_type="application/octet-stream", headers={"content-disposition": name}
+    )
+
+
+async def verify(call: Call) -> Answer:
+    """Replay the journal of a model from its beginning, and compare the bytes."""
+    return Answer(200, await call.service.verify(call.hosted))
+
+
+async def verified(call: Call) -> Answer:
+    """Return the last result of a replay."""
+    return Answer(200, call.service.verified.get(call.hosted.number, {"version": None}))
+
+
+async def watch(call: Call) -> StreamingResponse:
+    """Send a model's numbers every second that they change (server-sent events)."""
+    return StreamingResponse(_messages(call), media_type="text/event-stream")
+
+
+async def _messages(call: Call) -> Any:
+    hosted: Hosted = call.hosted
+    service, last = call.service, -1
+    while service.engine.find(hosted.row.tenant, hosted.row.name) is hosted:
+        if hosted.version != last:
+            last = hosted.version
+            found = await service.writer.call(
+                lambda: {
+                    **summary(hosted),
+                    "waiting": service.engine.journal.n_waiting(hosted.number),
+                    "time": service.engine.clock(),
+                }
+            )
+            yield b"data: " + msgspec.json.encode(found) + b"\n\n"
+        else:
+            yield b": nothing new\n\n"
+        await asyncio.sleep(_EVERY)
+
+
+# What they share.
+
+_NO_PROOF = "Nothing is proven before there is a second class."
+
+
+async def done(future: Any) -> Answer:
+    """Return the answer that the writer gives."""
+    answer: Answer = await future
+    return answer
+
+
+async def _view(call: Call, at_least: int) -> View:
+    """Return the state that was published last, or wait for a version if that is asked for."""
+    _refuse_agent(call.hosted)
+    hosted = call.hosted
+    if hosted.view.version < at_least:
+        await call.service.writer.call(lambda: hosted.publish(now=True))
+        if hosted.view.version < at_least:
+            raise RefusedError(
+                409, f"the model is at version {hosted.view.version}, and not at {at_least} yet"
+            )
+    view: View = hosted.view
+    return view
+
+
+def _refuse_agent(hosted: Hosted) -> None:
+    if hosted.config.decides:
+        raise RefusedError(422, "this model decides: ask /decide, and tell rewards to /reward")
+
+
+def _refuse_many(call: Call, n: int) -> None:
+    most = call.service.limits.batch
+    if not 0 < n <= most:
+        raise RefusedError(422, f"a request may hold 1 to {most:,} rows, got {n:,}")
+
+
+async def _model_copy(call: Call) -> tuple[int, Model]:
+    version, state = await call.service.copy_of(call.hosted)
+    if not isinstance(state, Classifier):
+        raise RefusedError(422, "there is no such thing of a model that decides")
+    return version, state.model
+
+
+def _predicted(p: dict[Any, float]) -> dict[str, Any]:
+    return {
+        "label": max(p, key=p.__getitem__) if p else None,
+        "probabilities": [{"label": label, "probability": value} for label, value in p.items()],
+    }
+
+
+def _asked(view: View, row: events.Row, p: list[float]) -> events.Asked:
+    return events.Asked(row, p, view.state.unseen_probability, view.version)
+
+
+def _label(body: bodies.LearnBody) -> commands.Label:
+    if (body.row is None) == (body.id is None):
+        raise RefusedError(422, "a label comes with its row, or with the id of a prediction")
+    id: UUID | None = body.id
+    return commands.Label(body.label, body.row, id, body.weight)
+
+
+def _size(body: bodies.LearnBody) -> int:
+    return 300 + 40 * len(body.row or ())
+
+
+def _finite(value: float) -> float | None:
+    return value if abs(value) < float("inf") else None
+
+
+_MODEL = "/v1/models/{name}"
+
+ENDPOINTS = (
+    Endpoint("GET", "/v1/health/live", None, live),
+    Endpoint("GET", "/v1/health/ready", None, ready),
+    Endpoint("GET", "/metrics", "read", metrics),
+    Endpoint("GET", "/v1/models", "read", models),
+    Endpoint("PUT", _MODEL, "admin", create, bodies.CreateBody, finds=False, status=201),
+    Endpoint("GET", _MODEL, "read", describe),
+    Endpoint("DELETE", _MODEL, "admin", delete),
+    Endpoint("POST", f"{_MODEL}/predict", "predict", predict, bodies.PredictBody),
+    Endpoint("POST", f"{_MODEL}/predict/batch", "predict", predict_many, bodies.PredictManyBody),
+    Endpoint("POST", f"{_MODEL}/learn", "learn", learn, bodies.LearnBody, repeats=True),
+    Endpoint(
+        "POST", f"{_MODEL}/learn/batch", "learn", learn_many, bodies.LearnManyBody, repeats=True
+    ),
+    Endpoint("POST", f"{_MODEL}/decide", "predict", decide, bodies.DecideBody, repeats=True),
+    Endpoint("POST", f"{_MODEL}/reward", "learn", reward, bodies.RewardBody, repeats=True),
+    Endpoint("GET", f"{_MODEL}/certificate", "read", certificate),
+    Endpoint("GET", f"{_MODEL}/windows", "read", windows),
+    Endpoint("GET", f"{_MODEL}/explain", "read", explain),
+    Endpoint("GET", f"{_MODEL}/file", "read", file),
+    Endpoint("GET", f"{_MODEL}/verify", "read", verified),
+    Endpoint("POST", f"{_MODEL}/verify", "admin", verify),
+    Endpoint("GET", f"{_MODEL}/events", "read", watch),
+)

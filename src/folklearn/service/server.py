@@ -1,0 +1,81 @@
+"""Run the service on an address, from an empty folder on."""
+
+import ipaddress
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+import uvicorn
+
+from folklearn import persist
+from folklearn.errors import InvalidInputError
+from folklearn.model.model import Model
+from folklearn.service import events
+from folklearn.service.app import application
+from folklearn.service.keys import Keys
+from folklearn.service.limits import Limits
+from folklearn.service.names import refuse_name
+from folklearn.service.service import Service
+
+TENANT = "main"
+
+
+def first_key(folder: Path, host: str) -> str | None:
+    """Return the first key of a folder, made now; None if there was one.
+
+    Beyond this machine nothing is served before somebody has made a key on purpose.
+    """
+    keys = Keys(folder)
+    try:
+        if keys.live():
+            return None
+        if not is_loopback(host):
+            raise InvalidInputError(
+                f"to listen on {host} the folder needs a key that is there already: "
+                f"folklearn key {folder} create"
+            )
+        return keys.create(tenant=TENANT, scopes=["admin"], note="the first key")
+    finally:
+        keys.close()
+
+
+def is_loopback(host: str) -> bool:
+    """Tell whether an address can be reached from this machine only."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def import_model(service: Service, path: Path, name: str | None = None) -> str:
+    """Begin a model as a file that `Model.save` wrote; return its name, that of the file."""
+    name = name or path.stem.lower()
+    refuse_name("model", name)
+    if not isinstance(persist.load(path), Model):
+        raise InvalidInputError(f"{path} holds no folklearn.Model: save one with Model.save")
+    content, engine = path.read_bytes(), service.engine
+    service.writer.call(lambda: engine.create(TENANT, name, events.Config(), content)).result()
+    return name
+
+
+def serve(
+    folder: Path,
+    host: str,
+    port: int,
+    limits: Limits | None = None,
+    begun: Callable[[Service], None] = lambda service: None,
+) -> None:
+    """Serve a folder until a signal comes; `begun` is called before the first request."""
+    service = Service(folder, limits)
+    begun(service)
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    config = uvicorn.Config(
+        application(service),
+        host=host,
+        port=port,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=5,
+    )
+    uvicorn.Server(config).run()

@@ -1,0 +1,102 @@
+"""Everything that a running service holds."""
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from folklearn.service.answers import RefusedError
+from folklearn.service.engine import Engine
+from folklearn.service.hosted import Hosted
+from folklearn.service.http import bearer
+from folklearn.service.keys import Key, Keys
+from folklearn.service.limits import Limits
+from folklearn.service.metrics import Metrics
+from folklearn.service.sessions import Sessions
+from folklearn.service.states import State, begun
+from folklearn.service.writer import Writer
+
+
+class Service:
+    """The models of a folder, the keys to them, and who watches.
+
+    Parameters
+    ----------
+    folder : of journal, keys and snapshots; it is recovered before this returns.
+    limits : see `Limits`.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        limits: Limits | None = None,
+        *,
+        stop_process: Callable[[int], Any] = os._exit,
+    ) -> None:
+        self.folder, self.limits = folder, limits or Limits()
+        self.engine = Engine(folder, self.limits)
+        self.writer = Writer(self.engine, stop_process)
+        self.keys = Keys(folder)
+        self.sessions = Sessions()
+        self.metrics = Metrics(self)
+        self._copies: dict[int, tuple[int, State]] = {}
+        self.verified: dict[int, dict[str, Any]] = {}  # last results, by model
+
+    def close(self) -> None:
+        """Do what is queued, snapshot, and end."""
+        self.writer.close()
+        self.keys.close()
+
+    def key_of(self, headers: dict[bytes, bytes]) -> Key:
+        """Return the live key of a request, or of the session that its cookie names."""
+        text = bearer(headers)
+        if text is not None:
+            key = self.keys.find(text)
+            if key is None:
+                raise RefusedError(401, "this key is not known, or it has expired or was revoked")
+            return key
+        own = self.sessions.find(headers, self.keys)
+        if own is None:
+            raise RefusedError(401, "a key is needed: send 'Authorization: Bearer flk_...'")
+        return own
+
+    async def copy_of(self, hosted: Hosted) -> tuple[int, State]:
+        """Return the version of a model and a copy of its state, to be looked at in peace."""
+        kept = self._copies.get(hosted.number)
+        if kept is not None and kept[0] == hosted.version:
+            return kept
+        version, record = await self.writer.call(lambda: (hosted.version, hosted.state.to_record()))
+        state = await asyncio.to_thread(begun, hosted.created, record)
+        self._copies[hosted.number] = version, state
+        return version, state
+
+    async def verify(self, hosted: Hosted) -> dict[str, Any]:
+        """Replay the journal of a model in another process, and compare the bytes."""
+        version, digest = await self.writer.call(
+            lambda: (hosted.version, hosted.state.to_record().digest)
+        )
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "folklearn.service.verify",
+            os.fspath(self.folder),
+            str(hosted.number),
+            str(version),
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        output, errors = await process.communicate()
+        if process.returncode:
+            raise RefusedError(503, f"the replay failed: {errors.decode().strip()[-300:]}")
+        found = json.loads(output)
+        result = {
+            "version": version,
+            "same": found["digest"] == digest,
+            "time": self.engine.clock(),
+            **found,
+        }
+        self.verified[hosted.number] = result
+        return result
