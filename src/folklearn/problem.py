@@ -403,9 +403,9 @@ class Rows(NamedTuple):
         In whatever parts the same examples come, the pieces are the same.
         """
         found = []
-        for (is_sparse, is_soft), alike in groupby(parts, key=cls._kind):
+        for (in_sparse, is_soft), alike in groupby(parts, key=cls._kind):
             Xs, norms, numbers, softs, counts = zip(*alike, strict=True)
-            X = concatenated(Xs) if is_sparse else np.concatenate(Xs)
+            X = concatenated(Xs) if in_sparse else np.concatenate(Xs)
             soft = np.concatenate(softs) if is_soft else NO_SOFT_ROWS
             found.append(
                 cls(X, np.concatenate(norms), np.concatenate(numbers), soft, np.concatenate(counts))

@@ -320,7 +320,7 @@ class Journal:
 
     def due(self, now: int, most: int) -> list[tuple[int, int]]:
         """Return (event, model) of what has waited too long."""
-        rows: Any = self.db.execute(
+        rows: list[tuple[int, int]] = self.db.execute(
             "SELECT seq, model FROM asked WHERE told IS NULL AND due <= ? ORDER BY due LIMIT ?",
             (now, most),
         ).fetchall()
