@@ -320,11 +320,11 @@ class Journal:
 
     def due(self, now: int, most: int) -> list[tuple[int, int]]:
         """Return (event, model) of what has waited too long."""
-        rows: list[tuple[int, int]] = self.db.execute(
+        rows: Any = self.db.execute(
             "SELECT seq, model FROM asked WHERE told IS NULL AND due <= ? ORDER BY due LIMIT ?",
             (now, most),
-        ).fetchall()
-        return rows
+        )
+        return [(seq, model) for seq, model in rows]
 
     def n_waiting(self, model: int) -> int:
         """Return how many predictions or decisions of a model wait."""

@@ -1,0 +1,201 @@
+"""A client of the service: requests that are repeated until they are answered, and done once."""
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, Self
+
+import msgspec
+import urllib3
+
+from folklearn.errors import FolklearnError
+from folklearn.service.ids import new_id
+
+_AGAIN = (429, 502, 503, 504)
+_PATIENCE = 8  # tries, with pauses that double: about a minute
+
+
+class ServiceError(FolklearnError):
+    """The service has refused a request; `status` is that of HTTP."""
+
+    def __init__(self, status: int, detail: str) -> None:
+        super().__init__(detail)
+        self.status = status
+
+
+class Prediction(NamedTuple):
+    """What the service predicts; `id` is for telling the label later."""
+
+    label: Any
+    probabilities: dict[Any, float]
+    version: int
+    id: str | None = None
+
+
+class Chosen(NamedTuple):
+    """What an agent has chosen; `id` is for telling the reward."""
+
+    action: str
+    propensity: float
+    id: str
+
+
+class Client:
+    """A connection to a service.
+
+    A request that gets no answer is sent again, under the same Idempotency-Key: whatever happens
+    on the way, a label is learned once. May be used by several threads.
+
+    Parameters
+    ----------
+    address : such as ``"http://127.0.0.1:8080"``.
+    key : text that begins with ``flk_``; by default that of the variable FOLKLEARN_KEY.
+    tries : how often a request is sent before `ConnectionError` is raised.
+    """
+
+    def __init__(self, address: str, key: str | None = None, *, tries: int = _PATIENCE) -> None:
+        key = key or os.environ.get("FOLKLEARN_KEY")
+        if not key:
+            raise ServiceError(401, "a key is needed: key='flk_...', or FOLKLEARN_KEY")
+        self._address = address.rstrip("/")
+        self._headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
+        retries = urllib3.Retry(
+            total=tries,
+            backoff_factor=0.1,
+            backoff_max=20.0,
+            status_forcelist=_AGAIN,
+            allowed_methods=None,
+            raise_on_status=False,
+        )
+        self._pool = urllib3.PoolManager(maxsize=16, retries=retries, timeout=30.0)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._pool.clear()
+
+    def request(self, method: str, path: str, body: Any = None, *, repeats: bool = False) -> Any:
+        """Send a request until it is answered; return what the answer holds."""
+        headers = dict(self._headers)
+        if repeats:
+            headers["Idempotency-Key"] = str(new_id())
+        content = None if body is None else msgspec.json.encode(body)
+        try:
+            answer = self._pool.request(method, self._address + path, body=content, headers=headers)
+        except urllib3.exceptions.HTTPError as error:
+            raise ConnectionError(f"{self._address} does not answer: {error}") from error
+        if answer.status >= 400:
+            raise ServiceError(answer.status, _detail(answer.data))
+        is_json = answer.headers.get("content-type", "").startswith("application/json")
+        return msgspec.json.decode(answer.data) if is_json else answer.data
+
+    def models(self) -> list[dict[str, Any]]:
+        """Return the models that the key can see."""
+        found: list[dict[str, Any]] = self.request("GET", "/v1/models")["models"]
+        return found
+
+    def model(self, name: str) -> "RemoteModel":
+        """Return a model by its name."""
+        return RemoteModel(self, name)
+
+    def create(self, name: str, **config: Any) -> "RemoteModel":
+        """Create a model, or find that it is there; see the fields of the route ``PUT``."""
+        self.request("PUT", f"/v1/models/{name}", config)
+        return self.model(name)
+
+
+class RemoteModel:
+    """A model of a service."""
+
+    def __init__(self, client: Client, name: str) -> None:
+        self._client, self.name = client, name
+
+    def _ask(self, method: str, path: str, body: Any = None, *, repeats: bool = False) -> Any:
+        return self._client.request(method, f"/v1/models/{self.name}{path}", body, repeats=repeats)
+
+    def predict(self, row: Mapping[str, Any], **options: Any) -> Prediction:
+        """Predict a row; options are those of the route: remember, durable, at_least."""
+        return _prediction(self._ask("POST", "/predict", {"row": row, **options}))
+
+    def predict_many(self, rows: Sequence[Mapping[str, Any]], **options: Any) -> list[Prediction]:
+        """Predict rows together."""
+        found = self._ask("POST", "/predict/batch", {"rows": rows, **options})
+        version = found["version"]
+        return [_prediction({**one, "version": version}) for one in found["predictions"]]
+
+    def learn(
+        self,
+        label: Any,
+        row: Mapping[str, Any] | None = None,
+        *,
+        id: str | None = None,
+        weight: float = 1.0,
+    ) -> int:
+        """Learn a label, of a row or of a prediction; return the number of the event."""
+        given = {"row": row} if id is None else {"id": id}
+        body = {"label": label, "weight": weight, **given}
+        event: int = self._ask("POST", "/learn", body, repeats=True)["event"]
+        return event
+
+    def learn_many(self, items: Iterable[tuple[Mapping[str, Any], Any]]) -> dict[str, Any]:
+        """Learn (row, label) together; return the answer, which names those that are refused."""
+        body = {"items": [{"row": row, "label": label} for row, label in items]}
+        answer: dict[str, Any] = self._ask("POST", "/learn/batch", body, repeats=True)
+        return answer
+
+    def decide(self, context: Mapping[str, Any]) -> Chosen:
+        """Let an agent choose an action."""
+        found = self._ask("POST", "/decide", {"context": context}, repeats=True)
+        return Chosen(found["action"], found["propensity"], found["id"])
+
+    def reward(self, id: str, reward: float) -> int:
+        """Tell an agent what came of a decision, from 0 to 1."""
+        body = {"id": id, "reward": reward}
+        event: int = self._ask("POST", "/reward", body, repeats=True)["event"]
+        return event
+
+    def describe(self) -> dict[str, Any]:
+        """Return what the model is, and how it does."""
+        return dict(self._ask("GET", ""))
+
+    def certificate(self) -> dict[str, Any]:
+        """Return what no linear model could have beaten."""
+        return dict(self._ask("GET", "/certificate"))
+
+    def windows(self) -> list[dict[str, Any]]:
+        """Return loss, error and floor of the last rows."""
+        return list(self._ask("GET", "/windows")["windows"])
+
+    def explain(self) -> dict[str, Any]:
+        """Return the largest weights, and what columns are worth."""
+        return dict(self._ask("GET", "/explain"))
+
+    def verify(self) -> dict[str, Any]:
+        """Let the journal be replayed and compared; return the result."""
+        return dict(self._ask("POST", "/verify"))
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the model to a file that `folklearn.load` reads."""
+        content = self._ask("GET", "/file")
+        with open(path, "wb") as file:
+            file.write(content)
+
+    def delete(self) -> None:
+        """Delete the model."""
+        self._ask("DELETE", "")
+
+
+def _prediction(found: Mapping[str, Any]) -> Prediction:
+    p = {one["label"]: one["probability"] for one in found["probabilities"]}
+    return Prediction(found["label"], p, found["version"], found.get("id"))
+
+
+def _detail(content: bytes) -> str:
+    try:
+        return str(msgspec.json.decode(content)["detail"])
+    except (msgspec.MsgspecError, KeyError, TypeError):
+        return content.decode("utf-8", "replace")[:300]
