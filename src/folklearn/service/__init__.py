@@ -1,0 +1,1 @@
+"""A folder in which models live, learn and outlast whatever happens to the process."""
