@@ -14,6 +14,9 @@ from folklearn.errors import FolklearnError
 
 BAD_INPUT = 2
 BROKEN_PIPE = 1
+_EXTRAS = dict.fromkeys(("rich", "typer"), "cli") | dict.fromkeys(
+    ("apsw", "httptools", "jinja2", "msgspec", "prometheus_client", "starlette", "uvicorn"), "serve"
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -29,11 +32,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return code
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]
-        if package not in ("typer", "rich"):
+        if package not in _EXTRAS:
             raise
         return _fail(
-            f"the command line needs {package}, which comes with the extra: "
-            "pip install 'folklearn[cli]'"
+            f"this command needs {package}, which comes with the extra: "
+            f"pip install 'folklearn[{_EXTRAS[package]}]'"
         )
     except FolklearnError as error:
         return _fail(as_flags(str(error)))

@@ -12,6 +12,7 @@ from folklearn.cli.bandit import bandit
 from folklearn.cli.boost import boost
 from folklearn.cli.compare import compare
 from folklearn.cli.inspection import inspect
+from folklearn.cli.key import KEY_COMMANDS, key
 from folklearn.cli.policy_value import policy_value
 from folklearn.cli.predict import predict
 from folklearn.cli.run import run
@@ -46,6 +47,10 @@ class _Group(TyperGroup):
 app = typer.Typer(cls=_Group, add_completion=False, pretty_exceptions_enable=False)
 for _command in (run, predict, inspect, audit, compare, bandit, policy_value, boost, serve, warmup):
     app.command(cls=_Command)(_command)
+_keys = typer.Typer(cls=_Group, callback=key, invoke_without_command=True)
+for _name, _command in KEY_COMMANDS.items():
+    _keys.command(_name, cls=_Command)(_command)
+app.add_typer(_keys, name="key")
 
 
 def _show_version(wanted: bool) -> None:

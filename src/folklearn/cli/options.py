@@ -9,10 +9,12 @@ from typing import Annotated, Any, get_type_hints
 import typer
 
 from folklearn.cli.inputs import open_rows, roles_of
+from folklearn.errors import FolklearnError
 from folklearn.readers.opening import FORMATS
 from folklearn.readers.reader import Reader
 
 _ENTRY = re.compile(r"\n(?=\S)")  # an entry begins at the margin, and goes on further right
+_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _SHARED = f"""
 FILE  Rows: CSV with a header, JSON lines, svmlight, VW text (also packed with gzip or zstd),
     Parquet or Arrow; - reads standard input. Without a file, scikit-learn's digits.
@@ -102,6 +104,18 @@ def explained(text: str = "") -> Callable[[Callable[..., None]], Callable[..., N
     return decorate
 
 
+def seconds_of(option: str, text: str) -> float:
+    """Return the seconds of a time such as 60s, 5m, 1h or 90d."""
+    number, unit = text[:-1], text[-1:]
+    try:
+        seconds = float(number) * _UNITS[unit]
+    except (ValueError, KeyError):
+        seconds = -1.0
+    if not seconds >= 0.0:
+        raise FolklearnError(f"{option} {text!r} must be a time such as 60s, 5m, 1h or 90d")
+    return seconds
+
+
 def _entries(text: str) -> dict[str, Any]:
     """Return options and arguments by the name of their parameter."""
     found: dict[str, Any] = {}
@@ -122,7 +136,7 @@ def _entries(text: str) -> dict[str, Any]:
 
 
 def _parameter(name: str, kind: Any, default: Any, entries: dict[str, Any]) -> Parameter:
-    annotation = Annotated[kind, entries[name]]
+    annotation = kind if kind is typer.Context else Annotated[kind, entries[name]]
     return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 

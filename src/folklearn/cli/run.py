@@ -15,7 +15,7 @@ from folklearn.cli.display import Table, bar, follow, new_console, warnings_show
 from folklearn.cli.flags import as_flags
 from folklearn.cli.inputs import check_settings, classes_of, crosses_of, load_model
 from folklearn.cli.interrupts import EXIT_CODES, Ended, Signals, Terminated
-from folklearn.cli.options import Columns, Source, explained
+from folklearn.cli.options import Columns, Source, explained, seconds_of
 from folklearn.cli.outputs import Outputs
 from folklearn.cli.predictions import PredictionWriter, writer_to
 from folklearn.cli.warmup import warm_up
@@ -28,7 +28,6 @@ from folklearn.words import counted
 
 _STDOUT = "-"
 _MOST = 2048  # rows of a block: a signal waits for its end
-_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 _TABLE = Table([("rows", "loss", "frozen", "error", "rows/s")])
 _EXPLANATION = (
     "loss: average log loss, each row predicted before it was learned; frozen: of rows ahead, by "
@@ -111,7 +110,7 @@ def run(
         raise FolklearnError("--checkpoint is of use only with --save: where should it be written?")
     check_settings(given)
     kind, roles = learners.choose(learner, given), columns.roles()
-    every = None if checkpoint is None else seconds_of(checkpoint)
+    every = None if checkpoint is None else seconds_of("--checkpoint", checkpoint)
     console = new_console(quiet)
     with Outputs(source.file) as outputs, warnings_shown(console), ExitStack() as until_the_end:
         save_path = outputs.promise("model", save, as_file=True)  # may replace what was loaded
@@ -186,18 +185,6 @@ def _refuse_other_roles(model: Model, roles: dict[str, str]) -> None:
             raise FolklearnError(
                 f"column {name!r} cannot become {role!r} in a saved model, {known}: leave that out"
             )
-
-
-def seconds_of(text: str) -> float:
-    """Return the seconds of a time such as 60s, 5m or 1h."""
-    number, unit = text[:-1], text[-1:]
-    try:
-        seconds = float(number) * _UNITS[unit]
-    except (ValueError, KeyError):
-        seconds = -1.0
-    if not seconds >= 0.0:
-        raise FolklearnError(f"--checkpoint {text!r} must be a time such as 60s, 5m or 1h")
-    return seconds
 
 
 def _put(outputs: Outputs, model: Model, path: Path) -> None:

@@ -38,7 +38,7 @@ CREATE TABLE IF NOT EXISTS key (
 PRAGMA user_version = {_VERSION};
 """
 _PATIENCE = 5000  # milliseconds, while another process writes
-_GLANCE = 5  # seconds between two looks at what other processes have changed
+_GLANCE = 0.5  # seconds between two looks at what other processes have changed
 _MOST_ALIKE = 2  # one in use, and one to change to
 _LONGEST_NOTE = 200
 _LONGEST_LIFE = 100 * 365 * 86400  # seconds
