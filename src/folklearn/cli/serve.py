@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from folklearn.cli.interrupts import Terminated
 from folklearn.errors import InvalidInputError
 
 
@@ -25,7 +26,7 @@ def serve(
         raise InvalidInputError(f"{folder} is a file; the service needs a folder")
     key = server.first_key(folder, host)
 
-    def begun(service: Service) -> None:
+    def begun(service: Service, port: int) -> None:
         if file is not None:
             typer.echo(f"imported   {server.import_model(service, file, name)}")
         models = [hosted.row.name for hosted in service.engine.models()]
@@ -39,4 +40,7 @@ def serve(
             typer.echo(f"           folklearn key {folder} create --scope predict --scope learn")
         typer.echo(f"listening  http://{host}:{port}   Ctrl-C ends it, and keeps everything")
 
-    server.serve(folder, host, port, begun=begun)
+    try:
+        server.serve(folder, host, port, begun=begun)
+    except (KeyboardInterrupt, Terminated):
+        typer.echo("stopped    everything is kept")

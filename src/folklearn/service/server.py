@@ -2,6 +2,7 @@
 
 import ipaddress
 import logging
+import socket
 from collections.abc import Callable
 from pathlib import Path
 
@@ -63,19 +64,32 @@ def serve(
     host: str,
     port: int,
     limits: Limits | None = None,
-    begun: Callable[[Service], None] = lambda service: None,
+    begun: Callable[[Service, int], None] = lambda service, port: None,
 ) -> None:
-    """Serve a folder until a signal comes; `begun` is called before the first request."""
-    service = Service(folder, limits)
-    begun(service)
+    """Serve a folder until a signal comes.
+
+    `begun` is called before the first request, with the port that is listened on: with port 0 any
+    that is free.
+    """
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    listening = _listening(host, port)
+    service = Service(folder, limits)
+    begun(service, listening.getsockname()[1])
     config = uvicorn.Config(
         application(service),
-        host=host,
-        port=port,
         log_level="warning",
         access_log=False,
         server_header=False,
         timeout_graceful_shutdown=5,
     )
-    uvicorn.Server(config).run()
+    uvicorn.Server(config).run(sockets=[listening])
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=2048)
+    except OSError as error:
+        raise InvalidInputError(
+            f"cannot listen on {host}, port {port}: {error.strerror or error}; choose another port"
+        ) from None
