@@ -5,7 +5,9 @@ from typing import Annotated
 
 import typer
 
+from folklearn.cli.display import new_console
 from folklearn.cli.interrupts import Terminated
+from folklearn.cli.warmup import warm_up
 from folklearn.errors import InvalidInputError
 
 
@@ -25,6 +27,7 @@ def serve(
     if folder.exists() and not folder.is_dir():
         raise InvalidInputError(f"{folder} is a file; the service needs a folder")
     key = server.first_key(folder, host)
+    warm_up(new_console(quiet=False), "auto")  # so that no request waits for a compiler
 
     def begun(service: Service, port: int) -> None:
         if file is not None:
