@@ -1,7 +1,7 @@
 """The front door: rows as people have them in, labels and probabilities out."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -11,6 +11,7 @@ from folklearn.arrays import TINY, Array
 from folklearn.arrays import Labels as Numbers
 from folklearn.certificate import Certificate
 from folklearn.errors import InvalidInputError
+from folklearn.evaluate.monitor import Alarm, Monitor
 from folklearn.evaluate.windows import Window
 from folklearn.learners import catalogue
 from folklearn.learners.base import Learner
@@ -125,6 +126,7 @@ class Model(Saved):
         for name, role in self.asked_roles.items():
             known_roles.refuse_unknown(role, name)
         class_weights.refuse_unusable(class_weight)
+        self._monitor: Monitor | None = None
         self.forget()
         # One of the least size hears bad settings.
         first = catalogue.make(learner, 1, max(2, len(self._labels)), settings)
@@ -141,6 +143,8 @@ class Model(Saved):
         self.declare(classes)
         self._tally = Tally(floors=self.has_floors)
         self._recent, self._waiting = Recent(), Waiting()
+        if self._monitor is not None:
+            self._monitor.forget()
 
     def declare(self, classes: Iterable[Any]) -> None:
         """Make classes known that no row has brought; if all are, none is "unseen"."""
@@ -241,12 +245,14 @@ class Model(Saved):
 
     def learn_one(self, x: Mapping[Any, Any], y: Any, *, weight: float = 1.0) -> None:
         """Learn one row, a mapping of column names to values, and its label."""
-        self._learn_row(x, y, weight)
+        loss = self._learn_row(x, y, weight)
+        if self._monitor is not None:
+            self._monitor.observe(loss)
 
     def _learn_row(
         self, x: Mapping[Any, Any], y: Any, weight: float, told: Outcome | None = None
-    ) -> None:
-        """Learn one row; `told` is what came of the prediction when it was asked for."""
+    ) -> float:
+        """Learn one row, and return its loss; `told` is what came of it when it was asked for."""
         number, new = self._labels.read(y)
         if self.class_weight is not None or weight != 1.0:
             numbers, weights = np.asarray([number]), np.array([problem.weight(weight)])
@@ -256,21 +262,24 @@ class Model(Saved):
         row = None if columns is None or core is None else columns.plain_row(x)
         try:
             if core is not None and row is not None and type(number) is int:  # nearly all rows
-                self._learn_numbers(core, row, number, weight, new, told)
+                loss = self._learn_numbers(core, row, number, weight, new, told)
             else:
                 encoded = self._meet_row(x)
                 core = self._core_for(encoded)
                 if core.sparse or type(number) is not int:
                     labels: Any = [number] if type(number) is int else np.asarray(number)[None]
-                    self._run(encoded, labels, np.array([weight]), new, told)
+                    step = self._run(encoded, labels, np.array([weight]), new, told)
+                    loss = float(step.losses[0])
                 else:
-                    self._learn_numbers(core, encoded.X[0], number, weight, new, told, encoded)
+                    row = encoded.X[0]
+                    loss = self._learn_numbers(core, row, number, weight, new, told, encoded)
         except InvalidInputError:
             columns = self.columns
             self.core, self.columns = begun  # a first row that is refused decides nothing
             _refuse_by_name(columns, x)
             raise
         self._recent.add_row(dict(x), _hard(number))
+        return loss
 
     def _learn_numbers(
         self,
@@ -281,8 +290,8 @@ class Model(Saved):
         new: Sequence[Any],
         told: Outcome | None,
         encoded: Encoded | None = None,
-    ) -> None:
-        """Learn one row of a dense model, and count its loss."""
+    ) -> float:
+        """Learn one row of a dense model, count its loss, and return it."""
         unseen = core.unseen_probability if new or self.is_open else 0.0
         core.keeps_rows = self.has_floors
         if encoded is not None and self.columns is not None:
@@ -290,7 +299,9 @@ class Model(Saved):
         p = core.learn_row(row, number, weight)
         if new or encoded is not None:
             self._admit(encoded, new)
-        self._tally.add_one(told or outcome(p, number, unseen), weight, core)
+        came = told or outcome(p, number, unseen)
+        self._tally.add_one(came, weight, core)
+        return float(came.loss)
 
     def predict_proba_one(self, x: Mapping[Any, Any]) -> dict[Any, float]:
         """Return the probabilities of the classes seen, for a row whose label comes soon.
@@ -346,8 +357,10 @@ class Model(Saved):
         if not unseen and (type(label) is not int or label >= len(p)):
             # Nothing was given to a class that nobody had declared; it costs what `learn_one` says.
             unseen = 0.5 if self.core is None else self.core.unseen_probability
-        self._learn_row(x, y, weight, outcome(p, label, unseen))
+        loss = self._learn_row(x, y, weight, outcome(p, label, unseen))
         self._waiting.drop(number)
+        if self._monitor is not None:
+            self._monitor.observe(loss)
 
     @property
     def waiting(self) -> tuple[int, ...]:
@@ -402,6 +415,8 @@ class Model(Saved):
             raise
         hard = step.numbers if np.ndim(numbers) == 1 else np.argmax(numbers, axis=1)
         self._recent.add(block, hard.tolist())
+        if self._monitor is not None:
+            self._monitor.observe_many(step.losses)
         return step
 
     def _run(
@@ -703,6 +718,20 @@ class Model(Saved):
         """
         return self._tally.all()
 
+    def monitor(self, alert: Callable[[Alarm], Any] | None = None, **settings: Any) -> Monitor:
+        """Watch the loss of every row from now on, each counted once; return the `Monitor`.
+
+        `alert` is called with every `Alarm`, once the rows that raised it are learned. The monitor
+        is saved with the model, the alert is not: called again, as after `load`, this hands it
+        another one, and begins anew only if `settings` (alpha, rise, cap) are others.
+        """
+        own = self._monitor
+        if own is None or any(getattr(own, name, None) != settings[name] for name in settings):
+            own = self._monitor = Monitor(start=self.n_rounds, **settings)
+        if alert is not None:
+            own.alert = alert
+        return own
+
     def explain(self, *, importance: bool = True, seed: int = 0) -> Explanation:
         """Return the weights by column and class, and what recent rows lose without each column."""
         return explained(self, importance=importance, seed=seed)
@@ -727,6 +756,8 @@ class Model(Saved):
         persist.put_inside(record, "tally", self._tally)
         persist.put_inside(record, "recent", self._recent)
         persist.put_inside(record, "waiting", self._waiting)
+        if self._monitor is not None:
+            persist.put_inside(record, "monitor", self._monitor)
         if self.core is not None:
             persist.put_inside(record, "columns", self.columns)
             persist.put_inside(record, "core", self.core)
@@ -751,6 +782,8 @@ class Model(Saved):
         model.is_open = bool(word("is_open"))
         model._tally, model._recent = record.inner("tally"), record.inner("recent")
         model._waiting = record.inner("waiting")
+        if "monitor" in record.config:
+            model._monitor = record.inner("monitor")
         if "core" in record.config:
             model.columns, model.core = record.inner("columns"), record.inner("core")
         return model
