@@ -53,7 +53,7 @@ def test_suspicions_are_those_of_the_definition(rng):
     table = monitor._suspicions
     assert table[inside._BEGINNING].tolist() == kept
     for look, column in zip(kept, table.T, strict=True):
-        level = 1.05 * twin.at_most(clipped, 0, look * LOOK, 0.01, 4.0)
+        level = 1.01 * twin.at_most(clipped, 0, look * LOOK, 0.01, 4.0)
         own = twin.capital(clipped, look, level, 70 * LOOK)
         assert math.isclose(column[inside._LEVEL], level, rel_tol=1e-12)
         assert math.isclose(column[inside._CAPITAL :].sum(), own, rel_tol=1e-9)
@@ -160,7 +160,7 @@ def test_before_the_first_look_nothing_is_known():
 
 def test_pieces_and_files_change_nothing(rng, tmp_path):
     losses = stream(rng, 0.2, 1.0, 0.3)
-    whole, pieces = Monitor(), Monitor(rise=0.05)
+    whole, pieces = Monitor(), Monitor()
     whole.observe_many(losses)
     for loss in losses[:777].tolist():
         pieces.observe(loss)

@@ -45,7 +45,7 @@ def is_kept(look, now):
     return now - look < 4 * power
 
 
-def alarms(losses, alpha=0.01, rise=0.05, cap=4.0):
+def alarms(losses, alpha=0.01, rise=0.01, cap=4.0):
     """All alarms, as (row, since, before, now)."""
     losses = [min(max(loss, 0.0), cap) for loss in losses]
     found, begin, levels = [], 0, {}

@@ -85,7 +85,7 @@ class Monitor(Saved):
     >>> monitor = Monitor(lambda alarm: print(alarm.in_words()))
     >>> monitor.observe_many(rng.exponential(0.5, size=5000))
     >>> monitor.observe_many(rng.exponential(0.9, size=1000))
-    After row 5184: the loss has risen from 0.508 to 0.877 a row, since about row 4992.
+    After row 5120: the loss has risen from 0.508 to 0.854 a row, since about row 4992.
     """
 
     WORDS = ("alpha", "rise", "cap", "start")
@@ -97,7 +97,7 @@ class Monitor(Saved):
         alert: Callable[[Alarm], Any] | None = None,
         *,
         alpha: float = 0.01,
-        rise: float = 0.05,
+        rise: float = 0.01,
         cap: float = 4.0,
         start: int = 0,
     ) -> None:
