@@ -310,29 +310,29 @@ def _finite(value: float) -> float | None:
     return value if abs(value) < float("inf") else None
 
 
-_MODEL = "/v1/models/{name}"
+MODEL = "/v1/models/{name}"
 
 ENDPOINTS = (
     Endpoint("GET", "/v1/health/live", None, live),
     Endpoint("GET", "/v1/health/ready", None, ready),
     Endpoint("GET", "/metrics", "read", metrics),
     Endpoint("GET", "/v1/models", "read", models),
-    Endpoint("PUT", _MODEL, "admin", create, bodies.CreateBody, finds=False, status=201),
-    Endpoint("GET", _MODEL, "read", describe),
-    Endpoint("DELETE", _MODEL, "admin", delete),
-    Endpoint("POST", f"{_MODEL}/predict", "predict", predict, bodies.PredictBody),
-    Endpoint("POST", f"{_MODEL}/predict/batch", "predict", predict_many, bodies.PredictManyBody),
-    Endpoint("POST", f"{_MODEL}/learn", "learn", learn, bodies.LearnBody, repeats=True),
+    Endpoint("PUT", MODEL, "admin", create, bodies.CreateBody, finds=False, status=201),
+    Endpoint("GET", MODEL, "read", describe),
+    Endpoint("DELETE", MODEL, "admin", delete),
+    Endpoint("POST", f"{MODEL}/predict", "predict", predict, bodies.PredictBody),
+    Endpoint("POST", f"{MODEL}/predict/batch", "predict", predict_many, bodies.PredictManyBody),
+    Endpoint("POST", f"{MODEL}/learn", "learn", learn, bodies.LearnBody, repeats=True),
     Endpoint(
-        "POST", f"{_MODEL}/learn/batch", "learn", learn_many, bodies.LearnManyBody, repeats=True
+        "POST", f"{MODEL}/learn/batch", "learn", learn_many, bodies.LearnManyBody, repeats=True
     ),
-    Endpoint("POST", f"{_MODEL}/decide", "predict", decide, bodies.DecideBody, repeats=True),
-    Endpoint("POST", f"{_MODEL}/reward", "learn", reward, bodies.RewardBody, repeats=True),
-    Endpoint("GET", f"{_MODEL}/certificate", "read", certificate),
-    Endpoint("GET", f"{_MODEL}/windows", "read", windows),
-    Endpoint("GET", f"{_MODEL}/explain", "read", explain),
-    Endpoint("GET", f"{_MODEL}/file", "read", file),
-    Endpoint("GET", f"{_MODEL}/verify", "read", verified),
-    Endpoint("POST", f"{_MODEL}/verify", "admin", verify),
-    Endpoint("GET", f"{_MODEL}/events", "read", watch),
+    Endpoint("POST", f"{MODEL}/decide", "predict", decide, bodies.DecideBody, repeats=True),
+    Endpoint("POST", f"{MODEL}/reward", "learn", reward, bodies.RewardBody, repeats=True),
+    Endpoint("GET", f"{MODEL}/certificate", "read", certificate),
+    Endpoint("GET", f"{MODEL}/windows", "read", windows),
+    Endpoint("GET", f"{MODEL}/explain", "read", explain),
+    Endpoint("GET", f"{MODEL}/file", "read", file),
+    Endpoint("GET", f"{MODEL}/verify", "read", verified),
+    Endpoint("POST", f"{MODEL}/verify", "admin", verify),
+    Endpoint("GET", f"{MODEL}/events", "read", watch),
 )

@@ -79,6 +79,8 @@ def serve(
         application(service),
         log_level="warning",
         access_log=False,
+        proxy_headers=False,
+        ws="none",
         server_header=False,
         timeout_graceful_shutdown=5,
     )
