@@ -5,7 +5,9 @@ from typing import Annotated
 
 import typer
 
+from folklearn.cli.display import new_console
 from folklearn.cli.interrupts import Terminated
+from folklearn.cli.warmup import warm_up
 from folklearn.errors import InvalidInputError
 
 
@@ -31,6 +33,7 @@ def serve(
     key = server.first_key(folder, host)
     if demo and key is None:
         raise InvalidInputError(f"--demo needs a new folder, and {folder} has keys already")
+    warm_up(new_console(quiet=False), "auto")  # so that no request waits for a compiler
 
     def begun(service: Service, port: int) -> None:
         if file is not None:
