@@ -3,11 +3,13 @@
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
 from itertools import cycle
 
 import numpy as np
 
-from folklearn.service.client import Client, RemoteModel
+from folklearn.service.client import Client, ServiceError
 from folklearn.synthetic.digits import digits
 
 _PAUSE = 0.1  # seconds between two rows
@@ -17,16 +19,23 @@ _ACTIONS = ["news", "weather", "film"]
 
 
 def begin(address: str, key: str) -> None:
-    """Create a model and an agent, and teach them in the background, for ever."""
-    client = Client(address, key)
+    """Create a model and an agent, and teach them in the background until the service ends."""
+    client = Client(address, key, tries=1)
+
+    def run(teach: Callable[[Client], None]) -> None:
+        with suppress(ConnectionError, ServiceError):
+            teach(client)
+
     for teach in (_show_digits, _recommend):
-        threading.Thread(target=teach, args=(client,), daemon=True).start()
+        threading.Thread(target=run, args=(teach,), daemon=True).start()
 
 
 def _show_digits(client: Client) -> None:
     """Let a model guess handwritten digits; what they are is told a little later."""
     pixels, labels = digits()
-    rows = (dict(zip(pixels, row, strict=True)) for row in np.column_stack([*pixels.values()]).tolist())
+    rows = (
+        dict(zip(pixels, row, strict=True)) for row in np.column_stack([*pixels.values()]).tolist()
+    )
     model = client.create("digits")
     asked: deque[tuple[str | None, str]] = deque()
     for row, label in cycle([*zip(rows, labels, strict=True)]):
@@ -39,7 +48,7 @@ def _show_digits(client: Client) -> None:
 
 def _recommend(client: Client) -> None:
     """Let an agent find out what people click on in the morning, and what in the evening."""
-    agent: RemoteModel = client.create("front-page", actions=_ACTIONS, context={"time": [*_CLICKS]})
+    agent = client.create("front-page", actions=_ACTIONS, context={"time": [*_CLICKS]})
     rng = np.random.default_rng(7)  # not the seed of the agent: the world draws for itself
     for time_of_day in cycle(_CLICKS):
         chosen = agent.decide({"time": time_of_day})

@@ -1,6 +1,7 @@
 """The pages, one function each."""
 
 from pathlib import Path
+from typing import Any
 
 from starlette.responses import RedirectResponse, Response
 
@@ -65,7 +66,7 @@ async def model(visit: Visit) -> Response:
     """Show one model."""
     service, hosted = visit.service, visit.hosted
     (numbers,) = await service.numbers([hosted])
-    shared = {
+    shared: dict[str, Any] = {
         "numbers": numbers,
         "now": service.engine.clock(),
         "verified": service.verified.get(hosted.number),

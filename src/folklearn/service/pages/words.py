@@ -85,10 +85,13 @@ def verdict(result: dict[str, Any]) -> str:
     if result["other_predictions"]:
         other = count(result["other_predictions"])
         return f"The same model came out, but {other} of {count(asked)} predictions are others."
-    predictions = f", and all {count(asked)} predictions that it remembers are the same" * (asked > 0)
+    predictions = f", and all {count(asked)} predictions that it remembers are the same" * (
+        asked > 0
+    )
     return f"The same model came out of its {events} events, byte for byte{predictions}."
 
 
 FILTERS = {
-    function.__name__: function for function in (about, ago, chance, count, moment, nats, share, verdict)
+    function.__name__: function
+    for function in (about, ago, chance, count, moment, nats, share, verdict)
 }
