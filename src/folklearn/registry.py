@@ -64,6 +64,7 @@ _MODULES = {
     "model.core": ("Core",),
     "model.explain": ("Explanation",),
     "model.frozen": ("Frozen",),
+    "model.history": ("ClassRecord", "ColumnRecord", "History", "Piece"),
     "model.model": ("Model",),
     "model.pictures": ("certificate_card",),
     "model.recent": ("Recent",),

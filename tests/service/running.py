@@ -71,7 +71,6 @@ def running(folder: Path, limits: Limits | None = None) -> Iterator[Running]:
     """Serve a folder within."""
     keys = Keys(folder)
     key = keys.create(scopes=["admin"])
-    keys.revoke(keys.live()[0].id) if len(keys.live()) > 1 else None
     keys.close()
     service = Service(folder, limits or Limits(free_disk=0))
     config = uvicorn.Config(

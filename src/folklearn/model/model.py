@@ -22,11 +22,12 @@ from folklearn.model.columns import FEATURES, Columns, Encoded
 from folklearn.model.core import Core
 from folklearn.model.explain import Explanation, explained
 from folklearn.model.feed import FedRows, Feed, block_of
+from folklearn.model.history import History, Learned
 from folklearn.model.labels import Labels
 from folklearn.model.recent import Recent
 from folklearn.model.roles import WORDS
 from folklearn.model.run import Run, Score, known_numbers
-from folklearn.model.tally import Outcome, Tally, outcome, outcomes
+from folklearn.model.tally import Tally, outcome, outcomes
 from folklearn.model.waiting import Asked, Waiting
 from folklearn.persist import Record, Saved
 from folklearn.readers.block import Block
@@ -46,6 +47,7 @@ class Step(NamedTuple):
     numbers : (T,) class numbers, -1 for a row without a label and for a soft label.
     losses : (T,) unweighted log losses, NaN for a row without a label.
     weights : (T,) of the rows.
+    learned : the same with all that a `History` counts, None for rows that were only predicted.
     """
 
     P: Array
@@ -53,6 +55,7 @@ class Step(NamedTuple):
     numbers: Numbers
     losses: Array
     weights: Array
+    learned: Learned | None = None
 
 
 class Model(Saved):
@@ -89,6 +92,7 @@ class Model(Saved):
     n_rounds : number of rows learned.
     loss, n_mistakes, total_weight : progressive totals since the first row of its life.
     loss_of_new : the part of the loss that was paid for classes being unknown.
+    history : its life in pieces, and counts by class and by column (`History`); saved with it.
 
     Examples
     --------
@@ -141,6 +145,7 @@ class Model(Saved):
         self._labels, self.is_open = Labels(), True
         self.declare(classes)
         self._tally = Tally(floors=self.has_floors)
+        self.history = History()
         self._recent, self._waiting = Recent(), Waiting()
 
     def declare(self, classes: Iterable[Any]) -> None:
@@ -246,9 +251,9 @@ class Model(Saved):
         self._learn_row(x, y, weight)
 
     def _learn_row(
-        self, x: Mapping[Any, Any], y: Any, weight: float, told: Outcome | None = None
+        self, x: Mapping[Any, Any], y: Any, weight: float, asked: Asked | None = None
     ) -> None:
-        """Learn one row; `told` is what came of the prediction when it was asked for."""
+        """Learn one row; `asked` is what was predicted when it was asked for."""
         number, new = self._labels.read(y)
         if self.class_weight is not None or weight != 1.0:
             numbers, weights = np.asarray([number]), np.array([problem.weight(weight)])
@@ -258,15 +263,15 @@ class Model(Saved):
         row = None if columns is None or core is None else columns.plain_row(x)
         try:
             if core is not None and row is not None and type(number) is int:  # nearly all rows
-                self._learn_numbers(core, row, number, weight, new, told)
+                self._learn_numbers(core, row, number, weight, new, asked)
             else:
                 encoded = self._meet_row(x)
                 core = self._core_for(encoded)
                 if core.sparse or type(number) is not int:
                     labels: Any = [number] if type(number) is int else np.asarray(number)[None]
-                    self._run(encoded, labels, np.array([weight]), new, told)
+                    self._run(encoded, labels, np.array([weight]), new, asked)
                 else:
-                    self._learn_numbers(core, encoded.X[0], number, weight, new, told, encoded)
+                    self._learn_numbers(core, encoded.X[0], number, weight, new, asked, encoded)
         except InvalidInputError:
             columns = self.columns
             self.core, self.columns = begun  # a first row that is refused decides nothing
@@ -281,7 +286,7 @@ class Model(Saved):
         number: int,
         weight: float,
         new: Sequence[Any],
-        told: Outcome | None,
+        asked: Asked | None,
         encoded: Encoded | None = None,
     ) -> None:
         """Learn one row of a dense model, and count its loss."""
@@ -289,12 +294,19 @@ class Model(Saved):
         core.keeps_rows = self.has_floors
         if self.has_floors and (new or encoded is not None):
             self._tally.settle()
-        if encoded is not None and self.columns is not None:
-            core.late_numbers = self.columns.were_missing(encoded)
+        columns = self.columns
+        assert columns is not None
+        if encoded is not None:
+            core.late_numbers = columns.were_missing(encoded)
         p = core.learn_row(row, number, weight)
         if new or encoded is not None:
             self._admit(encoded, new)
-        self._tally.add_one(told or outcome(p, number, unseen), weight, core)
+        if asked is not None:
+            p, unseen = asked.p, asked.unseen
+        self._tally.add_one(outcome(p, number, unseen), weight, core)
+        self.history.add_one(p, number, unseen, weight, core.frozen.loss, row, columns.absent)
+        if self.has_floors:
+            self.history.look(self._tally)
 
     def predict_proba_one(self, x: Mapping[Any, Any]) -> dict[Any, float]:
         """Return the probabilities of the classes seen, for a row whose label comes soon.
@@ -348,14 +360,12 @@ class Model(Saved):
 
     def learn_asked(self, asked: Asked, y: Any, *, weight: float = 1.0) -> None:
         """Learn a row that waited elsewhere, with what was predicted when it was asked for."""
-        x, p, unseen = asked
-        label, new = self._labels.read(y)
-        if type(label) is not int:  # its loss is that of what is learned
-            label = self._weighed(np.array([label]), new, np.ones(1))[0][0]
-        if not unseen and (type(label) is not int or label >= len(p)):
+        label, _ = self._labels.read(y)
+        if not asked.unseen and (type(label) is not int or label >= len(asked.p)):
             # Nothing was given to a class that nobody had declared; it costs what `learn_one` says.
             unseen = 0.5 if self.core is None else self.core.unseen_probability
-        self._learn_row(x, y, weight, outcome(p, label, unseen))
+            asked = asked._replace(unseen=unseen)
+        self._learn_row(asked.x, y, weight, asked)
 
     @property
     def waiting(self) -> tuple[int, ...]:
@@ -418,7 +428,7 @@ class Model(Saved):
         numbers: Any,
         weights: Array,
         new: Sequence[Any],
-        told: Outcome | None = None,
+        asked: Asked | None = None,
     ) -> Step:
         """Predict, then learn, encoded rows."""
         core, was_open = self.core, self.is_open
@@ -443,12 +453,23 @@ class Model(Saved):
         is_new = last >= known
         if not was_open:  # until a class comes that was not declared
             u[: int(is_new.argmax()) if is_new.any() else len(u)] = 0.0
+        if asked is not None:
+            P = np.pad(asked.p, (0, P.shape[1] - len(asked.p)))[None]
+            u, known = np.array([asked.unseen]), np.array([len(asked.p)])
         came = outcomes(P, u, numbers, known)
-        if told is not None:
-            came = Outcome(*map(np.atleast_1d, told))
         self._tally.add(came, weights, core)
-        hard = numbers if numbers.ndim == 1 else np.full(len(u), -1)
-        return Step(P * (1.0 - u)[:, None], u, hard, came.loss, weights)
+        is_soft = numbers.ndim == 2
+        labels = numbers.argmax(axis=1) if is_soft else numbers
+        learned = Learned.of(
+            P, u, labels, known, weights, core.frozen_losses, encoded.X, self.columns.absent
+        )
+        if is_soft:
+            learned = learned._replace(chance=np.exp(-came.loss))
+        self.history.add(learned)
+        if self.has_floors:
+            self.history.look(self._tally, len(weights))
+        hard = np.full(len(u), -1) if is_soft else numbers
+        return Step(learned.P, u, hard, came.loss, weights, learned)
 
     def _predicted_only(self, block: Block, weights: Array) -> Step:
         """Predict rows that have no label."""
@@ -746,6 +767,7 @@ class Model(Saved):
         record = Record("Model", config, {})
         persist.put_inside(record, "tally", self._tally)
         persist.put_inside(record, "recent", self._recent)
+        persist.put_inside(record, "history", self.history)
         persist.put_inside(record, "waiting", self._waiting)
         if self.core is not None:
             persist.put_inside(record, "columns", self.columns)
@@ -771,6 +793,8 @@ class Model(Saved):
         model.is_open = bool(word("is_open"))
         model._tally, model._recent = record.inner("tally"), record.inner("recent")
         model._waiting = record.inner("waiting")
+        if "history" in record.config:  # of later files
+            model.history = record.inner("history")
         if "core" in record.config:
             model.columns, model.core = record.inner("columns"), record.inner("core")
         return model
