@@ -300,6 +300,11 @@ class Journal:
         found: bytes | None = self._value("SELECT id FROM event WHERE seq = ?", seq)
         return found
 
+    def time_of(self, seq: int) -> int:
+        """Return when an event was written, in milliseconds."""
+        time: int = self._value("SELECT time FROM event WHERE seq = ?", seq)
+        return time
+
     def answer(self, seq: int) -> bytes | None:
         """Return an answer that was kept."""
         found: bytes | None = self._value("SELECT body FROM answer WHERE seq = ?", seq)

@@ -1,6 +1,7 @@
 """The routes of the service: each a few lines from a request to an answer."""
 
 import asyncio
+from contextlib import suppress
 from typing import Any
 from uuid import UUID
 
@@ -44,13 +45,7 @@ async def metrics(call: Call) -> Response:
 async def models(call: Call) -> Answer:
     """List the models of the tenant."""
     own = call.service.engine.models(call.key.tenant)
-    found = await call.service.writer.call(lambda: [summary(hosted) for hosted in own])
-    return Answer(200, {"models": found})
-
-
-def summary(hosted: Hosted) -> dict[str, Any]:
-    """Return a model in numbers; for the thread of the writer."""
-    return {"name": hosted.row.name, "version": hosted.version, **hosted.state.numbers()}
+    return Answer(200, {"models": await call.service.numbers(own)})
 
 
 # One model.
@@ -67,14 +62,8 @@ async def create(call: Call) -> Answer:
 
 async def describe(call: Call) -> Answer:
     """Return what a model is and how it does."""
-    hosted = call.hosted
-    found = await call.service.writer.call(
-        lambda: {
-            **summary(hosted),
-            "waiting": call.service.engine.journal.n_waiting(hosted.number),
-        }
-    )
-    return Answer(200, {**found, "config": msgspec.to_builtins(hosted.config)})
+    (found,) = await call.service.numbers([call.hosted])
+    return Answer(200, {**found, "config": msgspec.to_builtins(call.hosted.config)})
 
 
 async def delete(call: Call) -> Answer:
@@ -233,20 +222,23 @@ async def watch(call: Call) -> StreamingResponse:
 async def _messages(call: Call) -> Any:
     hosted: Hosted = call.hosted
     service, last = call.service, -1
-    while service.engine.find(hosted.row.tenant, hosted.row.name) is hosted:
+    while _may_watch(call):
         if hosted.version != last:
             last = hosted.version
-            found = await service.writer.call(
-                lambda: {
-                    **summary(hosted),
-                    "waiting": service.engine.journal.n_waiting(hosted.number),
-                    "time": service.engine.clock(),
-                }
-            )
+            (found,) = await service.numbers([hosted])
             yield b"data: " + msgspec.json.encode(found) + b"\n\n"
         else:
             yield b": nothing new\n\n"
         await asyncio.sleep(_EVERY)
+
+
+def _may_watch(call: Call) -> bool:
+    """Tell whether the model is still there, and the key that began to watch still good."""
+    row = call.hosted.row
+    with suppress(RefusedError):
+        call.service.key_of(call.headers, with_session=True)
+        return call.service.engine.find(row.tenant, row.name) is call.hosted
+    return False
 
 
 # What they share.
