@@ -3,6 +3,7 @@
 import fcntl
 import hashlib
 import hmac
+import os
 import re
 import secrets
 import string
@@ -254,9 +255,13 @@ class Keys:
     @contextmanager
     def _alone(self) -> Iterator[None]:
         """Let no other process begin with the file within."""
-        with open(self._path, "rb") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
+        # The folder, because to close the file itself would undo the locks of SQLite.
+        folder = os.open(self._path.parent, os.O_RDONLY)
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX)
             yield
+        finally:
+            os.close(folder)
 
     @contextmanager
     def _named_errors(self) -> Iterator[None]:
