@@ -79,12 +79,12 @@ class SnapshotRow(NamedTuple):
     build: str
 
 
-def connect(folder: Path, *, read_only: bool = False) -> apsw.Connection:
-    """Open the database of a folder, pages checked."""
+def opened(path: Path, *, read_only: bool = False) -> apsw.Connection:
+    """Open a database; where its pages have checksums, they are checked."""
     if "cksmvfs" not in apsw.vfs_names():
         apsw.sqlite_extra.load(apsw.Connection(":memory:"), "cksumvfs")
     flags = apsw.SQLITE_OPEN_READONLY if read_only else _READ_WRITE
-    db = apsw.Connection(os.fspath(folder / NAME), flags=flags, vfs="cksmvfs")
+    db = apsw.Connection(os.fspath(path), flags=flags, vfs="cksmvfs")
     db.set_busy_timeout(5_000)
     return db
 
@@ -100,7 +100,7 @@ class Journal:
 
     def __init__(self, folder: Path, *, read_only: bool = False) -> None:
         self.folder = folder
-        self.db = connect(folder, read_only=read_only)
+        self.db = opened(folder / NAME, read_only=read_only)
         try:
             if not read_only and not self._value("SELECT count(*) FROM sqlite_schema"):
                 self._begin()
