@@ -11,6 +11,7 @@ from folklearn.cli.audit import audit
 from folklearn.cli.bandit import bandit
 from folklearn.cli.boost import boost
 from folklearn.cli.compare import compare
+from folklearn.cli.document import report
 from folklearn.cli.inspection import inspect
 from folklearn.cli.policy_value import policy_value
 from folklearn.cli.predict import predict
@@ -43,7 +44,18 @@ class _Group(TyperGroup):
 
 
 app = typer.Typer(cls=_Group, add_completion=False, pretty_exceptions_enable=False)
-for _command in (run, predict, inspect, audit, compare, bandit, policy_value, boost, warmup):
+for _command in (
+    run,
+    predict,
+    inspect,
+    report,
+    audit,
+    compare,
+    bandit,
+    policy_value,
+    boost,
+    warmup,
+):
     app.command(cls=_Command)(_command)
 
 
