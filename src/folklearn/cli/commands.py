@@ -12,6 +12,7 @@ from folklearn.cli.backup import backup
 from folklearn.cli.bandit import bandit
 from folklearn.cli.boost import boost
 from folklearn.cli.compare import compare
+from folklearn.cli.document import report
 from folklearn.cli.inspection import inspect
 from folklearn.cli.key import KEY_COMMANDS, key
 from folklearn.cli.policy_value import policy_value
@@ -50,6 +51,7 @@ for _command in (
     run,
     predict,
     inspect,
+    report,
     audit,
     compare,
     bandit,

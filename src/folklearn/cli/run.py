@@ -20,6 +20,7 @@ from folklearn.cli.outputs import Outputs
 from folklearn.cli.predictions import PredictionWriter, writer_to
 from folklearn.cli.warmup import warm_up
 from folklearn.errors import FolklearnError
+from folklearn.model import document
 from folklearn.model.feed import Feed
 from folklearn.model.model import Model
 from folklearn.model.run import Run
@@ -327,9 +328,9 @@ def _summary(model: Model, course: Run, skipped: Skipped | None) -> Iterator[str
     if model.is_open:
         new = report.number(model.loss_of_new / model.total_weight)
         yield f"{report.classes(model.labels)}; {new} of the loss was paid for their being new."
-    if report.has_parted(model.average_loss, model.frozen_loss):
-        yield report.parted(model.average_loss, model.frozen_loss)
-    yield report.proven(model)
+    if document.has_parted(model.average_loss, model.frozen_loss):
+        yield document.parted(model.average_loss, model.frozen_loss)
+    yield document.proven(model)
 
 
 def _windows_of(model: Model) -> str:
