@@ -21,6 +21,7 @@ EXPERIMENTS = {
     "drop_in": ["--quick"],
     "online_to_batch": ["--quick"],
     "front_door": ["--quick"],
+    "monitoring": ["--quick"],
 }
 NEEDS = {
     "certificate": ["rich"],
@@ -35,6 +36,7 @@ NEEDS = {
     "drop_in": ["rich"],
     "online_to_batch": ["rich"],
     "front_door": ["rich", "pyarrow"],
+    "monitoring": ["rich", "river"],
 }
 
 
