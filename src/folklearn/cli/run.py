@@ -54,6 +54,7 @@ _WINDOWS = Table([("last rows", "loss", "no linear", "error"), ("", "", "below",
 --one-pass  Read a file once: classes and categories as they come.
 --shuffle  Learn the rows in a random order; they must fit in memory.
 --windows  Show losses, and what is proven, of the last 64, 128, ... rows.
+--monitor  Say when the loss has risen by more than chance: in at most 1 of 100 streams wrongly.
 --predictions -p OUT.csv  Write what was predicted for every row before it was learned; - writes to
     standard output.
 --save -f MODEL  Save the model.
@@ -79,6 +80,7 @@ def run(
     shuffle: bool = False,
     seed: int = 0,
     windows: bool = False,
+    monitor: bool = False,
     plot: str | None = None,
     predictions: str | None = None,
     save: str | None = None,
@@ -129,6 +131,8 @@ def run(
             model = Model(
                 kind, roles=roles, crosses=pairs, classes=labels, windows=windows, **given
             )
+        if monitor:
+            model.monitor(lambda alarm: console.print(alarm.in_words()))
         with skipping(on_bad_row, bad_path) as skipped:
             feed = model.feed(
                 reader, target, weight=weight, one_pass=one_pass, on_bad=skipped,
