@@ -41,6 +41,7 @@ _MODULES = {
     "evaluate.hindsight": ("Hindsight", "best_in_class", "certified_gap", "linear_losses"),
     "evaluate.interaction": ("interact",),
     "evaluate.log": ("Interactions",),
+    "evaluate.monitor": ("Alarm", "Monitor"),
     "evaluate.off_policy": ("Estimate", "logged_value", "off_policy"),
     "evaluate.policies": ("Learned", "best_constant", "greedy", "uniform"),
     "evaluate.rewards": ("reward_model",),

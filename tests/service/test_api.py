@@ -171,6 +171,19 @@ def test_what_can_be_looked_at(churn: Running, tmp_path: Path) -> None:
     assert model.n_rounds == churn.ask("GET", MODEL).body["rows"]
 
 
+def test_a_rise_of_the_loss_is_an_alarm(churn: Running) -> None:
+    ages = [age % 50 for age in range(3000)]
+    right = [{"row": {"age": age}, "label": "go" if age > 25 else "stay"} for age in ages]
+    wrong = [{**item, "label": "go" if item["label"] == "stay" else "stay"} for item in right]
+    churn.post(f"{MODEL}/learn/batch", {"items": right})
+    assert churn.ask("GET", f"{MODEL}/alarms").body["alarms"] == []
+    churn.post(f"{MODEL}/learn/batch", {"items": wrong[:600]})
+    (alarm,) = churn.ask("GET", f"{MODEL}/alarms").body["alarms"]
+    assert 2900 < alarm["since"] < alarm["row"] <= 3602
+    assert alarm["now"] > alarm["before"]
+    assert churn.ask("GET", MODEL).body["alarms"] == 1
+
+
 def test_models_are_listed_and_counted(churn: Running) -> None:
     assert [one["name"] for one in churn.ask("GET", "/v1/models").body["models"]] == ["churn"]
     text = churn.ask("GET", "/metrics").body.decode()

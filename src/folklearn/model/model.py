@@ -2,7 +2,7 @@
 
 import copy
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -12,6 +12,7 @@ from folklearn.arrays import TINY, Array
 from folklearn.arrays import Labels as Numbers
 from folklearn.certificate import Certificate
 from folklearn.errors import InvalidInputError
+from folklearn.evaluate.monitor import Alarm, Monitor
 from folklearn.evaluate.windows import Window
 from folklearn.learners import catalogue
 from folklearn.learners.base import Learner
@@ -130,6 +131,7 @@ class Model(Saved):
         for name, role in self.asked_roles.items():
             known_roles.refuse_unknown(role, name)
         class_weights.refuse_unusable(class_weight)
+        self._monitor: Monitor | None = None
         self.forget()
         # One of the least size hears bad settings.
         first = catalogue.make(learner, 1, max(2, len(self._labels)), settings)
@@ -147,6 +149,8 @@ class Model(Saved):
         self._tally = Tally(floors=self.has_floors)
         self.history = History()
         self._recent, self._waiting = Recent(), Waiting()
+        if self._monitor is not None:
+            self._monitor.forget()
 
     def declare(self, classes: Iterable[Any]) -> None:
         """Make classes known that no row has brought; if all are, none is "unseen"."""
@@ -248,12 +252,14 @@ class Model(Saved):
 
     def learn_one(self, x: Mapping[Any, Any], y: Any, *, weight: float = 1.0) -> None:
         """Learn one row, a mapping of column names to values, and its label."""
-        self._learn_row(x, y, weight)
+        loss = self._learn_row(x, y, weight)
+        if self._monitor is not None:
+            self._monitor.observe(loss)
 
     def _learn_row(
         self, x: Mapping[Any, Any], y: Any, weight: float, asked: Asked | None = None
-    ) -> None:
-        """Learn one row; `asked` is what was predicted when it was asked for."""
+    ) -> float:
+        """Learn one row, and return its loss; `asked` is what was predicted when it was asked."""
         number, new = self._labels.read(y)
         if self.class_weight is not None or weight != 1.0:
             numbers, weights = np.asarray([number]), np.array([problem.weight(weight)])
@@ -263,21 +269,24 @@ class Model(Saved):
         row = None if columns is None or core is None else columns.plain_row(x)
         try:
             if core is not None and row is not None and type(number) is int:  # nearly all rows
-                self._learn_numbers(core, row, number, weight, new, asked)
+                loss = self._learn_numbers(core, row, number, weight, new, asked)
             else:
                 encoded = self._meet_row(x)
                 core = self._core_for(encoded)
                 if core.sparse or type(number) is not int:
                     labels: Any = [number] if type(number) is int else np.asarray(number)[None]
-                    self._run(encoded, labels, np.array([weight]), new, asked)
+                    step = self._run(encoded, labels, np.array([weight]), new, asked)
+                    loss = float(step.losses[0])
                 else:
-                    self._learn_numbers(core, encoded.X[0], number, weight, new, asked, encoded)
+                    row = encoded.X[0]
+                    loss = self._learn_numbers(core, row, number, weight, new, asked, encoded)
         except InvalidInputError:
             columns = self.columns
             self.core, self.columns = begun  # a first row that is refused decides nothing
             _refuse_by_name(columns, x)
             raise
         self._recent.add_row(dict(x), _hard(number))
+        return loss
 
     def _learn_numbers(
         self,
@@ -288,8 +297,8 @@ class Model(Saved):
         new: Sequence[Any],
         asked: Asked | None,
         encoded: Encoded | None = None,
-    ) -> None:
-        """Learn one row of a dense model, and count its loss."""
+    ) -> float:
+        """Learn one row of a dense model, count its loss, and return it."""
         unseen = core.unseen_probability if new or self.is_open else 0.0
         core.keeps_rows = self.has_floors
         if self.has_floors and (new or encoded is not None):
@@ -303,10 +312,12 @@ class Model(Saved):
             self._admit(encoded, new)
         if asked is not None:
             p, unseen = asked.p, asked.unseen
-        self._tally.add_one(outcome(p, number, unseen), weight, core)
+        came = outcome(p, number, unseen)
+        self._tally.add_one(came, weight, core)
         self.history.add_one(p, number, unseen, weight, core.frozen.loss, row, columns.absent)
         if self.has_floors:
             self.history.look(self._tally)
+        return float(came.loss)
 
     def predict_proba_one(self, x: Mapping[Any, Any]) -> dict[Any, float]:
         """Return the probabilities of the classes seen, for a row whose label comes soon.
@@ -365,7 +376,9 @@ class Model(Saved):
             # Nothing was given to a class that nobody had declared; it costs what `learn_one` says.
             unseen = 0.5 if self.core is None else self.core.unseen_probability
             asked = asked._replace(unseen=unseen)
-        self._learn_row(asked.x, y, weight, asked)
+        loss = self._learn_row(asked.x, y, weight, asked)
+        if self._monitor is not None:
+            self._monitor.observe(loss)
 
     @property
     def waiting(self) -> tuple[int, ...]:
@@ -420,6 +433,8 @@ class Model(Saved):
             raise
         hard = step.numbers if np.ndim(numbers) == 1 else np.argmax(numbers, axis=1)
         self._recent.add(block, hard.tolist())
+        if self._monitor is not None:
+            self._monitor.observe_many(step.losses)
         return step
 
     def _run(
@@ -744,6 +759,20 @@ class Model(Saved):
         """
         return self._tally.all()
 
+    def monitor(self, alert: Callable[[Alarm], Any] | None = None, **settings: Any) -> Monitor:
+        """Watch the loss of every row from now on, each counted once; return the `Monitor`.
+
+        `alert` is called with every `Alarm`, once the rows that raised it are learned. The monitor
+        is saved with the model, the alert is not: called again, as after `load`, this hands it
+        another one, and begins anew only if `settings` (alpha, rise, cap) are others.
+        """
+        own = self._monitor
+        if own is None or any(getattr(own, name, None) != settings[name] for name in settings):
+            own = self._monitor = Monitor(start=self.n_rounds, **settings)
+        if alert is not None:
+            own.alert = alert
+        return own
+
     def explain(self, *, importance: bool = True, seed: int = 0) -> Explanation:
         """Return the weights by column and class, and what recent rows lose without each column."""
         return explained(self, importance=importance, seed=seed)
@@ -769,6 +798,8 @@ class Model(Saved):
         persist.put_inside(record, "recent", self._recent)
         persist.put_inside(record, "history", self.history)
         persist.put_inside(record, "waiting", self._waiting)
+        if self._monitor is not None:
+            persist.put_inside(record, "monitor", self._monitor)
         if self.core is not None:
             persist.put_inside(record, "columns", self.columns)
             persist.put_inside(record, "core", self.core)
@@ -795,6 +826,8 @@ class Model(Saved):
         model._waiting = record.inner("waiting")
         if "history" in record.config:  # of later files
             model.history = record.inner("history")
+        if "monitor" in record.config:
+            model._monitor = record.inner("monitor")
         if "core" in record.config:
             model.columns, model.core = record.inner("columns"), record.inner("core")
         return model

@@ -186,6 +186,13 @@ async def windows(call: Call) -> Answer:
     return Answer(200, {"version": version, "windows": rows})
 
 
+async def alarms(call: Call) -> Answer:
+    """Return when the loss has risen, and by how much; wrong once in a hundred streams at most."""
+    version, model = await _model_copy(call)
+    found = [{**one._asdict(), "words": one.in_words()} for one in model.monitor().alarms]
+    return Answer(200, {"version": version, "alarms": found})
+
+
 async def explain(call: Call) -> Answer:
     """Return the largest weights, and what every column is worth."""
     version, model = await _model_copy(call)
@@ -330,6 +337,7 @@ ENDPOINTS = (
     Endpoint("POST", f"{MODEL}/reward", "learn", reward, bodies.RewardBody, repeats=True),
     Endpoint("GET", f"{MODEL}/certificate", "read", certificate),
     Endpoint("GET", f"{MODEL}/windows", "read", windows),
+    Endpoint("GET", f"{MODEL}/alarms", "read", alarms),
     Endpoint("GET", f"{MODEL}/explain", "read", explain),
     Endpoint("GET", f"{MODEL}/file", "read", file),
     Endpoint("GET", f"{MODEL}/verify", "read", verified),
