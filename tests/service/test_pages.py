@@ -13,7 +13,7 @@ import pytest
 
 from folklearn.service import demo
 from folklearn.service.http import COOKIE
-from folklearn.service.pages.looks import PICTURES
+from folklearn.service.pages.pictures import PICTURES
 from tests.service.running import Reply, Running, running
 
 EVIL = '<script>alert("1")</script>'

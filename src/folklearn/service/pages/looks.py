@@ -2,19 +2,19 @@
 
 import asyncio
 import math
+import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property, partial
 from typing import Any, NamedTuple
 
-from folklearn import plots
 from folklearn.evaluate.windows import Window
 from folklearn.model.explain import Explanation
 from folklearn.model.model import Model
-from folklearn.report import canvas
 from folklearn.service.hosted import Hosted
 from folklearn.service.pages import words
+from folklearn.service.pages.pictures import PICTURES, Picture, drawn
 from folklearn.service.service import Service
 from folklearn.service.states import Classifier
 
@@ -24,7 +24,9 @@ _MOST = 16  # looks that are kept
 _FEW = 64  # rows that say little
 _LATELY = 256  # rows
 _SURE = 2.0  # standard deviations, for a difference to be told
-_NARROW = 4.0  # inches
+_SELDOM = 20.0  # times what it cost, between two measurements of what columns are worth
+_MOST_LINES = 12  # of a table
+_LONGEST = 40  # letters of a label in a sentence
 
 
 class Look:
@@ -34,12 +36,13 @@ class Look:
     """
 
     def __init__(self, version: int, model: Model) -> None:
-        self.version, self.model = version, model
+        self.version, self.model, self.history = version, model, model.history
+        self.labels = [str(label) for label in model.labels]
         self._drawn: dict[tuple[str, bool], str] = {}
 
     def work_out(self) -> "Look":
         """Do all that the page needs; return the same."""
-        _ = self.sentence, self.proof, self.pictures
+        _ = self.sentence, self.proof, self.pictures, self.classes
         return self
 
     @cached_property
@@ -61,6 +64,12 @@ class Look:
             return "It has learned too few rows to say how it does."
         wrong = model.n_mistakes / n
         whole = f"It was right about {words.about(1.0 - wrong)} of all rows"
+        if self.classes:
+            first = self.classes[0]
+            whole += (
+                f", where always saying {first.label[:_LONGEST]!r} would have been right about "
+                f"{words.about(first.n_rows / n)}"
+            )
         if self.lately is None or self.lately.n_rounds == n:
             return f"{whole}."
         wrong_lately = self.lately.n_errors / self.lately.n_rounds
@@ -84,23 +93,36 @@ class Look:
         return math.log(max(1, len(self.model.labels)))
 
     @cached_property
+    def classes(self) -> list["ClassLine"]:
+        """What came of the classes, the most frequent ones first."""
+        found = zip(self.labels, self.history.by_class(), strict=False)
+        lines = [ClassLine(label, one.n_rows, one.recall, one.precision) for label, one in found]
+        return sorted(lines, key=lambda line: -line.n_rows)[:_MOST_LINES]
+
+    @cached_property
     def explanation(self) -> Explanation | None:
         """The weights, None before there are two classes."""
         return None if self.model.learner is None else self.model.explain(importance=False)
 
     @cached_property
-    def pictures(self) -> list["Picture"]:
+    def pictures(self) -> list[Picture]:
         """The pictures that there is something for."""
         return [one for one in PICTURES.values() if one.is_there(self)]
 
     def draw(self, name: str, is_narrow: bool) -> str:
-        """Return a picture as SVG, without a background: the page has one."""
+        """Return a picture as SVG."""
         if (name, is_narrow) not in self._drawn:
-            figure = PICTURES[name].draw(self, is_narrow)
-            for patch in (figure.patch, *(ax.patch for ax in figure.axes)):
-                patch.set_visible(False)
-            self._drawn[name, is_narrow] = canvas.svg(figure)
+            self._drawn[name, is_narrow] = drawn(self, name, is_narrow)
         return self._drawn[name, is_narrow]
+
+
+class ClassLine(NamedTuple):
+    """A class: its rows, how many were found, and how often it was right to name it."""
+
+    label: str
+    n_rows: int
+    found: float
+    right: float
 
 
 class Looks:
@@ -109,8 +131,10 @@ class Looks:
     def __init__(self, service: Service) -> None:
         self._service = service
         self._thread = ThreadPoolExecutor(1, "folklearn-pages")
-        self._one_at_a_time = asyncio.Lock()
-        self._kept: dict[int, tuple[Look, float]] = {}  # with the time from which it is too old
+        self._one_at_a_time, self._one_measure = asyncio.Lock(), threading.Lock()
+        # By model, with the time from which they are too old.
+        self._kept: dict[int, tuple[Look, float]] = {}
+        self._worth: dict[int, tuple[list[tuple[str, float]] | None, float]] = {}
 
     async def of(self, hosted: Hosted) -> Look:
         """Return what a classifier looks like, or looked like a moment ago."""
@@ -136,66 +160,26 @@ class Looks:
         drawn: str = await self._in_thread(partial(look.draw, name, is_narrow))
         return drawn
 
+    def worth(self, hosted: Hosted, look: Look) -> list[tuple[str, float]] | None:
+        """Return what columns were worth when that was measured last; None if it is under way.
+
+        To measure it takes long, so it is done beside, and seldom.
+        """
+        worth, until = self._worth.get(hosted.number, (None, 0.0))
+        if time.monotonic() >= until and look.explanation is not None:
+            self._worth[hosted.number] = worth, math.inf
+            # A daemon: whoever stops the service does not wait for it.
+            own = hosted.number, look.model
+            threading.Thread(target=self._measure, args=own, daemon=True).start()
+        return worth
+
+    def _measure(self, number: int, model: Model) -> None:
+        with self._one_measure:
+            began = time.monotonic()
+            found = model.explain().importance
+            ended = time.monotonic()
+        largest = sorted(found.items(), key=lambda pair: -pair[1])[:_MOST_LINES]
+        self._worth[number] = largest, ended + _SELDOM * (ended - began)
+
     async def _in_thread(self, work: Callable[[], Any]) -> Any:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
-
-
-# The pictures.
-
-
-class Picture(NamedTuple):
-    """A picture: what it is called, what it says, and how it is drawn."""
-
-    name: str
-    title: str
-    says: str
-    is_there: Callable[[Look], bool]
-    draw: Callable[[Look, bool], Any]
-
-
-def _axes(width: float, height: float, is_narrow: bool) -> Any:
-    return canvas.figure(_NARROW if is_narrow else width, height).subplots()
-
-
-def _has_weights(look: Look) -> bool:
-    return look.explanation is not None and bool(look.explanation.weights.size)
-
-
-def _draw_drift(look: Look, is_narrow: bool) -> Any:
-    at = [one.n_rounds for one in look.windows]
-    lines = {"loss": [one.loss / one.weight for one in look.windows]}
-    floors = [max(0.0, one.floor / one.weight) for one in look.windows]
-    if any(floors):
-        lines["floor"] = floors
-    ax = _axes(7.5, 3.2, is_narrow)
-    return plots.curves(at, lines, x="the last … rows", y="nats a row", ax=ax)
-
-
-def _draw_weights(look: Look, is_narrow: bool) -> Any:
-    found = look.explanation
-    assert found is not None
-    labels = [str(label) for label in found.labels]
-    size = {"most": 10, "ax": _axes(_NARROW, 4.4, True)} if is_narrow else {"most": 20}
-    return plots.weights(list(found.names), labels, found.weights.T, title="", **size)
-
-
-PICTURES = {
-    picture.name: picture
-    for picture in (
-        Picture(
-            "drift",
-            "Lately, and in the long run",
-            "Loss of the last rows on the left, of ever more rows to the right. If it rises to the "
-            "left, the world has changed and the model has not caught up yet.",
-            lambda look: len(look.windows) > 1,
-            _draw_drift,
-        ),
-        Picture(
-            "weights",
-            "What speaks for what",
-            "How much each column says for a class, or against it.",
-            _has_weights,
-            _draw_weights,
-        ),
-    )
-}

@@ -8,7 +8,7 @@ from starlette.responses import RedirectResponse, Response
 from folklearn.service.answers import RefusedError
 from folklearn.service.http import COOKIE
 from folklearn.service.pages.desk import DRAWN, Visit
-from folklearn.service.pages.looks import PICTURES
+from folklearn.service.pages.pictures import PICTURES
 from folklearn.service.states import Decisions
 
 _STATIC = Path(__file__).parent / "static"
@@ -77,7 +77,9 @@ async def model(visit: Visit) -> Response:
         _, state = await service.copy_of(hosted)
         assert isinstance(state, Decisions)
         return visit.page("agent.html", actions=state.decider.table(), **shared)
-    return visit.page("model.html", look=await visit.desk.looks.of(hosted), **shared)
+    looks = visit.desk.looks
+    look = await looks.of(hosted)
+    return visit.page("model.html", look=look, worth=looks.worth(hosted, look), **shared)
 
 
 async def picture(visit: Visit) -> Response:

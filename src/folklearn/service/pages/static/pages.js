@@ -4,7 +4,7 @@
 // which is fetched anew, so that everything is worded in one place: the templates.
 
 const EVERY = 5000; // milliseconds between two looks at the page
-const SAMPLES = 120; // seconds of a course
+const SAMPLES = 60; // seconds of a course
 const LATELY = 5; // seconds over which speed is measured
 
 const FORMATS = {
@@ -53,12 +53,16 @@ function watch(events) {
   };
   const connection = document.getElementById("connection");
   source.onopen = () => { connection.hidden = true; };
-  source.onerror = () => { connection.hidden = false; };
+  source.onerror = () => {
+    connection.hidden = false;
+    if (source.readyState === EventSource.CLOSED) location.reload(); // the page will say why
+  };
   setInterval(() => {
     if (latest !== null) sample(samples, latest);
   }, 1000);
   setInterval(() => {
-    if (latest === null || latest.version === shown || document.hidden) return;
+    const isPending = document.querySelector("[data-pending]") !== null;
+    if (latest === null || (latest.version === shown && !isPending) || document.hidden) return;
     shown = latest.version;
     refresh();
   }, EVERY);
