@@ -139,7 +139,7 @@ def course(pieces: Sequence[Piece]) -> Markup:
     return html.section(
         "Loss, piece by piece",
         f"Every row was predicted before its label was known. {what}",
-        html.picture(plots.losses(pieces), label=label),
+        html.picture(plots.losses(pieces, title="Loss"), label=label),
         html.folded("The same as a table", html.table(head, rows)),
     )
 
