@@ -23,6 +23,7 @@ EXPERIMENTS = {
     "drop_in": ["--quick"],
     "online_to_batch": ["--quick"],
     "front_door": ["--quick"],
+    "monitoring": ["--quick"],
 }
 NEEDS = {
     "certificate": ["rich"],
@@ -38,6 +39,7 @@ NEEDS = {
     "online_to_batch": ["rich"],
     "front_door": ["rich", "pyarrow"],
     "wide": ["vowpalwabbit"],
+    "monitoring": ["rich", "river"],
 }
 
 

@@ -227,6 +227,8 @@ def write(path: str | os.PathLike[str], record: Record) -> None:
         save_file(arrays, temporary, metadata=metadata)
         temporary.chmod(mode)
         os.replace(temporary, target)
+    except SafetensorError as error:
+        raise OSError(f"cannot write {target}: {error}") from None
     finally:
         temporary.unlink(missing_ok=True)
 

@@ -119,6 +119,18 @@ def test_false_alarms_are_as_rare_as_stated(rng, draw):
     assert n_alarms <= 40
 
 
+def test_an_alarm_waits_for_all_of_the_capital():
+    """Rows a little worse than the level: the capital grows by less than half in a look."""
+    monitor, totals = Monitor(alpha=0.5), [0.0]
+    monitor.observe_many(np.full(40 * LOOK, 0.5))
+    worse = 1.01 * 1.01 * monitor.state()["at_most"]
+    while not monitor.alarms:
+        totals.append(monitor._suspicions[inside._CAPITAL :].sum())
+        monitor.observe_many(np.full(LOOK, worse))
+        assert len(totals) < 100
+    assert 0.6 * 2.0 / 0.5 < max(totals) < 2.0 / 0.5
+
+
 def test_losses_that_rise_by_less_than_is_allowed_are_no_alarm(rng):
     losses = stream(rng, 0.5, 0.55, each=400 * LOOK)
     silent, strict = Monitor(rise=0.1), Monitor(rise=0.0)

@@ -15,7 +15,7 @@ from folklearn.errors import StateFileError
 from folklearn.model.columns import FEATURES, Columns
 from folklearn.model.roles import CATEGORY, NUMBER
 from folklearn.model.sparse_scaler import SparseInput
-from folklearn.numerics import history as kernels
+from folklearn.numerics import history as counting
 from folklearn.persist import Record, Saved
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class Learned(NamedTuple):
             best = np.where(known > 0, P.argmax(axis=1), -1)
         if isinstance(X, SparseInput):
             X = _by_place(X, len(absent))
-        X = np.require(X, np.float64, ["C", "W"])  # as kernels are compiled for
+        X = np.require(X, np.float64, ["C", "W"])  # as counting is compiled for
         is_number = np.isnan(absent[: X.shape[1]])
         return cls(P, chance, labels, best, known, weights, frozen, X, is_number)
 
@@ -178,8 +178,8 @@ class History(Saved):
 
     def __init__(self) -> None:
         self._n_counted, self._size = 0, _FIRST_SIZE
-        self._pieces = np.zeros((5, kernels.N_PIECES))
-        self._pieces[kernels.FLOOR :] = math.nan
+        self._pieces = np.zeros((5, counting.N_PIECES))
+        self._pieces[counting.FLOOR :] = math.nan
         self._classes = np.zeros((3, 0), np.int64)
         self._tables = _tables(0)  # confusion, scores, what was given
         self._counts = np.zeros((4, 0), np.int64)
@@ -224,7 +224,7 @@ class History(Saved):
         ended = slice((self._n_counted - n_rows) // self._size, self._n_counted // self._size)
         last = tally.last(max(self._size, _LEAST_FLOOR))
         if last is not None and last.weight > 0.0 and math.isfinite(last.floor):
-            self._pieces[kernels.FLOOR, ended] = last.floor / last.weight
+            self._pieces[counting.FLOOR, ended] = last.floor / last.weight
 
     def _settle(self) -> None:
         """Count rows that came one by one."""
@@ -248,11 +248,11 @@ class History(Saved):
     def _count(self, rows: Learned) -> None:
         self._make_room(rows)
         confusion, scores, given = self._tables
-        self._size = kernels.count_predictions(
+        self._size = counting.count_predictions(
             *rows[:-2], self._n_counted, self._size, self._pieces, self._classes,
             confusion, scores, given,
         )  # fmt: skip
-        kernels.count_values(rows.X, rows.is_number, self._n_counted, self._counts, self._moments)
+        counting.count_values(rows.X, rows.is_number, self._n_counted, self._counts, self._moments)
         self._n_counted += len(rows.labels)
 
     def _make_room(self, rows: Learned) -> None:
@@ -291,19 +291,19 @@ class History(Saved):
     def loss(self) -> float:
         """The loss of all rows."""
         self._settle()
-        return float(self._pieces[kernels.LOSS].sum())
+        return float(self._pieces[counting.LOSS].sum())
 
     @property
     def n_errors(self) -> int:
         """The rows whose most likely class was wrong."""
         self._settle()
-        return int(self._pieces[kernels.ERRORS].sum())
+        return int(self._pieces[counting.ERRORS].sum())
 
     @property
     def weight(self) -> float:
         """The weight of all rows."""
         self._settle()
-        return float(self._pieces[kernels.WEIGHT].sum())
+        return float(self._pieces[counting.WEIGHT].sum())
 
     @property
     def confusion(self) -> NDArray[np.int64]:
@@ -378,7 +378,7 @@ class History(Saved):
 
     def _restore(self, record: Record) -> None:
         self._n_counted, self._size = record.count("n_rows"), record.count("size", 1)
-        if self._n_counted > kernels.N_PIECES * self._size:
+        if self._n_counted > counting.N_PIECES * self._size:
             raise StateFileError("a History state has more rows than its pieces hold")
         self._pieces = record.part("pieces", self._pieces.shape)
         self._classes = record.part("classes", (3, None), np.int64)
@@ -403,15 +403,15 @@ def _tables(K: int) -> tuple[Any, ...]:
     """Return empty tables of K classes."""
     return (
         np.zeros((K, K), np.int64),
-        np.zeros((K, 2, kernels.N_SCORES), np.int64),  # of rows of others, and of the class
-        np.zeros((K, kernels.N_BINS)),
+        np.zeros((K, 2, counting.N_SCORES), np.int64),  # of rows of others, and of the class
+        np.zeros((K, counting.N_BINS)),
     )
 
 
 def _in_bins(scores: NDArray[np.int64]) -> Array:
     """Return how many rows of others and of the class (2, K, bins) a bin of calibration holds."""
-    K = len(scores)
-    pooled = scores.reshape(K, 2, kernels.N_BINS, -1).sum(axis=3)
+    each = counting.N_SCORES // counting.N_BINS
+    pooled = scores.reshape(len(scores), 2, counting.N_BINS, each).sum(axis=3)
     counts: Array = pooled.transpose(1, 0, 2).astype(np.float64)
     return counts
 

@@ -777,6 +777,12 @@ class Model(Saved):
         """Return the weights by column and class, and what recent rows lose without each column."""
         return explained(self, importance=importance, seed=seed)
 
+    def report(self, path: Any = None, *, title: str = "Report on a model") -> str:
+        """Return one HTML page about its life, which needs nothing else; write it to a path."""
+        from folklearn.model.document import model_page, put
+
+        return put(model_page(self, title), path)
+
     # How it is kept.
 
     def to_record(self) -> Record:

@@ -142,6 +142,12 @@ class Run:
 
         return saved(run_figure(self), path)
 
+    def report(self, path: Any = None) -> str:
+        """Return one HTML page about the run, which needs nothing else; write it to a path."""
+        from folklearn.model.document import put, run_page
+
+        return put(run_page(self), path)
+
     def __repr__(self) -> str:
         frozen = "" if math.isnan(self.frozen_loss) else f"frozen {self.frozen_loss:.4f}, "
         return (

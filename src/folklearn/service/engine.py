@@ -6,6 +6,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -19,7 +20,7 @@ from folklearn.service.answers import Answer, RefusedError, packed, unpacked
 from folklearn.service.build import BUILD
 from folklearn.service.commands import Command, Repeat, standard_answer
 from folklearn.service.hosted import Hosted
-from folklearn.service.journal import Entry, Journal, ModelRow, SnapshotRow
+from folklearn.service.journal import Entry, Journal, ModelRow, SnapshotRow, naming_damage
 from folklearn.service.limits import Limits
 from folklearn.service.states import begun
 
@@ -53,28 +54,35 @@ class Engine:
     ) -> None:
         self.folder, self.limits, self.clock = folder, limits or Limits(), clock
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._lock = _locked(folder)
-        self.journal = Journal(folder)
+        with suppress(PermissionError):
+            snapshots.sync_folder(folder.absolute().parent)  # the folder's own name must last too
         self._answers: dict[int, bytes] = {}  # that the journal does not hold yet
         self._by_name: dict[tuple[str, str], Hosted] = {}
         self._by_number: dict[int, Hosted] = {}
         self.n_replayed = 0
-        # Sums over several threads could round otherwise, and replay would not give the same bytes.
-        self._threads = threadpool_limits(1, user_api="blas")
-        self._recover()
+        self._held = ExitStack()
+        with self._held:
+            self._held.callback(os.close, _locked(folder))
+            # Sums over several threads could round otherwise, and replay give other bytes.
+            self._held.enter_context(threadpool_limits(1, user_api="blas"))
+            self.journal = Journal(folder)
+            self._held.callback(self.journal.close)
+            with naming_damage(folder):
+                self._recover()
+            self._held = self._held.pop_all()  # until it is abandoned
 
     def close(self) -> None:
         """Snapshot what has changed, and let go of the folder."""
         for hosted in list(self._by_number.values()):
             if hosted.n_since_snapshot:
-                self.snapshot(hosted)
+                with suppress(OSError):  # a cache: the journal has everything
+                    self.snapshot(hosted)
+        self.journal.checkpoint()
         self.abandon()
 
     def abandon(self) -> None:
         """Let go of the folder as it is."""
-        self.journal.close()
-        self._threads.restore_original_limits()
-        os.close(self._lock)
+        self._held.close()
 
     # Finding models.
 
@@ -138,20 +146,24 @@ class Engine:
         now, journal = self.clock(), self.journal
         prepared: list[Any] = []
         journal.begin()
-        before = journal.last
+        before, deleted = journal.last, set()
         for hosted, command in wanted:
+            number = hosted.number
             try:
-                if self._by_number.get(hosted.number) is not hosted:
+                if number in deleted or self._by_number.get(number) is not hosted:
                     raise RefusedError(404, f"the model {hosted.row.name} was deleted")
                 prepared.append(command.prepare(journal, hosted, now))
             except RefusedError as refusal:
                 prepared.append(refusal.answer)
+            if isinstance(command, commands.Delete):
+                deleted.add(number)
         if journal.last == before and not self._answers:
             journal.rollback()
         else:
             journal.add_answers(self._answers)
             journal.commit()
             self._answers.clear()
+        failpoints.reach("before_apply")
         answers = [self._done(hosted, done) for (hosted, _), done in zip(wanted, prepared)]  # noqa: B905
         for hosted in {id(hosted): hosted for hosted, _ in wanted}.values():
             hosted.publish()
@@ -181,8 +193,8 @@ class Engine:
                 answer = hosted.state.apply(entry, self.journal.entry)
             except FolklearnError as error:
                 answer = RefusedError(422, str(error)).answer
-            except apsw.Error:
-                raise
+            except (apsw.Error, MemoryError):
+                raise  # which is no fault of the event: a new start will take it in
             except Exception as error:
                 # The state may be half changed: the event is left out for ever.
                 answer = self._skip(hosted, entry, error)

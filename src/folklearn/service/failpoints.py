@@ -10,16 +10,27 @@ import signal
 PLACES = (
     "before_commit",
     "after_commit",
+    "before_apply",
     "before_answer",
     "in_replay",
     "in_snapshot",
     "before_rename",
     "after_rename",
     "before_checkpoint",
+    "after_checkpoint",
 )
 
-_place, _, _count = os.environ.get("FOLKLEARN_DIE_AT", "").partition(":")
-_left = int(_count or 1)
+_place, _left = "", 0
+
+
+def die_at(where: str) -> None:
+    """Die at a place, such as ``after_commit:3``."""
+    global _place, _left
+    _place, _, count = where.partition(":")
+    _left = int(count or 1)
+
+
+die_at(os.environ.get("FOLKLEARN_DIE_AT", ""))
 
 
 def reach(place: str) -> None:

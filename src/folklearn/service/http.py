@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from starlette.types import Receive, Scope, Send
 
-from folklearn.errors import FolklearnError
+from folklearn.errors import FolklearnError, StateFileError
 from folklearn.service.answers import Answer, RefusedError
 from folklearn.service.keys import Key, is_whole
 
@@ -91,15 +91,20 @@ class EndpointApp:
             answer = await self._answered(scope, receive)
         except RefusedError as refusal:
             answer = refusal
+        except StateFileError:  # of the folder, which is no fault of the request
+            answer = self._failure()
         except FolklearnError as error:
             answer = RefusedError(422, str(error))
         except Exception:
-            log.exception("%s %s failed", self.endpoint.method, self.endpoint.path)
-            answer = RefusedError(500, "the service failed; its log says why")
+            answer = self._failure()
         status = await respond(answer, scope, receive, send)
         self.service.metrics.answered(
             self.endpoint.method, self.endpoint.path, status, time.perf_counter() - began
         )
+
+    def _failure(self) -> RefusedError:
+        log.exception("%s %s failed", self.endpoint.method, self.endpoint.path)
+        return RefusedError(500, "the service failed; its log says why")
 
     async def _answered(self, scope: Scope, receive: Receive) -> Any:
         endpoint, service = self.endpoint, self.service

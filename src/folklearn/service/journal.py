@@ -10,6 +10,7 @@ import os
 import struct
 import zlib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,7 +23,8 @@ from folklearn.service import events, failpoints
 FORMAT = 1
 NAME = "journal.db"
 _RESERVED = 8  # bytes of a page, for its checksum
-_CHECKPOINT = 4_000  # pages of WAL
+_CHECKPOINT = 16_000_000  # bytes that the WAL may grow by
+_PATIENCE = 5_000  # milliseconds, while another process has the file
 _HEAD = struct.Struct("<QI")
 
 _TABLES = """
@@ -79,13 +81,27 @@ class SnapshotRow(NamedTuple):
     build: str
 
 
-def connect(folder: Path, *, read_only: bool = False) -> apsw.Connection:
-    """Open the database of a folder, pages checked."""
+@contextmanager
+def naming_damage(folder: Path) -> Iterator[None]:
+    """Say of errors within which file cannot be read."""
+    try:
+        yield
+    except apsw.Error as error:
+        raise StateFileError(
+            f"{folder / NAME} cannot be used: {error}. If the disk is well it is damaged: restore "
+            "it from a backup"
+        ) from None
+
+
+def opened(path: Path, *, read_only: bool = False) -> apsw.Connection:
+    """Open a database; where its pages have checksums, they are checked."""
     if "cksmvfs" not in apsw.vfs_names():
         apsw.sqlite_extra.load(apsw.Connection(":memory:"), "cksumvfs")
     flags = apsw.SQLITE_OPEN_READONLY if read_only else _READ_WRITE
-    db = apsw.Connection(os.fspath(folder / NAME), flags=flags, vfs="cksmvfs")
-    db.set_busy_timeout(5_000)
+    db = apsw.Connection(os.fspath(path), flags=flags, vfs="cksmvfs")
+    db.set_busy_timeout(_PATIENCE)
+    # A damaged WAL must stay as it is for whoever wants to save something of it.
+    db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
     return db
 
 
@@ -100,21 +116,34 @@ class Journal:
 
     def __init__(self, folder: Path, *, read_only: bool = False) -> None:
         self.folder = folder
-        self.db = connect(folder, read_only=read_only)
+        committed = _committed(folder)  # before the journal is read, which may grow meanwhile
+        if committed and not _size(folder / NAME):
+            # SQLite would begin anew, and remove the WAL.
+            raise StateFileError(f"{folder / NAME} is gone or empty: restore it from a backup")
+        with naming_damage(folder):
+            self.db = opened(folder / NAME, read_only=read_only)
         try:
-            if not read_only and not self._value("SELECT count(*) FROM sqlite_schema"):
-                self._begin()
-            self._refuse_other_formats()
-            if not read_only:
-                for setting in ("journal_mode=WAL", "synchronous=FULL", "wal_autocheckpoint=0"):
-                    self.db.execute(f"PRAGMA {setting}").fetchall()
-            self.last = self._value("SELECT coalesce(max(seq), 0) FROM event")
-            self._refuse_lost_end()
-        except apsw.Error as error:
+            with naming_damage(folder):
+                self._open(read_only)
+                self._refuse_lost_end(committed)
+                if not read_only:
+                    # After a sync that failed the WAL may be in memory alone, although it looks
+                    # well: what is read from it counts only once it is in the database.
+                    self.checkpoint()
+        except BaseException:
             self.db.close()
-            raise StateFileError(f"{folder / NAME} is damaged: {error}") from None
+            raise
         if not read_only:
             self._head = os.open(folder / "head", os.O_RDWR | os.O_CREAT, 0o600)
+
+    def _open(self, read_only: bool) -> None:
+        if not read_only and not self._value("SELECT count(*) FROM sqlite_schema"):
+            self._begin()
+        self._refuse_other_formats()
+        if not read_only:
+            for setting in ("journal_mode=WAL", "synchronous=FULL", "wal_autocheckpoint=0"):
+                self.db.execute(f"PRAGMA {setting}").fetchall()
+        self.last = self._value("SELECT coalesce(max(seq), 0) FROM event")
 
     def _begin(self) -> None:
         reserved = ctypes.c_int(_RESERVED)
@@ -133,21 +162,17 @@ class Journal:
                 f"{FORMAT}: upgrade folklearn to serve this folder"
             )
 
-    def _refuse_lost_end(self) -> None:
+    def _refuse_lost_end(self, committed: int) -> None:
         """Refuse a journal that ends before what was committed: its newest pages were damaged.
 
         SQLite takes a damaged WAL for one that ends there. The head, written without a sync after
         every commit, is never ahead of the journal unless the end of the journal was lost.
         """
-        try:
-            seq, check = _HEAD.unpack((self.folder / "head").read_bytes())
-        except (OSError, struct.error):
-            return
-        if check == zlib.crc32(seq.to_bytes(8, "little")) and seq > self.last:
+        if committed > self.last:
             raise StateFileError(
-                f"{self.folder / NAME} ends with event {self.last}, but event {seq} was committed: "
-                "the end of the journal is damaged. Restore it from a backup; to go on without "
-                f"what was lost, remove {self.folder / 'head'}"
+                f"{self.folder / NAME} ends with event {self.last}, but event {committed} was "
+                "committed: the end of the journal is damaged. Restore it from a backup; to go on "
+                f"without what was lost, remove {self.folder / 'head'}"
             )
 
     def _value(self, statement: str, *values: Any) -> Any:
@@ -171,8 +196,7 @@ class Journal:
         failpoints.reach("before_commit")
         self.db.execute("COMMIT")
         failpoints.reach("after_commit")
-        head = _HEAD.pack(self.last, zlib.crc32(self.last.to_bytes(8, "little")))
-        os.pwrite(self._head, head, 0)
+        os.pwrite(self._head, _HEAD.pack(self.last, _check(self.last)), 0)
 
     def rollback(self) -> None:
         """Add nothing."""
@@ -208,8 +232,9 @@ class Journal:
         return number
 
     def end_model(self, number: int, seq: int) -> None:
-        """Close a model with its last event; its name is free again."""
+        """Close a model with its last event; its name is free again, and nothing waits."""
         self.db.execute("UPDATE model SET last = ? WHERE number = ?", (seq, number))
+        self.db.execute("UPDATE asked SET told = ? WHERE model = ? AND told IS NULL", (seq, number))
 
     def wait_for(self, seq: int, model: int, due: int | None) -> None:
         """Wait for what came of an event, until a time if there is one."""
@@ -243,11 +268,21 @@ class Journal:
         self.db.execute("INSERT INTO opened VALUES (?, ?)", (time, build))
 
     def checkpoint(self) -> None:
+        """Move the WAL into the database."""
+        failpoints.reach("before_checkpoint")
+        self.db.set_busy_timeout(0)  # who reads meanwhile keeps the WAL, and nobody waiting
+        self.db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        self.db.set_busy_timeout(_PATIENCE)
+        failpoints.reach("after_checkpoint")
+        self._long = self._wal_size() + _CHECKPOINT
+
+    def checkpoint_if_long(self) -> None:
         """Move the WAL into the database if it has grown long."""
-        pages = os.path.getsize(self.folder / f"{NAME}-wal") // 4096
-        if pages > _CHECKPOINT:
-            failpoints.reach("before_checkpoint")
-            self.db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        if self._wal_size() > self._long:
+            self.checkpoint()
+
+    def _wal_size(self) -> int:
+        return _size(self.folder / f"{NAME}-wal")
 
     # Reading.
 
@@ -337,3 +372,20 @@ class Journal:
             "SELECT count(*) FROM asked WHERE told IS NULL AND model = ?", model
         )
         return count
+
+
+def _committed(folder: Path) -> int:
+    """Return the number of the last event that the head knows to be committed, 0 if of none."""
+    try:
+        seq, check = _HEAD.unpack((folder / "head").read_bytes())
+    except (OSError, struct.error):
+        return 0
+    return int(seq) if check == _check(seq) else 0
+
+
+def _check(seq: int) -> int:
+    return zlib.crc32(seq.to_bytes(8, "little"))
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0

@@ -68,10 +68,10 @@ class Classifier:
                 n_learned = len(many.items) - len(refused)
                 return learned_answer(entry.seq, n_learned, many.already, [*many.refused, *refused])
             case events.Expired() as expired:
-                if self.created.config.default is not None:
-                    default = events.Learned(self.created.config.default)
-                    for of in expired.of:
-                        self._learn(_of(default, of), find)
+                default = self.created.config.default
+                if default is not None:
+                    late = [events.Learned(default, of=of) for of in expired.of]
+                    self._learn_many(events.LearnedMany(late), find)
         return Answer(200, {"event": entry.seq})
 
     def _learn(self, learned: events.Learned, find: Find) -> None:
@@ -219,10 +219,6 @@ def begun(created: events.Created | events.Imported, record: Record | None = Non
         raise RefusedError(422, "the file holds no folklearn.Model: save one with Model.save")
     revived.monitor()
     return Classifier(revived, created)
-
-
-def _of(learned: events.Learned, asked: int) -> events.Learned:
-    return events.Learned(learned.label, of=asked, weight=learned.weight)
 
 
 def learned_answer(

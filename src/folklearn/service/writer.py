@@ -190,7 +190,7 @@ class Writer:
     def _tidy(self) -> None:
         """Publish what is not yet, move the WAL, and snapshot what would take long to replay."""
         engine = self.engine
-        engine.journal.checkpoint()
+        engine.journal.checkpoint_if_long()
         for hosted in engine.models():
             hosted.publish()
             is_long = hosted.replay_seconds > engine.limits.replay
