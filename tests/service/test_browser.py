@@ -41,8 +41,9 @@ const ground = (element) => {
   const own = getComputedStyle(element).backgroundColor;
   return own === "rgba(0, 0, 0, 0)" ? ground(element.parentElement) : own;
 };
+const hasText = (one) => [...one.childNodes].some((n) => n.nodeType === 3 && n.data.trim());
 const texts = [...document.querySelectorAll("main *, nav *")].filter(
-  (one) => one.checkVisibility() && [...one.childNodes].some((n) => n.nodeType === 3 && n.data.trim()),
+  (one) => one.checkVisibility() && hasText(one),
 );
 return [light(getComputedStyle(document.body).backgroundColor), Math.min(...texts.map((one) => {
   const [a, b] = [light(getComputedStyle(one).color), light(ground(one))];

@@ -37,7 +37,7 @@ class Look:
 
     def __init__(self, version: int, model: Model) -> None:
         self.version, self.model, self.history = version, model, model.history
-        self.labels = [str(label) for label in model.labels]
+        self.labels, self.alarms = [str(label) for label in model.labels], model.monitor().alarms
         self._drawn: dict[tuple[str, bool], str] = {}
 
     def work_out(self) -> "Look":
