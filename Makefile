@@ -1,4 +1,5 @@
 # make run    learn the embedded stream and show the live certificate
+# make serve  the service with its pages, and something to watch
 # make test   lint, types, import contracts, tests
 # make docs   the documentation as a site, to be read in a browser
 # make mutants  change each line that soundness rests on, and see that a test notices
@@ -11,10 +12,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 .DEFAULT_GOAL := help
-.PHONY: help run test lint types check mutants fuzz lowest docs bench clean
+.PHONY: help run serve test lint types check mutants fuzz lowest docs bench clean
 
 help:
-	@sed -n '1,8s/^# //p' Makefile
+	@sed -n '1,9s/^# //p' Makefile
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
@@ -29,6 +30,9 @@ $(VENV)/.installed-%: $(BIN)/python pyproject.toml
 
 run: $(VENV)/.installed-cli,plots
 	$(BIN)/folklearn run
+
+serve: $(VENV)/.installed-serve
+	$(BIN)/folklearn serve "$$(mktemp -d)" --demo
 
 test: lint types check
 

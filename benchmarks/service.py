@@ -247,7 +247,7 @@ def table(found: dict[str, Any]) -> str:
         "",
         f"{stated(found['origin'])}. {FEATURES} features, {CLASSES} classes; a label counts when "
         "its answer has come, and it is on the disk by then. Server and clients share "
-        f"{found['origin']['cores']} cores. Aims: 20,000 labels/s by batch, 3,000 requests/s of one.",
+        f"{found['origin']['cores']} cores. Aims: 20,000 labels/s by batch, 3,000 one by one.",
         "",
         f"The disk itself: {found['syncs_before']:,.0f} syncs of 4 kB a second before, "
         f"{found['syncs_after']:,.0f} after.",

@@ -30,7 +30,7 @@ settings.register_profile(
     "folklearn",
     deadline=None,
     derandomize=True,
-    max_examples=25,
+    max_examples=15,
     suppress_health_check=[HealthCheck.too_slow],  # the machine may be busy
 )
 settings.load_profile("folklearn")

@@ -47,7 +47,9 @@ _GAPS = "numerics/gaps.py"
 _EVIDENCE = "numerics/evidence.py"
 _FLOOR = "numerics/floor.py"
 _TANGENTS = "numerics/tangents.py"
+_MONITOR = "evaluate/monitor.py"
 
+_OF_MONITOR = ("tests/evaluate/test_monitor.py",)
 _OF_GAPS = ("tests/numerics/test_gaps.py",)
 _OF_RENEWAL = ("tests/bandits/test_lists.py::test_renewing_a_feature_minimises_over_its_weights",)
 _OF_EVIDENCE = ("tests/numerics/test_evidence.py",)
@@ -447,6 +449,75 @@ MUTANTS = (
     Mutant(
         "boosting loses ln(1 + tiny)", _BOOSTING,
         "math.log1p(total)", "math.log(1.0 + total)", _OF_BOOSTING,
+    ),
+    # False alarms of a monitor.
+    Mutant(
+        "every beginning gets all of alpha", _MONITOR,
+        "return 1.0 / math.log2(look + 2.0) - 1.0 / math.log2(look + 3.0)", "return 1.0",
+        _OF_MONITOR,
+    ),
+    Mutant(
+        "every beginning but the first gets twice its share", _MONITOR,
+        "- 1.0 / math.log2(look + 3.0)", "- 1.0 / math.log2(look + 4.0)", _OF_MONITOR,
+    ),
+    Mutant(
+        "the past of a later beginning has the share of the first", _MONITOR,
+        "(self.alpha * _share(self._n_before))", "(self.alpha * _share(0))", _OF_MONITOR,
+    ),
+    Mutant(
+        "the past takes all of alpha", _MONITOR,
+        "math.log(2.0 * len(_RATES)", "math.log(1.0 * len(_RATES)", _OF_MONITOR,
+    ),
+    Mutant(
+        "the past does not pay for its rates", _MONITOR,
+        "math.log(2.0 * len(_RATES)", "math.log(2.0", _OF_MONITOR,
+    ),
+    Mutant(
+        "the price of a rate is that of a Gaussian", _MONITOR,
+        "_PRICES = -np.log1p(-_RATES) - _RATES", "_PRICES = _RATES**2 / 2.0", _OF_MONITOR,
+    ),
+    Mutant(
+        "the average so far is taken for the expected one", _MONITOR,
+        "return (total + float(slack.min()))", "return (total + 0.0 * float(slack.min()))",
+        _OF_MONITOR,
+    ),
+    Mutant(
+        "rows are judged by an average that knows them", _MONITOR,
+        "total, mean = losses.sum(), self._mean", "total, mean = losses.sum(), losses.mean()",
+        _OF_MONITOR,
+    ),
+    Mutant(
+        "losses are not capped", _MONITOR,
+        "waiting[:stop].clip(0.0, self.cap)", "waiting[:stop].clip(0.0)", _OF_MONITOR,
+    ),
+    Mutant(
+        "a suspicion sees rows before it bets", _MONITOR,
+        "        if self._n_looks > self._n_before:\n            self._suspect()\n"
+        "        self._past += total, ((losses - mean) ** 2).sum()\n        self._n_looks += 1\n",
+        "        self._past += total, ((losses - mean) ** 2).sum()\n        self._n_looks += 1\n"
+        "        self._suspect()\n", _OF_MONITOR,
+    ),
+    Mutant(
+        "every bet has all of the capital", _MONITOR,
+        "_share(now) / len(_BETS)", "_share(now)", _OF_MONITOR,
+    ),
+    Mutant(
+        "bets are against the average itself", _MONITOR,
+        "(1.0 + self.rise) * self._at_most(), 0.0", "(1.0 + self.rise) * self._mean, 0.0",
+        _OF_MONITOR,
+    ),
+    Mutant(
+        "a rise that is allowed is not", _MONITOR,
+        "(1.0 + self.rise) * self._at_most()", "self._at_most()", _OF_MONITOR,
+    ),
+    Mutant(
+        "the alarm is raised at half of the capital", _MONITOR,
+        ">= 2.0 / self.alpha", ">= 1.0 / self.alpha", _OF_MONITOR,
+    ),
+    Mutant(
+        "what came before an alarm is not forgotten", _MONITOR,
+        "before, total / n_rows))\n        self._begin()\n", "before, total / n_rows))\n",
+        _OF_MONITOR,
     ),
     # The theorems.
     Mutant(

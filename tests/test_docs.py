@@ -50,9 +50,9 @@ INSIDE = {
     "evaluate.companion",
     "evaluate.projected",  # what the others are made of
     "evaluate.probabilities",
-    *(f"model.{name}" for name in ("class_weights", "columns", "frozen", "labels", "numbering")),
-    *(f"model.{name}" for name in ("pictures", "recent", "refit", "roles", "sparse_scaler")),
-    *(f"model.{name}" for name in ("tally", "terms", "waiting")),
+    *(f"model.{name}" for name in ("class_weights", "columns", "document", "frozen", "labels")),
+    *(f"model.{name}" for name in ("numbering", "pictures", "recent", "refit", "roles")),
+    *(f"model.{name}" for name in ("sparse_scaler", "tally", "terms", "waiting")),
 }
 PRIVATE = {  # public only within their package
     "folklearn.evaluate.policies.learned_probabilities",

@@ -1,10 +1,12 @@
 """Every experiment runs at a tiny size and says where its results came from."""
 
 import json
-import subprocess
-import sys
+import runpy
+import warnings
 
+import numpy as np
 import pytest
+from threadpoolctl import threadpool_limits
 
 from tests.conftest import ROOT
 
@@ -21,6 +23,7 @@ EXPERIMENTS = {
     "drop_in": ["--quick"],
     "online_to_batch": ["--quick"],
     "front_door": ["--quick"],
+    "monitoring": ["--quick"],
 }
 NEEDS = {
     "certificate": ["rich"],
@@ -35,38 +38,42 @@ NEEDS = {
     "drop_in": ["rich"],
     "online_to_batch": ["rich"],
     "front_door": ["rich", "pyarrow"],
+    "wide": ["vowpalwabbit"],
+    "monitoring": ["rich", "river"],
 }
 
 
-@pytest.mark.parametrize("name", EXPERIMENTS)
-def test_it_runs(name, tmp_path):
+def run(name, *words, out):
+    """Run an experiment as ``python -m`` would, and return its only file of results."""
     for package in ["matplotlib", *NEEDS[name]]:
         pytest.importorskip(package, reason=f"experiment {name} needs {package}")
-    # A process of its own: peers warn and set thread counts as they please.
-    command = [sys.executable, "-m", f"experiments.{name}.run", *EXPERIMENTS[name]]
-    result = subprocess.run(
-        [*command, "--out", str(tmp_path)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert result.returncode == 0, result.stderr
-    (content,) = [json.loads(path.read_text()) for path in tmp_path.glob("*.json")]
+    with (
+        threadpool_limits(),  # peers set thread counts and warn as they please
+        warnings.catch_warnings(),
+        np.errstate(all="ignore"),
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        warnings.simplefilter("ignore")
+        patch.setattr("sys.argv", ["run", *words, "--out", str(out)])
+        runpy.run_module(f"experiments.{name}.run", run_name="__main__")
+    (content,) = [json.loads(path.read_text()) for path in out.glob("*.json")]
     assert {"command", "commit", "seeds", "sizes"} <= content["provenance"].keys()
-    assert list(tmp_path.glob("*.md"))
+    assert list(out.glob("*.md"))
+    return content
+
+
+@pytest.mark.parametrize("name", [name for name in EXPERIMENTS if name != "real_data"])
+def test_it_runs(name, tmp_path):
+    run(name, *EXPERIMENTS[name], out=tmp_path)
     assert list(tmp_path.glob("*.png"))
 
 
 def test_tuned_peers_can_be_taken_from_an_earlier_run(tmp_path):
-    for package in ["matplotlib", *NEEDS["real_data"]]:
-        pytest.importorskip(package, reason=f"experiment real_data needs {package}")
-    command = [sys.executable, "-m", "experiments.real_data.run", "--synthetic"]
     first, second = tmp_path / "first", tmp_path / "second"
+    tuned = run("real_data", "--synthetic", out=first)
+    assert list(first.glob("*.png"))
     earlier = ["--peers", str(first / "real_data.json")]
-    for words in (["--out", str(first)], [*earlier, "--out", str(second)]):
-        subprocess.run([*command, *words], cwd=ROOT, capture_output=True, check=True)
-    tuned, taken = (json.loads((f / "real_data.json").read_text()) for f in (first, second))
+    taken = run("real_data", "--synthetic", *earlier, out=second)
     assert taken["provenance"]["peers"]["commit"] == tuned["provenance"]["commit"]
     for name, entry in tuned["data_sets"].items():
         for family, peer in entry["peers"].items():
@@ -87,19 +94,8 @@ WIDE = ("banking", "zipf", "classes", "fit")  # a file of results for each
 
 @pytest.mark.parametrize("part", WIDE)
 def test_wide_runs(part, tmp_path):
-    pytest.importorskip("vowpalwabbit", reason="experiment wide needs vowpalwabbit")
-    command = [sys.executable, "-m", "experiments.wide.run", "--quick", "--only", part]
-    result = subprocess.run(
-        [*command, "--out", str(tmp_path)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert result.returncode == 0, result.stderr
+    content = run("wide", "--quick", "--only", part, out=tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == {f"{part}.json", f"{part}.md"}
-    content = json.loads((tmp_path / f"{part}.json").read_text())
-    assert {"command", "commit", "seeds", "sizes"} <= content["provenance"].keys()
     assert content[part]
 
 

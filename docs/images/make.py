@@ -1,9 +1,11 @@
 """Draw the pictures of README and documentation: ``python docs/images/make.py``.
 
 Everything is made by folklearn from seeded streams, so that the same version draws the same bytes.
-Needs the extras `plots` and `df`.
+Needs the extras `plots` and `df`, and chromium.
 """
 
+import subprocess
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -13,11 +15,11 @@ from PIL import Image
 import folklearn
 from folklearn import plots
 from folklearn.model.pictures import calibration_tables, window_rows
-from folklearn.model.run import Run
 
 FOLDER = Path(__file__).parent
 COLOURS = 128  # enough for lines and letters, and half of the bytes
 WIDTH = 1100  # pixels at most
+SCREEN = "900,1000"  # pixels of a page
 N_ROWS, CHANGE = 12_000, 8_000
 
 
@@ -38,19 +40,27 @@ def flights() -> pd.DataFrame:
     return pd.DataFrame(columns)
 
 
-def in_small_blocks(model: folklearn.Model, frame: pd.DataFrame) -> Run:
-    """Run over a frame, looking at the frozen loss more often than `Model.run` does."""
-    feed = model.feed(frame, "delayed", most=256)
-    run = Run.of(model, feed)
-    for rows, step in feed.steps():
-        run.add(rows, step)
-    return run.ended()
-
-
 def save(figure: object, name: str) -> None:
-    """Write a figure with few colours and of moderate size."""
+    """Write a figure."""
     path = FOLDER / name
     plots.save(figure, path)
+    shrink(path)
+
+
+def photograph(page: str, name: str) -> None:
+    """Write what the beginning of a page looks like in a browser, chromium's."""
+    path = FOLDER / name
+    with tempfile.NamedTemporaryFile("w", suffix=".html", encoding="utf-8") as file:
+        file.write(page)
+        file.flush()
+        options = ["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"]
+        shot = [f"--screenshot={path}", f"--window-size={SCREEN}", f"file://{file.name}"]
+        subprocess.run(["chromium", *options, *shot], check=True, capture_output=True)
+    shrink(path)
+
+
+def shrink(path: Path) -> None:
+    """Leave a picture few colours and a moderate size."""
     with Image.open(path) as image:
         height = round(image.height * WIDTH / image.width)
         if image.width > WIDTH:
@@ -69,11 +79,12 @@ def main() -> None:
     run.name = "flights.csv"
     save(run.plot(), "run.png")
     save(plots.confusion(run.confusion, run.labels), "confusion.png")
-    save(plots.calibration(calibration_tables(run), run.labels), "calibration.png")
+    save(plots.calibration(calibration_tables(run.history), run.labels), "calibration.png")
     save(model.explain().plot(), "weights.png")
-    drift = in_small_blocks(folklearn.Model(), frame)
+    photograph(model.report(title="Report on flights.folk"), "report.png")
+    drift = folklearn.Model().run(frame, target="delayed")
     title = f"The world changes at row {CHANGE:,}"
-    save(plots.losses(window_rows(drift), title=title), "drift.png")
+    save(plots.losses(window_rows(drift.history), title=title), "drift.png")
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from .summary import summarise
 RESULTS = Path(__file__).parent / "results"
 TIMED_ROWS = 1_000
 CLASSES, CLASS_ROUNDS = tuple(2**e for e in range(1, 11)), 100
-QUICK_SETS, QUICK_ROWS = ("synthetic-2", "synthetic-3"), 60
+QUICK_SETS, QUICK_ROWS = ("synthetic-2", "synthetic-3"), 20
 
 
 def sources_for(options: argparse.Namespace) -> list[Source]:

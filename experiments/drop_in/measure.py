@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.datasets import load_digits, load_wine
+from sklearn.datasets import load_iris, load_wine
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.feature_extraction import FeatureHasher
 from sklearn.model_selection import train_test_split
@@ -21,7 +21,7 @@ from .methods import METHODS, SORTED, facts, strict_losses
 Rows = NDArray[np.float64]
 Labels = NDArray[np.int64]
 SHUFFLED, ONE_BY_ONE = ARRIVALS = ("shuffled", "one by one")
-BUNDLED = {"digits": load_digits, "wine": load_wine}
+BUNDLED = {"iris": load_iris, "wine": load_wine}
 
 
 @dataclass(frozen=True)

@@ -86,7 +86,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         parser.error("--seeds must be at least 2: standard errors need two samples")
     sizes, seeds, rows, jobs = SIZES, options.seeds, (REFERENCE_ROWS, TEST_ROWS), options.jobs
     if options.quick:
-        sizes, seeds, rows, jobs = (20, 40), 2, (300, 30), 1
+        sizes, seeds, rows, jobs = (10, 20), 2, (300, 30), 1
     start = perf_counter()
     found = measure_all(sizes, range(seeds), rows, jobs)
     origin = provenance(

@@ -87,7 +87,7 @@ class Plan:
 
 FULL = Plan()
 QUICK = Plan(
-    seeds=(0, 1), hard_seeds=(0, 1), horizons=(16, 32, 64), sampling_horizon=32, d=2,
+    seeds=(0,), hard_seeds=(0, 1), horizons=(16, 32), sampling_horizon=32, d=2,
     norms=(1, 4), norms_horizon=64, norms_sampling_horizon=16,
     sizes_d=(8, 16), sizes_classes=(4, 8), sampling_d=(1, 2), sampling_classes=(2, 3),
     time_rounds=10, time_horizon=128, time_sampling_horizon=64,

@@ -144,7 +144,7 @@ def test_a_terminal_gets_a_bar_and_colours_unless_it_wants_none(no_color):
     ours, theirs = os.openpty()
     environment = {**os.environ, "TERM": "xterm-256color", "NO_COLOR": no_color}
     process = subprocess.Popen(
-        [*COMMAND, "run", "--learner", "folklore"], stderr=theirs, env=environment
+        [*COMMAND, "run", "--learner", "ogd"], stderr=theirs, env=environment
     )
     os.close(theirs)
     shown = b""

@@ -7,6 +7,7 @@ import pytest
 
 from folklearn import Certificate, Folklore, Model
 from folklearn.cli import report
+from folklearn.model import document
 
 
 def certificate(loss, regret_bound, **more):
@@ -28,7 +29,7 @@ def test_the_plain_sentence():
         .endswith("below 1, which is more than the model had itself.")
     )
     assert certificate(80.0, 80.0).in_words().startswith("Nothing useful is proven yet")
-    assert report.proven(Model()) == "Nothing is proven before there is a second class."
+    assert document.proven(Model()) == "Nothing is proven before there is a second class."
     invalid = certificate(10.0, float("inf"), valid=False, reason="gamma was too large")
     assert invalid.in_words() == "Nothing is proven: gamma was too large."
 
@@ -94,10 +95,10 @@ def test_an_invalid_certificate_gives_its_reason():
 
 
 def test_losses_part():
-    assert not report.has_parted(0.5, 0.6)
-    assert not report.has_parted(0.5, 0.65)
-    assert report.has_parted(0.5, 0.66)
-    assert not report.has_parted(0.5, math.nan)
+    assert not document.has_parted(0.5, 0.6)
+    assert not document.has_parted(0.5, 0.65)
+    assert document.has_parted(0.5, 0.66)
+    assert not document.has_parted(0.5, math.nan)
 
 
 def test_numbers_of_a_table():
@@ -109,7 +110,7 @@ def test_what_new_classes_cost_is_part_of_the_sum(rng):
     model = Model(learner="folklore")
     for label in rng.choice(["a", "b", "c"], size=400, p=[0.6, 0.3, 0.1]).tolist():
         model.learn_one({"x": float(len(label))}, label)
-    said = report.proven(model)
+    said = document.proven(model)
     below, gain = map(float, re.search(r"below (\S+), so at most (\S+) could", said).groups())
     price = float(re.search(r"beside the (\S+) paid for classes being new", said)[1])
     assert price > 0.01

@@ -374,6 +374,22 @@ def test_windows(folklearn, pets, tmp_path):
         assert (cells[2] == "-") == (window.floor <= 0.0)
 
 
+def test_alarms_are_said_as_they_come(folklearn, tmp_path, rng):
+    """Labels that follow the column, and from row 3000 on nothing."""
+    x = rng.integers(2, size=5000)
+    labels = np.where(np.arange(5000) < 3000, x, rng.integers(2, size=5000))
+    path = tmp_path / "breaks.csv"
+    path.write_text(
+        "a,kind\n" + "".join(f"{a},{'xy'[b]}\n" for a, b in zip(x, labels, strict=True))
+    )
+    said = folklearn("run", path, *TARGET, "--monitor", "-f", tmp_path / "m").stderr
+    (alarm,) = load(tmp_path / "m").monitor().alarms
+    assert 2900 < alarm.since < alarm.row < 3300
+    assert f"\n{alarm.in_words()}\n" in said
+    assert said.index(alarm.in_words()) < said.index("Learned 5000 rows")
+    assert "has risen" not in folklearn("run", path, *TARGET).stderr
+
+
 def test_texts_are_learned_by_words(folklearn, tmp_path, rng):
     """As banking77 is: sentences, and an intent each, sorted, packed."""
     words = {"card": "where is my new card", "rate": "what exchange rate do you use today"}

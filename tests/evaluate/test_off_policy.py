@@ -245,8 +245,11 @@ def test_a_good_reward_model_shortens_the_interval(rng):
     assert perfect.value == pytest.approx(truth(target, y), abs=1e-12)
 
 
-@pytest.mark.parametrize("features", [False, True], ids=["contexts", "features of actions"])
-@pytest.mark.parametrize("draw", [decisions.binary, decisions.graded])
+@pytest.mark.parametrize(
+    ("features", "draw"),
+    [(False, decisions.binary), (True, decisions.graded)],
+    ids=["contexts", "features of actions"],
+)
 def test_intervals_for_rewards_cover_as_often_as_they_say(features, draw, rng):
     """100 logs at 0.95: below 84 with probability 2e-5 if exact; more are in experiments/coverage.
 
@@ -259,9 +262,7 @@ def test_intervals_for_rewards_cover_as_often_as_they_say(features, draw, rng):
     assert covered >= 84
 
 
-@pytest.mark.parametrize(
-    ("features", "learn"), [(False, greedy), (False, best_constant), (True, greedy)]
-)
+@pytest.mark.parametrize(("features", "learn"), [(False, best_constant), (True, greedy)])
 def test_a_policy_learned_from_the_log_is_judged_by_what_it_had_not_seen(features, learn, rng):
     """60 logs at 0.95: below 48 with probability 3e-5 if exact."""
     world, covered = decisions.world(rng, features=features), 0

@@ -13,7 +13,7 @@ from tests.reference.auto import DenseAuto
 @pytest.mark.parametrize("kind", ["hard", "soft", "weighted"])
 @pytest.mark.parametrize(("d", "K"), [(2, 2), (3, 3), (4, 5)])
 def test_equals_the_dense_auto(d, K, kind):
-    X, Y, weight = mixed_stream(d + K, 140, d, K, kind)
+    X, Y, weight = mixed_stream(d + K, 100, d, K, kind)
     slow = DenseAuto(d, K)
     fast = auto(n_features=d, n_classes=K, retire=False)
     for x, y, w in zip(X, Y, weight, strict=True):

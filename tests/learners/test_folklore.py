@@ -39,7 +39,7 @@ def stream_with_changing_norms(rng, T, d, K):
 @pytest.mark.parametrize("K", [2, 3, 10])
 @pytest.mark.parametrize("labels", ["hard", "soft", "weighted"])
 def test_equals_the_dense_twin(K, labels, rng):
-    d, T, B = 3, 300 if K < 10 else 150, 5.0
+    d, T, B = 3, 120, 5.0
     X, y = stream_with_changing_norms(rng, T, d, K)
     targets = rng.dirichlet(np.full(K, 0.3), size=T) if labels == "soft" else y
     weights = rng.exponential(2.0, size=T) if labels == "weighted" else np.ones(T)
@@ -62,7 +62,7 @@ def test_equals_the_dense_twin(K, labels, rng):
 
 @pytest.mark.parametrize("K", [2, 4])
 def test_equals_the_dense_twin_at_a_fixed_gamma(K, rng):
-    X, y = stream_with_changing_norms(rng, 200, 3, K)
+    X, y = stream_with_changing_norms(rng, 120, 3, K)
     model = Folklore(n_features=3, n_classes=K, B=5.0, lam=0.7, gamma=0.04)
     twin = DenseFolklore(3, K, 5.0, 0.7, gamma=0.04)
     for x, label in zip(X, y, strict=True):

@@ -229,8 +229,9 @@ def test_a_bad_first_row_decides_nothing():
         assert model.roles == {"n": "category"}
 
 
-@pytest.mark.parametrize("words", [False, True])
-@pytest.mark.parametrize("cut", [0, 1, 30, 66, 70, 150])
+@pytest.mark.parametrize(
+    ("cut", "words"), [*((cut, False) for cut in (0, 1, 30, 66, 70, 150)), (30, True), (70, True)]
+)
 def test_resuming_equals_never_stopping(cut, words, rng, tmp_path):
     rows = rows_of(rng, words=words)
     model = learned(rows[:cut])

@@ -1,6 +1,7 @@
 """Compiled kernels must not outlive the sources that they call, and be compiled once."""
 
 import importlib.util
+import inspect
 from pathlib import Path
 
 import pytest
@@ -106,6 +107,14 @@ def test_an_unknown_numba_compiles_the_same_kernels_by_itself(module, monkeypatc
     storeys = module(_STOREYS.format(inner="kernel", outer="fast_kernel"))
     assert storeys.raised(1.5) == 6.0
     assert len(storeys.doubled.signatures) == 2
+
+
+def test_kernels_can_run_as_plain_python(module, monkeypatch):
+    """With NUMBA_DISABLE_JIT, as `tests.mutants` runs them."""
+    monkeypatch.setattr("numba.core.config.DISABLE_JIT", True)
+    storeys = module(_STOREYS.format(inner="kernel", outer="fast_kernel"))
+    assert inspect.isfunction(storeys.raised)
+    assert storeys.raised(1.5) == 6.0
 
 
 def test_numba_still_has_the_steps_that_a_part_is_spared():

@@ -4,7 +4,7 @@ import gzip
 import pickle
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from folklearn.errors import InvalidInputError
@@ -348,7 +348,8 @@ def test_pyarrow_and_python_read_the_same(tmp_path_factory, rows, end, delimiter
     assert [str(bad) for bad in found.bad] == [str(bad) for bad in slow.bad]
     # Without its bad rows the text is read by pyarrow, and says the same.
     good = {1, *slow.lines}
-    whole = records(Chunk(text.encode() + b"\n", 1), delimiter)
-    path.write_bytes(b"".join(record for line, record in whole if line in good))
+    whole = dict(records(Chunk(text.encode() + b"\n", 1), delimiter))
+    assume(good <= whole.keys())  # a quote that is never closed has the good rows after it inside
+    path.write_bytes(b"".join(whole[line] for line in sorted(good)))
     fast = Rows(opened(path, delimiter=delimiter, decimal=decimal), wanted, skip=True)
     assert (fast.table[0], fast.bad) == (slow.table[0], [])

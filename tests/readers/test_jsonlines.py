@@ -4,7 +4,7 @@ import contextlib
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from folklearn.errors import FolklearnError, InvalidInputError
@@ -138,6 +138,7 @@ VALUES = st.recursive(
     ),
     kinds=st.dictionaries(st.sampled_from("aby"), st.sampled_from(["number", "text", "date"])),
 )
+@example(texts=['{"a": null}', '{"a": {"": null}}'], kinds={})
 def test_both_ways_give_the_same_rows_or_sentences(tmp_path_factory, read_both, texts, kinds):
     for text in texts:
         with contextlib.suppress(FolklearnError):

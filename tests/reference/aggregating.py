@@ -8,7 +8,7 @@ models at the nodes, and the regret against every *node* is at most its -ln prio
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.linalg import helmert
-from scipy.special import log_softmax, logsumexp
+from scipy.special import log_softmax
 
 from .loss import Array, as_distribution
 from .mixture import soft_log_loss
@@ -68,7 +68,7 @@ class DenseAggregating:
         self.W, log_prior = nodes
         self.K = self.W.shape[1]
         self.mu, self.w_max = mu, w_max
-        self.log_weights = log_prior - logsumexp(log_prior)
+        self.log_weights = log_prior - np.logaddexp.reduce(log_prior)
         self.loss = 0.0
 
     def predict(self, x: Array) -> Array:
@@ -81,6 +81,6 @@ class DenseAggregating:
         round_loss = soft_log_loss(self.predict(x), target)
         losses = -log_softmax(self.W @ x, axis=1) @ target
         self.log_weights = self.log_weights - weight / self.w_max * losses
-        self.log_weights -= logsumexp(self.log_weights)
+        self.log_weights -= np.logaddexp.reduce(self.log_weights)
         self.loss += weight * round_loss
         return round_loss

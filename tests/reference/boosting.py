@@ -11,7 +11,7 @@ from functools import cache
 
 import numpy as np
 from scipy.optimize import brentq, minimize_scalar
-from scipy.special import expit, logsumexp, softmax
+from scipy.special import expit, softmax
 
 from .aioli import DenseAioli
 from .curvature import gamma_star
@@ -60,7 +60,7 @@ def best_alpha(S: Array, labels: Array, y: Array) -> tuple[float, float]:
     def total(alpha: float) -> float:
         Z = S.copy()
         Z[rows, labels] += alpha
-        return float((logsumexp(Z, axis=1) - Z[rows, y]).sum())
+        return float((np.logaddexp.reduce(Z, axis=1) - Z[rows, y]).sum())
 
     inside = minimize_scalar(total, bounds=(-2.0, 2.0), method="bounded", options={"xatol": 1e-9})
     return min(((a, total(a)) for a in (-2.0, float(inside.x), 2.0)), key=lambda pair: pair[1])
@@ -95,7 +95,7 @@ class SlowRegression:
     def context(self, s: Array, label: int) -> Array:
         """x~ = (clip((s~_1 - s~_2) / 2), 1)."""
         clip = math.log(self.rounds + 2 if self.horizon is None else self.horizon)
-        gap = s[label] - logsumexp(np.delete(s, label))
+        gap = s[label] - np.logaddexp.reduce(np.delete(s, label))
         return np.array([min(clip, max(-clip, gap / 2)), 1.0])
 
     def zeta(self, s: Array, label: int) -> Array:
@@ -110,7 +110,7 @@ class SlowRegression:
     def predict(self, s: Array, label: int) -> Array:
         s = np.asarray(s, dtype=float)
         zeta = self.zeta(s, label)
-        rest = logsumexp(np.delete(s, label))
+        rest = np.logaddexp.reduce(np.delete(s, label))
         s_hat = np.empty(self.n_classes)
         for k in range(self.n_classes):
             s_hat[k] = zeta[0] if k == label else s[k] + zeta[1] - rest
@@ -161,11 +161,11 @@ class SlowOffset:
 
     def predict(self, s: Array, label: int) -> Array:
         s_hat = np.array(s, dtype=float)
-        s_hat[label] += self.alpha(s[label] - logsumexp(np.delete(s, label)))
+        s_hat[label] += self.alpha(s[label] - np.logaddexp.reduce(np.delete(s, label)))
         return s_hat
 
     def update(self, s: Array, label: int, y: int, weight: float = 1.0) -> float:
-        offset = float(s[label] - logsumexp(np.delete(s, label)))
+        offset = float(s[label] - np.logaddexp.reduce(np.delete(s, label)))
         alpha = self.alpha(offset)
         u = offset + alpha
         gradient = weight * (-expit(-u) if y == label else expit(u))

@@ -9,7 +9,7 @@ with p' = softmax(z'). Precisions are kept, and inverted when they are needed.
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import minimize
-from scipy.special import logsumexp, softmax
+from scipy.special import softmax
 
 from .loss import Array, as_distribution, covariance, log_loss
 
@@ -18,7 +18,8 @@ def implicit_step(z: Array, s: Array, y: Array, weight: float) -> Array:
     """The logits z' after the step: SciPy's trust region, then Newton until nothing moves."""
 
     def objective(a: Array) -> float:
-        return weight * float(logsumexp(a) - y @ a) + float(((a - z) ** 2 / (2 * s)).sum())
+        loss = float(np.logaddexp.reduce(a) - y @ a)
+        return weight * loss + float(((a - z) ** 2 / (2 * s)).sum())
 
     def gradient(a: Array) -> Array:
         return weight * (softmax(a) - y) + (a - z) / s

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import logsumexp, softmax
+from scipy.special import softmax
 
 from .curvature import round_gamma
 from .loss import Array, as_distribution, covariance, log_loss
@@ -133,7 +133,7 @@ class DenseFolklore:
 
         def value(v: Array) -> float:
             z = logits(v)
-            return float(v @ A @ v + phi_weight * (logsumexp(z) - z.mean()))
+            return float(v @ A @ v + phi_weight * (np.logaddexp.reduce(z) - z.mean()))
 
         v = np.zeros_like(self.G)
         previous = np.inf

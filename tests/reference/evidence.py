@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import minimize
-from scipy.special import logsumexp, softmax
+from scipy.special import softmax
 
 from .curvature import round_gamma
 from .hindsight import optimality_gap
@@ -210,7 +210,7 @@ def best_many(
     def losses(W: Array) -> Array:
         Z = np.einsum("nkd,ntd->ntk", W, X)
         Z = Z - Z.max(axis=2, keepdims=True)
-        return np.einsum("nt,nt->n", weight, logsumexp(Z, axis=2) - (Y * Z).sum(axis=2))
+        return np.einsum("nt,nt->n", weight, np.logaddexp.reduce(Z, axis=2) - (Y * Z).sum(axis=2))
 
     def slack(W: Array) -> Array:
         return B**2 - (W**2).sum(axis=2)

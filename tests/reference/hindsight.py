@@ -2,7 +2,7 @@
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import logsumexp, softmax
+from scipy.special import softmax
 
 from .loss import Array, as_distribution
 
@@ -15,7 +15,7 @@ def _labels(y: ArrayLike, n_classes: int) -> Array:
 def total_loss(W: Array, X: Array, Y: Array, weight: Array) -> float:
     """f(W), Y of shape (T, K)."""
     Z = X @ W.T
-    return float(weight @ (logsumexp(Z, axis=1) - np.sum(Y * Z, axis=1)))
+    return float(weight @ (np.logaddexp.reduce(Z, axis=1) - np.sum(Y * Z, axis=1)))
 
 
 def gradient(W: Array, X: Array, Y: Array, weight: Array) -> Array:

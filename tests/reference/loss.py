@@ -2,7 +2,6 @@
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import logsumexp
 
 Array = NDArray[np.float64]
 
@@ -20,7 +19,7 @@ def log_loss(z: Array, y: ArrayLike) -> float:
     z = np.asarray(z, dtype=float)
     # Centred first: the loss ignores a common shift, floating point does not.
     z = z - z.max()
-    return float(logsumexp(z) - as_distribution(y, z.size) @ z)
+    return float(np.logaddexp.reduce(z) - as_distribution(y, z.size) @ z)
 
 
 def covariance(p: Array) -> Array:

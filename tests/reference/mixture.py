@@ -9,7 +9,6 @@ from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import logsumexp
 
 from .loss import Array, as_distribution
 from .streams import Learner
@@ -34,7 +33,7 @@ def bayes_mixture(
         target = as_distribution(label, K)
         losses = np.array([soft_log_loss(p, target) for p in P[t]])
         log_weights = log_weights - weight[t] / w_max * losses
-        log_weights -= logsumexp(log_weights)
+        log_weights -= np.logaddexp.reduce(log_weights)
     return mixed, log_weights
 
 
@@ -91,6 +90,6 @@ class DenseMixture:
         round_loss = soft_log_loss(p, as_distribution(y, p.size))
         losses = np.array([expert.update(x, y, weight) for expert in self.experts])
         self.log_weights = self.log_weights - weight / self.w_max * losses
-        self.log_weights -= logsumexp(self.log_weights)
+        self.log_weights -= np.logaddexp.reduce(self.log_weights)
         self.loss += weight * round_loss
         return round_loss

@@ -59,29 +59,35 @@ def audit(
 
     Each prediction must have been made before its label was seen; this cannot be checked.
     """
-    check_settings({"B": B})
     if not predictions:
         raise FolklearnError("--predictions is needed: the file that holds what was predicted")
     console = new_console(quiet)
     with warnings_shown(console):
-        whole = Whole(console, "audit", source, columns.roles())
-        given = _read(predictions, whole)
-        certifier = Certifier(n_features=whole.n_inputs + 1, n_classes=len(given.labels), B=B)
-        models = f"linear in the scaled columns, row norms at most {B:g}"
-        more = ("audited", given.name), ("models", models)
-        console.print(whole.about(*more, labels=given.labels))
-        warm_up(console, "auto")
         started = time.perf_counter()
-        audited = _Audited(certifier, given, whole)
-        follow(
-            console, _TABLE, audited.certified(), audited.cells, what="reading", total=whole.n_rows
-        )
-        certificate = _refined(audited, console) if exact else certifier.certificate()
+        audited = certified(console, "audit", source, columns, predictions, B)
+        certificate = _refined(audited, console) if exact else audited.certifier.certificate()
         seconds = time.perf_counter() - started
     console.print(_summary(audited, certificate, seconds))
 
 
-def _refined(audited: "_Audited", console: Console) -> PredictionCertificate:
+def certified(
+    console: Console, command: str, source: Source, columns: Columns, predictions: str, B: float
+) -> "Audited":
+    """Read rows and predictions of them, and certify these, showing how it goes."""
+    check_settings({"B": B})
+    whole = Whole(console, command, source, columns.roles())
+    given = _read(predictions, whole)
+    certifier = Certifier(n_features=whole.n_inputs + 1, n_classes=len(given.labels), B=B)
+    models = f"linear in the scaled columns, row norms at most {B:g}"
+    more = ("audited", given.name), ("models", models)
+    console.print(whole.about(*more, labels=given.labels))
+    warm_up(console, "auto")
+    audited = Audited(certifier, given, whole)
+    follow(console, _TABLE, audited.certified(), audited.cells, what="reading", total=whole.n_rows)
+    return audited
+
+
+def _refined(audited: "Audited", console: Console) -> PredictionCertificate:
     """Read the rows again until the certificate is exact; say after each pass how far it is."""
     n = audited.certifier.n_rounds
     console.print("Reading the rows again:")
@@ -107,7 +113,7 @@ class _Given:
     unseen: bool  # whether it had a column of classes never seen
 
 
-class _Audited:
+class Audited:
     """Predictions of a file beside the rows that they are about."""
 
     def __init__(self, certifier: Certifier, given: _Given, whole: Whole) -> None:
@@ -142,6 +148,26 @@ class _Audited:
         self.certifier.observe_many(X, y, self.P[rows])
         self.y[rows] = y
         self._n_wrong += int((self.P[rows].argmax(axis=1) != y).sum())
+
+    def notes(self) -> Iterator[str]:
+        """Yield what had to be done to the predictions."""
+        given = self.given
+        low = np.flatnonzero(given.P[np.arange(len(self.y)), self.y] < FLOOR)
+        if low.size:
+            yield (
+                f"In {low.size} rounds, first in row {low[0] + 1}, the label was given less than "
+                f"{FLOOR:g}, which was counted as {FLOOR:g}; given 0, the log loss is infinite."
+            )
+        if given.unseen:
+            yield (
+                f"The column {UNSEEN} was left out, the other probabilities divided by their sum: "
+                "the price of not knowing a class is not in these numbers."
+            )
+        if given.n_rounded:
+            yield (
+                f"{given.n_rounded} rows did not sum to 1 within {ROW_SUM_TOLERANCE:g} and were "
+                "divided by their sum."
+            )
 
     def again(self) -> Iterator[tuple[Array, Labels]]:
         """Yield all rows, scaled as they were when they came."""
@@ -255,9 +281,9 @@ def _refuse_unless_probabilities(P: Array, lines: Labels, names: Sequence[str], 
         )
 
 
-def _summary(audited: _Audited, certificate: PredictionCertificate, seconds: float) -> str:
+def _summary(audited: Audited, certificate: PredictionCertificate, seconds: float) -> str:
     """Return the result and what is proven about it."""
-    n, given = certificate.n_rounds, audited.given
+    n = certificate.n_rounds
     scores = score(audited.P, audited.y)
     lines = [
         f"Audited {n} predictions in {seconds:.2f} s: average log loss {scores.log_loss:.4f} "
@@ -271,20 +297,5 @@ def _summary(audited: _Audited, certificate: PredictionCertificate, seconds: flo
         "The linear model that learned the same rows beside them, on line, had an average log "
         f"loss of {audited.certifier.leader_loss / n:.4f}."
     )
-    low = np.flatnonzero(given.P[np.arange(n), audited.y] < FLOOR)
-    if low.size:
-        lines.append(
-            f"In {low.size} rounds, first in row {low[0] + 1}, the label was given less than "
-            f"{FLOOR:g}, which was counted as {FLOOR:g}; given 0, the log loss is infinite."
-        )
-    if given.unseen:
-        lines.append(
-            f"The column {UNSEEN} was left out, the other probabilities divided by their sum: the "
-            "price of not knowing a class is not in these numbers."
-        )
-    if given.n_rounded:
-        lines.append(
-            f"{given.n_rounded} rows did not sum to 1 within {ROW_SUM_TOLERANCE:g} and were "
-            "divided by their sum."
-        )
+    lines += audited.notes()
     return "\n".join(lines)

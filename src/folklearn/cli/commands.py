@@ -8,9 +8,11 @@ from typer.core import TyperCommand, TyperGroup
 
 from folklearn import __version__
 from folklearn.cli.audit import audit
+from folklearn.cli.backup import backup
 from folklearn.cli.bandit import bandit
 from folklearn.cli.boost import boost
 from folklearn.cli.compare import compare
+from folklearn.cli.document import report
 from folklearn.cli.inspection import inspect
 from folklearn.cli.key import KEY_COMMANDS, key
 from folklearn.cli.policy_value import policy_value
@@ -45,7 +47,20 @@ class _Group(TyperGroup):
 
 
 app = typer.Typer(cls=_Group, add_completion=False, pretty_exceptions_enable=False)
-for _command in (run, predict, inspect, audit, compare, bandit, policy_value, boost, serve, warmup):
+for _command in (
+    run,
+    predict,
+    inspect,
+    report,
+    audit,
+    compare,
+    bandit,
+    policy_value,
+    boost,
+    serve,
+    backup,
+    warmup,
+):
     app.command(cls=_Command)(_command)
 _keys = typer.Typer(cls=_Group, callback=key, invoke_without_command=True)
 for _name, _command in KEY_COMMANDS.items():

@@ -9,6 +9,7 @@ from folklearn.cli import learners, report
 from folklearn.cli.display import new_console, warnings_shown
 from folklearn.cli.inputs import may_be_saved
 from folklearn.cli.options import Source, explained
+from folklearn.model import document
 from folklearn.model.model import Model
 from folklearn.model.roles import inferred
 from folklearn.words import counted, listed
@@ -66,7 +67,7 @@ def _of_model(model: Model) -> list[str]:
             f"{report.number(model.frozen_loss)}, of rows ahead by the model as saved",
         ),
         ("error", f"{error:.2%}"),
-        ("proven", report.proven(model)),
+        ("proven", document.proven(model)),
     ]
     return [report.named(*lines), *_explained(model)]
 

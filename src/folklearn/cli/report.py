@@ -11,7 +11,6 @@ from folklearn.readers.reader import Reader
 from folklearn.words import counted, listed
 
 _MOST = 6  # columns of a role that are named
-_PARTED = 1.2, 0.05  # factor and nats by which the frozen loss may exceed the progressive one
 
 
 def number(value: float | None) -> str:
@@ -89,29 +88,6 @@ def missing(gaps: Mapping[str, int], roles: Mapping[str, str]) -> list[tuple[str
         return []
     what = "a missing number counts as the mean of its column so far, a missing text as none"
     return [("missing", f"{counted(sum(own.values()), 'value')} in {listed([*own])}; {what}")]
-
-
-def has_parted(loss: float, frozen: float) -> bool:
-    """Tell whether the model as it would be saved does clearly worse than the running one."""
-    factor, nats = _PARTED
-    return frozen > factor * loss + nats
-
-
-def parted(loss: float, frozen: float) -> str:
-    """Return what it means that the two losses have parted."""
-    return (
-        "Warning: the saved model will do worse than the running one. Rows ahead, it had an "
-        f"average loss of {frozen:.4f}, where predictions with every label known had "
-        f"{loss:.4f}: what is learned here goes out of date, so go on learning while you predict."
-    )
-
-
-def proven(model: Model) -> str:
-    """Return what is proven about a model, in one plain sentence."""
-    certificate = model.certificate()
-    if certificate is None:
-        return "Nothing is proven before there is a second class."
-    return certificate.in_words(model.total_weight, of_new=model.loss_of_new)
 
 
 def expert_words(model: Model) -> list[str]:

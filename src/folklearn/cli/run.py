@@ -20,6 +20,7 @@ from folklearn.cli.outputs import Outputs
 from folklearn.cli.predictions import PredictionWriter, writer_to
 from folklearn.cli.warmup import warm_up
 from folklearn.errors import FolklearnError
+from folklearn.model import document
 from folklearn.model.feed import Feed
 from folklearn.model.model import Model
 from folklearn.model.run import Run
@@ -53,6 +54,7 @@ _WINDOWS = Table([("last rows", "loss", "no linear", "error"), ("", "", "below",
 --one-pass  Read a file once: classes and categories as they come.
 --shuffle  Learn the rows in a random order; they must fit in memory.
 --windows  Show losses, and what is proven, of the last 64, 128, ... rows.
+--monitor  Say when the loss has risen by more than chance: in at most 1 of 100 streams wrongly.
 --predictions -p OUT.csv  Write what was predicted for every row before it was learned; - writes to
     standard output.
 --save -f MODEL  Save the model.
@@ -78,6 +80,7 @@ def run(
     shuffle: bool = False,
     seed: int = 0,
     windows: bool = False,
+    monitor: bool = False,
     plot: str | None = None,
     predictions: str | None = None,
     save: str | None = None,
@@ -128,6 +131,8 @@ def run(
             model = Model(
                 kind, roles=roles, crosses=pairs, classes=labels, windows=windows, **given
             )
+        if monitor:
+            model.monitor(lambda alarm: console.print(alarm.in_words()))
         with skipping(on_bad_row, bad_path) as skipped:
             feed = model.feed(
                 reader, target, weight=weight, one_pass=one_pass, on_bad=skipped,
@@ -327,9 +332,9 @@ def _summary(model: Model, course: Run, skipped: Skipped | None) -> Iterator[str
     if model.is_open:
         new = report.number(model.loss_of_new / model.total_weight)
         yield f"{report.classes(model.labels)}; {new} of the loss was paid for their being new."
-    if report.has_parted(model.average_loss, model.frozen_loss):
-        yield report.parted(model.average_loss, model.frozen_loss)
-    yield report.proven(model)
+    if document.has_parted(model.average_loss, model.frozen_loss):
+        yield document.parted(model.average_loss, model.frozen_loss)
+    yield document.proven(model)
 
 
 def _windows_of(model: Model) -> str:

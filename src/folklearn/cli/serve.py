@@ -5,7 +5,9 @@ from typing import Annotated
 
 import typer
 
+from folklearn.cli.display import new_console
 from folklearn.cli.interrupts import Terminated
+from folklearn.cli.warmup import warm_up
 from folklearn.errors import InvalidInputError
 
 
@@ -17,14 +19,21 @@ def serve(
         Path | None, typer.Option("--import", help="Begin a model as this file has it.")
     ] = None,
     name: Annotated[str | None, typer.Option(help="Name of the model to import.")] = None,
+    demo: Annotated[
+        bool, typer.Option("--demo", help="In a new folder: teach two models, to be watched.")
+    ] = False,
 ) -> None:
     """Serve the models of a folder: predict, learn durably, decide, and watch."""
+    from folklearn.service import demo as shown
     from folklearn.service import server
     from folklearn.service.service import Service
 
     if folder.exists() and not folder.is_dir():
         raise InvalidInputError(f"{folder} is a file; the service needs a folder")
     key = server.first_key(folder, host)
+    if demo and key is None:
+        raise InvalidInputError(f"--demo needs a new folder, and {folder} has keys already")
+    warm_up(new_console(quiet=False), "auto")  # so that no request waits for a compiler
 
     def begun(service: Service, port: int) -> None:
         if file is not None:
@@ -39,6 +48,9 @@ def serve(
             typer.echo("           shown this once: it may do everything. Make others with")
             typer.echo(f"           folklearn key {folder} create --scope predict --scope learn")
         typer.echo(f"listening  http://{host}:{port}   Ctrl-C ends it, and keeps everything")
+        if demo and key is not None:
+            shown.begin(f"http://{host}:{port}", key)
+            typer.echo("           open it in a browser, log in with the key, and watch")
 
     try:
         server.serve(folder, host, port, begun=begun)

@@ -136,9 +136,9 @@ class Columns(Saved):
         return [roles.get(source) in (NUMBER, *DATES) for source, _ in encoded.keys]
 
     def _know_rows(self) -> None:
-        """Find out how a row of numbers is read in one step."""
-        self._missing = np.zeros(max(1, len(self.keys)))
-        self._missing[[self.places[key] for key in self._whole if key[0] != FEATURES]] = math.nan
+        """Find out how a row of numbers is read in one step, and what a row of nothing is."""
+        self.absent = np.zeros(max(1, len(self.keys)))
+        self.absent[[self.places[key] for key in self._whole if key[0] != FEATURES]] = math.nan
         # Whether a matrix without names is all there is, so that its rows are taken as they are.
         numbered = all(key == (FEATURES, str(j)) for j, key in enumerate(self.keys))
         self.is_matrix = numbered and not self.sparse
@@ -178,7 +178,7 @@ class Columns(Saved):
         return None if self.sparse or self.crosses else self._known_row(x)
 
     def _known_row(self, x: Mapping[str, Any]) -> Array | None:
-        row = self._missing.copy()
+        row = self.absent.copy()
         for name, value in x.items():
             role = self.roles.get(name)
             if role == NUMBER:

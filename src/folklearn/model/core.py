@@ -97,6 +97,7 @@ class Core(Saved):
         self.n_new = 0
         self.keeps_rows = False  # scaled ones, for whoever asks with `taken_rows`
         self._taken: list[Rows] = []
+        self.frozen_losses: Array = np.empty(0)  # after every row of the last `run`
         # Of features that come late, whether they are numbers, which were missing until then;
         # others, categories and what svmlight leaves out, were 0.
         self.late_numbers: Sequence[bool] = ()
@@ -390,6 +391,7 @@ class Core(Saved):
         self._n_coming = n_classes
         self._make_room(*self._sizes(X), self.n_classes)
         P, u = np.zeros((T, n_classes)), np.empty(T)
+        self.frozen_losses = np.empty(T)
         start, frozen, judged, end = 0, self.frozen, None, 0
         while start < T:
             if frozen.rows_ahead(self.n_rounds) <= 0:
@@ -401,6 +403,7 @@ class Core(Saved):
             Z = self._scaler.learn_checked(X[part])
             rows = Rows(Z, problem.norms(Z), labels[part], soft[part], weights[part])
             self._learn_rows(rows, known[part], P[part], u[part])
+            self.frozen_losses[part] = frozen.loss
             if self.keeps_rows:
                 self._taken.append(rows)
             start = part.stop
@@ -412,6 +415,7 @@ class Core(Saved):
                 self.n_rounds, _held(X, labels, soft, weights, part).copy()
             ):
                 self._tell()
+            self.frozen_losses[start - 1] = frozen.loss
         self._n_coming = 0
         return P, u
 

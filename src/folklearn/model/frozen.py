@@ -81,6 +81,7 @@ class Frozen(Saved):
     def __init__(self, *, wide: bool = False) -> None:
         self.wide = bool(wide)
         self._begins, self._ends = _FIRST, 0
+        self.loss = float("nan")
         self._names: list[str] = []
         self._losses: Array = np.zeros(0)
         self._totals: Array = np.zeros(2)  # loss and weight of recent stripes
@@ -88,12 +89,6 @@ class Frozen(Saved):
         self._scaler: Any = None
         self._held: list[Held] = []
         self._rows: list[_Row] = []  # that came one by one, behind those
-
-    @property
-    def loss(self) -> float:
-        """The average loss in recent stripes."""
-        total, weight = self._totals.tolist()
-        return total / weight if weight > 0.0 else float("nan")
 
     def rows_ahead(self, n_rounds: int) -> int:
         """Return how many rows may be learned until a stripe begins or ends."""
@@ -180,7 +175,12 @@ class Frozen(Saved):
         if not past.keys() >= set(names):
             kept[:] = 0.0  # other experts: nothing can be compared
         self._names, self._losses = names, _KEEP * kept + losses
-        self._totals = _KEEP * self._totals + (own, weight)
+        self._sum_up(_KEEP * self._totals + (own, weight))
+
+    def _sum_up(self, totals: Array) -> None:
+        self._totals = totals
+        total, weight = totals.tolist()
+        self.loss = total / weight if weight > 0.0 else float("nan")
 
     def weights(self, learner: Learner) -> Array:
         """Return the weights of a learner's experts by their record; equal ones without one."""
@@ -222,7 +222,7 @@ class Frozen(Saved):
         super()._restore(record)
         self._names = [str(name) for name in record.word("names")]
         self._losses = record.part("losses", (len(self._names),))
-        self._totals = record.part("totals", (2,))
+        self._sum_up(record.part("totals", (2,)))
         if "learner" in record.config:
             self._learner, self._scaler = record.inner("learner"), record.inner("scaler")
             if "held.labels" in record.arrays:

@@ -2,7 +2,7 @@
 
 import copy
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -12,6 +12,7 @@ from folklearn.arrays import TINY, Array
 from folklearn.arrays import Labels as Numbers
 from folklearn.certificate import Certificate
 from folklearn.errors import InvalidInputError
+from folklearn.evaluate.monitor import Alarm, Monitor
 from folklearn.evaluate.windows import Window
 from folklearn.learners import catalogue
 from folklearn.learners.base import Learner
@@ -22,11 +23,12 @@ from folklearn.model.columns import FEATURES, Columns, Encoded
 from folklearn.model.core import Core
 from folklearn.model.explain import Explanation, explained
 from folklearn.model.feed import FedRows, Feed, block_of
+from folklearn.model.history import History, Learned
 from folklearn.model.labels import Labels
 from folklearn.model.recent import Recent
 from folklearn.model.roles import WORDS
 from folklearn.model.run import Run, Score, known_numbers
-from folklearn.model.tally import Outcome, Tally, outcome, outcomes
+from folklearn.model.tally import Tally, outcome, outcomes
 from folklearn.model.waiting import Asked, Waiting
 from folklearn.persist import Record, Saved
 from folklearn.readers.block import Block
@@ -46,6 +48,7 @@ class Step(NamedTuple):
     numbers : (T,) class numbers, -1 for a row without a label and for a soft label.
     losses : (T,) unweighted log losses, NaN for a row without a label.
     weights : (T,) of the rows.
+    learned : the same with all that a `History` counts, None for rows that were only predicted.
     """
 
     P: Array
@@ -53,6 +56,7 @@ class Step(NamedTuple):
     numbers: Numbers
     losses: Array
     weights: Array
+    learned: Learned | None = None
 
 
 class Model(Saved):
@@ -89,6 +93,7 @@ class Model(Saved):
     n_rounds : number of rows learned.
     loss, n_mistakes, total_weight : progressive totals since the first row of its life.
     loss_of_new : the part of the loss that was paid for classes being unknown.
+    history : its life in pieces, and counts by class and by column (`History`); saved with it.
 
     Examples
     --------
@@ -126,6 +131,7 @@ class Model(Saved):
         for name, role in self.asked_roles.items():
             known_roles.refuse_unknown(role, name)
         class_weights.refuse_unusable(class_weight)
+        self._monitor: Monitor | None = None
         self.forget()
         # One of the least size hears bad settings.
         first = catalogue.make(learner, 1, max(2, len(self._labels)), settings)
@@ -141,7 +147,10 @@ class Model(Saved):
         self._labels, self.is_open = Labels(), True
         self.declare(classes)
         self._tally = Tally(floors=self.has_floors)
+        self.history = History()
         self._recent, self._waiting = Recent(), Waiting()
+        if self._monitor is not None:
+            self._monitor.forget()
 
     def declare(self, classes: Iterable[Any]) -> None:
         """Make classes known that no row has brought; if all are, none is "unseen"."""
@@ -243,12 +252,14 @@ class Model(Saved):
 
     def learn_one(self, x: Mapping[Any, Any], y: Any, *, weight: float = 1.0) -> None:
         """Learn one row, a mapping of column names to values, and its label."""
-        self._learn_row(x, y, weight)
+        loss = self._learn_row(x, y, weight)
+        if self._monitor is not None:
+            self._monitor.observe(loss)
 
     def _learn_row(
-        self, x: Mapping[Any, Any], y: Any, weight: float, told: Outcome | None = None
-    ) -> None:
-        """Learn one row; `told` is what came of the prediction when it was asked for."""
+        self, x: Mapping[Any, Any], y: Any, weight: float, asked: Asked | None = None
+    ) -> float:
+        """Learn one row, and return its loss; `asked` is what was predicted when it was asked."""
         number, new = self._labels.read(y)
         if self.class_weight is not None or weight != 1.0:
             numbers, weights = np.asarray([number]), np.array([problem.weight(weight)])
@@ -258,21 +269,24 @@ class Model(Saved):
         row = None if columns is None or core is None else columns.plain_row(x)
         try:
             if core is not None and row is not None and type(number) is int:  # nearly all rows
-                self._learn_numbers(core, row, number, weight, new, told)
+                loss = self._learn_numbers(core, row, number, weight, new, asked)
             else:
                 encoded = self._meet_row(x)
                 core = self._core_for(encoded)
                 if core.sparse or type(number) is not int:
                     labels: Any = [number] if type(number) is int else np.asarray(number)[None]
-                    self._run(encoded, labels, np.array([weight]), new, told)
+                    step = self._run(encoded, labels, np.array([weight]), new, asked)
+                    loss = float(step.losses[0])
                 else:
-                    self._learn_numbers(core, encoded.X[0], number, weight, new, told, encoded)
+                    row = encoded.X[0]
+                    loss = self._learn_numbers(core, row, number, weight, new, asked, encoded)
         except InvalidInputError:
             columns = self.columns
             self.core, self.columns = begun  # a first row that is refused decides nothing
             _refuse_by_name(columns, x)
             raise
         self._recent.add_row(dict(x), _hard(number))
+        return loss
 
     def _learn_numbers(
         self,
@@ -281,20 +295,29 @@ class Model(Saved):
         number: int,
         weight: float,
         new: Sequence[Any],
-        told: Outcome | None,
+        asked: Asked | None,
         encoded: Encoded | None = None,
-    ) -> None:
-        """Learn one row of a dense model, and count its loss."""
+    ) -> float:
+        """Learn one row of a dense model, count its loss, and return it."""
         unseen = core.unseen_probability if new or self.is_open else 0.0
         core.keeps_rows = self.has_floors
         if self.has_floors and (new or encoded is not None):
             self._tally.settle()
-        if encoded is not None and self.columns is not None:
-            core.late_numbers = self.columns.were_missing(encoded)
+        columns = self.columns
+        assert columns is not None
+        if encoded is not None:
+            core.late_numbers = columns.were_missing(encoded)
         p = core.learn_row(row, number, weight)
         if new or encoded is not None:
             self._admit(encoded, new)
-        self._tally.add_one(told or outcome(p, number, unseen), weight, core)
+        if asked is not None:
+            p, unseen = asked.p, asked.unseen
+        came = outcome(p, number, unseen)
+        self._tally.add_one(came, weight, core)
+        self.history.add_one(p, number, unseen, weight, core.frozen.loss, row, columns.absent)
+        if self.has_floors:
+            self.history.look(self._tally)
+        return float(came.loss)
 
     def predict_proba_one(self, x: Mapping[Any, Any]) -> dict[Any, float]:
         """Return the probabilities of the classes seen, for a row whose label comes soon.
@@ -348,14 +371,14 @@ class Model(Saved):
 
     def learn_asked(self, asked: Asked, y: Any, *, weight: float = 1.0) -> None:
         """Learn a row that waited elsewhere, with what was predicted when it was asked for."""
-        x, p, unseen = asked
-        label, new = self._labels.read(y)
-        if type(label) is not int:  # its loss is that of what is learned
-            label = self._weighed(np.array([label]), new, np.ones(1))[0][0]
-        if not unseen and (type(label) is not int or label >= len(p)):
+        label, _ = self._labels.read(y)
+        if not asked.unseen and (type(label) is not int or label >= len(asked.p)):
             # Nothing was given to a class that nobody had declared; it costs what `learn_one` says.
             unseen = 0.5 if self.core is None else self.core.unseen_probability
-        self._learn_row(x, y, weight, outcome(p, label, unseen))
+            asked = asked._replace(unseen=unseen)
+        loss = self._learn_row(asked.x, y, weight, asked)
+        if self._monitor is not None:
+            self._monitor.observe(loss)
 
     @property
     def waiting(self) -> tuple[int, ...]:
@@ -410,6 +433,8 @@ class Model(Saved):
             raise
         hard = step.numbers if np.ndim(numbers) == 1 else np.argmax(numbers, axis=1)
         self._recent.add(block, hard.tolist())
+        if self._monitor is not None:
+            self._monitor.observe_many(step.losses)
         return step
 
     def _run(
@@ -418,7 +443,7 @@ class Model(Saved):
         numbers: Any,
         weights: Array,
         new: Sequence[Any],
-        told: Outcome | None = None,
+        asked: Asked | None = None,
     ) -> Step:
         """Predict, then learn, encoded rows."""
         core, was_open = self.core, self.is_open
@@ -443,12 +468,23 @@ class Model(Saved):
         is_new = last >= known
         if not was_open:  # until a class comes that was not declared
             u[: int(is_new.argmax()) if is_new.any() else len(u)] = 0.0
+        if asked is not None:
+            P = np.pad(asked.p, (0, P.shape[1] - len(asked.p)))[None]
+            u, known = np.array([asked.unseen]), np.array([len(asked.p)])
         came = outcomes(P, u, numbers, known)
-        if told is not None:
-            came = Outcome(*map(np.atleast_1d, told))
         self._tally.add(came, weights, core)
-        hard = numbers if numbers.ndim == 1 else np.full(len(u), -1)
-        return Step(P * (1.0 - u)[:, None], u, hard, came.loss, weights)
+        is_soft = numbers.ndim == 2
+        labels = numbers.argmax(axis=1) if is_soft else numbers
+        learned = Learned.of(
+            P, u, labels, known, weights, core.frozen_losses, encoded.X, self.columns.absent
+        )
+        if is_soft:
+            learned = learned._replace(chance=np.exp(-came.loss))
+        self.history.add(learned)
+        if self.has_floors:
+            self.history.look(self._tally, len(weights))
+        hard = np.full(len(u), -1) if is_soft else numbers
+        return Step(learned.P, u, hard, came.loss, weights, learned)
 
     def _predicted_only(self, block: Block, weights: Array) -> Step:
         """Predict rows that have no label."""
@@ -723,9 +759,29 @@ class Model(Saved):
         """
         return self._tally.all()
 
+    def monitor(self, alert: Callable[[Alarm], Any] | None = None, **settings: Any) -> Monitor:
+        """Watch the loss of every row from now on, each counted once; return the `Monitor`.
+
+        `alert` is called with every `Alarm`, once the rows that raised it are learned. The monitor
+        is saved with the model, the alert is not: called again, as after `load`, this hands it
+        another one, and begins anew only if `settings` (alpha, rise, cap) are others.
+        """
+        own = self._monitor
+        if own is None or any(getattr(own, name, None) != settings[name] for name in settings):
+            own = self._monitor = Monitor(start=self.n_rounds, **settings)
+        if alert is not None:
+            own.alert = alert
+        return own
+
     def explain(self, *, importance: bool = True, seed: int = 0) -> Explanation:
         """Return the weights by column and class, and what recent rows lose without each column."""
         return explained(self, importance=importance, seed=seed)
+
+    def report(self, path: Any = None, *, title: str = "Report on a model") -> str:
+        """Return one HTML page about its life, which needs nothing else; write it to a path."""
+        from folklearn.model.document import model_page, put
+
+        return put(model_page(self, title), path)
 
     # How it is kept.
 
@@ -746,7 +802,10 @@ class Model(Saved):
         record = Record("Model", config, {})
         persist.put_inside(record, "tally", self._tally)
         persist.put_inside(record, "recent", self._recent)
+        persist.put_inside(record, "history", self.history)
         persist.put_inside(record, "waiting", self._waiting)
+        if self._monitor is not None:
+            persist.put_inside(record, "monitor", self._monitor)
         if self.core is not None:
             persist.put_inside(record, "columns", self.columns)
             persist.put_inside(record, "core", self.core)
@@ -771,6 +830,10 @@ class Model(Saved):
         model.is_open = bool(word("is_open"))
         model._tally, model._recent = record.inner("tally"), record.inner("recent")
         model._waiting = record.inner("waiting")
+        if "history" in record.config:  # of later files
+            model.history = record.inner("history")
+        if "monitor" in record.config:
+            model._monitor = record.inner("monitor")
         if "core" in record.config:
             model.columns, model.core = record.inner("columns"), record.inner("core")
         return model

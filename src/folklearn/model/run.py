@@ -9,17 +9,12 @@ import numpy as np
 
 from folklearn.arrays import Array
 from folklearn.model.feed import FedRows, Feed
+from folklearn.model.history import History, Piece
 from folklearn.readers.block import Texts
 
 if TYPE_CHECKING:
     from folklearn.certificate import Certificate
     from folklearn.model.model import Model, Step
-
-_MOST_WINDOWS = 64  # then neighbours are joined
-_FIRST_WINDOW = 32  # rows
-_LEAST_FLOOR = 512  # rows that a floor speaks of: of fewer, little can be proven
-_MOST_CLASSES = 50  # of which calibration is recorded
-_BINS = 10
 
 
 @dataclass(frozen=True)
@@ -37,31 +32,6 @@ class Moment:
 
 
 @dataclass
-class RunWindow:
-    """Rows of a run that lie side by side: totals."""
-
-    start: int
-    stop: int
-    loss: float = 0.0
-    n_errors: int = 0
-    weight: float = 0.0
-    floor: float = math.nan  # nats a row that no linear model gets below, in about this window
-    frozen_loss: float = math.nan
-
-    def joined(self, later: "RunWindow") -> "RunWindow":
-        """Return both as one."""
-        return RunWindow(
-            self.start,
-            later.stop,
-            self.loss + later.loss,
-            self.n_errors + later.n_errors,
-            self.weight + later.weight,
-            later.floor,
-            later.frozen_loss,
-        )
-
-
-@dataclass
 class Run:
     """The course of `Model.run`.
 
@@ -74,24 +44,17 @@ class Run:
     frozen_loss : the average loss of the model as it would be saved, of late.
     certificate : what no linear model could have beaten, over the life of the model.
     moments : where the model stood at doubling numbers of rows.
-    windows : the run in up to 64 pieces.
-    confusion : (K, K) rows of a class (first) that were taken for a class (second).
+    history : the rows of this run in up to 64 pieces, and counts by class and column.
     """
 
     name: str
     labels: tuple[Any, ...] = ()
-    n_rows: int = 0
     n_unlabelled: int = 0
-    total_loss: float = 0.0
-    n_mistakes: int = 0
-    weight: float = 0.0
     frozen_loss: float = math.nan
     seconds: float = 0.0
     certificate: "Certificate | None" = None
     moments: list[Moment] = field(default_factory=list)
-    windows: list[RunWindow] = field(default_factory=list)
-    confusion: Any = field(default_factory=lambda: np.zeros((0, 0), np.int64))
-    calibration: Array = field(default_factory=lambda: np.zeros((3, 0, _BINS)))
+    history: History = field(default_factory=History)
     model: "Model | None" = field(default=None, repr=False)
 
     @classmethod
@@ -99,53 +62,49 @@ class Run:
         """Begin to record."""
         run = cls(feed.reader.name, model=model)
         run._started = time.perf_counter()
-        run._size = _FIRST_WINDOW
         return run
 
     _started: float = field(default=0.0, repr=False)
-    _size: int = field(default=_FIRST_WINDOW, repr=False)
+
+    @property
+    def n_rows(self) -> int:
+        """The rows that were learned."""
+        return self.history.n_rows
+
+    @property
+    def windows(self) -> tuple[Piece, ...]:
+        """The run in up to 64 pieces."""
+        return self.history.pieces
+
+    @property
+    def confusion(self) -> Any:
+        """Rows of a class (first) that were taken for a class (second)."""
+        return self.history.confusion
 
     @property
     def loss(self) -> float:
         """The average loss of the rows of this run."""
-        return self.total_loss / self.weight if self.weight > 0.0 else math.nan
+        weight = self.history.weight
+        return self.history.loss / weight if weight > 0.0 else math.nan
 
     @property
     def error(self) -> float:
         """The share of rows whose most likely class was wrong."""
-        return self.n_mistakes / self.n_rows if self.n_rows else math.nan
+        return self.history.n_errors / self.n_rows if self.n_rows else math.nan
 
     def add(self, rows: FedRows, step: "Step") -> None:
         """Take in rows that were learned, or only predicted."""
-        if not rows.has_label.all():
-            self.n_unlabelled += len(rows.block)
-            return
-        hard = step.numbers
-        predicted = np.full(len(hard), -1)
-        if step.P.shape[1]:  # before the first class is known, none is predicted
-            predicted = np.where(step.P.any(axis=1), step.P.argmax(axis=1), -1)
-        wrong = predicted != hard
-        self.total_loss += float(step.weights @ step.losses)
-        self.weight += float(step.weights.sum())
-        self.n_mistakes += int(wrong.sum())
-        n_before = self.n_rows
-        self._add_windows(step.losses, wrong, step.weights)
-        self.n_rows += len(hard)
-        self._add_confusion(hard, predicted, step.P)
         model = self.model
         assert model is not None
+        if step.learned is None:
+            self.n_unlabelled += len(rows.block)
+            return
+        self.history.add(step.learned)
+        if model.has_floors:
+            self.history.look(model._tally, len(step.weights))
         self.frozen_loss = model.frozen_loss
-        floor = self._floor(model) if model.has_floors else math.nan
-        for window in self.windows:
-            if window.stop > n_before:
-                window.frozen_loss, window.floor = model.frozen_loss, floor
         if model.n_rounds & (model.n_rounds - 1) == 0:
             self._look(model.certificate() if model.has_floors else None)
-
-    def _floor(self, model: "Model") -> float:
-        """Return what no linear model gets below, a row, in about the last window."""
-        last = model._tally.last(max(self._size, _LEAST_FLOOR))
-        return last.floor / last.weight if last is not None and last.weight > 0.0 else math.nan
 
     def _look(self, certificate: "Certificate | None") -> None:
         model = self.model
@@ -162,49 +121,6 @@ class Run:
                 _certified(certificate, model.total_weight),
             )
         )
-
-    def _add_windows(self, losses: Array, wrong: Any, weights: Array) -> None:
-        start = 0
-        while start < len(losses):
-            if not self.windows or self.windows[-1].stop % self._size == 0:
-                at = self.n_rows + start
-                self.windows.append(RunWindow(at, at))
-            last = self.windows[-1]
-            stop = min(len(losses), start + self._size - last.stop % self._size)
-            part = slice(start, stop)
-            last.loss += float(losses[part] @ weights[part])
-            last.n_errors += int(wrong[part].sum())
-            last.weight += float(weights[part].sum())
-            last.stop += stop - start
-            start = stop
-            if len(self.windows) > _MOST_WINDOWS:
-                self._size *= 2
-                pairs = zip(self.windows[::2], [*self.windows[1::2], None], strict=False)
-                self.windows = [a if b is None else a.joined(b) for a, b in pairs]
-
-    def _add_confusion(self, hard: Any, predicted: Any, P: Array) -> None:
-        K = max(P.shape[1], len(self.confusion), int(hard.max(initial=-1)) + 1)
-        if len(self.confusion) < K:
-            grown = np.zeros((K, K), np.int64)
-            n = len(self.confusion)
-            grown[:n, :n] = self.confusion
-            self.confusion = grown
-            bins = np.zeros((3, K, _BINS))
-            bins[:, :n] = self.calibration
-            self.calibration = bins
-        known = (hard >= 0) & (predicted >= 0)
-        np.add.at(self.confusion, (hard[known], predicted[known]), 1)
-        if P.shape[1] <= _MOST_CLASSES:
-            self._add_calibration(hard, P)
-
-    def _add_calibration(self, hard: Any, P: Array) -> None:
-        """Count, for every class and bin, rows, probability given, and rows of the class."""
-        K = P.shape[1]
-        bins = np.minimum((P * _BINS).astype(np.int64), _BINS - 1) + _BINS * np.arange(K)
-        hit = hard[:, None] == np.arange(K)
-        for part, weights in enumerate((np.ones_like(P), P, hit.astype(np.float64))):
-            counts = np.bincount(bins.ravel(), weights.ravel(), K * _BINS)
-            self.calibration[part, :K] += counts.reshape(K, _BINS)
 
     def ended(self) -> "Run":
         """Sum up."""
@@ -225,6 +141,12 @@ class Run:
         from folklearn.model.pictures import run_figure, saved
 
         return saved(run_figure(self), path)
+
+    def report(self, path: Any = None) -> str:
+        """Return one HTML page about the run, which needs nothing else; write it to a path."""
+        from folklearn.model.document import put, run_page
+
+        return put(run_page(self), path)
 
     def __repr__(self) -> str:
         frozen = "" if math.isnan(self.frozen_loss) else f"frozen {self.frozen_loss:.4f}, "

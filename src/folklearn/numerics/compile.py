@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from numba import jit, version_info
+from numba import config, jit, version_info
 
 # Versions of Numba whose inner workings `folklearn.numerics.parts` was tried with. With any other
 # kernels are compiled as Numba does it by itself: the same results, after a longer wait.
@@ -45,7 +45,7 @@ def keep_until_sources_change(dispatcher: Any, sources: str = _SOURCES) -> Any:
 
 
 def _compiled(function: Callable[..., Any], options: dict[str, Any]) -> Any:
-    if version_info.short in KNOWN:
+    if version_info.short in KNOWN and not config.DISABLE_JIT:
         from folklearn.numerics.parts import Kernel
 
         return keep_until_sources_change(Kernel(function, options))

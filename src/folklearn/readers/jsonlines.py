@@ -6,6 +6,7 @@ columns. Numbers are written as text where text is asked for.
 """
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -22,6 +23,7 @@ from folklearn.readers.source import Chunk, Source
 
 _WORTH_IT = 2**13  # bytes from which on pyarrow is faster
 _BLOCK = 2**20  # bytes that a thread of pyarrow parses
+_UNNAMED = re.compile(rb'""\s*:')  # a key that pyarrow takes, if only within a nested value
 
 
 class JsonReader(LinesReader):
@@ -54,7 +56,7 @@ class JsonReader(LinesReader):
         """Return a chunk as pyarrow reads it, None unless everything is as it should be."""
         table = self._table(chunk.data, kinds)
         n_lines = chunk.data.count(b"\n")
-        if table is None or table.num_rows != n_lines:
+        if table is None or table.num_rows != n_lines or _UNNAMED.search(chunk.data):
             return None
         if chunk.data.count(b"}\n") + chunk.data.count(b"}\r\n") != n_lines:
             return None  # an object may not be on a line of its own

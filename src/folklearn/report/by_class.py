@@ -17,11 +17,10 @@ if TYPE_CHECKING:
 _FEW = 5  # predictions in a bin: below, its frequency is noise
 _POOLED_BINS = 10
 _ROOMY = 6  # classes: so few cells have room for every digit
-_GREY = "#cccccc"
-# Told apart by dashes and markers; the colours only help.
 _LINES = (
-    ("--", "s", BLUE), (":", "^", RED), ("-.", "D", "#007a5a"), ("--", "v", "#8f4f8f"),
-    (":", "P", "#8a6d00"), ("-.", "X", "#b0305c"), ("--", "<", "#4d6b80"), (":", ">", "#6b4a2f"),
+    ("--", "s", BLUE), (":", "^", RED), ("-.", "D", canvas.GREEN), ("--", "v", canvas.PURPLE),
+    (":", "P", canvas.OLIVE), ("-.", "X", canvas.ROSE), ("--", "<", canvas.SLATE),
+    (":", ">", canvas.BROWN),
 )  # fmt: skip
 
 
@@ -63,7 +62,9 @@ def calibration(
         if not kept.any():
             continue
         if rank >= len(_LINES):
-            ax.plot(predicted[kept], observed[kept], "-", color=_GREY, linewidth=0.8, zorder=1)
+            ax.plot(
+                predicted[kept], observed[kept], "-", color=canvas.GREY, linewidth=0.8, zorder=1
+            )
             continue
         dashes, marker, color = _LINES[rank]
         drawn = {"linestyle": dashes, "marker": marker, "color": color, "markersize": 3.5}
@@ -157,7 +158,7 @@ def confusion(
     canvas.dress(ax, title, "predicted", "truth", note=note, grid="")
     shares = (C / np.where(rows > 0.0, rows, 1.0))[np.ix_(kept, kept)]
     shades = np.sqrt(shares)  # of a root: a share of 1 % is visible
-    ax.pcolormesh(shades, cmap="Blues", vmin=0.0, vmax=1.15, edgecolors="white", linewidth=1.0)
+    ax.pcolormesh(shades, cmap=_shades(), vmin=0.0, vmax=1.15, edgecolors="white", linewidth=1.0)
     _cells(ax, names, names)
     size = min(SMALL, 72.0 * 0.3 * _cell(ax, len(kept), len(kept))[0])
     for i, j in np.ndindex(shades.shape):
@@ -169,6 +170,14 @@ def confusion(
             look = {"fontsize": size, "color": color, "weight": "bold" if i == j else "normal"}
             ax.text(j + 0.5, i + 0.5, text, ha="center", va="center", **look)
     return canvas.root(ax)
+
+
+def _shades() -> Any:
+    """Return blue of more or less strength: whatever the ground is, it shines through."""
+    from matplotlib.colors import LinearSegmentedColormap, to_rgba
+
+    ends = [to_rgba(BLUE, 0.0), to_rgba(BLUE, 1.0)]
+    return LinearSegmentedColormap.from_list("shades", ends)
 
 
 @style()

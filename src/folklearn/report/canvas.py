@@ -24,6 +24,17 @@ if TYPE_CHECKING:
 # Dark enough to print; no two lines are told apart by these alone.
 INK, QUIET, FAINT = "#222222", "#767676", "#dcdcdc"
 BLUE, RED = "#0072b2", "#c44e00"  # a pair that every kind of sight tells apart
+# Of lines beside those, told apart by dashes and markers; the colours only help.
+GREEN, PURPLE, OLIVE, ROSE, SLATE, BROWN = (
+    "#007a5a", "#8f4f8f", "#8a6d00", "#b0305c", "#4d6b80", "#6b4a2f",
+)  # fmt: skip
+GREY, PAPER = "#cccccc", "#ffffff"
+# What a page on a dark ground draws in place of them.
+DARK = {
+    INK: "#e8e8e8", QUIET: "#a3a8ae", FAINT: "#41464d", GREY: "#5b6168", PAPER: "#15181c",
+    BLUE: "#5ab4ee", RED: "#f29a5b", GREEN: "#4cc39c", PURPLE: "#d79bd7", OLIVE: "#d0ae3c",
+    ROSE: "#ee86a8", SLATE: "#9dbad0", BROWN: "#c9a585",
+}  # fmt: skip
 TITLE, BODY, SMALL = 11.0, 9.0, 8.0  # points
 
 FORMATS = (".png", ".svg", ".pdf")
@@ -230,14 +241,27 @@ def save(figure: Any, path: str | os.PathLike[str], *, suffix: str | None = None
 
 
 def svg(figure: Any) -> str:
-    """Return a figure as an <svg> element that can stand beside others in one document."""
+    """Return a figure as an <svg> element that can stand beside others in one document.
+
+    Its colours are those of the page where that sets their variables, and else their own.
+    """
     out = io.BytesIO()
     _write(figure, out, "svg")
     text = out.getvalue().decode()
     text = re.sub(r"<!--.*?-->", "", text[text.index("<svg") :], flags=re.DOTALL)
     # An identifier may occur once in a document, whatever else is drawn there.
     mark = f"f{hashlib.blake2b(text.encode(), digest_size=4).hexdigest()}-"
-    return re.sub(r'(\sid="|href="#|url\(#)', rf"\g<1>{mark}", text).strip()
+    text = re.sub(r'(\sid="|href="#|url\(#)', rf"\g<1>{mark}", text).strip()
+    return re.sub(r"(?<=: )#[0-9a-f]{6}\b", lambda colour: _themed(colour[0]), text)
+
+
+def variable(colour: str) -> str:
+    """Return the name of the CSS variable by which a page may draw a colour otherwise."""
+    return f"--fl-{colour[1:]}"
+
+
+def _themed(colour: str) -> str:
+    return f"var({variable(colour)},{colour})" if colour in DARK else colour
 
 
 def _write(figure: Any, target: Any, kind: str) -> None:

@@ -8,12 +8,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from folklearn.errors import InvalidInputError
 from folklearn.report import canvas
-from folklearn.report.canvas import BLUE, INK, QUIET, RED, End, short, style
+from folklearn.report.canvas import BLUE, GREEN, INK, PURPLE, QUIET, RED, End, short, style
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_COLORS = (BLUE, RED, INK, "#117733", "#aa4499", QUIET)
+_COLORS = (BLUE, RED, INK, GREEN, PURPLE, QUIET)
 _PLACES = 200  # at which a course is drawn, at most
 
 

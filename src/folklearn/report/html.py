@@ -24,7 +24,22 @@ _CSS = """\
 .fl figure{margin:.8em 0}
 .fl svg{max-width:100%;height:auto;background:#fff}
 """
-_PAGE_CSS = "body{margin:2em auto;max-width:62em;padding:0 1em;color:#222;background:#fff}"
+_DARK = ";".join(f"{canvas.variable(own)}:{dark}" for own, dark in canvas.DARK.items())
+# Of whole pages, which know their ground: light or dark as the reader likes it, light on paper.
+_PAGE_CSS = f"""\
+body{{margin:0;color:var(--fl-222222,{canvas.INK});background:var(--fl-ffffff,{canvas.PAPER})}}
+main.fl{{margin:2em auto;max-width:60em;padding:0 1em 3em}}
+main.fl svg{{background:none;min-width:30em}}
+main.fl h1{{font-size:1.7em;line-height:1.2;overflow-wrap:anywhere}}
+main.fl h2{{font-size:1.2em;margin:2em 0 .4em}}
+main.fl p,main.fl li{{max-width:46em;overflow-wrap:anywhere}}
+main.fl div.fl,main.fl figure{{overflow-x:auto}}
+main.fl td,main.fl tbody th{{max-width:24em;overflow-wrap:break-word}}
+main.fl summary{{cursor:pointer;color:var(--fl-767676,{canvas.QUIET})}}
+@media screen and (prefers-color-scheme:dark){{:root{{color-scheme:dark;{_DARK}}}}}
+@media print{{main.fl{{max-width:none;margin:0}}main.fl svg{{min-width:0}}
+figure,table,li{{break-inside:avoid}}h2{{break-after:avoid}}}}"""
+STYLE = f"{_CSS}{_PAGE_CSS}\n"
 
 
 class Markup(str):
@@ -55,9 +70,11 @@ def _shown(value: object) -> str:
     return _escaped(value)
 
 
-def _right(value: object) -> str:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return " class=n" if is_number else ""
+def _side(cells: Iterable[object]) -> str:
+    """Return where the cells of a column stand: right if one is a number, and none is text."""
+    known = [cell for cell in cells if cell is not None]
+    numbers = all(isinstance(one, int | float) and not isinstance(one, bool) for one in known)
+    return " class=n" if known and numbers else ""
 
 
 def table(
@@ -71,14 +88,17 @@ def table(
     body = [list(row) for row in rows]
     if any(len(row) != len(head) for row in body):
         raise InvalidInputError(f"every row of the table needs {len(head)} cells")
-    first = body[0] if body else [""] * len(head)
+    sides = [_side(cells) for cells in zip(*body, strict=True)] or [""] * len(head)
     names = "".join(
-        f"<th scope=col{_right(cell)}>{_shown(name)}</th>"
-        for name, cell in zip(head, first, strict=True)
+        f"<th scope=col{side}>{_shown(name)}</th>" for name, side in zip(head, sides, strict=True)
     )
     above = "" if caption is None else f"<caption>{_escaped(caption)}</caption>"
-    cells = ("".join(f"<td{_right(cell)}>{_shown(cell)}</td>" for cell in row) for row in body)
-    lines = "".join(f"<tr>{row}</tr>" for row in cells)
+    lines = "".join(
+        "<tr>"
+        + "".join(f"<td{side}>{_shown(cell)}</td>" for cell, side in zip(row, sides, strict=True))
+        + "</tr>"
+        for row in body
+    )
     return Markup(
         f'<div class="fl"><table>{above}<thead><tr>{names}</tr></thead>'
         f"<tbody>{lines}</tbody></table></div>"
@@ -86,7 +106,10 @@ def table(
 
 
 def picture(figure: Any, *, label: object = "") -> Markup:
-    """Return a matplotlib figure as inline SVG; `label` says what it shows to who cannot see."""
+    """Return a matplotlib figure as inline SVG; `label` says what it shows to who cannot see.
+
+    On a page of `page`, or one that has its `STYLE`, it is drawn in the colours of the page.
+    """
     spoken = f' role="img" aria-label="{_escaped(label)}"' if str(label) else ""
     return Markup(f'<div class="fl"><figure{spoken}>{canvas.svg(figure)}</figure></div>')
 
@@ -94,6 +117,28 @@ def picture(figure: Any, *, label: object = "") -> Markup:
 def heading(text: object) -> Markup:
     """Return a heading within a page."""
     return Markup(f"<h2>{_escaped(text)}</h2>")
+
+
+def bullets(lines: Iterable[object]) -> Markup:
+    """Return a list of sentences."""
+    items = "".join(f"<li>{_escaped(line)}</li>" for line in lines)
+    return Markup(f"<ul>{items}</ul>")
+
+
+def folded(title: object, *parts: object) -> Markup:
+    """Return parts that are shown when their title is clicked."""
+    return Markup(f"<details><summary>{_escaped(title)}</summary>{_joined(parts)}</details>")
+
+
+def section(title: object, *parts: object) -> Markup:
+    """Return a part of a page under its heading; what is not `Markup` is a paragraph."""
+    return Markup(f"<section>{heading(title)}\n{_joined(parts)}</section>")
+
+
+def _joined(parts: Iterable[object]) -> str:
+    return "\n".join(
+        part if isinstance(part, Markup) else f"<p>{_escaped(part)}</p>" for part in parts
+    )
 
 
 def card(title: object, rows: Iterable[tuple[object, object]], figure: Any = None) -> Markup:
@@ -111,13 +156,10 @@ def card(title: object, rows: Iterable[tuple[object, object]], figure: Any = Non
 
 def page(title: object, parts: Iterable[object]) -> str:
     """Return a whole document of these parts; one that is not `Markup` is a paragraph."""
-    inside = "\n".join(
-        part if isinstance(part, Markup) else f"<p>{_escaped(part)}</p>" for part in parts
-    )
     name = _escaped(title)
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
-        f"<title>{name}</title><style>\n{_PAGE_CSS}\n{_CSS}</style></head>\n"
-        f'<body><main class="fl"><h1>{name}</h1>\n{inside}\n</main></body></html>\n'
+        f"<title>{name}</title><style>\n{STYLE}</style></head>\n"
+        f'<body><main class="fl"><h1>{name}</h1>\n{_joined(parts)}\n</main></body></html>\n'
     )

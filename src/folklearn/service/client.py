@@ -170,6 +170,10 @@ class RemoteModel:
         """Return loss, error and floor of the last rows."""
         return list(self._ask("GET", "/windows")["windows"])
 
+    def alarms(self) -> list[dict[str, Any]]:
+        """Return when the loss has risen."""
+        return list(self._ask("GET", "/alarms")["alarms"])
+
     def explain(self) -> dict[str, Any]:
         """Return the largest weights, and what columns are worth."""
         return dict(self._ask("GET", "/explain"))

@@ -13,6 +13,7 @@ from folklearn.service.answers import RefusedError
 _Whole = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 Cell = str | _Whole | float | bool | None
 Row = dict[str, Cell]
+_Seconds = Annotated[float, msgspec.Meta(gt=0.0, le=1e9)]
 Label = str | _Whole | float | bool | dict[str, float]
 
 
@@ -37,11 +38,11 @@ class Config(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     class_weight: dict[str, float] | None = None
     settings: dict[str, Cell] = {}
     windows: bool = True
-    wait: float | None = None
+    wait: _Seconds | None = None
     default: Cell = None
     actions: list[str] = []
     context: dict[str, str | list[str]] = {}
-    seed: int = 0
+    seed: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)] = 0
 
     @property
     def decides(self) -> bool:

@@ -111,7 +111,7 @@ class EndpointApp:
         headers = dict(scope["headers"])
         name = scope["path_params"].get("name", "")
         key = NOBODY if endpoint.scope is None else self._allowed(headers, name)
-        content = await _read(receive, headers, service.limits.body)
+        content = await read_body(receive, headers, service.limits.body)
         hosted = None
         if name and endpoint.finds:
             hosted = service.engine.find(key.tenant, name)
@@ -121,7 +121,7 @@ class EndpointApp:
         return await endpoint.handler(Call(service, key, hosted, name, body, headers))
 
     def _allowed(self, headers: dict[bytes, bytes], name: str) -> Key:
-        key = self.service.key_of(headers)
+        key = self.service.key_of(headers, with_session=self.endpoint.method == "GET")
         if not key.allows(self.endpoint.scope, name or None):
             what = f"on the model {name!r}" if name else "on all models of the tenant"
             raise RefusedError(403, f"this key does not allow to {self.endpoint.scope} {what}")
@@ -144,7 +144,7 @@ def bearer(headers: dict[bytes, bytes]) -> str | None:
     return text.strip()
 
 
-async def _read(receive: Receive, headers: dict[bytes, bytes], most: int) -> bytes:
+async def read_body(receive: Receive, headers: dict[bytes, bytes], most: int) -> bytes:
     """Return the content of a request, unless it is too large."""
     stated = headers.get(b"content-length", b"0")
     if not stated.isdigit() or int(stated) > most:

@@ -93,12 +93,12 @@ def naming_damage(folder: Path) -> Iterator[None]:
         ) from None
 
 
-def connect(folder: Path, *, read_only: bool = False) -> apsw.Connection:
-    """Open the database of a folder, pages checked."""
+def opened(path: Path, *, read_only: bool = False) -> apsw.Connection:
+    """Open a database; where its pages have checksums, they are checked."""
     if "cksmvfs" not in apsw.vfs_names():
         apsw.sqlite_extra.load(apsw.Connection(":memory:"), "cksumvfs")
     flags = apsw.SQLITE_OPEN_READONLY if read_only else _READ_WRITE
-    db = apsw.Connection(os.fspath(folder / NAME), flags=flags, vfs="cksmvfs")
+    db = apsw.Connection(os.fspath(path), flags=flags, vfs="cksmvfs")
     db.set_busy_timeout(_PATIENCE)
     # A damaged WAL must stay as it is for whoever wants to save something of it.
     db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
@@ -121,7 +121,7 @@ class Journal:
             # SQLite would begin anew, and remove the WAL.
             raise StateFileError(f"{folder / NAME} is gone or empty: restore it from a backup")
         with naming_damage(folder):
-            self.db = connect(folder, read_only=read_only)
+            self.db = opened(folder / NAME, read_only=read_only)
         try:
             with naming_damage(folder):
                 self._open(read_only)
@@ -334,6 +334,11 @@ class Journal:
         """Return the id that was issued with an event."""
         found: bytes | None = self._value("SELECT id FROM event WHERE seq = ?", seq)
         return found
+
+    def time_of(self, seq: int) -> int:
+        """Return when an event was written, in milliseconds."""
+        time: int = self._value("SELECT time FROM event WHERE seq = ?", seq)
+        return time
 
     def answer(self, seq: int) -> bytes | None:
         """Return an answer that was kept."""

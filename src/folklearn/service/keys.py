@@ -1,7 +1,9 @@
 """Keys to the service: who may do what with which model. Their secrets are not kept."""
 
+import fcntl
 import hashlib
 import hmac
+import os
 import re
 import secrets
 import string
@@ -237,17 +239,29 @@ class Keys:
             database = apsw.Connection(str(self._path))
             database.set_busy_timeout(_PATIENCE)
             database.transaction_mode = "IMMEDIATE"
-            database.pragma("journal_mode", "wal")
-            database.pragma("synchronous", "full")
-            if database.pragma("user_version") == 0:
-                with database:
-                    database.execute(_TABLE)
+            with self._alone():  # SQLite's patience does not cover a change to WAL
+                database.pragma("journal_mode", "wal")
+                database.pragma("synchronous", "full")
+                if database.pragma("user_version") == 0:
+                    with database:
+                        database.execute(_TABLE)
             if database.pragma("user_version") != _VERSION:
                 raise StateFileError(
                     f"{self._path} was written by a newer version of folklearn: use that one"
                 )
             self._database, self._version = database, None
         return self._database
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Let no other process begin with the file within."""
+        # The folder, because to close the file itself would undo the locks of SQLite.
+        folder = os.open(self._path.parent, os.O_RDONLY)
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(folder)
 
     @contextmanager
     def _named_errors(self) -> Iterator[None]:

@@ -69,10 +69,14 @@ class _Models:
         )
         rows = GaugeMetricFamily("folklearn_model_rows", "Rows learned", labels=["model"])
         loss = GaugeMetricFamily("folklearn_model_loss", "Average log loss", labels=["model"])
+        alarms = GaugeMetricFamily(
+            "folklearn_model_alarms", "How often the loss has risen", labels=["model"]
+        )
         for hosted in self._service.engine.models(self._tenant):
             version.add_metric([hosted.row.name], hosted.version)
             numbers = hosted.state.numbers()
             rows.add_metric([hosted.row.name], numbers["rows"])
+            alarms.add_metric([hosted.row.name], numbers.get("alarms", 0))
             if numbers["loss"] is not None:
                 loss.add_metric([hosted.row.name], numbers["loss"])
-        yield from (version, rows, loss)
+        yield from (version, rows, loss, alarms)

@@ -1,6 +1,7 @@
 """The routes of the service: each a few lines from a request to an answer."""
 
 import asyncio
+from contextlib import suppress
 from typing import Any
 from uuid import UUID
 
@@ -44,13 +45,7 @@ async def metrics(call: Call) -> Response:
 async def models(call: Call) -> Answer:
     """List the models of the tenant."""
     own = call.service.engine.models(call.key.tenant)
-    found = await call.service.writer.call(lambda: [summary(hosted) for hosted in own])
-    return Answer(200, {"models": found})
-
-
-def summary(hosted: Hosted) -> dict[str, Any]:
-    """Return a model in numbers; for the thread of the writer."""
-    return {"name": hosted.row.name, "version": hosted.version, **hosted.state.numbers()}
+    return Answer(200, {"models": await call.service.numbers(own)})
 
 
 # One model.
@@ -67,14 +62,8 @@ async def create(call: Call) -> Answer:
 
 async def describe(call: Call) -> Answer:
     """Return what a model is and how it does."""
-    hosted = call.hosted
-    found = await call.service.writer.call(
-        lambda: {
-            **summary(hosted),
-            "waiting": call.service.engine.journal.n_waiting(hosted.number),
-        }
-    )
-    return Answer(200, {**found, "config": msgspec.to_builtins(hosted.config)})
+    (found,) = await call.service.numbers([call.hosted])
+    return Answer(200, {**found, "config": msgspec.to_builtins(call.hosted.config)})
 
 
 async def delete(call: Call) -> Answer:
@@ -197,6 +186,13 @@ async def windows(call: Call) -> Answer:
     return Answer(200, {"version": version, "windows": rows})
 
 
+async def alarms(call: Call) -> Answer:
+    """Return when the loss has risen, and by how much; wrong once in a hundred streams at most."""
+    version, model = await _model_copy(call)
+    found = [{**one._asdict(), "words": one.in_words()} for one in model.monitor().alarms]
+    return Answer(200, {"version": version, "alarms": found})
+
+
 async def explain(call: Call) -> Answer:
     """Return the largest weights, and what every column is worth."""
     version, model = await _model_copy(call)
@@ -233,20 +229,23 @@ async def watch(call: Call) -> StreamingResponse:
 async def _messages(call: Call) -> Any:
     hosted: Hosted = call.hosted
     service, last = call.service, -1
-    while service.engine.find(hosted.row.tenant, hosted.row.name) is hosted:
+    while _may_watch(call):
         if hosted.version != last:
             last = hosted.version
-            found = await service.writer.call(
-                lambda: {
-                    **summary(hosted),
-                    "waiting": service.engine.journal.n_waiting(hosted.number),
-                    "time": service.engine.clock(),
-                }
-            )
+            (found,) = await service.numbers([hosted])
             yield b"data: " + msgspec.json.encode(found) + b"\n\n"
         else:
             yield b": nothing new\n\n"
         await asyncio.sleep(_EVERY)
+
+
+def _may_watch(call: Call) -> bool:
+    """Tell whether the model is still there, and the key that began to watch still good."""
+    row = call.hosted.row
+    with suppress(RefusedError):
+        call.service.key_of(call.headers, with_session=True)
+        return call.service.engine.find(row.tenant, row.name) is call.hosted
+    return False
 
 
 # What they share.
@@ -318,29 +317,30 @@ def _finite(value: float) -> float | None:
     return value if abs(value) < float("inf") else None
 
 
-_MODEL = "/v1/models/{name}"
+MODEL = "/v1/models/{name}"
 
 ENDPOINTS = (
     Endpoint("GET", "/v1/health/live", None, live),
     Endpoint("GET", "/v1/health/ready", None, ready),
     Endpoint("GET", "/metrics", "read", metrics),
     Endpoint("GET", "/v1/models", "read", models),
-    Endpoint("PUT", _MODEL, "admin", create, bodies.CreateBody, finds=False, status=201),
-    Endpoint("GET", _MODEL, "read", describe),
-    Endpoint("DELETE", _MODEL, "admin", delete),
-    Endpoint("POST", f"{_MODEL}/predict", "predict", predict, bodies.PredictBody),
-    Endpoint("POST", f"{_MODEL}/predict/batch", "predict", predict_many, bodies.PredictManyBody),
-    Endpoint("POST", f"{_MODEL}/learn", "learn", learn, bodies.LearnBody, repeats=True),
+    Endpoint("PUT", MODEL, "admin", create, bodies.CreateBody, finds=False, status=201),
+    Endpoint("GET", MODEL, "read", describe),
+    Endpoint("DELETE", MODEL, "admin", delete),
+    Endpoint("POST", f"{MODEL}/predict", "predict", predict, bodies.PredictBody),
+    Endpoint("POST", f"{MODEL}/predict/batch", "predict", predict_many, bodies.PredictManyBody),
+    Endpoint("POST", f"{MODEL}/learn", "learn", learn, bodies.LearnBody, repeats=True),
     Endpoint(
-        "POST", f"{_MODEL}/learn/batch", "learn", learn_many, bodies.LearnManyBody, repeats=True
+        "POST", f"{MODEL}/learn/batch", "learn", learn_many, bodies.LearnManyBody, repeats=True
     ),
-    Endpoint("POST", f"{_MODEL}/decide", "predict", decide, bodies.DecideBody, repeats=True),
-    Endpoint("POST", f"{_MODEL}/reward", "learn", reward, bodies.RewardBody, repeats=True),
-    Endpoint("GET", f"{_MODEL}/certificate", "read", certificate),
-    Endpoint("GET", f"{_MODEL}/windows", "read", windows),
-    Endpoint("GET", f"{_MODEL}/explain", "read", explain),
-    Endpoint("GET", f"{_MODEL}/file", "read", file),
-    Endpoint("GET", f"{_MODEL}/verify", "read", verified),
-    Endpoint("POST", f"{_MODEL}/verify", "admin", verify),
-    Endpoint("GET", f"{_MODEL}/events", "read", watch),
+    Endpoint("POST", f"{MODEL}/decide", "predict", decide, bodies.DecideBody, repeats=True),
+    Endpoint("POST", f"{MODEL}/reward", "learn", reward, bodies.RewardBody, repeats=True),
+    Endpoint("GET", f"{MODEL}/certificate", "read", certificate),
+    Endpoint("GET", f"{MODEL}/windows", "read", windows),
+    Endpoint("GET", f"{MODEL}/alarms", "read", alarms),
+    Endpoint("GET", f"{MODEL}/explain", "read", explain),
+    Endpoint("GET", f"{MODEL}/file", "read", file),
+    Endpoint("GET", f"{MODEL}/verify", "read", verified),
+    Endpoint("POST", f"{MODEL}/verify", "admin", verify),
+    Endpoint("GET", f"{MODEL}/events", "read", watch),
 )

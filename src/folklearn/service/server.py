@@ -2,6 +2,8 @@
 
 import ipaddress
 import logging
+import os
+import shutil
 import socket
 from collections.abc import Callable
 from pathlib import Path
@@ -74,15 +76,27 @@ def serve(
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     listening = _listening(host, port)
     service = Service(folder, limits)
+    keep_room(folder)
     begun(service, listening.getsockname()[1])
     config = uvicorn.Config(
         application(service),
         log_level="warning",
         access_log=False,
+        proxy_headers=False,
+        ws="none",
         server_header=False,
         timeout_graceful_shutdown=5,
     )
     uvicorn.Server(config).run(sockets=[listening])
+
+
+def keep_room(folder: Path, size: int = 16_000_000) -> None:
+    """Lay up a file that can be removed when the disk is full, to have room for tidying up."""
+    ballast = folder / "ballast"
+    if not ballast.exists() and shutil.disk_usage(folder).free > 100 * size:
+        with open(ballast, "xb") as file:
+            os.posix_fallocate(file.fileno(), 0, size)
+        ballast.chmod(0o600)
 
 
 def _listening(host: str, port: int) -> socket.socket:

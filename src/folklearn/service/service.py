@@ -4,7 +4,7 @@ import asyncio
 import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -50,18 +50,39 @@ class Service:
         self.writer.close()
         self.keys.close()
 
-    def key_of(self, headers: dict[bytes, bytes]) -> Key:
-        """Return the live key of a request, or of the session that its cookie names."""
+    def key_of(self, headers: dict[bytes, bytes], *, with_session: bool) -> Key:
+        """Return the live key of a request, or of the session that its cookie names.
+
+        A browser sends its cookie whoever makes it ask: where something could change, a session
+        is not enough.
+        """
         text = bearer(headers)
         if text is not None:
             key = self.keys.find(text)
             if key is None:
                 raise RefusedError(401, "this key is not known, or it has expired or was revoked")
             return key
-        own = self.sessions.find(headers, self.keys)
+        own = self.sessions.find(headers, self.keys) if with_session else None
         if own is None:
             raise RefusedError(401, "a key is needed: send 'Authorization: Bearer flk_...'")
         return own
+
+    async def numbers(self, models: Sequence[Hosted]) -> list[dict[str, Any]]:
+        """Return models in numbers: how each does, what waits, and when it changed."""
+        journal = self.engine.journal
+        found: list[dict[str, Any]] = await self.writer.call(
+            lambda: [
+                {
+                    "name": hosted.row.name,
+                    "version": hosted.version,
+                    **hosted.state.numbers(),
+                    "waiting": journal.n_waiting(hosted.number),
+                    "changed": journal.time_of(hosted.version),
+                }
+                for hosted in models
+            ]
+        )
+        return found
 
     async def copy_of(self, hosted: Hosted) -> tuple[int, State]:
         """Return the version of a model and a copy of its state, to be looked at in peace."""

@@ -54,6 +54,7 @@ class Classifier:
             windows=config.windows,
             **settings,
         )
+        model.monitor()
         return cls(model, created)
 
     def apply(self, entry: Entry, find: Find) -> Answer:
@@ -139,6 +140,7 @@ class Classifier:
         model, n = self.model, self.model.n_rounds
         return {
             "kind": "classifier",
+            "alarms": len(model.monitor().alarms),
             "rows": n,
             "classes": len(model.labels),
             "loss": model.average_loss if n else None,
@@ -206,7 +208,7 @@ class Decisions:
 def begun(created: events.Created | events.Imported, record: Record | None = None) -> State:
     """Return the state that a model begins with, or one that was snapshotted later."""
     if isinstance(created, events.Imported):
-        record = record or persist.of_bytes(created.file)
+        record = persist.of_bytes(created.file) if record is None else record
     elif created.config.decides:
         return Decisions.of(created) if record is None else Decisions(Decider.from_record(record))
     if record is None:
@@ -215,6 +217,7 @@ def begun(created: events.Created | events.Imported, record: Record | None = Non
     revived = persist.revive(record)
     if not isinstance(revived, Model):
         raise RefusedError(422, "the file holds no folklearn.Model: save one with Model.save")
+    revived.monitor()
     return Classifier(revived, created)
 
 

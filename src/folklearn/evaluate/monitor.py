@@ -1,0 +1,236 @@
+"""Alarms: when losses have become worse than they were, and how seldom that is said wrongly."""
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from folklearn import problem
+from folklearn.arrays import Array
+from folklearn.errors import InvalidInputError
+from folklearn.persist import Record, Saved
+
+_LOOK = 64  # rows between two looks
+_LARGEST_RISE = 100.0
+_KEPT = 4  # a beginning is suspected for so many times the largest power of two in its number
+_BETS = 2.0 ** -np.arange(1, 6)  # of each suspicion's capital
+_RATES = 2.0 ** -np.arange(1, 9)  # kappa of docs/theory/monitoring.md
+_PRICES = -np.log1p(-_RATES) - _RATES  # psi(kappa) there
+_BEGINNING, _BEFORE, _LEVEL, _TOTAL, _CAPITAL = range(5)  # of a suspicion; a capital for each bet
+_HEIGHT = _CAPITAL + len(_BETS)
+
+
+class Alarm(NamedTuple):
+    """What a monitor has found; rows are counted from 0.
+
+    Attributes
+    ----------
+    row : the rows that had come by then.
+    since : about the first row that was worse.
+    before, now : average losses, before that row and from it on.
+    """
+
+    row: int
+    since: int
+    before: float
+    now: float
+
+    def in_words(self) -> str:
+        """Return the alarm as a sentence."""
+        return (
+            f"After row {self.row}: the loss has risen from {self.before:.3f} to {self.now:.3f} a "
+            f"row, since about row {self.since}."
+        )
+
+
+class Monitor(Saved):
+    r"""Watches losses row by row, and raises an alarm when they have become worse.
+
+    Use it as `Model.monitor`, or beside any other model whose losses you have. It is meant for
+    models that learn: a loss that falls is no alarm, and a rise is one that is surely more than
+    chance. Seasons are rises, too.
+
+    An upper bound :math:`u` of the average expected loss since the last alarm is kept. Every 64
+    rows a suspicion begins, that losses :math:`\ell` are above it from now on, and bets on that:
+    its capital is multiplied by :math:`1 + \lambda (\ell / u - 1)` in every row, and grows only if
+    they are. The suspicions of all times together begin with 1; when they have
+    :math:`2 / \alpha`, the alarm is raised.
+
+    Time a row: less than a microsecond; memory: :math:`O(\log T)`.
+
+    Guarantee: as long as the expected loss of every row, given all that came before, is at most
+    1 + ``rise`` times the average of the expected losses of the rows before it, the probability
+    that there is ever an alarm, however long the stream, is at most ``alpha``. Nothing else is
+    assumed: neither independence, nor any distribution (docs/theory/monitoring.md).
+
+    Parameters
+    ----------
+    alert : called with every `Alarm`; it is not saved.
+    alpha : the probability of a false alarm, ever; between 0 and 1.
+    rise : by which part of itself the loss may rise without an alarm, from 0 to 100.
+    cap : larger losses count as this one, in nats; positive.
+    start : the number of the first row.
+
+    Attributes
+    ----------
+    alarms : all so far. After each, what came before it is forgotten.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from folklearn.evaluate import Monitor
+    >>> rng = np.random.default_rng(0)
+    >>> monitor = Monitor(lambda alarm: print(alarm.in_words()))
+    >>> monitor.observe_many(rng.exponential(0.5, size=5000))
+    >>> monitor.observe_many(rng.exponential(0.9, size=1000))
+    After row 5120: the loss has risen from 0.508 to 0.854 a row, since about row 4992.
+    """
+
+    WORDS = ("alpha", "rise", "cap", "start")
+    COUNTS = ("_n_looks", "_n_before")
+    PARTS = ("past",)
+
+    def __init__(
+        self,
+        alert: Callable[[Alarm], Any] | None = None,
+        *,
+        alpha: float = 0.01,
+        rise: float = 0.01,
+        cap: float = 4.0,
+        start: int = 0,
+    ) -> None:
+        self.alert = alert
+        self.alpha = problem.fraction("alpha", problem.positive("alpha", alpha), 1.0)
+        self.rise = problem.fraction("rise", rise, _LARGEST_RISE)
+        self.cap = problem.positive("cap", cap)
+        self.forget()
+        self.start = problem.count("start", start, 0)
+
+    def forget(self) -> None:
+        """Begin anew, at row 0 of another stream."""
+        self.start = 0
+        self.alarms: list[Alarm] = []
+        self._waiting: list[float] = []  # for the next look
+        self._n_looks = 0
+        self._begin()
+
+    def _begin(self) -> None:
+        """Forget what came before."""
+        self._n_before = self._n_looks
+        self._past = np.zeros(2)  # total loss, and squared distances from what was expected
+        self._suspicions = np.empty((_HEIGHT, 0))
+
+    @property
+    def n_rows(self) -> int:
+        """The number of rows so far."""
+        return self.start + _LOOK * self._n_looks + len(self._waiting)
+
+    def observe(self, loss: float) -> None:
+        """Take in the loss of one row."""
+        if loss != loss:
+            _refuse()
+        self._waiting.append(loss)
+        if len(self._waiting) == _LOOK:
+            self.observe_many(())
+
+    def observe_many(self, losses: ArrayLike) -> None:
+        """Take in losses (T,), in order; alerts come when all have been looked at."""
+        new = problem.numbers("losses", losses)
+        if np.isnan(new).any():
+            _refuse()
+        waiting = np.concatenate([self._waiting, new])
+        stop = len(waiting) // _LOOK * _LOOK
+        self._waiting = waiting[stop:].tolist()
+        n_alarms = len(self.alarms)
+        for rows in waiting[:stop].clip(0.0, self.cap).reshape(-1, _LOOK):
+            self._look(rows)
+        if self.alert is not None:
+            for alarm in self.alarms[n_alarms:]:
+                self.alert(alarm)
+
+    def _look(self, losses: Array) -> None:
+        total, mean = losses.sum(), self._mean
+        if self._n_looks > self._n_before:
+            self._suspect()
+        self._past += total, ((losses - mean) ** 2).sum()
+        self._n_looks += 1
+        them = self._suspicions
+        gains = losses[:, None] / them[_LEVEL] - 1.0
+        them[_CAPITAL:] *= (1.0 + _BETS[:, None] * gains[:, None]).prod(axis=0)
+        them[_TOTAL] += total
+        if them[_CAPITAL:].sum() >= 2.0 / self.alpha:
+            self._raise()
+
+    def _suspect(self) -> None:
+        """Begin to bet that from now on losses are above what they were."""
+        them, now = self._suspicions, self._n_looks
+        number = them[_BEGINNING].astype(np.int64)
+        kept = them[:, now - number < _KEPT * (number & -number)]
+        new = np.full((_HEIGHT, 1), _share(now) / len(_BETS))
+        new[:_CAPITAL, 0] = now, self._mean, (1.0 + self.rise) * self._at_most(), 0.0
+        self._suspicions = np.hstack([kept, new])
+
+    @property
+    def _mean(self) -> float:
+        n_rows = _LOOK * (self._n_looks - self._n_before)
+        return float(self._past[0]) / n_rows if n_rows else 0.0
+
+    def _at_most(self) -> float:
+        """Return what the average expected loss since the last alarm surely does not exceed."""
+        total, spread = self._past.tolist()
+        price = math.log(2.0 * len(_RATES) / (self.alpha * _share(self._n_before)))
+        slack = (_PRICES * (spread / self.cap) + self.cap * price) / _RATES
+        return (total + float(slack.min())) / (_LOOK * (self._n_looks - self._n_before))
+
+    def _raise(self) -> None:
+        them = self._suspicions
+        since, before, _, total = them[:_CAPITAL, them[_CAPITAL:].sum(axis=0).argmax()].tolist()
+        n_rows = _LOOK * (self._n_looks - int(since))
+        row = self.start + _LOOK * self._n_looks
+        self.alarms.append(Alarm(row, row - n_rows, before, total / n_rows))
+        self._begin()
+
+    def state(self) -> dict[str, Any]:
+        """Return where it stands: numbers for a page or a log.
+
+        ``loss`` is the average since the last alarm, at row ``since``, and ``at_most`` what the
+        average expected loss surely does not exceed; None before the first look.
+        """
+        looked = self._n_looks > self._n_before
+        return {
+            "rows": self.n_rows,
+            "since": self.start + _LOOK * self._n_before,
+            "loss": self._mean if looked else None,
+            "at_most": self._at_most() if looked else None,
+            "alarms": len(self.alarms),
+        }
+
+    def to_record(self) -> Record:
+        """Return everything but the alert as a record."""
+        record = super().to_record()
+        record.arrays["waiting"] = np.array(self._waiting, np.float64)
+        record.arrays["suspicions"] = self._suspicions.copy()
+        record.arrays["alarms"] = np.array(self.alarms, np.float64).reshape(-1, len(Alarm._fields))
+        return record
+
+    def _restore(self, record: Record) -> None:
+        super()._restore(record)
+        self._waiting = record.part("waiting", (None,)).tolist()
+        self._suspicions = record.part("suspicions", (_HEIGHT, None)).copy()
+        for row, since, before, now in record.part("alarms", (None, len(Alarm._fields))).tolist():
+            self.alarms.append(Alarm(int(row), int(since), before, now))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copy and pickle without the alert: nobody is told twice."""
+        return Monitor.from_record, (self.to_record(),)
+
+
+def _share(look: int) -> float:
+    """Return the part of alpha for stretches that begin at a look: over all looks they sum to 1."""
+    return 1.0 / math.log2(look + 2.0) - 1.0 / math.log2(look + 3.0)
+
+
+def _refuse() -> None:
+    raise InvalidInputError("a loss is not a number: leave out rows without a label")

@@ -1,0 +1,176 @@
+"""Reports: what a model, a run or a file of predictions tells, as one page."""
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from folklearn.arrays import Array
+from folklearn.arrays import Labels as Numbers
+from folklearn.certificate import Certificate
+from folklearn.errors import InvalidInputError
+from folklearn.model.history import History, Learned
+from folklearn.model.pictures import calibration_tables, window_rows
+from folklearn.report import document, html
+from folklearn.report.html import Markup
+from folklearn.words import counted
+
+if TYPE_CHECKING:
+    from folklearn.model.model import Model
+    from folklearn.model.run import Run
+
+_PARTED = 1.2, 0.05  # factor and nats by which the frozen loss may exceed the progressive one
+
+
+def has_parted(loss: float, frozen: float) -> bool:
+    """Tell whether the model as it would be saved does clearly worse than the running one."""
+    factor, nats = _PARTED
+    return frozen > factor * loss + nats
+
+
+def parted(loss: float, frozen: float) -> str:
+    """Return what it means that the two losses have parted."""
+    return (
+        "Warning: the saved model will do worse than the running one. Rows ahead, it had an "
+        f"average loss of {frozen:.4f}, where predictions with every label known had "
+        f"{loss:.4f}: what is learned here goes out of date, so go on learning while you predict."
+    )
+
+
+def proven(model: "Model") -> str:
+    """Return what is proven about a model, in one plain sentence."""
+    certificate = model.certificate()
+    if certificate is None:
+        return "Nothing is proven before there is a second class."
+    return certificate.in_words(model.total_weight, of_new=model.loss_of_new)
+
+
+def model_page(model: "Model", title: str) -> str:
+    """Return the life of a model."""
+    return html.page(title, _of_model(model, model.history))
+
+
+def run_page(run: "Run") -> str:
+    """Return a run, and the model that came of it."""
+    model = run.model
+    assert model is not None
+    speed = document.speed(run.n_rows, run.seconds)
+    return html.page(f"Report on {run.name}", [*_of_model(model, run.history), speed])
+
+
+def predictions_page(
+    title: str,
+    labels: Sequence[object],
+    P: Array,
+    y: Numbers,
+    certificate: Certificate,
+    *,
+    leader_loss: float,
+    n_inputs: int,
+    notes: Sequence[str] = (),
+) -> str:
+    """Return what is proven of somebody's predictions P (T, K) of labels y (T,).
+
+    `leader_loss` is the total loss of a linear model that learned the same rows beside them.
+    """
+    n = len(y)
+    nothing = np.zeros(n)
+    history = History()
+    history.add(
+        Learned.of(P, nothing, y, np.full(n, P.shape[1]), nothing + 1.0, nothing * math.nan,
+                   np.zeros((n, 0)), np.zeros(0))
+    )  # fmt: skip
+    loss, beside = certificate.loss / n, leader_loss / n
+    gained = (
+        f"A linear model that learned the same rows beside them lost {document.number(beside)} a "
+        f"row: at least {document.number(loss - beside)} could have been gained."
+        if beside < loss
+        else "A linear model that learned the same rows beside them, on line, was no better."
+    )
+    facts = [("these predictions", loss), ("a linear model beside them", beside)]
+    if certificate.valid:
+        facts.append(("no linear model below", certificate.best_linear_at_least / n))
+    words = [_claim(certificate, certificate.in_words()), gained]
+    needs = document.attention(labels, history.by_class(), more=notes)
+    pieces = window_rows(history)
+    parts = [
+        document.summary([_how_good(history), *words, document.drift(pieces)], needs),
+        document.course(pieces),
+        document.proven([*words, certificate.in_full(n_inputs)], facts),
+        document.changed(pieces),
+        *_by_class(labels, history),
+    ]
+    return html.page(title, parts)
+
+
+def put(text: str, path: Any) -> str:
+    """Write a page if a path is given, and return it."""
+    if path is not None:
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+    return text
+
+
+def _of_model(model: "Model", history: History) -> Iterator[Markup]:
+    if not model.n_rounds:
+        raise InvalidInputError("there is nothing to report: the model has learned nothing yet")
+    labels, pieces = model.labels, window_rows(history)
+    columns = [] if model.columns is None else history.by_column(model.columns)
+    loss, frozen = model.average_loss, model.frozen_loss
+    claim = _claim(model.certificate(), proven(model))
+    lines = [_how_good(history), claim, document.drift(pieces)]
+    if history.n_rows < model.n_rounds:
+        n_before = model.n_rounds - history.n_rows
+        lines.append(f"Of {counted(n_before, 'row')} learned before there is no record here.")
+    more = [parted(loss, frozen)] if has_parted(loss, frozen) else []
+    needs = document.attention(labels, history.by_class(), columns, history.n_rows, more)
+    yield document.summary(lines, needs)
+    yield document.course(pieces)
+    yield document.proven([claim], _gains(model))
+    yield document.changed(pieces)
+    yield from _by_class(labels, history)
+    if model.learner is not None:
+        own = model.explain()
+        yield document.weights(own.names, labels, own.weights, own.importance, own.n_recent)
+    yield document.quality(columns, history.n_rows)
+
+
+def _by_class(labels: Sequence[object], history: History) -> Iterator[Markup]:
+    yield document.classes(labels, history.by_class())
+    yield document.confusion(labels, history.confusion)
+    yield document.calibration(labels, calibration_tables(history))
+
+
+def _how_good(history: History) -> str:
+    n = history.n_rows
+    if not n:
+        return "Its rows were learned before there was a record of them."
+    counts = [one.n_rows for one in history.by_class()]
+    loss = history.loss / history.weight if history.weight > 0.0 else math.nan
+    return document.how_good(n, counts, loss, history.n_errors / n)
+
+
+def _claim(certificate: Certificate | None, words: str) -> str:
+    """Return what a certificate says in words, and that it is more than an estimate."""
+    if certificate is None or not certificate.valid or not certificate.best_linear_at_least > 0.0:
+        return words
+    return f"{words} This is proven, not estimated."
+
+
+def _gains(model: "Model") -> list[tuple[str, object]]:
+    """Return losses and what is proven below them, over the whole life and of late."""
+    certificate = model.certificate()
+    facts: list[tuple[str, object]] = [("average loss", model.average_loss)]
+    if certificate is not None and certificate.valid and model.total_weight > 0.0:
+        floor = certificate.best_linear_at_least / model.total_weight
+        facts.append(("no linear model below", max(0.0, floor)))
+    if not math.isnan(model.frozen_loss):
+        facts.append(("of late, rows ahead, by the model as saved", model.frozen_loss))
+    if model.has_floors:
+        facts += [
+            (f"could be gained in the last {one.n_rounds:,} rows, at most", one.could_gain)
+            for one in model.windows()
+            if one.start and one.floor > 0.0  # the whole life has a certificate, which says more
+        ]
+    return facts

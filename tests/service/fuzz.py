@@ -1,0 +1,45 @@
+"""Requests drawn from the OpenAPI document, by schemathesis: nothing may be a server error."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from folklearn.service.openapi import described
+from folklearn.service.routes import ENDPOINTS
+from tests.service.running import running
+
+_ENDLESS = ("watch", "verify")  # one never ends, the other starts a process
+
+
+def fuzz(folder: Path, seconds: int) -> subprocess.CompletedProcess[str]:
+    """Send requests for so many seconds to a service with a classifier and an agent."""
+    document = described(ENDPOINTS)
+    for path in document["paths"].values():
+        for operation in path.values():
+            for parameter in operation["parameters"]:
+                if parameter["name"] == "name":  # mostly models that are there
+                    parameter["schema"] = {"enum": ["churn", "offer", "ghost"]}
+    (folder / "openapi.json").write_text(json.dumps(document))
+    with running(folder / "served") as service:
+        service.ask("PUT", "/v1/models/churn", {"wait": 0.5, "default": "go"})
+        config = {"actions": ["a", "b"], "context": {"x": "number"}, "wait": 0.5, "default": 0.5}
+        service.ask("PUT", "/v1/models/offer", config)
+        done = subprocess.run(
+            [
+                *(sys.executable, "-m", "schemathesis.cli", "run", str(folder / "openapi.json")),
+                *("--url", service.address, "--max-time", str(seconds)),
+                *("--checks", "not_a_server_error,ignored_auth", "--workers", "2"),
+                *("--phases", "coverage,fuzzing", "--continue-on-failure", "--no-color"),
+                *("--header", f"Authorization: Bearer {service.key}", "--warnings", "off"),
+                *(word for one in _ENDLESS for word in ("--exclude-operation-id", one)),
+            ],
+            cwd=folder,
+            capture_output=True,
+            text=True,
+        )
+        assert service.ask("GET", "/v1/health/ready").status == 200
+        for model in service.ask("GET", "/v1/models").body["models"]:
+            verified = service.ask("POST", f"/v1/models/{model['name']}/verify")
+            assert verified.body["same"], verified
+    return done
