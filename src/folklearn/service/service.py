@@ -19,7 +19,6 @@ from folklearn.service.sessions import Sessions
 from folklearn.service.states import State, begun
 from folklearn.service.writer import Writer
 
-
 _MOST_COPIES = 8  # of models that somebody has looked at
 
 
