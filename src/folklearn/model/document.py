@@ -94,7 +94,7 @@ class Proof(NamedTuple):
             ("these predictions", one.loss / n),
             ("a linear model beside them", self.leader_loss / n),
         ]
-        floor = max(0.0, one.best_linear_at_least / n)
+        floor = document.down(max(0.0, one.best_linear_at_least / n))
         return [*found, ("no linear model below", floor)] if one.valid else found
 
 
@@ -191,12 +191,15 @@ def _gains(model: "Model") -> list[tuple[str, object]]:
     facts: list[tuple[str, object]] = [("average loss", model.average_loss)]
     if certificate is not None and certificate.valid and model.total_weight > 0.0:
         floor = certificate.best_linear_at_least / model.total_weight
-        facts.append(("no linear model below", max(0.0, floor)))
+        facts.append(("no linear model below", document.down(max(0.0, floor))))
     if not math.isnan(model.frozen_loss):
         facts.append(("of late, rows ahead, by the model as saved", model.frozen_loss))
     if model.has_floors:
         facts += [
-            (f"could be gained in the last {one.n_rounds:,} rows, at most", one.could_gain)
+            (
+                f"could be gained in the last {one.n_rounds:,} rows, at most",
+                document.up(one.could_gain),
+            )
             for one in model.windows()
             if one.start and one.floor > 0.0  # the whole life has a certificate, which says more
         ]
