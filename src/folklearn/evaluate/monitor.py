@@ -182,8 +182,8 @@ class Monitor(Saved):
         """Return what the average expected loss since the last alarm surely does not exceed."""
         total, spread = self._past.tolist()
         price = math.log(2.0 * len(_RATES) / (self.alpha * _share(self._n_before)))
-        slack = (_PRICES * (spread / self.cap) + self.cap * price) / _RATES
-        return (total + min(slack.tolist())) / (_LOOK * (self._n_looks - self._n_before))
+        slack: list[float] = ((_PRICES * (spread / self.cap) + self.cap * price) / _RATES).tolist()
+        return (total + min(slack)) / (_LOOK * (self._n_looks - self._n_before))
 
     def _raise(self) -> None:
         them = self._suspicions
