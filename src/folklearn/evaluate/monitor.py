@@ -62,9 +62,10 @@ class Monitor(Saved):
     Time a row: about a microsecond; memory: :math:`O(\log T)`.
 
     Guarantee: as long as the expected loss of every row, given all that came before, is at most
-    1 + ``rise`` times the average of the expected losses of the rows before it, the probability
-    that there is ever an alarm, however long the stream, is at most ``alpha``. Nothing else is
-    assumed: neither independence, nor any distribution (docs/theory/monitoring.md).
+    1 + ``rise`` times the average of the expected losses from the first row up to any earlier
+    look, as it is if it never rises, the probability that there is ever an alarm, however long the
+    stream, is at most ``alpha``. Nothing else is assumed: neither independence, nor any
+    distribution (docs/theory/monitoring.md).
 
     Parameters
     ----------
