@@ -12,12 +12,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from docs.images.make import COLOURS, FOLDER, flights
 from PIL import Image
 from selenium import webdriver
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
 
-from docs.images.make import COLOURS, FOLDER, flights
 from folklearn.service import Client
 from tests.service.running import Running, running
 
