@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,10 +10,13 @@ from typing import Any
 import pytest
 
 import folklearn
-from folklearn.service import Client
+from folklearn.service import Client, commands, events
+from folklearn.service.answers import RefusedError
 from folklearn.service.client import ServiceError
+from folklearn.service.engine import Engine
 from folklearn.service.limits import Limits
 from folklearn.service.routes import ENDPOINTS
+from folklearn.service.writer import Writer
 from tests.service.running import Running, running
 
 MODEL = "/v1/models/churn"
@@ -383,3 +387,23 @@ def test_models_stay_within_their_limits(tmp_path: Path) -> None:
 def _version(service: Running) -> int:
     version: int = service.ask("GET", MODEL).body["version"]
     return version
+
+
+def test_what_was_done_makes_room_in_the_queue(tmp_path: Path) -> None:
+    size = commands.Learn(commands.Label("go", ROW, None)).size
+    limits = Limits(queued_bytes=3 * size, free_disk=0)
+    writer = Writer(Engine(tmp_path / "folder", limits))
+    writer.call(lambda: writer.engine.create("main", "churn", events.Config())).result()
+    hosted = writer.engine.find("main", "churn")
+    assert hosted is not None
+    begun, go_on = threading.Event(), threading.Event()
+    writer.call(lambda: (begun.set(), go_on.wait()))
+    begun.wait()  # the writer is busy: three may wait, and no fourth
+    learn = commands.Learn(commands.Label("go", ROW, None))
+    waiting = [writer.submit(hosted, learn) for _ in range(3)]
+    with pytest.raises(RefusedError, match="too many"):
+        writer.submit(hosted, learn)
+    go_on.set()
+    assert [future.result().status for future in waiting] == [200, 200, 200]
+    assert [writer.submit(hosted, learn).result().status for _ in range(9)] == 9 * [200]
+    writer.close()

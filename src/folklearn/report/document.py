@@ -115,16 +115,13 @@ def summary(lines: Iterable[str], needs: Iterable[str]) -> Markup:
     return html.section("In short", *parts)
 
 
-def course(pieces: Sequence[Piece]) -> Markup:
-    """Return loss, floor and error of every piece."""
+def course(pieces: Sequence[Piece], *, without_floor: str = "") -> Markup:
+    """Return loss, floor and error of every piece, or what to say where there is no floor."""
     if not pieces:
         return html.section("Loss, piece by piece", "No rows were recorded.")
     has_floor = any(math.isfinite(one.get("floor", math.nan)) for one in pieces)
-    what = (
-        "The hatched floor is proven: no linear model of these columns gets below it there."
-        if has_floor
-        else "What is proven piece by piece was not kept: a model made with windows=True keeps it."
-    )
+    proof = "The hatched floor is proven: no linear model of these columns gets below it there."
+    what = proof if has_floor else without_floor
     first, last = pieces[0], pieces[-1]
     label = (
         f"Average loss from row {first['start']:,} to {last['stop']:,}: {number(first['loss'])} in "
@@ -138,8 +135,8 @@ def course(pieces: Sequence[Piece]) -> Markup:
     head = ["rows", "loss", "no linear model below", "frozen model", "error rate"]
     return html.section(
         "Loss, piece by piece",
-        f"Every row was predicted before its label was known. {what}",
-        html.picture(plots.losses(pieces), label=label),
+        f"Every row was predicted before its label was known. {what}".strip(),
+        html.picture(plots.losses(pieces, title="Loss"), label=label),
         html.folded("The same as a table", html.table(head, rows)),
     )
 

@@ -37,6 +37,7 @@ main.fl h1{{font-size:1.7em;line-height:1.2;overflow-wrap:anywhere}}
 main.fl h2{{font-size:1.2em;margin:2em 0 .4em}}
 main.fl p,main.fl li{{max-width:46em;overflow-wrap:anywhere}}
 main.fl div.fl,main.fl figure{{overflow-x:auto}}
+main.fl thead th{{white-space:nowrap}}
 main.fl td,main.fl tbody th{{max-width:24em;overflow-wrap:break-word}}
 main.fl summary{{cursor:pointer;color:var(--fl-767676,{canvas.QUIET})}}
 {THEME}

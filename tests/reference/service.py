@@ -1,0 +1,97 @@
+"""A classifier and an agent of the service, by dictionaries, a plain `Model` and a plain agent.
+
+Each method takes what a client sends, and returns what the answer must say.
+"""
+
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from folklearn.bandits import auto
+from folklearn.model.model import Model
+from folklearn.model.waiting import Asked
+
+Row = dict[str, Any]
+Outcome = tuple[int, int, int]  # status, labels learned now, labels learned before
+
+
+class Label(NamedTuple):
+    """A label with its row, or for the id of a prediction."""
+
+    label: str
+    row: Row | None = None
+    id: Hashable = None
+
+
+class Classifier:
+    """A model that is asked, and told once."""
+
+    def __init__(self, default: str | None = None, **settings: Any) -> None:
+        self.model, self.default = Model(**settings), default
+        self.keys: dict[str, tuple[Any, Outcome]] = {}
+        self.asked: dict[Hashable, Asked] = {}
+        self.told: dict[Hashable, str | None] = {}  # None: nobody did in time
+
+    def ask(self, id: Hashable, row: Row, p: Sequence[float], unseen: float) -> None:
+        self.asked[id] = Asked(row, np.array(p), unseen)
+
+    def learn(self, key: str | None, label: Label) -> Outcome:
+        return self._once(key, label, lambda: self._learn(label))
+
+    def learn_many(self, key: str | None, labels: Sequence[Label]) -> Outcome:
+        return self._once(key, list(labels), lambda: self._learn_many(labels))
+
+    def expire(self, id: Hashable) -> None:
+        self.told[id] = None
+        if self.default is not None:
+            self.model.learn_asked(self.asked[id], self.default)
+
+    def _once(self, key: str | None, request: Any, do: Callable[[], Outcome]) -> Outcome:
+        if key in self.keys:
+            before, outcome = self.keys[key]
+            return outcome if before == request else (422, 0, 0)
+        outcome = do()
+        if key is not None and (outcome[1] or isinstance(request, list)):
+            self.keys[key] = request, outcome
+        return outcome
+
+    def _learn(self, label: Label) -> Outcome:
+        if label.id is None:
+            assert label.row is not None
+            self.model.learn_one(label.row, label.label)
+            return 200, 1, 0
+        if label.id not in self.asked:
+            return 404, 0, 0
+        if label.id in self.told:
+            told = self.told[label.id]
+            if told == label.label:
+                return 200, 0, 1
+            return 410 if told is None else 409, 0, 0
+        self.told[label.id] = label.label
+        self.model.learn_asked(self.asked[label.id], label.label)
+        return 200, 1, 0
+
+    def _learn_many(self, labels: Sequence[Label]) -> Outcome:
+        if all(label.id is None for label in labels):
+            self.model.learn_many([one.row for one in labels], [one.label for one in labels])
+            return 200, len(labels), 0
+        outcomes = [self._learn(label) for label in labels]
+        return 200, sum(one[1] for one in outcomes), sum(one[2] for one in outcomes)
+
+
+class Agent:
+    """An agent that decides between actions, knowing one number."""
+
+    def __init__(self, actions: Sequence[str], seed: int) -> None:
+        self.actions = actions
+        self.agent = auto(n_features=1, n_actions=len(actions), seed=seed)
+        self.waiting: dict[Hashable, int] = {}
+
+    def decide(self, id: Hashable, x: float) -> tuple[str, float]:
+        decision = self.agent.act(np.array([x]))
+        self.waiting[id] = decision.id
+        return self.actions[decision.action], decision.propensity
+
+    def reward(self, id: Hashable, reward: float) -> None:
+        self.agent.learn(self.waiting.pop(id), reward)

@@ -1,0 +1,99 @@
+"""Compare the folder of a service with what its clients were told."""
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from folklearn.service import events, verify
+from folklearn.service.engine import Engine
+from folklearn.service.journal import Journal
+from folklearn.service.limits import Limits
+from tests.reference import service as reference
+from tests.service.clients import ACTIONS, AGENT, AGENT_CONFIG, CONFIG, MODEL, Answer, Request
+
+Done = Sequence[tuple[Request, Answer]]
+LIMITS = Limits(free_disk=0, replay=0.02)
+
+
+def nothing_lost(folder: Path, done: Done) -> None:
+    """Check that what was acknowledged is in the journal, and nothing is there twice."""
+    journal = Journal(folder, read_only=True)
+    keys = Counter(key for (key,) in journal.db.execute("SELECT key FROM event WHERE key NOTNULL"))
+    assert not [key for key, n in keys.items() if n > 1]
+    learned: Counter[Any] = Counter()
+    for entry in journal.entries():
+        for one in getattr(entry.event, "items", [entry.event]):
+            if isinstance(one, events.Learned | events.Rewarded):
+                learned[one.of if one.of is not None else one.row["x"]] += 1
+    journal.close()
+    assert not [what for what, n in learned.items() if n > 1], "learned twice"
+    said: dict[str, Answer] = {}
+    for request, answer in done:
+        if request.key is not None and answer.status == 200:
+            assert said.setdefault(request.key, answer) == answer, "another answer"
+            assert request.key in keys, f"{request} was acknowledged, and is lost"
+        for item in request.body.get("items", [request.body]):
+            if "label" in item and "row" in item:
+                assert learned[item["row"]["x"]] == 1, f"{item} was acknowledged, and is lost"
+
+
+def same_bytes(folder: Path, done: Done | None = None) -> dict[str, str]:
+    """Check that recovery gives what a replay from the first event gives; return the digests.
+
+    With everything that was done, the models must be those of the reference too.
+    """
+    engine = Engine(folder, LIMITS)
+    try:
+        found = {}
+        for hosted in engine.models():
+            digest = hosted.state.to_record().digest
+            assert verify.replay(folder, hosted.number, hosted.version)["digest"] == digest
+            found[hosted.row.name] = digest
+        if done is not None:
+            states: list[Any] = [engine.find("main", name).state for name in ("labels", "agent")]
+            labels, agent = reference_of(done)
+            assert states[0].model.to_record().digest == labels.model.to_record().digest
+            assert states[1].decider.agent.to_record().digest == agent.agent.to_record().digest
+        return found
+    finally:
+        engine.abandon()
+
+
+def reference_of(done: Done) -> tuple[reference.Classifier, reference.Agent]:
+    """Return the reference, told in order what was acknowledged; it must answer the same."""
+    labels, agent = reference.Classifier(**CONFIG), reference.Agent(ACTIONS, AGENT_CONFIG["seed"])
+    seen = set()
+    for request, answer in sorted(_events(done), key=_place):
+        assert answer.status == 200, (request, answer)
+        body, said = request.body, answer.body
+        if request.path == f"{MODEL}/predict":
+            p = [one["probability"] for one in said["probabilities"]]
+            labels.ask(said["id"], body["row"], p, said.get("unseen", 0.0))
+        elif request.key in seen:
+            continue
+        elif request.path == f"{MODEL}/learn":
+            assert labels.learn(request.key, reference.Label(**body)) == _outcome(answer)
+        elif request.path == f"{MODEL}/learn/batch":
+            items = [reference.Label(**item) for item in body["items"]]
+            assert labels.learn_many(request.key, items) == _outcome(answer)
+        elif request.path == f"{AGENT}/decide":
+            decision = agent.decide(said["id"], body["context"]["x"])
+            assert decision == (said["action"], said["propensity"])
+        elif request.path == f"{AGENT}/reward":
+            agent.reward(body["id"], body["reward"])
+        seen.add(request.key)
+    return labels, agent
+
+
+def _events(done: Done) -> list[tuple[Request, Answer]]:
+    return [one for one in done if one[0].method == "POST"]
+
+
+def _place(one: tuple[Request, Answer]) -> int:
+    """Predictions first: they change nothing."""
+    return int(one[1].body.get("event", 0))
+
+
+def _outcome(answer: Answer) -> reference.Outcome:
+    return answer.status, answer.body["learned"], answer.body.get("already", 0)

@@ -1,0 +1,62 @@
+"""The service is killed, at random and at every place where it would hurt; clients insist."""
+
+import os
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from random import Random
+
+from folklearn.service import failpoints
+from tests.service import audit, lives
+from tests.service.clients import CREATE, Crowd, Line
+
+OFTEN = ("before_commit", "after_commit", "before_apply", "before_answer", "in_replay")
+RANDOM = ""
+
+
+def live_and_die(place: Path, n_lives: int, seed: int = 0) -> Counter[str]:
+    """Kill a service so many times under clients; return where it died, and how many insisted."""
+    random, folder, ends = Random(seed), place / "folder", Counter[str]()
+    secret = lives.first_key(folder)
+    crowd = Crowd(secret, 3, seed)
+    for n in range(n_lives):
+        where = (RANDOM, *failpoints.PLACES)[n % (1 + len(failpoints.PLACES))]
+        count = random.randint(1, 30 if where in OFTEN else 2)
+        port = lives.free_port()
+        life = lives.begin(lives.serve, folder, port, where and f"{where}:{count}")
+        if n == 0:
+            crowd.begin(port)
+        crowd.call(port)
+        life.join(random.uniform(0.05, 0.6) if where == RANDOM else 1.0)
+        ends[where if where and not life.is_alive() else "random"] += 1
+        lives.end(life)
+    port = lives.free_port()
+    life = lives.begin(lives.serve, folder, port)
+    crowd.call(port)
+    crowd.end()
+    crowd.repeat(100)
+    crowd.close()
+    lives.end(life)
+    audit.nothing_lost(folder, crowd.done)
+    audit.same_bytes(folder, crowd.done)
+    return ends + Counter(answers=len(crowd.done))
+
+
+def test_nothing_is_lost_or_learned_twice_however_it_dies(tmp_path: Path, seed: int) -> None:
+    ends = live_and_die(tmp_path, 25, seed)
+    assert ends["answers"] > 25, "hardly anything was learned between the deaths"
+
+
+def test_the_command_dies_where_the_environment_says(tmp_path: Path) -> None:
+    folder, port = tmp_path / "folder", lives.free_port()
+    secret = lives.first_key(folder)
+    command = [sys.executable, "-m", "folklearn.cli.app", "serve", folder, "--port", str(port)]
+    process = subprocess.Popen(command, env=os.environ | {"FOLKLEARN_DIE_AT": "after_commit:2"})
+    line = Line(secret, port)
+    while process.poll() is None and line.send(CREATE[0]).status == 0:
+        time.sleep(0.05)
+    line.close()
+    assert process.wait() == -9
+    assert audit.same_bytes(folder).keys() == {"labels"}
