@@ -1,10 +1,12 @@
 """The routes: what they answer, once and again, in time and too late."""
 
+import asyncio
 import http.client
 import json
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -213,6 +215,7 @@ def test_a_model_is_created_once(churn: Running) -> None:
         ({"actions": ["a", "b"], "context": {"x": "words"}}, "words"),
         ({"nonsense": 1}, "nonsense"),
         ({"wait": -1}, "wait"),
+        ({"classes": [2**70]}, "classes"),
     ],
 )
 def test_a_model_that_cannot_be_is_refused(service: Running, config: Any, said: str) -> None:
@@ -407,3 +410,31 @@ def test_what_was_done_makes_room_in_the_queue(tmp_path: Path) -> None:
     assert [future.result().status for future in waiting] == [200, 200, 200]
     assert [writer.submit(hosted, learn).result().status for _ in range(9)] == 9 * [200]
     writer.close()
+
+
+def test_a_request_that_fails_stops_nobody_else(service: Running) -> None:
+    async def fail() -> None:
+        await service.service.writer.call(lambda: 1 / 0)
+
+    with pytest.raises(ZeroDivisionError):
+        asyncio.run(fail())
+    assert service.ask("GET", "/v1/models").status == 200
+
+
+def test_rows_predicted_together_are_predicted_as_if_alone(service: Running) -> None:
+    path = "/v1/models/together"
+    service.ask("PUT", path, {"windows": False})
+    random = Random(0)
+    rows = [
+        {"mixed": ("text", True, 2**53 + 1)[i % 3]} | {f"x{j}": random.gauss() for j in range(48)}
+        for i in range(300)
+    ]
+    for i, row in enumerate(rows[:6]):
+        service.post(f"{path}/learn", {"row": row, "label": i % 3})
+    items = [{"row": row, "label": i % 3} for i, row in enumerate(rows[:40])]
+    service.post(f"{path}/learn/batch", {"items": items})
+    version = service.ask("GET", path).body["version"]
+    service.post(f"{path}/predict/batch", {"rows": rows, "remember": True, "at_least": version})
+    found = service.post(f"{path}/verify", {})
+    assert (found["same"], found["predictions"], found["other_predictions"]) == (True, 300, 0)
+    service.ask("DELETE", path)
