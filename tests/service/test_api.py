@@ -374,17 +374,31 @@ def test_a_full_disk_is_answered_and_reading_goes_on(tmp_path: Path) -> None:
 def test_models_stay_within_their_limits(tmp_path: Path) -> None:
     limits = Limits(classes=2, columns=3, models=1, batch=2, free_disk=0)
     with running(tmp_path / "folder", limits) as service:
+        assert service.ask("PUT", MODEL, {"classes": ["a", "b", "c"]}).status == 422
         service.ask("PUT", MODEL, {})
         assert service.ask("PUT", "/v1/models/second", {}).status == 422
+        wide = {"row": {"x": 1, "y": 1, "z": 1, "u": 1}, "label": "a"}
+        assert service.ask("POST", f"{MODEL}/learn", wide).status == 422  # as the first row, too
         for label in ("a", "b"):
             service.post(f"{MODEL}/learn", {"row": {"x": 1}, "label": label})
         reply = service.ask("POST", f"{MODEL}/learn", {"row": {"x": 1}, "label": "c"})
         assert (reply.status, "2 classes" in reply.body["detail"]) == (422, True)
-        wide = {"row": {"x": 1, "y": 1, "z": 1, "u": 1}, "label": "a"}
         assert service.ask("POST", f"{MODEL}/learn", wide).status == 422
         many = {"items": 3 * [{"row": {"x": 1}, "label": "a"}]}
         assert service.ask("POST", f"{MODEL}/learn/batch", many).status == 422
         assert service.ask("GET", MODEL).body["rows"] == 2
+
+
+def test_a_batch_grows_no_model_beyond_its_limits(tmp_path: Path) -> None:
+    with running(tmp_path / "folder", Limits(classes=2, columns=3, free_disk=0)) as service:
+        service.ask("PUT", MODEL, {})
+        for items in (
+            [{"row": {"x": 1}, "label": label} for label in "abcd"],
+            [{"row": {"x": 1, name: 1}, "label": "a"} for name in "yzuv"],
+        ):
+            found = service.post(f"{MODEL}/learn/batch", {"items": items})
+            assert [one["item"] for one in found["refused"]] == [2, 3]
+        assert service.ask("GET", MODEL).body["classes"] == 2
 
 
 def _version(service: Running) -> int:

@@ -168,7 +168,7 @@ class Writer:
         return list(zip(jobs, answers, strict=True))
 
     def _result(self, function: Callable[[], Any]) -> Any:
-        """Return what a function returns or raises; a commit that it has begun must not stay open."""
+        """Return what a function returns or raises; what it has begun to write must be done."""
         try:
             return function()
         except (apsw.Error, OSError, MemoryError):
