@@ -1,6 +1,7 @@
 """The routes of the service: each a few lines from a request to an answer."""
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 from uuid import UUID
@@ -81,10 +82,11 @@ async def predict(call: Call) -> Answer:
         answer["unseen"] = model.unseen_probability
     if body.remember or body.durable:
         id, asked = new_id(), _asked(view, body.row, list(p.values()))
-        size = 200 + 16 * (len(body.row) + len(p))
-        kept = call.service.writer.submit(call.hosted, commands.Ask([(id, asked)], size=size))
+        kept = _remembered(call, [(id, asked)])
         if body.durable:
-            await kept
+            written: Answer = await kept
+            if written.status != 200:
+                return written
         answer["id"] = str(id)
     return Answer(200, answer)
 
@@ -104,15 +106,16 @@ async def predict_many(call: Call) -> Answer:
                 asked.append((id, _asked(view, row, p)))
         await asyncio.sleep(0)
     if asked:
-        size = sum(200 + 16 * (len(one.row) + len(one.p)) for _, one in asked)
-        call.service.writer.submit(call.hosted, commands.Ask(asked, size=size))
+        _remembered(call, asked)
     return Answer(200, {"version": view.version, "predictions": predictions})
 
 
 async def learn(call: Call) -> Answer:
     """Learn a label, with its row or by the id of a prediction."""
     _refuse_agent(call.hosted)
-    command = commands.Learn(_label(call.body), key=call.idempotency_key, size=_size(call.body))
+    command = commands.Learn(
+        _label(call.body), key=call.idempotency_key, size=_size(call, [call.body.row])
+    )
     return await done(call.service.writer.submit(call.hosted, command))
 
 
@@ -124,7 +127,7 @@ async def learn_many(call: Call) -> Answer:
     command = commands.LearnMany(
         [_label(item) for item in items],
         key=call.idempotency_key,
-        size=sum(map(_size, items)),
+        size=_size(call, [item.row for item in items]),
     )
     return await done(call.service.writer.submit(call.hosted, command))
 
@@ -133,7 +136,8 @@ async def decide(call: Call) -> Answer:
     """Choose an action for a context; its reward is told by the id of the answer."""
     if not call.hosted.config.decides:
         raise RefusedError(422, "this model predicts labels: send the row to /predict")
-    command = commands.Decide(call.body.context, key=call.idempotency_key)
+    context = call.body.context
+    command = commands.Decide(context, key=call.idempotency_key, size=_size(call, [context]))
     return await done(call.service.writer.submit(call.hosted, command))
 
 
@@ -321,8 +325,17 @@ def _label(body: bodies.LearnBody) -> commands.Label:
     return commands.Label(body.label, body.row, id, body.weight)
 
 
-def _size(body: bodies.LearnBody) -> int:
-    return 300 + 40 * len(body.row or ())
+def _remembered(call: Call, asked: list[tuple[UUID, events.Asked]]) -> Any:
+    """Have predictions remembered; return the future, which nobody needs to wait for."""
+    size = _size(call, [one.row for _, one in asked]) + sum(32 * len(one.p) for _, one in asked)
+    kept = call.service.writer.submit(call.hosted, commands.Ask(asked, size=size))
+    kept.add_done_callback(lambda done: done.cancelled() or done.exception())
+    return kept
+
+
+def _size(call: Call, rows: Sequence[events.Row | None]) -> int:
+    """Return about how many bytes a request takes while it waits: as sent, and as objects."""
+    return call.n_bytes + sum(500 + 100 * len(row or ()) for row in rows)
 
 
 def _finite(value: float) -> float | None:
