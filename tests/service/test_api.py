@@ -387,6 +387,9 @@ def test_models_stay_within_their_limits(tmp_path: Path) -> None:
         assert service.ask("POST", f"{MODEL}/learn", wide).status == 422
         many = {"items": 3 * [{"row": {"x": 1}, "label": "a"}]}
         assert service.ask("POST", f"{MODEL}/learn/batch", many).status == 422
+        for path, body in (("predict", wide), ("predict/batch", {"rows": [wide["row"]]})):
+            body = {name: value for name, value in body.items() if name != "label"}
+            assert service.ask("POST", f"{MODEL}/{path}", body).status == 422
         assert service.ask("GET", MODEL).body["rows"] == 2
 
 

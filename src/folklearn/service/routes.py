@@ -76,6 +76,7 @@ async def predict(call: Call) -> Answer:
     """Predict a row; its label can be told later by the id of the answer."""
     body, view = call.body, await _view(call, call.body.at_least)
     model = view.state
+    _refuse_wide(call, [body.row])
     p = model.predict_proba_one(body.row)
     answer = {"version": view.version, **_predicted(p)}
     if model.is_open:
@@ -95,6 +96,7 @@ async def predict_many(call: Call) -> Answer:
     """Predict rows together, all from the same version."""
     rows, view = call.body.rows, await _view(call, call.body.at_least)
     _refuse_many(call, len(rows))
+    _refuse_wide(call, rows)
     model, predictions, asked = view.state, [], []
     for start in range(0, len(rows), _AT_A_TIME):
         part = rows[start : start + _AT_A_TIME]
@@ -286,6 +288,13 @@ def _refuse_many(call: Call, n: int) -> None:
     most = call.service.limits.batch
     if not 0 < n <= most:
         raise RefusedError(422, f"a request may hold 1 to {most:,} rows, got {n:,}")
+
+
+def _refuse_wide(call: Call, rows: Sequence[events.Row]) -> None:
+    """Refuse to predict a row that no model could learn, before everybody waits for it."""
+    most = call.service.limits.columns
+    if max(map(len, rows)) > most:
+        raise RefusedError(422, f"a row may have {most:,} columns")
 
 
 async def _model_copy(call: Call) -> tuple[int, Model]:
