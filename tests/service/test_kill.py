@@ -17,7 +17,7 @@ RANDOM = ""
 
 
 def live_and_die(place: Path, n_lives: int, seed: int = 0) -> Counter[str]:
-    """Kill a service so many times under clients; return where it died, and how often it answered."""
+    """Kill a service under clients; return where it died, and how often it answered."""
     random, folder, ends = Random(seed), place / "folder", Counter[str]()
     secret = lives.first_key(folder)
     crowd = Crowd(secret, 3, seed)
