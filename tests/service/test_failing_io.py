@@ -20,9 +20,11 @@ from tests.service.clients import Answer, Request, ShortLine, session
 CALLS = ("write", "pwrite", "fsync", "fdatasync", "ftruncate", "rename")
 N_REQUESTS = 15
 
-pytestmark = pytest.mark.skipif(
-    lives.faults_library() is None, reason="no C compiler: calls cannot be made to fail"
-)
+
+@pytest.fixture(autouse=True)
+def _compiler() -> None:
+    if lives.faults_library() is None:
+        pytest.skip("no C compiler: calls cannot be made to fail")
 
 
 def trial(place: Path, fault: lives.Fault, seed: int = 0) -> bool:
