@@ -106,3 +106,29 @@ def test_a_folder_that_was_refused_can_be_opened_after_it_was_mended(tmp_path: P
     engine = Engine(tmp_path, LIMITS)
     assert engine.journal.last == 6
     engine.abandon()
+
+
+def test_a_label_that_was_refused_can_be_told_otherwise(tmp_path: Path) -> None:
+    engine = Engine(tmp_path, Limits(free_disk=0, classes=1))
+    engine.create("main", "labels", events.Config(windows=False))
+    learn(engine, 1)
+    hosted, id = engine.find("main", "labels"), new_id()
+    assert hosted is not None
+    asked = events.Asked({"x": 1.0}, [1.0], 0.0, hosted.version)
+    told = [commands.Learn(commands.Label(label, None, id)) for label in ("no", "no", "yes", "yes")]
+    answers = engine.write([(hosted, one) for one in (commands.Ask([(id, asked)]), *told)])
+    assert [answer.status for answer in answers] == [200, 422, 422, 200, 200]
+    assert answers[-1].body["already"] == 1
+    engine.abandon()
+
+
+def test_a_batch_cannot_grow_a_model_beyond_its_limits(tmp_path: Path) -> None:
+    engine = Engine(tmp_path, Limits(free_disk=0, classes=2, columns=3))
+    engine.create("main", "labels", events.Config(windows=False))
+    hosted = engine.find("main", "labels")
+    assert hosted is not None
+    labels = [commands.Label(str(i), {"x": 1.0, f"column{i}": 1.0}, None) for i in range(9)]
+    (answer,) = engine.write([(hosted, commands.LearnMany(labels))])
+    assert answer.body["learned"] == 2
+    assert len(answer.body["refused"]) == 7
+    engine.abandon()

@@ -23,7 +23,7 @@ from folklearn.service.ids import new_id
 from folklearn.service.limits import Limits
 from tests.reference import service as reference
 
-LIMITS = Limits(free_disk=0, replay=1e9)
+LIMITS = Limits(free_disk=0, replay=1e9, classes=2)
 WAIT = 10.0
 NO_MODEL = 404, 0, 0
 
@@ -75,7 +75,8 @@ class Service(RuleBasedStateMachine):
         answer = self.engine.create("main", "labels", config)
         assert answer.status == (201 if self.model is None else 200)
         if self.model is None:
-            self.model, self._config = reference.Classifier(default, windows=False), config
+            self.model = reference.Classifier(default, LIMITS.classes, windows=False)
+            self._config = config
             self.ids, self.due = [new_id()], {}  # an id that nobody has issued
             self._stale = self.hosted
 
@@ -154,6 +155,7 @@ class Service(RuleBasedStateMachine):
         if self.hosted is not None and self.model is not None:
             state: Any = self.hosted.state
             assert state.to_record().digest == self.model.model.to_record().digest
+            self.engine.write([])  # what waits again is noted with the next commit
             waiting = len(self.model.asked) - len(self.model.told)
             assert self.engine.journal.n_waiting(self.hosted.number) == waiting
 

@@ -77,11 +77,11 @@ class Classifier:
     def _learn(self, learned: events.Learned, find: Find) -> None:
         if learned.of is None:
             assert learned.row is not None
-            self._refuse_growth(learned.row, learned.label)
+            self._refuse_growth([learned.row], [learned.label])
             self.model.learn_one(learned.row, learned.label, weight=learned.weight)
             return
         asked = find(learned.of).event
-        self._refuse_growth(asked.row, learned.label)
+        self._refuse_growth([asked.row], [learned.label])
         row = Asked(asked.row, np.array(asked.p), asked.unseen)
         self.model.learn_asked(row, learned.label, weight=learned.weight)
 
@@ -89,13 +89,11 @@ class Classifier:
         """Learn all that can be; return the others, and why not."""
         items = many.items
         try:
-            if items and all(item.row is not None for item in items):
-                for item in items:
-                    self._refuse_growth(item.row or {}, item.label)
-                weights = [item.weight for item in items]
-                self.model.learn_many(
-                    [item.row for item in items], [item.label for item in items], weight=weights
-                )
+            rows = [item.row for item in items if item.row is not None]
+            if items and len(rows) == len(items):
+                labels = [item.label for item in items]
+                self._refuse_growth(rows, labels)
+                self.model.learn_many(rows, labels, weight=[item.weight for item in items])
                 return []
         except FolklearnError:
             pass  # one of them is to blame, and nothing was learned: find out which
@@ -108,24 +106,18 @@ class Classifier:
                 refused.append(events.Left(place, 422, str(error)))
         return refused
 
-    def _refuse_growth(self, row: events.Row, label: events.Label) -> None:
+    def _refuse_growth(self, rows: list[events.Row], labels: list[events.Label]) -> None:
         """Refuse what would make the model larger than it may become."""
         model, created = self.model, self.created
-        known = model._labels.numbers
-        new = [one for one in (label if isinstance(label, dict) else [label]) if one not in known]
-        if new and len(known) + len(new) > created.max_classes:
-            raise RefusedError(
-                422, f"the model has {len(known)} classes, and may have {created.max_classes}"
-            )
-        columns = model.columns
-        if columns is not None and len(columns.roles) + len(row) > created.max_columns:
-            late = sum(name not in columns.roles for name in row)
-            if late and len(columns.roles) + late > created.max_columns:
-                raise RefusedError(
-                    422,
-                    f"the model has {len(columns.roles)} columns, and may have "
-                    f"{created.max_columns}",
-                )
+        said = {one for label in labels for one in (label if isinstance(label, dict) else [label])}
+        columns = {} if model.columns is None else model.columns.roles
+        for what, known, named, most in (
+            ("classes", model._labels.numbers, said, created.max_classes),
+            ("columns", columns, set().union(*rows), created.max_columns),
+        ):
+            new = named.difference(known)
+            if new and len(known) + len(new) > most:
+                raise RefusedError(422, f"the model has {len(known)} {what}, and may have {most}")
 
     def to_record(self) -> Record:
         """Return the model as a record."""
