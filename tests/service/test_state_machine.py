@@ -1,6 +1,5 @@
 """Everything that can be asked of an engine, in any order, beside the reference."""
 
-import tempfile
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -22,6 +21,7 @@ from folklearn.service.hosted import Hosted
 from folklearn.service.ids import new_id
 from folklearn.service.limits import Limits
 from tests.reference import service as reference
+from tests.service import lives
 
 LIMITS = Limits(free_disk=0, replay=1e9, classes=2)
 WAIT = 10.0
@@ -48,7 +48,7 @@ class Service(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self._place = tempfile.TemporaryDirectory()
+        self._place = lives.scratch()
         self.now = 0
         self._open()
         self._stale: Hosted | None = None

@@ -7,7 +7,6 @@ far after every step, so that a run that is stopped has its true numbers.
 import errno
 import itertools
 import sys
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -28,7 +27,7 @@ def kill() -> Iterator[Found]:
     """Kill a service a thousand times, in twenty folders."""
     ends: Counter[str] = Counter()
     for seed in range(20):
-        with tempfile.TemporaryDirectory() as place:
+        with lives.scratch() as place:
             ends += test_kill.live_and_die(Path(place), 50, seed)
         answers = ends["answers"]
         deaths = {where: n for where, n in sorted(ends.items()) if where != "answers"}
@@ -44,7 +43,7 @@ def power() -> Iterator[Found]:
     found: Found = {}
     for synchronous, rounds in (("NORMAL", 1), ("OFF", 1), ("FULL", 10)):
         for seed in range(rounds):
-            with tempfile.TemporaryDirectory() as place:
+            with lives.scratch() as place:
                 cuts = test_power_cut.cut(Path(place), 10, synchronous, seed)
             own = found.setdefault(
                 synchronous, {"cuts": 0, "cuts_that_lost": 0, "acknowledged": 0, "lost": 0}
@@ -66,7 +65,7 @@ def failing() -> Iterator[Found]:
     faults = [(call, *pair) for call in test_failing_io.CALLS for pair in errors.items()]
     for call, name, error in [*faults, ("any", "SIGKILL", 0)]:
         for n in itertools.count(1):
-            with tempfile.TemporaryDirectory() as place:
+            with lives.scratch() as place:
                 came = test_failing_io.trial(Path(place), lives.Fault(call, n, error))
             if not came:
                 break
@@ -78,7 +77,7 @@ def damage() -> Iterator[Found]:
     """Damage every 512th byte of every file of a folder, after a kill and after a clean end."""
     found: Found = {}
     for how in ("killed", "closed"):
-        with tempfile.TemporaryDirectory() as place:
+        with lives.scratch() as place:
             was, ends = test_damage.served(Path(place), how), Counter[tuple[str, ...]]()
             for start in range(0, len(was.places), 50):
                 places = was.places[start : start + 50]
