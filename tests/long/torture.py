@@ -16,11 +16,11 @@ from typing import Any
 import apsw
 from hypothesis import HealthCheck
 
-from experiments.provenance import ROOT, provenance, write_json
+from experiments.durability.report import RESULTS, write_report
+from experiments.provenance import provenance, write_json
 from tests.service import lives, test_damage, test_failing_io, test_kill, test_power_cut
 from tests.service import test_state_machine as order_of_requests
 
-RESULTS = ROOT / "experiments" / "durability" / "results"
 Found = dict[str, Any]
 
 
@@ -125,6 +125,7 @@ def torture(parts: list[str]) -> None:
         for found in PARTS[part]():
             write_json(RESULTS / f"{part}.json", {"provenance": origin, "found": found})
             print("  ", found, flush=True)
+        write_report()
 
 
 if __name__ == "__main__":

@@ -89,9 +89,8 @@ def cut(place: Path, n_cuts: int, synchronous: str = "FULL", seed: int = 0) -> l
             try:
                 crowd.begin(port)
                 for n in range(n_cuts):
-                    wanted = len(crowd.done) + random.randint(1, 40)
-                    while len(crowd.done) < wanted and life.is_alive():
-                        time.sleep(random.uniform(0.0, 0.01))
+                    crowd.wait_for(random.randint(1, 40), life)
+                    time.sleep(random.uniform(0.0, 0.01))
                     acknowledged.append(len(crowd.done))
                     _run("cp", "--reflink=always", disk, copies / f"cut{n}")
                 crowd.end()

@@ -34,7 +34,7 @@ class Config(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     learner: str = "auto"
     roles: dict[str, str] = {}
     crosses: list[tuple[str, str]] = []
-    classes: list[str | int | float | bool] = []
+    classes: list[str | _Whole | float | bool] = []
     class_weight: dict[str, float] | None = None
     settings: dict[str, Cell] = {}
     windows: bool = True
