@@ -29,6 +29,7 @@ class Classifier:
 
     def __init__(self, default: str | None = None, **settings: Any) -> None:
         self.model, self.default = Model(**settings), default
+        self.model.monitor()
         self.keys: dict[str, tuple[Any, Outcome]] = {}
         self.asked: dict[Hashable, Asked] = {}
         self.told: dict[Hashable, str | None] = {}  # None: nobody did in time
@@ -73,11 +74,20 @@ class Classifier:
         return 200, 1, 0
 
     def _learn_many(self, labels: Sequence[Label]) -> Outcome:
-        if all(label.id is None for label in labels):
-            self.model.learn_many([one.row for one in labels], [one.label for one in labels])
-            return 200, len(labels), 0
-        outcomes = [self._learn(label) for label in labels]
-        return 200, sum(one[1] for one in outcomes), sum(one[2] for one in outcomes)
+        new: list[Label] = []
+        already = 0
+        for label in labels:
+            is_open = label.id in self.asked and label.id not in self.told
+            if label.id is None or (is_open and label.id not in [one.id for one in new]):
+                new.append(label)
+            elif label.id in self.told and self.told[label.id] == label.label:
+                already += 1
+        if new and all(label.id is None for label in new):
+            self.model.learn_many([one.row for one in new], [one.label for one in new])
+        else:
+            for label in new:
+                self._learn(label)
+        return 200, len(new), already
 
 
 class Agent:

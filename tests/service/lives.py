@@ -41,9 +41,14 @@ class Fault(NamedTuple):
     error: int
 
 
+def scratch() -> Any:
+    """Return a folder that is removed after use."""
+    return tempfile.TemporaryDirectory(prefix="folklearn-")
+
+
 @functools.cache
 def _scratch() -> Any:
-    return tempfile.TemporaryDirectory(prefix="folklearn-")  # removed when the process ends
+    return scratch()  # removed when the process ends
 
 
 @functools.cache
