@@ -35,7 +35,8 @@ def mounted(image: Path, place: Path) -> Iterator[Path]:
     try:
         yield place
     finally:
-        _run("umount", place)
+        if subprocess.run(["umount", place], capture_output=True).returncode:
+            _run("umount", "--lazy", place)  # after a failure somebody may still hold a file
         place.rmdir()
 
 
