@@ -111,7 +111,7 @@ _READ_WRITE = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
 class Journal:
     """The events of all models of a folder.
 
-    Within `writing` ... `commit` everything that is added becomes durable together or not at all.
+    Within `begin` ... `commit` everything that is added becomes durable together or not at all.
     """
 
     def __init__(self, folder: Path, *, read_only: bool = False) -> None:
@@ -190,6 +190,11 @@ class Journal:
     def begin(self) -> None:
         """Begin to add events."""
         self.db.execute("BEGIN IMMEDIATE")
+
+    @property
+    def is_writing(self) -> bool:
+        """Whether what was begun is neither committed nor rolled back."""
+        return self.db.in_transaction
 
     def commit(self) -> None:
         """Make everything durable that was added since `begin`."""

@@ -1,6 +1,6 @@
 """What events make of a model: a pure fold, the same for every replay."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol, Self
 
 import numpy as np
@@ -44,6 +44,8 @@ class Classifier:
     def of(cls, created: events.Created) -> Self:
         """Begin."""
         config = created.config
+        if len(config.classes) > created.max_classes:
+            raise RefusedError(422, f"a model may have {created.max_classes} classes")
         settings: dict[str, Any] = dict(config.settings)
         model = Model(
             config.learner,
@@ -77,11 +79,11 @@ class Classifier:
     def _learn(self, learned: events.Learned, find: Find) -> None:
         if learned.of is None:
             assert learned.row is not None
-            self._refuse_growth(learned.row, learned.label)
+            self._refuse_growth([(learned.row, learned.label)])
             self.model.learn_one(learned.row, learned.label, weight=learned.weight)
             return
         asked = find(learned.of).event
-        self._refuse_growth(asked.row, learned.label)
+        self._refuse_growth([(asked.row, learned.label)])
         row = Asked(asked.row, np.array(asked.p), asked.unseen)
         self.model.learn_asked(row, learned.label, weight=learned.weight)
 
@@ -90,8 +92,7 @@ class Classifier:
         items = many.items
         try:
             if items and all(item.row is not None for item in items):
-                for item in items:
-                    self._refuse_growth(item.row or {}, item.label)
+                self._refuse_growth((item.row or {}, item.label) for item in items)
                 weights = [item.weight for item in items]
                 self.model.learn_many(
                     [item.row for item in items], [item.label for item in items], weight=weights
@@ -108,24 +109,22 @@ class Classifier:
                 refused.append(events.Left(place, 422, str(error)))
         return refused
 
-    def _refuse_growth(self, row: events.Row, label: events.Label) -> None:
+    def _refuse_growth(self, items: Iterable[tuple[events.Row, events.Label]]) -> None:
         """Refuse what would make the model larger than it may become."""
         model, created = self.model, self.created
-        known = model._labels.numbers
-        new = [one for one in (label if isinstance(label, dict) else [label]) if one not in known]
-        if new and len(known) + len(new) > created.max_classes:
-            raise RefusedError(
-                422, f"the model has {len(known)} classes, and may have {created.max_classes}"
-            )
-        columns = model.columns
-        if columns is not None and len(columns.roles) + len(row) > created.max_columns:
-            late = sum(name not in columns.roles for name in row)
-            if late and len(columns.roles) + late > created.max_columns:
-                raise RefusedError(
-                    422,
-                    f"the model has {len(columns.roles)} columns, and may have "
-                    f"{created.max_columns}",
-                )
+        columns = {} if model.columns is None else model.columns.roles
+        classes = model._labels.numbers
+        new_columns: set[str] = set()
+        new_classes: set[Any] = set()
+        for row, label in items:
+            new_columns |= row.keys() - columns.keys()
+            new_classes |= set(label if isinstance(label, dict) else [label]) - classes.keys()
+        for what, known, new, most in (
+            ("classes", classes, new_classes, created.max_classes),
+            ("columns", columns, new_columns, created.max_columns),
+        ):
+            if new and len(known) + len(new) > most:
+                raise RefusedError(422, f"the model has {len(known)} {what}, and may have {most}")
 
     def to_record(self) -> Record:
         """Return the model as a record."""

@@ -11,6 +11,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
 
+import apsw
+
 from folklearn.service import snapshots
 from folklearn.service.answers import RefusedError
 from folklearn.service.build import BUILD
@@ -145,7 +147,7 @@ class Writer:
             if job.hosted is None:
                 done += self._written(together)
                 together = []
-                done.append((job, _result(job.command)))
+                done.append((job, self._result(job.command)))
             elif job.late < now:
                 done.append(
                     (job, RefusedError(503, "the service is busy: try again", retry_after=1))
@@ -164,6 +166,17 @@ class Writer:
         self.n_events += len(jobs)
         answers = self.engine.write([(job.hosted, job.command) for job in jobs])  # type: ignore[misc]
         return list(zip(jobs, answers, strict=True))
+
+    def _result(self, function: Callable[[], Any]) -> Any:
+        """Return what a function returns or raises; what it has begun to write must be done."""
+        try:
+            return function()
+        except (apsw.Error, OSError, MemoryError):
+            raise
+        except Exception as error:
+            if self.engine.journal.is_writing:
+                raise
+            return error
 
     def _disk_refusal(self, now: float) -> RefusedError | None:
         if now >= self._looks_at_disk:
@@ -216,18 +229,11 @@ class Writer:
         self.engine.note_snapshot(row)
 
 
-def _result(function: Callable[[], Any]) -> Any:
-    try:
-        return function()
-    except RefusedError as refusal:
-        return refusal
-
-
 def _settle(results: list[tuple[Any, Any]]) -> None:
     for future, result in results:
         if future.cancelled() or future.done():
             continue
-        if isinstance(result, RefusedError):
+        if isinstance(result, Exception):
             future.set_exception(result)
         else:
             future.set_result(result)
