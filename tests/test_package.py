@@ -31,7 +31,12 @@ def test_a_built_wheel_installs_and_predicts(tmp_path):
     target = tmp_path / "site"
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", target]
     subprocess.run([*pip, wheel], check=True, capture_output=True)
-    assert (target / "folklearn" / "py.typed").is_file()
+    package = target / "folklearn"
+    assert (package / "py.typed").is_file()
+    for folder in ("templates", "static"):
+        own = {path.name for path in (ROOT / "src/folklearn/service/pages" / folder).iterdir()}
+        found = {path.name for path in (package / "service/pages" / folder).iterdir()}
+        assert found == own
     code = (
         "import folklearn; print(folklearn.__file__); "
         "print(folklearn.Folklore(n_features=2, n_classes=4).predict([0.5, 1.0]))"

@@ -5,7 +5,7 @@ import inspect
 from pathlib import Path
 
 import pytest
-from numba import njit
+from numba import njit, version_info
 
 from folklearn import numerics
 from folklearn.numerics import compile as compiling
@@ -85,6 +85,7 @@ def raised(x):
 """
 
 
+@pytest.mark.skipif(version_info.short not in compiling.KNOWN, reason="Numba compiles by itself")
 @pytest.mark.parametrize(
     ("inner", "outer", "n_alone"),
     [

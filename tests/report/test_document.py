@@ -45,6 +45,12 @@ def test_a_bad_beginning_is_no_drift():
     assert "too few rows" in document.drift([])
 
 
+def test_what_is_proven_stays_true_when_it_is_rounded():
+    assert document.down(0.44349) == 0.4434
+    assert document.up(0.04391) == 0.044
+    assert math.isnan(document.down(-math.inf))
+
+
 def test_how_good_it_is_beside_guessing():
     said = document.how_good(1000, [500, 500, 0], 0.25, 0.1)
     assert "Of 1,000 rows 90 % were predicted right" in said
@@ -134,7 +140,7 @@ def test_pictures_take_the_colours_of_the_page():
 
 
 def test_the_table_of_pieces_says_what_the_picture_shows():
-    text = document.course(pieces([0.5, math.nan]))
-    assert "windows=True" in text
+    text = document.course(pieces([0.5, math.nan]), without_floor="No floor was kept.")
+    assert "label was known. No floor was kept.</p>" in text
     assert "<details><summary>The same as a table</summary>" in text
     assert "<td>100 to 200</td><td class=n>–</td>" in text

@@ -1,18 +1,24 @@
 """The routes: what they answer, once and again, in time and too late."""
 
+import asyncio
 import http.client
 import json
+import threading
 from collections.abc import Iterator
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
 
 import folklearn
-from folklearn.service import Client
+from folklearn.service import Client, commands, events
+from folklearn.service.answers import RefusedError
 from folklearn.service.client import ServiceError
+from folklearn.service.engine import Engine
 from folklearn.service.limits import Limits
 from folklearn.service.routes import ENDPOINTS
+from folklearn.service.writer import Writer
 from tests.service.running import Running, running
 
 MODEL = "/v1/models/churn"
@@ -209,6 +215,7 @@ def test_a_model_is_created_once(churn: Running) -> None:
         ({"actions": ["a", "b"], "context": {"x": "words"}}, "words"),
         ({"nonsense": 1}, "nonsense"),
         ({"wait": -1}, "wait"),
+        ({"classes": [2**70]}, "classes"),
     ],
 )
 def test_a_model_that_cannot_be_is_refused(service: Running, config: Any, said: str) -> None:
@@ -367,19 +374,81 @@ def test_a_full_disk_is_answered_and_reading_goes_on(tmp_path: Path) -> None:
 def test_models_stay_within_their_limits(tmp_path: Path) -> None:
     limits = Limits(classes=2, columns=3, models=1, batch=2, free_disk=0)
     with running(tmp_path / "folder", limits) as service:
+        assert service.ask("PUT", MODEL, {"classes": ["a", "b", "c"]}).status == 422
         service.ask("PUT", MODEL, {})
         assert service.ask("PUT", "/v1/models/second", {}).status == 422
+        wide = {"row": {"x": 1, "y": 1, "z": 1, "u": 1}, "label": "a"}
+        assert service.ask("POST", f"{MODEL}/learn", wide).status == 422  # as the first row, too
         for label in ("a", "b"):
             service.post(f"{MODEL}/learn", {"row": {"x": 1}, "label": label})
         reply = service.ask("POST", f"{MODEL}/learn", {"row": {"x": 1}, "label": "c"})
         assert (reply.status, "2 classes" in reply.body["detail"]) == (422, True)
-        wide = {"row": {"x": 1, "y": 1, "z": 1, "u": 1}, "label": "a"}
         assert service.ask("POST", f"{MODEL}/learn", wide).status == 422
         many = {"items": 3 * [{"row": {"x": 1}, "label": "a"}]}
         assert service.ask("POST", f"{MODEL}/learn/batch", many).status == 422
         assert service.ask("GET", MODEL).body["rows"] == 2
 
 
+def test_a_batch_grows_no_model_beyond_its_limits(tmp_path: Path) -> None:
+    with running(tmp_path / "folder", Limits(classes=2, columns=3, free_disk=0)) as service:
+        service.ask("PUT", MODEL, {})
+        for items in (
+            [{"row": {"x": 1}, "label": label} for label in "abcd"],
+            [{"row": {"x": 1, name: 1}, "label": "a"} for name in "yzuv"],
+        ):
+            found = service.post(f"{MODEL}/learn/batch", {"items": items})
+            assert [one["item"] for one in found["refused"]] == [2, 3]
+        assert service.ask("GET", MODEL).body["classes"] == 2
+
+
 def _version(service: Running) -> int:
     version: int = service.ask("GET", MODEL).body["version"]
     return version
+
+
+def test_what_was_done_makes_room_in_the_queue(tmp_path: Path) -> None:
+    size = commands.Learn(commands.Label("go", ROW, None)).size
+    limits = Limits(queued_bytes=3 * size, free_disk=0)
+    writer = Writer(Engine(tmp_path / "folder", limits))
+    writer.call(lambda: writer.engine.create("main", "churn", events.Config())).result()
+    hosted = writer.engine.find("main", "churn")
+    assert hosted is not None
+    begun, go_on = threading.Event(), threading.Event()
+    writer.call(lambda: (begun.set(), go_on.wait()))
+    begun.wait()  # the writer is busy: three may wait, and no fourth
+    learn = commands.Learn(commands.Label("go", ROW, None))
+    waiting = [writer.submit(hosted, learn) for _ in range(3)]
+    with pytest.raises(RefusedError, match="too many"):
+        writer.submit(hosted, learn)
+    go_on.set()
+    assert [future.result().status for future in waiting] == [200, 200, 200]
+    assert [writer.submit(hosted, learn).result().status for _ in range(9)] == 9 * [200]
+    writer.close()
+
+
+def test_a_request_that_fails_stops_nobody_else(service: Running) -> None:
+    async def fail() -> None:
+        await service.service.writer.call(lambda: 1 / 0)
+
+    with pytest.raises(ZeroDivisionError):
+        asyncio.run(fail())
+    assert service.ask("GET", "/v1/models").status == 200
+
+
+def test_rows_predicted_together_are_predicted_as_if_alone(service: Running) -> None:
+    path = "/v1/models/together"
+    service.ask("PUT", path, {"windows": False})
+    random = Random(0)
+    rows = [
+        {"mixed": ("text", True, 2**53 + 1)[i % 3]} | {f"x{j}": random.gauss() for j in range(48)}
+        for i in range(300)
+    ]
+    for i, row in enumerate(rows[:6]):
+        service.post(f"{path}/learn", {"row": row, "label": i % 3})
+    items = [{"row": row, "label": i % 3} for i, row in enumerate(rows[:40])]
+    service.post(f"{path}/learn/batch", {"items": items})
+    version = service.ask("GET", path).body["version"]
+    service.post(f"{path}/predict/batch", {"rows": rows, "remember": True, "at_least": version})
+    found = service.post(f"{path}/verify", {})
+    assert (found["same"], found["predictions"], found["other_predictions"]) == (True, 300, 0)
+    service.ask("DELETE", path)

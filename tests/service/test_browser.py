@@ -3,13 +3,17 @@
 import re
 import shutil
 from collections.abc import Callable, Iterator
+from io import BytesIO
 from typing import Any
 
+import numpy as np
 import pytest
+from PIL import Image
 
 from tests.service.running import Running, running
 
 webdriver = pytest.importorskip("selenium.webdriver", reason="the pages need Selenium to be tried")
+from selenium.common.exceptions import StaleElementReferenceException  # noqa: E402
 from selenium.webdriver.common.by import By  # noqa: E402
 from selenium.webdriver.common.keys import Keys  # noqa: E402
 from selenium.webdriver.support.ui import WebDriverWait  # noqa: E402
@@ -41,8 +45,9 @@ const ground = (element) => {
   const own = getComputedStyle(element).backgroundColor;
   return own === "rgba(0, 0, 0, 0)" ? ground(element.parentElement) : own;
 };
+const hasText = (one) => [...one.childNodes].some((n) => n.nodeType === 3 && n.data.trim());
 const texts = [...document.querySelectorAll("main *, nav *")].filter(
-  (one) => one.checkVisibility() && [...one.childNodes].some((n) => n.nodeType === 3 && n.data.trim()),
+  (one) => one.checkVisibility() && hasText(one),
 );
 return [light(getComputedStyle(document.body).backgroundColor), Math.min(...texts.map((one) => {
   const [a, b] = [light(getComputedStyle(one).color), light(ground(one))];
@@ -98,7 +103,8 @@ def _log_in(chromium: Any, service: Running) -> None:
 
 
 def _until(chromium: Any, condition: Callable[[], Any]) -> None:
-    WebDriverWait(chromium, PATIENCE, 0.1).until(lambda _: condition())
+    gone = [StaleElementReferenceException]  # a page that is being left
+    WebDriverWait(chromium, PATIENCE, 0.1, gone).until(lambda _: condition())
 
 
 def _text(chromium: Any, selector: str) -> str:
@@ -155,9 +161,12 @@ def test_letters_can_be_read(browser: Any, service: Running, scheme: str) -> Non
         ground, contrast = browser.execute_script(CONTRAST)
         assert (ground < 0.1) == (scheme == "dark")
         assert contrast >= READABLE
-    images = "return [...document.images].map((one) => getComputedStyle(one).filter)"
     browser.get(f"{service.address}/models/churn")
-    assert all((one == "none") == (scheme == "light") for one in browser.execute_script(images))
+    image = browser.find_element(By.TAG_NAME, "img")
+    browser.execute_script("arguments[0].scrollIntoView()", image)
+    _until(browser, lambda: image.get_property("complete"))
+    drawn = Image.open(BytesIO(image.screenshot_as_png)).convert("L")
+    assert (np.median(drawn) < 128) == (scheme == "dark")  # nearly all of it is ground
 
 
 def test_a_telephone_shows_all_without_scrolling_sideways(browser: Any, service: Running) -> None:
@@ -168,8 +177,11 @@ def test_a_telephone_shows_all_without_scrolling_sideways(browser: Any, service:
         width = browser.execute_script("return document.documentElement.scrollWidth")
         assert width <= size["width"], page
     browser.get(f"{service.address}/models/churn")
-    source = browser.execute_script("return document.images[0].currentSrc")
-    assert source.endswith("&narrow")
+    browser.execute_script(
+        "document.images[0].scrollIntoView()"
+    )  # pictures come when they are seen
+    source = "return document.images[0].currentSrc"
+    _until(browser, lambda: browser.execute_script(source).endswith("&narrow"))
 
 
 def test_a_page_of_a_deleted_model_says_so(browser: Any, service: Running) -> None:

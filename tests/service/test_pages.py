@@ -80,7 +80,9 @@ def keys(service: Running) -> Iterator[Any]:
 # Who may come in.
 
 
-@pytest.mark.parametrize("path", ["/", "/models/churn", "/models/churn/pictures/drift.svg"])
+@pytest.mark.parametrize(
+    "path", ["/", "/models/churn", "/models/churn/pictures/drift.svg", "/models/churn/report"]
+)
 def test_who_has_not_logged_in_is_sent_to_the_door(service: Running, path: str) -> None:
     reply = Browser(service).get(path)
     assert (reply.status, reply.headers["location"]) == (303, "/login")
@@ -268,10 +270,20 @@ def test_every_picture_of_the_page_can_be_drawn(service: Running) -> None:
     assert visitor.get("/models/agent/pictures/drift.svg").status == 404
 
 
+def test_the_report_is_a_document_of_its_own(service: Running) -> None:
+    visitor = Browser(service, service.key)
+    reply = visitor.get("/models/churn/report")
+    assert (reply.status, reply.headers["content-type"]) == (200, "text/html; charset=utf-8")
+    assert "style-src 'unsafe-inline'" in reply.headers["content-security-policy"]
+    assert b"<h1>Report on churn</h1>" in reply.body
+    assert EVIL.encode() not in reply.body
+    assert visitor.get("/models/agent/report").status == 404
+
+
 def test_an_agent_shows_what_each_action_brought(service: Running) -> None:
     page = Browser(service, service.key).text("/models/agent")
     assert "A decision brought a reward of 0.50 on average" in page
-    assert page.count("<meter") >= 1
+    assert page.count('<rect width="50.0"') >= 1
 
 
 def test_verifying_is_for_who_may_do_everything(service: Running, keys: Any) -> None:

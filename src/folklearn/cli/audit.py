@@ -24,7 +24,7 @@ from folklearn.evaluate.progressive import FLOOR, score
 from folklearn.readers.block import Texts
 from folklearn.readers.cells import Kind
 from folklearn.readers.opening import open_reader
-from folklearn.readers.reader import BadRow
+from folklearn.readers.reader import BadRow, Reader
 from folklearn.words import listed
 
 _TOLERANCE = 1e-6  # of --exact, relative
@@ -102,7 +102,7 @@ def _refined(audited: "Audited", console: Console) -> PredictionCertificate:
 
 
 @dataclass(frozen=True)
-class _Given:
+class Given:
     """The predictions of a file: P (T, K), its classes, and what had to be done to them."""
 
     name: str
@@ -112,14 +112,37 @@ class _Given:
     n_rounded: int
     unseen: bool  # whether it had a column of classes never seen
 
+    @property
+    def clipped(self) -> Array:
+        """The same, a probability of 0 counted as the floor: sums stay within the tolerance."""
+        return np.maximum(self.P, FLOOR)
+
+    def notes(self, y: Labels) -> Iterator[str]:
+        """Yield what had to be done to the predictions of labels y (T,)."""
+        low = np.flatnonzero(self.P[np.arange(len(y)), y] < FLOOR)
+        if low.size:
+            yield (
+                f"In {low.size} rounds, first in row {low[0] + 1}, the label was given less than "
+                f"{FLOOR:g}, which was counted as {FLOOR:g}; given 0, the log loss is infinite."
+            )
+        if self.unseen:
+            yield (
+                f"The column {UNSEEN} was left out, the other probabilities divided by their sum: "
+                "the price of not knowing a class is not in these numbers."
+            )
+        if self.n_rounded:
+            yield (
+                f"{self.n_rounded} rows did not sum to 1 within {ROW_SUM_TOLERANCE:g} and were "
+                "divided by their sum."
+            )
+
 
 class Audited:
     """Predictions of a file beside the rows that they are about."""
 
-    def __init__(self, certifier: Certifier, given: _Given, whole: Whole) -> None:
+    def __init__(self, certifier: Certifier, given: Given, whole: Whole) -> None:
         self.certifier, self.given, self.whole = certifier, given, whole
-        # A probability of 0 is counted as the floor; the sums stay within the tolerance.
-        self.P: Array = np.maximum(given.P, FLOOR)
+        self.P = given.clipped
         self.y = np.empty(len(given.P), dtype=np.int64)
         self._n_wrong = 0
         self._shown = 0, 0.0  # rows and loss by the last line
@@ -149,26 +172,6 @@ class Audited:
         self.y[rows] = y
         self._n_wrong += int((self.P[rows].argmax(axis=1) != y).sum())
 
-    def notes(self) -> Iterator[str]:
-        """Yield what had to be done to the predictions."""
-        given = self.given
-        low = np.flatnonzero(given.P[np.arange(len(self.y)), self.y] < FLOOR)
-        if low.size:
-            yield (
-                f"In {low.size} rounds, first in row {low[0] + 1}, the label was given less than "
-                f"{FLOOR:g}, which was counted as {FLOOR:g}; given 0, the log loss is infinite."
-            )
-        if given.unseen:
-            yield (
-                f"The column {UNSEEN} was left out, the other probabilities divided by their sum: "
-                "the price of not knowing a class is not in these numbers."
-            )
-        if given.n_rounded:
-            yield (
-                f"{given.n_rounded} rows did not sum to 1 within {ROW_SUM_TOLERANCE:g} and were "
-                "divided by their sum."
-            )
-
     def again(self) -> Iterator[tuple[Array, Labels]]:
         """Yield all rows, scaled as they were when they came."""
         return self.whole.blocks(self.given.labels)
@@ -185,20 +188,63 @@ class Audited:
         ]  # fmt: skip
 
 
-def _read(path: str, whole: Whole) -> _Given:
+def _read(path: str, whole: Whole) -> Given:
     """Read a whole file of predictions; refuse it unless it fits the rows."""
+    reader = _opened(path)
+    columns = _columns(path, reader.names, whole)
+    P, true = _cells(path, reader, columns)
+    if len(P) == whole.n_rows + whole.n_unlabelled and whole.n_unlabelled:
+        there = whole.has_label()
+        P, true = P[there], [label for label, known in zip(true, there, strict=False) if known]
+    if len(P) != whole.n_rows:
+        raise FolklearnError(
+            f"{path} has {len(P)} rows of predictions, and {whole.name} has {whole.n_rows} with a "
+            "label; expected one for every row, in the same order"
+        )
+    return _given(path, columns, P, true)
+
+
+def are_predictions(path: str) -> bool:
+    """Tell whether a file holds labels beside what was predicted, as `folklearn run` writes it."""
+    names = _opened(path).names if path.endswith(".csv") else []
+    return LABEL in names and any(name.startswith(OF_CLASS) for name in names)
+
+
+def read_alone(path: str) -> tuple[Given, Labels]:
+    """Read predictions that have their labels beside them; rows without a label are left out."""
+    reader = _opened(path)
+    columns = _of_classes(reader.names)
+    P, true = _cells(path, reader, columns)
+    numbers = {label: k for k, label in enumerate(in_order(columns))}
+    new = [label for label in true if label is not None and label not in numbers]
+    if new:
+        raise FolklearnError(f"{path} has the label {new[0]!r}, and no column of its probability")
+    there = [label is not None for label in true]
+    known = [label for label in true if label is not None]
+    y = np.array([numbers[label] for label in known], np.int64)
+    if not len(y):
+        raise FolklearnError(f"{path} has no row with a label")
+    return _given(path, columns, P[there], known), y
+
+
+def _opened(path: str) -> Reader:
     if os.path.isdir(path):
         raise FolklearnError(f"{path} is a folder, not a CSV file")
     if path == STDIN:
         raise FolklearnError("--predictions must be a file, not standard input")
-    reader = open_reader(path, format="csv")
-    columns = _columns(path, reader.names, whole)
-    unseen = UNSEEN in reader.names and UNSEEN not in columns.values()
-    labels = in_order(columns)
-    names = [columns[label] for label in labels] + [UNSEEN] * unseen
-    own = LABEL in reader.names and LABEL not in names
+    return open_reader(path, format="csv")
+
+
+def _has_unseen(names: Sequence[str], columns: Mapping[str, str]) -> bool:
+    return UNSEEN in names and UNSEEN not in columns.values()
+
+
+def _cells(path: str, reader: Reader, columns: Mapping[str, str]) -> tuple[Array, list[str | None]]:
+    """Return probabilities of the classes, and of one never seen if it is there; and labels."""
+    names = [columns[label] for label in in_order(columns)]
+    names += [UNSEEN] * _has_unseen(reader.names, columns)
     kinds: dict[str, Kind] = dict.fromkeys(names, "number")
-    if own:
+    if LABEL in reader.names and LABEL not in names:
         kinds[LABEL] = "text"
     rows: list[Array] = []
     true: list[str | None] = []
@@ -212,15 +258,12 @@ def _read(path: str, whole: Whole) -> _Given:
     except BadRow as bad:
         where = f", column {bad.column!r}" if bad.column else ""
         raise FolklearnError(f"line {bad.line} of {path}{where}: {bad.reason}") from None
-    P = np.concatenate([np.empty((0, len(names))), *rows])
-    if len(P) == whole.n_rows + whole.n_unlabelled and whole.n_unlabelled:
-        there = whole.has_label()
-        P, true = P[there], [label for label, known in zip(true, there, strict=False) if known]
-    if len(P) != whole.n_rows:
-        raise FolklearnError(
-            f"{path} has {len(P)} rows of predictions, and {whole.name} has {whole.n_rows} with a "
-            "label; expected one for every row, in the same order"
-        )
+    return np.concatenate([np.empty((0, len(names))), *rows]), true
+
+
+def _given(path: str, columns: Mapping[str, str], P: Array, true: Sequence[str | None]) -> Given:
+    """Return probabilities of the classes that sum to 1."""
+    unseen = P.shape[1] > len(columns)
     if unseen:
         P, unseen = P[:, :-1], bool(P[:, -1].any())
         if not (P.sum(axis=1) > 0.0).all():
@@ -233,7 +276,12 @@ def _read(path: str, whole: Whole) -> _Given:
     # Half of what is tolerated later: another order of summing must not decide.
     far = np.abs(totals - 1.0) > 0.5 * ROW_SUM_TOLERANCE
     P = np.where(far, P / totals, P)
-    return _Given(path, labels, P, true, int(far.sum()), unseen)
+    return Given(path, in_order(columns), P, true, int(far.sum()), unseen)
+
+
+def _of_classes(names: Sequence[str]) -> dict[str, str]:
+    """Return the columns that are named p:label, by label."""
+    return {name.removeprefix(OF_CLASS): name for name in names if name.startswith(OF_CLASS)}
 
 
 def _columns(path: str, names: Sequence[str], whole: Whole) -> dict[str, str]:
@@ -241,8 +289,7 @@ def _columns(path: str, names: Sequence[str], whole: Whole) -> dict[str, str]:
 
     A class that has such a column but never occurs is a class like any other.
     """
-    columns = {name.removeprefix(OF_CLASS): name for name in names if name.startswith(OF_CLASS)}
-    columns = columns or {
+    columns = _of_classes(names) or {
         name[2:-1].strip(): name for name in names if name.startswith("p(") and name.endswith(")")
     }
     wrapped = bool(columns)
@@ -297,5 +344,5 @@ def _summary(audited: Audited, certificate: PredictionCertificate, seconds: floa
         "The linear model that learned the same rows beside them, on line, had an average log "
         f"loss of {audited.certifier.leader_loss / n:.4f}."
     )
-    lines += audited.notes()
+    lines += audited.given.notes(audited.y)
     return "\n".join(lines)

@@ -4,20 +4,21 @@ import os
 
 from rich.console import Console
 
-from folklearn.cli.audit import certified
+from folklearn.cli.audit import are_predictions, certified, read_alone
 from folklearn.cli.display import new_console, warnings_shown
 from folklearn.cli.inputs import load_model, may_be_saved
 from folklearn.cli.options import Columns, Source, explained
 from folklearn.cli.outputs import Outputs
 from folklearn.errors import FolklearnError
-from folklearn.model.document import model_page, predictions_page, run_page
+from folklearn.model.document import Proof, model_page, predictions_page, run_page
 from folklearn.model.model import Model
 from folklearn.report.canvas import require_matplotlib
 
 
 @explained(
     """
-FILE  A saved model; or rows, as `folklearn run` takes them, which are learned first.
+FILE  A saved model; or rows, as `folklearn run` takes them, which are learned first; or, without
+    --target, predictions with their labels, as `folklearn run --predictions` writes them.
 --predictions -p PREDS.csv  Report on what somebody predicted for the rows, a file as `folklearn
     audit` takes it.
 --output -o REPORT.html  Where to write it. Default: report.html.
@@ -45,6 +46,8 @@ def report(
             page = _of_predictions(console, source, columns, predictions, B)
         elif source.file is not None and may_be_saved(source.file):
             page = _of_model(source, columns)
+        elif source.file is not None and source.target is None and are_predictions(source.file):
+            page = _of_predictions_alone(source.file)
         else:
             page = _of_rows(source, columns)
         path.write_text(page, encoding="utf-8")
@@ -65,17 +68,24 @@ def _of_rows(source: Source, columns: Columns) -> str:
     return run_page(model.run(reader, target))
 
 
+def _of_predictions_alone(path: str) -> str:
+    given, y = read_alone(path)
+    notes = list(given.notes(y))
+    return predictions_page(_title(path), given.labels, given.clipped, y, notes=notes)
+
+
+def _title(path: str) -> str:
+    return f"Audit of {os.path.basename(path)}"
+
+
 def _of_predictions(
     console: Console, source: Source, columns: Columns, predictions: str, B: float
 ) -> str:
     audited = certified(console, "report", source, columns, predictions, B)
+    proof = Proof(
+        audited.certifier.certificate(), audited.certifier.leader_loss, audited.whole.n_inputs
+    )
+    notes = list(audited.given.notes(audited.y))
     return predictions_page(
-        f"Audit of {os.path.basename(predictions)}",
-        audited.given.labels,
-        audited.P,
-        audited.y,
-        audited.certifier.certificate(),
-        leader_loss=audited.certifier.leader_loss,
-        n_inputs=audited.whole.n_inputs,
-        notes=list(audited.notes()),
+        _title(predictions), audited.given.labels, audited.P, audited.y, proof, notes=notes
     )

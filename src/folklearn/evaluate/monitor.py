@@ -14,8 +14,9 @@ from folklearn.persist import Record, Saved
 
 _LOOK = 64  # rows between two looks
 _LARGEST_RISE = 100.0
-_KEPT = 4  # a beginning is suspected for so many times the largest power of two in its number
-_BETS = 2.0 ** -np.arange(1, 6)  # of each suspicion's capital
+_KEPT = 4  # a suspicion lasts so many times the largest power of two that divides its beginning
+_BETS = 2.0 ** -np.arange(1, 6)  # parts of a suspicion's capital
+_HELD = 1.0 - _BETS[:, None]  # what is not bet
 _RATES = 2.0 ** -np.arange(1, 9)  # kappa of docs/theory/monitoring.md
 _PRICES = -np.log1p(-_RATES) - _RATES  # psi(kappa) there
 _BEGINNING, _BEFORE, _LEVEL, _TOTAL, _CAPITAL = range(5)  # of a suspicion; a capital for each bet
@@ -58,12 +59,13 @@ class Monitor(Saved):
     they are. The suspicions of all times together begin with 1; when they have
     :math:`2 / \alpha`, the alarm is raised.
 
-    Time a row: less than a microsecond; memory: :math:`O(\log T)`.
+    Time a row: about a microsecond; memory: :math:`O(\log T)`.
 
     Guarantee: as long as the expected loss of every row, given all that came before, is at most
-    1 + ``rise`` times the average of the expected losses of the rows before it, the probability
-    that there is ever an alarm, however long the stream, is at most ``alpha``. Nothing else is
-    assumed: neither independence, nor any distribution (docs/theory/monitoring.md).
+    1 + ``rise`` times the average of the expected losses from the first row up to any earlier
+    look, as it is if it never rises, the probability that there is ever an alarm, however long the
+    stream, is at most ``alpha``. Nothing else is assumed: neither independence, nor any
+    distribution (docs/theory/monitoring.md).
 
     Parameters
     ----------
@@ -140,7 +142,7 @@ class Monitor(Saved):
         new = problem.numbers("losses", losses)
         if np.isnan(new).any():
             _refuse()
-        waiting = np.concatenate([self._waiting, new])
+        waiting = np.array([*self._waiting, *new.tolist()])
         stop = len(waiting) // _LOOK * _LOOK
         self._waiting = waiting[stop:].tolist()
         n_alarms = len(self.alarms)
@@ -157,8 +159,8 @@ class Monitor(Saved):
         self._past += total, ((losses - mean) ** 2).sum()
         self._n_looks += 1
         them = self._suspicions
-        gains = losses[:, None] / them[_LEVEL] - 1.0
-        them[_CAPITAL:] *= (1.0 + _BETS[:, None] * gains[:, None]).prod(axis=0)
+        stakes = _BETS[:, None] / them[_LEVEL]
+        them[_CAPITAL:] *= (losses[:, None, None] * stakes + _HELD).prod(axis=0)
         them[_TOTAL] += total
         if them[_CAPITAL:].sum() >= 2.0 / self.alpha:
             self._raise()
@@ -166,11 +168,11 @@ class Monitor(Saved):
     def _suspect(self) -> None:
         """Begin to bet that from now on losses are above what they were."""
         them, now = self._suspicions, self._n_looks
-        number = them[_BEGINNING].astype(np.int64)
-        kept = them[:, now - number < _KEPT * (number & -number)]
+        dropped = now - _KEPT * (now & -now)  # the only one whose time is over
+        kept = them[:, them[_BEGINNING] != dropped]
         new = np.full((_HEIGHT, 1), _share(now) / len(_BETS))
         new[:_CAPITAL, 0] = now, self._mean, (1.0 + self.rise) * self._at_most(), 0.0
-        self._suspicions = np.hstack([kept, new])
+        self._suspicions = np.concatenate([kept, new], axis=1)
 
     @property
     def _mean(self) -> float:
@@ -181,8 +183,8 @@ class Monitor(Saved):
         """Return what the average expected loss since the last alarm surely does not exceed."""
         total, spread = self._past.tolist()
         price = math.log(2.0 * len(_RATES) / (self.alpha * _share(self._n_before)))
-        slack = (_PRICES * (spread / self.cap) + self.cap * price) / _RATES
-        return (total + float(slack.min())) / (_LOOK * (self._n_looks - self._n_before))
+        slack: list[float] = ((_PRICES * (spread / self.cap) + self.cap * price) / _RATES).tolist()
+        return (total + min(slack)) / (_LOOK * (self._n_looks - self._n_before))
 
     def _raise(self) -> None:
         them = self._suspicions

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -20,6 +20,11 @@ if TYPE_CHECKING:
     from folklearn.model.model import Model
     from folklearn.model.run import Run
 
+_UNPROVEN = (
+    "What could be gained cannot be said from predictions alone: it takes the rows that they are "
+    "about."
+)
+_NO_FLOOR = "What is proven piece by piece was not kept: a model made with windows=True keeps it."
 _PARTED = 1.2, 0.05  # factor and nats by which the frozen loss may exceed the progressive one
 
 
@@ -59,21 +64,50 @@ def run_page(run: "Run") -> str:
     return html.page(f"Report on {run.name}", [*_of_model(model, run.history), speed])
 
 
+class Proof(NamedTuple):
+    """What is known of predictions beside them: a certificate, and a linear model's total loss.
+
+    That model learned the same rows beside them, of so many inputs.
+    """
+
+    certificate: Certificate
+    leader_loss: float
+    n_inputs: int
+
+    def words(self) -> list[str]:
+        """Return what could have been gained, at most and at least."""
+        n = self.certificate.n_rounds
+        loss, beside = self.certificate.loss / n, self.leader_loss / n
+        gained = "A linear model that learned the same rows beside them, on line, was no better."
+        if beside < loss:
+            gained = (
+                f"A linear model that learned the same rows beside them lost "
+                f"{document.number(beside)} a row: at least {document.number(loss - beside)} could "
+                "have been gained."
+            )
+        return [_claim(self.certificate, self.certificate.in_words()), gained]
+
+    def facts(self) -> list[tuple[str, object]]:
+        """Return the losses by name, a row."""
+        one, n = self.certificate, self.certificate.n_rounds
+        found: list[tuple[str, object]] = [
+            ("these predictions", one.loss / n),
+            ("a linear model beside them", self.leader_loss / n),
+        ]
+        floor = document.down(max(0.0, one.best_linear_at_least / n))
+        return [*found, ("no linear model below", floor)] if one.valid else found
+
+
 def predictions_page(
     title: str,
     labels: Sequence[object],
     P: Array,
     y: Numbers,
-    certificate: Certificate,
+    proof: Proof | None = None,
     *,
-    leader_loss: float,
-    n_inputs: int,
     notes: Sequence[str] = (),
 ) -> str:
-    """Return what is proven of somebody's predictions P (T, K) of labels y (T,).
-
-    `leader_loss` is the total loss of a linear model that learned the same rows beside them.
-    """
+    """Return what somebody's predictions P (T, K) of labels y (T,) were worth."""
     n = len(y)
     nothing = np.zeros(n)
     history = History()
@@ -81,23 +115,16 @@ def predictions_page(
         Learned.of(P, nothing, y, np.full(n, P.shape[1]), nothing + 1.0, nothing * math.nan,
                    np.zeros((n, 0)), np.zeros(0))
     )  # fmt: skip
-    loss, beside = certificate.loss / n, leader_loss / n
-    gained = (
-        f"A linear model that learned the same rows beside them lost {document.number(beside)} a "
-        f"row: at least {document.number(loss - beside)} could have been gained."
-        if beside < loss
-        else "A linear model that learned the same rows beside them, on line, was no better."
-    )
-    facts = [("these predictions", loss), ("a linear model beside them", beside)]
-    if certificate.valid:
-        facts.append(("no linear model below", certificate.best_linear_at_least / n))
-    words = [_claim(certificate, certificate.in_words()), gained]
+    words, facts, in_full = [_UNPROVEN], [], []
+    if proof is not None:
+        words, facts = proof.words(), proof.facts()
+        in_full = [proof.certificate.in_full(proof.n_inputs)]
     needs = document.attention(labels, history.by_class(), more=notes)
     pieces = window_rows(history)
     parts = [
         document.summary([_how_good(history), *words, document.drift(pieces)], needs),
         document.course(pieces),
-        document.proven([*words, certificate.in_full(n_inputs)], facts),
+        document.proven([*words, *in_full], facts),
         document.changed(pieces),
         *_by_class(labels, history),
     ]
@@ -126,7 +153,7 @@ def _of_model(model: "Model", history: History) -> Iterator[Markup]:
     more = [parted(loss, frozen)] if has_parted(loss, frozen) else []
     needs = document.attention(labels, history.by_class(), columns, history.n_rows, more)
     yield document.summary(lines, needs)
-    yield document.course(pieces)
+    yield document.course(pieces, without_floor=_NO_FLOOR)
     yield document.proven([claim], _gains(model))
     yield document.changed(pieces)
     yield from _by_class(labels, history)
@@ -164,12 +191,15 @@ def _gains(model: "Model") -> list[tuple[str, object]]:
     facts: list[tuple[str, object]] = [("average loss", model.average_loss)]
     if certificate is not None and certificate.valid and model.total_weight > 0.0:
         floor = certificate.best_linear_at_least / model.total_weight
-        facts.append(("no linear model below", max(0.0, floor)))
+        facts.append(("no linear model below", document.down(max(0.0, floor))))
     if not math.isnan(model.frozen_loss):
         facts.append(("of late, rows ahead, by the model as saved", model.frozen_loss))
     if model.has_floors:
         facts += [
-            (f"could be gained in the last {one.n_rounds:,} rows, at most", one.could_gain)
+            (
+                f"could be gained in the last {one.n_rounds:,} rows, at most",
+                document.up(one.could_gain),
+            )
             for one in model.windows()
             if one.start and one.floor > 0.0  # the whole life has a certificate, which says more
         ]

@@ -252,9 +252,7 @@ class Model(Saved):
 
     def learn_one(self, x: Mapping[Any, Any], y: Any, *, weight: float = 1.0) -> None:
         """Learn one row, a mapping of column names to values, and its label."""
-        loss = self._learn_row(x, y, weight)
-        if self._monitor is not None:
-            self._monitor.observe(loss)
+        self._watch(self._learn_row(x, y, weight))
 
     def _learn_row(
         self, x: Mapping[Any, Any], y: Any, weight: float, asked: Asked | None = None
@@ -366,17 +364,24 @@ class Model(Saved):
 
         The loss that counts is that of what was predicted then.
         """
-        self.learn_asked(self._waiting.find(number), y, weight=weight)
+        loss = self._learn_asked(self._waiting.find(number), y, weight)
         self._waiting.drop(number)
+        self._watch(loss)
 
     def learn_asked(self, asked: Asked, y: Any, *, weight: float = 1.0) -> None:
         """Learn a row that waited elsewhere, with what was predicted when it was asked for."""
+        self._watch(self._learn_asked(asked, y, weight))
+
+    def _learn_asked(self, asked: Asked, y: Any, weight: float) -> float:
         label, _ = self._labels.read(y)
         if not asked.unseen and (type(label) is not int or label >= len(asked.p)):
             # Nothing was given to a class that nobody had declared; it costs what `learn_one` says.
             unseen = 0.5 if self.core is None else self.core.unseen_probability
             asked = asked._replace(unseen=unseen)
-        loss = self._learn_row(asked.x, y, weight, asked)
+        return self._learn_row(asked.x, y, weight, asked)
+
+    def _watch(self, loss: float) -> None:
+        """Let the monitor see the loss of a row, once it is learned: its alert may raise."""
         if self._monitor is not None:
             self._monitor.observe(loss)
 
@@ -716,7 +721,7 @@ class Model(Saved):
 
         It costs little and stays as it is while the model goes on in another thread.
         """
-        own = copy.copy(self)
+        own = self._shallow()
         own._labels = self._labels.copy()
         own.columns = copy.deepcopy(self.columns)
         own.core = None if self.core is None else self.core.predicting()

@@ -26,7 +26,7 @@ def block_of_records(records: Sequence[Mapping[str, Any]], lines: Sequence[int])
     """Return rows as a block, every column of the kind of its values.
 
     Numbers and truth values are numbers, strings are text, dates are dates; None and NaN are
-    missing. A column of several kinds is text.
+    missing. A column of several kinds is text, in which a number is written as if it were alone.
 
     Examples
     --------
@@ -55,7 +55,10 @@ def column_of(
     """
     kinds = set(map(type, values))
     if kind is None:
-        column, faults = column_of(values, _own_kind(kinds), decimal)
+        own = _own_kind(kinds)
+        if own == "text" and kinds & {bool, int}:
+            values = [float(value) if type(value) in (bool, int) else value for value in values]
+        column, faults = column_of(values, own, decimal)
         if isinstance(column, Texts) or column.dtype.kind != "f":
             return column, {row: fault for row, fault in faults.items() if fault == cells.IS_NESTED}
         return column, {row: fault for row, fault in faults.items() if np.isnan(column[row])}

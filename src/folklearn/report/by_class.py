@@ -158,7 +158,7 @@ def confusion(
     canvas.dress(ax, title, "predicted", "truth", note=note, grid="")
     shares = (C / np.where(rows > 0.0, rows, 1.0))[np.ix_(kept, kept)]
     shades = np.sqrt(shares)  # of a root: a share of 1 % is visible
-    ax.pcolormesh(shades, cmap=_shades(), vmin=0.0, vmax=1.15, edgecolors="white", linewidth=1.0)
+    ax.pcolormesh(shades, cmap=_shades(), vmin=0.0, vmax=1.0, edgecolors="white", linewidth=1.0)
     _cells(ax, names, names)
     size = min(SMALL, 72.0 * 0.3 * _cell(ax, len(kept), len(kept))[0])
     for i, j in np.ndindex(shades.shape):
@@ -166,7 +166,7 @@ def confusion(
         if value > 0.0:
             is_roomy = len(kept) <= _ROOMY and value < 1e6
             text = f"{value:,.6g}" if is_roomy else canvas.compact(value)
-            color = "white" if shades[i, j] > 0.65 else INK
+            color = "white" if shades[i, j] > 0.85 else INK
             look = {"fontsize": size, "color": color, "weight": "bold" if i == j else "normal"}
             ax.text(j + 0.5, i + 0.5, text, ha="center", va="center", **look)
     return canvas.root(ax)

@@ -32,7 +32,7 @@ GREY, PAPER = "#cccccc", "#ffffff"
 # What a page on a dark ground draws in place of them.
 DARK = {
     INK: "#e8e8e8", QUIET: "#a3a8ae", FAINT: "#41464d", GREY: "#5b6168", PAPER: "#15181c",
-    BLUE: "#5ab4ee", RED: "#f29a5b", GREEN: "#4cc39c", PURPLE: "#d79bd7", OLIVE: "#d0ae3c",
+    BLUE: "#4a9bd6", RED: "#f29a5b", GREEN: "#4cc39c", PURPLE: "#d79bd7", OLIVE: "#d0ae3c",
     ROSE: "#ee86a8", SLATE: "#9dbad0", BROWN: "#c9a585",
 }  # fmt: skip
 TITLE, BODY, SMALL = 11.0, 9.0, 8.0  # points

@@ -31,6 +31,16 @@ def number(value: float) -> str:
     return f"{value:.3f}" if abs(value) >= 0.01 or value == 0.0 else f"{value:.2g}"
 
 
+def down(floor: float) -> float:
+    """Return a floor with four digits behind the point, none of them too high."""
+    return math.floor(1e4 * floor) / 1e4 if math.isfinite(floor) else math.nan
+
+
+def up(gain: float) -> float:
+    """Return what can be gained at most with four digits behind the point, none too low."""
+    return -down(-gain)
+
+
 def percent(share: float) -> str:
     """Return a share as it is read."""
     return f"{100.0 * share:.3g} %"
@@ -115,31 +125,28 @@ def summary(lines: Iterable[str], needs: Iterable[str]) -> Markup:
     return html.section("In short", *parts)
 
 
-def course(pieces: Sequence[Piece]) -> Markup:
-    """Return loss, floor and error of every piece."""
+def course(pieces: Sequence[Piece], *, without_floor: str = "") -> Markup:
+    """Return loss, floor and error of every piece, or what to say where there is no floor."""
     if not pieces:
         return html.section("Loss, piece by piece", "No rows were recorded.")
     has_floor = any(math.isfinite(one.get("floor", math.nan)) for one in pieces)
-    what = (
-        "The hatched floor is proven: no linear model of these columns gets below it there."
-        if has_floor
-        else "What is proven piece by piece was not kept: a model made with windows=True keeps it."
-    )
+    proof = "The hatched floor is proven: no linear model of these columns gets below it there."
+    what = proof if has_floor else without_floor
     first, last = pieces[0], pieces[-1]
     label = (
         f"Average loss from row {first['start']:,} to {last['stop']:,}: {number(first['loss'])} in "
         f"the first piece, {number(last['loss'])} in the last"
     )
-    names = ("loss", "floor", "frozen", "error_rate")
     rows = [
-        [f"{one['start']:,} to {one['stop']:,}", *(one.get(name, math.nan) for name in names)]
+        [f"{one['start']:,} to {one['stop']:,}", one["loss"], down(one.get("floor", math.nan)),
+         one.get("frozen", math.nan), one.get("error_rate", math.nan)]
         for one in pieces
-    ]
+    ]  # fmt: skip
     head = ["rows", "loss", "no linear model below", "frozen model", "error rate"]
     return html.section(
         "Loss, piece by piece",
-        f"Every row was predicted before its label was known. {what}",
-        html.picture(plots.losses(pieces), label=label),
+        f"Every row was predicted before its label was known. {what}".strip(),
+        html.picture(plots.losses(pieces, title="Loss"), label=label),
         html.folded("The same as a table", html.table(head, rows)),
     )
 

@@ -25,6 +25,9 @@ _CSS = """\
 .fl svg{max-width:100%;height:auto;background:#fff}
 """
 _DARK = ";".join(f"{canvas.variable(own)}:{dark}" for own, dark in canvas.DARK.items())
+# Of what knows its ground, a page or a picture by itself: dark if the reader likes it, and not on
+# paper.
+THEME = f"@media screen and (prefers-color-scheme:dark){{:root{{color-scheme:dark;{_DARK}}}}}"
 # Of whole pages, which know their ground: light or dark as the reader likes it, light on paper.
 _PAGE_CSS = f"""\
 body{{margin:0;color:var(--fl-222222,{canvas.INK});background:var(--fl-ffffff,{canvas.PAPER})}}
@@ -34,9 +37,10 @@ main.fl h1{{font-size:1.7em;line-height:1.2;overflow-wrap:anywhere}}
 main.fl h2{{font-size:1.2em;margin:2em 0 .4em}}
 main.fl p,main.fl li{{max-width:46em;overflow-wrap:anywhere}}
 main.fl div.fl,main.fl figure{{overflow-x:auto}}
+main.fl thead th{{white-space:nowrap}}
 main.fl td,main.fl tbody th{{max-width:24em;overflow-wrap:break-word}}
 main.fl summary{{cursor:pointer;color:var(--fl-767676,{canvas.QUIET})}}
-@media screen and (prefers-color-scheme:dark){{:root{{color-scheme:dark;{_DARK}}}}}
+{THEME}
 @media print{{main.fl{{max-width:none;margin:0}}main.fl svg{{min-width:0}}
 figure,table,li{{break-inside:avoid}}h2{{break-after:avoid}}}}"""
 STYLE = f"{_CSS}{_PAGE_CSS}\n"

@@ -1,7 +1,7 @@
 """An agent that decides by names: of what it knows, and of what it can do."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -115,6 +115,14 @@ class Decider(Saved):
             elif isinstance(value, str) and (name, value) in self._places:
                 x[self._places[name, value]] = 1.0
         return x
+
+    def _word(self, word: str) -> Any:
+        # The order says which feature is which, and the keys of JSON are sorted.
+        return list(self.context.items()) if word == "context" else super()._word(word)
+
+    @classmethod
+    def _made(cls, **words: Any) -> Self:
+        return cls(**{**words, "context": dict(words["context"])})
 
     def to_record(self) -> Record:
         """Return everything as a record."""

@@ -126,11 +126,10 @@ class Engine:
         for snapshot in self.journal.snapshots(row.number):
             if below is not None and snapshot.seq >= below:
                 continue
-            record = snapshots.read(self.folder, snapshot)
-            if record is None:
-                log.warning("snapshot %s is damaged: the journal is replayed", snapshot.file)
-                continue
-            return row, created, begun(created, record), snapshot.seq
+            with suppress(OSError, FolklearnError):
+                record = snapshots.read(self.folder, snapshot)
+                return row, created, begun(created, record), snapshot.seq
+            log.warning("snapshot %s cannot be used: the journal is replayed", snapshot.file)
         return row, created, begun(created), row.first
 
     def _host(self, row: ModelRow, created: Any, state: Any, version: int) -> Hosted:
@@ -281,7 +280,8 @@ class Engine:
         number = journal.add_model(tenant, name)
         entry = journal.add(number, self.clock(), event)
         journal.commit()
-        self._host(ModelRow(number, tenant, name, entry.seq), event, begun(event), entry.seq)
+        row, own = ModelRow(number, tenant, name, entry.seq), entry.event
+        self._host(row, own, begun(own), entry.seq)
         return Answer(201, {"name": name, "event": entry.seq})
 
     # Looking after it.

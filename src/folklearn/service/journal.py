@@ -196,6 +196,11 @@ class Journal:
         self.db.execute("BEGIN IMMEDIATE")
         self.before = self.last
 
+    @property
+    def is_writing(self) -> bool:
+        """Whether what was begun is neither committed nor rolled back."""
+        return self.db.in_transaction
+
     def commit(self) -> None:
         """Make everything durable that was added since `begin`."""
         failpoints.reach("before_commit")

@@ -19,6 +19,8 @@ from folklearn.service.sessions import Sessions
 from folklearn.service.states import State, begun
 from folklearn.service.writer import Writer
 
+_MOST_COPIES = 8  # of models that somebody has looked at
+
 
 class Service:
     """The models of a folder, the keys to them, and who watches.
@@ -91,6 +93,8 @@ class Service:
             return kept
         version, record = await self.writer.call(lambda: (hosted.version, hosted.state.to_record()))
         state = await asyncio.to_thread(begun, hosted.created, record)
+        if len(self._copies) >= _MOST_COPIES:
+            self._copies.clear()
         self._copies[hosted.number] = version, state
         return version, state
 

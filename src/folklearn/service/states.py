@@ -1,6 +1,6 @@
 """What events make of a model: a pure fold, the same for every replay."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol, Self
 
 import numpy as np
@@ -44,6 +44,8 @@ class Classifier:
     def of(cls, created: events.Created) -> Self:
         """Begin."""
         config = created.config
+        if len(config.classes) > created.max_classes:
+            raise RefusedError(422, f"a model may have {created.max_classes} classes")
         settings: dict[str, Any] = dict(config.settings)
         model = Model(
             config.learner,
@@ -77,11 +79,11 @@ class Classifier:
     def _learn(self, learned: events.Learned, find: Find) -> None:
         if learned.of is None:
             assert learned.row is not None
-            self._refuse_growth([learned.row], [learned.label])
+            self._refuse_growth([(learned.row, learned.label)])
             self.model.learn_one(learned.row, learned.label, weight=learned.weight)
             return
         asked = find(learned.of).event
-        self._refuse_growth([asked.row], [learned.label])
+        self._refuse_growth([(asked.row, learned.label)])
         row = Asked(asked.row, np.array(asked.p), asked.unseen)
         self.model.learn_asked(row, learned.label, weight=learned.weight)
 
@@ -89,11 +91,12 @@ class Classifier:
         """Learn all that can be; return the others, and why not."""
         items = many.items
         try:
-            rows = [item.row for item in items if item.row is not None]
-            if items and len(rows) == len(items):
-                labels = [item.label for item in items]
-                self._refuse_growth(rows, labels)
-                self.model.learn_many(rows, labels, weight=[item.weight for item in items])
+            if items and all(item.row is not None for item in items):
+                self._refuse_growth((item.row or {}, item.label) for item in items)
+                weights = [item.weight for item in items]
+                self.model.learn_many(
+                    [item.row for item in items], [item.label for item in items], weight=weights
+                )
                 return []
         except FolklearnError:
             pass  # one of them is to blame, and nothing was learned: find out which
@@ -106,16 +109,20 @@ class Classifier:
                 refused.append(events.Left(place, 422, str(error)))
         return refused
 
-    def _refuse_growth(self, rows: list[events.Row], labels: list[events.Label]) -> None:
+    def _refuse_growth(self, items: Iterable[tuple[events.Row, events.Label]]) -> None:
         """Refuse what would make the model larger than it may become."""
         model, created = self.model, self.created
-        said = {one for label in labels for one in (label if isinstance(label, dict) else [label])}
         columns = {} if model.columns is None else model.columns.roles
-        for what, known, named, most in (
-            ("classes", model._labels.numbers, said, created.max_classes),
-            ("columns", columns, set().union(*rows), created.max_columns),
+        classes = model._labels.numbers
+        new_columns: set[str] = set()
+        new_classes: set[Any] = set()
+        for row, label in items:
+            new_columns |= row.keys() - columns.keys()
+            new_classes |= set(label if isinstance(label, dict) else [label]) - classes.keys()
+        for what, known, new, most in (
+            ("classes", classes, new_classes, created.max_classes),
+            ("columns", columns, new_columns, created.max_columns),
         ):
-            new = named.difference(known)
             if new and len(known) + len(new) > most:
                 raise RefusedError(422, f"the model has {len(known)} {what}, and may have {most}")
 

@@ -11,6 +11,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
 
+import apsw
+
 from folklearn.service import snapshots
 from folklearn.service.answers import RefusedError
 from folklearn.service.build import BUILD
@@ -29,10 +31,10 @@ IO_ERROR = 74  # exit code
 class Job:
     """A command, or something to be called between commands, with the future of its answer."""
 
-    __slots__ = ("command", "future", "hosted", "late", "loop")
+    __slots__ = ("command", "future", "hosted", "late", "loop", "size")
 
-    def __init__(self, hosted: Hosted | None, command: Any, late: float) -> None:
-        self.hosted, self.command, self.late = hosted, command, late
+    def __init__(self, hosted: Hosted | None, command: Any, late: float, size: int = 0) -> None:
+        self.hosted, self.command, self.late, self.size = hosted, command, late, size
         try:
             self.loop: Any = asyncio.get_running_loop()
             self.future: Any = self.loop.create_future()
@@ -75,21 +77,22 @@ class Writer:
     def submit(self, hosted: Hosted, command: Command) -> Any:
         """Queue a command; return the future of its answer, of asyncio if a loop is running."""
         limits = self.engine.limits
-        size = self._bytes + command.size
-        if len(self._jobs) >= limits.queued_events or size > limits.queued_bytes:
+        n_bytes = self._bytes + command.size
+        if len(self._jobs) >= limits.queued_events or n_bytes > limits.queued_bytes:
             raise RefusedError(429, "too many requests wait: try again in a second", retry_after=1)
-        return self._put(Job(hosted, command, time.monotonic() + limits.deadline), command.size)
+        late = time.monotonic() + limits.deadline
+        return self._put(Job(hosted, command, late, command.size))
 
     def call(self, function: Callable[[], Any]) -> Any:
         """Queue a function of the engine's thread; return the future of its result."""
-        return self._put(Job(None, function, float("inf")), 0)
+        return self._put(Job(None, function, float("inf")))
 
-    def _put(self, job: Job, size: int) -> Any:
+    def _put(self, job: Job) -> Any:
         with self._wake:
             if self._is_closing:
                 raise RefusedError(503, "the service is stopping: try again", retry_after=5)
             self._jobs.append(job)
-            self._bytes += size
+            self._bytes += job.size
             if len(self._jobs) == 1:
                 self._wake.notify()
         return job.future
@@ -131,8 +134,7 @@ class Writer:
                 self._wake.wait(min(patience, 0.005) if unpublished else patience)
             n = min(len(self._jobs), _MOST_AT_ONCE)
             jobs = [self._jobs.popleft() for _ in range(n)]
-            if not self._jobs:
-                self._bytes = 0
+            self._bytes -= sum(job.size for job in jobs)
             return None if not jobs and self._is_closing else jobs
 
     def _do(self, jobs: list[Job]) -> None:
@@ -145,7 +147,7 @@ class Writer:
             if job.hosted is None:
                 done += self._written(together)
                 together = []
-                done.append((job, _result(job.command)))
+                done.append((job, self._result(job.command)))
             elif job.late < now:
                 done.append(
                     (job, RefusedError(503, "the service is busy: try again", retry_after=1))
@@ -164,6 +166,17 @@ class Writer:
         self.n_events += len(jobs)
         answers = self.engine.write([(job.hosted, job.command) for job in jobs])  # type: ignore[misc]
         return list(zip(jobs, answers, strict=True))
+
+    def _result(self, function: Callable[[], Any]) -> Any:
+        """Return what a function returns or raises; what it has begun to write must be done."""
+        try:
+            return function()
+        except (apsw.Error, OSError, MemoryError):
+            raise
+        except Exception as error:
+            if self.engine.journal.is_writing:
+                raise
+            return error
 
     def _disk_refusal(self, now: float) -> RefusedError | None:
         if now >= self._looks_at_disk:
@@ -216,18 +229,11 @@ class Writer:
         self.engine.note_snapshot(row)
 
 
-def _result(function: Callable[[], Any]) -> Any:
-    try:
-        return function()
-    except RefusedError as refusal:
-        return refusal
-
-
 def _settle(results: list[tuple[Any, Any]]) -> None:
     for future, result in results:
         if future.cancelled() or future.done():
             continue
-        if isinstance(result, RefusedError):
+        if isinstance(result, Exception):
             future.set_exception(result)
         else:
             future.set_result(result)

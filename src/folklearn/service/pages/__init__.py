@@ -18,5 +18,6 @@ def pages(service: Service) -> list[BaseRoute]:
         Route("/", desk.for_sessions(views.models)),
         Route("/models/{name}", desk.for_sessions(views.model)),
         Route("/models/{name}/pictures/{picture}.svg", desk.for_sessions(views.picture)),
+        Route("/models/{name}/report", desk.for_sessions(views.report)),
         Route("/models/{name}/verify", desk.for_sessions(views.verify), methods=["POST"]),
     ]

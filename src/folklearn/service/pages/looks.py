@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from folklearn.evaluate.windows import Window
 from folklearn.model.explain import Explanation
 from folklearn.model.model import Model
+from folklearn.persist import Record
 from folklearn.service.hosted import Hosted
 from folklearn.service.pages import words
 from folklearn.service.pages.pictures import PICTURES, Picture, drawn
@@ -37,7 +38,7 @@ class Look:
 
     def __init__(self, version: int, model: Model) -> None:
         self.version, self.model, self.history = version, model, model.history
-        self.labels = [str(label) for label in model.labels]
+        self.labels, self.alarms = [str(label) for label in model.labels], model.monitor().alarms
         self._drawn: dict[tuple[str, bool], str] = {}
 
     def work_out(self) -> "Look":
@@ -160,6 +161,12 @@ class Looks:
         drawn: str = await self._in_thread(partial(look.draw, name, is_narrow))
         return drawn
 
+    async def report(self, hosted: Hosted) -> str:
+        """Return all about a classifier as one document."""
+        record = (await self.of(hosted)).model.to_record()
+        title = f"Report on {hosted.row.name}"
+        return await asyncio.to_thread(lambda: Model.from_record(record).report(title=title))
+
     def worth(self, hosted: Hosted, look: Look) -> list[tuple[str, float]] | None:
         """Return what columns were worth when that was measured last; None if it is under way.
 
@@ -169,14 +176,14 @@ class Looks:
         if time.monotonic() >= until and look.explanation is not None:
             self._worth[hosted.number] = worth, math.inf
             # A daemon: whoever stops the service does not wait for it.
-            own = hosted.number, look.model
+            own = hosted.number, look.model.to_record()
             threading.Thread(target=self._measure, args=own, daemon=True).start()
         return worth
 
-    def _measure(self, number: int, model: Model) -> None:
+    def _measure(self, number: int, record: Record) -> None:
         with self._one_measure:
             began = time.monotonic()
-            found = model.explain().importance
+            found = Model.from_record(record).explain().importance
             ended = time.monotonic()
         largest = sorted(found.items(), key=lambda pair: -pair[1])[:_MOST_LINES]
         self._worth[number] = largest, ended + _SELDOM * (ended - began)

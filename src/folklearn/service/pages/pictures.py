@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from folklearn import plots
 from folklearn.model.pictures import calibration_tables, window_rows
-from folklearn.report import canvas
+from folklearn.report import canvas, html
 
 if TYPE_CHECKING:
     from folklearn.service.pages.looks import Look
@@ -24,11 +24,11 @@ class Picture(NamedTuple):
 
 
 def drawn(look: "Look", name: str, is_narrow: bool) -> str:
-    """Return a picture as SVG, without a background: the page has one."""
-    figure = PICTURES[name].draw(look, is_narrow)
-    for patch in (figure.patch, *(ax.patch for ax in figure.axes)):
-        patch.set_visible(False)
-    return canvas.svg(figure)
+    """Return a picture as SVG, light or dark as the reader likes it."""
+    with plots.style():
+        figure = PICTURES[name].draw(look, is_narrow)
+    opening, end, rest = canvas.svg(figure).partition(">")
+    return f"{opening}{end}<style>{html.THEME}</style>{rest}"
 
 
 def _axes(width: float, height: float, is_narrow: bool) -> Any:

@@ -91,6 +91,14 @@ async def picture(visit: Visit) -> Response:
     return Response(drawn, media_type="image/svg+xml", headers=DRAWN)
 
 
+async def report(visit: Visit) -> Response:
+    """Show all about a classifier as one document, to be kept or sent."""
+    if visit.hosted.config.decides:
+        raise RefusedError(404, "There is no report on a model that decides.")
+    text = await visit.desk.looks.report(visit.hosted)
+    return Response(text, media_type="text/html", headers=DRAWN)
+
+
 async def verify(visit: Visit) -> Response:
     """Replay the journal of a model, then show the page again, with the result."""
     name = visit.hosted.row.name

@@ -13,24 +13,20 @@ const FORMATS = {
   share: (value) => `${(100 * value).toFixed(1)} %`,
 };
 
-const isOther = (fresh, old) => fresh !== null && fresh.outerHTML !== old.outerHTML;
-
 async function refresh() {
   const answer = await fetch(location.pathname);
   if (answer.redirected || answer.status === 404) location.reload(); // logged out, or deleted
   if (!answer.ok) return;
   const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
   const parts = [...document.querySelectorAll("[data-live]")];
-  if (parts.length !== fresh.querySelectorAll("[data-live]").length) {
-    location.reload();
-  }
+  if (parts.length !== fresh.querySelectorAll("[data-live]").length) location.reload();
   for (const old of parts) {
     const part = fresh.getElementById(old.id);
-    if (!isOther(part, old)) continue;
-    const image = part.querySelector("img");
+    const isInUse = old.contains(document.activeElement); // by a keyboard, which would lose it
+    if (isInUse || part === null || part.outerHTML === old.outerHTML) continue;
+    const image = document.adoptNode(part).querySelector("img");
     if (image === null) {
-      old.replaceChildren(...part.childNodes);
-      old.className = part.className;
+      old.replaceChildren(...part.childNodes); // the part stays: readers of screens listen to it
     } else {
       image.loading = "eager";
       await image.decode().catch(() => {}); // so that nothing flickers

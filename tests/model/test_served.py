@@ -1,0 +1,96 @@
+"""What the service needs of a model: copies that predict, rows that wait elsewhere, equal bytes."""
+
+import numpy as np
+import pytest
+
+import folklearn
+from folklearn import persist
+from folklearn.model.waiting import Asked
+
+
+def rows(n, seed=0):
+    """Return rows whose categories and classes grow on the way."""
+    rng = np.random.default_rng(seed)
+    return [
+        (
+            {"a": float(rng.normal()), "c": str(rng.integers(3 if t < 50 else 6))},
+            "xyz"[rng.integers(1 + (t > 5) + (t > 150))],
+        )
+        for t in range(n)
+    ]
+
+
+def test_windows_do_not_depend_on_who_looked_when():
+    models = [folklearn.Model(windows=True) for _ in range(3)]
+    for t, (x, y) in enumerate(rows(300)):
+        for model in models:
+            model.learn_one(x, y)
+        if t % 7 == 0:
+            models[1].windows()
+            models[1].to_record()
+        if t % 37 == 0:
+            models[2] = persist.revive(models[2].to_record())
+    digests = {model.to_record().digest for model in models}
+    assert len(digests) == 1
+
+
+def test_windows_are_there_from_the_first_class_on():
+    model = folklearn.Model(windows=True)
+    model.learn_one({"a": 3, "c": "one"}, "x")
+    assert model.windows()[0].stop == 1
+    model.learn_one({"a": 9, "c": "another"}, "y")  # a class and a category come together
+    assert [window.floor for window in model.windows()] == [0.0]
+    assert model.windows()[0].floor <= model.windows()[0].loss
+
+
+@pytest.mark.parametrize("settings", [{}, {"windows": True}, {"roles": {"c": "words"}}])
+def test_a_copy_predicts_and_stays_as_it_is(settings):
+    model, asked = folklearn.Model(**settings), {"a": 1.0, "c": "1"}
+    for x, y in rows(200):
+        model.learn_one(x, y)
+    before = model.to_record().digest
+    copy = model.predicting()
+    said = copy.predict_proba_one(asked)
+    assert said == model.predict_proba_one(asked)
+    block = [x for x, _ in rows(20, seed=1)]
+    frozen = copy.predict_proba(block)
+    assert np.array_equal(frozen, model.predict_proba(block))
+    assert model.to_record().digest == before
+    for x, y in rows(200, seed=2):
+        model.learn_one({**x, "late": 1.0}, y + "!")
+    assert copy.predict_proba_one(asked) == said
+    assert np.array_equal(copy.predict_proba(block), frozen)
+    assert len(copy.labels) == 3
+    assert len(model.labels) == 6
+
+
+def test_a_row_that_waits_elsewhere_is_learned_as_one_that_waits_here():
+    here, there = folklearn.Model(), folklearn.Model()
+    late = []
+    for t, (x, y) in enumerate(rows(120)):
+        p, number = here.ask(x)
+        given = there.predict_proba_one(x)
+        assert given == p
+        asked = Asked(x, np.array(list(given.values())), there.unseen_probability)
+        late.append((number, asked, y))
+        if t % 5 == 4:
+            for number, asked, label in reversed(late):
+                here.tell(number, label)
+                there.learn_asked(asked, label)
+            late = []
+    assert here.loss == there.loss
+    records = here.to_record(), there.to_record()
+    for record in records:
+        record.config.pop("waiting")
+    assert records[0].digest == records[1].digest
+
+
+def test_a_record_as_bytes():
+    model = folklearn.Model()
+    for x, y in rows(30):
+        model.learn_one(x, y)
+    record = model.to_record()
+    content = persist.as_bytes(record)
+    assert persist.of_bytes(content).digest == record.digest
+    with pytest.raises(folklearn.errors.StateFileError):
+        persist.of_bytes(content[:-1])
