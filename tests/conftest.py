@@ -5,7 +5,8 @@ import os
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-collect_ignore = ["interpreted.py"]  # a plugin for kernels that are not compiled
+# A plugin for kernels that are not compiled, and what a process runs that others are forked from.
+collect_ignore = ["interpreted.py", "service/warm.py"]
 
 
 def _kernel_digest() -> str:

@@ -32,7 +32,10 @@ RUN = [DOCS / "index.md", DOCS / "start.md"]
 RUN += [*sorted(DOCS.glob("guide/*.md")), *sorted(DOCS.glob("tutorials/*.md"))]
 NOT_PAGES = {"decisions/README.md"}  # included in decisions/index.md
 NOT_RUN = ("make", "pip")  # they would install from the network
-OPTIONAL = ("matplotlib", "pandas", "pyarrow", "rich", "river", "typer", "vowpalwabbit")
+OPTIONAL = (
+    *("apsw", "matplotlib", "msgspec", "pandas", "pyarrow", "rich", "river", "typer", "urllib3"),
+    "vowpalwabbit",
+)
 
 # Everything that a user may import; in packages without __all__, the modules with these names.
 LISTED = (

@@ -12,8 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from docs.images.make import COLOURS, FOLDER, flights
-from PIL import Image
+from docs.images.make import FOLDER, flights, shrink
 from selenium import webdriver
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
@@ -55,22 +54,21 @@ def chromium() -> Iterator[Any]:
 
 
 def shoot(
-    driver: Any, name: str, *, width: int, height: int, scheme: str = "light", top: str = ""
+    driver: Any, name: str, *, width: int, height: int, scheme: str = "light", top: str = "main"
 ) -> None:
     """Write what the browser shows, from an element on, with few colours."""
     features = [{"name": "prefers-color-scheme", "value": scheme}]
     driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
-    size = {"width": width, "height": height, "deviceScaleFactor": 1.5, "mobile": False}
+    size = {"width": width, "height": height, "deviceScaleFactor": 1.2, "mobile": False}
     driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
-    if top:
-        driver.execute_script(f"document.getElementById('{top}').parentElement.scrollIntoView()")
+    driver.execute_script(f"document.getElementById('{top}').parentElement.scrollIntoView()")
+    time.sleep(1.0)  # until the pictures for this width are asked for
+    driver.execute_script("[...document.images].forEach((one) => { one.loading = 'eager'; })")
     loaded = "return [...document.images].every((one) => one.complete)"
-    time.sleep(1.0)  # until the pictures in sight are asked for
     WebDriverWait(driver, 60).until(lambda _: driver.execute_script(loaded))
     path = FOLDER / f"{name}.png"
     driver.save_screenshot(str(path))
-    with Image.open(path) as image:
-        image.convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE).save(path, optimize=True)
+    shrink(path)
 
 
 def photograph(service: Running, driver: Any) -> None:
@@ -80,8 +78,8 @@ def photograph(service: Running, driver: Any) -> None:
     WebDriverWait(driver, 60).until(lambda _: driver.title.startswith("Models"))
     driver.get(f"{service.address}/models/flights")
     WebDriverWait(driver, 300).until(lambda _: "being measured" not in driver.page_source)
-    shoot(driver, "pages-light", width=900, height=1000)
-    shoot(driver, "pages-dark", width=900, height=800, scheme="dark", top="calibration-title")
+    shoot(driver, "pages-light", width=900, height=1240)
+    shoot(driver, "pages-dark", width=900, height=1150, scheme="dark", top="calibration-title")
     shoot(driver, "pages-narrow", width=390, height=844)
 
 

@@ -159,6 +159,12 @@ class Saved:
         for name, own in self._parts().items():
             own[...] = record.part(name, own.shape, own.dtype)
 
+    def _shallow(self) -> Self:
+        """Return another object that holds the same things, for a copy of some of them."""
+        own = object.__new__(type(self))
+        own.__dict__.update(self.__dict__)
+        return own
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the full state to a safetensors file; `folklearn.load` resumes exactly."""
         write(path, self.to_record())

@@ -27,8 +27,11 @@ class Label(NamedTuple):
 class Classifier:
     """A model that is asked, and told once."""
 
-    def __init__(self, default: str | None = None, **settings: Any) -> None:
-        self.model, self.default = Model(**settings), default
+    def __init__(
+        self, default: str | None = None, max_classes: int = 1000, **settings: Any
+    ) -> None:
+        self.model, self.default, self.max_classes = Model(**settings), default, max_classes
+        self.model.monitor()
         self.keys: dict[str, tuple[Any, Outcome]] = {}
         self.asked: dict[Hashable, Asked] = {}
         self.told: dict[Hashable, str | None] = {}  # None: nobody did in time
@@ -44,7 +47,7 @@ class Classifier:
 
     def expire(self, id: Hashable) -> None:
         self.told[id] = None
-        if self.default is not None:
+        if self.default is not None and not self._has_no_place_for([self.default]):
             self.model.learn_asked(self.asked[id], self.default)
 
     def _once(self, key: str | None, request: Any, do: Callable[[], Outcome]) -> Outcome:
@@ -52,32 +55,45 @@ class Classifier:
             before, outcome = self.keys[key]
             return outcome if before == request else (422, 0, 0)
         outcome = do()
-        if key is not None and (outcome[1] or isinstance(request, list)):
+        if key is not None and (outcome[1] or outcome[0] == 422 or isinstance(request, list)):
             self.keys[key] = request, outcome
         return outcome
 
     def _learn(self, label: Label) -> Outcome:
-        if label.id is None:
-            assert label.row is not None
-            self.model.learn_one(label.row, label.label)
-            return 200, 1, 0
-        if label.id not in self.asked:
+        if label.id is not None and label.id not in self.asked:
             return 404, 0, 0
         if label.id in self.told:
             told = self.told[label.id]
             if told == label.label:
                 return 200, 0, 1
             return 410 if told is None else 409, 0, 0
-        self.told[label.id] = label.label
-        self.model.learn_asked(self.asked[label.id], label.label)
+        if self._has_no_place_for([label.label]):
+            return 422, 0, 0
+        if label.row is not None:
+            self.model.learn_one(label.row, label.label)
+        else:
+            self.told[label.id] = label.label
+            self.model.learn_asked(self.asked[label.id], label.label)
         return 200, 1, 0
 
+    def _has_no_place_for(self, labels: Sequence[str]) -> bool:
+        new = set(labels).difference(self.model.labels)
+        return bool(new) and len(self.model.labels) + len(new) > self.max_classes
+
     def _learn_many(self, labels: Sequence[Label]) -> Outcome:
-        if all(label.id is None for label in labels):
-            self.model.learn_many([one.row for one in labels], [one.label for one in labels])
-            return 200, len(labels), 0
-        outcomes = [self._learn(label) for label in labels]
-        return 200, sum(one[1] for one in outcomes), sum(one[2] for one in outcomes)
+        new: list[Label] = []
+        already = 0
+        for label in labels:
+            is_open = label.id in self.asked and label.id not in self.told
+            if label.id is None or (is_open and label.id not in [one.id for one in new]):
+                new.append(label)
+            elif label.id in self.told and self.told[label.id] == label.label:
+                already += 1
+        said = [label.label for label in new]
+        if new and all(one.id is None for one in new) and not self._has_no_place_for(said):
+            self.model.learn_many([one.row for one in new], said)
+            return 200, len(new), already
+        return 200, sum(self._learn(label)[1] for label in new), already
 
 
 class Agent:

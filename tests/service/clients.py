@@ -10,6 +10,7 @@ import json
 import threading
 import time
 from collections.abc import Generator
+from multiprocessing.process import BaseProcess
 from random import Random
 from typing import Any, NamedTuple
 
@@ -18,7 +19,7 @@ CONFIG: dict[str, Any] = {"windows": False}
 ACTIONS = ["left", "right", "stay"]
 AGENT_CONFIG: dict[str, Any] = {"actions": ACTIONS, "context": {"x": "number"}, "seed": 7}
 KINDS = ("learn", "learn", "predict", "tell", "batch", "mixed", "act", "again")
-MOST_ATTEMPTS = 3_000
+MOST_ATTEMPTS = 20_000
 LABELS = ("no", "yes", "perhaps")
 
 
@@ -169,6 +170,13 @@ class Crowd:
         """Ask on this port from now on."""
         for line in self._lines:
             line.port = port
+
+    def wait_for(self, n: int, life: BaseProcess) -> None:
+        """Wait for so many more answers of a process."""
+        wanted = len(self.done) + n
+        while len(self.done) < wanted and life.is_alive():
+            assert all(thread.is_alive() for thread in self._threads)
+            time.sleep(0.001)
 
     def end(self) -> None:
         """Wait until every request that was begun has its answer."""

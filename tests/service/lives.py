@@ -41,9 +41,21 @@ class Fault(NamedTuple):
     error: int
 
 
+def scratch() -> Any:
+    """Return a folder that is removed after use, in memory where there is room: syncs are many."""
+    return tempfile.TemporaryDirectory(prefix="folklearn-", dir=memory())
+
+
+def memory() -> str | None:
+    """Return a folder that is kept in memory, None if there is none of use."""
+    place = "/dev/shm"
+    has_room = os.path.isdir(place) and shutil.disk_usage(place).free > 4 << 30
+    return place if has_room else None
+
+
 @functools.cache
 def _scratch() -> Any:
-    return tempfile.TemporaryDirectory(prefix="folklearn-")  # removed when the process ends
+    return scratch()  # removed when the process ends
 
 
 @functools.cache

@@ -13,6 +13,7 @@ from PIL import Image
 from tests.service.running import Running, running
 
 webdriver = pytest.importorskip("selenium.webdriver", reason="the pages need Selenium to be tried")
+from selenium.common.exceptions import StaleElementReferenceException  # noqa: E402
 from selenium.webdriver.common.by import By  # noqa: E402
 from selenium.webdriver.common.keys import Keys  # noqa: E402
 from selenium.webdriver.support.ui import WebDriverWait  # noqa: E402
@@ -102,7 +103,8 @@ def _log_in(chromium: Any, service: Running) -> None:
 
 
 def _until(chromium: Any, condition: Callable[[], Any]) -> None:
-    WebDriverWait(chromium, PATIENCE, 0.1).until(lambda _: condition())
+    gone = [StaleElementReferenceException]  # a page that is being left
+    WebDriverWait(chromium, PATIENCE, 0.1, gone).until(lambda _: condition())
 
 
 def _text(chromium: Any, selector: str) -> str:

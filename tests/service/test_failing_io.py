@@ -6,6 +6,9 @@ our own, faults.c, is preloaded.
 
 import errno
 import json
+import os
+import subprocess
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -15,14 +18,16 @@ from folklearn.service.app import application
 from folklearn.service.service import Service
 from folklearn.service.writer import IO_ERROR
 from tests.service import audit, lives
-from tests.service.clients import Answer, Request, ShortLine, session
+from tests.service.clients import Answer, ShortLine, Work, session
 
 CALLS = ("write", "pwrite", "fsync", "fdatasync", "ftruncate", "rename")
 N_REQUESTS = 15
 
-pytestmark = pytest.mark.skipif(
-    lives.faults_library() is None, reason="no C compiler: calls cannot be made to fail"
-)
+
+@pytest.fixture(autouse=True)
+def _compiler() -> None:
+    if lives.faults_library() is None:
+        pytest.skip("no C compiler: calls cannot be made to fail")
 
 
 def trial(place: Path, fault: lives.Fault, seed: int = 0) -> bool:
@@ -32,31 +37,29 @@ def trial(place: Path, fault: lives.Fault, seed: int = 0) -> bool:
     life = lives.begin(lives.do, folder, secret, record, seed, N_REQUESTS, fault)
     life.join()
     assert life.exitcode in (0, BAD_INPUT, IO_ERROR, -9), folder.with_suffix(".log").read_text()
-    lines = record.read_text().splitlines() if record.exists() else []
-    done = finished(folder, secret, seed, [Answer(*json.loads(line)) for line in lines])
-    audit.nothing_lost(folder, done)
-    audit.same_bytes(folder, done)
+    go_on(folder, secret, record, session(seed, N_REQUESTS))
     return record.with_suffix(".mark").exists()
 
 
-def finished(
-    folder: Path, secret: str, seed: int, known: list[Answer]
-) -> list[tuple[Request, Answer]]:
-    """Repeat what was answered, which must be answered the same, and do the rest."""
-    service = Service(folder, audit.LIMITS)
-    line, client, done = ShortLine(application(service), secret), session(seed, N_REQUESTS), []
-    answer = None
-    for n in range(N_REQUESTS + 2):
-        request = client.send(answer) if answer else next(client)
-        is_known = n < len(known)
-        if not is_known or request.key is not None:
-            answer = line.send(request)
-            assert not is_known or answer == known[n], f"{request} had the answer {known[n]}"
-        else:
-            answer = known[n]
-        done.append((request, answer))
+def go_on(folder: Path, secret: str, record: Path, client: Work) -> None:
+    """Repeat what was answered, which must be answered the same, do the rest, and compare."""
+    lines = record.read_text().splitlines() if record.exists() else []
+    known = [Answer(*json.loads(line)) for line in lines]
+    service, done = Service(folder, audit.LIMITS), []
+    line = ShortLine(application(service), secret)
+    with suppress(StopIteration):
+        request = next(client)
+        while True:
+            before = known[len(done)] if len(done) < len(known) else None
+            answer = before
+            if before is None or request.key is not None:
+                answer = line.send(request)
+                assert before in (None, answer), f"{request} had the answer {before}"
+            done.append((request, answer))
+            request = client.send(answer)
     service.close()
-    return done
+    audit.nothing_lost(folder, done)
+    audit.same_bytes(folder, done)
 
 
 @pytest.mark.parametrize("call", CALLS)
@@ -74,3 +77,23 @@ def test_nothing_is_lost_when_the_process_dies_at_any_call(tmp_path: Path) -> No
         place.mkdir()
         if not trial(place, lives.Fault("any", n, 0)):
             break
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a small disk")
+def test_nothing_is_lost_when_the_disk_is_full(tmp_path: Path, seed: int) -> None:
+    small, record, n_requests = tmp_path / "small", tmp_path / "record", 200
+    small.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=500k", "none", small])
+    if mounted.returncode:
+        pytest.skip("there is no mounting here")
+    try:
+        folder = small / "folder"
+        secret = lives.first_key(folder)
+        life = lives.begin(lives.do, folder, secret, record, seed, n_requests, None)
+        life.join()
+        assert life.exitcode == IO_ERROR
+        assert record.read_text(), "it was full from the start"
+        subprocess.run(["mount", "-o", "remount,size=50m", small], check=True)
+        go_on(folder, secret, record, session(seed, n_requests))
+    finally:
+        subprocess.run(["umount", small], check=True)

@@ -294,7 +294,7 @@ def test_the_report_is_a_document_of_its_own(service: Running) -> None:
 def test_an_agent_shows_what_each_action_brought(service: Running) -> None:
     page = Browser(service, service.key).text("/models/agent")
     assert "A decision brought a reward of 0.50 on average" in page
-    assert page.count("<meter") >= 1
+    assert page.count('<rect width="50.0"') >= 1
 
 
 def test_verifying_is_for_who_may_do_everything(service: Running, keys: Any) -> None:

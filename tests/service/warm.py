@@ -1,6 +1,5 @@
 """Loads everything that a life needs, kernels too, into the process that forks them."""
 
-import tempfile
 from pathlib import Path
 
 from tests.service import lives
@@ -9,7 +8,7 @@ from tests.service.clients import ShortLine, session
 
 def warm_up() -> None:
     """Run a client through."""
-    with tempfile.TemporaryDirectory() as place:
+    with lives.scratch() as place:
         folder = Path(place) / "folder"
         secret = lives.first_key(folder)
         service = lives.Service(folder, lives.LIMITS)

@@ -192,7 +192,7 @@ class Core(Saved):
 
     def predicting(self) -> Self:
         """Return a copy that predicts as this core does now, and must not learn."""
-        own = copy.copy(self)
+        own = self._shallow()
         own._scaler, own.learner = copy.deepcopy((self._scaler, self.learner))
         own.frozen = self.frozen.record_only()
         own._taken = []

@@ -200,7 +200,7 @@ class Frozen(Saved):
 
     def record_only(self) -> Self:
         """Return a copy without the stripe that is under way."""
-        own = copy.copy(self)
+        own = self._shallow()
         own._learner, own._scaler, own._held, own._rows = None, None, [], []
         return own
 

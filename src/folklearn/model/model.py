@@ -722,7 +722,7 @@ class Model(Saved):
 
         It costs little and stays as it is while the model goes on in another thread.
         """
-        own = copy.copy(self)
+        own = self._shallow()
         own._labels = self._labels.copy()
         own.columns = copy.deepcopy(self.columns)
         own.core = None if self.core is None else self.core.predicting()

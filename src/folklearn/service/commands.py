@@ -26,6 +26,10 @@ class Repeat:
     seq: int
 
 
+class TooEarlyError(Exception):
+    """What a command is depends on how events end that are not yet applied."""
+
+
 Prepared = list[Entry] | Repeat | Answer
 
 
@@ -251,6 +255,20 @@ def standard_answer(entry: Entry) -> Answer | None:
     return None
 
 
+def not_learned(entry: Entry, answer: Answer) -> list[int]:
+    """Return the asked events whose label could not be learned: another one may be told."""
+    match entry.event:
+        case events.Learned(of=int(of)) if answer.status != 200:
+            return [of]
+        case events.LearnedMany(items=items, places=places):
+            own = places or range(len(items))
+            refused = {one["item"] for one in answer.body.get("refused", ())}
+            lost = refused if answer.status == 200 else set(own)
+            both = zip(items, own, strict=True)
+            return [item.of for item, at in both if at in lost and item.of is not None]
+    return []
+
+
 def _asked(journal: Journal, hosted: "Hosted", id: UUID, what: str) -> tuple[int, int | None]:
     found = journal.by_id(hosted.number, id.bytes)
     if found is None:
@@ -259,4 +277,6 @@ def _asked(journal: Journal, hosted: "Hosted", id: UUID, what: str) -> tuple[int
             f"nothing waits for the {what} of {id}: it was not issued by this model, or the "
             "prediction was not remembered",
         )
+    if found[1] is not None and found[1] > journal.before:
+        raise TooEarlyError
     return found

@@ -20,7 +20,7 @@ _ACTIONS = ["news", "weather", "film"]
 
 def begin(address: str, key: str) -> None:
     """Create a model and an agent, and teach them in the background until the service ends."""
-    client = Client(address, key, tries=1)
+    client = Client(address, key, tries=0)
 
     def run(teach: Callable[[Client], None]) -> None:
         with suppress(ConnectionError, ServiceError):

@@ -18,7 +18,7 @@ from folklearn.errors import FolklearnError, StateFileError
 from folklearn.service import commands, events, failpoints, snapshots
 from folklearn.service.answers import Answer, RefusedError, packed, unpacked
 from folklearn.service.build import BUILD
-from folklearn.service.commands import Command, Repeat, standard_answer
+from folklearn.service.commands import Command, Repeat, not_learned, standard_answer
 from folklearn.service.hosted import Hosted
 from folklearn.service.journal import Entry, Journal, ModelRow, SnapshotRow, naming_damage
 from folklearn.service.limits import Limits
@@ -56,7 +56,9 @@ class Engine:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with suppress(PermissionError):
             snapshots.sync_folder(folder.absolute().parent)  # the folder's own name must last too
-        self._answers: dict[int, bytes] = {}  # that the journal does not hold yet
+        # What came of events, which the journal does not hold yet.
+        self._answers: dict[int, bytes] = {}
+        self._refused: dict[int, int] = {}  # events whose label was not learned, by the asked one
         self._by_name: dict[tuple[str, str], Hosted] = {}
         self._by_number: dict[int, Hosted] = {}
         self.n_replayed = 0
@@ -112,11 +114,9 @@ class Engine:
                 failpoints.reach("in_replay")
                 self._apply(hosted, entry)
                 self.n_replayed += 1
-        journal.begin()
-        journal.add_answers(self._answers)
+        self._begin()
         journal.add_opened(self.clock(), BUILD)
-        journal.commit()
-        self._answers.clear()
+        self._commit()
         for hosted in self._by_number.values():
             hosted.publish(now=True)
 
@@ -126,11 +126,10 @@ class Engine:
         for snapshot in self.journal.snapshots(row.number):
             if below is not None and snapshot.seq >= below:
                 continue
-            record = snapshots.read(self.folder, snapshot)
-            if record is None:
-                log.warning("snapshot %s is damaged: the journal is replayed", snapshot.file)
-                continue
-            return row, created, begun(created, record), snapshot.seq
+            with suppress(OSError, FolklearnError):
+                record = snapshots.read(self.folder, snapshot)
+                return row, created, begun(created, record), snapshot.seq
+            log.warning("snapshot %s cannot be used: the journal is replayed", snapshot.file)
         return row, created, begun(created), row.first
 
     def _host(self, row: ModelRow, created: Any, state: Any, version: int) -> Hosted:
@@ -142,11 +141,18 @@ class Engine:
     # Changing.
 
     def write(self, wanted: Sequence[tuple[Hosted, Command]]) -> list[Answer]:
-        """Do commands together; an answer is given only for what is durable and applied."""
+        """Do commands in order; an answer is given only for what is durable and applied."""
+        answers = self._write(wanted)
+        while len(answers) < len(wanted):
+            answers += self._write(wanted[len(answers) :])
+        return answers
+
+    def _write(self, wanted: Sequence[tuple[Hosted, Command]]) -> list[Answer]:
+        """Do together as many of the commands as do not depend on how earlier ones end."""
         now, journal = self.clock(), self.journal
         prepared: list[Any] = []
-        journal.begin()
-        before, deleted = journal.last, set()
+        self._begin()
+        deleted = set()
         for hosted, command in wanted:
             number = hosted.number
             try:
@@ -155,20 +161,31 @@ class Engine:
                 prepared.append(command.prepare(journal, hosted, now))
             except RefusedError as refusal:
                 prepared.append(refusal.answer)
+            except commands.TooEarlyError:
+                break
             if isinstance(command, commands.Delete):
                 deleted.add(number)
-        if journal.last == before and not self._answers:
+        if journal.last == journal.before and not (self._answers or self._refused):
             journal.rollback()
         else:
-            journal.add_answers(self._answers)
-            journal.commit()
-            self._answers.clear()
+            self._commit()
         failpoints.reach("before_apply")
         answers = [self._done(hosted, done) for (hosted, _), done in zip(wanted, prepared)]  # noqa: B905
         for hosted in {id(hosted): hosted for hosted, _ in wanted}.values():
             hosted.publish()
         failpoints.reach("before_answer")
         return answers
+
+    def _begin(self) -> None:
+        """Begin to add events, after what came of earlier ones."""
+        self.journal.begin()
+        self.journal.add_answers(self._answers)
+        self.journal.wait_again(self._refused)
+
+    def _commit(self) -> None:
+        self.journal.commit()
+        self._answers.clear()
+        self._refused.clear()
 
     def _done(self, hosted: Hosted, prepared: commands.Prepared) -> Answer:
         """Apply the events of a command; return its answer."""
@@ -203,6 +220,8 @@ class Engine:
         hosted.n_since_snapshot += 1
         if entry.has_key and answer != standard_answer(entry):
             self._answers[entry.seq] = packed(answer)
+        for of in not_learned(entry, answer):
+            self._refused[of] = entry.seq
         return answer
 
     def _skip(self, hosted: Hosted, entry: Entry, error: Exception) -> Answer:
@@ -261,7 +280,8 @@ class Engine:
         number = journal.add_model(tenant, name)
         entry = journal.add(number, self.clock(), event)
         journal.commit()
-        self._host(ModelRow(number, tenant, name, entry.seq), event, begun(event), entry.seq)
+        row, own = ModelRow(number, tenant, name, entry.seq), entry.event
+        self._host(row, own, begun(own), entry.seq)
         return Answer(201, {"name": name, "event": entry.seq})
 
     # Looking after it.
@@ -289,11 +309,9 @@ class Engine:
 
     def note_snapshot(self, row: SnapshotRow) -> None:
         """Let the journal know of a snapshot file that is durable."""
-        self.journal.begin()
-        self.journal.add_answers(self._answers)
+        self._begin()
         old = self.journal.add_snapshot(row, snapshots.KEPT)
-        self.journal.commit()
-        self._answers.clear()
+        self._commit()
         snapshots.remove(self.folder, old)
 
     def refuse_if_full(self) -> None:

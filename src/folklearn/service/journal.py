@@ -112,6 +112,10 @@ class Journal:
     """The events of all models of a folder.
 
     Within `begin` ... `commit` everything that is added becomes durable together or not at all.
+
+    Attributes
+    ----------
+    last, before : the number of the last event, now and at `begin`.
     """
 
     def __init__(self, folder: Path, *, read_only: bool = False) -> None:
@@ -190,6 +194,7 @@ class Journal:
     def begin(self) -> None:
         """Begin to add events."""
         self.db.execute("BEGIN IMMEDIATE")
+        self.before = self.last
 
     @property
     def is_writing(self) -> bool:
@@ -248,6 +253,12 @@ class Journal:
     def told(self, asked: int, seq: int) -> None:
         """Note by which event an asked one was answered."""
         self.db.execute("UPDATE asked SET told = ? WHERE seq = ?", (seq, asked))
+
+    def wait_again(self, refused: dict[int, int]) -> None:
+        """Wait again for what the events, by what was asked, could not tell after all."""
+        self.db.executemany(
+            "UPDATE asked SET told = NULL WHERE seq = ? AND told = ?", refused.items()
+        )
 
     def add_answers(self, answers: dict[int, bytes]) -> None:
         """Keep answers that cannot be told from their events."""

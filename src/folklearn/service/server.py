@@ -85,20 +85,20 @@ def serve(
     that is free.
     """
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    listening = _listening(host, port)
-    service = Service(folder, limits)
-    keep_room(folder)
-    begun(service, listening.getsockname()[1])
-    config = uvicorn.Config(
-        application(service),
-        log_level="warning",
-        access_log=False,
-        proxy_headers=False,
-        ws="none",
-        server_header=False,
-        timeout_graceful_shutdown=5,
-    )
-    uvicorn.Server(config).run(sockets=[listening])
+    with _listening(host, port) as listening:
+        service = Service(folder, limits)
+        keep_room(folder)
+        begun(service, listening.getsockname()[1])
+        config = uvicorn.Config(
+            application(service),
+            log_level="warning",
+            access_log=False,
+            proxy_headers=False,
+            ws="none",
+            server_header=False,
+            timeout_graceful_shutdown=5,
+        )
+        uvicorn.Server(config).run(sockets=[listening])
 
 
 def keep_room(folder: Path, size: int = 16_000_000) -> None:

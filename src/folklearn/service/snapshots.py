@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from folklearn import persist
-from folklearn.errors import FolklearnError
+from folklearn.errors import StateFileError
 from folklearn.persist import Record
 from folklearn.service import failpoints
 from folklearn.service.journal import SnapshotRow
@@ -36,16 +36,13 @@ def write(folder: Path, model: int, seq: int, record: Record, build: str) -> Sna
     return SnapshotRow(model, seq, name, sha256, build)
 
 
-def read(folder: Path, row: SnapshotRow) -> Record | None:
-    """Return the state that a snapshot holds, None if it is damaged or gone."""
+def read(folder: Path, row: SnapshotRow) -> Record:
+    """Return the state that a snapshot holds; OSError or StateFileError if it is not as written."""
     path = folder / FOLDER / row.file
-    try:
-        with open(path, "rb") as file:
-            if hashlib.file_digest(file, "sha256").hexdigest() != row.sha256:
-                return None
-        return persist.read(path)
-    except (OSError, FolklearnError):
-        return None
+    with open(path, "rb") as file:
+        if hashlib.file_digest(file, "sha256").hexdigest() != row.sha256:
+            raise StateFileError(f"{path} is damaged")
+    return persist.read(path)
 
 
 def remove(folder: Path, files: Iterable[str]) -> None:

@@ -91,7 +91,7 @@ class Classifier:
         """Learn all that can be; return the others, and why not."""
         items = many.items
         try:
-            if all(item.row is not None for item in items):
+            if items and all(item.row is not None for item in items):
                 self._refuse_growth((item.row or {}, item.label) for item in items)
                 weights = [item.weight for item in items]
                 self.model.learn_many(

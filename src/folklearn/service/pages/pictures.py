@@ -25,7 +25,9 @@ class Picture(NamedTuple):
 
 def drawn(look: "Look", name: str, is_narrow: bool) -> str:
     """Return a picture as SVG, light or dark as the reader likes it."""
-    opening, end, rest = canvas.svg(PICTURES[name].draw(look, is_narrow)).partition(">")
+    with plots.style():
+        figure = PICTURES[name].draw(look, is_narrow)
+    opening, end, rest = canvas.svg(figure).partition(">")
     return f"{opening}{end}<style>{html.THEME}</style>{rest}"
 
 

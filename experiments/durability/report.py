@@ -1,0 +1,98 @@
+"""The table of what `make torture` found, from the files that it wrote."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from experiments.provenance import stated
+
+RESULTS = Path(__file__).parent / "results"
+GOOD = "0 lost, 0 learned twice, the same bytes"  # else the run had ended there
+KILLED = "any SIGKILL"
+Found = dict[str, Any]
+Row = tuple[str, str, str]
+
+
+def _killed(found: Found) -> list[Row]:
+    deaths = ", ".join(f"{where} {n}" for where, n in found["deaths"].items())
+    return [
+        (
+            "kill −9",
+            f"{found['lives']:,} lives, {found['answers']:,} answers; died at: {deaths}",
+            GOOD,
+        )
+    ]
+
+
+def _cut(found: Found) -> list[Row]:
+    return [
+        (
+            f"power cut, synchronous={name}",
+            f"{own['cuts']} cuts, {own['acknowledged']:,} acknowledgements looked for",
+            f"{own['lost']:,} lost, in {own['cuts_that_lost']} cuts",
+        )
+        for name, own in sorted(found.items())
+    ]
+
+
+def _failed(found: Found) -> list[Row]:
+    calls = {what: n for what, n in found.items() if what != KILLED}
+    listed = ", ".join(f"{what} {n}" for what, n in calls.items())
+    rows = [("a call fails, the n-th of its kind", f"{sum(calls.values())}: {listed}", GOOD)]
+    if KILLED in found:
+        rows.append(("kill −9 at a call, the n-th", f"{found[KILLED]}", GOOD))
+    return rows
+
+
+def _damaged(found: Found) -> list[Row]:
+    rows = []
+    for how, ends in found.items():
+        by_file: dict[str, list[str]] = {}
+        for words, n in ends.items():
+            file, damage, end = words.split(", ")
+            by_file.setdefault(f"{damage} in {file}", []).append(f"{n:,} {end}")
+        for what, said in sorted(by_file.items()):
+            rows.append((f"{what} of a folder that was {how}", "; ".join(said), "0 another model"))
+    return rows
+
+
+def _ordered(found: Found) -> list[Row]:
+    return [("requests in any order", f"{found['sequences']:,} sequences", "the reference")]
+
+
+_ROWS: dict[str, Callable[[Found], list[Row]]] = {
+    "kill": _killed,
+    "power": _cut,
+    "failing": _failed,
+    "damage": _damaged,
+    "order": _ordered,
+}
+
+
+def write_report() -> None:
+    """Write the table of all parts that have been run."""
+    lines = ["# What the service survived", "", "| test | how often | outcome |", "|---|---|---|"]
+    origins = []
+    for part, rows in _ROWS.items():
+        path = RESULTS / f"{part}.json"
+        if not path.exists():
+            continue
+        content = json.loads(path.read_text())
+        found = content["found"]
+        if "skipped" in found:
+            lines.append(f"| {part} | not run: {found['skipped']} | |")
+        else:
+            lines += [f"| {' | '.join(row)} |" for row in rows(found)]
+        libraries = content["provenance"]["libraries"]
+        sqlite = content["provenance"]["sizes"]["sqlite"]
+        origins.append(
+            f"- {stated(content['provenance'])}; Python {content['provenance']['python']}, "
+            f"SQLite {sqlite}, apsw {libraries['apsw']}"
+        )
+    text = "\n".join([*lines, "", *origins])
+    (RESULTS / "durability.md").write_text(text + "\n")
+
+
+if __name__ == "__main__":
+    write_report()

@@ -1,0 +1,131 @@
+"""What `make test` does to the service in small, at length: `make torture`.
+
+``python -m tests.long.torture [PART ...]`` runs all parts, or some, and writes what was found so
+far after every step, so that a run that is stopped has its true numbers.
+"""
+
+import errno
+import itertools
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import apsw
+from hypothesis import HealthCheck
+
+from experiments.durability.report import RESULTS, write_report
+from experiments.provenance import provenance, write_json
+from tests.service import lives, test_damage, test_failing_io, test_kill, test_power_cut
+from tests.service import test_state_machine as order_of_requests
+
+Found = dict[str, Any]
+
+
+def kill() -> Iterator[Found]:
+    """Kill a service a thousand times, in twenty folders."""
+    ends: Counter[str] = Counter()
+    for seed in range(20):
+        with lives.scratch() as place:
+            ends += test_kill.live_and_die(Path(place), 50, seed)
+        answers = ends["answers"]
+        deaths = {where: n for where, n in sorted(ends.items()) if where != "answers"}
+        yield {"lives": sum(deaths.values()), "answers": answers, "deaths": deaths}
+
+
+def power() -> Iterator[Found]:
+    """Cut the power a hundred times, and ten times each under those that do not wait."""
+    why_not = test_power_cut.unable()
+    if why_not is not None:
+        yield {"skipped": why_not}
+        return
+    found: Found = {}
+    for synchronous, rounds in (("NORMAL", 1), ("OFF", 1), ("FULL", 10)):
+        for seed in range(rounds):
+            with lives.scratch() as place:
+                cuts = test_power_cut.cut(Path(place), 10, synchronous, seed)
+            own = found.setdefault(
+                synchronous, {"cuts": 0, "cuts_that_lost": 0, "acknowledged": 0, "lost": 0}
+            )
+            own["cuts"] += len(cuts)
+            own["cuts_that_lost"] += sum(one.lost > 0 for one in cuts)
+            own["acknowledged"] += sum(one.acknowledged for one in cuts)
+            own["lost"] += sum(one.lost for one in cuts)
+            yield found
+
+
+def failing() -> Iterator[Found]:
+    """Let every call fail, the first, the second, ... until none is left; the same with kill -9."""
+    if lives.faults_library() is None:
+        yield {"skipped": "there is no C compiler"}
+        return
+    found: Found = {}
+    errors = {"EIO": errno.EIO, "ENOSPC": errno.ENOSPC}
+    faults = [(call, *pair) for call in test_failing_io.CALLS for pair in errors.items()]
+    for call, name, error in [*faults, ("any", "SIGKILL", 0)]:
+        for n in itertools.count(1):
+            with lives.scratch() as place:
+                came = test_failing_io.trial(Path(place), lives.Fault(call, n, error))
+            if not came:
+                break
+            found[f"{call} {name}"] = n
+        yield found
+
+
+def damage() -> Iterator[Found]:
+    """Damage every 512th byte of every file of a folder, after a kill and after a clean end."""
+    found: Found = {}
+    for how in ("killed", "closed"):
+        with lives.scratch() as place:
+            was, ends = test_damage.served(Path(place), how), Counter[tuple[str, ...]]()
+            for start in range(0, len(was.places), 50):
+                places = was.places[start : start + 50]
+                ends += test_damage.outcomes(was, Path(place), places)
+                found[how] = {", ".join(words): n for words, n in sorted(ends.items())}
+                yield found
+
+
+def order() -> Iterator[Found]:
+    """Five thousand sequences of requests beside the reference, others every time."""
+    for n in range(20):
+        order_of_requests.run(
+            250,
+            deadline=None,
+            derandomize=False,
+            database=None,
+            print_blob=True,
+            suppress_health_check=list(HealthCheck),
+        )
+        yield {"sequences": 250 * (n + 1)}
+
+
+PARTS: dict[str, Callable[[], Iterator[Found]]] = {
+    "kill": kill,
+    "power": power,
+    "failing": failing,
+    "damage": damage,
+    "order": order,
+}
+
+
+def torture(parts: list[str]) -> None:
+    """Run parts, and write what they find as they go."""
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    for part in parts:
+        origin = provenance(
+            "tests.long.torture",
+            [part],
+            seeds=[],
+            sizes={"sqlite": apsw.sqlite_lib_version()},
+            libraries=("apsw", "uvicorn", "starlette", "msgspec", "hypothesis"),
+        )
+        print(part, (PARTS[part].__doc__ or "").partition(".")[0], flush=True)
+        for found in PARTS[part]():
+            write_json(RESULTS / f"{part}.json", {"provenance": origin, "found": found})
+            print("  ", found, flush=True)
+        write_report()
+
+
+if __name__ == "__main__":
+    torture(sys.argv[1:] or list(PARTS))

@@ -1,0 +1,173 @@
+"""Everything that can be asked of an engine, in any order, beside the reference."""
+
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import numpy as np
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from folklearn.service import commands, events
+from folklearn.service.engine import Engine
+from folklearn.service.hosted import Hosted
+from folklearn.service.ids import new_id
+from folklearn.service.limits import Limits
+from tests.reference import service as reference
+from tests.service import lives
+
+LIMITS = Limits(free_disk=0, replay=1e9, classes=2)
+WAIT = 10.0
+NO_MODEL = 404, 0, 0
+
+labels = st.sampled_from(["no", "yes", "perhaps"])
+rows = st.builds(
+    lambda x, colour: {"x": x, "colour": colour},
+    st.sampled_from([-1.0, 0.25, 3.0]),
+    st.sampled_from(["red", "green"]),
+)
+keys = st.none() | st.sampled_from(["a", "b", "c", "d"])
+asks = st.tuples(st.just("ask"), rows)
+with_rows = st.tuples(st.just("row"), rows, labels)
+with_ids = st.tuples(st.just("id"), st.integers(0, 9), labels)
+items = with_rows | with_ids
+ones = st.tuples(st.just("learn"), items, keys)
+many = st.tuples(st.just("many"), st.lists(items, min_size=1, max_size=4), keys)
+deletions = st.just(("delete",))
+
+
+class Service(RuleBasedStateMachine):
+    """One model, or none, that is asked and told, and a process that comes and goes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._place = lives.scratch()
+        self.now = 0
+        self._open()
+        self._stale: Hosted | None = None
+        self.model: reference.Classifier | None = None
+        self.ids: list[UUID] = []
+        self.due: dict[UUID, int] = {}
+
+    def _open(self) -> None:
+        self.engine = Engine(Path(self._place.name), LIMITS, clock=lambda: self.now)
+
+    def teardown(self) -> None:
+        self.engine.abandon()
+        self._place.cleanup()
+
+    @property
+    def hosted(self) -> Hosted | None:
+        return self.engine.find("main", "labels")
+
+    @rule(default=st.none() | labels)
+    def create(self, default: str | None) -> None:
+        config = events.Config(windows=False, wait=WAIT, default=default)
+        if self.model is not None:
+            config = self._config
+        answer = self.engine.create("main", "labels", config)
+        assert answer.status == (201 if self.model is None else 200)
+        if self.model is None:
+            self.model = reference.Classifier(default, LIMITS.classes, windows=False)
+            self._config = config
+            self.ids, self.due = [new_id()], {}  # an id that nobody has issued
+            self._stale = self.hosted
+
+    @precondition(lambda self: self._stale is not None)
+    @rule(wanted=st.lists(asks | ones | many | deletions, min_size=1, max_size=5))
+    def write(self, wanted: list[Any]) -> None:
+        """Write several commands in one commit."""
+        hosted = self._stale
+        assert hosted is not None
+        hosted.publish(now=True)
+        pairs = [self._both(hosted, one) for one in wanted]
+        answers = self.engine.write([(hosted, command) for command, _ in pairs])
+        for (_, expected), (status, body) in zip(pairs, answers, strict=True):
+            assert (status, body.get("learned", 0), body.get("already", 0)) == expected
+
+    def _both(self, hosted: Hosted, wanted: Any) -> tuple[commands.Command, reference.Outcome]:
+        """Return a command, and what the reference says to it."""
+        match wanted:
+            case "ask", row:
+                return self._ask(hosted, row)
+            case "learn", item, key:
+                own, other = self._label(item)
+                outcome = NO_MODEL if self.model is None else self.model.learn(key, other)
+                return commands.Learn(own, key=key), outcome
+            case "many", several, key:
+                both = [self._label(item) for item in several]
+                others = [other for _, other in both]
+                outcome = NO_MODEL if self.model is None else self.model.learn_many(key, others)
+                return commands.LearnMany([own for own, _ in both], key=key), outcome
+        outcome = NO_MODEL if self.model is None else (200, 0, 0)
+        self.model = None
+        return commands.Delete(), outcome
+
+    def _ask(self, hosted: Hosted, row: Any) -> tuple[commands.Command, reference.Outcome]:
+        seen = hosted.view.state
+        id, p = new_id(), list(seen.predict_proba_one(row).values())
+        asked = events.Asked(row, p, seen.unseen_probability, hosted.view.version)
+        if self.model is not None:
+            self.model.ask(id, row, p, seen.unseen_probability)
+            self.ids.append(id)
+            self.due[id] = self.now + round(1000 * WAIT)
+        return commands.Ask([(id, asked)]), NO_MODEL if self.model is None else (200, 0, 0)
+
+    def _label(self, item: Any) -> tuple[commands.Label, reference.Label]:
+        kind, what, label = item
+        if kind == "row":
+            return commands.Label(label, what, None), reference.Label(label, what)
+        id = self.ids[what % len(self.ids)]
+        return commands.Label(label, None, id), reference.Label(label, None, id)
+
+    @rule(seconds=st.sampled_from([0.5, 4.0, 11.0]))
+    def wait(self, seconds: float) -> None:
+        self.now += round(1000 * seconds)
+        self.engine.expire()
+        if self.model is not None:
+            for id, due in self.due.items():
+                if due <= self.now and id not in self.model.told:
+                    self.model.expire(id)
+
+    @rule(is_closed=st.booleans())
+    def restart(self, is_closed: bool) -> None:
+        self.engine.close() if is_closed else self.engine.abandon()
+        self._open()
+        if self._stale is not None:
+            self._stale = self.hosted or self._stale
+
+    @precondition(lambda self: self.model is not None)
+    @rule()
+    def snapshot(self) -> None:
+        assert self.hosted is not None
+        self.engine.snapshot(self.hosted)
+
+    @invariant()
+    def is_the_reference(self) -> None:
+        assert (self.hosted is None) == (self.model is None)
+        if self.hosted is not None and self.model is not None:
+            state: Any = self.hosted.state
+            assert state.to_record().digest == self.model.model.to_record().digest
+            self.engine.write([])  # what waits again is noted with the next commit
+            waiting = len(self.model.asked) - len(self.model.told)
+            assert self.engine.journal.n_waiting(self.hosted.number) == waiting
+
+
+def run(n_runs: int, **options: Any) -> None:
+    """Try so many sequences of requests."""
+    with np.errstate(all="ignore"):
+        run_state_machine_as_test(
+            Service,
+            settings=settings(max_examples=n_runs, stateful_step_count=20, **options),
+        )
+
+
+def test_the_engine_is_the_reference_in_any_order() -> None:
+    run(50)
