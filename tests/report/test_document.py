@@ -140,7 +140,9 @@ def test_pictures_take_the_colours_of_the_page():
 
 
 def test_the_table_of_pieces_says_what_the_picture_shows():
-    text = document.course(pieces([0.5, math.nan]), without_floor="No floor was kept.")
-    assert "label was known. No floor was kept.</p>" in text
+    text = document.course(
+        pieces([0.5, math.nan]), when="Before it was known.", without_floor="No floor was kept."
+    )
+    assert "Before it was known. No floor was kept.</p>" in text
     assert "<details><summary>The same as a table</summary>" in text
     assert "<td>100 to 200</td><td class=n>–</td>" in text

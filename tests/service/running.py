@@ -72,7 +72,7 @@ def running(folder: Path, limits: Limits | None = None) -> Iterator[Running]:
     keys = Keys(folder)
     key = keys.create(scopes=["admin"])
     keys.close()
-    service = Service(folder, limits or Limits(free_disk=0))
+    service = Service(folder, limits or Limits(free_disk=0, deadline=120.0))
     config = uvicorn.Config(
         application(service), port=0, log_level="critical", ws="none", timeout_graceful_shutdown=1
     )

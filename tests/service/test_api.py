@@ -10,6 +10,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import numpy as np
 import pytest
 
 import folklearn
@@ -254,7 +255,10 @@ def test_an_agent_decides_and_learns_rewards(service: Running) -> None:
     assert again["already"] == 1
     assert service.ask("POST", f"{path}/reward", {"id": made["id"], "reward": 0.5}).status == 409
     assert service.ask("POST", f"{path}/reward", {"id": made["id"], "reward": 2}).status == 422
+    version = service.ask("GET", path).body["version"]
     assert service.ask("POST", f"{path}/decide", {"context": {"age": None}}).status == 422
+    refused = service.ask("GET", path).body
+    assert (refused["version"], refused["waiting"]) == (version, 0)  # it waits for no reward
     assert service.ask("POST", f"{path}/predict", {"row": ROW}).status == 422
     assert service.post(f"{path}/verify", None)["same"]
 
@@ -284,6 +288,7 @@ def test_a_repeated_decision_is_the_same_decision(service: Running) -> None:
         (b'{"row": {"x": [1]}, "label": "a"}', 422),
         (b'{"row": {"x": 1}}', 422),
         (b'{"label": "a"}', 422),
+        (b'{"row": {"x": 1}, "label": ""}', 422),
         (b'{"row": {"x": 1}, "id": "01890000-0000-7000-8000-000000000000", "label": "a"}', 422),
         (b'{"row": {"x": 1}, "label": "a", "more": 1}', 422),
         (b'{"row": {"x": 1}, "label": "a", "weight": -1}', 422),
@@ -333,6 +338,7 @@ def test_the_client_of_python(service: Running, tmp_path: Path) -> None:
         model.learn_many([(OTHER, "stay"), (ROW, "go")])
         found = model.predict(ROW)
         assert found.label == "go"
+        assert model.learn_many([]) == {"learned": 0, "refused": []}
         assert sum(found.probabilities.values()) == pytest.approx(1.0)
         assert model.learn("go", id=found.id) == found.version + 2  # the prediction is an event
         assert [one.label for one in model.predict_many([ROW, OTHER])] == ["go", "stay"]
@@ -346,6 +352,10 @@ def test_the_client_of_python(service: Running, tmp_path: Path) -> None:
             model.learn("go", {"age": "old"})
         assert refused.value.status == 422
         assert "python" in [one["name"] for one in client.models()]
+        many = [({"age": np.int64(n), "note": 100 * "x"}, "go") for n in range(12_000)]
+        many[9_000] = {"age": "old"}, "go"
+        done = model.learn_many(many)
+        assert (done["learned"], [one["item"] for one in done["refused"]]) == (11_999, [9_000])
         model.delete()
         with pytest.raises(ServiceError, match="no model"):
             model.describe()

@@ -60,7 +60,7 @@ def test_the_keys_of_the_page_about_deploying(tmp_path, monkeypatch, capsys):
     assert main([*revoke.split()[1:-1], key.split("_")[1]]) == 0
 
 
-def test_a_backup_is_the_whole_truth(tmp_path, monkeypatch, capsys):
+def test_a_backup_is_the_whole_truth(tmp_path, monkeypatch, capsys, caplog):
     monkeypatch.chdir(tmp_path)
     (command,) = [block for block in blocks("deploy.md", "bash") if "backup" in block]
     with running(tmp_path / "served") as service:
@@ -71,6 +71,8 @@ def test_a_backup_is_the_whole_truth(tmp_path, monkeypatch, capsys):
         assert "4 events" in capsys.readouterr().out
         assert main(command.split()[1:]) == 2  # a backup is not overwritten
         key, before = service.key, service.post("/v1/models/churn/verify", None)["digest"]
+    caplog.clear()
     with running(tmp_path / "backup-monday") as service:
         assert service.ask("GET", "/v1/models/churn", key=key).body["rows"] == 3
         assert service.post("/v1/models/churn/verify", None)["digest"] == before
+    assert "snapshot" not in caplog.text

@@ -7,7 +7,7 @@ import typer
 
 from folklearn.cli.display import new_console
 from folklearn.cli.interrupts import Terminated
-from folklearn.cli.warmup import warm_up
+from folklearn.cli.warmup import announced
 from folklearn.errors import InvalidInputError
 
 
@@ -33,7 +33,8 @@ def serve(
     is_new = server.lacks_key(folder, host)
     if demo and not is_new:
         raise InvalidInputError(f"--demo needs a new folder, and {folder} has keys already")
-    warm_up(new_console(quiet=False), "auto")  # so that no request waits for a compiler
+    with announced(new_console(quiet=False)):
+        server.use_every_kernel()  # so that no request waits for a compiler
 
     def begun(service: Service, port: int) -> None:
         if file is not None:

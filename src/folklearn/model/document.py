@@ -24,6 +24,7 @@ _UNPROVEN = (
     "What could be gained cannot be said from predictions alone: it takes the rows that they are "
     "about."
 )
+_BEFORE = "Every row was predicted before its label was known."
 _NO_FLOOR = "What is proven piece by piece was not kept: a model made with windows=True keeps it."
 _PARTED = 1.2, 0.05  # factor and nats by which the frozen loss may exceed the progressive one
 
@@ -146,14 +147,14 @@ def _of_model(model: "Model", history: History) -> Iterator[Markup]:
     columns = [] if model.columns is None else history.by_column(model.columns)
     loss, frozen = model.average_loss, model.frozen_loss
     claim = _claim(model.certificate(), proven(model))
-    lines = [_how_good(history), claim, document.drift(pieces)]
+    lines = [_how_good(history, ", before their label was known"), claim, document.drift(pieces)]
     if history.n_rows < model.n_rounds:
         n_before = model.n_rounds - history.n_rows
         lines.append(f"Of {counted(n_before, 'row')} learned before there is no record here.")
     more = [parted(loss, frozen)] if has_parted(loss, frozen) else []
     needs = document.attention(labels, history.by_class(), columns, history.n_rows, more)
     yield document.summary(lines, needs)
-    yield document.course(pieces, without_floor=_NO_FLOOR)
+    yield document.course(pieces, when=_BEFORE, without_floor=_NO_FLOOR)
     yield document.proven([claim], _gains(model))
     yield document.changed(pieces)
     yield from _by_class(labels, history)
@@ -169,13 +170,13 @@ def _by_class(labels: Sequence[object], history: History) -> Iterator[Markup]:
     yield document.calibration(labels, calibration_tables(history))
 
 
-def _how_good(history: History) -> str:
+def _how_good(history: History, when: str = "") -> str:
     n = history.n_rows
     if not n:
         return "Its rows were learned before there was a record of them."
     counts = [one.n_rows for one in history.by_class()]
     loss = history.loss / history.weight if history.weight > 0.0 else math.nan
-    return document.how_good(n, counts, loss, history.n_errors / n)
+    return document.how_good(n, counts, loss, history.n_errors / n, when=when)
 
 
 def _claim(certificate: Certificate | None, words: str) -> str:

@@ -46,13 +46,18 @@ def percent(share: float) -> str:
     return f"{100.0 * share:.3g} %"
 
 
-def how_good(n_rows: int, counts: Sequence[int], loss: float, error: float) -> str:
-    """Return in words how good predictions are; `counts` are the rows of the classes."""
+def how_good(
+    n_rows: int, counts: Sequence[int], loss: float, error: float, *, when: str = ""
+) -> str:
+    """Return in words how good predictions are; `counts` are the rows of the classes.
+
+    `when` they were made is known of our own, and not of somebody's.
+    """
     shares = np.array([n for n in counts if n > 0], float) / max(1, sum(counts))
     guess = float(-(shares * np.log(shares)).sum()) if len(shares) else math.nan
     words = (
-        f"Of {n_rows:,} rows {percent(1.0 - error)} were predicted right, before their label was "
-        f"known. The average loss was {number(loss)} nats"
+        f"Of {n_rows:,} rows {percent(1.0 - error)} were predicted right{when}. The average loss "
+        f"was {number(loss)} nats"
     )
     if not guess > 0.0:
         return f"{words}."
@@ -125,8 +130,11 @@ def summary(lines: Iterable[str], needs: Iterable[str]) -> Markup:
     return html.section("In short", *parts)
 
 
-def course(pieces: Sequence[Piece], *, without_floor: str = "") -> Markup:
-    """Return loss, floor and error of every piece, or what to say where there is no floor."""
+def course(pieces: Sequence[Piece], *, when: str = "", without_floor: str = "") -> Markup:
+    """Return loss, floor and error of every piece, or what to say where there is no floor.
+
+    `when` is a sentence about when predictions were made.
+    """
     if not pieces:
         return html.section("Loss, piece by piece", "No rows were recorded.")
     has_floor = any(math.isfinite(one.get("floor", math.nan)) for one in pieces)
@@ -145,7 +153,7 @@ def course(pieces: Sequence[Piece], *, without_floor: str = "") -> Markup:
     head = ["rows", "loss", "no linear model below", "frozen model", "error rate"]
     return html.section(
         "Loss, piece by piece",
-        f"Every row was predicted before its label was known. {what}".strip(),
+        f"{when} {what}".strip(),
         html.picture(plots.losses(pieces, title="Loss"), label=label),
         html.folded("The same as a table", html.table(head, rows)),
     )

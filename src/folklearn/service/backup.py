@@ -24,7 +24,8 @@ def backup(folder: Path, target: Path) -> int:
             if (folder / name).exists():
                 _copy(folder / name, target / name)
         sync_folder(target)
-        copy = journal.Journal(target, read_only=True)
+        copy = journal.Journal(target)
+        copy.forget_snapshots()
     except apsw.Error as error:
         raise StateFileError(f"{folder} cannot be copied: {error}") from None
     n_events: int = copy.last

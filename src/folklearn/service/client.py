@@ -1,10 +1,11 @@
 """A client of the service: requests that are repeated until they are answered, and done once."""
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Self
 
 import msgspec
+import numpy as np
 import urllib3
 
 from folklearn.errors import FolklearnError
@@ -12,6 +13,7 @@ from folklearn.service.ids import new_id
 
 _AGAIN = (429, 502, 503, 504)
 _PATIENCE = 8  # tries, with pauses that double: about a minute
+_LARGEST, _MOST = 900_000, 5_000  # bytes and items of a request
 
 
 class ServiceError(FolklearnError):
@@ -56,7 +58,7 @@ class Client:
         key = key or os.environ.get("FOLKLEARN_KEY")
         if not key:
             raise ServiceError(401, "a key is needed: key='flk_...', or FOLKLEARN_KEY")
-        self._address = address.rstrip("/")
+        self._address = (address if "://" in address else f"http://{address}").rstrip("/")
         self._headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
         retries = urllib3.Retry(
             total=tries,
@@ -83,11 +85,12 @@ class Client:
         headers = dict(self._headers)
         if repeats:
             headers["Idempotency-Key"] = str(new_id())
-        content = None if body is None else msgspec.json.encode(body)
+        content = None if body is None else _encoded(body)
         try:
             answer = self._pool.request(method, self._address + path, body=content, headers=headers)
         except urllib3.exceptions.HTTPError as error:
-            raise ConnectionError(f"{self._address} does not answer: {error}") from error
+            why = getattr(error, "reason", None) or error
+            raise ConnectionError(f"{self._address} does not answer: {why}") from error
         if answer.status >= 400:
             raise ServiceError(answer.status, _detail(answer.data))
         is_json = answer.headers.get("content-type", "").startswith("application/json")
@@ -142,10 +145,18 @@ class RemoteModel:
         return event
 
     def learn_many(self, items: Iterable[tuple[Mapping[str, Any], Any]]) -> dict[str, Any]:
-        """Learn (row, label) together; return the answer, which names those that are refused."""
-        body = {"items": [{"row": row, "label": label} for row, label in items]}
-        answer: dict[str, Any] = self._ask("POST", "/learn/batch", body, repeats=True)
-        return answer
+        """Learn pairs of row and label, in as many requests as their size needs.
+
+        Returns how many were ``learned``, and which were ``refused``: item, status and detail.
+        """
+        learned, refused, start = 0, [], 0
+        for part in _parts([_encoded({"row": row, "label": label}) for row, label in items]):
+            body = {"items": [msgspec.Raw(item) for item in part]}
+            answer = self._ask("POST", "/learn/batch", body, repeats=True)
+            learned += answer["learned"]
+            refused += [{**one, "item": start + one["item"]} for one in answer.get("refused", ())]
+            start += len(part)
+        return {"learned": learned, "refused": refused}
 
     def decide(self, context: Mapping[str, Any]) -> Chosen:
         """Let an agent choose an action."""
@@ -191,6 +202,23 @@ class RemoteModel:
     def delete(self) -> None:
         """Delete the model."""
         self._ask("DELETE", "")
+
+
+def _encoded(body: Any) -> bytes:
+    """Return JSON; numbers of NumPy are numbers."""
+    return msgspec.json.encode(body, enc_hook=np.generic.item)
+
+
+def _parts(items: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
+    """Yield items in requests that the service takes."""
+    start = size = 0
+    for stop, item in enumerate(items):
+        size += len(item) + 1
+        if stop > start and (size > _LARGEST or stop - start >= _MOST):
+            yield items[start:stop]
+            start, size = stop, len(item) + 1
+    if items:
+        yield items[start:]
 
 
 def _prediction(found: Mapping[str, Any]) -> Prediction:

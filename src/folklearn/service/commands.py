@@ -12,7 +12,7 @@ from folklearn.service import events
 from folklearn.service.answers import Answer, RefusedError
 from folklearn.service.ids import new_id
 from folklearn.service.journal import Entry, Journal
-from folklearn.service.states import begun, learned_answer
+from folklearn.service.states import Decisions, begun, learned_answer
 
 if TYPE_CHECKING:
     from folklearn.service.hosted import Hosted
@@ -171,6 +171,8 @@ class Decide(Command):
     context: events.Row
 
     def _events(self, journal: Journal, hosted: "Hosted", now: int, digest: Any) -> Prepared:
+        if isinstance(hosted.state, Decisions):
+            hosted.state.refuse(self.context)  # or else it would wait for a reward
         entry = journal.add(
             hosted.number,
             now,

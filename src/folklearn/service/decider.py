@@ -71,7 +71,7 @@ class Decider(Saved):
 
     def act(self, number: int, context: Mapping[str, Any]) -> Decision:
         """Choose an action, and wait for its reward under the caller's number."""
-        decision = self.agent.act(self._read(context))
+        decision = self.agent.act(self.read(context))
         self._numbers[number] = decision.id
         if len(self._numbers) > self.agent.max_pending:  # the agent has let go of the oldest
             del self._numbers[next(iter(self._numbers))]
@@ -98,7 +98,8 @@ class Decider(Saved):
         pairs = zip(self.actions, self._n_rewards.tolist(), self._rewards.tolist(), strict=True)
         return [(name, n, total / n if n else None) for name, n, total in pairs]
 
-    def _read(self, context: Mapping[str, Any]) -> Array:
+    def read(self, context: Mapping[str, Any]) -> Array:
+        """Return a context as the agent sees it, or refuse it."""
         x = np.zeros(len(self._places))
         unknown = context.keys() - self.context.keys()
         if unknown:

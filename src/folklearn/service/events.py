@@ -14,7 +14,8 @@ _Whole = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 Cell = str | _Whole | float | bool | None
 Row = dict[str, Cell]
 _Seconds = Annotated[float, msgspec.Meta(gt=0.0, le=1e9)]
-Label = str | _Whole | float | bool | dict[str, float]
+_Text = Annotated[str, msgspec.Meta(min_length=1)]  # an empty label is a gap, and no class
+Label = _Text | _Whole | float | bool | dict[str, float]
 
 
 class Config(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):

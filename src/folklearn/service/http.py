@@ -125,7 +125,7 @@ class EndpointApp:
         key = self.service.key_of(headers, with_session=self.endpoint.method == "GET")
         if not key.allows(self.endpoint.scope, name or None):
             what = f"on the model {name!r}" if name else "on all models of the tenant"
-            raise RefusedError(403, f"this key does not allow to {self.endpoint.scope} {what}")
+            raise RefusedError(403, f"this key lacks the scope {self.endpoint.scope!r} {what}")
         return key
 
 
@@ -170,7 +170,9 @@ def _decoded(decoder: Any, content: bytes) -> Any:
     except msgspec.ValidationError as error:
         raise RefusedError(422, f"the request is not as it should be: {error}") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise RefusedError(400, f"the request is not JSON: {error}") from None
+        raise RefusedError(
+            400, f"the request is not JSON: {error}; a gap is null, and NaN is no JSON"
+        ) from None
     except RecursionError:
         raise RefusedError(400, "the request is nested too deeply") from None
 

@@ -279,6 +279,13 @@ class Journal:
             self.db.execute("DELETE FROM snapshot WHERE model = ? AND seq = ?", (row.model, seq))
         return [str(file) for _, file in old]
 
+    def forget_snapshots(self) -> None:
+        """Note that there are none, in a copy."""
+        self.begin()
+        self.db.execute("DELETE FROM snapshot")
+        self.commit()
+        self.checkpoint()
+
     def add_opened(self, time: int, build: str) -> None:
         """Note that a program of this build goes on with the journal."""
         self.db.execute("INSERT INTO opened VALUES (?, ?)", (time, build))

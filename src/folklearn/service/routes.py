@@ -161,6 +161,7 @@ async def certificate(call: Call) -> Answer:
     if found is None:
         return Answer(200, {"version": version, "valid": False, "words": _NO_PROOF})
     words = found.in_words(model.total_weight, of_new=model.loss_of_new)
+    weight = model.total_weight or 1.0
     return Answer(
         200,
         {
@@ -168,8 +169,8 @@ async def certificate(call: Call) -> Answer:
             "valid": bool(found.valid),
             "words": words,
             "rounds": found.n_rounds,
-            "loss": _finite(found.loss),
-            "best_linear_at_least": _finite(found.best_linear_at_least),
+            "loss": _finite(found.loss / weight),  # a row, as everywhere here
+            "best_linear_at_least": _finite(found.best_linear_at_least / weight),
             "B": _finite(found.B),
         },
     )
@@ -300,7 +301,9 @@ def _refuse_wide(call: Call, rows: Sequence[events.Row]) -> None:
 async def _model_copy(call: Call) -> tuple[int, Model]:
     version, state = await call.service.copy_of(call.hosted)
     if not isinstance(state, Classifier):
-        raise RefusedError(422, "there is no such thing of a model that decides")
+        raise RefusedError(
+            422, "a model that decides has none: GET /v1/models/NAME has its numbers"
+        )
     return version, state.model
 
 

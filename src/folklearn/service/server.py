@@ -5,16 +5,19 @@ import logging
 import os
 import shutil
 import socket
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from uuid import UUID
 
 import uvicorn
 
 from folklearn import persist
 from folklearn.errors import InvalidInputError
 from folklearn.model.model import Model
-from folklearn.service import events
+from folklearn.service import commands, events
 from folklearn.service.app import application
+from folklearn.service.engine import Engine
 from folklearn.service.keys import Keys
 from folklearn.service.limits import Limits
 from folklearn.service.names import refuse_name
@@ -34,7 +37,7 @@ def lacks_key(folder: Path, host: str) -> bool:
     if is_without and not is_loopback(host):
         raise InvalidInputError(
             f"to listen on {host} the folder needs a key that is there already: "
-            f"folklearn key {folder} create"
+            f"folklearn key {folder} create --scope admin"
         )
     return is_without
 
@@ -61,6 +64,36 @@ def address(host: str, port: int) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
+def use_every_kernel() -> None:
+    """Do once what requests do, in a folder that is thrown away."""
+    with tempfile.TemporaryDirectory() as place:
+        engine = Engine(Path(place), Limits(free_disk=0))
+        agent = events.Config(actions=["a", "b"], context={"x": "number"})
+        for name, config in (("numbers", events.Config()), ("agent", agent)):
+            engine.create(TENANT, name, config)
+        engine.create(TENANT, "words", events.Config(roles={"text": "words"}))
+        rows: list[events.Row] = [
+            {"x": i % 7, "z": i / 3, "c": f"{i % 5}", "when": f"2026-01-{1 + i % 28:02}"}
+            for i in range(160)
+        ]
+        for name, column in (("numbers", {}), ("words", {"text": "one more text"})):
+            hosted = engine.find(TENANT, name)
+            assert hosted is not None
+            labels = [
+                commands.Label("ab"[i % 2], {**row, **column}, None) for i, row in enumerate(rows)
+            ]
+            engine.write([(hosted, commands.Learn(label)) for label in labels])
+            engine.write([(hosted, commands.LearnMany(labels))])
+            hosted.publish(now=True)
+            hosted.view.state.predict_proba_one({**rows[0], **column})
+        hosted = engine.find(TENANT, "agent")
+        assert hosted is not None
+        for _ in range(3):
+            made = engine.write([(hosted, commands.Decide({"x": 1}))])[0]
+            engine.write([(hosted, commands.Reward(UUID(made.body["id"]), 1.0))])
+        engine.abandon()
+
+
 def import_model(service: Service, path: Path, name: str | None = None) -> str:
     """Begin a model as a file that `Model.save` wrote; return its name, that of the file."""
     name = name or path.stem.lower()
@@ -68,6 +101,11 @@ def import_model(service: Service, path: Path, name: str | None = None) -> str:
     if not isinstance(persist.load(path), Model):
         raise InvalidInputError(f"{path} holds no folklearn.Model: save one with Model.save")
     content, engine = path.read_bytes(), service.engine
+    if engine.find(TENANT, name) is not None:
+        raise InvalidInputError(
+            f"there is a model {name} already: start without --import to go on with it, or give "
+            "the new one another --name"
+        )
     service.writer.call(lambda: engine.create(TENANT, name, events.Config(), content)).result()
     return name
 

@@ -164,6 +164,13 @@ class Decisions:
             )
         return cls(Decider(config.actions, config.context, default=default, seed=config.seed))
 
+    def refuse(self, context: events.Row) -> None:
+        """Refuse what is no context of this agent, whatever it has learned."""
+        try:
+            self.decider.read(context)
+        except FolklearnError as error:
+            raise RefusedError(422, str(error)) from None
+
     def apply(self, entry: Entry, find: Find) -> Answer:
         """Take in an event."""
         match entry.event:
