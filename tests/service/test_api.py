@@ -5,6 +5,7 @@ import http.client
 import json
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -386,6 +387,9 @@ def test_models_stay_within_their_limits(tmp_path: Path) -> None:
         assert service.ask("POST", f"{MODEL}/learn", wide).status == 422
         many = {"items": 3 * [{"row": {"x": 1}, "label": "a"}]}
         assert service.ask("POST", f"{MODEL}/learn/batch", many).status == 422
+        for path, body in (("predict", wide), ("predict/batch", {"rows": [wide["row"]]})):
+            body = {name: value for name, value in body.items() if name != "label"}
+            assert service.ask("POST", f"{MODEL}/{path}", body).status == 422
         assert service.ask("GET", MODEL).body["rows"] == 2
 
 
@@ -452,3 +456,56 @@ def test_rows_predicted_together_are_predicted_as_if_alone(service: Running) -> 
     found = service.post(f"{path}/verify", {})
     assert (found["same"], found["predictions"], found["other_predictions"]) == (True, 300, 0)
     service.ask("DELETE", path)
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("predict", {"row": {"note": 2000 * "x"}}),
+        ("learn", {"row": {"note": 2000 * "x"}, "label": "a"}),
+        ("learn", {"row": {}, "label": 2000 * "x"}),
+        ("learn/batch", {"items": [{"row": {"note": 2000 * "x"}, "label": "a"}]}),
+        ("decide", {"context": {"age": 1, "note": 2000 * "x"}}),
+    ],
+)
+def test_long_texts_count_in_the_queue(tmp_path: Path, path: str, body: Any) -> None:
+    config = {"actions": ["a", "b"], "context": {"age": "number"}} if path == "decide" else {}
+    with running(tmp_path / "folder", Limits(queued_bytes=1_500, free_disk=0)) as service:
+        service.ask("PUT", MODEL, config)
+        assert service.ask("POST", f"{MODEL}/{path}", body).status == 429
+
+
+def test_what_waits_behind_large_requests_is_refused_in_time(tmp_path: Path) -> None:
+    writer = Writer(Engine(tmp_path / "folder", Limits(free_disk=0)))
+    writer.call(lambda: writer.engine.create("main", "churn", events.Config())).result()
+    hosted = writer.engine.find("main", "churn")
+    assert hosted is not None
+    begun, go_on = threading.Event(), threading.Event()
+    writer.call(lambda: (begun.set(), go_on.wait()))
+    begun.wait()
+    large = commands.Learn(commands.Label("go", ROW, None), size=10_000_000)
+    waiting = [writer.submit(hosted, large) for _ in range(3)]
+    n_before = writer.n_batches
+    go_on.set()
+    assert [future.result().status for future in waiting] == [200, 200, 200]
+    assert writer.n_batches == n_before + 3
+    writer.close()
+
+
+def test_a_durable_prediction_of_a_model_that_is_gone_has_no_id(service: Running) -> None:
+    path, writer = "/v1/models/gone", service.service.writer
+    service.ask("PUT", path, {})
+    hosted = service.service.engine.find("main", "gone")
+    assert hosted is not None
+    begun, go_on = threading.Event(), threading.Event()
+    writer.call(lambda: (begun.set(), go_on.wait()))
+    begun.wait()
+    writer.submit(hosted, commands.Delete())
+    with ThreadPoolExecutor() as beside:
+        body = {"row": ROW, "durable": True}
+        asking = beside.submit(service.ask, "POST", f"{path}/predict", body)
+        while writer.n_queued < 2:
+            assert not asking.done()
+        go_on.set()
+        reply = asking.result()
+    assert (reply.status, "id" in reply.body) == (404, False)

@@ -13,7 +13,9 @@ import pytest
 
 from folklearn.service import demo
 from folklearn.service.http import COOKIE
+from folklearn.service.keys import Keys
 from folklearn.service.pages.pictures import PICTURES
+from folklearn.service.sessions import Sessions
 from tests.service.running import Reply, Running, running
 
 EVIL = '<script>alert("1")</script>'
@@ -126,6 +128,15 @@ def test_logging_out_ends_the_session(service: Running) -> None:
     visitor = Browser(service, service.key)
     assert visitor.post("/logout").headers["location"] == "/login"
     assert visitor.get("/").status == 303
+
+
+def test_sessions_are_no_more_than_so_many(service: Running) -> None:
+    sessions = Sessions()
+    first, *_, last = [sessions.begin(service.key) for _ in range(10_001)]
+    keys = Keys(service.service.folder)
+    cookies = [{b"cookie": f"{COOKIE}={token}".encode()} for token in (first, last)]
+    assert [sessions.find(one, keys) is None for one in cookies] == [True, False]
+    keys.close()
 
 
 def test_a_session_ends_with_its_key(service: Running, keys: Any) -> None:

@@ -3,6 +3,7 @@
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from folklearn.service.http import Endpoint
 from folklearn.service.keys import Keys
 from folklearn.service.names import SCOPES
 from folklearn.service.routes import ENDPOINTS
+from folklearn.service.server import address
 from tests.service.fuzz import fuzz
 from tests.service.running import Running, running
 
@@ -178,6 +180,22 @@ def test_beyond_this_machine_a_key_must_be_there(
     assert f"folklearn key {folder} create" in said.err
     assert "flk_" not in said.out + said.err
     assert not folder.exists()
+
+
+def test_a_key_that_cannot_be_shown_is_not_made(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "served"
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        assert main(["serve", str(folder), "--port", str(port)]) == 2
+    assert f"port {port}" in capsys.readouterr().err
+    assert Keys(folder).live() == []
+
+
+def test_an_address_can_be_copied_into_a_browser() -> None:
+    assert address("::1", 80) == "http://[::1]:80"
+    assert address("localhost", 80) == "http://localhost:80"
 
 
 def test_keys_are_shown_once_and_logged_never(tmp_path: Path) -> None:

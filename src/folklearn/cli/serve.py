@@ -30,8 +30,8 @@ def serve(
 
     if folder.exists() and not folder.is_dir():
         raise InvalidInputError(f"{folder} is a file; the service needs a folder")
-    key = server.first_key(folder, host)
-    if demo and key is None:
+    is_new = server.lacks_key(folder, host)
+    if demo and not is_new:
         raise InvalidInputError(f"--demo needs a new folder, and {folder} has keys already")
     warm_up(new_console(quiet=False), "auto")  # so that no request waits for a compiler
 
@@ -43,13 +43,15 @@ def serve(
             f"folder     {folder}, {len(models)} models, "
             f"{service.engine.n_replayed} events replayed"
         )
+        address = server.address(host, port)
+        key = server.first_key(folder) if is_new else None  # not before it can be shown
         if key is not None:
             typer.echo(f"key        {key}")
             typer.echo("           shown this once: it may do everything. Make others with")
             typer.echo(f"           folklearn key {folder} create --scope predict --scope learn")
-        typer.echo(f"listening  http://{host}:{port}   Ctrl-C ends it, and keeps everything")
+        typer.echo(f"listening  {address}   Ctrl-C ends it, and keeps everything")
         if demo and key is not None:
-            shown.begin(f"http://{host}:{port}", key)
+            shown.begin(address, key)
             typer.echo("           open it in a browser, log in with the key, and watch")
 
     try:

@@ -331,7 +331,8 @@ class Model(Saved):
             if row is not None:
                 p = core.predict_row(row)
             else:
-                X = columns.known(columns.row(x).X)
+                own = {name: x[name] for name in x if str(name) in columns.roles}
+                X = columns.known(columns.row(own).X)
                 p = core.predict_next(X)[0] if core.sparse else core.predict_row(X[0])
         except InvalidInputError:
             _refuse_by_name(columns, x)

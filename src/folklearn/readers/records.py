@@ -57,7 +57,12 @@ def column_of(
     if kind is None:
         own = _own_kind(kinds)
         if own == "text" and kinds & {bool, int}:
-            values = [float(value) if type(value) in (bool, int) else value for value in values]
+            values = [
+                float(value)
+                if type(value) in (bool, int) and abs(value) <= cells.LARGEST
+                else value
+                for value in values
+            ]
         column, faults = column_of(values, own, decimal)
         if isinstance(column, Texts) or column.dtype.kind != "f":
             return column, {row: fault for row, fault in faults.items() if fault == cells.IS_NESTED}

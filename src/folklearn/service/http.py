@@ -32,6 +32,7 @@ class Call:
     hosted: Any  # the model, `Hosted`, where the path names one that is there
     name: str
     body: Any
+    n_bytes: int  # of the content
     headers: dict[bytes, bytes]
 
     @property
@@ -118,7 +119,7 @@ class EndpointApp:
             if hosted is None:
                 raise RefusedError(404, f"there is no model {name!r}")
         body = None if self._decoder is None else _decoded(self._decoder, content)
-        return await endpoint.handler(Call(service, key, hosted, name, body, headers))
+        return await endpoint.handler(Call(service, key, hosted, name, body, len(content), headers))
 
     def _allowed(self, headers: dict[bytes, bytes], name: str) -> Key:
         key = self.service.key_of(headers, with_session=self.endpoint.method == "GET")

@@ -1,6 +1,7 @@
 """The routes of the service: each a few lines from a request to an answer."""
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 from uuid import UUID
@@ -75,16 +76,18 @@ async def predict(call: Call) -> Answer:
     """Predict a row; its label can be told later by the id of the answer."""
     body, view = call.body, await _view(call, call.body.at_least)
     model = view.state
+    _refuse_wide(call, [body.row])
     p = model.predict_proba_one(body.row)
     answer = {"version": view.version, **_predicted(p)}
     if model.is_open:
         answer["unseen"] = model.unseen_probability
     if body.remember or body.durable:
         id, asked = new_id(), _asked(view, body.row, list(p.values()))
-        size = 200 + 16 * (len(body.row) + len(p))
-        kept = call.service.writer.submit(call.hosted, commands.Ask([(id, asked)], size=size))
+        kept = _remembered(call, [(id, asked)])
         if body.durable:
-            await kept
+            written: Answer = await kept
+            if written.status != 200:
+                return written
         answer["id"] = str(id)
     return Answer(200, answer)
 
@@ -93,6 +96,7 @@ async def predict_many(call: Call) -> Answer:
     """Predict rows together, all from the same version."""
     rows, view = call.body.rows, await _view(call, call.body.at_least)
     _refuse_many(call, len(rows))
+    _refuse_wide(call, rows)
     model, predictions, asked = view.state, [], []
     for start in range(0, len(rows), _AT_A_TIME):
         part = rows[start : start + _AT_A_TIME]
@@ -104,15 +108,16 @@ async def predict_many(call: Call) -> Answer:
                 asked.append((id, _asked(view, row, p)))
         await asyncio.sleep(0)
     if asked:
-        size = sum(200 + 16 * (len(one.row) + len(one.p)) for _, one in asked)
-        call.service.writer.submit(call.hosted, commands.Ask(asked, size=size))
+        _remembered(call, asked)
     return Answer(200, {"version": view.version, "predictions": predictions})
 
 
 async def learn(call: Call) -> Answer:
     """Learn a label, with its row or by the id of a prediction."""
     _refuse_agent(call.hosted)
-    command = commands.Learn(_label(call.body), key=call.idempotency_key, size=_size(call.body))
+    command = commands.Learn(
+        _label(call.body), key=call.idempotency_key, size=_size(call, [call.body.row])
+    )
     return await done(call.service.writer.submit(call.hosted, command))
 
 
@@ -124,7 +129,7 @@ async def learn_many(call: Call) -> Answer:
     command = commands.LearnMany(
         [_label(item) for item in items],
         key=call.idempotency_key,
-        size=sum(map(_size, items)),
+        size=_size(call, [item.row for item in items]),
     )
     return await done(call.service.writer.submit(call.hosted, command))
 
@@ -133,7 +138,8 @@ async def decide(call: Call) -> Answer:
     """Choose an action for a context; its reward is told by the id of the answer."""
     if not call.hosted.config.decides:
         raise RefusedError(422, "this model predicts labels: send the row to /predict")
-    command = commands.Decide(call.body.context, key=call.idempotency_key)
+    context = call.body.context
+    command = commands.Decide(context, key=call.idempotency_key, size=_size(call, [context]))
     return await done(call.service.writer.submit(call.hosted, command))
 
 
@@ -284,6 +290,13 @@ def _refuse_many(call: Call, n: int) -> None:
         raise RefusedError(422, f"a request may hold 1 to {most:,} rows, got {n:,}")
 
 
+def _refuse_wide(call: Call, rows: Sequence[events.Row]) -> None:
+    """Refuse to predict a row that no model could learn, before everybody waits for it."""
+    most = call.service.limits.columns
+    if max(map(len, rows)) > most:
+        raise RefusedError(422, f"a row may have {most:,} columns")
+
+
 async def _model_copy(call: Call) -> tuple[int, Model]:
     version, state = await call.service.copy_of(call.hosted)
     if not isinstance(state, Classifier):
@@ -321,8 +334,17 @@ def _label(body: bodies.LearnBody) -> commands.Label:
     return commands.Label(body.label, body.row, id, body.weight)
 
 
-def _size(body: bodies.LearnBody) -> int:
-    return 300 + 40 * len(body.row or ())
+def _remembered(call: Call, asked: list[tuple[UUID, events.Asked]]) -> Any:
+    """Have predictions remembered; return the future, which nobody needs to wait for."""
+    size = _size(call, [one.row for _, one in asked]) + sum(32 * len(one.p) for _, one in asked)
+    kept = call.service.writer.submit(call.hosted, commands.Ask(asked, size=size))
+    kept.add_done_callback(lambda done: done.cancelled() or done.exception())
+    return kept
+
+
+def _size(call: Call, rows: Sequence[events.Row | None]) -> int:
+    """Return about how many bytes a request takes while it waits: as sent, and as objects."""
+    return call.n_bytes + sum(500 + 100 * len(row or ()) for row in rows)
 
 
 def _finite(value: float) -> float | None:

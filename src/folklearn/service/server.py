@@ -23,20 +23,26 @@ from folklearn.service.service import Service
 TENANT = "main"
 
 
-def first_key(folder: Path, host: str) -> str | None:
-    """Return the first key of a folder, made now; None if there was one.
+def lacks_key(folder: Path, host: str) -> bool:
+    """Tell whether a folder has no key yet.
 
     Beyond this machine nothing is served before somebody has made a key on purpose.
     """
     keys = Keys(folder)
+    is_without = not keys.live()
+    keys.close()
+    if is_without and not is_loopback(host):
+        raise InvalidInputError(
+            f"to listen on {host} the folder needs a key that is there already: "
+            f"folklearn key {folder} create"
+        )
+    return is_without
+
+
+def first_key(folder: Path) -> str:
+    """Return the first key of a folder, made now."""
+    keys = Keys(folder)
     try:
-        if keys.live():
-            return None
-        if not is_loopback(host):
-            raise InvalidInputError(
-                f"to listen on {host} the folder needs a key that is there already: "
-                f"folklearn key {folder} create"
-            )
         return keys.create(tenant=TENANT, scopes=["admin"], note="the first key")
     finally:
         keys.close()
@@ -48,6 +54,11 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
+
+
+def address(host: str, port: int) -> str:
+    """Return where a browser finds the service."""
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def import_model(service: Service, path: Path, name: str | None = None) -> str:

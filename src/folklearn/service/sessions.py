@@ -22,11 +22,10 @@ class Sessions:
 
     def begin(self, text: str) -> str:
         """Return the token of a new session for a key."""
-        now = time.monotonic()
         if len(self._keys) >= _MOST:
-            self._keys = {t: own for t, own in self._keys.items() if own[1] > now}
+            del self._keys[next(iter(self._keys))]  # the oldest, which ends first anyway
         token = secrets.token_urlsafe(32)
-        self._keys[token] = text, now + _LIFE
+        self._keys[token] = text, time.monotonic() + _LIFE
         return token
 
     def end(self, headers: dict[bytes, bytes]) -> None:

@@ -25,6 +25,7 @@ log = logging.getLogger("folklearn.service")
 
 _TICK = 0.5  # seconds between looks at what has expired
 _MOST_AT_ONCE = 2_000  # commands in one commit
+_BYTES_AT_ONCE = 8_000_000  # of them, so that who waits behind large ones is refused in time
 IO_ERROR = 74  # exit code
 
 
@@ -132,9 +133,12 @@ class Writer:
             if not self._jobs and not self._is_closing and patience > 0.0:
                 unpublished = any(not one.is_published for one in self.engine.models())
                 self._wake.wait(min(patience, 0.005) if unpublished else patience)
-            n = min(len(self._jobs), _MOST_AT_ONCE)
-            jobs = [self._jobs.popleft() for _ in range(n)]
-            self._bytes -= sum(job.size for job in jobs)
+            jobs: list[Job] = []
+            n_bytes = 0
+            while self._jobs and len(jobs) < _MOST_AT_ONCE and n_bytes < _BYTES_AT_ONCE:
+                jobs.append(self._jobs.popleft())
+                n_bytes += jobs[-1].size
+            self._bytes -= n_bytes
             return None if not jobs and self._is_closing else jobs
 
     def _do(self, jobs: list[Job]) -> None:
