@@ -61,12 +61,18 @@ def _ordered(found: Found) -> list[Row]:
     return [("requests in any order", f"{found['sequences']:,} sequences", "the reference")]
 
 
+def _drawn(found: Found) -> list[Row]:
+    how = f"{found['cases']:,} requests in {found['seconds']} s"
+    return [("requests drawn from the OpenAPI document", how, "no server error, the same bytes")]
+
+
 _ROWS: dict[str, Callable[[Found], list[Row]]] = {
     "kill": _killed,
     "power": _cut,
     "failing": _failed,
     "damage": _damaged,
     "order": _ordered,
+    "requests": _drawn,
 }
 
 

@@ -6,6 +6,7 @@ far after every step, so that a run that is stopped has its true numbers.
 
 import errno
 import itertools
+import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -19,6 +20,7 @@ from experiments.durability.report import RESULTS, write_report
 from experiments.provenance import provenance, write_json
 from tests.service import lives, test_damage, test_failing_io, test_kill, test_power_cut
 from tests.service import test_state_machine as order_of_requests
+from tests.service.fuzz import fuzz
 
 Found = dict[str, Any]
 
@@ -100,12 +102,23 @@ def order() -> Iterator[Found]:
         yield {"sequences": 250 * (n + 1)}
 
 
+def requests() -> Iterator[Found]:
+    """Send requests drawn from the OpenAPI document for ten minutes."""
+    seconds = 600
+    with lives.scratch() as place:
+        done = fuzz(Path(place), seconds)
+    assert done.returncode == 0, done.stdout[-3000:]
+    (cases,) = re.findall(r"([\d,]+) generated", done.stdout)
+    yield {"seconds": seconds, "cases": int(cases.replace(",", ""))}
+
+
 PARTS: dict[str, Callable[[], Iterator[Found]]] = {
     "kill": kill,
     "power": power,
     "failing": failing,
     "damage": damage,
     "order": order,
+    "requests": requests,
 }
 
 
