@@ -38,7 +38,7 @@ if TYPE_CHECKING:  # what type checkers see; the table in `registry` is what cou
     from folklearn.scaler import OnlineScaler as OnlineScaler
     from folklearn.tangents import Tangents as Tangents
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"
 
 __all__ = ["__version__", *registry.PUBLIC]
 

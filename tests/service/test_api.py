@@ -216,6 +216,7 @@ def test_a_model_is_created_once(churn: Running) -> None:
         ({"actions": ["a", "b"]}, "context"),
         ({"actions": ["a", "b"], "context": {"x": "words"}}, "words"),
         ({"nonsense": 1}, "nonsense"),
+        ({"actions": ["a", "b"], "context": {"x": [f"{n}" for n in range(9_000)]}}, "too many"),
         ({"wait": -1}, "wait"),
         ({"classes": [2**70]}, "classes"),
     ],
@@ -311,6 +312,12 @@ def test_an_idempotency_key_has_a_form(churn: Running, key: str) -> None:
     headers = {"Idempotency-Key": key}
     reply = churn.ask("POST", f"{MODEL}/learn", {"row": ROW, "label": "go"}, headers=headers)
     assert reply.status == 400
+
+
+def test_a_method_that_is_not_there_is_a_sentence(service: Running) -> None:
+    reply = service.ask("PATCH", MODEL)
+    assert (reply.status, reply.body["status"]) == (405, 405)
+    assert "PATCH" in reply.body["detail"]
 
 
 def test_the_document_lists_every_route(service: Running) -> None:

@@ -4,6 +4,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -26,7 +28,11 @@ def application(service: Service) -> ASGIApp:
     served = {one: EndpointApp(service, one) for one in ENDPOINTS}
     routes = [Route(one.path, app, methods=[one.method]) for one, app in served.items()]
     routes.append(Route("/v1/openapi.json", document(ENDPOINTS)))
-    rest = Starlette(routes=[*routes, *pages(service)], lifespan=lifespan)
+    rest = Starlette(
+        routes=[*routes, *pages(service)],
+        lifespan=lifespan,
+        exception_handlers={405: _not_so},
+    )
     rest.router.default = _nothing_there
 
     # What is asked for thousands of times a second is found by name, past all that Starlette does.
@@ -49,6 +55,12 @@ def application(service: Service) -> ASGIApp:
         await rest(scope, receive, send)
 
     return dispatch
+
+
+async def _not_so(request: Request, error: Exception) -> Response:
+    detail = f"{request.method} is not for {request.url.path}: /v1/openapi.json lists what there is"
+    problem = {"status": 405, "detail": detail}
+    return JSONResponse(problem, 405, getattr(error, "headers", None), "application/problem+json")
 
 
 async def _nothing_there(scope: Scope, receive: Receive, send: Send) -> None:

@@ -235,6 +235,11 @@ class Delete(Command):
 def created(config: events.Config, limits: "Limits", file: bytes | None) -> Any:
     """Return the first event of a model; refuse one that cannot begin."""
     sizes = limits.classes, limits.columns
+    width = 1 + sum(1 if isinstance(kind, str) else len(kind) for kind in config.context.values())
+    if len(config.actions) * width**2 > limits.agent:
+        raise RefusedError(
+            422, f"{len(config.actions)} actions with {width - 1} numbers of context are too many"
+        )
     event: events.Created | events.Imported = events.Created(config, *sizes)
     if file is not None:
         event = events.Imported(config, *sizes, file)

@@ -16,6 +16,7 @@ class Limits:
     batch : rows in one request.
     models : of one tenant.
     classes, columns : that a model may grow to.
+    agent : numbers that an agent may hold, about: actions times the square of its context.
     replay : seconds that a restart may take to replay a model, about; then it is snapshotted.
     """
 
@@ -28,4 +29,5 @@ class Limits:
     models: int = 100
     classes: int = 1_000
     columns: int = 10_000
+    agent: int = 50_000_000
     replay: float = 5.0

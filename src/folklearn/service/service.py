@@ -46,6 +46,7 @@ class Service:
         self.metrics = Metrics(self)
         self._copies: dict[int, tuple[int, State]] = {}
         self.verified: dict[int, dict[str, Any]] = {}  # last results, by model
+        self._verifying = asyncio.Lock()
 
     def close(self) -> None:
         """Do what is queued, snapshot, and end."""
@@ -100,6 +101,12 @@ class Service:
 
     async def verify(self, hosted: Hosted) -> dict[str, Any]:
         """Replay the journal of a model in another process, and compare the bytes."""
+        if self._verifying.locked():
+            raise RefusedError(503, "another replay is under way: try again", retry_after=10)
+        async with self._verifying:
+            return await self._verify(hosted)
+
+    async def _verify(self, hosted: Hosted) -> dict[str, Any]:
         version, digest = await self.writer.call(
             lambda: (hosted.version, hosted.state.to_record().digest)
         )
@@ -113,7 +120,11 @@ class Service:
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
         )
-        output, errors = await process.communicate()
+        try:
+            output, errors = await process.communicate()
+        finally:
+            if process.returncode is None:  # nobody waits any more
+                process.kill()
         if process.returncode:
             raise RefusedError(503, f"the replay failed: {errors.decode().strip()[-300:]}")
         found = json.loads(output)
