@@ -1,7 +1,8 @@
 """Places where the service can be made to die, for the tests that kill it there.
 
-``FOLKLEARN_DIE_AT=after_commit:3`` ends the process, as kill -9 does, the third time that it gets
-to the place called ``after_commit``. Without the variable nothing is counted.
+`die_at("after_commit:3")`, or ``FOLKLEARN_DIE_AT=after_commit:3`` of ``folklearn serve``, ends the
+process, as kill -9 does, the third time that it gets to the place called ``after_commit``. Without
+it nothing is counted.
 """
 
 import os
@@ -28,9 +29,6 @@ def die_at(where: str) -> None:
     global _place, _left
     _place, _, count = where.partition(":")
     _left = int(count or 1)
-
-
-die_at(os.environ.get("FOLKLEARN_DIE_AT", ""))
 
 
 def reach(place: str) -> None:

@@ -15,7 +15,7 @@ import uvicorn
 from folklearn import persist
 from folklearn.errors import InvalidInputError
 from folklearn.model.model import Model
-from folklearn.service import commands, events
+from folklearn.service import commands, events, failpoints
 from folklearn.service.app import application
 from folklearn.service.engine import Engine
 from folklearn.service.keys import Keys
@@ -123,6 +123,7 @@ def serve(
     that is free.
     """
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    failpoints.die_at(os.environ.get("FOLKLEARN_DIE_AT", ""))
     with _listening(host, port) as listening:
         service = Service(folder, limits)
         keep_room(folder)
