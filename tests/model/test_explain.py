@@ -20,3 +20,11 @@ def test_a_category_weighs_what_its_being_there_changes(rng):
     logits = np.log(P[:, yes] / P[:, 1 - yes])
     assert np.isclose(between, logits[0] - logits[1], rtol=1e-2)  # rows move the mean
     assert abs(between - 3.0) < 0.6  # five deviations of what is left to chance
+
+
+def test_words_that_nobody_wrote_have_no_weights():
+    model = folklearn.Model(roles={"text": "words"})
+    for label in "ab":
+        model.learn_one({"text": None}, label)
+    found = model.explain()
+    assert (found.names, found.weights.shape) == ((), (0, 2))

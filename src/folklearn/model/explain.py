@@ -124,7 +124,7 @@ def _wide_weights(model: "Model", block: Block) -> tuple[list[str], Array]:
     found, weights = core.column_weights()
     places = {int(column): i for i, column in enumerate(found.tolist())}
     there = [column for column in named if column in places]
-    W = weights[[places[column] for column in there]].reshape(len(there), -1)
+    W = weights[np.array([places[column] for column in there], np.int64)]
     return [named[column] for column in there], W * core.unit
 
 
