@@ -23,7 +23,7 @@ def test_a_category_weighs_what_its_being_there_changes(rng):
 
 
 def test_words_that_nobody_wrote_have_no_weights():
-    model = folklearn.Model(roles={"text": "words"})
+    model = Model(roles={"text": "words"})
     for label in "ab":
         model.learn_one({"text": None}, label)
     found = model.explain()
