@@ -106,14 +106,7 @@ class Label:
         wanted = events.Learned(self.label, None, asked, self.weight)
         if told is None:
             return wanted
-        said = journal.entry(told).event
-        if isinstance(said, events.Expired):
-            raise RefusedError(
-                410, f"the label of {self.id} came too late: the model waits no longer"
-            )
-        if wanted != said and wanted not in getattr(said, "items", ()):
-            raise RefusedError(409, f"another label of {self.id} was learned before")
-        return Repeat(told)
+        return _repeated(journal, told, wanted, f"label of {self.id}", "the model waits no longer")
 
 
 @dataclass(frozen=True)
@@ -125,7 +118,7 @@ class Learn(Command):
     def _events(self, journal: Journal, hosted: "Hosted", now: int, digest: Any) -> Prepared:
         learned = self.label.event(journal, hosted)
         if isinstance(learned, Repeat):
-            return Answer(200, {"event": learned.seq, "learned": 0, "already": 1})
+            return _already(learned)
         entry = journal.add(hosted.number, now, learned, key=self.key, digest=digest)
         if learned.of is not None:
             journal.told(learned.of, entry.seq)
@@ -196,14 +189,8 @@ class Reward(Command):
         decided, told = _asked(journal, hosted, self.id, "reward")
         wanted = events.Rewarded(decided, self.reward)
         if told is not None:
-            said = journal.entry(told).event
-            if isinstance(said, events.Expired):
-                raise RefusedError(
-                    410, f"the reward of {self.id} came too late: the default was taken"
-                )
-            if said != wanted:
-                raise RefusedError(409, f"another reward of {self.id} was learned before")
-            return Answer(200, {"event": told, "learned": 0, "already": 1})
+            what, over = f"reward of {self.id}", "the default was taken"
+            return _already(_repeated(journal, told, wanted, what, over))
         entry = journal.add(hosted.number, now, wanted, key=self.key, digest=digest)
         journal.told(decided, entry.seq)
         return [entry]
@@ -274,6 +261,21 @@ def not_learned(entry: Entry, answer: Answer) -> list[int]:
             both = zip(items, own, strict=True)
             return [item.of for item, at in both if at in lost and item.of is not None]
     return []
+
+
+def _repeated(journal: Journal, told: int, wanted: events.Event, what: str, over: str) -> Repeat:
+    """Return that the same was told before; refuse what came too late, or contradicts it."""
+    said = journal.entry(told).event
+    if isinstance(said, events.Expired):
+        raise RefusedError(410, f"the {what} came too late: {over}")
+    together = said.items if isinstance(said, events.LearnedMany) else [said]
+    if wanted not in together:
+        raise RefusedError(409, f"another {what} was learned before")
+    return Repeat(told)
+
+
+def _already(repeat: Repeat) -> Answer:
+    return Answer(200, {"event": repeat.seq, "learned": 0, "already": 1})
 
 
 def _asked(journal: Journal, hosted: "Hosted", id: UUID, what: str) -> tuple[int, int | None]:

@@ -119,7 +119,8 @@ class Journal:
     """
 
     def __init__(self, folder: Path, *, read_only: bool = False) -> None:
-        self.folder = folder
+        self.folder, self._wal = folder, folder / f"{NAME}-wal"
+        self._head: int | None = None  # a handle, of who writes
         committed = _committed(folder)  # before the journal is read, which may grow meanwhile
         if committed and not _size(folder / NAME):
             # SQLite would begin anew, and remove the WAL.
@@ -186,7 +187,7 @@ class Journal:
     def close(self) -> None:
         """Close the file; everything that was committed stays."""
         self.db.close()
-        if hasattr(self, "_head"):
+        if self._head is not None:
             os.close(self._head)
 
     # Writing.
@@ -206,6 +207,7 @@ class Journal:
         failpoints.reach("before_commit")
         self.db.execute("COMMIT")
         failpoints.reach("after_commit")
+        assert self._head is not None
         os.pwrite(self._head, _HEAD.pack(self.last, _check(self.last)), 0)
 
     def rollback(self) -> None:
@@ -305,7 +307,7 @@ class Journal:
             self.checkpoint()
 
     def _wal_size(self) -> int:
-        return _size(self.folder / f"{NAME}-wal")
+        return _size(self._wal)
 
     # Reading.
 
@@ -411,4 +413,7 @@ def _check(seq: int) -> int:
 
 
 def _size(path: Path) -> int:
-    return path.stat().st_size if path.exists() else 0
+    try:
+        return os.stat(path).st_size
+    except FileNotFoundError:
+        return 0
