@@ -144,3 +144,14 @@ def test_a_missing_extra_is_named(tmp_path):
         "folklearn: this command needs apsw, which comes with the extra: "
         "pip install 'folklearn[serve]'\n"
     )
+
+
+def test_the_other_commands_do_without_the_extra():
+    script = (
+        "import sys\n"
+        "for name in ('apsw', 'msgspec', 'starlette', 'urllib3', 'uvicorn'):\n"
+        "    sys.modules[name] = None\n"
+        "from folklearn.cli.commands import app\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

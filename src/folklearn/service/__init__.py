@@ -1,5 +1,17 @@
 """A folder in which models live, learn and outlast whatever happens to the process."""
 
-from folklearn.service.client import Client
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from folklearn.service.client import Client
 
 __all__ = ["Client"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import the client when it is asked for: the command line must do without the extra."""
+    if name != "Client":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from folklearn.service.client import Client
+
+    return Client
