@@ -95,6 +95,7 @@ _MODULES = {
         "separable",
         "stochastic",
     ),
+    "scale.folding": ("Event", "Output", "fold"),
     "scaler": ("OnlineScaler",),
     "tangents": ("Tangents",),
 }
@@ -109,7 +110,7 @@ PUBLIC = (
 )  # fmt: skip
 PACKAGES = (
     "adapters", "bandits", "batch", "boosting", "bounds", "errors", "evaluate", "learners", "model",
-    "plots", "readers", "synthetic",
+    "plots", "readers", "scale", "synthetic",
 )  # fmt: skip
 
 
