@@ -10,10 +10,10 @@ from folklearn.arrays import Array
 from folklearn.batch.column_model import ColumnModel
 from folklearn.batch.penalised import FIRST_RIDGE, penalised
 from folklearn.batch.wide_fit import wide_fit
-from folklearn.engine import Engine
+from folklearn.engine import Leaf, S
 from folklearn.learners.base import Learner
 from folklearn.learners.panel import PanelLearner
-from folklearn.passes import PassesHere
+from folklearn.passes import Passes
 from folklearn.problem import Rows
 from folklearn.progress import LOGGER
 from folklearn.sparse import SparseRows, concatenated
@@ -26,29 +26,37 @@ Scaled = Callable[[], Iterable[Rows]]  # the rows, anew for every pass
 
 
 def refit_dense(
-    scaled: Scaled,
-    learner: Learner,
-    constant: int | None,
-    *,
-    most_passes: int,
-    seed: int,
-    engine: Engine,
+    passes: Passes, learner: Learner, constant: int | None, *, most_passes: int, seed: int
 ) -> Array:
     """Return weights (K, columns), penalised; the column of the constant hardly is."""
     columns = np.ones(learner.n_features)
     if constant is not None:
         columns[constant] = _FREE
-
-    def freed() -> Iterator[Rows]:
-        for rows in scaled():
-            Z = rows.X * columns
-            yield rows._replace(X=Z, norms=problem.norms(Z))
-
     led = learner.leader() if isinstance(learner, PanelLearner) else None
     ridge, W = led or (FIRST_RIDGE, np.zeros((learner.n_classes, learner.n_features)))
-    passes = PassesHere(freed, engine)
-    fit = penalised(passes, W / columns, ridge=ridge, most_passes=most_passes, seed=seed)
+    freed = _Multiplied(passes, columns)
+    fit = penalised(freed, W / columns, ridge=ridge, most_passes=most_passes, seed=seed)
     return fit.W * columns
+
+
+class _Multiplied(Passes):
+    """Rows whose columns are multiplied by a number each."""
+
+    def __init__(self, passes: Passes, columns: Array) -> None:
+        self._passes, self._columns = passes, columns
+
+    def total(self, size: int | None, summed: Callable[[Leaf], S]) -> S:
+        """Return what they add up to."""
+        columns = self._columns
+
+        def multiplied(parts: Iterable[Rows]) -> Iterator[Rows]:
+            for rows in parts:
+                Z = rows.X * columns
+                yield rows._replace(X=Z, norms=problem.norms(Z))
+
+        return self._passes.total(
+            size, lambda leaf: summed(Leaf(leaf.first, multiplied(leaf.parts)))
+        )
 
 
 def refit_wide(
@@ -58,12 +66,8 @@ def refit_wide(
     *,
     most_passes: int,
     seed: int,
-    engine: Engine,
 ) -> ColumnModel | None:
-    """Return weights of the columns that occur, or None if the rows do not fit in memory.
-
-    Rows are taken one after the other, so that more threads would not help.
-    """
+    """Return weights of the columns that occur, or None if the rows do not fit in memory."""
     parts: list[Rows] = []
     needed, present, n_classes = 0, memory.bytes_present() or math.inf, learner.n_classes
     for rows in scaled():
