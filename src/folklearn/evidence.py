@@ -13,10 +13,10 @@ from folklearn.numerics import floor as floors
 from folklearn.numerics.backend import threads_for
 from folklearn.numerics.evidence import (
     add_rows,
-    block_rows,
     n_pairs,
     n_products,
-    scratch_size,
+    rows_at_once,
+    scratch_for,
 )
 from folklearn.problem import Rows
 
@@ -83,7 +83,7 @@ class Evidence(LowerBound):
             more = engine.total([rows], size, lambda leaf: self._of_leaf(leaf, at))
             sums = (self + more)._quadratic
         else:
-            in_one_go = len(rows.X) <= block_rows(self.n_features)
+            in_one_go = len(rows.X) <= rows_at_once(len(self._S), self.n_features)
             sums = self._quadratic if in_one_go else _copied(self._quadratic)
             with threads_for(self._G.size):
                 _add_rows(sums, rows, at, self.B)
@@ -174,8 +174,9 @@ def _copied(quadratic: floors.Quadratic) -> floors.Quadratic:
 def _add_rows(quadratic: floors.Quadratic, rows: Rows, W: Array, B: float) -> None:
     """Add rows to a sum in blocks; B = 0 takes their true curvature, which proves nothing."""
     S, G, totals = quadratic
-    size = block_rows(G.shape[1])
-    scratch = np.empty(scratch_size(G.shape[1], min(size, max(len(rows.X), 1))))
+    d = G.shape[1]
+    size = rows_at_once(len(S), d)
+    scratch = scratch_for(d, len(rows.X))
     for _, dense in rows.dense_parts():
         for start in range(0, len(dense.X), size):
             X, norms, labels, soft, weights = dense.part(start, start + size)

@@ -25,11 +25,11 @@ from folklearn.numerics.evidence import (
     N_TOTALS,
     add_products,
     add_residuals,
-    block_rows,
     expand_rows,
     n_pairs,
     n_products,
-    scratch_size,
+    rows_at_once,
+    scratch_for,
 )
 from folklearn.numerics.floor import Quadratic
 from folklearn.numerics.leaders import pull
@@ -40,7 +40,7 @@ Blocks = Callable[[], Iterable[Rows]]  # checked rows, the same ones whenever it
 
 _FEW = 4  # pairs up to which it is not worth while to pack the products of features
 _MANY = 1 << 16  # rows at a time that are only counted
-_LEAST_ROWS, _MOST_ROWS = 64, 1024  # at a time: Python takes its time for each block
+_MOST_ROWS = 1024  # at a time, of which the products are not packed
 _SHORTEST, _LONGEST = 0.1, 0.5  # of the step before, after one that led nowhere
 
 
@@ -180,9 +180,8 @@ class Sums:
         K, d = self.W.shape
         S = self._S.reshape(n * P, D)
         few = n * P <= _FEW
-        size = _MOST_ROWS if few else max(block_rows(d), _LEAST_ROWS)
-        size = min(size, max(1, len(rows.X)))
-        scratch = np.empty(0 if few else scratch_size(d, size))
+        size = _MOST_ROWS if few else rows_at_once(n * P, d)
+        scratch = scratch_for(d, len(rows.X))
         for start in range(0, len(rows.X), size):
             X, norms, labels, soft, weights = rows.part(start, start + size)
             Z = X @ self.W.T
