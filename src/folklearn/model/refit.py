@@ -1,19 +1,18 @@
 """Fit all scaled rows of a model once more, together."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from folklearn import memory, problem
+from folklearn import memory
 from folklearn.arrays import Array
 from folklearn.batch.column_model import ColumnModel
 from folklearn.batch.penalised import FIRST_RIDGE, penalised
 from folklearn.batch.wide_fit import wide_fit
-from folklearn.engine import Leaf, S
 from folklearn.learners.base import Learner
 from folklearn.learners.panel import PanelLearner
-from folklearn.passes import Passes
+from folklearn.passes import Passes, ScaledPasses
 from folklearn.problem import Rows
 from folklearn.progress import LOGGER
 from folklearn.sparse import SparseRows, concatenated
@@ -34,29 +33,9 @@ def refit_dense(
         columns[constant] = _FREE
     led = learner.leader() if isinstance(learner, PanelLearner) else None
     ridge, W = led or (FIRST_RIDGE, np.zeros((learner.n_classes, learner.n_features)))
-    freed = _Multiplied(passes, columns)
+    freed = ScaledPasses(passes, columns)
     fit = penalised(freed, W / columns, ridge=ridge, most_passes=most_passes, seed=seed)
     return fit.W * columns
-
-
-class _Multiplied(Passes):
-    """Rows whose columns are multiplied by a number each."""
-
-    def __init__(self, passes: Passes, columns: Array) -> None:
-        self._passes, self._columns = passes, columns
-
-    def total(self, size: int | None, summed: Callable[[Leaf], S]) -> S:
-        """Return what they add up to."""
-        columns = self._columns
-
-        def multiplied(parts: Iterable[Rows]) -> Iterator[Rows]:
-            for rows in parts:
-                Z = rows.X * columns
-                yield rows._replace(X=Z, norms=problem.norms(Z))
-
-        return self._passes.total(
-            size, lambda leaf: summed(Leaf(leaf.first, multiplied(leaf.parts)))
-        )
 
 
 def refit_wide(

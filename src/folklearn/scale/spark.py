@@ -13,6 +13,7 @@ import numpy as np
 
 from folklearn import persist
 from folklearn.arrays import Array, log_losses
+from folklearn.engine import Leaf
 from folklearn.errors import InvalidInputError
 from folklearn.evaluate.certify import PredictionCertificate, PredictionLoss
 from folklearn.evaluate.exact import Report, refine
@@ -20,10 +21,11 @@ from folklearn.evaluate.probabilities import checked_rows
 from folklearn.model.model import Model
 from folklearn.model.roles import LEARNED
 from folklearn.numerics.backend import OneThread
+from folklearn.passes import Passes, ScaledPasses
 from folklearn.problem import Rows
 from folklearn.readers.extras import needed
 from folklearn.scale.folding import Event, Output, fold
-from folklearn.scale.spark_passes import Block, SparkPasses, summed_up
+from folklearn.scale.spark_passes import Block, SparkPasses
 from folklearn.words import counted, listed
 
 _STORE = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
@@ -31,6 +33,7 @@ _STATE = "model"  # name of the state variable of a key
 _PREDICTED = ("prediction", "probability", "chance", "refused")
 _LABELS = ("string", "boolean", "tinyint", "smallint", "int", "bigint", "double")
 _NUMBERS = ("tinyint", "smallint", "int", "bigint")
+_MANY = 1 << 16  # rows whose means are found at a time
 _FEATURES = (*_NUMBERS, "boolean", "float", "double")
 
 
@@ -80,22 +83,23 @@ def audit(
     labels = list(prediction)
     _refuse_other_labels(df, label, labels)
     _refuse_missing(df, names)
-    table = df.select(*(_column(name) for name in names))
-    sizes = {"n_features": len(features) + bool(intercept), "n_classes": len(labels)}
-    scaler = _Scaler.of(table, features, scale=scale, intercept=intercept)
+    table = df.select(*(_column(name) for name in dict.fromkeys(names)))
+    sizes = {"n_features": len(features) + int(intercept), "n_classes": len(labels)}
 
     def blocks_of(batches: Iterable[Any]) -> Iterator[Block]:
         numbers = {value: k for k, value in enumerate(labels)}
         for batch in batches:
             y = np.array([numbers[value] for value in batch[label].to_pylist()], np.int64)
-            weights = None if weight is None else batch[weight].to_numpy(zero_copy_only=False)
-            rows = Rows.checked(scaler.scaled(batch), y, weights, **sizes)
+            X = np.hstack([_matrix(batch, features), np.ones((len(y), int(intercept)))])
+            weights = None if weight is None else _matrix(batch, [weight])[:, 0]
+            rows = Rows.checked(X, y, weights, **sizes)
             P = checked_rows(_matrix(batch, prediction.values()), len(y), len(labels))
             yield Block(rows, log_losses(P, rows.labels, rows.soft))
 
     with SparkPasses(table, blocks_of) as passes:
         predicted = passes.of_partitions(_predicted)
-        found = refine(passes, **sizes, B=B, tol=tol, most_passes=most_passes, report=report)
+        own = _standardised(passes, len(features)) if scale else passes
+        found = refine(own, **sizes, B=B, tol=tol, most_passes=most_passes, report=report)
     return predicted.against(found.at_least, B=found.B, n_rounds=passes.n_rows)
 
 
@@ -116,8 +120,9 @@ class _Moments:
     squares: Array
 
     @classmethod
-    def of(cls, X: Array) -> "_Moments":
-        """Return those of some rows."""
+    def of(cls, leaf: Leaf) -> "_Moments":
+        """Return those of some rows, at least one."""
+        X = np.concatenate([rows.X for rows in leaf.parts])
         means = X.mean(axis=0)
         return cls(len(X), means, ((X - means) ** 2).sum(axis=0))
 
@@ -129,31 +134,13 @@ class _Moments:
         return _Moments(n, means, squares)
 
 
-@dataclass(frozen=True)
-class _Scaler:
-    """Columns of numbers as rows of a matrix, a x + b for every column, and a constant."""
-
-    features: tuple[str, ...]
-    a: Array
-    b: Array
-    constant: Array  # of one number, or none
-
-    @classmethod
-    def of(cls, table: Any, features: Sequence[str], *, scale: bool, intercept: bool) -> "_Scaler":
-        """Return the one for a table, after a pass over it if it is to `scale`."""
-        d, unit = len(features), 1.0 / math.sqrt(len(features) + bool(intercept))
-        a, b, names = np.ones(d), np.zeros(d), tuple(features)
-        if scale:
-            found = summed_up(table, lambda batch: _Moments.of(_matrix(batch, names)))
-            varied = found.squares > 0.0
-            a = np.where(varied, unit / np.sqrt(np.where(varied, found.squares / found.n, 1.0)), 0)
-            b = -a * found.means
-        return cls(names, a, b, np.full(int(intercept), unit if scale else 1.0))
-
-    def scaled(self, batch: Any) -> Array:
-        """Return the rows of a batch."""
-        X = _matrix(batch, self.features) * self.a + self.b
-        return np.hstack([X, np.tile(self.constant, (len(X), 1))])
+def _standardised(passes: Passes, n_features: int) -> Passes:
+    """Return rows of standardised features and a constant, of norm about 1."""
+    found = passes.total(_MANY, _Moments.of)
+    deviations, shift = np.sqrt(found.squares / found.n), found.means.copy()
+    factor = np.divide(1.0, deviations, out=np.zeros_like(shift), where=deviations > 0.0)
+    factor[n_features:], shift[n_features:] = 1.0, 0.0  # the constant
+    return ScaledPasses(passes, factor / math.sqrt(len(shift)), shift)
 
 
 def fit(
@@ -352,22 +339,24 @@ def predict_udf(model: Model) -> Any:
 
     ``df.withColumn("p", predict_udf(model))`` takes the columns that the model knows from `df`,
     by name, and gives what ``model.predict_proba`` gives; Spark names a column that is not there.
-    The model travels once to every executor, and only predicts there.
+    To the last bit if the rows come in the same blocks: BLAS treats the last rows of a block
+    apart. The model travels to the executors with the query, and only predicts there.
     """
     functions = needed("pyspark.sql.functions", "predictions on Spark need", "spark")
-    arrow = needed("pyarrow", "predictions on Spark need", "spark")
+    import pyarrow as pa
+
     if model.core is None:
         raise InvalidInputError("the model has learned nothing yet: `learn_one`, `run` or `fit`")
     content = model.to_bytes()
 
-    def predict(batches: Iterator[Any]) -> Iterator[Any]:
+    def predict(batches: Iterator[pa.Array]) -> Iterator[pa.Array]:
         own = _model_of(content)
         with OneThread():
             for batch in batches:
-                P = own.predict_proba(arrow.Table.from_struct_array(batch))
-                yield arrow.array(list(P), arrow.list_(arrow.float64()))
+                P = own.predict_proba(pa.Table.from_struct_array(batch))
+                yield pa.array(list(P), pa.list_(pa.float64()))
 
-    udf = functions.arrow_udf(predict, "array<double>", functions.ArrowUDFType.SCALAR_ITER)
+    udf = functions.arrow_udf(predict, "array<double>")
     names = [name for name, role in model.roles.items() if role in LEARNED]
     return udf(functions.struct(*map(_column, names)))
 
@@ -418,8 +407,8 @@ def _refuse_missing(df: Any, names: Iterable[str]) -> None:
     for name, n in zip(wanted, df.select(*gaps).first(), strict=True):
         if n:
             raise InvalidInputError(
-                f"column {name!r} has {counted(n, 'missing value')}: fill them (df.fillna) or leave "
-                "these rows out (df.dropna)"
+                f"column {name!r} has {counted(n, 'missing value')}: fill it in (df.fillna) or "
+                "leave these rows out (df.dropna)"
             )
 
 

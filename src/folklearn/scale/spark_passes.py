@@ -58,8 +58,9 @@ class SparkPasses(Passes):
         if not sizes:
             self.__exit__()
             raise InvalidInputError("there are no rows with a label")
-        *firsts, self._n_rows = accumulate(sizes.values(), initial=0)
-        self._firsts = dict(zip(sizes, firsts, strict=True))
+        firsts = list(accumulate(sizes.values(), initial=0))
+        self._n_rows: int = firsts.pop()
+        self._firsts: dict[int, int] = dict(zip(sizes, firsts, strict=True))
 
     def __enter__(self) -> Self:
         return self
@@ -85,11 +86,11 @@ class SparkPasses(Passes):
         functions, n_sums = self._functions, len(self._firsts)
         sums = self._blocks.where("n > 0").mapInArrow(_summed(of, self._firsts), _SUM)
         while n_sums > FAN:
-            neighbours = functions.expr(f"place div {FAN}").alias("place")
+            neighbours = functions.expr(f"place div {FAN}").alias("eight")
             sums = sums.groupBy(neighbours).applyInArrow(_joined, _SUM)
             n_sums = -(n_sums // -FAN)
         found = sorted(sums.collect(), key=itemgetter("place"))
-        total = added_up(pickle.loads(row["content"]) for row in found)
+        total: S = added_up(pickle.loads(row["content"]) for row in found)
         self._n_made += 1
         if self._after_pass is not None:
             self._after_pass(self._n_made)
