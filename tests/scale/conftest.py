@@ -5,22 +5,6 @@ import sys
 
 import pytest
 
-
-@pytest.fixture(scope="session")
-def spark():
-    """A session of Spark on this machine, two threads."""
-    sql = pytest.importorskip("pyspark.sql", reason="make test-spark installs pyspark")
-    if not has_java():
-        pytest.skip("Spark needs Java 17 or newer")
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    builder = sql.SparkSession.builder.master("local[2]")
-    for name, value in SETTINGS.items():
-        builder = builder.config(name, value)
-    session = builder.getOrCreate()
-    yield session
-    session.stop()
-
-
 SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -28,6 +12,28 @@ SETTINGS = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
 }
+
+
+@pytest.fixture(scope="session")
+def spark():
+    """A session of Spark on this machine, two threads."""
+    pytest.importorskip("pyspark", reason="Spark is not installed: make test-spark")
+    if not has_java():
+        pytest.skip("Spark needs Java 17 or newer")
+    started = session("local[2]")
+    yield started
+    started.stop()
+
+
+def session(master):
+    """Return a session of Spark; its executors run this interpreter."""
+    from pyspark.sql import SparkSession
+
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    builder = SparkSession.builder.master(master)
+    for name, value in SETTINGS.items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
 
 
 def has_java() -> bool:
