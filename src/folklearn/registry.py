@@ -81,6 +81,7 @@ _MODULES = {
     "readers.reader": ("BadRow", "Reader"),
     "readers.records": ("block_of_records",),
     "readers.scan": ("Scan", "scan"),
+    "scale.jobs": ("run_all",),
     "synthetic.digits": ("digits",),
     "synthetic.bandit": ("syn_non_sep", "syn_non_sep_blocks", "syn_sep", "syn_sep_blocks"),
     "synthetic.labelled": (
@@ -109,7 +110,7 @@ PUBLIC = (
 )  # fmt: skip
 PACKAGES = (
     "adapters", "bandits", "batch", "boosting", "bounds", "errors", "evaluate", "learners", "model",
-    "plots", "readers", "synthetic",
+    "plots", "readers", "scale", "synthetic",
 )  # fmt: skip
 
 

@@ -1,0 +1,54 @@
+"""What workers are given to do: processes and clusters find it by its name."""
+
+import os
+import signal
+from pathlib import Path
+
+
+def square(number: int) -> int:
+    return number * number
+
+
+def refuse_three(number: int) -> int:
+    if number == 3:
+        raise ValueError("three is not wanted")
+    return number
+
+
+def killed_at(number: int, task: int) -> int:
+    """End the worker at one task, every time."""
+    if task == number:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return task * task
+
+
+def killed_once(marker: Path, function, task):
+    """End the worker the first time that anybody comes here, then call the function."""
+    try:
+        marker.touch(exist_ok=False)
+    except FileExistsError:
+        return function(task)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def noted(folder: Path, task: int) -> int:
+    """Leave a trace of every call."""
+    with open(folder / str(task), "a", encoding="utf-8") as file:
+        file.write("called\n")
+    return task
+
+
+def blas_threads(_: int) -> set[int]:
+    from threadpoolctl import threadpool_info
+
+    return {one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas"}
+
+
+def is_shared(array, _: int) -> tuple[str, bool, float]:
+    """Tell whether an array came as a memory map, and can be written to."""
+    return type(array).__name__, array.flags.writeable, float(array.sum())
+
+
+def wait_for_ever(folder: Path, task: int) -> None:
+    (folder / f"{task}.pid").write_text(str(os.getpid()))
+    signal.pause()
