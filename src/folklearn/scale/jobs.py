@@ -79,6 +79,10 @@ def run_all(
     return [results[number] for number in range(len(tasks))]
 
 
+def silent(n_done: int) -> None:
+    """Take the progress within a task, of which nobody is told: there are many."""
+
+
 def _called(function: Callable[[Task], Result], number: int, task: Task) -> tuple[int, Result]:
     """Return the number of a task and its result; an exception is told which task it was."""
     try:
