@@ -98,6 +98,7 @@ _MODULES = {
         "separable",
         "stochastic",
     ),
+    "scale.folding": ("Event", "Output", "fold"),
     "scaler": ("OnlineScaler",),
     "tangents": ("Tangents",),
 }

@@ -1,4 +1,4 @@
-"""Past one core and one machine: many runs at once, and sums over many files."""
+"""Past one core and one machine: many runs at once, a pure fold, and sums that merge."""
 
 from folklearn import registry
 
