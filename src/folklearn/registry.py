@@ -82,6 +82,7 @@ _MODULES = {
     "readers.records": ("block_of_records",),
     "readers.scan": ("Scan", "scan"),
     "scale.comparison": ("Compared", "Comparison", "compare"),
+    "scale.files": ("AuditedFile", "FilesAudit", "audit_files"),
     "scale.jobs": ("run_all",),
     "scale.sweeps": ("Sweep", "Swept", "SweptMean", "sweep"),
     "synthetic.digits": ("digits",),

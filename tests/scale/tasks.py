@@ -4,6 +4,10 @@ import os
 import signal
 from pathlib import Path
 
+import numpy as np
+
+from folklearn import Ogd, synthetic
+
 
 def square(number: int) -> int:
     return number * number
@@ -54,3 +58,18 @@ def is_shared(array, _: int) -> tuple[str, bool, float]:
 def wait_for_ever(folder: Path, task: int) -> None:
     (folder / f"{task}.pid").write_text(str(os.getpid()))
     signal.pause()
+
+
+def steep(n_features: int, n_classes: int, B: float = 1.0) -> Ogd:
+    return Ogd(n_features=n_features, n_classes=n_classes, B=B, R=0.1)
+
+
+def blocks_of(number: int):
+    """Yield what stands for a file: rows, and the predictions of somebody who is too sure."""
+    X, y = (
+        part[300 * number : 300 * (number + 1)] for part in synthetic.stochastic(0, 1500, d=3, K=3)
+    )
+    P = np.full((300, 3), 0.1)
+    P[:, number % 3] = 0.8
+    yield X[:100], y[:100], P[:100]
+    yield X[100:], y[100:], P[100:]

@@ -9,11 +9,12 @@ from folklearn import plots
 from folklearn.arrays import Array
 from folklearn.cli import learners as known
 from folklearn.cli.display import Table, bar, new_console, warnings_shown
-from folklearn.cli.inputs import check_jobs, check_settings
+from folklearn.cli.inputs import check_settings
 from folklearn.cli.options import Columns, Source, explained
 from folklearn.cli.outputs import Outputs
 from folklearn.cli.warmup import warm_up
 from folklearn.cli.whole import Whole
+from folklearn.engine import Engine
 from folklearn.errors import FolklearnError
 from folklearn.evaluate.hindsight import Hindsight, linear_losses
 from folklearn.learners import catalogue
@@ -56,7 +57,7 @@ def compare(
     The table goes to standard output.
     """
     check_settings({"B": B})
-    check_jobs(jobs)
+    Engine.chosen(jobs)  # hears what is wrong before anything is read
     names, console = _names(learners), new_console(quiet)
     with Outputs(source.file) as outputs, warnings_shown(console):
         plot_path = outputs.promise_plot(plot)

@@ -120,9 +120,3 @@ def check_settings(given: Mapping[str, Any]) -> None:
             problem.count("--memory", value, 1)
         else:
             problem.positive(f"--{name}", value)
-
-
-def check_jobs(jobs: int) -> None:
-    """Refuse a number of processes that cannot be."""
-    if jobs == 0:
-        raise FolklearnError("--jobs must be a number of processes, or -1 for every core; got 0")

@@ -83,7 +83,8 @@ def compare(
     learners : names, or a mapping from names to settings.
     X, y, n_classes : rows (T, d) and classes (T,) or soft labels (T, K).
     B : largest row norm of the linear models to compare with.
-    n_jobs, backend, progress : see `run_all`; a task is a learner.
+    n_jobs, backend, progress : see `run_all`; a task is a learner. The search for the best linear
+        model takes as many threads.
 
     Examples
     --------
@@ -96,7 +97,7 @@ def compare(
     settings = learners if isinstance(learners, Mapping) else {name: {} for name in learners}
     for name, own in settings.items():  # to hear what is refused before anything is learned
         catalogue.make(name, 1, n_classes, own)
-    best = best_in_class(X, y, B=B, n_classes=n_classes)
+    best = best_in_class(X, y, B=B, n_classes=n_classes, n_jobs=n_jobs or 1)
     measure = partial(_measured, X, y, n_classes)
     found = run_all(measure, settings.items(), n_jobs=n_jobs, backend=backend, progress=progress)
     rows = [
