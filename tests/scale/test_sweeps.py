@@ -1,6 +1,7 @@
 """A sweep is the runs that one would make one after the other."""
 
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -75,10 +76,10 @@ def test_means_and_the_best_of_them(rows):
 
 
 def test_factories(rows):
-    swept = scale.sweep({tasks.steep: {"B": [2.0]}}, *rows)
-    (row,) = swept.rows
-    assert row.learner == "steep"
-    assert row.loss == progressive(tasks.steep(3, 3, B=2.0), *rows).log_loss
+    swept = scale.sweep({tasks.steep: {"B": [2.0]}, partial(tasks.steep, B=2.0): {}}, *rows)
+    row, same = swept.rows
+    assert row.learner == same.learner == "steep"
+    assert row.loss == same.loss == progressive(tasks.steep(3, 3, B=2.0), *rows).log_loss
 
 
 def test_files(files):

@@ -113,6 +113,12 @@ def _name(row: Swept | SweptMean) -> str:
     return f"{row.learner}({_told(row.settings)})"
 
 
+def _named(learner: Kind) -> str:
+    while isinstance(learner, partial):
+        learner = learner.func
+    return learner if isinstance(learner, str) else learner.__name__
+
+
 class _Task(NamedTuple):
     learner: Kind
     settings: dict[str, Any]
@@ -125,11 +131,9 @@ class _Task(NamedTuple):
         return self.learner(n_features=n_features, n_classes=n_classes, **self.settings)
 
     def swept(self, n_rounds: int, loss: float, error: float, certificate: Certificate) -> Swept:
-        name = self.learner if isinstance(self.learner, str) else self.learner.__name__
         bound = certificate.regret_bound / max(1, n_rounds)
-        return Swept(
-            name, self.settings, self.file, self.order, n_rounds, loss, error, float(bound)
-        )
+        run = _named(self.learner), self.settings, self.file, self.order
+        return Swept(*run, n_rounds, loss, error, bound)
 
 
 def sweep(
@@ -227,7 +231,7 @@ def _refuse_factories(tasks: Iterable[_Task]) -> None:
     for task in tasks:
         if not isinstance(task.learner, str):
             raise InvalidInputError(
-                f"{task.learner.__name__} is no name, and files need learners by name: one of "
+                f"{_named(task.learner)} is no name, and files need learners by name: one of "
                 f"{', '.join(catalogue.CATALOGUE)}"
             )
 
