@@ -81,6 +81,10 @@ _MODULES = {
     "readers.reader": ("BadRow", "Reader"),
     "readers.records": ("block_of_records",),
     "readers.scan": ("Scan", "scan"),
+    "scale.comparison": ("Compared", "Comparison", "compare"),
+    "scale.files": ("AuditedFile", "FilesAudit", "audit_files"),
+    "scale.jobs": ("run_all",),
+    "scale.sweeps": ("Sweep", "Swept", "SweptMean", "sweep"),
     "synthetic.digits": ("digits",),
     "synthetic.bandit": ("syn_non_sep", "syn_non_sep_blocks", "syn_sep", "syn_sep_blocks"),
     "synthetic.labelled": (

@@ -1,4 +1,4 @@
-"""Past one machine: what existing engines need, a pure fold and sums that merge."""
+"""Past one core and one machine: many runs at once, a pure fold, and sums that merge."""
 
 from folklearn import registry
 
