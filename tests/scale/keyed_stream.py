@@ -3,10 +3,9 @@
 import sys
 from pathlib import Path
 
+from folklearn.scale.spark import learn_keyed
 from tests.scale.conftest import session
 from tests.scale.test_spark import SCHEMA
-
-from folklearn.scale.spark import learn_keyed
 
 
 def main(folder: Path, master: str) -> None:
