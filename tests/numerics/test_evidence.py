@@ -19,7 +19,7 @@ from folklearn.numerics.evidence import (
     expand_row,
     scratch_size,
 )
-from folklearn.numerics.floor import Quadratic, _Evaluated
+from folklearn.numerics.floor import _Evaluated
 from tests.reference.evidence import rounding
 
 
@@ -107,8 +107,9 @@ def test_the_allowance_for_rounding_is_that_of_the_theorem(K, large):
         large.get("constant", 1.0), large.get("weight", 1.0), large.get("reach", 1.0), 1e9,
     )  # fmt: skip
     dual = rng.random(K) * large.get("dual", 1.0) + 0.1
+    quadratic = Quadratic(S, G, totals)
     for multipliers, norm in ((dual, B), (np.zeros(K), 0.0)):  # the class, and W alone
-        ours = _Evaluated(Quadratic(S, G, totals), W, multipliers, norm)
+        ours = _Evaluated(quadratic, quadratic.form(), W, multipliers, norm)
         value, e_q, e_i, floor = rounding(S, G, totals, W, multipliers, norm)
         np.testing.assert_allclose(ours.rounding, e_i, rtol=1e-6)
         assert value - ours.below == pytest.approx(value - floor, rel=1e-6, abs=1e-6 * e_q)

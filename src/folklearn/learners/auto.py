@@ -69,6 +69,7 @@ class Auto(PanelLearner):
         retire: bool = True,
         max_weight: float = 1.0,
         worst_case: bool = True,
+        device: str | None = None,
     ) -> None:
         self._size(n_features, n_classes)
         self.R = problem.positive("R", R)
@@ -92,7 +93,7 @@ class Auto(PanelLearner):
         )
         sizes = {"n_features": self.n_features, "n_classes": self.n_classes}
         folklore = Folklore(**sizes, B=WORST_CASE / self.R, R=self.R) if worst_case else None
-        self._start(spec, folklore)
+        self._start(spec, folklore, device=device)
 
     def grown(self, *, n_features: int | None = None, n_classes: int | None = None) -> Learner:
         """Return a learner with room for more features and classes; this one is unchanged.
@@ -167,6 +168,7 @@ def auto(
     max_weight: float = 1.0,
     worst_case: bool = True,
     lane: str | None = None,
+    device: str | None = None,
 ) -> Learner:
     """Return the learner to use if nothing else is known: it needs no B and no learning rate.
 
@@ -195,6 +197,9 @@ def auto(
     worst_case : in the first lane, have `Folklore` among the experts; a round without it takes
         a third less time, and nothing is known of the regret in advance.
     lane : "pairs", "blocks" or "wide", to decide otherwise than by size.
+    device : in the first lane, where leaders are refreshed and evidence is collected, "cpu" or a
+        device of PyTorch such as "cuda" (extra ``gpu``); trackers, `Folklore` and the other lanes
+        stay on the CPU. On a device the first lane reaches further.
 
     Examples
     --------
@@ -217,7 +222,15 @@ def auto(
     }
     which = chosen(lane, **sizes)
     if which == PAIRS:
-        return Auto(**sizes, R=R, B=B, retire=retire, max_weight=max_weight, worst_case=worst_case)
+        return Auto(
+            **sizes,
+            R=R,
+            B=B,
+            retire=retire,
+            max_weight=max_weight,
+            worst_case=worst_case,
+            device=device,
+        )
     spoken_of = (*classes_of(B), DEFAULT_B)[0]
     wide = Wide(**sizes, R=R, B=spoken_of, retire=retire, max_weight=max_weight)
     if which == WIDE:
