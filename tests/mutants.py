@@ -144,7 +144,7 @@ MUTANTS = (
     ),
     Mutant(
         "merging takes the depth of one side", "lower_bound.py",
-        "max(self._totals[DEPTH], other._totals[DEPTH]) + 1.0", "self._totals[DEPTH] + 1.0",
+        "np.maximum(one[..., DEPTH], other[..., DEPTH]) + 1.0", "one[..., DEPTH] + 1.0",
         _OF_EVIDENCE,
     ),
     Mutant(

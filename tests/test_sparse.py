@@ -9,7 +9,7 @@ from folklearn.errors import InvalidInputError
 from folklearn.evaluate import Windows, linear_losses, refine
 from folklearn.learners import lanes
 from folklearn.learners.wide import Wide
-from folklearn.passes import blocks_of
+from folklearn.passes import passes_over
 from folklearn.sparse import SparseRows
 
 
@@ -120,7 +120,7 @@ def test_first_order_finds_what_newton_finds(rows, monkeypatch):
             patch.setattr(lanes, "_MOST_BLOCKED", 0)
             passes = []
             found = refine(
-                blocks_of(X, y, weight, **sizes), **sizes, B=B, tol=1e-6, report=passes.append
+                passes_over(X, y, weight, **sizes), **sizes, B=B, tol=1e-6, report=passes.append
             )
         assert found.converged
         assert found.loss == pytest.approx(newton.loss, rel=1e-5)
@@ -182,7 +182,7 @@ def test_passes_are_counted(rows, always_wide):
             yield X, y
 
         found = refine(
-            blocks_of(source, None, None, **sizes), **sizes, B=3.0, tol=1e-12, most_passes=most
+            passes_over(source, None, None, **sizes), **sizes, B=3.0, tol=1e-12, most_passes=most
         )
         assert found.n_passes == n_read <= max(most, 2)
 

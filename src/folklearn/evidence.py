@@ -7,6 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from folklearn import problem
 from folklearn.arrays import Array
+from folklearn.engine import HERE, Engine, Leaf, leaf_rows
 from folklearn.lower_bound import LowerBound
 from folklearn.numerics import floor as floors
 from folklearn.numerics.backend import threads_for
@@ -74,13 +75,26 @@ class Evidence(LowerBound):
         self._G: Array = np.zeros((self.n_classes, self.n_features))
         self._known: dict[float, tuple[float, Array]] = {}  # floors, until rows are added
 
-    def _add(self, rows: Rows, W: Array | None) -> None:
-        """Add checked rows, expanded at W, or at 0."""
-        W = np.zeros_like(self._G) if W is None else W
+    def _add(self, rows: Rows, W: Array | None, engine: Engine = HERE) -> None:
+        """Add checked rows, expanded at W, or at 0; all of them or none."""
+        at = np.zeros_like(self._G) if W is None else W
+        size = leaf_rows(self.n_features, self.n_classes)
+        if size is not None and len(rows.X) > size:
+            more = engine.total([rows], size, lambda leaf: self._of_leaf(leaf, at))
+            sums = (self + more)._quadratic
+        else:
+            in_one_go = len(rows.X) <= block_rows(self.n_features)
+            sums = self._quadratic if in_one_go else _copied(self._quadratic)
+            with threads_for(self._G.size):
+                _add_rows(sums, rows, at, self.B)
         self._known.clear()
-        with threads_for(self._G.size):
-            for _, dense in rows.dense_parts():
-                _add_rows(self._quadratic, dense, W, self.B)
+        self._S, self._G, self._totals = sums
+
+    def _of_leaf(self, leaf: Leaf, W: Array) -> "Evidence":
+        own = self._like()
+        for rows in leaf.parts:
+            _add_rows(own._quadratic, rows, W, self.B)
+        return own
 
     def _with(self, rows: Rows, W: Array, *, B: float) -> "Evidence":
         """Return this evidence and that of checked rows, expanded where they prove most.
@@ -90,7 +104,7 @@ class Evidence(LowerBound):
         """
         here = self + self._of_rows(rows, W)
         for _ in range(_NEWTON_STEPS):
-            curved = floors.Quadratic(*(part.copy() for part in self._quadratic))
+            curved = _copied(self._quadratic)
             before = W
             with threads_for(self._G.size):
                 _add_rows(curved, rows, W, 0.0)
@@ -149,8 +163,12 @@ class Evidence(LowerBound):
         K, d = quadratic.shape
         evidence = cls(n_features=d, n_classes=K, B=B)
         evidence._first_classes = first_classes
-        evidence._S, evidence._G, evidence._totals = (part.copy() for part in quadratic)
+        evidence._S, evidence._G, evidence._totals = _copied(quadratic)
         return evidence
+
+
+def _copied(quadratic: floors.Quadratic) -> floors.Quadratic:
+    return floors.Quadratic(*(part.copy() for part in quadratic))
 
 
 def _add_rows(quadratic: floors.Quadratic, rows: Rows, W: Array, B: float) -> None:
@@ -158,9 +176,10 @@ def _add_rows(quadratic: floors.Quadratic, rows: Rows, W: Array, B: float) -> No
     S, G, totals = quadratic
     size = block_rows(G.shape[1])
     scratch = np.empty(scratch_size(G.shape[1], min(size, max(len(rows.X), 1))))
-    for start in range(0, len(rows.X), size):
-        X, norms, labels, soft, weights = rows.part(start, start + size)
-        add_rows(S, G, totals, X @ W.T, X, labels, soft, weights, norms, B, scratch)
+    for _, dense in rows.dense_parts():
+        for start in range(0, len(dense.X), size):
+            X, norms, labels, soft, weights = dense.part(start, start + size)
+            add_rows(S, G, totals, X @ W.T, X, labels, soft, weights, norms, B, scratch)
 
 
 def pairs_among(K: int, larger: int) -> NDArray[np.int64]:

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 from folklearn import persist, problem
 from folklearn.arrays import Array
 from folklearn.certificate import Certificate, scope_of_growth
+from folklearn.engine import Engine
 from folklearn.errors import InvalidInputError, StateFileError
 from folklearn.numerics.evidence import DEPTH, N_TOTALS, ROUNDS, WEIGHT
 from folklearn.persist import Record, Saved
@@ -33,21 +34,29 @@ class LowerBound(Saved, ABC):
         self._totals: Array = np.zeros(N_TOTALS)
 
     def add(
-        self, X: Any, y: ArrayLike, *, at: ArrayLike | None = None, weight: ArrayLike | None = None
+        self,
+        X: Any,
+        y: ArrayLike,
+        *,
+        at: ArrayLike | None = None,
+        weight: ArrayLike | None = None,
+        n_jobs: int = 1,
     ) -> None:
         """Add rows X (T, d) with labels (T,) or soft labels (T, K), expanded at model ``at``.
 
-        X may be a sparse array of SciPy; ``at`` is W (K, d), by default 0. Everything is checked
-        before anything is added.
+        X may be a sparse array of SciPy; ``at`` is W (K, d), by default 0. Many rows at once are
+        shared by `n_jobs` threads, -1 for as many as there are cores, with the same sums to the
+        last bit. Everything is checked before anything is added, and all rows are, or none.
         """
+        engine = Engine.chosen(n_jobs)
         sizes = {"n_features": self.n_features, "n_classes": self.n_classes}
         rows = Rows.checked(X, y, weight, **sizes)
         W = None if at is None else problem.model("at", at, self.n_classes, self.n_features)
-        self._add(rows, W)
+        self._add(rows, W, engine)
 
     @abstractmethod
-    def _add(self, rows: Rows, W: Array | None) -> None:
-        """Add checked rows, expanded at W, or at 0."""
+    def _add(self, rows: Rows, W: Array | None, engine: Engine) -> None:
+        """Add checked rows, expanded at W, or at 0; all of them or none."""
 
     @abstractmethod
     def least(self, *, B: float | None = None) -> tuple[float, Array]:
@@ -76,8 +85,7 @@ class LowerBound(Saved, ABC):
         both._first_classes = self._first_classes if self.n_rounds else other._first_classes
         if other.n_rounds:
             both._first_classes = min(both._first_classes, other._first_classes)
-        both._totals = self._totals + other._totals
-        both._totals[DEPTH] = max(self._totals[DEPTH], other._totals[DEPTH]) + 1.0
+        both._totals = merged(self._totals, other._totals)
         return both
 
     @abstractmethod
@@ -177,6 +185,13 @@ class LowerBound(Saved, ABC):
             f"{type(self).__name__}(n_features={self.n_features}, n_classes={self.n_classes}, "
             f"B={self.B:g}; {self.n_rounds} rounds)"
         )
+
+
+def merged(one: Array, other: Array) -> Array:
+    """Return the totals (..., N_TOTALS) of two sets of rows whose sums were added."""
+    both = one + other
+    both[..., DEPTH] = np.maximum(one[..., DEPTH], other[..., DEPTH]) + 1.0
+    return both
 
 
 def rounded_up(loss: float, n_rounds: int) -> float:

@@ -3,17 +3,24 @@
 What is asked for several times (the best model in hindsight, a penalised fit) is found by
 Newton's method with one pass for each step: the step comes from the sums, and whether it led
 down is seen in the next pass.
+
+Where the rows lie does not matter to either: an engine is a class with one method,
+`Passes.total`.
 """
 
+import copy
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from folklearn import persist
 from folklearn.arrays import Array, logit_losses
-from folklearn.errors import InvalidInputError
-from folklearn.numerics.backend import threads_for
+from folklearn.engine import HERE, Engine, Leaf, S, leaf_rows
+from folklearn.errors import InvalidInputError, StateFileError
+from folklearn.lower_bound import merged
 from folklearn.numerics.evidence import (
     N_TOTALS,
     add_products,
@@ -26,32 +33,78 @@ from folklearn.numerics.evidence import (
 )
 from folklearn.numerics.floor import Quadratic
 from folklearn.numerics.leaders import pull
+from folklearn.persist import Record
 from folklearn.problem import Rows
 
 Blocks = Callable[[], Iterable[Rows]]  # checked rows, the same ones whenever it is called
 
 _FEW = 4  # pairs up to which it is not worth while to pack the products of features
+_MANY = 1 << 16  # rows at a time that are only counted
 _LEAST_ROWS, _MOST_ROWS = 64, 1024  # at a time: Python takes its time for each block
 _SHORTEST, _LONGEST = 0.1, 0.5  # of the step before, after one that led nowhere
 
 
-def blocks_of(
+class Passes(ABC):
+    """All rows, to be gone over as often as it takes, wherever they lie."""
+
+    @abstractmethod
+    def total(self, size: int | None, summed: Callable[[Leaf], S]) -> S:
+        """Return what all rows add up to: `summed` of leaves of about so many rows, added up.
+
+        Without a size one leaf is best. What `summed` and its sums hold can be pickled.
+        """
+
+    def sums(self, W: Array, classes: Sequence[float] = ()) -> "Sums":
+        """Return all rows, expanded at a model W (K, d), with a proof for every class named."""
+        K, d = W.shape
+        size = leaf_rows(d, K, 1 + len(classes))
+        return self.total(size, lambda leaf: Sums.of(leaf, W, classes))
+
+    @property
+    def n_rows(self) -> int:
+        """How many rows there are; it takes a pass."""
+        return self.total(_MANY, lambda leaf: sum(len(rows.X) for rows in leaf.parts))
+
+
+class PassesHere(Passes):
+    """Rows that this process can read, gone over by its threads.
+
+    Parameters
+    ----------
+    blocks : called for every pass, returns the same checked rows each time, in blocks.
+    engine : what goes over them.
+    """
+
+    def __init__(self, blocks: Blocks, engine: Engine = HERE) -> None:
+        self._blocks, self._engine = blocks, engine
+
+    def total(self, size: int | None, summed: Callable[[Leaf], S]) -> S:
+        """Return what all rows add up to."""
+        return self._engine.total(self._blocks(), size, summed)
+
+
+def passes_over(
     X: Any,
     y: ArrayLike | None,
     weight: ArrayLike | None,
     *,
     n_features: int,
     n_classes: int,
-) -> Blocks:
-    """Return checked rows as often as they are asked for.
+    n_jobs: int = 1,
+    device: str | None = None,
+) -> Passes:
+    """Return rows that are checked and can be gone over as often as it takes.
 
     X, y, weight are arrays, X perhaps a sparse one; or X is a function that returns blocks
-    (X, y) or (X, y, weight) anew for every pass, and y and weight are None.
+    (X, y) or (X, y, weight) anew for every pass, and y and weight are None. `n_jobs` threads
+    share every pass, with the same results to the last bit; -1 is as many as there are cores.
+    ``device`` is None or "cpu".
     """
+    engine = Engine.chosen(n_jobs, device)
     sizes = {"n_features": n_features, "n_classes": n_classes}
     if not callable(X):
         rows = Rows.checked(X, [] if y is None else y, weight, **sizes)
-        return lambda: [rows]
+        return PassesHere(lambda: [rows], engine)
     if y is not None or weight is not None:
         raise InvalidInputError("a function that returns blocks brings labels and weights itself")
     source = X
@@ -59,9 +112,10 @@ def blocks_of(
     def checked() -> Iterable[Rows]:
         for block in source():
             X, y, *more = block
-            yield Rows.checked(X, y, more[0] if more else None, **sizes)
+            rows = Rows.checked(X, y, more[0] if more else None, **sizes)
+            yield copy.deepcopy(rows)  # the source may fill its arrays anew for the next block
 
-    return checked
+    return PassesHere(checked, engine)
 
 
 class Sums:
@@ -81,11 +135,39 @@ class Sums:
         self._totals: Array = np.zeros((n, N_TOTALS))
 
     @classmethod
-    def over(cls, blocks: Blocks, W: Array, classes: Sequence[float] = ()) -> "Sums":
-        """Return the sums of all rows."""
+    def of(cls, leaf: Leaf, W: Array, classes: Sequence[float] = ()) -> Self:
+        """Return the sums of the rows of a leaf."""
         sums = cls(W, classes)
-        for rows in blocks():
+        for rows in leaf.parts:
             sums.add(rows)
+        return sums
+
+    def __add__(self, other: "Sums") -> "Sums":
+        """Return the sums of both sets of rows, expanded at the same model."""
+        both = Sums(self.W, self._classes[1:])
+        both.loss = self.loss + other.loss
+        both._S, both._G = self._S + other._S, self._G + other._G
+        both._totals = merged(self._totals, other._totals)
+        return both
+
+    def to_bytes(self) -> bytes:
+        """Return everything as bytes, to be sent."""
+        config = {"classes": self._classes[1:]}
+        arrays = {"W": self.W, "S": self._S, "G": self._G, "totals": self._totals}
+        arrays["loss"] = np.array([self.loss])
+        return persist.as_bytes(Record("Sums", config, arrays))
+
+    @classmethod
+    def from_bytes(cls, content: bytes) -> Self:
+        """Return what `to_bytes` gave, or raise StateFileError."""
+        record = persist.of_bytes(content)
+        if record.kind != "Sums":
+            raise StateFileError(f"these are the bytes of {record.kind}, not of Sums")
+        sums = cls(record.part("W", (None, None)), record.word("classes"))
+        sums._S = record.part("S", sums._S.shape)
+        sums._G = record.part("G", sums._G.shape)
+        sums._totals = record.part("totals", sums._totals.shape)
+        sums.loss = float(record.part("loss", (1,))[0])
         return sums
 
     def add(self, rows: Rows) -> None:
@@ -101,23 +183,22 @@ class Sums:
         size = _MOST_ROWS if few else max(block_rows(d), _LEAST_ROWS)
         size = min(size, max(1, len(rows.X)))
         scratch = np.empty(0 if few else scratch_size(d, size))
-        with threads_for(self.W.size):
-            for start in range(0, len(rows.X), size):
-                X, norms, labels, soft, weights = rows.part(start, start + size)
-                Z = X @ self.W.T
-                self.loss += float(weights @ logit_losses(Z, labels, soft))
-                coefficients, one = np.empty((len(X), n * P)), np.empty((len(X), P))
-                residuals = np.empty((len(X), K))
-                for s, B in enumerate(self._classes):
-                    expand_rows(
-                        Z.copy(), labels, soft, weights, norms, B, one, residuals, self._totals[s]
-                    )
-                    coefficients[:, s * P : (s + 1) * P] = one
-                    add_residuals(self._G[s], residuals, X)
-                if few:
-                    _add_each(S, coefficients, X)
-                else:
-                    add_products(S, coefficients, X, scratch)
+        for start in range(0, len(rows.X), size):
+            X, norms, labels, soft, weights = rows.part(start, start + size)
+            Z = X @ self.W.T
+            self.loss += float(weights @ logit_losses(Z, labels, soft))
+            coefficients, one = np.empty((len(X), n * P)), np.empty((len(X), P))
+            residuals = np.empty((len(X), K))
+            for s, B in enumerate(self._classes):
+                expand_rows(
+                    Z.copy(), labels, soft, weights, norms, B, one, residuals, self._totals[s]
+                )
+                coefficients[:, s * P : (s + 1) * P] = one
+                add_residuals(self._G[s], residuals, X)
+            if few:
+                _add_each(S, coefficients, X)
+            else:
+                add_products(S, coefficients, X, scratch)
 
     def quadratic(self, place: int = 0) -> Quadratic:
         """Return one of the sums."""

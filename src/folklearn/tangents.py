@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from folklearn import problem
 from folklearn.arrays import Array, softmax
 from folklearn.certificate import Certificate
+from folklearn.engine import HERE, Engine
 from folklearn.evidence import Evidence
 from folklearn.lower_bound import LowerBound
 from folklearn.numerics import floor as floors
@@ -138,7 +139,7 @@ class Tangents(LowerBound):
             "totals": self._totals,
         }
 
-    def _add(self, rows: Rows, W: Array | None) -> None:
+    def _add(self, rows: Rows, W: Array | None, engine: Engine = HERE) -> None:
         size = max(1, _BLOCK // self.n_classes)
         for start in range(0, len(rows.X), size):
             part = rows.part(start, start + size)

@@ -6,7 +6,8 @@ import pytest
 from folklearn import Leader, auto
 from folklearn import load as load_saved
 from folklearn.batch import OnlineToBatch
-from folklearn.batch.penalised import N_FOLDS, mode, penalised
+from folklearn.batch.penalised import N_FOLDS, dealt, mode, penalised
+from folklearn.passes import PassesHere
 from folklearn.problem import Rows
 from folklearn.synthetic import separable, stochastic
 from tests.reference import leader as slow
@@ -20,6 +21,10 @@ def rows_of(X, y, weight=None):
     return Rows.checked(X, y, weight, n_features=D, n_classes=K)
 
 
+def over(*blocks):
+    return PassesHere(lambda: blocks)
+
+
 @pytest.mark.parametrize("ridge", [1e-4, 0.1, 10.0])
 def test_the_mode_is_that_of_the_slow_twin(ridge, seed, rng):
     X, y = stochastic(seed, 120, d=D, K=K)
@@ -29,39 +34,39 @@ def test_the_mode_is_that_of_the_slow_twin(ridge, seed, rng):
     rows = rows_of(X, Y, weight)
     for start in (np.zeros((K, D)), 5.0 * rng.normal(size=(K, D))):
         start -= start.mean(axis=0)
-        found = mode(lambda: [rows.part(0, 50), rows.part(50, 120)], start, ridge, 50, 1e-10)
+        found = mode(over(rows.part(0, 50), rows.part(50, 120)), start, ridge, 50, 1e-10)
         np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
 def test_the_ridge_is_the_best_of_a_grid_on_the_same_folds(seed):
     X, y = stochastic(seed, 300, d=D, K=K)
     rows = rows_of(X, y)
-    fit = penalised(lambda: [rows], np.zeros((K, D)), ridge=0.1, seed=seed)
-    fold = np.random.default_rng(seed).permutation(300) % N_FOLDS
+    fit = penalised(over(rows), np.zeros((K, D)), ridge=0.1, seed=seed)
+    fold = dealt(seed, 0, 300)
 
     def held_out(ridge):
         total = 0.0
         for f in range(N_FOLDS):
             train, new = rows.of(fold != f), rows.of(fold == f)
-            W = mode(lambda train=train: [train], np.zeros((K, D)), ridge, 50, 1e-8)
+            W = mode(over(train), np.zeros((K, D)), ridge, 50, 1e-8)
             Z = new.X @ W.T
             total += (np.log(np.exp(Z).sum(axis=1)) - Z[np.arange(len(Z)), new.labels]).sum()
         return total / 300
 
     assert fit.held_out == pytest.approx(held_out(fit.ridge), rel=1e-4)
     assert fit.held_out <= min(held_out(ridge) for ridge in 10.0 ** np.arange(-5.0, 2.0)) + 1e-4
-    expected = mode(lambda: [rows], np.zeros((K, D)), fit.ridge, 50, 1e-10)
+    expected = mode(over(rows), np.zeros((K, D)), fit.ridge, 50, 1e-10)
     np.testing.assert_allclose(fit.W, expected, atol=1e-4)
 
 
 def test_separable_and_very_few_rows(seed):
     X, y = separable(seed, 200, d=D, K=K)
     rows = rows_of(X, y)
-    fit = penalised(lambda: [rows], np.zeros((K, D)))
+    fit = penalised(over(rows), np.zeros((K, D)))
     assert np.isfinite(fit.W).all()
     assert fit.held_out < 0.2
     few = rows.part(0, 5)
-    fit = penalised(lambda: [few], np.zeros((K, D)), ridge=0.5)
+    fit = penalised(over(few), np.zeros((K, D)), ridge=0.5)
     assert fit.ridge == 0.5
     assert np.isnan(fit.held_out)
 
@@ -74,7 +79,7 @@ def test_several_passes_of_leaders_are_the_penalised_fit(make, seed, tmp_path):
     assert model.n_rounds == learner.n_rounds == 200
     ridge, W = learner.leader()
     rows = rows_of(X, y)
-    fit = penalised(lambda: [rows], W, ridge=ridge, most_passes=49, seed=seed)
+    fit = penalised(over(rows), W, ridge=ridge, most_passes=49, seed=seed)
     P = np.exp(X @ fit.W.T)
     np.testing.assert_allclose(model.predict(X), P / P.sum(axis=1, keepdims=True), atol=1e-12)
     np.testing.assert_allclose(model.predict(X[0]), model.predict(X)[0], atol=1e-12)

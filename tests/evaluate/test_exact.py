@@ -5,7 +5,7 @@ import pytest
 
 from folklearn.errors import InvalidInputError
 from folklearn.evaluate.exact import refine
-from folklearn.passes import blocks_of
+from folklearn.passes import passes_over
 from folklearn.synthetic import OBLIVIOUS, separable
 from tests.reference import evidence as dense
 from tests.reference import hindsight as reference
@@ -13,7 +13,7 @@ from tests.reference.streams import soft_labels
 
 
 def rows_of(X, y, weight=None, d=3, K=3):
-    return blocks_of(X, y, weight, n_features=d, n_classes=K)
+    return passes_over(X, y, weight, n_features=d, n_classes=K)
 
 
 @pytest.mark.parametrize("B", [0.3, 3.0, 30.0])

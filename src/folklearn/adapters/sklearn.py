@@ -19,6 +19,7 @@ from folklearn.adapters._sklearn.rows import Rows
 from folklearn.arrays import TINY, Array
 from folklearn.batch.penalised import MOST_PASSES
 from folklearn.certificate import Certificate
+from folklearn.engine import Engine
 from folklearn.errors import InvalidInputError
 from folklearn.learners import catalogue
 from folklearn.model.columns import FEATURES
@@ -116,6 +117,9 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         for the largest class weight, or 1, in `partial_fit`.
     random_state : of the draws and of the order. With None and ``select="last"`` the order is
         one and the same every time, so that equal rows give equal models.
+    n_jobs : threads that share the passes of the fit to all rows, -1 for as many as there are
+        cores; None is 1. The model is the same to the last bit. Learning, and wide rows, take one.
+    device : None or "cpu", where the sums of that fit are made.
     verbose : show the progress of `fit` on standard error.
 
     Attributes
@@ -214,6 +218,8 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         n_checkpoints: int = 10,
         max_weight: float | None = None,
         random_state: Any = None,
+        n_jobs: int | None = None,
+        device: str | None = None,
         verbose: bool = False,
     ) -> None:
         self.learner = learner
@@ -231,6 +237,8 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.n_checkpoints = n_checkpoints
         self.max_weight = max_weight
         self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.device = device
         self.verbose = verbose
 
     def __sklearn_tags__(self) -> Any:
@@ -246,6 +254,8 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         y is one label for every row (T,), or soft labels (T, K), see the Notes. Whatever was
         learned before is forgotten.
         """
+        n_jobs = 1 if self.n_jobs is None else self.n_jobs
+        Engine.chosen(n_jobs, self.device)  # hears what is wrong before anything is learned
         with _all_or_nothing(self):
             rows = Rows.of(self, X, first=True)
             y = labels.read(y)
@@ -264,7 +274,10 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 self._draws.learn(self.model_, rows, target, w, passes, bool(self.shuffle), report)
             if most:
                 blocks = [(rows.whole.take(part), target[part], w[part]) for part in rows.parts()]
-                self.model_.refit_blocks(blocks, most_passes=most, seed=self._draws.seed)
+                self.model_.refit_blocks(
+                    blocks, most_passes=most, seed=self._draws.seed, n_jobs=n_jobs,
+                    device=self.device,
+                )  # fmt: skip
             self.classes_ = known
         return self
 

@@ -10,9 +10,11 @@ from numpy.typing import ArrayLike
 from folklearn import problem
 from folklearn.arrays import Array, softmax
 from folklearn.batch.penalised import FIRST_RIDGE, penalised
+from folklearn.engine import Engine
 from folklearn.errors import FolklearnError, InvalidInputError, StateFileError
 from folklearn.learners.base import Learner, Progress, Report, refuse_unless_learner
 from folklearn.learners.panel import PanelLearner
+from folklearn.passes import PassesHere
 from folklearn.persist import Record, Saved, put_inside, refusing
 from folklearn.problem import Rows
 from folklearn.progress import reporter
@@ -133,12 +135,17 @@ class OnlineToBatch(Saved):
         *,
         weight: ArrayLike | None = None,
         progress: Progress = False,
+        n_jobs: int = 1,
+        device: str | None = None,
     ) -> Self:
         """Run the learner over the rows, keep the states that predict, return self.
 
         y is (T,) classes or (T, K) soft labels. Every row is checked before the first round;
-        `progress` is True for a bar or a function of the number of rounds done.
+        `progress` is True for a bar or a function of the number of rounds done. `n_jobs` threads
+        share the passes of a penalised fit, -1 for as many as there are cores, with the same
+        result to the last bit; a learner learns in one. ``device`` is None or "cpu".
         """
+        engine = Engine.chosen(n_jobs, device)
         rows = self.learner._checked(X, y, weight)
         T = len(rows.X)
         if T == 0:
@@ -161,7 +168,7 @@ class OnlineToBatch(Saved):
                         start = stop
                     if place < len(stops):
                         states.append(copy.deepcopy(self.learner))
-        self._refitted = self._fitted(rows) if together else None
+        self._refitted = self._fitted(rows, engine) if together else None
         self._rounds, self._counts, self._states = rounds, counts, states
         self.n_rounds = n_rounds
         within = bool(rows.norms.max() <= self.learner.R * _NORM_SLACK)
@@ -174,12 +181,13 @@ class OnlineToBatch(Saved):
         """Whether further passes are those of a penalised fit."""
         return self.passes > 1 and self.select == LAST and isinstance(self.learner, PanelLearner)
 
-    def _fitted(self, rows: Rows) -> Array:
+    def _fitted(self, rows: Rows, engine: Engine) -> Array:
         """Return the penalised fit to all rows, from the best leader on."""
         led = self.learner.leader() if isinstance(self.learner, PanelLearner) else None
         ridge, W = led or (FIRST_RIDGE, np.zeros((self.n_classes, self.n_features)))
+        passes = PassesHere(lambda: [rows], engine)
         most = self.passes - 1
-        return penalised(lambda: [rows], W, ridge=ridge, most_passes=most, seed=self.seed).W
+        return penalised(passes, W, ridge=ridge, most_passes=most, seed=self.seed).W
 
     def _draw(self, rng: np.random.Generator, n_rounds: int) -> tuple[list[int], list[int]]:
         """Return the rounds before which a state is kept, in order, and how often each counts."""

@@ -1,21 +1,27 @@
 """Penalised maximum likelihood over all rows, with a ridge chosen on rows that were held out."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import permutations
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from folklearn.arrays import Array, logit_losses
+from folklearn.engine import Leaf, S
 from folklearn.numerics.backend import threads_for
 from folklearn.numerics.leaders import factor_ridge, jump
-from folklearn.passes import Blocks, Sums, shorter
+from folklearn.passes import Passes, shorter
 from folklearn.problem import Rows
 
 MOST_PASSES = 50  # for one ridge
 FIRST_RIDGE = 0.003  # for contexts of norm about 1
 N_FOLDS = 3
+_ORDERS = np.array(list(permutations(range(N_FOLDS))))
+_DRAWS_OF_A_STEP = 4  # that Philox makes at once
+_A_LEAF = 1 << 14  # rows of which only the loss is wanted
 _FEWEST = 4  # rows in a fold, on average: below, the first ridge is taken
 _STEP = math.sqrt(10.0)  # from ridge to ridge
 _FINER = 10.0**0.25  # around the best of these
@@ -42,7 +48,7 @@ class Penalised(NamedTuple):
 
 
 def penalised(
-    blocks: Blocks,
+    passes: Passes,
     W: Array,
     *,
     ridge: float = FIRST_RIDGE,
@@ -53,9 +59,9 @@ def penalised(
 
     .. math:: W_\lambda = \arg\min_W \lambda \|W\|_F^2 + \sum_t w_t \ell(W x_t, y_t)
 
-    Damped Newton steps, one pass each. Three folds choose the ridge: rows are drawn into them,
-    each is predicted by the fit to the two others. First a given ridge, then smaller ones as long
-    as they help, or else larger ones, each fit from its neighbour; then finer around the best.
+    Damped Newton steps, one pass each. Three folds choose the ridge: rows are `dealt` to them, each
+    is predicted by the fit to the two others. First a given ridge, then smaller ones as long as
+    they help, or else larger ones, each fit from its neighbour; then finer around the best.
     (Leaving out single rows by one Newton step is cheaper, and wrong by any amount where classes
     can be separated: on digits it took the smallest ridge there was.)
 
@@ -64,15 +70,15 @@ def penalised(
 
     Parameters
     ----------
-    blocks : all rows, once for every pass.
+    passes : all rows, wherever they lie.
     W : (K, d), to begin with.
     ridge : the first one.
     most_passes : for each fit.
     seed : of the folds.
     """
-    search = _Search(blocks, most_passes, seed)
+    search = _Search(passes, most_passes, seed)
     if not search.can_choose:
-        fitted = mode(blocks, W, ridge, most_passes, _NEARLY)
+        fitted = mode(passes, W, ridge, most_passes, _NEARLY)
         return Penalised(fitted, ridge, math.nan)
     first = best = search.at(ridge, np.tile(W, (N_FOLDS, 1, 1)))
     for factor in (1.0 / _STEP, _STEP):
@@ -86,10 +92,10 @@ def penalised(
     around = [search.at(best.ridge * factor, best.fits) for factor in (1.0 / _FINER, _FINER)]
     best = min(best, *around, key=_held_out)
     start = best.fits.mean(axis=0)
-    return Penalised(mode(blocks, start, best.ridge, most_passes, _NEARLY), *best[1:])
+    return Penalised(mode(passes, start, best.ridge, most_passes, _NEARLY), *best[1:])
 
 
-def mode(blocks: Blocks, W: Array, ridge: float, most_passes: int, tolerance: float) -> Array:
+def mode(passes: Passes, W: Array, ridge: float, most_passes: int, tolerance: float) -> Array:
     """Return the minimiser (K, d) of ridge |W|^2 and the loss of all rows, from W.
 
     The last step promises to gain less than `tolerance` of the objective; Newton's method
@@ -100,7 +106,7 @@ def mode(blocks: Blocks, W: Array, ridge: float, most_passes: int, tolerance: fl
     here, best = W, math.inf
     step, slope, length = np.zeros_like(W), 0.0, 1.0
     for _ in range(most_passes):
-        sums = Sums.over(blocks, W)
+        sums = passes.sums(W)
         value = sums.loss + ridge * float((W**2).sum())
         if value < best:
             here, best, length, target = W, value, 1.0, W.copy()
@@ -134,11 +140,10 @@ def _held_out(tried: _Tried) -> float:
 class _Search:
     """Fits of several ridges to the same folds."""
 
-    def __init__(self, blocks: Blocks, most_passes: int, seed: int) -> None:
-        self._blocks, self._most, self._n_tried = blocks, most_passes, 0
-        n_rows = sum(len(rows.X) for rows in blocks())
-        self._fold = np.random.default_rng(seed).permutation(n_rows) % N_FOLDS
-        self.can_choose = n_rows >= _FEWEST * N_FOLDS
+    def __init__(self, passes: Passes, most_passes: int, seed: int) -> None:
+        self._passes, self._most, self._n_tried = passes, most_passes, 0
+        self._folds = [_Fold(seed, number) for number in range(N_FOLDS)]
+        self.can_choose = passes.n_rows >= _FEWEST * N_FOLDS
 
     def goes_on(self, ridge: float) -> bool:
         """Tell whether to try a further ridge."""
@@ -147,21 +152,64 @@ class _Search:
     def at(self, ridge: float, starts: Array) -> _Tried:
         """Return what a ridge does, its fits found from others."""
         self._n_tried += 1
-        fits, loss, weight = np.empty_like(starts), 0.0, 0.0
-        for fold, W in enumerate(starts):
-            others = partial(self._rows, fold, held_out=False)
-            fits[fold] = mode(others, W, ridge, self._most, _ROUGHLY)
-            for rows in self._rows(fold, held_out=True):
-                losses = logit_losses(rows.X @ fits[fold].T, rows.labels, rows.soft)
-                loss += float(rows.weights @ losses)
-                weight += float(rows.weights.sum())
+        fits, lost = np.empty_like(starts), np.zeros(2)
+        for fold, W in zip(self._folds, starts, strict=True):
+            fit = mode(_Others(self._passes, fold), W, ridge, self._most, _ROUGHLY)
+            fits[fold.number] = fit
+            lost += self._passes.total(_A_LEAF, partial(_lost, fold, fit))
+        loss, weight = lost.tolist()
         average = loss / weight if weight > 0.0 else math.inf
         return _Tried(fits, ridge, average if math.isfinite(average) else math.inf)
 
-    def _rows(self, fold: int, *, held_out: bool) -> Iterator[Rows]:
-        """Yield the rows of a fold, or all others."""
-        before = 0
-        for rows in self._blocks():
-            own = self._fold[before : before + len(rows.X)] == fold
-            before += len(rows.X)
-            yield rows.of(own if held_out else ~own)
+
+class _Fold(NamedTuple):
+    """Some of the rows."""
+
+    seed: int
+    number: int
+
+    def split(self, leaf: Leaf, *, own: bool) -> Iterator[Rows]:
+        """Yield the rows of a leaf that are in this fold, or those that are not."""
+        first = leaf.first
+        for rows in leaf.parts:
+            yield rows.of((dealt(self.seed, first, len(rows.X)) == self.number) == own)
+            first += len(rows.X)
+
+
+class _Others(Passes):
+    """All rows but those of a fold."""
+
+    def __init__(self, passes: Passes, fold: _Fold) -> None:
+        self._passes, self._fold = passes, fold
+
+    def total(self, size: int | None, summed: Callable[[Leaf], S]) -> S:
+        """Return what they add up to."""
+        fold = self._fold
+        return self._passes.total(
+            size, lambda leaf: summed(Leaf(leaf.first, fold.split(leaf, own=False)))
+        )
+
+
+def _lost(fold: _Fold, W: Array, leaf: Leaf) -> Array:
+    """Return the total loss at W of a fold's rows, and their weight."""
+    lost = np.zeros(2)
+    for rows in fold.split(leaf, own=True):
+        losses = logit_losses(rows.X @ W.T, rows.labels, rows.soft)
+        lost += rows.weights @ losses, rows.weights.sum()
+    return lost
+
+
+def dealt(seed: int, first: int, n: int) -> NDArray[np.int64]:
+    """Return the folds of rows number `first` to before ``first + n``.
+
+    Every three rows, one after the other, go to the three folds in an order drawn for them. So
+    whoever has some of the rows knows their folds without the others.
+    """
+    start = first // N_FOLDS
+    stop = -((first + n) // -N_FOLDS)
+    draws = np.random.Philox(seed)
+    draws.advance(start // _DRAWS_OF_A_STEP)
+    skipped = start % _DRAWS_OF_A_STEP
+    drawn = draws.random_raw(skipped + stop - start)[skipped:]
+    folds: NDArray[np.int64] = _ORDERS[drawn % len(_ORDERS)].ravel()
+    return folds[first - start * N_FOLDS :][:n]

@@ -16,6 +16,7 @@ from folklearn.cli.options import Columns, Source, explained
 from folklearn.cli.predictions import LABEL, OF_CLASS, UNSEEN
 from folklearn.cli.warmup import warm_up
 from folklearn.cli.whole import Whole, in_order
+from folklearn.engine import Engine
 from folklearn.errors import FolklearnError
 from folklearn.evaluate.certify import Certifier, PredictionCertificate
 from folklearn.evaluate.exact import Pass
@@ -45,6 +46,9 @@ _TABLE = Table(
 --B  Largest row norm of the linear models to compare with.
 --exact  Read the file again, a few times, until the best linear model is known to {_TOLERANCE:g} of
     its loss.
+--jobs N  With --exact: threads that share the rows, -1 for as many as there are cores. What comes
+    out is the same.
+--device cpu  Where sums are made. Default: cpu.
 """
 )
 def audit(
@@ -53,6 +57,8 @@ def audit(
     predictions: str = "",
     B: float = 10.0,
     exact: bool = False,
+    jobs: int = 1,
+    device: str = "cpu",
     quiet: bool = False,
 ) -> None:
     """Certify predictions that any model made: how much better could a linear model do?
@@ -61,23 +67,32 @@ def audit(
     """
     if not predictions:
         raise FolklearnError("--predictions is needed: the file that holds what was predicted")
+    Engine.chosen(jobs, device)  # hears what is wrong before anything is read
     console = new_console(quiet)
     with warnings_shown(console):
         started = time.perf_counter()
-        audited = certified(console, "audit", source, columns, predictions, B)
-        certificate = _refined(audited, console) if exact else audited.certifier.certificate()
+        audited = certified(console, "audit", source, columns, predictions, B, device)
+        certifier = audited.certifier
+        certificate = _refined(audited, console, jobs) if exact else certifier.certificate()
         seconds = time.perf_counter() - started
     console.print(_summary(audited, certificate, seconds))
 
 
 def certified(
-    console: Console, command: str, source: Source, columns: Columns, predictions: str, B: float
+    console: Console,
+    command: str,
+    source: Source,
+    columns: Columns,
+    predictions: str,
+    B: float,
+    device: str = "cpu",
 ) -> "Audited":
     """Read rows and predictions of them, and certify these, showing how it goes."""
     check_settings({"B": B})
     whole = Whole(console, command, source, columns.roles())
     given = _read(predictions, whole)
-    certifier = Certifier(n_features=whole.n_inputs + 1, n_classes=len(given.labels), B=B)
+    sizes = {"n_features": whole.n_inputs + 1, "n_classes": len(given.labels)}
+    certifier = Certifier(**sizes, B=B, device=device)
     models = f"linear in the scaled columns, row norms at most {B:g}"
     more = ("audited", given.name), ("models", models)
     console.print(whole.about(*more, labels=given.labels))
@@ -87,7 +102,7 @@ def certified(
     return audited
 
 
-def _refined(audited: "Audited", console: Console) -> PredictionCertificate:
+def _refined(audited: "Audited", console: Console, jobs: int) -> PredictionCertificate:
     """Read the rows again until the certificate is exact; say after each pass how far it is."""
     n = audited.certifier.n_rounds
     console.print("Reading the rows again:")
@@ -98,7 +113,7 @@ def _refined(audited: "Audited", console: Console) -> PredictionCertificate:
             f"{done.loss / n:.6f}; none below {done.at_least / n:.6f}; gap {done.gap / n:.1e}"
         )
 
-    return audited.certifier.exact(audited.again, tol=_TOLERANCE, report=show)
+    return audited.certifier.exact(audited.again, tol=_TOLERANCE, report=show, n_jobs=jobs)
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ _TEXT = r"""('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")"""
 _ROLE = re.compile(rf"\broles=\{{{_TEXT}: {_TEXT}\}}")
 _ARGUMENT = re.compile(rf"\b(decimal|encoding|target)={_TEXT}")
 _WHOLE = {
+    "n_jobs": "--jobs",
     "on_bad=print": "--on-bad-row skip",
     "shuffle=True": "--shuffle",
     "reward_range=(low, high)": "--reward-range LOW HIGH",

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 from folklearn import problem
 from folklearn.arrays import Array, log_losses
 from folklearn.certificate import Certificate
+from folklearn.engine import Engine
 from folklearn.errors import InvalidInputError, StateFileError
 from folklearn.evaluate.companion import companion
 from folklearn.evaluate.exact import Exact, Report, refine
@@ -19,7 +20,7 @@ from folklearn.learners.leader import Leader
 from folklearn.learners.wide import Wide
 from folklearn.lower_bound import LowerBound, rounded_up
 from folklearn.numerics.floor import into_class
-from folklearn.passes import blocks_of
+from folklearn.passes import passes_over
 from folklearn.persist import Record, Saved, put_inside
 from folklearn.problem import Rows
 from folklearn.progress import reporter
@@ -81,6 +82,7 @@ class Certifier(Saved):
     n_features, n_classes : sizes of the problem.
     B : largest row norm of the linear models that are spoken of, positive.
     R : typical norm of x, positive; it matters for tightness alone, and little.
+    device : None or "cpu", where sums are made; it is not saved.
 
     Examples
     --------
@@ -98,7 +100,17 @@ class Certifier(Saved):
     WORDS = ("n_features", "n_classes", "B", "R")
     PARTS = ("totals",)
 
-    def __init__(self, *, n_features: int, n_classes: int, B: float = 10.0, R: float = 1.0) -> None:
+    def __init__(
+        self,
+        *,
+        n_features: int,
+        n_classes: int,
+        B: float = 10.0,
+        R: float = 1.0,
+        device: str | None = None,
+    ) -> None:
+        Engine.chosen(device=device)
+        self.device = device
         self._beside = companion(n_features=n_features, n_classes=n_classes, B=B, R=R)
         self.n_features, self.n_classes = self._beside.n_features, self._beside.n_classes
         self.B, self.R = self._beside.B, self._beside.R
@@ -194,6 +206,7 @@ class Certifier(Saved):
         tol: float = 1e-6,
         most_passes: int | None = None,
         report: Report | None = None,
+        n_jobs: int = 1,
     ) -> PredictionCertificate:
         """Return the certificate with nothing left to gain: all rows are read again, by `refine`.
 
@@ -201,7 +214,8 @@ class Certifier(Saved):
         returns them anew for every pass, as an iterable of (X, y) or (X, y, weight). Predictions
         are not needed. `report` is told a `Pass` after each. It ends when what is proven of the
         best linear model is within ``tol`` (1 + its loss) of a model's loss, mostly after three
-        to six passes.
+        to six passes. `n_jobs` threads share each of them, -1 for as many as there are cores, with
+        the same result to the last bit.
         """
         covered, _ = problem.comparators(None, B, self.B, self.n_classes, self.n_features)
         sizes = {"n_features": self.n_features, "n_classes": self.n_classes}
@@ -212,7 +226,7 @@ class Certifier(Saved):
             start = into_class(np.nan_to_num(self._beside.coef()), covered)
             floored = live.floor(B=covered)
         found = refine(
-            blocks_of(X, y, weight, **sizes),
+            passes_over(X, y, weight, **sizes, n_jobs=n_jobs, device=self.device),
             **sizes,
             B=covered,
             at=start,

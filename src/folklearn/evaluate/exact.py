@@ -15,7 +15,7 @@ from folklearn.learners.lanes import PAIRS, lane_of
 from folklearn.lower_bound import LowerBound
 from folklearn.numerics.backend import threads_for
 from folklearn.numerics.floor import floor, into_class
-from folklearn.passes import Blocks, Sums, shorter
+from folklearn.passes import Passes, shorter
 
 Report = Callable[["Pass"], None]
 
@@ -70,7 +70,7 @@ class Exact:
 
 
 def refine(
-    blocks: Blocks,
+    passes: Passes,
     *,
     n_features: int,
     n_classes: int,
@@ -105,7 +105,8 @@ def refine(
 
     Parameters
     ----------
-    blocks : called for every pass, returns the same checked rows each time, in blocks.
+    passes : all rows, wherever they lie; `passes_over` makes them of arrays, or of a function that
+        returns blocks, and shares them out to threads.
     n_features, n_classes, B : the class.
     at : model (K, d) to begin with, by default 0.
     tol : of the gap, relative to 1 + loss. Below about 1e-10 rounding is in the way.
@@ -121,13 +122,13 @@ def refine(
     most = default if most_passes is None else problem.count("most_passes", most_passes, 1)
     if is_wide:
         start = problem.model("at", at, K, d)
-        return _refine_wide(blocks, start, B=B, tol=tol, most_passes=most, report=report)
+        return _refine_wide(passes, start, B=B, tol=tol, most_passes=most, report=report)
     W = into_class(problem.model("at", at, K, d), B)
     found: Exact | None = None
     best_loss, evidence, at_least, idle = np.inf, None, -np.inf, 0
     here, towards, slope, length = W, np.zeros_like(W), 0.0, 1.0
     for number in range(1, most + 1):
-        sums = Sums.over(blocks, W, (B,))
+        sums = passes.sums(W, (B,))
         proof = Evidence.of(sums.quadratic(1), B=B, first_classes=K)
         floored = proof.floor()
         if evidence is None or floored > at_least:
@@ -153,11 +154,11 @@ def refine(
 
 
 def _refine_wide(
-    blocks: Blocks, W: Array, *, B: float, tol: float, most_passes: int, report: Report | None
+    passes: Passes, W: Array, *, B: float, tol: float, most_passes: int, report: Report | None
 ) -> Exact:
     """Find and prove the best model by projected gradients."""
     K, d = W.shape
-    loss = WideLoss(blocks, n_features=d, n_classes=K)
+    loss = WideLoss(passes, n_features=d, n_classes=K)
     descent = Descent(loss, loss.narrow(W), B, most_passes)
     best, at_least, proof, idle = descent.here, -np.inf, None, 0
     while True:

@@ -1,5 +1,6 @@
 """The best linear model in hindsight, with a proof of how good it is."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -9,11 +10,13 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from threadpoolctl import threadpool_limits
 
 from folklearn import problem
-from folklearn.arrays import Array, Labels, logit_losses
+from folklearn.arrays import Array, logit_losses, softmax
+from folklearn.engine import Engine, leaf_rows
 from folklearn.errors import InvalidInputError
 from folklearn.evaluate.exact import refine
 from folklearn.evidence import Evidence
 from folklearn.learners.lanes import PAIRS, lane_of
+from folklearn.passes import PassesHere
 from folklearn.problem import Rows
 from folklearn.sparse import SparseRows, is_sparse
 
@@ -61,6 +64,8 @@ def best_in_class(
     n_classes: int,
     weight: ArrayLike | None = None,
     tol: float = 1e-8,
+    n_jobs: int = 1,
+    device: str | None = None,
 ) -> Hindsight:
     r"""Minimise the total log loss over linear models of row norm at most B.
 
@@ -75,7 +80,7 @@ def best_in_class(
 
     is at most ``tol`` times (1 + loss). Then the floor of `Evidence` with all rows expanded at
     W is a second proof, mostly a sharper one: its gap is of second order in the distance from
-    the best model. 10 to 30 steps of T (dK)^2 multiply-adds; memory O(T K + (dK)^2). For rows
+    the best model. 10 to 30 steps of T (dK)^2 multiply-adds; memory O(T + (dK)^2). For rows
     that do not fit in memory there is `refine`, which is also what is done for problems too wide
     for (dK)^2 numbers (`lane_of`): first order, many passes, and a gap that may stay above the
     tolerance.
@@ -86,6 +91,9 @@ def best_in_class(
     B : largest row norm, positive.
     n_classes : K, at least 2.
     tol : relative tolerance of the gap, positive.
+    n_jobs : threads that share the sums over rows, -1 for as many as there are cores; the result
+        is the same to the last bit. From 1000 coordinates d K on BLAS shares them out itself.
+    device : None or "cpu".
 
     Examples
     --------
@@ -97,6 +105,7 @@ def best_in_class(
     >>> best.converged, best.gap < 1e-5, bool(best.loss < 200 * np.log(2))
     (True, True, True)
     """
+    engine = Engine.chosen(n_jobs, device)
     n_classes = problem.count("n_classes", n_classes, 2)
     B = problem.positive("B", B)
     tol = problem.positive("tol", tol)
@@ -107,16 +116,17 @@ def best_in_class(
     sizes = {"n_features": X.shape[1], "n_classes": n_classes}
     rows = Rows.checked(X, y, weight, **sizes)
     if lane_of(**sizes) != PAIRS:
-        found = refine(lambda: [rows], **sizes, B=B, tol=tol)
+        found = refine(PassesHere(lambda: [rows], engine), **sizes, B=B, tol=tol)
         return Hindsight(found.W, found.loss, found.gap, B, found.converged)
     if isinstance(rows.X, SparseRows):
         rows = rows._replace(X=rows.X.dense())
-    f = _Total(rows.X, rows.labels, rows.soft, rows.weights, n_classes)
+    few = n_classes * X.shape[1] < _MANY
+    f = _Total(rows, n_classes, leaf_rows(**sizes) if few else None, engine)
     # Small products on several threads crawl as soon as anything else runs on the machine.
-    with threadpool_limits(1 if n_classes * X.shape[1] < _MANY else None, user_api="blas"):
+    with threadpool_limits(1 if few else None, user_api="blas"):
         best = _solve(f, B, tol)
         evidence = Evidence(**sizes, B=B)
-        evidence._add(rows, best.W)
+        evidence._add(rows, best.W, engine)
         gap = min(best.gap, max(0.0, best.loss - evidence.floor()))
     return replace(best, gap=gap, converged=gap <= tol * (1.0 + best.loss))
 
@@ -137,47 +147,60 @@ def linear_losses(X: Any, y: ArrayLike, W: ArrayLike) -> Array:
 
 
 class _Total:
-    """The total loss f and its derivatives."""
+    """The total loss f and its derivatives, as sums over leaves of so many rows."""
 
-    def __init__(self, X: Array, labels: Labels, soft: Array, weights: Array, K: int) -> None:
-        self.X, self.labels, self.soft, self.weights = X, labels, soft, weights
-        self.shape = (K, X.shape[1])
+    def __init__(self, rows: Rows, K: int, size: int | None, engine: Engine) -> None:
+        self._rows, self._size, self._engine = rows, size, engine
+        self.shape = (K, rows.X.shape[1])
+
+    def _sum(self, summed: Callable[[Rows], Any]) -> Any:
+        """Return what a function of rows adds up to."""
+        return self._engine.total(
+            [self._rows], self._size, lambda leaf: sum(map(summed, leaf.parts), 0.0)
+        )
 
     def value(self, W: Array) -> float:
-        return float(self.weights @ logit_losses(self.X @ W.T, self.labels, self.soft))
+        def loss(rows: Rows) -> float:
+            return float(rows.weights @ logit_losses(rows.X @ W.T, rows.labels, rows.soft))
 
-    def probabilities(self, W: Array) -> Array:
-        Z = self.X @ W.T
-        P: Array = np.exp(Z - Z.max(axis=1, keepdims=True))
-        P /= P.sum(axis=1, keepdims=True)
-        return P
+        return float(self._sum(loss))
 
-    def gradient(self, P: Array) -> Array:
-        if len(self.soft):
-            E = P - self.soft
-        else:
-            E = P.copy()
-            rows = np.arange(len(P))
-            E[rows, self.labels] = 0.0
-            E[rows, self.labels] = -E.sum(axis=1)  # p - 1 without cancellation
-        E *= self.weights[:, None]
-        return E.T @ self.X
+    def gradient(self, W: Array) -> Array:
+        def slope(rows: Rows) -> Array:
+            E = softmax(rows.X @ W.T)
+            if len(rows.soft):
+                E -= rows.soft
+            else:
+                each = np.arange(len(E))
+                E[each, rows.labels] = 0.0
+                E[each, rows.labels] = -E.sum(axis=1)  # p - 1 without cancellation
+            E *= rows.weights[:, None]
+            slopes: Array = E.T @ rows.X
+            return slopes
 
-    def hessian(self, P: Array) -> Array:
+        gradient: Array = np.zeros(self.shape) + self._sum(slope)
+        return gradient
+
+    def hessian(self, W: Array) -> Array:
         """Return the sum of w (diag p - pp') (x) xx', (Kd, Kd), class-major."""
         K, d = self.shape
-        H = np.zeros((K * d, K * d))
-        for start in range(0, len(P), _CHUNK):
-            rows = slice(start, start + _CHUNK)
-            x, p, w = self.X[rows], P[rows], self.weights[rows]
-            rank_one = (np.sqrt(w)[:, None] * p)[:, :, None] * x[:, None, :]
-            rank_one = rank_one.reshape(len(x), K * d)
-            H -= rank_one.T @ rank_one
-            for k in range(K):
-                block = slice(k * d, (k + 1) * d)
-                scaled = np.sqrt(w * p[:, k])[:, None] * x
-                H[block, block] += scaled.T @ scaled
-        return H
+
+        def curved(rows: Rows) -> Array:
+            H = np.zeros((K * d, K * d))
+            for start in range(0, len(rows.X), _CHUNK):
+                x, _, _, _, w = rows.part(start, start + _CHUNK)
+                p = softmax(x @ W.T)
+                rank_one = (np.sqrt(w)[:, None] * p)[:, :, None] * x[:, None, :]
+                rank_one = rank_one.reshape(len(x), K * d)
+                H -= rank_one.T @ rank_one
+                for k in range(K):
+                    block = slice(k * d, (k + 1) * d)
+                    scaled = np.sqrt(w * p[:, k])[:, None] * x
+                    H[block, block] += scaled.T @ scaled
+            return H
+
+        hessian: Array = np.zeros((K * d, K * d)) + self._sum(curved)
+        return hessian
 
 
 def certified_gap(W: Array, gradient: Array, B: float) -> float:
@@ -194,8 +217,7 @@ def _solve(f: _Total, B: float, tol: float) -> Hindsight:
     multipliers = np.full(K, mu / B**2)
     best = Hindsight(W, value, np.inf, B, False)
     for _ in range(_MOST_STEPS):
-        P = f.probabilities(W)
-        gradient = f.gradient(P)
+        gradient = f.gradient(W)
         gap = certified_gap(W, gradient, B)
         if gap < best.gap:
             best = Hindsight(W, value, gap, B, gap <= tol * (1.0 + value))
@@ -203,7 +225,7 @@ def _solve(f: _Total, B: float, tol: float) -> Hindsight:
             break
         slack = B**2 - (W**2).sum(axis=1)
         full = gradient + 2.0 * mu * W / slack[:, None]  # of f and the barrier
-        step = _newton_step(f.hessian(P), full, W, slack, multipliers)
+        step = _newton_step(f.hessian(W), full, W, slack, multipliers)
         decrease = -float((step * full).sum())
         length, W_next, value = _search(f, W, value, step, decrease, mu, B)
         multipliers = _next_multipliers(multipliers, mu, slack, 2.0 * (W * step).sum(axis=1))

@@ -7,15 +7,18 @@ until the loss is below the largest of the last few. One or two passes over the 
 
 import math
 from collections import deque
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from folklearn.arrays import Array, logit_losses, softmax
+from folklearn.engine import Leaf
+from folklearn.lower_bound import merged
 from folklearn.numerics.columns import Columns
 from folklearn.numerics.evidence import CONSTANT, DEPTH, N_TOTALS, REACH, ROUNDS, WEIGHT
-from folklearn.passes import Blocks
+from folklearn.passes import Passes
 from folklearn.sparse import SparseRows
 from folklearn.tangents import Tangents
 
@@ -23,25 +26,56 @@ _REMEMBERED = 10  # losses that a new one must be below the largest of
 _SUFFICIENT = 1e-4
 _SHORTEST, _LONGEST = 1e-10, 1e10
 _BLOCK = 2**22  # logits at a time
+_MANY = 2**16  # rows at a time whose columns are looked for
+_LEAF = 2**23  # multiply-adds of a leaf: some ten milliseconds
+_MERGED = 32  # values to be met for every column: to add sums up must take far less time
+_A_ROW = 8  # values that a row takes as long as, beside its own
 
 
-class Touched(NamedTuple):
-    """All rows at one model: its loss, the gradient (n, K), and the totals of their planes."""
+@dataclass(frozen=True)
+class Touched:
+    """Rows at one model: its loss, the gradient (n, K), and the totals of their planes."""
 
     W: Array
     loss: float
     G: Array
     totals: Array
 
+    def __add__(self, other: "Touched") -> "Touched":
+        """Return both sets of rows, at the same model."""
+        totals = merged(self.totals, other.totals)
+        return Touched(self.W, self.loss + other.loss, self.G + other.G, totals)
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """The columns that occur in rows, how many rows there are, and how many values."""
+
+    columns: NDArray[np.int64]
+    n_rows: int
+    n_values: int
+
+    @classmethod
+    def of(cls, leaf: Leaf) -> "_Seen":
+        found = [SparseRows.of_any(rows.X).compact() for rows in leaf.parts]
+        columns = np.concatenate([np.empty(0, np.int64), *(X.indices for X in found)])
+        return cls(np.unique(columns), sum(map(len, found)), sum(X.nnz for X in found))
+
+    def __add__(self, other: "_Seen") -> "_Seen":
+        columns = np.union1d(self.columns, other.columns)
+        return _Seen(columns, self.n_rows + other.n_rows, self.n_values + other.n_values)
+
 
 class WideLoss:
     """The loss of all rows, over the columns that occur in them; models are (n, K) here."""
 
-    def __init__(self, blocks: Blocks, *, n_features: int, n_classes: int) -> None:
-        self.n_features, self.n_classes, self._blocks = n_features, n_classes, blocks
-        self._columns = Columns()
-        for rows in blocks():
-            self._columns.enter(SparseRows.of_any(rows.X).compact().indices)
+    def __init__(self, passes: Passes, *, n_features: int, n_classes: int) -> None:
+        self.n_features, self.n_classes, self._passes = n_features, n_classes, passes
+        seen = passes.total(_MANY, _Seen.of)
+        self._columns = Columns.of(seen.columns)
+        met = seen.n_values / max(seen.n_rows, 1) + _A_ROW
+        least = max(_LEAF / n_classes, _MERGED * self._columns.n)
+        self._leaf = math.ceil(least / met)
 
     @property
     def columns(self) -> NDArray[np.int64]:
@@ -60,9 +94,12 @@ class WideLoss:
 
     def at(self, W: Array) -> Touched:
         """Read all rows: their loss at W, and its gradient."""
+        return self._passes.total(self._leaf, lambda leaf: self._touched(leaf, W))
+
+    def _touched(self, leaf: Leaf, W: Array) -> Touched:
         loss, G, totals = 0.0, np.zeros_like(W), np.zeros(N_TOTALS)
         size = max(1, _BLOCK // self.n_classes)
-        for rows in self._blocks():
+        for rows in leaf.parts:
             for start in range(0, len(rows.X), size):
                 part = rows.part(start, start + size)
                 X = self._narrowed(SparseRows.of_any(part.X).compact())
@@ -114,7 +151,7 @@ class Descent:
 
     def step(self) -> bool:
         """Go one step; tell whether there was one to go."""
-        W, loss, G, _ = self.here
+        W, loss, G = self.here.W, self.here.loss, self.here.G
         towards = _into_class(W - self._length * G, self.B) - W
         slope = float((towards * G).sum())
         if not slope < 0.0:

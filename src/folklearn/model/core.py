@@ -12,6 +12,7 @@ from folklearn.arrays import TINY, Array, Labels, softmax
 from folklearn.batch.column_model import ColumnModel
 from folklearn.batch.penalised import MOST_PASSES
 from folklearn.certificate import Certificate
+from folklearn.engine import Engine
 from folklearn.errors import InvalidInputError, StateFileError
 from folklearn.learners import catalogue
 from folklearn.learners.base import Learner
@@ -452,19 +453,30 @@ class Core(Saved):
             return n_slots, X.numbers.shape[1]
         return X.shape[1], 0
 
-    def refit(self, blocks: Raw, *, most_passes: int = MOST_PASSES, seed: int = 0) -> None:
+    def refit(
+        self,
+        blocks: Raw,
+        *,
+        most_passes: int = MOST_PASSES,
+        seed: int = 0,
+        n_jobs: int = 1,
+        device: str | None = None,
+    ) -> None:
         """Fit all rows once more, together: penalised maximum likelihood, see `penalised`.
 
         `blocks` returns the rows that were learned, raw, anew for every pass: an iterable of X
         (T, d), class numbers (T,) or soft labels (T, K), and weights (T,). They are scaled as the
         next row would be, the constant ten times as large so that the penalty hardly counts for
         it, and the fit predicts until something more is learned; learner and certificate do not
-        change. Without a learner there is nothing to fit.
+        change. Without a learner there is nothing to fit. `n_jobs` threads share every pass, -1 for
+        as many as there are cores, with the same result to the last bit; ``device`` is None or
+        "cpu".
 
         Problems too large for all pairs of classes, and sparse rows, are fitted by `wide_fit`. It
         takes memory for K numbers a row and for the values that are not 0; should this machine not
-        have it, nothing is fitted, and a line says so.
+        have it, nothing is fitted, and a line says so. One thread does it, whatever `n_jobs` is.
         """
+        engine = Engine.chosen(n_jobs, device)
         if self.learner is None:
             return
 
@@ -478,7 +490,9 @@ class Core(Saved):
 
         fit = refit_wide if self._is_wide(self.n_columns, self.n_classes) else refit_dense
         constant = self._scaler.place if self._scaler.intercept else None
-        fitted = fit(scaled, self.learner, constant, most_passes=most_passes, seed=seed)
+        fitted = fit(
+            scaled, self.learner, constant, most_passes=most_passes, seed=seed, engine=engine
+        )
         self._refitted = self._refitted if fitted is None else fitted
 
     def _learn(self, rows: Rows, u: Array) -> Array:

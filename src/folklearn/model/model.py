@@ -11,6 +11,7 @@ from folklearn import persist, problem
 from folklearn.arrays import TINY, Array
 from folklearn.arrays import Labels as Numbers
 from folklearn.certificate import Certificate
+from folklearn.engine import Engine
 from folklearn.errors import InvalidInputError
 from folklearn.evaluate.monitor import Alarm, Monitor
 from folklearn.evaluate.windows import Window
@@ -655,24 +656,35 @@ class Model(Saved):
         passes: int | None = None,
         seed: int = 0,
         progress: bool = False,
+        n_jobs: int = 1,
+        device: str | None = None,
         **options: Any,
     ) -> Self:
         """Learn a file or a frame as a batch: shuffled, then fitted until nothing changes.
 
         Whatever was learned before is forgotten. Learners other than "auto" learn every row once.
-        `passes` limits how often the rows are gone over, 1 learns each once.
+        `passes` limits how often the rows are gone over, 1 learns each once. `n_jobs` threads share
+        the passes of the fit, -1 for as many as there are cores, with the same model to the last
+        bit; rows are learned by one. ``device`` is None or "cpu".
         """
+        Engine.chosen(n_jobs, device)  # hears what is wrong before anything is learned
         self.forget()
         feed = self.feed(source, target, weight=weight, shuffle=seed, **options)
         blocks = []
         for rows, _ in feed.steps(progress=progress):
             blocks.append(rows)
         if self.learner_name == "auto" and passes != 1:
-            self.refit(blocks, most_passes=passes, seed=seed)
+            self.refit(blocks, most_passes=passes, seed=seed, n_jobs=n_jobs, device=device)
         return self
 
     def refit(
-        self, blocks: Sequence[Any], *, most_passes: int | None = None, seed: int = 0
+        self,
+        blocks: Sequence[Any],
+        *,
+        most_passes: int | None = None,
+        seed: int = 0,
+        n_jobs: int = 1,
+        device: str | None = None,
     ) -> None:
         """Fit rows that were learned, and are at hand, all together; see `Core.refit`."""
         found = [
@@ -680,7 +692,7 @@ class Model(Saved):
             for rows in blocks
             if rows.has_label.any()
         ]
-        self.refit_blocks(found, most_passes=most_passes, seed=seed)
+        self.refit_blocks(found, most_passes=most_passes, seed=seed, n_jobs=n_jobs, device=device)
 
     def refit_blocks(
         self,
@@ -688,6 +700,8 @@ class Model(Saved):
         *,
         most_passes: int | None = None,
         seed: int = 0,
+        n_jobs: int = 1,
+        device: str | None = None,
     ) -> None:
         """Do so with blocks that all have labels, as `learn_many` takes them, and weights."""
         core, columns = self.core, self.columns
@@ -703,7 +717,7 @@ class Model(Saved):
             for block, numbers, weights in parts:
                 yield columns.known(columns.encode(block).X), numbers, weights
 
-        core.refit(raw, seed=seed, **limit)
+        core.refit(raw, seed=seed, n_jobs=n_jobs, device=device, **limit)
 
     def predict_proba(self, source: Any, **options: Any) -> Array:
         """Return the probabilities (T, K) of `labels` for rows that the model will not follow."""

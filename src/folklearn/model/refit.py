@@ -10,8 +10,10 @@ from folklearn.arrays import Array
 from folklearn.batch.column_model import ColumnModel
 from folklearn.batch.penalised import FIRST_RIDGE, penalised
 from folklearn.batch.wide_fit import wide_fit
+from folklearn.engine import Engine
 from folklearn.learners.base import Learner
 from folklearn.learners.panel import PanelLearner
+from folklearn.passes import PassesHere
 from folklearn.problem import Rows
 from folklearn.progress import LOGGER
 from folklearn.sparse import SparseRows, concatenated
@@ -24,7 +26,13 @@ Scaled = Callable[[], Iterable[Rows]]  # the rows, anew for every pass
 
 
 def refit_dense(
-    scaled: Scaled, learner: Learner, constant: int | None, *, most_passes: int, seed: int
+    scaled: Scaled,
+    learner: Learner,
+    constant: int | None,
+    *,
+    most_passes: int,
+    seed: int,
+    engine: Engine,
 ) -> Array:
     """Return weights (K, columns), penalised; the column of the constant hardly is."""
     columns = np.ones(learner.n_features)
@@ -38,14 +46,24 @@ def refit_dense(
 
     led = learner.leader() if isinstance(learner, PanelLearner) else None
     ridge, W = led or (FIRST_RIDGE, np.zeros((learner.n_classes, learner.n_features)))
-    fit = penalised(freed, W / columns, ridge=ridge, most_passes=most_passes, seed=seed)
+    passes = PassesHere(freed, engine)
+    fit = penalised(passes, W / columns, ridge=ridge, most_passes=most_passes, seed=seed)
     return fit.W * columns
 
 
 def refit_wide(
-    scaled: Scaled, learner: Learner, constant: int | None, *, most_passes: int, seed: int
+    scaled: Scaled,
+    learner: Learner,
+    constant: int | None,
+    *,
+    most_passes: int,
+    seed: int,
+    engine: Engine,
 ) -> ColumnModel | None:
-    """Return weights of the columns that occur, or None if the rows do not fit in memory."""
+    """Return weights of the columns that occur, or None if the rows do not fit in memory.
+
+    Rows are taken one after the other, so that more threads would not help.
+    """
     parts: list[Rows] = []
     needed, present, n_classes = 0, memory.bytes_present() or math.inf, learner.n_classes
     for rows in scaled():
