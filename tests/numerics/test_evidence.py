@@ -20,6 +20,7 @@ from folklearn.numerics.evidence import (
     scratch_size,
 )
 from folklearn.numerics.floor import _Evaluated
+from folklearn.numerics.quadratic import Quadratic
 from tests.reference.evidence import rounding
 
 

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 from folklearn import bounds, problem
 from folklearn.evidence import Evidence
@@ -109,7 +110,7 @@ class Auto(PanelLearner):
 
     def _moved(self, lane: str) -> Learner:
         """Return what `auto` is in another lane, begun where this one stands."""
-        own = {"n_features": self.n_features, "n_classes": self.n_classes}
+        own: dict[str, Any] = {"n_features": self.n_features, "n_classes": self.n_classes}
         moved = auto(
             **own,
             R=self.R,
@@ -118,6 +119,7 @@ class Auto(PanelLearner):
             max_weight=self.max_weight,
             worst_case=self._folklore is not None,
             lane=lane,
+            device=self.device,
         )
         if not self.n_rounds:
             return moved

@@ -18,7 +18,11 @@ import numpy as np
 
 from folklearn.arrays import Array
 from folklearn.numerics.evidence import CONSTANT, DEPTH, REACH, WEIGHT
+from folklearn.numerics.on_torch.quadratic import DeviceForm, DeviceQuadratic
 from folklearn.numerics.quadratic import Form, Quadratic, Solve, pairs
+
+AnyQuadratic = Quadratic | DeviceQuadratic
+AnyForm = Form | DeviceForm
 
 _UNIT = 1.01 * 2.0**-53  # with room for terms of second order
 _MOST_STEPS = 60
@@ -37,7 +41,7 @@ class Floor(NamedTuple):
     multipliers: Array
 
 
-def value(quadratic: Quadratic, W: Array) -> float:
+def value(quadratic: AnyQuadratic, W: Array) -> float:
     """Return a number that the total loss of W is not below: E(W), rounded down."""
     if not quadratic.totals[WEIGHT] >= _LIGHTEST:
         return 0.0  # no loss is negative
@@ -45,7 +49,7 @@ def value(quadratic: Quadratic, W: Array) -> float:
 
 
 def floor(
-    quadratic: Quadratic, B: float, tolerance: float = _TOLERANCE, near: Array | None = None
+    quadratic: AnyQuadratic, B: float, tolerance: float = _TOLERANCE, near: Array | None = None
 ) -> Floor:
     """Return a number that no model of row norm at most B goes below, and a model near it.
 
@@ -68,7 +72,7 @@ def floor(
     return Floor(below, into_class(W, B), found)
 
 
-def plane(quadratic: Quadratic, W: Array, B: float) -> tuple[float, Array]:
+def plane(quadratic: AnyQuadratic, W: Array, B: float) -> tuple[float, Array]:
     """Return (c, G) with c + <G, V> below the quadratic for all V of row norm at most B.
 
     The quadratic is convex, so that it lies above its plane at W, which is in the class; the
@@ -92,7 +96,7 @@ class _Evaluated:
     """q(W) = E(W) + sum_i l_i (|w_i|^2 - B^2) and its gradient at W, with their rounding."""
 
     def __init__(
-        self, quadratic: Quadratic, form: Form, W: Array, multipliers: Array, B: float
+        self, quadratic: AnyQuadratic, form: AnyForm, W: Array, multipliers: Array, B: float
     ) -> None:
         K, d = quadratic.shape
         G, totals = quadratic.G, quadratic.totals
@@ -130,19 +134,19 @@ class _Evaluated:
         self.below = float(total - allowance - bent * (1.0 + 4.0 * _UNIT * (K + d)))
 
 
-def _at_one_point(quadratic: Quadratic, W: Array) -> _Evaluated:
+def _at_one_point(quadratic: AnyQuadratic, W: Array) -> _Evaluated:
     """Return E and its gradient at W, of any norm."""
     return _Evaluated(quadratic, quadratic.form(), W, np.zeros(len(W)), 0.0)
 
 
-def _least(quadratic: Quadratic, solve: Solve) -> Array:
+def _least(quadratic: AnyQuadratic, solve: Solve) -> Array:
     """Return the minimiser of q."""
     G = quadratic.G - quadratic.G.mean(axis=0)  # rounding; what moves all classes moves nothing
     return solve(-0.5 * G.ravel()).reshape(G.shape)
 
 
 def _multipliers(
-    quadratic: Quadratic, form: Form, B: float, tolerance: float, near: Array | None
+    quadratic: AnyQuadratic, form: AnyForm, B: float, tolerance: float, near: Array | None
 ) -> Array:
     """Return the multipliers with the largest F found by primal-dual steps."""
     K, d = quadratic.shape

@@ -41,13 +41,6 @@ class Device:
         """Return a tensor of zeros."""
         return self.torch.zeros(shape, dtype=self.torch.float64, device=self.place)
 
-    def one_hot(self, labels: Any, soft: Any, n_classes: int) -> Any:
-        """Return targets (m, K): of classes, or soft ones where there are rows of these."""
-        if len(soft):
-            return self.put(soft)
-        Y = self.zeros(len(labels), n_classes)
-        return Y.scatter_(1, self.put(labels)[:, None], 1.0)
-
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Device) and other.name == self.name
 

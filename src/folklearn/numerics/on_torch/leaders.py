@@ -1,24 +1,16 @@
 """The modes of several ridges at once: the twin of `folklearn.numerics.leaders`."""
 
-from typing import Any, NamedTuple
+from typing import Any
 
 from folklearn.numerics.leaders import MOST_HALVINGS, SUFFICIENT
 from folklearn.numerics.on_torch.device import Device
 from folklearn.numerics.on_torch.expand import add_products, expand
 from folklearn.numerics.on_torch.linear import Factor, factored
 from folklearn.numerics.on_torch.quadratic import curvature, pulled, ridged, solved
+from folklearn.numerics.on_torch.rows import DeviceRows
 
 
-class Kept(NamedTuple):
-    """Rows that are held as rows: X (m, d), targets Y (m, K), weights and norms (m,)."""
-
-    X: Any
-    Y: Any
-    weights: Any
-    norms: Any
-
-
-def curved(device: Device, S: Any, kept: Kept, W: Any) -> Any:
+def curved(device: Device, S: Any, kept: DeviceRows, W: Any) -> Any:
     """Return S and the true curvature of rows at W (K, d)."""
     if not len(kept.X):
         return S
@@ -29,7 +21,7 @@ def curved(device: Device, S: Any, kept: Kept, W: Any) -> Any:
 
 
 def moved(
-    device: Device, S: Any, G: Any, bent: Any, kept: Kept, ridges: Any, W: Any, n_steps: int
+    device: Device, S: Any, G: Any, bent: Any, kept: DeviceRows, ridges: Any, W: Any, n_steps: int
 ) -> Any:
     """Return models W (E, K, d), each moved towards the mode of its ridge (E,).
 
@@ -37,15 +29,19 @@ def moved(
     """
     K = W.shape[1]
     H = curvature(device, bent)
-    factors = [factored(device, ridged(H, float(ridge), K)) for ridge in ridges]
-    able = [e for e, factor in enumerate(factors) if factor is not None]
+    found = [factored(device, ridged(H, float(ridge), K)) for ridge in ridges]
+    factors = {e: factor for e, factor in enumerate(found) if factor is not None}
+    able = list(factors)
     if not able:
         return W
-    found = W.clone()
-    own = [factor for factor in factors if factor is not None]
-    walk = _walked if len(kept.X) else _jumped
-    found[able] = walk(device, S, G, own, kept, ridges[able], W[able], n_steps)
-    return found
+    after = W.clone()
+    if len(kept.X):
+        own = _Objective(device, S, G, kept, ridges[able])
+        after[able] = own.walked(list(factors.values()), W[able], n_steps)
+    else:
+        steps = _steps(device, list(factors.values()), G.expand_as(W[able]))
+        after[able] = device.torch.where(_are_finite(steps), steps, W[able])
+    return after
 
 
 def _steps(device: Device, factors: list[Factor], gradients: Any) -> Any:
@@ -54,59 +50,60 @@ def _steps(device: Device, factors: list[Factor], gradients: Any) -> Any:
     return device.torch.cat(steps)
 
 
-def _jumped(
-    device: Device, S: Any, G: Any, factors: list[Factor], kept: Kept, lam: Any, W: Any, n: int
-) -> Any:
-    steps = _steps(device, factors, G.expand_as(W))
-    finite = steps.isfinite().all(dim=2).all(dim=1)
-    return device.torch.where(finite[:, None, None], steps, W)
+def _are_finite(steps: Any) -> Any:
+    """Tell for each model, (E, 1, 1), whether its step is."""
+    return steps.isfinite().all(dim=2, keepdim=True).all(dim=1, keepdim=True)
 
 
 def _inner(A: Any, B: Any) -> Any:
     return (A * B).sum(dim=(1, 2))
 
 
-def _true_loss(Z: Any, kept: Kept) -> tuple[Any, Any]:
-    """Return the losses (E,) of rows at logits Z (E, m, K), and w(p - y)."""
-    A = Z - Z.amax(2, keepdim=True)
-    powers = A.exp()
-    totals = powers.sum(2, keepdim=True)
-    w = kept.weights[:, None]
-    loss = (w * (totals.log() - (kept.Y * A).sum(2, keepdim=True))).sum(dim=(1, 2))
-    return loss, w * (powers / totals - kept.Y)
+class _Objective:
+    """Ridges (E,), a sum, and the true loss of rows, for as many models W (E, K, d)."""
 
+    def __init__(self, device: Device, S: Any, G: Any, kept: DeviceRows, ridges: Any) -> None:
+        self._device, self._S, self._G, self._kept = device, S, G, kept
+        self._ridges = ridges[:, None, None]
 
-def _walked(
-    device: Device, S: Any, G: Any, factors: list[Factor], kept: Kept, lam: Any, W: Any, n: int
-) -> Any:
-    """Take damped Newton steps; a model whose step leads nowhere goes no further."""
-    torch, X = device.torch, kept.X
-    ridge = lam[:, None, None]
-    Z = X @ W.transpose(1, 2)
-    pull = pulled(device, S, W)
-    loss, slopes = _true_loss(Z, kept)
-    going = torch.ones_like(lam, dtype=torch.bool)
-    for _ in range(n):
-        gradient = G + 2.0 * (pull + ridge * W) + slopes.transpose(1, 2) @ X
-        step = _steps(device, factors, gradient)
-        slope = _inner(gradient, step)
-        going &= (slope < 0.0) & step.isfinite().all(dim=2).all(dim=1)
-        step = torch.where(going[:, None, None], step, 0.0)
-        ZD = X @ step.transpose(1, 2)
-        pull_step = pulled(device, S, step)
-        linear = _inner(G + 2.0 * (pull + ridge * W), step)
-        square = _inner(pull_step + ridge * step, step)
-        t, decided = torch.ones_like(lam), ~going
-        there, slopes_there, enough = loss, slopes, decided
-        for _ in range(MOST_HALVINGS):
-            there, slopes_there = _true_loss(Z + t[:, None, None] * ZD, kept)
-            enough = there - loss + t * (linear + t * square) <= SUFFICIENT * t * slope
-            if bool((enough | decided).all()):
-                break
-            t = torch.where(enough, t, 0.5 * t)
-        going &= enough
-        took = torch.where(going, t, 0.0)[:, None, None]
-        W, pull, Z = W + took * step, pull + took * pull_step, Z + took * ZD
-        loss = torch.where(going, there, loss)
-        slopes = torch.where(going[:, None, None], slopes_there, slopes)
-    return W
+    def _true_loss(self, Z: Any) -> tuple[Any, Any]:
+        """Return the losses (E,) of the rows at logits Z (E, m, K), and w(p - y)."""
+        Y, w = self._kept.Y, self._kept.weights[:, None]
+        A = Z - Z.amax(2, keepdim=True)
+        powers = A.exp()
+        totals = powers.sum(2, keepdim=True)
+        losses = (w * (totals.log() - (Y * A).sum(2, keepdim=True))).sum(dim=(1, 2))
+        return losses, w * (powers / totals - Y)
+
+    def walked(self, factors: list[Factor], W: Any, n_steps: int) -> Any:
+        """Take damped Newton steps; a model whose step leads nowhere goes no further."""
+        torch, X, ridges = self._device.torch, self._kept.X, self._ridges
+        Z = X @ W.transpose(1, 2)
+        pull = pulled(self._device, self._S, W)
+        loss, slopes = self._true_loss(Z)
+        going = torch.ones_like(loss, dtype=torch.bool)
+        for _ in range(n_steps):
+            quadratic = self._G + 2.0 * (pull + ridges * W)
+            gradient = quadratic + slopes.transpose(1, 2) @ X
+            step = _steps(self._device, factors, gradient)
+            slope = _inner(gradient, step)
+            going &= (slope < 0.0) & _are_finite(step).flatten()
+            step = torch.where(going[:, None, None], step, 0.0)
+            ZD = X @ step.transpose(1, 2)
+            pull_step = pulled(self._device, self._S, step)
+            linear = _inner(quadratic, step)
+            square = _inner(pull_step + ridges * step, step)
+            t, decided = torch.ones_like(loss), ~going
+            there, slopes_there, enough = loss, slopes, decided
+            for _ in range(MOST_HALVINGS):
+                there, slopes_there = self._true_loss(Z + t[:, None, None] * ZD)
+                enough = there - loss + t * (linear + t * square) <= SUFFICIENT * t * slope
+                if bool((enough | decided).all()):
+                    break
+                t = torch.where(enough, t, 0.5 * t)
+            going &= enough
+            took = torch.where(going, t, 0.0)[:, None, None]
+            W, pull, Z = W + took * step, pull + took * pull_step, Z + took * ZD
+            loss = torch.where(going, there, loss)
+            slopes = torch.where(going[:, None, None], slopes_there, slopes)
+        return W

@@ -15,8 +15,9 @@ from folklearn.numerics import panel
 from folklearn.numerics.evidence import N_TOTALS, n_pairs
 from folklearn.numerics.on_torch.device import Device, back
 from folklearn.numerics.on_torch.expand import add_products, expand
-from folklearn.numerics.on_torch.leaders import Kept, curved, moved
-from folklearn.numerics.on_torch.quadratic import Quadratic
+from folklearn.numerics.on_torch.leaders import curved, moved
+from folklearn.numerics.on_torch.quadratic import DeviceQuadratic
+from folklearn.numerics.on_torch.rows import DeviceRows
 from folklearn.numerics.panel_state import PanelState
 
 _MOST_ROWS = 1 << 15  # of a stretch, so that there is progress to report
@@ -31,15 +32,16 @@ class DeviceSums:
         self.S = device.zeros(n_sums, n_pairs(K), d, d)
         self.G = device.zeros(n_sums, K, d)
         self.totals = device.zeros(n_sums, N_TOTALS)
-        self._kept = Kept(*(device.zeros(0, *shape) for shape in ((d,), (K,), (), ())))
+        self._kept = DeviceRows(*(device.zeros(0, *shape) for shape in ((d,), (K,), (), ())))
 
     @classmethod
     def of(cls, device: Device, state: PanelState) -> "DeviceSums":
         """Return a copy of the sums of a whole state."""
         sums = cls(device, state)
         for place in range(len(sums.S)):
-            parts = Quadratic.of(device, state.quadratic(place)).tensors
-            sums.S[place], sums.G[place], sums.totals[place] = parts
+            own = DeviceQuadratic.of(device, state.quadratic(place))
+            sums.S[place], sums.G[place] = own.S, own.slopes
+            sums.totals[place] = device.put(own.totals)
         return sums
 
     def copy(self) -> "DeviceSums":
@@ -59,9 +61,9 @@ class DeviceSums:
         """The memory that the sums take."""
         return sum(part.nbytes for part in (self.S, self.G, self.totals))
 
-    def quadratic(self, place: int) -> Quadratic:
+    def quadratic(self, place: int) -> DeviceQuadratic:
         """Return one of the sums, not copied."""
-        return Quadratic(self.device, self.S[place], self.G[place], self.totals[place])
+        return DeviceQuadratic(self.device, self.S[place], self.G[place], back(self.totals[place]))
 
     def write(self, state: PanelState) -> None:
         """Write all sums into a whole state."""
@@ -100,7 +102,7 @@ class DeviceSums:
             self._add(state, recent, self.device.put(state["recent_z"][:, rows]))
         plan[panel.FLUSHED] = plan[panel.POSITION]
 
-    def _add(self, state: PanelState, rows: Kept, Z: Any) -> None:
+    def _add(self, state: PanelState, rows: DeviceRows, Z: Any) -> None:
         """Add rows to the sums that rows enter as they come, expanded at logits Z (s, m, K)."""
         n, torch = state.spec.n_expanded, self.device.torch
         found = []
@@ -111,26 +113,19 @@ class DeviceSums:
         together = torch.cat([one.coefficients for one in found], dim=1)
         add_products(self.S[:n].flatten(0, 1), together, rows.X)
 
-    def _add_at(self, place: int, rows: Kept, W: Any) -> None:
-        """Add rows to one sum of no class, expanded at W (K, d)."""
-        one = expand(self.device, rows.X @ W.T, rows.Y, rows.weights, rows.norms, 0.0)
-        self.G[place].addmm_(one.residuals.T, rows.X)
-        self.totals[place] += one.totals
-        add_products(self.S[place], one.coefficients, rows.X)
-
-    def _rows(self, state: PanelState, which: str, rows: slice) -> Kept:
-        return Kept(
+    def _rows(self, state: PanelState, which: str, rows: slice) -> DeviceRows:
+        return DeviceRows(
             *(self.device.put(state[f"{which}_{part}"][rows]) for part in ("x", "y", "w", "norm"))
         )
 
-    def _kept_rows(self, state: PanelState) -> Kept:
+    def _kept_rows(self, state: PanelState) -> DeviceRows:
         """Return the kept rows; those that are on the device already are not sent again."""
         there = len(self._kept.X)
         here = int(state.plan[panel.N_KEPT])
         if there < here:
             news = self._rows(state, "kept", slice(there, here))
             cat = self.device.torch.cat
-            self._kept = Kept(*(cat(both) for both in zip(self._kept, news, strict=True)))
+            self._kept = DeviceRows(*(cat(both) for both in zip(self._kept, news, strict=True)))
         return self._kept
 
     def _refresh(self, state: PanelState) -> None:
@@ -168,7 +163,9 @@ class DeviceSums:
         ridge = self.device.put(state["ridges"][e : e + 1])
         W = moved(self.device, S, G, bent, rows, ridge, W[None], panel.STEPS_OF_NEWTON)[0]
         state.set_model(e, back(W))
-        self._add_at(place, rows, W)
+        own = self.quadratic(place)
+        own.add(rows, W, 0.0)
+        self.totals[place] = self.device.put(own.totals)
 
     def run(
         self, state: PanelState, X: Array, norms: Array, labels: Labels, soft: Array, weights: Array
@@ -184,12 +181,7 @@ class DeviceSums:
         ahead = max(int(plan[panel.NEXT] - plan[panel.T]), 1)
         # The round of the refresh is the last one.
         m = min(int(np.searchsorted(counts, ahead)) + 1, len(counts))
-        rows = Kept(
-            self.device.put(X[:m]),
-            self.device.one_hot(labels[:m], soft[:m], K),
-            self.device.put(weights[:m]),
-            self.device.put(norms[:m]),
-        )
+        rows = DeviceRows.of(self.device, K, X[:m], norms[:m], labels[:m], soft[:m], weights[:m])
         linear = self.device.put(state["W"][:-1].reshape(state.d, -1))
         Z = (rows.X @ linear).view(len(rows.X), -1, K)
         predicted = torch.softmax(Z, dim=2).clamp_(min=panel.FLOOR)
@@ -212,7 +204,7 @@ class DeviceSums:
             self.settle(state)
         return back(mixed)
 
-    def _learn(self, state: PanelState, rows: Kept, Z: Any, counted: Any) -> None:
+    def _learn(self, state: PanelState, rows: DeviceRows, Z: Any, counted: Any) -> None:
         """Keep the first rows of all, and let the others enter the sums."""
         spec, plan = state.spec, state.plan
         first = int(plan[panel.N_KEPT])
@@ -226,7 +218,7 @@ class DeviceSums:
             places = self.device.put(others)
             modes = [int(plan[panel.BEST]), *range(len(spec.ridges), spec.n_modes)]
             at = Z[places][:, modes].transpose(0, 1)
-            self._add(state, Kept(*(part[places] for part in rows)), at)
+            self._add(state, rows.of_places(places), at)
 
 
 def _losses(P: Any, Y: Any) -> Any:

@@ -1,82 +1,86 @@
 """A sum of evidence on a device, and its linear algebra: the twin of `numerics.quadratic`."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from scipy.linalg import LinAlgError
 
 from folklearn.arrays import Array
-from folklearn.numerics import quadratic as host
 from folklearn.numerics.on_torch.device import Device, back
-from folklearn.numerics.on_torch.expand import pairs
+from folklearn.numerics.on_torch.expand import add_products, expand, pairs
 from folklearn.numerics.on_torch.linear import Factor, factored
-from folklearn.numerics.quadratic import Solve, n_classes, nudges
+from folklearn.numerics.on_torch.rows import DeviceRows
+from folklearn.numerics.quadratic import Form, Quadratic, Solve, n_classes, nudges
+from folklearn.numerics.quadratic import pairs as pairs_here
 
 _SMALL = 1500  # unknowns below which the CPU is faster: a device waits for each of many steps
 
 
-class Quadratic:
-    """Full matrices S (P, d, d), G (K, d), totals, all tensors of a device."""
+class DeviceQuadratic:
+    """Full matrices S (P, d, d) and slopes (K, d) as tensors of a device; totals are here."""
 
-    def __init__(self, device: Device, S: Any, G: Any, totals: Any) -> None:
-        self.device = device
-        self.tensors = S, G, totals
+    def __init__(self, device: Device, S: Any, slopes: Any, totals: Array) -> None:
+        self.device, self.S, self.slopes, self.totals = device, S, slopes, totals
 
     @classmethod
-    def of(cls, device: Device, quadratic: host.Quadratic) -> "Quadratic":
+    def of(cls, device: Device, quadratic: Quadratic) -> "DeviceQuadratic":
         """Return a copy on a device."""
-        parts = quadratic.blocks(), quadratic.G, quadratic.totals
-        return cls(device, *(device.put(part) for part in parts))
+        blocks = device.put(quadratic.blocks())
+        return cls(device, blocks, device.put(quadratic.G), quadratic.totals.copy())
 
-    def here(self) -> host.Quadratic:
+    def here(self) -> Quadratic:
         """Return a copy in arrays of this machine."""
-        S, G, totals = self.tensors
-        rows, columns = np.tril_indices(S.shape[1])
-        packed = S[:, self.device.put(rows), self.device.put(columns)]
-        return host.Quadratic(back(packed), back(G).copy(), back(totals).copy())
+        rows, columns = (self.device.put(at) for at in np.tril_indices(self.S.shape[1]))
+        return Quadratic(back(self.S[:, rows, columns]), self.G.copy(), self.totals.copy())
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter((self.S, self.slopes, self.totals))
 
     @property
     def shape(self) -> tuple[int, int]:
         """K and d."""
-        K, d = self.tensors[1].shape
+        K, d = self.slopes.shape
         return K, d
 
     @property
     def G(self) -> Array:
         """The linear part (K, d)."""
-        return back(self.tensors[1])
+        return back(self.slopes)
 
-    @property
-    def totals(self) -> Array:
-        """What rows add up to beside."""
-        return back(self.tensors[2])
-
-    def copy(self) -> "Quadratic":
+    def copy(self) -> "DeviceQuadratic":
         """Return the same in tensors of its own."""
-        return Quadratic(self.device, *(part.clone() for part in self.tensors))
+        return DeviceQuadratic(self.device, self.S.clone(), self.slopes.clone(), self.totals.copy())
 
-    def form(self) -> "Form | host.Form":
+    def add(self, rows: DeviceRows, W: Any, B: float) -> float:
+        """Add rows expanded at W (K, d); return the loss of W on them."""
+        one = expand(self.device, rows.X @ W.T, rows.Y, rows.weights, rows.norms, B)
+        self.slopes.addmm_(one.residuals.T, rows.X)
+        add_products(self.S, one.coefficients, rows.X)
+        self.totals += back(one.totals)
+        return float(one.loss)
+
+    def form(self) -> "Form | DeviceForm":
         """Return what is evaluated and solved again and again, where that is fastest."""
-        S = self.tensors[0]
         if np.prod(self.shape) < _SMALL:
-            return host.Form(back(S))
-        return Form(self.device, S)
+            return Form(back(self.S))
+        return DeviceForm(self.device, self.S)
 
     def pulled(self, W: Array) -> Array:
         """Return (K, d), for each i the sum over j of S_ij (w_i - w_j)."""
-        return back(pulled(self.device, self.tensors[0], self.device.put(W)[None])[0])
+        return back(pulled(self.device, self.S, self.device.put(W)[None])[0])
 
     def mode(self, ridge: float) -> Array | None:
         """Return where ridge |W|^2 + this is least, (K, d); None if rounding leaves no factor."""
-        S, G, _ = self.tensors
-        factor = factored(self.device, ridged(curvature(self.device, S), ridge, n_classes(len(S))))
+        H = ridged(curvature(self.device, self.S), ridge, self.shape[0])
+        factor = factored(self.device, H)
         if factor is None:
             return None
-        W = solved(factor, G[None])[0]
+        W = solved(factor, self.slopes[None])[0]
         return back(W) if bool(W.isfinite().all()) else np.zeros(self.shape)
 
 
-class Form:
+class DeviceForm:
     """The twin of `numerics.quadratic.Form`."""
 
     def __init__(self, device: Device, S: Any) -> None:
@@ -124,7 +128,7 @@ def matrix(device: Device, S: Any) -> Any:
     d = S.shape[1]
     K = n_classes(len(S))
     M = device.zeros(K, d, K, d)
-    for (i, j), block in zip(host.pairs(K), S, strict=True):
+    for (i, j), block in zip(pairs_here(K), S, strict=True):
         M[i, :, i] += block
         M[j, :, j] += block
         M[i, :, j] = -block
