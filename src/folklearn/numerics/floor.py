@@ -61,14 +61,15 @@ def floor(
     if not quadratic.totals[WEIGHT] >= _LIGHTEST:
         return Floor(0.0, np.zeros((K, d)), np.zeros(K))
     form = quadratic.form()
-    found = _multipliers(quadratic, form, B, tolerance, near)
-    # Rows with hardly any pull would divide rounding by next to nothing.
-    W = _least(quadratic, form.factored(found))
+    found, W = _multipliers(quadratic, form, B, tolerance, near)
     first = _Evaluated(quadratic, form, W, found, B)
-    multipliers = np.maximum(found, first.rounding / (2.0 * B))
-    W = _least(quadratic, form.factored(multipliers))
     # No loss is negative. What is not a number comes last, where max passes over it.
-    below = max(0.0, _Evaluated(quadratic, form, W, multipliers, B).below, first.below)
+    below = max(0.0, first.below)
+    # Rows with hardly any pull would divide rounding by next to nothing.
+    multipliers = np.maximum(found, first.rounding / (2.0 * B))
+    if (multipliers > found).any():
+        W = _least(quadratic, form.factored(multipliers))
+        below = max(0.0, _Evaluated(quadratic, form, W, multipliers, B).below, below)
     return Floor(below, into_class(W, B), found)
 
 
@@ -147,8 +148,8 @@ def _least(quadratic: AnyQuadratic, solve: Solve) -> Array:
 
 def _multipliers(
     quadratic: AnyQuadratic, form: AnyForm, B: float, tolerance: float, near: Array | None
-) -> Array:
-    """Return the multipliers with the largest F found by primal-dual steps."""
+) -> tuple[Array, Array]:
+    """Return the multipliers with the largest F found by primal-dual steps, and its W."""
     K, d = quadratic.shape
     G, totals = quadratic.G, quadratic.totals
     least = 1e-15 * K * d * max(form.largest, 1e-300)
@@ -158,7 +159,7 @@ def _multipliers(
     dual = np.maximum(dual, max(slack * dual.max(), least))
     i, j = np.array(pairs(K)).T
     best, s = -math.inf, None
-    best_dual: Array = dual
+    best_dual, best_W = dual, np.zeros((K, d))
     for _ in range(_MOST_STEPS):
         dual = np.maximum(dual, least)
         solve = form.factored(dual)
@@ -166,7 +167,7 @@ def _multipliers(
         squares = (W**2).sum(axis=1)
         F = totals[CONSTANT] + 0.5 * (G * W).sum() - B * B * dual.sum()
         if best < F:
-            best, best_dual = F, dual
+            best, best_dual, best_W = F, dual, W
         inside = into_class(W, B)
         apart = inside[i] - inside[j]
         above = totals[CONSTANT] + (G * inside).sum() + (apart * form.along(apart)).sum()
@@ -183,7 +184,7 @@ def _multipliers(
         dl = np.linalg.solve(np.diag(s / dual) - hessian, mu / dual + g)
         ds = (mu - dual * s - s * dl) / dual
         dual, s = dual + _step(dual, dl) * dl, s + _step(s, ds) * ds
-    return best_dual
+    return best_dual, best_W
 
 
 def _step(here: Array, direction: Array) -> float:

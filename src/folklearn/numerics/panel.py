@@ -74,8 +74,8 @@ PERIOD, KEEP = range(2)  # of a leader that forgets: rounds between refreshes, a
 FLOOR = 1e-300  # no expert gives a class less, so that every loss is finite
 STEPS_OF_NEWTON = 2
 _DENSELY, _SPARSELY = 20, 10
-_HUGE = 3000  # unknowns from which on a refresh is worth thousands of rounds,
-_SELDOMLY, _FIRST_STRETCH = 3, 16  # and is made for every third more, after so many rounds
+_HUGE = 3000  # unknowns from which on a refresh takes as long as thousands of rounds,
+_SELDOMLY, _FIRST_STRETCH = 3, 8  # and is made for every third more, or after so many rounds
 _STEERING = 2.0  # the most that the ridge of a certificate changes at one refresh
 _LEAST_RIDGE, _MOST_RIDGE = 1e-6, 1e6
 _IDLE, _SELDOM = 1e-3, 4  # a leader of so little weight is refreshed every fourth time
@@ -424,7 +424,7 @@ def settle(memo, plan):
 @kernel
 def next_refresh(plan, t):
     """Return the round of the next refresh after one in round t."""
-    if (plan[CLASSES] - 1) * plan[FEATURES] >= _HUGE:
+    if is_huge(plan):
         return t + max(_FIRST_STRETCH, t // _SELDOMLY)
     return t + max(1, t // (_DENSELY if t < plan[DENSE] else _SPARSELY))
 
@@ -547,9 +547,21 @@ def _refresh(memo, plan):
 
 @kernel
 def rests(shares, plan, e):
-    """Tell whether a mode is left out of a refresh, because it has next to no weight."""
-    idle = shares[e] < _IDLE and e != plan[BEST] and e < plan[RIDGES]
-    return idle and plan[REFRESHES] % _SELDOM != 0
+    """Tell whether a mode is left out of a refresh.
+
+    One has next to no weight; or a refresh is dear, and no row is expanded there yet.
+    """
+    if e == plan[BEST]:
+        return False
+    if e >= plan[RIDGES]:
+        return is_huge(plan) and plan[N_KEPT] < plan[KEPT]
+    return shares[e] < _IDLE and plan[REFRESHES] % _SELDOM != 0
+
+
+@kernel
+def is_huge(plan):
+    """Tell whether a refresh takes as long as thousands of rounds."""
+    return (plan[CLASSES] - 1) * plan[FEATURES] >= _HUGE
 
 
 @kernel

@@ -2,33 +2,24 @@
 
 from typing import Any
 
+from folklearn.numerics.evidence import n_pairs
 from folklearn.numerics.leaders import MOST_HALVINGS, SUFFICIENT
 from folklearn.numerics.on_torch.device import Device
 from folklearn.numerics.on_torch.expand import add_products, expand
 from folklearn.numerics.on_torch.linear import Factor, factored
 from folklearn.numerics.on_torch.quadratic import curvature, pulled, ridged, solved
 from folklearn.numerics.on_torch.rows import DeviceRows
+from folklearn.numerics.panel import STEPS_OF_NEWTON
 
 
-def curved(device: Device, S: Any, kept: DeviceRows, W: Any) -> Any:
-    """Return S and the true curvature of rows at W (K, d)."""
-    if not len(kept.X):
-        return S
-    expanded = expand(device, kept.X @ W.T, kept.Y, kept.weights, kept.norms, 0.0)
-    both = S.clone()
-    add_products(both, expanded.coefficients, kept.X)
-    return both
-
-
-def moved(
-    device: Device, S: Any, G: Any, bent: Any, kept: DeviceRows, ridges: Any, W: Any, n_steps: int
-) -> Any:
+def moved(device: Device, S: Any, G: Any, kept: DeviceRows, at: Any, ridges: Any, W: Any) -> Any:
     """Return models W (E, K, d), each moved towards the mode of its ridge (E,).
 
-    `bent` is the curvature from which steps are taken. A model whose matrix has no factor stays.
+    Steps are taken with the curvature that rows have at the model `at` (K, d). A model whose
+    matrix has no factor stays.
     """
     K = W.shape[1]
-    H = curvature(device, bent)
+    H = curvature(device, _curved(device, S, kept, at))
     found = [factored(device, ridged(H, float(ridge), K)) for ridge in ridges]
     factors = {e: factor for e, factor in enumerate(found) if factor is not None}
     able = list(factors)
@@ -37,11 +28,34 @@ def moved(
     after = W.clone()
     if len(kept.X):
         own = _Objective(device, S, G, kept, ridges[able])
-        after[able] = own.walked(list(factors.values()), W[able], n_steps)
+        after[able] = own.walked(list(factors.values()), W[able])
     else:
         steps = _steps(device, list(factors.values()), G.expand_as(W[able]))
         after[able] = device.torch.where(_are_finite(steps), steps, W[able])
     return after
+
+
+def moved_by_few(device: Device, kept: DeviceRows, at: Any, ridges: Any, W: Any) -> Any:
+    """Return `moved` for rows alone, fewer than features, without a sum.
+
+    What is orthogonal to all rows is 0 in the mode of a ridge: there are as many unknowns for
+    each class as rows.
+    """
+    span = device.torch.linalg.qr(kept.X.T)[0]
+    m, (_, K, _) = len(kept.X), W.shape
+    S, G = device.zeros(n_pairs(K), m, m), device.zeros(K, m)
+    within = kept._replace(X=kept.X @ span)
+    return moved(device, S, G, within, at @ span, ridges, W @ span) @ span.T
+
+
+def _curved(device: Device, S: Any, kept: DeviceRows, W: Any) -> Any:
+    """Return S and the true curvature of rows at W (K, d)."""
+    if not len(kept.X):
+        return S
+    expanded = expand(device, kept.X @ W.T, kept.Y, kept.weights, kept.norms, 0.0)
+    both = S.clone()
+    add_products(both, expanded.coefficients, kept.X)
+    return both
 
 
 def _steps(device: Device, factors: list[Factor], gradients: Any) -> Any:
@@ -75,14 +89,14 @@ class _Objective:
         losses = (w * (totals.log() - (Y * A).sum(2, keepdim=True))).sum(dim=(1, 2))
         return losses, w * (powers / totals - Y)
 
-    def walked(self, factors: list[Factor], W: Any, n_steps: int) -> Any:
+    def walked(self, factors: list[Factor], W: Any) -> Any:
         """Take damped Newton steps; a model whose step leads nowhere goes no further."""
         torch, X, ridges = self._device.torch, self._kept.X, self._ridges
         Z = X @ W.transpose(1, 2)
         pull = pulled(self._device, self._S, W)
         loss, slopes = self._true_loss(Z)
         going = torch.ones_like(loss, dtype=torch.bool)
-        for _ in range(n_steps):
+        for _ in range(STEPS_OF_NEWTON):
             quadratic = self._G + 2.0 * (pull + ridges * W)
             gradient = quadratic + slopes.transpose(1, 2) @ X
             step = _steps(self._device, factors, gradient)

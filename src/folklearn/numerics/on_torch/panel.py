@@ -15,7 +15,7 @@ from folklearn.numerics import panel
 from folklearn.numerics.evidence import N_TOTALS, n_pairs
 from folklearn.numerics.on_torch.device import Device, back
 from folklearn.numerics.on_torch.expand import add_products, expand
-from folklearn.numerics.on_torch.leaders import curved, moved
+from folklearn.numerics.on_torch.leaders import moved, moved_by_few
 from folklearn.numerics.on_torch.quadratic import DeviceQuadratic
 from folklearn.numerics.on_torch.rows import DeviceRows
 from folklearn.numerics.panel_state import PanelState
@@ -138,11 +138,12 @@ class DeviceSums:
         ridges = state["ridges"]
         W = self.device.put(np.stack([state.model(e) for e in [best, *some]]))
         kept = self._kept_rows(state)
-        bent = curved(self.device, self.S[0], kept, W[0])
-        found = moved(
-            self.device, self.S[0], self.G[0], bent, kept, self.device.put(ridges[some]), W[1:],
-            panel.STEPS_OF_NEWTON,
-        )  # fmt: skip
+        ridges_there = self.device.put(ridges[some])
+        if int(plan[panel.T]) == len(kept.X) < state.d:
+            found = moved_by_few(self.device, kept, W[0], ridges_there, W[1:])
+        else:
+            S, G = self.S[0], self.G[0]
+            found = moved(self.device, S, G, kept, W[0], ridges_there, W[1:])
         for e, own in zip(some, back(found), strict=True):
             state.set_model(e, own)
             if e >= len(spec.ridges):
@@ -159,9 +160,8 @@ class DeviceSums:
             part[place] *= keep
         S, G = self.S[place], self.G[place]
         W = self.device.put(state.model(e))
-        bent = curved(self.device, S, rows, W)
         ridge = self.device.put(state["ridges"][e : e + 1])
-        W = moved(self.device, S, G, bent, rows, ridge, W[None], panel.STEPS_OF_NEWTON)[0]
+        W = moved(self.device, S, G, rows, W, ridge, W[None])[0]
         state.set_model(e, back(W))
         own = self.quadratic(place)
         own.add(rows, W, 0.0)

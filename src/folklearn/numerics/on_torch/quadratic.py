@@ -12,7 +12,6 @@ from folklearn.numerics.on_torch.expand import add_products, expand, pairs
 from folklearn.numerics.on_torch.linear import Factor, factored
 from folklearn.numerics.on_torch.rows import DeviceRows
 from folklearn.numerics.quadratic import Form, Quadratic, Solve, n_classes, nudges
-from folklearn.numerics.quadratic import pairs as pairs_here
 
 _SMALL = 1500  # unknowns below which the CPU is faster: a device waits for each of many steps
 
@@ -123,24 +122,26 @@ def pulled(device: Device, S: Any, W: Any) -> Any:
     return out.index_add_(1, i, along).index_add_(1, j, along, alpha=-1.0)
 
 
-def matrix(device: Device, S: Any) -> Any:
-    """Return the matrix (Kd, Kd), class-major, of the form with matrices S (P, d, d)."""
-    d = S.shape[1]
+def matrix(device: Device, S: Any, n_rows: int | None = None) -> Any:
+    """Return the matrix, class-major, of the form with matrices S (P, d, d): all of its classes,
+    or the first so many, as if the others were held at 0.
+    """
+    torch, d = device.torch, S.shape[1]
     K = n_classes(len(S))
-    M = device.zeros(K, d, K, d)
-    for (i, j), block in zip(pairs_here(K), S, strict=True):
-        M[i, :, i] += block
-        M[j, :, j] += block
-        M[i, :, j] = -block
-        M[j, :, i] = -block
-    return M.view(K * d, K * d)
+    k = n_rows or K
+    i, j = pairs(device, K)
+    place = torch.zeros(K, K, dtype=torch.long, device=device.place)
+    place[i, j] = place[j, i] = torch.arange(len(S), device=device.place)
+    M = torch.empty(k, d, k, d, dtype=S.dtype, device=device.place)
+    torch.neg(S[place[:k, :k]].permute(0, 2, 1, 3), out=M)
+    own = device.zeros(K, d, d).index_add_(0, i, S).index_add_(0, j, S)
+    M.diagonal(dim1=0, dim2=2).copy_(own[:k].permute(1, 2, 0))
+    return M.view(k * d, k * d)
 
 
 def curvature(device: Device, S: Any) -> Any:
     """Return the same with the last class held at 0, ((K-1)d, (K-1)d)."""
-    d = S.shape[1]
-    n = (n_classes(len(S)) - 1) * d
-    return matrix(device, S)[:n, :n].contiguous()
+    return matrix(device, S, n_classes(len(S)) - 1)
 
 
 def ridged(H: Any, ridge: float, K: int) -> Any:
