@@ -117,7 +117,7 @@ def refine(
     d = problem.count("n_features", n_features, 1)
     K = problem.count("n_classes", n_classes, 2)
     B, tol = problem.positive("B", B), problem.positive("tol", tol)
-    is_wide = lane_of(d, K) != PAIRS
+    is_wide = lane_of(d, K, passes.device) != PAIRS
     default = MOST_WIDE_PASSES if is_wide else MOST_PASSES
     most = default if most_passes is None else problem.count("most_passes", most_passes, 1)
     if is_wide:

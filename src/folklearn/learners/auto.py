@@ -15,6 +15,7 @@ from folklearn.learners.mixture import DEFAULT_B, Mixture
 from folklearn.learners.panel import PanelLearner, classes_of
 from folklearn.learners.start import Start
 from folklearn.learners.wide import Wide
+from folklearn.numerics.backend import device_named
 from folklearn.numerics.evidence import n_pairs, n_products
 from folklearn.numerics.panel_state import Forgetting, Spec, Tracker
 from folklearn.tangents import Tangents
@@ -70,6 +71,7 @@ class Auto(PanelLearner):
         retire: bool = True,
         max_weight: float = 1.0,
         worst_case: bool = True,
+        forgetting: bool = True,
         device: str | None = None,
     ) -> None:
         self._size(n_features, n_classes)
@@ -82,7 +84,7 @@ class Auto(PanelLearner):
         spec = Spec(
             tuple(ridge * R2 for ridge in RIDGES),
             self.classes,
-            tuple(Forgetting(ridge * R2, memory) for ridge, memory in FORGETTING),
+            tuple(Forgetting(ridge * R2, memory) for ridge, memory in FORGETTING if forgetting),
             tuple(
                 one._replace(rate=one.rate / (self.R if one.adaptive else R2)) for one in TRACKERS
             ),
@@ -105,7 +107,7 @@ class Auto(PanelLearner):
         of classes up to the B of this one.
         """
         sizes = self._larger_sizes(n_features, n_classes)
-        lane = lane_of(**sizes)
+        lane = lane_of(**sizes, device=device_named(self.device))
         return super().grown(**sizes) if lane == PAIRS else self._moved(lane).grown(**sizes)
 
     def _moved(self, lane: str) -> Learner:
@@ -119,7 +121,6 @@ class Auto(PanelLearner):
             max_weight=self.max_weight,
             worst_case=self._folklore is not None,
             lane=lane,
-            device=self.device,
         )
         if not self.n_rounds:
             return moved
@@ -201,7 +202,9 @@ def auto(
     lane : "pairs", "blocks" or "wide", to decide otherwise than by size.
     device : in the first lane, where leaders are refreshed and evidence is collected, "cpu" or a
         device of PyTorch such as "cuda" (extra ``gpu``); trackers, `Folklore` and the other lanes
-        stay on the CPU. On a device the first lane reaches further.
+        stay on the CPU. On a device the first lane reaches further, to twenty thousand weights:
+        beyond its limit on the CPU without `Folklore` and leaders that forget, whose every
+        round or block would cost a refresh.
 
     Examples
     --------
@@ -218,19 +221,22 @@ def auto(
     >>> auto(n_features=10**6, n_classes=20)
     Wide(n_features=1000000, n_classes=20, R=1.0, B=10.0, retire=True, max_weight=1.0)
     """
-    sizes = {
+    sizes: dict[str, Any] = {
         "n_features": problem.count("n_features", n_features, 1),
         "n_classes": problem.count("n_classes", n_classes, 2),
     }
-    which = chosen(lane, **sizes)
+    place = device_named(device)
+    which = chosen(lane, **sizes, device=place)
     if which == PAIRS:
+        fits = lane is not None or lane_of(**sizes) == PAIRS
         return Auto(
             **sizes,
             R=R,
             B=B,
             retire=retire,
             max_weight=max_weight,
-            worst_case=worst_case,
+            worst_case=worst_case and fits,
+            forgetting=fits,
             device=device,
         )
     spoken_of = (*classes_of(B), DEFAULT_B)[0]

@@ -1,11 +1,13 @@
 """A device of PyTorch by name, and how arrays get there and back."""
 
+import math
 from typing import Any
 
 import numpy as np
 
 from folklearn.arrays import Array
 from folklearn.errors import InvalidInputError
+from folklearn.memory import bytes_present
 
 OF_TORCH = "torch-cpu"  # the CPU through PyTorch: what tests run on
 
@@ -32,6 +34,13 @@ class Device:
                 f"device={name!r} cannot be used: {_first_line(error)}. Devices are 'cuda' and "
                 f"'cuda:N', if PyTorch sees a GPU; 'cpu' computes without one"
             ) from None
+
+    def bytes_free(self) -> float:
+        """Return the memory that is not taken on the device; infinity if it does not say."""
+        if self.place.type != "cuda":
+            return bytes_present() or math.inf
+        free, _ = self.torch.cuda.mem_get_info(self.place)
+        return float(free)
 
     def put(self, array: Any) -> Any:
         """Return an array of numbers as a tensor on the device."""
