@@ -424,7 +424,7 @@ def settle(memo, plan):
 @kernel
 def next_refresh(plan, t):
     """Return the round of the next refresh after one in round t."""
-    if is_huge(plan):
+    if (plan[CLASSES] - 1) * plan[FEATURES] >= _HUGE:
         return t + max(_FIRST_STRETCH, t // _SELDOMLY)
     return t + max(1, t // (_DENSELY if t < plan[DENSE] else _SPARSELY))
 
@@ -547,21 +547,9 @@ def _refresh(memo, plan):
 
 @kernel
 def rests(shares, plan, e):
-    """Tell whether a mode is left out of a refresh.
-
-    One has next to no weight; or a refresh is dear, and no row is expanded there yet.
-    """
-    if e == plan[BEST]:
-        return False
-    if e >= plan[RIDGES]:
-        return is_huge(plan) and plan[N_KEPT] < plan[KEPT]
-    return shares[e] < _IDLE and plan[REFRESHES] % _SELDOM != 0
-
-
-@kernel
-def is_huge(plan):
-    """Tell whether a refresh takes as long as thousands of rounds."""
-    return (plan[CLASSES] - 1) * plan[FEATURES] >= _HUGE
+    """Tell whether a mode is left out of a refresh, because it has next to no weight."""
+    idle = shares[e] < _IDLE and e != plan[BEST] and e < plan[RIDGES]
+    return idle and plan[REFRESHES] % _SELDOM != 0
 
 
 @kernel

@@ -6,6 +6,7 @@ from typing import Any
 from folklearn.numerics.on_torch.device import Device
 
 BLOCK = 1024  # unknowns that are solved for at once
+_SMALL = 64  # matrices that are inverted in one piece
 
 
 class Factor:
@@ -20,16 +21,14 @@ class Factor:
 
     @cached_property
     def _inverses(self) -> list[Any]:
-        torch, L, b = self._device.torch, self._L, self._block
-        one = torch.eye(b, dtype=L.dtype, device=L.device)
+        """The inverses of the blocks on the diagonal; the last block may be smaller."""
+        L, b = self._L, self._block
         whole = len(L) // b
-        equal = torch.stack([L[k * b : (k + 1) * b, k * b : (k + 1) * b] for k in range(whole)])
-        found = list(torch.linalg.solve_triangular(equal, one.expand_as(equal), upper=False))
+        ends = [(k * b, (k + 1) * b) for k in range(whole)]
+        equal = self._device.torch.stack([L[start:stop, start:stop] for start, stop in ends])
+        found = list(inverted(self._device, equal))
         rest = L[whole * b :, whole * b :]
-        if len(rest):
-            m = len(rest)
-            found.append(torch.linalg.solve_triangular(rest, one[:m, :m], upper=False))
-        return found
+        return [*found, inverted(self._device, rest[None])[0]] if len(rest) else found
 
     def solve(self, sides: Any) -> Any:
         """Return the solutions (n, k) for right-hand sides (n, k)."""
@@ -44,6 +43,20 @@ class Factor:
             at, after = slice(k * b, (k + 1) * b), slice((k + 1) * b, None)
             x[at] = inverse.T @ (x[at] - L[after, at].T @ x[after])
         return x
+
+
+def inverted(device: Device, L: Any) -> Any:
+    """Return the inverses of lower triangular matrices (q, b, b), by halves."""
+    torch, b = device.torch, L.shape[1]
+    if b <= _SMALL or b % 2:
+        one = torch.eye(b, dtype=L.dtype, device=L.device)
+        return torch.linalg.solve_triangular(L, one.expand_as(L), upper=False)
+    h = b // 2
+    A, C = inverted(device, torch.cat([L[:, :h, :h], L[:, h:, h:]])).split(len(L))
+    inverse = torch.zeros_like(L)
+    inverse[:, :h, :h], inverse[:, h:, h:] = A, C
+    inverse[:, h:, :h] = -(C @ L[:, h:, :h] @ A)
+    return inverse
 
 
 def factored(device: Device, matrix: Any) -> Factor | None:
