@@ -148,6 +148,17 @@ MUTANTS = (
         _OF_EVIDENCE,
     ),
     Mutant(
+        "a merge is not counted", "lower_bound.py",
+        "np.maximum(one[..., DEPTH], other[..., DEPTH]) + 1.0",
+        "np.maximum(one[..., DEPTH], other[..., DEPTH])",
+        ("tests/test_engine.py::test_sums_of_a_pass_count_every_merge",),
+    ),
+    Mutant(
+        "rows beyond the first scratch are forgotten", _EVIDENCE,
+        "coefficients, start * P, P, 1.0, S, 0, D", "coefficients, 0, P, 1.0, S, 0, D",
+        _OF_EVIDENCE,
+    ),
+    Mutant(
         "scaling is not counted", "lower_bound.py",
         "scaled._totals[DEPTH] = self._totals[DEPTH] + 1.0",
         "scaled._totals[DEPTH] = self._totals[DEPTH]", _OF_EVIDENCE,

@@ -13,10 +13,10 @@ from folklearn.numerics import floor as floors
 from folklearn.numerics.backend import OWN, device_named, threads_for
 from folklearn.numerics.evidence import (
     add_rows,
-    block_rows,
     n_pairs,
     n_products,
-    scratch_size,
+    rows_at_once,
+    scratch_for,
 )
 from folklearn.numerics.on_torch.quadratic import DeviceQuadratic
 from folklearn.numerics.on_torch.rows import DeviceRows
@@ -112,7 +112,7 @@ class Evidence(LowerBound):
             more = engine.total([rows], size, lambda leaf: self._of_leaf(leaf, at))
             sums = (self + more)._quadratic
         else:
-            in_one_go = len(rows.X) <= block_rows(self.n_features)
+            in_one_go = len(rows.X) <= rows_at_once(len(self._S), self.n_features)
             sums = self._quadratic if in_one_go else self._quadratic.copy()
             with threads_for(self.n_classes * self.n_features):
                 _add_rows(sums, rows, at, self.B)
@@ -131,21 +131,22 @@ class Evidence(LowerBound):
         That is where this evidence and the true loss of the rows together are least: Newton
         steps from W, in the class of B. If they lead nowhere better, the rows stay at W.
         """
-        start, near = W, None
+        start, near, below = W, None, -np.inf
+        enough = _ROUGHLY * (self.total_weight + float(rows.weights.sum()))
         for _ in range(_NEWTON_STEPS):
             curved = self._quadratic.copy()
-            before = W
+            before, below_before = W, below
             with threads_for(self.n_classes * self.n_features):
                 _add_rows(curved, rows, W, 0.0)
-                _, W, near = floors.floor(curved, B, _ROUGHLY, near)
-            if np.abs(W - before).max() <= _NEAR * B:
+                below, W, near = floors.floor(curved, B, _ROUGHLY, near)
+            settled = abs(below - below_before) <= enough
+            if settled or np.abs(W - before).max() <= _NEAR * B:
                 break
         there = self + self._of_rows(rows, W)
-        there._known[B] = there._floor(B, near)
+        floored = there.floored(near, B=B).below
         here = self + self._of_rows(rows, start)
         # No floor is above the value at a model of the class: mostly that settles it.
-        better = there.floor(B=B) >= here.value(W) or there.floor(B=B) >= here.floor(B=B)
-        return there if better else here
+        return there if floored >= here.value(W) or floored >= here.floor(B=B) else here
 
     def _of_rows(self, rows: Rows, W: Array) -> "Evidence":
         own = self._like()
@@ -197,14 +198,18 @@ class Evidence(LowerBound):
 
     def least(self, *, B: float | None = None) -> tuple[float, Array]:
         """Return the floor, and the model (K, d) of the class at which it is nearly reached."""
+        return self.floored(B=B)[:2]
+
+    def floored(self, near: Array | None = None, *, B: float | None = None) -> floors.Floor:
+        """Return the floor, a model near it, and its multipliers (K,).
+
+        It is found sooner from multipliers that are `near`, those of similar evidence.
+        """
         covered, _ = self._covered(None, B)
         if covered not in self._known:
-            self._known[covered] = self._floor(covered)
-        return self._known[covered][:2]
-
-    def _floor(self, B: float, near: Array | None = None) -> floors.Floor:
-        with threads_for(self.n_classes * self.n_features):
-            return floors.floor(self._quadratic, B, near=near)
+            with threads_for(self.n_classes * self.n_features):
+                self._known[covered] = floors.floor(self._quadratic, covered, near=near)
+        return self._known[covered]
 
     @classmethod
     def of(
@@ -227,8 +232,9 @@ def _add_rows(quadratic: Quadratic | DeviceQuadratic, rows: Rows, W: Array, B: f
             quadratic.add(DeviceRows.of(device, len(W), *dense), device.put(W), B)
         return
     S, G, totals = quadratic
-    size = block_rows(G.shape[1])
-    scratch = np.empty(scratch_size(G.shape[1], min(size, max(len(rows.X), 1))))
+    d = G.shape[1]
+    size = rows_at_once(len(S), d)
+    scratch = scratch_for(d, len(rows.X))
     for _, dense in rows.dense_parts():
         for start in range(0, len(dense.X), size):
             X, norms, labels, soft, weights = dense.part(start, start + size)

@@ -10,7 +10,7 @@ Where the rows lie does not matter to either: an engine is a class with one meth
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -25,11 +25,11 @@ from folklearn.numerics.evidence import (
     N_TOTALS,
     add_products,
     add_residuals,
-    block_rows,
     expand_rows,
     n_pairs,
     n_products,
-    scratch_size,
+    rows_at_once,
+    scratch_for,
 )
 from folklearn.numerics.floor import AnyQuadratic
 from folklearn.numerics.on_torch.device import Device
@@ -43,7 +43,7 @@ Blocks = Callable[[], Iterable[Rows]]  # checked rows, the same ones whenever it
 
 _FEW = 4  # pairs up to which it is not worth while to pack the products of features
 _MANY = 1 << 16  # rows at a time that are only counted
-_LEAST_ROWS, _MOST_ROWS = 64, 1024  # at a time: Python takes its time for each block
+_MOST_ROWS = 1024  # at a time, of which the products are not packed
 _SHORTEST, _LONGEST = 0.1, 0.5  # of the step before, after one that led nowhere
 
 
@@ -62,13 +62,15 @@ class Passes(ABC):
         """Where sums over pairs of classes are made; None for this library's own code."""
         return None
 
+    def there(self, n_classes: int) -> Iterable[tuple[int, DeviceRows]]:
+        """Return all rows on the device, each part with the number of its first row."""
+        raise NotImplementedError("rows are brought to a device by who has one")
+
     def sums(self, W: Array, classes: Sequence[float] = ()) -> "AtModel":
         """Return all rows, expanded at a model W (K, d), with a proof for every class named."""
-        device = self.device
-        if device is not None:
-            # In one leaf there is nothing to be added up.
-            return self.total(None, lambda leaf: SumsOnDevice(device, leaf, W, classes))  # type: ignore[type-var]
         K, d = W.shape
+        if self.device is not None:
+            return SumsOnDevice(self.device, self.there(K), W, classes)
         size = leaf_rows(d, K, 1 + len(classes))
         return self.total(size, lambda leaf: Sums.of(leaf, W, classes))
 
@@ -89,11 +91,30 @@ class PassesHere(Passes):
 
     def __init__(self, blocks: Blocks, engine: Engine = HERE) -> None:
         self._blocks, self._engine = blocks, engine
+        self._held: list[tuple[int, DeviceRows]] | None = None
 
     @property
     def device(self) -> Device | None:
         """Where sums over pairs of classes are made."""
         return self._engine.device
+
+    def there(self, n_classes: int) -> Iterator[tuple[int, DeviceRows]]:
+        """Yield all rows on the device; they stay there for the next pass if they fit."""
+        device = self._engine.device
+        if device is None or self._held is not None:
+            yield from self._held or ()
+            return
+        held: list[tuple[int, DeviceRows]] = []
+        room, first = device.bytes_free() / 2, 0
+        for rows in self._blocks():
+            for _, part in rows.dense_parts():
+                sent = first, DeviceRows.of(device, n_classes, *part)
+                first += len(part.X)
+                room -= sent[1].n_bytes
+                if room >= 0.0:
+                    held.append(sent)
+                yield sent
+        self._held = held if room >= 0.0 else None
 
     def total(self, size: int | None, summed: Callable[[Leaf], S]) -> S:
         """Return what all rows add up to."""
@@ -159,7 +180,13 @@ class AtModel(ABC):
 class SumsOnDevice(AtModel):
     """The sums of rows on a device."""
 
-    def __init__(self, device: Device, leaf: Leaf, W: Array, classes: Sequence[float]) -> None:
+    def __init__(
+        self,
+        device: Device,
+        parts: Iterable[tuple[int, DeviceRows]],
+        W: Array,
+        classes: Sequence[float],
+    ) -> None:
         super().__init__(W)
         K, d = W.shape
         at = device.put(W)
@@ -169,14 +196,10 @@ class SumsOnDevice(AtModel):
             )
             for _ in (0.0, *classes)
         ]
-        for rows in leaf.parts:
-            for _, dense in rows.dense_parts():
-                there = DeviceRows.of(device, K, *dense)
-                losses = [
-                    own.add(there, at, B)
-                    for own, B in zip(self._sums, (0.0, *classes), strict=True)
-                ]
-                self.loss += losses[0]
+        for _, rows in parts:
+            for own, B in zip(self._sums, (0.0, *classes), strict=True):
+                loss = own.add(rows, at, B)
+                self.loss += loss if B == 0.0 else 0.0
 
     def quadratic(self, place: int = 0) -> DeviceQuadratic:
         """Return one of the sums."""
@@ -241,9 +264,8 @@ class Sums(AtModel):
         K, d = self.W.shape
         S = self._S.reshape(n * P, D)
         few = n * P <= _FEW
-        size = _MOST_ROWS if few else max(block_rows(d), _LEAST_ROWS)
-        size = min(size, max(1, len(rows.X)))
-        scratch = np.empty(0 if few else scratch_size(d, size))
+        size = _MOST_ROWS if few else rows_at_once(n * P, d)
+        scratch = scratch_for(d, len(rows.X))
         for start in range(0, len(rows.X), size):
             X, norms, labels, soft, weights = rows.part(start, start + size)
             Z = X @ self.W.T

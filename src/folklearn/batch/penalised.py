@@ -13,6 +13,7 @@ from folklearn.arrays import Array, logit_losses
 from folklearn.engine import Leaf, S
 from folklearn.numerics.backend import threads_for
 from folklearn.numerics.on_torch.device import Device
+from folklearn.numerics.on_torch.rows import DeviceRows
 from folklearn.passes import Passes, shorter
 from folklearn.problem import Rows
 
@@ -183,6 +184,13 @@ class _Others(Passes):
     def device(self) -> Device | None:
         """Where sums over pairs of classes are made."""
         return self._passes.device
+
+    def there(self, n_classes: int) -> Iterator[tuple[int, DeviceRows]]:
+        """Yield all rows on the device, those of the fold without weight."""
+        for first, rows in self._passes.there(n_classes):
+            own = dealt(self._fold.seed, first, len(rows.X)) == self._fold.number
+            outside = rows.weights.new_tensor(~own)
+            yield first, rows._replace(weights=rows.weights * outside)
 
     def total(self, size: int | None, summed: Callable[[Leaf], S]) -> S:
         """Return what they add up to."""

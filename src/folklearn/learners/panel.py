@@ -17,6 +17,7 @@ from folklearn.learners.base import Learner, Report
 from folklearn.learners.folklore import Folklore
 from folklearn.numerics import panel
 from folklearn.numerics.backend import OWN, device_named, threads_for
+from folklearn.numerics.on_torch.device import Device
 from folklearn.numerics.on_torch.panel import DeviceSums
 from folklearn.numerics.panel_state import PanelState, Spec
 from folklearn.persist import Record, put_inside
@@ -42,6 +43,7 @@ class PanelLearner(Learner):
     _state: PanelState
     _folklore: Folklore | None
     _sums: DeviceSums | None = None  # on a device, if they are not in the state
+    _awaited: Device | None = None  # where the sums go once there are many rows
 
     def _start(
         self, spec: Spec, folklore: Folklore | None = None, device: str | None = None
@@ -53,33 +55,44 @@ class PanelLearner(Learner):
         if place is not None:
             self._sums = DeviceSums(place, self._state)
 
-    def _empty(self, spec: Spec, room: int = 0, *, whole: bool = True) -> PanelState:
+    def _empty(self, spec: Spec, room: int = 0) -> PanelState:
         return PanelState(
             self.n_features,
             self.n_classes,
             spec,
             max_norm=problem.MAX_NORM,
             max_weight=self.max_weight,
-            room=room if whole else spec.kept,
-            whole=whole,
+            room=room,
         )
 
     @property
     def device(self) -> str:
-        """Where its sums of evidence are: "cpu", or the name of a device of PyTorch."""
-        return OWN if self._sums is None else self._sums.device.name
+        """Where its sums of evidence are made: "cpu", or the name of a device of PyTorch."""
+        place = self._awaited if self._sums is None else self._sums.device
+        return OWN if place is None else place.name
 
     def to(self, device: str) -> Self:
         """Move the sums of evidence to a device, or back to the "cpu", and return the learner.
 
         A learner that was loaded is on the CPU, wherever it was saved.
         """
-        place, state = device_named(device), self._whole()
-        self._state, self._sums = state, None
-        if place is not None:
-            self._sums = DeviceSums.of(place, state)
-            self._state = state.like(room=state.spec.kept, whole=False)
+        place = device_named(device)
+        self._state, self._sums, self._awaited = self._whole(), None, place
+        self._go()
         return self
+
+    def _go(self) -> None:
+        """Go to the device that is awaited, if it is time.
+
+        The first rounds are dense with refreshes of few rows. Those of a small problem are over
+        sooner on the CPU than a device could be told what to do.
+        """
+        state = self._state
+        is_young = state.plan[panel.N_KEPT] < state.spec.kept and not panel.is_huge(state.plan)
+        if self._awaited is None or is_young:
+            return
+        self._sums, self._awaited = DeviceSums.of(self._awaited, state), None
+        self._state = state.like(room=state.spec.kept, whole=False)
 
     def _whole(self) -> PanelState:
         """Return a copy of the state that has its sums, wherever they are."""
@@ -130,7 +143,7 @@ class PanelLearner(Learner):
         P = np.empty((T, self.n_classes))
         n = self.n_features * self.n_classes
         chunk = max(1, int(_CHUNK_FLOPS / (n * n + 1e4)))
-        if self._sums is not None:
+        if self.device != OWN:
             chunk = _CHUNK_OF_A_DEVICE
         with threads_for(n):
             for start in range(0, T, chunk):
@@ -142,20 +155,18 @@ class PanelLearner(Learner):
 
     def _run_part(self, rows: Rows, P: Array) -> None:
         """Predict into P, then learn, row by row; Folklore goes ahead: its rounds are its own."""
-        if self._sums is not None and self._state.spec.only_leaders:
-            start = 0
-            while start < len(P):
-                found = self._sums.run(self._state, *rows.part(start, len(P)))
-                P[start : start + len(found)] = found
-                start += len(found)
-            return
         theirs = P
         if self._folklore is not None:
             theirs = self._folklore._state.run(*rows, block=1)[0]
         start = 0
         while start < len(P):
-            X, _, labels, soft, weights = rows.part(start, len(P))
             state = self._state
+            if self._sums is not None and state.spec.only_leaders:
+                found = self._sums.run(state, *rows.part(start, len(P)))
+                P[start : start + len(found)] = found
+                start += len(found)
+                continue
+            X, _, labels, soft, weights = rows.part(start, len(P))
             done, due = panel.run(
                 state.memo, state.plan, theirs[start:], X, labels, soft, weights, P[start:]
             )
@@ -171,6 +182,8 @@ class PanelLearner(Learner):
             self._sums.settle(self._state)
         if self._state.plan[panel.ACT]:
             self._act()
+        if self._awaited is not None:
+            self._go()
 
     def _act(self) -> None:
         """Make room for rows to be kept, and let experts go."""

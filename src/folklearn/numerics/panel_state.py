@@ -1,5 +1,6 @@
 """The state of a panel of experts as an object: its arrays by name, and how they change size."""
 
+import copy
 import json
 import math
 from typing import Any, NamedTuple
@@ -260,6 +261,8 @@ class PanelState:
         whole: bool | None = None,
     ) -> "PanelState":
         """Return the same state with other sizes, fewer experts, more room, or with no sums."""
+        if all(one is None for one in (d, K, experts, room, whole)):
+            return copy.deepcopy(self)
         kept = list(range(self.spec.n_experts)) if experts is None else experts
         other = PanelState(
             d or self.d,

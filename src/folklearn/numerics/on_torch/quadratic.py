@@ -13,6 +13,7 @@ from folklearn.numerics.on_torch.linear import Factor, factored
 from folklearn.numerics.on_torch.rows import DeviceRows
 from folklearn.numerics.quadratic import Form, Quadratic, Solve, n_classes, nudges
 
+_MOST_ROWS = 1 << 16  # that are expanded at once
 _SMALL = 1500  # unknowns below which the CPU is faster: a device waits for each of many steps
 
 
@@ -53,11 +54,15 @@ class DeviceQuadratic:
 
     def add(self, rows: DeviceRows, W: Any, B: float) -> float:
         """Add rows expanded at W (K, d); return the loss of W on them."""
-        one = expand(self.device, rows.X @ W.T, rows.Y, rows.weights, rows.norms, B)
-        self.slopes.addmm_(one.residuals.T, rows.X)
-        add_products(self.S, one.coefficients, rows.X)
-        self.totals += back(one.totals)
-        return float(one.loss)
+        loss = 0.0
+        for start in range(0, len(rows.X), _MOST_ROWS):
+            X, Y, weights, norms = rows.of_places(slice(start, start + _MOST_ROWS))
+            one = expand(self.device, X @ W.T, Y, weights, norms, B)
+            self.slopes.addmm_(one.residuals.T, X)
+            add_products(self.S, one.coefficients, X)
+            self.totals += back(one.totals)
+            loss += float(one.loss)
+        return loss
 
     def form(self) -> "Form | DeviceForm":
         """Return what is evaluated and solved again and again, where that is fastest."""

@@ -36,3 +36,8 @@ class DeviceRows(NamedTuple):
     def of_places(self, places: Any) -> "DeviceRows":
         """Return some of them."""
         return DeviceRows(*(part[places] for part in self))
+
+    @property
+    def n_bytes(self) -> int:
+        """The memory that they take."""
+        return sum(part.nbytes for part in self)
