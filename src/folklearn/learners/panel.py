@@ -48,12 +48,11 @@ class PanelLearner(Learner):
     def _start(
         self, spec: Spec, folklore: Folklore | None = None, device: str | None = None
     ) -> None:
-        place = device_named(device)
+        self._awaited = device_named(device)
         self._first_classes = self.n_classes
         self._folklore = folklore
-        self._state = self._empty(spec) if place is None else self._empty(spec, whole=False)
-        if place is not None:
-            self._sums = DeviceSums(place, self._state)
+        self._state = self._empty(spec)
+        self._go()
 
     def _empty(self, spec: Spec, room: int = 0) -> PanelState:
         return PanelState(

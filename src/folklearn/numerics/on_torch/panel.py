@@ -12,7 +12,7 @@ import numpy as np
 
 from folklearn.arrays import Array, Labels
 from folklearn.numerics import panel
-from folklearn.numerics.evidence import N_TOTALS, n_pairs
+from folklearn.numerics.evidence import N_TOTALS, ROUNDS, n_pairs
 from folklearn.numerics.on_torch.device import Device, back
 from folklearn.numerics.on_torch.expand import add_products, expand
 from folklearn.numerics.on_torch.leaders import moved, moved_by_few
@@ -38,7 +38,7 @@ class DeviceSums:
     def of(cls, device: Device, state: PanelState) -> "DeviceSums":
         """Return a copy of the sums of a whole state."""
         sums = cls(device, state)
-        for place in range(len(sums.S)):
+        for place in np.flatnonzero(state["totals"][:, ROUNDS]):
             own = DeviceQuadratic.of(device, state.quadratic(place))
             sums.S[place], sums.G[place] = own.S, own.slopes
             sums.totals[place] = device.put(own.totals)
