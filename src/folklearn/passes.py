@@ -31,8 +31,11 @@ from folklearn.numerics.evidence import (
     rows_at_once,
     scratch_for,
 )
-from folklearn.numerics.floor import Quadratic
-from folklearn.numerics.leaders import pull
+from folklearn.numerics.floor import AnyQuadratic
+from folklearn.numerics.on_torch.device import Device
+from folklearn.numerics.on_torch.quadratic import DeviceQuadratic
+from folklearn.numerics.on_torch.rows import DeviceRows
+from folklearn.numerics.quadratic import Quadratic
 from folklearn.persist import Record
 from folklearn.problem import Rows
 
@@ -54,9 +57,20 @@ class Passes(ABC):
         Without a size one leaf is best. What `summed` and its sums hold can be pickled.
         """
 
-    def sums(self, W: Array, classes: Sequence[float] = ()) -> "Sums":
+    @property
+    def device(self) -> Device | None:
+        """Where sums over pairs of classes are made; None for this library's own code."""
+        return None
+
+    def there(self, n_classes: int) -> Iterable[tuple[int, DeviceRows]]:
+        """Return all rows on the device, each part with the number of its first row."""
+        raise NotImplementedError("rows are brought to a device by who has one")
+
+    def sums(self, W: Array, classes: Sequence[float] = ()) -> "AtModel":
         """Return all rows, expanded at a model W (K, d), with a proof for every class named."""
         K, d = W.shape
+        if self.device is not None:
+            return SumsOnDevice(self.device, self.there(K), W, classes)
         size = leaf_rows(d, K, 1 + len(classes))
         return self.total(size, lambda leaf: Sums.of(leaf, W, classes))
 
@@ -77,6 +91,30 @@ class PassesHere(Passes):
 
     def __init__(self, blocks: Blocks, engine: Engine = HERE) -> None:
         self._blocks, self._engine = blocks, engine
+        self._held: list[tuple[int, DeviceRows]] | None = None
+
+    @property
+    def device(self) -> Device | None:
+        """Where sums over pairs of classes are made."""
+        return self._engine.device
+
+    def there(self, n_classes: int) -> Iterator[tuple[int, DeviceRows]]:
+        """Yield all rows on the device; they stay there for the next pass if they fit."""
+        device = self._engine.device
+        if device is None or self._held is not None:
+            yield from self._held or ()
+            return
+        held: list[tuple[int, DeviceRows]] = []
+        room, first = device.bytes_free() / 2, 0
+        for rows in self._blocks():
+            for _, part in rows.dense_parts():
+                sent = first, DeviceRows.of(device, n_classes, *part)
+                first += len(part.X)
+                room -= sent[1].n_bytes
+                if room >= 0.0:
+                    held.append(sent)
+                yield sent
+        self._held = held if room >= 0.0 else None
 
     def total(self, size: int | None, summed: Callable[[Leaf], S]) -> S:
         """Return what all rows add up to."""
@@ -141,16 +179,62 @@ def passes_over(
     return PassesHere(checked, engine)
 
 
-class Sums:
+class AtModel(ABC):
     """All rows, expanded at one model W (K, d), and the loss of W.
 
     The first sum has gamma = 1/2: it is the loss to second order. Every class B that is named
-    has one more, which lies below the loss of all its models. Rows are packed once for all.
+    has one more, which lies below the loss of all its models.
     """
 
-    def __init__(self, W: Array, classes: Sequence[float] = ()) -> None:
-        K, d = W.shape
+    def __init__(self, W: Array) -> None:
         self.W, self.loss = W, 0.0
+
+    @abstractmethod
+    def quadratic(self, place: int = 0) -> AnyQuadratic:
+        """Return one of the sums."""
+
+    def gradient(self) -> Array:
+        """Return the gradient (K, d) of the loss at W."""
+        model = self.quadratic()
+        slopes: Array = model.G + 2.0 * model.pulled(self.W)
+        return slopes
+
+
+class SumsOnDevice(AtModel):
+    """The sums of rows on a device."""
+
+    def __init__(
+        self,
+        device: Device,
+        parts: Iterable[tuple[int, DeviceRows]],
+        W: Array,
+        classes: Sequence[float],
+    ) -> None:
+        super().__init__(W)
+        K, d = W.shape
+        at = device.put(W)
+        self._sums = [
+            DeviceQuadratic(
+                device, device.zeros(n_pairs(K), d, d), device.zeros(K, d), np.zeros(N_TOTALS)
+            )
+            for _ in (0.0, *classes)
+        ]
+        for _, rows in parts:
+            for own, B in zip(self._sums, (0.0, *classes), strict=True):
+                loss = own.add(rows, at, B)
+                self.loss += loss if B == 0.0 else 0.0
+
+    def quadratic(self, place: int = 0) -> DeviceQuadratic:
+        """Return one of the sums."""
+        return self._sums[place]
+
+
+class Sums(AtModel):
+    """The sums of rows here, which can be added up and sent. Rows are packed once for all."""
+
+    def __init__(self, W: Array, classes: Sequence[float] = ()) -> None:
+        super().__init__(W)
+        K, d = W.shape
         self._classes = (0.0, *classes)
         n = len(self._classes)
         self._S: Array = np.zeros((n, n_pairs(K), n_products(d)))
@@ -225,13 +309,6 @@ class Sums:
     def quadratic(self, place: int = 0) -> Quadratic:
         """Return one of the sums."""
         return Quadratic(self._S[place], self._G[place], self._totals[place])
-
-    def gradient(self) -> Array:
-        """Return the gradient (K, d) of the loss at W."""
-        pulled = np.empty_like(self.W)
-        pull(self._S[0], self.W, pulled)
-        slopes: Array = self._G[0] + 2.0 * pulled
-        return slopes
 
 
 def _add_each(S: Array, coefficients: Array, X: Array) -> None:

@@ -10,7 +10,6 @@ from numpy.typing import ArrayLike
 from folklearn import problem
 from folklearn.arrays import Array, log_losses
 from folklearn.certificate import Certificate
-from folklearn.engine import Engine
 from folklearn.errors import InvalidInputError, StateFileError
 from folklearn.evaluate.companion import companion
 from folklearn.evaluate.exact import Exact, Report, refine
@@ -130,7 +129,8 @@ class Certifier(Saved):
     n_features, n_classes : sizes of the problem.
     B : largest row norm of the linear models that are spoken of, positive.
     R : typical norm of x, positive; it matters for tightness alone, and little.
-    device : None or "cpu", where sums are made; it is not saved.
+    device : where the sums are: "cpu", the default, or a device of PyTorch such as "cuda" (extra
+        ``gpu``). It is not saved: what is loaded is on the CPU.
 
     Examples
     --------
@@ -157,9 +157,10 @@ class Certifier(Saved):
         R: float = 1.0,
         device: str | None = None,
     ) -> None:
-        Engine.chosen(device=device)
         self.device = device
-        self._beside = companion(n_features=n_features, n_classes=n_classes, B=B, R=R)
+        self._beside = companion(
+            n_features=n_features, n_classes=n_classes, B=B, R=R, device=device
+        )
         self.n_features, self.n_classes = self._beside.n_features, self._beside.n_classes
         self.B, self.R = self._beside.B, self._beside.R
         self._totals: Array = np.array(astuple(PredictionLoss()))

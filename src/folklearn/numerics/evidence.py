@@ -29,9 +29,9 @@ from folklearn.numerics.curvature import gamma_star_below, valid_curvature
 N_TOTALS = 5
 CONSTANT, WEIGHT, REACH, DEPTH, ROUNDS = range(N_TOTALS)
 
-_SHRUNK = 1.0 - 1e-8  # of gamma: pays for rounding, and for models outside by 1e-9 of B
-_ABSENT = -345.0  # a logit so far below the largest counts as minus infinity
-_EXACT_UP_TO = 20.0  # logit differences for which the constant for two classes is used
+SHRUNK = 1.0 - 1e-8  # of gamma: pays for rounding, and for models outside by 1e-9 of B
+ABSENT = -345.0  # a logit so far below the largest counts as minus infinity
+EXACT_UP_TO = 20.0  # logit differences for which the constant for two classes is used
 
 _PACKED_SIZE = 1 << 16  # products of features of one block of rows, at most about so many
 _LEAST_ROWS, _MOST_ROWS = 16, 256
@@ -81,9 +81,9 @@ def scratch_for(d, rows):
 @kernel
 def certain_curvature(a, reach):
     """Return a gamma valid at logits a, whose largest is 0, in floating point too."""
-    if a.shape[0] == 2 and abs(a[0] - a[1]) > _EXACT_UP_TO:
-        return _SHRUNK * gamma_star_below(reach)
-    return _SHRUNK * valid_curvature(a, reach)
+    if a.shape[0] == 2 and abs(a[0] - a[1]) > EXACT_UP_TO:
+        return SHRUNK * gamma_star_below(reach)
+    return SHRUNK * valid_curvature(a, reach)
 
 
 @kernel
@@ -101,7 +101,7 @@ def expand_row(z, label, soft, weight, length, B, coefficients, residual, totals
     total = 0.0
     for i in range(K):
         z[i] -= top
-        residual[i] = math.exp(z[i]) if z[i] >= _ABSENT else 0.0
+        residual[i] = math.exp(z[i]) if z[i] >= ABSENT else 0.0
         total += residual[i]
     mean = 0.0
     for i in range(K):
