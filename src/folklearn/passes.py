@@ -16,7 +16,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from folklearn import persist, problem
+from folklearn import persist
 from folklearn.arrays import Array, logit_losses
 from folklearn.engine import HERE, Engine, Leaf, S, leaf_rows
 from folklearn.errors import InvalidInputError, StateFileError
@@ -119,29 +119,6 @@ class PassesHere(Passes):
     def total(self, size: int | None, summed: Callable[[Leaf], S]) -> S:
         """Return what all rows add up to."""
         return self._engine.total(self._blocks(), size, summed)
-
-
-class ScaledPasses(Passes):
-    """Rows of which every column is (x - shift) factor."""
-
-    def __init__(self, passes: Passes, factor: Array, shift: Array | float = 0.0) -> None:
-        self._passes, self._factor, self._shift = passes, factor, shift
-
-    @property
-    def n_rows(self) -> int:
-        """How many rows there are."""
-        return self._passes.n_rows
-
-    def total(self, size: int | None, summed: Callable[[Leaf], S]) -> S:
-        """Return what they add up to."""
-        factor, shift = self._factor, self._shift
-
-        def scaled(parts: Iterable[Rows]) -> Iterator[Rows]:
-            for rows in parts:
-                Z = (rows.X - shift) * factor
-                yield rows._replace(X=Z, norms=problem.norms(Z))
-
-        return self._passes.total(size, lambda leaf: summed(Leaf(leaf.first, scaled(leaf.parts))))
 
 
 def passes_over(

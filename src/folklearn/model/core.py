@@ -21,7 +21,7 @@ from folklearn.learners.panel import PanelLearner
 from folklearn.learners.wide import Wide
 from folklearn.model.frozen import Frozen, Held
 from folklearn.model.numbering import numbered
-from folklearn.model.refit import refit_dense, refit_wide
+from folklearn.model.refit import freed, refit_dense, refit_wide
 from folklearn.model.sparse_scaler import SparseInput, SparseScaler
 from folklearn.passes import Passes, PassesHere
 from folklearn.persist import Record, Saved
@@ -481,13 +481,15 @@ class Core(Saved):
         if self.learner is None:
             return
 
-        def scaled() -> Iterator[Rows]:
-            return (self.rows_to_fit(*block) for block in blocks())
-
         limits = {"most_passes": most_passes, "seed": seed}
         if not self._is_wide(self.n_columns, self.n_classes):
-            self.refit_over(PassesHere(scaled, engine), **limits)
+            dense = PassesHere(lambda: (self.rows_to_fit(*block) for block in blocks()), engine)
+            self.refit_over(dense, **limits)
             return
+
+        def scaled() -> Iterator[Rows]:
+            return (self._scaled(*block) for block in blocks())
+
         fitted = refit_wide(scaled, self.learner, self._constant, **limits)
         self._refitted = self._refitted if fitted is None else fitted
 
@@ -505,6 +507,10 @@ class Core(Saved):
         )
 
     def rows_to_fit(self, X: Any, y: ArrayLike, weight: ArrayLike) -> Rows:
+        """Return raw rows, which must be dense, as `refit_over` takes them."""
+        return freed(self._scaled(X, y, weight), self._constant)
+
+    def _scaled(self, X: Any, y: ArrayLike, weight: ArrayLike) -> Rows:
         """Return raw rows scaled as the next one would be, without those of weight 0."""
         Z: Any = self._scaler.transform(self._raw(X, self.n_features))
         weights = problem.weights(weight, len(Z))

@@ -5,14 +5,14 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from folklearn import memory
+from folklearn import memory, problem
 from folklearn.arrays import Array
 from folklearn.batch.column_model import ColumnModel
 from folklearn.batch.penalised import FIRST_RIDGE, penalised
 from folklearn.batch.wide_fit import wide_fit
 from folklearn.learners.base import Learner
 from folklearn.learners.panel import PanelLearner
-from folklearn.passes import Passes, ScaledPasses
+from folklearn.passes import Passes
 from folklearn.problem import Rows
 from folklearn.progress import LOGGER
 from folklearn.sparse import SparseRows, concatenated
@@ -24,17 +24,28 @@ _FREE = 10.0  # what the constant is multiplied by where it should not be penali
 Scaled = Callable[[], Iterable[Rows]]  # the rows, anew for every pass
 
 
+def freed(rows: Rows, constant: int | None) -> Rows:
+    """Return dense rows with a constant so large that the penalty hardly counts for it."""
+    if constant is None:
+        return rows
+    Z = rows.X.copy()
+    Z[:, constant] *= _FREE
+    return rows._replace(X=Z, norms=problem.norms(Z))
+
+
 def refit_dense(
     passes: Passes, learner: Learner, constant: int | None, *, most_passes: int, seed: int
 ) -> Array:
-    """Return weights (K, columns), penalised; the column of the constant hardly is."""
+    """Return weights (K, columns), penalised; the column of the constant hardly is.
+
+    The rows are those that `freed` returns.
+    """
     columns = np.ones(learner.n_features)
     if constant is not None:
         columns[constant] = _FREE
     led = learner.leader() if isinstance(learner, PanelLearner) else None
     ridge, W = led or (FIRST_RIDGE, np.zeros((learner.n_classes, learner.n_features)))
-    freed = ScaledPasses(passes, columns)
-    fit = penalised(freed, W / columns, ridge=ridge, most_passes=most_passes, seed=seed)
+    fit = penalised(passes, W / columns, ridge=ridge, most_passes=most_passes, seed=seed)
     return fit.W * columns
 
 

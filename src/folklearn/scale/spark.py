@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from folklearn import persist
+from folklearn import persist, problem
 from folklearn.arrays import Array, log_losses
-from folklearn.engine import Leaf
+from folklearn.engine import Leaf, S
 from folklearn.errors import InvalidInputError
 from folklearn.evaluate.certify import PredictionCertificate, PredictionLoss
 from folklearn.evaluate.exact import Report, refine
@@ -21,7 +21,7 @@ from folklearn.evaluate.probabilities import checked_rows
 from folklearn.model.model import Model
 from folklearn.model.roles import LEARNED
 from folklearn.numerics.backend import OneThread
-from folklearn.passes import Passes, ScaledPasses
+from folklearn.passes import Passes
 from folklearn.problem import Rows
 from folklearn.readers.extras import needed
 from folklearn.scale.folding import Event, Output, fold
@@ -140,7 +140,30 @@ def _standardised(passes: Passes, n_features: int) -> Passes:
     deviations, shift = np.sqrt(found.squares / found.n), found.means.copy()
     factor = np.divide(1.0, deviations, out=np.zeros_like(shift), where=deviations > 0.0)
     factor[n_features:], shift[n_features:] = 1.0, 0.0  # the constant
-    return ScaledPasses(passes, factor / math.sqrt(len(shift)), shift)
+    return _Scaled(passes, factor / math.sqrt(len(shift)), shift)
+
+
+class _Scaled(Passes):
+    """Rows of which every column is (x - shift) factor."""
+
+    def __init__(self, passes: Passes, factor: Array, shift: Array) -> None:
+        self._passes, self._factor, self._shift = passes, factor, shift
+
+    @property
+    def n_rows(self) -> int:
+        """How many rows there are."""
+        return self._passes.n_rows
+
+    def total(self, size: int | None, summed: Callable[[Leaf], S]) -> S:
+        """Return what they add up to."""
+        factor, shift = self._factor, self._shift
+
+        def scaled(parts: Iterable[Rows]) -> Iterator[Rows]:
+            for rows in parts:
+                Z = (rows.X - shift) * factor
+                yield rows._replace(X=Z, norms=problem.norms(Z))
+
+        return self._passes.total(size, lambda leaf: summed(Leaf(leaf.first, scaled(leaf.parts))))
 
 
 def fit(
