@@ -33,7 +33,7 @@ from folklearn.numerics.evidence import (
 )
 from folklearn.numerics.floor import AnyQuadratic
 from folklearn.numerics.on_torch.device import Device
-from folklearn.numerics.on_torch.quadratic import DeviceQuadratic
+from folklearn.numerics.on_torch.quadratic import DeviceQuadratic, add_expanded
 from folklearn.numerics.on_torch.rows import DeviceRows
 from folklearn.numerics.quadratic import Quadratic
 from folklearn.persist import Record
@@ -197,9 +197,7 @@ class SumsOnDevice(AtModel):
             for _ in (0.0, *classes)
         ]
         for _, rows in parts:
-            for own, B in zip(self._sums, (0.0, *classes), strict=True):
-                loss = own.add(rows, at, B)
-                self.loss += loss if B == 0.0 else 0.0
+            self.loss += add_expanded(self._sums, rows, at, (0.0, *classes))
 
     def quadratic(self, place: int = 0) -> DeviceQuadratic:
         """Return one of the sums."""
