@@ -56,9 +56,7 @@ class Point:
         away = self._A - self._mean
         pulled = bent * away
         constants = (self._log_total - self._mean) + (pulled * away).sum(1, keepdim=True)
-        counted = (
-            torch.stack((constants[:, 0], torch.ones_like(rows.norms), rows.norms)) @ rows.weights
-        )
+        counts = torch.stack((constants[:, 0], torch.ones_like(rows.norms), rows.norms))
         totals = torch.nn.functional.pad(counts @ rows.weights, (0, 2), value=float(len(P)))
         return Expanded(scaled[:, i] * P[:, j], w * ((P - rows.Y) - 2.0 * pulled), totals)
 
