@@ -231,6 +231,9 @@ def test_sums_travel_as_bytes(rng):
         back = Sums.from_bytes(one.to_bytes())
         assert back.to_bytes() == one.to_bytes()
         assert of_sums(back + other) == of_sums(one + other)
+    for another in (Sums(W, (2.0,)), Sums(W + 1.0, (2.0, 10.0))):
+        with pytest.raises(InvalidInputError, match="only for the same model and classes"):
+            own + another
     with pytest.raises(StateFileError, match="damaged"):
         Sums.from_bytes(own.to_bytes()[:-8])
     evidence = Evidence(**SIZES)
