@@ -69,11 +69,11 @@ def test_leaves_do_not_depend_on_blocks(lengths, size):
     whole = Rows.checked(X, np.zeros(len(X), int), None, n_features=1, n_classes=2)
     ends = np.cumsum([0, *lengths])
     blocks = [whole.part(*ends[i : i + 2]) for i in range(len(lengths))]
-    found = list(leaves(blocks, size))
-    expected = twin.cut(len(X), size)
-    assert [leaf.first for leaf in found] == [rows.start for rows in expected]
-    for leaf, rows in zip(found, expected, strict=True):
-        assert [x for part in leaf.parts for x in part.X[:, 0]] == list(rows)
+    found = [
+        (leaf.first, [x for part in leaf.parts for x in part.X[:, 0]])
+        for leaf in leaves(blocks, size)
+    ]
+    assert found == [(rows.start, list(rows)) for rows in twin.cut(len(X), size)]
 
 
 @pytest.mark.parametrize("T", [0, 1, LEAF, LEAF + 1, 2 * LEAF, 3 * LEAF + 7])
