@@ -166,7 +166,7 @@ def table(rows: list[dict[str, Any]], origin: dict[str, Any]) -> str:
         f"{FEWER_TURNS} that take long; times faster also the least and the largest, for the "
         "machine has other work. Two threads give the same bits as one. Audit and fit learn every "
         "row once on one thread, which is in their times. Memory is the peak of the whole process, "
-        "Python and compiled code included (some 200 MB); a fit holds its rows.",
+        "Python and compiled code included (about 290 MB); a fit holds its rows.",
         "",
         "| task | (d, K) | rows | µs a row, 1 thread | 2 threads | times faster | MB | MB, 2 |",
         "|---|---|---|---|---|---|---|---|",

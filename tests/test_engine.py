@@ -210,6 +210,25 @@ def test_an_interrupt_leaves_evidence_as_it_was(n_jobs, rng):
     assert not [one for one in threading.enumerate() if one.name.startswith("folklearn")]
 
 
+def test_an_interrupt_leaves_planes_as_they_were(rng):
+    class Stopped(Tangents):
+        def _touch(self, rows, P):
+            super()._touch(rows, P)
+            if len(rows.X) < 100 < self.n_rounds:  # behind the first block
+                raise KeyboardInterrupt
+
+    n_classes = 2**14
+    X, y = rng.normal(size=(70, 2)), rng.integers(n_classes, size=70)
+    tangents, whole = (kind(n_features=2, n_classes=n_classes) for kind in (Stopped, Tangents))
+    tangents.add(X[:40], y[:40])
+    before = of_evidence(tangents)
+    with pytest.raises(KeyboardInterrupt):
+        tangents.add(np.tile(X, (2, 1)), np.tile(y, 2))
+    assert of_evidence(tangents) == before
+    whole.add(np.tile(X, (2, 1)), np.tile(y, 2))
+    assert whole.n_rounds == 140
+
+
 def test_what_a_source_raises_ends_the_pass(rng):
     X, y, _ = stream(rng, 100)
 
