@@ -226,6 +226,8 @@ class Sums(AtModel):
 
     def __add__(self, other: "Sums") -> "Sums":
         """Return the sums of both sets of rows, expanded at the same model."""
+        if self._classes != other._classes or not np.array_equal(self.W, other.W):
+            raise InvalidInputError("sums are added up only for the same model and classes")
         both = Sums(self.W, self._classes[1:])
         both.loss = self.loss + other.loss
         both._S, both._G = self._S + other._S, self._G + other._G

@@ -20,6 +20,7 @@ from folklearn.sparse import SparseRows, concatenated
 
 _BYTES_OF_A_VALUE = 40  # of a row, in its copies
 _COPIES = 4  # of numbers for every row and class, that `wide_fit` takes
+_SHARE_OF_MEMORY = 0.25  # that scaled rows may take
 _FREE = 10.0  # what the constant is multiplied by where it should not be penalised
 
 Scaled = Callable[[], Iterable[Rows]]  # the rows, anew for every pass
@@ -46,9 +47,20 @@ def refit_dense(
 
     led = learner.leader() if isinstance(learner, PanelLearner) else None
     ridge, W = led or (FIRST_RIDGE, np.zeros((learner.n_classes, learner.n_features)))
-    passes = PassesHere(freed, engine)
+    passes = PassesHere(_at_hand(freed), engine)
     fit = penalised(passes, W / columns, ridge=ridge, most_passes=most_passes, seed=seed)
     return fit.W * columns
+
+
+def _at_hand(rows: Scaled) -> Scaled:
+    """Return the same rows, scaled once for all passes if there is memory for them."""
+    kept, left = [], _SHARE_OF_MEMORY * (memory.bytes_present() or math.inf)
+    for block in rows():
+        kept.append(block)
+        left -= sum(part.nbytes for part in block)
+        if left < 0.0:
+            return rows
+    return lambda: kept
 
 
 def refit_wide(
