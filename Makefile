@@ -5,6 +5,7 @@
 # make mutants  change each line that soundness rests on, and see that a test notices
 # make fuzz   ten thousand strange files through the command line
 # make torture  kill the service, cut its power, damage its files: an hour or two, root for some
+# make test-ray  the tests of many runs on Ray
 # make lowest  the tests with the lowest versions that pyproject.toml admits
 # make bench  speed beside River, Vowpal Wabbit and scikit-learn, in one run
 # Every target sets itself up; nothing but Python 3.11+, pip and make is needed.
@@ -13,10 +14,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 .DEFAULT_GOAL := help
-.PHONY: help run serve test lint types check mutants fuzz torture lowest docs bench clean
+.PHONY: help run serve test lint types check mutants fuzz torture test-ray lowest docs bench clean
 
 help:
-	@sed -n '1,10s/^# //p' Makefile
+	@sed -n '1,11s/^# //p' Makefile
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
@@ -56,6 +57,9 @@ fuzz: $(VENV)/.installed-dev
 
 torture: $(VENV)/.installed-dev
 	$(BIN)/python -m tests.long.torture
+
+test-ray: $(VENV)/.installed-dev,ray
+	RAY_USAGE_STATS_ENABLED=0 $(BIN)/python -m pytest tests/scale/test_ray.py
 
 # An environment of its own, beside the other: it has the lowest versions and nothing newer.
 $(VENV)-lowest/.installed: $(BIN)/python pyproject.toml tests/lowest.py

@@ -46,6 +46,7 @@ LISTED = (
     "folklearn.evaluate",
     "folklearn.plots",
     "folklearn.readers",
+    "folklearn.scale",
     "folklearn.synthetic",
 )
 OPEN = ("folklearn.adapters", "folklearn.evaluate", "folklearn.model")
