@@ -33,8 +33,8 @@ def run_all(
 ) -> list[Result]:
     """Call a function for every task; return the results in the order of the tasks.
 
-    The results are the same on one core, on many and on a cluster, if the function depends on
-    its task alone: BLAS has one thread in every task, wherever it runs.
+    The results are the same on one core, on many and on a cluster of like machines, if the
+    function depends on its task alone: BLAS has one thread in every task, wherever it runs.
 
     A worker that is killed takes nothing along but the tasks it was at: they are run again, and
     the results that are there are kept. A task during which three workers ended is named in an
@@ -135,7 +135,9 @@ def _in_processes(
                 for number, result in found:
                     del waiting[number]
                     keep(number, result)
-        except BrokenExecutor:
+        except BrokenExecutor as error:
+            if error.__cause__ is not None:  # what cannot be unpickled: no worker was killed
+                raise
             losses.update(number for number in begun if number in waiting)
             for number, n_lost in losses.items():
                 if n_lost == _MOST_LOSSES:
