@@ -101,7 +101,7 @@ MUTANTS = (
     ),
     Mutant(
         "evidence does not shrink the curvature", _EVIDENCE,
-        "_SHRUNK = 1.0 - 1e-8", "_SHRUNK = 1.0", _OF_EVIDENCE,
+        "SHRUNK = 1.0 - 1e-8", "SHRUNK = 1.0", _OF_EVIDENCE,
     ),
     Mutant(
         "evidence takes half the reach", _EVIDENCE,
@@ -133,18 +133,29 @@ MUTANTS = (
     ),
     Mutant(
         "far logits keep their tiny probability", _EVIDENCE,
-        "_ABSENT = -345.0", "_ABSENT = -700.0", _OF_EVIDENCE,
+        "ABSENT = -345.0", "ABSENT = -700.0", _OF_EVIDENCE,
         equivalent="products of such probabilities underflow to 0 or are below every allowance",
     ),
     Mutant(
         "two classes use the exact constant everywhere", _EVIDENCE,
-        "_EXACT_UP_TO = 20.0", "_EXACT_UP_TO = 1e9",
+        "EXACT_UP_TO = 20.0", "EXACT_UP_TO = 1e9",
         ("tests/numerics/test_evidence.py::"
          "test_the_curvature_of_a_row_leaves_room_for_rounding",),
     ),
     Mutant(
         "merging takes the depth of one side", "lower_bound.py",
         "np.maximum(one[..., DEPTH], other[..., DEPTH]) + 1.0", "one[..., DEPTH] + 1.0",
+        _OF_EVIDENCE,
+    ),
+    Mutant(
+        "a merge is not counted", "lower_bound.py",
+        "np.maximum(one[..., DEPTH], other[..., DEPTH]) + 1.0",
+        "np.maximum(one[..., DEPTH], other[..., DEPTH])",
+        ("tests/test_engine.py::test_sums_of_a_pass_count_every_merge",),
+    ),
+    Mutant(
+        "rows beyond the first scratch are forgotten", _EVIDENCE,
+        "coefficients, start * P, P, 1.0, S, 0, D", "coefficients, 0, P, 1.0, S, 0, D",
         _OF_EVIDENCE,
     ),
     Mutant(
@@ -261,7 +272,7 @@ MUTANTS = (
     ),
     Mutant(
         "gamma* is not lowered against rounding", _CURVATURE,
-        "_SAFE = 1.0 - 1e-11", "_SAFE = 1.0 + 1e-11", _OF_CURVATURE,
+        "SAFE = 1.0 - 1e-11", "SAFE = 1.0 + 1e-11", _OF_CURVATURE,
     ),
     Mutant(
         "gamma* near 0 is its limit", _CURVATURE,
@@ -269,12 +280,12 @@ MUTANTS = (
     ),
     Mutant(
         "the table is extrapolated with half the slope", _CURVATURE,
-        "_INVERSES[-1] + (L - _NODES[-1])", "_INVERSES[-1] + 0.5 * (L - _NODES[-1])",
+        "INVERSES[-1] + (L - NODES[-1])", "INVERSES[-1] + 0.5 * (L - NODES[-1])",
         _OF_CURVATURE,
     ),
     Mutant(
         "the table is read one node too early", _CURVATURE,
-        "1.0 / (_INVERSES[i] + slope * (L - _NODES[i]))", "1.0 / _INVERSES[i]", _OF_CURVATURE,
+        "1.0 / (INVERSES[i] + slope * (L - NODES[i]))", "1.0 / INVERSES[i]", _OF_CURVATURE,
     ),
     Mutant(
         "the exact binary constant is not capped", _CURVATURE,

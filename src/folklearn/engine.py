@@ -18,8 +18,9 @@ from threadpoolctl import ThreadpoolController
 
 from folklearn import problem
 from folklearn.errors import InvalidInputError
-from folklearn.numerics.backend import THREADED_N
+from folklearn.numerics.backend import THREADED_N, device_named
 from folklearn.numerics.evidence import n_pairs, n_products
+from folklearn.numerics.on_torch.device import Device
 from folklearn.problem import Rows
 
 _LEAF = 1 << 27  # multiply-adds of a leaf: about ten milliseconds
@@ -104,19 +105,17 @@ class Engine:
     """
 
     n_jobs: int = 1
-    device: Any = None
+    device: Device | None = None
 
     @classmethod
     def chosen(cls, n_jobs: Any = 1, device: Any = None) -> Self:
         """Return what a user asks for by ``n_jobs``, -1 for all cores, and ``device``."""
-        if device not in (None, "cpu"):
-            raise InvalidInputError(f"device must be None or 'cpu', got {device!r}")
         number = problem.count("n_jobs", n_jobs, -1)
         if number == 0:
             raise InvalidInputError(
                 "n_jobs must be a number of threads, or -1 for as many as there are cores, got 0"
             )
-        return cls(_n_cores() if number == -1 else number)
+        return cls(_n_cores() if number == -1 else number, device_named(device))
 
     def total(
         self, blocks: Iterable[Rows], size: int | None, summed: Callable[[Leaf], S], first: int = 0

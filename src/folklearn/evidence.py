@@ -1,6 +1,6 @@
 """Evidence: what a set of labelled rows proves about every linear model, as a sum."""
 
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -10,14 +10,17 @@ from folklearn.arrays import Array
 from folklearn.engine import HERE, Engine, Leaf, leaf_rows
 from folklearn.lower_bound import LowerBound
 from folklearn.numerics import floor as floors
-from folklearn.numerics.backend import threads_for
+from folklearn.numerics.backend import OWN, device_named, threads_for
 from folklearn.numerics.evidence import (
     add_rows,
-    block_rows,
     n_pairs,
     n_products,
-    scratch_size,
+    rows_at_once,
+    scratch_for,
 )
+from folklearn.numerics.on_torch.quadratic import DeviceQuadratic
+from folklearn.numerics.on_torch.rows import DeviceRows
+from folklearn.numerics.quadratic import Quadratic
 from folklearn.problem import Rows
 
 _NEWTON_STEPS = 4
@@ -49,6 +52,8 @@ class Evidence(LowerBound):
     ----------
     n_features, n_classes : sizes of the problem.
     B : largest row norm of the models that are spoken of, positive.
+    device : where the sums are: "cpu", the default, or a device of PyTorch such as "cuda" (extra
+        ``gpu``). It is not saved: what is loaded is on the CPU.
 
     Examples
     --------
@@ -68,24 +73,48 @@ class Evidence(LowerBound):
 
     PARTS = ("S", "G", "totals")
 
-    def __init__(self, *, n_features: int, n_classes: int, B: float = 10.0) -> None:
+    def __init__(
+        self, *, n_features: int, n_classes: int, B: float = 10.0, device: str | None = None
+    ) -> None:
         super().__init__(n_features=n_features, n_classes=n_classes, B=B)
-        pairs, products = n_pairs(self.n_classes), n_products(self.n_features)
-        self._S: Array = np.zeros((pairs, products))
-        self._G: Array = np.zeros((self.n_classes, self.n_features))
-        self._known: dict[float, tuple[float, Array]] = {}  # floors, until rows are added
+        self._device = device_named(device)
+        K, d = self.n_classes, self.n_features
+        pairs, products = n_pairs(K), n_products(d)
+        self._known: dict[float, floors.Floor] = {}  # until rows are added
+        # On a device these are tensors, and the matrices of S are full.
+        self._S: Any = np.zeros((pairs, products))
+        self._G: Any = np.zeros((K, d))
+        if self._device is not None:
+            self._S, self._G = self._device.zeros(pairs, d, d), self._device.zeros(K, d)
+
+    @property
+    def device(self) -> str:
+        """Where the sums are: "cpu", or the name of a device of PyTorch."""
+        return OWN if self._device is None else self._device.name
+
+    def to(self, device: str) -> "Evidence":
+        """Return the same evidence on another device, or on the "cpu"."""
+        place = device_named(device)
+        quadratic = self._here()
+        moved = quadratic if place is None else DeviceQuadratic.of(place, quadratic)
+        return Evidence.of(moved, B=self.B, first_classes=self._first_classes)
+
+    def _here(self) -> Quadratic:
+        """Return the sums in arrays of this machine."""
+        quadratic = self._quadratic
+        return quadratic if isinstance(quadratic, Quadratic) else quadratic.here()
 
     def _add(self, rows: Rows, W: Array | None, engine: Engine = HERE) -> None:
         """Add checked rows, expanded at W, or at 0; all of them or none."""
-        at = np.zeros_like(self._G) if W is None else W
+        at = np.zeros((self.n_classes, self.n_features)) if W is None else W
         size = leaf_rows(self.n_features, self.n_classes)
-        if size is not None and len(rows.X) > size:
+        if self._device is None and size is not None and len(rows.X) > size:
             more = engine.total([rows], size, lambda leaf: self._of_leaf(leaf, at))
             sums = (self + more)._quadratic
         else:
-            in_one_go = len(rows.X) <= block_rows(self.n_features)
-            sums = self._quadratic if in_one_go else _copied(self._quadratic)
-            with threads_for(self._G.size):
+            in_one_go = len(rows.X) <= rows_at_once(len(self._S), self.n_features)
+            sums = self._quadratic if in_one_go else self._quadratic.copy()
+            with threads_for(self.n_classes * self.n_features):
                 _add_rows(sums, rows, at, self.B)
         self._known.clear()
         self._S, self._G, self._totals = sums
@@ -102,17 +131,22 @@ class Evidence(LowerBound):
         That is where this evidence and the true loss of the rows together are least: Newton
         steps from W, in the class of B. If they lead nowhere better, the rows stay at W.
         """
-        here = self + self._of_rows(rows, W)
+        start, near, below = W, None, -np.inf
+        enough = _ROUGHLY * (self.total_weight + float(rows.weights.sum()))
         for _ in range(_NEWTON_STEPS):
-            curved = _copied(self._quadratic)
-            before = W
-            with threads_for(self._G.size):
+            curved = self._quadratic.copy()
+            before, below_before = W, below
+            with threads_for(self.n_classes * self.n_features):
                 _add_rows(curved, rows, W, 0.0)
-                W = floors.floor(curved, B, _ROUGHLY)[1]
-            if np.abs(W - before).max() <= _NEAR * B:
+                below, W, near = floors.floor(curved, B, _ROUGHLY, near)
+            settled = abs(below - below_before) <= enough
+            if settled or np.abs(W - before).max() <= _NEAR * B:
                 break
         there = self + self._of_rows(rows, W)
-        return max(here, there, key=lambda one: one.floor(B=B))
+        floored = there.floored(near, B=B).below
+        here = self + self._of_rows(rows, start)
+        # No floor is above the value at a model of the class: mostly that settles it.
+        return there if floored >= here.value(W) or floored >= here.floor(B=B) else here
 
     def _of_rows(self, rows: Rows, W: Array) -> "Evidence":
         own = self._like()
@@ -136,13 +170,26 @@ class Evidence(LowerBound):
         were not there: the rows so far remain rows among fewer classes.
         """
         larger = self._larger(n_features, n_classes)
-        larger._G[: self.n_classes, : self.n_features] = self._G
-        larger._S[pairs_among(self.n_classes, larger.n_classes), : self._S.shape[1]] = self._S
-        return larger
+        S, G, _ = self._here()
+        larger._G[: self.n_classes, : self.n_features] = G
+        larger._S[pairs_among(self.n_classes, larger.n_classes), : S.shape[1]] = S
+        return larger.to(self.device)
+
+    def _like(self) -> Self:
+        own = super()._like()
+        if self._device is not None:
+            own._device = self._device
+            own._S, own._G = 0.0 * self._S, 0.0 * self._G
+        return own
+
+    def _parts(self) -> dict[str, NDArray[Any]]:
+        return dict(zip(self.PARTS, self._here(), strict=True))
 
     @property
-    def _quadratic(self) -> floors.Quadratic:
-        return floors.Quadratic(self._S, self._G, self._totals)
+    def _quadratic(self) -> Quadratic | DeviceQuadratic:
+        if self._device is None:
+            return Quadratic(self._S, self._G, self._totals)
+        return DeviceQuadratic(self._device, self._S, self._G, self._totals)
 
     def value(self, W: ArrayLike) -> float:
         """Return a lower bound on the total loss of one model W (K, d) of the class."""
@@ -151,31 +198,43 @@ class Evidence(LowerBound):
 
     def least(self, *, B: float | None = None) -> tuple[float, Array]:
         """Return the floor, and the model (K, d) of the class at which it is nearly reached."""
+        return self.floored(B=B)[:2]
+
+    def floored(self, near: Array | None = None, *, B: float | None = None) -> floors.Floor:
+        """Return the floor, a model near it, and its multipliers (K,).
+
+        It is found sooner from multipliers that are `near`, those of similar evidence.
+        """
         covered, _ = self._covered(None, B)
         if covered not in self._known:
-            with threads_for(self._G.size):
-                self._known[covered] = floors.floor(self._quadratic, covered)
+            with threads_for(self.n_classes * self.n_features):
+                self._known[covered] = floors.floor(self._quadratic, covered, near=near)
         return self._known[covered]
 
     @classmethod
-    def of(cls, quadratic: floors.Quadratic, *, B: float, first_classes: int) -> Self:
+    def of(
+        cls, quadratic: Quadratic | DeviceQuadratic, *, B: float, first_classes: int
+    ) -> "Evidence":
         """Return evidence that holds a copy of a sum which lies below the losses for B."""
         K, d = quadratic.shape
         evidence = cls(n_features=d, n_classes=K, B=B)
         evidence._first_classes = first_classes
-        evidence._S, evidence._G, evidence._totals = _copied(quadratic)
+        evidence._device = None if isinstance(quadratic, Quadratic) else quadratic.device
+        evidence._S, evidence._G, evidence._totals = quadratic.copy()
         return evidence
 
 
-def _copied(quadratic: floors.Quadratic) -> floors.Quadratic:
-    return floors.Quadratic(*(part.copy() for part in quadratic))
-
-
-def _add_rows(quadratic: floors.Quadratic, rows: Rows, W: Array, B: float) -> None:
+def _add_rows(quadratic: Quadratic | DeviceQuadratic, rows: Rows, W: Array, B: float) -> None:
     """Add rows to a sum in blocks; B = 0 takes their true curvature, which proves nothing."""
+    if not isinstance(quadratic, Quadratic):
+        device = quadratic.device
+        for _, dense in rows.dense_parts():
+            quadratic.add(DeviceRows.of(device, len(W), *dense), device.put(W), B)
+        return
     S, G, totals = quadratic
-    size = block_rows(G.shape[1])
-    scratch = np.empty(scratch_size(G.shape[1], min(size, max(len(rows.X), 1))))
+    d = G.shape[1]
+    size = rows_at_once(len(S), d)
+    scratch = scratch_for(d, len(rows.X))
     for _, dense in rows.dense_parts():
         for start in range(0, len(dense.X), size):
             X, norms, labels, soft, weights = dense.part(start, start + size)

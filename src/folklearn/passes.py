@@ -10,13 +10,13 @@ Where the rows lie does not matter to either: an engine is a class with one meth
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from folklearn import persist
+from folklearn import persist, problem
 from folklearn.arrays import Array, logit_losses
 from folklearn.engine import HERE, Engine, Leaf, S, leaf_rows
 from folklearn.errors import InvalidInputError, StateFileError
@@ -25,14 +25,17 @@ from folklearn.numerics.evidence import (
     N_TOTALS,
     add_products,
     add_residuals,
-    block_rows,
     expand_rows,
     n_pairs,
     n_products,
-    scratch_size,
+    rows_at_once,
+    scratch_for,
 )
-from folklearn.numerics.floor import Quadratic
-from folklearn.numerics.leaders import pull
+from folklearn.numerics.floor import AnyQuadratic
+from folklearn.numerics.on_torch.device import Device
+from folklearn.numerics.on_torch.quadratic import DeviceQuadratic
+from folklearn.numerics.on_torch.rows import DeviceRows
+from folklearn.numerics.quadratic import Quadratic
 from folklearn.persist import Record
 from folklearn.problem import Rows
 
@@ -40,7 +43,7 @@ Blocks = Callable[[], Iterable[Rows]]  # checked rows, the same ones whenever it
 
 _FEW = 4  # pairs up to which it is not worth while to pack the products of features
 _MANY = 1 << 16  # rows at a time that are only counted
-_LEAST_ROWS, _MOST_ROWS = 64, 1024  # at a time: Python takes its time for each block
+_MOST_ROWS = 1024  # at a time, of which the products are not packed
 _SHORTEST, _LONGEST = 0.1, 0.5  # of the step before, after one that led nowhere
 
 
@@ -54,9 +57,20 @@ class Passes(ABC):
         Without a size one leaf is best. What `summed` and its sums hold can be pickled.
         """
 
-    def sums(self, W: Array, classes: Sequence[float] = ()) -> "Sums":
+    @property
+    def device(self) -> Device | None:
+        """Where sums over pairs of classes are made; None for this library's own code."""
+        return None
+
+    def there(self, n_classes: int) -> Iterable[tuple[int, DeviceRows]]:
+        """Return all rows on the device, each part with the number of its first row."""
+        raise NotImplementedError("rows are brought to a device by who has one")
+
+    def sums(self, W: Array, classes: Sequence[float] = ()) -> "AtModel":
         """Return all rows, expanded at a model W (K, d), with a proof for every class named."""
         K, d = W.shape
+        if self.device is not None:
+            return SumsOnDevice(self.device, self.there(K), W, classes)
         size = leaf_rows(d, K, 1 + len(classes))
         return self.total(size, lambda leaf: Sums.of(leaf, W, classes))
 
@@ -77,10 +91,57 @@ class PassesHere(Passes):
 
     def __init__(self, blocks: Blocks, engine: Engine = HERE) -> None:
         self._blocks, self._engine = blocks, engine
+        self._held: list[tuple[int, DeviceRows]] | None = None
+
+    @property
+    def device(self) -> Device | None:
+        """Where sums over pairs of classes are made."""
+        return self._engine.device
+
+    def there(self, n_classes: int) -> Iterator[tuple[int, DeviceRows]]:
+        """Yield all rows on the device; they stay there for the next pass if they fit."""
+        device = self._engine.device
+        if device is None or self._held is not None:
+            yield from self._held or ()
+            return
+        held: list[tuple[int, DeviceRows]] = []
+        room, first = device.bytes_free() / 2, 0
+        for rows in self._blocks():
+            for _, part in rows.dense_parts():
+                sent = first, DeviceRows.of(device, n_classes, *part)
+                first += len(part.X)
+                room -= sent[1].n_bytes
+                if room >= 0.0:
+                    held.append(sent)
+                yield sent
+        self._held = held if room >= 0.0 else None
 
     def total(self, size: int | None, summed: Callable[[Leaf], S]) -> S:
         """Return what all rows add up to."""
         return self._engine.total(self._blocks(), size, summed)
+
+
+class ScaledPasses(Passes):
+    """Rows of which every column is (x - shift) factor."""
+
+    def __init__(self, passes: Passes, factor: Array, shift: Array | float = 0.0) -> None:
+        self._passes, self._factor, self._shift = passes, factor, shift
+
+    @property
+    def n_rows(self) -> int:
+        """How many rows there are."""
+        return self._passes.n_rows
+
+    def total(self, size: int | None, summed: Callable[[Leaf], S]) -> S:
+        """Return what they add up to."""
+        factor, shift = self._factor, self._shift
+
+        def scaled(parts: Iterable[Rows]) -> Iterator[Rows]:
+            for rows in parts:
+                Z = (rows.X - shift) * factor
+                yield rows._replace(X=Z, norms=problem.norms(Z))
+
+        return self._passes.total(size, lambda leaf: summed(Leaf(leaf.first, scaled(leaf.parts))))
 
 
 def passes_over(
@@ -118,16 +179,62 @@ def passes_over(
     return PassesHere(checked, engine)
 
 
-class Sums:
+class AtModel(ABC):
     """All rows, expanded at one model W (K, d), and the loss of W.
 
     The first sum has gamma = 1/2: it is the loss to second order. Every class B that is named
-    has one more, which lies below the loss of all its models. Rows are packed once for all.
+    has one more, which lies below the loss of all its models.
     """
 
-    def __init__(self, W: Array, classes: Sequence[float] = ()) -> None:
-        K, d = W.shape
+    def __init__(self, W: Array) -> None:
         self.W, self.loss = W, 0.0
+
+    @abstractmethod
+    def quadratic(self, place: int = 0) -> AnyQuadratic:
+        """Return one of the sums."""
+
+    def gradient(self) -> Array:
+        """Return the gradient (K, d) of the loss at W."""
+        model = self.quadratic()
+        slopes: Array = model.G + 2.0 * model.pulled(self.W)
+        return slopes
+
+
+class SumsOnDevice(AtModel):
+    """The sums of rows on a device."""
+
+    def __init__(
+        self,
+        device: Device,
+        parts: Iterable[tuple[int, DeviceRows]],
+        W: Array,
+        classes: Sequence[float],
+    ) -> None:
+        super().__init__(W)
+        K, d = W.shape
+        at = device.put(W)
+        self._sums = [
+            DeviceQuadratic(
+                device, device.zeros(n_pairs(K), d, d), device.zeros(K, d), np.zeros(N_TOTALS)
+            )
+            for _ in (0.0, *classes)
+        ]
+        for _, rows in parts:
+            for own, B in zip(self._sums, (0.0, *classes), strict=True):
+                loss = own.add(rows, at, B)
+                self.loss += loss if B == 0.0 else 0.0
+
+    def quadratic(self, place: int = 0) -> DeviceQuadratic:
+        """Return one of the sums."""
+        return self._sums[place]
+
+
+class Sums(AtModel):
+    """The sums of rows here, which can be added up and sent. Rows are packed once for all."""
+
+    def __init__(self, W: Array, classes: Sequence[float] = ()) -> None:
+        super().__init__(W)
+        K, d = W.shape
         self._classes = (0.0, *classes)
         n = len(self._classes)
         self._S: Array = np.zeros((n, n_pairs(K), n_products(d)))
@@ -180,9 +287,8 @@ class Sums:
         K, d = self.W.shape
         S = self._S.reshape(n * P, D)
         few = n * P <= _FEW
-        size = _MOST_ROWS if few else max(block_rows(d), _LEAST_ROWS)
-        size = min(size, max(1, len(rows.X)))
-        scratch = np.empty(0 if few else scratch_size(d, size))
+        size = _MOST_ROWS if few else rows_at_once(n * P, d)
+        scratch = scratch_for(d, len(rows.X))
         for start in range(0, len(rows.X), size):
             X, norms, labels, soft, weights = rows.part(start, start + size)
             Z = X @ self.W.T
@@ -203,13 +309,6 @@ class Sums:
     def quadratic(self, place: int = 0) -> Quadratic:
         """Return one of the sums."""
         return Quadratic(self._S[place], self._G[place], self._totals[place])
-
-    def gradient(self) -> Array:
-        """Return the gradient (K, d) of the loss at W."""
-        pulled = np.empty_like(self.W)
-        pull(self._S[0], self.W, pulled)
-        slopes: Array = self._G[0] + 2.0 * pulled
-        return slopes
 
 
 def _add_each(S: Array, coefficients: Array, X: Array) -> None:

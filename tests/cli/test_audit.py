@@ -7,6 +7,7 @@ import sys
 import numpy as np
 import pytest
 
+from folklearn.engine import leaf_rows
 from folklearn.evaluate.certify import Certifier
 from folklearn.evaluate.hindsight import best_in_class
 from folklearn.evaluate.progressive import score
@@ -93,6 +94,23 @@ def test_what_run_writes_can_be_audited(folklearn, pets, as_arrays, tmp_path):
     passes = [line for line in exact.stderr.splitlines() if line.startswith("  pass ")]
     assert passes
     assert f"none below {best:.5f}" in passes[-1]
+
+
+def test_threads_print_the_same(folklearn, refused, write_csv, write_predictions, rng):
+    n = leaf_rows(2, 2, 2) + 1000  # more than one thread has something to do
+    x = rng.normal(size=n).round(3)
+    coin = (x + rng.logistic(size=n) > 0).astype(int)
+    path = write_csv("many.csv", zip(x, coin, strict=True), columns=("x", "coin"))
+    given = write_predictions(np.full((n, 2), 0.5), ["0", "1"])
+    words = path, "--target", "coin", "-p", given, "--exact"
+    one, other = (
+        folklearn("audit", *words, "--jobs", jobs).stderr.partition("Reading the rows again")[2]
+        for jobs in (1, 2)
+    )
+    assert "pass 2" in one
+    assert re.sub(r"in \d+\.\d\d s", "", one) == re.sub(r"in \d+\.\d\d s", "", other)
+    assert refused(*words, "--jobs", "0").startswith("--jobs must be a number of threads")
+    assert refused(*words, "--device", "tpu").startswith("device must be")
 
 
 def test_a_pipe_is_stored(folklearn, pets, as_arrays, write_predictions, monkeypatch):

@@ -38,7 +38,7 @@ def test_lookup_is_never_above_the_direct_minimum(L):
 
 def test_the_inverse_is_convex_with_slope_at_most_one():
     """What makes interpolation safe."""
-    nodes, inverses = curvature._NODES, curvature._INVERSES
+    nodes, inverses = curvature.NODES, curvature.INVERSES
     slopes = np.diff(inverses) / np.diff(nodes)
     bend = np.diff(slopes)
     resolved = nodes[1:-1] > 0.5  # below, differences of neighbours are rounding

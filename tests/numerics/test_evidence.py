@@ -19,7 +19,8 @@ from folklearn.numerics.evidence import (
     expand_row,
     scratch_size,
 )
-from folklearn.numerics.floor import Quadratic, _Evaluated
+from folklearn.numerics.floor import _Evaluated
+from folklearn.numerics.quadratic import Quadratic
 from tests.reference.evidence import rounding
 
 
@@ -60,12 +61,13 @@ def test_the_curvature_of_a_row_leaves_room_for_rounding():
     assert certain_curvature(far, 20.0) == pytest.approx(gamma_star_below(20.0), rel=1e-7)
 
 
+@pytest.mark.parametrize("room", [9, 4, 1])
 @pytest.mark.parametrize("d", [1, 7, 161])
-def test_products_enter_their_places(d):
+def test_products_enter_their_places(d, room):
     rng = np.random.default_rng(d)
     X, coefficients = rng.normal(size=(9, d)), rng.random(size=(9, 3))
     S = np.ones((3, d * (d + 1) // 2))
-    add_products(S, coefficients, X, np.empty(scratch_size(d, 9)))
+    add_products(S, coefficients, X, np.empty(scratch_size(d, room)))
     for pair in range(3):
         square = 1.0 + (X.T * coefficients[:, pair]) @ X
         np.testing.assert_allclose(S[pair], square[np.tril_indices(d)], rtol=1e-9)
@@ -107,8 +109,9 @@ def test_the_allowance_for_rounding_is_that_of_the_theorem(K, large):
         large.get("constant", 1.0), large.get("weight", 1.0), large.get("reach", 1.0), 1e9,
     )  # fmt: skip
     dual = rng.random(K) * large.get("dual", 1.0) + 0.1
+    quadratic = Quadratic(S, G, totals)
     for multipliers, norm in ((dual, B), (np.zeros(K), 0.0)):  # the class, and W alone
-        ours = _Evaluated(Quadratic(S, G, totals), W, multipliers, norm)
+        ours = _Evaluated(quadratic, quadratic.form(), W, multipliers, norm)
         value, e_q, e_i, floor = rounding(S, G, totals, W, multipliers, norm)
         np.testing.assert_allclose(ours.rounding, e_i, rtol=1e-6)
         assert value - ours.below == pytest.approx(value - floor, rel=1e-6, abs=1e-6 * e_q)

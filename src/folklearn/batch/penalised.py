@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from folklearn.arrays import Array, logit_losses
 from folklearn.engine import Leaf, S
 from folklearn.numerics.backend import threads_for
-from folklearn.numerics.leaders import factor_ridge, jump
+from folklearn.numerics.on_torch.device import Device
+from folklearn.numerics.on_torch.rows import DeviceRows
 from folklearn.passes import Passes, shorter
 from folklearn.problem import Rows
 
@@ -101,20 +102,17 @@ def mode(passes: Passes, W: Array, ridge: float, most_passes: int, tolerance: fl
     The last step promises to gain less than `tolerance` of the objective; Newton's method
     about squares that.
     """
-    K, d = W.shape
-    H = np.empty(((K - 1) * d, (K - 1) * d))
     here, best = W, math.inf
     step, slope, length = np.zeros_like(W), 0.0, 1.0
     for _ in range(most_passes):
         sums = passes.sums(W)
         value = sums.loss + ridge * float((W**2).sum())
         if value < best:
-            here, best, length, target = W, value, 1.0, W.copy()
-            S, G, _ = sums.quadratic()
+            here, best, length = W, value, 1.0
             with threads_for(W.size):
-                if not factor_ridge(S, ridge, K, H):
-                    return here  # rows of absurd size: rounding leaves no factor
-                jump(G, H, target)
+                target = sums.quadratic().mode(ridge)
+            if target is None:
+                return here  # rows of absurd size: rounding leaves no factor
             step = target - W
             slope = float(((sums.gradient() + 2.0 * ridge * W) * step).sum())
             if -slope <= 2.0 * tolerance * value:
@@ -181,6 +179,18 @@ class _Others(Passes):
 
     def __init__(self, passes: Passes, fold: _Fold) -> None:
         self._passes, self._fold = passes, fold
+
+    @property
+    def device(self) -> Device | None:
+        """Where sums over pairs of classes are made."""
+        return self._passes.device
+
+    def there(self, n_classes: int) -> Iterator[tuple[int, DeviceRows]]:
+        """Yield all rows on the device, those of the fold without weight."""
+        for first, rows in self._passes.there(n_classes):
+            own = dealt(self._fold.seed, first, len(rows.X)) == self._fold.number
+            outside = rows.weights.new_tensor(~own)
+            yield first, rows._replace(weights=rows.weights * outside)
 
     def total(self, size: int | None, summed: Callable[[Leaf], S]) -> S:
         """Return what they add up to."""

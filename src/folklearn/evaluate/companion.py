@@ -4,9 +4,12 @@ from folklearn import problem
 from folklearn.learners.lanes import PAIRS, lane_of
 from folklearn.learners.leader import Leader
 from folklearn.learners.wide import Wide
+from folklearn.numerics.backend import device_named
 
 
-def companion(*, n_features: int, n_classes: int, B: float, R: float) -> Leader | Wide:
+def companion(
+    *, n_features: int, n_classes: int, B: float, R: float, device: str | None = None
+) -> Leader | Wide:
     """Return a learner whose evidence speaks of the class of B, as tight as the size allows.
 
     It takes rows of any weight through the verbs that do not check.
@@ -14,7 +17,9 @@ def companion(*, n_features: int, n_classes: int, B: float, R: float) -> Leader 
     B = problem.positive("B", B)
     d = problem.count("n_features", n_features, 1)
     K = problem.count("n_classes", n_classes, 2)
-    if lane_of(d, K) == PAIRS:
+    if lane_of(d, K, device_named(device)) == PAIRS:
         most = problem.MAX_WEIGHT
-        return Leader(n_features=d, n_classes=K, ridges=(), B=B, R=R, max_weight=most)
+        return Leader(
+            n_features=d, n_classes=K, ridges=(), B=B, R=R, max_weight=most, device=device
+        )
     return Wide(n_features=d, n_classes=K, B=B, R=R)

@@ -117,7 +117,7 @@ def refine(
     d = problem.count("n_features", n_features, 1)
     K = problem.count("n_classes", n_classes, 2)
     B, tol = problem.positive("B", B), problem.positive("tol", tol)
-    is_wide = lane_of(d, K) != PAIRS
+    is_wide = lane_of(d, K, passes.device) != PAIRS
     default = MOST_WIDE_PASSES if is_wide else MOST_PASSES
     most = default if most_passes is None else problem.count("most_passes", most_passes, 1)
     if is_wide:
@@ -127,16 +127,18 @@ def refine(
     found: Exact | None = None
     best_loss, evidence, at_least, idle = np.inf, None, -np.inf, 0
     here, towards, slope, length = W, np.zeros_like(W), 0.0, 1.0
+    near: dict[str, Array | None] = {"proof": None, "model": None}  # multipliers of the last pass
     for number in range(1, most + 1):
         sums = passes.sums(W, (B,))
         proof = Evidence.of(sums.quadratic(1), B=B, first_classes=K)
-        floored = proof.floor()
+        floored, _, near["proof"] = proof.floored(near["proof"])
         if evidence is None or floored > at_least:
             evidence, at_least = proof, floored
         if sums.loss < best_loss:
             here, best_loss, length = W, sums.loss, 1.0
             with threads_for(W.size):
-                towards = floor(sums.quadratic(), B)[1] - W
+                _, best, near["model"] = floor(sums.quadratic(), B, near=near["model"])
+            towards = best - W
             slope = float((sums.gradient() * towards).sum())
         else:
             length *= shorter(slope * length, sums.loss - best_loss)

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 from folklearn import bounds, problem
 from folklearn.evidence import Evidence
@@ -14,6 +15,7 @@ from folklearn.learners.mixture import DEFAULT_B, Mixture
 from folklearn.learners.panel import PanelLearner, classes_of
 from folklearn.learners.start import Start
 from folklearn.learners.wide import Wide
+from folklearn.numerics.backend import device_named
 from folklearn.numerics.evidence import n_pairs, n_products
 from folklearn.numerics.panel_state import Forgetting, Spec, Tracker
 from folklearn.tangents import Tangents
@@ -69,6 +71,8 @@ class Auto(PanelLearner):
         retire: bool = True,
         max_weight: float = 1.0,
         worst_case: bool = True,
+        forgetting: bool = True,
+        device: str | None = None,
     ) -> None:
         self._size(n_features, n_classes)
         self.R = problem.positive("R", R)
@@ -80,7 +84,7 @@ class Auto(PanelLearner):
         spec = Spec(
             tuple(ridge * R2 for ridge in RIDGES),
             self.classes,
-            tuple(Forgetting(ridge * R2, memory) for ridge, memory in FORGETTING),
+            tuple(Forgetting(ridge * R2, memory) for ridge, memory in FORGETTING if forgetting),
             tuple(
                 one._replace(rate=one.rate / (self.R if one.adaptive else R2)) for one in TRACKERS
             ),
@@ -92,7 +96,7 @@ class Auto(PanelLearner):
         )
         sizes = {"n_features": self.n_features, "n_classes": self.n_classes}
         folklore = Folklore(**sizes, B=WORST_CASE / self.R, R=self.R) if worst_case else None
-        self._start(spec, folklore)
+        self._start(spec, folklore, device=device)
 
     def grown(self, *, n_features: int | None = None, n_classes: int | None = None) -> Learner:
         """Return a learner with room for more features and classes; this one is unchanged.
@@ -103,12 +107,12 @@ class Auto(PanelLearner):
         of classes up to the B of this one.
         """
         sizes = self._larger_sizes(n_features, n_classes)
-        lane = lane_of(**sizes)
+        lane = lane_of(**sizes, device=device_named(self.device))
         return super().grown(**sizes) if lane == PAIRS else self._moved(lane).grown(**sizes)
 
     def _moved(self, lane: str) -> Learner:
         """Return what `auto` is in another lane, begun where this one stands."""
-        own = {"n_features": self.n_features, "n_classes": self.n_classes}
+        own: dict[str, Any] = {"n_features": self.n_features, "n_classes": self.n_classes}
         moved = auto(
             **own,
             R=self.R,
@@ -167,6 +171,7 @@ def auto(
     max_weight: float = 1.0,
     worst_case: bool = True,
     lane: str | None = None,
+    device: str | None = None,
 ) -> Learner:
     """Return the learner to use if nothing else is known: it needs no B and no learning rate.
 
@@ -195,6 +200,11 @@ def auto(
     worst_case : in the first lane, have `Folklore` among the experts; a round without it takes
         a third less time, and nothing is known of the regret in advance.
     lane : "pairs", "blocks" or "wide", to decide otherwise than by size.
+    device : in the first lane, where leaders are refreshed and evidence is collected, "cpu" or a
+        device of PyTorch such as "cuda" (extra ``gpu``); trackers, `Folklore` and the other lanes
+        stay on the CPU. On a device the first lane reaches further, to twenty thousand weights:
+        beyond its limit on the CPU without `Folklore` and leaders that forget, whose every
+        round or block would cost a refresh.
 
     Examples
     --------
@@ -211,13 +221,24 @@ def auto(
     >>> auto(n_features=10**6, n_classes=20)
     Wide(n_features=1000000, n_classes=20, R=1.0, B=10.0, retire=True, max_weight=1.0)
     """
-    sizes = {
+    sizes: dict[str, Any] = {
         "n_features": problem.count("n_features", n_features, 1),
         "n_classes": problem.count("n_classes", n_classes, 2),
     }
-    which = chosen(lane, **sizes)
+    place = device_named(device)
+    which = chosen(lane, **sizes, device=place)
     if which == PAIRS:
-        return Auto(**sizes, R=R, B=B, retire=retire, max_weight=max_weight, worst_case=worst_case)
+        fits = lane is not None or lane_of(**sizes) == PAIRS
+        return Auto(
+            **sizes,
+            R=R,
+            B=B,
+            retire=retire,
+            max_weight=max_weight,
+            worst_case=worst_case and fits,
+            forgetting=fits,
+            device=device,
+        )
     spoken_of = (*classes_of(B), DEFAULT_B)[0]
     wide = Wide(**sizes, R=R, B=spoken_of, retire=retire, max_weight=max_weight)
     if which == WIDE:

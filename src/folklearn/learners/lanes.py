@@ -11,6 +11,7 @@ The boundaries are where a lane costs about a millisecond a round on one core, m
 from folklearn import memory
 from folklearn.errors import InvalidInputError
 from folklearn.numerics.evidence import n_pairs, n_products
+from folklearn.numerics.on_torch.device import Device
 
 PAIRS, BLOCKS, WIDE = LANES = "pairs", "blocks", "wide"
 
@@ -18,6 +19,7 @@ _MOST_PAIRED = 250_000  # products of features, over all pairs of classes
 _MOST_BLOCKED = 1_000_000  # entries of the matrices of all classes
 _SHARE_OF_MEMORY = 0.25  # that the state of a lane may take
 _SUMS_OF_PAIRS, _BLOCKS = 6, 3  # such arrays that a learner of the lane holds
+_MOST_UNKNOWN = 20_000  # of a leader, on a device: a refresh takes a fifth of a second there
 
 WORDS = {
     PAIRS: "second order, all pairs of classes",
@@ -26,8 +28,16 @@ WORDS = {
 }
 
 
-def lane_of(n_features: int, n_classes: int) -> str:
-    """Return the lane for so many features and classes, in the memory that there is."""
+def lane_of(n_features: int, n_classes: int, device: Device | None = None) -> str:
+    """Return the lane for so many features and classes, in the memory that there is.
+
+    On a device the first lane reaches further, because there products of matrices are cheap.
+    """
+    if device is not None and n_features * n_classes <= _MOST_UNKNOWN:
+        full = float(n_pairs(n_classes)) * float(n_features) ** 2
+        matrices = float(n_features * n_classes) ** 2
+        if 8.0 * _SUMS_OF_PAIRS * (full + matrices) <= device.bytes_free():
+            return PAIRS
     present = memory.bytes_present() or float("inf")
     room = _SHARE_OF_MEMORY * present / 8.0
     paired = float(n_pairs(n_classes)) * float(n_products(n_features))
@@ -39,10 +49,10 @@ def lane_of(n_features: int, n_classes: int) -> str:
     return WIDE
 
 
-def chosen(lane: str | None, n_features: int, n_classes: int) -> str:
+def chosen(lane: str | None, n_features: int, n_classes: int, device: Device | None = None) -> str:
     """Return a lane that was named, or the one for the size."""
     if lane is None:
-        return lane_of(n_features, n_classes)
+        return lane_of(n_features, n_classes, device)
     if lane not in LANES:
         raise InvalidInputError(f"there is no lane {lane!r}; choose one of: {', '.join(LANES)}")
     return lane

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,11 +16,14 @@ from folklearn.evidence import Evidence
 from folklearn.learners.base import Learner, Report
 from folklearn.learners.folklore import Folklore
 from folklearn.numerics import panel
-from folklearn.numerics.backend import threads_for
+from folklearn.numerics.backend import OWN, device_named, threads_for
+from folklearn.numerics.on_torch.device import Device
+from folklearn.numerics.on_torch.panel import DeviceSums
 from folklearn.numerics.panel_state import PanelState, Spec
 from folklearn.persist import Record, put_inside
 from folklearn.problem import Rows
 
+_CHUNK_OF_A_DEVICE = 1 << 15  # rows between two chances to report progress
 _CHUNK_FLOPS = 1e9  # work between two chances to report progress or to be interrupted
 _NOBODY: Array = np.empty(0)  # in place of what Folklore predicts
 
@@ -39,11 +42,17 @@ class PanelLearner(Learner):
     classes: tuple[float, ...]  # B of every class that is certified
     _state: PanelState
     _folklore: Folklore | None
+    _sums: DeviceSums | None = None  # on a device, if they are not in the state
+    _awaited: Device | None = None  # where the sums go once there are many rows
 
-    def _start(self, spec: Spec, folklore: Folklore | None = None) -> None:
+    def _start(
+        self, spec: Spec, folklore: Folklore | None = None, device: str | None = None
+    ) -> None:
+        self._awaited = device_named(device)
         self._first_classes = self.n_classes
         self._folklore = folklore
         self._state = self._empty(spec)
+        self._go()
 
     def _empty(self, spec: Spec, room: int = 0) -> PanelState:
         return PanelState(
@@ -54,6 +63,42 @@ class PanelLearner(Learner):
             max_weight=self.max_weight,
             room=room,
         )
+
+    @property
+    def device(self) -> str:
+        """Where its sums of evidence are made: "cpu", or the name of a device of PyTorch."""
+        place = self._awaited if self._sums is None else self._sums.device
+        return OWN if place is None else place.name
+
+    def to(self, device: str) -> Self:
+        """Move the sums of evidence to a device, or back to the "cpu", and return the learner.
+
+        A learner that was loaded is on the CPU, wherever it was saved.
+        """
+        place = device_named(device)
+        self._state, self._sums, self._awaited = self._whole(), None, place
+        self._go()
+        return self
+
+    def _go(self) -> None:
+        """Go to the device that is awaited, if it is time.
+
+        The first rounds are dense with refreshes of few rows. Those of a small problem are over
+        sooner on the CPU than a device could be told what to do.
+        """
+        state = self._state
+        is_young = state.plan[panel.N_KEPT] < state.spec.kept and not panel.is_huge(state.plan)
+        if self._awaited is None or is_young:
+            return
+        self._sums, self._awaited = DeviceSums.of(self._awaited, state), None
+        self._state = state.like(room=state.spec.kept, whole=False)
+
+    def _whole(self) -> PanelState:
+        """Return a copy of the state that has its sums, wherever they are."""
+        state = self._state.like(whole=True)
+        if self._sums is not None:
+            self._sums.write(state)
+        return state
 
     def _predict(self, x: Array) -> Array:
         state, p = self._state, np.empty(self.n_classes)
@@ -97,6 +142,8 @@ class PanelLearner(Learner):
         P = np.empty((T, self.n_classes))
         n = self.n_features * self.n_classes
         chunk = max(1, int(_CHUNK_FLOPS / (n * n + 1e4)))
+        if self.device != OWN:
+            chunk = _CHUNK_OF_A_DEVICE
         with threads_for(n):
             for start in range(0, T, chunk):
                 stop = min(start + chunk, T)
@@ -112,8 +159,13 @@ class PanelLearner(Learner):
             theirs = self._folklore._state.run(*rows, block=1)[0]
         start = 0
         while start < len(P):
-            X, _, labels, soft, weights = rows.part(start, len(P))
             state = self._state
+            if self._sums is not None and state.spec.only_leaders:
+                found = self._sums.run(state, *rows.part(start, len(P)))
+                P[start : start + len(found)] = found
+                start += len(found)
+                continue
+            X, _, labels, soft, weights = rows.part(start, len(P))
             done, due = panel.run(
                 state.memo, state.plan, theirs[start:], X, labels, soft, weights, P[start:]
             )
@@ -123,9 +175,14 @@ class PanelLearner(Learner):
 
     def _settle(self) -> None:
         """Do what is due: rows enter sums, leaders are refreshed, room is made, experts go."""
-        panel.settle(self._state.memo, self._state.plan)
+        if self._sums is None:
+            panel.settle(self._state.memo, self._state.plan)
+        else:
+            self._sums.settle(self._state)
         if self._state.plan[panel.ACT]:
             self._act()
+        if self._awaited is not None:
+            self._go()
 
     def _act(self) -> None:
         """Make room for rows to be kept, and let experts go."""
@@ -133,7 +190,10 @@ class PanelLearner(Learner):
         room = 2 * state.room if state.plan[panel.N_KEPT] >= state.room else state.room
         stays = np.isin(np.arange(state.spec.n_experts), state.reviewed())
         stays |= self._worth_keeping(~stays, state["weights"])
-        self._state = state.like(experts=np.flatnonzero(stays).tolist(), room=room)
+        experts = np.flatnonzero(stays).tolist()
+        if self._sums is not None:
+            self._sums.only(state.sums_of(experts))
+        self._state = state.like(experts=experts, room=room)
         if not self._state.spec.folklore:
             self._folklore = None
 
@@ -183,18 +243,28 @@ class PanelLearner(Learner):
         place = self.classes.index(min(able))
         B = self.classes[place]
         state = self._state.like()
-        with threads_for(self.n_classes * self.n_features):
-            panel.flush(state.memo, state.plan)
-        own = Evidence.of(state.quadratic(1 + place), B=B, first_classes=self._first_classes)
+        own = Evidence.of(
+            self._flushed(state).quadratic(1 + place), B=B, first_classes=self._first_classes
+        )
         rows = _kept_rows(state, first=int(state.plan[panel.N_PROVEN]))
         if not len(rows.X):
             return own
         W = state.model(len(state.spec.ridges) + place)
         return own._with(rows, W, B=min(covered, B))
 
+    def _flushed(self, state: PanelState) -> PanelState | DeviceSums:
+        """Return the sums with the rows that wait in a copy of the state, which it may be."""
+        if self._sums is not None:
+            sums = self._sums.copy()
+            sums.flush(state)
+            return sums
+        with threads_for(self.n_classes * self.n_features):
+            panel.flush(state.memo, state.plan)
+        return state
+
     def curvature(self) -> Array:
         """Return for every class the sum (K, d, d) of w p_i (1 - p_i) xx' over all rounds."""
-        state = self._state.like()
+        state = self._whole()
         own, rows = state.quadratic(0), _kept_rows(state)
         W = state.model(int(state.plan[panel.BEST]))
         with threads_for(self.n_classes * self.n_features):
@@ -253,7 +323,7 @@ class PanelLearner(Learner):
         """
         sizes = self._larger_sizes(n_features, n_classes)
         larger = self._larger(**sizes)
-        state = self._state.like()
+        state = self._whole()
         with threads_for(self.n_classes * self.n_features):
             if larger.n_classes > self.n_classes:
                 panel.prove_kept(state.memo, state.plan)
@@ -262,16 +332,18 @@ class PanelLearner(Learner):
         larger._state = state.like(d=larger.n_features, K=larger.n_classes)
         larger._first_classes = self._first_classes if self.n_rounds else larger.n_classes
         larger._folklore = None if self._folklore is None else self._folklore.grown(**sizes)
-        return larger
+        return larger.to(self.device)
 
     @property
     def n_bytes(self) -> int:
         """The memory of the arrays of the state."""
         inner = 0 if self._folklore is None else self._folklore.n_bytes
-        return self._state.memo.nbytes + self._state.plan.nbytes + inner
+        sums = 0 if self._sums is None else self._sums.n_bytes
+        return self._state.memo.nbytes + self._state.plan.nbytes + inner + sums
 
     def _parts(self) -> dict[str, NDArray[np.float64] | NDArray[np.int64]]:
-        return {"memo": self._state.memo[: self._state.n_saved], "plan": self._state.plan}
+        state = self._state if self._sums is None else self._whole()
+        return {"memo": state.memo[: state.n_saved], "plan": state.plan}
 
     def to_record(self) -> Record:
         """Return the full state as a record."""

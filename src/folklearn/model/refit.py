@@ -1,19 +1,18 @@
 """Fit all scaled rows of a model once more, together."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from folklearn import memory, problem
+from folklearn import memory
 from folklearn.arrays import Array
 from folklearn.batch.column_model import ColumnModel
 from folklearn.batch.penalised import FIRST_RIDGE, penalised
 from folklearn.batch.wide_fit import wide_fit
-from folklearn.engine import Engine
 from folklearn.learners.base import Learner
 from folklearn.learners.panel import PanelLearner
-from folklearn.passes import PassesHere
+from folklearn.passes import Passes, ScaledPasses
 from folklearn.problem import Rows
 from folklearn.progress import LOGGER
 from folklearn.sparse import SparseRows, concatenated
@@ -26,28 +25,16 @@ Scaled = Callable[[], Iterable[Rows]]  # the rows, anew for every pass
 
 
 def refit_dense(
-    scaled: Scaled,
-    learner: Learner,
-    constant: int | None,
-    *,
-    most_passes: int,
-    seed: int,
-    engine: Engine,
+    passes: Passes, learner: Learner, constant: int | None, *, most_passes: int, seed: int
 ) -> Array:
     """Return weights (K, columns), penalised; the column of the constant hardly is."""
     columns = np.ones(learner.n_features)
     if constant is not None:
         columns[constant] = _FREE
-
-    def freed() -> Iterator[Rows]:
-        for rows in scaled():
-            Z = rows.X * columns
-            yield rows._replace(X=Z, norms=problem.norms(Z))
-
     led = learner.leader() if isinstance(learner, PanelLearner) else None
     ridge, W = led or (FIRST_RIDGE, np.zeros((learner.n_classes, learner.n_features)))
-    passes = PassesHere(freed, engine)
-    fit = penalised(passes, W / columns, ridge=ridge, most_passes=most_passes, seed=seed)
+    freed = ScaledPasses(passes, columns)
+    fit = penalised(freed, W / columns, ridge=ridge, most_passes=most_passes, seed=seed)
     return fit.W * columns
 
 
@@ -58,12 +45,8 @@ def refit_wide(
     *,
     most_passes: int,
     seed: int,
-    engine: Engine,
 ) -> ColumnModel | None:
-    """Return weights of the columns that occur, or None if the rows do not fit in memory.
-
-    Rows are taken one after the other, so that more threads would not help.
-    """
+    """Return weights of the columns that occur, or None if the rows do not fit in memory."""
     parts: list[Rows] = []
     needed, present, n_classes = 0, memory.bytes_present() or math.inf, learner.n_classes
     for rows in scaled():

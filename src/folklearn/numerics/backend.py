@@ -1,5 +1,7 @@
 """Where matrix products run: SciPy's BLAS and LAPACK, callable from inside compiled code.
 
+Large ones may run on a device of PyTorch instead (`device_named`, `folklearn.numerics.on_torch`).
+
 The routines of ``scipy.linalg.cython_blas`` and ``cython_lapack`` are bound by symbol name, not
 by address, so kernels that call them stay cacheable on disk. All matrices are in BLAS's column
 order; a C-ordered array of shape (a, b) is the column-ordered b x a matrix, and a lower triangle
@@ -21,8 +23,11 @@ from numba.core import cgutils
 from numba.extending import get_cython_function_address, intrinsic
 from threadpoolctl import ThreadpoolController
 
+from folklearn.errors import InvalidInputError
 from folklearn.numerics.compile import kernel
+from folklearn.numerics.on_torch.device import Device
 
+OWN = "cpu"  # this library's compiled code, no device
 THREADED_N = 4000  # below this many state rows one thread is fastest
 NEVER_SPLIT = 200_000  # multiply-adds; matrix products this small stay on one thread
 TRANSPOSED, PLAIN, UPPER, LEFT, RIGHT = (ord(letter) for letter in "TNULR")
@@ -189,3 +194,12 @@ def one_thread(n: int, rank: int) -> OneThread | None:
 def threads_for(n: int) -> OneThread | nullcontext[None]:
     """Return a context for work on n x n matrices: one BLAS thread, unless n is large."""
     return nullcontext() if n >= THREADED_N else OneThread()
+
+
+def device_named(name: str | None) -> Device | None:
+    """Return a device, or None for this library's own compiled code."""
+    if name is None or name == OWN:
+        return None
+    if not isinstance(name, str):
+        raise InvalidInputError(f"device must be a name such as 'cuda', got {name!r}")
+    return Device(name)

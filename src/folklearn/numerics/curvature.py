@@ -19,9 +19,10 @@ from folklearn.arrays import Array
 from folklearn.numerics.compile import kernel
 from folklearn.numerics.simplex import softplus
 
-_STEP = 0.01  # table nodes are L = expm1(i * step): 1/gamma* is off by at most 2e-5 relative
+STEP = 0.01  # table nodes are L = expm1(i * step): 1/gamma* is off by at most 2e-5 relative
 _N_NODES = 3001  # the last node is near 1e13
-_SAFE = 1.0 - 1e-11  # so that rounding never lifts a constant above the truth
+SAFE = 1.0 - 1e-11  # so that rounding never lifts a constant above the truth
+SMALL = 1e-3  # distance below which a ratio cancels, and its series is taken
 _GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
 
 
@@ -58,33 +59,33 @@ def gamma_star(L: Array | float) -> Array:
 
 # 1/gamma* is convex with slope at most 1, so its chords lie above it and extrapolating
 # with slope 1 does too: interpolated values of gamma never exceed gamma*.
-_NODES = np.expm1(_STEP * np.arange(_N_NODES))
-_INVERSES = 1.0 / (_SAFE * gamma_star(_NODES))
+NODES = np.expm1(STEP * np.arange(_N_NODES))
+INVERSES = 1.0 / (SAFE * gamma_star(NODES))
 
 
 @kernel
 def gamma_star_below(L):
     """Return a value at most gamma*(L), and at least 0.9999 of it, from the table."""
-    i = int(math.log1p(L) / _STEP)
+    i = int(math.log1p(L) / STEP)
     if i >= _N_NODES - 1:
-        return 1.0 / (_INVERSES[-1] + (L - _NODES[-1]))
-    slope = (_INVERSES[i + 1] - _INVERSES[i]) / (_NODES[i + 1] - _NODES[i])
-    return 1.0 / (_INVERSES[i] + slope * (L - _NODES[i]))
+        return 1.0 / (INVERSES[-1] + (L - NODES[-1]))
+    slope = (INVERSES[i + 1] - INVERSES[i]) / (NODES[i + 1] - NODES[i])
+    return 1.0 / (INVERSES[i] + slope * (L - NODES[i]))
 
 
 @kernel
 def self_concordant(D):
     """Return (exp(-D) - 1 + D) / D^2."""
-    if D < 1e-3:
+    if D < SMALL:
         return 0.5 - D / 6.0
-    return _SAFE * (math.expm1(-D) + D) / (D * D)
+    return SAFE * (math.expm1(-D) + D) / (D * D)
 
 
 @kernel
 def _binary_ratio(m, gap):
     """The ratio of `gamma_star` at expansion point m >= 0 and far point m + gap."""
     c = math.exp(-softplus(m))  # 1 - sigmoid(m)
-    if abs(gap) < 1e-3:
+    if abs(gap) < SMALL:
         third, fourth = 2.0 * c - 1.0, 1.0 - 6.0 * (1.0 - c) * c  # derivatives over s'(m)
         return 0.5 + third * gap / 6.0 + fourth * gap * gap / 24.0 - 1e-10
     if c < 1e-300:  # the limit; beyond 700 the value only has to be large
@@ -106,7 +107,7 @@ def binary_exact(m, L):
     It exceeds 1/2 only for m outside the reach; the closed-form bounds rely on 1/2.
     """
     m = abs(m)
-    return min(_SAFE * min(_binary_ratio(m, L - m), _binary_ratio(m, -L - m)), 0.5)
+    return min(SAFE * min(_binary_ratio(m, L - m), _binary_ratio(m, -L - m)), 0.5)
 
 
 @kernel

@@ -29,13 +29,16 @@ from folklearn.numerics.curvature import gamma_star_below, valid_curvature
 N_TOTALS = 5
 CONSTANT, WEIGHT, REACH, DEPTH, ROUNDS = range(N_TOTALS)
 
-_SHRUNK = 1.0 - 1e-8  # of gamma: pays for rounding, and for models outside by 1e-9 of B
-_ABSENT = -345.0  # a logit so far below the largest counts as minus infinity
-_EXACT_UP_TO = 20.0  # logit differences for which the constant for two classes is used
+SHRUNK = 1.0 - 1e-8  # of gamma: pays for rounding, and for models outside by 1e-9 of B
+ABSENT = -345.0  # a logit so far below the largest counts as minus infinity
+EXACT_UP_TO = 20.0  # logit differences for which the constant for two classes is used
 
 _PACKED_SIZE = 1 << 16  # products of features of one block of rows, at most about so many
 _LEAST_ROWS, _MOST_ROWS = 16, 256
+_COEFFICIENTS = 1 << 17  # of pairs, that are held at once
+_MOST_AT_ONCE = 4096  # rows: Python takes its time for each block, and no other thread can
 _WIDE = 160  # features from which on a rank update per pair is cheaper than packing
+_ROWS_IF_WIDE, _ROWS_IF_PACKED = 128, 32  # at a time, at least
 
 
 @kernel
@@ -57,17 +60,30 @@ def block_rows(d):
 
 
 @kernel
+def rows_at_once(pairs, d):
+    """Return how many rows Python best hands over at once, whose products are of `pairs`."""
+    return max(block_rows(d), min(_MOST_AT_ONCE, _COEFFICIENTS // pairs))
+
+
+@kernel
 def scratch_size(d, rows):
     """Return the numbers that `add_products` needs for so many rows."""
     return rows * d + d * d if d >= _WIDE else rows * n_products(d)
 
 
 @kernel
+def scratch_for(d, rows):
+    """Return the scratch with which `add_products` is fastest, for so many rows or more."""
+    fastest = max(block_rows(d), _ROWS_IF_WIDE if d >= _WIDE else _ROWS_IF_PACKED)
+    return np.empty(scratch_size(d, min(fastest, max(rows, 1))))
+
+
+@kernel
 def certain_curvature(a, reach):
     """Return a gamma valid at logits a, whose largest is 0, in floating point too."""
-    if a.shape[0] == 2 and abs(a[0] - a[1]) > _EXACT_UP_TO:
-        return _SHRUNK * gamma_star_below(reach)
-    return _SHRUNK * valid_curvature(a, reach)
+    if a.shape[0] == 2 and abs(a[0] - a[1]) > EXACT_UP_TO:
+        return SHRUNK * gamma_star_below(reach)
+    return SHRUNK * valid_curvature(a, reach)
 
 
 @kernel
@@ -85,7 +101,7 @@ def expand_row(z, label, soft, weight, length, B, coefficients, residual, totals
     total = 0.0
     for i in range(K):
         z[i] -= top
-        residual[i] = math.exp(z[i]) if z[i] >= _ABSENT else 0.0
+        residual[i] = math.exp(z[i]) if z[i] >= ABSENT else 0.0
         total += residual[i]
     mean = 0.0
     for i in range(K):
@@ -156,18 +172,32 @@ def _add_square(S, coefficients, X, scaled, square):
 
 @kernel
 def add_products(S, coefficients, X, scratch):
-    """S (P, D) += coefficients' (products of features), for rows X (m, d)."""
+    """S (P, D) += coefficients' (products of features), for rows X (m, d).
+
+    As many rows at a time as there is scratch for.
+    """
     m, d = X.shape
     P, D = S.shape
     if d >= _WIDE:
-        scaled = scratch[: m * d].reshape(m, d)
-        square = scratch[m * d : m * d + d * d].reshape(d, d)
-        for pair in range(P):
-            _add_square(S[pair], coefficients[:, pair], X, scaled, square)
+        square = scratch[: d * d].reshape(d, d)
+        rest = scratch[d * d :]
+        rows = max(rest.size // d, 1)
+        for start in range(0, m, rows):
+            x = X[start : start + rows]
+            scaled = rest[: x.size].reshape(x.shape)
+            for pair in range(P):
+                own = coefficients[start : start + rows, pair]
+                _add_square(S[pair], own, x, scaled, square)
         return
-    packed = scratch[: m * D].reshape(m, D)
-    _pack(X, packed)
-    gemm(PLAIN, TRANSPOSED, D, P, m, 1.0, packed, 0, D, coefficients, 0, P, 1.0, S, 0, D)
+    rows = max(scratch.size // D, 1)
+    for start in range(0, m, rows):
+        x = X[start : start + rows]
+        n = x.shape[0]
+        packed = scratch[: n * D].reshape(n, D)
+        _pack(x, packed)
+        gemm(
+            PLAIN, TRANSPOSED, D, P, n, 1.0, packed, 0, D, coefficients, start * P, P, 1.0, S, 0, D
+        )  # fmt: skip
 
 
 @kernel

@@ -15,87 +15,71 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from folklearn.arrays import Array
 from folklearn.numerics.evidence import CONSTANT, DEPTH, REACH, WEIGHT
+from folklearn.numerics.on_torch.quadratic import DeviceForm, DeviceQuadratic
+from folklearn.numerics.quadratic import Form, Quadratic, Solve, pairs
+
+AnyQuadratic = Quadratic | DeviceQuadratic
+AnyForm = Form | DeviceForm
 
 _UNIT = 1.01 * 2.0**-53  # with room for terms of second order
 _MOST_STEPS = 60
 _TOLERANCE = 1e-10  # nats per unit of weight
 _TO_ZERO = 0.9  # of the way that a step may take to where a multiplier or a slack is 0
 _CENTRING = 0.1
+_FAR, _NEAR = 0.1, 1e-3  # of the largest: multipliers and slacks that a search begins with
 _LIGHTEST = 1e-100  # total weight; far below, rounding is not relative any more
 
 
-class Quadratic(NamedTuple):
-    """A sum of evidence as it is stored: pairs S (P, D) packed, G (K, d), totals."""
+class Floor(NamedTuple):
+    """What no model of the class goes below, a model near it, and the multipliers there."""
 
-    S: Array
-    G: Array
-    totals: Array
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """K and d."""
-        return self.G.shape[0], self.G.shape[1]
-
-    def blocks(self) -> Array:
-        """Return S_ij as full matrices, (P, d, d)."""
-        d = self.shape[1]
-        rows, columns = np.tril_indices(d)
-        full = np.empty((len(self.S), d, d))
-        full[:, rows, columns] = self.S
-        full[:, columns, rows] = self.S
-        return full
+    below: float
+    W: Array
+    multipliers: Array
 
 
-def matrix(quadratic: Quadratic) -> Array:
-    """Return the matrix (Kd, Kd), class-major, of sum (w_i - w_j)' S_ij (w_i - w_j)."""
-    K, d = quadratic.shape
-    M = np.zeros((K, d, K, d))
-    for (i, j), block in zip(_pairs(K), quadratic.blocks(), strict=True):
-        M[i, :, i] += block
-        M[j, :, j] += block
-        M[i, :, j] = -block
-        M[j, :, i] = -block
-    return M.reshape(K * d, K * d)
-
-
-def value(quadratic: Quadratic, W: Array) -> float:
+def value(quadratic: AnyQuadratic, W: Array) -> float:
     """Return a number that the total loss of W is not below: E(W), rounded down."""
     if not quadratic.totals[WEIGHT] >= _LIGHTEST:
         return 0.0  # no loss is negative
-    return max(0.0, _Evaluated(quadratic, W, np.zeros(len(W)), 0.0).below)
+    return max(0.0, _at_one_point(quadratic, W).below)
 
 
-def floor(quadratic: Quadratic, B: float, tolerance: float = _TOLERANCE) -> tuple[float, Array]:
+def floor(
+    quadratic: AnyQuadratic, B: float, tolerance: float = _TOLERANCE, near: Array | None = None
+) -> Floor:
     """Return a number that no model of row norm at most B goes below, and a model near it.
 
     The multipliers are sought until F is within `tolerance`, in nats per unit of weight, of
-    the least of the quadratic; the number holds wherever the search ends.
+    the least of the quadratic; the number holds wherever the search ends. Multipliers of a
+    similar sum, if there are any `near`, save half of the way.
     """
     K, d = quadratic.shape
     if not quadratic.totals[WEIGHT] >= _LIGHTEST:
-        return 0.0, np.zeros((K, d))
-    M = matrix(quadratic)
-    multipliers = _multipliers(quadratic, M, B, tolerance)
-    # Rows with hardly any pull would divide rounding by next to nothing.
-    first = _Evaluated(quadratic, _solved(quadratic, M, multipliers)[0], multipliers, B)
-    multipliers = np.maximum(multipliers, first.rounding / (2.0 * B))
-    W = _solved(quadratic, M, multipliers)[0]
+        return Floor(0.0, np.zeros((K, d)), np.zeros(K))
+    form = quadratic.form()
+    found, W = _multipliers(quadratic, form, B, tolerance, near)
+    first = _Evaluated(quadratic, form, W, found, B)
     # No loss is negative. What is not a number comes last, where max passes over it.
-    below = max(0.0, _Evaluated(quadratic, W, multipliers, B).below, first.below)
-    return below, into_class(W, B)
+    below = max(0.0, first.below)
+    # Rows with hardly any pull would divide rounding by next to nothing.
+    multipliers = np.maximum(found, first.rounding / (2.0 * B))
+    if (multipliers > found).any():
+        W = _least(quadratic, form.factored(multipliers))
+        below = max(0.0, _Evaluated(quadratic, form, W, multipliers, B).below, below)
+    return Floor(below, into_class(W, B), found)
 
 
-def plane(quadratic: Quadratic, W: Array, B: float) -> tuple[float, Array]:
+def plane(quadratic: AnyQuadratic, W: Array, B: float) -> tuple[float, Array]:
     """Return (c, G) with c + <G, V> below the quadratic for all V of row norm at most B.
 
     The quadratic is convex, so that it lies above its plane at W, which is in the class; the
     rounding of the gradient is paid for by the longest way from W, 2 B for every row.
     """
-    here = _Evaluated(quadratic, W, np.zeros(len(W)), 0.0)
+    here = _at_one_point(quadratic, W)
     away = 2.0 * (1.0 + 1e-8) * B * float(here.rounding.sum())
     product = float((here.gradient * W).sum())
     size = float(np.abs(here.gradient * W).sum()) + abs(here.below)
@@ -112,25 +96,27 @@ def into_class(W: Array, B: float) -> Array:
 class _Evaluated:
     """q(W) = E(W) + sum_i l_i (|w_i|^2 - B^2) and its gradient at W, with their rounding."""
 
-    def __init__(self, quadratic: Quadratic, W: Array, multipliers: Array, B: float) -> None:
+    def __init__(
+        self, quadratic: AnyQuadratic, form: AnyForm, W: Array, multipliers: Array, B: float
+    ) -> None:
         K, d = quadratic.shape
-        blocks, G, totals = quadratic.blocks(), quadratic.G, quadratic.totals
+        G, totals = quadratic.G, quadratic.totals
         dual, weight, reach = multipliers, totals[WEIGHT], totals[REACH]
         kappa = _UNIT * (totals[DEPTH] + K * K + K * d + 60.0)
         squares = (W**2).sum(axis=1)
-        total = totals[CONSTANT] + (G * W).sum() + (dual * (squares - B * B)).sum()
+        i, j = np.array(pairs(K)).T
+        apart = W[i] - W[j]
+        along = form.along(apart)
+        curvature = (apart * along).sum()
+        total = totals[CONSTANT] + (G * W).sum() + (dual * (squares - B * B)).sum() + curvature
         gradient = G + 2.0 * dual[:, None] * W
+        np.add.at(gradient, i, 2.0 * along)
+        np.subtract.at(gradient, j, 2.0 * along)
+        lengths_apart = np.sqrt((apart**2).sum(axis=1))
+        curved = (form.traces * lengths_apart**2).sum()
         size = np.zeros(K)
-        curved = 0.0
-        for (i, j), block in zip(_pairs(K), blocks, strict=True):
-            apart = W[i] - W[j]
-            pull = block @ apart
-            total += apart @ pull
-            gradient[i] += 2.0 * pull
-            gradient[j] -= 2.0 * pull
-            trace, length = block.trace(), math.sqrt(apart @ apart)
-            curved += trace * length**2
-            size[[i, j]] += 2.0 * trace * length
+        np.add.at(size, i, 2.0 * form.traces * lengths_apart)
+        np.add.at(size, j, 2.0 * form.traces * lengths_apart)
         self.gradient: Array = gradient
         log_K = math.log(K)
         lengths = np.sqrt(squares)
@@ -149,59 +135,56 @@ class _Evaluated:
         self.below = float(total - allowance - bent * (1.0 + 4.0 * _UNIT * (K + d)))
 
 
-def _solved(quadratic: Quadratic, M: Array, multipliers: Array) -> tuple[Array, tuple[Array, bool]]:
-    """Return the minimiser of q, and the factor of its matrix."""
-    K, d = quadratic.shape
-    n = K * d
+def _at_one_point(quadratic: AnyQuadratic, W: Array) -> _Evaluated:
+    """Return E and its gradient at W, of any norm."""
+    return _Evaluated(quadratic, quadratic.form(), W, np.zeros(len(W)), 0.0)
+
+
+def _least(quadratic: AnyQuadratic, solve: Solve) -> Array:
+    """Return the minimiser of q."""
     G = quadratic.G - quadratic.G.mean(axis=0)  # rounding; what moves all classes moves nothing
-    shifted = M.copy()
-    shifted.flat[:: n + 1] += np.repeat(multipliers, d)
-    nudge = 1e-15 * n * max(float(M.diagonal().max()), 1e-300)
-    for _ in range(40):
-        try:
-            factor = cho_factor(shifted, lower=True, check_finite=False)
-            break
-        except LinAlgError:
-            shifted.flat[:: n + 1] += nudge
-            nudge *= 4.0
-    else:
-        raise LinAlgError("a sum of evidence is not a number any more")
-    W = cho_solve(factor, -0.5 * G.ravel(), check_finite=False).reshape(K, d)
-    return W, factor
+    return solve(-0.5 * G.ravel()).reshape(G.shape)
 
 
-def _multipliers(quadratic: Quadratic, M: Array, B: float, tolerance: float) -> Array:
-    """Return the multipliers with the largest F found by primal-dual steps."""
+def _multipliers(
+    quadratic: AnyQuadratic, form: AnyForm, B: float, tolerance: float, near: Array | None
+) -> tuple[Array, Array]:
+    """Return the multipliers with the largest F found by primal-dual steps, and its W."""
     K, d = quadratic.shape
     G, totals = quadratic.G, quadratic.totals
-    least = 1e-15 * K * d * max(float(M.diagonal().max()), 1e-300)
-    dual = np.sqrt((G**2).sum(axis=1)) / (2.0 * B)
-    dual = np.maximum(dual, max(0.1 * dual.max(), least))
+    least = 1e-15 * K * d * max(form.largest, 1e-300)
+    dual, slack = near, _NEAR
+    if dual is None or not dual.any():
+        dual, slack = np.sqrt((G**2).sum(axis=1)) / (2.0 * B), _FAR
+    dual = np.maximum(dual, max(slack * dual.max(), least))
+    i, j = np.array(pairs(K)).T
     best, s = -math.inf, None
-    best_dual: Array = dual
+    best_dual, best_W = dual, np.zeros((K, d))
     for _ in range(_MOST_STEPS):
         dual = np.maximum(dual, least)
-        W, factor = _solved(quadratic, M, dual)
+        solve = form.factored(dual)
+        W = _least(quadratic, solve)
         squares = (W**2).sum(axis=1)
         F = totals[CONSTANT] + 0.5 * (G * W).sum() - B * B * dual.sum()
         if best < F:
-            best, best_dual = F, dual
-        inside = into_class(W, B).ravel()
-        above = totals[CONSTANT] + G.ravel() @ inside + inside @ (M @ inside)
+            best, best_dual, best_W = F, dual, W
+        inside = into_class(W, B)
+        apart = inside[i] - inside[j]
+        above = totals[CONSTANT] + (G * inside).sum() + (apart * form.along(apart)).sum()
         if above - best <= tolerance * totals[WEIGHT]:
             break
         g = squares - B * B
         if s is None:
-            s = np.maximum(-g, 0.1 * B * B)
+            s = np.maximum(-g, slack * B * B)
         spread = np.zeros((K * d, K))
-        for i in range(K):
-            spread[i * d : (i + 1) * d, i] = W[i]
-        hessian = -2.0 * spread.T @ cho_solve(factor, spread, check_finite=False)
+        for c in range(K):
+            spread[c * d : (c + 1) * d, c] = W[c]
+        hessian = -2.0 * spread.T @ solve(spread)
         mu = _CENTRING * (dual * s).mean()
         dl = np.linalg.solve(np.diag(s / dual) - hessian, mu / dual + g)
         ds = (mu - dual * s - s * dl) / dual
         dual, s = dual + _step(dual, dl) * dl, s + _step(s, ds) * ds
-    return best_dual
+    return best_dual, best_W
 
 
 def _step(here: Array, direction: Array) -> float:
@@ -210,7 +193,3 @@ def _step(here: Array, direction: Array) -> float:
     if not towards.any():
         return 1.0
     return float(min(1.0, _TO_ZERO * (here[towards] / -direction[towards]).min()))
-
-
-def _pairs(K: int) -> list[tuple[int, int]]:
-    return [(i, j) for i in range(K) for j in range(i + 1, K)]

@@ -17,8 +17,8 @@ from folklearn.numerics.backend import PLAIN, TRANSPOSED, gemm, potrf, potrs
 from folklearn.numerics.compile import fast_kernel, kernel
 from folklearn.numerics.exponential import exp_all
 
-_SUFFICIENT = 1e-4  # of the decrease that the slope promises
-_MOST_HALVINGS = 12
+SUFFICIENT = 1e-4  # of the decrease that the slope promises
+MOST_HALVINGS = 12
 
 
 @kernel
@@ -212,9 +212,9 @@ def walk(S, G, lam, H, X, Y, weights, n_steps, W):
         linear = _inner(G, step) + 2.0 * (_inner(pulled, step) + lam * _inner(W, step))
         square = _inner(pulled_step, step) + lam * _inner(step, step)
         t = 1.0
-        for _ in range(_MOST_HALVINGS):
+        for _ in range(MOST_HALVINGS):
             there = _true_loss(Z, ZD, t, Y, weights, E, powers)
-            if there - loss + t * (linear + t * square) <= _SUFFICIENT * t * slope:
+            if there - loss + t * (linear + t * square) <= SUFFICIENT * t * slope:
                 break
             t *= 0.5
         else:

@@ -72,8 +72,10 @@ MAX_NORM, MAX_WEIGHT, UNIT, SQUARED_WEIGHTS, LOSS = range(N_CONSTANTS)
 PERIOD, KEEP = range(2)  # of a leader that forgets: rounds between refreshes, and what remains
 
 FLOOR = 1e-300  # no expert gives a class less, so that every loss is finite
-_STEPS_OF_NEWTON = 2
+STEPS_OF_NEWTON = 2
 _DENSELY, _SPARSELY = 20, 10
+_HUGE = 3000  # unknowns from which on a refresh takes as long as thousands of rounds,
+_SELDOMLY, _FIRST_STRETCH = 3, 8  # and is made for every third more, or after so many rounds
 _STEERING = 2.0  # the most that the ridge of a certificate changes at one refresh
 _LEAST_RIDGE, _MOST_RIDGE = 1e-6, 1e6
 _IDLE, _SELDOM = 1e-3, 4  # a leader of so little weight is refreshed every fourth time
@@ -376,7 +378,7 @@ def _is_due(memo, plan):
     t = plan[T]
     if plan[POSITION] - plan[FLUSHED] >= plan[BLOCK] or t >= plan[NEXT]:
         return True
-    if plan[POSITION] >= plan[RECENT] > 0 or _must_act(plan):
+    if plan[POSITION] >= plan[RECENT] > 0 or must_act(plan):
         return True
     forgetting = table(memo, plan, _FORGETTING, plan[FORGETTING], 2)
     due = False
@@ -386,7 +388,7 @@ def _is_due(memo, plan):
 
 
 @kernel
-def _must_act(plan):
+def must_act(plan):
     """Tell whether the arrays are to change: a review of the experts, more room for rows."""
     t = plan[T]
     if plan[REVIEWS] > 0 and t >= plan[REVIEWS] and t & (t - 1) == 0:
@@ -412,11 +414,25 @@ def settle(memo, plan):
     if due:
         _refresh(memo, plan)
     if t >= plan[NEXT]:
-        plan[NEXT] = t + max(1, t // (_DENSELY if t < plan[DENSE] else _SPARSELY))
+        plan[NEXT] = next_refresh(plan, t)
     if full:
         plan[POSITION] = 0
         plan[FLUSHED] = 0
-    plan[ACT] = _must_act(plan)
+    plan[ACT] = must_act(plan)
+
+
+@kernel
+def is_huge(plan):
+    """Tell whether a refresh takes as long as thousands of rounds."""
+    return (plan[CLASSES] - 1) * plan[FEATURES] >= _HUGE
+
+
+@kernel
+def next_refresh(plan, t):
+    """Return the round of the next refresh after one in round t."""
+    if is_huge(plan):
+        return t + max(_FIRST_STRETCH, t // _SELDOMLY)
+    return t + max(1, t // (_DENSELY if t < plan[DENSE] else _SPARSELY))
 
 
 @kernel
@@ -522,21 +538,32 @@ def _refresh(memo, plan):
     shares = vector(memo, plan, _WEIGHTS, modes)
     plan[REFRESHES] += 1
     for e in range(modes):
-        idle = shares[e] < _IDLE and e != best and e < plan[RIDGES]
-        if idle and plan[REFRESHES] % _SELDOM:
+        if rests(shares, plan, e):
             continue
         if factor_ridge(curved, ridges[e], K, H):
             W = _mode(memo, plan, e)
             if n_kept > 0:
-                walk(S, G, ridges[e], H, X, Y, weights, _STEPS_OF_NEWTON, W)
+                walk(S, G, ridges[e], H, X, Y, weights, STEPS_OF_NEWTON, W)
             else:
                 jump(G, H, W)
             _set_mode(memo, plan, e, W)
             if e >= plan[RIDGES]:
-                B = classes[e - plan[RIDGES]]
-                ratio = (W * W).sum() / (K * B * B)
-                ratio = min(max(ratio, 1.0 / _STEERING), _STEERING)
-                ridges[e] = min(max(ridges[e] * ratio, _LEAST_RIDGE), _MOST_RIDGE)
+                ridges[e] = steered(ridges[e], W, classes[e - plan[RIDGES]])
+
+
+@kernel
+def rests(shares, plan, e):
+    """Tell whether a mode is left out of a refresh, because it has next to no weight."""
+    idle = shares[e] < _IDLE and e != plan[BEST] and e < plan[RIDGES]
+    return idle and plan[REFRESHES] % _SELDOM != 0
+
+
+@kernel
+def steered(ridge, W, B):
+    """Return the next ridge of a certificate, so that W comes to lie near the class of B."""
+    ratio = (W * W).sum() / (W.shape[0] * B * B)
+    ratio = min(max(ratio, 1.0 / _STEERING), _STEERING)
+    return min(max(ridge * ratio, _LEAST_RIDGE), _MOST_RIDGE)
 
 
 @kernel
@@ -594,7 +621,7 @@ def _refresh_forgetting(memo, plan, f):
     add_expanded(curved, unused, sums, W, X, Y, weights, norms, 0.0)
     H = np.empty((n, n))
     if factor_ridge(curved, lam, K, H):
-        walk(S, G, lam, H, X, Y, weights, _STEPS_OF_NEWTON, W)
+        walk(S, G, lam, H, X, Y, weights, STEPS_OF_NEWTON, W)
         _set_mode(memo, plan, e, W)
     add_expanded(S, G, totals, W, X, Y, weights, norms, 0.0)
 

@@ -1,5 +1,6 @@
 """The state of a panel of experts as an object: its arrays by name, and how they change size."""
 
+import copy
 import json
 import math
 from typing import Any, NamedTuple
@@ -10,8 +11,8 @@ from numpy.typing import NDArray
 from folklearn.arrays import Array
 from folklearn.numerics import panel
 from folklearn.numerics.evidence import N_TOTALS, block_rows, n_pairs, n_products
-from folklearn.numerics.floor import Quadratic
 from folklearn.numerics.panel import SCRATCH, SECTIONS
+from folklearn.numerics.quadratic import Quadratic
 
 Integers = NDArray[np.int64]
 
@@ -93,6 +94,17 @@ class Spec(NamedTuple):
         return self.n_linear + self.folklore
 
     @property
+    def only_leaders(self) -> bool:
+        """Whether models stand still between refreshes, and their weights follow from losses."""
+        others = self.forgetting or self.trackers or self.folklore
+        return not (others or self.share or self.review)
+
+    @property
+    def n_sums(self) -> int:
+        """All sums: those that rows enter as they come, and one for each leader that forgets."""
+        return self.n_expanded + len(self.forgetting)
+
+    @property
     def n_expanded(self) -> int:
         """Sums that rows enter as they come."""
         return 1 + len(self.classes) if self.n_modes else 0
@@ -140,12 +152,23 @@ class Spec(NamedTuple):
 
 
 class PanelState:
-    """A panel's memo and plan. Arguments are validated by the caller."""
+    """A panel's memo and plan. Arguments are validated by the caller.
+
+    A state that is not `whole` has no room for the sums: they are on a device.
+    """
 
     def __init__(
-        self, d: int, K: int, spec: Spec, *, max_norm: float, max_weight: float, room: int = 0
+        self,
+        d: int,
+        K: int,
+        spec: Spec,
+        *,
+        max_norm: float,
+        max_weight: float,
+        room: int = 0,
+        whole: bool = True,
     ) -> None:
-        self.spec = spec
+        self.spec, self.whole = spec, whole
         self.d, self.K = d, K
         self.max_norm, self.max_weight = max_norm, max_weight
         n_adaptive = sum(t.adaptive for t in spec.trackers)
@@ -199,7 +222,7 @@ class PanelState:
             "trackers": len(spec.trackers),
             "adaptive": sum(t.adaptive for t in spec.trackers),
             "expanded": spec.n_expanded,
-            "sums": spec.n_expanded + len(spec.forgetting),
+            "sums": self.whole * spec.n_sums,
             "recent": _RECENT if spec.n_modes or spec.forgetting else 0,
             "kept": self.room,
             "predictions": spec.n_linear + 1,
@@ -220,6 +243,10 @@ class PanelState:
         """Return the weights (K, d) of a linear expert."""
         return np.ascontiguousarray(self["W"][: self.d, expert].T)
 
+    def set_model(self, expert: int, W: Array) -> None:
+        """Set the weights (K, d) of a linear expert."""
+        self["W"][: self.d, expert] = W.T
+
     def quadratic(self, place: int) -> Quadratic:
         """Return a sum of evidence: 0 the leaders', then those of the certificates."""
         return Quadratic(self["S"][place], self["G"][place], self["totals"][place])
@@ -231,8 +258,11 @@ class PanelState:
         K: int | None = None,
         experts: list[int] | None = None,
         room: int | None = None,
+        whole: bool | None = None,
     ) -> "PanelState":
-        """Return the same state with other sizes, with fewer experts, or with more room."""
+        """Return the same state with other sizes, fewer experts, more room, or with no sums."""
+        if all(one is None for one in (d, K, experts, room, whole)):
+            return copy.deepcopy(self)
         kept = list(range(self.spec.n_experts)) if experts is None else experts
         other = PanelState(
             d or self.d,
@@ -241,6 +271,7 @@ class PanelState:
             max_norm=self.max_norm,
             max_weight=self.max_weight,
             room=room or self.room,
+            whole=self.whole if whole is None else whole,
         )
         places = self._places(other, kept)
         for name in SECTIONS:
@@ -276,8 +307,8 @@ class PanelState:
         among = i * other.K - i * (i + 1) // 2 + (j - i - 1)
         places["pairs"] = (list(range(len(among))), among.tolist())
 
-        def chosen(first: int, count: int, offset: int = 0) -> tuple[list[int], list[int]]:
-            old = [e - first + offset for e in kept if first <= e < first + count]
+        def chosen(first: int, count: int) -> tuple[list[int], list[int]]:
+            old = [e - first for e in kept if first <= e < first + count]
             return old, list(range(len(old)))
 
         modes, forgetting, trackers = spec.n_modes, len(spec.forgetting), len(spec.trackers)
@@ -289,10 +320,16 @@ class PanelState:
         places["trackers"] = chosen(modes + forgetting, trackers)
         adaptive = self._sizes["adaptive"]
         places["adaptive"] = chosen(spec.n_linear - adaptive, adaptive)
-        old, _ = chosen(modes, forgetting, spec.n_expanded)
-        expanded = list(range(other.spec.n_expanded))
-        places["sums"] = (expanded + old, list(range(len(expanded + old))))
+        sums = self.sums_of(kept) if self.whole and other.whole else []
+        places["sums"] = (sums, list(range(len(sums))))
         return places
+
+    def sums_of(self, kept: list[int]) -> list[int]:
+        """Return the places of the sums that belong to some of the experts."""
+        spec = self.spec
+        of_forgetting = range(spec.n_modes, spec.n_modes + len(spec.forgetting))
+        own = [spec.n_expanded + e - spec.n_modes for e in kept if e in of_forgetting]
+        return [*range(spec.only(kept).n_expanded), *own]
 
     def is_consistent(self, fresh: Integers) -> bool:
         """Tell whether a restored plan fits its arrays; `fresh` is the plan of an empty state."""

@@ -1,0 +1,356 @@
+"""Sums over rows are the same to the last bit, whoever makes them and in whatever blocks."""
+
+import threading
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given
+from hypothesis import strategies as st
+
+from folklearn import Certifier, Evidence, FolkloreClassifier, Model, Tangents, best_in_class
+from folklearn.batch import OnlineToBatch
+from folklearn.batch.penalised import N_FOLDS, dealt, penalised
+from folklearn.engine import HERE, Engine, added_up, leaf_rows, leaves
+from folklearn.errors import InvalidInputError, StateFileError
+from folklearn.evaluate.exact import refine
+from folklearn.evaluate.projected import WideLoss
+from folklearn.learners.auto import auto
+from folklearn.numerics.evidence import DEPTH
+from folklearn.passes import Passes, PassesHere, Sums, passes_over
+from folklearn.persist import as_bytes
+from folklearn.problem import Rows
+from tests.reference import tree as twin
+from tests.reference.streams import soft_labels
+
+D, K = 3, 3
+SIZES = {"n_features": D, "n_classes": K}
+LEAF = leaf_rows(D, K)
+JOBS = (1, 2, 3, -1)
+
+
+def stream(rng, T, d=D, k=K):
+    X = rng.normal(size=(T, d)) / np.sqrt(d)
+    y = np.argmax(X @ rng.normal(size=(d, k)) + rng.gumbel(size=(T, k)), axis=1)
+    return X, y, rng.random(T)
+
+
+def content(*parts):
+    return [np.asarray(part).tobytes() for part in parts]
+
+
+def of_evidence(one):
+    return content(*one.to_record().arrays.values())
+
+
+def of_sums(sums):
+    return content(sums.loss, *sums.quadratic(0), *sums.quadratic(1))
+
+
+class Added:
+    """A sum that tells how it came about."""
+
+    def __init__(self, how):
+        self.how = how
+
+    def __add__(self, other):
+        return Added(f"({self.how} {other.how})")
+
+
+@pytest.mark.parametrize("n", [*range(1, 18), 31, 33, 100])
+def test_the_tree_is_that_of_its_definition(n):
+    parts = [Added(str(i)) for i in range(n)]
+    assert added_up(iter(parts)).how == twin.tree(parts).how
+
+
+@given(st.lists(st.integers(0, 9), max_size=8), st.integers(1, 7))
+def test_leaves_do_not_depend_on_blocks(lengths, size):
+    X = np.arange(sum(lengths), dtype=float)[:, None]
+    whole = Rows.checked(X, np.zeros(len(X), int), None, n_features=1, n_classes=2)
+    ends = np.cumsum([0, *lengths])
+    blocks = [whole.part(*ends[i : i + 2]) for i in range(len(lengths))]
+    found = list(leaves(blocks, size))
+    expected = twin.cut(len(X), size)
+    assert [leaf.first for leaf in found] == [rows.start for rows in expected]
+    for leaf, rows in zip(found, expected, strict=True):
+        assert [x for part in leaf.parts for x in part.X[:, 0]] == list(rows)
+
+
+@pytest.mark.parametrize("T", [0, 1, LEAF, LEAF + 1, 2 * LEAF, 3 * LEAF + 7])
+def test_evidence_has_the_bits_of_the_tree(T, rng):
+    X, y, weight = stream(rng, T)
+    W = rng.normal(size=(K, D))
+    cuts = twin.cut(T, LEAF)
+
+    def of_leaf(rows):
+        own = Evidence(**SIZES)
+        own.add(X[rows.start : rows.stop], y[rows.start : rows.stop], at=W,
+                weight=weight[rows.start : rows.stop])  # fmt: skip
+        return own
+
+    before = of_leaf(range(min(T, 5)))
+    whole = twin.tree([of_leaf(rows) for rows in cuts])
+    for n_jobs in JOBS:
+        alone, onto = Evidence(**SIZES), of_leaf(range(min(T, 5)))
+        for one in (alone, onto):
+            one.add(X, y, at=W, weight=weight, n_jobs=n_jobs)
+        if len(cuts) > 1:
+            assert of_evidence(onto) == of_evidence(before + whole)
+            assert alone._totals[DEPTH] == twin.depth(cuts) + 1
+        else:
+            assert alone._totals[DEPTH] == T
+        assert alone.n_rounds == T
+
+
+def test_the_tree_is_the_plain_sum(rng):
+    T = 2 * LEAF + 100
+    X, y, weight = stream(rng, T)
+    W = rng.normal(size=(K, D))
+    sums = passes_over(X, y, weight, **SIZES, n_jobs=2).sums(W)
+    Z = X @ W.T
+    P = np.exp(Z) / np.exp(Z).sum(axis=1, keepdims=True)
+    losses = np.log(np.exp(Z).sum(axis=1)) - Z[np.arange(T), y]
+    assert sums.loss == pytest.approx(weight @ losses, rel=1e-12)
+    products = (X[:, :, None] * X[:, None, :])[:, *np.tril_indices(D)]
+    pairs = [(i, j) for i in range(K) for j in range(i + 1, K)]
+    expected = [(0.5 * weight * P[:, i] * P[:, j]) @ products for i, j in pairs]
+    size = np.abs(expected).max()
+    np.testing.assert_allclose(sums.quadratic().S, expected, atol=1e-12 * size)
+    gradient = (P - np.eye(K)[y]).T @ (X * weight[:, None])
+    np.testing.assert_allclose(sums.gradient(), gradient, atol=1e-12 * np.abs(gradient).sum())
+
+
+@pytest.mark.parametrize("kind", ["classes", "soft", "sparse", "function"])
+def test_a_pass_has_the_same_bits_on_any_number_of_threads(kind, seed, rng):
+    T = 2 * leaf_rows(D, K, 2) + 100
+    X, y, weight = stream(rng, T)
+    W = rng.normal(size=(K, D))
+    given = {
+        "classes": (X, y, weight),
+        "soft": (X, soft_labels(seed, y, K), weight),
+        "sparse": (sp.csr_array(np.where(np.abs(X) < 0.3, 0.0, X)), y, weight),
+        "function": (lambda: ((X[i::7], y[i::7], weight[i::7]) for i in range(7)), None, None),
+    }[kind]
+    one, *others = (passes_over(*given, **SIZES, n_jobs=n_jobs) for n_jobs in JOBS)
+    expected = of_sums(one.sums(W, (10.0,)))
+    for other in others:
+        assert of_sums(other.sums(W, (10.0,))) == expected
+
+
+def test_sums_of_a_pass_count_every_merge(rng):
+    size = leaf_rows(D, K, 2)
+    X, y, weight = stream(rng, 2 * size + 100)
+    sums = passes_over(X, y, weight, **SIZES).sums(np.zeros((K, D)), (10.0,))
+    for place in range(2):
+        assert sums.quadratic(place).totals[DEPTH] == twin.depth(twin.cut(len(X), size))
+
+
+def test_a_source_may_fill_its_arrays_anew(rng):
+    X, y, weight = stream(rng, 90)
+    W = rng.normal(size=(K, D))
+
+    def refilled():
+        block = np.empty((30, D)), np.empty(30, int), np.empty(30)
+        for start in range(0, 90, 30):
+            for own, whole in zip(block, (X, y, weight), strict=True):
+                own[:] = whole[start : start + 30]
+            yield block
+
+    def apart():
+        for start in range(0, 90, 30):
+            yield tuple(whole[start : start + 30] for whole in (X, y, weight))
+
+    one, other = (passes_over(f, None, None, **SIZES).sums(W, (1.0,)) for f in (refilled, apart))
+    assert of_sums(one) == of_sums(other)
+
+
+@pytest.mark.parametrize("n_jobs", [1, 3])
+def test_rows_are_read_hardly_ahead(n_jobs):
+    row = Rows.checked([[0.0]], [0], None, n_features=1, n_classes=2)
+    n_read, n_summed, ahead = 0, 0, []
+    lock = threading.Lock()
+
+    def blocks():
+        nonlocal n_read
+        for _ in range(50):
+            with lock:
+                n_read += 1
+                ahead.append(n_read - n_summed)
+            yield row
+
+    def summed(leaf):
+        nonlocal n_summed
+        with lock:
+            n_summed += 1
+        return 1
+
+    assert Engine(n_jobs).total(blocks(), 1, summed) == 50
+    assert max(ahead) <= n_jobs + 2
+
+
+class Interrupted(Evidence):
+    """Evidence of which the third leaf never ends well."""
+
+    def _of_leaf(self, leaf, W):
+        if leaf.first == 2 * LEAF:
+            raise KeyboardInterrupt
+        return super()._of_leaf(leaf, W)
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_an_interrupt_leaves_evidence_as_it_was(n_jobs, rng):
+    X, y, _ = stream(rng, 4 * LEAF)
+    evidence = Interrupted(**SIZES)
+    evidence.add(X[:100], y[:100])
+    before, floor = of_evidence(evidence), evidence.floor()
+    with pytest.raises(KeyboardInterrupt):
+        evidence.add(X, y, n_jobs=n_jobs)
+    assert of_evidence(evidence) == before
+    assert evidence.floor() == floor
+    assert not [one for one in threading.enumerate() if one.name.startswith("folklearn")]
+
+
+def test_what_a_source_raises_ends_the_pass(rng):
+    X, y, _ = stream(rng, 100)
+
+    def source():
+        yield X, y
+        raise OSError("the disk is gone")
+
+    with pytest.raises(OSError, match="the disk is gone"):
+        passes_over(source, None, None, **SIZES, n_jobs=2).sums(np.zeros((K, D)))
+
+
+def test_sums_travel_as_bytes(rng):
+    X, y, weight = stream(rng, 80)
+    W = rng.normal(size=(K, D))
+    own, other = (
+        Sums.of(leaf, W, (2.0, 10.0)) for leaf in leaves([Rows.checked(X, y, weight, **SIZES)], 50)
+    )
+    for one in (own, own + other):
+        back = Sums.from_bytes(one.to_bytes())
+        assert back.to_bytes() == one.to_bytes()
+        assert of_sums(back + other) == of_sums(one + other)
+    with pytest.raises(StateFileError, match="damaged"):
+        Sums.from_bytes(own.to_bytes()[:-8])
+    evidence = Evidence(**SIZES)
+    with pytest.raises(StateFileError, match="the bytes of Evidence, not of Sums"):
+        Sums.from_bytes(as_bytes(evidence.to_record()))
+
+
+class Elsewhere(Passes):
+    """Rows of several machines, each of which sends its sums as bytes."""
+
+    def __init__(self, parts):
+        self.parts = parts
+
+    def total(self, size, summed):
+        first, found = 0, []
+        for rows in self.parts:
+            own = HERE.total([rows], size, summed, first)
+            found.append(Sums.from_bytes(own.to_bytes()) if isinstance(own, Sums) else own)
+            first += len(rows.X)
+        return added_up(found)
+
+
+def test_another_engine_is_a_method(rng):
+    X, y, weight = stream(rng, 600)
+    whole = Rows.checked(X, y, weight, **SIZES)
+    parts = Elsewhere([whole.part(0, 100), whole.part(100, 350), whole.part(350, 600)])
+    here = PassesHere(lambda: [whole])
+    assert parts.n_rows == here.n_rows == 600
+    one, other = (refine(passes, **SIZES, B=3.0) for passes in (here, parts))
+    assert other.at_least == pytest.approx(one.at_least, rel=1e-9)
+    assert other.loss == pytest.approx(one.loss, rel=1e-9)
+    one, other = (penalised(passes, np.zeros((K, D)), seed=1) for passes in (here, parts))
+    assert other.ridge == one.ridge
+    np.testing.assert_allclose(other.W, one.W, atol=1e-9)
+
+
+@given(st.integers(0, 50), st.integers(0, 200), st.integers(0, 60))
+def test_a_row_knows_its_fold_without_the_others(seed, first, n):
+    whole = dealt(seed, 0, 300)
+    np.testing.assert_array_equal(dealt(seed, first, n), whole[first : first + n])
+    assert (np.sort(whole.reshape(-1, N_FOLDS), axis=1) == np.arange(N_FOLDS)).all()
+    assert (whole != dealt(seed + 1, 0, 300)).any()
+
+
+def test_the_orders_of_folds_are_equally_frequent(seed):
+    orders = dealt(seed, 0, 60_000).reshape(-1, N_FOLDS)
+    _, counts = np.unique(orders, axis=0, return_counts=True)
+    assert len(counts) == 6
+    assert abs(counts / 20_000 - 1 / 6).max() < 0.02
+
+
+def test_planes_have_the_same_bits_on_any_number_of_threads(rng):
+    n_columns, n_classes = 60, 40
+    X = sp.random_array((70_000, n_columns), density=0.05, format="csr", rng=rng)
+    y = rng.integers(n_classes, size=70_000)
+    sizes = {"n_features": n_columns, "n_classes": n_classes}
+    W = rng.normal(size=(n_classes, n_columns))
+    found = []
+    for n_jobs in JOBS:
+        loss = WideLoss(passes_over(X, y, None, **sizes, n_jobs=n_jobs), **sizes)
+        touched = loss.at(loss.narrow(W))
+        assert touched.totals[DEPTH] == twin.depth(twin.cut(70_000, loss._leaf)) < 70_000
+        found.append(content(touched.loss, touched.G, touched.totals, loss.columns))
+    assert found[1:] == found[:-1]
+    tangents = Tangents(**sizes)
+    tangents.add(X, y, at=W, n_jobs=2)
+    assert loss.evidence(touched, 1.0).floor() == pytest.approx(tangents.floor(B=1.0), rel=1e-9)
+
+
+def test_what_is_made_of_sums_does_not_depend_on_threads(rng):
+    X, y, weight = stream(rng, LEAF + 500)
+    best = [best_in_class(X, y, B=5.0, n_classes=K, weight=weight, n_jobs=j) for j in (1, 2)]
+    assert content(best[0].W, best[0].loss, best[0].gap) == content(
+        best[1].W, best[1].loss, best[1].gap
+    )
+    certifier = Certifier(**SIZES)
+    certifier.observe_many(X, y, np.full((len(y), K), 1 / K))
+    one, other = (certifier.exact(X, y, n_jobs=n_jobs) for n_jobs in (1, 2))
+    assert one == other
+
+
+def test_a_fit_does_not_depend_on_threads(rng):
+    X, y, _ = stream(rng, LEAF + 500)
+    rows = [{"a": a, "b": b, "y": str(label)} for (a, b, _), label in zip(X, y, strict=True)]
+    one, other = (Model().fit(rows, "y", passes=4, n_jobs=n_jobs) for n_jobs in (1, 2))
+    assert one.to_record().digest == other.to_record().digest
+    models = (FolkloreClassifier(passes=4, n_jobs=n_jobs).fit(X, y) for n_jobs in (None, 2))
+    one, other = (model.predict_proba(X[:50]) for model in models)
+    assert content(one) == content(other)
+    fits = []
+    for n_jobs in (1, 2):
+        learner = OnlineToBatch(auto(**SIZES), select="last", passes=4)
+        fits.append(learner.fit(X, y, n_jobs=n_jobs).predict(X[:50]))
+    assert content(fits[0]) == content(fits[1])
+
+
+def test_what_cannot_be_an_engine_is_refused(rng):
+    X, y, _ = stream(rng, 20)
+    evidence = Evidence(**SIZES)
+    for n_jobs, sentence in (
+        (0, "n_jobs must be a number of threads, or -1 for as many as there are cores, got 0"),
+        (-2, "n_jobs must be at least -1, got -2"),
+        (True, "n_jobs must be an integer, got True"),
+        (1.5, "n_jobs must be an integer, got 1.5"),
+        ("all", "n_jobs must be an integer, got 'all'"),
+    ):
+        with pytest.raises(InvalidInputError, match=sentence):
+            evidence.add(X, y, n_jobs=n_jobs)
+        with pytest.raises(InvalidInputError, match=sentence):
+            FolkloreClassifier(n_jobs=n_jobs).fit(X, y)
+    for device in ("tpu", 1):
+        with pytest.raises(InvalidInputError, match="device"):
+            best_in_class(X, y, B=1.0, n_classes=K, device=device)
+        with pytest.raises(InvalidInputError, match="device"):
+            Certifier(**SIZES, device=device)
+    assert Engine.chosen(-1).n_jobs >= 1
+    assert Engine.chosen(2, "cpu") == Engine(2)
+    assert evidence.n_rounds == 0
+
+
+def test_large_problems_are_not_cut():
+    assert leaf_rows(400, 10) is None
+    assert leaf_rows(399, 10) == 2048
