@@ -20,6 +20,7 @@ import numpy as np
 from experiments.data import add_folder
 from experiments.provenance import provenance, stated, write_json
 from folklearn import Certifier, Leader
+from folklearn.evaluate import audit
 from folklearn.numerics import panel
 from folklearn.numerics.backend import OWN
 
@@ -89,19 +90,21 @@ def one_pass(X: Any, y: Any, n_classes: int, device: str) -> dict[str, float]:
 
 
 def exact_audit(X: Any, y: Any, n_classes: int, device: str) -> dict[str, float]:
-    """Certify a constant prediction, live and then exactly."""
+    """Certify a constant prediction exactly; then by a live pass, and exactly after that."""
     P = np.tile(np.bincount(y, minlength=n_classes) / len(y), (len(y), 1))
-    certifier = Certifier(n_features=X.shape[1], n_classes=n_classes, device=device)
     passes: list[Any] = []
     started = time.perf_counter()
+    certificate = audit(X, y, P, device=device, report=passes.append)
+    done = time.perf_counter()
+    certifier = Certifier(n_features=X.shape[1], n_classes=n_classes, device=device)
     certifier.observe_many(X, y, P)
     live = time.perf_counter()
-    certificate = certifier.exact(X, y, report=passes.append)
-    done = time.perf_counter()
+    certifier.exact(X, y)
+    again = time.perf_counter()
     return {
-        "live": live - started,
-        "exact": done - live,
         "seconds": done - started,
+        "live": live - done,
+        "after": again - live,
         "floor": certificate.best_linear_at_least / len(y),
         "gap": passes[-1].gap / len(y),
         "passes": len(passes),
@@ -178,16 +181,18 @@ def table(found: dict[str, Any], origin: dict[str, Any], about: str) -> str:
         "",
         "## Covertype: exact audit",
         "",
-        f"581,012 × 55, 7 classes: live pass, then passes until nothing is left to gain. Must "
-        f"{MUST['covtype']} s.",
+        "581,012 × 55, 7 classes: `evaluate.audit`, passes until nothing is left to gain. Must "
+        f"{MUST['covtype']} s. Beside it what `folklearn audit --exact` does: `Certifier`, which "
+        "learns live, and `exact` after that.",
         "",
-        "| where | live, s | exact, s | together, s | passes | no linear model below | gap a row |",
+        "| where | exact audit, s | passes | no linear model below | gap a row | live pass, s "
+        "| exact after it, s |",
         "|---|---|---|---|---|---|---|",
     ]
     for where, one in forest.items():
         lines.append(
-            f"| {where} | {one['live']:.2f} | {one['exact']:.2f} | {one['seconds']:.2f} | "
-            f"{one['passes']:.0f} | {one['floor']:.9f} | {one['gap']:.1e} |"
+            f"| {where} | {one['seconds']:.2f} | {one['passes']:.0f} | {one['floor']:.9f} | "
+            f"{one['gap']:.1e} | {one['live']:.2f} | {one['after']:.2f} |"
         )
     lines += [
         "",
