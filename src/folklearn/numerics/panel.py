@@ -422,15 +422,9 @@ def settle(memo, plan):
 
 
 @kernel
-def is_huge(plan):
-    """Tell whether a refresh takes as long as thousands of rounds."""
-    return (plan[CLASSES] - 1) * plan[FEATURES] >= _HUGE
-
-
-@kernel
 def next_refresh(plan, t):
     """Return the round of the next refresh after one in round t."""
-    if is_huge(plan):
+    if (plan[CLASSES] - 1) * plan[FEATURES] >= _HUGE:
         return t + max(_FIRST_STRETCH, t // _SELDOMLY)
     return t + max(1, t // (_DENSELY if t < plan[DENSE] else _SPARSELY))
 
