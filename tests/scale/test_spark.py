@@ -14,9 +14,6 @@ from folklearn.scale import spark as on_spark
 functions = pytest.importorskip(
     "pyspark.sql.functions", reason="Spark is not installed: make test-spark"
 )
-pytestmark = pytest.mark.filterwarnings(
-    "ignore:PySpark does not yet fully support pandas:FutureWarning"
-)
 
 SCHEMA = "user string, n long, age double, visits int, country string, label string, w double"
 

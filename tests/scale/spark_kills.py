@@ -1,4 +1,7 @@
-"""Kill -9 of a Python worker, of an executor, of the driver: the models are the same bytes."""
+"""Kill -9 of a Python worker, of an executor, of the driver: the models are the same bytes.
+
+It takes minutes, so that only `make test-spark` runs it.
+"""
 
 import json
 import os
@@ -16,7 +19,6 @@ from tests.scale import test_spark as local
 from tests.scale.conftest import session
 
 pytest.importorskip("pyspark", reason="Spark is not installed: make test-spark")
-pytestmark = local.pytestmark
 
 N_FILES = 6
 ROOT = Path(__file__).parents[2]
@@ -53,7 +55,8 @@ def n_committed(folder):
 
 def descendants(pid):
     """Return processes that a process has started, directly or not, and their commands."""
-    listed = subprocess.run(["ps", "-eo", "pid,ppid,args"], capture_output=True, text=True).stdout
+    command = ["ps", "-ewwo", "pid,ppid,args"]
+    listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     lines = [line.split(None, 2) for line in listed.splitlines()[1:]]
     family, found = {str(pid)}, {}
     for own, parent, command in sorted(lines, key=lambda line: int(line[0])):
@@ -122,7 +125,7 @@ def test_a_killed_driver_goes_on_where_it_was(spark, rows, tmp_path):
 def test_two_worker_processes_give_the_same_floor_and_fit(spark, rng, tmp_path):
     df, *_ = local.table(spark, rng, 2000, n_parts=4)
     df.write.parquet(str(tmp_path / "table"))
-    assert program("-m", "tests.scale.test_spark_kills", tmp_path, TWO_WORKERS).wait() == 0
+    assert program("-m", "tests.scale.spark_kills", tmp_path, TWO_WORKERS).wait() == 0
     floor, weights = json.loads((tmp_path / "found").read_text())
     here_floor, here_weights = both(spark.read.parquet(str(tmp_path / "table")))
     assert floor == pytest.approx(here_floor, rel=1e-9)
