@@ -21,7 +21,8 @@ from folklearn.numerics.on_torch.quadratic import DeviceQuadratic
 from folklearn.numerics.on_torch.rows import DeviceRows
 from folklearn.numerics.panel_state import PanelState
 
-_MOST_ROWS = 1 << 15  # of a stretch, so that there is progress to report
+_MOST_ROWS = 1 << 15  # of a stretch, so that there is progress to report,
+_MOST_COEFFICIENTS = 1 << 24  # and of its pairs, so that there is memory
 
 
 class DeviceSums:
@@ -179,7 +180,10 @@ class DeviceSums:
         plan, K, torch = state.plan, state.K, self.device.torch
         self.flush(state)
         plan[panel.POSITION] = plan[panel.FLUSHED] = 0
-        counts = np.cumsum(weights[:_MOST_ROWS] > 0.0)
+        at_once = max(
+            1, min(_MOST_ROWS, _MOST_COEFFICIENTS // (state.spec.n_expanded * n_pairs(K)))
+        )
+        counts = np.cumsum(weights[:at_once] > 0.0)
         ahead = max(int(plan[panel.NEXT] - plan[panel.T]), 1)
         # The round of the refresh is the last one.
         m = min(int(np.searchsorted(counts, ahead)) + 1, len(counts))
