@@ -22,6 +22,7 @@ from folklearn.evaluate.certify import Certifier, PredictionCertificate
 from folklearn.evaluate.exact import Pass
 from folklearn.evaluate.probabilities import ROW_SUM_TOLERANCE
 from folklearn.evaluate.progressive import FLOOR, score
+from folklearn.numerics.backend import OWN
 from folklearn.readers.block import Texts
 from folklearn.readers.cells import Kind
 from folklearn.readers.opening import open_reader
@@ -48,7 +49,6 @@ _TABLE = Table(
     its loss.
 --jobs N  With --exact: threads that share the rows, -1 for as many as there are cores. What comes
     out is the same.
---device cpu  Where sums are made. Default: cpu.
 """
 )
 def audit(
@@ -58,7 +58,7 @@ def audit(
     B: float = 10.0,
     exact: bool = False,
     jobs: int = 1,
-    device: str = "cpu",
+    device: str = OWN,
     quiet: bool = False,
 ) -> None:
     """Certify predictions that any model made: how much better could a linear model do?
@@ -85,7 +85,7 @@ def certified(
     columns: Columns,
     predictions: str,
     B: float,
-    device: str = "cpu",
+    device: str = OWN,
 ) -> "Audited":
     """Read rows and predictions of them, and certify these, showing how it goes."""
     check_settings({"B": B})

@@ -1,6 +1,7 @@
 """A sum of evidence on a device, and its linear algebra: the twin of `numerics.quadratic`."""
 
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,6 @@ from folklearn.numerics.on_torch.linear import Factor, factored
 from folklearn.numerics.on_torch.rows import DeviceRows
 from folklearn.numerics.quadratic import Form, Quadratic, Solve, n_classes, nudges
 
-_MOST_ROWS = 1 << 16  # that are expanded at once
 _SMALL = 1500  # unknowns below which the CPU is faster: a device waits for each of many steps
 
 
@@ -54,15 +54,12 @@ class DeviceQuadratic:
 
     def add(self, rows: DeviceRows, W: Any, B: float) -> float:
         """Add rows expanded at W (K, d); return the loss of W on them."""
-        loss = 0.0
-        for start in range(0, len(rows.X), _MOST_ROWS):
-            X, Y, weights, norms = rows.of_places(slice(start, start + _MOST_ROWS))
-            one = expand(self.device, X @ W.T, Y, weights, norms, B)
-            self.slopes.addmm_(one.residuals.T, X)
-            add_products(self.S, one.coefficients, X)
-            self.totals += back(one.totals)
-            loss += float(one.loss)
-        return loss
+        X, Y, weights, norms = rows
+        one = expand(self.device, X @ W.T, Y, weights, norms, B)
+        self.slopes.addmm_(one.residuals.T, X)
+        add_products(self.S, one.coefficients, X)
+        self.totals += back(one.totals)
+        return float(one.loss)
 
     def form(self) -> "Form | DeviceForm":
         """Return what is evaluated and solved again and again, where that is fastest."""
@@ -90,8 +87,15 @@ class DeviceForm:
     def __init__(self, device: Device, S: Any) -> None:
         self._device, self._S = device, S
         self.traces: Array = back(S.diagonal(dim1=1, dim2=2).sum(1))
-        self._matrix = matrix(device, S)
-        self.largest = float(self._matrix.diagonal().max())
+
+    @cached_property
+    def _matrix(self) -> Any:
+        return matrix(self._device, self._S)
+
+    @cached_property
+    def largest(self) -> float:
+        """The largest entry on the diagonal of its matrix."""
+        return float(self._matrix.diagonal().max())
 
     def along(self, apart: Array) -> Array:
         """Return S_ij times one vector each, (P, d)."""
