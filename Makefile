@@ -5,6 +5,7 @@
 # make mutants  change each line that soundness rests on, and see that a test notices
 # make fuzz   ten thousand strange files through the command line
 # make torture  kill the service, cut its power, damage its files: an hour or two, root for some
+# make test-gpu  the tests of the code for a GPU, on one if PyTorch sees it, and on its CPU
 # make lowest  the tests with the lowest versions that pyproject.toml admits
 # make bench  speed beside River, Vowpal Wabbit and scikit-learn, in one run
 # Every target sets itself up; nothing but Python 3.11+, pip and make is needed.
@@ -13,10 +14,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 .DEFAULT_GOAL := help
-.PHONY: help run serve test lint types check mutants fuzz torture lowest docs bench clean
+.PHONY: help run serve test lint types check test-gpu mutants fuzz torture lowest docs bench clean
 
 help:
-	@sed -n '1,10s/^# //p' Makefile
+	@sed -n '1,11s/^# //p' Makefile
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
@@ -47,6 +48,9 @@ types: $(VENV)/.installed-dev
 
 check: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+test-gpu: $(VENV)/.installed-dev,gpu
+	$(BIN)/python -m pytest tests/on_torch
 
 mutants: $(VENV)/.installed-dev
 	$(BIN)/python -m tests.mutants

@@ -44,9 +44,7 @@ def moved_here(own, kept, at, ridges, W):
 def moved_there(device, own, kept, at, ridges, W):
     there = DeviceQuadratic.of(device, own)
     rows = DeviceRows(*map(device.put, kept))
-    found = on_torch.moved(
-        device, there.S, there.slopes, rows, *map(device.put, (at, ridges, W))
-    )
+    found = on_torch.moved(device, there.S, there.slopes, rows, *map(device.put, (at, ridges, W)))
     np.testing.assert_array_equal(back(there.S), own.blocks())
     return back(found)
 
