@@ -10,6 +10,8 @@ from folklearn.errors import InvalidInputError
 from folklearn.numerics.backend import device_named
 from folklearn.numerics.on_torch.device import Device, back
 
+pytest.importorskip("torch", reason="PyTorch is not installed: make test-gpu")
+
 
 @pytest.mark.usefixtures("device")
 @pytest.mark.parametrize("name", ["tpu", "mps", "meta", "cuda:99", "cuda:x", ""])

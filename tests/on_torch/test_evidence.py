@@ -12,6 +12,8 @@ from folklearn.numerics.on_torch import quadratic
 from tests.reference import evidence as twin
 from tests.test_evidence_proofs import RADII, expansion_point, one_stream, rows_of, slack
 
+pytest.importorskip("torch", reason="PyTorch is not installed: make test-gpu")
+
 N_STREAMS = 60
 
 

@@ -18,6 +18,8 @@ from folklearn.numerics.on_torch import expand as on_torch
 from folklearn.numerics.on_torch.device import back
 from folklearn.numerics.on_torch.rows import DeviceRows
 
+pytest.importorskip("torch", reason="PyTorch is not installed: make test-gpu")
+
 
 def hostile_rows(rng, m, K, soft):
     """Logits up to 1000 away from each other, weights from 0 to 1000, norms of all sizes."""

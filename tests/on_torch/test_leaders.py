@@ -12,6 +12,8 @@ from folklearn.numerics.on_torch.quadratic import DeviceQuadratic
 from folklearn.numerics.on_torch.rows import DeviceRows
 from tests.on_torch.test_quadratic import some_quadratic
 
+pytest.importorskip("torch", reason="PyTorch is not installed: make test-gpu")
+
 RIDGES = np.array([0.3, 0.03, 1e-3])
 
 

@@ -6,6 +6,8 @@ import pytest
 from folklearn.numerics.on_torch import linear
 from folklearn.numerics.on_torch.device import back
 
+pytest.importorskip("torch", reason="PyTorch is not installed: make test-gpu")
+
 
 def positive(rng, n):
     half = rng.normal(size=(n, n))

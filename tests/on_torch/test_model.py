@@ -15,6 +15,8 @@ from folklearn.cli.app import main
 from folklearn.learners.auto import Auto
 from folklearn.learners.wide import Wide
 
+pytest.importorskip("torch", reason="PyTorch is not installed: make test-gpu")
+
 KEPT = 60  # rows: afterwards a learner is on its device
 
 

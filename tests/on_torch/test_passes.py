@@ -12,6 +12,8 @@ from folklearn.numerics.on_torch.rows import DeviceRows
 from folklearn.passes import passes_over
 from tests.learners.streams import mixed_stream
 
+pytest.importorskip("torch", reason="PyTorch is not installed: make test-gpu")
+
 D, K = 4, 3
 SIZES = {"n_features": D, "n_classes": K}
 

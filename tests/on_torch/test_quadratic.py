@@ -12,6 +12,8 @@ from folklearn.numerics.on_torch import quadratic as on_torch
 from folklearn.numerics.on_torch.device import back
 from folklearn.numerics.on_torch.linear import factored
 
+pytest.importorskip("torch", reason="PyTorch is not installed: make test-gpu")
+
 SHAPES = [(2, 1), (2, 4), (3, 3), (5, 2)]
 B = 3.0
 
