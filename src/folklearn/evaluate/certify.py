@@ -13,12 +13,13 @@ from folklearn.certificate import Certificate
 from folklearn.engine import Engine
 from folklearn.errors import InvalidInputError, StateFileError
 from folklearn.evaluate.companion import companion
-from folklearn.evaluate.exact import Exact, Report, refine
+from folklearn.evaluate.exact import Report, refine
 from folklearn.evaluate.probabilities import checked_row, checked_rows
 from folklearn.learners.base import Progress
 from folklearn.learners.leader import Leader
 from folklearn.learners.wide import Wide
 from folklearn.lower_bound import LowerBound, rounded_up
+from folklearn.numerics.backend import OWN
 from folklearn.numerics.floor import into_class
 from folklearn.passes import PassesHere, passes_over
 from folklearn.persist import Record, Saved, put_inside
@@ -219,7 +220,7 @@ class Certifier(Saved):
         R: float = 1.0,
         device: str | None = None,
     ) -> None:
-        self.device = device
+        self.device = OWN if device is None else device
         self._beside = companion(
             n_features=n_features, n_classes=n_classes, B=B, R=R, device=device
         )
@@ -344,18 +345,17 @@ class Certifier(Saved):
             most_passes=most_passes,
             report=report,
         )
-        self._refuse_other_rows(found, live)
+        self._refuse_other_rows(found.evidence, live)
         return self._against(max(floored, found.at_least), covered)
 
-    def _refuse_other_rows(self, found: Exact, live: LowerBound) -> None:
-        theirs, own = found.evidence, live
-        if theirs.n_rounds != own.n_rounds or not math.isclose(
-            theirs.total_weight, own.total_weight, rel_tol=1e-9
+    def _refuse_other_rows(self, again: LowerBound, live: LowerBound) -> None:
+        if again.n_rounds != self.n_rounds or not math.isclose(
+            again.total_weight, live.total_weight, rel_tol=1e-9
         ):
             raise InvalidInputError(
-                f"{theirs.n_rounds} rows of total weight {theirs.total_weight:g} were read again, "
-                f"and {own.n_rounds} of total weight {own.total_weight:g} were observed; give the "
-                "same rows"
+                f"{again.n_rounds} rows of total weight {again.total_weight:g} were read again, "
+                f"and {self.n_rounds} of total weight {live.total_weight:g} were observed; give "
+                "the same rows"
             )
 
     def _against(self, linear: float, B: float) -> PredictionCertificate:

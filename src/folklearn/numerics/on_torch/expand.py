@@ -26,6 +26,17 @@ def pairs(device: Device, K: int) -> Any:
     return device.torch.triu_indices(K, K, 1, device=device.place)
 
 
+@cache
+def incidence(device: Device, K: int) -> Any:
+    """Return (K, P), 1 for the first class of every pair and -1 for the second.
+
+    Sums over pairs are products with it: a device adds to places in an order that changes.
+    """
+    i, j = pairs(device, K)
+    place = device.torch.arange(K, device=device.place)[:, None]
+    return (place == i).double() - (place == j).double()
+
+
 class Point:
     """Rows at logits Z (m, K): their loss there, and their quadratics for any class."""
 

@@ -6,6 +6,7 @@ nothing but leaders learns whole stretches of rows at once, because between two 
 models stand still.
 """
 
+import copy
 from collections.abc import Sequence
 from typing import Any
 
@@ -48,15 +49,17 @@ class DeviceSums:
 
     def copy(self) -> "DeviceSums":
         """Return the same in tensors of its own."""
-        other = object.__new__(DeviceSums)
-        other.device, other._kept = self.device, self._kept
+        other = copy.copy(self)  # the kept rows are never written to
         other.S, other.G, other.totals = self.S.clone(), self.G.clone(), self.totals.clone()
         return other
 
-    def only(self, places: list[int]) -> None:
-        """Let go of all sums but some."""
-        if len(places) < len(self.S):
-            self.S, self.G, self.totals = self.S[places], self.G[places], self.totals[places]
+    def only(self, places: list[int]) -> "DeviceSums":
+        """Return some of the sums."""
+        if len(places) == len(self.S):
+            return self
+        other = copy.copy(self)
+        other.S, other.G, other.totals = self.S[places], self.G[places], self.totals[places]
+        return other
 
     @property
     def n_bytes(self) -> int:
