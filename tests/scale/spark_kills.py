@@ -135,7 +135,8 @@ def test_two_worker_processes_give_the_same_floor_and_fit(spark, rng, tmp_path):
 def both(df):
     """Return the floor of an audit, and the weights of a fit."""
     floor = audit(df, **local.AUDITED, tol=1e-9).best_linear_at_least
-    return floor, fit(df.select("a", "b", "label"), label="label", sample=500).core.coef().tolist()
+    in_order = df.select("a", "b", "label").orderBy("b")  # files are dealt out by how many cores
+    return floor, fit(in_order, label="label", sample=500).core.coef().tolist()
 
 
 if __name__ == "__main__":  # in a cluster of its own

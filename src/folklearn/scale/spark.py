@@ -186,12 +186,14 @@ def fit(
     every Newton step is a pass. The fit predicts, until the model learns something more; what it
     would learn on from is the sample.
 
-    A category that is not in the sample has no weight. Words, and problems too large for sums
+    A category that is not in the sample has no weight: sort the table at random if its first rows
+    are not like the others. Words, and problems too large for sums
     over all pairs of classes, are refused.
 
     Parameters
     ----------
     df : a data frame of Spark, which has the same rows in the same order whenever it is read.
+        Files alone have an order that depends on the number of cores, ``df.orderBy`` does not.
     label : the column of labels; rows without are left out.
     features : columns to learn from, by default all others.
     weight : a column of weights.
