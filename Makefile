@@ -5,6 +5,7 @@
 # make mutants  change each line that soundness rests on, and see that a test notices
 # make fuzz   ten thousand strange files through the command line
 # make torture  kill the service, cut its power, damage its files: an hour or two, root for some
+# make test-gpu  the tests of the code for a GPU, on one if PyTorch sees it, and on its CPU
 # make test-ray  the tests of many runs on Ray
 # make test-spark  the tests of Spark, with workers and drivers that are killed; needs Java 17
 # make lowest  the tests with the lowest versions that pyproject.toml admits
@@ -15,10 +16,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 .DEFAULT_GOAL := help
-.PHONY: help run serve test lint types check mutants fuzz torture test-ray test-spark lowest docs bench clean
+.PHONY: help run serve test lint types check mutants fuzz torture test-gpu test-ray test-spark lowest docs bench clean
 
 help:
-	@sed -n '1,12s/^# //p' Makefile
+	@sed -n '1,13s/^# //p' Makefile
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
@@ -49,6 +50,9 @@ types: $(VENV)/.installed-dev
 
 check: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+test-gpu: $(VENV)/.installed-dev,gpu
+	$(BIN)/python -m pytest tests/on_torch
 
 mutants: $(VENV)/.installed-dev
 	$(BIN)/python -m tests.mutants

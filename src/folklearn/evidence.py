@@ -89,7 +89,10 @@ class Evidence(LowerBound):
 
     @property
     def device(self) -> str:
-        """Where the sums are: "cpu", or the name of a device of PyTorch."""
+        """Where the sums are: "cpu", or the name of a device of PyTorch.
+
+        A sum of evidence on two devices is where the first is.
+        """
         return OWN if self._device is None else self._device.name
 
     def to(self, device: str) -> "Evidence":
@@ -133,15 +136,18 @@ class Evidence(LowerBound):
         """
         start, near, below = W, None, -np.inf
         enough = _ROUGHLY * (self.total_weight + float(rows.weights.sum()))
+        known = self.total_weight > float(rows.weights.sum())  # nearly where the least is
         for _ in range(_NEWTON_STEPS):
             curved = self._quadratic.copy()
             before, below_before = W, below
             with threads_for(self.n_classes * self.n_features):
-                _add_rows(curved, rows, W, 0.0)
+                if not known:
+                    _add_rows(curved, rows, W, 0.0)
                 below, W, near = floors.floor(curved, B, _ROUGHLY, near)
             settled = abs(below - below_before) <= enough
-            if settled or np.abs(W - before).max() <= _NEAR * B:
+            if not known and (settled or np.abs(W - before).max() <= _NEAR * B):
                 break
+            known = False
         there = self + self._of_rows(rows, W)
         floored = there.floored(near, B=B).below
         here = self + self._of_rows(rows, start)
@@ -155,7 +161,8 @@ class Evidence(LowerBound):
 
     def _sum(self, other: "Evidence") -> "Evidence":
         both = self._like()
-        both._S, both._G = self._S + other._S, self._G + other._G
+        theirs = other if other._device == self._device else other.to(self.device)
+        both._S, both._G = self._S + theirs._S, self._G + theirs._G
         return both
 
     def _scaled(self, factor: float) -> "Evidence":
@@ -176,11 +183,13 @@ class Evidence(LowerBound):
         return larger.to(self.device)
 
     def _like(self) -> Self:
-        own = super()._like()
-        if self._device is not None:
-            own._device = self._device
-            own._S, own._G = 0.0 * self._S, 0.0 * self._G
-        return own
+        sizes = {"n_features": self.n_features, "n_classes": self.n_classes}
+        return type(self)(**sizes, B=self.B, device=self.device)
+
+    @property
+    def n_bytes(self) -> int:
+        """The memory that the sums take, wherever they are."""
+        return sum(part.nbytes for part in self._quadratic)
 
     def _parts(self) -> dict[str, NDArray[Any]]:
         return dict(zip(self.PARTS, self._here(), strict=True))
@@ -229,7 +238,8 @@ def _add_rows(quadratic: Quadratic | DeviceQuadratic, rows: Rows, W: Array, B: f
     if not isinstance(quadratic, Quadratic):
         device = quadratic.device
         for _, dense in rows.dense_parts():
-            quadratic.add(DeviceRows.of(device, len(W), *dense), device.put(W), B)
+            for part in DeviceRows.parts_of(device, len(W), *dense):
+                quadratic.add(part, device.put(W), B)
         return
     S, G, totals = quadratic
     d = G.shape[1]

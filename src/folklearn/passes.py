@@ -33,7 +33,7 @@ from folklearn.numerics.evidence import (
 )
 from folklearn.numerics.floor import AnyQuadratic
 from folklearn.numerics.on_torch.device import Device
-from folklearn.numerics.on_torch.quadratic import DeviceQuadratic
+from folklearn.numerics.on_torch.quadratic import DeviceQuadratic, add_expanded
 from folklearn.numerics.on_torch.rows import DeviceRows
 from folklearn.numerics.quadratic import Quadratic
 from folklearn.persist import Record
@@ -107,13 +107,15 @@ class PassesHere(Passes):
         held: list[tuple[int, DeviceRows]] = []
         room, first = device.bytes_free() / 2, 0
         for rows in self._blocks():
-            for _, part in rows.dense_parts():
-                sent = first, DeviceRows.of(device, n_classes, *part)
-                first += len(part.X)
-                room -= sent[1].n_bytes
-                if room >= 0.0:
-                    held.append(sent)
-                yield sent
+            for _, dense in rows.dense_parts():
+                for part in DeviceRows.parts_of(device, n_classes, *dense):
+                    room -= part.n_bytes
+                    if room >= 0.0:
+                        held.append((first, part))
+                    else:
+                        held.clear()
+                    yield first, part
+                    first += len(part.X)
         self._held = held if room >= 0.0 else None
 
     def total(self, size: int | None, summed: Callable[[Leaf], S]) -> S:
@@ -136,7 +138,8 @@ def passes_over(
     X, y, weight are arrays, X perhaps a sparse one; or X is a function that returns blocks
     (X, y) or (X, y, weight) anew for every pass, and y and weight are None. `n_jobs` threads
     share every pass, with the same results to the last bit; -1 is as many as there are cores.
-    ``device`` is None or "cpu".
+    ``device`` is where sums over pairs of classes are made: "cpu", the default, or a device of
+    PyTorch such as "cuda". Rows stay there between two passes if they fit in half of its memory.
     """
     engine = Engine.chosen(n_jobs, device)
     sizes = {"n_features": n_features, "n_classes": n_classes}
@@ -197,9 +200,7 @@ class SumsOnDevice(AtModel):
             for _ in (0.0, *classes)
         ]
         for _, rows in parts:
-            for own, B in zip(self._sums, (0.0, *classes), strict=True):
-                loss = own.add(rows, at, B)
-                self.loss += loss if B == 0.0 else 0.0
+            self.loss += add_expanded(self._sums, rows, at, (0.0, *classes))
 
     def quadratic(self, place: int = 0) -> DeviceQuadratic:
         """Return one of the sums."""
@@ -228,6 +229,8 @@ class Sums(AtModel):
 
     def __add__(self, other: "Sums") -> "Sums":
         """Return the sums of both sets of rows, expanded at the same model."""
+        if self._classes != other._classes or not np.array_equal(self.W, other.W):
+            raise InvalidInputError("sums are added up only for the same model and classes")
         both = Sums(self.W, self._classes[1:])
         both.loss = self.loss + other.loss
         both._S, both._G = self._S + other._S, self._G + other._G

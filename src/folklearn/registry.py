@@ -36,7 +36,7 @@ _MODULES = {
     "boosting.weak.subspace": ("Subspace", "random_subspaces"),
     "certificate": ("Certificate",),
     "evaluate.calibration": ("CalibrationCurve", "calibration_curve"),
-    "evaluate.certify": ("Certifier", "PredictionCertificate"),
+    "evaluate.certify": ("Certifier", "PredictionCertificate", "audit"),
     "evaluate.exact": ("Exact", "Pass", "refine"),
     "evaluate.hindsight": ("Hindsight", "best_in_class", "certified_gap", "linear_losses"),
     "evaluate.interaction": ("interact",),

@@ -128,6 +128,17 @@ def test_options_that_make_no_sense(refused, pets, options, sentence, tmp_path, 
     assert refused(pets, *TRAINED, *options).startswith(sentence)
 
 
+def test_a_device_without_pytorch(refused, refusal, pets, saved, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)  # as if it could not be imported
+    sentence = "--device cuda needs PyTorch: pip install 'folklearn[gpu]'"
+    assert refused(pets, *TRAINED, "--device", "cuda").startswith(sentence)
+    assert refused(pets, "--load", saved, "--device", "cuda").startswith(sentence)
+    audited = refusal("audit", pets, *TRAINED, "-p", pets, "--device", "cuda")
+    assert audited.startswith(sentence)
+    other = refused(pets, *TRAINED, "--learner", "folklore", "--device", "cuda")
+    assert other.startswith("folklore does not take the setting 'device'")
+
+
 @pytest.mark.parametrize(
     "arguments", [["--B", "ten"], ["--nope"], ["a.csv", "b.csv"], ["--save"], ["--target"]]
 )

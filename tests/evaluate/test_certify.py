@@ -99,6 +99,16 @@ def test_exact_is_the_loss_of_the_best_model(name, seed, rng):
         assert passes[-1].gap <= 1e-7 * (1 + best.loss)
 
 
+@pytest.mark.parametrize("d", [3, 5000])
+def test_exact_reads_rows_without_weight_again(d, rng):
+    X, y = rng.normal(size=(40, d)) / np.sqrt(d), rng.integers(3, size=40)
+    weight = rng.choice([0.0, 1.0], size=40)
+    watcher = Certifier(n_features=d, n_classes=3)
+    watcher.observe_many(X, y, np.full((40, 3), 1 / 3), weight)
+    exact = watcher.exact(X, y, weight, most_passes=5)
+    assert exact.best_linear_at_least >= watcher.certificate().best_linear_at_least
+
+
 def test_exact_reads_blocks_and_refuses_other_rows(seed):
     X, y = stream("stochastic", seed)
     watcher = certifier()

@@ -7,7 +7,7 @@ from folklearn import Leader, best_in_class, load, synthetic
 from folklearn.errors import InvalidInputError, StateFileError
 from folklearn.numerics import panel
 from folklearn.numerics.evidence import CONSTANT
-from folklearn.numerics.floor import matrix
+from folklearn.numerics.quadratic import matrix
 from tests.learners.streams import mixed_stream
 from tests.reference.leader import DenseLeader
 
@@ -38,7 +38,7 @@ def test_its_sums_are_those_of_the_dense_leader():
         sums = state.quadratic(place)
         near = (1e-8, 1e-4)[place]  # the curvature of the class comes from a table
         np.testing.assert_allclose(sums.G.ravel(), twin.g, atol=near)
-        np.testing.assert_allclose(matrix(sums), twin.A, atol=near)
+        np.testing.assert_allclose(matrix(sums.blocks()), twin.A, atol=near)
         assert sums.totals[CONSTANT] == pytest.approx(twin.c, rel=near)
     assert fast.evidence().n_rounds == 150
 

@@ -10,7 +10,7 @@ from folklearn import Evidence, Tangents
 from folklearn.errors import InvalidInputError
 from folklearn.numerics import tangents
 from folklearn.numerics.evidence import CONSTANT, DEPTH, N_TOTALS, REACH, WEIGHT
-from folklearn.numerics.floor import _Evaluated, into_class, plane
+from folklearn.numerics.floor import _at_one_point, into_class, plane
 
 
 def planes(rng, T, d, K, size):
@@ -105,7 +105,7 @@ def test_a_plane_pays_for_the_rounding_of_its_gradient(rng):
     W = into_class(rng.normal(size=(3, 2)), 2.0)
     before, _ = plane(evidence._quadratic, W, 2.0)
     evidence._totals[DEPTH] = 1e10  # as if it had been through so many additions
-    here = _Evaluated(evidence._quadratic, W, np.zeros(3), 0.0)
+    here = _at_one_point(evidence._quadratic, W)
     after, _ = plane(evidence._quadratic, W, 2.0)
     of_gradient = 4.0 * here.rounding.sum()
     assert of_gradient > 1e-4

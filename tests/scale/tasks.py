@@ -13,6 +13,17 @@ def square(number: int) -> int:
     return number * number
 
 
+class Unreadable:
+    """Can be pickled, and not be made of that again."""
+
+    def __reduce__(self):
+        return refuse_to_be_read, ()
+
+
+def refuse_to_be_read() -> None:
+    raise ValueError("there is nothing to read")
+
+
 def refuse_three(number: int) -> int:
     if number == 3:
         raise ValueError("three is not wanted")

@@ -70,6 +70,12 @@ def test_a_task_that_ends_every_worker_is_named():
         run_all(partial(tasks.killed_at, 4), range(9), **TWO)
 
 
+def test_what_cannot_be_unpickled_is_no_killed_worker():
+    with pytest.raises(RuntimeError, match="failed to un-serialize") as caught:
+        run_all(tasks.square, [1, tasks.Unreadable(), 3], **TWO)
+    assert "nothing to read" in str(caught.value.__cause__)
+
+
 @pytest.mark.parametrize("options", [{}, TWO, TWO | {"backend": "threading"}])
 def test_blas_has_one_thread_in_every_task(options):
     assert run_all(tasks.blas_threads, range(4), **options) == [{1}] * 4

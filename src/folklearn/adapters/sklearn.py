@@ -119,7 +119,9 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         one and the same every time, so that equal rows give equal models.
     n_jobs : threads that share the passes of the fit to all rows, -1 for as many as there are
         cores; None is 1. The model is the same to the last bit. Learning, and wide rows, take one.
-    device : None or "cpu", where the sums of that fit are made.
+    device : where the sums of that fit, and of the learners "auto" and "leader", are made: "cpu",
+        the default, or a device of PyTorch such as "cuda" (extra ``gpu``). What is unpickled
+        learns on the CPU.
     verbose : show the progress of `fit` on standard error.
 
     Attributes
@@ -275,9 +277,8 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             if most:
                 blocks = [(rows.whole.take(part), target[part], w[part]) for part in rows.parts()]
                 self.model_.refit_blocks(
-                    blocks, most_passes=most, seed=self._draws.seed, n_jobs=n_jobs,
-                    device=self.device,
-                )  # fmt: skip
+                    blocks, most_passes=most, seed=self._draws.seed, n_jobs=n_jobs
+                )
             self.classes_ = known
         return self
 
@@ -415,6 +416,7 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             class_weight=class_weight,
             scale=self.scale,
             intercept=self.fit_intercept,
+            device=self.device,
             **self._settings(),
         )
 

@@ -21,6 +21,7 @@ from folklearn.errors import FolklearnError
 from folklearn.evaluate.certify import Certifier, PredictionCertificate
 from folklearn.evaluate.exact import Pass
 from folklearn.evaluate.progressive import score
+from folklearn.numerics.backend import OWN
 from folklearn.words import counted
 
 _TOLERANCE = 1e-6  # of --exact, relative
@@ -52,7 +53,6 @@ MORE  Further files, audited together with the first: their evidence is added up
     its loss.
 --jobs N  Of several files, how many are read at once; with --exact, threads that share the rows. -1
     for as many as there are cores. What comes out is the same.
---device cpu  Where sums are made. Default: cpu.
 """
 )
 def audit(
@@ -62,7 +62,7 @@ def audit(
     B: float = 10.0,
     exact: bool = False,
     jobs: int = 1,
-    device: str = "cpu",
+    device: str = OWN,
     quiet: bool = False,
 ) -> None:
     """Certify predictions that any model made: how much better could a linear model do?
@@ -104,7 +104,7 @@ def certified(
     columns: Columns,
     predictions: str,
     B: float,
-    device: str = "cpu",
+    device: str = OWN,
 ) -> "Audited":
     """Read rows and predictions of them, and certify these, showing how it goes."""
     check_settings({"B": B})

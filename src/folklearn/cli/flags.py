@@ -6,7 +6,7 @@ import shlex
 
 _TEXT = r"""('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")"""
 _ROLE = re.compile(rf"\broles=\{{{_TEXT}: {_TEXT}\}}")
-_ARGUMENT = re.compile(rf"\b(decimal|encoding|target)={_TEXT}")
+_ARGUMENT = re.compile(rf"\b(decimal|device|encoding|target)={_TEXT}")
 _WHOLE = {
     "n_jobs": "--jobs",
     "on_bad=print": "--on-bad-row skip",

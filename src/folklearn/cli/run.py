@@ -24,6 +24,7 @@ from folklearn.model import document
 from folklearn.model.feed import Feed
 from folklearn.model.model import Model
 from folklearn.model.run import Run
+from folklearn.numerics.backend import OWN
 from folklearn.readers.reader import BadRow
 from folklearn.words import counted
 
@@ -81,6 +82,7 @@ def run(
     seed: int = 0,
     windows: bool = False,
     monitor: bool = False,
+    device: str = OWN,
     plot: str | None = None,
     predictions: str | None = None,
     save: str | None = None,
@@ -126,11 +128,13 @@ def run(
         reader, target = source.open()
         if model is not None:
             _refuse_other_roles(model, roles)
+            model.to(device)
         else:
             pairs, labels = crosses_of(cross, reader), classes_of(classes)
             model = Model(
-                kind, roles=roles, crosses=pairs, classes=labels, windows=windows, **given
-            )
+                kind, roles=roles, crosses=pairs, classes=labels, windows=windows, device=device,
+                **given,
+            )  # fmt: skip
         if monitor:
             model.monitor(lambda alarm: console.print(alarm.in_words()))
         with skipping(on_bad_row, bad_path) as skipped:

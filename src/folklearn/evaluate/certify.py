@@ -10,16 +10,18 @@ from numpy.typing import ArrayLike
 from folklearn import problem
 from folklearn.arrays import Array, log_losses
 from folklearn.certificate import Certificate
+from folklearn.engine import Engine
 from folklearn.errors import InvalidInputError, StateFileError
 from folklearn.evaluate.companion import companion
-from folklearn.evaluate.exact import Exact, Report, refine
+from folklearn.evaluate.exact import Report, refine
 from folklearn.evaluate.probabilities import checked_row, checked_rows
 from folklearn.learners.base import Progress
 from folklearn.learners.leader import Leader
 from folklearn.learners.wide import Wide
 from folklearn.lower_bound import LowerBound, rounded_up
+from folklearn.numerics.backend import OWN
 from folklearn.numerics.floor import into_class
-from folklearn.passes import passes_over
+from folklearn.passes import PassesHere, passes_over
 from folklearn.persist import Record, Saved, put_inside
 from folklearn.problem import Rows
 from folklearn.progress import reporter
@@ -99,6 +101,67 @@ class PredictionLoss:
         )
 
 
+def audit(
+    X: Any,
+    y: ArrayLike,
+    P: ArrayLike,
+    weight: ArrayLike | None = None,
+    *,
+    B: float = 10.0,
+    tol: float = 1e-6,
+    most_passes: int | None = None,
+    report: Report | None = None,
+    n_jobs: int = 1,
+    device: str | None = None,
+) -> PredictionCertificate:
+    """Return the exact certificate of predictions P (T, K) for rows that are all at hand.
+
+    What `Certifier` says after `Certifier.exact`, without the pass in which it learns beside; on
+    tables that no machine holds, `folklearn.scale.spark.audit` does the same.
+
+    Guarantee: no model of row norm at most B has a total loss below ``best_linear_at_least``, in
+    floating point too, and one comes within ``tol`` (1 + its loss) of it.
+
+    Parameters
+    ----------
+    X, y, weight : rows (T, d), labels (T,) or soft labels (T, K), weights (T,).
+    P : what was predicted, before the labels were seen.
+    B : largest row norm of the linear models to compare with.
+    tol, most_passes, report : of `refine`.
+    n_jobs : threads that share every pass, -1 for all cores, with the same result to the last bit.
+    device : where passes are made: "cpu", the default, or a device of PyTorch such as "cuda".
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from folklearn.evaluate import audit
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(1000, 3)) / 2
+    >>> y = (X[:, 0] + 0.3 * rng.logistic(size=1000) > 0).astype(int)
+    >>> certificate = audit(X, y, np.full((1000, 2), 0.5))  # a constant predictor
+    >>> round(certificate.loss / 1000, 4), certificate.best_linear_at_least > 400
+    (0.6931, True)
+    """
+    engine, P = Engine.chosen(n_jobs, device), np.asarray(P)
+    if P.ndim != 2:
+        raise InvalidInputError(f"P must be a table of probabilities (T, K), got shape {P.shape}")
+    K = problem.count("the number of columns of P", P.shape[1], 2)
+    d = np.shape(X)[1] if np.ndim(X) == 2 else 1
+    rows = Rows.checked(X, y, weight, n_features=d, n_classes=K)
+    predicted = checked_rows(P, len(rows.X), K)
+    lost = PredictionLoss.of(log_losses(predicted, rows.labels, rows.soft), rows.weights, 0)
+    found = refine(
+        PassesHere(lambda: [rows], engine),
+        n_features=d,
+        n_classes=K,
+        B=B,
+        tol=tol,
+        most_passes=most_passes,
+        report=report,
+    )
+    return lost.against(found.at_least, B=found.B, n_rounds=len(rows.X))
+
+
 class Certifier(Saved):
     r"""Certify the predictions of any model: River, VW, a neural network, a person.
 
@@ -157,7 +220,7 @@ class Certifier(Saved):
         R: float = 1.0,
         device: str | None = None,
     ) -> None:
-        self.device = device
+        self.device = OWN if device is None else device
         self._beside = companion(
             n_features=n_features, n_classes=n_classes, B=B, R=R, device=device
         )
@@ -282,18 +345,17 @@ class Certifier(Saved):
             most_passes=most_passes,
             report=report,
         )
-        self._refuse_other_rows(found, live)
+        self._refuse_other_rows(found.evidence, live)
         return self._against(max(floored, found.at_least), covered)
 
-    def _refuse_other_rows(self, found: Exact, live: LowerBound) -> None:
-        theirs, own = found.evidence, live
-        if theirs.n_rounds != own.n_rounds or not math.isclose(
-            theirs.total_weight, own.total_weight, rel_tol=1e-9
+    def _refuse_other_rows(self, again: LowerBound, live: LowerBound) -> None:
+        if again.n_rounds != self.n_rounds or not math.isclose(
+            again.total_weight, live.total_weight, rel_tol=1e-9
         ):
             raise InvalidInputError(
-                f"{theirs.n_rounds} rows of total weight {theirs.total_weight:g} were read again, "
-                f"and {own.n_rounds} of total weight {own.total_weight:g} were observed; give the "
-                "same rows"
+                f"{again.n_rounds} rows of total weight {again.total_weight:g} were read again, "
+                f"and {self.n_rounds} of total weight {live.total_weight:g} were observed; give "
+                "the same rows"
             )
 
     def _against(self, linear: float, B: float) -> PredictionCertificate:

@@ -127,18 +127,17 @@ def refine(
     found: Exact | None = None
     best_loss, evidence, at_least, idle = np.inf, None, -np.inf, 0
     here, towards, slope, length = W, np.zeros_like(W), 0.0, 1.0
-    near: dict[str, Array | None] = {"proof": None, "model": None}  # multipliers of the last pass
+    near: Array | None = None  # multipliers of the last pass
     for number in range(1, most + 1):
         sums = passes.sums(W, (B,))
         proof = Evidence.of(sums.quadratic(1), B=B, first_classes=K)
-        floored, _, near["proof"] = proof.floored(near["proof"])
+        floored, _, near = proof.floored(near)
         if evidence is None or floored > at_least:
             evidence, at_least = proof, floored
         if sums.loss < best_loss:
             here, best_loss, length = W, sums.loss, 1.0
             with threads_for(W.size):
-                _, best, near["model"] = floor(sums.quadratic(), B, near=near["model"])
-            towards = best - W
+                towards = floor(sums.quadratic(), B).W - W
             slope = float((sums.gradient() * towards).sum())
         else:
             length *= shorter(slope * length, sums.loss - best_loss)

@@ -81,9 +81,9 @@ def best_in_class(
     is at most ``tol`` times (1 + loss). Then the floor of `Evidence` with all rows expanded at
     W is a second proof, mostly a sharper one: its gap is of second order in the distance from
     the best model. 10 to 30 steps of T (dK)^2 multiply-adds; memory O(T + (dK)^2). For rows
-    that do not fit in memory there is `refine`, which is also what is done for problems too wide
-    for (dK)^2 numbers (`lane_of`): first order, many passes, and a gap that may stay above the
-    tolerance.
+    that do not fit in memory there is `refine`, which is also what is done on a device, and for
+    problems too wide for (dK)^2 numbers (`lane_of`): first order, many passes, and a gap that may
+    stay above the tolerance.
 
     Parameters
     ----------
@@ -93,7 +93,8 @@ def best_in_class(
     tol : relative tolerance of the gap, positive.
     n_jobs : threads that share the sums over rows, -1 for as many as there are cores; the result
         is the same to the last bit. From 1000 coordinates d K on BLAS shares them out itself.
-    device : None or "cpu".
+    device : where the sums are made: "cpu", the default, or a device of PyTorch such as "cuda"
+        (extra ``gpu``).
 
     Examples
     --------
@@ -115,7 +116,7 @@ def best_in_class(
         raise InvalidInputError(f"X has shape {X.shape}; expected (rows, features)")
     sizes = {"n_features": X.shape[1], "n_classes": n_classes}
     rows = Rows.checked(X, y, weight, **sizes)
-    if lane_of(**sizes) != PAIRS:
+    if engine.device is not None or lane_of(**sizes) != PAIRS:
         found = refine(PassesHere(lambda: [rows], engine), **sizes, B=B, tol=tol)
         return Hindsight(found.W, found.loss, found.gap, B, found.converged)
     if isinstance(rows.X, SparseRows):

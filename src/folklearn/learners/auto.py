@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Self
 
 from folklearn import bounds, problem
 from folklearn.evidence import Evidence
@@ -106,9 +106,24 @@ class Auto(PanelLearner):
         begun where this one stands; its certificate is of first order from then on, and speaks
         of classes up to the B of this one.
         """
-        sizes = self._larger_sizes(n_features, n_classes)
-        lane = lane_of(**sizes, device=device_named(self.device))
-        return super().grown(**sizes) if lane == PAIRS else self._moved(lane).grown(**sizes)
+        sizes: dict[str, Any] = self._larger_sizes(n_features, n_classes)
+        lane = lane_of(**sizes, device=self._place)
+        if lane != PAIRS:
+            return self._moved(lane).grown(**sizes)
+        own = self if lane_of(**sizes) == PAIRS else self._without_dear_ones()
+        return PanelLearner.grown(own, **sizes)
+
+    def _without_dear_ones(self) -> "Auto":
+        """Return a learner without `Folklore` and leaders that forget; see `device` in `auto`."""
+        own = self._shallow()
+        spec = own._state.spec
+        forgetting = range(spec.n_modes, spec.n_modes + len(spec.forgetting))
+        own._keep([e for e in range(spec.n_linear) if e not in forgetting])
+        return own
+
+    @classmethod
+    def _made(cls, **words: Any) -> Self:
+        return cls(**words, worst_case=False, forgetting=False)  # the experts are in the state
 
     def _moved(self, lane: str) -> Learner:
         """Return what `auto` is in another lane, begun where this one stands."""
@@ -228,7 +243,7 @@ def auto(
     place = device_named(device)
     which = chosen(lane, **sizes, device=place)
     if which == PAIRS:
-        fits = lane is not None or lane_of(**sizes) == PAIRS
+        fits = place is None or lane_of(**sizes) == PAIRS
         return Auto(
             **sizes,
             R=R,

@@ -17,6 +17,7 @@ from folklearn.learners.laplace import Laplace
 from folklearn.learners.leader import Leader
 from folklearn.learners.ogd import Ogd
 from folklearn.learners.ons import Ons
+from folklearn.numerics.backend import OWN
 
 CATALOGUE: dict[str, Callable[..., Learner]] = {
     "auto": auto,
@@ -31,8 +32,12 @@ CATALOGUE: dict[str, Callable[..., Learner]] = {
 }
 
 
-def make(name: str, n_features: int, n_classes: int, settings: Mapping[str, Any]) -> Learner:
+def make(
+    name: str, n_features: int, n_classes: int, settings: Mapping[str, Any], device: str = OWN
+) -> Learner:
     """Return a learner that has learned nothing."""
+    if device != OWN:
+        settings = {**settings, "device": device}
     takes = settings_of(name)
     for setting in settings:
         if setting not in takes:

@@ -23,8 +23,8 @@ from folklearn.numerics.panel_state import PanelState, Spec
 from folklearn.persist import Record, put_inside
 from folklearn.problem import Rows
 
-_CHUNK_OF_A_DEVICE = 1 << 15  # rows between two chances to report progress
-_CHUNK_FLOPS = 1e9  # work between two chances to report progress or to be interrupted
+_CHUNK_FLOPS = 1e9  # work between two chances to report progress or to be interrupted,
+_CHUNK_OF_A_DEVICE = 1 << 15  # or rows, where leaders learn whole stretches at once
 _NOBODY: Array = np.empty(0)  # in place of what Folklore predicts
 
 
@@ -67,8 +67,11 @@ class PanelLearner(Learner):
     @property
     def device(self) -> str:
         """Where its sums of evidence are made: "cpu", or the name of a device of PyTorch."""
-        place = self._awaited if self._sums is None else self._sums.device
-        return OWN if place is None else place.name
+        return OWN if self._place is None else self._place.name
+
+    @property
+    def _place(self) -> Device | None:
+        return self._awaited if self._sums is None else self._sums.device
 
     def to(self, device: str) -> Self:
         """Move the sums of evidence to a device, or back to the "cpu", and return the learner.
@@ -76,8 +79,9 @@ class PanelLearner(Learner):
         A learner that was loaded is on the CPU, wherever it was saved.
         """
         place = device_named(device)
-        self._state, self._sums, self._awaited = self._whole(), None, place
-        self._go()
+        if place != self._place:
+            self._state, self._sums, self._awaited = self._whole(), None, place
+            self._go()
         return self
 
     def _go(self) -> None:
@@ -87,7 +91,7 @@ class PanelLearner(Learner):
         sooner on the CPU than a device could be told what to do.
         """
         state = self._state
-        is_young = state.plan[panel.N_KEPT] < state.spec.kept and not panel.is_huge(state.plan)
+        is_young = state.plan[panel.N_KEPT] < state.spec.kept and state.plan[panel.DENSE] > 0
         if self._awaited is None or is_young:
             return
         self._sums, self._awaited = DeviceSums.of(self._awaited, state), None
@@ -95,9 +99,10 @@ class PanelLearner(Learner):
 
     def _whole(self) -> PanelState:
         """Return a copy of the state that has its sums, wherever they are."""
+        if self._sums is None:
+            return self._state.like()
         state = self._state.like(whole=True)
-        if self._sums is not None:
-            self._sums.write(state)
+        self._sums.write(state)
         return state
 
     def _predict(self, x: Array) -> Array:
@@ -142,7 +147,7 @@ class PanelLearner(Learner):
         P = np.empty((T, self.n_classes))
         n = self.n_features * self.n_classes
         chunk = max(1, int(_CHUNK_FLOPS / (n * n + 1e4)))
-        if self.device != OWN:
+        if self.device != OWN and self._state.spec.only_leaders:
             chunk = _CHUNK_OF_A_DEVICE
         with threads_for(n):
             for start in range(0, T, chunk):
@@ -190,10 +195,13 @@ class PanelLearner(Learner):
         room = 2 * state.room if state.plan[panel.N_KEPT] >= state.room else state.room
         stays = np.isin(np.arange(state.spec.n_experts), state.reviewed())
         stays |= self._worth_keeping(~stays, state["weights"])
-        experts = np.flatnonzero(stays).tolist()
+        self._keep(np.flatnonzero(stays).tolist(), room)
+
+    def _keep(self, experts: list[int], room: int | None = None) -> None:
+        """Let all other experts go."""
         if self._sums is not None:
-            self._sums.only(state.sums_of(experts))
-        self._state = state.like(experts=experts, room=room)
+            self._sums = self._sums.only(self._state.sums_of(experts))
+        self._state = self._state.like(experts=experts, room=room)
         if not self._state.spec.folklore:
             self._folklore = None
 
@@ -279,7 +287,8 @@ class PanelLearner(Learner):
 
     def expanded(self, rows: Rows) -> Evidence:
         """Return the evidence of checked rows for the largest class, expanded at `coef`."""
-        own = Evidence(n_features=self.n_features, n_classes=self.n_classes, B=self.B)
+        sizes = {"n_features": self.n_features, "n_classes": self.n_classes}
+        own = Evidence(**sizes, B=self.B, device=self.device)
         own._add(rows, self.coef())
         return own
 

@@ -21,8 +21,10 @@ from folklearn.learners.panel import PanelLearner
 from folklearn.learners.wide import Wide
 from folklearn.model.frozen import Frozen, Held
 from folklearn.model.numbering import numbered
-from folklearn.model.refit import freed, refit_dense, refit_wide
+from folklearn.model.refit import at_hand, freed, refit_dense, refit_wide
 from folklearn.model.sparse_scaler import SparseInput, SparseScaler
+from folklearn.numerics.backend import OWN, device_named
+from folklearn.numerics.on_torch.device import Device
 from folklearn.passes import Passes, PassesHere
 from folklearn.persist import Record, Saved
 from folklearn.problem import Rows
@@ -65,6 +67,7 @@ class Core(Saved):
     n_classes : number of classes declared in advance, at least 0; these are never "new".
     scale, intercept : as for `OnlineScaler`, or `SparseScaler`.
     sparse : keep rows sparse.
+    device : of the learner, see `auto` and `Leader`. It is not saved: what is loaded is on the CPU.
 
     Examples
     --------
@@ -85,8 +88,9 @@ class Core(Saved):
         scale: bool = True,
         intercept: bool = True,
         sparse: bool = False,
+        device: str = OWN,
     ) -> None:
-        self.name, self.sparse = learner, bool(sparse)
+        self.name, self.sparse, self.device = learner, bool(sparse), device
         self.settings = dict(settings or {})
         self.n_classes = problem.count("n_classes", n_classes, 0)
         if self.n_classes < 2:
@@ -139,16 +143,24 @@ class Core(Saved):
         settings = self.settings
         if self.name == "auto":  # for the classes that are coming with these rows too
             size = n_columns, max(n_classes, self._n_coming)
-            settings = {"lane": WIDE if self.sparse else lane_of(*size), **settings}
+            lane = WIDE if self.sparse else lane_of(*size, device_named(self.device))
+            settings = {"lane": lane, **settings}
         if not self.sparse:
             catalogue.refuse_too_large(self.name, n_columns, n_classes)
-        return catalogue.make(self.name, n_columns, n_classes, settings)
+        return catalogue.make(self.name, n_columns, n_classes, settings, self.device)
 
-    def _is_wide(self, n_columns: int, n_classes: int) -> bool:
-        """Tell whether a problem is too large for sums over all pairs of classes."""
+    def to(self, device: str) -> Self:
+        """Move the sums of the learner to a device, or back to the "cpu", and return the core."""
+        self.device = device
+        if isinstance(self.learner, PanelLearner):
+            self.learner.to(device)
+        return self
+
+    def _is_wide(self, device: Device | None) -> bool:
+        """Tell whether a fit is too large for sums over all pairs of classes."""
         if isinstance(self.learner, PanelLearner):
             return False
-        return self.sparse or lane_of(n_columns, n_classes) != PAIRS
+        return self.sparse or lane_of(self.n_columns, self.n_classes, device) != PAIRS
 
     @property
     def n_features(self) -> int:
@@ -470,21 +482,21 @@ class Core(Saved):
         next row would be, the constant ten times as large so that the penalty hardly counts for
         it, and the fit predicts until something more is learned; learner and certificate do not
         change. Without a learner there is nothing to fit. `n_jobs` threads share every pass, -1 for
-        as many as there are cores, with the same result to the last bit; ``device`` is None or
-        "cpu".
+        as many as there are cores, with the same result to the last bit; ``device`` is where the
+        sums are made, by default that of the learner.
 
         Problems too large for all pairs of classes, and sparse rows, are fitted by `wide_fit`. It
         takes memory for K numbers a row and for the values that are not 0; should this machine not
         have it, nothing is fitted, and a line says so. One thread does it, whatever `n_jobs` is.
         """
-        engine = Engine.chosen(n_jobs, device)
+        engine = Engine.chosen(n_jobs, self.device if device is None else device)
         if self.learner is None:
             return
 
         limits = {"most_passes": most_passes, "seed": seed}
-        if not self._is_wide(self.n_columns, self.n_classes):
-            dense = PassesHere(lambda: (self.rows_to_fit(*block) for block in blocks()), engine)
-            self.refit_over(dense, **limits)
+        if not self._is_wide(engine.device):
+            rows = at_hand(lambda: (self.rows_to_fit(*block) for block in blocks()))
+            self.refit_over(PassesHere(rows, engine), **limits)
             return
 
         def scaled() -> Iterator[Rows]:
@@ -497,7 +509,7 @@ class Core(Saved):
         """Do so with dense rows wherever they lie, as `rows_to_fit` returns them."""
         if self.learner is None:
             return
-        if self._is_wide(self.n_columns, self.n_classes):
+        if self._is_wide(passes.device):
             raise InvalidInputError(
                 f"{self.n_classes} classes of {self.n_columns} columns are too many for sums over "
                 "all pairs of classes, and words are too: fit them on one machine, `Model.fit`"
@@ -612,10 +624,14 @@ class Core(Saved):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Copy and pickle as the record, of which a prediction changes no byte."""
-        return Core.from_record, (self.to_record(),)
+        return _revived, (self.to_record(), self.device)
 
     def __repr__(self) -> str:
         return f"Core({self.name!r}, {self.settings}, n_features={self.n_features})"
+
+
+def _revived(record: Record, device: str) -> Core:
+    return Core.from_record(record).to(device)
 
 
 _NOTHING: Array = np.empty(0)  # predicted while no class is known

@@ -15,6 +15,7 @@ from folklearn.learners.lanes import PAIRS, lane_of
 from folklearn.model import roles as known_roles
 from folklearn.model.columns import FEATURES
 from folklearn.model.roles import CATEGORY, DATES, ID, LEARNED, TARGET, WEIGHT, WORDS
+from folklearn.numerics.backend import device_named
 from folklearn.progress import LOGGER, reporter
 from folklearn.readers.block import Block, Texts
 from folklearn.readers.cells import number_in
@@ -255,9 +256,9 @@ class Feed:
         if isinstance(head.features, SparseRows):
             n_features = found.n_features if found else len(np.unique(head.features[:1].indices))
         n_classes = max(2, len(model._labels))
-        is_wide = (
-            n_features > _FEW if found is None else lane_of(n_features + 1, n_classes) != PAIRS
-        )
+        is_wide = n_features > _FEW
+        if found is not None:
+            is_wide = lane_of(n_features + 1, n_classes, device_named(model.device)) != PAIRS
         sparse = WORDS in learned.values() or bool(n_features and is_wide and not self.dense)
         if self.dense and WORDS in learned.values():
             name = next(name for name, role in learned.items() if role == WORDS)

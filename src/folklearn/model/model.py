@@ -31,6 +31,7 @@ from folklearn.model.roles import WORDS
 from folklearn.model.run import Run, Score, known_numbers
 from folklearn.model.tally import Tally, outcome, outcomes
 from folklearn.model.waiting import Asked, Waiting
+from folklearn.numerics.backend import OWN, device_named
 from folklearn.persist import Record, Saved
 from folklearn.problem import Rows
 from folklearn.readers.block import Block
@@ -86,12 +87,16 @@ class Model(Saved):
         and `run` over a file or a frame can know.
     scale, intercept : standardise numbers on line; append a constant.
     windows : keep floors for recent windows too (`windows`), which about doubles the time.
+    device : of the learners "auto" and "leader": where they make their sums, "cpu", the default, or
+        a device of PyTorch such as "cuda" (extra ``gpu``). It is not saved: a model that is loaded
+        is on the CPU, see `to`.
     settings : parameters of the learner, such as ``B=10.0``.
 
     Attributes
     ----------
     labels : the classes known so far, in the order of the columns of `predict_proba`.
     roles : the role of every column so far.
+    device : where the sums of the learner are made.
     n_rounds : number of rows learned.
     loss, n_mistakes, total_weight : progressive totals since the first row of its life.
     loss_of_new : the part of the loss that was paid for classes being unknown.
@@ -121,9 +126,11 @@ class Model(Saved):
         scale: bool = True,
         intercept: bool = True,
         windows: bool = False,
+        device: str | None = None,
         **settings: Any,
     ) -> None:
         self.learner_name = learner
+        self.device = OWN if device is None else device
         # What was asked for; what a source decides is forgotten with what was learned from it.
         self._asked = dict(settings), class_weight, list(classes)
         self.scale, self.intercept = bool(scale), bool(intercept)
@@ -136,7 +143,7 @@ class Model(Saved):
         self._monitor: Monitor | None = None
         self.forget()
         # One of the least size hears bad settings.
-        first = catalogue.make(learner, 1, max(2, len(self._labels)), settings)
+        first = catalogue.make(learner, 1, max(2, len(self._labels)), settings, self.device)
         self._max_weight = first.max_weight
 
     def forget(self) -> None:
@@ -153,6 +160,14 @@ class Model(Saved):
         self._recent, self._waiting = Recent(), Waiting()
         if self._monitor is not None:
             self._monitor.forget()
+
+    def to(self, device: str) -> Self:
+        """Move the sums of the learner to a device, or back to the "cpu", and return the model."""
+        catalogue.make(self.learner_name, 1, 2, {}, device)  # hears what is wrong
+        self.device = device
+        if self.core is not None:
+            self.core.to(device)
+        return self
 
     def declare(self, classes: Iterable[Any]) -> None:
         """Make classes known that no row has brought; if all are, none is "unseen"."""
@@ -538,7 +553,7 @@ class Model(Saved):
         if features is not None and not sparse:
             size = features.shape[1] + self.intercept, max(2, n_classes, len(self._labels))
             may_be_wide = isinstance(features, SparseRows) and self.learner_name == "auto"
-            sparse = may_be_wide and lane_of(*size) != PAIRS
+            sparse = may_be_wide and lane_of(*size, device_named(self.device)) != PAIRS
             if not sparse:
                 catalogue.refuse_too_large(self.learner_name, *size)
         columns = self.open_columns(roles, sparse=sparse)
@@ -581,6 +596,7 @@ class Model(Saved):
                 scale=self.scale,
                 intercept=self.intercept,
                 sparse=columns.sparse,
+                device=self.device,
             )
         return self.core
 
@@ -666,7 +682,8 @@ class Model(Saved):
         Whatever was learned before is forgotten. Learners other than "auto" learn every row once.
         `passes` limits how often the rows are gone over, 1 learns each once. `n_jobs` threads share
         the passes of the fit, -1 for as many as there are cores, with the same model to the last
-        bit; rows are learned by one. ``device`` is None or "cpu".
+        bit; rows are learned by one. ``device`` is where its sums are made, by default that of the
+        model.
         """
         Engine.chosen(n_jobs, device)  # hears what is wrong before anything is learned
         self.forget()

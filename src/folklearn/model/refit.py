@@ -19,6 +19,7 @@ from folklearn.sparse import SparseRows, concatenated
 
 _BYTES_OF_A_VALUE = 40  # of a row, in its copies
 _COPIES = 4  # of numbers for every row and class, that `wide_fit` takes
+_SHARE_OF_MEMORY = 0.25  # that scaled rows may take
 _FREE = 10.0  # what the constant is multiplied by where it should not be penalised
 
 Scaled = Callable[[], Iterable[Rows]]  # the rows, anew for every pass
@@ -47,6 +48,17 @@ def refit_dense(
     ridge, W = led or (FIRST_RIDGE, np.zeros((learner.n_classes, learner.n_features)))
     fit = penalised(passes, W / columns, ridge=ridge, most_passes=most_passes, seed=seed)
     return fit.W * columns
+
+
+def at_hand(rows: Scaled) -> Scaled:
+    """Return the same rows, scaled once for all passes if there is memory for them."""
+    kept, left = [], _SHARE_OF_MEMORY * (memory.bytes_present() or math.inf)
+    for block in rows():
+        kept.append(block)
+        left -= sum(part.nbytes for part in block)
+        if left < 0.0:
+            return rows
+    return lambda: kept
 
 
 def refit_wide(

@@ -68,7 +68,7 @@ def floor(
     # Rows with hardly any pull would divide rounding by next to nothing.
     multipliers = np.maximum(found, first.rounding / (2.0 * B))
     if (multipliers > found).any():
-        W = _least(quadratic, form.factored(multipliers))
+        W = _least(quadratic, form.factored(multipliers), multipliers)
         below = max(0.0, _Evaluated(quadratic, form, W, multipliers, B).below, below)
     return Floor(below, into_class(W, B), found)
 
@@ -140,10 +140,16 @@ def _at_one_point(quadratic: AnyQuadratic, W: Array) -> _Evaluated:
     return _Evaluated(quadratic, quadratic.form(), W, np.zeros(len(W)), 0.0)
 
 
-def _least(quadratic: AnyQuadratic, solve: Solve) -> Array:
-    """Return the minimiser of q."""
-    G = quadratic.G - quadratic.G.mean(axis=0)  # rounding; what moves all classes moves nothing
-    return solve(-0.5 * G.ravel()).reshape(G.shape)
+def _least(quadratic: AnyQuadratic, solve: Solve, multipliers: Array) -> Array:
+    """Return the minimiser of q.
+
+    What moves all classes moves nothing but the multipliers' part of q, so that there the sum of
+    l_i w_i is 0. If they are next to nothing, rounding would be all that the solver knows of it.
+    """
+    G = quadratic.G - quadratic.G.mean(axis=0)
+    W = solve(-0.5 * G.ravel()).reshape(G.shape)
+    shift: Array = (multipliers / multipliers.sum()) @ W
+    return W - shift
 
 
 def _multipliers(
@@ -163,7 +169,7 @@ def _multipliers(
     for _ in range(_MOST_STEPS):
         dual = np.maximum(dual, least)
         solve = form.factored(dual)
-        W = _least(quadratic, solve)
+        W = _least(quadratic, solve, dual)
         squares = (W**2).sum(axis=1)
         F = totals[CONSTANT] + 0.5 * (G * W).sum() - B * B * dual.sum()
         if best < F:

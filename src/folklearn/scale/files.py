@@ -2,16 +2,16 @@
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from folklearn import persist
 from folklearn.engine import added_up
 from folklearn.errors import InvalidInputError
-from folklearn.evaluate.certify import Certifier, PredictionCertificate
+from folklearn.evaluate.certify import Certifier, PredictionCertificate, PredictionLoss
 from folklearn.learners.base import Progress
-from folklearn.lower_bound import LowerBound, rounded_up
+from folklearn.lower_bound import LowerBound
 from folklearn.report import html
 from folklearn.scale.jobs import run_all, silent
 
@@ -127,14 +127,7 @@ def _audited(
 
 
 def _together(files: Iterable[AuditedFile], evidence: LowerBound) -> PredictionCertificate:
-    floor = evidence.floor()
-    loss = math.fsum(one.certificate.loss for one in files)
+    predicted = PredictionLoss(math.fsum(one.certificate.loss for one in files))
+    total = predicted.against(evidence.floor(), B=evidence.B, n_rounds=evidence.n_rounds)
     reasons = (f"{one.file}: {one.certificate.reason}" for one in files if one.certificate.reason)
-    return PredictionCertificate(
-        loss=loss,
-        regret_bound=rounded_up(loss, evidence.n_rounds) - floor,
-        B=evidence.B,
-        n_rounds=evidence.n_rounds,
-        reason=next(reasons, ""),
-        linear_at_least=floor,
-    )
+    return replace(total, reason=next(reasons, ""))

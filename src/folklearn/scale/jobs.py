@@ -1,7 +1,7 @@
 """Independent tasks at once: on the cores of this machine by joblib, or on a cluster by Ray."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor
 from contextlib import closing
 from itertools import islice
@@ -12,8 +12,9 @@ from joblib import Parallel, delayed, effective_n_jobs
 from joblib.parallel import get_active_backend
 from threadpoolctl import threadpool_limits
 
-from folklearn.errors import FolklearnError, InvalidInputError
+from folklearn.errors import FolklearnError
 from folklearn.progress import Report, reporter
+from folklearn.readers.extras import needed
 
 RAY = "ray"
 _MOST_LOSSES = 3  # workers that a task may lose before it is held to be the cause
@@ -33,8 +34,8 @@ def run_all(
 ) -> list[Result]:
     """Call a function for every task; return the results in the order of the tasks.
 
-    The results are the same on one core, on many and on a cluster, if the function depends on
-    its task alone: BLAS has one thread in every task, wherever it runs.
+    The results are the same on one core, on many and on a cluster of like machines, if the
+    function depends on its task alone: BLAS has one thread in every task, wherever it runs.
 
     A worker that is killed takes nothing along but the tasks it was at: they are run again, and
     the results that are there are kept. A task during which three workers ended is named in an
@@ -114,45 +115,57 @@ def _in_processes(
     """
     waiting = dict(enumerate(tasks))
     losses: Counter[int] = Counter()
+
+    def finished(number: int, result: Result) -> None:
+        del waiting[number]
+        keep(number, result)
+
     while waiting:
-        suspect = next(filter(losses.__contains__, waiting), None)
-        begun: list[int] = []
+        suspects = [number for number in waiting if number in losses]
+        begun = _begun(function, waiting, suspects[:1] or list(waiting), finished, options)
+        losses.update(number for number in begun if number in waiting)
+        for number, n_lost in losses.items():
+            if n_lost == _MOST_LOSSES:
+                raise _lost(number, tasks[number])
 
-        def calls(chosen: Iterable[int], begun: list[int] = begun) -> Iterator[Any]:
-            for number in chosen:
-                begun.append(number)
-                yield delayed(_called)(function, number, tasks[number])
 
-        # One call per message and none in advance: what has begun is what a worker is at.
-        # Arrays are mapped copy-on-write, because kernels take none that are read-only.
-        parallel = Parallel(
-            return_as="generator_unordered", batch_size=1, pre_dispatch="n_jobs", mmap_mode="c",
-            **options,
-        )  # fmt: skip
-        chosen = list(waiting) if suspect is None else [suspect]
-        try:
-            with closing(parallel(calls(chosen))) as found:
-                for number, result in found:
-                    del waiting[number]
-                    keep(number, result)
-        except BrokenExecutor:
-            losses.update(number for number in begun if number in waiting)
-            for number, n_lost in losses.items():
-                if n_lost == _MOST_LOSSES:
-                    raise _lost(number, tasks[number]) from None
+def _begun(
+    function: Callable[[Task], Result],
+    tasks: Mapping[int, Task],
+    chosen: Sequence[int],
+    finished: _Keep,
+    options: Mapping[str, Any],
+) -> list[int]:
+    """Run the chosen tasks until a worker is killed; return which were given to workers."""
+    begun: list[int] = []
+
+    def calls() -> Iterator[Any]:
+        for number in chosen:
+            begun.append(number)
+            yield delayed(_called)(function, number, tasks[number])
+
+    # One call per message and none in advance: what has begun is what a worker is at.
+    # Arrays are mapped copy-on-write, because kernels take none that are read-only.
+    parallel = Parallel(
+        return_as="generator_unordered", batch_size=1, pre_dispatch="n_jobs", mmap_mode="c",
+        **options,
+    )  # fmt: skip
+    try:
+        with closing(parallel(calls())) as found:
+            for number, result in found:
+                finished(number, result)
+    except BrokenExecutor as error:
+        if error.__cause__ is not None:  # what cannot be unpickled: no worker was killed
+            raise
+    return begun
 
 
 def _on_ray(
     function: Callable[[Task], Result], tasks: Sequence[Task], n_jobs: int | None, keep: _Keep
 ) -> None:
     """Run tasks by Ray itself: its pool for joblib loses all results when a worker is killed."""
-    try:
-        import ray
-        from ray.exceptions import NodeDiedError, OutOfMemoryError, RayTaskError, WorkerCrashedError
-    except ImportError:
-        raise InvalidInputError(
-            "backend='ray' needs Ray, which comes with the extra: pip install 'folklearn[ray]'"
-        ) from None
+    ray = needed("ray", "backend='ray' needs", "ray")
+    failed = ray.exceptions
     call = ray.remote(num_cpus=1, max_retries=_MOST_LOSSES - 1)(_called)
     shared = ray.put(function)
     waiting = enumerate(tasks)
@@ -168,9 +181,9 @@ def _on_ray(
             number = running.pop(done)
             try:
                 keep(*ray.get(done))
-            except RayTaskError as error:
+            except failed.RayTaskError as error:
                 raise error.cause from None
-            except (WorkerCrashedError, NodeDiedError, OutOfMemoryError):
+            except (failed.WorkerCrashedError, failed.NodeDiedError, failed.OutOfMemoryError):
                 raise _lost(number, tasks[number]) from None
     finally:
         for one in running:

@@ -28,7 +28,7 @@ class Device:
         place = "cpu" if name == OF_TORCH else name
         try:
             self.place = torch.device(place)
-            torch.zeros(1, dtype=torch.float64, device=self.place)
+            torch.zeros(1, dtype=torch.float64, device=self.place).cpu()
         except (AssertionError, RuntimeError, TypeError) as error:
             raise InvalidInputError(
                 f"device={name!r} cannot be used: {_first_line(error)}. Devices are 'cuda' and "

@@ -1,6 +1,7 @@
 """A sum of evidence on a device, and its linear algebra: the twin of `numerics.quadratic`."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -8,12 +9,12 @@ from scipy.linalg import LinAlgError
 
 from folklearn.arrays import Array
 from folklearn.numerics.on_torch.device import Device, back
-from folklearn.numerics.on_torch.expand import add_products, expand, pairs
+from folklearn.numerics.on_torch.expand import Point, add_products, incidence, pairs
 from folklearn.numerics.on_torch.linear import Factor, factored
 from folklearn.numerics.on_torch.rows import DeviceRows
 from folklearn.numerics.quadratic import Form, Quadratic, Solve, n_classes, nudges
 
-_MOST_ROWS = 1 << 16  # that are expanded at once
+_MOST_COEFFICIENTS = 1 << 24  # of pairs, that are held at once
 _SMALL = 1500  # unknowns below which the CPU is faster: a device waits for each of many steps
 
 
@@ -52,17 +53,9 @@ class DeviceQuadratic:
         """Return the same in tensors of its own."""
         return DeviceQuadratic(self.device, self.S.clone(), self.slopes.clone(), self.totals.copy())
 
-    def add(self, rows: DeviceRows, W: Any, B: float) -> float:
-        """Add rows expanded at W (K, d); return the loss of W on them."""
-        loss = 0.0
-        for start in range(0, len(rows.X), _MOST_ROWS):
-            X, Y, weights, norms = rows.of_places(slice(start, start + _MOST_ROWS))
-            one = expand(self.device, X @ W.T, Y, weights, norms, B)
-            self.slopes.addmm_(one.residuals.T, X)
-            add_products(self.S, one.coefficients, X)
-            self.totals += back(one.totals)
-            loss += float(one.loss)
-        return loss
+    def add(self, rows: DeviceRows, W: Any, B: float) -> None:
+        """Add rows expanded at W (K, d)."""
+        add_expanded((self,), rows, W, (B,))
 
     def form(self) -> "Form | DeviceForm":
         """Return what is evaluated and solved again and again, where that is fastest."""
@@ -84,14 +77,39 @@ class DeviceQuadratic:
         return back(W) if bool(W.isfinite().all()) else np.zeros(self.shape)
 
 
+def add_expanded(
+    sums: Sequence[DeviceQuadratic], rows: DeviceRows, W: Any, classes: Sequence[float]
+) -> float:
+    """Add rows expanded at W (K, d), for a class to each of some sums; return the loss of W."""
+    device, loss = sums[0].device, 0.0
+    at_once = max(1, _MOST_COEFFICIENTS // len(sums[0].S))
+    for start in range(0, len(rows.X), at_once):
+        part = rows.of_places(slice(start, start + at_once))
+        point = Point(device, part.X @ W.T, part)
+        for own, B in zip(sums, classes, strict=True):
+            one = point.expanded(B)
+            own.slopes.addmm_(one.residuals.T, part.X)
+            add_products(own.S, one.coefficients, part.X)
+            own.totals += back(one.totals)
+        loss += float(point.loss())
+    return loss
+
+
 class DeviceForm:
     """The twin of `numerics.quadratic.Form`."""
 
     def __init__(self, device: Device, S: Any) -> None:
         self._device, self._S = device, S
         self.traces: Array = back(S.diagonal(dim1=1, dim2=2).sum(1))
-        self._matrix = matrix(device, S)
-        self.largest = float(self._matrix.diagonal().max())
+
+    @cached_property
+    def _matrix(self) -> Any:
+        return matrix(self._device, self._S)
+
+    @cached_property
+    def largest(self) -> float:
+        """The largest entry on the diagonal of its matrix."""
+        return float(self._matrix.diagonal().max())
 
     def along(self, apart: Array) -> Array:
         """Return S_ij times one vector each, (P, d)."""
@@ -122,9 +140,7 @@ def pulled(device: Device, S: Any, W: Any) -> Any:
     """Return, for models W (E, K, d), the sums over j of S_ij (w_i - w_j)."""
     i, j = pairs(device, W.shape[1])
     apart = (W[:, i] - W[:, j]).permute(1, 2, 0)  # (P, d, E)
-    along = (S @ apart).permute(2, 0, 1)
-    out = device.torch.zeros_like(W)
-    return out.index_add_(1, i, along).index_add_(1, j, along, alpha=-1.0)
+    return incidence(device, W.shape[1]) @ (S @ apart).permute(2, 0, 1)
 
 
 def matrix(device: Device, S: Any, n_rows: int | None = None) -> Any:
@@ -139,8 +155,8 @@ def matrix(device: Device, S: Any, n_rows: int | None = None) -> Any:
     place[i, j] = place[j, i] = torch.arange(len(S), device=device.place)
     M = torch.empty(k, d, k, d, dtype=S.dtype, device=device.place)
     torch.neg(S[place[:k, :k]].permute(0, 2, 1, 3), out=M)
-    own = device.zeros(K, d, d).index_add_(0, i, S).index_add_(0, j, S)
-    M.diagonal(dim1=0, dim2=2).copy_(own[:k].permute(1, 2, 0))
+    own = incidence(device, K)[:k].abs() @ S.flatten(1)
+    M.diagonal(dim1=0, dim2=2).copy_(own.view(k, d, d).permute(1, 2, 0))
     return M.view(k * d, k * d)
 
 

@@ -1,9 +1,12 @@
 """Rows on a device."""
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from folklearn.arrays import Array, Labels
 from folklearn.numerics.on_torch.device import Device
+
+_MOST_ROWS, _MOST_NUMBERS = 1 << 18, 1 << 27  # that are sent at once
 
 
 class DeviceRows(NamedTuple):
@@ -32,6 +35,25 @@ class DeviceRows(NamedTuple):
             Y = device.zeros(len(labels), n_classes)
             Y.scatter_(1, device.put(labels)[:, None], 1.0)
         return cls(device.put(X), Y, device.put(weights), device.put(norms))
+
+    @classmethod
+    def parts_of(
+        cls,
+        device: Device,
+        n_classes: int,
+        X: Array,
+        norms: Array,
+        labels: Labels,
+        soft: Array,
+        weights: Array,
+    ) -> "Iterator[DeviceRows]":
+        """Send examples one part after the other: all of them may not fit."""
+        size = max(1, min(_MOST_ROWS, _MOST_NUMBERS // X.shape[1]))
+        for start in range(0, len(X), size):
+            own = slice(start, start + size)
+            yield cls.of(
+                device, n_classes, X[own], norms[own], labels[own], soft[own], weights[own]
+            )
 
     def of_places(self, places: Any) -> "DeviceRows":
         """Return some of them."""
