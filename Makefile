@@ -6,6 +6,8 @@
 # make fuzz   ten thousand strange files through the command line
 # make torture  kill the service, cut its power, damage its files: an hour or two, root for some
 # make test-gpu  the tests of the code for a GPU, on one if PyTorch sees it, and on its CPU
+# make test-ray  the tests of many runs on Ray
+# make test-spark  the tests of Spark, with workers and drivers that are killed; needs Java 17
 # make lowest  the tests with the lowest versions that pyproject.toml admits
 # make bench  speed beside River, Vowpal Wabbit and scikit-learn, in one run
 # Every target sets itself up; nothing but Python 3.11+, pip and make is needed.
@@ -14,10 +16,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 .DEFAULT_GOAL := help
-.PHONY: help run serve test lint types check test-gpu mutants fuzz torture lowest docs bench clean
+.PHONY: help run serve test lint types check mutants fuzz torture test-gpu test-ray test-spark lowest docs bench clean
 
 help:
-	@sed -n '1,11s/^# //p' Makefile
+	@sed -n '1,13s/^# //p' Makefile
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
@@ -60,6 +62,13 @@ fuzz: $(VENV)/.installed-dev
 
 torture: $(VENV)/.installed-dev
 	$(BIN)/python -m tests.long.torture
+
+test-ray: $(VENV)/.installed-dev,ray
+	RAY_USAGE_STATS_ENABLED=0 $(BIN)/python -m pytest tests/scale/test_ray.py
+
+test-spark: $(VENV)/.installed-dev,spark
+	$(BIN)/python -m pytest tests/scale/test_spark.py tests/scale/spark_kills.py \
+	  'tests/test_docs.py::test_a_page_runs_as_printed[guide/spark.md]'
 
 # An environment of its own, beside the other: it has the lowest versions and nothing newer.
 $(VENV)-lowest/.installed: $(BIN)/python pyproject.toml tests/lowest.py

@@ -33,8 +33,8 @@ RUN += [*sorted(DOCS.glob("guide/*.md")), *sorted(DOCS.glob("tutorials/*.md"))]
 NOT_PAGES = {"decisions/README.md"}  # included in decisions/index.md
 NOT_RUN = ("make", "pip")  # they would install from the network
 OPTIONAL = (
-    *("apsw", "matplotlib", "msgspec", "pandas", "pyarrow", "rich", "river", "typer", "urllib3"),
-    "vowpalwabbit",
+    *("apsw", "matplotlib", "msgspec", "pandas", "pyarrow", "pyspark", "rich", "river", "typer"),
+    *("urllib3", "vowpalwabbit"),
 )
 
 # Everything that a user may import; in packages without __all__, the modules with these names.
@@ -46,6 +46,7 @@ LISTED = (
     "folklearn.evaluate",
     "folklearn.plots",
     "folklearn.readers",
+    "folklearn.scale",
     "folklearn.synthetic",
 )
 OPEN = ("folklearn.adapters", "folklearn.evaluate", "folklearn.model")
@@ -58,6 +59,7 @@ INSIDE = {
     *(f"model.{name}" for name in ("sparse_scaler", "tally", "terms", "waiting")),
 }
 PRIVATE = {  # public only within their package
+    "folklearn.evaluate.certify.PredictionLoss",
     "folklearn.evaluate.policies.learned_probabilities",
     "folklearn.evaluate.policies.probabilities",
     "folklearn.evaluate.rewards.RewardModel",

@@ -69,11 +69,11 @@ def test_leaves_do_not_depend_on_blocks(lengths, size):
     whole = Rows.checked(X, np.zeros(len(X), int), None, n_features=1, n_classes=2)
     ends = np.cumsum([0, *lengths])
     blocks = [whole.part(*ends[i : i + 2]) for i in range(len(lengths))]
-    found = list(leaves(blocks, size))
-    expected = twin.cut(len(X), size)
-    assert [leaf.first for leaf in found] == [rows.start for rows in expected]
-    for leaf, rows in zip(found, expected, strict=True):
-        assert [x for part in leaf.parts for x in part.X[:, 0]] == list(rows)
+    found = [
+        (leaf.first, [x for part in leaf.parts for x in part.X[:, 0]])
+        for leaf in leaves(blocks, size)
+    ]
+    assert found == [(rows.start, list(rows)) for rows in twin.cut(len(X), size)]
 
 
 @pytest.mark.parametrize("T", [0, 1, LEAF, LEAF + 1, 2 * LEAF, 3 * LEAF + 7])
@@ -210,6 +210,25 @@ def test_an_interrupt_leaves_evidence_as_it_was(n_jobs, rng):
     assert not [one for one in threading.enumerate() if one.name.startswith("folklearn")]
 
 
+def test_an_interrupt_leaves_planes_as_they_were(rng):
+    class Stopped(Tangents):
+        def _touch(self, rows, P):
+            super()._touch(rows, P)
+            if len(rows.X) < 100 < self.n_rounds:  # behind the first block
+                raise KeyboardInterrupt
+
+    n_classes = 2**14
+    X, y = rng.normal(size=(70, 2)), rng.integers(n_classes, size=70)
+    tangents, whole = (kind(n_features=2, n_classes=n_classes) for kind in (Stopped, Tangents))
+    tangents.add(X[:40], y[:40])
+    before = of_evidence(tangents)
+    with pytest.raises(KeyboardInterrupt):
+        tangents.add(np.tile(X, (2, 1)), np.tile(y, 2))
+    assert of_evidence(tangents) == before
+    whole.add(np.tile(X, (2, 1)), np.tile(y, 2))
+    assert whole.n_rounds == 140
+
+
 def test_what_a_source_raises_ends_the_pass(rng):
     X, y, _ = stream(rng, 100)
 
@@ -231,6 +250,9 @@ def test_sums_travel_as_bytes(rng):
         back = Sums.from_bytes(one.to_bytes())
         assert back.to_bytes() == one.to_bytes()
         assert of_sums(back + other) == of_sums(one + other)
+    for another in (Sums(W, (2.0,)), Sums(W + 1.0, (2.0, 10.0))):
+        with pytest.raises(InvalidInputError, match="only for the same model and classes"):
+            own + another
     with pytest.raises(StateFileError, match="damaged"):
         Sums.from_bytes(own.to_bytes()[:-8])
     evidence = Evidence(**SIZES)

@@ -12,7 +12,7 @@ from tests.conftest import ROOT
 
 EXPERIMENTS = {
     "certificate": ["--quick"],
-    "table1": ["--quick", "--processes", "1"],
+    "table1": ["--quick", "--jobs", "1"],
     "real_data": ["--synthetic"],
     "drift": ["--quick"],
     "adversaries": ["--quick"],

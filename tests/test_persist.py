@@ -91,7 +91,7 @@ def test_a_failed_save_leaves_the_old_file(model, saved, monkeypatch):
     def fail(*arguments, **keywords):
         raise OSError("disk full")
 
-    monkeypatch.setattr("folklearn.persist.save_file", fail)
+    monkeypatch.setattr("folklearn.persist.os.replace", fail)
     with pytest.raises(OSError, match="disk full"):
         model.save(saved)
     assert saved.read_bytes() == before

@@ -28,7 +28,7 @@ def test_long_work_is_announced_once(caplog):
         report(done)
         clock.now += 0.3
     assert [record.getMessage() for record in caplog.records] == [
-        "learning 10000 rows: 300 done, about 29 seconds left; Ctrl+C stops it between two blocks"
+        "learning 10000 rows: 300 done, about 29 seconds left; Ctrl+C stops it"
     ]
 
 

@@ -3,7 +3,6 @@
 Run from the root of the repository:  python -m experiments.adversaries.run
 """
 
-import argparse
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -14,7 +13,8 @@ import numpy as np
 from folklearn import auto, best_in_class, synthetic
 from folklearn.learners.base import Learner
 
-from ..pool import call_all, progress, workers
+from ..options import new_parser
+from ..pool import call_all, progress
 from ..provenance import provenance, stated, write_json
 from ..version_0_1 import auto_of_version_0_1
 
@@ -127,19 +127,17 @@ def plot(rows: list[dict[str, Any]], path: Path) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     arguments = sys.argv[1:] if arguments is None else arguments
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = new_parser(__doc__, RESULTS)
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument("--jobs", type=int, default=2, help="processes")
-    parser.add_argument("--out", type=Path, default=RESULTS, metavar="FOLDER")
     parser.add_argument("--quick", action="store_true", help="60 rounds, two classes, one seed")
     options = parser.parse_args(arguments)
     T, classes, seeds, jobs = options.rounds, CLASSES, options.seeds, options.jobs
     if options.quick:
         T, classes, seeds, jobs = 60, CLASSES[:1], seeds[:1], 1
-    with progress() as bar, workers(jobs) as pool:
+    with progress() as bar:
         found = call_all(
-            pool, bar, "play",
+            jobs, bar, "play",
             {(stream, K, seed, name): (play, (stream, K, T, seed, name))
              for stream in STREAMS for K in classes for seed in seeds for name in LEARNERS},
         )  # fmt: skip

@@ -11,7 +11,8 @@ from time import perf_counter
 from typing import Any
 
 from ..data import add_folder, found_in
-from ..pool import call_all, progress, workers
+from ..options import new_parser
+from ..pool import call_all, progress
 from ..provenance import provenance
 from . import play, report
 from .plan import AGENTS, DEAR, REAL, SYNTHETIC, Arena, explorations
@@ -39,21 +40,20 @@ def measure(arenas: list[Arena], seeds: tuple[int, ...], jobs: int, quick: bool)
     T, bound_seeds = (400, range(2)) if quick else (BOUND_ROUNDS, BOUND_SEEDS)
     timed = Arena("SynSep", 60, d=40, K=3) if quick else TIMED
     with progress() as bar:
-        with workers(jobs) as pool:
-            played = call_all(
-                pool, bar, "play",
-                {(arena.name, name, exploration, seed): (
-                    play.play, (name, arena, exploration, seed))
-                 for arena in arenas for seed in seeds for name in AGENTS
-                 for exploration in explorations(name, arena)},
-            )  # fmt: skip
-            bound = call_all(
-                pool, bar, "bound",
-                {(*variant, seed): (play.check_bound, (T, seed, *variant))
-                 for variant in VARIANTS for seed in bound_seeds},
-            )  # fmt: skip
+        played = call_all(
+            jobs, bar, "play",
+            {(arena.name, name, exploration, seed): (
+                play.play, (name, arena, exploration, seed))
+             for arena in arenas for seed in seeds for name in AGENTS
+             for exploration in explorations(name, arena)},
+        )  # fmt: skip
+        bound = call_all(
+            jobs, bar, "bound",
+            {(*variant, seed): (play.check_bound, (T, seed, *variant))
+             for variant in VARIANTS for seed in bound_seeds},
+        )  # fmt: skip
         times = call_all(
-            None, bar, "time",
+            1, bar, "time",
             {(name, seed): (play.time_round, (name, timed, TIMED_EXPLORATION, seed))
              for name in AGENTS | DEAR if explorations(name, timed) != (None,)
              for seed in seeds[:3]},
@@ -62,12 +62,10 @@ def measure(arenas: list[Arena], seeds: tuple[int, ...], jobs: int, quick: bool)
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = new_parser(__doc__, RESULTS)
     add_folder(parser)
     parser.add_argument("--rounds", type=int, default=ROUNDS, help="of SynSep and SynNonSep")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2, 3, 4])
-    parser.add_argument("--jobs", type=int, default=2, help="processes")
-    parser.add_argument("--out", type=Path, default=RESULTS, metavar="FOLDER")
     size = parser.add_mutually_exclusive_group()
     size.add_argument("--quick", action="store_true", help="tiny streams, no data, one seed")
     size.add_argument("--million", type=float, metavar="EXPLORATION",
@@ -78,7 +76,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 def play_million(options: argparse.Namespace, arguments: Sequence[str]) -> None:
     T = 1_000_000
     with progress() as bar:
-        task = bar.add_task("million", total=T, now="")
+        task = bar.add_task("million", total=T)
         found = play.million(
             T, options.million, options.seeds[0], lambda done: bar.update(task, completed=done)
         )

@@ -11,7 +11,8 @@ from time import perf_counter
 from typing import Any
 
 from ..data import Source, add_folder, found_in
-from ..pool import call_all, progress, workers
+from ..options import new_parser
+from ..pool import call_all, progress
 from ..provenance import provenance
 from . import play, report, timing
 from .plan import METHODS, MOST_ROWS, OFFSET, SETS, TIMED, runs
@@ -44,32 +45,29 @@ def measure(
              for s in sources if quick or s.name in TIMED]  # fmt: skip
     classes, rounds = ((2, 4, 8, 16), 2) if quick else (CLASSES, CLASS_ROUNDS)
     with progress() as bar:
-        with workers(jobs) as pool:
-            played = call_all(
-                pool, bar, "play",
-                {(source.name, name, n, seed): (play.play, (name, source, n, seed))
-                 for source in sources for seed in seeds for name in methods for n in runs(name)},
-            )  # fmt: skip
+        played = call_all(
+            jobs, bar, "play",
+            {(source.name, name, n, seed): (play.play, (name, source, n, seed))
+             for source in sources for seed in seeds for name in methods for n in runs(name)},
+        )  # fmt: skip
         split = call_all(
-            None, bar, "split",
+            1, bar, "split",
             {(source.name,): (timing.split, (source, seeds[0])) for source in timed},
         )  # fmt: skip
         growth = call_all(
-            None, bar, "classes",
+            1, bar, "classes",
             {("K", K): (timing.against_classes, (K, rounds, seeds[0])) for K in classes},
         )  # fmt: skip
     return summarise([source.name for source in sources], seeds, methods, played, split, growth)
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = new_parser(__doc__, RESULTS)
     add_folder(parser)
     parser.add_argument("--sets", nargs="+", choices=SETS, default=SETS, metavar="NAME")
     parser.add_argument("--rows", type=int, help="at most, of each data set")
     parser.add_argument("--offset", action="store_true", help=f"also {OFFSET}")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2, 3, 4])
-    parser.add_argument("--jobs", type=int, default=2, help="processes")
-    parser.add_argument("--out", type=Path, default=RESULTS, metavar="FOLDER")
     parser.add_argument("--quick", action="store_true", help="tiny streams, no data, one seed")
     return parser.parse_args(arguments)
 

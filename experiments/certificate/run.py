@@ -5,20 +5,19 @@ The comparator and the streams are the slow ones of the test suite, so that the 
 is not judged by itself.
 """
 
-import argparse
 import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.progress import track
 
 from folklearn import Folklore
 from tests.reference import streams
 from tests.reference.hindsight import best_in_class
 
 from ..data import NAMES, Source, add_folder, found_in
-from ..pool import call_all, progress, workers
+from ..options import new_parser
+from ..pool import Call, Key, call_all, progress
 from ..provenance import provenance, stated, write_json
 from . import tightness
 
@@ -113,53 +112,63 @@ def table(rows: list[dict[str, Any]], T: int, d: int, B: float) -> str:
     return "\n".join(lines) + "\n"
 
 
-def follow_all(sources: list[Source], T: int, seed: int, jobs: int) -> dict[str, dict[str, Any]]:
-    """Follow the floors along the synthetic streams and the data sets."""
-    calls = {(name,): (tightness.synthetic, (name, T, seed)) for name in tightness.SYNTHETIC}
-    calls |= {(source.name,): (tightness.real, (source, seed)) for source in sources}
-    with progress() as bar, workers(jobs) as pool:
-        found = call_all(pool, bar, "floors", calls)
-    return {name: found[name,] for (name,) in calls}
+def followed(sources: list[Source], T: int, seed: int) -> dict[Key, Call]:
+    """Return the calls that follow the floors along the synthetic streams and the data sets."""
+    calls: dict[Key, Call] = {
+        (name,): (tightness.synthetic, (name, T, seed)) for name in tightness.SYNTHETIC
+    }
+    return calls | {(source.name,): (tightness.real, (source, seed)) for source in sources}
 
 
 def main(arguments: list[str] | None = None) -> None:
     arguments = sys.argv[1:] if arguments is None else arguments
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = new_parser(__doc__, RESULTS)
     add_folder(parser)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--jobs", type=int, default=2, help="processes")
-    parser.add_argument("--out", type=Path, default=RESULTS, help="folder for the results")
     parser.add_argument("--quick", action="store_true", help="tiny streams, no data")
     options = parser.parse_args(arguments)
-    T, followed, d, B = ROUNDS, FOLLOWED_ROUNDS, 5, 10.0
+    T, T_followed, d, B = ROUNDS, FOLLOWED_ROUNDS, 5, 10.0
+    seed, jobs = options.seed, options.jobs
     sources: list[Source] = []
     if options.quick:
-        T = followed = QUICK_ROUNDS
+        T = T_followed = QUICK_ROUNDS
+        jobs = 1
     else:
         sources = [Source(name, options.data, ROWS) for name in found_in(options.data, NAMES)]
-    cases = [(name, K) for K in (2, 3, 5) for name in [*STREAMS, ADVERSARIAL]]
-    rows = [play(name, options.seed, T, d, K, B) for name, K in track(cases, "streams")]
-    curves = {K: trajectory(options.seed, T, d, K, B, 25) for K in track((2, 3, 5), "curves")}
-    floors = follow_all(sources, followed, options.seed, 1 if options.quick else options.jobs)
+    with progress() as bar:
+        rows = call_all(
+            jobs, bar, "streams",
+            {(name, K): (play, (name, seed, T, d, K, B))
+             for K in (2, 3, 5) for name in [*STREAMS, ADVERSARIAL]},
+        )  # fmt: skip
+        curves = call_all(
+            jobs, bar, "curves", {(K,): (trajectory, (seed, T, d, K, B, 25)) for K in (2, 3, 5)}
+        )
+        floors = call_all(jobs, bar, "floors", followed(sources, T_followed, seed))
     origin = provenance(
-        "experiments.certificate.run", arguments, seeds=[options.seed],
-        sizes={"rounds": T, "d": d, "B": B, "K": [2, 3, 5], "followed rounds": followed}
+        "experiments.certificate.run", arguments, seeds=[seed],
+        sizes={"rounds": T, "d": d, "B": B, "K": [2, 3, 5], "followed rounds": T_followed}
         | {source.name: source.most_rows for source in sources},
     )  # fmt: skip
-    content = {"provenance": origin, "floors": floors, "rows": rows, "curves": curves}
+    content: dict[str, Any] = {
+        "provenance": origin,
+        "floors": {name: floor for (name,), floor in floors.items()},
+        "rows": list(rows.values()),
+        "curves": {K: curve for (K,), curve in curves.items()},
+    }
     parts = [
         "# How tight is the live certificate?",
-        f"{stated(origin)}, seed {options.seed}.",
+        f"{stated(origin)}, seed {seed}.",
         "## The floor under every linear model",
-        tightness.table(floors),
+        tightness.table(content["floors"]),
         "## The bound on regret of FOLKLORE",
-        table(rows, T, d, B),
+        table(content["rows"], T, d, B),
     ]
     options.out.mkdir(exist_ok=True)
     write_json(options.out / "certificate.json", content)
     (options.out / "certificate.md").write_text("\n\n".join(part.rstrip() for part in parts) + "\n")
-    tightness.plot(floors, options.out / "tightness.png")
-    plot(curves, options.out / "certificate.png")
+    tightness.plot(content["floors"], options.out / "tightness.png")
+    plot(content["curves"], options.out / "certificate.png")
     print((options.out / "certificate.md").read_text())
 
 

@@ -5,7 +5,6 @@ The worlds are those of the test suite: finite populations of contexts, so that 
 policy is known exactly.
 """
 
-import argparse
 import sys
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -20,7 +19,8 @@ from folklearn.evaluate.off_policy import Estimate
 from folklearn.evaluate.policies import best_constant, greedy
 from tests.reference.decisions import World, binary, graded, judged, judged_learned, world
 
-from ..pool import call_all, progress, workers
+from ..options import new_parser
+from ..pool import call_all, progress
 from ..provenance import provenance, stated, write_json
 
 RESULTS = Path(__file__).parent / "results"
@@ -119,12 +119,10 @@ def plot(rows: Mapping[str, Mapping[str, float]], path: Path) -> None:
 
 def main(arguments: list[str] | None = None) -> None:
     arguments = sys.argv[1:] if arguments is None else arguments
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = new_parser(__doc__, RESULTS)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--logs", type=int, default=LOGS, help="replications of each case")
     parser.add_argument("--rounds", type=int, default=ROUNDS, help="decisions of a log")
-    parser.add_argument("--jobs", type=int, default=2, help="processes")
-    parser.add_argument("--out", type=Path, default=RESULTS, help="folder for the results")
     parser.add_argument("--quick", action="store_true", help="a few short logs")
     options = parser.parse_args(arguments)
     n_logs, T = options.logs, options.rounds
@@ -135,8 +133,9 @@ def main(arguments: list[str] | None = None) -> None:
         sizes={"logs": n_logs, "rounds": T},
     )  # fmt: skip
     calls = {(name,): (count, (name, options.seed, n_logs, T)) for name in CASES}
-    with progress() as bar, workers(1 if options.quick else options.jobs) as pool:
-        found = call_all(pool, bar, "cases", calls)
+    jobs = 1 if options.quick else options.jobs
+    with progress() as bar:
+        found = call_all(jobs, bar, "cases", calls)
     rows = {name: found[name,] for (name,) in calls}
     outside = [name for name, row in rows.items() if not AIM[0] <= row["coverage"] <= AIM[1]]
     verdict = f"outside: {', '.join(outside)}" if outside else "all of them"

@@ -11,7 +11,8 @@ from time import perf_counter
 from typing import Any
 
 from ..data import add_folder, found_in
-from ..pool import Call, Key, call_all, progress, workers
+from ..options import new_parser
+from ..pool import Call, Key, call_all, progress
 from ..provenance import provenance
 from . import peers, play, report
 from .arenas import REAL, SYNTHETIC, Arena
@@ -54,12 +55,10 @@ def bounds(seeds: Sequence[int], n_rounds: int) -> dict[Key, Call]:
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = new_parser(__doc__, RESULTS)
     add_folder(parser)
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2, 3, 4])
-    parser.add_argument("--jobs", type=int, default=2, help="processes")
-    parser.add_argument("--out", type=Path, default=RESULTS, metavar="FOLDER")
     parser.add_argument("--quick", action="store_true", help="tiny streams, no data, one seed")
     return parser.parse_args(arguments)
 
@@ -74,9 +73,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         real = found_in(options.data, REAL)
         arenas = [Arena(name, n_rounds, options.data) for name in real] + arenas
     start = perf_counter()
-    with progress() as bar, workers(1 if options.quick else options.jobs) as pool:
-        played = call_all(pool, bar, "play", games(arenas, seeds, options.quick))
-        proven: dict[Key, Any] = call_all(pool, bar, "bound", bounds(seeds, n_bound))
+    jobs = 1 if options.quick else options.jobs
+    with progress() as bar:
+        played = call_all(jobs, bar, "play", games(arenas, seeds, options.quick))
+        proven: dict[Key, Any] = call_all(jobs, bar, "bound", bounds(seeds, n_bound))
     origin = provenance(
         "experiments.decisions.run", arguments, seeds=seeds,
         sizes={"rounds": n_rounds, "rounds of the bound": n_bound}, libraries=["vowpalwabbit"],

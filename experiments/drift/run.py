@@ -3,18 +3,17 @@
 Run from the root of the repository:  python -m experiments.drift.run
 """
 
-import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.progress import track
-from threadpoolctl import threadpool_limits
 
 from folklearn import auto, synthetic
 
+from ..options import new_parser
+from ..pool import call_all, progress
 from ..provenance import provenance, stated, write_json
 from ..version_0_1 import auto_of_version_0_1
 
@@ -147,17 +146,17 @@ def plot(rows: list[dict[str, Any]], path: Path) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     arguments = sys.argv[1:] if arguments is None else arguments
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = new_parser(__doc__, RESULTS)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument("--out", type=Path, default=RESULTS, metavar="FOLDER")
     parser.add_argument("--quick", action="store_true", help="one small stream, short stretches")
     options = parser.parse_args(arguments)
     stretch = 40 if options.quick else STRETCH
     shapes = SHAPES[:1] if options.quick else SHAPES
     seeds = options.seeds[:1] if options.quick else options.seeds
-    cases = [(seed, d, K) for d, K in shapes for seed in seeds]
-    with threadpool_limits(1):
-        rows = [play(*case, stretch) for case in track(cases, "streams")]
+    calls = {(seed, d, K): (play, (seed, d, K, stretch)) for d, K in shapes for seed in seeds}
+    with progress() as bar:
+        jobs = 1 if options.quick else options.jobs
+        rows = list(call_all(jobs, bar, "streams", calls).values())
     origin = provenance(
         "experiments.drift.run", arguments, seeds=seeds,
         sizes={"stretch": stretch, "stretches": N_STRETCHES, "shapes": shapes, "B": B},

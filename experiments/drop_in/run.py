@@ -10,7 +10,8 @@ from pathlib import Path
 from time import perf_counter
 
 from ..data import NAMES, add_folder, found_in
-from ..pool import call_all, progress, workers
+from ..options import new_parser
+from ..pool import call_all, progress
 from ..provenance import provenance
 from . import report
 from .measure import ARRIVALS, BUNDLED, Source, hashed_text, held_out, late_classes
@@ -42,12 +43,10 @@ def sources_for(options: argparse.Namespace) -> tuple[list[Source], list[Source]
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = new_parser(__doc__, RESULTS)
     add_folder(parser)
     parser.add_argument("--split", type=int, default=0, metavar="SEED",
                         help="of the split into training and test rows")  # fmt: skip
-    parser.add_argument("--jobs", type=int, default=2, help="processes")
-    parser.add_argument("--out", type=Path, default=RESULTS, metavar="FOLDER")
     parser.add_argument("--quick", action="store_true", help="bundled data, tiny")
     return parser.parse_args(arguments)
 
@@ -58,20 +57,21 @@ def main(arguments: Sequence[str] | None = None) -> None:
     sources, streams, texts = sources_for(options)
     start = perf_counter()
     slow_first = sorted(sources, key=lambda source: source.name not in LONGEST)
-    with progress() as bar, workers(1 if options.quick else options.jobs) as pool:
+    jobs = 1 if options.quick else options.jobs
+    with progress() as bar:
         fits = call_all(
-            pool, bar, "held out",
+            jobs, bar, "held out",
             {(source.name, method, seed): (held_out, (source, method, options.split, seed))
              for method in METHODS for source in slow_first
              for seed in (SGD_SEEDS if method in SEEDED else (0,))},
         )  # fmt: skip
         played = call_all(
-            pool, bar, "late",
+            jobs, bar, "late",
             {(f"{source.name}, {arrival}", seed): (late_classes, (source, arrival, seed))
              for arrival in ARRIVALS for source in streams for seed in LATE_SEEDS},
         )  # fmt: skip
         hashed = call_all(
-            pool, bar, "text",
+            jobs, bar, "text",
             {(source.name, n_buckets, seed): (hashed_text, (source, n_buckets, seed))
              for source in texts for n_buckets in BUCKETS for seed in LATE_SEEDS},
         )  # fmt: skip

@@ -3,14 +3,14 @@
 Run from the root of the repository:  python -m experiments.monitoring.run --data FOLDER
 """
 
-import argparse
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from ..data import add_folder, found_in
-from ..pool import call_all, progress, workers
+from ..options import new_parser
+from ..pool import call_all, progress
 from ..provenance import provenance, write_json
 from .detectors import ALPHA, DETECTORS, all_alarms
 from .replay import QUICK, REPLAYS, replayed
@@ -86,11 +86,9 @@ def _found(change: int, alarms: Iterable[list[int]]) -> dict[str, Any]:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     arguments = sys.argv[1:] if arguments is None else arguments
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = new_parser(__doc__, RESULTS)
     add_folder(parser)
     parser.add_argument("--seeds", type=int, default=25, help="streams of each kind")
-    parser.add_argument("--processes", type=int, default=1)
-    parser.add_argument("--out", type=Path, default=RESULTS, metavar="FOLDER")
     parser.add_argument("--quick", action="store_true", help="a few short streams")
     options = parser.parse_args(arguments)
     quick, seeds = options.quick, range(2 if options.quick else options.seeds)
@@ -120,7 +118,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 changed[kind, learner, world, seed] = watch_world, (learner, world, seed)
     real = {(one.title,): (replayed, (one, None if quick else options.data)) for one in replays}
 
-    with workers(options.processes) as pool, progress() as bar:
+    jobs = 1 if quick else options.jobs
+    with progress() as bar:
         content: dict[str, Any] = {
             "provenance": provenance(
                 "experiments.monitoring.run", arguments, seeds=seeds,
@@ -128,9 +127,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
                        "alpha": ALPHA},
                 libraries=("river",),
             ),
-            "still": still(call_all(pool, bar, "still", same)),
-            "changes": changes(call_all(pool, bar, "changing", changed)),
-            "replays": list(call_all(pool, bar, "real", real).values()),
+            "still": still(call_all(jobs, bar, "still", same)),
+            "changes": changes(call_all(jobs, bar, "changing", changed)),
+            "replays": list(call_all(jobs, bar, "real", real).values()),
         }  # fmt: skip
     options.out.mkdir(parents=True, exist_ok=True)
     write_json(options.out / "monitoring.json", content)

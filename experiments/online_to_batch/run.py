@@ -3,7 +3,6 @@
 Run from the root of the repository:  python -m experiments.online_to_batch.run
 """
 
-import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,7 +13,8 @@ import numpy as np
 
 from folklearn import Folklore
 
-from ..pool import call_all, progress, workers
+from ..options import new_parser
+from ..pool import call_all, progress
 from ..provenance import provenance
 from . import report
 from .methods import EXACT, METHODS, measure
@@ -38,8 +38,8 @@ def measure_all(
         for name in METHODS
         if name not in EXACT or T <= MOST_REFITTED
     ]
-    with progress() as bar, workers(jobs) as pool:
-        found = call_all(pool, bar, "fit", {key: (measure, (*key, *rows)) for key in keys})
+    with progress() as bar:
+        found = call_all(jobs, bar, "fit", {key: (measure, (*key, *rows)) for key in keys})
     learner = Folklore(n_features=D, n_classes=K, B=B)
     return {
         "T": list(sizes),
@@ -76,11 +76,9 @@ def _world(
 
 def main(arguments: Sequence[str] | None = None) -> None:
     arguments = sys.argv[1:] if arguments is None else list(arguments)
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = new_parser(__doc__, RESULTS)
     parser.add_argument("--quick", action="store_true", help="tiny samples, two seeds")
     parser.add_argument("--seeds", type=int, default=20, help="number of samples, at least 2")
-    parser.add_argument("--jobs", type=int, default=2, help="processes")
-    parser.add_argument("--out", type=Path, default=RESULTS, metavar="FOLDER")
     options = parser.parse_args(arguments)
     if options.seeds < 2:
         parser.error("--seeds must be at least 2: standard errors need two samples")

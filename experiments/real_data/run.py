@@ -6,7 +6,6 @@ Run from the root of the repository:  python -m experiments.real_data.run --data
 import argparse
 import sys
 from collections.abc import Sequence
-from concurrent.futures import Executor
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -14,7 +13,8 @@ from typing import Any
 from rich.progress import Progress
 
 from ..data import NAMES, SYNTHETIC, Source, add_folder, found_in
-from ..pool import call_all, progress, workers
+from ..options import new_parser
+from ..pool import call_all, progress
 from ..provenance import provenance
 from . import earlier, play, report
 from .grid import Tuned
@@ -26,11 +26,11 @@ QUICK_NAMES, QUICK_ROWS = ("segment", "electricity"), 200
 
 
 def tune(
-    pool: Executor | None, bar: Progress, sources: list[Source], seeds: tuple[int, ...]
+    jobs: int, bar: Progress, sources: list[Source], seeds: tuple[int, ...]
 ) -> dict[str, dict[play.Key, Tuned]]:
     """Tune every variant on every data set."""
     found = call_all(
-        pool, bar, "tune",
+        jobs, bar, "tune",
         {(s.name, key): (play.tune_variant, (s, seeds, key))
          for s in sources for key in play.VARIANTS},
     )  # fmt: skip
@@ -38,13 +38,13 @@ def tune(
 
 
 def tuned_now(
-    pool: Executor | None, bar: Progress, sources: list[Source], seeds: tuple[int, ...]
+    jobs: int, bar: Progress, sources: list[Source], seeds: tuple[int, ...]
 ) -> dict[str, earlier.Peers]:
     """Tune the peers of every data set, and play the winners with their own libraries."""
-    tuned = tune(pool, bar, sources, seeds)
+    tuned = tune(jobs, bar, sources, seeds)
     winners = {s.name: play.best_of_each_family(tuned[s.name]) for s in sources}
     confirmed = call_all(
-        pool, bar, "confirm",
+        jobs, bar, "confirm",
         {(s.name, family, seed): (play.confirm, (s, seed, key, tuned[s.name][key].best))
          for s in sources for family, key in winners[s.name].items()
          for seed in s.seeds(seeds)},
@@ -56,12 +56,12 @@ def tuned_now(
 
 
 def tuned_before(
-    pool: Executor | None, bar: Progress, file: Path, sources: list[Source], seeds: tuple[int, ...]
+    jobs: int, bar: Progress, file: Path, sources: list[Source], seeds: tuple[int, ...]
 ) -> dict[str, earlier.Peers]:
     """Take the peers from a results file; each plays its streams again and must lose the same."""
     peers = {s.name: earlier.read(file, s, seeds) for s in sources}
     again = call_all(
-        pool, bar, "check",
+        jobs, bar, "check",
         {(s.name, family, seed): (play.replay, (s, seed, *choice))
          for s in sources for family, choice in peers[s.name].chosen.items()
          for seed in s.seeds(seeds)},
@@ -76,32 +76,31 @@ def measure(
 ) -> dict[str, Any]:
     """Tune, confirm and play in `jobs` processes; then time everything, one after the other."""
     with progress() as bar:
-        with workers(jobs) as pool:
-            if file is None:
-                peers = tuned_now(pool, bar, sources, seeds)
-            else:
-                peers = tuned_before(pool, bar, file, sources, seeds)
-            losses = call_all(
-                pool, bar, "folklearn",
-                {(s.name, seed): (play.play_ours, (s, seed))
-                 for s in sources for seed in s.seeds(seeds)[1:]},
-            )  # fmt: skip
-            proofs = call_all(
-                pool, bar, "certify",
-                {(s.name,): (play.certify_ours, (s, seeds[0])) for s in sources},
-            )  # fmt: skip
+        if file is None:
+            peers = tuned_now(jobs, bar, sources, seeds)
+        else:
+            peers = tuned_before(jobs, bar, file, sources, seeds)
+        losses = call_all(
+            jobs, bar, "folklearn",
+            {(s.name, seed): (play.play_ours, (s, seed))
+             for s in sources for seed in s.seeds(seeds)[1:]},
+        )  # fmt: skip
+        proofs = call_all(
+            jobs, bar, "certify",
+            {(s.name,): (play.certify_ours, (s, seeds[0])) for s in sources},
+        )  # fmt: skip
         times = call_all(
-            None, bar, "time",
+            1, bar, "time",
             {(s.name, make.__name__): (play.time_ours, (s, seeds[0], make))
              for s in sources for make in (play.ours, play.one_folklore)},
         )  # fmt: skip
         peer_times = call_all(
-            None, bar, "time peers",
+            1, bar, "time peers",
             {(s.name, family): (play.time_peer, (s, seeds[0], *choice))
              for s in sources for family, choice in peers[s.name].chosen.items()},
         )  # fmt: skip
         events = call_all(
-            None, bar, "per event",
+            1, bar, "per event",
             {(s.name,): (play.time_events, (s, seeds[0], *peers[s.name].chosen[RIVER]))
              for s in sources},
         )  # fmt: skip
@@ -123,13 +122,11 @@ def sources_for(options: argparse.Namespace) -> list[Source]:
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = new_parser(__doc__, RESULTS)
     add_folder(parser)
     parser.add_argument("--datasets", nargs="+", choices=NAMES, metavar="NAME")
     parser.add_argument("--rows", type=int, default=ROWS, help="rows of each, after ordering")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument("--jobs", type=int, default=2, help="processes")
-    parser.add_argument("--out", type=Path, default=RESULTS, metavar="FOLDER")
     parser.add_argument("--peers", type=Path, metavar="FILE",
                         help="an earlier real_data.json, whose tuned peers are used")  # fmt: skip
     size = parser.add_mutually_exclusive_group()

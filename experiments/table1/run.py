@@ -1,17 +1,13 @@
 """The paper's Table 1, measured: regret against T and B, time per round against d, K and T.
 
-Run from the root of the repository:  python -m experiments.table1.run --processes 2
+Run from the root of the repository:  python -m experiments.table1.run
 With --quick everything is tiny and the numbers mean nothing.
 """
 
-import argparse
 import json
 import sys
-import tempfile
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +15,8 @@ from rich.console import Console
 from rich.progress import track
 from threadpoolctl import threadpool_limits
 
+from experiments.options import new_parser
+from experiments.pool import call_all, progress
 from experiments.provenance import provenance
 from experiments.table1 import plots, report, timing
 from experiments.table1.algorithms import ALGORITHMS
@@ -30,20 +28,16 @@ RESULTS = Path(__file__).parent / "results"
 MODULE = "experiments.table1.run"
 
 
-def measure(plan: Plan, processes: int) -> dict[str, Any]:
+def measure(plan: Plan, jobs: int) -> dict[str, Any]:
     """Regret with several processes, then time with nothing beside it."""
     threadpool_limits(1)
-    return {"regret": _regret(plan.regret_tasks(), processes), **_times(plan)}
+    return {"regret": _regret(plan.regret_tasks(), jobs), **_times(plan)}
 
 
-def _regret(tasks: list[Task], processes: int) -> list[dict[str, Any]]:
-    if processes == 1:
-        return [play(task) for task in _bar(tasks, "regret")]
-    context = get_context("spawn")
-    with ProcessPoolExecutor(processes, context, threadpool_limits, (1,)) as pool:
-        order = {pool.submit(play, task): i for i, task in enumerate(tasks)}
-        done = {order[f]: f.result() for f in _bar(as_completed(order), "regret", len(order))}
-    return [done[i] for i in range(len(tasks))]
+def _regret(tasks: list[Task], jobs: int) -> list[dict[str, Any]]:
+    with progress() as bar:
+        calls = {(number,): (play, (task,)) for number, task in enumerate(tasks)}
+        return list(call_all(jobs, bar, "regret", calls).values())
 
 
 def _times(plan: Plan) -> dict[str, Any]:
@@ -70,23 +64,21 @@ def _rounds(plan: Plan, name: str) -> int:
     return plan.time_sampling_horizon if ALGORITHMS[name].sampling else plan.time_horizon
 
 
-def _bar(items: Iterable[Any], what: str, total: int | None = None) -> Iterable[Any]:
-    return track(items, f"{what:>13}", total=total, console=Console(stderr=True))
+def _bar(items: Iterable[Any], what: str) -> Iterable[Any]:
+    return track(items, f"{what:>13}", console=Console(stderr=True))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure, and write the raw results, the table and two pictures."""
     arguments = sys.argv[1:] if arguments is None else list(arguments)
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = new_parser(__doc__, RESULTS)
     parser.add_argument("--quick", action="store_true", help="a tiny run of a few seconds")
-    parser.add_argument("--processes", type=int, default=2, help="for regret; time uses one")
-    parser.add_argument("--out", type=Path, help="folder; by default results/, --quick: a new one")
     options = parser.parse_args(arguments)
     plan = QUICK if options.quick else FULL
-    out = options.out or (Path(tempfile.mkdtemp()) if options.quick else RESULTS)
+    out = options.out
     out.mkdir(parents=True, exist_ok=True)
     where = provenance(MODULE, arguments, seeds=plan.hard_seeds, sizes=asdict(plan))
-    raw = measure(plan, options.processes)
+    raw = measure(plan, options.jobs)
     write(out, plan, raw, where)
     print((out / "table1.md").read_text())
 

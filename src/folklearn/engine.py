@@ -61,21 +61,29 @@ def leaf_rows(n_features: int, n_classes: int, n_sums: int = 1) -> int | None:
 
 
 def leaves(blocks: Iterable[Rows], size: int, first: int = 0) -> Iterator[Leaf]:
-    """Cut rows into leaves of so many, in whatever blocks they come; at least one leaf."""
-    parts: list[Rows] = []
-    missing, is_only = size, True
-    for rows in blocks:
-        start = 0
-        while start < len(rows.X):
-            part = rows.part(start, start + missing)
-            parts.append(part)
-            start += len(part.X)
-            missing -= len(part.X)
-            if not missing:
-                yield Leaf(first, parts)
-                first, parts, missing, is_only = first + size, [], size, False
-    if parts or is_only:
-        yield Leaf(first, parts)
+    """Cut rows into leaves of so many, in whatever blocks they come; at least one leaf.
+
+    A leaf is read while its parts are gone over, which ends when the next one is asked for.
+    """
+    there = (rows for rows in blocks if len(rows.X))
+    rest = next(there, None)
+
+    def parts() -> Iterator[Rows]:
+        nonlocal rest
+        missing = size
+        while missing and rest is not None:
+            n = min(missing, len(rest.X))
+            yield rest.part(0, n)
+            rest = rest.part(n, len(rest.X)) if n < len(rest.X) else next(there, None)
+            missing -= n
+
+    while True:
+        own = parts()
+        yield Leaf(first, own)
+        deque(own, maxlen=0)  # what nobody has looked at
+        if rest is None:
+            return
+        first += size
 
 
 def added_up(parts: Iterable[S]) -> S:
@@ -123,8 +131,8 @@ class Engine:
         """Return what all rows add up to, `summed` of leaves of so many rows each.
 
         Without a size all rows are one leaf, and BLAS takes the threads that it likes. Rows are
-        read by this thread, not more than one leaf ahead of those that are being summed. Whatever
-        is raised, here or in a leaf, ends it all.
+        read by this thread: the only one holds a block of them at a time, several hold a leaf each
+        and one or two that wait. Whatever is raised, here or in a leaf, ends it all.
         """
         if size is None:
             return summed(Leaf(first, blocks))
@@ -143,7 +151,7 @@ class Engine:
         ahead: deque[Future[S]] = deque()
         try:
             for leaf in leaves:
-                ahead.append(pool.submit(summed, leaf))
+                ahead.append(pool.submit(summed, leaf._replace(parts=list(leaf.parts))))
                 if len(ahead) > self.n_jobs:
                     yield ahead.popleft().result()
             while ahead:

@@ -136,15 +136,18 @@ class Evidence(LowerBound):
         """
         start, near, below = W, None, -np.inf
         enough = _ROUGHLY * (self.total_weight + float(rows.weights.sum()))
+        known = self.total_weight > float(rows.weights.sum())  # nearly where the least is
         for _ in range(_NEWTON_STEPS):
             curved = self._quadratic.copy()
             before, below_before = W, below
             with threads_for(self.n_classes * self.n_features):
-                _add_rows(curved, rows, W, 0.0)
+                if not known:
+                    _add_rows(curved, rows, W, 0.0)
                 below, W, near = floors.floor(curved, B, _ROUGHLY, near)
             settled = abs(below - below_before) <= enough
-            if settled or np.abs(W - before).max() <= _NEAR * B:
+            if not known and (settled or np.abs(W - before).max() <= _NEAR * B):
                 break
+            known = False
         there = self + self._of_rows(rows, W)
         floored = there.floored(near, B=B).below
         here = self + self._of_rows(rows, start)

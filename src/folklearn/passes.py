@@ -33,7 +33,7 @@ from folklearn.numerics.evidence import (
 )
 from folklearn.numerics.floor import AnyQuadratic
 from folklearn.numerics.on_torch.device import Device
-from folklearn.numerics.on_torch.quadratic import DeviceQuadratic
+from folklearn.numerics.on_torch.quadratic import DeviceQuadratic, add_expanded
 from folklearn.numerics.on_torch.rows import DeviceRows
 from folklearn.numerics.quadratic import Quadratic
 from folklearn.persist import Record
@@ -200,9 +200,7 @@ class SumsOnDevice(AtModel):
             for _ in (0.0, *classes)
         ]
         for _, rows in parts:
-            for own, B in zip(self._sums, (0.0, *classes), strict=True):
-                loss = own.add(rows, at, B)
-                self.loss += loss if B == 0.0 else 0.0
+            self.loss += add_expanded(self._sums, rows, at, (0.0, *classes))
 
     def quadratic(self, place: int = 0) -> DeviceQuadratic:
         """Return one of the sums."""
@@ -231,6 +229,8 @@ class Sums(AtModel):
 
     def __add__(self, other: "Sums") -> "Sums":
         """Return the sums of both sets of rows, expanded at the same model."""
+        if self._classes != other._classes or not np.array_equal(self.W, other.W):
+            raise InvalidInputError("sums are added up only for the same model and classes")
         both = Sums(self.W, self._classes[1:])
         both.loss = self.loss + other.loss
         both._S, both._G = self._S + other._S, self._G + other._G

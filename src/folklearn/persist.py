@@ -8,7 +8,6 @@ and a digest of everything, so that a damaged file is refused instead of half un
 import hashlib
 import json
 import os
-import tempfile
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,9 +16,9 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
+import safetensors.numpy
 from numpy.typing import DTypeLike, NDArray
-from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save_file
+from safetensors import SafetensorError
 
 from folklearn import problem, registry
 from folklearn.errors import FolklearnError, StateFileError
@@ -169,6 +168,10 @@ class Saved:
         """Write the full state to a safetensors file; `folklearn.load` resumes exactly."""
         write(path, self.to_record())
 
+    def to_bytes(self) -> bytes:
+        """Return the content of the file that `save` writes; `folklearn.load` takes it too."""
+        return as_bytes(self.to_record())
+
     def __repr__(self) -> str:
         inner = [f"{getattr(self, name)!r}" for name in self.INNER]
         words = [f"{word}={self._word(word)!r}" for word in self.WORDS]
@@ -201,12 +204,14 @@ def revive(record: Record) -> Saved:
     return kind.from_record(record)
 
 
-def load(path: str | os.PathLike[str]) -> Saved:
-    """Load whatever `save` wrote: a learner, or a model saved by the command line."""
+def load(source: str | os.PathLike[str] | bytes) -> Saved:
+    """Load whatever `save` wrote, from a file or from its content: a learner, a model, evidence."""
+    if isinstance(source, bytes):
+        return revive(of_bytes(source))
     try:
-        return revive(read(path))
+        return revive(read(source))
     except StateFileError as error:
-        name = os.fspath(path)
+        name = os.fspath(source)
         if name in str(error):
             raise
         raise StateFileError(f"{name} cannot be loaded: {error}") from None
@@ -215,26 +220,12 @@ def load(path: str | os.PathLike[str]) -> Saved:
 def write(path: str | os.PathLike[str], record: Record) -> None:
     """Write a record; the file appears whole or not at all."""
     target = Path(path)
-    arrays = {name: np.ascontiguousarray(array) for name, array in record.arrays.items()}
-    header = {
-        "version": FORMAT_VERSION,
-        "kind": record.kind,
-        "config": record.config,
-        "digest": _digest(record.kind, record.config, arrays),
-    }
-    # One metadata entry: safetensors writes several in an order that varies between runs.
-    metadata = {"folklearn": _json(header)}
     if not target.parent.is_dir():
         raise FileNotFoundError(f"cannot write {target}: there is no folder {target.parent}")
     temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
     try:
-        temporary.touch()
-        mode = temporary.stat().st_mode  # as the umask has it, unlike what safetensors makes
-        save_file(arrays, temporary, metadata=metadata)
-        temporary.chmod(mode)
+        temporary.write_bytes(as_bytes(record))
         os.replace(temporary, target)
-    except SafetensorError as error:
-        raise OSError(f"cannot write {target}: {error}") from None
     finally:
         temporary.unlink(missing_ok=True)
 
@@ -246,34 +237,37 @@ def read(path: str | os.PathLike[str]) -> Record:
         raise StateFileError(f"{name} is a folder, not a file that folklearn wrote")
     if not os.path.exists(name):
         raise FileNotFoundError(f"there is no file {name}")
+    return of_bytes(Path(name).read_bytes(), name)
+
+
+def as_bytes(record: Record) -> bytes:
+    """Return the content of the file that `write` writes."""
+    arrays = {name: np.ascontiguousarray(array) for name, array in record.arrays.items()}
+    header = {
+        "version": FORMAT_VERSION,
+        "kind": record.kind,
+        "config": record.config,
+        "digest": _digest(record.kind, record.config, arrays),
+    }
+    # One metadata entry: safetensors writes several in an order that varies between runs.
+    return safetensors.numpy.save(arrays, metadata={"folklearn": _json(header)})
+
+
+def of_bytes(content: bytes, name: str = "the state") -> Record:
+    """Return the record that a file of this content holds, or raise StateFileError."""
     try:
-        with safe_open(name, framework="numpy") as file:
-            header = _header(name, file.metadata() or {})
-            arrays = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+        arrays = safetensors.numpy.load(content)
     except SafetensorError as error:
         raise StateFileError(
             f"{name} cannot be loaded: it is cut off or damaged, or another program wrote it "
             f"({error}); save it again"
         ) from None
+    # What safetensors has just understood: the length of its own header, then that, in JSON.
+    length = int.from_bytes(content[:8], "little")
+    header = _header(name, json.loads(content[8 : 8 + length]).get("__metadata__", {}))
     if header["digest"] != _digest(header["kind"], header["config"], arrays):
         raise StateFileError(f"{name} is damaged: its content does not match its digest")
     return Record(header["kind"], header["config"], arrays)
-
-
-def as_bytes(record: Record) -> bytes:
-    """Return the content of the file that `write` writes."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "state"
-        write(path, record)
-        return path.read_bytes()
-
-
-def of_bytes(content: bytes) -> Record:
-    """Return the record that a file of this content holds, or raise StateFileError."""
-    with tempfile.NamedTemporaryFile(suffix=".folk") as file:
-        file.write(content)
-        file.flush()
-        return read(file.name)
 
 
 def _header(name: str, metadata: Mapping[str, str]) -> dict[str, Any]:

@@ -22,8 +22,15 @@ Report = Callable[[int], None]
 class Announcer:
     """A report that says once how long it will take, if that is long."""
 
-    def __init__(self, total: int, what: str, clock: Callable[[], float] = time.monotonic) -> None:
-        self._total, self._what, self._clock = total, what, clock
+    def __init__(
+        self,
+        total: int,
+        what: str,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        of: str = "rows",
+    ) -> None:
+        self._total, self._what, self._clock, self._of = total, what, clock, of
         self._first: tuple[float, int] | None = None
         self._is_over = False
 
@@ -41,8 +48,8 @@ class Announcer:
         left = spent * (self._total - done) / (done - before)
         if left > _LONG:
             LOGGER.warning(
-                "%s %d rows: %d done, about %s left; Ctrl+C stops it between two blocks",
-                self._what, self._total, done, duration(left),
+                "%s %d %s: %d done, about %s left; Ctrl+C stops it",
+                self._what, self._total, self._of, done, duration(left),
             )  # fmt: skip
 
 
@@ -56,13 +63,15 @@ def duration(seconds: float) -> str:
 
 
 @contextmanager
-def reporter(progress: bool | Report, total: int, what: str) -> Iterator[Report]:
-    """Yield a function that takes the number of rounds done: a bar, the caller's, or a notice."""
+def reporter(
+    progress: bool | Report, total: int, what: str, *, of: str = "rows"
+) -> Iterator[Report]:
+    """Yield a function that takes how many are done: a bar, the caller's, or a notice."""
     if callable(progress):
         yield progress
         return
     if not progress:
-        yield Announcer(total, what)
+        yield Announcer(total, what, of=of)
         return
     try:
         from rich.console import Console

@@ -36,7 +36,7 @@ _MODULES = {
     "boosting.weak.subspace": ("Subspace", "random_subspaces"),
     "certificate": ("Certificate",),
     "evaluate.calibration": ("CalibrationCurve", "calibration_curve"),
-    "evaluate.certify": ("Certifier", "PredictionCertificate"),
+    "evaluate.certify": ("Certifier", "PredictionCertificate", "audit"),
     "evaluate.exact": ("Exact", "Pass", "refine"),
     "evaluate.hindsight": ("Hindsight", "best_in_class", "certified_gap", "linear_losses"),
     "evaluate.interaction": ("interact",),
@@ -81,6 +81,10 @@ _MODULES = {
     "readers.reader": ("BadRow", "Reader"),
     "readers.records": ("block_of_records",),
     "readers.scan": ("Scan", "scan"),
+    "scale.comparison": ("Compared", "Comparison", "compare"),
+    "scale.files": ("AuditedFile", "FilesAudit", "audit_files"),
+    "scale.jobs": ("run_all",),
+    "scale.sweeps": ("Sweep", "Swept", "SweptMean", "sweep"),
     "synthetic.digits": ("digits",),
     "synthetic.bandit": ("syn_non_sep", "syn_non_sep_blocks", "syn_sep", "syn_sep_blocks"),
     "synthetic.labelled": (
@@ -95,6 +99,7 @@ _MODULES = {
         "separable",
         "stochastic",
     ),
+    "scale.folding": ("Event", "Output", "fold"),
     "scaler": ("OnlineScaler",),
     "tangents": ("Tangents",),
 }
@@ -109,7 +114,7 @@ PUBLIC = (
 )  # fmt: skip
 PACKAGES = (
     "adapters", "bandits", "batch", "boosting", "bounds", "errors", "evaluate", "learners", "model",
-    "plots", "readers", "synthetic",
+    "plots", "readers", "scale", "synthetic",
 )  # fmt: skip
 
 

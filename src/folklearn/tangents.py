@@ -141,10 +141,15 @@ class Tangents(LowerBound):
 
     def _add(self, rows: Rows, W: Array | None, engine: Engine = HERE) -> None:
         size = max(1, _BLOCK // self.n_classes)
+        in_one_go = len(rows.X) <= size
+        own = self if in_one_go else self._like()
         for start in range(0, len(rows.X), size):
             part = rows.part(start, start + size)
             Z = np.zeros((len(part.X), self.n_classes)) if W is None else part.X @ W.T
-            self._touch(part, softmax(Z))
+            own._touch(part, softmax(Z))
+        if not in_one_go:
+            both = self + own
+            self._columns, self._rows, self._totals = both._columns, both._rows, both._totals
 
     def _touch(self, rows: Rows, P: Array) -> None:
         """Add checked rows whose planes touch at P (T, K), whoever predicted it."""

@@ -74,6 +74,16 @@ def test_the_plot_draws_average_losses(folklearn, pets, as_arrays, tmp_path, mon
     assert axes.get_xscale() == "log"
 
 
+def test_learners_at_once_have_the_same_numbers(folklearn, pets):
+    alone, together = (folklearn("compare", pets, *TARGET, "--jobs", jobs) for jobs in (1, 2))
+    tables = [table_of(outcome.stdout) for outcome in (alone, together)]
+    one, two = ({name: row[:3] for name, row in table.items()} for table in tables)
+    assert one == two
+    note = "Times were measured while learners ran at once"
+    assert note in together.stderr
+    assert note not in alone.stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
@@ -82,6 +92,7 @@ def test_the_plot_draws_average_losses(folklearn, pets, as_arrays, tmp_path, mon
         (["--learners", "ogd,ogd"], "--learners names ogd twice"),
         (["--learners", "ogd,aioli"], "Aioli is for two classes, got n_classes=3"),
         (["--learners", "ons", "--B", "1000"], "B R = 1000 is too large for the online Newton"),
+        (["--jobs", "0"], "--jobs must be a number of threads, or -1 for as many as there are"),
         (["--B", "0"], "--B must be a positive number"),
         (["--plot", "o.txt"], "cannot draw o.txt: its name must end in .png"),
     ],

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import folklearn
-from folklearn import Folklore
+from folklearn import Folklore, memory
 from folklearn.errors import InvalidInputError
 from folklearn.model.core import Core
 from folklearn.scaler import OnlineScaler
@@ -452,3 +452,23 @@ def test_the_linear_model_in_units_of_the_rows(rng):
     logits -= logits.mean(axis=1, keepdims=True)
     assert np.abs(logits).max() < 0.2  # a row is part of the deviation that it is scaled by
     assert np.abs(logits).mean() < 0.01
+
+
+def test_rows_that_do_not_fit_in_memory_are_scaled_in_every_pass(rng, monkeypatch):
+    X, y, _ = drawn(rng)
+    found, passes = [], []
+    for present in (None, 1):
+        model, n_read = Core("auto", n_features=3, n_classes=4), 0
+
+        def blocks():
+            nonlocal n_read
+            n_read += 1
+            return [(X, y, np.ones(500))]
+
+        model.run(X, y)
+        monkeypatch.setattr(memory, "bytes_present", lambda present=present: present)
+        model.refit(blocks)
+        found.append(model.predict(X))
+        passes.append(n_read)
+    np.testing.assert_array_equal(*found)
+    assert passes[0] == 1 < passes[1]

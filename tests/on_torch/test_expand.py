@@ -41,12 +41,13 @@ def test_rows_are_expanded_as_on_the_cpu(K, B, soft, device, rng):
     totals = np.zeros(N_TOTALS)
     expand_rows(Z.copy(), labels, Y, weights, norms, B, pairs, residuals, totals)
     rows = DeviceRows.of(device, K, np.zeros((m, 1)), norms, labels, Y, weights)
-    found = on_torch.expand(device, device.put(Z), rows.Y, rows.weights, rows.norms, B)
+    point = on_torch.Point(device, device.put(Z), rows)
+    found = point.expanded(B)
     np.testing.assert_allclose(back(found.coefficients), pairs, rtol=1e-12, atol=1e-300)
     unit = 1e-12 * (1.0 + weights[:, None])
     assert (np.abs(back(found.residuals) - residuals) <= unit).all()
     np.testing.assert_allclose(back(found.totals), totals, rtol=1e-12)
-    assert float(found.loss) == pytest.approx(weights @ logit_losses(Z, labels, Y), rel=1e-12)
+    assert float(point.loss()) == pytest.approx(weights @ logit_losses(Z, labels, Y), rel=1e-12)
 
 
 def test_the_constant_of_two_classes_changes_where_it_does_on_the_cpu(device):

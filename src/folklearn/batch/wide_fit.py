@@ -63,8 +63,8 @@ def wide_fit(
 
     A heuristic: nothing is proven of the loss at new rows. A pass takes 4 K flops a value that is
     not 0, and a logarithm and an exponential for each class; there are three to ten for each of
-    about fifteen ridges. Memory: 8 K bytes a row and column that occurred, three times, and twelve
-    bytes a value.
+    about fifteen ridges. One thread does it: every row begins where the one before left the
+    weights. Memory: 8 K bytes a row and column that occurred, three times, and 12 bytes a value.
 
     Parameters
     ----------

@@ -1,15 +1,12 @@
 """`folklearn compare`: several learners on the same rows, and the best in hindsight."""
 
-import time
-from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 import typer
-from rich.console import Console
 
 from folklearn import plots
-from folklearn.arrays import Array, Labels
+from folklearn.arrays import Array
 from folklearn.cli import learners as known
 from folklearn.cli.display import Table, bar, new_console, warnings_shown
 from folklearn.cli.inputs import check_settings
@@ -17,10 +14,12 @@ from folklearn.cli.options import Columns, Source, explained
 from folklearn.cli.outputs import Outputs
 from folklearn.cli.warmup import warm_up
 from folklearn.cli.whole import Whole
+from folklearn.engine import Engine
 from folklearn.errors import FolklearnError
-from folklearn.evaluate.hindsight import Hindsight, best_in_class, linear_losses
-from folklearn.evaluate.progressive import Scores, progressive
+from folklearn.evaluate.hindsight import Hindsight, linear_losses
 from folklearn.learners import catalogue
+from folklearn.scale.comparison import Compared, Comparison
+from folklearn.scale.comparison import compare as compared
 from folklearn.words import counted
 
 _TABLE = Table(
@@ -38,6 +37,7 @@ _TABLE = Table(
 --learners A,B,C  Names, of these: {", ".join(known.NAMES)}.
 --B  Largest row norm of the linear models to compare with; also the B of the learners that take
     one.
+--jobs N  Learners that run at once, in processes of their own; -1 for every core.
 --quiet  Say nothing but the table.
 """
 )
@@ -46,6 +46,7 @@ def compare(
     columns: Columns,
     learners: str = "auto,folklore,ogd",
     B: float = 10.0,
+    jobs: int = 1,
     plot: str | None = None,
     quiet: bool = False,
 ) -> None:
@@ -56,30 +57,37 @@ def compare(
     The table goes to standard output.
     """
     check_settings({"B": B})
+    Engine.chosen(jobs)  # hears what is wrong before anything is read
     names, console = _names(learners), new_console(quiet)
     with Outputs(source.file) as outputs, warnings_shown(console):
         plot_path = outputs.promise_plot(plot)
         whole = Whole(console, "compare", source, columns.roles())
         K = len(whole.labels)
         _refuse_too_large(whole)
+        settings = {name: known.taken(name, {"B": B}) for name in names}
         for name in names:
             known.refuse_too_large(name, whole.n_inputs, K)
             # Made to hear what it refuses before anything is learned.
-            catalogue.make(name, 1, K, known.taken(name, {"B": B}))
+            catalogue.make(name, 1, K, settings[name])
         text = f"{', '.join(names)}; B={B:g} for those that take it; all rows are in memory"
         console.print(whole.about(("learners", text)))
         Xs, ys = zip(*whole.blocks(), strict=True)
         X, y = np.concatenate(Xs), np.concatenate(ys)
-        best = best_in_class(X, y, B=B, n_classes=K)
-        typer.echo(_TABLE.header)
-        scores = {}
         for name in names:
-            scores[name], seconds = _measure(name, X, y, best, console)
-            typer.echo(_TABLE.line(_cells(name, scores[name], best, seconds)))
+            warm_up(console, name)
+        with bar(console) as progress:
+            task = progress.add_task("learning", total=len(y) * len(names))
+            found = compared(
+                settings, X, y, n_classes=K, B=B, n_jobs=jobs,
+                progress=lambda n_done: progress.update(task, completed=n_done * len(y)),
+            )  # fmt: skip
+        typer.echo("\n".join([_TABLE.header, *(_TABLE.line(_cells(row)) for row in found.rows)]))
         if plot_path is not None:
             title = f"folklearn compare: {Path(whole.name).name}"
-            outputs.draw(_drawn(scores, linear_losses(X, y, best.W), B, title), plot_path)
-        console.print(_about(best, len(y), whole.n_inputs))
+            outputs.draw(_drawn(found, linear_losses(X, y, found.best.W), title), plot_path)
+        console.print(_about(found.best, len(y), whole.n_inputs))
+        if jobs != 1:
+            console.print("Times were measured while learners ran at once: alone they take less.")
         outputs.commit(console)
 
 
@@ -100,24 +108,10 @@ def _refuse_too_large(whole: Whole) -> None:
     known.refuse_unless_present(needed, what_for, whole.n_inputs, K)
 
 
-def _measure(
-    name: str, X: Array, y: Labels, best: Hindsight, console: Console
-) -> tuple[Scores, float]:
-    """Run one learner over everything; return its scores and the seconds it took."""
-    warm_up(console, name)
-    learner = catalogue.make(name, X.shape[1], len(best.W), known.taken(name, {"B": best.B}))
-    with bar(console) as progress:
-        task = progress.add_task(name, total=len(y))
-        started = time.perf_counter()
-        scores = progressive(
-            learner, X, y, progress=lambda rows: progress.update(task, completed=rows)
-        )
-        return scores, time.perf_counter() - started
-
-
-def _cells(name: str, scores: Scores, best: Hindsight, seconds: float) -> list[str]:
-    losses = f"{scores.log_loss:.4f}", f"{scores.error_rate:.2%}", f"{scores.loss - best.loss:.2f}"
-    return [name, *losses, f"{1e6 * seconds / scores.n_rounds:.1f}"]
+def _cells(row: Compared) -> list[str]:
+    scores = row.scores
+    losses = f"{scores.log_loss:.4f}", f"{scores.error_rate:.2%}", f"{row.regret:.2f}"
+    return [row.learner, *losses, f"{1e6 * row.seconds / scores.n_rounds:.1f}"]
 
 
 def _about(best: Hindsight, n_rounds: int, n_inputs: int) -> str:
@@ -131,8 +125,8 @@ def _about(best: Hindsight, n_rounds: int, n_inputs: int) -> str:
     return text
 
 
-def _drawn(scores: Mapping[str, Scores], beside: Array, B: float, title: str) -> object:
+def _drawn(found: Comparison, beside: Array, title: str) -> object:
     at = plots.places(len(beside))
-    lines = {name: score.loss_curve[at - 1] / at for name, score in scores.items()}
-    lines[f"best linear model, row norms to {B:g}"] = np.cumsum(beside)[at - 1] / at
+    lines = {row.learner: row.scores.loss_curve[at - 1] / at for row in found.rows}
+    lines[f"best linear model, row norms to {found.best.B:g}"] = np.cumsum(beside)[at - 1] / at
     return plots.curves(at, lines, title=title, y="average log loss (nats)")

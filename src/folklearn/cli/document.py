@@ -4,8 +4,9 @@ import os
 
 from rich.console import Console
 
-from folklearn.cli.audit import are_predictions, certified, read_alone
+from folklearn.cli.audit import certified
 from folklearn.cli.display import new_console, warnings_shown
+from folklearn.cli.given import are_predictions, read_alone
 from folklearn.cli.inputs import load_model, may_be_saved
 from folklearn.cli.options import Columns, Source, explained
 from folklearn.cli.outputs import Outputs

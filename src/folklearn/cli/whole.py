@@ -2,7 +2,7 @@
 
 import math
 import shlex
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 from rich.console import Console
@@ -12,7 +12,7 @@ from folklearn.cli import report
 from folklearn.cli.display import bar
 from folklearn.cli.options import Source
 from folklearn.errors import FolklearnError
-from folklearn.model.columns import MOST_OWN
+from folklearn.model.columns import MOST_OWN, Columns, Encoded, Key
 from folklearn.model.feed import FedRows, Feed
 from folklearn.model.model import Model
 from folklearn.model.roles import CATEGORY, WORDS
@@ -91,6 +91,17 @@ class Whole:
 
     def _rows(self) -> Iterator[FedRows]:
         return self.feed.rows(doubling=False)
+
+    @property
+    def keys(self) -> tuple[Key, ...]:
+        """What the columns of the rows are, the constant left out."""
+        return tuple(self._columns.keys)
+
+    def share(self, keys: Sequence[Key]) -> None:
+        """Give every key a place, in this order, for rows that go with those of other files."""
+        self._columns = Columns(self._columns.roles)
+        self._columns.admit(Encoded(None, keys))
+        self.n_inputs = max(1, len(keys))
 
     def has_label(self) -> Array:
         """Return which rows have a label."""

@@ -1,8 +1,8 @@
 """The certificate of anybody's predictions: what could a linear model have gained on them?"""
 
 import math
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import astuple, dataclass
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 from folklearn import problem
 from folklearn.arrays import Array, log_losses
 from folklearn.certificate import Certificate
+from folklearn.engine import Engine
 from folklearn.errors import InvalidInputError, StateFileError
 from folklearn.evaluate.companion import companion
 from folklearn.evaluate.exact import Report, refine
@@ -20,12 +21,10 @@ from folklearn.learners.wide import Wide
 from folklearn.lower_bound import LowerBound, rounded_up
 from folklearn.numerics.backend import OWN
 from folklearn.numerics.floor import into_class
-from folklearn.passes import passes_over
+from folklearn.passes import PassesHere, passes_over
 from folklearn.persist import Record, Saved, put_inside
 from folklearn.problem import Rows
 from folklearn.progress import reporter
-
-_LOSS, _N_IMPOSSIBLE, _FIRST_IMPOSSIBLE, _N_TOTALS = range(4)
 
 
 @dataclass(frozen=True)
@@ -50,6 +49,117 @@ class PredictionCertificate(Certificate):
     def best_linear_at_least(self) -> float:
         """A lower bound on the total loss of the best model of the class in hindsight."""
         return self.linear_at_least
+
+
+@dataclass(frozen=True)
+class PredictionLoss:
+    """The losses of predictions, one after the other, as a sum.
+
+    Attributes
+    ----------
+    total : weighted.
+    n_impossible : rounds of positive weight whose label was given probability 0.
+    first_impossible : the first of these.
+    """
+
+    total: float = 0.0
+    n_impossible: float = 0.0
+    first_impossible: float = 0.0
+
+    @classmethod
+    def of(cls, losses: Array, weights: Array, before: int) -> Self:
+        """Return the sum of unweighted losses (T,) that follow so many others."""
+        counted = weights > 0.0  # 0 times infinity is 0 here: the round does not count
+        impossible = np.flatnonzero(np.isinf(losses) & counted)
+        first = before + impossible[0] if impossible.size else 0.0
+        return cls(float(weights[counted] @ losses[counted]), impossible.size, first)
+
+    def __add__(self, other: Self) -> Self:
+        """Return the sum of these and of those that follow."""
+        first = self.first_impossible if self.n_impossible else other.first_impossible
+        n_impossible = self.n_impossible + other.n_impossible
+        return type(self)(self.total + other.total, n_impossible, first)
+
+    def against(self, linear: float, *, B: float, n_rounds: int) -> PredictionCertificate:
+        """Return what a lower bound on the loss of linear models says of the predictions."""
+        return PredictionCertificate(
+            loss=self.total,
+            regret_bound=rounded_up(self.total, n_rounds) - linear,
+            B=B,
+            n_rounds=n_rounds,
+            reason=self._why_infinite(n_rounds),
+            linear_at_least=linear,
+        )
+
+    def _why_infinite(self, n_rounds: int) -> str:
+        if not self.n_impossible:
+            return ""
+        return (
+            f"the prediction gave its label the probability 0 in {int(self.n_impossible)} of "
+            f"{n_rounds} rounds, first in round {int(self.first_impossible)} (counted from 0): its "
+            "log loss is infinite"
+        )
+
+
+def audit(
+    X: Any,
+    y: ArrayLike,
+    P: ArrayLike,
+    weight: ArrayLike | None = None,
+    *,
+    B: float = 10.0,
+    tol: float = 1e-6,
+    most_passes: int | None = None,
+    report: Report | None = None,
+    n_jobs: int = 1,
+    device: str | None = None,
+) -> PredictionCertificate:
+    """Return the exact certificate of predictions P (T, K) for rows that are all at hand.
+
+    What `Certifier` says after `Certifier.exact`, without the pass in which it learns beside; on
+    tables that no machine holds, `folklearn.scale.spark.audit` does the same.
+
+    Guarantee: no model of row norm at most B has a total loss below ``best_linear_at_least``, in
+    floating point too, and one comes within ``tol`` (1 + its loss) of it.
+
+    Parameters
+    ----------
+    X, y, weight : rows (T, d), labels (T,) or soft labels (T, K), weights (T,).
+    P : what was predicted, before the labels were seen.
+    B : largest row norm of the linear models to compare with.
+    tol, most_passes, report : of `refine`.
+    n_jobs : threads that share every pass, -1 for all cores, with the same result to the last bit.
+    device : where passes are made: "cpu", the default, or a device of PyTorch such as "cuda".
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from folklearn.evaluate import audit
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(1000, 3)) / 2
+    >>> y = (X[:, 0] + 0.3 * rng.logistic(size=1000) > 0).astype(int)
+    >>> certificate = audit(X, y, np.full((1000, 2), 0.5))  # a constant predictor
+    >>> round(certificate.loss / 1000, 4), certificate.best_linear_at_least > 400
+    (0.6931, True)
+    """
+    engine, P = Engine.chosen(n_jobs, device), np.asarray(P)
+    if P.ndim != 2:
+        raise InvalidInputError(f"P must be a table of probabilities (T, K), got shape {P.shape}")
+    K = problem.count("the number of columns of P", P.shape[1], 2)
+    d = np.shape(X)[1] if np.ndim(X) == 2 else 1
+    rows = Rows.checked(X, y, weight, n_features=d, n_classes=K)
+    predicted = checked_rows(P, len(rows.X), K)
+    lost = PredictionLoss.of(log_losses(predicted, rows.labels, rows.soft), rows.weights, 0)
+    found = refine(
+        PassesHere(lambda: [rows], engine),
+        n_features=d,
+        n_classes=K,
+        B=B,
+        tol=tol,
+        most_passes=most_passes,
+        report=report,
+    )
+    return lost.against(found.at_least, B=found.B, n_rounds=len(rows.X))
 
 
 class Certifier(Saved):
@@ -116,7 +226,7 @@ class Certifier(Saved):
         )
         self.n_features, self.n_classes = self._beside.n_features, self._beside.n_classes
         self.B, self.R = self._beside.B, self._beside.R
-        self._totals: Array = np.zeros(_N_TOTALS)
+        self._totals: Array = np.array(astuple(PredictionLoss()))
 
     def observe(self, x: Any, y: Any, p: ArrayLike, weight: float = 1.0) -> float:
         """Take in one round; return the log loss -ln p[y] of the prediction, unweighted.
@@ -159,12 +269,11 @@ class Certifier(Saved):
         return losses
 
     def _count(self, losses: Array, weights: Array, before: int) -> None:
-        counted = weights > 0.0  # 0 times infinity is 0 here: the round does not count
-        impossible = np.flatnonzero(np.isinf(losses) & counted)
-        if impossible.size and not self._totals[_N_IMPOSSIBLE]:
-            self._totals[_FIRST_IMPOSSIBLE] = before + impossible[0]
-        self._totals[_N_IMPOSSIBLE] += impossible.size
-        self._totals[_LOSS] += weights[counted] @ losses[counted]
+        self._totals[:] = astuple(self._predicted + PredictionLoss.of(losses, weights, before))
+
+    @property
+    def _predicted(self) -> PredictionLoss:
+        return PredictionLoss(*self._totals.tolist())
 
     @property
     def n_rounds(self) -> int:
@@ -174,7 +283,7 @@ class Certifier(Saved):
     @property
     def loss(self) -> float:
         """The total (weighted) loss of the predictions."""
-        return float(self._totals[_LOSS])
+        return self._predicted.total
 
     @property
     def evidence(self) -> LowerBound:
@@ -251,24 +360,7 @@ class Certifier(Saved):
 
     def _against(self, linear: float, B: float) -> PredictionCertificate:
         """Return what a lower bound on the loss of linear models says of the predictions."""
-        return PredictionCertificate(
-            loss=self.loss,
-            regret_bound=rounded_up(self.loss, self.n_rounds) - linear,
-            B=B,
-            n_rounds=self.n_rounds,
-            reason=self._why_infinite(),
-            linear_at_least=linear,
-        )
-
-    def _why_infinite(self) -> str:
-        n = int(self._totals[_N_IMPOSSIBLE])
-        if not n:
-            return ""
-        return (
-            f"the prediction gave its label the probability 0 in {n} of {self.n_rounds} rounds, "
-            f"first in round {int(self._totals[_FIRST_IMPOSSIBLE])} (counted from 0): its log "
-            "loss is infinite"
-        )
+        return self._predicted.against(linear, B=B, n_rounds=self.n_rounds)
 
     def to_record(self) -> Record:
         """Return the full state as a record; that of the learner beside lies inside."""

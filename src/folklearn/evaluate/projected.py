@@ -28,7 +28,7 @@ _SHORTEST, _LONGEST = 1e-10, 1e10
 _BLOCK = 2**22  # logits at a time
 _MANY = 2**16  # rows at a time whose columns are looked for
 _LEAF = 2**23  # multiply-adds of a leaf: some ten milliseconds
-_MERGED = 32  # values to be met for every column: to add sums up must take far less time
+_MERGED = 16  # values to be met for every column: to add sums up must take far less time
 _A_ROW = 8  # values that a row takes as long as, beside its own
 
 
@@ -57,9 +57,12 @@ class _Seen:
 
     @classmethod
     def of(cls, leaf: Leaf) -> "_Seen":
-        found = [SparseRows.of_any(rows.X).compact() for rows in leaf.parts]
-        columns = np.concatenate([np.empty(0, np.int64), *(X.indices for X in found)])
-        return cls(np.unique(columns), sum(map(len, found)), sum(X.nnz for X in found))
+        columns, n_rows, n_values = [np.empty(0, np.int64)], 0, 0
+        for rows in leaf.parts:
+            X = SparseRows.of_any(rows.X).compact()
+            columns.append(np.unique(X.indices))
+            n_rows, n_values = n_rows + len(X), n_values + X.nnz
+        return cls(np.unique(np.concatenate(columns)), n_rows, n_values)
 
     def __add__(self, other: "_Seen") -> "_Seen":
         columns = np.union1d(self.columns, other.columns)

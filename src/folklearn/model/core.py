@@ -21,10 +21,11 @@ from folklearn.learners.panel import PanelLearner
 from folklearn.learners.wide import Wide
 from folklearn.model.frozen import Frozen, Held
 from folklearn.model.numbering import numbered
-from folklearn.model.refit import refit_dense, refit_wide
+from folklearn.model.refit import at_hand, freed, refit_dense, refit_wide
 from folklearn.model.sparse_scaler import SparseInput, SparseScaler
 from folklearn.numerics.backend import OWN, device_named
 from folklearn.numerics.on_torch.device import Device
+from folklearn.passes import Passes, PassesHere
 from folklearn.persist import Record, Saved
 from folklearn.problem import Rows
 from folklearn.scaler import OnlineScaler
@@ -492,20 +493,47 @@ class Core(Saved):
         if self.learner is None:
             return
 
-        def scaled() -> Iterator[Rows]:
-            for X, y, weight in blocks():
-                Z: Any = self._scaler.transform(self._raw(X, self.n_features))
-                weights = problem.weights(weight, len(Z))
-                labels, soft = problem.labels(y, len(Z), self.n_classes)
-                rows = Rows(Z, problem.norms(Z), labels, soft, weights)
-                yield rows.of(weights > 0.0)  # the others must not even decide the folds
+        limits = {"most_passes": most_passes, "seed": seed}
+        if not self._is_wide(engine.device):
+            rows = at_hand(lambda: (self.rows_to_fit(*block) for block in blocks()))
+            self.refit_over(PassesHere(rows, engine), **limits)
+            return
 
-        fit = refit_wide if self._is_wide(engine.device) else refit_dense
-        constant = self._scaler.place if self._scaler.intercept else None
-        fitted = fit(
-            scaled, self.learner, constant, most_passes=most_passes, seed=seed, engine=engine
-        )
+        def scaled() -> Iterator[Rows]:
+            return (self._scaled(*block) for block in blocks())
+
+        fitted = refit_wide(scaled, self.learner, self._constant, **limits)
         self._refitted = self._refitted if fitted is None else fitted
+
+    def refit_over(self, passes: Passes, *, most_passes: int = MOST_PASSES, seed: int = 0) -> None:
+        """Do so with dense rows wherever they lie, as `rows_to_fit` returns them."""
+        if self.learner is None:
+            return
+        if self._is_wide(passes.device):
+            raise InvalidInputError(
+                f"{self.n_classes} classes of {self.n_columns} columns are too many for sums over "
+                "all pairs of classes, and words are too: fit them on one machine, `Model.fit`"
+            )
+        self._refitted = refit_dense(
+            passes, self.learner, self._constant, most_passes=most_passes, seed=seed
+        )
+
+    def rows_to_fit(self, X: Any, y: ArrayLike, weight: ArrayLike) -> Rows:
+        """Return raw rows, which must be dense, as `refit_over` takes them."""
+        return freed(self._scaled(X, y, weight), self._constant)
+
+    def _scaled(self, X: Any, y: ArrayLike, weight: ArrayLike) -> Rows:
+        """Return raw rows scaled as the next one would be, without those of weight 0."""
+        Z: Any = self._scaler.transform(self._raw(X, self.n_features))
+        weights = problem.weights(weight, len(Z))
+        labels, soft = problem.labels(y, len(Z), self.n_classes)
+        rows = Rows(Z, problem.norms(Z), labels, soft, weights)
+        return rows.of(weights > 0.0)  # the others must not even decide the folds
+
+    @property
+    def _constant(self) -> int | None:
+        """The column of the constant, if there is one."""
+        return self._scaler.place if self._scaler.intercept else None
 
     def _learn(self, rows: Rows, u: Array) -> Array:
         """Learn rows of known classes; return their probabilities."""

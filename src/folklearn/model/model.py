@@ -33,6 +33,7 @@ from folklearn.model.tally import Tally, outcome, outcomes
 from folklearn.model.waiting import Asked, Waiting
 from folklearn.numerics.backend import OWN, device_named
 from folklearn.persist import Record, Saved
+from folklearn.problem import Rows
 from folklearn.readers.block import Block
 from folklearn.readers.cells import written
 from folklearn.readers.records import block_of_records
@@ -735,6 +736,15 @@ class Model(Saved):
                 yield columns.known(columns.encode(block).X), numbers, weights
 
         core.refit(raw, seed=seed, n_jobs=n_jobs, device=device, **limit)
+
+    def rows_to_fit(self, fed: FedRows) -> Rows:
+        """Return rows with a label as `Core.refit_over` takes them, from wherever they lie."""
+        assert self.core is not None
+        assert self.columns is not None
+        block, weights = fed.block.take(fed.has_label), fed.weights[fed.has_label]
+        numbers, weights = self._weighed(*self._read_labels(fed.labels, len(block)), weights)
+        X = self.columns.known(self.columns.encode(block).X)
+        return self.core.rows_to_fit(X, numbers, weights)
 
     def predict_proba(self, source: Any, **options: Any) -> Array:
         """Return the probabilities (T, K) of `labels` for rows that the model will not follow."""

@@ -1,7 +1,7 @@
 """Fit all scaled rows of a model once more, together."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 
 import numpy as np
 
@@ -10,45 +10,55 @@ from folklearn.arrays import Array
 from folklearn.batch.column_model import ColumnModel
 from folklearn.batch.penalised import FIRST_RIDGE, penalised
 from folklearn.batch.wide_fit import wide_fit
-from folklearn.engine import Engine
 from folklearn.learners.base import Learner
 from folklearn.learners.panel import PanelLearner
-from folklearn.passes import PassesHere
+from folklearn.passes import Passes
 from folklearn.problem import Rows
 from folklearn.progress import LOGGER
 from folklearn.sparse import SparseRows, concatenated
 
 _BYTES_OF_A_VALUE = 40  # of a row, in its copies
 _COPIES = 4  # of numbers for every row and class, that `wide_fit` takes
+_SHARE_OF_MEMORY = 0.25  # that scaled rows may take
 _FREE = 10.0  # what the constant is multiplied by where it should not be penalised
 
 Scaled = Callable[[], Iterable[Rows]]  # the rows, anew for every pass
 
 
+def freed(rows: Rows, constant: int | None) -> Rows:
+    """Return dense rows with a constant so large that the penalty hardly counts for it."""
+    if constant is None:
+        return rows
+    Z = rows.X.copy()
+    Z[:, constant] *= _FREE
+    return rows._replace(X=Z, norms=problem.norms(Z))
+
+
 def refit_dense(
-    scaled: Scaled,
-    learner: Learner,
-    constant: int | None,
-    *,
-    most_passes: int,
-    seed: int,
-    engine: Engine,
+    passes: Passes, learner: Learner, constant: int | None, *, most_passes: int, seed: int
 ) -> Array:
-    """Return weights (K, columns), penalised; the column of the constant hardly is."""
+    """Return weights (K, columns), penalised; the column of the constant hardly is.
+
+    The rows are those that `freed` returns.
+    """
     columns = np.ones(learner.n_features)
     if constant is not None:
         columns[constant] = _FREE
-
-    def freed() -> Iterator[Rows]:
-        for rows in scaled():
-            Z = rows.X * columns
-            yield rows._replace(X=Z, norms=problem.norms(Z))
-
     led = learner.leader() if isinstance(learner, PanelLearner) else None
     ridge, W = led or (FIRST_RIDGE, np.zeros((learner.n_classes, learner.n_features)))
-    passes = PassesHere(freed, engine)
     fit = penalised(passes, W / columns, ridge=ridge, most_passes=most_passes, seed=seed)
     return fit.W * columns
+
+
+def at_hand(rows: Scaled) -> Scaled:
+    """Return the same rows, scaled once for all passes if there is memory for them."""
+    kept, left = [], _SHARE_OF_MEMORY * (memory.bytes_present() or math.inf)
+    for block in rows():
+        kept.append(block)
+        left -= sum(part.nbytes for part in block)
+        if left < 0.0:
+            return rows
+    return lambda: kept
 
 
 def refit_wide(
@@ -58,12 +68,8 @@ def refit_wide(
     *,
     most_passes: int,
     seed: int,
-    engine: Engine,
 ) -> ColumnModel | None:
-    """Return weights of the columns that occur, or None if the rows do not fit in memory.
-
-    Rows are taken one after the other, so that more threads would not help.
-    """
+    """Return weights of the columns that occur, or None if the rows do not fit in memory."""
     parts: list[Rows] = []
     needed, present, n_classes = 0, memory.bytes_present() or math.inf, learner.n_classes
     for rows in scaled():

@@ -75,7 +75,7 @@ FLOOR = 1e-300  # no expert gives a class less, so that every loss is finite
 STEPS_OF_NEWTON = 2
 _DENSELY, _SPARSELY = 20, 10
 _HUGE = 3000  # unknowns from which on a refresh takes as long as thousands of rounds,
-_SELDOMLY, _FIRST_STRETCH = 3, 8  # and is made for every third more, or after so many rounds
+_SELDOMLY, _FIRST_STRETCH = 2, 8  # and is made for every half more, or after so many rounds
 _STEERING = 2.0  # the most that the ridge of a certificate changes at one refresh
 _LEAST_RIDGE, _MOST_RIDGE = 1e-6, 1e6
 _IDLE, _SELDOM = 1e-3, 4  # a leader of so little weight is refreshed every fourth time
@@ -422,15 +422,9 @@ def settle(memo, plan):
 
 
 @kernel
-def is_huge(plan):
-    """Tell whether a refresh takes as long as thousands of rounds."""
-    return (plan[CLASSES] - 1) * plan[FEATURES] >= _HUGE
-
-
-@kernel
 def next_refresh(plan, t):
     """Return the round of the next refresh after one in round t."""
-    if is_huge(plan):
+    if (plan[CLASSES] - 1) * plan[FEATURES] >= _HUGE:
         return t + max(_FIRST_STRETCH, t // _SELDOMLY)
     return t + max(1, t // (_DENSELY if t < plan[DENSE] else _SPARSELY))
 

@@ -10,7 +10,6 @@ import msgspec
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.responses import Response, StreamingResponse
 
-from folklearn import persist
 from folklearn.model.model import Model
 from folklearn.service import bodies, commands, events, names
 from folklearn.service.answers import Answer, RefusedError
@@ -211,7 +210,7 @@ async def explain(call: Call) -> Answer:
 async def file(call: Call) -> Response:
     """Return the model as a file that `folklearn.load` reads."""
     _, model = await _model_copy(call)
-    content = await asyncio.to_thread(persist.as_bytes, model.to_record())
+    content = await asyncio.to_thread(model.to_bytes)
     name = f'attachment; filename="{call.hosted.row.name}.folk"'
     return Response(
         content, media_type="application/octet-stream", headers={"content-disposition": name}

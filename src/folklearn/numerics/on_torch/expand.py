@@ -7,17 +7,17 @@ from typing import Any, NamedTuple
 from folklearn.numerics import curvature
 from folklearn.numerics.evidence import ABSENT, EXACT_UP_TO, SHRUNK
 from folklearn.numerics.on_torch.device import Device
+from folklearn.numerics.on_torch.rows import DeviceRows
 
 _MOST_PRODUCTS = 1 << 26  # numbers of scaled rows that exist at once
 
 
 class Expanded(NamedTuple):
-    """Rows at one point: coefficients (m, P) of pairs, parts (m, K) of G, totals, loss there."""
+    """Rows at one point: coefficients (m, P) of pairs, parts (m, K) of G, totals (5,)."""
 
     coefficients: Any
     residuals: Any
     totals: Any
-    loss: Any
 
 
 @cache
@@ -37,37 +37,39 @@ def incidence(device: Device, K: int) -> Any:
     return (place == i).double() - (place == j).double()
 
 
-def expand(device: Device, Z: Any, Y: Any, weights: Any, norms: Any, B: float) -> Expanded:
-    """Expand rows at logits Z (m, K); B = 0 is no class: gamma = 1/2."""
-    torch = device.torch
-    A = Z - Z.amax(1, keepdim=True)
-    P = torch.where(A >= ABSENT, A.exp(), 0.0)
-    total = P.sum(1, keepdim=True)
-    P = P / total
-    mean = (P * A).sum(1, keepdim=True)
-    away = A - mean
-    gamma = torch.full_like(total, 0.5)
-    if B > 0.0:
-        gamma = SHRUNK * _valid_curvature(device, A, 2.0 * B * norms)[:, None]
-    w = weights[:, None]
-    i, j = pairs(device, Z.shape[1])
-    scaled = w * gamma * P
-    log_total = total.log()
-    constant = w * ((log_total - mean) + gamma * (P * away * away).sum(1, keepdim=True))
-    totals = torch.stack(
-        [
-            constant.sum(),
-            weights.sum(),
-            (weights * norms).sum(),
-            *(torch.full_like(constant[:1, 0].sum(), float(len(Z))) for _ in range(2)),
-        ]
-    )
-    return Expanded(
-        scaled[:, i] * P[:, j],
-        w * ((P - Y) - 2.0 * gamma * P * away),
-        totals,
-        (w * (log_total - (Y * A).sum(1, keepdim=True))).sum(),
-    )
+class Point:
+    """Rows at logits Z (m, K): their loss there, and their quadratics for any class."""
+
+    def __init__(self, device: Device, Z: Any, rows: DeviceRows) -> None:
+        self._device, self._rows = device, rows
+        self._A = Z - Z.amax(1, keepdim=True)
+        P = device.torch.where(self._A >= ABSENT, self._A.exp(), 0.0)
+        total = P.sum(1, keepdim=True)
+        self._P, self._log_total = P / total, total.log()
+        self._mean = (self._P * self._A).sum(1, keepdim=True)
+
+    def loss(self) -> Any:
+        """Return their total loss."""
+        rows = self._rows
+        losses = self._log_total - (rows.Y * self._A).sum(1, keepdim=True)
+        return (rows.weights[:, None] * losses).sum()
+
+    def expanded(self, B: float) -> Expanded:
+        """Return their quadratics, below the losses of the class of B; B = 0: gamma = 1/2."""
+        torch, rows, P = self._device.torch, self._rows, self._P
+        gamma: Any = 0.5
+        if B > 0.0:
+            gamma = SHRUNK * _valid_curvature(self._device, self._A, 2.0 * B * rows.norms)[:, None]
+        w = rows.weights[:, None]
+        i, j = pairs(self._device, P.shape[1])
+        bent = gamma * P
+        scaled = w * bent
+        away = self._A - self._mean
+        pulled = bent * away
+        constants = (self._log_total - self._mean) + (pulled * away).sum(1, keepdim=True)
+        counts = torch.stack((constants[:, 0], torch.ones_like(rows.norms), rows.norms))
+        totals = torch.nn.functional.pad(counts @ rows.weights, (0, 2), value=float(len(P)))
+        return Expanded(scaled[:, i] * P[:, j], w * ((P - rows.Y) - 2.0 * pulled), totals)
 
 
 def add_products(S: Any, coefficients: Any, X: Any) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 from folklearn.numerics.evidence import n_pairs
 from folklearn.numerics.leaders import MOST_HALVINGS, SUFFICIENT
 from folklearn.numerics.on_torch.device import Device
-from folklearn.numerics.on_torch.expand import add_products, expand
+from folklearn.numerics.on_torch.expand import Point, add_products
 from folklearn.numerics.on_torch.linear import Factor, factored
 from folklearn.numerics.on_torch.quadratic import curvature, pulled, ridged, solved
 from folklearn.numerics.on_torch.rows import DeviceRows
@@ -52,9 +52,8 @@ def _curved(device: Device, S: Any, kept: DeviceRows, W: Any) -> Any:
     """Return S and the true curvature of rows at W (K, d)."""
     if not len(kept.X):
         return S
-    expanded = expand(device, kept.X @ W.T, kept.Y, kept.weights, kept.norms, 0.0)
     both = S.clone()
-    add_products(both, expanded.coefficients, kept.X)
+    add_products(both, Point(device, kept.X @ W.T, kept).expanded(0.0).coefficients, kept.X)
     return both
 
 

@@ -1,11 +1,12 @@
 """Symmetric systems on a device."""
 
+import math
 from functools import cached_property
 from typing import Any
 
 from folklearn.numerics.on_torch.device import Device
 
-BLOCK = 1024  # unknowns that are solved for at once
+_BLOCK = 2048  # unknowns that are solved for at once, about
 _SMALL = 64  # matrices that are inverted in one piece
 
 
@@ -16,32 +17,38 @@ class Factor:
     for the factor. So the blocks on the diagonal are inverted, and all the rest is products.
     """
 
-    def __init__(self, device: Device, L: Any, block: int = BLOCK) -> None:
+    def __init__(self, device: Device, L: Any, block: int = _BLOCK) -> None:
         self._device, self._L, self._block = device, L, block
 
     @cached_property
-    def _inverses(self) -> list[Any]:
-        """The inverses of the blocks on the diagonal; the last block may be smaller."""
-        L, b = self._L, self._block
-        whole = len(L) // b
-        ends = [(k * b, (k + 1) * b) for k in range(whole)]
-        equal = self._device.torch.stack([L[start:stop, start:stop] for start, stop in ends])
-        found = list(inverted(self._device, equal))
-        rest = L[whole * b :, whole * b :]
-        return [*found, inverted(self._device, rest[None])[0]] if len(rest) else found
+    def _blocks(self) -> list[tuple[slice, Any]]:
+        """Where the blocks on the diagonal are, and their inverses."""
+        L, n = self._L, len(self._L)
+        halvings = max(0, math.ceil(math.log2(self._block / _SMALL)))
+        piece = 2**halvings  # so that all blocks are halved as often
+        b = piece * math.ceil(n / (piece * math.ceil(n / self._block)))
+        blocks = L.new_zeros(math.ceil(n / b), b, b)
+        blocks.diagonal(dim1=1, dim2=2).fill_(1.0)  # beyond the end
+        places = [slice(start, min(start + b, n)) for start in range(0, n, b)]
+        for block, at in zip(blocks, places, strict=True):
+            own = L[at, at]
+            block[: len(own), : len(own)] = own
+        inverses = inverted(self._device, blocks)
+        return [
+            (at, inverse[: at.stop - at.start, : at.stop - at.start])
+            for at, inverse in zip(places, inverses, strict=True)
+        ]
 
     def solve(self, sides: Any) -> Any:
         """Return the solutions (n, k) for right-hand sides (n, k)."""
-        L, b = self._L, self._block
-        if len(L) < 2 * b:
+        L = self._L
+        if len(L) <= self._block:
             return sides.cholesky_solve(L)
         x = sides.clone()
-        for k, inverse in enumerate(self._inverses):
-            at, before = slice(k * b, (k + 1) * b), slice(0, k * b)
-            x[at] = inverse @ (x[at] - L[at, before] @ x[before])
-        for k, inverse in reversed(list(enumerate(self._inverses))):
-            at, after = slice(k * b, (k + 1) * b), slice((k + 1) * b, None)
-            x[at] = inverse.T @ (x[at] - L[after, at].T @ x[after])
+        for at, inverse in self._blocks:
+            x[at] = inverse @ (x[at] - L[at, : at.start] @ x[: at.start])
+        for at, inverse in reversed(self._blocks):
+            x[at] = inverse.T @ (x[at] - L[at.stop :, at].T @ x[at.stop :])
         return x
 
 

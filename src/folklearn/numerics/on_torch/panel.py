@@ -7,6 +7,7 @@ models stand still.
 """
 
 import copy
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,13 +16,14 @@ from folklearn.arrays import Array, Labels
 from folklearn.numerics import panel
 from folklearn.numerics.evidence import N_TOTALS, ROUNDS, n_pairs
 from folklearn.numerics.on_torch.device import Device, back
-from folklearn.numerics.on_torch.expand import add_products, expand
+from folklearn.numerics.on_torch.expand import Point, add_products
 from folklearn.numerics.on_torch.leaders import moved, moved_by_few
 from folklearn.numerics.on_torch.quadratic import DeviceQuadratic
 from folklearn.numerics.on_torch.rows import DeviceRows
 from folklearn.numerics.panel_state import PanelState
 
-_MOST_ROWS = 1 << 15  # of a stretch, so that there is progress to report
+_MOST_ROWS = 1 << 15  # of a stretch, so that there is progress to report,
+_MOST_COEFFICIENTS = 1 << 24  # and of its pairs, so that there is memory
 
 
 class DeviceSums:
@@ -102,17 +104,18 @@ class DeviceSums:
         rows = slice(int(plan[panel.FLUSHED]), int(plan[panel.POSITION]))
         if rows.start < rows.stop:
             recent = self._rows(state, "recent", rows)
-            self._add(state, recent, self.device.put(state["recent_z"][:, rows]))
+            Z = self.device.put(state["recent_z"][:, rows])
+            self._add(state, recent, [Point(self.device, own, recent) for own in Z])
         plan[panel.FLUSHED] = plan[panel.POSITION]
 
-    def _add(self, state: PanelState, rows: DeviceRows, Z: Any) -> None:
-        """Add rows to the sums that rows enter as they come, expanded at logits Z (s, m, K)."""
+    def _add(self, state: PanelState, rows: DeviceRows, points: Sequence[Point]) -> None:
+        """Add rows to the sums that rows enter as they come, each expanded at a point."""
         n, torch = state.spec.n_expanded, self.device.torch
-        found = []
-        for s, B in enumerate((0.0, *state.spec.classes)):
-            found.append(expand(self.device, Z[s], rows.Y, rows.weights, rows.norms, B))
-            self.G[s].addmm_(found[s].residuals.T, rows.X)
-            self.totals[s] += found[s].totals
+        found = [p.expanded(B) for p, B in zip(points, (0.0, *state.spec.classes), strict=True)]
+        self.G[:n].baddbmm_(
+            torch.stack([one.residuals.T for one in found]), rows.X.expand(n, *rows.X.shape)
+        )
+        self.totals[:n] += torch.stack([one.totals for one in found])
         together = torch.cat([one.coefficients for one in found], dim=1)
         add_products(self.S[:n].flatten(0, 1), together, rows.X)
 
@@ -180,7 +183,10 @@ class DeviceSums:
         plan, K, torch = state.plan, state.K, self.device.torch
         self.flush(state)
         plan[panel.POSITION] = plan[panel.FLUSHED] = 0
-        counts = np.cumsum(weights[:_MOST_ROWS] > 0.0)
+        at_once = max(
+            1, min(_MOST_ROWS, _MOST_COEFFICIENTS // (state.spec.n_expanded * n_pairs(K)))
+        )
+        counts = np.cumsum(weights[:at_once] > 0.0)
         ahead = max(int(plan[panel.NEXT] - plan[panel.T]), 1)
         # The round of the refresh is the last one.
         m = min(int(np.searchsorted(counts, ahead)) + 1, len(counts))
@@ -220,8 +226,9 @@ class DeviceSums:
         if len(others):
             places = self.device.put(others)
             modes = [int(plan[panel.BEST]), *range(len(spec.ridges), spec.n_modes)]
-            at = Z[places][:, modes].transpose(0, 1)
-            self._add(state, rows.of_places(places), at)
+            some, at = rows.of_places(places), Z[places]
+            points = {mode: Point(self.device, at[:, mode], some) for mode in set(modes)}
+            self._add(state, some, [points[mode] for mode in modes])
 
 
 def _losses(P: Any, Y: Any) -> Any:

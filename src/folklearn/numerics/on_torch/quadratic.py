@@ -1,6 +1,6 @@
 """A sum of evidence on a device, and its linear algebra: the twin of `numerics.quadratic`."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -9,11 +9,12 @@ from scipy.linalg import LinAlgError
 
 from folklearn.arrays import Array
 from folklearn.numerics.on_torch.device import Device, back
-from folklearn.numerics.on_torch.expand import add_products, expand, incidence, pairs
+from folklearn.numerics.on_torch.expand import Point, add_products, incidence, pairs
 from folklearn.numerics.on_torch.linear import Factor, factored
 from folklearn.numerics.on_torch.rows import DeviceRows
 from folklearn.numerics.quadratic import Form, Quadratic, Solve, n_classes, nudges
 
+_MOST_COEFFICIENTS = 1 << 24  # of pairs, that are held at once
 _SMALL = 1500  # unknowns below which the CPU is faster: a device waits for each of many steps
 
 
@@ -52,14 +53,9 @@ class DeviceQuadratic:
         """Return the same in tensors of its own."""
         return DeviceQuadratic(self.device, self.S.clone(), self.slopes.clone(), self.totals.copy())
 
-    def add(self, rows: DeviceRows, W: Any, B: float) -> float:
-        """Add rows expanded at W (K, d); return the loss of W on them."""
-        X, Y, weights, norms = rows
-        one = expand(self.device, X @ W.T, Y, weights, norms, B)
-        self.slopes.addmm_(one.residuals.T, X)
-        add_products(self.S, one.coefficients, X)
-        self.totals += back(one.totals)
-        return float(one.loss)
+    def add(self, rows: DeviceRows, W: Any, B: float) -> None:
+        """Add rows expanded at W (K, d)."""
+        add_expanded((self,), rows, W, (B,))
 
     def form(self) -> "Form | DeviceForm":
         """Return what is evaluated and solved again and again, where that is fastest."""
@@ -79,6 +75,24 @@ class DeviceQuadratic:
             return None
         W = solved(factor, self.slopes[None])[0]
         return back(W) if bool(W.isfinite().all()) else np.zeros(self.shape)
+
+
+def add_expanded(
+    sums: Sequence[DeviceQuadratic], rows: DeviceRows, W: Any, classes: Sequence[float]
+) -> float:
+    """Add rows expanded at W (K, d), for a class to each of some sums; return the loss of W."""
+    device, loss = sums[0].device, 0.0
+    at_once = max(1, _MOST_COEFFICIENTS // len(sums[0].S))
+    for start in range(0, len(rows.X), at_once):
+        part = rows.of_places(slice(start, start + at_once))
+        point = Point(device, part.X @ W.T, part)
+        for own, B in zip(sums, classes, strict=True):
+            one = point.expanded(B)
+            own.slopes.addmm_(one.residuals.T, part.X)
+            add_products(own.S, one.coefficients, part.X)
+            own.totals += back(one.totals)
+        loss += float(point.loss())
+    return loss
 
 
 class DeviceForm:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from folklearn.arrays import Array, Labels
 from folklearn.numerics.on_torch.device import Device
 
-_MOST_ROWS, _MOST_NUMBERS = 1 << 16, 1 << 27  # that are sent at once
+_MOST_ROWS, _MOST_NUMBERS = 1 << 18, 1 << 27  # that are sent at once
 
 
 class DeviceRows(NamedTuple):

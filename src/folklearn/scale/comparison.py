@@ -1,0 +1,117 @@
+"""Learners on the same rows, beside the best linear model in hindsight."""
+
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+from numpy.typing import ArrayLike
+
+from folklearn.evaluate.hindsight import Hindsight, best_in_class
+from folklearn.evaluate.progressive import Scores, progressive
+from folklearn.learners import catalogue
+from folklearn.learners.base import Progress
+from folklearn.report import html
+from folklearn.scale.jobs import run_all, silent
+
+Settings = Mapping[str, Any]
+
+
+class Compared(NamedTuple):
+    """What one learner did.
+
+    scores : of its predictions, each made before its label was seen.
+    regret : its total loss beyond that of the best linear model.
+    seconds : that it took; with others beside it, longer than alone.
+    """
+
+    learner: str
+    scores: Scores
+    regret: float
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Several learners on the same rows.
+
+    Attributes
+    ----------
+    best : the best linear model in hindsight, with the proof of it.
+    rows : what each learner did, in the order of the learners.
+    """
+
+    best: Hindsight
+    rows: tuple[Compared, ...]
+
+    def __repr__(self) -> str:
+        found = ", ".join(f"{row.learner} {row.scores.log_loss:.4g}" for row in self.rows)
+        return f"Comparison(log loss: {found}; best linear model {self._best_loss:.4g})"
+
+    def _repr_html_(self) -> str:
+        head = ["learner", "log loss", "error rate", "regret in total"]
+        cells: list[list[object]] = [
+            [row.learner, row.scores.log_loss, row.scores.error_rate, row.regret]
+            for row in self.rows
+        ]
+        named = f"best linear model, row norms to {self.best.B:g}"
+        return html.table(head, [*cells, [named, self._best_loss, None, 0.0]])
+
+    @property
+    def _best_loss(self) -> float:
+        return self.best.loss / self.rows[0].scores.n_rounds
+
+
+def compare(
+    learners: Mapping[str, Settings] | Iterable[str],
+    X: Any,
+    y: ArrayLike,
+    *,
+    n_classes: int,
+    B: float = 10.0,
+    n_jobs: int | None = None,
+    backend: str | None = None,
+    progress: Progress = False,
+) -> Comparison:
+    """Run learners on the same rows, and find the best linear model of these in hindsight.
+
+    Losses and regrets are the same however many learners run at once; times are not.
+
+    Parameters
+    ----------
+    learners : names, or a mapping from names to settings.
+    X, y, n_classes : rows (T, d) and classes (T,) or soft labels (T, K).
+    B : largest row norm of the linear models to compare with.
+    n_jobs, backend, progress : see `run_all`; a task is a learner. The search for the best linear
+        model takes as many threads.
+
+    Examples
+    --------
+    >>> from folklearn import scale, synthetic
+    >>> X, y = synthetic.stochastic(0, 300, d=3, K=2)
+    >>> found = scale.compare({"auto": {}, "ogd": {"B": 10.0}}, X, y, n_classes=2)
+    >>> [row.learner for row in found.rows if row.regret < 20.0]
+    ['auto']
+    """
+    settings = learners if isinstance(learners, Mapping) else {name: {} for name in learners}
+    for name, own in settings.items():  # to hear what is refused before anything is learned
+        catalogue.make(name, 1, n_classes, own)
+    best = best_in_class(X, y, B=B, n_classes=n_classes, n_jobs=n_jobs or 1)
+    measure = partial(_measured, X, y, n_classes)
+    found = run_all(measure, settings.items(), n_jobs=n_jobs, backend=backend, progress=progress)
+    rows = [
+        Compared(name, scores, scores.loss - best.loss, seconds)
+        for name, (scores, seconds) in zip(settings, found, strict=True)
+    ]
+    return Comparison(best, tuple(rows))
+
+
+def _measured(
+    X: Any, y: ArrayLike, n_classes: int, task: tuple[str, Settings]
+) -> tuple[Scores, float]:
+    name, settings = task
+    learner = catalogue.make(name, X.shape[1], n_classes, settings)
+    started = time.perf_counter()
+    scores = progressive(learner, X, y, progress=silent)
+    return scores, time.perf_counter() - started

@@ -1,0 +1,105 @@
+"""What events make of a model, as a pure function on bytes: any engine that keeps them will do."""
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from folklearn import persist
+from folklearn.errors import FolklearnError, StateFileError
+from folklearn.model.model import Model
+from folklearn.numerics.backend import OneThread
+
+
+class Event(NamedTuple):
+    """A row for a model.
+
+    row : values by column, as `Model.learn_one` takes them.
+    label : None if a prediction is all that is wanted.
+    weight : of the row.
+    """
+
+    row: Mapping[Any, Any]
+    label: Any = None
+    weight: float = 1.0
+
+
+class Output(NamedTuple):
+    """What was predicted of an event before it was learned.
+
+    p : probabilities of the classes known by then, which sum to 1; none before the first class.
+    unseen : probability of a class that was never seen.
+    refused : why the event could not be taken in, and changed nothing; "" for all others.
+    """
+
+    p: dict[Any, float]
+    unseen: float
+    refused: str = ""
+
+    @property
+    def label(self) -> Any:
+        """The most likely label, None before the first class."""
+        return max(self.p, key=self.p.__getitem__, default=None)
+
+    def chance(self, label: Any) -> float:
+        """Return the probability of a label; the progressive loss is minus its logarithm."""
+        return (1.0 - self.unseen) * self.p[label] if label in self.p else self.unseen
+
+
+def fold(
+    state: bytes | None, events: Iterable[Event], **settings: Any
+) -> tuple[bytes, list[Output]]:
+    """Predict every event, then learn it if it has a label; return the new state, and outputs.
+
+    A pure function: the same state and events give the same bytes on the same build, and so do
+    the same events in batches of any size. An engine that keeps the bytes by key, hands over
+    events in order and repeats what a crash undid, has exact models. BLAS keeps to one thread
+    meanwhile.
+
+    An event that cannot be learned is refused in its output, so that no event can stop a stream
+    for ever.
+
+    Parameters
+    ----------
+    state : what the last call returned, None for the first. It is the content of a file that
+        `Model.save` writes: `folklearn.load` takes it, as bytes or as a file.
+    events : in order; tuples (row, label, weight), of which the last two may be left out.
+    settings : of the `Model` that begins where there is no state, such as ``learner="leader"``.
+
+    Examples
+    --------
+    >>> import folklearn
+    >>> from folklearn.scale import fold
+    >>> events = [({"age": 31}, "churn"), ({"age": 58}, "stay"), ({"age": 25}, "churn")] * 9
+    >>> state, outputs = fold(None, events[:20])
+    >>> state, more = fold(state, events[20:])
+    >>> state == fold(None, events)[0]
+    True
+    >>> _, [asked] = fold(state, [({"age": 28},)])  # no label: a prediction is wanted
+    >>> asked.label, folklearn.load(state).n_rounds
+    ('churn', 27)
+    """
+    model = Model(**settings) if state is None else _model_of(state)
+    with OneThread():
+        outputs = [_taken(model, Event(*event)) for event in events]
+    return model.to_bytes(), outputs
+
+
+def _model_of(state: bytes) -> Model:
+    model = persist.load(state)
+    if not isinstance(model, Model):
+        raise StateFileError(
+            f"the state holds no folklearn.Model ({type(model).__name__} is none): give `fold` "
+            "what it returned, or what Model.to_bytes returns"
+        )
+    return model
+
+
+def _taken(model: Model, event: Event) -> Output:
+    """Predict an event and learn it."""
+    try:
+        output = Output(model.predict_proba_one(event.row), model.unseen_probability)
+        if event.label is not None:
+            model.learn_one(event.row, event.label, weight=event.weight)
+    except FolklearnError as error:
+        return Output({}, math.nan, str(error))
+    return output

@@ -1,0 +1,447 @@
+"""Spark: audits and fits of large tables, a model for every key of a stream, predictions.
+
+Every function takes and returns what Spark has, and does its work in executors, which need this
+library too. Needs the extra: ``pip install 'folklearn[spark]'``, and Java 17 or newer.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from folklearn import persist, problem
+from folklearn.arrays import Array, log_losses
+from folklearn.engine import Leaf, S
+from folklearn.errors import InvalidInputError
+from folklearn.evaluate.certify import PredictionCertificate, PredictionLoss
+from folklearn.evaluate.exact import Report, refine
+from folklearn.evaluate.probabilities import checked_rows
+from folklearn.model.model import Model
+from folklearn.model.roles import LEARNED
+from folklearn.numerics.backend import OneThread
+from folklearn.passes import Passes
+from folklearn.problem import Rows
+from folklearn.readers.extras import needed
+from folklearn.scale.folding import Event, Output, fold
+from folklearn.scale.spark_passes import Block, SparkPasses
+from folklearn.words import counted, listed
+
+_STORE = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+_STATE = "model"  # name of the state variable of a key
+_PREDICTED = ("prediction", "probability", "chance", "refused")
+_LABELS = ("string", "boolean", "tinyint", "smallint", "int", "bigint", "double")
+_NUMBERS = ("tinyint", "smallint", "int", "bigint")
+_MANY = 1 << 16  # rows whose means are found at a time
+_FEATURES = (*_NUMBERS, "boolean", "float", "double")
+
+
+def audit(
+    df: Any,
+    *,
+    features: Sequence[str],
+    label: str,
+    prediction: Mapping[Any, str],
+    weight: str | None = None,
+    B: float = 10.0,
+    scale: bool = True,
+    intercept: bool = True,
+    tol: float = 1e-6,
+    most_passes: int | None = None,
+    report: Report | None = None,
+) -> PredictionCertificate:
+    """Certify predictions that a table holds: how much better could a linear model do?
+
+    It is `Certifier.exact` for tables that no machine holds: a few passes over all rows, until
+    what is proven of the best linear model is within ``tol`` (1 + its loss) of a model's loss.
+
+    Guarantee: no model of row norm at most B has a total loss below
+    ``best_linear_at_least``, in floating point too. Another number of partitions gives another
+    order of sums, and differs by rounding.
+
+    Parameters
+    ----------
+    df : a data frame of Spark.
+    features : columns of numbers, none missing.
+    label : the column of labels.
+    prediction : the column of probabilities of every class, by label.
+    weight : a column of weights.
+    B : largest row norm of the linear models to compare with.
+    scale : the models are linear in standardised columns: less the mean, divided by the
+        deviation and by the root of the number of columns, so that a row is of norm about 1. A
+        pass finds both. Otherwise columns are taken as they are.
+    intercept : append a constant, which is scaled likewise.
+    tol, most_passes : of `refine`.
+    report : told a `Pass` after each.
+    """
+    names = [*features, label, *prediction.values(), *([] if weight is None else [weight])]
+    types = _types_of(df)
+    _refuse_absent(types, names)
+    for name in features:
+        _refuse_type(types, name, _FEATURES, "features must be numbers")
+    labels = list(prediction)
+    _refuse_other_labels(df, label, labels)
+    _refuse_missing(df, names)
+    table = df.select(*(_column(name) for name in dict.fromkeys(names)))
+    sizes = {"n_features": len(features) + int(intercept), "n_classes": len(labels)}
+
+    def blocks_of(batches: Iterable[Any]) -> Iterator[Block]:
+        numbers = {value: k for k, value in enumerate(labels)}
+        for batch in batches:
+            y = np.array([numbers[value] for value in batch[label].to_pylist()], np.int64)
+            X = np.hstack([_matrix(batch, features), np.ones((len(y), int(intercept)))])
+            weights = None if weight is None else _matrix(batch, [weight])[:, 0]
+            rows = Rows.checked(X, y, weights, **sizes)
+            P = checked_rows(_matrix(batch, prediction.values()), len(y), len(labels))
+            yield Block(rows, log_losses(P, rows.labels, rows.soft))
+
+    with SparkPasses(table, blocks_of) as passes:
+        predicted = passes.of_partitions(_predicted)
+        own = _standardised(passes, len(features)) if scale else passes
+        found = refine(own, **sizes, B=B, tol=tol, most_passes=most_passes, report=report)
+    return predicted.against(found.at_least, B=found.B, n_rounds=passes.n_rows)
+
+
+def _predicted(first: int, blocks: Iterable[Block]) -> PredictionLoss:
+    total = PredictionLoss()
+    for rows, losses in blocks:
+        total += PredictionLoss.of(losses, rows.weights, first)
+        first += len(losses)
+    return total
+
+
+@dataclass(frozen=True)
+class _Moments:
+    """Number, means and squared deviations of columns, which merge without a loss of accuracy."""
+
+    n: int
+    means: Array
+    squares: Array
+
+    @classmethod
+    def of(cls, leaf: Leaf) -> "_Moments":
+        """Return those of some rows, at least one."""
+        X = np.concatenate([rows.X for rows in leaf.parts])
+        means = X.mean(axis=0)
+        return cls(len(X), means, ((X - means) ** 2).sum(axis=0))
+
+    def __add__(self, other: "_Moments") -> "_Moments":
+        """Return those of both sets of rows."""
+        n, apart = self.n + other.n, other.means - self.means
+        means = self.means + apart * (other.n / n)
+        squares = self.squares + other.squares + apart**2 * (self.n * (other.n / n))
+        return _Moments(n, means, squares)
+
+
+def _standardised(passes: Passes, n_features: int) -> Passes:
+    """Return rows of standardised features and a constant, of norm about 1."""
+    found = passes.total(_MANY, _Moments.of)
+    deviations, shift = np.sqrt(found.squares / found.n), found.means.copy()
+    factor = np.divide(1.0, deviations, out=np.zeros_like(shift), where=deviations > 0.0)
+    factor[n_features:], shift[n_features:] = 1.0, 0.0  # the constant
+    return _Scaled(passes, factor / math.sqrt(len(shift)), shift)
+
+
+class _Scaled(Passes):
+    """Rows of which every column is (x - shift) factor."""
+
+    def __init__(self, passes: Passes, factor: Array, shift: Array) -> None:
+        self._passes, self._factor, self._shift = passes, factor, shift
+
+    @property
+    def n_rows(self) -> int:
+        """How many rows there are."""
+        return self._passes.n_rows
+
+    def total(self, size: int | None, summed: Callable[[Leaf], S]) -> S:
+        """Return what they add up to."""
+        factor, shift = self._factor, self._shift
+
+        def scaled(parts: Iterable[Rows]) -> Iterator[Rows]:
+            for rows in parts:
+                Z = (rows.X - shift) * factor
+                yield rows._replace(X=Z, norms=problem.norms(Z))
+
+        return self._passes.total(size, lambda leaf: summed(Leaf(leaf.first, scaled(leaf.parts))))
+
+
+def fit(
+    df: Any,
+    *,
+    label: str,
+    features: Sequence[str] | None = None,
+    weight: str | None = None,
+    sample: int = 10_000,
+    most_passes: int | None = None,
+    seed: int = 0,
+    after_pass: Callable[[int], None] | None = None,
+    **settings: Any,
+) -> Model:
+    """Return a model fitted to all rows of a table: penalised maximum likelihood.
+
+    The first `sample` rows are learned by a `Model` on the driver, one by one: what columns are,
+    which categories there are, how numbers are scaled. Then executors turn all rows into numbers
+    once, and the fit is that of `Model.fit`, over all of them: three folds choose the ridge,
+    every Newton step is a pass. The fit predicts, until the model learns something more; what it
+    would learn on from is the sample.
+
+    A category that is not in the sample has no weight: sort the table at random if its first rows
+    are not like the others. Words, and problems too large for sums
+    over all pairs of classes, are refused.
+
+    Parameters
+    ----------
+    df : a data frame of Spark, which has the same rows in the same order whenever it is read.
+        Files alone have an order that depends on the number of cores, ``df.orderBy`` does not.
+    label : the column of labels; rows without are left out.
+    features : columns to learn from, by default all others.
+    weight : a column of weights.
+    sample : rows for the driver.
+    most_passes : for each ridge and fold, and for the last fit.
+    seed : of the folds.
+    after_pass : told the number of every pass that was made, from 1; there are tens of them.
+    settings : of the `Model`.
+    """
+    types = _types_of(df)
+    own = [label, *([] if weight is None else [weight])]
+    names = [name for name in types if name not in own] if features is None else list(features)
+    _refuse_absent(types, [*names, *own])
+    _refuse_type(types, label, _LABELS, "labels must be text, numbers or truth values")
+    table = df.select(*(_column(name) for name in [*names, *own])).where(_column(label).isNotNull())
+    model = Model(**settings)
+    heaviest = 1.0 if weight is None else table.agg({weight: "max"}).first()[0]
+    counts = sorted(map(tuple, table.groupBy(_column(label)).count().collect()))
+    model.expect([value for value, _ in counts], [n for _, n in counts], heaviest=heaviest or 1.0)
+    model.run(table.limit(sample).toArrow(), label, weight=weight)
+    if model.core is None or model.learner is None:
+        raise InvalidInputError(f"column {label!r} needs two classes, and rows to learn")
+    content = model.to_bytes()
+
+    def blocks_of(batches: Iterable[Any]) -> Iterator[Block]:
+        import pyarrow as pa
+
+        fitted = _model_of(content)
+        for batch in batches:
+            feed = fitted.feed(pa.table(batch), label, weight=weight, one_pass=True)
+            for fed in feed.rows(doubling=False):
+                yield Block(fitted.rows_to_fit(fed))
+
+    limit = {} if most_passes is None else {"most_passes": most_passes}
+    with SparkPasses(table, blocks_of, after_pass) as passes:
+        model.core.refit_over(passes, seed=seed, **limit)
+    return model
+
+
+def learn_keyed(
+    stream: Any,
+    *,
+    key: str,
+    sequence: str,
+    label: str,
+    weight: str | None = None,
+    **settings: Any,
+) -> Any:
+    """Return what models predict of a stream, one model for each key, just before they learn it.
+
+    Every event is one update of its model, in the order of `sequence`, by `fold`; the models are
+    exact, byte by byte, after a crash of a worker or of the driver too, because Spark commits
+    them with the offsets of the stream in its checkpoint.
+
+    The columns that come out are key and sequence; ``prediction``, the most likely label, and its
+    ``probability``; ``chance``, the probability that the true label was given, so that the
+    progressive loss is the mean of ``-ln(chance)``; and ``refused``, why an event was not taken
+    in, null for all others. An event without a label is only predicted. A source that delivers
+    more than once does no harm: an event whose number is not above the last one that its model
+    took in is refused, and so is one that comes in a later micro-batch than a higher number.
+
+    The session is made to keep states in RocksDB. A model is read, and written, once in a
+    micro-batch that has its key; the events of one key and micro-batch are held in memory. The
+    number of shuffle partitions is fixed for the life of a checkpoint.
+
+    Parameters
+    ----------
+    stream : a streaming data frame; all columns but the four that follow are features.
+    key : the column that says which model an event is for.
+    sequence : a column of whole numbers that increase from event to event of a key.
+    label : the column of labels: text, whole numbers, truth values or doubles.
+    weight : a column of weights.
+    settings : of every `Model`, such as ``learner="leader"``.
+    """
+    needed("google.protobuf", "keyed models on Spark need", "spark")
+    types = _types_of(stream)
+    own = [key, sequence, label] + ([] if weight is None else [weight])
+    _refuse_absent(types, own)
+    _refuse_type(types, sequence, _NUMBERS, "sequence numbers must be whole numbers")
+    _refuse_type(types, label, _LABELS, "labels must be text, numbers or truth values")
+    if set(_PREDICTED) & {key, sequence}:
+        raise InvalidInputError(
+            f"the columns {listed(_PREDICTED)} are added: rename {key!r} or {sequence!r}"
+        )
+    Model(**settings)  # hears bad settings
+    stream.sparkSession.conf.set("spark.sql.streaming.stateStore.providerClass", _STORE)
+    output = (
+        f"`{key}` {types[key]}, `{sequence}` {types[sequence]}, prediction {types[label]}, "
+        "probability double, chance double, refused string"
+    )
+    processor = _Keyed(key, sequence, label, weight, settings)
+    return stream.groupBy(key).transformWithState(
+        processor, output, outputMode="Append", timeMode="None"
+    )
+
+
+class _Keyed:
+    """Folds the events of a key into its model: a `StatefulProcessor` of Spark."""
+
+    def __init__(
+        self, key: str, sequence: str, label: str, weight: str | None, settings: Mapping[str, Any]
+    ) -> None:
+        self.key, self.sequence, self.label, self.weight = key, sequence, label, weight
+        self.settings = dict(settings)
+
+    def init(self, handle: Any) -> None:
+        """Begin in a worker."""
+        self._kept = handle.getValueState(_STATE, "state binary, last bigint")
+
+    def handleInputRows(self, key: Any, rows: Iterable[Any], timers: Any) -> Iterator[Any]:
+        """Take in all events of a key in a micro-batch."""
+        state, last = self._kept.get() if self._kept.exists() else (None, None)
+        new: list[Any] = []
+        for row in sorted(rows, key=self._order):
+            number = row[self.sequence]
+            if number is None:
+                yield self._answer(row, Output({}, 1.0, "there is no sequence number"))
+            elif last is not None and number <= last:
+                why = f"the sequence number is not above {last}, which is in the model"
+                yield self._answer(row, Output({}, 1.0, why))
+            else:
+                new.append(row)
+                last = number
+        if new:
+            state, outputs = fold(state, map(self._event, new), **self.settings)
+            self._kept.update((state, last))
+            yield from map(self._answer, new, outputs)
+
+    def _order(self, row: Any) -> tuple[bool, int]:
+        number = row[self.sequence]
+        return number is not None, number or 0
+
+    def _event(self, row: Any) -> Event:
+        values = row.asDict()
+        label = values.pop(self.label)
+        weight = 1.0 if self.weight is None else values.pop(self.weight)
+        del values[self.key], values[self.sequence]
+        return Event(values, label, weight)
+
+    def _answer(self, row: Any, output: Output) -> Any:
+        from pyspark.sql import Row
+
+        true, predicted, refused = row[self.label], output.label, output.refused or None
+        chance = None if true is None or refused else output.chance(true)
+        values = predicted, output.p.get(predicted), chance, refused
+        own = {self.key: row[self.key], self.sequence: row[self.sequence]}
+        return Row(**own, **dict(zip(_PREDICTED, values, strict=True)))
+
+    def close(self) -> None:
+        """End in a worker; nothing is held."""
+
+
+def read_models(spark: Any, checkpoint: str) -> dict[Any, Model]:
+    """Return the models of a stream by key, as its last finished micro-batch left them.
+
+    All of them come to the driver. ``spark.read.format("statestore")`` with the option
+    ``stateVarName="model"`` gives them as a table instead; `folklearn.load` takes the bytes.
+    """
+    rows = spark.read.format("statestore").option("stateVarName", _STATE).load(checkpoint)
+    found = {}
+    for row in rows.select("key", "value.state").toLocalIterator():
+        found[row["key"][0]] = _model_of(bytes(row["state"]))
+    return found
+
+
+def predict_udf(model: Model) -> Any:
+    """Return a column of probabilities, in the order of ``model.labels``: an array for every row.
+
+    ``df.withColumn("p", predict_udf(model))`` takes the columns that the model knows from `df`,
+    by name, and gives what ``model.predict_proba`` gives; Spark names a column that is not there.
+    To the last bit if the rows come in the same blocks: BLAS treats the last rows of a block
+    apart. The model travels to the executors with the query, and only predicts there.
+    """
+    functions = needed("pyspark.sql.functions", "predictions on Spark need", "spark")
+    import pyarrow as pa
+
+    if model.core is None:
+        raise InvalidInputError("the model has learned nothing yet: `learn_one`, `run` or `fit`")
+    content = model.to_bytes()
+
+    def predict(batches: Iterator[pa.Array]) -> Iterator[pa.Array]:
+        own = _model_of(content)
+        with OneThread():
+            for batch in batches:
+                P = own.predict_proba(pa.Table.from_struct_array(batch))
+                yield pa.array(list(P), pa.list_(pa.float64()))
+
+    udf = functions.arrow_udf(predict, "array<double>")
+    names = [name for name, role in model.roles.items() if role in LEARNED]
+    return udf(functions.struct(*map(_column, names)))
+
+
+def _model_of(content: bytes) -> Model:
+    model = persist.load(content)
+    assert isinstance(model, Model)
+    return model
+
+
+def _column(name: str) -> Any:
+    """Return a column by its name, whatever that is made of."""
+    functions = needed("pyspark.sql.functions", "this needs", "spark")
+    return functions.col("`" + name.replace("`", "``") + "`")
+
+
+def _matrix(batch: Any, names: Iterable[str]) -> Array:
+    """Return columns of an Arrow batch as a matrix."""
+    found = [batch[name].to_numpy(zero_copy_only=False) for name in names]
+    return np.stack(found, axis=1).astype(np.float64)
+
+
+def _types_of(df: Any) -> dict[str, str]:
+    """Return the type of every column, or raise if this is no data frame of Spark."""
+    if not hasattr(df, "sparkSession"):
+        raise InvalidInputError(f"expected a data frame of Spark, got {type(df).__name__}")
+    return dict(df.dtypes)
+
+
+def _refuse_absent(types: Mapping[str, str], names: Iterable[str]) -> None:
+    for name in names:
+        if name not in types:
+            raise InvalidInputError(
+                f"there is no column {name!r}; the columns are: {listed(list(types))}"
+            )
+
+
+def _refuse_type(types: Mapping[str, str], name: str, known: Iterable[str], rule: str) -> None:
+    if types[name] not in known:
+        raise InvalidInputError(f"column {name!r} is of type {types[name]}, and {rule}")
+
+
+def _refuse_missing(df: Any, names: Iterable[str]) -> None:
+    """Refuse a table that has gaps in some columns."""
+    functions = needed("pyspark.sql.functions", "this needs", "spark")
+    wanted = list(dict.fromkeys(names))
+    gaps = [functions.count_if(_column(name).isNull()) for name in wanted]
+    for name, n in zip(wanted, df.select(*gaps).first(), strict=True):
+        if n:
+            raise InvalidInputError(
+                f"column {name!r} has {counted(n, 'missing value')}: fill it in (df.fillna) or "
+                "leave these rows out (df.dropna)"
+            )
+
+
+def _refuse_other_labels(df: Any, label: str, labels: Sequence[Any]) -> None:
+    """Refuse a label that has no column of predictions."""
+    for (value,) in df.select(_column(label)).distinct().collect():
+        if value is not None and value not in labels:
+            raise InvalidInputError(
+                f"no prediction is named for the label {value!r} of column {label!r}; named are: "
+                f"{listed([str(known) for known in labels])}"
+            )

@@ -1,0 +1,142 @@
+"""Rows of a Spark data frame: made once, kept by the executors, and summed there in a tree."""
+
+import pickle
+from collections.abc import Callable, Iterable, Iterator
+from itertools import accumulate, groupby
+from operator import itemgetter
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+
+from folklearn.arrays import Array
+from folklearn.engine import HERE, Leaf, S, added_up
+from folklearn.errors import InvalidInputError
+from folklearn.passes import Passes
+from folklearn.problem import Rows
+from folklearn.readers.extras import needed
+
+FAN = 8  # sums that are added up at a time
+_SUM = "place bigint, content binary"
+
+
+class Block(NamedTuple):
+    """Checked rows, and the losses (T,) that somebody's predictions had on them, if any."""
+
+    rows: Rows
+    losses: Array = np.empty(0)
+
+
+class SparkPasses(Passes):
+    """Rows that executors hold, gone over there.
+
+    Rows are checked and numbered once, and persisted: in memory, and on disk where that is full.
+    A pass sums every partition by itself, and adds the sums of eight neighbours at a time until
+    eight are left for the driver; the tree depends on the partitions, and on no clock. What
+    travels is pickled, as Spark pickles functions: executors trust the driver, and it them.
+
+    A context manager: at the end the rows are let go of.
+
+    Parameters
+    ----------
+    df : of which the rows are made; it must have the same rows whenever Spark reads it.
+    blocks_of : makes blocks of the Arrow batches of a partition, in executors.
+    after_pass : told the number of every pass that was made, from 1.
+    """
+
+    def __init__(
+        self,
+        df: Any,
+        blocks_of: Callable[[Iterable[Any]], Iterable[Block]],
+        after_pass: Callable[[int], None] | None = None,
+    ) -> None:
+        self._after_pass, self._n_made = after_pass, 0
+        self._functions = needed("pyspark.sql.functions", "this needs", "spark")
+        self._blocks = df.mapInArrow(_kept(blocks_of), "part bigint, n bigint, block binary")
+        self._blocks = self._blocks.persist()
+        counts = self._blocks.groupBy("part").agg({"n": "sum"}).collect()
+        sizes = dict(sorted((part, n) for part, n in counts if n))
+        if not sizes:
+            self.__exit__()
+            raise InvalidInputError("there are no rows with a label")
+        firsts = list(accumulate(sizes.values(), initial=0))
+        self._n_rows: int = firsts.pop()
+        self._firsts: dict[int, int] = dict(zip(sizes, firsts, strict=True))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._blocks.unpersist()
+
+    @property
+    def n_rows(self) -> int:
+        """How many rows there are."""
+        return self._n_rows
+
+    def total(self, size: int | None, summed: Callable[[Leaf], S]) -> S:
+        """Return what all rows add up to."""
+
+        def of_rows(first: int, blocks: Iterable[Block]) -> S:
+            return HERE.total((block.rows for block in blocks), size, summed, first)
+
+        return self.of_partitions(of_rows)
+
+    def of_partitions(self, of: Callable[[int, Iterable[Block]], S]) -> S:
+        """Return the sum of what `of` makes of every partition's first row number and blocks."""
+        functions, n_sums = self._functions, len(self._firsts)
+        sums = self._blocks.where("n > 0").mapInArrow(_summed(of, self._firsts), _SUM)
+        while n_sums > FAN:
+            neighbours = functions.expr(f"place div {FAN}").alias("eight")
+            sums = sums.groupBy(neighbours).applyInArrow(_joined, _SUM)
+            n_sums = -(n_sums // -FAN)
+        found = sorted(sums.collect(), key=itemgetter("place"))
+        total: S = added_up(pickle.loads(row["content"]) for row in found)
+        self._n_made += 1
+        if self._after_pass is not None:
+            self._after_pass(self._n_made)
+        return total
+
+
+def _kept(blocks_of: Callable[[Iterable[Any]], Iterable[Block]]) -> Callable[..., Iterator[Any]]:
+    """Return what turns the batches of a partition into batches of one pickled block each."""
+
+    def keep(batches: Iterable[Any]) -> Iterator[Any]:
+        import pyarrow as pa
+        from pyspark import TaskContext
+
+        part = TaskContext.get().partitionId()
+        for block in blocks_of(batches):
+            values = [part], [len(block.rows.X)], [pickle.dumps(block)]
+            yield pa.RecordBatch.from_arrays([*map(pa.array, values)], ["part", "n", "block"])
+
+    return keep
+
+
+def _summed(
+    of: Callable[[int, Iterable[Block]], Any], firsts: dict[int, int]
+) -> Callable[..., Iterator[Any]]:
+    """Return what turns the blocks of a partition into its sum; its place is that of its rows."""
+    places = {part: place for place, part in enumerate(firsts)}
+
+    def sum_up(batches: Iterable[Any]) -> Iterator[Any]:
+        found = (pair for batch in batches for pair in zip(batch["part"], batch["block"]))  # noqa: B905
+        for part, own in groupby(found, key=lambda pair: pair[0].as_py()):
+            blocks = (pickle.loads(content.as_buffer()) for _, content in own)
+            yield _batch(places[part], of(firsts[part], blocks))
+
+    return sum_up
+
+
+def _joined(key: tuple[Any, ...], sums: Any) -> Any:
+    """Return the sum of neighbours, a table of one row."""
+    import pyarrow as pa
+
+    own = sums.sort_by("place")["content"]
+    total = added_up(pickle.loads(content.as_buffer()) for content in own)
+    return pa.Table.from_batches([_batch(key[0].as_py(), total)])
+
+
+def _batch(place: int, total: Any) -> Any:
+    import pyarrow as pa
+
+    return pa.RecordBatch.from_pydict({"place": [place], "content": [pickle.dumps(total)]})
