@@ -73,6 +73,19 @@ def test_steps_that_lead_too_far_are_shortened_each_by_itself(device, rng):
     np.testing.assert_allclose(found, expected, rtol=1e-7, atol=1e-8)
 
 
+def test_a_model_whose_step_leads_nowhere_stays(device, rng):
+    """At a model that is certain of everything there is next to no curvature: steps are absurd."""
+    own, kept = some_quadratic(rng, 3, 2, T=0), kept_rows(rng, 20, 3, 2)
+    W = rng.normal(size=(2, 3, 2)) * np.array([300.0, 1.0])[:, None, None]
+    ridges = np.array([1e-9, 10.0])
+    expected = moved_here(own, kept, W[0], ridges, W)
+    found = moved_there(device, own, kept, W[0], ridges, W)
+    np.testing.assert_array_equal(expected[0], W[0])
+    np.testing.assert_array_equal(found[0], W[0])
+    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
+    assert np.abs(found[1] - W[1]).max() > 0.1
+
+
 @pytest.mark.parametrize("m", [0, 12])
 def test_a_ridge_without_a_factor_stays_and_others_move(m, device, rng):
     own, kept = some_quadratic(rng, 3, 2), kept_rows(rng, m, 3, 2)

@@ -8,11 +8,14 @@ import re
 import numpy as np
 import pytest
 from scipy import sparse
+from sklearn.datasets import dump_svmlight_file
 
 import folklearn
 from folklearn import FolkloreClassifier, Model
+from folklearn.batch.column_model import ColumnModel
 from folklearn.cli.app import main
 from folklearn.learners.auto import Auto
+from folklearn.learners.mixture import Mixture
 from folklearn.learners.wide import Wide
 
 pytest.importorskip("torch", reason="PyTorch is not installed: make test-gpu")
@@ -132,15 +135,35 @@ def test_windows_have_the_same_floors(device):
         assert one.floor == pytest.approx(other.floor, abs=1e-9 * other.loss)
 
 
-def test_the_lane_is_that_of_the_device(device):
+@pytest.fixture
+def narrow_cpu(monkeypatch):
+    """Nothing but the smallest problems fit the first lane of the CPU."""
+    monkeypatch.setattr("folklearn.learners.lanes._MOST_PAIRED", 10)
+
+
+@pytest.mark.usefixtures("narrow_cpu")
+@pytest.mark.parametrize("kind", ["matrix", "sparse matrix", "svmlight"])
+def test_the_lane_is_that_of_the_device(kind, device, tmp_path):
     rng = np.random.default_rng(0)
-    X = sparse.random_array((30, 500), density=0.05, format="csr", rng=rng)
-    y = rng.integers(3, size=30)
+    X, y = rng.normal(size=(30, 5)), rng.integers(3, size=30)
+    path = tmp_path / "rows.svm"
+    dump_svmlight_file(X, y, str(path))
     found = []
     for model in models(device):
-        model.learn_many(X, y)
+        if kind == "svmlight":
+            model.run(str(path))
+        else:
+            model.learn_many(X if kind == "matrix" else sparse.csr_array(X), y)
         found.append(type(model.learner))
-    assert found == [Wide, Auto]
+    assert found == [Mixture if kind == "matrix" else Wide, Auto]
+
+
+@pytest.mark.usefixtures("narrow_cpu")
+def test_a_fit_on_a_device_is_of_second_order_whoever_learned(device):
+    source = labelled(*records(60))
+    here, there = Model().fit(source, "y"), Model().fit(source, "y", device=device.name)
+    assert isinstance(here.core._refitted, ColumnModel)
+    assert isinstance(there.core._refitted, np.ndarray)
 
 
 def test_the_classifier(device):

@@ -91,7 +91,7 @@ class PanelLearner(Learner):
         sooner on the CPU than a device could be told what to do.
         """
         state = self._state
-        is_young = state.plan[panel.N_KEPT] < state.spec.kept and state.plan[panel.DENSE] > 0
+        is_young = state.plan[panel.T] < state.spec.kept and state.plan[panel.DENSE] > 0
         if self._awaited is None or is_young:
             return
         self._sums, self._awaited = DeviceSums.of(self._awaited, state), None
