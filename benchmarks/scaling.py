@@ -1,10 +1,10 @@
 """What a second thread is worth: sums, passes, a whole exact audit and a fit, 10^4 to 10^7 rows.
 
-python -m benchmarks.scaling   writes results/scaling.json and results/scaling.md (about twenty
+python -m benchmarks.scaling   writes results/scaling.json and results/scaling.md (about ten
 minutes; --quick has one turn up to 10^5 rows and writes no files). One process for each
 number of threads, which take turns, three of them, or two where one takes long; what is shown is
 the median, and of the ratios also the least and the largest. A task is left out from where it
-would take longer than a minute.
+would take longer than half a minute.
 
 Rows are those of one seeded softmax stream, 131,072 of them over and over, in blocks of as many:
 they are not held, and a pass checks and copies them as it does with those of a file. A fit holds
@@ -37,7 +37,7 @@ JOBS = (1, 2)
 TURNS, FEWER_TURNS = 3, 2
 DISTINCT = 1 << 17
 WARM_UP = 300  # rows
-LONG, LONGEST = 10.0, 60.0  # seconds of one measurement
+LONG, LONGEST = 10.0, 30.0  # seconds of one measurement
 
 Seconds = Callable[[int, int, int, int], float]  # of d, K, rows and threads
 
