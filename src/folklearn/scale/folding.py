@@ -5,9 +5,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from folklearn import persist
+from folklearn.engine import one_blas_thread
 from folklearn.errors import FolklearnError, StateFileError
 from folklearn.model.model import Model
-from folklearn.numerics.backend import OneThread
 
 
 class Event(NamedTuple):
@@ -84,7 +84,7 @@ def fold(
     ('churn', 27)
     """
     model = Model(**settings) if state is None else model_of(state)
-    with OneThread():
+    with one_blas_thread():
         outputs = [_taken(model, Event(*event)) for event in events]
     return model.to_bytes(), outputs
 
