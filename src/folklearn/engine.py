@@ -9,7 +9,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing
+from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple, Protocol, Self, TypeVar
@@ -137,7 +137,7 @@ class Engine:
         if size is None:
             return summed(Leaf(first, blocks))
         with (
-            _blas().limit(limits=1, user_api="blas"),
+            one_blas_thread(),
             closing(self._in_order(leaves(blocks, size, first), summed)) as sums,
         ):
             return added_up(sums)
@@ -161,6 +161,15 @@ class Engine:
 
 
 HERE = Engine()  # one thread, this library's own code
+
+
+def one_blas_thread() -> AbstractContextManager[Any]:
+    """Return a context in which every BLAS has one thread, NumPy's too: results have no other bits.
+
+    `OneThread` is for speed, and holds SciPy's alone.
+    """
+    limited: AbstractContextManager[Any] = _blas().limit(limits=1, user_api="blas")
+    return limited
 
 
 @cache

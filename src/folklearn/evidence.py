@@ -18,6 +18,7 @@ from folklearn.numerics.evidence import (
     rows_at_once,
     scratch_for,
 )
+from folklearn.numerics.floor import AnyQuadratic
 from folklearn.numerics.on_torch.quadratic import DeviceQuadratic
 from folklearn.numerics.on_torch.rows import DeviceRows
 from folklearn.numerics.quadratic import Quadratic
@@ -195,7 +196,7 @@ class Evidence(LowerBound):
         return dict(zip(self.PARTS, self._here(), strict=True))
 
     @property
-    def _quadratic(self) -> Quadratic | DeviceQuadratic:
+    def _quadratic(self) -> AnyQuadratic:
         if self._device is None:
             return Quadratic(self._S, self._G, self._totals)
         return DeviceQuadratic(self._device, self._S, self._G, self._totals)
@@ -221,9 +222,7 @@ class Evidence(LowerBound):
         return self._known[covered]
 
     @classmethod
-    def of(
-        cls, quadratic: Quadratic | DeviceQuadratic, *, B: float, first_classes: int
-    ) -> "Evidence":
+    def of(cls, quadratic: AnyQuadratic, *, B: float, first_classes: int) -> "Evidence":
         """Return evidence that holds a copy of a sum which lies below the losses for B."""
         K, d = quadratic.shape
         evidence = cls(n_features=d, n_classes=K, B=B)
@@ -233,7 +232,7 @@ class Evidence(LowerBound):
         return evidence
 
 
-def _add_rows(quadratic: Quadratic | DeviceQuadratic, rows: Rows, W: Array, B: float) -> None:
+def _add_rows(quadratic: AnyQuadratic, rows: Rows, W: Array, B: float) -> None:
     """Add rows to a sum in blocks; B = 0 takes their true curvature, which proves nothing."""
     if not isinstance(quadratic, Quadratic):
         device = quadratic.device

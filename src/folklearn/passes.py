@@ -62,7 +62,7 @@ class Passes(ABC):
         """Where sums over pairs of classes are made; None for this library's own code."""
         return None
 
-    def there(self, n_classes: int) -> Iterable[tuple[int, DeviceRows]]:
+    def on_device(self, n_classes: int) -> Iterable[tuple[int, DeviceRows]]:
         """Return all rows on the device, each part with the number of its first row."""
         raise NotImplementedError("rows are brought to a device by who has one")
 
@@ -70,7 +70,7 @@ class Passes(ABC):
         """Return all rows, expanded at a model W (K, d), with a proof for every class named."""
         K, d = W.shape
         if self.device is not None:
-            return SumsOnDevice(self.device, self.there(K), W, classes)
+            return SumsOnDevice(self.device, self.on_device(K), W, classes)
         size = leaf_rows(d, K, 1 + len(classes))
         return self.total(size, lambda leaf: Sums.of(leaf, W, classes))
 
@@ -98,7 +98,7 @@ class PassesHere(Passes):
         """Where sums over pairs of classes are made."""
         return self._engine.device
 
-    def there(self, n_classes: int) -> Iterator[tuple[int, DeviceRows]]:
+    def on_device(self, n_classes: int) -> Iterator[tuple[int, DeviceRows]]:
         """Yield all rows on the device; they stay there for the next pass if they fit."""
         device = self._engine.device
         if device is None or self._held is not None:

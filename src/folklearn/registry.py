@@ -83,6 +83,7 @@ _MODULES = {
     "readers.scan": ("Scan", "scan"),
     "scale.comparison": ("Compared", "Comparison", "compare"),
     "scale.files": ("AuditedFile", "FilesAudit", "audit_files"),
+    "scale.folding": ("Event", "Output", "fold"),
     "scale.jobs": ("run_all",),
     "scale.sweeps": ("Sweep", "Swept", "SweptMean", "sweep"),
     "synthetic.digits": ("digits",),
@@ -99,7 +100,6 @@ _MODULES = {
         "separable",
         "stochastic",
     ),
-    "scale.folding": ("Event", "Output", "fold"),
     "scaler": ("OnlineScaler",),
     "tangents": ("Tangents",),
 }

@@ -112,7 +112,7 @@ def test_rows_may_come_in_parts_of_any_size(size, device):
 
 
 def test_long_stretches_are_cut(device, monkeypatch):
-    monkeypatch.setattr("folklearn.numerics.on_torch.panel._MOST_ROWS", 13)
+    monkeypatch.setattr("folklearn.numerics.on_torch.panel.MOST_ROWS", 13)
     X, Y, weight = mixed_stream(7, 400, 3, 2, "weighted")
     here, there = leaders(3, 2, device)
     near(there.run(X, Y, weight=weight), here.run(X, Y, weight=weight))

@@ -185,9 +185,9 @@ class _Others(Passes):
         """Where sums over pairs of classes are made."""
         return self._passes.device
 
-    def there(self, n_classes: int) -> Iterator[tuple[int, DeviceRows]]:
+    def on_device(self, n_classes: int) -> Iterator[tuple[int, DeviceRows]]:
         """Yield all rows on the device, those of the fold without weight."""
-        for first, rows in self._passes.there(n_classes):
+        for first, rows in self._passes.on_device(n_classes):
             own = dealt(self._fold.seed, first, len(rows.X)) == self._fold.number
             outside = rows.weights.new_tensor(~own)
             yield first, rows._replace(weights=rows.weights * outside)

@@ -36,7 +36,7 @@ _TABLE = Table(
 
 @dataclass(frozen=True)
 class Predicted:
-    """What was predicted, a file for every file of rows; those after the first."""
+    """Files of predictions, one for each file of rows, and the files of rows after the first."""
 
     more: list[str] = field(default_factory=list)
     predictions: list[str] = field(default_factory=list)
@@ -82,8 +82,9 @@ def audit(
     pairs = [Pair(*pair) for pair in zip(sources, given.predictions, strict=True)]
     console = new_console(quiet)
     if given.more:
-        if exact or device != "cpu":
-            raise FolklearnError(f"{'--exact' if exact else '--device'} is for one file")
+        if exact or device != OWN:
+            option = "--exact" if exact else "--device"
+            raise FolklearnError(f"{option} is for one file: leave it out, or audit one at a time")
         check_settings({"B": B})
         with warnings_shown(console):
             audit_together(console, pairs, columns.roles(), B, jobs)

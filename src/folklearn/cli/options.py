@@ -29,8 +29,8 @@ MODEL  What `folklearn run --save` wrote.
     the first values.
 --drop COLUMN  A column to leave out, like --role COLUMN=ignored; may be given several times.
 --on-bad-row stop|skip  At a row that cannot be read: stop, or skip it and say how many were.
---device cpu|cuda|cuda:N  Where the sums of wide rows and many classes are made: this machine's own
-    code, or a GPU (extra gpu). Pays from about a thousand columns times classes. Default: cpu.
+--device cpu|cuda|cuda:N  Where sums over pairs of classes are made: here, by our own code, or on a
+    GPU (extra gpu). Pays from about a thousand columns times classes. Default: cpu.
 --plot OUT.png  Draw it, as .png, .svg or .pdf.
 --seed  Of all that is random.
 --quiet  Say nothing but errors.

@@ -18,13 +18,12 @@ from folklearn.learners.folklore import Folklore
 from folklearn.numerics import panel
 from folklearn.numerics.backend import OWN, device_named, threads_for
 from folklearn.numerics.on_torch.device import Device
-from folklearn.numerics.on_torch.panel import DeviceSums
+from folklearn.numerics.on_torch.panel import MOST_ROWS, PanelSums
 from folklearn.numerics.panel_state import PanelState, Spec
 from folklearn.persist import Record, put_inside
 from folklearn.problem import Rows
 
-_CHUNK_FLOPS = 1e9  # work between two chances to report progress or to be interrupted,
-_CHUNK_OF_A_DEVICE = 1 << 15  # or rows, where leaders learn whole stretches at once
+_CHUNK_FLOPS = 1e9  # work between two chances to report progress or to be interrupted
 _NOBODY: Array = np.empty(0)  # in place of what Folklore predicts
 
 
@@ -42,7 +41,7 @@ class PanelLearner(Learner):
     classes: tuple[float, ...]  # B of every class that is certified
     _state: PanelState
     _folklore: Folklore | None
-    _sums: DeviceSums | None = None  # on a device, if they are not in the state
+    _sums: PanelSums | None = None  # on a device, if they are not in the state
     _awaited: Device | None = None  # where the sums go once there are many rows
 
     def _start(
@@ -94,7 +93,7 @@ class PanelLearner(Learner):
         is_young = state.plan[panel.T] < state.spec.kept and state.plan[panel.DENSE] > 0
         if self._awaited is None or is_young:
             return
-        self._sums, self._awaited = DeviceSums.of(self._awaited, state), None
+        self._sums, self._awaited = PanelSums.of(self._awaited, state), None
         self._state = state.like(room=state.spec.kept, whole=False)
 
     def _whole(self) -> PanelState:
@@ -148,7 +147,7 @@ class PanelLearner(Learner):
         n = self.n_features * self.n_classes
         chunk = max(1, int(_CHUNK_FLOPS / (n * n + 1e4)))
         if self.device != OWN and self._state.spec.only_leaders:
-            chunk = _CHUNK_OF_A_DEVICE
+            chunk = MOST_ROWS  # leaders learn whole stretches at once
         with threads_for(n):
             for start in range(0, T, chunk):
                 stop = min(start + chunk, T)
@@ -260,7 +259,7 @@ class PanelLearner(Learner):
         W = state.model(len(state.spec.ridges) + place)
         return own._with(rows, W, B=min(covered, B))
 
-    def _flushed(self, state: PanelState) -> PanelState | DeviceSums:
+    def _flushed(self, state: PanelState) -> PanelState | PanelSums:
         """Return the sums with the rows that wait in a copy of the state, which it may be."""
         if self._sums is not None:
             sums = self._sums.copy()

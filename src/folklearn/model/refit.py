@@ -62,12 +62,7 @@ def at_hand(rows: Scaled) -> Scaled:
 
 
 def refit_wide(
-    scaled: Scaled,
-    learner: Learner,
-    constant: int | None,
-    *,
-    most_passes: int,
-    seed: int,
+    scaled: Scaled, learner: Learner, constant: int | None, *, most_passes: int, seed: int
 ) -> ColumnModel | None:
     """Return weights of the columns that occur, or None if the rows do not fit in memory."""
     parts: list[Rows] = []

@@ -5,9 +5,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from folklearn import persist
+from folklearn.engine import one_blas_thread
 from folklearn.errors import FolklearnError, StateFileError
 from folklearn.model.model import Model
-from folklearn.numerics.backend import OneThread
 
 
 class Event(NamedTuple):
@@ -27,13 +27,18 @@ class Output(NamedTuple):
     """What was predicted of an event before it was learned.
 
     p : probabilities of the classes known by then, which sum to 1; none before the first class.
-    unseen : probability of a class that was never seen.
+    unseen : probability of a class that was never seen; not a number for a refused event.
     refused : why the event could not be taken in, and changed nothing; "" for all others.
     """
 
     p: dict[Any, float]
     unseen: float
     refused: str = ""
+
+    @classmethod
+    def refusal(cls, why: str) -> "Output":
+        """Return what there is of an event that could not be taken in."""
+        return cls({}, math.nan, why)
 
     @property
     def label(self) -> Any:
@@ -78,13 +83,14 @@ def fold(
     >>> asked.label, folklearn.load(state).n_rounds
     ('churn', 27)
     """
-    model = Model(**settings) if state is None else _model_of(state)
-    with OneThread():
+    model = Model(**settings) if state is None else model_of(state)
+    with one_blas_thread():
         outputs = [_taken(model, Event(*event)) for event in events]
     return model.to_bytes(), outputs
 
 
-def _model_of(state: bytes) -> Model:
+def model_of(state: bytes) -> Model:
+    """Return the model that a state holds, or raise StateFileError."""
     model = persist.load(state)
     if not isinstance(model, Model):
         raise StateFileError(
@@ -101,5 +107,5 @@ def _taken(model: Model, event: Event) -> Output:
         if event.label is not None:
             model.learn_one(event.row, event.label, weight=event.weight)
     except FolklearnError as error:
-        return Output({}, math.nan, str(error))
+        return Output.refusal(str(error))
     return output

@@ -11,20 +11,19 @@ from typing import Any
 
 import numpy as np
 
-from folklearn import persist, problem
+from folklearn import problem
 from folklearn.arrays import Array, log_losses
-from folklearn.engine import Leaf, S
+from folklearn.engine import Leaf, S, one_blas_thread
 from folklearn.errors import InvalidInputError
 from folklearn.evaluate.certify import PredictionCertificate, PredictionLoss
 from folklearn.evaluate.exact import Report, refine
 from folklearn.evaluate.probabilities import checked_rows
 from folklearn.model.model import Model
 from folklearn.model.roles import LEARNED
-from folklearn.numerics.backend import OneThread
 from folklearn.passes import Passes
 from folklearn.problem import Rows
 from folklearn.readers.extras import needed
-from folklearn.scale.folding import Event, Output, fold
+from folklearn.scale.folding import Event, Output, fold, model_of
 from folklearn.scale.spark_passes import Block, SparkPasses
 from folklearn.words import counted, listed
 
@@ -187,8 +186,8 @@ def fit(
     would learn on from is the sample.
 
     A category that is not in the sample has no weight: sort the table at random if its first rows
-    are not like the others. Words, and problems too large for sums
-    over all pairs of classes, are refused.
+    are not like the others. Words, and problems too large for sums over all pairs of classes, are
+    refused.
 
     Parameters
     ----------
@@ -221,7 +220,7 @@ def fit(
     def blocks_of(batches: Iterable[Any]) -> Iterator[Block]:
         import pyarrow as pa
 
-        fitted = _model_of(content)
+        fitted = model_of(content)
         for batch in batches:
             feed = fitted.feed(pa.table(batch), label, weight=weight, one_pass=True)
             for fed in feed.rows(doubling=False):
@@ -310,10 +309,10 @@ class _Keyed:
         for row in sorted(rows, key=self._order):
             number = row[self.sequence]
             if number is None:
-                yield self._answer(row, Output({}, 1.0, "there is no sequence number"))
+                yield self._answer(row, Output.refusal("there is no sequence number"))
             elif last is not None and number <= last:
                 why = f"the sequence number is not above {last}, which is in the model"
-                yield self._answer(row, Output({}, 1.0, why))
+                yield self._answer(row, Output.refusal(why))
             else:
                 new.append(row)
                 last = number
@@ -355,7 +354,7 @@ def read_models(spark: Any, checkpoint: str) -> dict[Any, Model]:
     rows = spark.read.format("statestore").option("stateVarName", _STATE).load(checkpoint)
     found = {}
     for row in rows.select("key", "value.state").toLocalIterator():
-        found[row["key"][0]] = _model_of(bytes(row["state"]))
+        found[row["key"][0]] = model_of(bytes(row["state"]))
     return found
 
 
@@ -375,8 +374,8 @@ def predict_udf(model: Model) -> Any:
     content = model.to_bytes()
 
     def predict(batches: Iterator[pa.Array]) -> Iterator[pa.Array]:
-        own = _model_of(content)
-        with OneThread():
+        own = model_of(content)
+        with one_blas_thread():
             for batch in batches:
                 P = own.predict_proba(pa.Table.from_struct_array(batch))
                 yield pa.array(list(P), pa.list_(pa.float64()))
@@ -384,12 +383,6 @@ def predict_udf(model: Model) -> Any:
     udf = functions.arrow_udf(predict, "array<double>")
     names = [name for name, role in model.roles.items() if role in LEARNED]
     return udf(functions.struct(*map(_column, names)))
-
-
-def _model_of(content: bytes) -> Model:
-    model = persist.load(content)
-    assert isinstance(model, Model)
-    return model
 
 
 def _column(name: str) -> Any:

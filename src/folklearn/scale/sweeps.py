@@ -23,7 +23,6 @@ from folklearn.words import counted
 
 Kind = str | Callable[..., Learner]  # a name of the catalogue, or what makes a learner
 Grid = Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Sequence[Any]]]
-Path = str | os.PathLike[str]
 
 
 class Swept(NamedTuple):
@@ -179,7 +178,7 @@ def sweep(
     >>> len(swept.rows), swept.best.learner
     (6, 'auto')
     """
-    setups = list(_kinds(learners))
+    setups = list(_setups(learners))
     orders = _orders(problem.count("n_orders", n_orders, 0), seed)
     if y is None:
         files = [data] if isinstance(data, str | os.PathLike) else list(data)
@@ -209,7 +208,7 @@ def sweep(
     return Sweep(tuple(rows))
 
 
-def _kinds(learners: Mapping[Kind, Grid] | Iterable[Kind] | Kind) -> Iterable[_Task]:
+def _setups(learners: Mapping[Kind, Grid] | Iterable[Kind] | Kind) -> Iterable[_Task]:
     from sklearn.model_selection import ParameterGrid
 
     if isinstance(learners, str) or callable(learners):

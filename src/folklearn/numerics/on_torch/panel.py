@@ -18,15 +18,14 @@ from folklearn.numerics.evidence import N_TOTALS, ROUNDS, n_pairs
 from folklearn.numerics.on_torch.device import Device, back
 from folklearn.numerics.on_torch.expand import Point, add_products
 from folklearn.numerics.on_torch.leaders import moved, moved_by_few
-from folklearn.numerics.on_torch.quadratic import DeviceQuadratic
+from folklearn.numerics.on_torch.quadratic import MOST_COEFFICIENTS, DeviceQuadratic
 from folklearn.numerics.on_torch.rows import DeviceRows
 from folklearn.numerics.panel_state import PanelState
 
-_MOST_ROWS = 1 << 15  # of a stretch, so that there is progress to report,
-_MOST_COEFFICIENTS = 1 << 24  # and of its pairs, so that there is memory
+MOST_ROWS = 1 << 15  # of a stretch, so that there is progress to report
 
 
-class DeviceSums:
+class PanelSums:
     """The sums of a panel: the leaders', the certificates', those of leaders that forget."""
 
     def __init__(self, device: Device, state: PanelState) -> None:
@@ -38,7 +37,7 @@ class DeviceSums:
         self._kept = DeviceRows(*(device.zeros(0, *shape) for shape in ((d,), (K,), (), ())))
 
     @classmethod
-    def of(cls, device: Device, state: PanelState) -> "DeviceSums":
+    def of(cls, device: Device, state: PanelState) -> "PanelSums":
         """Return a copy of the sums of a whole state."""
         sums = cls(device, state)
         for place in np.flatnonzero(state["totals"][:, ROUNDS]).tolist():
@@ -47,13 +46,13 @@ class DeviceSums:
             sums.totals[place] = device.put(own.totals)
         return sums
 
-    def copy(self) -> "DeviceSums":
+    def copy(self) -> "PanelSums":
         """Return the same in tensors of its own."""
         other = copy.copy(self)  # the kept rows are never written to
         other.S, other.G, other.totals = self.S.clone(), self.G.clone(), self.totals.clone()
         return other
 
-    def only(self, places: list[int]) -> "DeviceSums":
+    def only(self, places: list[int]) -> "PanelSums":
         """Return some of the sums."""
         if len(places) == len(self.S):
             return self
@@ -183,9 +182,8 @@ class DeviceSums:
         plan, K, torch = state.plan, state.K, self.device.torch
         self.flush(state)
         plan[panel.POSITION] = plan[panel.FLUSHED] = 0
-        at_once = max(
-            1, min(_MOST_ROWS, _MOST_COEFFICIENTS // (state.spec.n_expanded * n_pairs(K)))
-        )
+        n_coefficients = state.spec.n_expanded * n_pairs(K)  # of a row
+        at_once = max(1, min(MOST_ROWS, MOST_COEFFICIENTS // n_coefficients))
         counts = np.cumsum(weights[:at_once] > 0.0)
         ahead = max(int(plan[panel.NEXT] - plan[panel.T]), 1)
         # The round of the refresh is the last one.

@@ -14,7 +14,7 @@ from folklearn.numerics.on_torch.linear import Factor, factored
 from folklearn.numerics.on_torch.rows import DeviceRows
 from folklearn.numerics.quadratic import Form, Quadratic, Solve, n_classes, nudges
 
-_MOST_COEFFICIENTS = 1 << 24  # of pairs, that are held at once
+MOST_COEFFICIENTS = 1 << 24  # of pairs, that are held at once
 _SMALL = 1500  # unknowns below which the CPU is faster: a device waits for each of many steps
 
 
@@ -82,7 +82,7 @@ def add_expanded(
 ) -> float:
     """Add rows expanded at W (K, d), for a class to each of some sums; return the loss of W."""
     device, loss = sums[0].device, 0.0
-    at_once = max(1, _MOST_COEFFICIENTS // len(sums[0].S))
+    at_once = max(1, MOST_COEFFICIENTS // len(sums[0].S))
     for start in range(0, len(rows.X), at_once):
         part = rows.of_places(slice(start, start + at_once))
         point = Point(device, part.X @ W.T, part)

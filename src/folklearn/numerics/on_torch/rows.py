@@ -37,23 +37,12 @@ class DeviceRows(NamedTuple):
         return cls(device.put(X), Y, device.put(weights), device.put(norms))
 
     @classmethod
-    def parts_of(
-        cls,
-        device: Device,
-        n_classes: int,
-        X: Array,
-        norms: Array,
-        labels: Labels,
-        soft: Array,
-        weights: Array,
-    ) -> "Iterator[DeviceRows]":
-        """Send examples one part after the other: all of them may not fit."""
-        size = max(1, min(_MOST_ROWS, _MOST_NUMBERS // X.shape[1]))
-        for start in range(0, len(X), size):
-            own = slice(start, start + size)
-            yield cls.of(
-                device, n_classes, X[own], norms[own], labels[own], soft[own], weights[own]
-            )
+    def parts_of(cls, device: Device, n_classes: int, *rows: Any) -> "Iterator[DeviceRows]":
+        """Send examples, as `of` takes them, in parts: all of them may not fit."""
+        n, d = rows[0].shape
+        size = max(1, min(_MOST_ROWS, _MOST_NUMBERS // d))
+        for start in range(0, n, size):
+            yield cls.of(device, n_classes, *(part[start : start + size] for part in rows))
 
     def of_places(self, places: Any) -> "DeviceRows":
         """Return some of them."""
