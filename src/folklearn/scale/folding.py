@@ -5,7 +5,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from folklearn import persist
-from folklearn.errors import FolklearnError, StateFileError
+from folklearn.errors import FolklearnError, InvalidInputError, StateFileError
+from folklearn.model.labels import plain
 from folklearn.model.model import Model
 from folklearn.numerics.backend import OneThread
 
@@ -80,7 +81,7 @@ def fold(
     """
     model = Model(**settings) if state is None else _model_of(state)
     with OneThread():
-        outputs = [_taken(model, Event(*event)) for event in events]
+        outputs = [_taken(model, event) for event in events]
     return model.to_bytes(), outputs
 
 
@@ -94,12 +95,25 @@ def _model_of(state: bytes) -> Model:
     return model
 
 
-def _taken(model: Model, event: Event) -> Output:
+def _taken(model: Model, given: Any) -> Output:
     """Predict an event and learn it."""
     try:
+        event = _event(given)
         output = Output(model.predict_proba_one(event.row), model.unseen_probability)
         if event.label is not None:
+            _, new = model._labels.read(event.label)
+            for label in new:
+                plain(label)  # one that no state can hold would undo the events before it
             model.learn_one(event.row, event.label, weight=event.weight)
     except FolklearnError as error:
         return Output({}, math.nan, str(error))
     return output
+
+
+def _event(given: Any) -> Event:
+    try:
+        return Event(*given)
+    except TypeError:
+        raise InvalidInputError(
+            f"an event is a tuple of a row, and perhaps its label and weight, got {given!r}"
+        ) from None
