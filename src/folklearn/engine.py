@@ -11,14 +11,11 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
-from functools import cache
 from typing import Any, NamedTuple, Protocol, Self, TypeVar
-
-from threadpoolctl import ThreadpoolController
 
 from folklearn import problem
 from folklearn.errors import InvalidInputError
-from folklearn.numerics.backend import THREADED_N, device_named
+from folklearn.numerics.backend import THREADED_N, OneThread, device_named
 from folklearn.numerics.evidence import n_pairs, n_products
 from folklearn.numerics.on_torch.device import Device
 from folklearn.problem import Rows
@@ -137,7 +134,7 @@ class Engine:
         if size is None:
             return summed(Leaf(first, blocks))
         with (
-            _blas().limit(limits=1, user_api="blas"),
+            OneThread(everywhere=True),
             closing(self._in_order(leaves(blocks, size, first), summed)) as sums,
         ):
             return added_up(sums)
@@ -161,11 +158,6 @@ class Engine:
 
 
 HERE = Engine()  # one thread, this library's own code
-
-
-@cache
-def _blas() -> ThreadpoolController:
-    return ThreadpoolController()
 
 
 def _n_cores() -> int:

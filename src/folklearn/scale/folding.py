@@ -80,7 +80,7 @@ def fold(
     ('churn', 27)
     """
     model = Model(**settings) if state is None else _model_of(state)
-    with OneThread():
+    with OneThread(everywhere=True):
         outputs = [_taken(model, event) for event in events]
     return model.to_bytes(), outputs
 

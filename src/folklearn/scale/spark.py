@@ -376,7 +376,7 @@ def predict_udf(model: Model) -> Any:
 
     def predict(batches: Iterator[pa.Array]) -> Iterator[pa.Array]:
         own = _model_of(content)
-        with OneThread():
+        with OneThread(everywhere=True):
             for batch in batches:
                 P = own.predict_proba(pa.Table.from_struct_array(batch))
                 yield pa.array(list(P), pa.list_(pa.float64()))
