@@ -9,16 +9,13 @@ import os
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager, closing
+from contextlib import closing
 from dataclasses import dataclass
-from functools import cache
 from typing import Any, NamedTuple, Protocol, Self, TypeVar
-
-from threadpoolctl import ThreadpoolController
 
 from folklearn import problem
 from folklearn.errors import InvalidInputError
-from folklearn.numerics.backend import THREADED_N, device_named
+from folklearn.numerics.backend import THREADED_N, OneThread, device_named
 from folklearn.numerics.evidence import n_pairs, n_products
 from folklearn.numerics.on_torch.device import Device
 from folklearn.problem import Rows
@@ -137,7 +134,7 @@ class Engine:
         if size is None:
             return summed(Leaf(first, blocks))
         with (
-            one_blas_thread(),
+            OneThread(everywhere=True),
             closing(self._in_order(leaves(blocks, size, first), summed)) as sums,
         ):
             return added_up(sums)
@@ -161,20 +158,6 @@ class Engine:
 
 
 HERE = Engine()  # one thread, this library's own code
-
-
-def one_blas_thread() -> AbstractContextManager[Any]:
-    """Return a context in which every BLAS has one thread, NumPy's too: results have no other bits.
-
-    `OneThread` is for speed, and holds SciPy's alone.
-    """
-    limited: AbstractContextManager[Any] = _blas().limit(limits=1, user_api="blas")
-    return limited
-
-
-@cache
-def _blas() -> ThreadpoolController:
-    return ThreadpoolController()
 
 
 def _n_cores() -> int:

@@ -114,6 +114,15 @@ def numbers(name: str, value: ArrayLike) -> Array:
         raise InvalidInputError(f"{name} must hold real numbers: {error}") from None
 
 
+def table(X: Any) -> Any:
+    """Return X (T, d) of whatever width: numbers, or a sparse array as it came."""
+    if not is_sparse(X):
+        X = numbers("X", X)
+    if X.ndim != 2:
+        raise InvalidInputError(f"X has shape {X.shape}; expected (rows, features)")
+    return X
+
+
 def contexts(X: ArrayLike, n_features: int, *, gaps: bool = False) -> tuple[Array, Array]:
     """Return X (T, d) and its row norms, every row checked; with gaps, NaN counts as 0."""
     X = numbers("X", X)

@@ -2,7 +2,7 @@ import copy
 import pickle
 
 import numpy as np
-from threadpoolctl import threadpool_limits
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from folklearn import Folklore
 from folklearn.learners import second_order
@@ -10,7 +10,7 @@ from folklearn.numerics import backend
 
 
 def threads():
-    return [library.get_num_threads() for library in backend._blas_libraries()]
+    return [library.controller.get_num_threads() for library in backend._blas_libraries()]
 
 
 def test_small_problems_use_one_thread_and_the_setting_comes_back():
@@ -27,9 +27,20 @@ def test_tiny_problems_are_left_alone():
 
 
 def test_numpys_own_blas_is_not_touched():
-    names = [str(library.filepath) for library in backend._blas_libraries()]
+    names = [str(library.controller.filepath) for library in backend._blas_libraries()]
     assert names
     assert not any("numpy.libs" in name for name in names)
+
+
+def test_the_last_to_leave_restores_the_setting():
+    one, other = backend.OneThread(everywhere=True), backend.OneThread()
+    with threadpool_limits(2):
+        one.__enter__()
+        other.__enter__()  # as in another thread of Python
+        one.__exit__()
+        assert set(threads()) == {1}
+        other.__exit__()
+        assert {library["num_threads"] for library in threadpool_info()} == {2}
 
 
 def test_an_update_runs_on_one_thread_and_restores_the_setting(monkeypatch, rng):

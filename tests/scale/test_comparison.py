@@ -47,3 +47,8 @@ def test_names_alone_and_what_is_refused(rows):
     assert row.learner == "ogd"
     with pytest.raises(InvalidInputError, match="there is no learner 'sgd'"):
         scale.compare(["sgd"], *rows, n_classes=3)
+    with pytest.raises(InvalidInputError, match="a comparison needs a learner at least"):
+        scale.compare([], *rows, n_classes=3)
+    X, y = rows
+    listed = scale.compare("ogd", X.tolist(), y.tolist(), n_classes=3)
+    assert listed.rows[0].regret == row.regret

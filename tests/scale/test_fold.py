@@ -2,7 +2,10 @@
 
 import itertools
 import math
+from datetime import date
+from decimal import Decimal
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -32,6 +35,26 @@ def test_batches_of_any_size_give_the_same_bytes(events, cuts):
         outputs += some
     assert state == whole
     assert repr(outputs) == repr(expected)  # equal but for NaN, which equals nothing
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [{}, {"a": 2.0}],  # nothing at all, then a number in the first place
+        [{"a": "", "b": 1.0}, {"a": 2.0, "b": 1.0}],  # gaps of other kinds than the column
+        [{"a": np.datetime64("NaT"), "b": 1.0}, {"a": 2.0, "b": 1.0}],
+        [{"a": math.nan, "b": 1.0}, {"a": date(2024, 5, 1), "b": 1.0}],
+        [{1: 2.0, "a": 1.0}, {True: 3.0, "a": 1.0}],  # names that are equal, and written apart
+    ],
+)
+def test_a_state_in_between_changes_nothing(rows):
+    events = [(row, label) for row, label in zip(rows * 2, "xyxy", strict=True)]
+    whole, _ = fold(None, events)
+    state = None
+    for event in events:
+        state, [output] = fold(state, [event])
+        assert not output.refused
+    assert state == whole
 
 
 def test_it_is_what_a_model_does(rng):
@@ -64,6 +87,25 @@ def test_an_event_that_cannot_be_learned_is_refused_and_changes_nothing():
     assert state == fold(None, good)[0]
     assert [bool(output.refused) for output in outputs] == [False, False, True, True, True]
     assert "weight" in outputs[2].refused
+
+
+@pytest.mark.parametrize(
+    ("event", "sentence"),
+    [
+        (({"a": 1.0}, ("a", "tuple")), "cannot be saved"),
+        (({"a": 1.0}, {"x": 0.5, b"bytes": 0.5}), "cannot be saved"),
+        (({"a": 1.0}, "x", Decimal(-1)), "weight"),
+        ((None, "x"), "a row"),
+        (({"a": 1.0}, "x", 1.0, "more"), "an event is a tuple"),
+        ((), "an event is a tuple"),
+        (None, "an event is a tuple"),
+    ],
+)
+def test_no_event_can_stop_a_stream(event, sentence):
+    good = [({"a": 1.0}, "x", Decimal(1)), ({"a": 2.0}, np.int64(3))]
+    state, [*_, output] = fold(None, [*good, event])
+    assert state == fold(None, good)[0]
+    assert sentence in output.refused
 
 
 def test_settings_are_those_of_the_first_model():

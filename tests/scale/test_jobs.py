@@ -46,6 +46,23 @@ def test_an_exception_names_its_task(options):
     assert caught.value.__notes__ == ["This was task 3: 3."]
 
 
+class Nameless:
+    def __repr__(self):
+        raise RuntimeError("it has no name")
+
+
+def test_a_task_without_a_name_does_not_hide_what_happened():
+    with pytest.raises(TypeError, match="can't multiply") as caught:
+        run_all(lambda task: [task] * "no number", [Nameless()])
+    assert "task 0: <Nameless instance" in caught.value.__notes__[0]
+
+
+@pytest.mark.parametrize("n_jobs", [0, -2, True, 2.5, "2"])
+def test_numbers_of_jobs_that_are_none_are_refused(n_jobs):
+    with pytest.raises(FolklearnError, match="n_jobs must be"):
+        run_all(tasks.square, range(2), n_jobs=n_jobs)
+
+
 def test_a_killed_worker_costs_nothing_but_time(tmp_path):
     once = partial(tasks.killed_once, tmp_path / "killed", tasks.square)
     assert run_all(once, range(9), **TWO) == SQUARES

@@ -113,6 +113,27 @@ def test_refusals(rows, learners, options, sentence):
         scale.sweep(learners, *rows, **options)
 
 
+@pytest.mark.parametrize(
+    ("X", "y", "sentence"),
+    [
+        ([1.0, 2.0], [0, 1], "X has shape .2,.; expected .rows, features."),
+        ([[1.0], [2.0]], ["a", "b"], "labels y must be integers"),
+        ([[1.0], [2.0]], [0], "expected one label per row of X"),
+        ([[1.0], [2.0]], [0, -1], "label y.1. is -1"),
+    ],
+)
+def test_rows_that_are_none_are_refused_before_anything_runs(X, y, sentence):
+    with pytest.raises(InvalidInputError, match=sentence) as caught:
+        scale.sweep("ogd", X, y)
+    assert not hasattr(caught.value, "__notes__")
+
+
+def test_lists_are_rows(rows):
+    X, y = rows
+    lists = X.tolist(), y.tolist()
+    assert scale.sweep("ogd", *lists, n_orders=1).rows == scale.sweep("ogd", *rows, n_orders=1).rows
+
+
 def test_files_need_names(files):
     with pytest.raises(InvalidInputError, match="steep is no name, and files need learners by"):
         scale.sweep(tasks.steep, files, target="kind")

@@ -142,11 +142,11 @@ def audit(
     >>> round(certificate.loss / 1000, 4), certificate.best_linear_at_least > 400
     (0.6931, True)
     """
-    engine, P = Engine.chosen(n_jobs, device), np.asarray(P)
+    engine, X, P = Engine.chosen(n_jobs, device), problem.table(X), problem.numbers("P", P)
     if P.ndim != 2:
         raise InvalidInputError(f"P must be a table of probabilities (T, K), got shape {P.shape}")
     K = problem.count("the number of columns of P", P.shape[1], 2)
-    d = np.shape(X)[1] if np.ndim(X) == 2 else 1
+    d = X.shape[1]
     rows = Rows.checked(X, y, weight, n_features=d, n_classes=K)
     predicted = checked_rows(P, len(rows.X), K)
     lost = PredictionLoss.of(log_losses(predicted, rows.labels, rows.soft), rows.weights, 0)

@@ -1,13 +1,13 @@
 """The best linear model in hindsight, with a proof of how good it is."""
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
-from threadpoolctl import threadpool_limits
 
 from folklearn import problem
 from folklearn.arrays import Array, logit_losses, softmax
@@ -16,9 +16,10 @@ from folklearn.errors import InvalidInputError
 from folklearn.evaluate.exact import refine
 from folklearn.evidence import Evidence
 from folklearn.learners.lanes import PAIRS, lane_of
+from folklearn.numerics.backend import OneThread
 from folklearn.passes import PassesHere
 from folklearn.problem import Rows
-from folklearn.sparse import SparseRows, is_sparse
+from folklearn.sparse import SparseRows
 
 _CHUNK = 1024  # rows whose Kronecker products are in memory at once
 _MANY = 1000  # coordinates from which on several BLAS threads pay
@@ -110,10 +111,7 @@ def best_in_class(
     n_classes = problem.count("n_classes", n_classes, 2)
     B = problem.positive("B", B)
     tol = problem.positive("tol", tol)
-    if not is_sparse(X):
-        X = problem.numbers("X", X)
-    if X.ndim != 2:
-        raise InvalidInputError(f"X has shape {X.shape}; expected (rows, features)")
+    X = problem.table(X)
     sizes = {"n_features": X.shape[1], "n_classes": n_classes}
     rows = Rows.checked(X, y, weight, **sizes)
     if engine.device is not None or lane_of(**sizes) != PAIRS:
@@ -124,7 +122,7 @@ def best_in_class(
     few = n_classes * X.shape[1] < _MANY
     f = _Total(rows, n_classes, leaf_rows(**sizes) if few else None, engine)
     # Small products on several threads crawl as soon as anything else runs on the machine.
-    with threadpool_limits(1 if few else None, user_api="blas"):
+    with OneThread(everywhere=True) if few else nullcontext():
         best = _solve(f, B, tol)
         evidence = Evidence(**sizes, B=B)
         evidence._add(rows, best.W, engine)

@@ -206,6 +206,8 @@ class History(Saved):
 
         `absent` is a row of which nothing is known: NaN for numbers.
         """
+        if absent is not self._absent:  # a place that nothing had may be that of a number now
+            self._settle()
         self._absent = absent
         self._singles.append((p, unseen, label, weight, frozen, row))
         if len(self._singles) >= _FEW:

@@ -97,16 +97,7 @@ class Labels:
 
     def plain(self) -> list[list[Any]]:
         """Return the labels as JSON holds them; raise for one of a kind that it cannot hold."""
-        found = []
-        for label in self.kept:
-            kind = type(label).__name__
-            if kind not in _KINDS:
-                raise InvalidInputError(
-                    f"the label {label!r} cannot be saved: labels must be text, numbers or truth "
-                    "values for that"
-                )
-            found.append([kind, label.hex() if kind == "float" else label])
-        return found
+        return [plain(label) for label in self.kept]
 
     @classmethod
     def of_plain(cls, plain: Iterable[Any]) -> Self:
@@ -157,6 +148,17 @@ class Labels:
         if missing:
             raise InvalidInputError(f"the label is missing: {y!r}")
         return y, len(self.kept)
+
+
+def plain(label: Any) -> list[Any]:
+    """Return a label as JSON holds it; raise if it is of a kind that it cannot hold."""
+    kind = type(label).__name__
+    if kind not in _KINDS:
+        raise InvalidInputError(
+            f"the label {label!r} cannot be saved: labels must be text, numbers or truth values "
+            "for that"
+        )
+    return [kind, label.hex() if kind == "float" else label]
 
 
 def _probability(label: Any, value: Any) -> float:

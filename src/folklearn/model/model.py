@@ -276,8 +276,9 @@ class Model(Saved):
     ) -> float:
         """Learn one row, and return its loss; `asked` is what was predicted when it was asked."""
         number, new = self._labels.read(y)
+        weight = problem.weight(weight)
         if self.class_weight is not None or weight != 1.0:
-            numbers, weights = np.asarray([number]), np.array([problem.weight(weight)])
+            numbers, weights = np.asarray([number]), np.array([weight])
             numbers, weights = self._weighed(numbers, new, weights)
             number, weight = number if numbers.ndim == 1 else numbers[0], float(weights[0])
         begun = core, columns = self.core, self.columns

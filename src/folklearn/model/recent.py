@@ -1,13 +1,14 @@
 """The last rows of a stream as they came: what explanations are tried on."""
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from folklearn.persist import Record, Saved
 from folklearn.readers.block import Block, Texts, is_gap
+from folklearn.readers.cells import written
 from folklearn.readers.records import block_of_records
 from folklearn.sparse import SparseRows
 
@@ -55,13 +56,13 @@ class Recent(Saved):
         for rows, _, _ in self._pieces:
             if isinstance(rows, Block):
                 if waiting:
-                    blocks.append(block_of_records(waiting, range(1, len(waiting) + 1)))
+                    blocks.append(_block(waiting))
                     waiting = []
                 blocks.append(rows)
             else:
                 waiting.append(rows)
         if waiting:
-            blocks.append(block_of_records(waiting, range(1, len(waiting) + 1)))
+            blocks.append(_block(waiting))
         labels = [np.asarray(labels, np.int64) for _, labels, _ in self._pieces]
         if not labels:
             return Block({}, np.empty(0, np.int64)), np.empty(0, np.int64)
@@ -111,6 +112,15 @@ class Recent(Saved):
             recent._pieces.append((block, labels, len(labels)))
             recent._n_rows = len(labels)
         return recent
+
+
+def _block(rows: Sequence[Mapping[Any, Any]]) -> Block:
+    """Return mappings as a block, in which gaps do not decide what kind a column is."""
+    there = [
+        {str(name): value for name, value in row.items() if written(value) is not None}
+        for row in rows
+    ]
+    return block_of_records(there, range(1, len(there) + 1))
 
 
 def _width(features: Any) -> int:

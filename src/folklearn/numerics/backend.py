@@ -14,6 +14,7 @@ threads a piece of work deserves (`one_thread`), and the previous setting is res
 from contextlib import nullcontext
 from functools import cache
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import llvmlite.binding
@@ -160,30 +161,75 @@ def potrs(n, nrhs, A, a0, lda, B, b0, ldb):
     return info[0]
 
 
+class _Library:
+    """A BLAS of this process, and how many hold it to one thread."""
+
+    def __init__(self, controller: Any) -> None:
+        self.controller = controller
+        self._n_holders, self._before = 0, 1
+
+    def hold(self) -> None:
+        """Take one thread, unless it is so already."""
+        if not self._n_holders:
+            self._before = self.controller.get_num_threads()
+            self._set(1)
+        self._n_holders += 1
+
+    def release(self) -> None:
+        """Restore the setting, unless somebody else still holds it."""
+        self._n_holders -= 1
+        if not self._n_holders:
+            self._set(self._before)
+
+    def _set(self, count: int) -> None:
+        if self._before != 1:
+            self.controller.set_num_threads(count)
+
+
 @cache
-def _blas_libraries() -> list[Any]:
+def _every_library() -> list[_Library]:
+    return [_Library(one) for one in ThreadpoolController().select(user_api="blas").lib_controllers]
+
+
+@cache
+def _blas_libraries() -> list[_Library]:
     """The BLAS that SciPy calls; every BLAS of the process when it cannot be told apart."""
-    found = ThreadpoolController().select(user_api="blas").lib_controllers
-    return [lib for lib in found if Path(lib.filepath).parent.name == "scipy.libs"] or list(found)
+    found = _every_library()
+    return [
+        one for one in found if Path(one.controller.filepath).parent.name == "scipy.libs"
+    ] or found
+
+
+_HOLDING = Lock()
 
 
 class OneThread:
-    """Hold BLAS to one thread inside a with block, then restore the setting."""
+    """Hold BLAS to one thread inside a with block; the last to leave restores the setting.
 
-    __slots__ = ("_before",)
+    The setting is one for all threads of Python: if each remembered what it had found, one would
+    restore it under another, or for ever what another had set.
+
+    everywhere : NumPy's own BLAS too, not only the one that compiled code calls.
+    """
+
+    __slots__ = ("_everywhere",)
+
+    def __init__(self, *, everywhere: bool = False) -> None:
+        self._everywhere = everywhere
+
+    @property
+    def _libraries(self) -> list[_Library]:
+        return _every_library() if self._everywhere else _blas_libraries()
 
     def __enter__(self) -> None:
-        self._before = []
-        for lib in _blas_libraries():
-            count = lib.get_num_threads()
-            if count != 1:
-                lib.set_num_threads(1)
-                self._before.append((lib, count))
+        with _HOLDING:
+            for library in self._libraries:
+                library.hold()
 
     def __exit__(self, *error: object) -> None:
-        for lib, count in self._before:
-            lib.set_num_threads(count)
-        self._before = []  # handles of libraries can be neither copied nor pickled
+        with _HOLDING:
+            for library in self._libraries:
+                library.release()
 
 
 def one_thread(n: int, rank: int) -> OneThread | None:

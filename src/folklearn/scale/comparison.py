@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 
 from numpy.typing import ArrayLike
 
+from folklearn import problem
+from folklearn.errors import InvalidInputError
 from folklearn.evaluate.hindsight import Hindsight, best_in_class
 from folklearn.evaluate.progressive import Scores, progressive
 from folklearn.learners import catalogue
@@ -64,7 +66,7 @@ class Comparison:
 
 
 def compare(
-    learners: Mapping[str, Settings] | Iterable[str],
+    learners: Mapping[str, Settings] | Iterable[str] | str,
     X: Any,
     y: ArrayLike,
     *,
@@ -80,7 +82,7 @@ def compare(
 
     Parameters
     ----------
-    learners : names, or a mapping from names to settings.
+    learners : a name, names, or a mapping from names to settings.
     X, y, n_classes : rows (T, d) and classes (T,) or soft labels (T, K).
     B : largest row norm of the linear models to compare with.
     n_jobs, backend, progress : see `run_all`; a task is a learner. The search for the best linear
@@ -94,7 +96,11 @@ def compare(
     >>> [row.learner for row in found.rows if row.regret < 20.0]
     ['auto']
     """
-    settings = learners if isinstance(learners, Mapping) else {name: {} for name in learners}
+    names = [learners] if isinstance(learners, str) else learners
+    settings = names if isinstance(names, Mapping) else {name: {} for name in names}
+    if not settings:
+        raise InvalidInputError("a comparison needs a learner at least")
+    X = problem.table(X)
     for name, own in settings.items():  # to hear what is refused before anything is learned
         catalogue.make(name, 1, n_classes, own)
     best = best_in_class(X, y, B=B, n_classes=n_classes, n_jobs=n_jobs or 1)

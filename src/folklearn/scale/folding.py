@@ -5,9 +5,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from folklearn import persist
-from folklearn.engine import one_blas_thread
-from folklearn.errors import FolklearnError, StateFileError
+from folklearn.errors import FolklearnError, InvalidInputError, StateFileError
+from folklearn.model.labels import plain
 from folklearn.model.model import Model
+from folklearn.numerics.backend import OneThread
 
 
 class Event(NamedTuple):
@@ -84,8 +85,8 @@ def fold(
     ('churn', 27)
     """
     model = Model(**settings) if state is None else model_of(state)
-    with one_blas_thread():
-        outputs = [_taken(model, Event(*event)) for event in events]
+    with OneThread(everywhere=True):
+        outputs = [_taken(model, event) for event in events]
     return model.to_bytes(), outputs
 
 
@@ -100,12 +101,25 @@ def model_of(state: bytes) -> Model:
     return model
 
 
-def _taken(model: Model, event: Event) -> Output:
+def _taken(model: Model, given: Any) -> Output:
     """Predict an event and learn it."""
     try:
+        event = _event(given)
         output = Output(model.predict_proba_one(event.row), model.unseen_probability)
         if event.label is not None:
+            _, new = model._labels.read(event.label)
+            for label in new:
+                plain(label)  # one that no state can hold would undo the events before it
             model.learn_one(event.row, event.label, weight=event.weight)
     except FolklearnError as error:
         return Output.refusal(str(error))
     return output
+
+
+def _event(given: Any) -> Event:
+    try:
+        return Event(*given)
+    except TypeError:
+        raise InvalidInputError(
+            f"an event is a tuple of a row, and perhaps its label and weight, got {given!r}"
+        ) from None

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor
 from contextlib import closing
 from itertools import islice
+from reprlib import Repr
 from textwrap import shorten
 from typing import Any, TypeVar
 
@@ -12,11 +13,14 @@ from joblib import Parallel, delayed, effective_n_jobs
 from joblib.parallel import get_active_backend
 from threadpoolctl import threadpool_limits
 
+from folklearn.engine import Engine
 from folklearn.errors import FolklearnError
 from folklearn.progress import Report, reporter
 from folklearn.readers.extras import needed
 
 RAY = "ray"
+_SHORT = Repr()  # also of what has no `repr`
+_SHORT.maxstring = _SHORT.maxother = 200
 _MOST_LOSSES = 3  # workers that a task may lose before it is held to be the cause
 
 Task = TypeVar("Task")
@@ -61,6 +65,8 @@ def run_all(
     [3, 1, 2]
     """
     tasks = list(tasks)
+    if n_jobs is not None:
+        Engine.chosen(n_jobs)  # hears what is wrong before anything runs
     active, n_active = get_active_backend()
     results: dict[int, Result] = {}
 
@@ -95,7 +101,7 @@ def _called(function: Callable[[Task], Result], number: int, task: Task) -> tupl
 
 
 def _named(number: int, task: Any) -> str:
-    return f"task {number}: {shorten(repr(task), 200)}"
+    return f"task {number}: {shorten(_SHORT.repr(task), 200)}"
 
 
 def _lost(number: int, task: Any) -> FolklearnError:

@@ -13,13 +13,14 @@ import numpy as np
 
 from folklearn import problem
 from folklearn.arrays import Array, log_losses
-from folklearn.engine import Leaf, S, one_blas_thread
+from folklearn.engine import Leaf, S
 from folklearn.errors import InvalidInputError
 from folklearn.evaluate.certify import PredictionCertificate, PredictionLoss
 from folklearn.evaluate.exact import Report, refine
 from folklearn.evaluate.probabilities import checked_rows
 from folklearn.model.model import Model
 from folklearn.model.roles import LEARNED
+from folklearn.numerics.backend import OneThread
 from folklearn.passes import Passes
 from folklearn.problem import Rows
 from folklearn.readers.extras import needed
@@ -375,7 +376,7 @@ def predict_udf(model: Model) -> Any:
 
     def predict(batches: Iterator[pa.Array]) -> Iterator[pa.Array]:
         own = model_of(content)
-        with one_blas_thread():
+        with OneThread(everywhere=True):
             for batch in batches:
                 P = own.predict_proba(pa.Table.from_struct_array(batch))
                 yield pa.array(list(P), pa.list_(pa.float64()))

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from folklearn import problem
 from folklearn.certificate import Certificate
@@ -192,9 +192,11 @@ def sweep(
             raise InvalidInputError(f"{name} is about files, and the rows are arrays: leave it out")
         files = [""]
         y = np.asarray(y)
-        K = n_classes or (y.shape[1] if y.ndim == 2 else int(y.max(initial=0)) + 1)
+        K = _n_classes(y) if n_classes is None else n_classes
         for task in setups:
             task.made(1, K)
+        data = problem.table(data)
+        problem.labels(y, data.shape[0], K)
         play = partial(_play_rows, data, y, K)
     tasks = [
         task._replace(file=os.fspath(file), order=order)
@@ -206,6 +208,13 @@ def sweep(
     if not rows:
         raise InvalidInputError("a sweep needs a learner and a file at least")
     return Sweep(tuple(rows))
+
+
+def _n_classes(y: NDArray[Any]) -> int:
+    """Return how many classes labels speak of; 2 if they are none, which is refused elsewhere."""
+    if y.ndim == 2:
+        return int(y.shape[1])
+    return int(y.max(initial=1)) + 1 if y.dtype.kind in "iu" else 2
 
 
 def _setups(learners: Mapping[Kind, Grid] | Iterable[Kind] | Kind) -> Iterable[_Task]:
