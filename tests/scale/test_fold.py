@@ -25,7 +25,7 @@ EVENTS = st.lists(st.builds(Event, ROWS, LABELS, WEIGHTS), min_size=1, max_size=
 
 
 @given(events=EVENTS, cuts=st.lists(st.integers(0, 40), max_size=3))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15, deadline=None)
 def test_batches_of_any_size_give_the_same_bytes(events, cuts):
     whole, expected = fold(None, events)
     state, outputs = None, []
