@@ -86,7 +86,7 @@ def fold(
 
 
 def _model_of(state: bytes) -> Model:
-    model = persist.load(state)
+    model = persist.load(bytes(memoryview(state)))  # engines hand over buffers of all kinds
     if not isinstance(model, Model):
         raise StateFileError(
             f"the state holds no folklearn.Model ({type(model).__name__} is none): give `fold` "
