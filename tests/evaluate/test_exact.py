@@ -86,6 +86,15 @@ def test_it_ends_where_rounding_begins(seed):
     assert few.at_least <= found.loss <= few.loss
 
 
+@pytest.mark.parametrize("at", [24, 34])
+def test_a_class_that_hardly_binds_is_no_obstacle(at):
+    X = np.random.default_rng(at).normal(size=(40, 3))
+    sizes = {"n_features": 3, "n_classes": 5}  # of which one is ever seen
+    found = refine(passes_over(X, np.zeros(40, int), None, **sizes), **sizes, B=1.0)
+    assert found.converged
+    assert found.n_passes < 8
+
+
 def test_refusals():
     X, y = np.zeros((2, 1)), [0, 1]
     blocks = rows_of(X, y, d=1, K=2)

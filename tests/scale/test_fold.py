@@ -116,6 +116,13 @@ def test_settings_are_those_of_the_first_model():
     assert model.labels == ("x", "y")
 
 
+def test_a_state_may_be_any_buffer_and_no_file():
+    state, _ = fold(None, [({"a": 1.0}, "x")])
+    assert fold(bytearray(state), [])[0] == fold(memoryview(state), [])[0] == state
+    with pytest.raises(TypeError):
+        fold("a file", [])
+
+
 def test_a_state_of_something_else_is_refused():
     evidence = folklearn.Evidence(n_features=2, n_classes=2)
     with pytest.raises(StateFileError, match="holds no folklearn.Model .Evidence is none"):

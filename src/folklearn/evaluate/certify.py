@@ -120,7 +120,7 @@ def audit(
     tables that no machine holds, `folklearn.scale.spark.audit` does the same.
 
     Guarantee: no model of row norm at most B has a total loss below ``best_linear_at_least``, in
-    floating point too, and one comes within ``tol`` (1 + its loss) of it.
+    floating point too. Mostly one comes within ``tol`` (1 + its loss) of it; `refine` says when.
 
     Parameters
     ----------

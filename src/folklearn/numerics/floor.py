@@ -67,10 +67,15 @@ def floor(
     below = max(0.0, first.below)
     # Rows with hardly any pull would divide rounding by next to nothing.
     multipliers = np.maximum(found, first.rounding / (2.0 * B))
+    model = into_class(W, B)
     if (multipliers > found).any():
         W = _least(quadratic, form.factored(multipliers), multipliers)
         below = max(0.0, _Evaluated(quadratic, form, W, multipliers, B).below, below)
-    return Floor(below, into_class(W, B), found)
+        inside = into_class(W, B)
+        # Where the class hardly binds, these may lead out of it, and the way back up.
+        up = value(quadratic, inside) - value(quadratic, model)
+        model = inside if up <= tolerance * quadratic.totals[WEIGHT] else model
+    return Floor(below, model, found)
 
 
 def plane(quadratic: AnyQuadratic, W: Array, B: float) -> tuple[float, Array]:

@@ -92,7 +92,7 @@ def fold(
 
 def model_of(state: bytes) -> Model:
     """Return the model that a state holds, or raise StateFileError."""
-    model = persist.load(state)
+    model = persist.load(bytes(memoryview(state)))  # engines hand over buffers of all kinds
     if not isinstance(model, Model):
         raise StateFileError(
             f"the state holds no folklearn.Model ({type(model).__name__} is none): give `fold` "
