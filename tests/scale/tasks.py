@@ -13,6 +13,10 @@ def square(number: int) -> int:
     return number * number
 
 
+def folder(number: int) -> str:
+    return os.getcwd()
+
+
 class Unreadable:
     """Can be pickled, and not be made of that again."""
 

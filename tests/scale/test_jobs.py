@@ -69,6 +69,12 @@ def test_a_killed_worker_costs_nothing_but_time(tmp_path):
     assert (tmp_path / "killed").exists()
 
 
+def test_workers_are_where_the_caller_is(tmp_path, monkeypatch):
+    run_all(tasks.folder, range(2), **TWO)  # workers live on, with the folder that they began in
+    monkeypatch.chdir(tmp_path)
+    assert set(run_all(tasks.folder, range(4), **TWO)) == {str(tmp_path)}
+
+
 def test_results_that_are_there_are_kept(tmp_path):
     again = partial(tasks.noted, tmp_path)
     once = partial(tasks.killed_once, tmp_path / "killed", again)

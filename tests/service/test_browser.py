@@ -13,7 +13,7 @@ from PIL import Image
 from tests.service.running import Running, running
 
 webdriver = pytest.importorskip("selenium.webdriver", reason="the pages need Selenium to be tried")
-from selenium.common.exceptions import StaleElementReferenceException  # noqa: E402
+from selenium.common.exceptions import WebDriverException  # noqa: E402
 from selenium.webdriver.common.by import By  # noqa: E402
 from selenium.webdriver.common.keys import Keys  # noqa: E402
 from selenium.webdriver.support.ui import WebDriverWait  # noqa: E402
@@ -103,7 +103,7 @@ def _log_in(chromium: Any, service: Running) -> None:
 
 
 def _until(chromium: Any, condition: Callable[[], Any]) -> None:
-    gone = [StaleElementReferenceException]  # a page that is being left
+    gone = [WebDriverException]  # a page that is being left has several words for it
     WebDriverWait(chromium, PATIENCE, 0.1, gone).until(lambda _: condition())
 
 

@@ -1,9 +1,10 @@
 """Independent tasks at once: on the cores of this machine by joblib, or on a cluster by Ray."""
 
+import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor
-from contextlib import closing
+from contextlib import chdir, closing, nullcontext
 from itertools import islice
 from reprlib import Repr
 from textwrap import shorten
@@ -100,6 +101,14 @@ def _called(function: Callable[[Task], Result], number: int, task: Task) -> tupl
         raise
 
 
+def _called_in(
+    folder: str, function: Callable[[Task], Result], number: int, task: Task
+) -> tuple[int, Result]:
+    """Call it where the caller is: a worker lives on from an earlier call, made elsewhere."""
+    with chdir(folder) if os.path.isdir(folder) else nullcontext():
+        return _called(function, number, task)
+
+
 def _named(number: int, task: Any) -> str:
     return f"task {number}: {shorten(_SHORT.repr(task), 200)}"
 
@@ -144,11 +153,12 @@ def _begun(
 ) -> list[int]:
     """Run the chosen tasks until a worker is killed; return which were given to workers."""
     begun: list[int] = []
+    folder = os.getcwd()
 
     def calls() -> Iterator[Any]:
         for number in chosen:
             begun.append(number)
-            yield delayed(_called)(function, number, tasks[number])
+            yield delayed(_called_in)(folder, function, number, tasks[number])
 
     # One call per message and none in advance: what has begun is what a worker is at.
     # Arrays are mapped copy-on-write, because kernels take none that are read-only.
