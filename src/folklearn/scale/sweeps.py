@@ -28,6 +28,8 @@ Grid = Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Sequence[Any]]]
 class Swept(NamedTuple):
     """One run of a sweep; loss, error and bound are averages a row.
 
+    Attributes
+    ----------
     learner : its name.
     settings : what it was given, by name.
     data : the file, empty for arrays.
