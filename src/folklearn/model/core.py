@@ -509,14 +509,18 @@ class Core(Saved):
         """Do so with dense rows wherever they lie, as `rows_to_fit` returns them."""
         if self.learner is None:
             return
-        if self._is_wide(passes.device):
+        self.refuse_wide_fit(passes.device)
+        self._refitted = refit_dense(
+            passes, self.learner, self._constant, most_passes=most_passes, seed=seed
+        )
+
+    def refuse_wide_fit(self, device: Device | None = None) -> None:
+        """Raise if there is too much for sums over all pairs of classes, as `refit_over` makes."""
+        if self._is_wide(device):
             raise InvalidInputError(
                 f"{self.n_classes} classes of {self.n_columns} columns are too many for sums over "
                 "all pairs of classes, and words are too: fit them on one machine, `Model.fit`"
             )
-        self._refitted = refit_dense(
-            passes, self.learner, self._constant, most_passes=most_passes, seed=seed
-        )
 
     def rows_to_fit(self, X: Any, y: ArrayLike, weight: ArrayLike) -> Rows:
         """Return raw rows, which must be dense, as `refit_over` takes them."""

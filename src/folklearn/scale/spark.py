@@ -216,6 +216,7 @@ def fit(
     model.run(table.limit(sample).toArrow(), label, weight=weight)
     if model.core is None or model.learner is None:
         raise InvalidInputError(f"column {label!r} needs two classes, and rows to learn")
+    model.core.refuse_wide_fit()
     content = model.to_bytes()
 
     def blocks_of(batches: Iterable[Any]) -> Iterator[Block]:
