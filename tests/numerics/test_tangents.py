@@ -105,7 +105,7 @@ def test_a_plane_pays_for_the_rounding_of_its_gradient(rng):
     W = into_class(rng.normal(size=(3, 2)), 2.0)
     before, _ = plane(evidence._quadratic, W, 2.0)
     evidence._totals[DEPTH] = 1e10  # as if it had been through so many additions
-    here = _at_one_point(evidence._quadratic, W)
+    here = _at_one_point(evidence._quadratic, evidence._quadratic.form(), W)
     after, _ = plane(evidence._quadratic, W, 2.0)
     of_gradient = 4.0 * here.rounding.sum()
     assert of_gradient > 1e-4

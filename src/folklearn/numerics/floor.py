@@ -45,7 +45,7 @@ def value(quadratic: AnyQuadratic, W: Array) -> float:
     """Return a number that the total loss of W is not below: E(W), rounded down."""
     if not quadratic.totals[WEIGHT] >= _LIGHTEST:
         return 0.0  # no loss is negative
-    return max(0.0, _at_one_point(quadratic, W).below)
+    return _value(quadratic, quadratic.form(), W)
 
 
 def floor(
@@ -73,7 +73,7 @@ def floor(
         below = max(0.0, _Evaluated(quadratic, form, W, multipliers, B).below, below)
         inside = into_class(W, B)
         # Where the class hardly binds, these may lead out of it, and the way back up.
-        up = value(quadratic, inside) - value(quadratic, model)
+        up = _value(quadratic, form, inside) - _value(quadratic, form, model)
         model = inside if up <= tolerance * quadratic.totals[WEIGHT] else model
     return Floor(below, model, found)
 
@@ -84,7 +84,7 @@ def plane(quadratic: AnyQuadratic, W: Array, B: float) -> tuple[float, Array]:
     The quadratic is convex, so that it lies above its plane at W, which is in the class; the
     rounding of the gradient is paid for by the longest way from W, 2 B for every row.
     """
-    here = _at_one_point(quadratic, W)
+    here = _at_one_point(quadratic, quadratic.form(), W)
     away = 2.0 * (1.0 + 1e-8) * B * float(here.rounding.sum())
     product = float((here.gradient * W).sum())
     size = float(np.abs(here.gradient * W).sum()) + abs(here.below)
@@ -140,9 +140,13 @@ class _Evaluated:
         self.below = float(total - allowance - bent * (1.0 + 4.0 * _UNIT * (K + d)))
 
 
-def _at_one_point(quadratic: AnyQuadratic, W: Array) -> _Evaluated:
+def _at_one_point(quadratic: AnyQuadratic, form: AnyForm, W: Array) -> _Evaluated:
     """Return E and its gradient at W, of any norm."""
-    return _Evaluated(quadratic, quadratic.form(), W, np.zeros(len(W)), 0.0)
+    return _Evaluated(quadratic, form, W, np.zeros(len(W)), 0.0)
+
+
+def _value(quadratic: AnyQuadratic, form: AnyForm, W: Array) -> float:
+    return max(0.0, _at_one_point(quadratic, form, W).below)
 
 
 def _least(quadratic: AnyQuadratic, solve: Solve, multipliers: Array) -> Array:
