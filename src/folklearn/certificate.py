@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 
 from folklearn import registry
-from folklearn.words import counted
 
 
 @dataclass(frozen=True)
@@ -25,6 +24,9 @@ class Certificate:
     valid : False if the proof does not apply; the bound is then infinite.
     reason : why it does not apply, or an empty string.
     scope : which losses are compared, if not those over all classes in every round.
+    models : the class in words, as one of its models; by default those of the features as given.
+    norm : the largest norm of weights of a class in the model itself, in the unit of B; NaN where
+        it is not known, or not linear.
     """
 
     loss: float
@@ -34,6 +36,8 @@ class Certificate:
     valid: bool = True
     reason: str = ""
     scope: str = ""
+    models: str = ""
+    norm: float = math.nan
 
     def __post_init__(self) -> None:
         if self.valid and not self._is_finite():
@@ -51,9 +55,14 @@ class Certificate:
             return f"Certificate(not valid: {self.reason})"
         n = max(1, self.n_rounds)
         return (
-            f"Certificate({self.n_rounds} rounds, loss {self.loss / n:.4g} a round, no linear "
-            f"model of row norm {self.B:g} below {self.best_linear_at_least / n:.4g})"
+            f"Certificate({self.n_rounds} rounds, loss {self.loss / n:.4g} a round; every "
+            f"{self._one_model} has at least {round_down(self.best_linear_at_least / n)})"
         )
+
+    @property
+    def _one_model(self) -> str:
+        default = f"linear model of the features as given with row norms at most {self.B:g}"
+        return self.models or default
 
     def _repr_html_(self) -> str:
         card: str = registry.find("certificate_card")(self)  # pictures lie far above
@@ -64,67 +73,73 @@ class Certificate:
         """A lower bound on the total loss of the best model of the class in hindsight."""
         return self.loss - self.regret_bound if self.valid else -math.inf
 
-    def in_words(self, weight: float | None = None, *, of_new: float = 0.0) -> str:
-        """Return what is proven, in one plain sentence.
+    @property
+    def bound_name(self) -> str:
+        """A name for the lower bound, with the norm of the models that it is about."""
+        return f"lower bound for linear models of norm up to {round_down(self.B)}"
 
-        Averages are over the total weight, the number of rounds if None. `of_new` is the total
-        that was paid for classes being unknown, which a certificate leaves out.
+    def in_words(self, weight: float | None = None) -> str:
+        """Return what is proven in one sentence, which names the models that it is about.
+
+        Averages are over the total weight, the number of rounds if None.
         """
         if not self.valid:
-            return f"Nothing is proven: {self.reason}."
+            return f"There is no lower bound: {self.reason}."
         n = self.n_rounds if weight is None else weight
-        floor = self.best_linear_at_least
-        if not floor > 0.0:
-            return "Nothing useful is proven yet: more rows are needed for that."
-        below = (
-            f"No linear model of these columns could have had an average loss below "
-            f"{_down(floor / n)}"
+        if not self.best_linear_at_least > 0.0:
+            return (
+                f"There is no useful lower bound yet: a {self._one_model} may have had a loss of "
+                "0. More rows are needed."
+            )
+        words = (
+            f"Lower bound: every fixed {self._one_model} has an average log loss of at least "
+            f"{round_down(self.best_linear_at_least / n)} on these rows; this model had "
+            f"{self.loss / n:.4f}, each row predicted before its label was known"
         )
-        beside = f", beside the {of_new / n:.4f} paid for classes being new" if of_new > 0.0 else ""
-        if self.regret_bound < 0.0:
-            return f"{below}, which is more than the model had itself{beside}."
-        return f"{below}, so at most {_up(self.regret_bound / n)} could have been gained{beside}."
+        if self.regret_bound > 0.0:
+            words += (
+                f", so that none of them is better by more than {round_up(self.regret_bound / n)}"
+            )
+        if not math.isnan(self.norm):
+            words += f". Its own weights have the norm {self.norm:.3g} now"
+            words += ", which is outside of that class" if self.norm > self.B else ""
+        return f"{words}."
 
-    def in_full(self, n_inputs: int, weight: float | None = None, unit: str = "round") -> str:
+    def in_full(self, weight: float | None = None, unit: str = "round") -> str:
         """Return what is proven, and no more, with all of its terms.
 
-        `n_inputs` is the number of columns beside the constant. Averages are over the total
-        weight in this unit, the number of rounds if None.
+        Averages are over the total weight in this unit, the number of rounds if None.
         """
         if not self.valid:
-            return f"Nothing is certified: {self.reason}."
+            return f"There is no certificate: {self.reason}."
         n = self.n_rounds if weight is None else weight
-        models = (
-            f"linear model of these {counted(n_inputs, 'scaled feature')} and a constant with row "
-            f"norms at most {self.B:g}"
-        )
         bound = (
-            f"regret bound {_up(self.regret_bound / n)} per {unit}, {_up(self.regret_bound)} in "
-            "total"
+            f"regret bound {round_up(self.regret_bound / n)} per {unit}, "
+            f"{round_up(self.regret_bound)} in total"
         )
         if self.best_linear_at_least <= 0.0:
             return (
-                f"The certificate does not yet exclude a perfect {models}: its {bound}, is not "
-                "below the loss so far. It tightens with more rounds."
+                f"The certificate does not yet exclude a perfect {self._one_model}: its {bound}, "
+                "is not below the loss so far. It tightens with more rounds."
             )
         text = (
-            f"Certificate: no {models} could have had an average log loss below "
-            f"{_down(self.best_linear_at_least / n)} in hindsight ({bound})."
+            f"Certificate: every fixed {self._one_model} has an average log loss of at least "
+            f"{round_down(self.best_linear_at_least / n)} on these rows ({bound})."
         )
-        if self.scope:
-            text += f" Scope: {self.scope}; the price of not knowing a class is not in it."
-        return text
+        return f"{text} Scope: {self.scope}." if self.scope else text
 
 
-def _down(value: float) -> str:
-    return _rounded(value, ROUND_FLOOR)
+def round_down(value: float) -> str:
+    """Return four digits of a number, rounded down: what is at least that remains so."""
+    return _round_towards(value, ROUND_FLOOR)
 
 
-def _up(value: float) -> str:
-    return _rounded(value, ROUND_CEILING)
+def round_up(value: float) -> str:
+    """Return four digits of a number, rounded up: what is at most that remains so."""
+    return _round_towards(value, ROUND_CEILING)
 
 
-def _rounded(value: float, direction: str) -> str:
+def _round_towards(value: float, direction: str) -> str:
     """Round to four digits in the direction that keeps a claim true."""
     rounded = float(Context(prec=4, rounding=direction).create_decimal(value))
     return f"{rounded:.10g}" if abs(rounded) < 1e6 else f"{rounded:.3e}"

@@ -2,6 +2,7 @@
 
 from folklearn.report.curves import curves, places
 from folklearn.report.plots import (
+    BOUND,
     calibration,
     certificate,
     confusion,
@@ -14,6 +15,7 @@ from folklearn.report.plots import (
 )
 
 __all__ = [
+    "BOUND",
     "calibration",
     "certificate",
     "confusion",

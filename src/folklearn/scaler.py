@@ -1,7 +1,8 @@
-"""Features of any scale, made comparable as they arrive."""
+"""Features of any scale, made comparable: on line as they arrive, or once for all."""
 
 import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
@@ -18,6 +19,8 @@ _N_MOMENTS = 5  # of a feature
 _COUNT, _MEAN, _SQUARES, _HALF_MEAN, _HALF_SQUARES = range(_N_MOMENTS)
 # A hair below the limit: the constant that is appended must not lift a context above it.
 _MAX_NORM = problem.MAX_NORM * (1.0 - 1e-12)
+_LEAST_VARIATION = 1e-13  # of the mean: less is rounding
+_LEAST_DEVIATION = 1e-150
 
 
 class OnlineScaler(Saved):
@@ -155,6 +158,123 @@ class OnlineScaler(Saved):
         if len(missing) == more:
             late[_COUNT, np.asarray(missing, bool)] = 0.0
         self._moments = np.hstack([self._moments, late])
+
+
+class FixedScaler:
+    """Standardise numbers by means and deviations that are set once; prepend a constant.
+
+    These are the coordinates in which bounds on linear models are stated: a value x of a number
+    becomes unit (x - mean) / deviation, never clipped; an indicator stays 0 or unit; a missing
+    value is 0. A column is opened by the first rows that have a value of it, and is 0 before.
+    A number that does not vary in these rows has the deviation 1. Every row is multiplied by
+    ``unit``, so that the mean square of the norms of the first rows is 1: a norm b of weights per
+    standard deviation is b / unit here.
+
+    Parameters
+    ----------
+    scale : False leaves the values as they are, and unit is 1.
+    intercept : whether the constant is there, in column 0.
+    """
+
+    def __init__(self, *, scale: bool = True, intercept: bool = True) -> None:
+        self.scale, self.intercept = bool(scale), bool(intercept)
+        self.mean_square = 0.0  # of the norms of the first rows, before they are divided
+        self.means: Array = np.zeros(0)
+        self.deviations: Array = np.zeros(0)  # 0 for a column that is not open
+
+    @property
+    def unit(self) -> float:
+        """What one deviation becomes."""
+        return 1.0 / math.sqrt(self.mean_square or 1.0) if self.scale else 1.0
+
+    @property
+    def n_columns(self) -> int:
+        """The number of columns of the output."""
+        return len(self.means) + self.intercept
+
+    @property
+    def n_open(self) -> int:
+        """The number of columns that are not 0 in every row."""
+        return int(np.count_nonzero(self.deviations))
+
+    def opened(self, moments: "Moments", numeric: Sequence[bool]) -> "FixedScaler":
+        """Return this scaler with the columns opened that rows are the first to have.
+
+        `moments` are those of all columns (d,) of these rows, `numeric` tells numbers from
+        indicators. Opened by all rows, it is scikit-learn's `StandardScaler` of the numbers.
+        """
+        d, n = len(numeric), len(self.means)
+        opened = FixedScaler(scale=self.scale, intercept=self.intercept)
+        opened.means, opened.deviations = np.zeros(d), np.zeros(d)
+        opened.means[:n], opened.deviations[:n] = self.means, self.deviations
+        opened.mean_square = self.mean_square
+        if not self.scale:
+            opened.deviations[:] = 1.0
+            return opened
+        is_number = np.asarray(numeric, bool)
+        counts, means, squares = moments
+        deviations = np.sqrt(squares / np.maximum(counts, 1.0))
+        if not opened.mean_square:
+            # A number has the mean square 1, an indicator that of how often it is there.
+            own = np.where(is_number, 1.0, means**2 + deviations**2)
+            opened.mean_square = float(own.sum()) + self.intercept
+        varies = deviations > np.maximum(_LEAST_VARIATION * np.abs(means), _LEAST_DEVIATION)
+        known = np.where(counts > 0.0, np.where(varies, deviations, 1.0), 0.0)
+        new = opened.deviations == 0.0
+        opened.means[new] = np.where(is_number, means, 0.0)[new]
+        opened.deviations[new] = np.where(is_number, known, 1.0)[new]
+        return opened
+
+    def transform(self, X: Array) -> Array:
+        """Return rows X (T, d) as (T, n_columns); columns beyond the known ones are left out."""
+        Z = np.empty((len(X), self.n_columns))
+        known = Z[:, int(self.intercept) :]
+        d = min(X.shape[1], known.shape[1])
+        open_ones = np.where(self.deviations > 0.0, self.deviations, np.inf)
+        with np.errstate(over="ignore"):  # rows that are too long are left out by who adds them
+            known[:, :d] = self.unit * (X[:, :d] - self.means[:d]) / open_ones[:d]
+        known[:, d:] = 0.0
+        known[np.isnan(known)] = 0.0
+        if self.intercept:
+            Z[:, 0] = self.unit
+        return Z
+
+    def model(self, weights: Array, constants: Array) -> Array:
+        """Return the model (K, n_columns) of a model of raw values: weights (K, d), constants (K,).
+
+        A part that these coordinates cannot hold, a constant without `intercept`, is left out.
+        """
+        d = min(weights.shape[1], len(self.means))
+        W = np.zeros((len(weights), self.n_columns))
+        W[:, int(self.intercept) :][:, :d] = weights[:, :d] * self.deviations[:d] / self.unit
+        if self.intercept:
+            W[:, 0] = (constants + weights[:, :d] @ self.means[:d]) / self.unit
+        return W
+
+
+class Moments(NamedTuple):
+    """Of columns: how many values there are, their mean and squared deviations from it, (d,)."""
+
+    counts: Array
+    means: Array
+    squares: Array
+
+    @classmethod
+    def of(cls, X: Array) -> "Moments":
+        """Return those of rows X (T, d), NaN left out."""
+        there = ~np.isnan(X)
+        counts = there.sum(axis=0).astype(np.float64)
+        means = np.where(there, X, 0.0).sum(axis=0) / np.maximum(counts, 1.0)
+        away = np.where(there, X - means, 0.0)
+        return cls(counts, means, (away * away).sum(axis=0))
+
+    def merged(self, other: "Moments") -> "Moments":
+        """Return those of both sets of rows."""
+        counts = self.counts + other.counts
+        share = other.counts / np.maximum(counts, 1.0)
+        apart = other.means - self.means
+        squares = self.squares + other.squares + apart * apart * self.counts * share
+        return Moments(counts, self.means + apart * share, squares)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")  # type: ignore[untyped-decorator]

@@ -21,6 +21,7 @@ from folklearn.errors import FolklearnError
 from folklearn.evaluate.certify import Certifier, PredictionCertificate
 from folklearn.evaluate.exact import Pass
 from folklearn.evaluate.progressive import score
+from folklearn.evaluate.regression import Regression
 from folklearn.numerics.backend import OWN
 from folklearn.words import counted
 
@@ -48,9 +49,10 @@ MORE  Further files, audited together with the first: their evidence is added up
 --predictions -p PREDS.csv  What a model predicted: a line of probabilities for every row, in order,
     under a header of labels, plain or as p:label; what run and predict write will do. For several
     files, given as often, in their order.
---B  Largest row norm of the linear models to compare with.
---exact  Read the file again, a few times, until the best linear model is known to {_TOLERANCE:g} of
-    its loss.
+--B  Largest norm of the weights of a class, per standard deviation, of the linear models to compare
+    with. Default: 10 over the norm of a row.
+--exact  Read the file again, a few times, until the best of these models is known to
+    {_TOLERANCE:g} of its loss.
 --jobs N  Of several files, how many are read at once; with --exact, threads that share the rows. -1
     for as many as there are cores. What comes out is the same.
 """
@@ -59,7 +61,7 @@ def audit(
     source: Source,
     columns: Columns,
     given: Predicted,
-    B: float = 10.0,
+    B: float | None = None,
     exact: bool = False,
     jobs: int = 1,
     device: str = OWN,
@@ -85,7 +87,7 @@ def audit(
         if exact or device != OWN:
             option = "--exact" if exact else "--device"
             raise FolklearnError(f"{option} is for one file: leave it out, or audit one at a time")
-        check_settings({"B": B})
+        check_settings({} if B is None else {"B": B})
         with warnings_shown(console):
             audit_together(console, pairs, columns.roles(), B, jobs)
         return
@@ -94,8 +96,10 @@ def audit(
         audited = certified(console, "audit", source, columns, pairs[0].predictions, B, device)
         certifier = audited.certifier
         certificate = _refined(audited, console, jobs) if exact else certifier.certificate()
+        certificate = audited.whole.named(certificate)
+        hindsight = audited.whole.regression(audited.given.labels)
         seconds = time.perf_counter() - started
-    console.print(_summary(audited, certificate, seconds))
+    console.print(_summary(audited, certificate, hindsight, seconds))
 
 
 def certified(
@@ -104,17 +108,16 @@ def certified(
     source: Source,
     columns: Columns,
     predictions: str,
-    B: float,
+    B: float | None,
     device: str = OWN,
 ) -> "Audited":
     """Read rows and predictions of them, and certify these, showing how it goes."""
-    check_settings({"B": B})
+    check_settings({} if B is None else {"B": B})
     whole = Whole(console, command, source, columns.roles())
     given = read(predictions, whole)
     sizes = {"n_features": whole.n_inputs + 1, "n_classes": len(given.labels)}
-    certifier = Certifier(**sizes, B=B, device=device)
-    models = f"linear in the scaled columns, row norms at most {B:g}"
-    more = ("audited", given.name), ("models", models)
+    certifier = Certifier(**sizes, B=whole.norm(B), device=device)
+    more = ("audited", given.name), ("models", whole.models(certifier.B * whole.scaler.unit))
     console.print(whole.about(*more, labels=given.labels))
     warm_up(console, "auto")
     audited = Audited(certifier, given, whole)
@@ -166,7 +169,7 @@ class Audited:
         self._n_wrong += int((self.P[rows].argmax(axis=1) != y).sum())
 
     def again(self) -> Iterator[tuple[Array, Labels]]:
-        """Yield all rows, scaled as they were when they came."""
+        """Yield all rows, standardised."""
         return self.whole.blocks(self.given.labels)
 
     def cells(self, speed: float) -> list[str]:
@@ -181,7 +184,12 @@ class Audited:
         ]  # fmt: skip
 
 
-def _summary(audited: Audited, certificate: PredictionCertificate, seconds: float) -> str:
+def _summary(
+    audited: Audited,
+    certificate: PredictionCertificate,
+    hindsight: Regression | None,
+    seconds: float,
+) -> str:
     """Return the result and what is proven about it."""
     n = certificate.n_rounds
     scores = score(audited.P, audited.y)
@@ -189,10 +197,12 @@ def _summary(audited: Audited, certificate: PredictionCertificate, seconds: floa
         f"Audited {n} predictions in {seconds:.2f} s: average log loss {scores.log_loss:.4f} "
         f"nats, error rate {scores.error_rate:.2%}, Brier score {scores.brier:.4f}, "
         f"expected calibration error {scores.calibration_error:.4f}.",
-        certificate.in_full(audited.whole.n_inputs),
+        certificate.in_full(),
     ]
     if certificate.valid and certificate.regret_bound < 0.0:
         lines.append("So these predictions had a lower loss than every such linear model.")
+    if hindsight is not None:
+        lines.append(hindsight.in_words())
     lines.append(
         "The linear model that learned the same rows beside them, on line, had an average log "
         f"loss of {audited.certifier.leader_loss / n:.4f}."

@@ -20,7 +20,6 @@ from folklearn.evaluate.hindsight import Hindsight, linear_losses
 from folklearn.learners import catalogue
 from folklearn.scale.comparison import Compared, Comparison
 from folklearn.scale.comparison import compare as compared
-from folklearn.words import counted
 
 _TABLE = Table(
     [
@@ -35,8 +34,8 @@ _TABLE = Table(
 @explained(
     f"""
 --learners A,B,C  Names, of these: {", ".join(known.NAMES)}.
---B  Largest row norm of the linear models to compare with; also the B of the learners that take
-    one.
+--B  Largest norm of the weights of a class, per standard deviation, of the linear models to compare
+    with; learners that take a B are made for it. Default: 10 over the norm of a row.
 --jobs N  Learners that run at once, in processes of their own; -1 for every core.
 --quiet  Say nothing but the table.
 """
@@ -45,7 +44,7 @@ def compare(
     source: Source,
     columns: Columns,
     learners: str = "auto,folklore,ogd",
-    B: float = 10.0,
+    B: float | None = None,
     jobs: int = 1,
     plot: str | None = None,
     quiet: bool = False,
@@ -56,7 +55,7 @@ def compare(
     found afterwards from all the rows: the data must fit in memory.
     The table goes to standard output.
     """
-    check_settings({"B": B})
+    check_settings({} if B is None else {"B": B})
     Engine.chosen(jobs)  # hears what is wrong before anything is read
     names, console = _names(learners), new_console(quiet)
     with Outputs(source.file) as outputs, warnings_shown(console):
@@ -64,12 +63,15 @@ def compare(
         whole = Whole(console, "compare", source, columns.roles())
         K = len(whole.labels)
         _refuse_too_large(whole)
-        settings = {name: known.taken(name, {"B": B}) for name in names}
+        norm = whole.norm(B)
+        settings = {
+            name: {"B": norm} if "B" in catalogue.settings_of(name) else {} for name in names
+        }
         for name in names:
             known.refuse_too_large(name, whole.n_inputs, K)
             # Made to hear what it refuses before anything is learned.
             catalogue.make(name, 1, K, settings[name])
-        text = f"{', '.join(names)}; B={B:g} for those that take it; all rows are in memory"
+        text = f"{', '.join(names)}; all rows are in memory, standardised once"
         console.print(whole.about(("learners", text)))
         Xs, ys = zip(*whole.blocks(), strict=True)
         X, y = np.concatenate(Xs), np.concatenate(ys)
@@ -78,14 +80,14 @@ def compare(
         with bar(console) as progress:
             task = progress.add_task("learning", total=len(y) * len(names))
             found = compared(
-                settings, X, y, n_classes=K, B=B, n_jobs=jobs,
+                settings, X, y, n_classes=K, B=norm, n_jobs=jobs,
                 progress=lambda n_done: progress.update(task, completed=n_done * len(y)),
             )  # fmt: skip
         typer.echo("\n".join([_TABLE.header, *(_TABLE.line(_cells(row)) for row in found.rows)]))
         if plot_path is not None:
             title = f"folklearn compare: {Path(whole.name).name}"
             outputs.draw(_drawn(found, linear_losses(X, y, found.best.W), title), plot_path)
-        console.print(_about(found.best, len(y), whole.n_inputs))
+        console.print(_about(found.best, len(y), whole.models(norm * whole.scaler.unit)))
         if jobs != 1:
             console.print("Times were measured while learners ran at once: alone they take less.")
         outputs.commit(console)
@@ -114,11 +116,10 @@ def _cells(row: Compared) -> list[str]:
     return [row.learner, *losses, f"{1e6 * row.seconds / scores.n_rounds:.1f}"]
 
 
-def _about(best: Hindsight, n_rounds: int, n_inputs: int) -> str:
+def _about(best: Hindsight, n_rounds: int, models: str) -> str:
     text = (
-        f"The best linear model of these {counted(n_inputs, 'scaled feature')} and a constant "
-        f"with row norms at most {best.B:g} has, in hindsight, an average log loss of "
-        f"{best.loss / n_rounds:.4f}; every regret is exact up to {best.gap:.1e} nats."
+        f"The best {models} has, in hindsight, an average log loss of {best.loss / n_rounds:.4f}; "
+        f"every regret is exact up to {best.gap:.1e} nats."
     )
     if not best.converged:
         text += " The search for it stopped early: regrets may be that much larger."
@@ -128,5 +129,5 @@ def _about(best: Hindsight, n_rounds: int, n_inputs: int) -> str:
 def _drawn(found: Comparison, beside: Array, title: str) -> object:
     at = plots.places(len(beside))
     lines = {row.learner: row.scores.loss_curve[at - 1] / at for row in found.rows}
-    lines[f"best linear model, row norms to {found.best.B:g}"] = np.cumsum(beside)[at - 1] / at
+    lines["best linear model of the class"] = np.cumsum(beside)[at - 1] / at
     return plots.curves(at, lines, title=title, y="average log loss (nats)")

@@ -23,7 +23,8 @@ FILE  A saved model; or rows, as `folklearn run` takes them, which are learned f
 --predictions -p PREDS.csv  Report on what somebody predicted for the rows, a file as `folklearn
     audit` takes it.
 --output -o REPORT.html  Where to write it. Default: report.html.
---B  Of predictions: largest row norm of the linear models to compare with.
+--B  Of predictions: largest norm of weights, per standard deviation, of the linear models to
+    compare with.
 """
 )
 def report(
@@ -31,7 +32,7 @@ def report(
     columns: Columns,
     predictions: str | None = None,
     output: str = "report.html",
-    B: float = 10.0,
+    B: float | None = None,
     quiet: bool = False,
 ) -> None:
     """Write one page about a model: how good it is, what is proven, what needs attention.
@@ -80,12 +81,12 @@ def _title(path: str) -> str:
 
 
 def _of_predictions(
-    console: Console, source: Source, columns: Columns, predictions: str, B: float
+    console: Console, source: Source, columns: Columns, predictions: str, B: float | None
 ) -> str:
     audited = certified(console, "report", source, columns, predictions, B)
-    proof = Proof(
-        audited.certifier.certificate(), audited.certifier.leader_loss, audited.whole.n_inputs
-    )
+    whole, certifier = audited.whole, audited.certifier
+    hindsight = whole.regression(audited.given.labels)
+    proof = Proof(whole.named(certifier.certificate()), certifier.leader_loss, hindsight)
     notes = list(audited.given.notes(audited.y))
     return predictions_page(
         _title(predictions), audited.given.labels, audited.P, audited.y, proof, notes=notes

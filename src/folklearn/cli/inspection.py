@@ -67,7 +67,7 @@ def _of_model(model: Model) -> list[str]:
             f"{report.number(model.frozen_loss)}, of rows ahead by the model as saved",
         ),
         ("error", f"{error:.2%}"),
-        ("proven", document.proven(model)),
+        ("proven", " ".join(document.proven(model))),
     ]
     return [report.named(*lines), *_explained(model)]
 

@@ -12,22 +12,16 @@ from folklearn.model.model import Model
 from folklearn.words import counted
 
 DEFAULT = "auto"
-CLASSIC = "folklore"  # what the options B, lam, gamma and memory belong to
+CLASSIC = "folklore"  # what the options lam, gamma and memory belong to
 
-
-OPTIONS = ("B", "R", "lam", "gamma", "memory")
+OPTIONS = ("R", "lam", "gamma", "memory")
 NAMES = tuple(catalogue.CATALOGUE)
 
 
 def options_of(name: str) -> tuple[str, ...]:
-    """Return the options that a learner takes.
-
-    B is what `Folklore` learns with; `auto` learns with every B, and to it B is only the class
-    of its certificate: who names a B on the command line means Folklore.
-    """
+    """Return the options that a learner takes."""
     takes = catalogue.settings_of(name)
-    mine = tuple(option for option in OPTIONS if option in takes)
-    return tuple(option for option in mine if option != "B") if name == DEFAULT else mine
+    return tuple(option for option in OPTIONS if option in takes)
 
 
 def choose(name: str | None, given: Mapping[str, float]) -> str:
@@ -52,11 +46,6 @@ def refuse_unknown(name: str) -> None:
     """Raise if there is no learner of this name."""
     if name not in NAMES:
         raise FolklearnError(f"there is no learner {name!r}; choose one of: {', '.join(NAMES)}")
-
-
-def taken(name: str, given: Mapping[str, float]) -> dict[str, float]:
-    """Return those of the given options that a learner takes."""
-    return {word: value for word, value in given.items() if word in options_of(name)}
 
 
 def refuse_unless_growing(name: str) -> None:
@@ -98,7 +87,7 @@ def described(model: Model) -> str:
 
 
 def _settings(learner: Learner) -> str:
-    values = {word: getattr(learner, word) for word in OPTIONS if word in learner.WORDS}
+    values = {word: getattr(learner, word) for word in ("B", *OPTIONS) if word in learner.WORDS}
     words = [f"{word}={value:g}" for word, value in values.items() if value is not None]
     if "gamma" in values and values["gamma"] is None:
         words.append("gamma=the largest valid in each round")

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
+from functools import partial, reduce
 from itertools import chain
 from typing import NamedTuple
 
@@ -21,6 +21,7 @@ from folklearn.model.columns import Key
 from folklearn.model.roles import LEARNED
 from folklearn.scale.files import AuditedFile, FilesAudit, audit_files, averages
 from folklearn.scale.jobs import run_all
+from folklearn.scaler import Moments
 from folklearn.words import listed
 
 _NARROWEST, _WIDEST = 10, 40  # of the column of files
@@ -46,7 +47,11 @@ class _Found(NamedTuple):
 
 
 def audit_together(
-    console: Console, pairs: Sequence[Pair], roles: Mapping[str, str], B: float, jobs: int
+    console: Console,
+    pairs: Sequence[Pair],
+    roles: Mapping[str, str],
+    B: float | None,
+    jobs: int,
 ) -> None:
     """Certify the predictions of several files, file by file and all together."""
     if any(pair.source.file in (None, STDIN) for pair in pairs):
@@ -55,21 +60,25 @@ def audit_together(
     found = run_all(partial(_found, roles, console.quiet), pairs, n_jobs=jobs)
     keys = _common(pairs, found)
     labels, n_rows = found[0].labels, sum(one.n_rows for one in found)
+    moments = reduce(Moments.merged, run_all(partial(_moments, roles, keys), pairs, n_jobs=jobs))
+    whole = _shared(roles, keys, moments, pairs[0])
+    norm = whole.norm(B)
     console.print(
         report.named(
             ("data", f"{len(pairs)} files, {n_rows} rows with a label"),
             ("predicted", report.classes(list(labels))),
-            ("models", f"linear in the columns, scaled file by file, row norms at most {B:g}"),
+            ("models", whole.models(norm * whole.scaler.unit, "the rows of all files")),
         )
     )
     warm_up(console, "auto")
     with bar(console) as progress:
         task = progress.add_task("reading", total=len(pairs))
         audited = audit_files(
-            pairs, partial(_blocks, roles, keys), n_features=len(keys) + 1, n_classes=len(labels),
-            B=B, n_jobs=jobs, progress=lambda n_done: progress.update(task, completed=n_done),
+            pairs, partial(_blocks, roles, keys, moments), n_features=whole.scaler.n_columns,
+            n_classes=len(labels), B=norm, n_jobs=jobs,
+            progress=lambda n_done: progress.update(task, completed=n_done),
         )  # fmt: skip
-    console.print(_summary(audited, len(keys), time.perf_counter() - started))
+    console.print(_summary(audited, whole, time.perf_counter() - started))
 
 
 def _found(roles: Mapping[str, str], quiet: bool, pair: Pair) -> _Found:
@@ -108,14 +117,25 @@ def _common(pairs: Sequence[Pair], found: Sequence[_Found]) -> tuple[Key, ...]:
     return tuple(dict.fromkeys(chain.from_iterable(one.keys for one in found)))
 
 
-def _blocks(
-    roles: Mapping[str, str], keys: Sequence[Key], pair: Pair
-) -> Iterator[tuple[Array, Labels, Array]]:
+def _shared(
+    roles: Mapping[str, str], keys: Sequence[Key], moments: Moments | None, pair: Pair
+) -> Whole:
     console = new_console(quiet=True)  # what there is to say of a file was said before
     with warnings_shown(console):
         whole = Whole(console, "audit", pair.source, roles)
+    whole.share(keys, moments)
+    return whole
+
+
+def _moments(roles: Mapping[str, str], keys: Sequence[Key], pair: Pair) -> Moments:
+    return _shared(roles, keys, None, pair).moments()
+
+
+def _blocks(
+    roles: Mapping[str, str], keys: Sequence[Key], moments: Moments, pair: Pair
+) -> Iterator[tuple[Array, Labels, Array]]:
+    whole = _shared(roles, keys, moments, pair)
     given = read(pair.predictions, whole)
-    whole.share(keys)
     P, start = given.clipped, 0
     for X, y in whole.blocks(given.labels):
         given.refuse_other_rows(start, y)
@@ -123,13 +143,13 @@ def _blocks(
         start += len(y)
 
 
-def _summary(audited: FilesAudit, n_inputs: int, seconds: float) -> str:
+def _summary(audited: FilesAudit, whole: Whole, seconds: float) -> str:
     rows = [*audited.files, AuditedFile("all", audited.certificate)]
     names = [str(row.file)[-_WIDEST:] for row in rows]
     table = Table(
         [
-            ("", "", "average", "no linear", "regret bound"),
-            ("file", "rows", "log loss", "model below", "a row"),
+            ("", "", "average", "lower", "regret bound"),
+            ("file", "rows", "log loss", "bound", "a row"),
         ],
         width=14,
         left=max(_NARROWEST, *map(len, names)),
@@ -139,5 +159,5 @@ def _summary(audited: FilesAudit, n_inputs: int, seconds: float) -> str:
         n, *numbers = averages(row.certificate)
         lines.append(table.line([name, f"{n}", *map(report.number, numbers)]))
     lines.append(f"Audited {audited.certificate.n_rounds} predictions in {seconds:.2f} s.")
-    lines.append(audited.certificate.in_full(n_inputs))
+    lines.append(whole.named(audited.certificate, "the rows of all files").in_full())
     return "\n".join(lines)

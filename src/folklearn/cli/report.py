@@ -102,8 +102,7 @@ def expert_words(model: Model) -> list[str]:
         )
     if learner is not None and certificate is not None:
         unit = "round" if model.total_weight == model.n_rounds else "unit of weight"
-        n_inputs = max(1, learner.n_features - model.intercept)
-        lines.append(certificate.in_full(n_inputs, model.total_weight, unit))
+        lines.append(certificate.in_full(model.total_weight, unit))
         if learner.n_unsolved and certificate.valid:
             lines.append(
                 f"In {counted(learner.n_unsolved, 'round')} the prediction was not solved to full "

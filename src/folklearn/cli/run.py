@@ -10,6 +10,7 @@ from typing import Any
 
 from rich.console import Console
 
+from folklearn.certificate import round_down
 from folklearn.cli import learners, report
 from folklearn.cli.display import Table, bar, follow, new_console, warnings_shown
 from folklearn.cli.flags import as_flags
@@ -35,7 +36,8 @@ _EXPLANATION = (
     "loss: average log loss, each row predicted before it was learned; frozen: of rows ahead, by "
     "the model as it would be saved."
 )
-_WINDOWS = Table([("last rows", "loss", "no linear", "error"), ("", "", "below", "")])
+_WINDOWS = Table([("last rows", "loss", "lower", "error"), ("", "", "bound", "")])
+_UNPROVEN = "Nothing is proven before there is a second class."
 
 
 @explained(
@@ -44,9 +46,9 @@ _WINDOWS = Table([("last rows", "loss", "no linear", "error"), ("", "", "below",
 --cross A:B  Two columns whose products count too; may be given several times.
 --classes FILE  Labels that are known in advance, one a line.
 --learner NAME  One of {", ".join(learners.NAMES)}. Default: auto, which needs no settings; with
-    --B, --lam, --gamma or --memory, folklore.
---B  For experts: how large the weights of a class may be (their norm). More trusts the data faster,
-    and too much costs loss. Default: 10.
+    --lam, --gamma or --memory, folklore.
+--B  Norm of the weights of a class, per standard deviation, up to which the lower bound speaks of
+    linear models; a learner that takes a B is made for it. Default: 10 over the norm of a row.
 --R  For experts: how large a scaled row is (its norm), roughly. Default: 1.
 --lam  For experts: how strongly weights are held near 0. Default: the learner's own.
 --gamma  For experts: how carefully it steps; less is more careful. Default: as much as is proven.
@@ -54,7 +56,9 @@ _WINDOWS = Table([("last rows", "loss", "no linear", "error"), ("", "", "below",
     nothing is proven then. Default: nothing is forgotten.
 --one-pass  Read a file once: classes and categories as they come.
 --shuffle  Learn the rows in a random order; they must fit in memory.
---windows  Show losses, and what is proven, of the last 64, 128, ... rows.
+--windows  Show losses, and lower bounds for linear models, of the last 64, 128, ... rows.
+--exact  Fit a logistic regression to all rows afterwards, however many and however wide they are.
+    Default: for at most 3,000 weights, if the rows fit in memory.
 --monitor  Say when the loss has risen by more than chance: in at most 1 of 100 streams wrongly.
 --predictions -p OUT.csv  Write what was predicted for every row before it was learned; - writes to
     standard output.
@@ -81,6 +85,7 @@ def run(
     shuffle: bool = False,
     seed: int = 0,
     windows: bool = False,
+    exact: bool = False,
     monitor: bool = False,
     device: str = OWN,
     plot: str | None = None,
@@ -104,16 +109,16 @@ def run(
     summed up. Results go to standard error; with --predictions -, the
     predictions go to standard output.
     """
-    settings = {"B": B, "R": R, "lam": lam, "gamma": gamma, "memory": memory}
+    settings = {"R": R, "lam": lam, "gamma": gamma, "memory": memory}
     given: dict[str, Any] = {name: value for name, value in settings.items() if value is not None}
     if load is not None:
-        own = {"learner": learner, "cross": cross, **given}
+        own = {"learner": learner, "cross": cross, "B": B, **given}
         _refuse_with_load({**own, "classes": classes, "windows": windows})
     if bad_rows is not None and on_bad_row != "skip":
         raise FolklearnError("--bad-rows is of use only with --on-bad-row skip")
     if checkpoint is not None and save is None:
         raise FolklearnError("--checkpoint is of use only with --save: where should it be written?")
-    check_settings(given)
+    check_settings({**given, **({} if B is None else {"B": B})})
     kind, roles = learners.choose(learner, given), columns.roles()
     every = None if checkpoint is None else seconds_of("--checkpoint", checkpoint)
     console = new_console(quiet)
@@ -132,8 +137,8 @@ def run(
         else:
             pairs, labels = crosses_of(cross, reader), classes_of(classes)
             model = Model(
-                kind, roles=roles, crosses=pairs, classes=labels, windows=windows, device=device,
-                **given,
+                kind, roles=roles, crosses=pairs, classes=labels, B=B, windows=windows,
+                device=device, **given,
             )  # fmt: skip
         if monitor:
             model.monitor(lambda alarm: console.print(alarm.in_words()))
@@ -149,7 +154,7 @@ def run(
             with writer_to(predictions, predictions_path, feed) as writer:
                 keep = None if save_path is None else lambda: _put(outputs, model, save_path)
                 signals = until_the_end.enter_context(Signals())  # also while results are saved
-                learning = Learning(feed, console, writer, signals, every, keep)
+                learning = Learning(feed, console, writer, signals, every, keep, exact or None)
                 bad = learning.learn()
         if bad is not None:
             if save_path is None or not learning.n_learned:
@@ -259,6 +264,7 @@ class Learning:
     signals : what may end it.
     every : seconds after which the model is kept on the way; None for never.
     keep : keeps the model.
+    exact : as for `Model.run`.
     """
 
     feed: Feed
@@ -267,11 +273,12 @@ class Learning:
     signals: Signals
     every: float | None = None
     keep: Callable[[], None] | None = None
+    exact: bool | None = None
 
     def __post_init__(self) -> None:
         self.model = self.feed.model
         self.n_before, self.weight_before = self.model.n_rounds, self.model.total_weight
-        self.course = Run.of(self.model, self.feed)
+        self.course = Run.of(self.model, self.feed, self.exact)
 
     @property
     def n_learned(self) -> int:
@@ -338,12 +345,24 @@ def _summary(model: Model, course: Run, skipped: Skipped | None) -> Iterator[str
         yield f"{report.classes(model.labels)}; {new} of the loss was paid for their being new."
     if document.has_parted(model.average_loss, model.frozen_loss):
         yield document.parted(model.average_loss, model.frozen_loss)
-    yield document.proven(model)
+    if course.hindsight is None:
+        yield "In hindsight: not computed for so many weights or rows; --exact does it."
+    else:
+        yield course.hindsight.in_words()
+    certificate = course.certificate
+    yield _UNPROVEN if certificate is None else certificate.in_words(model.total_weight)
 
 
 def _windows_of(model: Model) -> str:
-    lines = [_WINDOWS.header]
-    for window in model.windows():
+    windows = model.windows()
+    lines = [
+        "The last rows; the lower bound is for the linear models above, of norm up to "
+        f"{round_down(windows[0].B)}, fixed for these rows:"
+        if windows
+        else "",
+        _WINDOWS.header,
+    ]
+    for window in windows:
         n = max(1, window.n_rounds)
         loss = window.loss / window.weight if window.weight > 0.0 else None
         floor = report.number(window.floor / window.weight) if window.floor > 0.0 else "-"

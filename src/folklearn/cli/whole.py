@@ -1,26 +1,36 @@
-"""A whole labelled file as scaled rows and class numbers, block by block, as often as needed."""
+"""A whole labelled file as standardised rows and class numbers, block by block, repeatedly."""
 
 import math
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import reduce
+from typing import TypeVar
 
 import numpy as np
 from rich.console import Console
 
+from folklearn import memory
 from folklearn.arrays import Array, Labels
+from folklearn.certificate import Certificate
 from folklearn.cli import report
 from folklearn.cli.display import bar
 from folklearn.cli.options import Source
 from folklearn.errors import FolklearnError
+from folklearn.evaluate.regression import Regression, logistic_regression
 from folklearn.model.columns import MOST_OWN, Columns, Encoded, Key
 from folklearn.model.feed import FedRows, Feed
+from folklearn.model.hindsight import MOST_WEIGHTS, SHARE_OF_MEMORY
 from folklearn.model.model import Model
 from folklearn.model.roles import CATEGORY, WORDS
 from folklearn.model.run import known_numbers
+from folklearn.model.stream_evidence import DEFAULT_B, class_in_words
 from folklearn.readers.block import Block
 from folklearn.readers.blocks import BlockReader
 from folklearn.readers.reader import BadRow
-from folklearn.scaler import OnlineScaler
+from folklearn.scaler import FixedScaler, Moments
+
+C = TypeVar("C", bound=Certificate)
 
 
 class Whole:
@@ -68,6 +78,7 @@ class Whole:
             for rows in self._rows():  # places that rare categories share
                 self._columns.admit(self._columns.encode(rows.block))
         self.n_inputs = max(1, len(self._columns.keys))
+        self._scaler: FixedScaler | None = None
 
     def _refuse_words(self) -> None:
         for name, role in self.feed.roles.items():
@@ -97,18 +108,68 @@ class Whole:
         """What the columns of the rows are, the constant left out."""
         return tuple(self._columns.keys)
 
-    def share(self, keys: Sequence[Key]) -> None:
-        """Give every key a place, in this order, for rows that go with those of other files."""
+    def share(self, keys: Sequence[Key], moments: Moments | None = None) -> None:
+        """Give every key a place, in this order, for rows that go with those of other files.
+
+        Then `moments` are those of the rows of all files.
+        """
         self._columns = Columns(self._columns.roles)
         self._columns.admit(Encoded(None, keys))
         self.n_inputs = max(1, len(keys))
+        self._scaler = None if moments is None else self.scaler_of(moments)
+
+    @property
+    def scaler(self) -> FixedScaler:
+        """What standardises numbers, by all rows of the file; it takes a pass."""
+        if self._scaler is None:
+            self._scaler = self.scaler_of(self.moments())
+        return self._scaler
+
+    def scaler_of(self, moments: Moments) -> FixedScaler:
+        """Return what standardises numbers, by the moments of rows."""
+        numeric = self._columns.are_numbers(Encoded(None, self._columns.keys)) or [True]
+        return FixedScaler().opened(moments, numeric)
+
+    def moments(self) -> Moments:
+        """Return the moments of the columns over all rows with a label."""
+        parts = (self._encoded(rows.block.take(rows.has_label)) for rows in self._rows())
+        return reduce(Moments.merged, map(Moments.of, parts))
+
+    def _encoded(self, block: Block) -> Array:
+        X: Array = self._columns.known(self._columns.encode(block).X)
+        return X
+
+    def norm(self, B: float | None) -> float:
+        """Return the norm B per standard deviation for the rows of `blocks`, 10 if None."""
+        return DEFAULT_B if B is None else B / self.scaler.unit
+
+    def named(self, certificate: C, by: str = "all rows") -> C:
+        """Return a certificate about the rows of `blocks` as one about the columns."""
+        norm = certificate.B * self.scaler.unit
+        return replace(certificate, B=norm, models=self.models(norm, by))
+
+    def models(self, norm: float, by: str = "all rows") -> str:
+        """Return the linear models of a norm per standard deviation, in words."""
+        return class_in_words(self._columns.in_words.format(by=by), norm)
+
+    def regression(self, labels: Iterable[str] | None = None) -> Regression | None:
+        """Return the logistic regression of all rows, None if there are too many weights."""
+        K = len(tuple(labels or self.labels))
+        room = SHARE_OF_MEMORY * (memory.bytes_present() or math.inf)
+        if K * (self.n_inputs + 1) > MOST_WEIGHTS or 8 * self.n_rows * self.n_inputs > room:
+            return None
+        Xs, ys = zip(*self.blocks(labels), strict=True)
+        X = np.concatenate(Xs) / self.scaler.unit
+        found = logistic_regression(X, np.concatenate(ys), n_classes=K, constant=0)
+        words = self._columns.in_words.format(by="all rows")
+        return replace(found, features=f"the columns ({words})")
 
     def has_label(self) -> Array:
         """Return which rows have a label."""
         return np.concatenate([rows.has_label for rows in self._rows()])
 
     def blocks(self, labels: Iterable[str] | None = None) -> Iterator[tuple[Array, Labels]]:
-        """Yield rows X (T, d + 1), scaled as they come, and class numbers y (T,).
+        """Yield rows X (T, 1 + d), a constant and standardised columns, and class numbers y (T,).
 
         Classes are numbered in the order of `labels`, its own if None.
         """
@@ -119,14 +180,12 @@ class Whole:
         self, labels: Iterable[str] | None = None
     ) -> Iterator[tuple[Block, Array, Labels]]:
         """Yield the same after the columns that the rows were made from."""
-        scaler = OnlineScaler(n_features=self.n_inputs, gaps=True)
         own = {label: k for k, label in enumerate(labels or self.labels)}
         order = np.array([own[label] for label in self.feed.model.labels])
         for rows in self._rows():
             block = rows.block.take(rows.has_label)
-            X = self._columns.known(self._columns.encode(block).X)
             y = order[known_numbers(self.feed.model, rows.labels)]
-            yield block, scaler.learn_transform(X), y
+            yield block, self.scaler.transform(self._encoded(block)), y
 
     def about(self, *lines: tuple[str, str], labels: Iterable[str] | None = None) -> str:
         """Return what the rows are, then further lines of a name and a text each."""

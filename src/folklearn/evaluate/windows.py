@@ -2,6 +2,7 @@
 
 import functools
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import add
 from typing import Any
@@ -55,20 +56,40 @@ class Window:
 
 
 @dataclass(frozen=True)
-class _Stretch:
+class Stretch:
     """Consecutive rounds, added up."""
 
     start: int
     stop: int
     totals: Array  # loss, errors, weight
-    evidence: LowerBound | None
+    evidence: Any  # a sum that can be added up, or None
 
-    def joined(self, later: "_Stretch") -> "_Stretch":
+    def joined(self, later: "Stretch") -> "Stretch":
+        """Return both as one."""
         totals = self.totals + later.totals
         evidence = None
         if self.evidence is not None and later.evidence is not None:
             evidence = self.evidence + later.evidence
-        return _Stretch(self.start, later.stop, totals, evidence)
+        return Stretch(self.start, later.stop, totals, evidence)
+
+
+def climb(ladder: list[Stretch], stretch: Stretch) -> None:
+    """Put a stretch behind those of a ladder: at most two of a length, a third joins them."""
+    ladder.append(stretch)
+    lengths = [one.stop - one.start for one in ladder]
+    at = len(lengths) - 1
+    while at >= _TWICE and lengths[at] == lengths[at - 1] == lengths[at - _TWICE]:
+        ladder[at - 2 : at] = [ladder[at - 2].joined(ladder[at - 1])]
+        lengths = [one.stop - one.start for one in ladder]
+        at -= _TWICE
+
+
+def suffixes(stretches: Sequence[Stretch]) -> list[Stretch]:
+    """Return every union of the newest stretches, the shortest first."""
+    found: list[Stretch] = []
+    for stretch in reversed(stretches):
+        found.append(stretch.joined(found[-1]) if found else stretch)
+    return found
 
 
 class Windows(Saved):
@@ -132,7 +153,7 @@ class Windows(Saved):
         self._beside: Leader | Wide | None = None
         if self.floors:
             self._beside = companion(n_features=n_features, n_classes=n_classes, B=B, R=R)
-        self._ladder: list[_Stretch] = []
+        self._ladder: list[Stretch] = []
         # Rows of the block that is not full yet, none without floors; and of each its loss, error
         # and weight.
         self._waiting: list[tuple[Rows | None, Array]] = []
@@ -179,7 +200,7 @@ class Windows(Saved):
                 self._waiting, self._n_waiting = [], 0
             start = stop
 
-    def _stretch(self) -> _Stretch:
+    def _stretch(self) -> Stretch:
         """Return the rounds that wait as a stretch of their own, expanded at the leader."""
         start = self._ladder[-1].stop if self._ladder else 0
         losses, errors, weights = np.hstack([scores for _, scores in self._waiting])
@@ -189,24 +210,17 @@ class Windows(Saved):
         if self._beside is not None:
             beside = self._beside
             evidence = functools.reduce(add, map(beside.expanded, self._rows()))
-        return _Stretch(start, start + self._n_waiting, totals, evidence)
+        return Stretch(start, start + self._n_waiting, totals, evidence)
 
     def _rows(self) -> list[Rows]:
         """Return the rows that wait, however they came."""
         return Rows.joined([rows for rows, _ in self._waiting if rows is not None])
 
-    def _climb(self, stretch: _Stretch) -> None:
+    def _climb(self, stretch: Stretch) -> None:
         for rows in self._rows():
             assert self._beside is not None
             self._beside._run_all(rows, None)
-        self._ladder.append(stretch)
-        lengths = [one.stop - one.start for one in self._ladder]
-        at = len(lengths) - 1
-        while at >= _TWICE and lengths[at] == lengths[at - 1] == lengths[at - _TWICE]:
-            joined = self._ladder[at - 2].joined(self._ladder[at - 1])
-            self._ladder[at - 2 : at] = [joined]
-            lengths = [one.stop - one.start for one in self._ladder]
-            at -= _TWICE
+        climb(self._ladder, stretch)
 
     def last(self, n_rounds: int) -> Window:
         """Return the shortest window that covers the last `n_rounds`."""
@@ -226,15 +240,12 @@ class Windows(Saved):
                     wanted *= 2
         return found
 
-    def _suffixes(self) -> list[_Stretch]:
+    def _suffixes(self) -> list[Stretch]:
         """Return every union of the newest stretches, the shortest first."""
         newest = [self._stretch()] if self._n_waiting else []
-        suffixes: list[_Stretch] = []
-        for stretch in [*newest, *reversed(self._ladder)]:
-            suffixes.append(stretch.joined(suffixes[-1]) if suffixes else stretch)
-        return suffixes
+        return suffixes([*self._ladder, *newest])
 
-    def _window(self, stretch: _Stretch) -> Window:
+    def _window(self, stretch: Stretch) -> Window:
         loss, errors, weight = stretch.totals.tolist()
         floor = -math.inf if stretch.evidence is None else stretch.evidence.floor()
         return Window(stretch.start, stretch.stop, loss, errors, weight, floor, self.B)
@@ -268,7 +279,7 @@ class Windows(Saved):
         if len(evidence) != len(spans):
             raise StateFileError("windows lack their evidence")
         stretches = zip(spans.tolist(), totals, evidence, strict=True)
-        self._ladder = [_Stretch(a, b, own, proof) for (a, b), own, proof in stretches]
+        self._ladder = [Stretch(a, b, own, proof) for (a, b), own, proof in stretches]
         for i in range(record.count("n_waiting")):
             scores = record.part(f"waiting{i}.scores", (3, None))
             rows = Rows.of_arrays(record.arrays, f"waiting{i}.") if self.floors else None

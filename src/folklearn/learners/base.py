@@ -262,6 +262,10 @@ class Learner(Saved, ABC):
         """Return the weights (K, d) of the linear model that it is, or leans on most."""
         raise InvalidInputError(f"{type(self).__name__} leans on no single linear model")
 
+    def expansion_point(self) -> Array:
+        """Return the weights (K, d) at which evidence about linear models is tight: `coef`."""
+        return self.coef()
+
     def regret_bound(self, n_rounds: int) -> float:
         """Return a bound on the regret after `n_rounds`, known in advance: here infinity."""
         return math.inf

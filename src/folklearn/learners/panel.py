@@ -230,6 +230,10 @@ class PanelLearner(Learner):
         n_leaders = spec.n_modes + len(spec.forgetting)
         return self._state.model(int(np.argmin(self._state["losses"][:n_leaders])))
 
+    def expansion_point(self) -> Array:
+        """Return the weights (K, d) of the leader that is steered into the first class."""
+        return self._state.model(len(self._state.spec.ridges)) if self.classes else self.coef()
+
     def leader(self) -> tuple[float, Array] | None:
         """Return ridge and weights (K, d) of the leader with the least loss so far, if any."""
         ridges = self._state.spec.ridges

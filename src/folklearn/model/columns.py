@@ -135,6 +135,32 @@ class Columns(Saved):
         roles = {**self.roles, **encoded.roles}
         return [roles.get(source) in (NUMBER, *DATES) for source, _ in encoded.keys]
 
+    def are_numbers(self, encoded: Encoded) -> list[bool]:
+        """Tell of new keys whether they hold numbers, which are standardised; others are 0 or 1."""
+        known, self.roles = self.roles, {**self.roles, **encoded.roles}
+        numbers = [self._is_whole(source) for source, _ in encoded.keys]
+        self.roles = known
+        return numbers
+
+    @property
+    def in_words(self) -> str:
+        """What linear models of these columns are linear in; `by` is what standardises numbers."""
+        parts = []
+        roles = set(self.roles.values())
+        if self._whole or (not self.sparse and any(key[0] == FEATURES for key in self.keys)):
+            parts.append("numbers standardised by {by}")
+        if CATEGORY in roles and self.sparse:
+            parts.append("each category hashed to a place of its own")
+        elif CATEGORY in roles:
+            shares = any(part.startswith("#") for _, part in self.keys)
+            rest = f", those beyond {MOST_OWN} of a column in {_SHARED} shared places" * shares
+            parts.append(f"categories as 0 or 1{rest}")
+        if WORDS in roles:
+            parts.append("texts as counts of hashed words, of length 1 in each row")
+        elif self.sparse and any(key[0] == FEATURES for key in self.keys):
+            parts.append("sparse features of length 1 in each row")
+        return "; ".join(parts) or "numbers standardised by {by}"
+
     def _know_rows(self) -> None:
         """Find out how a row of numbers is read in one step, and what a row of nothing is."""
         self.absent = np.zeros(max(1, len(self.keys)))

@@ -23,6 +23,7 @@ from folklearn.model.frozen import Frozen, Held
 from folklearn.model.numbering import numbered
 from folklearn.model.refit import at_hand, freed, refit_dense, refit_wide
 from folklearn.model.sparse_scaler import SparseInput, SparseScaler
+from folklearn.model.stream_evidence import COLUMNS, StreamEvidence
 from folklearn.numerics.backend import OWN, device_named
 from folklearn.numerics.on_torch.device import Device
 from folklearn.passes import Passes, PassesHere
@@ -67,6 +68,7 @@ class Core(Saved):
     n_classes : number of classes declared in advance, at least 0; these are never "new".
     scale, intercept : as for `OnlineScaler`, or `SparseScaler`.
     sparse : keep rows sparse.
+    B, windows : of `StreamEvidence`; a learner that takes a B is made for the same class.
     device : of the learner, see `auto` and `Leader`. It is not saved: what is loaded is on the CPU.
 
     Examples
@@ -88,6 +90,8 @@ class Core(Saved):
         scale: bool = True,
         intercept: bool = True,
         sparse: bool = False,
+        B: float | None = None,
+        windows: bool = False,
         device: str = OWN,
     ) -> None:
         self.name, self.sparse, self.device = learner, bool(sparse), device
@@ -101,12 +105,12 @@ class Core(Saved):
             )
         self.n_rounds = 0
         self.n_new = 0
-        self.keeps_rows = False  # scaled ones, for whoever asks with `taken_rows`
-        self._taken: list[Rows] = []
         self.frozen_losses: Array = np.empty(0)  # after every row of the last `run`
         # Of features that come late, whether they are numbers, which were missing until then;
         # others, categories and what svmlight leaves out, were 0.
         self.late_numbers: Sequence[bool] = ()
+        self.late_numeric: Sequence[bool] = ()  # and which are numbers and no indicators
+        self.B = B
         self._asked: tuple[Any, Any] = None, None  # the row predicted last, and what was predicted
         self._n_coming = 0  # classes that the rows in hand bring: a learner is chosen for them all
         self._scaler: OnlineScaler | SparseScaler
@@ -119,6 +123,10 @@ class Core(Saved):
                 n_features=n_features, scale=scale, intercept=intercept, gaps=True
             )
         self.frozen = Frozen(wide=self.sparse)
+        self.evidence = StreamEvidence(
+            B=B, scale=scale, intercept=intercept, sparse=self.sparse, windows=windows
+        )
+        self.evidence.numeric = [True] * n_features
         self.learner: Learner | None = None
         # What predicts after `refit`, a dense one is (K, columns).
         self._refitted: Array | ColumnModel | None = None
@@ -145,6 +153,8 @@ class Core(Saved):
             size = n_columns, max(n_classes, self._n_coming)
             lane = WIDE if self.sparse else lane_of(*size, device_named(self.device))
             settings = {"lane": lane, **settings}
+        if self.B is not None and "B" in catalogue.settings_of(self.name):
+            settings = {"B": self.B / self.unit, **settings}
         if not self.sparse:
             catalogue.refuse_too_large(self.name, n_columns, n_classes)
         return catalogue.make(self.name, n_columns, n_classes, settings, self.device)
@@ -209,7 +219,6 @@ class Core(Saved):
         own = self._shallow()
         own._scaler, own.learner = copy.deepcopy((self._scaler, self.learner))
         own.frozen = self.frozen.record_only()
-        own._taken = []
         return own
 
     def predict_row(self, x: Array) -> Array:
@@ -271,21 +280,13 @@ class Core(Saved):
         self._refitted = None
         if learner is not None:
             learner._learn(z, label, soft, weight)
-        if self.keeps_rows:
-            one = (
-                np.array([label]),
-                soft[None] if label < 0 else problem.NO_SOFT_ROWS,
-                np.array([weight]),
-            )
-            self._taken.append(Rows(z[None], problem.norms(z[None]), *one))
+        self.evidence.n_classes = self.n_classes
+        self.evidence.hold_row(x, label, soft, weight)
+        if not self.evidence.rows_ahead:
+            self.evidence.settle(self.expansion_line)
         if self.frozen.is_open and self.frozen.hold_row(self.n_rounds, x, label, soft, weight):
             self._tell()
         return p
-
-    def taken_rows(self) -> list[Rows]:
-        """Return the scaled rows that were learned since it was asked last, if they are kept."""
-        taken, self._taken = self._taken, []
-        return taken
 
     @property
     def n_columns(self) -> int:
@@ -319,11 +320,20 @@ class Core(Saved):
             raise InvalidInputError("there are no weights before the second class")
         return self.learner.coef()
 
-    def linear(self) -> tuple[Array, Array]:
-        """Return weights (K, d) of raw features, and constants (K,): logits, but for clipping."""
+    def expansion_line(self) -> tuple[Array, Array]:
+        """Return `linear` of the model at which the evidence expands rows; 0 without a learner."""
+        if self.learner is None:
+            return np.zeros((1, self.n_features)), np.zeros(1)
+        return self.linear(self.learner.expansion_point())
+
+    def linear(self, W: Array | None = None) -> tuple[Array, Array]:
+        """Return weights (K, d) of raw features, and constants (K,): logits, but for clipping.
+
+        Of a model (K, columns) of the scaled columns, by default `coef`.
+        """
         scaler = self._scaler
         assert isinstance(scaler, OnlineScaler)
-        W = self.coef()
+        W = self.coef() if W is None else W
         a, b = scaler.line()
         own = W[:, [self.column_of(j) for j in range(self.n_features)]]
         constants = own @ b
@@ -379,6 +389,8 @@ class Core(Saved):
             scaler.grow(n_features, max(n_numbers, scaler.n_numbers))
         elif more and isinstance(scaler, OnlineScaler):
             scaler.grow(n_features, self.late_numbers[-more:])
+        late = list(self.late_numeric[-more:]) if more else []
+        self.evidence.numeric += late if len(late) == more else [True] * more
         self.learner, self.n_classes, self._refitted = learner, n_classes, None
         self._asked = None, None
         self._tell()
@@ -401,7 +413,6 @@ class Core(Saved):
         problem.refuse_heavy(weights, self.max_weight)
         if n_classes > self.n_classes:
             self._refuse_unless_growing()
-        self._taken = []  # what an interrupted run left
         self._n_coming = n_classes
         self._make_room(*self._sizes(X), self.n_classes)
         P, u = np.zeros((T, n_classes)), np.empty(T)
@@ -413,14 +424,13 @@ class Core(Saved):
                 whole = _held(X, labels, soft, weights, slice(start, end)) if end <= T else None
                 judged = frozen.begin(self.n_rounds, self.learner, self._scaler, whole)
             n_ahead = frozen.rows_ahead(self.n_rounds) if judged is None else end - start
-            part = slice(start, min(start + n_ahead, T))
+            part = slice(start, min(start + n_ahead, start + self.evidence.rows_ahead, T))
             Z = self._scaler.learn_checked(X[part])
             rows = Rows(Z, problem.norms(Z), labels[part], soft[part], weights[part])
             self._learn_rows(rows, known[part], P[part], u[part])
             self.frozen_losses[part] = frozen.loss
-            if self.keeps_rows:
-                self._taken.append(rows)
             start = part.stop
+            self._hold(X[part], rows, P[part])
             if judged is not None and start == end:  # as if the rows had been held until now
                 frozen.take_in(judged)
                 judged = None
@@ -432,6 +442,13 @@ class Core(Saved):
             self.frozen_losses[start - 1] = frozen.loss
         self._n_coming = 0
         return P, u
+
+    def _hold(self, X: Any, rows: Rows, P: Array) -> None:
+        """Let the evidence have raw rows that were learned, at most as many as it takes."""
+        self.evidence.n_classes = self.n_classes
+        self.evidence.hold(X, rows.labels, rows.soft, rows.weights, P)
+        if not self.evidence.rows_ahead:
+            self.evidence.settle(self.expansion_line)
 
     def _learn_rows(self, rows: Rows, known: Labels, P: Array, u: Array) -> None:
         """Predict into P and u, then learn, rows after which so many classes are known."""
@@ -570,21 +587,26 @@ class Core(Saved):
             x = _context(X, self.learner)
             self.learner._learn(x, int(labels[0]), one, float(weights[0]))
 
-    def certificate(self) -> Certificate | None:
-        """Return the learner's certificate, or None if no learner has begun.
+    def certificate(
+        self, loss: float, columns: str = COLUMNS, *, B: float | None = None
+    ) -> Certificate | None:
+        """Return what is proven beside a total loss, None before the second class.
 
-        It speaks of linear models of the scaled features and of the classes known in each
-        round; the loss of not knowing a class is not in it.
+        See `StreamEvidence.certificate`.
         """
-        return None if self.learner is None else self.learner.certificate()
+        own = None if self.learner is None or self.sparse else self.linear
+        return self.evidence.certificate(
+            loss, self.n_rounds, self.expansion_line, columns, own=own, B=B
+        )
 
     def to_record(self) -> Record:
         """Return the full state as a record; learner, scaler and frozen record lie inside."""
         config = {"learner": self.name, "settings": self.settings, "n_classes": self.n_classes}
-        config |= {"n_rounds": self.n_rounds, "n_new": self.n_new}
+        config |= {"n_rounds": self.n_rounds, "n_new": self.n_new, "B": self.B}
         record = Record("Core", config, {})
         persist.put_inside(record, "scaler", self._scaler)
         persist.put_inside(record, "frozen", self.frozen)
+        persist.put_inside(record, "evidence", self.evidence)
         if self.learner is not None:
             persist.put_inside(record, "state", self.learner)
         if isinstance(self._refitted, ColumnModel):
@@ -607,7 +629,8 @@ class Core(Saved):
             d = scaler.n_slots if sparse else scaler.n_features
             model = cls(name, settings, n_features=d, n_classes=known, sparse=sparse)
         model._scaler, model.learner, model.n_classes = scaler, None, n_classes
-        model.frozen = record.inner("frozen")
+        model.frozen, model.evidence = record.inner("frozen"), record.inner("evidence")
+        model.B = record.word("B")
         model.n_rounds, model.n_new = record.count("n_rounds"), record.count("n_new")
         if "state" in record.config:
             model.learner = learner = record.inner("state")

@@ -10,8 +10,9 @@ from folklearn.arrays import Array
 from folklearn.arrays import Labels as Numbers
 from folklearn.certificate import Certificate
 from folklearn.errors import InvalidInputError
+from folklearn.evaluate.regression import Regression
 from folklearn.model.history import History, Learned
-from folklearn.model.pictures import calibration_tables, window_rows
+from folklearn.model.pictures import bound_label, calibration_tables, window_rows
 from folklearn.report import document, html
 from folklearn.report.html import Markup
 from folklearn.words import counted
@@ -44,12 +45,13 @@ def parted(loss: float, frozen: float) -> str:
     )
 
 
-def proven(model: "Model") -> str:
-    """Return what is proven about a model, in one plain sentence."""
-    certificate = model.certificate()
+def proven(model: "Model", certificate: Certificate | None = None) -> list[str]:
+    """Return what is proven about linear models of the rows of a model, in sentences."""
+    certificate = certificate or model.certificate()
     if certificate is None:
-        return "Nothing is proven before there is a second class."
-    return certificate.in_words(model.total_weight, of_new=model.loss_of_new)
+        return ["Nothing is proven before there is a second class."]
+    lines = [certificate.in_words(model.total_weight)]
+    return lines if model.hindsight is None else [model.hindsight.in_words(), *lines]
 
 
 def model_page(model: "Model", title: str) -> str:
@@ -68,12 +70,12 @@ def run_page(run: "Run") -> str:
 class Proof(NamedTuple):
     """What is known of predictions beside them: a certificate, and a linear model's total loss.
 
-    That model learned the same rows beside them, of so many inputs.
+    That model learned the same rows beside them; and a regression of all of them, if it was made.
     """
 
     certificate: Certificate
     leader_loss: float
-    n_inputs: int
+    hindsight: Regression | None = None
 
     def words(self) -> list[str]:
         """Return what could have been gained, at most and at least."""
@@ -86,7 +88,8 @@ class Proof(NamedTuple):
                 f"{document.number(beside)} a row: at least {document.number(loss - beside)} could "
                 "have been gained."
             )
-        return [_claim(self.certificate, self.certificate.in_words()), gained]
+        exact = [] if self.hindsight is None else [self.hindsight.in_words()]
+        return [*exact, self.certificate.in_words(), gained]
 
     def facts(self) -> list[tuple[str, object]]:
         """Return the losses by name, a row."""
@@ -96,7 +99,7 @@ class Proof(NamedTuple):
             ("a linear model beside them", self.leader_loss / n),
         ]
         floor = document.down(max(0.0, one.best_linear_at_least / n))
-        return [*found, ("no linear model below", floor)] if one.valid else found
+        return [*found, (one.bound_name, floor)] if one.valid else found
 
 
 def predictions_page(
@@ -119,7 +122,7 @@ def predictions_page(
     words, facts, in_full = [_UNPROVEN], [], []
     if proof is not None:
         words, facts = proof.words(), proof.facts()
-        in_full = [proof.certificate.in_full(proof.n_inputs)]
+        in_full = [proof.certificate.in_full()]
     needs = document.attention(labels, history.by_class(), more=notes)
     pieces = window_rows(history)
     parts = [
@@ -146,16 +149,20 @@ def _of_model(model: "Model", history: History) -> Iterator[Markup]:
     labels, pieces = model.labels, window_rows(history)
     columns = [] if model.columns is None else history.by_column(model.columns)
     loss, frozen = model.average_loss, model.frozen_loss
-    claim = _claim(model.certificate(), proven(model))
-    lines = [_how_good(history, ", before their label was known"), claim, document.drift(pieces)]
+    certificate = model.certificate()
+    claims = proven(model, certificate)
+    lines = [_how_good(history, ", before their label was known"), *claims, document.drift(pieces)]
     if history.n_rows < model.n_rounds:
         n_before = model.n_rounds - history.n_rows
         lines.append(f"Of {counted(n_before, 'row')} learned before there is no record here.")
     more = [parted(loss, frozen)] if has_parted(loss, frozen) else []
     needs = document.attention(labels, history.by_class(), columns, history.n_rows, more)
     yield document.summary(lines, needs)
-    yield document.course(pieces, when=_BEFORE, without_floor=_NO_FLOOR)
-    yield document.proven([claim], _gains(model))
+    yield document.course(
+        pieces, when=_BEFORE, without_floor=_NO_FLOOR, bound=bound_label(certificate),
+        models="" if certificate is None else certificate.models,
+    )  # fmt: skip
+    yield document.proven(claims, _gains(model, certificate))
     yield document.changed(pieces)
     yield from _by_class(labels, history)
     if model.learner is not None:
@@ -179,26 +186,18 @@ def _how_good(history: History, when: str = "") -> str:
     return document.how_good(n, counts, loss, history.n_errors / n, when=when)
 
 
-def _claim(certificate: Certificate | None, words: str) -> str:
-    """Return what a certificate says in words, and that it is more than an estimate."""
-    if certificate is None or not certificate.valid or not certificate.best_linear_at_least > 0.0:
-        return words
-    return f"{words} This is proven, not estimated."
-
-
-def _gains(model: "Model") -> list[tuple[str, object]]:
+def _gains(model: "Model", certificate: Certificate | None) -> list[tuple[str, object]]:
     """Return losses and what is proven below them, over the whole life and of late."""
-    certificate = model.certificate()
     facts: list[tuple[str, object]] = [("average loss", model.average_loss)]
     if certificate is not None and certificate.valid and model.total_weight > 0.0:
         floor = certificate.best_linear_at_least / model.total_weight
-        facts.append(("no linear model below", document.down(max(0.0, floor))))
+        facts.append((certificate.bound_name, document.down(max(0.0, floor))))
     if not math.isnan(model.frozen_loss):
         facts.append(("of late, rows ahead, by the model as saved", model.frozen_loss))
     if model.has_floors:
         facts += [
             (
-                f"could be gained in the last {one.n_rounds:,} rows, at most",
+                f"could be gained by such models in the last {one.n_rounds:,} rows, at most",
                 document.up(one.could_gain),
             )
             for one in model.windows()

@@ -1,10 +1,10 @@
 """What a model remembers of its life, so that a page can be drawn from a saved file alone."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,14 +12,12 @@ from numpy.typing import NDArray
 from folklearn.arrays import Array
 from folklearn.arrays import Labels as Numbers
 from folklearn.errors import StateFileError
+from folklearn.evaluate.windows import Window
 from folklearn.model.columns import FEATURES, Columns
 from folklearn.model.roles import CATEGORY, NUMBER
 from folklearn.model.sparse_scaler import SparseInput
 from folklearn.numerics import history as counting
 from folklearn.persist import Record, Saved
-
-if TYPE_CHECKING:
-    from folklearn.model.tally import Tally
 
 _FIRST_SIZE = 32  # rows of a piece, before neighbours are joined
 _MOST_CLASSES = 50  # of which confusion and calibration are recorded
@@ -218,13 +216,13 @@ class History(Saved):
         self._settle()
         self._count(rows)
 
-    def look(self, tally: "Tally", n_rows: int = 1) -> None:
+    def look(self, last_window: Callable[[int], Window | None], n_rows: int = 1) -> None:
         """Note what no linear model gets below in the pieces that ended in the last `n_rows`."""
         if self.n_rows // self._size == (self.n_rows - n_rows) // self._size:
             return
         self._settle()
         ended = slice((self._n_counted - n_rows) // self._size, self._n_counted // self._size)
-        last = tally.last(max(self._size, _LEAST_FLOOR))
+        last = last_window(max(self._size, _LEAST_FLOOR))
         if last is not None and last.weight > 0.0 and math.isfinite(last.floor):
             self._pieces[counting.FLOOR, ended] = last.floor / last.weight
 

@@ -3,6 +3,7 @@
 import copy
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -14,6 +15,7 @@ from folklearn.certificate import Certificate
 from folklearn.engine import Engine
 from folklearn.errors import InvalidInputError
 from folklearn.evaluate.monitor import Alarm, Monitor
+from folklearn.evaluate.regression import Regression
 from folklearn.evaluate.windows import Window
 from folklearn.learners import catalogue
 from folklearn.learners.base import Learner
@@ -24,6 +26,7 @@ from folklearn.model.columns import FEATURES, Columns, Encoded
 from folklearn.model.core import Core
 from folklearn.model.explain import Explanation, explained
 from folklearn.model.feed import FedRows, Feed, block_of
+from folklearn.model.hindsight import EncodedRows
 from folklearn.model.history import History, Learned
 from folklearn.model.labels import Labels
 from folklearn.model.recent import Recent
@@ -52,6 +55,8 @@ class Step(NamedTuple):
     losses : (T,) unweighted log losses, NaN for a row without a label.
     weights : (T,) of the rows.
     learned : the same with all that a `History` counts, None for rows that were only predicted.
+    X : the rows as the encoder gives them, None for rows that were only predicted.
+    labels : (T,) class numbers, or soft labels (T, K), of these.
     """
 
     P: Array
@@ -60,6 +65,8 @@ class Step(NamedTuple):
     losses: Array
     weights: Array
     learned: Learned | None = None
+    X: Any = None
+    labels: Any = None
 
 
 class Model(Saved):
@@ -86,11 +93,15 @@ class Model(Saved):
     class_weight : weight of the rows of a class by label, 1 for others; or "balanced", which `fit`
         and `run` over a file or a frame can know.
     scale, intercept : standardise numbers on line; append a constant.
-    windows : keep floors for recent windows too (`windows`), which about doubles the time.
+    B : norm of the weights of a class, per standard deviation, up to which `certificate` speaks of
+        linear models; a learner that takes a B is made for the same. The default is 10 over the
+        norm of a typical row: numbers have the root of their number. A larger class has a smaller
+        lower bound.
+    windows : keep lower bounds for recent windows too (`windows`), which takes longer.
     device : of the learners "auto" and "leader": where they make their sums, "cpu", the default, or
         a device of PyTorch such as "cuda" (extra ``gpu``). It is not saved: a model that is loaded
         is on the CPU, see `to`.
-    settings : parameters of the learner, such as ``B=10.0``.
+    settings : parameters of the learner, such as ``lam=0.1``.
 
     Attributes
     ----------
@@ -125,6 +136,7 @@ class Model(Saved):
         class_weight: Mapping[Any, float] | str | None = None,
         scale: bool = True,
         intercept: bool = True,
+        B: float | None = None,
         windows: bool = False,
         device: str | None = None,
         **settings: Any,
@@ -134,6 +146,7 @@ class Model(Saved):
         # What was asked for; what a source decides is forgotten with what was learned from it.
         self._asked = dict(settings), class_weight, list(classes)
         self.scale, self.intercept = bool(scale), bool(intercept)
+        self.B = None if B is None else problem.positive("B", B)
         self.has_floors = bool(windows)
         self.asked_roles = dict(roles or {})
         self.crosses = [tuple(pair) for pair in crosses]
@@ -155,7 +168,8 @@ class Model(Saved):
         self.core: Core | None = None
         self._labels, self.is_open = Labels(), True
         self.declare(classes)
-        self._tally = Tally(floors=self.has_floors)
+        self._tally = Tally()
+        self._hindsight: Regression | None = None
         self.history = History()
         self._recent, self._waiting = Recent(), Waiting()
         if self._monitor is not None:
@@ -175,7 +189,6 @@ class Model(Saved):
         if not new:
             return
         if self.core is not None:
-            self._tally.settle()
             self.core.grow(n_classes=len(self._labels) + len(new))
         elif not self._labels:
             self.is_open = False
@@ -316,23 +329,21 @@ class Model(Saved):
     ) -> float:
         """Learn one row of a dense model, count its loss, and return it."""
         unseen = core.unseen_probability if new or self.is_open else 0.0
-        core.keeps_rows = self.has_floors
-        if self.has_floors and (new or encoded is not None):
-            self._tally.settle()
         columns = self.columns
         assert columns is not None
         if encoded is not None:
             core.late_numbers = columns.were_missing(encoded)
+            core.late_numeric = columns.are_numbers(encoded)
         p = core.learn_row(row, number, weight)
         if new or encoded is not None:
             self._admit(encoded, new)
         if asked is not None:
             p, unseen = asked.p, asked.unseen
         came = outcome(p, number, unseen)
-        self._tally.add_one(came, weight, core)
+        self._tally.add_one(came, weight)
         self.history.add_one(p, number, unseen, weight, core.frozen.loss, row, columns.absent)
         if self.has_floors:
-            self.history.look(self._tally)
+            self.history.look(self._last_window)
         return float(came.loss)
 
     def predict_proba_one(self, x: Mapping[Any, Any]) -> dict[Any, float]:
@@ -473,10 +484,9 @@ class Model(Saved):
         core, was_open = self.core, self.is_open
         assert core is not None
         n_before, n_rounds = core.n_classes, core.n_rounds
-        core.keeps_rows = self.has_floors
-        self._tally.settle()
         assert self.columns is not None
         core.late_numbers = self.columns.were_missing(encoded)
+        core.late_numeric = self.columns.are_numbers(encoded)
         try:
             P, u = core.run(encoded.X, numbers, weight=weights)
         except BaseException:
@@ -496,7 +506,7 @@ class Model(Saved):
             P = np.pad(asked.p, (0, P.shape[1] - len(asked.p)))[None]
             u, known = np.array([asked.unseen]), np.array([len(asked.p)])
         came = outcomes(P, u, numbers, known)
-        self._tally.add(came, weights, core)
+        self._tally.add(came, weights)
         is_soft = numbers.ndim == 2
         labels = numbers.argmax(axis=1) if is_soft else numbers
         learned = Learned.of(
@@ -506,9 +516,9 @@ class Model(Saved):
             learned = learned._replace(chance=np.exp(-came.loss))
         self.history.add(learned)
         if self.has_floors:
-            self.history.look(self._tally, len(weights))
+            self.history.look(self._last_window, len(weights))
         hard = np.full(len(u), -1) if is_soft else numbers
-        return Step(learned.P, u, hard, came.loss, weights, learned)
+        return Step(learned.P, u, hard, came.loss, weights, learned, encoded.X, numbers)
 
     def _predicted_only(self, block: Block, weights: Array) -> Step:
         """Predict rows that have no label."""
@@ -597,8 +607,13 @@ class Model(Saved):
                 scale=self.scale,
                 intercept=self.intercept,
                 sparse=columns.sparse,
+                B=self.B,
+                windows=self.has_floors,
                 device=self.device,
             )
+            known = Encoded(None, [*columns.keys, *encoded.keys], encoded.roles)
+            numeric = columns.are_numbers(known)[:n_places]
+            self.core.evidence.numeric = numeric + [True] * (n_places - len(numeric))
         return self.core
 
     def _admit(self, encoded: Encoded | None, new: Sequence[Any]) -> None:
@@ -641,6 +656,7 @@ class Model(Saved):
         shuffle: bool = False,
         seed: int = 0,
         progress: bool = False,
+        exact: bool | None = None,
         **options: Any,
     ) -> Run:
         """Predict, score, then learn the rows of a file, a frame or dictionaries, one by one.
@@ -653,6 +669,8 @@ class Model(Saved):
         one_pass : do not read a file twice: classes and categories are learned as they come.
         shuffle : learn the rows in a random order, given by `seed`; they must fit in memory.
         progress : show a bar.
+        exact : whether to fit a logistic regression to all rows afterwards (`Run.hindsight`), which
+            keeps them in memory; None does so for at most 3,000 weights, if there is room.
         options : of the reader: format, delimiter, encoding, decimal. And on_bad, a function that
             takes every row that cannot be read, which is then left out.
         """
@@ -660,7 +678,7 @@ class Model(Saved):
             source, target, weight=weight, one_pass=one_pass,
             shuffle=seed if shuffle else None, **options,
         )  # fmt: skip
-        run = Run.of(self, feed)
+        run = Run.of(self, feed, exact)
         for rows, step in feed.steps(progress=progress):
             run.add(rows, step)
         return run.ended()
@@ -676,11 +694,13 @@ class Model(Saved):
         progress: bool = False,
         n_jobs: int = 1,
         device: str | None = None,
+        exact: bool | None = None,
         **options: Any,
     ) -> Self:
         """Learn a file or a frame as a batch: shuffled, then fitted until nothing changes.
 
         Whatever was learned before is forgotten. Learners other than "auto" learn every row once.
+        `hindsight` is then what an ordinary regression would have, `exact` as for `run`.
         `passes` limits how often the rows are gone over, 1 learns each once. `n_jobs` threads share
         the passes of the fit, -1 for as many as there are cores, with the same model to the last
         bit; rows are learned by one. ``device`` is where its sums are made, by default that of the
@@ -689,11 +709,13 @@ class Model(Saved):
         Engine.chosen(n_jobs, device)  # hears what is wrong before anything is learned
         self.forget()
         feed = self.feed(source, target, weight=weight, shuffle=seed, **options)
-        blocks = []
-        for rows, _ in feed.steps(progress=progress):
+        blocks, encoded = [], EncodedRows(exact)
+        for rows, step in feed.steps(progress=progress):
             blocks.append(rows)
+            encoded.add(self, step)
         if self.learner_name == "auto" and passes != 1:
             self.refit(blocks, most_passes=passes, seed=seed, n_jobs=n_jobs, device=device)
+        self.note_hindsight(encoded)
         return self
 
     def refit(
@@ -793,19 +815,53 @@ class Model(Saved):
     # What it is worth, and why.
 
     def certificate(self, *, B: float | None = None) -> Certificate | None:
-        """Return what no linear model could have beaten, or None before the second class.
+        """Return what no linear model of the columns could have beaten; None before two classes.
 
-        It speaks of linear models of the scaled columns of row norm at most B, and of the classes
-        known in each round; the price of not knowing a class is not in it.
+        It is about linear models of the columns, numbers standardised once, whose weights for each
+        class have a norm of at most B per standard deviation: that of the model, or a smaller one.
+        ``certificate().models`` names them. `Run.hindsight` is about those of any norm.
         """
-        return None if self.learner is None else self.learner.certificate(B=B)
+        core, columns = self.core, self.columns
+        if core is None or columns is None:
+            return None
+        words = columns.in_words if self.scale else "as they are"
+        return core.certificate(self.loss, words, B=B)
+
+    @property
+    def hindsight(self) -> Regression | None:
+        """The logistic regression of all rows of `run` or `fit`; None if others were learned."""
+        found = self._hindsight
+        return found if found is not None and found.n_rows == self.n_rounds else None
+
+    def note_hindsight(self, encoded: EncodedRows) -> Regression | None:
+        """Fit a logistic regression to rows that were learned, and keep what it is worth."""
+        self._hindsight = encoded.regression(self)
+        return self._hindsight
 
     def windows(self) -> list[Window]:
         """Return losses and errors of the last 64, 128, 256, ... rows, and of all.
 
-        With ``windows=True`` each has a floor that no linear model could have beaten there.
+        With ``windows=True`` each has a floor: a lower bound on the total loss there of every
+        linear model that `certificate` is about.
         """
-        return self._tally.all()
+        found = self._tally.all()
+        return self._bounded(found) if self.has_floors else found
+
+    def _last_window(self, n_rows: int) -> Window | None:
+        """Return the shortest window of so many rows, or of all if there are fewer."""
+        last = self._tally.last(n_rows)
+        return None if last is None else self._bounded([last])[0]
+
+    def _bounded(self, windows: list[Window]) -> list[Window]:
+        """Return windows with their lower bounds."""
+        core = self.core
+        if core is None:
+            return windows
+        evidence, B = core.evidence.suffixes(core.expansion_line), core.evidence.norm()
+        return [
+            replace(one, floor=evidence[one.start].floor(), B=B) if one.start in evidence else one
+            for one in windows
+        ]
 
     def monitor(self, alert: Callable[[Alarm], Any] | None = None, **settings: Any) -> Monitor:
         """Watch the loss of every row from now on, each counted once; return the `Monitor`.
@@ -841,12 +897,15 @@ class Model(Saved):
             "class_weight": class_weights.plain(self.class_weight),
             "scale": self.scale,
             "intercept": self.intercept,
+            "B": self.B,
             "windows": self.has_floors,
             "roles": list(self.asked_roles.items()),
             "crosses": self.crosses,
             "labels": self._labels.plain(),
             "is_open": self.is_open,
         }
+        if self.hindsight is not None:
+            config["hindsight"] = self.hindsight.numbers()
         record = Record("Model", config, {})
         persist.put_inside(record, "tally", self._tally)
         persist.put_inside(record, "recent", self._recent)
@@ -871,6 +930,7 @@ class Model(Saved):
                 class_weight=class_weights.of_plain(word("class_weight")),
                 scale=word("scale"),
                 intercept=word("intercept"),
+                B=word("B"),
                 windows=word("windows"),
                 **word("settings"),
             )
@@ -882,6 +942,9 @@ class Model(Saved):
             model.history = record.inner("history")
         if "monitor" in record.config:
             model._monitor = record.inner("monitor")
+        if "hindsight" in record.config:
+            with persist.refusing(record.kind):
+                model._hindsight = Regression.of_numbers(word("hindsight"))
         if "core" in record.config:
             model.columns, model.core = record.inner("columns"), record.inner("core")
         return model

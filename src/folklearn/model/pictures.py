@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from folklearn import plots
+from folklearn.certificate import round_down
 from folklearn.report import html
 
 if TYPE_CHECKING:
@@ -62,12 +63,20 @@ def run_figure(run: "Run") -> Any:
     if any(map(math.isfinite, floors)):
         rounds, losses = zip(*((m.n_rounds, m.loss) for m in run.moments), strict=True)
         parts["certificate"] = (rounds, losses, floors)
+        parts["bound"] = bound_label(run.certificate)
     labels = [str(label) for label in run.labels]
     if len(labels) > 1 and run.confusion.any():
         parts["confusion"] = (run.confusion, labels)
     if len(labels) > 1 and run.history.calibration[0].any():
         parts["calibration"] = (calibration_tables(run.history), labels)
     return plots.overview(title=f"{run.name}: {run.n_rows:,} rows", **parts)
+
+
+def bound_label(certificate: "Certificate | None") -> str:
+    """Return what a lower bound is called in a picture."""
+    if certificate is None or not certificate.valid:
+        return plots.BOUND
+    return f"lower bound,\nlinear models of\nnorm up to {round_down(certificate.B)}"
 
 
 def weights_figure(explanation: "Explanation") -> Any:
@@ -84,8 +93,7 @@ def certificate_rows(certificate: "Certificate | None") -> list[tuple[str, Any]]
     n = max(1, certificate.n_rounds)
     return [
         ("average log loss", certificate.loss / n),
-        ("no linear model below", certificate.best_linear_at_least / n),
-        ("largest row norm of these models", certificate.B),
+        (certificate.bound_name, certificate.best_linear_at_least / n),
     ]
 
 
@@ -112,7 +120,7 @@ def model_card(model: "Model") -> str:
     from folklearn.model.roles import described
 
     rows += [(role, ", ".join(names[:10])) for role, names in described(model.roles)]
-    return html.card("Model", [*rows, *certificate_rows(model.certificate())[-2:]])
+    return html.card("Model", [*rows, *certificate_rows(model.certificate())[-1:]])
 
 
 def run_card(run: "Run") -> str:

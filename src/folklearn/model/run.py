@@ -9,11 +9,13 @@ import numpy as np
 
 from folklearn.arrays import Array
 from folklearn.model.feed import FedRows, Feed
+from folklearn.model.hindsight import EncodedRows
 from folklearn.model.history import History, Piece
 from folklearn.readers.block import Texts
 
 if TYPE_CHECKING:
     from folklearn.certificate import Certificate
+    from folklearn.evaluate.regression import Regression
     from folklearn.model.model import Model, Step
 
 
@@ -42,7 +44,9 @@ class Run:
     n_rows, n_unlabelled : rows that were learned, and rows that were only predicted.
     loss, error : averages over the rows of this run, each predicted before it was learned.
     frozen_loss : the average loss of the model as it would be saved, of late.
-    certificate : what no linear model could have beaten, over the life of the model.
+    certificate : what no linear model of a norm could have beaten, over the life of the model.
+    hindsight : an ordinary logistic regression of all rows of this run, and what no linear model
+        of any norm is below, with its penalty; None where that was too large to be done unasked.
     moments : where the model stood at doubling numbers of rows.
     history : the rows of this run in up to 64 pieces, and counts by class and column.
     """
@@ -53,18 +57,20 @@ class Run:
     frozen_loss: float = math.nan
     seconds: float = 0.0
     certificate: "Certificate | None" = None
+    hindsight: "Regression | None" = None
     moments: list[Moment] = field(default_factory=list)
     history: History = field(default_factory=History)
     model: "Model | None" = field(default=None, repr=False)
 
     @classmethod
-    def of(cls, model: "Model", feed: Feed) -> "Run":
-        """Begin to record."""
+    def of(cls, model: "Model", feed: Feed, exact: bool | None = None) -> "Run":
+        """Begin to record; `exact` decides whether there will be a `hindsight`."""
         run = cls(feed.reader.name, model=model)
-        run._started = time.perf_counter()
+        run._started, run._encoded = time.perf_counter(), EncodedRows(exact)
         return run
 
     _started: float = field(default=0.0, repr=False)
+    _encoded: EncodedRows = field(default_factory=EncodedRows, repr=False)
 
     @property
     def n_rows(self) -> int:
@@ -100,8 +106,9 @@ class Run:
             self.n_unlabelled += len(rows.block)
             return
         self.history.add(step.learned)
+        self._encoded.add(model, step)
         if model.has_floors:
-            self.history.look(model._tally, len(step.weights))
+            self.history.look(model._last_window, len(step.weights))
         self.frozen_loss = model.frozen_loss
         if model.n_rounds & (model.n_rounds - 1) == 0:
             self._look(model.certificate() if model.has_floors else None)
@@ -126,6 +133,7 @@ class Run:
         """Sum up."""
         model = self.model
         assert model is not None
+        self.hindsight = model.note_hindsight(self._encoded)
         self.certificate = model.certificate()
         self._look(self.certificate)
         self.labels = model.labels

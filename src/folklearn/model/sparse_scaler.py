@@ -164,28 +164,14 @@ class SparseScaler(Saved):
     learn_checked = learn_transform
 
     def _assembled(self, X: SparseInput, learn: bool) -> SparseRows:
-        """Put the slots side by side, in order of their places."""
-        share = self.unit
-        parts = {slot: self._own(rows, share) for slot, rows in X.parts.items()}
+        numbers = np.zeros((len(X), len(X.slots)))
         if self._numbers is not None and X.slots:
             scaler = self._numbers
             Z = scaler.learn_transform(X.numbers) if learn else scaler.transform(X.numbers)
             # The scaler divides by the root of the numbers it began with.
-            Z *= share / scaler.unit
-            for j, slot in enumerate(X.slots):
-                parts[slot] = _column(Z[:, j])
-        if self.intercept:
-            parts[0] = _column(np.full(len(X), self.constant))
-        return _side_by_side([(slot, parts[slot]) for slot in sorted(parts)], len(X), self)
-
-    def _own(self, rows: SparseRows, share: float) -> SparseRows:
-        own = rows.compact()
-        if not self.scale:
-            return own
-        norms = own.norms()
-        factors = share * np.divide(1.0, norms, out=np.ones_like(norms), where=norms > 0.0)
-        values = own.values * np.repeat(factors, np.diff(own.indptr))
-        return SparseRows(own.indptr, own.indices, values, own.shape[1])
+            numbers = Z * (self.unit / scaler.unit)
+        constant = self.constant if self.intercept else None
+        return assemble(X, numbers, self.unit if self.scale else None, constant, self.n_columns)
 
     def to_record(self) -> Record:
         """Return the full state as a record."""
@@ -197,6 +183,32 @@ class SparseScaler(Saved):
     def _restore(self, record: Record) -> None:
         if self.n_numbers:
             self._numbers = record.inner("numbers")
+
+
+def assemble(
+    X: SparseInput, numbers: Array, share: float | None, constant: float | None, n_columns: int
+) -> SparseRows:
+    """Put the slots of raw rows side by side, in order of their places.
+
+    `numbers` (T, m) stand for those of X. Other parts are brought to the length `share` in every
+    row, None leaves them as they are; the constant, if there is one, is the first place.
+    """
+    parts = {slot: _of_length(rows, share) for slot, rows in X.parts.items()}
+    for j, slot in enumerate(X.slots):
+        parts[slot] = _column(numbers[:, j])
+    if constant is not None:
+        parts[0] = _column(np.full(len(X), constant))
+    return _side_by_side([(slot, parts[slot]) for slot in sorted(parts)], len(X), n_columns)
+
+
+def _of_length(rows: SparseRows, share: float | None) -> SparseRows:
+    own = rows.compact()
+    if share is None:
+        return own
+    norms = own.norms()
+    factors = share * np.divide(1.0, norms, out=np.ones_like(norms), where=norms > 0.0)
+    values = own.values * np.repeat(factors, np.diff(own.indptr))
+    return SparseRows(own.indptr, own.indices, values, own.shape[1])
 
 
 def _empty(n_rows: int, width: int) -> SparseRows:
@@ -211,17 +223,15 @@ def _column(values: Array) -> SparseRows:
     return SparseRows(indptr, np.zeros(indptr[-1], np.int32), values[there], 1)
 
 
-def _side_by_side(
-    parts: list[tuple[int, SparseRows]], n_rows: int, scaler: SparseScaler
-) -> SparseRows:
+def _side_by_side(parts: list[tuple[int, SparseRows]], n_rows: int, n_columns: int) -> SparseRows:
     """Return rows that hold, one behind the other, what the slots hold."""
     counts = np.array([np.diff(rows.indptr) for _, rows in parts]).reshape(len(parts), n_rows)
     indptr = np.concatenate([[0], np.cumsum(counts.sum(axis=0))])
     starts = indptr[:-1] + np.cumsum(counts, axis=0) - counts
-    indices: NDArray[Any] = np.empty(indptr[-1], index_type(scaler.n_columns))
+    indices: NDArray[Any] = np.empty(indptr[-1], index_type(n_columns))
     values = np.empty(indptr[-1])
     for (slot, rows), start, count in zip(parts, starts, counts, strict=True):
         places = np.repeat(start - rows.indptr[:-1], count) + np.arange(rows.nnz)
         indices[places] = rows.indices + np.int64(slot) * SPACE
         values[places] = rows.values
-    return SparseRows(indptr, indices, values, scaler.n_columns)
+    return SparseRows(indptr, indices, values, n_columns)

@@ -8,7 +8,6 @@ import numpy as np
 from folklearn.arrays import TINY, Array
 from folklearn.arrays import Labels as Numbers
 from folklearn.evaluate.windows import Window, Windows
-from folklearn.model.core import Core
 from folklearn.persist import Record, Saved, put_inside
 
 _FEW = 64  # rows that were learned one by one, before the windows are told
@@ -25,47 +24,39 @@ class Outcome(NamedTuple):
 class Tally(Saved):
     """Progressive totals since the first row, and windows of the last ones.
 
-    Parameters
-    ----------
-    floors : whether windows have floors; the core must then keep the rows that it learns.
-
     Attributes
     ----------
     loss, loss_of_new, total_weight : weighted losses, and the weight of all rows.
     n_mistakes : rows whose most likely class was wrong.
     """
 
-    WORDS = ("floors",)
     COUNTS = ("n_mistakes",)
 
-    def __init__(self, *, floors: bool = False) -> None:
-        self.floors = bool(floors)
+    def __init__(self) -> None:
         self.loss = self.loss_of_new = self.total_weight = 0.0
         self.n_mistakes = 0
-        self._windows: Windows | None = None
-        self._singles: list[tuple[float, bool, float]] = []  # of rows that no window has seen yet,
-        self._core: Core | None = None  # and who keeps those rows
+        self._windows = Windows(n_features=1, n_classes=2, floors=False)
+        self._singles: list[tuple[float, bool, float]] = []  # of rows that no window has seen yet
 
-    def add_one(self, outcome: Outcome, weight: float, core: Core) -> None:
-        """Count one row that the core has just learned."""
+    def add_one(self, outcome: Outcome, weight: float) -> None:
+        """Count one row that was learned."""
         loss, of_new, wrong = outcome
         self.loss += weight * loss
         self.loss_of_new += weight * of_new
         self.total_weight += weight
         self.n_mistakes += wrong
         self._singles.append((loss, wrong, weight))
-        self._core = core
         if len(self._singles) >= _FEW:
-            self.settle()
+            self._settle()
 
-    def add(self, outcome: Outcome, weights: Array, core: Core) -> None:
-        """Count rows that the core has just learned."""
+    def add(self, outcome: Outcome, weights: Array) -> None:
+        """Count rows that were learned."""
         self.loss += float(weights @ outcome.loss)
         self.loss_of_new += float(weights @ outcome.of_new)
         self.total_weight += float(weights.sum())
         self.n_mistakes += int(outcome.wrong.sum())
-        self.settle()
-        self._observe(np.array([outcome.loss, outcome.wrong, weights]), core)
+        self._settle()
+        self._windows._observe(None, np.array([outcome.loss, outcome.wrong, weights]))
 
     @property
     def average(self) -> float:
@@ -74,65 +65,36 @@ class Tally(Saved):
 
     def all(self) -> list[Window]:
         """Return the windows of the last 64, 128, 256, ... rows, and of all."""
-        self.settle()
-        return [] if self._windows is None else self._windows.all()
+        self._settle()
+        return self._windows.all()
 
     def last(self, n_rounds: int) -> Window | None:
         """Return the shortest window of so many rows, or of all if there are fewer."""
-        self.settle()
+        self._settle()
         windows = self._windows
-        if windows is None or not windows.n_rounds:
-            return None
-        return windows.last(min(n_rounds, windows.n_rounds))
+        return windows.last(min(n_rounds, windows.n_rounds)) if windows.n_rounds else None
 
-    def settle(self) -> None:
-        """Let the windows see rows that were counted singly.
-
-        Where floors are kept, this must be done before the core grows or learns a block.
-        """
-        if self._core is not None:
+    def _settle(self) -> None:
+        """Let the windows see rows that were counted singly."""
+        if self._singles:
             singles, self._singles = self._singles, []
-            core, self._core = self._core, None
-            self._observe(np.array(singles, np.float64).T, core)
-
-    def _observe(self, scores: Array, core: Core) -> None:
-        """Let the windows see losses, errors and weights (3, T), and the rows if they are kept."""
-        taken = core.taken_rows()
-        if not self.floors or core.learner is None:
-            if self._windows is None:
-                self._windows = Windows(n_features=1, n_classes=2, floors=False)
-            self._windows._observe(None, scores)
-            return
-        d, K = core.n_columns, core.n_classes
-        windows = self._windows
-        if windows is None or (windows.n_features, windows.n_classes, windows.floors) != (d, K, 1):
-            windows = Windows(n_features=d, n_classes=K)  # other sizes: a new proof
-            self._windows = windows
-        start = 0
-        for rows in taken:
-            stop = start + len(rows.X)
-            same = rows.X.shape[1] == d and (not len(rows.soft) or rows.soft.shape[1] == K)
-            if same:
-                windows._observe(rows, scores[:, start:stop])
-            start = stop
+            self._windows._observe(None, np.array(singles, np.float64).T)
 
     def to_record(self) -> Record:
         """Return everything as a record."""
-        self.settle()
+        self._settle()
         record = super().to_record()
         record.arrays["totals"] = np.array([self.loss, self.loss_of_new, self.total_weight])
-        if self._windows is not None:
-            put_inside(record, "windows", self._windows)
+        put_inside(record, "windows", self._windows)
         return record
 
     def _restore(self, record: Record) -> None:
         super()._restore(record)
         self.loss, self.loss_of_new, self.total_weight = record.part("totals", (3,)).tolist()
-        if "windows" in record.config:
-            self._windows = record.inner("windows")
+        self._windows = record.inner("windows")
 
     def __getstate__(self) -> dict[str, Any]:
-        self.settle()  # so that what is pickled does not depend on who has looked
+        self._settle()  # so that what is pickled does not depend on who has looked
         return self.__dict__
 
 

@@ -94,6 +94,20 @@ def floor(totals: Array, pulls: Array, n_columns: int, B: float) -> float:
     return max(0.0, _constant(totals, K, kappa) - B * pull * (1.0 + 1e-15 * K))
 
 
+def penalised_floor(totals: Array, G: Array, tau: Array) -> float:
+    """Return what loss and penalty of no model, of any norm, are together below.
+
+    The penalty is 1/2 sum tau_j W_ij^2; G is (columns, K), tau (columns,) and positive.
+    """
+    if not totals[WEIGHT] >= _LIGHTEST:
+        return 0.0
+    n_columns, K = G.shape
+    kappa = _kappa(totals, K, n_columns * K)
+    rounding = kappa * (2.0 + 3.0 * math.log(K)) * float(totals[REACH])
+    bent = 0.5 * float((((np.abs(G) + rounding) ** 2).sum(axis=1) / tau).sum()) * (1.0 + kappa)
+    return max(0.0, _constant(totals, K, kappa) - bent)
+
+
 def value(totals: Array, G: Array, W: Array, longest: float) -> float:
     """Return what the loss of one model is not below; G and W are (columns, K)."""
     if not totals[WEIGHT] >= _LIGHTEST:

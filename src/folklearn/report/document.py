@@ -130,15 +130,22 @@ def summary(lines: Iterable[str], needs: Iterable[str]) -> Markup:
     return html.section("In short", *parts)
 
 
-def course(pieces: Sequence[Piece], *, when: str = "", without_floor: str = "") -> Markup:
-    """Return loss, floor and error of every piece, or what to say where there is no floor.
+def course(
+    pieces: Sequence[Piece],
+    *,
+    when: str = "",
+    without_floor: str = "",
+    bound: str = plots.BOUND,
+    models: str = "",
+) -> Markup:
+    """Return loss, lower bound and error of every piece, or what to say where there is no bound.
 
-    `when` is a sentence about when predictions were made.
+    `when` is a sentence about when predictions were made, `models` are those of the bound.
     """
     if not pieces:
         return html.section("Loss, piece by piece", "No rows were recorded.")
     has_floor = any(math.isfinite(one.get("floor", math.nan)) for one in pieces)
-    proof = "The hatched floor is proven: no linear model of these columns gets below it there."
+    proof = f"Hatched is a proven lower bound on the loss there of every fixed {models}."
     what = proof if has_floor else without_floor
     first, last = pieces[0], pieces[-1]
     label = (
@@ -150,11 +157,11 @@ def course(pieces: Sequence[Piece], *, when: str = "", without_floor: str = "") 
          one.get("frozen", math.nan), one.get("error_rate", math.nan)]
         for one in pieces
     ]  # fmt: skip
-    head = ["rows", "loss", "no linear model below", "frozen model", "error rate"]
+    head = ["rows", "loss", " ".join(bound.split()), "frozen model", "error rate"]
     return html.section(
         "Loss, piece by piece",
         f"{when} {what}".strip(),
-        html.picture(plots.losses(pieces, title="Loss"), label=label),
+        html.picture(plots.losses(pieces, title="Loss", bound=bound), label=label),
         html.folded("The same as a table", html.table(head, rows)),
     )
 

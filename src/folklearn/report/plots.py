@@ -26,12 +26,19 @@ __all__ = [
 ]  # fmt: skip
 
 _OPTIONAL = ("floor", "error_rate", "frozen")
+BOUND = "lower bound for\nlinear models"  # where it is not told of what norm they are
 _ABSURD = 5.0  # nats a round: below, every loss is drawn to scale
 
 
 @style()
-def losses(windows: Any, *, title: str = "Loss, window by window", ax: Any = None) -> "Figure":
-    """Draw the loss of each window of rounds as steps, and the floor that no linear model beats.
+def losses(
+    windows: Any,
+    *,
+    title: str = "Loss, window by window",
+    bound: str = BOUND,
+    ax: Any = None,
+) -> "Figure":
+    """Draw the loss of each window of rounds as steps, and the lower bound, named `bound`.
 
     `windows` is a mapping of columns or a list of mappings: `start` and `stop` of each window,
     `loss` per round, and if known `floor` per round, `error_rate`, and `frozen`, the loss per
@@ -42,13 +49,13 @@ def losses(windows: Any, *, title: str = "Loss, window by window", ax: Any = Non
     has_errors = bool(np.isfinite(table["error_rate"]).any())
     if ax is None and has_errors:
         page: Figure = canvas.figure(7.5, 5.0)
-        _course(table, page, title)
+        _course(table, page, title, bound)
         return page
     ax = canvas.figure(7.5, 3.6).subplots() if ax is None else ax
     canvas.dress(ax, title, "rounds", "nats per round")
     top = _limit(ax, table["loss"], table["frozen"], table["floor"])
     x, floor = _steps(table, np.maximum(table["floor"], 0.0))
-    ends = _floor(ax, x, floor)
+    ends = _floor(ax, x, floor, bound)
     lines = (("frozen", "frozen model", "--", RED, 1.4), ("loss", "loss, lately", "-", BLUE, 2.2))
     for column, name, dashes, color, width in lines:
         x, y = _steps(table, table[column])
@@ -61,10 +68,10 @@ def losses(windows: Any, *, title: str = "Loss, window by window", ax: Any = Non
     return canvas.root(ax)
 
 
-def _course(table: Mapping[str, Array], page: Any, title: str) -> None:
+def _course(table: Mapping[str, Array], page: Any, title: str, bound: str) -> None:
     """Draw losses above error rates, over the same rounds."""
     above, below = page.subplots(2, 1, sharex=True, height_ratios=[5, 2])
-    losses(table, title=title, ax=above)
+    losses(table, title=title, bound=bound, ax=above)
     above.set_xlabel("")
     errors(table, ax=below)
 
@@ -97,9 +104,10 @@ def certificate(
     floor: ArrayLike | None = None,
     *,
     title: str = "Average loss so far",
+    bound: str = BOUND,
     ax: Any = None,
 ) -> "Figure":
-    """Draw the average loss after each of these rounds, and the certified floor below it.
+    """Draw the average loss after each of these rounds, and the lower bound, named `bound`.
 
     A floor below 0 says nothing, since no log loss is negative, and is drawn at 0; NaN is no
     floor. What lies between the two is the most that could still be gained.
@@ -116,7 +124,7 @@ def certificate(
     canvas.dress(ax, title, "rounds", "nats per round")
     top = _limit(ax, mean, low)
     finite = np.where(np.isinf(mean), np.nan, mean)
-    ends = _floor(ax, at, low)
+    ends = _floor(ax, at, low, bound)
     if ends:
         ax.fill_between(at, low, finite, color=BLUE, alpha=0.12, linewidth=0.0)
     dot = "o" if len(at) == 1 else None
@@ -126,7 +134,7 @@ def certificate(
         gap = mean[-1] - low[-1]
         gain = f"at most {_nats(gap)}\ncould be gained"
         if gap < 0.0:
-            gain = f"every linear model\nloses {_nats(-gap)} more"
+            gain = f"each of these models\nhas {_nats(-gap)} more"
         ends.append(End(at[-1], (mean[-1] + low[-1]) / 2.0, gain, QUIET))
     _beyond(ax, at, mean, top)
     canvas.count_rounds(ax, at[0], at[-1], log=True)
@@ -143,6 +151,7 @@ def overview(
     confusion: Sequence[Any] | None = None,
     weights: Sequence[Any] | None = None,
     title: str = "",
+    bound: str = BOUND,
 ) -> "Figure":
     """Draw what a run has on one page; what is None leaves no hole.
 
@@ -166,13 +175,14 @@ def overview(
         page.suptitle(short(title, 76), x=0.01, ha="left", fontsize=13.0, fontweight="bold")
     parts = list(page.subfigures(len(heights), 1, height_ratios=heights, squeeze=False)[:, 0])
     if table is not None and has_errors:
-        _course(table, parts.pop(0), "Loss, window by window")
+        _course(table, parts.pop(0), "Loss, window by window", bound)
     elif table is not None:
-        losses(table, ax=parts.pop(0).subplots())
+        losses(table, bound=bound, ax=parts.pop(0).subplots())
     for part, row in zip(parts, rows, strict=True):
         halves = part.subfigures(1, len(row), squeeze=False)[0]
         for half, (draw, data) in zip(halves, row, strict=True):
-            draw(*data, ax=half.subplots())
+            named = {"bound": bound} if draw is _SMALL[0] else {}
+            draw(*data, ax=half.subplots(), **named)
     return page
 
 
@@ -214,19 +224,19 @@ def _steps(table: Mapping[str, Array], values: Array) -> tuple[Array, Array]:
     return np.insert(x, 2 * gaps + 2, stop[gaps]), np.insert(y, 2 * gaps + 2, np.nan)
 
 
-def _floor(ax: Any, x: Array, floor: Array) -> list[End]:
-    """Draw a floor, hatched below, and return its name; or say that it says nothing."""
+def _floor(ax: Any, x: Array, floor: Array, name: str) -> list[End]:
+    """Draw a lower bound, hatched below, and return its name; or say that it says nothing."""
     known = np.isfinite(floor)
     if not known.any():  # nobody looked for one
         return []
     if not (floor > 0.0).any():
-        ax.text(0.01, 0.02, "no floor above 0 is known", transform=ax.transAxes, va="bottom",
+        ax.text(0.01, 0.02, "no lower bound above 0 is known", transform=ax.transAxes, va="bottom",
                 fontsize=SMALL, color=QUIET)  # fmt: skip
         return []
     hatch = {"facecolor": "none", "edgecolor": FAINT, "hatch": "////", "linewidth": 0.0}
     ax.fill_between(x, 0.0, floor, **hatch)
     ax.plot(x, floor, "-", color=INK, linewidth=1.0, marker="o" if known.sum() == 1 else None)
-    return _end(x, floor, "no linear model\nbelow", INK)
+    return _end(x, floor, name, INK)
 
 
 def _end(x: Array, y: Array, name: str, color: str) -> list[End]:

@@ -154,12 +154,12 @@ async def reward(call: Call) -> Answer:
 
 
 async def certificate(call: Call) -> Answer:
-    """Return what no linear model could have beaten, and the sentence that says so."""
+    """Return a lower bound on the loss of linear models, and the sentence that names them."""
     version, model = await _model_copy(call)
     found = await asyncio.to_thread(model.certificate)
     if found is None:
         return Answer(200, {"version": version, "valid": False, "words": _NO_PROOF})
-    words = found.in_words(model.total_weight, of_new=model.loss_of_new)
+    words = found.in_words(model.total_weight)
     weight = model.total_weight or 1.0
     return Answer(
         200,
@@ -171,6 +171,8 @@ async def certificate(call: Call) -> Answer:
             "loss": _finite(found.loss / weight),  # a row, as everywhere here
             "best_linear_at_least": _finite(found.best_linear_at_least / weight),
             "B": _finite(found.B),
+            "models": found.models,
+            "norm": _finite(found.norm),
         },
     )
 

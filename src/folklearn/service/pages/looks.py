@@ -9,7 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property, partial
 from typing import Any, NamedTuple
 
+from folklearn.certificate import Certificate
 from folklearn.evaluate.windows import Window
+from folklearn.model.document import proven
 from folklearn.model.explain import Explanation
 from folklearn.model.model import Model
 from folklearn.persist import Record
@@ -83,10 +85,12 @@ class Look:
     @cached_property
     def proof(self) -> str:
         """What is proven, in words."""
-        found = self.model.certificate()
-        if found is None:
-            return "Nothing is proven before there is a second class."
-        return found.in_words(self.model.total_weight, of_new=self.model.loss_of_new)
+        return " ".join(proven(self.model, self.certificate))
+
+    @cached_property
+    def certificate(self) -> Certificate | None:
+        """What is proven about linear models."""
+        return self.model.certificate()
 
     @property
     def guessing(self) -> float:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from folklearn import plots
-from folklearn.model.pictures import calibration_tables, window_rows
+from folklearn.model.pictures import bound_label, calibration_tables, window_rows
 from folklearn.report import canvas, html
 
 if TYPE_CHECKING:
@@ -36,7 +36,8 @@ def _axes(width: float, height: float, is_narrow: bool) -> Any:
 
 
 def _losses(look: "Look", is_narrow: bool) -> Any:
-    return plots.losses(window_rows(look.history), title="", ax=_axes(7.5, 3.2, is_narrow))
+    ax, bound = _axes(7.5, 3.2, is_narrow), bound_label(look.certificate)
+    return plots.losses(window_rows(look.history), title="", bound=bound, ax=ax)
 
 
 def _errors(look: "Look", is_narrow: bool) -> Any:
@@ -47,7 +48,7 @@ def _drift(look: "Look", is_narrow: bool) -> Any:
     lines = {"loss": [one.loss / one.weight for one in look.windows]}
     floors = [max(0.0, one.floor / one.weight) for one in look.windows]
     if any(floors):
-        lines["floor"] = floors
+        lines[" ".join(bound_label(look.certificate).split())] = floors
     at, ax = [one.n_rounds for one in look.windows], _axes(7.5, 2.8, is_narrow)
     return plots.curves(at, lines, x="the last … rows", y="nats per row", ax=ax)
 
@@ -82,10 +83,10 @@ PICTURES = {
     for picture in (
         Picture(
             "losses",
-            "Loss and floor, from the first row to the last",
-            "The lower the blue line, the better it guessed. It never gets far below the floor, "
-            "which is hatched. The dashed line is what the model would lose if it had been saved "
-            "and learned no more.",
+            "Loss and lower bound, from the first row to the last",
+            "The lower the blue line, the better it guessed. Hatched is what the linear models "
+            "named above have at least; a model that goes on learning may be below it. The dashed "
+            "line is what the model would lose if it had been saved and learned no more.",
             _has_rows,
             _losses,
         ),

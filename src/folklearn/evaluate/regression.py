@@ -1,0 +1,348 @@
+"""Logistic regression in hindsight: the penalised fit to all rows, and what none can be below.
+
+For every model W of any norm, with p the prediction of any model at each row (`numerics.tangents`),
+
+    sum of w loss(W) + 1/2 sum_ij tau_j W_ij^2  >=  c - 1/2 sum_ij G_ij^2 / tau_j,
+
+c = sum of w H(p), G = sum of w (p - y) x'. At the minimiser of the left side both are equal.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.linalg import cholesky, solve_triangular
+from scipy.optimize import OptimizeResult, minimize
+
+from folklearn import problem
+from folklearn.arrays import TINY, Array
+from folklearn.certificate import round_down, round_up
+from folklearn.errors import InvalidInputError
+from folklearn.numerics import tangents
+from folklearn.numerics.backend import threads_for
+from folklearn.numerics.evidence import CONSTANT, DEPTH, N_TOTALS, REACH, ROUNDS, WEIGHT
+from folklearn.problem import Rows
+from folklearn.sparse import SparseRows
+
+_CONSTANT_PENALTY = 1e-8  # times the square of a constant, over 2: next to none
+LARGEST_CONSTANT = 100.0  # norm of the constants of all classes up to which the bound holds
+_CHUNK_VALUES = 1 << 16  # numbers of a chunk of rows: they should stay in the cache
+_TYPICAL_CURVATURE = 0.1  # p (1 - p), where the search begins to know the curvature
+_MOST_SAMPLED_ROWS = 1 << 16  # of which products of columns are added up
+_MEMORY_OF_SEARCH = 30  # pairs of steps and gradients that L-BFGS keeps
+_ROUNDS_OF_SEARCH = 4  # each ten times as exact, should constants not follow
+_NEWTON_STEPS = 30  # for the constants alone,
+_LEAST_STEP = 1e-13  # relative
+
+
+@dataclass(frozen=True)
+class Regression:
+    """A penalised logistic regression of all rows, and a bound for all linear models.
+
+    Attributes
+    ----------
+    W : (K, d), centred over the classes.
+    loss, penalty : of W, in all: log loss in nats, and 1 / (2 C) times the squares of its weights
+        (for two classes, of the difference of theirs).
+    at_least : no linear model, of any norm but with constants of norm at most 100, has a loss and
+        a penalty together below it. Constants are not penalised.
+    C : of the penalty, as in scikit-learn.
+    n_rows, total_weight : of the rows.
+    features : what it is a regression of, in words.
+    """
+
+    W: Array
+    loss: float
+    penalty: float
+    at_least: float
+    C: float
+    n_rows: int
+    total_weight: float
+    features: str = "the features as given"
+
+    @property
+    def gap(self) -> float:
+        """How far the bound lies below what W has: 0 but for the search and for rounding."""
+        return self.loss + self.penalty - self.at_least
+
+    def numbers(self) -> dict[str, Any]:
+        """Return everything but the weights, to be saved."""
+        return {name: value for name, value in asdict(self).items() if name != "W"}
+
+    @classmethod
+    def of_numbers(cls, numbers: dict[str, Any]) -> "Regression":
+        """Return what `numbers` gave, without weights."""
+        names = {one.name for one in fields(cls)} - {"W"}
+        if set(numbers) != names:
+            raise InvalidInputError("a regression lacks some of its numbers")
+        return cls(np.empty((0, 0)), **numbers)
+
+    def in_words(self) -> str:
+        """Return both as sentences, averages over the total weight."""
+        n = self.total_weight
+        if not n > 0.0:
+            return "In hindsight: no row has a weight."
+        words = (
+            f"In hindsight: a logistic regression of {self.features}, fitted to all of these rows "
+            f"(C = {self.C:g} as in scikit-learn), has an average log loss of {self.loss / n:.4f} "
+            f"and a penalty of {self.penalty / n:.4f}. Every linear model of them, of any norm, "
+            f"with constants up to {LARGEST_CONSTANT:g}, has a loss and a penalty of together at "
+            f"least {round_down(max(0.0, self.at_least) / n)}."
+        )
+        if self.gap > 1e-3 * (self.loss + self.penalty):
+            words += f" The search stopped {round_up(self.gap / n)} above that bound."
+        return words
+
+
+def logistic_regression(
+    X: Any,
+    y: ArrayLike,
+    *,
+    n_classes: int,
+    weight: ArrayLike | None = None,
+    C: float = 1.0,
+    constant: int | None = None,
+    start: ArrayLike | None = None,
+    tol: float = 1e-6,
+    most_passes: int = 500,
+) -> Regression:
+    r"""Return the logistic regression of scikit-learn's objective, with a proof for every model.
+
+    .. math:: \Phi(W) = \sum_t w_t\, \ell(W x_t, y_t) + \tfrac12 \sum_{ij} \tau_j W_{ij}^2
+
+    :math:`\tau` is 1 / C, 2 / C for two classes (their rows are halves of the weights that
+    scikit-learn has), and next to nothing for the constant; what that is at most for constants up
+    to 100 is taken off the bound. By L-BFGS, the columns decorrelated,
+    one pass of O(T K d) for each step; then the constants alone by Newton's method.
+
+    Guarantee: ``at_least`` is at most loss plus penalty of every W whose constants have a norm of
+    at most 100, in floating point too, wherever the search stopped.
+
+    Parameters
+    ----------
+    X, y, weight : rows (T, d), dense or sparse, labels (T,) or soft labels (T, K), weights (T,).
+    n_classes : K, at least 2.
+    C : inverse of the penalty, positive.
+    constant : the column that holds a constant, which is hardly penalised.
+    start : W (K, d) to begin with.
+    tol : of the objective, that the bound may lie below it.
+    most_passes : over the rows, at most, after which the gap that is left is reported.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(300, 2))
+    >>> y = (X[:, 0] + rng.logistic(size=300) > 0).astype(int)
+    >>> found = logistic_regression(X, y, n_classes=2)
+    >>> bool(found.at_least <= found.loss + found.penalty), found.gap < 1e-3
+    (True, True)
+    """
+    K = problem.count("n_classes", n_classes, 2)
+    C = problem.positive("C", C)
+    X = problem.table(X)
+    rows = Rows.checked(X, y, weight, n_features=X.shape[1], n_classes=K)
+    rows = rows.of(np.flatnonzero(rows.weights > 0.0))
+    if isinstance(rows.X, SparseRows):
+        rows = rows._replace(X=rows.X.array())
+    tau = np.full(X.shape[1], (2.0 if K == 2 else 1.0) / C)
+    if constant is not None:
+        tau[constant] = _CONSTANT_PENALTY * min(1.0, tau[constant])
+    W = problem.model("start", start, K, X.shape[1])
+    objective = _Objective(rows, K, tau, constant)
+    with threads_for(W.size):
+        W = _minimise(objective, W - W.mean(axis=0), tol, most_passes)
+        loss, penalty, at_least = objective.proven(W)
+    at_least = min(at_least, loss + penalty)
+    return Regression(W, loss, penalty, at_least, C, X.shape[0], float(rows.weights.sum()))
+
+
+class _Objective:
+    """The total loss and the penalty, their gradient, and the bound that lies below them."""
+
+    def __init__(self, rows: Rows, n_classes: int, tau: Array, constant: int | None) -> None:
+        self.rows, self.K, self.tau, self.constant = rows, n_classes, tau, constant
+        self.n_passes = 0
+        self._size = max(64, _CHUNK_VALUES // (rows.X.shape[1] + n_classes))
+
+    def _chunks(self) -> Iterator[slice]:
+        for first in range(0, len(self.rows.weights), self._size):
+            yield slice(first, first + self._size)
+
+    def _predicted(self, Z: Array, part: slice) -> tuple[Array, Array, Array]:
+        """Return softmax (K, m) of logits, w (p - y), and the losses (m,); Z is overwritten.
+
+        Classes come first: sums over a short last axis are slow.
+        """
+        _, _, labels, soft, weights = self.rows
+        Z -= Z.max(axis=0)
+        chosen = labels[part], np.arange(Z.shape[1])
+        given: Array = np.einsum("tk,kt->t", soft[part], Z) if len(soft) else Z[chosen]
+        P = np.exp(Z, out=Z)
+        sums = P.sum(axis=0)
+        P /= sums
+        residuals = P - soft[part].T if len(soft) else P.copy()
+        if not len(soft):
+            residuals[chosen] -= 1.0
+        residuals *= weights[part]
+        return P, residuals, np.log(sums) - given
+
+    def value(self, W: Array) -> tuple[float, Array]:
+        """Return the objective at W (K, d) and its gradient."""
+        self.n_passes += 1
+        X, _, _, _, weights = self.rows
+        total, G = 0.5 * float(((W * W) @ self.tau).sum()), W * self.tau
+        for part in self._chunks():
+            _, residuals, losses = self._predicted(_logits(X[part], W), part)
+            total += float(weights[part] @ losses)
+            G += _products(residuals, X[part])
+        return total, G
+
+    def missing(self, G: Array) -> Array:
+        """Return what the bound lies below the objective for each column (d,) of a gradient."""
+        lost: Array = 0.5 * (G * G).sum(axis=0) / self.tau
+        return lost
+
+    def proven(self, W: Array) -> tuple[float, float, float]:
+        """Return loss and penalty of W, and the bound from the planes at its predictions."""
+        X, norms, _, _, weights = self.rows
+        totals, G, loss = np.zeros(N_TOTALS), np.zeros_like(W), 0.0
+        totals[[WEIGHT, REACH, ROUNDS]] = weights.sum(), weights @ norms, len(weights)
+        totals[DEPTH] = self._size
+        for part in self._chunks():
+            P, residuals, losses = self._predicted(_logits(X[part], W), part)
+            loss += float(weights[part] @ losses)
+            entropies = -(P * np.log(np.maximum(P, TINY))).sum(axis=0)
+            totals[CONSTANT] += float(weights[part] @ entropies)
+            totals[DEPTH] += 1.0
+            G += _products(residuals, X[part])
+        at_least = tangents.penalised_floor(totals, G.T, self.tau)
+        penalised = np.ones(len(self.tau))
+        if self.constant is not None:
+            at_least -= 0.5 * self.tau[self.constant] * LARGEST_CONSTANT**2
+            penalised[self.constant] = 0.0
+        return loss, 0.5 * float(((W * W) @ (self.tau * penalised)).sum()), max(0.0, at_least)
+
+    def with_best_constants(self, W: Array) -> Array:
+        """Return W with the constants at their best, by Newton's method."""
+        place = self.constant
+        if place is None:
+            return W
+        X, tau, weights = self.rows.X, self.tau[place], self.rows.weights
+        everything = slice(None)
+        unit = X[:, [place]]
+        unit = (unit if isinstance(unit, np.ndarray) else unit.toarray())[:, 0]
+        Z = _logits(X, W)
+        best, least, step = W[:, place], math.inf, np.zeros(self.K)
+        own = best
+        for _ in range(_NEWTON_STEPS):
+            shifted = Z + (own - W[:, place])[:, None] * unit
+            P, residuals, losses = self._predicted(shifted, everything)
+            value = float(weights @ losses) + 0.5 * tau * float(own @ own)
+            if value < least:
+                best, least = own, value
+                curved = P * (weights * unit**2)
+                H = np.diag(curved.sum(axis=1) + tau) - curved @ P.T
+                step = -np.linalg.solve(H, residuals @ unit + tau * own)
+            else:
+                step = 0.5 * step  # it led up: Newton's step was too long
+            if np.abs(step).max() <= _LEAST_STEP * (1.0 + np.abs(best).max()):
+                break
+            own = best + step
+        moved = W.copy()
+        moved[:, place] = best
+        return moved
+
+
+def _logits(X: Any, W: Array) -> Array:
+    """Return (K, m) logits of a dense or a sparse X."""
+    return W @ X.T if isinstance(X, np.ndarray) else np.ascontiguousarray((X @ W.T).T)
+
+
+def _products(residuals: Array, X: Any) -> Array:
+    """Return residuals X (K, d) for a dense or a sparse X."""
+    return residuals @ X if isinstance(X, np.ndarray) else np.asarray((X.T @ residuals.T).T)
+
+
+class _Coordinates:
+    """Models V = W L, in which the columns are about uncorrelated: L L' is about the Hessian."""
+
+    def __init__(self, objective: _Objective) -> None:
+        X, _, _, _, weights = objective.rows
+        step = -(len(weights) // -_MOST_SAMPLED_ROWS)
+        sample, w = X[::step], weights[::step] * step * _TYPICAL_CURVATURE
+        self._L: Array
+        if isinstance(X, np.ndarray):
+            M = (sample * w[:, None]).T @ sample
+            M[np.diag_indices_from(M)] += objective.tau
+            self._L = cholesky(M, lower=True)
+        else:  # of sparse rows only the diagonal
+            squares = np.asarray(sample.multiply(sample).T @ w).ravel()
+            self._L = np.sqrt(squares + objective.tau)
+
+    def of_model(self, W: Array) -> Array:
+        """Return V (K, d)."""
+        return W @ self._L if self._L.ndim == 2 else W * self._L
+
+    def model(self, V: Array) -> Array:
+        """Return W (K, d)."""
+        if self._L.ndim == 1:
+            return V / self._L
+        W: Array = solve_triangular(self._L, V.T, lower=True, trans="T").T
+        return W
+
+    def gradient(self, G: Array) -> Array:
+        """Return the gradient with respect to V of what has the gradient G with respect to W."""
+        if self._L.ndim == 1:
+            return G / self._L
+        pulled: Array = solve_triangular(self._L, G.T, lower=True).T
+        return pulled
+
+
+class _Search:
+    """L-BFGS until the bound is near enough, but for the column of the constant."""
+
+    def __init__(self, objective: _Objective, most_passes: int) -> None:
+        self._objective, self._most = objective, most_passes
+        self._coordinates = _Coordinates(objective)
+        self._gap = math.inf  # at the model that was evaluated last, relative
+
+    def from_model(self, W: Array, tol: float) -> Array:
+        """Return a model whose gap is at most `tol` of the objective, unless passes run out."""
+        coordinates, objective, shape = self._coordinates, self._objective, W.shape
+
+        def value(v: Array) -> tuple[float, Array]:
+            total, G = objective.value(coordinates.model(v.reshape(shape)))
+            lost = objective.missing(G)
+            if objective.constant is not None:
+                lost[objective.constant] = 0.0
+            self._gap = float(lost.sum()) / (1.0 + abs(total))
+            return total, coordinates.gradient(G).ravel()
+
+        def stop(intermediate_result: OptimizeResult) -> None:
+            if self._gap <= tol or objective.n_passes >= self._most:
+                raise StopIteration
+
+        limits = {"maxiter": self._most, "maxfun": self._most, "ftol": 0.0, "gtol": 0.0}
+        found = minimize(
+            value, coordinates.of_model(W).ravel(), jac=True, method="L-BFGS-B", callback=stop,
+            options={"maxcor": _MEMORY_OF_SEARCH, **limits},
+        )  # fmt: skip
+        return coordinates.model(found.x.reshape(shape))
+
+
+def _minimise(objective: _Objective, W: Array, tol: float, most_passes: int) -> Array:
+    """Return a model at which the bound is nearly the objective."""
+    if not len(objective.rows.weights):
+        return W
+    search = _Search(objective, most_passes)
+    for number in range(_ROUNDS_OF_SEARCH):
+        W = objective.with_best_constants(search.from_model(W, tol * 0.1**number))
+        total, G = objective.value(W)
+        left = float(objective.missing(G).sum())
+        if left <= 2.0 * tol * (1.0 + abs(total)) or objective.n_passes >= most_passes:
+            break
+    return W

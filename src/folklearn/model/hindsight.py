@@ -1,0 +1,134 @@
+"""The answer in hindsight to a run: an ordinary logistic regression of all of its rows."""
+
+import math
+from dataclasses import replace
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from folklearn import memory
+from folklearn.arrays import Array
+from folklearn.evaluate.regression import Regression, logistic_regression
+from folklearn.model.sparse_scaler import SPACE, SparseInput, assemble
+from folklearn.scaler import FixedScaler, Moments
+from folklearn.sparse import SparseRows
+
+if TYPE_CHECKING:
+    from folklearn.model.model import Model, Step
+
+MOST_WEIGHTS = 3000  # classes times columns that are fitted unasked
+SHARE_OF_MEMORY = 1.0 / 16.0  # that encoded rows may take, unasked
+
+
+class EncodedRows:
+    """Rows of a run as the encoder gives them, kept as long as a regression of them is wanted.
+
+    Parameters
+    ----------
+    exact : True keeps them whatever it takes, False never, None while they are few enough.
+    """
+
+    def __init__(self, exact: bool | None = None) -> None:
+        self._exact = exact
+        self._parts: list[tuple[Any, Any, Array]] = []
+        self._n_bytes = 0
+        self.are_kept = exact is not False
+
+    def add(self, model: "Model", step: "Step") -> None:
+        """Take rows that were learned."""
+        if not self.are_kept or step.X is None:
+            return
+        self._parts.append((step.X, step.labels, step.weights))
+        self._n_bytes += _n_bytes(step.X)
+        if self._exact is None:
+            room = SHARE_OF_MEMORY * (memory.bytes_present() or math.inf)
+            n_weights = len(model.labels) * _n_columns(step.X)
+            if self._n_bytes > room or n_weights > MOST_WEIGHTS:
+                self.are_kept, self._parts = False, []
+
+    def regression(self, model: "Model") -> Regression | None:
+        """Return the regression of all rows, None if they were not kept or have one class."""
+        core, columns, K = model.core, model.columns, len(model.labels)
+        if not self._parts or core is None or columns is None or K < 2:
+            return None
+        parts, self._parts = self._parts, []
+        encode = self._sparse if core.sparse else self._dense
+        X, start, constant = encode(parts, model)
+        y = _joined_labels([labels for _, labels, _ in parts], K)
+        weights = np.concatenate([weights for *_, weights in parts])
+        found = logistic_regression(
+            X, y, n_classes=K, weight=weights, constant=constant, start=start
+        )
+        words = columns.in_words.format(by="these rows") if model.scale else "as they are"
+        # Weights of words are too many to be kept, and the model has its own.
+        kept = found.W if not core.sparse else np.empty((K, 0))
+        return replace(found, W=kept, features=f"the columns ({words})")
+
+    def _dense(self, parts: list[Any], model: "Model") -> tuple[Any, Array, int | None]:
+        core = model.core
+        assert core is not None
+        numeric = np.array(core.evidence.numeric, bool)
+        d = len(numeric)
+
+        def widened(X: Array) -> Array:
+            late = np.where(numeric[X.shape[1] :], np.nan, 0.0)
+            more = np.broadcast_to(late, (len(X), d - X.shape[1]))
+            return np.hstack([X, more]) if len(late) else X
+
+        moments = reduce(Moments.merged, (Moments.of(widened(X)) for X, *_ in parts))
+        scaler = FixedScaler(scale=model.scale, intercept=model.intercept)
+        scaler = scaler.opened(moments, numeric.tolist())
+        scaler.mean_square = 1.0  # in standard deviations, not divided
+        Z, first = np.empty((sum(len(X) for X, *_ in parts), scaler.n_columns)), 0
+        for X, *_ in parts:
+            Z[first : first + len(X)] = scaler.transform(widened(X))
+            first += len(X)
+        start = np.nan_to_num(scaler.model(*core.linear()))
+        return Z, start, 0 if model.intercept else None
+
+    def _sparse(self, parts: list[Any], model: "Model") -> tuple[Any, Array, int | None]:
+        X = SparseInput.joined([X for X, *_ in parts])
+        scaler = FixedScaler(scale=model.scale, intercept=False)
+        scaler = scaler.opened(Moments.of(X.numbers), [True] * X.numbers.shape[1])
+        scaler.mean_square = 1.0
+        n_columns = (max([0, *X.slots, *X.parts]) + 1) * SPACE
+        Z = assemble(
+            X, scaler.transform(X.numbers), 1.0 if model.scale else None,
+            1.0 if model.intercept else None, n_columns,
+        ).compact()  # fmt: skip
+        # Only columns that occur have a gradient: a model has 0 elsewhere.
+        columns, places = np.unique(Z.indices, return_inverse=True)
+        narrow = SparseRows(Z.indptr, places.astype(np.int32), Z.values, max(1, len(columns)))
+        start = np.zeros((len(model.labels), narrow.shape[1]))
+        return narrow.array(), start, 0 if model.intercept else None
+
+
+def _joined_labels(parts: list[Any], n_classes: int) -> Any:
+    """Return class numbers (T,), or soft labels (T, K) if some are."""
+    if all(np.ndim(part) == 1 for part in parts):
+        return np.concatenate(parts)
+    Y = []
+    for part in parts:
+        own = np.zeros((len(part), n_classes))
+        if np.ndim(part) == 1:
+            own[np.arange(len(part)), part] = 1.0
+        else:
+            own[:, : part.shape[1]] = part
+        Y.append(own)
+    return np.concatenate(Y)
+
+
+def _n_columns(X: Any) -> int:
+    """Return the number of columns, of sparse rows at least."""
+    if not isinstance(X, SparseInput):
+        return int(X.shape[1]) + 1
+    return (
+        1 + len(X.slots) + sum(len(np.unique(rows.compact().indices)) for rows in X.parts.values())
+    )
+
+
+def _n_bytes(X: Any) -> int:
+    if not isinstance(X, SparseInput):
+        return int(X.nbytes)
+    return int(X.numbers.nbytes) + sum(12 * rows.nnz for rows in X.parts.values())

@@ -1,0 +1,497 @@
+"""Evidence about linear models of the columns of a stream, standardised once.
+
+The learner sees columns that are standardised on line and clipped, which change with the stream:
+a fixed linear model of them is no fixed linear model of the data. So what is proven here is about
+the coordinates of `FixedScaler`, set by the first rows and then left alone.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from folklearn import problem
+from folklearn.arrays import Array, Labels
+from folklearn.certificate import Certificate, round_down
+from folklearn.evaluate.windows import Stretch, climb, suffixes
+from folklearn.evidence import Evidence
+from folklearn.learners.lanes import PAIRS, lane_of
+from folklearn.lower_bound import rounded_up
+from folklearn.model.sparse_scaler import SPACE, SparseInput, assemble
+from folklearn.numerics.floor import into_class
+from folklearn.persist import Record, Saved, put_inside, refusing
+from folklearn.problem import Rows
+from folklearn.scaler import FixedScaler, Moments
+from folklearn.tangents import Tangents
+
+HEAD_ROWS = 2048  # that set the coordinates, and are kept as rows
+_SPARSE_HEAD_ROWS = 256
+_BLOCK_ROWS = 256  # that are added at a time, later
+_WINDOW_ROWS = 64  # where windows have bounds, as `Windows` counts them
+_SLACK = 1e-9  # by which the sum of probabilities may differ from 1
+DEFAULT_B = 10.0  # norm of weights for rows of norm about 1
+
+COLUMNS = "standardised by {by}"  # what models are linear in, where all columns are numbers
+
+Sums = Evidence | Tangents
+Line = Callable[[], tuple[Array, Array]]  # weights (K, d) of raw values and constants (K,)
+
+
+class _Block(NamedTuple):
+    """Raw rows, (T, d) or a `SparseInput`, targets (T, K), weights, and predictions.
+
+    Of dense rows nothing is kept of what was predicted, P is (T, 0).
+    """
+
+    X: Any
+    Y: Array
+    weights: Array
+    P: Array
+
+    def resized(self, d: int, K: int, numeric: Sequence[bool]) -> "_Block":
+        """Return the rows with columns and classes that came later: missing, absent or 0."""
+        X, Y, weights, P = self
+        if isinstance(X, np.ndarray) and X.shape[1] < d:
+            late = np.where(np.asarray(numeric[X.shape[1] : d], bool), np.nan, 0.0)
+            X = np.hstack([X, np.broadcast_to(late, (len(X), d - X.shape[1]))])
+        return _Block(X, _widened(Y, K), weights, _widened(P, K) if P.shape[1] else P)
+
+    @classmethod
+    def joined(cls, parts: Sequence["_Block"], numeric: Sequence[bool]) -> "_Block":
+        """Return the rows of several one after the other."""
+        K = max(max(part.Y.shape[1], part.P.shape[1]) for part in parts)
+        sparse = isinstance(parts[0].X, SparseInput)
+        d = 0 if sparse else max(part.X.shape[1] for part in parts)
+        Xs, Ys, weights, Ps = zip(*(part.resized(d, K, numeric) for part in parts), strict=True)
+        X = SparseInput.joined(Xs) if sparse else np.concatenate(Xs)
+        return cls(X, *map(np.concatenate, (Ys, weights, Ps)))
+
+    def part(self, which: slice) -> "_Block":
+        """Return some of the rows."""
+        return _Block(*(own[which] for own in self))
+
+    def arrays(self, prefix: str) -> dict[str, Any]:
+        """Return everything as arrays by name."""
+        X = self.X.arrays() if isinstance(self.X, SparseInput) else {"X": self.X}
+        own = {"Y": self.Y, "weights": self.weights, "P": self.P, **X}
+        return {prefix + name: array for name, array in own.items()}
+
+    @classmethod
+    def of_arrays(cls, arrays: Mapping[str, Any], prefix: str) -> "_Block | None":
+        """Return what `arrays` gave, None if it is not there."""
+        own = {k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)}
+        if not own:
+            return None
+        X = own["X"] if "X" in own else SparseInput.of_arrays(own)
+        return cls(X, own["Y"], own["weights"], own["P"])
+
+
+class StreamEvidence(Saved):
+    r"""A lower bound on the loss of every linear model of the columns, kept beside a learner.
+
+    The first 2,048 rows are kept as they came. They set means and deviations of numbers
+    (`FixedScaler`), and are expanded anew whenever a bound is asked for. Later rows enter the sums
+    of `Evidence` in blocks of 256, expanded at the learner's own model; where matrices of all
+    pairs of classes are too large those of `Tangents`, and for sparse rows these at what was
+    predicted.
+    Blocks end at fixed numbers of rows, so that it does not matter in what portions rows come.
+
+    A class that comes late counts as if its rows had been 0 before: the softmax over fewer classes
+    has the smaller loss, so that the bound is one for models of all classes that are known now.
+
+    Guarantee: `floor` is at most the total loss of every fixed linear model of norm at most B for
+    each class, in these coordinates, in floating point too (docs/theory/evidence.md).
+
+    Parameters
+    ----------
+    B : largest norm of the weights of a class, per standard deviation; None for 10 over the norm
+        of a typical row, so that logits reach 10.
+    scale, intercept, sparse : as for the model.
+    windows : keep bounds for the last 64, 128, 256, ... rows too.
+    """
+
+    WORDS = ("B", "scale", "intercept", "sparse", "windows")
+    COUNTS = ("n_classes", "_n_settled", "_n_first_columns")
+
+    def __init__(
+        self,
+        *,
+        B: float | None = None,
+        scale: bool = True,
+        intercept: bool = True,
+        sparse: bool = False,
+        windows: bool = False,
+    ) -> None:
+        self.B = None if B is None else problem.positive("B", B)
+        self.scale, self.intercept = bool(scale), bool(intercept)
+        self.sparse, self.windows = bool(sparse), bool(windows)
+        self.n_classes = 0  # known so far
+        self.numeric: list[bool] = []  # of every raw column, whether it is a number
+        self._n_settled = 0  # rows in the kept ones and in the sums
+        self._n_first_columns = 0  # that the head has opened
+        self._scaler: FixedScaler | None = None  # None until the head is complete
+        self._kept: _Block | None = None  # the head
+        self._sums: Sums | None = None
+        self._ladder: list[Stretch] = []
+        self._blocks: list[_Block] = []  # rows that wait,
+        self._rows: list[tuple[Array, int, Array, float]] = []  # and single ones behind
+        self._n_waiting = 0
+
+    # Rows come.
+
+    @property
+    def rows_ahead(self) -> int:
+        """How many rows may come until `settle` is due."""
+        return self._size - self._n_waiting
+
+    @property
+    def _size(self) -> int:
+        if self._scaler is None:
+            return _SPARSE_HEAD_ROWS if self.sparse else HEAD_ROWS
+        return _WINDOW_ROWS if self.windows else _BLOCK_ROWS
+
+    def hold(self, X: Any, labels: Labels, soft: Array, weights: Array, P: Array) -> None:
+        """Take rows that were learned, at most `rows_ahead`, and what was predicted, (T, K)."""
+        self._gather()
+        own, P = (X[:], P.copy()) if self.sparse else (np.array(X), P[:, :0])
+        self._blocks.append(_Block(own, _targets(labels, soft), weights.copy(), P))
+        self._n_waiting += len(weights)
+
+    def hold_row(self, x: Array, label: int, soft: Array, weight: float) -> None:
+        """Take one dense row that was learned."""
+        self._rows.append((x.copy(), label, soft, weight))
+        self._n_waiting += 1
+
+    def _gather(self) -> None:
+        """Put rows that came one by one behind the others."""
+        rows, self._rows = self._rows, []
+        if rows:
+            xs, labels, softs, weights = zip(*rows, strict=True)
+            X = np.full((len(rows), max(map(len, xs))), np.nan)
+            Y = np.zeros((len(rows), max(1, *map(len, softs), *(label + 1 for label in labels))))
+            for t, (x, label, soft, _) in enumerate(rows):
+                X[t, : len(x)] = x
+                X[t, len(x) :][~np.asarray(self.numeric[len(x) : X.shape[1]], bool)] = 0.0
+                Y[t, : len(soft)] = soft
+                if label >= 0:
+                    Y[t, label] = 1.0
+            self._blocks.append(_Block(X, Y, np.array(weights), np.empty((len(rows), 0))))
+
+    def _waiting(self) -> _Block | None:
+        self._gather()
+        if not self._blocks:
+            return None
+        if len(self._blocks) > 1:
+            self._blocks = [_Block.joined(self._blocks, self.numeric)]
+        return self._blocks[0]
+
+    def settle(self, line: Line) -> None:
+        """Let the rows that wait enter the sums, once there are no `rows_ahead`."""
+        block = self._waiting()
+        assert block is not None
+        self._blocks, self._n_waiting = [], 0
+        if self._scaler is None:
+            self._scaler, self._kept = self._opened(FixedScaler(**self._switches), block), block
+            self._n_first_columns = self._scaler.n_open
+            if self.windows:
+                self._ladder, _ = self._head_stretches(self._scaler, block, line)
+        else:
+            self._scaler = self._opened(self._scaler, block)
+            self._add(block, line)
+        self._n_settled += len(block.weights)
+
+    def _add(self, block: _Block, line: Line) -> None:
+        """Add a block behind the head to the sums."""
+        assert self._scaler is not None
+        sums = self._sized(self._sums, self._scaler)
+        if isinstance(sums, Tangents) and self._kept is not None:
+            # To expand planes anew gains next to nothing.
+            sums, self._kept = _sum(sums, self._of(self._scaler, self._kept, line)), None
+        own = self._of(self._scaler, block, line)
+        self._sums = _sum(sums, own)
+        if self.windows:
+            self._ladder = self._ladder_now(self._scaler)
+            climb(self._ladder, _stretch(self._n_settled, block, own))
+
+    # Coordinates.
+
+    @property
+    def _switches(self) -> dict[str, bool]:
+        return {"scale": self.scale, "intercept": self.intercept}
+
+    @property
+    def _K(self) -> int:
+        return max(2, self.n_classes)
+
+    def _opened(self, scaler: FixedScaler, block: _Block) -> FixedScaler:
+        """Return the scaler with the columns opened that these rows are the first to have."""
+        X = block.X
+        if not isinstance(X, SparseInput):
+            X = block.resized(len(self.numeric), 0, self.numeric).X
+            return scaler.opened(Moments.of(X), self.numeric)
+        opened = scaler.opened(Moments.of(X.numbers), [True] * X.numbers.shape[1])
+        # Every text, and every hashed column, has the length 1.
+        opened.mean_square = scaler.mean_square or float(len(self.numeric) + self.intercept)
+        return opened
+
+    def _n_columns(self, scaler: FixedScaler) -> int:
+        return (len(self.numeric) + 1) * SPACE if self.sparse else scaler.n_columns
+
+    def _transformed(self, scaler: FixedScaler, block: _Block) -> tuple[Rows, Array]:
+        """Return rows in these coordinates and what was predicted for them.
+
+        Rows that are too long for the arithmetic are left out: no loss is negative.
+        """
+        X, Y, weights, P = block.resized(len(self.numeric), self._K, self.numeric)
+        if isinstance(X, SparseInput):
+            numbers = scaler.transform(X.numbers)[:, int(self.intercept) :]
+            Z: Any = assemble(
+                X, numbers, scaler.unit if self.scale else None,
+                scaler.unit if self.intercept else None, self._n_columns(scaler),
+            )  # fmt: skip
+        else:
+            Z = scaler.transform(X)
+        norms = problem.norms(Z)
+        rows = Rows(Z, norms, np.full(len(norms), -1), Y, weights)
+        usable = norms <= problem.MAX_NORM
+        return (rows, P) if usable.all() else (rows.of(usable), P[usable])
+
+    # Sums.
+
+    def _norm(self, scaler: FixedScaler) -> float:
+        """Return B for rows in these coordinates, which have a norm of about 1."""
+        return DEFAULT_B if self.B is None else self.B / scaler.unit
+
+    def _sized(self, sums: Sums | None, scaler: FixedScaler) -> Sums:
+        """Return sums for the columns and classes that there are now."""
+        d, K = sizes = self._n_columns(scaler), self._K
+        is_wide = self.sparse or lane_of(d, K) != PAIRS
+        if sums is None:
+            kind = Tangents if is_wide else Evidence
+            return kind(n_features=d, n_classes=K, B=self._norm(scaler))
+        if isinstance(sums, Evidence) and is_wide:
+            sums = Tangents.under(sums)
+        same = (sums.n_features, sums.n_classes) == sizes
+        return sums if same else sums.grown(n_features=d, n_classes=K)
+
+    def _of(self, scaler: FixedScaler, block: _Block, line: Line, at: Array | None = None) -> Sums:
+        """Return the evidence of rows alone, expanded at a model, by default the learner's."""
+        own = self._sized(None, scaler)
+        rows, P = self._transformed(scaler, block)
+        if self.sparse:
+            assert isinstance(own, Tangents)
+            own._touch(rows, _distributions(P))
+        else:
+            own._add(rows, self._point(scaler, line) if at is None else at)
+        return own
+
+    def _point(self, scaler: FixedScaler, line: Line) -> Array:
+        """Return a model (K, columns) of the class near the learner's own."""
+        W = np.zeros((self._K, scaler.n_columns))
+        own = np.nan_to_num(scaler.model(*line()), posinf=0.0, neginf=0.0)
+        W[: len(own)] = own - own.mean(axis=0)
+        return into_class(W, self._norm(scaler))
+
+    def _of_head(self, scaler: FixedScaler, block: _Block, line: Line, sums: Sums) -> Sums:
+        """Return sums and the head, expanded where that proves most."""
+        if not isinstance(sums, Evidence):
+            return _sum(sums, self._of(scaler, block, line))
+        rows, _ = self._transformed(scaler, block)
+        return sums._with(rows, self._point(scaler, line), B=self._norm(scaler))
+
+    def _now(self, line: Line) -> tuple[FixedScaler, Sums] | None:
+        """Return the coordinates, and the evidence of all rows so far; None before two classes."""
+        waiting = self._waiting()
+        if self.n_classes < 2 or (waiting is None and self._scaler is None):
+            return None
+        scaler, kept = self._scaler_now(waiting), self._kept
+        sums = self._sized(self._sums, scaler)
+        if self._scaler is None:
+            kept, waiting = waiting, None
+        if waiting is not None:
+            sums = _sum(sums, self._of(scaler, waiting, line))
+        return scaler, sums if kept is None else self._of_head(scaler, kept, line, sums)
+
+    def _scaler_now(self, waiting: _Block | None) -> FixedScaler:
+        scaler = self._scaler or FixedScaler(**self._switches)
+        return scaler if waiting is None else self._opened(scaler, waiting)
+
+    # Windows.
+
+    def _ladder_now(self, scaler: FixedScaler) -> list[Stretch]:
+        """Return the ladder with evidence of the sizes that there are now."""
+        return [replace(one, evidence=self._sized(one.evidence, scaler)) for one in self._ladder]
+
+    def _head_stretches(
+        self, scaler: FixedScaler, block: _Block, line: Line
+    ) -> tuple[list[Stretch], list[Stretch]]:
+        """Return the ladder of the head, and the stretch that is not full yet, if any."""
+        whole = self._of_head(scaler, block, line, self._sized(None, scaler))
+        at = whole.least()[1] if isinstance(whole, Evidence) else None
+        ladder: list[Stretch] = []
+        for start in range(0, len(block.weights), _WINDOW_ROWS):
+            part = block.part(slice(start, start + _WINDOW_ROWS))
+            stretch = _stretch(start, part, self._of(scaler, part, line, at))
+            if len(part.weights) < _WINDOW_ROWS:
+                return ladder, [stretch]
+            climb(ladder, stretch)
+        return ladder, []
+
+    def suffixes(self, line: Line) -> dict[int, Sums]:
+        """Return the evidence of all rows since certain ones, by the number of the first."""
+        waiting = self._waiting()
+        if self.n_classes < 2 or (waiting is None and not self._ladder):
+            return {}
+        scaler = self._scaler_now(waiting)
+        newest: list[Stretch] = []
+        ladder = self._ladder_now(scaler)
+        if waiting is not None and self._scaler is None:
+            ladder, newest = self._head_stretches(scaler, waiting, line)
+        elif waiting is not None:
+            newest = [_stretch(self._n_settled, waiting, self._of(scaler, waiting, line))]
+        return {one.start: one.evidence for one in suffixes([*ladder, *newest]) if one.evidence}
+
+    # What is proven.
+
+    def certificate(
+        self,
+        loss: float,
+        n_rounds: int,
+        line: Line,
+        columns: str,
+        *,
+        own: Line | None = None,
+        B: float | None = None,
+    ) -> Certificate | None:
+        """Return what is proven beside a total loss; None before two classes.
+
+        It is about the class, or a smaller B. `columns` says what models are linear in, with a
+        place for the rows that set the coordinates; `own` is the model that predicts now.
+        """
+        now = self._now(line)
+        if now is None:
+            return None
+        scaler, evidence = now
+        covered = self._norm(scaler)
+        asked = covered if B is None else problem.positive("B", B) / scaler.unit
+        norm = asked * scaler.unit
+        if asked > covered * (1.0 + 1e-9):
+            kept = round_down(covered * scaler.unit)
+            return Certificate(
+                loss, math.inf, norm, n_rounds, valid=False,
+                reason=f"bounds are kept for weights of norm at most {kept} per standard "
+                f"deviation, not {norm:g}: make the model with B={norm:g}",
+            )  # fmt: skip
+        least = evidence.floor(B=min(asked, covered))
+        by = "these rows" if self._scaler is None else f"the first {self._n_head:,} rows"
+        if self._scaler is not None and scaler.n_open > self._n_first_columns:
+            by += ", and those that came later by the rows that brought them"
+        models = class_in_words(columns.format(by=by), norm, self.intercept)
+        return Certificate(
+            loss, rounded_up(loss, n_rounds) - least, norm, n_rounds, models=models,
+            norm=math.nan if own is None or self.sparse else self._length(scaler, own),
+        )  # fmt: skip
+
+    def norm(self, line: Line | None = None) -> float:
+        """Return B per standard deviation, or the norm of a model in that unit."""
+        scaler = self._scaler_now(self._waiting())
+        return self._norm(scaler) * scaler.unit if line is None else self._length(scaler, line)
+
+    @property
+    def _n_head(self) -> int:
+        return _SPARSE_HEAD_ROWS if self.sparse else HEAD_ROWS
+
+    def _length(self, scaler: FixedScaler, own: Line) -> float:
+        """Return the norm of a model in the unit of B: of the largest row, centred."""
+        W = scaler.model(*own()) * scaler.unit
+        return problem.longest_row(W - W.mean(axis=0))
+
+    # How it is kept.
+
+    def to_record(self) -> Record:
+        """Return everything as a record, rows that wait included."""
+        record = super().to_record()
+        record.arrays["numeric"] = np.array(self.numeric, bool)
+        for name, block in (("kept", self._kept), ("waiting", self._waiting())):
+            if block is not None:
+                record.arrays.update(block.arrays(f"{name}."))
+        if self._scaler is not None:
+            record.config["mean_square"] = self._scaler.mean_square
+            record.arrays["means"] = self._scaler.means.copy()
+            record.arrays["deviations"] = self._scaler.deviations.copy()
+        if self._sums is not None:
+            put_inside(record, "sums", self._sums)
+        if self._ladder:
+            spans = [(one.start, one.stop) for one in self._ladder]
+            record.arrays["spans"] = np.array(spans, np.int64)
+            put_inside(record, "ladder", [one.evidence for one in self._ladder])
+        return record
+
+    def _restore(self, record: Record) -> None:
+        super()._restore(record)
+        self.numeric = record.part("numeric", (None,), np.bool_).tolist()
+        self._kept = _Block.of_arrays(record.arrays, "kept.")
+        waiting = _Block.of_arrays(record.arrays, "waiting.")
+        if waiting is not None:
+            self._blocks, self._n_waiting = [waiting], len(waiting.weights)
+        if "means" in record.arrays:
+            scaler = FixedScaler(**self._switches)
+            with refusing(record.kind):
+                scaler.mean_square = problem.positive("mean_square", record.word("mean_square"))
+            scaler.means = record.part("means", (None,))
+            scaler.deviations = record.part("deviations", (len(scaler.means),))
+            self._scaler = scaler
+        if "sums" in record.config:
+            self._sums = record.inner("sums")
+        if "ladder" in record.config:
+            spans = record.part("spans", (None, 2), np.int64).tolist()
+            for (start, stop), evidence in zip(spans, record.inner("ladder"), strict=True):
+                self._ladder.append(Stretch(start, stop, np.zeros(0), evidence))
+
+    def __getstate__(self) -> dict[str, Any]:
+        self._waiting()  # so that what is pickled does not depend on who has looked
+        return self.__dict__
+
+
+def class_in_words(columns: str, norm: float, intercept: bool = True) -> str:
+    """Return a model of the class: linear in the columns, of a norm per standard deviation."""
+    return (
+        f"linear model of the columns ({columns}) with weights{' and constant' * intercept} of "
+        f"norm at most {round_down(norm)} for each class"
+    )
+
+
+def _sum(one: Sums, other: Sums) -> Sums:
+    """Return the evidence of both, which are of one kind and size."""
+    both: Sums = one + other  # type: ignore[operator]
+    return both
+
+
+def _stretch(start: int, block: _Block, evidence: Sums) -> Stretch:
+    return Stretch(start, start + len(block.weights), np.zeros(0), evidence)
+
+
+def _targets(labels: Labels, soft: Array) -> Array:
+    """Return labels (T,), or soft labels (T, K), as (T, K)."""
+    if len(soft):
+        return soft.copy()
+    Y = np.zeros((len(labels), int(labels.max(initial=0)) + 1))
+    Y[np.arange(len(labels)), labels] = 1.0
+    return Y
+
+
+def _distributions(P: Array) -> Array:
+    """Return predictions with those made distributions that are none: no class was known."""
+    missing = np.abs(P.sum(axis=1) - 1.0) > _SLACK
+    if missing.any():
+        P = P.copy()
+        P[missing] = 1.0 / P.shape[1]
+    return P
+
+
+def _widened(table: Array, K: int) -> Array:
+    """Return a table (T, k) with zeros for classes that came later."""
+    more = K - table.shape[1]
+    return np.pad(table, ((0, 0), (0, more))) if more > 0 else table
