@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from folklearn import Folklore, Ogd, auto, best_in_class, progressive
-from folklearn.scaler import OnlineScaler
+from tests.cli.conftest import standardise
 
 TARGET = ["--target", "kind"]
 
@@ -23,12 +23,12 @@ def test_the_table(folklearn, pets, as_arrays):
     outcome = folklearn("compare", pets, *TARGET, "--B", "4")
     assert outcome.code == 0
     X, y, _ = as_arrays
-    X = OnlineScaler(n_features=3).learn_transform(X)
-    best = best_in_class(X, y, B=4.0, n_classes=3)
-    sizes = {"n_features": 4, "n_classes": 3}
+    X = standardise(X)
+    best = best_in_class(X, y, B=8.0, n_classes=3)  # 4 a deviation, rows are halved
+    sizes = {"n_features": 4, "n_classes": 3, "B": 8.0}
     table = table_of(outcome.stdout)
     assert list(table) == ["auto", "folklore", "ogd"]
-    expected = {"auto": auto(**sizes), "folklore": Folklore(**sizes, B=4), "ogd": Ogd(**sizes, B=4)}
+    expected = {"auto": auto(**sizes), "folklore": Folklore(**sizes), "ogd": Ogd(**sizes)}
     for name, learner in expected.items():
         scores = progressive(learner, X, y, comparator=best)
         assert float(table[name][0]) == pytest.approx(scores.log_loss, abs=6e-5)
@@ -36,7 +36,7 @@ def test_the_table(folklearn, pets, as_arrays):
         assert float(table[name][2]) == pytest.approx(scores.regret, abs=6e-3)
         assert float(table[name][3]) > 0.0
     assert f"in hindsight, an average log loss of {best.loss / 300:.4f}; every" in outcome.stderr
-    assert "of these 3 scaled features and a constant with row norms at most 4" in outcome.stderr
+    assert "weights and constant of norm at most 4 for each class has, in hind" in outcome.stderr
     assert "300 rows" in outcome.stderr
     assert "all rows are in memory" in outcome.stderr
 
@@ -62,13 +62,11 @@ def test_the_plot_draws_average_losses(folklearn, pets, as_arrays, tmp_path, mon
     monkeypatch.setattr(Figure, "savefig", lambda figure, *_, **__: drawn.append(figure))
     folklearn("compare", pets, *TARGET, "--learners", "ogd", "--plot", tmp_path / "o.png")
     X, y, _ = as_arrays
-    scores = progressive(
-        Ogd(n_features=4, n_classes=3), OnlineScaler(n_features=3).learn_transform(X), y
-    )
+    scores = progressive(Ogd(n_features=4, n_classes=3), standardise(X), y)
     (axes,) = drawn[0].axes
     ogd, best = axes.lines
     assert ogd.get_label() == "ogd"
-    assert best.get_label() == "best linear model, row norms to 10"
+    assert best.get_label() == "best linear model of the class"
     assert ogd.get_xdata()[[0, -1]].tolist() == [1, 300]
     np.testing.assert_allclose(ogd.get_ydata()[-1], scores.log_loss)
     assert axes.get_xscale() == "log"
@@ -91,7 +89,7 @@ def test_learners_at_once_have_the_same_numbers(folklearn, pets):
         (["--learners", ""], "there is no learner ''"),
         (["--learners", "ogd,ogd"], "--learners names ogd twice"),
         (["--learners", "ogd,aioli"], "Aioli is for two classes, got n_classes=3"),
-        (["--learners", "ons", "--B", "1000"], "B R = 1000 is too large for the online Newton"),
+        (["--learners", "ons", "--B", "1000"], "B R = 2000 is too large for the online Newton"),
         (["--jobs", "0"], "--jobs must be a number of threads, or -1 for as many as there are"),
         (["--B", "0"], "--B must be a positive number"),
         (["--plot", "o.txt"], "cannot draw o.txt: its name must end in .png"),

@@ -217,7 +217,7 @@ def test_windows_have_bounds_for_the_same_class(case):
         W = _into(_weights(fit), window.B)
         own = slice(window.start, window.stop)
         assert _losses(X[own] @ W.T, y[own]) >= window.floor - 1e-9 * len(y)
-    assert windows[0].B == pytest.approx(model.certificate().B)
+    assert pytest.approx(model.certificate().B) == windows[0].B
 
 
 def test_report_and_sentence_name_the_class(case):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import folklearn
-from folklearn import Folklore, memory
+from folklearn import Folklore, best_in_class, memory
 from folklearn.errors import InvalidInputError
 from folklearn.model.core import Core
 from folklearn.scaler import OnlineScaler
@@ -233,12 +233,17 @@ def test_resuming_equals_never_stopping(cut, rng, tmp_path):
     np.testing.assert_array_equal(u_again, u)
 
 
-def test_the_certificate_says_which_classes_it_compares(rng):
+def test_the_certificate_is_about_models_of_all_classes(rng):
     model = Core("folklore", n_features=2)
-    assert model.certificate() is None
+    assert model.certificate(0.0) is None
     X, y = arriving(rng, 100, 2, 4)
     model.run(X, y)
-    assert "from 2 to 4" in model.certificate().scope
+    found = model.certificate(0.0)
+    Z = np.hstack([np.ones((100, 1)), (X - X.mean(axis=0)) / X.std(axis=0)])
+    best = best_in_class(Z, y, B=found.B, n_classes=4)
+    assert found.best_linear_at_least == pytest.approx(best.loss, rel=1e-4)
+    assert found.best_linear_at_least <= best.loss
+    assert not found.scope
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,7 @@ def test_a_saved_model_reports_as_the_one_that_was_saved(rows, tmp_path):
     assert page == model.report()
     assert (tmp_path / "report.html").read_text(encoding="utf-8") == page
     assert headings(page) == SECTIONS
-    assert "This is proven, not estimated." in page
+    assert "Lower bound: every fixed linear model of the columns" in page
     assert "Of 600 rows" in page
     assert "Column kind is empty in 33.2 % of the rows." in page
     assert "script" not in Reader(page).tags

@@ -17,7 +17,6 @@ from folklearn.evaluate.companion import companion
 from folklearn.evaluate.probabilities import checked_row, checked_rows, label_mass
 from folklearn.learners.leader import Leader
 from folklearn.learners.wide import Wide
-from folklearn.lower_bound import LowerBound
 from folklearn.persist import Record, Saved, put_inside
 from folklearn.problem import Rows
 from folklearn.sparse import SparseRows

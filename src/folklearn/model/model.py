@@ -44,6 +44,7 @@ from folklearn.sparse import SparseRows, is_sparse
 from folklearn.words import counted, listed
 
 _AT_A_TIME = 8192  # rows
+_UNCOUNTED = "a call was interrupted that had learned rows, and their loss was not counted"
 
 
 class Step(NamedTuple):
@@ -825,7 +826,15 @@ class Model(Saved):
         if core is None or columns is None:
             return None
         words = columns.in_words if self.scale else "as they are"
+        if not self._has_counted_all:
+            nothing = Certificate(self.loss, math.inf, math.inf, self.n_rounds, valid=False)
+            return replace(nothing, reason=_UNCOUNTED)
         return core.certificate(self.loss, words, B=B)
+
+    @property
+    def _has_counted_all(self) -> bool:
+        """Whether the loss of every row that was learned is known: an interrupt may lose some."""
+        return self.core is not None and self.core.evidence.n_rows == self._tally.n_rows
 
     @property
     def hindsight(self) -> Regression | None:
@@ -855,7 +864,7 @@ class Model(Saved):
     def _bounded(self, windows: list[Window]) -> list[Window]:
         """Return windows with their lower bounds."""
         core = self.core
-        if core is None:
+        if core is None or not self._has_counted_all:
             return windows
         evidence, B = core.evidence.suffixes(core.expansion_line), core.evidence.norm()
         return [

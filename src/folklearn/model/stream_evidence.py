@@ -152,6 +152,11 @@ class StreamEvidence(Saved):
             return _SPARSE_HEAD_ROWS if self.sparse else HEAD_ROWS
         return _WINDOW_ROWS if self.windows else _BLOCK_ROWS
 
+    @property
+    def n_rows(self) -> int:
+        """The number of rows so far."""
+        return self._n_settled + self._n_waiting
+
     def hold(self, X: Any, labels: Labels, soft: Array, weights: Array, P: Array) -> None:
         """Take rows that were learned, at most `rows_ahead`, and what was predicted, (T, K)."""
         self._gather()

@@ -59,6 +59,11 @@ class Tally(Saved):
         self._windows._observe(None, np.array([outcome.loss, outcome.wrong, weights]))
 
     @property
+    def n_rows(self) -> int:
+        """The number of rows counted."""
+        return self._windows.n_rounds + len(self._singles)
+
+    @property
     def average(self) -> float:
         """The loss a row, NaN before the first."""
         return self.loss / self.total_weight if self.total_weight > 0.0 else math.nan
