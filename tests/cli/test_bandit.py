@@ -13,7 +13,7 @@ import pytest
 from folklearn import Folklore, auto, bandits
 from folklearn.bandits import BanditReduction, Banditron, Gaptron, Newtron, Obama, Soba
 from folklearn.evaluate.interaction import interact
-from folklearn.scaler import OnlineScaler
+from tests.cli.conftest import standardise
 
 TARGET = ["--target", "kind"]
 FAST = ["--agent", "banditron"]
@@ -50,7 +50,7 @@ AGENTS = {
 @pytest.fixture
 def scaled(as_arrays):
     X, y, labels = as_arrays
-    return OnlineScaler(n_features=3).learn_transform(X), y, labels
+    return standardise(X), y, labels
 
 
 @pytest.fixture

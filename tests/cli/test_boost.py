@@ -17,7 +17,7 @@ from folklearn.boosting import (
     Probabilistic,
     random_subspaces,
 )
-from folklearn.scaler import OnlineScaler
+from tests.cli.conftest import standardise
 
 TARGET = ["--target", "kind"]
 FAST = ["--weak", "naive-bayes", "--n-learners", "5"]
@@ -30,7 +30,7 @@ def naive_bayes(n_classes):
 def course(booster, X, y):
     """Log losses, and whether mixture and label were wrong, each before learning."""
     losses, wrong, wrong_label = [], [], []
-    for x, label in zip(OnlineScaler(n_features=X.shape[1]).learn_transform(X), y, strict=True):
+    for x, label in zip(standardise(X), y, strict=True):
         wrong.append(booster.predict(x).argmax() != label)
         wrong_label.append(booster.predict_label(x) != label)
         losses.append(booster.update(x, label))

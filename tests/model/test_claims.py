@@ -25,7 +25,8 @@ class Data(NamedTuple):
     kinds: dict  # "number", "category" or "words"
 
     def rows(self):
-        named = [dict(zip(self.columns, row, strict=True)) for row in zip(*self.columns.values())]
+        cells = zip(*self.columns.values(), strict=True)
+        named = [dict(zip(self.columns, row, strict=True)) for row in cells]
         return [
             {name: value for name, value in row.items() if not _missing(value)} | {"label": label}
             for row, label in zip(named, self.y, strict=True)
@@ -114,10 +115,11 @@ def _stream(kind: str) -> Data:
     return data
 
 
-CASES = ["iris", "wine", "breast_cancer", "digits", "diabetes"] + [
+BUNDLED = "iris", "wine", "breast_cancer", "digits", "diabetes"
+STREAMS = (
     "separable", "many categories", "words", "drifting scale", "heavy tails", "late columns",
     "missing values",
-]  # fmt: skip
+)  # fmt: skip
 
 
 def _losses(Z, y) -> float:
@@ -138,11 +140,11 @@ def _into(W: np.ndarray, norm: float) -> np.ndarray:
     return W * np.minimum(1.0, norm / np.maximum(lengths, 1e-300)) * (1.0 - 1e-9)
 
 
-@pytest.fixture(params=CASES, scope="module")
+@pytest.fixture(params=[*BUNDLED, *STREAMS], scope="module")
 def case(request):
-    bundled = request.param in ("iris", "wine", "breast_cancer", "digits", "diabetes")
-    data = _bundled(request.param) if bundled else _stream(request.param)
-    model = folklearn.Model(roles={n: k for n, k in data.kinds.items()}, windows=True)
+    name = request.param
+    data = _bundled(name) if name in BUNDLED else _stream(name)
+    model = folklearn.Model(roles=data.kinds, windows=True)
     run = model.run(data.rows(), target="label", exact=True)
     labels = list(model.labels)
     y = np.array([labels.index(label) for label in data.y])
