@@ -53,6 +53,7 @@ _OF_MONITOR = ("tests/evaluate/test_monitor.py",)
 _OF_GAPS = ("tests/numerics/test_gaps.py",)
 _OF_RENEWAL = ("tests/bandits/test_lists.py::test_renewing_a_feature_minimises_over_its_weights",)
 _OF_EVIDENCE = ("tests/numerics/test_evidence.py",)
+_OF_STREAMS = ("tests/model/test_stream_evidence.py",)
 _OF_TANGENTS = ("tests/numerics/test_tangents.py",)
 _OF_CURVATURE = ("tests/numerics/test_curvature.py",)
 _OF_SURROGATE = ("tests/numerics/test_surrogate.py",)
@@ -66,6 +67,43 @@ _OF_BOUNDS = (
 )
 
 MUTANTS = (
+    # Bounds in columns that are standardised once, and of every linear model.
+    Mutant(
+        "the gradient of a regression is not taken off", _TANGENTS,
+        "- bent)", ")", ("tests/evaluate/test_regression.py",),
+    ),
+    Mutant(
+        "the penalty of constants is not taken off", "evaluate/regression.py",
+        "at_least -= 0.5 * self.tau[self.constant] * LARGEST_CONSTANT**2", "pass",
+        ("tests/evaluate/test_regression.py",),
+    ),
+    Mutant(
+        "two classes are penalised as one", "evaluate/regression.py",
+        "(2.0 if K == 2 else 1.0) / C", "1.0 / C", ("tests/evaluate/test_regression.py",),
+    ),
+    Mutant(
+        "a column that comes late is scaled by nothing", "scaler.py",
+        "opened.means[new] = np.where(is_number, means, 0.0)[new]", "pass", _OF_STREAMS,
+    ),
+    Mutant(
+        "the unit of rows is left out of a model", "scaler.py",
+        "weights[:, :d] * self.deviations[:d] / self.unit", "weights[:, :d] * self.deviations[:d]",
+        _OF_STREAMS,
+    ),
+    Mutant(
+        "planes touch where nothing was predicted", "model/stream_evidence.py",
+        "P[missing] = 1.0 / P.shape[1]", "pass", _OF_STREAMS,
+    ),
+    Mutant(
+        "rows whose loss was not counted are in the bound", "model/model.py",
+        "self.core.evidence.n_rows == self._tally.n_rows", "True",
+        ("tests/model/test_attacks.py",),
+    ),
+    Mutant(
+        "B is not in the unit of rows", "model/stream_evidence.py",
+        "DEFAULT_B if self.B is None else self.B / scaler.unit",
+        "DEFAULT_B if self.B is None else self.B", _OF_STREAMS,
+    ),
     # Evidence.
     Mutant(
         "the cost of a round forgets how the best action is played", _GAPS,

@@ -1,0 +1,183 @@
+"""Evidence in columns that are standardised once: behind the head, with what comes late."""
+
+import numpy as np
+import pytest
+
+from folklearn import Model, best_in_class, load
+from folklearn.model import stream_evidence
+from folklearn.scaler import FixedScaler, Moments
+
+HEAD, BLOCK = 96, 32
+
+
+@pytest.fixture(autouse=True)
+def _few_rows(monkeypatch):
+    """A head and blocks so short that streams of a test are long."""
+    monkeypatch.setattr(stream_evidence, "HEAD_ROWS", HEAD)
+    monkeypatch.setattr(stream_evidence, "_SPARSE_HEAD_ROWS", HEAD)
+    monkeypatch.setattr(stream_evidence, "_BLOCK_ROWS", BLOCK)
+
+
+def rows_of(X):
+    return [{f"x{j}": x for j, x in enumerate(row) if not np.isnan(x)} for row in X.tolist()]
+
+
+def coordinates(X, numeric=None):
+    """As the class says: by the head, later columns by the block that brings them; slowly."""
+    T, d = X.shape
+    Z = np.zeros((T, d + 1))
+    Z[:, 0] = 1.0
+    squares = 1.0
+    for j in range(d):
+        is_number = numeric is None or numeric[j]
+        if not is_number:
+            Z[:, j + 1] = np.nan_to_num(X[:, j])
+            squares += np.mean(Z[:HEAD, j + 1] ** 2)
+            continue
+        first = int(np.flatnonzero(~np.isnan(X[:, j]))[0])
+        start = 0 if first < HEAD else HEAD + (first - HEAD) // BLOCK * BLOCK
+        stop = HEAD if first < HEAD else start + BLOCK
+        own = X[start:stop, j]
+        own = own[~np.isnan(own)]
+        deviation = own.std() or 1.0
+        Z[:, j + 1] = np.nan_to_num((X[:, j] - own.mean()) / deviation)
+        squares += first < HEAD
+    return Z, 1.0 / np.sqrt(squares)
+
+
+def labelled(rng, T=260, d=3):
+    X = rng.normal(size=(T, d)) * [1.0, 30.0, 0.01] + [0.0, 100.0, -5.0]
+    z = (X - X.mean(axis=0)) / X.std(axis=0)
+    y = (z[:, 0] - z[:, 1] + rng.logistic(size=T) > 0).astype(int)
+    return X, y
+
+
+@pytest.mark.parametrize("learner", ["auto", "folklore", "ogd"])
+@pytest.mark.parametrize("one_by_one", [False, True])
+def test_the_bound_is_below_the_best_model_of_the_class_and_near_it(rng, learner, one_by_one):
+    X, y = labelled(rng)
+    model = Model(learner, B=2.0)
+    if one_by_one:
+        for row, label in zip(rows_of(X), y.tolist(), strict=True):
+            model.learn_one(row, label)
+    else:
+        model.learn_many(rows_of(X), y.tolist())
+    found = model.certificate()
+    Z, unit = coordinates(X)
+    best = best_in_class(Z * unit, y, B=2.0 / unit, n_classes=2)
+    assert pytest.approx(2.0) == found.B
+    assert best.loss * 0.9 < found.best_linear_at_least <= best.loss
+    assert f"the first {HEAD} rows" in found.in_words()
+    assert found.loss == model.loss
+
+
+def test_portions_do_not_matter_and_files_go_on(rng, tmp_path):
+    X, y = labelled(rng)
+    rows, labels = rows_of(X), y.tolist()
+    whole, parts = Model(windows=True), Model(windows=True)
+    whole.learn_many(rows, labels)
+    for start, stop in ((0, 50), (50, 51), (51, 130), (130, 260)):
+        parts.learn_many(rows[start:stop], labels[start:stop])
+        parts.certificate()  # to look changes nothing
+        parts.windows()
+        parts = load(parts.to_bytes())
+    assert parts.core.evidence.to_bytes() == whole.core.evidence.to_bytes()
+    found, expected = parts.certificate(), whole.certificate()
+    assert found.best_linear_at_least == pytest.approx(expected.best_linear_at_least, rel=1e-12)
+    assert [one.floor for one in parts.windows()] == [one.floor for one in whole.windows()]
+
+
+def test_columns_and_classes_that_come_late(rng):
+    """A column within the head, one behind it, a third class late; scaled by their own rows."""
+    X, y = labelled(rng, T=300, d=3)
+    X[:40, 1] = np.nan
+    X[:170, 2] = np.nan
+    y[200:][rng.random(100) < 0.3] = 2
+    model = Model(B=1.5)
+    model.learn_many(rows_of(X), [f"c{k}" for k in y])
+    found = model.certificate()
+    Z, unit = coordinates(X)
+    best = best_in_class(Z * unit, y, B=1.5 / unit, n_classes=3)
+    assert 0.4 * best.loss < found.best_linear_at_least <= best.loss
+    assert "those that came later by the rows that brought them" in found.in_words()
+
+
+def test_categories_are_zero_or_one_in_the_unit_of_rows(rng):
+    T = 300
+    codes = rng.integers(0, 4, T)
+    x = rng.normal(size=T)
+    y = ((codes == 1) + x + rng.logistic(size=T) > 0.5).astype(int)
+    rows = [{"x": x[t], "kind": "abcd"[codes[t]]} for t in range(T)]
+    model = Model(B=2.0)
+    model.run([{**row, "y": int(k)} for row, k in zip(rows, y, strict=True)], target="y")
+    first = list(dict.fromkeys(codes.tolist()))
+    X = np.column_stack([x, *(codes == code for code in first)]).astype(float)
+    Z, unit = coordinates(X, [True, False, False, False, False])
+    best = best_in_class(Z * unit, y, B=2.0 / unit, n_classes=2)
+    found = model.certificate()
+    assert 0.9 * best.loss < found.best_linear_at_least <= best.loss
+    assert "categories as 0 or 1" in found.models
+
+
+def test_rows_too_long_for_the_arithmetic_count_for_nothing(rng):
+    X, y = labelled(rng)
+    X[:, 2] = 0.0
+    X[:HEAD, 2] = 1e-12 * rng.normal(size=HEAD)
+    X[200, 2] = 1e12  # 1e24 deviations
+    model = Model(B=2.0)
+    model.learn_many(rows_of(X), y.tolist())
+    found = model.certificate()
+    assert found.valid
+    assert 0.0 <= found.best_linear_at_least < found.loss
+
+
+def test_a_larger_class_than_that_of_the_model_is_refused(rng):
+    X, y = labelled(rng)
+    model = Model(B=1.0)
+    model.learn_many(rows_of(X), y.tolist())
+    assert model.certificate(B=0.5).best_linear_at_least >= model.certificate().best_linear_at_least
+    larger = model.certificate(B=3.0)
+    assert not larger.valid
+    assert "make the model with B=3" in larger.reason
+
+
+def test_planes_touch_at_distributions_also_where_no_class_was_known():
+    P = stream_evidence._distributions(np.array([[0.0, 0.0], [1.0, 0.0], [0.3, 0.7]]))
+    assert P.tolist() == [[0.5, 0.5], [1.0, 0.0], [0.3, 0.7]]
+
+
+def test_a_stream_of_words(rng):
+    words = [" ".join(f"w{w}" for w in rng.integers(0, 9, 5)) for _ in range(150)]
+    labels = ["p" if "w1" in text else "q" for text in words]
+    one, many = (Model(roles={"t": "words"}, B=0.05) for _ in range(2))
+    for text, label in zip(words, labels, strict=True):
+        one.learn_one({"t": text}, label)
+    many.learn_many([{"t": text} for text in words], labels)
+    assert one.core.evidence.to_bytes() == many.core.evidence.to_bytes()
+    found = load(one.to_bytes()).certificate()
+    assert found == one.certificate()
+    # Models of this norm hardly move from one half.
+    assert 0.1 * 150 < found.best_linear_at_least <= 150 * np.log(2.0)
+    assert "texts as counts of hashed words" in found.models
+
+
+def test_moments_merge_and_leave_gaps_out(rng):
+    X = rng.normal(size=(50, 3)) * [1.0, 1e6, 0.0] + [0.0, 1e9, 7.0]
+    X[rng.random(X.shape) < 0.2] = np.nan
+    whole, parts = Moments.of(X), Moments.of(X[:7]).merged(Moments.of(X[7:]))
+    for one, other in zip(whole, parts, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
+    scaler = FixedScaler().opened(whole, [True, True, True])
+    Z = scaler.transform(X)[:, 1:] / scaler.unit
+    present = ~np.isnan(X)
+    assert (Z[~present] == 0.0).all()
+    np.testing.assert_allclose([Z[present[:, j], j].std() for j in (0, 1)], 1.0)
+    np.testing.assert_allclose(Z[:, 2], 0.0, atol=1e-12)  # it does not vary: deviation 1
+
+
+def test_a_model_is_the_same_in_either_coordinates(rng):
+    X = rng.normal(size=(40, 3)) * [1.0, 50.0, 0.1] + [5.0, -3.0, 0.0]
+    scaler = FixedScaler().opened(Moments.of(X), [True, False, True])
+    weights, constants = rng.normal(size=(2, 3)), rng.normal(size=2)
+    W = scaler.model(weights, constants)
+    np.testing.assert_allclose(scaler.transform(X) @ W.T, X @ weights.T + constants)
