@@ -494,19 +494,31 @@ MUTANTS = (
     ),
     Mutant(
         "rows are judged by an average that knows them", _MONITOR,
-        "total, mean = losses.sum(), self._mean", "total, mean = losses.sum(), losses.mean()",
-        _OF_MONITOR,
+        "losses.clip(max=self.cap), self._mean(_CAPPED)",
+        "losses.clip(max=self.cap), losses.clip(max=self.cap).mean()", _OF_MONITOR,
     ),
     Mutant(
         "losses are not capped", _MONITOR,
-        "waiting[:stop].clip(0.0, self.cap)", "waiting[:stop].clip(0.0)", _OF_MONITOR,
+        "losses.clip(max=self.cap), self._mean", "losses, self._mean", _OF_MONITOR,
+    ),
+    Mutant(
+        "what is shown as uncapped is capped", _MONITOR,
+        "total, capped_total = losses.sum(), capped.sum()",
+        "total, capped_total = capped.sum(), capped.sum()", _OF_MONITOR,
+    ),
+    Mutant(
+        "an alarm does not say that the uncapped loss has fallen", _MONITOR,
+        "if self.now < self.before:", "if self.now < 0.0:", _OF_MONITOR,
     ),
     Mutant(
         "a suspicion sees rows before it bets", _MONITOR,
         "        if self._n_looks > self._n_before:\n            self._suspect()\n"
-        "        self._past += total, ((losses - mean) ** 2).sum()\n        self._n_looks += 1\n",
-        "        self._past += total, ((losses - mean) ** 2).sum()\n        self._n_looks += 1\n"
-        "        self._suspect()\n", _OF_MONITOR,
+        "        total, capped_total = losses.sum(), capped.sum()\n"
+        "        self._past += capped_total, ((capped - mean) ** 2).sum(), total\n"
+        "        self._n_looks += 1\n",
+        "        total, capped_total = losses.sum(), capped.sum()\n"
+        "        self._past += capped_total, ((capped - mean) ** 2).sum(), total\n"
+        "        self._n_looks += 1\n        self._suspect()\n", _OF_MONITOR,
     ),
     Mutant(
         "every bet has all of the capital", _MONITOR,
@@ -514,8 +526,8 @@ MUTANTS = (
     ),
     Mutant(
         "bets are against the average itself", _MONITOR,
-        "(1.0 + self.rise) * self._at_most(), 0.0", "(1.0 + self.rise) * self._mean, 0.0",
-        _OF_MONITOR,
+        "level = (1.0 + self.rise) * self._at_most()",
+        "level = (1.0 + self.rise) * self._mean(_CAPPED)", _OF_MONITOR,
     ),
     Mutant(
         "a rise that is allowed is not", _MONITOR,
@@ -527,7 +539,7 @@ MUTANTS = (
     ),
     Mutant(
         "what came before an alarm is not forgotten", _MONITOR,
-        "before, total / n_rows))\n        self._begin()\n", "before, total / n_rows))\n",
+        "*after, self.cap))\n        self._begin()\n", "*after, self.cap))\n",
         _OF_MONITOR,
     ),
     # The theorems.

@@ -55,7 +55,7 @@ _WINDOWS = Table([("last rows", "loss", "no linear", "error"), ("", "", "below",
 --one-pass  Read a file once: classes and categories as they come.
 --shuffle  Learn the rows in a random order; they must fit in memory.
 --windows  Show losses, and what is proven, of the last 64, 128, ... rows.
---monitor  Say when the loss has risen by more than chance: in at most 1 of 100 streams wrongly.
+--monitor  Say when the loss, capped at 4 a row, has risen: in at most 1 of 100 streams by chance.
 --predictions -p OUT.csv  Write what was predicted for every row before it was learned; - writes to
     standard output.
 --save -f MODEL  Save the model.
