@@ -49,6 +49,10 @@ _FLOOR = "numerics/floor.py"
 _TANGENTS = "numerics/tangents.py"
 _MONITOR = "evaluate/monitor.py"
 
+_OF_HINDSIGHT = (
+    "tests/evaluate/test_hindsight.py::test_a_huge_weight_does_not_lift_the_bound_above_the_loss",
+    "tests/evaluate/test_hindsight.py::test_a_sum_of_losses_is_rounded_up",
+)
 _OF_MONITOR = ("tests/evaluate/test_monitor.py",)
 _OF_GAPS = ("tests/numerics/test_gaps.py",)
 _OF_RENEWAL = ("tests/bandits/test_lists.py::test_renewing_a_feature_minimises_over_its_weights",)
@@ -460,6 +464,31 @@ MUTANTS = (
     Mutant(
         "boosting loses ln(1 + tiny)", _BOOSTING,
         "math.log1p(total)", "math.log(1.0 + total)", _OF_BOOSTING,
+    ),
+    # What a model in hindsight truly loses.
+    Mutant(
+        "a small loss is the difference of two large numbers", "arrays.py",
+        "np.log1p(others.sum(axis=1)) - given", "np.log(1.0 + others.sum(axis=1)) - given",
+        ("tests/evaluate/test_hindsight.py::test_a_small_loss_has_all_its_digits",),
+    ),
+    Mutant(
+        "the rounding of logits is not counted into a loss", _FLOOR,
+        "_UNIT * (of_sum + of_logits)", "_UNIT * of_sum", _OF_HINDSIGHT,
+    ),
+    Mutant(
+        "the rounding of a sum of losses is not counted", _FLOOR,
+        "_UNIT * (of_sum + of_logits)", "_UNIT * of_logits", _OF_HINDSIGHT,
+    ),
+    Mutant(
+        "the best model in hindsight has its loss as it was summed", "evaluate/exact.py",
+        "here, least, loss, length = W, sums.loss, sums.loss_at_most, 1.0",
+        "here, least, loss, length = W, sums.loss, sums.loss, 1.0", _OF_HINDSIGHT,
+    ),
+    # Experts that never retire.
+    Mutant(
+        "every expert that is far behind retires", "numerics/panel_state.py",
+        "e not in dear or not hopeless[e]", "not hopeless[e]",
+        ("tests/learners/test_auto.py::test_only_dear_experts_retire",),
     ),
     # False alarms of a monitor.
     Mutant(
