@@ -7,6 +7,7 @@ import pytest
 from folklearn.arrays import logit_losses
 from folklearn.errors import InvalidInputError
 from folklearn.evaluate.hindsight import best_in_class, linear_losses
+from folklearn.passes import passes_over
 from folklearn.synthetic import OBLIVIOUS, separable
 from tests.reference import fifty_digits
 from tests.reference import hindsight as reference
@@ -129,6 +130,17 @@ def test_a_sum_of_losses_is_rounded_up():
         best = best_in_class(*rows, B=1.0, n_classes=3, weight=weight)
         with mp.workdps(fifty_digits.DIGITS):
             assert mp.fsum(fifty_digits.exact(weight)) * mp.log(3) <= best.loss
+
+
+def test_the_rounding_of_logits_is_part_of_a_loss():
+    """Logits of 1 that are differences of 1e8: they are off by 1e-8, and so is the loss."""
+    W = np.array([[1e8, -1e8], [0.0, 0.0]])
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        x = rng.random(20)
+        X, y = np.stack([x, x + 1e-8 * rng.normal(size=20)], axis=1), rng.integers(2, size=20)
+        at = passes_over(X, y, None, n_features=2, n_classes=2).sums(W)
+        assert true_loss(W, X, y, np.ones(20)) <= at.loss_at_most <= at.loss + 1e-5
 
 
 def test_nothing_and_one_row():
