@@ -49,6 +49,11 @@ _FLOOR = "numerics/floor.py"
 _TANGENTS = "numerics/tangents.py"
 _MONITOR = "evaluate/monitor.py"
 
+_OF_HINDSIGHT = (
+    "tests/evaluate/test_hindsight.py::test_a_huge_weight_does_not_lift_the_bound_above_the_loss",
+    "tests/evaluate/test_hindsight.py::test_a_sum_of_losses_is_rounded_up",
+    "tests/evaluate/test_hindsight.py::test_the_rounding_of_logits_is_part_of_a_loss",
+)
 _OF_MONITOR = ("tests/evaluate/test_monitor.py",)
 _OF_GAPS = ("tests/numerics/test_gaps.py",)
 _OF_RENEWAL = ("tests/bandits/test_lists.py::test_renewing_a_feature_minimises_over_its_weights",)
@@ -499,6 +504,31 @@ MUTANTS = (
         "boosting loses ln(1 + tiny)", _BOOSTING,
         "math.log1p(total)", "math.log(1.0 + total)", _OF_BOOSTING,
     ),
+    # What a model in hindsight truly loses.
+    Mutant(
+        "a small loss is the difference of two large numbers", "arrays.py",
+        "np.log1p(others.sum(axis=1)) - given", "np.log(1.0 + others.sum(axis=1)) - given",
+        ("tests/evaluate/test_hindsight.py::test_a_small_loss_has_all_its_digits",),
+    ),
+    Mutant(
+        "the rounding of logits is not counted into a loss", _FLOOR,
+        "_UNIT * (of_sum + of_logits)", "_UNIT * of_sum", _OF_HINDSIGHT,
+    ),
+    Mutant(
+        "the rounding of a sum of losses is not counted", _FLOOR,
+        "_UNIT * (of_sum + of_logits)", "_UNIT * of_logits", _OF_HINDSIGHT,
+    ),
+    Mutant(
+        "the best model in hindsight has its loss as it was summed", "evaluate/exact.py",
+        "here, least, loss, length = W, sums.loss, sums.loss_at_most, 1.0",
+        "here, least, loss, length = W, sums.loss, sums.loss, 1.0", _OF_HINDSIGHT,
+    ),
+    # Experts that never retire.
+    Mutant(
+        "every expert that is far behind retires", "numerics/panel_state.py",
+        "e not in dear or not hopeless[e]", "not hopeless[e]",
+        ("tests/learners/test_auto.py::test_only_dear_experts_retire",),
+    ),
     # False alarms of a monitor.
     Mutant(
         "every beginning gets all of alpha", _MONITOR,
@@ -532,19 +562,31 @@ MUTANTS = (
     ),
     Mutant(
         "rows are judged by an average that knows them", _MONITOR,
-        "total, mean = losses.sum(), self._mean", "total, mean = losses.sum(), losses.mean()",
-        _OF_MONITOR,
+        "losses.clip(max=self.cap), self._mean(_CAPPED)",
+        "losses.clip(max=self.cap), losses.clip(max=self.cap).mean()", _OF_MONITOR,
     ),
     Mutant(
         "losses are not capped", _MONITOR,
-        "waiting[:stop].clip(0.0, self.cap)", "waiting[:stop].clip(0.0)", _OF_MONITOR,
+        "losses.clip(max=self.cap), self._mean", "losses, self._mean", _OF_MONITOR,
+    ),
+    Mutant(
+        "what is shown as uncapped is capped", _MONITOR,
+        "total, capped_total = losses.sum(), capped.sum()",
+        "total, capped_total = capped.sum(), capped.sum()", _OF_MONITOR,
+    ),
+    Mutant(
+        "an alarm does not say that the uncapped loss has fallen", _MONITOR,
+        "if self.now < self.before:", "if self.now < 0.0:", _OF_MONITOR,
     ),
     Mutant(
         "a suspicion sees rows before it bets", _MONITOR,
         "        if self._n_looks > self._n_before:\n            self._suspect()\n"
-        "        self._past += total, ((losses - mean) ** 2).sum()\n        self._n_looks += 1\n",
-        "        self._past += total, ((losses - mean) ** 2).sum()\n        self._n_looks += 1\n"
-        "        self._suspect()\n", _OF_MONITOR,
+        "        total, capped_total = losses.sum(), capped.sum()\n"
+        "        self._past += capped_total, ((capped - mean) ** 2).sum(), total\n"
+        "        self._n_looks += 1\n",
+        "        total, capped_total = losses.sum(), capped.sum()\n"
+        "        self._past += capped_total, ((capped - mean) ** 2).sum(), total\n"
+        "        self._n_looks += 1\n        self._suspect()\n", _OF_MONITOR,
     ),
     Mutant(
         "every bet has all of the capital", _MONITOR,
@@ -552,8 +594,8 @@ MUTANTS = (
     ),
     Mutant(
         "bets are against the average itself", _MONITOR,
-        "(1.0 + self.rise) * self._at_most(), 0.0", "(1.0 + self.rise) * self._mean, 0.0",
-        _OF_MONITOR,
+        "level = (1.0 + self.rise) * self._at_most()",
+        "level = (1.0 + self.rise) * self._mean(_CAPPED)", _OF_MONITOR,
     ),
     Mutant(
         "a rise that is allowed is not", _MONITOR,
@@ -565,7 +607,7 @@ MUTANTS = (
     ),
     Mutant(
         "what came before an alarm is not forgotten", _MONITOR,
-        "before, total / n_rows))\n        self._begin()\n", "before, total / n_rows))\n",
+        "*after, self.cap))\n        self._begin()\n", "*after, self.cap))\n",
         _OF_MONITOR,
     ),
     # The theorems.

@@ -35,11 +35,18 @@ def log_losses(P: Array, labels: Labels, soft: Array, floor: float = 0.0) -> Arr
 
 
 def logit_losses(Z: Array, labels: Labels, soft: Array) -> Array:
-    """Return logsumexp(z) - <y, z> of the rows of logits Z (T, K), labels as in `log_losses`."""
+    """Return logsumexp(z) - <y, z> of the rows of logits Z (T, K), labels as in `log_losses`.
+
+    The largest logit is taken out, and what is left are two terms that are not negative: a loss of
+    1e-20 has all its digits, which it needs where weights are large.
+    """
     shifted = Z - Z.max(axis=1, keepdims=True)  # the loss ignores a shift, rounding does not
+    each = np.arange(len(Z))
     if len(soft):
         given: Array = np.einsum("tk,tk->t", soft, shifted)
     else:
-        given = shifted[np.arange(len(Z)), labels]
-    losses: Array = np.log(np.exp(shifted).sum(axis=1)) - given
+        given = shifted[each, labels]
+    others = np.exp(shifted)
+    others[each, shifted.argmax(axis=1)] = 0.0
+    losses: Array = np.log1p(others.sum(axis=1)) - given
     return losses

@@ -31,7 +31,7 @@ from folklearn.numerics.evidence import (
     rows_at_once,
     scratch_for,
 )
-from folklearn.numerics.floor import AnyQuadratic
+from folklearn.numerics.floor import AnyQuadratic, loss_at_most
 from folklearn.numerics.on_torch.device import Device
 from folklearn.numerics.on_torch.quadratic import DeviceQuadratic, add_expanded
 from folklearn.numerics.on_torch.rows import DeviceRows
@@ -172,6 +172,11 @@ class AtModel(ABC):
     @abstractmethod
     def quadratic(self, place: int = 0) -> AnyQuadratic:
         """Return one of the sums."""
+
+    @property
+    def loss_at_most(self) -> float:
+        """The loss of W, rounded up: its true loss is not above."""
+        return loss_at_most(self.loss, self.quadratic().totals, self.W)
 
     def gradient(self) -> Array:
         """Return the gradient (K, d) of the loss at W."""

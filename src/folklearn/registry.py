@@ -38,7 +38,7 @@ _MODULES = {
     "evaluate.calibration": ("CalibrationCurve", "calibration_curve"),
     "evaluate.certify": ("Certifier", "PredictionCertificate", "audit"),
     "evaluate.exact": ("Exact", "Pass", "refine"),
-    "evaluate.hindsight": ("Hindsight", "best_in_class", "certified_gap", "linear_losses"),
+    "evaluate.hindsight": ("best_in_class", "linear_losses"),
     "evaluate.interaction": ("interact",),
     "evaluate.log": ("Interactions",),
     "evaluate.monitor": ("Alarm", "Monitor"),

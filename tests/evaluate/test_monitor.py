@@ -40,7 +40,7 @@ def test_the_bound_of_the_past_is_its_definition(rng):
         state, stop = monitor.state(), look * LOOK
         if state["since"] < stop:
             expected = twin.at_most(clipped, state["since"], stop, 0.1, 3.0)
-            assert math.isclose(state["at_most"], expected, rel_tol=1e-12)
+            assert math.isclose(state["capped_at_most"], expected, rel_tol=1e-12)
     assert monitor.alarms  # so that the bound was asked for beginnings other than the first
 
 
@@ -123,7 +123,7 @@ def test_an_alarm_waits_for_all_of_the_capital():
     """Rows a little worse than the level: the capital grows by less than half in a look."""
     monitor, totals = Monitor(alpha=0.5), [0.0]
     monitor.observe_many(np.full(40 * LOOK, 0.5))
-    worse = 1.01 * 1.01 * monitor.state()["at_most"]
+    worse = 1.01 * 1.01 * monitor.state()["capped_at_most"]
     while not monitor.alarms:
         totals.append(monitor._suspicions[inside._CAPITAL :].sum())
         monitor.observe_many(np.full(LOOK, worse))
@@ -153,20 +153,39 @@ def test_it_says_when_and_how_much(rng):
     assert alarm.since < alarm.row <= 1000 + 25 * LOOK
     assert 0.2 < alarm.before < 0.4 < 0.8 < alarm.now < 2.0
     assert alarm.in_words() == (
-        f"After row {alarm.row}: the loss has risen from {alarm.before:.3f} to {alarm.now:.3f} a "
-        f"row, since about row {alarm.since}."
+        f"After row {alarm.row}: the loss, capped at 4 a row, has risen from "
+        f"{alarm.capped_before:.3f} to {alarm.capped_now:.3f}, since about row {alarm.since}; "
+        f"uncapped, from {alarm.before:.3f} to {alarm.now:.3f}."
     )
     state = monitor.state()
     assert state["rows"] == 1000 + 40 * LOOK
     assert state["since"] == alarm.row
     assert state["alarms"] == 1
-    assert 0.8 < state["loss"] < state["at_most"]
+    assert 0.8 < state["capped_loss"] < state["capped_at_most"]
+    assert state["capped_loss"] < state["loss"]
+
+
+def test_an_alarm_says_so_where_the_uncapped_loss_has_fallen(rng):
+    """Few losses of 30 become many small ones, as where an overconfident model is calibrated."""
+    losses = np.where(rng.random(3000) < 0.05, 30.0, 0.01)
+    monitor = Monitor()
+    monitor.observe_many(losses)
+    monitor.observe_many(rng.exponential(0.4, size=1000) + 0.05)
+    (alarm,) = monitor.alarms
+    before = losses[: alarm.since]
+    assert alarm.before == pytest.approx(before.mean(), rel=0.02)
+    assert alarm.capped_before == pytest.approx(before.clip(max=4.0).mean(), rel=0.05)
+    assert alarm.capped_before < alarm.capped_now
+    assert alarm.now < 0.5 * alarm.before
+    words = alarm.in_words()
+    assert f"capped at 4 a row, has risen from {alarm.capped_before:.3f}" in words
+    assert f"uncapped, it has fallen from {alarm.before:.3f} to {alarm.now:.3f}" in words
 
 
 def test_before_the_first_look_nothing_is_known():
     monitor = Monitor()
     monitor.observe(0.5)
-    nothing = {"loss": None, "at_most": None, "alarms": 0}
+    nothing = {"loss": None, "capped_loss": None, "capped_at_most": None, "alarms": 0}
     assert monitor.state() == {"rows": 1, "since": 0, **nothing}
 
 
@@ -208,7 +227,8 @@ def test_a_loss_may_be_infinite_but_must_be_a_number():
     monitor = Monitor()
     monitor.observe(math.inf)
     monitor.observe_many([math.inf] * LOOK)
-    assert monitor.state()["loss"] == monitor.cap
+    assert monitor.state()["capped_loss"] == monitor.cap
+    assert monitor.state()["loss"] == math.inf
     for observe in (monitor.observe, lambda loss: monitor.observe_many([loss])):
         with pytest.raises(InvalidInputError, match="leave out rows without a label"):
             observe(math.nan)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from folklearn import auto, best_in_class, load, synthetic
+from folklearn.numerics import panel
 from tests.learners.streams import mixed_stream
 from tests.reference.auto import DenseAuto
 
@@ -35,7 +36,7 @@ def test_loses_no_more_than_fixed_share_allows(max_weight):
 
 
 def test_experts_that_carry_no_weight_retire_and_nothing_else_changes(tmp_path):
-    X, y = synthetic.stochastic(0, 2200, d=4, K=3)
+    X, y = synthetic.stochastic(0, 4200, d=4, K=3)
     whole = auto(n_features=4, n_classes=3)
     P = whole.run(X, y)
     one_by_one, resumed = auto(n_features=4, n_classes=3), auto(n_features=4, n_classes=3)
@@ -46,9 +47,35 @@ def test_experts_that_carry_no_weight_retire_and_nothing_else_changes(tmp_path):
     assert [e.name for e in whole.experts] == [e.name for e in one_by_one.experts]
     assert sum(expert.weight for expert in whole.experts) == pytest.approx(1.0)
     assert any("class B = 10" in expert.name for expert in whole.experts)
-    resumed.run(X[:1030], y[:1030])
+    resumed.run(X[:4090], y[:4090])
     resumed.save(tmp_path / "auto.folk")
-    assert np.array_equal(load(tmp_path / "auto.folk").run(X[1030:], y[1030:]), P[1030:])
+    assert np.array_equal(load(tmp_path / "auto.folk").run(X[4090:], y[4090:]), P[4090:])
+
+
+def test_only_dear_experts_retire():
+    state = auto(n_features=3, n_classes=3)._state
+    state["losses"][1:] = 1000.0
+    state.plan[panel.T] = 512
+    names = state.spec.names()
+    gone = set(names) - {names[e] for e in state.reviewed()}
+    forgetting = {"leader, ridge 0.03, memory 300", "leader, ridge 0.01, memory 2000"}
+    assert gone == {*forgetting, "folklore"}
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_late_change_finds_the_experts_that_follow_it(seed):
+    """3,000 rows of one world, then labels in blocks of 20: trackers lead that were far behind."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(6000, 3)) / math.sqrt(3)
+    y = (X @ rng.normal(scale=2.0, size=(3, 3)).T + rng.gumbel(size=(6000, 3))).argmax(axis=1)
+    y[3000:] = np.repeat(rng.integers(3, size=150), 20)
+    model = auto(n_features=3, n_classes=3)
+    everybody = auto(n_features=3, n_classes=3, retire=False)
+    model.run(X, y)
+    everybody.run(X, y)
+    assert len(model.experts) < len(everybody.experts)
+    best = min(expert.loss for expert in everybody.experts)
+    assert model.loss <= best + math.log(len(everybody.experts)) + math.log(6000)
 
 
 def test_folklore_stays_where_it_leads():

@@ -46,8 +46,9 @@ def is_kept(look, now):
 
 
 def alarms(losses, alpha=0.01, rise=0.01, cap=4.0):
-    """All alarms, as (row, since, before, now)."""
-    losses = [min(max(loss, 0.0), cap) for loss in losses]
+    """All alarms, as (row, since, before, now, capped before, capped now, cap)."""
+    uncapped = [max(loss, 0.0) for loss in losses]
+    losses = [min(loss, cap) for loss in uncapped]
     found, begin, levels = [], 0, {}
     for now in range(len(losses) // LOOK):
         start, stop = LOOK * now, LOOK * (now + 1)
@@ -57,7 +58,11 @@ def alarms(losses, alpha=0.01, rise=0.01, cap=4.0):
         capitals = {look: capital(losses, look, level, stop) for look, level in levels.items()}
         if sum(capitals.values()) >= 2 / alpha:
             since = LOOK * max(capitals, key=capitals.get)
-            before = sum(losses[begin:since]) / (since - begin)
-            found.append((stop, since, before, sum(losses[since:stop]) / (stop - since)))
+            means = [
+                sum(some[first:last]) / (last - first)
+                for some in (uncapped, losses)
+                for first, last in ((begin, since), (since, stop))
+            ]
+            found.append((stop, since, *means, cap))
             begin, levels = stop, {}
     return found

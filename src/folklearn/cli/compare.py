@@ -16,7 +16,8 @@ from folklearn.cli.warmup import warm_up
 from folklearn.cli.whole import Whole
 from folklearn.engine import Engine
 from folklearn.errors import FolklearnError
-from folklearn.evaluate.hindsight import Hindsight, linear_losses
+from folklearn.evaluate.exact import Exact
+from folklearn.evaluate.hindsight import linear_losses
 from folklearn.learners import catalogue
 from folklearn.scale.comparison import Compared, Comparison
 from folklearn.scale.comparison import compare as compared
@@ -116,7 +117,7 @@ def _cells(row: Compared) -> list[str]:
     return [row.learner, *losses, f"{1e6 * row.seconds / scores.n_rounds:.1f}"]
 
 
-def _about(best: Hindsight, n_rounds: int, models: str) -> str:
+def _about(best: Exact, n_rounds: int, models: str) -> str:
     text = (
         f"The best {models} has, in hindsight, an average log loss of {best.loss / n_rounds:.4f}; "
         f"every regret is exact up to {best.gap:.1e} nats."

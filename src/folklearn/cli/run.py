@@ -59,7 +59,7 @@ _UNPROVEN = "Nothing is proven before there is a second class."
 --windows  Show losses, and lower bounds for linear models, of the last 64, 128, ... rows.
 --exact  Fit a logistic regression to all rows afterwards, however many and however wide they are.
     Default: for at most 3,000 weights, if the rows fit in memory.
---monitor  Say when the loss has risen by more than chance: in at most 1 of 100 streams wrongly.
+--monitor  Say when the loss, capped at 4 a row, has risen: in at most 1 of 100 streams by chance.
 --predictions -p OUT.csv  Write what was predicted for every row before it was learned; - writes to
     standard output.
 --save -f MODEL  Save the model.

@@ -14,7 +14,8 @@ from folklearn.evidence import Evidence
 from folklearn.learners.lanes import PAIRS, lane_of
 from folklearn.lower_bound import LowerBound
 from folklearn.numerics.backend import threads_for
-from folklearn.numerics.floor import floor, into_class
+from folklearn.numerics.evidence import WEIGHT
+from folklearn.numerics.floor import TOLERANCE, floor, into_class
 from folklearn.passes import Passes, shorter
 
 Report = Callable[["Pass"], None]
@@ -22,14 +23,17 @@ Report = Callable[["Pass"], None]
 MOST_PASSES = 50
 MOST_WIDE_PASSES = 500  # of first order, each cheaper by far
 _PATIENCE_WIDE = 40
+_LIGHTEST = 1e-100  # total weight that is divided by
 _PATIENCE = 8  # passes without a smaller gap: what is left is rounding
+_STEP = 1e-6  # of the gap, to which a step is found: a proof with little curvature magnifies it;
+_LEAST_STEP = 1e-13  # in nats per unit of weight, below which is rounding
 
 
 class Pass(NamedTuple):
     """What is known after a pass.
 
     number : of the pass, from 1.
-    loss : total loss of the model at which this pass expanded the rows.
+    loss : total loss of the model at which this pass expanded the rows, rounded up.
     at_least : no model of the class has a total loss below; the best of all passes.
     gap : the least loss of a model so far, less `at_least`.
     """
@@ -47,7 +51,8 @@ class Exact:
     Attributes
     ----------
     W : (K, d), every row norm at most B.
-    loss : total (weighted) log loss of W, in nats.
+    loss : total (weighted) log loss of W, in nats, rounded up: what the floats W truly have is not
+        above it.
     evidence : the evidence with the highest floor, all rows expanded at one model.
     at_least : that floor: no model of the class has a total loss below.
     B : the row norm that bounds the class.
@@ -65,7 +70,10 @@ class Exact:
 
     @property
     def gap(self) -> float:
-        """The least loss in the class is between ``loss - gap`` and ``loss``."""
+        """The least loss in the class is between ``at_least`` and ``loss``, proven.
+
+        Whatever solver made W, and whatever was lost to rounding: that is part of the gap.
+        """
         return self.loss - self.at_least
 
 
@@ -100,8 +108,9 @@ def refine(
     projected gradients and evidence of first order, `Tangents`: two passes at least, tens to
     hundreds mostly, of O(K) a value that is not 0.
 
-    Guarantee: `Exact.at_least` is at most the loss of every model of the class, in floating
-    point too, whether or not it converged. That it converges is observed, not proven.
+    Guarantee: `Exact.at_least` is at most the loss of every model of the class, and `Exact.loss` at
+    least that of its W, in floating point too, whether or not it converged. That it converges
+    is observed, not proven.
 
     Parameters
     ----------
@@ -109,7 +118,8 @@ def refine(
         returns blocks, and shares them out to threads.
     n_features, n_classes, B : the class.
     at : model (K, d) to begin with, by default 0.
-    tol : of the gap, relative to 1 + loss. Below about 1e-10 rounding is in the way.
+    tol : of the gap, relative to 1 + loss. Below about 1e-10 rounding is in the way, and sooner
+        where the sum of w B |x| is far above the loss: 1e-13 of it stays in the gap, or more.
     most_passes : at least 1; after so many, by default 50 (500 of first order), it ends,
         converged or not, and also when the gap does not become smaller any more.
     report : told a `Pass` after each.
@@ -125,30 +135,37 @@ def refine(
         return _refine_wide(passes, start, B=B, tol=tol, most_passes=most, report=report)
     W = into_class(problem.model("at", at, K, d), B)
     found: Exact | None = None
-    best_loss, evidence, at_least, idle = np.inf, None, -np.inf, 0
-    here, towards, slope, length = W, np.zeros_like(W), 0.0, 1.0
-    near: Array | None = None  # multipliers of the last pass
+    least, evidence, at_least, idle = np.inf, None, -np.inf, 0
+    here, loss, towards, slope, length = W, np.inf, np.zeros_like(W), 0.0, 1.0
+    near: Array | None = None  # multipliers of the last proof,
+    near_step: Array | None = None  # and of the last step
     for number in range(1, most + 1):
         sums = passes.sums(W, (B,))
         proof = Evidence.of(sums.quadratic(1), B=B, first_classes=K)
         floored, _, near = proof.floored(near)
         if evidence is None or floored > at_least:
             evidence, at_least = proof, floored
-        if sums.loss < best_loss:
-            here, best_loss, length = W, sums.loss, 1.0
-            with threads_for(W.size):
-                towards = floor(sums.quadratic(), B).W - W
-            slope = float((sums.gradient() * towards).sum())
+        is_lower = sums.loss < least
+        if is_lower:
+            here, least, loss, length = W, sums.loss, sums.loss_at_most, 1.0
         else:
-            length *= shorter(slope * length, sums.loss - best_loss)
-        gap = best_loss - at_least
+            length *= shorter(slope * length, sums.loss - least)
+        gap = loss - at_least
+        done = gap <= tol * (1.0 + loss)
         idle = 0 if found is None or gap < found.gap else idle + 1
-        done = gap <= tol * (1.0 + best_loss)
-        found = Exact(here, best_loss, evidence, at_least, B, number, done)
+        found = Exact(here, loss, evidence, at_least, B, number, done)
         if report is not None:
-            report(Pass(number, sums.loss, at_least, gap))
+            report(Pass(number, sums.loss_at_most, at_least, gap))
         if done or idle >= _PATIENCE:
             break
+        if is_lower:
+            model = sums.quadratic()
+            weight = max(float(model.totals[WEIGHT]), _LIGHTEST)
+            enough = min(max(_STEP * gap / weight, _LEAST_STEP), TOLERANCE)
+            with threads_for(W.size):
+                _, there, near_step = floor(model, B, enough, near_step)
+            towards = there - W
+            slope = float((sums.gradient() * towards).sum())
         W = here + length * towards
     assert found is not None
     return found
@@ -166,17 +183,17 @@ def _refine_wide(
         here = descent.here
         evidence = loss.evidence(here, B)
         floored = evidence.floor()
-        gap_before = best.loss - at_least
+        gap_before = best.loss_at_most - at_least
         if proof is None or floored > at_least:
             proof, at_least = evidence, floored
         if here.loss < best.loss:
             best = here
-        gap = best.loss - at_least
+        gap = best.loss_at_most - at_least
         idle = 0 if gap < gap_before else idle + 1
         if report is not None:
-            report(Pass(descent.n_passes, here.loss, at_least, gap))
-        done = gap <= tol * (1.0 + best.loss)
+            report(Pass(descent.n_passes, here.loss_at_most, at_least, gap))
+        done = gap <= tol * (1.0 + best.loss_at_most)
         if done or idle >= _PATIENCE_WIDE or not descent.step():
             break
     W = loss.widened(best.W)
-    return Exact(W, best.loss, proof, at_least, B, descent.n_passes, done)
+    return Exact(W, best.loss_at_most, proof, at_least, B, descent.n_passes, done)

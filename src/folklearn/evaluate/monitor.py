@@ -1,4 +1,4 @@
-"""Alarms: when losses have become worse than they were, and how seldom that is said wrongly."""
+"""Alarms: when capped losses have become worse, and how seldom that is said wrongly."""
 
 import math
 from collections.abc import Callable
@@ -19,8 +19,10 @@ _BETS = 2.0 ** -np.arange(1, 6)  # parts of a suspicion's capital
 _HELD = 1.0 - _BETS[:, None]  # what is not bet
 _RATES = 2.0 ** -np.arange(1, 9)  # kappa of docs/theory/monitoring.md
 _PRICES = -np.log1p(-_RATES) - _RATES  # psi(kappa) there
-_BEGINNING, _BEFORE, _LEVEL, _TOTAL, _CAPITAL = range(5)  # of a suspicion; a capital for each bet
+# Of a suspicion, with a capital for each bet. What is capped decides; what is not is only shown.
+_BEGINNING, _BEFORE, _CAPPED_BEFORE, _LEVEL, _TOTAL, _CAPPED_TOTAL, _CAPITAL = range(7)
 _HEIGHT = _CAPITAL + len(_BETS)
+_CAPPED, _SPREAD, _UNCAPPED = range(3)  # of the past: totals, the spread between them
 
 
 class Alarm(NamedTuple):
@@ -30,49 +32,64 @@ class Alarm(NamedTuple):
     ----------
     row : the rows that had come by then.
     since : about the first row that was worse.
-    before, now : average losses, before that row and from it on.
+    before, now : average losses, before that row and from it on, as they are.
+    capped_before, capped_now : the same, but a loss above `cap` counted as `cap`. These have risen,
+        and the monitor's guarantee is about them; `now` may be below `before`.
+    cap : of the monitor, in nats.
     """
 
     row: int
     since: int
     before: float
     now: float
+    capped_before: float
+    capped_now: float
+    cap: float
 
     def in_words(self) -> str:
-        """Return the alarm as a sentence."""
+        """Return the alarm as a sentence, with the averages that rose and those without a cap."""
+        uncapped = f"from {self.before:.3f} to {self.now:.3f}"
+        if self.now < self.before:
+            uncapped = f"it has fallen {uncapped}: less of it is above {self.cap:g}"
         return (
-            f"After row {self.row}: the loss has risen from {self.before:.3f} to {self.now:.3f} a "
-            f"row, since about row {self.since}."
+            f"After row {self.row}: the loss, capped at {self.cap:g} a row, has risen from "
+            f"{self.capped_before:.3f} to {self.capped_now:.3f}, since about row {self.since}; "
+            f"uncapped, {uncapped}."
         )
 
 
 class Monitor(Saved):
-    r"""Watches losses row by row, and raises an alarm when they have become worse.
+    r"""Watches losses row by row, and raises an alarm when, capped, they have become worse.
 
     Use it as `Model.monitor`, or beside any other model whose losses you have. It is meant for
-    models that learn: a loss that falls is no alarm, and a rise is one that is surely more than
-    chance. Seasons are rises, too.
+    models that learn: a capped loss that falls is no alarm, and a rise is one that is surely more
+    than chance. Seasons are rises, too.
 
-    An upper bound :math:`u` of the average expected loss since the last alarm is kept. Every 64
-    rows a suspicion begins, that losses :math:`\ell` are above it from now on, and bets on that:
+    A loss above ``cap`` counts as ``cap``: of averages without a bound on single losses nothing can
+    be said in finite time. So an alarm is about capped losses. Where large losses become rarer
+    and the others larger, as when an overconfident model becomes calibrated, the uncapped average
+    may fall at the same time; `Alarm` has both.
+
+    An upper bound :math:`u` of the average expected capped loss since the last alarm is kept. Every
+    64 rows a suspicion begins, that capped losses :math:`\ell` are above it, and bets on that:
     its capital is multiplied by :math:`1 + \lambda (\ell / u - 1)` in every row, and grows only if
     they are. The suspicions of all times together begin with 1; when they have
     :math:`2 / \alpha`, the alarm is raised.
 
     Time a row: about a microsecond; memory: :math:`O(\log T)`.
 
-    Guarantee: as long as the expected loss of every row, given all that came before, is at most
-    1 + ``rise`` times the average of the expected losses from the first row up to any earlier
-    look, as it is if it never rises, the probability that there is ever an alarm, however long the
-    stream, is at most ``alpha``. Nothing else is assumed: neither independence, nor any
+    Guarantee: as long as the expected capped loss of every row, given all that came before, is at
+    most 1 + ``rise`` times the average of the expected capped losses from the first row up to any
+    earlier look, as it is if it never rises, the probability that there is ever an alarm, however
+    long the stream, is at most ``alpha``. Nothing else is assumed: neither independence, nor any
     distribution (docs/theory/monitoring.md).
 
     Parameters
     ----------
     alert : called with every `Alarm`; it is not saved.
     alpha : the probability of a false alarm, ever; between 0 and 1.
-    rise : by which part of itself the loss may rise without an alarm, from 0 to 100.
-    cap : larger losses count as this one, in nats; positive.
+    rise : by which part of itself the capped loss may rise without an alarm, from 0 to 100.
+    cap : larger losses count as this one, in nats; positive. Losses below 0 count as 0.
     start : the number of the first row.
 
     Attributes
@@ -86,8 +103,9 @@ class Monitor(Saved):
     >>> rng = np.random.default_rng(0)
     >>> monitor = Monitor(lambda alarm: print(alarm.in_words()))
     >>> monitor.observe_many(rng.exponential(0.5, size=5000))
-    >>> monitor.observe_many(rng.exponential(0.9, size=1000))
-    After row 5120: the loss has risen from 0.508 to 0.854 a row, since about row 4992.
+    >>> monitor.observe_many(rng.exponential(0.9, size=1000))  # doctest: +NORMALIZE_WHITESPACE
+    After row 5120: the loss, capped at 4 a row, has risen from 0.508 to 0.854, since about row
+    4992; uncapped, from 0.508 to 0.854.
     """
 
     WORDS = ("alpha", "rise", "cap", "start")
@@ -121,7 +139,7 @@ class Monitor(Saved):
     def _begin(self) -> None:
         """Forget what came before."""
         self._n_before = self._n_looks
-        self._past = np.zeros(2)  # total loss, and squared distances from what was expected
+        self._past = np.zeros(3)  # squared distances are from what was expected
         self._suspicions = np.empty((_HEIGHT, 0))
 
     @property
@@ -146,66 +164,73 @@ class Monitor(Saved):
         stop = len(waiting) // _LOOK * _LOOK
         self._waiting = waiting[stop:].tolist()
         n_alarms = len(self.alarms)
-        for rows in waiting[:stop].clip(0.0, self.cap).reshape(-1, _LOOK):
+        for rows in waiting[:stop].clip(0.0).reshape(-1, _LOOK):
             self._look(rows)
         if self.alert is not None:
             for alarm in self.alarms[n_alarms:]:
                 self.alert(alarm)
 
     def _look(self, losses: Array) -> None:
-        total, mean = losses.sum(), self._mean
+        capped, mean = losses.clip(max=self.cap), self._mean(_CAPPED)
         if self._n_looks > self._n_before:
             self._suspect()
-        self._past += total, ((losses - mean) ** 2).sum()
+        total, capped_total = losses.sum(), capped.sum()
+        self._past += capped_total, ((capped - mean) ** 2).sum(), total
         self._n_looks += 1
         them = self._suspicions
         stakes = _BETS[:, None] / them[_LEVEL]
-        them[_CAPITAL:] *= (losses[:, None, None] * stakes + _HELD).prod(axis=0)
+        them[_CAPITAL:] *= (capped[:, None, None] * stakes + _HELD).prod(axis=0)
         them[_TOTAL] += total
+        them[_CAPPED_TOTAL] += capped_total
         if them[_CAPITAL:].sum() >= 2.0 / self.alpha:
             self._raise()
 
     def _suspect(self) -> None:
-        """Begin to bet that from now on losses are above what they were."""
+        """Begin to bet that from now on capped losses are above what they were."""
         them, now = self._suspicions, self._n_looks
         dropped = now - _KEPT * (now & -now)  # the only one whose time is over
         kept = them[:, them[_BEGINNING] != dropped]
         new = np.full((_HEIGHT, 1), _share(now) / len(_BETS))
-        new[:_CAPITAL, 0] = now, self._mean, (1.0 + self.rise) * self._at_most(), 0.0
+        level = (1.0 + self.rise) * self._at_most()
+        new[:_CAPITAL, 0] = now, self._mean(_UNCAPPED), self._mean(_CAPPED), level, 0.0, 0.0
         self._suspicions = np.concatenate([kept, new], axis=1)
 
-    @property
-    def _mean(self) -> float:
+    def _mean(self, total: int) -> float:
+        """Return the average loss since the last alarm, `_CAPPED` or `_UNCAPPED`."""
         n_rows = _LOOK * (self._n_looks - self._n_before)
-        return float(self._past[0]) / n_rows if n_rows else 0.0
+        return float(self._past[total]) / n_rows if n_rows else 0.0
 
     def _at_most(self) -> float:
-        """Return what the average expected loss since the last alarm surely does not exceed."""
-        total, spread = self._past.tolist()
+        """Return what the average expected capped loss since the last alarm surely is not above."""
+        total, spread, _ = self._past.tolist()
         price = math.log(2.0 * len(_RATES) / (self.alpha * _share(self._n_before)))
         slack: list[float] = ((_PRICES * (spread / self.cap) + self.cap * price) / _RATES).tolist()
         return (total + min(slack)) / (_LOOK * (self._n_looks - self._n_before))
 
     def _raise(self) -> None:
         them = self._suspicions
-        since, before, _, total = them[:_CAPITAL, them[_CAPITAL:].sum(axis=0).argmax()].tolist()
+        richest = them[_CAPITAL:].sum(axis=0).argmax()
+        since, before, capped_before, _, total, capped = them[:_CAPITAL, richest].tolist()
         n_rows = _LOOK * (self._n_looks - int(since))
         row = self.start + _LOOK * self._n_looks
-        self.alarms.append(Alarm(row, row - n_rows, before, total / n_rows))
+        after = total / n_rows, capped_before, capped / n_rows
+        self.alarms.append(Alarm(row, row - n_rows, before, *after, self.cap))
         self._begin()
 
     def state(self) -> dict[str, Any]:
         """Return where it stands: numbers for a page or a log.
 
-        ``loss`` is the average since the last alarm, at row ``since``, and ``at_most`` what the
-        average expected loss surely does not exceed; None before the first look.
+        ``loss`` is the average since the last alarm, at row ``since``, ``capped_loss`` that of
+        the capped losses, and ``capped_at_most`` what the average expected capped loss surely does
+        not exceed; None before the first look.
         """
         looked = self._n_looks > self._n_before
         return {
             "rows": self.n_rows,
             "since": self.start + _LOOK * self._n_before,
-            "loss": self._mean if looked else None,
-            "at_most": self._at_most() if looked else None,
+            "loss": self._mean(_UNCAPPED) if looked else None,
+            "capped_loss": self._mean(_CAPPED) if looked else None,
+            "capped_at_most": self._at_most() if looked else None,
             "alarms": len(self.alarms),
         }
 
@@ -221,8 +246,8 @@ class Monitor(Saved):
         super()._restore(record)
         self._waiting = record.part("waiting", (None,)).tolist()
         self._suspicions = record.part("suspicions", (_HEIGHT, None)).copy()
-        for row, since, before, now in record.part("alarms", (None, len(Alarm._fields))).tolist():
-            self.alarms.append(Alarm(int(row), int(since), before, now))
+        for row, since, *losses in record.part("alarms", (None, len(Alarm._fields))).tolist():
+            self.alarms.append(Alarm(int(row), int(since), *losses))
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Copy and pickle without the alert: nobody is told twice."""

@@ -11,7 +11,8 @@ from folklearn import problem
 from folklearn.arrays import Array, log_losses
 from folklearn.errors import InvalidInputError
 from folklearn.evaluate.calibration import CalibrationCurve, calibration_curve
-from folklearn.evaluate.hindsight import Hindsight, linear_losses
+from folklearn.evaluate.exact import Exact
+from folklearn.evaluate.hindsight import linear_losses
 from folklearn.evaluate.probabilities import checked_rows, label_mass
 from folklearn.learners.base import Learner, Progress
 
@@ -166,7 +167,7 @@ def progressive(
     y: ArrayLike,
     *,
     weight: ArrayLike | None = None,
-    comparator: ArrayLike | Hindsight | None = None,
+    comparator: ArrayLike | Exact | None = None,
     floor: float = FLOOR,
     progress: Progress = False,
 ) -> Scores:
@@ -189,7 +190,7 @@ def progressive(
     """
     losses = None
     if comparator is not None:
-        W = comparator.W if isinstance(comparator, Hindsight) else comparator
+        W = comparator.W if isinstance(comparator, Exact) else comparator
         expected = (learner.n_classes, learner.n_features)
         if np.shape(W) != expected:
             raise InvalidInputError(f"comparator has shape {np.shape(W)}; expected {expected}")

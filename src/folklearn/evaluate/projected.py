@@ -18,6 +18,7 @@ from folklearn.engine import Leaf
 from folklearn.lower_bound import merged
 from folklearn.numerics.columns import Columns
 from folklearn.numerics.evidence import CONSTANT, DEPTH, N_TOTALS, REACH, ROUNDS, WEIGHT
+from folklearn.numerics.floor import loss_at_most
 from folklearn.passes import Passes
 from folklearn.sparse import SparseRows
 from folklearn.tangents import Tangents
@@ -40,6 +41,11 @@ class Touched:
     loss: float
     G: Array
     totals: Array
+
+    @property
+    def loss_at_most(self) -> float:
+        """The loss of W, rounded up: its true loss is not above."""
+        return loss_at_most(self.loss, self.totals, self.W.T)
 
     def __add__(self, other: "Touched") -> "Touched":
         """Return both sets of rows, at the same model."""

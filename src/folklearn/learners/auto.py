@@ -46,17 +46,20 @@ class Auto(PanelLearner):
     .. math:: \pi \leftarrow (1 - \alpha_t) \frac{\pi \circ e^{-\ell_t / w_{\max}}}{Z}
         + \frac{\alpha_t}{N}, \qquad \alpha_t = \frac1{t+1}
 
-    so that the loss is at most that of the best expert plus :math:`w_{\max}(\ln N + \ln T)`,
-    and nearly that of the best sequence of few experts.
-
-    At 512, 1024, 2048, ... rounds experts retire that are more than 20 nats behind and carried
-    less than 1/500 of the weight since the last time (Folklore, by far the dearest, sooner). One
-    compiled call to predict and one to learn, and one each for Folklore while it is there; time
-    and memory per round as `Leader` has them, and O(N K d).
+    At 512, 1024, 2048, ... rounds the three dear experts may retire: a leader that forgets if it
+    is more than 20 nats behind the best and carried less than 1/500 of the weight since the last
+    time, Folklore, by far the dearest, sooner. All others stay. One compiled call to predict and
+    one to learn, and one each for Folklore while it is there; time and memory per round as
+    `Leader` has them, and O(N K d).
 
     Guarantee: regret against every W of row norm at most B is at most
-    ``certificate().regret_bound``, from evidence, whatever the experts do. With ``retire=False``
-    also `regret_bound`, from that of Folklore.
+    ``certificate().regret_bound``, from evidence, whatever the experts do. The loss is at most that
+    of the best expert that has not retired plus :math:`w_{\max}(\ln N + \ln T)`, N = 14; so it is
+    always against the four ridges, the leader of the certificate and the six ways of gradient
+    descent. Against an expert that has retired this holds up to the round in which it went, and of
+    what it would have done later nothing is known. With ``retire=False`` it holds against all of
+    them, and `regret_bound` is that of Folklore with these nats. See Theorem 2 of
+    docs/theory/evidence.md, also for sequences of experts.
     """
 
     WORDS = ("n_features", "n_classes", "R", "B", "retire", "max_weight")
@@ -210,7 +213,8 @@ def auto(
     R : typical norm of x, which should be about 1 for the defaults to make sense.
     B : largest row norm of the models that certificates speak of, or several: in the first
         lane one sum of evidence each, in the others every B can be asked about.
-    retire : stop experts that carry no weight.
+    retire : stop dear experts that carry no weight; what is lost by it is said in `Auto`, `Mixture`
+        and `Wide`. With False nobody stops.
     max_weight : largest sample weight that will occur; the guarantee is paid in its unit.
     worst_case : in the first lane, have `Folklore` among the experts; a round without it takes
         a third less time, and nothing is known of the regret in advance.

@@ -46,8 +46,10 @@ class Mixture(Learner):
     loss :math:`\le \min_i L^{(i)} + w_{\max} \ln N`, :math:`L^{(i)}` the weighted loss of
     expert i. With ``share``, :math:`\min_i L^{(i)} + w_{\max} (\ln N + \ln T)`, and at most
     :math:`w_{\max} ((m+1) \ln N + \sum_i \ln t_i + \ln T)` more than every sequence of experts
-    with m switches, :math:`t_i` the last round of the old expert. With ``retire``, this is
-    over the survivors, and for a retired expert it holds up to its retirement.
+    with m switches, :math:`t_i` the last round of the old expert. With ``retire``, the default,
+    this holds against the survivors, and against a retired expert up to its retirement: what it
+    would have done later is not known, and may be better by any amount. An expert that `grown`
+    leaves behind has retired.
 
     Parameters
     ----------

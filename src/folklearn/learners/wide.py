@@ -80,7 +80,9 @@ class Wide(Learner):
 
     Guarantee: regret against every W of row norm at most B is at most
     ``certificate().regret_bound``, for any B. It is of first order (`Tangents`), looser than
-    that of `Leader` where both fit. A bound known in advance is not claimed.
+    that of `Leader` where both fit. A bound known in advance is not claimed. The loss is at most
+    that of the best model that has not retired plus :math:`w_{\max} (\ln 8 + \ln T)`; against one
+    that has, this holds up to its retirement, and with ``retire=False`` nobody retires.
 
     Parameters
     ----------

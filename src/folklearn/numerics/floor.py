@@ -25,8 +25,8 @@ AnyQuadratic = Quadratic | DeviceQuadratic
 AnyForm = Form | DeviceForm
 
 _UNIT = 1.01 * 2.0**-53  # with room for terms of second order
-_MOST_STEPS = 60
-_TOLERANCE = 1e-10  # nats per unit of weight
+_MOST_STEPS, _MOST_STEPS_NEAR = 60, 20
+TOLERANCE = 1e-10  # nats per unit of weight
 _TO_ZERO = 0.9  # of the way that a step may take to where a multiplier or a slack is 0
 _CENTRING = 0.1
 _FAR, _NEAR = 0.1, 1e-3  # of the largest: multipliers and slacks that a search begins with
@@ -48,8 +48,20 @@ def value(quadratic: AnyQuadratic, W: Array) -> float:
     return _value(quadratic, quadratic.form(), W)
 
 
+def loss_at_most(loss: float, totals: Array, W: Array) -> float:
+    """Return what the total loss of W (K, d), computed from its logits, truly is not above.
+
+    `totals` are those of the rows: how much they weigh, how long they are, how they were summed.
+    """
+    K, d = W.shape
+    longest = math.sqrt(float((W**2).sum(axis=1).max()))
+    of_sum = (2.0 * totals[DEPTH] + 2.0 * K + 60.0) * loss
+    of_logits = 2.0 * (d + 4.0) * longest * totals[REACH]
+    return float(loss + _UNIT * (of_sum + of_logits))
+
+
 def floor(
-    quadratic: AnyQuadratic, B: float, tolerance: float = _TOLERANCE, near: Array | None = None
+    quadratic: AnyQuadratic, B: float, tolerance: float = TOLERANCE, near: Array | None = None
 ) -> Floor:
     """Return a number that no model of row norm at most B goes below, and a model near it.
 
@@ -61,20 +73,15 @@ def floor(
     if not quadratic.totals[WEIGHT] >= _LIGHTEST:
         return Floor(0.0, np.zeros((K, d)), np.zeros(K))
     form = quadratic.form()
-    found, W = _multipliers(quadratic, form, B, tolerance, near)
+    _, found, W, _, model = _multipliers(quadratic, form, B, tolerance, near)
     first = _Evaluated(quadratic, form, W, found, B)
     # No loss is negative. What is not a number comes last, where max passes over it.
     below = max(0.0, first.below)
     # Rows with hardly any pull would divide rounding by next to nothing.
     multipliers = np.maximum(found, first.rounding / (2.0 * B))
-    model = into_class(W, B)
     if (multipliers > found).any():
         W = _least(quadratic, form.factored(multipliers), multipliers)
         below = max(0.0, _Evaluated(quadratic, form, W, multipliers, B).below, below)
-        inside = into_class(W, B)
-        # Where the class hardly binds, these may lead out of it, and the way back up.
-        up = _value(quadratic, form, inside) - _value(quadratic, form, model)
-        model = inside if up <= tolerance * quadratic.totals[WEIGHT] else model
     return Floor(below, model, found)
 
 
@@ -161,32 +168,71 @@ def _least(quadratic: AnyQuadratic, solve: Solve, multipliers: Array) -> Array:
     return W - shift
 
 
+class _Found(NamedTuple):
+    """Where a search ended.
+
+    best : the largest F that was met, with its multipliers and its W.
+    above : the least E of a model of the class that was met, and the model: near the end F hardly
+        depends on how far W is outside of the class, and E does.
+    """
+
+    best: float
+    multipliers: Array
+    W: Array
+    above: float
+    model: Array
+
+
 def _multipliers(
     quadratic: AnyQuadratic, form: AnyForm, B: float, tolerance: float, near: Array | None
-) -> tuple[Array, Array]:
-    """Return the multipliers with the largest F found by primal-dual steps, and its W."""
+) -> _Found:
+    """Search for the multipliers with the largest F, from those that are near if there are any."""
+    enough = tolerance * quadratic.totals[WEIGHT]
+    warm = None
+    if near is not None and near.any():
+        warm = _search(quadratic, form, B, enough, near, _NEAR, _MOST_STEPS_NEAR)
+        if warm.above - warm.best <= enough:
+            return warm
+    # A multiplier that was next to nothing, and no longer is, may hold up a search for ever.
+    pull = np.sqrt((quadratic.G**2).sum(axis=1)) / (2.0 * B)
+    cold = _search(quadratic, form, B, enough, pull, _FAR, _MOST_STEPS)
+    if warm is None:
+        return cold
+    dual, primal = max(warm, cold, key=lambda f: f.best), min(warm, cold, key=lambda f: f.above)
+    return dual._replace(above=primal.above, model=primal.model)
+
+
+def _search(
+    quadratic: AnyQuadratic,
+    form: AnyForm,
+    B: float,
+    enough: float,
+    dual: Array,
+    slack: float,
+    most_steps: int,
+) -> _Found:
+    """Go primal-dual steps until F is near enough to E at a model of the class."""
     K, d = quadratic.shape
     G, totals = quadratic.G, quadratic.totals
     least = 1e-15 * K * d * max(form.largest, 1e-300)
-    dual, slack = near, _NEAR
-    if dual is None or not dual.any():
-        dual, slack = np.sqrt((G**2).sum(axis=1)) / (2.0 * B), _FAR
     dual = np.maximum(dual, max(slack * dual.max(), least))
     i, j = np.array(pairs(K)).T
-    best, s = -math.inf, None
-    best_dual, best_W = dual, np.zeros((K, d))
-    for _ in range(_MOST_STEPS):
+    s: Array | None = None
+    found = _Found(-math.inf, dual, np.zeros((K, d)), math.inf, np.zeros((K, d)))
+    for _ in range(most_steps):
         dual = np.maximum(dual, least)
         solve = form.factored(dual)
         W = _least(quadratic, solve, dual)
         squares = (W**2).sum(axis=1)
         F = totals[CONSTANT] + 0.5 * (G * W).sum() - B * B * dual.sum()
-        if best < F:
-            best, best_dual, best_W = F, dual, W
+        if found.best < F:
+            found = found._replace(best=F, multipliers=dual, W=W)
         inside = into_class(W, B)
         apart = inside[i] - inside[j]
         above = totals[CONSTANT] + (G * inside).sum() + (apart * form.along(apart)).sum()
-        if above - best <= tolerance * totals[WEIGHT]:
+        if above < found.above:
+            found = found._replace(above=above, model=inside)
+        if found.above - found.best <= enough:
             break
         g = squares - B * B
         if s is None:
@@ -199,7 +245,7 @@ def _multipliers(
         dl = np.linalg.solve(np.diag(s / dual) - hessian, mu / dual + g)
         ds = (mu - dual * s - s * dl) / dual
         dual, s = dual + _step(dual, dl) * dl, s + _step(s, ds) * ds
-    return best_dual, best_W
+    return found
 
 
 def _step(here: Array, direction: Array) -> float:

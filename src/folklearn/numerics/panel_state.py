@@ -346,7 +346,12 @@ class PanelState:
         )
 
     def reviewed(self) -> list[int]:
-        """Return the experts that stay: at a review, those that carried weight since the last."""
+        """Return the experts that stay.
+
+        At a review the dear ones go, leaders that forget and FOLKLORE, if they are far behind and
+        carried little weight since the last. All others cost O(K d) a round. They stay, so that the
+        bound of fixed share holds against them whatever comes.
+        """
         spec, t = self.spec, int(self.plan[panel.T])
         if not spec.review or t < _FIRST_REVIEW or t & (t - 1):
             return list(range(spec.n_experts))
@@ -358,8 +363,8 @@ class PanelState:
             little = _LITTLE_EARLY if t < _SETTLED else _LITTLE_LATER
             hopeless[-1] = behind[-1] > _BEHIND_EARLY and self["credit"][-1] < little * rounds
         self["credit"][:] = 0.0
-        certified = range(len(spec.ridges), spec.n_modes)
-        return [e for e in range(spec.n_experts) if e in certified or not hopeless[e]]
+        dear = [*range(spec.n_modes, spec.n_modes + len(spec.forgetting)), spec.n_linear]
+        return [e for e in range(spec.n_experts) if e not in dear or not hopeless[e]]
 
 
 _DERIVED = ("classes", "forgetting", "rates", "decaying", "biased")  # follow from the spec

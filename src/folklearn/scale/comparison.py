@@ -10,7 +10,8 @@ from numpy.typing import ArrayLike
 
 from folklearn import problem
 from folklearn.errors import InvalidInputError
-from folklearn.evaluate.hindsight import Hindsight, best_in_class
+from folklearn.evaluate.exact import Exact
+from folklearn.evaluate.hindsight import best_in_class
 from folklearn.evaluate.progressive import Scores, progressive
 from folklearn.learners import catalogue
 from folklearn.learners.base import Progress
@@ -44,7 +45,7 @@ class Comparison:
     rows : what each learner did, in the order of the learners.
     """
 
-    best: Hindsight
+    best: Exact
     rows: tuple[Compared, ...]
 
     def __repr__(self) -> str:

@@ -182,7 +182,7 @@ class RemoteModel:
         return list(self._ask("GET", "/windows")["windows"])
 
     def alarms(self) -> list[dict[str, Any]]:
-        """Return when the loss has risen."""
+        """Return when the capped loss has risen."""
         return list(self._ask("GET", "/alarms")["alarms"])
 
     def explain(self) -> dict[str, Any]:

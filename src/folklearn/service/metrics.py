@@ -70,7 +70,7 @@ class _Models:
         rows = GaugeMetricFamily("folklearn_model_rows", "Rows learned", labels=["model"])
         loss = GaugeMetricFamily("folklearn_model_loss", "Average log loss", labels=["model"])
         alarms = GaugeMetricFamily(
-            "folklearn_model_alarms", "How often the loss has risen", labels=["model"]
+            "folklearn_model_alarms", "How often the capped loss has risen", labels=["model"]
         )
         for hosted in self._service.engine.models(self._tenant):
             version.add_metric([hosted.row.name], hosted.version)

@@ -195,7 +195,7 @@ async def windows(call: Call) -> Answer:
 
 
 async def alarms(call: Call) -> Answer:
-    """Return when the loss has risen, and by how much; wrong once in a hundred streams at most."""
+    """Return when the capped loss has risen; wrong once in a hundred streams at most."""
     version, model = await _model_copy(call)
     found = [{**one._asdict(), "words": one.in_words()} for one in model.monitor().alarms]
     return Answer(200, {"version": version, "alarms": found})

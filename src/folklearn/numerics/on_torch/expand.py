@@ -51,7 +51,8 @@ class Point:
     def loss(self) -> Any:
         """Return their total loss."""
         rows = self._rows
-        losses = self._log_total - (rows.Y * self._A).sum(1, keepdim=True)
+        others = self._A.exp().scatter(1, self._A.argmax(1, keepdim=True), 0.0)
+        losses = others.sum(1, keepdim=True).log1p() - (rows.Y * self._A).sum(1, keepdim=True)
         return (rows.weights[:, None] * losses).sum()
 
     def expanded(self, B: float) -> Expanded:
