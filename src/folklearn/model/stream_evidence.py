@@ -13,14 +13,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from folklearn import problem
-from folklearn.arrays import Array, Labels
+from folklearn.arrays import Array, Labels, logit_losses
 from folklearn.certificate import Certificate, round_down
+from folklearn.evaluate.exact import refine
 from folklearn.evaluate.windows import Stretch, climb, suffixes
 from folklearn.evidence import Evidence
 from folklearn.learners.lanes import PAIRS, lane_of
 from folklearn.lower_bound import rounded_up
 from folklearn.model.sparse_scaler import SPACE, SparseInput, assemble
 from folklearn.numerics.floor import into_class
+from folklearn.passes import PassesHere
 from folklearn.persist import Record, Saved, put_inside, refusing
 from folklearn.problem import Rows
 from folklearn.scaler import FixedScaler, Moments
@@ -30,6 +32,7 @@ HEAD_ROWS = 2048  # that set the coordinates, and are kept as rows
 _SPARSE_HEAD_ROWS = 256
 _BLOCK_ROWS = 256  # that are added at a time, later
 _WINDOW_ROWS = 64  # where windows have bounds, as `Windows` counts them
+_TOLERANCE, _MOST_PASSES = 1e-4, 12  # over the head, to expand it where that proves most
 _SLACK = 1e-9  # by which the sum of probabilities may differ from 1
 DEFAULT_B = 10.0  # norm of weights for rows of norm about 1
 
@@ -304,7 +307,23 @@ class StreamEvidence(Saved):
         if not isinstance(sums, Evidence):
             return _sum(sums, self._of(scaler, block, line))
         rows, _ = self._transformed(scaler, block)
-        return sums._with(rows, self._point(scaler, line), B=self._norm(scaler))
+        at, B = self._point(scaler, line), self._norm(scaler)
+        losses = logit_losses(rows.X @ at.T, rows.labels, rows.soft)
+        if not rows.weights @ losses < float(rows.weights.sum()) * math.log(self._K):
+            at = np.zeros_like(at)  # a learner that is worse than no model at all
+        if sums.n_rounds:
+            return sums._with(rows, at, B=B)
+        sizes = {"n_features": scaler.n_columns, "n_classes": self._K}
+        found = refine(
+            PassesHere(lambda: [rows]),
+            **sizes,
+            B=B,
+            at=at,
+            tol=_TOLERANCE,
+            most_passes=_MOST_PASSES,
+        )
+        assert isinstance(found.evidence, Evidence)
+        return found.evidence
 
     def _now(self, line: Line) -> tuple[FixedScaler, Sums] | None:
         """Return the coordinates, and the evidence of all rows so far; None before two classes."""
