@@ -313,10 +313,10 @@ class StreamEvidence(Saved):
             at = np.zeros_like(at)  # a learner that is worse than no model at all
         if sums.n_rounds:
             return sums._with(rows, at, B=B)
-        sizes = {"n_features": scaler.n_columns, "n_classes": self._K}
         found = refine(
             PassesHere(lambda: [rows]),
-            **sizes,
+            n_features=scaler.n_columns,
+            n_classes=self._K,
             B=B,
             at=at,
             tol=_TOLERANCE,
