@@ -52,16 +52,16 @@ class FolkloreClassifier(base.MiniBatchClassifier):
     learned completely or, with an error, not at all. Predictions, of one or of many, are for
     examples whose labels come soon; `model.predict_proba` is for others (`folklearn.Model`).
 
-    Guarantee: that of `certificate`, about linear models of the scaled features; none with
-    `memory`.
+    Guarantee: that of `certificate`, about linear models of the features, numbers standardised
+    once.
 
     Parameters
     ----------
     learner
         "auto", which needs no B, or "folklore", "gaf", "laplace" or "ogd".
     B
-        Largest row norm of the linear models to compete with, positive; the learner's own
-        default if None. "auto" takes none.
+        Norm of weights per standard deviation up to which `certificate` speaks of linear models,
+        positive; learners that take one are made for it. See `folklearn.Model`.
     lam
         Ridge :math:`\lambda`, positive; the learner's own default if None. "auto" and "ogd"
         take none.
@@ -144,7 +144,7 @@ class FolkloreClassifier(base.MiniBatchClassifier):
         return self.model.unseen_probability
 
     def certificate(self) -> Certificate | None:
-        """Return the learner's certificate, or None before the second class."""
+        """Return the certificate of `folklearn.Model`, or None before the second class."""
         return self.model.certificate()
 
     def predict_proba_one(

@@ -78,8 +78,8 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     Guarantee, for independent rows of one distribution, all classes declared (`fit` takes
     those in y) and a choice above that carries one: the expected log loss at a new point is
     at most :math:`E[L_T]/T \le E[\min_W L_T(W) + G]/T`, where :math:`L_T` is the loss while
-    learning, G the ``regret_bound`` of `certificate`, and W any linear model, of row norm at
-    most B, of the features as scaled in each round (with ``scale=False``: of the features).
+    learning, G the ``regret_bound`` of `certificate`, and W any linear model that `certificate`
+    speaks of (``certificate().models``).
     With sample weights, drawn with their rows, losses are weighted.
 
     Parameters
@@ -87,13 +87,12 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     learner : ``"auto"``, which needs no setting, ``"folklore"``, ``"gaf"``, ``"laplace"`` or
         ``"ogd"``. Also ``"ons"``, and ``"aioli"`` for two classes: these two must be told all
         classes, as `fit` is, and refuse a new one.
-    B : largest row norm of the linear models to compete with, positive; None for the
-        learner's default. ``"auto"`` learns the same whatever it is: there it is the class that
-        `certificate` speaks of.
+    B : norm of weights per standard deviation up to which `certificate` speaks of linear models,
+        positive; learners that take one are made for it. See `folklearn.Model`.
     lam : ridge :math:`\lambda`, positive; None for the learner's default. ``"auto"``,
         ``"ogd"`` and ``"ons"`` take none.
     memory : rows after which an example counts 1/e of what it did, at least 1, for streams
-        that drift; None for ever. Only ``"folklore"`` takes it, and then has no certificate.
+        that drift; None for ever. Only ``"folklore"`` takes it.
     select : ``"last"``, ``"average"`` or ``"random"``.
     passes : ``"auto"`` is right almost always: with ``learner="auto"`` and ``select="last"``
         all rows are fitted together until nothing changes, and otherwise each is learned once.
@@ -382,7 +381,7 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return float(self.model_.unseen_probability)
 
     def certificate(self) -> Certificate | None:
-        """Return what is proven about every linear model of the scaled features.
+        """Return what is proven about linear models of the features, standardised once.
 
         None as long as there is one class alone. It speaks of the losses while learning; see
         `Certificate` and `folklearn.Model`.
