@@ -116,7 +116,7 @@ def certified(
     models = f"linear in the scaled columns, row norms at most {B:g}"
     more = ("audited", given.name), ("models", models)
     console.print(whole.about(*more, labels=given.labels))
-    warm_up(console, "auto")
+    warm_up("auto")
     audited = Audited(certifier, given, whole)
     follow(console, _TABLE, audited.certified(), audited.cells, what="reading", total=whole.n_rows)
     return audited

@@ -62,7 +62,7 @@ def audit_together(
             ("models", f"linear in the columns, scaled file by file, row norms at most {B:g}"),
         )
     )
-    warm_up(console, "auto")
+    warm_up("auto")
     with bar(console) as progress:
         task = progress.add_task("reading", total=len(pairs))
         audited = audit_files(

@@ -3,6 +3,8 @@
 import math
 from collections.abc import Mapping, Sequence
 
+from folklearn.cli.learners import described as described_learner
+from folklearn.cli.learners import n_inputs_of, sizes_of
 from folklearn.learners.auto import Auto
 from folklearn.model.feed import Feed
 from folklearn.model.model import Model
@@ -93,6 +95,8 @@ def missing(gaps: Mapping[str, int], roles: Mapping[str, str]) -> list[tuple[str
 def expert_words(model: Model) -> list[str]:
     """Return what is inside a learner that is made of several, for those who want to know."""
     lines, learner, certificate = [], model.learner, model.certificate()
+    if learner is not None:
+        lines.append(f"Learner: {described_learner(model)}, of {sizes_of(model)}.")
     if isinstance(learner, Auto):
         best = max(learner.experts, key=lambda expert: expert.weight)
         names = "; ".join(expert.name for expert in learner.experts)
@@ -102,8 +106,7 @@ def expert_words(model: Model) -> list[str]:
         )
     if learner is not None and certificate is not None:
         unit = "round" if model.total_weight == model.n_rounds else "unit of weight"
-        n_inputs = max(1, learner.n_features - model.intercept)
-        lines.append(certificate.in_full(n_inputs, model.total_weight, unit))
+        lines.append(certificate.in_full(n_inputs_of(model), model.total_weight, unit))
         if learner.n_unsolved and certificate.valid:
             lines.append(
                 f"In {counted(learner.n_unsolved, 'round')} the prediction was not solved to full "

@@ -145,7 +145,7 @@ def run(
             begin(feed, console)
             more = [("learner", learners.described(model))] if verbose else []
             console.print(report.first_screen(feed, *more))
-            warm_up(console, model.learner_name, bool(model.columns and model.columns.sparse))
+            warm_up(model.learner_name, bool(model.columns and model.columns.sparse))
             with writer_to(predictions, predictions_path, feed) as writer:
                 keep = None if save_path is None else lambda: _put(outputs, model, save_path)
                 signals = until_the_end.enter_context(Signals())  # also while results are saved
@@ -336,8 +336,6 @@ def _summary(model: Model, course: Run, skipped: Skipped | None) -> Iterator[str
     if model.is_open:
         new = report.number(model.loss_of_new / model.total_weight)
         yield f"{report.classes(model.labels)}; {new} of the loss was paid for their being new."
-    if document.has_parted(model.average_loss, model.frozen_loss):
-        yield document.parted(model.average_loss, model.frozen_loss)
     yield document.proven(model)
 
 

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from folklearn.arrays import Array
+from folklearn.errors import warn_of_data
 from folklearn.model.feed import FedRows, Feed
+from folklearn.model.frozen import has_parted, parted
 from folklearn.model.history import History, Piece
 from folklearn.readers.block import Texts
 
@@ -130,6 +132,8 @@ class Run:
         self._look(self.certificate)
         self.labels = model.labels
         self.seconds = time.perf_counter() - self._started
+        if has_parted(model.average_loss, model.frozen_loss):
+            warn_of_data(parted(model.average_loss, model.frozen_loss))
         return self
 
     def table(self) -> list[tuple[int, float, float, float]]:
@@ -184,6 +188,8 @@ class Score:
         totals = np.zeros(5)
         for rows in feed.rows(doubling=False):
             totals += cls.totals(rows, feed.predict(rows))
+        feed.warn_of_left_out()
+        feed.unlearned.warn()
         return cls.of_totals(totals)
 
     @staticmethod

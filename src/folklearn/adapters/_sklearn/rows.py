@@ -98,7 +98,7 @@ def _block_of_frame(X: Any, estimator: Any) -> Block:
             f"Found array with 0 sample(s) (shape={(0, len(own))}) while a minimum of 1 is "
             f"required by {type(estimator).__name__}."
         )
-    block = block_of(X)
+    block = block_of(X, reader.left_out)  # all of them are ignored, or empty
     gap = np.full(len(block), math.nan)
     return Block({name: block.columns.get(name, gap) for name in own}, block.lines)
 
