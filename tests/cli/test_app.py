@@ -204,11 +204,12 @@ assert max(before) == 1, before
 def test_everything_can_be_compiled_beforehand(folklearn, monkeypatch):
     used = []
     monkeypatch.setattr(warmup, "warm_up", lambda *given: used.append(given))
+    monkeypatch.setattr(warmup, "_use_every_verb", lambda: used.append(()))
     for home in ("bandits", "boosting"):
         name = f"folklearn.{home}.catalogue.use_every_kernel"
         monkeypatch.setattr(name, lambda settings: used.append(settings))
     outcome = folklearn("warmup")
     assert outcome.code == 0
-    assert outcome.stderr.startswith("Compiled for words.\nCompiled for auto.\n")
+    assert outcome.stderr.startswith("Compiled for words.\nCompiled for models.\n")
     assert outcome.stderr.endswith("Everything is compiled.\n")
-    assert len(used) == outcome.stderr.count("Compiled for") == 1 + 9 + 10 + 4
+    assert len(used) == outcome.stderr.count("Compiled for") == 2 + 9 + 10 + 4

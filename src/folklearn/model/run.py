@@ -1,7 +1,6 @@
 """What a run over many rows was like: losses on the way, and how they came about."""
 
 import math
-import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +11,7 @@ from folklearn.errors import warn_of_data
 from folklearn.model.feed import FedRows, Feed
 from folklearn.model.frozen import has_parted, parted
 from folklearn.model.history import History, Piece
+from folklearn.progress import working_time
 from folklearn.readers.block import Texts
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ class Run:
     n_rows, n_unlabelled : rows that were learned, and rows that were only predicted.
     loss, error : averages over the rows of this run, each predicted before it was learned.
     frozen_loss : the average loss of the model as it would be saved, of late.
+    seconds : how long it took, without what kernels took to be compiled.
     certificate : what no linear model could have beaten, over the life of the model.
     moments : where the model stood at doubling numbers of rows.
     history : the rows of this run in up to 64 pieces, and counts by class and column.
@@ -63,7 +64,7 @@ class Run:
     def of(cls, model: "Model", feed: Feed) -> "Run":
         """Begin to record."""
         run = cls(feed.reader.name, model=model)
-        run._started = time.perf_counter()
+        run._started = working_time()
         return run
 
     _started: float = field(default=0.0, repr=False)
@@ -119,7 +120,7 @@ class Run:
                 model.average_loss,
                 model.frozen_loss,
                 model.n_mistakes / max(1, model.n_rounds),
-                time.perf_counter() - self._started,
+                working_time() - self._started,
                 _certified(certificate, model.total_weight),
             )
         )
@@ -131,7 +132,7 @@ class Run:
         self.certificate = model.certificate()
         self._look(self.certificate)
         self.labels = model.labels
-        self.seconds = time.perf_counter() - self._started
+        self.seconds = working_time() - self._started
         if has_parted(model.average_loss, model.frozen_loss):
             warn_of_data(parted(model.average_loss, model.frozen_loss))
         return self

@@ -90,8 +90,8 @@ def _block_of_frame(X: Any, estimator: Any) -> Block:
             continue
         raise InvalidInputError(
             f"column {name!r} is of type {frame.schema[own[name]]}, and only numbers, truth "
-            "values, text, categories and dates can be read: convert or drop it, or say by roles "
-            f"that it is {IGNORED!r}"
+            "values, text, categories, dates and durations can be read: convert or drop it, or "
+            f"say by roles that it is {IGNORED!r}"
         )
     if not len(frame):
         raise InvalidInputError(
