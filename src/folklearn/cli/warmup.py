@@ -5,7 +5,6 @@ from collections.abc import Callable
 
 import numpy as np
 
-from folklearn import persist
 from folklearn.cli import learners
 from folklearn.cli.display import bar, new_console, warnings_shown
 from folklearn.cli.options import explained
@@ -77,7 +76,7 @@ def _use_every_verb() -> None:
         model.explain()
         fit = Model().fit(rows, target="y")
         fit.predict_proba(rows)
-        persist.revive(fit.to_record()).predict_proba(rows)
+        Model.from_record(fit.to_record()).predict_proba(rows)
     X = np.tile(np.eye(2), (_ROWS // 2, 1))
     labels = np.arange(_ROWS) % 2
     audit(X, labels, np.full((_ROWS, 2), 0.5))
