@@ -27,7 +27,7 @@ from folklearn.model.terms import (
 from folklearn.persist import Record, Saved
 from folklearn.readers.block import Block, Column, Texts, is_gap
 from folklearn.readers.cells import LARGEST, written
-from folklearn.readers.records import block_of_records
+from folklearn.readers.records import block_of_records, no_row
 from folklearn.sparse import SparseRows
 from folklearn.words import listed
 
@@ -175,7 +175,7 @@ class Columns(Saved):
             except Exception:  # another column, a gap, text, or what no number can be made of
                 pass  # is looked at below, value by value
         if not isinstance(x, Mapping):
-            raise InvalidInputError(f"a row must be a dictionary of columns, got {x!r}")
+            raise no_row(x)
         return None if self.sparse or self.crosses else self._known_row(x)
 
     def _known_row(self, x: Mapping[str, Any]) -> Array | None:

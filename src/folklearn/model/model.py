@@ -39,7 +39,7 @@ from folklearn.persist import Record, Saved
 from folklearn.problem import Rows
 from folklearn.readers.block import Block
 from folklearn.readers.cells import written
-from folklearn.readers.records import block_of_records
+from folklearn.readers.records import block_of_records, no_row
 from folklearn.sparse import SparseRows, is_sparse
 from folklearn.words import counted, listed
 
@@ -574,7 +574,7 @@ class Model(Saved):
     def _meet_row(self, x: Mapping[Any, Any]) -> Encoded:
         if self.columns is None:
             if not isinstance(x, Mapping):
-                raise InvalidInputError(f"a row must be a dictionary of columns, got {x!r}")
+                raise no_row(x)
             roles = {  # sorted, so that the order of a mapping is of no account
                 str(name): known_roles.of_value(value)
                 for name, value in sorted(x.items(), key=_name_of)
