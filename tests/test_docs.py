@@ -18,6 +18,7 @@ import re
 import shlex
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 from typing import NamedTuple
 
@@ -56,9 +57,10 @@ INSIDE = {
     "evaluate.probabilities",
     *(f"model.{name}" for name in ("class_weights", "columns", "document", "frozen", "labels")),
     *(f"model.{name}" for name in ("numbering", "pictures", "recent", "refit", "roles")),
-    *(f"model.{name}" for name in ("sparse_scaler", "tally", "terms", "waiting")),
+    *(f"model.{name}" for name in ("sparse_scaler", "tally", "terms", "unlearned", "waiting")),
 }
 PRIVATE = {  # public only within their package
+    "folklearn.errors.warn_of_data",
     "folklearn.evaluate.certify.PredictionLoss",
     "folklearn.evaluate.policies.learned_probabilities",
     "folklearn.evaluate.policies.probabilities",
@@ -113,8 +115,11 @@ def run_python(block: Block, page: Path, where: str, scope: dict[str, object]) -
                 module = "river"
             skip_unless_installed(module.partition(".")[0], where)
     out = io.StringIO()
-    with contextlib.redirect_stdout(out):
+    with contextlib.redirect_stdout(out), warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", folklearn.DataWarning)
         exec(compile(source, str(page), "exec"), scope)
+    if caught:  # who reads the page sees it too, and must be told
+        assert "DataWarning" in page.read_text(encoding="utf-8"), f"{where}: {caught[0].message}"
     return out.getvalue()
 
 
@@ -188,6 +193,14 @@ def toctree(page: Path) -> list[Path]:
                 assert found, f"{page.relative_to(ROOT)} lists {line}, which is not there"
                 pages += found
     return pages
+
+
+def test_pages_say_how_to_get_pandas():
+    """No extra brings it: it is for examples."""
+    for page in RUN:
+        for line in page.read_text(encoding="utf-8").splitlines():
+            if re.match(r"(import|from) pandas", line):
+                assert line.endswith("# pip install pandas"), page.relative_to(ROOT)
 
 
 def test_every_page_is_in_a_toctree():

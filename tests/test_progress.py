@@ -5,8 +5,8 @@ import logging
 import numpy as np
 import pytest
 
-from folklearn import Ogd
-from folklearn.progress import Announcer, duration, reporter
+from folklearn import Ogd, progress
+from folklearn.progress import Announcer, Compilation, duration, reporter
 
 
 class Clock:
@@ -34,11 +34,67 @@ def test_long_work_is_announced_once(caplog):
 
 def test_what_comes_before_the_first_report_does_not_count(caplog):
     report, clock = announcer(1000)
-    clock.now += 60.0  # compilation
+    clock.now += 60.0  # preparation
     for done in (100, 300, 700, 1000):
         report(done)
         clock.now += 0.6
     assert not caplog.records
+
+
+@pytest.fixture
+def impatient(monkeypatch):
+    monkeypatch.setattr(progress, "_SECONDS_TO_COMPILE_SILENTLY", 1.0)
+
+
+def test_compiling_is_announced_once_and_only_while_it_goes_on(caplog, impatient):
+    clock = Clock()
+    compilation = Compilation(clock)
+    for _ in range(3):
+        compilation.begin()
+        clock.now += 0.4
+        compilation.end()
+        clock.now += 60.0  # of work
+    assert not caplog.records  # what took long is over
+    for _ in range(3):
+        compilation.begin()
+        compilation.end()
+    assert [record.getMessage() for record in caplog.records] == [
+        "compiling kernels, once per machine, which takes a minute or two; `folklearn warmup` "
+        "compiles all of them beforehand"
+    ]
+
+
+def test_a_kernel_within_another_counts_once():
+    clock = Clock()
+    compilation = Compilation(clock)
+    compilation.begin()
+    clock.now += 2.0
+    compilation.begin()
+    clock.now += 1.0
+    assert compilation.seconds == 3.0
+    compilation.end()
+    clock.now += 4.0
+    compilation.end()
+    clock.now += 100.0
+    assert compilation.seconds == 7.0
+
+
+def test_what_compiling_takes_is_in_no_estimate(caplog, monkeypatch):
+    """18 seconds of work that compiled in between were once announced as ten minutes."""
+    clock = Clock()
+    compilation = Compilation(clock)
+    monkeypatch.setattr(progress, "COMPILATION", compilation)
+    monkeypatch.setattr(progress.time, "monotonic", clock)
+    report = Announcer(10_000, "learning")
+    for done in (100, 200, 300, 400):
+        report(done)
+        compilation.begin()
+        clock.now += 40.0
+        compilation.end()
+        clock.now += 0.3
+    assert [record.getMessage() for record in caplog.records] == [
+        "learning 10000 rows: 300 done, about 29 seconds left; Ctrl+C stops it"
+    ]
 
 
 def test_short_work_says_nothing(caplog):

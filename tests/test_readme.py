@@ -1,6 +1,7 @@
 """What the README shows must run as printed."""
 
 import re
+import sys
 
 from tests.conftest import ROOT
 
@@ -8,6 +9,10 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 def test_the_example_runs(tmp_path, monkeypatch):
+    """Also where only what README's own line installs is there."""
+    assert "pip install '.[cli,df,plots,serve]'" in README
+    for package in ("pandas", "polars", "river"):
+        monkeypatch.setitem(sys.modules, package, None)
     monkeypatch.chdir(tmp_path)  # the example saves a file
     blocks = re.findall(r"```python\n(.*?)```", README, flags=re.S)
     assert len(blocks[0].strip().splitlines()) <= 15

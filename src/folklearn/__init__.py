@@ -11,6 +11,7 @@ from folklearn import registry
 if TYPE_CHECKING:  # what type checkers see; the table in `registry` is what counts
     from folklearn.adapters.sklearn import FolkloreClassifier as FolkloreClassifier
     from folklearn.certificate import Certificate as Certificate
+    from folklearn.errors import DataWarning as DataWarning
     from folklearn.evaluate.certify import Certifier as Certifier
     from folklearn.evaluate.hindsight import best_in_class as best_in_class
     from folklearn.evaluate.interaction import interact as interact

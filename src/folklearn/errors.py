@@ -1,4 +1,7 @@
-"""What can go wrong, as types. All are ValueErrors: the message says what to do."""
+"""Error types, and what is warned of. Errors are ValueErrors: the message says what to do."""
+
+import sys
+import warnings
 
 
 class FolklearnError(ValueError):
@@ -11,3 +14,18 @@ class InvalidInputError(FolklearnError):
 
 class StateFileError(FolklearnError):
     """A file that does not hold a state this version can read."""
+
+
+class DataWarning(UserWarning):
+    """Rows were used, but perhaps not as was meant: columns left out, values never learned, ...
+
+    ``warnings.simplefilter("ignore", folklearn.DataWarning)`` silences it.
+    """
+
+
+def warn_of_data(message: str) -> None:
+    """Issue a DataWarning at the line that called the library, however deep this is within it."""
+    frame, level = sys._getframe(), 1
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("folklearn."):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, DataWarning, stacklevel=level)

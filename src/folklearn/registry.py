@@ -35,6 +35,7 @@ _MODULES = {
     "boosting.weak.river": ("RiverClassifier", "hoeffding_trees"),
     "boosting.weak.subspace": ("Subspace", "random_subspaces"),
     "certificate": ("Certificate",),
+    "errors": ("DataWarning",),
     "evaluate.calibration": ("CalibrationCurve", "calibration_curve"),
     "evaluate.certify": ("Certifier", "PredictionCertificate", "audit"),
     "evaluate.exact": ("Exact", "Pass", "refine"),
@@ -109,10 +110,10 @@ HOMES = {name: f"folklearn.{module}" for module, names in _MODULES.items() for n
 
 # What `folklearn` itself offers: names, and modules and packages that are loaded with it.
 PUBLIC = (
-    "Aggregating", "Aioli", "Certificate", "Certifier", "ClassBlocks", "Evidence", "Folklore",
-    "FolkloreClassifier", "Gaf", "Interactions", "Laplace", "Leader", "Learner", "Mixture", "Ogd",
-    "Model", "OnlineScaler", "Ons", "Run", "Tangents", "Wide", "auto", "best_in_class", "interact",
-    "load", "off_policy", "progressive", "score",
+    "Aggregating", "Aioli", "Certificate", "Certifier", "ClassBlocks", "DataWarning", "Evidence",
+    "Folklore", "FolkloreClassifier", "Gaf", "Interactions", "Laplace", "Leader", "Learner",
+    "Mixture", "Ogd", "Model", "OnlineScaler", "Ons", "Run", "Tangents", "Wide", "auto",
+    "best_in_class", "interact", "load", "off_policy", "progressive", "score",
 )  # fmt: skip
 PACKAGES = (
     "adapters", "bandits", "batch", "boosting", "bounds", "errors", "evaluate", "learners", "model",

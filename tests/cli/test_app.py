@@ -1,13 +1,14 @@
 """The border: exit codes, signals, pipes, and extras that are not installed."""
 
+import math
 import os
 import subprocess
 import sys
-import threading
 
 import pytest
 
 import folklearn as library
+from folklearn import progress
 from folklearn.cli import warmup
 
 COMMAND = [sys.executable, "-m", "folklearn.cli.app"]
@@ -159,54 +160,37 @@ def test_a_terminal_gets_a_bar_and_colours_unless_it_wants_none(no_color):
     assert (b"\x1b[32m" in shown) == (not no_color)
 
 
-class Listener:
-    """Stands in for the console."""
+@pytest.mark.parametrize(("seconds", "n_said"), [(0.0, 1), (math.inf, 0)])
+def test_compiling_is_announced_when_it_takes_long(folklearn, pets, monkeypatch, seconds, n_said):
+    compilation = progress.Compilation()
 
-    def __init__(self):
-        self.heard = []
-        self.spoken = threading.Event()
+    def compile(*_):
+        for _ in range(3):
+            compilation.begin()
+            compilation.end()
 
-    def print(self, text):
-        self.heard.append(text)
-        self.spoken.set()
-
-
-def test_compiling_is_announced_when_it_takes_long(monkeypatch):
-    listener = Listener()
-    monkeypatch.setattr(warmup, "_PATIENCE", 0.01)
-    monkeypatch.setattr(warmup, "_use_every_kernel", lambda *_: listener.spoken.wait(30))
-    warmup.warm_up(listener, "folklore")
-    assert len(listener.heard) == 1
-    assert listener.heard[0] == (
-        "Preparing the numerical kernels; the first time on a machine they are compiled, which "
-        "may take a minute or two."
+    monkeypatch.setattr(progress, "_SECONDS_TO_COMPILE_SILENTLY", seconds)
+    monkeypatch.setattr("folklearn.cli.run.warm_up", compile)
+    said = folklearn("run", pets, "--target", "kind").stderr
+    sentence = (
+        "Compiling kernels, once per machine, which takes a minute or two; `folklearn warmup` "
+        "compiles all of them beforehand.\n"
     )
-
-
-def test_compiled_kernels_are_not_announced(monkeypatch):
-    listener = Listener()
-    monkeypatch.setattr(warmup, "_PATIENCE", 60.0)
-    monkeypatch.setattr(warmup, "_use_every_kernel", lambda *_: None)
-    before = set(threading.enumerate())
-    warmup.warm_up(listener, "folklore")
-    for timer in set(threading.enumerate()) - before:
-        timer.join(30)  # it was cancelled, so this does not wait for its time
-        assert not timer.is_alive()
-    assert listener.heard == []
+    assert said.count(sentence) == said.count("ompiling kernels") == n_said
+    assert folklearn("run", pets, "--target", "kind", "--quiet").stderr == ""
 
 
 @pytest.mark.parametrize("name", ["folklore", "auto"])
 def test_the_warm_up_compiles_everything_that_a_run_uses(name):
     """After it, learning the digits compiles no kernel for another type of argument."""
     script = """
-import io, sys
-from rich.console import Console
+import sys
 from folklearn.cli.warmup import warm_up
 from folklearn.cli.app import main
 from folklearn.numerics.blocks import run_rounds
 from folklearn.learners.ogd import ogd_round, ogd_rounds
 from folklearn.scaler import _scale_rows
-warm_up(Console(file=io.StringIO()), sys.argv[1])
+warm_up(sys.argv[1])
 kernels = run_rounds, ogd_round, ogd_rounds, _scale_rows
 before = [len(kernel.signatures) for kernel in kernels]
 assert main(["run", "--quiet", "--learner", sys.argv[1]]) == 0
@@ -219,12 +203,13 @@ assert max(before) == 1, before
 
 def test_everything_can_be_compiled_beforehand(folklearn, monkeypatch):
     used = []
-    monkeypatch.setattr(warmup, "_use_every_kernel", lambda *given: used.append(given))
+    monkeypatch.setattr(warmup, "warm_up", lambda *given: used.append(given))
+    monkeypatch.setattr(warmup, "_use_every_verb", lambda: used.append(()))
     for home in ("bandits", "boosting"):
         name = f"folklearn.{home}.catalogue.use_every_kernel"
         monkeypatch.setattr(name, lambda settings: used.append(settings))
     outcome = folklearn("warmup")
     assert outcome.code == 0
-    assert outcome.stderr.startswith("Compiled for words.\nCompiled for auto.\n")
+    assert outcome.stderr.startswith("Compiled for words.\nCompiled for models.\n")
     assert outcome.stderr.endswith("Everything is compiled.\n")
-    assert len(used) == outcome.stderr.count("Compiled for") == 1 + 9 + 10 + 4
+    assert len(used) == outcome.stderr.count("Compiled for") == 2 + 9 + 10 + 4

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from folklearn import Model, load
+from folklearn import DataWarning, Model, load
 from folklearn.cli.app import main
 from folklearn.model.core import Core
 from tests.cli.test_app import COMMAND
@@ -226,7 +226,8 @@ def test_categories_and_gaps(folklearn, feed, tmp_path):
     new.write_text("zip,colour,size\n10115,7,\n80331,,3\n")
     outcome = folklearn("predict", tmp_path / "m", new)
     rows = [{"size": None, "colour": "7", "zip": "10115"}, {"size": 3.0, "zip": "80331"}]
-    P = load(tmp_path / "m").predict_proba(rows)
+    with pytest.warns(DataWarning, match=r"1 row has a value of 'colour' .* \(7\)"):
+        P = load(tmp_path / "m").predict_proba(rows)
     np.testing.assert_allclose(read_predictions(outcome.stdout)[2], P, atol=1e-12)
     assert folklearn("run", path, "-i", tmp_path / "m").code == 0
     for command in (["compare", "--learners", "ogd"], ["bandit", "--agent", "banditron"]):

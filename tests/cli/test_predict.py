@@ -64,6 +64,27 @@ def test_columns_are_found_by_name(folklearn, saved, expected, write_csv, rows):
     assert "ignored   columns that the model does not know: note\n" in outcome.stderr
 
 
+@pytest.mark.parametrize("pipe", [False, True])
+def test_values_that_were_never_learned_are_counted(folklearn, tmp_path, monkeypatch, pipe):
+    path, new = tmp_path / "t.csv", tmp_path / "new.csv"
+    rows = [f"{i % 5},{('yes', 'no')[i % 3 == 0]},{'ab'[i % 2]}" for i in range(90)]
+    path.write_text("\n".join(["size,active,kind", *rows]))
+    learned = folklearn("run", path, "--target", "kind", "-f", tmp_path / "m")
+    new.write_text("\n".join(["size,active,kind", *rows]).replace("yes", "maybe"))
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(new.read_bytes())))
+    outcome = folklearn("predict", tmp_path / "m", "-" if pipe else new)
+    assert (
+        outcome.stderr.count(
+            "Warning: 60 rows have a value of 'active' that was never learned (maybe): such values "
+            "count as missing.\n"
+        )
+        == 1
+    )
+    assert "never learned" not in learned.stderr
+    assert "never learned" not in folklearn("predict", tmp_path / "m", path).stderr
+    assert folklearn("predict", tmp_path / "m", new, "-o", "/dev/null", "--quiet").stderr == ""
+
+
 def test_ids_are_carried_through(folklearn, tmp_path):
     path = tmp_path / "t.csv"
     rows = "".join(f"c{i},{i},{i % 3},{'ab'[i % 2]}\n" for i in range(80))

@@ -4,6 +4,7 @@ import csv
 import gzip
 import io
 import re
+import sys
 
 import numpy as np
 import pytest
@@ -100,7 +101,30 @@ def test_verbose_tells_everything(folklearn, pets, tmp_path):
     assert int(found[2]) == len(model.experts)
     assert found[1] in found[3]
     assert re.search(r"Certificate: every fixed linear model .* of norm at most 5 for each", said)
+    assert "Learner: auto, R=1: second order, all pairs of classes, of 3 scaled features" in said
     assert said.splitlines()[-1].startswith("Over all 300 rows: error ")
+
+
+def test_verbose_tells_of_the_learner_that_is_there(folklearn, tmp_path, monkeypatch):
+    """A text makes the rows wide: 45079976738815 features of second order were told of once."""
+    path = tmp_path / "t.csv"
+    rows = [f"{i % 7},it is well {'ab'[i % 2]}{i % 2},{'pq'[i % 2]}" for i in range(80)]
+    path.write_text("\n".join(["size,note,kind", *rows]))
+    said = folklearn("run", path, "--target", "kind", "--verbose", "-f", tmp_path / "m").stderr
+    n_inputs = load(tmp_path / "m").learner.n_columns - 1
+    assert 5 < n_inputs < 20
+    assert "learner   auto, R=1: first order, for wide rows\n" in said
+    assert (
+        f"Learner: auto, R=1: first order, for wide rows, of {n_inputs} scaled features and a "
+        "constant, 2 classes.\n"
+    ) in said
+    assert f"linear model of these {n_inputs} scaled features and a constant" in said
+    wide = [f"{i % 7},c{i},{'pq'[i % 2]}" for i in range(80)]
+    path.write_text("\n".join(["size,code,kind", *wide]))
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(path.read_bytes())))
+    said = folklearn("run", "-", "--target", "kind", "--verbose").stderr
+    assert "learner   auto, R=1: chosen by the size of the first rows\n" in said
+    assert "Learner: auto, R=1: second order, all pairs of classes, of " in said
 
 
 def test_options_reach_the_learner_and_are_echoed(folklearn, pets, tmp_path):

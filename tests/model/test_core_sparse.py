@@ -8,7 +8,7 @@ import pytest
 from scipy.sparse import csr_array
 
 import folklearn
-from folklearn import Mixture, Wide
+from folklearn import DataWarning, Mixture, Wide
 from folklearn.errors import InvalidInputError
 from folklearn.model.core import Core
 from folklearn.model.sparse_scaler import SparseInput, SparseScaler
@@ -191,7 +191,8 @@ def test_nothing_is_fitted_where_memory_is_short(seed, monkeypatch):
     model.run(X, y)
     before = model.predict(X)
     monkeypatch.setattr("folklearn.memory.bytes_present", lambda: 10_000)
-    model.refit(lambda: [(X, y, np.ones(300))])
+    with pytest.warns(DataWarning, match="all rows together do not fit in memory"):
+        model.refit(lambda: [(X, y, np.ones(300))])
     np.testing.assert_array_equal(model.predict(X), before)
 
 

@@ -137,6 +137,7 @@ def test_a_model_one_by_one_in_blocks_and_resumed(name, rng, tmp_path):
     assert one.history.n_rows == one.n_rounds == 600
 
 
+@pytest.mark.filterwarnings("ignore:the saved model will do worse")  # the stream turns
 def test_a_run_has_a_history_of_its_own(rng):
     rows, labels = stream(rng)
     frame = [{**x, "y": y} for x, y in zip(rows, labels, strict=True)]

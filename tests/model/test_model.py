@@ -215,6 +215,17 @@ def test_a_bad_row_changes_nothing(x, y, weight, sentence, words, rng):
     assert state(model) == before
 
 
+def test_a_row_of_pandas_is_told_what_to_do():
+    row = pytest.importorskip("pandas").DataFrame({"n": [1.0], "m": [2.0]}).iloc[0]
+    model = Model()
+    for use in (lambda: model.learn_one(row, "a"), lambda: model.learn_many([row], ["a"])):
+        with pytest.raises(InvalidInputError, match=r"got a Series: row.to_dict\(\) makes a"):
+            use()
+    model.learn_one(row.to_dict(), "a")
+    with pytest.raises(InvalidInputError, match=r"got a Series: row.to_dict\(\) makes a"):
+        model.predict_one(row)
+
+
 def test_a_bad_first_row_decides_nothing():
     for bad in ({"n": math.inf}, {"n": 1.0, "m": [1]}, {"n": 1.0}):
         model = Model()

@@ -1,7 +1,10 @@
 """Roles are found by the first rows, of which a few may be wrong."""
 
+import re
+
 import pytest
 
+from folklearn import DataWarning
 from folklearn.model.roles import inferred, of_value
 from folklearn.readers.block import Block, Texts
 
@@ -35,6 +38,7 @@ def role_of(values):
         ([str(i) for i in range(60)], "id"),
     ],
 )
+@pytest.mark.filterwarnings("ignore:column 'x' looks like")
 def test_one_mistake_does_not_change_what_a_column_is(values, role):
     assert role_of(values) == role
 
@@ -57,17 +61,16 @@ def test_values_of_other_rows_do_not_count():
         ),
     ],
 )
-def test_what_looks_like_something_else_is_said(caplog, values, sentence):
-    role_of(values)
-    assert sentence in caplog.text
+def test_what_looks_like_something_else_is_said(values, sentence):
+    with pytest.warns(DataWarning, match=re.escape(sentence)):
+        role_of(values)
 
 
 @pytest.mark.parametrize(
     "values", [["red", "blue"], ["sold 3 times", "maybe 12 more"], ["3", "4"], ["0", "1", "3+"]]
 )
-def test_what_is_plain_is_not_doubted(caplog, values):
-    role_of(values)
-    assert not caplog.text
+def test_what_is_plain_is_not_doubted(values):
+    role_of(values)  # a warning would be an error
 
 
 def test_one_value_of_a_stream_decides():

@@ -93,7 +93,7 @@ def test_columns_and_classes_that_come_late(rng):
     X[:40, 1] = np.nan
     X[:170, 2] = np.nan
     y[200:][rng.random(100) < 0.3] = 2
-    model = Model(B=1.5)
+    model = Model("folklore", B=1.5)
     model.learn_many(rows_of(X), [f"c{k}" for k in y])
     found = model.certificate()
     Z, unit = coordinates(X)

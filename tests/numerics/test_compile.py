@@ -118,6 +118,27 @@ def test_kernels_can_run_as_plain_python(module, monkeypatch):
     assert storeys.raised(1.5) == 6.0
 
 
+def test_it_is_known_when_kernels_of_ours_are_compiled(module, tmp_path, monkeypatch):
+    """Fails when Numba no longer tells, or tells of kernels of others, or of what is loaded."""
+    told = []
+    monkeypatch.setattr(compiling.COMPILATION, "begin", lambda: told.append("begin"))
+    monkeypatch.setattr(compiling.COMPILATION, "end", lambda: told.append("end"))
+
+    def use(name, cache):
+        monkeypatch.setattr("numba.core.config.CACHE_DIR", str(tmp_path / cache))
+        del told[:]
+        storeys = module(_STOREYS.format(inner="fast_kernel", outer="kernel"))
+        for kernel in (storeys.raised, storeys.doubled):
+            kernel.py_func.__module__ = name
+        assert storeys.raised(1.5) == 6.0
+        return told
+
+    assert use("somebody.else", "theirs") == []
+    first = use("folklearn.numerics.written", "ours")
+    assert (first[0], first[-1], first.count("begin")) == ("begin", "end", first.count("end"))
+    assert use("folklearn.numerics.written", "ours") == []  # it was loaded
+
+
 def test_numba_still_has_the_steps_that_a_part_is_spared():
     """Fails when Numba renames them: parts would be optimised again and again, unnoticed."""
     steps = {name for name in vars(parts._Translated) if name.endswith("_final_module")}

@@ -58,11 +58,13 @@ def test_frames_of_other_things(read):
     frame = pandas.DataFrame({0: [1, 2], "mixed": [1, "x"], "list": [[1], [2]]})
     frame["long"] = np.array([1, 2], "timedelta64[us]")
     reader = open_reader(frame)
-    assert reader.names == ("0", "mixed")
-    assert [note.split(" and ")[0] for note in reader.notes] == [
-        "column 'list' holds Object", "column 'long' holds Duration(time_unit='us')",
-    ]  # fmt: skip
-    assert read(reader).table[0] == {"0": ["1", "2"], "mixed": ["1", "x"]}
+    assert reader.names == ("0", "mixed", "long")
+    assert [note.split(" and ")[0] for note in reader.notes] == ["column 'list' holds Object"]
+    assert reader.left_out == {"list": "Object"}
+    assert read(reader, {"0": "text", "mixed": "text"}).table[0] == {
+        "0": ["1", "2"], "mixed": ["1", "x"],
+    }  # fmt: skip
+    assert read(reader, {"long": "number"})["long"] == [1e-6, 2e-6]
     rows = read(reader, {"mixed": "number"})
     assert str(rows.error).startswith(
         "row 2 of the data frame, column 'mixed': 'x' is not a number"

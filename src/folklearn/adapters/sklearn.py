@@ -25,6 +25,7 @@ from folklearn.learners import catalogue
 from folklearn.model.columns import FEATURES
 from folklearn.model.model import Model
 from folklearn.model.sparse_scaler import SPACE
+from folklearn.model.unlearned import UnlearnedValues
 from folklearn.persist import Record
 from folklearn.progress import reporter
 
@@ -324,6 +325,7 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         P = np.empty((len(rows), len(order)))
         for part in rows.parts():
             P[part] = self._draws.predict(self.model_, rows.whole.take(part))[:, order]
+        UnlearnedValues.of(self.model_, rows.whole).warn()
         return P
 
     def predict_log_proba(self, X: Any) -> Array:

@@ -119,7 +119,7 @@ def certified(
     certifier = Certifier(**sizes, B=whole.norm(B), device=device)
     more = ("audited", given.name), ("models", whole.models(certifier.B * whole.scaler.unit))
     console.print(whole.about(*more, labels=given.labels))
-    warm_up(console, "auto")
+    warm_up("auto")
     audited = Audited(certifier, given, whole)
     follow(console, _TABLE, audited.certified(), audited.cells, what="reading", total=whole.n_rows)
     return audited

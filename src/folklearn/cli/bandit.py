@@ -19,7 +19,6 @@ from folklearn.cli.display import Table, follow, new_console, warnings_shown
 from folklearn.cli.learners import refuse_unless_present
 from folklearn.cli.options import Columns, Source, explained
 from folklearn.cli.outputs import Outputs
-from folklearn.cli.warmup import announced
 from folklearn.cli.whole import Whole
 from folklearn.readers import logs
 from folklearn.readers.block import Block
@@ -91,8 +90,7 @@ def bandit(
         if delay:
             lines.append(("delay", f"outcomes are told {counted(delay, 'decision')} later"))
         console.print(whole.about(*lines))
-        with announced(console):
-            agents.use_every_kernel(settings)
+        agents.use_every_kernel(settings)
         started = time.perf_counter()
         with _log_to(log_path, log, whole) as write:
             game = _Game(player, delay, write)

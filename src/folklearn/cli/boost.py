@@ -14,7 +14,6 @@ from folklearn.boosting.booster import Booster
 from folklearn.cli.display import Table, follow, new_console, warnings_shown
 from folklearn.cli.options import Columns, Source, explained
 from folklearn.cli.outputs import Outputs
-from folklearn.cli.warmup import announced
 from folklearn.cli.whole import Whole
 from folklearn.report import canvas
 from folklearn.words import counted
@@ -66,8 +65,7 @@ def boost(
         whole = Whole(console, "boost", source, columns.roles())
         model = boosters.make(settings, whole.n_inputs + 1, len(whole.labels))
         console.print(whole.about(("booster", boosters.described(model, settings))))
-        with announced(console):
-            boosters.use_every_kernel(settings)
+        boosters.use_every_kernel(settings)
         started = time.perf_counter()
         course = _Course(model)
         follow(

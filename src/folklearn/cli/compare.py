@@ -77,7 +77,7 @@ def compare(
         Xs, ys = zip(*whole.blocks(), strict=True)
         X, y = np.concatenate(Xs), np.concatenate(ys)
         for name in names:
-            warm_up(console, name)
+            warm_up(name)
         with bar(console) as progress:
             task = progress.add_task("learning", total=len(y) * len(names))
             found = compared(

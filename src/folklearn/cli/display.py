@@ -1,10 +1,11 @@
 """How a command talks while it works: sentences, a bar on a terminal, and a table that grows."""
 
 import logging
-import time
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 from rich.console import Console
 from rich.progress import (
@@ -19,7 +20,8 @@ from rich.progress import (
 from rich.text import Text
 
 from folklearn.cli.flags import as_flags
-from folklearn.progress import LOGGER
+from folklearn.errors import DataWarning
+from folklearn.progress import LOGGER, working_time
 
 
 def new_console(quiet: bool) -> Console:
@@ -34,16 +36,30 @@ def new_console(quiet: bool) -> Console:
 
 @contextmanager
 def warnings_shown(console: Console) -> Iterator[None]:
-    """Let the console say what the library warns of, and nobody else."""
+    """Let the console say what the library warns of, and what takes long, and nobody else."""
+
+    def show(message: Warning | str, category: type[Warning], *rest: Any) -> None:
+        if issubclass(category, DataWarning):
+            console.print(f"Warning: {as_flags(str(message))}.")
+        else:
+            show_others(message, category, *rest)
+
     handler = logging.Handler()
-    handler.emit = lambda record: console.print(f"Warning: {as_flags(record.getMessage())}.")  # type: ignore[method-assign]
+    handler.emit = lambda record: console.print(_sentence(record.getMessage()))  # type: ignore[method-assign]
     LOGGER.addHandler(handler)
     before, LOGGER.propagate = LOGGER.propagate, False
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.simplefilter("always", DataWarning)
+            show_others, warnings.showwarning = warnings.showwarning, show  # type: ignore[assignment]
+            yield
     finally:
         LOGGER.propagate = before
         LOGGER.removeHandler(handler)
+
+
+def _sentence(message: str) -> str:
+    return f"{message[:1].upper()}{message[1:]}."
 
 
 @dataclass(frozen=True)
@@ -85,11 +101,11 @@ def follow(
     what, total : the bar's name, and its end, None if nobody knows.
     """
     n = shown = 0
-    started = time.perf_counter()
+    started = working_time()
     console.print(table.header, style="bold")
 
     def show() -> None:
-        console.print(table.line(cells(n / (time.perf_counter() - started))))
+        console.print(table.line(cells(n / (working_time() - started))))
 
     with bar(console, endless=total is None) as progress:
         task = progress.add_task(what, total=total)
@@ -102,7 +118,9 @@ def follow(
             show()
 
 
-def bar(console: Console, endless: bool = False) -> Progress:
+def bar(
+    console: Console, endless: bool = False, clock: Callable[[], float] = working_time
+) -> Progress:
     """Return a progress bar with the rate and the time left, shown only on a terminal.
 
     An endless one has no time left, and counts only.
@@ -116,6 +134,7 @@ def bar(console: Console, endless: bool = False) -> Progress:
         *columns,
         console=console,
         transient=True,
+        get_time=clock,
         disable=console.quiet or not console.file.isatty(),
     )
 

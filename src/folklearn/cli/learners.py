@@ -8,7 +8,9 @@ from folklearn.learners import catalogue, lanes
 from folklearn.learners.auto import lane_taken
 from folklearn.learners.base import Learner
 from folklearn.learners.mixture import Mixture
+from folklearn.learners.wide import Wide
 from folklearn.model.model import Model
+from folklearn.numerics.backend import device_named
 from folklearn.words import counted
 
 DEFAULT = "auto"
@@ -80,10 +82,37 @@ def refuse_unless_present(
 def described(model: Model) -> str:
     """Return the learner of a model with all of its settings, before it begins too."""
     learner = model.learner or catalogue.make(model.learner_name, 1, 2, model.settings)
-    if model.learner_name == DEFAULT:
-        scaled = learner.experts[0] if isinstance(learner, Mixture) else learner
-        return f"auto, R={scaled.R:g}: {lanes.WORDS[lane_taken(learner)]}"
-    return _settings(learner)
+    if model.learner_name != DEFAULT:
+        return _settings(learner)
+    scaled = learner.experts[0] if isinstance(learner, Mixture) else learner
+    lane = _lane_to_come(model) if model.learner is None else lane_taken(learner)
+    what = "chosen by the size of the first rows" if lane is None else lanes.WORDS[lane]
+    return f"auto, R={scaled.R:g}: {what}"
+
+
+def _lane_to_come(model: Model) -> str | None:
+    """Return the lane that rows will be learned in; None before their size is known."""
+    columns = model.columns
+    if columns is not None and columns.sparse:
+        return lanes.WIDE
+    if columns is None or not columns.keys or not model.labels:
+        return None
+    size = len(columns.keys) + model.intercept, len(model.labels)
+    return lanes.lane_of(*size, device_named(model.device))
+
+
+def sizes_of(model: Model) -> str:
+    """Return how large the learner of a model is that has begun."""
+    classes = f"{len(model.labels)} classes"
+    return f"{counted(n_inputs_of(model), 'scaled feature')} and a constant, {classes}"
+
+
+def n_inputs_of(model: Model) -> int:
+    """Return the scaled features of a model that has begun; of wide rows those that occurred."""
+    learner = model.learner
+    assert learner is not None
+    n_columns = learner.n_columns if isinstance(learner, Wide) else learner.n_features
+    return max(1, n_columns - model.intercept)
 
 
 def _settings(learner: Learner) -> str:

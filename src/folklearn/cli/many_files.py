@@ -70,7 +70,7 @@ def audit_together(
             ("models", whole.models(norm * whole.scaler.unit, "the rows of all files")),
         )
     )
-    warm_up(console, "auto")
+    warm_up("auto")
     with bar(console) as progress:
         task = progress.add_task("reading", total=len(pairs))
         audited = audit_files(

@@ -11,7 +11,7 @@ from folklearn import persist
 from folklearn.arrays import Array
 from folklearn.bandits.agent import Agent
 from folklearn.cli import report
-from folklearn.cli.display import Table
+from folklearn.cli.display import Table, new_console, warnings_shown
 from folklearn.cli.options import explained
 from folklearn.cli.run import skipping
 from folklearn.errors import FolklearnError, InvalidInputError
@@ -86,7 +86,9 @@ def policy_value(
         except InvalidInputError:  # it plays nothing that was played
             lines.append(_TABLE.line([name, *"----"]))
     if policy is not None:
-        estimate = judged(_playing(saved, policy, data, decisions, play))
+        with warnings_shown(new_console(quiet=False)):
+            played = _playing(saved, policy, data, decisions, play)
+        estimate = judged(played)
         lines += [_TABLE.line(_cells(policy, estimate)), _in_words(policy, estimate, own)]
     typer.echo("\n".join(lines))
 

@@ -71,6 +71,7 @@ def predict(
                 totals += Score.totals(some, step)
                 n_rows += len(some.block)
                 progress.update(task, completed=n_rows)
+        feed.unlearned.warn()
         outputs.commit(console)
     seconds = time.perf_counter() - started
     n_skipped = skipped.n_rows if skipped is not None else 0
@@ -99,9 +100,8 @@ def _about(feed: Feed) -> str:
         ("data", report.source(reader, reader.n_rows)),
         ("model", f"learned {counted(model.n_rounds, 'row')}, {report.classes(model.labels)}"),
     ]
-    ignored = [name for name in reader.names if name not in feed.roles]
-    if ignored:
-        lines.append(("ignored", f"columns that the model does not know: {listed(ignored)}"))
+    if feed.unknown:
+        lines.append(("ignored", f"columns that the model does not know: {listed(feed.unknown)}"))
     if model.is_open:
         unseen = model.unseen_probability
         lines.append((UNSEEN, f"a class that was never seen has the probability {unseen:.2g}"))

@@ -3,6 +3,8 @@
 import math
 from collections.abc import Mapping, Sequence
 
+from folklearn.cli.learners import described as described_learner
+from folklearn.cli.learners import sizes_of
 from folklearn.learners.auto import Auto
 from folklearn.model.feed import Feed
 from folklearn.model.model import Model
@@ -93,6 +95,8 @@ def missing(gaps: Mapping[str, int], roles: Mapping[str, str]) -> list[tuple[str
 def expert_words(model: Model) -> list[str]:
     """Return what is inside a learner that is made of several, for those who want to know."""
     lines, learner, certificate = [], model.learner, model.certificate()
+    if learner is not None:
+        lines.append(f"Learner: {described_learner(model)}, of {sizes_of(model)}.")
     if isinstance(learner, Auto):
         best = max(learner.experts, key=lambda expert: expert.weight)
         names = "; ".join(expert.name for expert in learner.experts)

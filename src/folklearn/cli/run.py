@@ -21,7 +21,6 @@ from folklearn.cli.outputs import Outputs
 from folklearn.cli.predictions import PredictionWriter, writer_to
 from folklearn.cli.warmup import warm_up
 from folklearn.errors import FolklearnError
-from folklearn.model import document
 from folklearn.model.feed import Feed
 from folklearn.model.model import Model
 from folklearn.model.run import Run
@@ -150,7 +149,7 @@ def run(
             begin(feed, console)
             more = [("learner", learners.described(model))] if verbose else []
             console.print(report.first_screen(feed, *more))
-            warm_up(console, model.learner_name, bool(model.columns and model.columns.sparse))
+            warm_up(model.learner_name, bool(model.columns and model.columns.sparse))
             with writer_to(predictions, predictions_path, feed) as writer:
                 keep = None if save_path is None else lambda: _put(outputs, model, save_path)
                 signals = until_the_end.enter_context(Signals())  # also while results are saved
@@ -343,8 +342,6 @@ def _summary(model: Model, course: Run, skipped: Skipped | None) -> Iterator[str
     if model.is_open:
         new = report.number(model.loss_of_new / model.total_weight)
         yield f"{report.classes(model.labels)}; {new} of the loss was paid for their being new."
-    if document.has_parted(model.average_loss, model.frozen_loss):
-        yield document.parted(model.average_loss, model.frozen_loss)
     if course.hindsight is None:
         yield "In hindsight: not computed for so many weights or rows; --exact does it."
     else:

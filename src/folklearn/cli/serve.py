@@ -5,9 +5,8 @@ from typing import Annotated
 
 import typer
 
-from folklearn.cli.display import new_console
+from folklearn.cli.display import new_console, warnings_shown
 from folklearn.cli.interrupts import Terminated
-from folklearn.cli.warmup import announced
 from folklearn.errors import InvalidInputError
 
 
@@ -33,7 +32,7 @@ def serve(
     is_new = server.lacks_key(folder, host)
     if demo and not is_new:
         raise InvalidInputError(f"--demo needs a new folder, and {folder} has keys already")
-    with announced(new_console(quiet=False)):
+    with warnings_shown(new_console(quiet=False)):
         server.use_every_kernel()  # so that no request waits for a compiler
 
     def begun(service: Service, port: int) -> None:

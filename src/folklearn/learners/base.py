@@ -16,11 +16,11 @@ from numpy.typing import ArrayLike, NDArray
 from folklearn import problem
 from folklearn.arrays import Array
 from folklearn.certificate import Certificate
-from folklearn.errors import InvalidInputError
+from folklearn.errors import InvalidInputError, warn_of_data
 from folklearn.learners.start import Start
 from folklearn.persist import Saved
 from folklearn.problem import Rows
-from folklearn.progress import LOGGER, reporter
+from folklearn.progress import reporter
 from folklearn.sparse import SparseRows, dense_row, is_sparse
 
 Progress = bool | Callable[[int], None]
@@ -207,11 +207,11 @@ class Learner(Saved, ABC):
         if self._warned or not len(norms) or not np.median(norms) > _FAR_LONGER * self.R:
             return
         self._warned = True
-        LOGGER.warning(
-            "the rows of X have norms of about %.3g, and %s was made for norms of about R = %g: "
-            "probabilities will be extreme; scale the features, or use folklearn.Model, which does",
-            np.median(norms), type(self).__name__, self.R,
-        )  # fmt: skip
+        warn_of_data(
+            f"the rows of X have norms of about {np.median(norms):.3g}, and {type(self).__name__} "
+            f"was made for norms of about R = {self.R:g}: probabilities will be extreme; scale the "
+            "features, or use folklearn.Model, which does"
+        )
 
     def _checked(self, X: Any, y: ArrayLike, weight: ArrayLike | None) -> Rows:
         """Return examples for this learner, checked."""

@@ -172,6 +172,10 @@ class Wide(Learner):
         """The number of columns that occurred."""
         return self._columns.n
 
+    def has_occurred(self, columns: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Tell of columns (n,) whether they occurred."""
+        return self._columns.find(columns) >= 0
+
     @property
     def loss(self) -> float:
         """The total (weighted) loss so far."""

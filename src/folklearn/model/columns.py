@@ -8,12 +8,13 @@ from operator import itemgetter
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from folklearn.arrays import Array
 from folklearn.errors import InvalidInputError
 from folklearn.model import roles as known_roles
 from folklearn.model.roles import CATEGORY, DATES, ID, IGNORED, LEARNED, NUMBER, WORDS
-from folklearn.model.sparse_scaler import SparseInput
+from folklearn.model.sparse_scaler import SPACE, SparseInput
 from folklearn.model.terms import (
     HASHED,
     Picked,
@@ -26,7 +27,7 @@ from folklearn.model.terms import (
 from folklearn.persist import Record, Saved
 from folklearn.readers.block import Block, Column, Texts, is_gap
 from folklearn.readers.cells import LARGEST, written
-from folklearn.readers.records import block_of_records
+from folklearn.readers.records import block_of_records, no_row
 from folklearn.sparse import SparseRows
 from folklearn.words import listed
 
@@ -200,7 +201,7 @@ class Columns(Saved):
             except Exception:  # another column, a gap, text, or what no number can be made of
                 pass  # is looked at below, value by value
         if not isinstance(x, Mapping):
-            raise InvalidInputError(f"a row must be a dictionary of columns, got {x!r}")
+            raise no_row(x)
         return None if self.sparse or self.crosses else self._known_row(x)
 
     def _known_row(self, x: Mapping[str, Any]) -> Array | None:
@@ -345,6 +346,20 @@ class Columns(Saved):
         X = SparseInput(np.ascontiguousarray(values.T), slots, parts)
         return X, keys, len(self.keys) + len(keys)
 
+    def has_places(self, name: str, categories: Sequence[str]) -> NDArray[np.bool_]:
+        """Tell of categories of a column of dense rows whether they have a place."""
+        rare = self._n_own.get(name, 0) >= MOST_OWN
+        keys = (
+            [(name, part), (name, _shared_part(part))] if rare else [(name, part)]
+            for part in categories
+        )
+        return np.array([any(key in self.places for key in own) for own in keys], bool)
+
+    def wide_places(self, name: str, categories: Sequence[str]) -> NDArray[np.int64]:
+        """Return the columns (n,) of wide rows that categories of a column of the data have."""
+        slot = 1 + self.places.get((name, ""), len(self.keys))
+        return slot * SPACE + np.array([place_of(part) for part in categories], np.int64)
+
     def known(self, X: Any) -> Any:
         """Return a matrix without the places that are not there yet."""
         if not isinstance(X, SparseInput):
@@ -440,9 +455,14 @@ class _Fresh:
             return key
         n_own = self._n_own.get(source, 0)
         if n_own >= MOST_OWN or part.startswith("#"):
-            return source, f"#{place_of(part) % _SHARED}"
+            return source, _shared_part(part)
         self._n_own[source] = n_own + 1
         return key
+
+
+def _shared_part(category: str) -> str:
+    """Return the part of a column that a category shares with others."""
+    return f"#{place_of(category) % _SHARED}"
 
 
 def _hashed(term: Picked) -> SparseRows:

@@ -11,6 +11,7 @@ from folklearn.arrays import Labels as Numbers
 from folklearn.certificate import Certificate
 from folklearn.errors import InvalidInputError
 from folklearn.evaluate.regression import Regression
+from folklearn.model.frozen import has_parted, parted
 from folklearn.model.history import History, Learned
 from folklearn.model.pictures import bound_label, calibration_tables, window_rows
 from folklearn.report import document, html
@@ -27,22 +28,6 @@ _UNPROVEN = (
 )
 _BEFORE = "Every row was predicted before its label was known."
 _NO_FLOOR = "What is proven piece by piece was not kept: a model made with windows=True keeps it."
-_PARTED = 1.2, 0.05  # factor and nats by which the frozen loss may exceed the progressive one
-
-
-def has_parted(loss: float, frozen: float) -> bool:
-    """Tell whether the model as it would be saved does clearly worse than the running one."""
-    factor, nats = _PARTED
-    return frozen > factor * loss + nats
-
-
-def parted(loss: float, frozen: float) -> str:
-    """Return what it means that the two losses have parted."""
-    return (
-        "Warning: the saved model will do worse than the running one. Rows ahead, it had an "
-        f"average loss of {frozen:.4f}, where predictions with every label known had "
-        f"{loss:.4f}: what is learned here goes out of date, so go on learning while you predict."
-    )
 
 
 def proven(model: "Model", certificate: Certificate | None = None) -> list[str]:
@@ -155,7 +140,7 @@ def _of_model(model: "Model", history: History) -> Iterator[Markup]:
     if history.n_rows < model.n_rounds:
         n_before = model.n_rounds - history.n_rows
         lines.append(f"Of {counted(n_before, 'row')} learned before there is no record here.")
-    more = [parted(loss, frozen)] if has_parted(loss, frozen) else []
+    more = [f"Warning: {parted(loss, frozen)}."] if has_parted(loss, frozen) else []
     needs = document.attention(labels, history.by_class(), columns, history.n_rows, more)
     yield document.summary(lines, needs)
     yield document.course(

@@ -1,7 +1,7 @@
 """From a source to a model: roles, labels, weights and ids of rows, block by block."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -10,13 +10,14 @@ from numpy.typing import NDArray
 
 from folklearn import problem
 from folklearn.arrays import Array
-from folklearn.errors import InvalidInputError
+from folklearn.errors import InvalidInputError, warn_of_data
 from folklearn.learners.lanes import PAIRS, lane_of
 from folklearn.model import roles as known_roles
 from folklearn.model.columns import FEATURES
-from folklearn.model.roles import CATEGORY, DATES, ID, LEARNED, TARGET, WEIGHT, WORDS
+from folklearn.model.roles import CATEGORY, DATES, ID, IGNORED, LEARNED, TARGET, WEIGHT, WORDS
+from folklearn.model.unlearned import UnlearnedValues
 from folklearn.numerics.backend import device_named
-from folklearn.progress import LOGGER, reporter
+from folklearn.progress import reporter
 from folklearn.readers.block import Block, Texts
 from folklearn.readers.cells import number_in
 from folklearn.readers.frames import is_frame
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from folklearn.model.model import Model, Step
 
 _COARSE, _FINE = 8192, 512  # rows of a block
+_MOST_NAMED = 6  # columns that are left out
 _FEW = 50  # features of the first row of a stream, for it not to be wide
 _FIRST_STOP = 64  # rows; then 128, 256, ...
 _SORTED = (
@@ -114,6 +116,8 @@ class Feed:
         self.roles = self._roles()
         self.scan: Scan | None = None
         self.n_learned = self.n_unlabelled = 0
+        self.unlearned = UnlearnedValues()
+        self._warned_of: set[str] = set()
 
     def _opened(self, source: Any, target: str | None, options: Mapping[str, Any]) -> Reader:
         """Open a source; labels of frames and dictionaries keep their type."""
@@ -165,7 +169,11 @@ class Feed:
         if model.columns is None or not self.known_only:
             new = known_roles.inferred(self.reader.head(), skip=asked)
         if model.columns is None:
-            unknown = [name for name in model.asked_roles if names and name not in names]
+            unknown = [
+                name
+                for name, role in model.asked_roles.items()
+                if names and name not in (self.reader.known if role == IGNORED else names)
+            ]
             if unknown:
                 raise self.reader.no_column(unknown[0], ", which was given a role")
         else:
@@ -218,7 +226,7 @@ class Feed:
                 progress=progress,
             )
             if self.scan.sorted and self.shuffle is None:
-                LOGGER.warning(_SORTED)
+                warn_of_data(_SORTED)
             self._doubt_numbers(self.scan)
             self._declare(self.scan)
         if model.columns is None:
@@ -230,11 +238,11 @@ class Feed:
         if len(labels) > max(known_roles.MANY_NUMBERS, found.n_rows // 20) and all(
             map(_is_number, labels)
         ):
-            LOGGER.warning(
-                "column %r holds %d different numbers: each is taken for a class of its own, and "
-                "their order says nothing; for a number to be estimated this is the wrong tool",
-                self.target, len(labels),
-            )  # fmt: skip
+            warn_of_data(
+                f"column {self.target!r} holds {len(labels)} different numbers: each is taken for "
+                "a class of its own, and their order says nothing; for a number to be estimated "
+                "this is the wrong tool"
+            )
 
     def _declare(self, found: Scan) -> None:
         """Tell the model of classes, how often they come, and of the largest weight of a row."""
@@ -274,6 +282,7 @@ class Feed:
     def steps(self, *, progress: bool = False) -> Iterator[tuple[FedRows, "Step"]]:
         """Predict, then learn, all rows; yield them block by block."""
         self.begin()
+        self.warn_of_left_out()
         total = self.scan.n_rows if self.scan else self.reader.n_rows
         with reporter(progress, total or 0, "learning") as report:
             done = 0
@@ -283,6 +292,7 @@ class Feed:
                 if report is not None:
                     report(done)
         self.keep_names()
+        self.warn_of_left_out()
 
     def rows(self, *, doubling: bool = True) -> Iterator[FedRows]:
         """Yield the rows with their labels, not yet learned.
@@ -382,11 +392,28 @@ class Feed:
 
     def predict(self, rows: FedRows) -> "Step":
         """Predict rows as the model would once it is saved; nothing is learned."""
+        self.unlearned.count(self.model, rows.block)
         return self.model._predicted_frozen(rows)
+
+    def warn_of_left_out(self) -> None:
+        """Warn of columns that were left out, of each once; the command line lists them itself."""
+        unknown = [name for name in self.unknown if name not in self._warned_of]
+        if unknown:
+            warn_of_data(f"columns that the model does not know are left out: {listed(unknown)}")
+        self._warned_of |= {*unknown}
+        _warn_of_left_out(self.reader, self._warned_of | self.roles.keys())  # soft labels have one
+        self._warned_of |= self.reader.left_out.keys()
+
+    @property
+    def unknown(self) -> list[str]:
+        """The columns that the model does not know, where only those that it does are read."""
+        present = [*self.reader.names, *self.reader.left_out] if self.known_only else []
+        return [name for name in present if name not in self.roles]
 
     def unlabelled(self) -> Iterator[Block]:
         """Yield the rows to be predicted, labels apart."""
         for rows in self.rows(doubling=False):
+            self.unlearned.count(self.model, rows.block)
             yield rows.block
 
     def keep_names(self) -> None:
@@ -402,8 +429,11 @@ class Feed:
             )
 
 
-def block_of(rows: Any) -> Block:
-    """Return rows that are at hand as one block: a frame, dictionaries, a matrix, a block."""
+def block_of(rows: Any, ignored: Collection[str] = ()) -> Block:
+    """Return rows that are at hand as one block: a frame, dictionaries, a matrix, a block.
+
+    Warns of columns that cannot be read, but for those that are `ignored`.
+    """
     if isinstance(rows, Block):
         return rows
     if is_sparse(rows):
@@ -417,8 +447,21 @@ def block_of(rows: Any) -> Block:
     if isinstance(rows, Sequence):
         return block_of_records(rows, range(1, len(rows) + 1))
     reader = open_reader(rows)
+    _warn_of_left_out(reader, ignored)
     kinds = {name: known_roles.natural_kind(c) for name, c in reader.head().columns.items()}
     return Block.joined(list(reader.blocks(kinds)))
+
+
+def _warn_of_left_out(reader: Reader, known: Collection[str] = ()) -> None:
+    """Warn of columns that cannot be read, in one sentence, but for those that somebody knows."""
+    left_out = [f"{name!r} ({what})" for name, what in reader.left_out.items() if name not in known]
+    if left_out:
+        columns = "column is" if len(left_out) == 1 else "columns are"
+        more = f" and {len(left_out) - _MOST_NAMED} more" if len(left_out) > _MOST_NAMED else ""
+        warn_of_data(
+            f"{len(left_out)} {columns} left out of {reader.name}, because only numbers, text, "
+            f"dates and durations can be read: {', '.join(left_out[:_MOST_NAMED])}{more}"
+        )
 
 
 def _first_rows(head: Block, found: Scan, learned: Mapping[str, str]) -> Block:

@@ -24,7 +24,23 @@ _LONGEST = 288  # rounds
 _SHARE = 4  # a stripe is as long as a quarter of the rounds before it, at most
 _SPACED = 16  # stripes of wide models begin when so much of the rounds so far has gone by
 _KEEP = 0.8  # of the record, from one stripe to the next
+_PARTED = 1.2, 0.05  # factor and nats by which the frozen loss may exceed the progressive one
 _SHARPNESS = 10.0  # rows of a stripe are alike: a nat of their mean counts as ten, not as 288
+
+
+def has_parted(loss: float, frozen: float) -> bool:
+    """Tell whether the model as it would be saved does clearly worse than the running one."""
+    factor, nats = _PARTED
+    return frozen > factor * loss + nats
+
+
+def parted(loss: float, frozen: float) -> str:
+    """Return what it means that the two losses have parted."""
+    return (
+        f"the saved model will do worse than the running one. Rows ahead, it had an average loss "
+        f"of {frozen:.4f}, where predictions with every label known had {loss:.4f}: what is "
+        "learned here goes out of date, so go on learning while you predict"
+    )
 
 
 class Held(NamedTuple):

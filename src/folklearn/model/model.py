@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from folklearn import persist, problem
 from folklearn.arrays import TINY, Array
@@ -20,6 +21,7 @@ from folklearn.evaluate.windows import Window
 from folklearn.learners import catalogue
 from folklearn.learners.base import Learner
 from folklearn.learners.lanes import PAIRS, lane_of
+from folklearn.learners.wide import Wide
 from folklearn.model import class_weights
 from folklearn.model import roles as known_roles
 from folklearn.model.columns import FEATURES, Columns, Encoded
@@ -33,13 +35,14 @@ from folklearn.model.recent import Recent
 from folklearn.model.roles import WORDS
 from folklearn.model.run import Run, Score, known_numbers
 from folklearn.model.tally import Tally, outcome, outcomes
+from folklearn.model.unlearned import UnlearnedValues
 from folklearn.model.waiting import Asked, Waiting
 from folklearn.numerics.backend import OWN, device_named
 from folklearn.persist import Record, Saved
 from folklearn.problem import Rows
 from folklearn.readers.block import Block
 from folklearn.readers.cells import written
-from folklearn.readers.records import block_of_records
+from folklearn.readers.records import block_of_records, no_row
 from folklearn.sparse import SparseRows, is_sparse
 from folklearn.words import counted, listed
 
@@ -582,7 +585,7 @@ class Model(Saved):
     def _meet_row(self, x: Mapping[Any, Any]) -> Encoded:
         if self.columns is None:
             if not isinstance(x, Mapping):
-                raise InvalidInputError(f"a row must be a dictionary of columns, got {x!r}")
+                raise no_row(x)
             roles = {  # sorted, so that the order of a mapping is of no account
                 str(name): known_roles.of_value(value)
                 for name, value in sorted(x.items(), key=_name_of)
@@ -777,9 +780,13 @@ class Model(Saved):
                 "the model has learned nothing yet: `learn_one`, `run` or `fit`"
             )
         if isinstance(source, Block | np.ndarray) or is_sparse(source):
-            return self._frozen(block_of(source))
-        feed = self.feed(source, **options)
+            block = block_of(source)
+            UnlearnedValues.of(self, block).warn()
+            return self._frozen(block)
+        feed = self.feed(source, **{"known_only": True, **options})
         parts = [self._frozen(block) for block in feed.unlabelled()]
+        feed.warn_of_left_out()
+        feed.unlearned.warn()
         return np.concatenate(parts) if parts else np.empty((0, len(self._labels)))
 
     def predicting(self) -> Self:
@@ -792,6 +799,15 @@ class Model(Saved):
         own.columns = copy.deepcopy(self.columns)
         own.core = None if self.core is None else self.core.predicting()
         return own
+
+    def _has_learned(self, name: str, categories: Sequence[str]) -> NDArray[np.bool_]:
+        """Tell which categories of a column were learned."""
+        assert self.columns is not None
+        if not self.columns.sparse:
+            return self.columns.has_places(name, categories)
+        if not isinstance(self.learner, Wide):  # before the second class
+            return np.ones(len(categories), bool)
+        return self.learner.has_occurred(self.columns.wide_places(name, categories))
 
     def _frozen(self, block: Block) -> Array:
         """Return what the model predicts as it would be saved."""
@@ -810,7 +826,7 @@ class Model(Saved):
             raise InvalidInputError(
                 "the model has learned nothing yet: `learn_one`, `run` or `fit`"
             )
-        feed = self.feed(source, target, one_pass=True, **options)
+        feed = self.feed(source, target, one_pass=True, **{"known_only": True, **options})
         return Score.of(self, feed)
 
     # What it is worth, and why.

@@ -10,11 +10,11 @@ from folklearn.arrays import Array
 from folklearn.batch.column_model import ColumnModel
 from folklearn.batch.penalised import FIRST_RIDGE, penalised
 from folklearn.batch.wide_fit import wide_fit
+from folklearn.errors import warn_of_data
 from folklearn.learners.base import Learner
 from folklearn.learners.panel import PanelLearner
 from folklearn.passes import Passes
 from folklearn.problem import Rows
-from folklearn.progress import LOGGER
 from folklearn.sparse import SparseRows, concatenated
 
 _BYTES_OF_A_VALUE = 40  # of a row, in its copies
@@ -72,7 +72,7 @@ def refit_wide(
         parts.append(rows._replace(X=Z))
         needed += _COPIES * 8 * len(Z) * n_classes + _BYTES_OF_A_VALUE * Z.nnz
         if needed > present / 2:
-            LOGGER.warning(
+            warn_of_data(
                 "all rows together do not fit in memory: the model that learned on line "
                 "predicts, and no fit to all rows is made"
             )

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from folklearn.errors import InvalidInputError
-from folklearn.progress import LOGGER
+from folklearn.errors import InvalidInputError, warn_of_data
 from folklearn.readers.block import Block, Column, Texts, is_gap
 from folklearn.readers.cells import DATE_KINDS, Kind, amount_in, date_in, role_of, unit_in
 from folklearn.words import listed
@@ -140,7 +139,7 @@ def _of_texts(name: str, column: Texts) -> str:
 
 
 def _doubt(name: str, what: str, remedy: str) -> None:
-    LOGGER.warning("column %r looks like %s but is taken for text: %s", name, what, remedy)
+    warn_of_data(f"column {name!r} looks like {what} but is taken for text: {remedy}")
 
 
 def _dates_of(column: Texts) -> str | None:

@@ -1,16 +1,18 @@
 """What a run over many rows was like: losses on the way, and how they came about."""
 
 import math
-import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from folklearn.arrays import Array
+from folklearn.errors import warn_of_data
 from folklearn.model.feed import FedRows, Feed
+from folklearn.model.frozen import has_parted, parted
 from folklearn.model.hindsight import EncodedRows
 from folklearn.model.history import History, Piece
+from folklearn.progress import working_time
 from folklearn.readers.block import Texts
 
 if TYPE_CHECKING:
@@ -44,6 +46,7 @@ class Run:
     n_rows, n_unlabelled : rows that were learned, and rows that were only predicted.
     loss, error : averages over the rows of this run, each predicted before it was learned.
     frozen_loss : the average loss of the model as it would be saved, of late.
+    seconds : how long it took, without what kernels took to be compiled.
     certificate : what no linear model of a norm could have beaten, over the life of the model.
     hindsight : an ordinary logistic regression of all rows of this run, and what no linear model
         of any norm is below, with its penalty; None where that was too large to be done unasked.
@@ -66,7 +69,7 @@ class Run:
     def of(cls, model: "Model", feed: Feed, exact: bool | None = None) -> "Run":
         """Begin to record; `exact` decides whether there will be a `hindsight`."""
         run = cls(feed.reader.name, model=model)
-        run._started, run._encoded = time.perf_counter(), EncodedRows(exact)
+        run._started, run._encoded = working_time(), EncodedRows(exact)
         return run
 
     _started: float = field(default=0.0, repr=False)
@@ -124,7 +127,7 @@ class Run:
                 model.average_loss,
                 model.frozen_loss,
                 model.n_mistakes / max(1, model.n_rounds),
-                time.perf_counter() - self._started,
+                working_time() - self._started,
                 _certified(certificate, model.total_weight),
             )
         )
@@ -137,7 +140,9 @@ class Run:
         self.certificate = model.certificate()
         self._look(self.certificate)
         self.labels = model.labels
-        self.seconds = time.perf_counter() - self._started
+        self.seconds = working_time() - self._started
+        if has_parted(model.average_loss, model.frozen_loss):
+            warn_of_data(parted(model.average_loss, model.frozen_loss))
         return self
 
     def table(self) -> list[tuple[int, float, float, float]]:
@@ -192,6 +197,8 @@ class Score:
         totals = np.zeros(5)
         for rows in feed.rows(doubling=False):
             totals += cls.totals(rows, feed.predict(rows))
+        feed.warn_of_left_out()
+        feed.unlearned.warn()
         return cls.of_totals(totals)
 
     @staticmethod

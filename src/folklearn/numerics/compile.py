@@ -11,6 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from numba import config, jit, version_info
+from numba.core import event
+
+from folklearn.progress import COMPILATION
 
 # Versions of Numba whose inner workings `folklearn.numerics.parts` was tried with. With any other
 # kernels are compiled as Numba does it by itself: the same results, after a longer wait.
@@ -18,6 +21,28 @@ KNOWN = frozenset({(0, 68)})
 
 _STRICT: dict[str, Any] = {"nopython": True, "nogil": True, "error_model": "numpy"}
 _FAST = _STRICT | {"fastmath": {"reassoc", "contract"}}
+
+
+class _CompilerListener(event.Listener):  # type: ignore[misc]
+    """Tells `Compilation` when Numba compiles a kernel of this library, and nobody else's."""
+
+    def on_start(self, happening: Any) -> None:
+        """Called before a kernel is compiled; not before one is loaded from disk."""
+        if _is_ours(happening):
+            COMPILATION.begin()
+
+    def on_end(self, happening: Any) -> None:
+        """Called when it is compiled, or cannot be."""
+        if _is_ours(happening):
+            COMPILATION.end()
+
+
+def _is_ours(happening: Any) -> bool:
+    module: str = happening.data["dispatcher"].py_func.__module__
+    return module.startswith("folklearn.")
+
+
+event.register("numba:compile", _CompilerListener())
 
 
 def sources_of(folder: Path) -> str:

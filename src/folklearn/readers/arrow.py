@@ -1,8 +1,8 @@
 """Parquet, and Arrow's own: IPC files and streams, Feather. Also Arrow's arrays as columns.
 
-Numbers, truth values, text, categories and dates are read as the schema says; columns of other
-types are left out, and named in the notes. Read batch by batch. Messages count rows from 1. The
-index that pandas stores is no column.
+Numbers, truth values, text, categories and dates are read as the schema says, durations as numbers
+of seconds; columns of other types are left out, and named in the notes. Read batch by batch.
+Messages count rows from 1. The index that pandas stores is no column.
 """
 
 import os
@@ -27,6 +27,7 @@ from folklearn.readers.unpack import File
 PARQUET, FILE, STREAM, OLD_FEATHER = b"PAR1", b"ARROW1", b"\xff\xff\xff\xff", b"FEA1"
 
 _AT_A_TIME = 8192  # rows
+_TICKS_PER_SECOND = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}
 _PANDAS_INDEX = re.compile(r"__index_level_\d+__")
 
 
@@ -176,7 +177,9 @@ def own_kind(type: Any) -> Kind | None:
         return "text"
     if types.is_timestamp(type) or types.is_date(type):
         return "date"
-    numbers = (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal)
+    numbers = (
+        types.is_integer, types.is_floating, types.is_boolean, types.is_decimal, types.is_duration
+    )  # fmt: skip
     is_number = types.is_null(type) or any(test(type) for test in numbers)
     return "number" if is_number else None
 
@@ -184,11 +187,15 @@ def own_kind(type: Any) -> Kind | None:
 def column_of_array(array: Any, kind: Kind | None = None) -> tuple[Column, Faults]:
     """Return an array of Arrow as a column of a kind, its own if None, and the faults by row."""
     import pyarrow as pa
+    import pyarrow.compute
 
     if isinstance(array, pa.ChunkedArray):
         array = array.combine_chunks() if array.num_chunks != 1 else array.chunk(0)
         if isinstance(array, pa.ChunkedArray):
             array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.nulls(0)
+    if pa.types.is_duration(array.type):
+        ticks = array.cast(pa.int64()).cast(pa.float64(), safe=False)
+        array = pa.compute.divide(ticks, _TICKS_PER_SECOND[array.type.unit])
     own = own_kind(array.type)
     if kind is None:
         return column_of_array(array, own or "text")[0], {}

@@ -2,7 +2,7 @@
 
 import math
 import re
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from typing import Any, Literal
 
 import numpy as np
@@ -138,7 +138,10 @@ def written(value: Any) -> str | None:
 
 
 def as_number(value: Any, decimal: str = ".") -> tuple[float, str]:
-    """Return a number, NaN if it is missing, and what is wrong with it, or nothing."""
+    """Return a number, NaN if it is missing, and what is wrong with it, or nothing.
+
+    That of a duration is its seconds.
+    """
     if value is None:
         return math.nan, ""
     if isinstance(value, str):
@@ -155,7 +158,7 @@ def as_number(value: Any, decimal: str = ".") -> tuple[float, str]:
         return math.nan, f"{_shown(value)} is not a number"
     else:
         try:
-            found = float(value)
+            found = float(_seconds_of(value))
         except (TypeError, ValueError):
             return math.nan, f"{_shown(value)} is not a number"
         except OverflowError:
@@ -166,6 +169,13 @@ def as_number(value: Any, decimal: str = ".") -> tuple[float, str]:
             fault = "not finite; leave missing values empty"
         return found, "" if math.isnan(found) else f"{_shown(value)} is {fault}"
     return found, ""
+
+
+def _seconds_of(value: Any) -> Any:
+    """Return the seconds of a duration, and anything else as it is."""
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    return value / np.timedelta64(1, "s") if isinstance(value, np.timedelta64) else value
 
 
 def as_date(value: Any, kind: Kind = "date") -> tuple[datetime | None, str]:

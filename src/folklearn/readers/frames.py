@@ -25,8 +25,8 @@ def is_frame(source: Any) -> bool:
 class FrameReader(Reader):
     """The rows of a data frame.
 
-    Strings, categories and enums are text; numbers and truth values are numbers; dates are
-    dates. Columns of other types are left out, and named in the notes.
+    Strings, categories and enums are text; numbers and truth values are numbers, durations too, in
+    seconds; dates are dates. Columns of other types are left out, and named in the notes.
     """
 
     format = "frame"
@@ -50,7 +50,10 @@ class FrameReader(Reader):
 
     def _can_read(self, name: str, nw: Any) -> bool:
         kind = self._frame.schema[self._own[name]]
-        simple = (nw.Boolean, nw.String, nw.Categorical, nw.Enum, nw.Date, nw.Datetime, nw.Decimal)
+        simple = (
+            nw.Boolean, nw.String, nw.Categorical, nw.Enum, nw.Date, nw.Datetime, nw.Duration,
+            nw.Decimal,
+        )  # fmt: skip
         if kind.is_numeric() or isinstance(kind, simple):
             return True
         if isinstance(kind, nw.Object):  # what pandas has for text among other things

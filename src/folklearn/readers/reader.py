@@ -89,7 +89,7 @@ class Reader(ABC):
         self.notes: list[str] = []
         self._head: tuple[int, Block] | None = None
         self._was_read = False
-        self._left_out: set[str] = set()  # columns that nobody can read
+        self._left_out: dict[str, str] = {}  # columns that nobody can read, and what they hold
 
     @property
     def known(self) -> set[str]:
@@ -99,11 +99,16 @@ class Reader(ABC):
     def leave_out(self, column: str, what: str) -> None:
         """Remember a column that holds what cannot be read, and say so."""
         if column not in self._left_out:
-            self._left_out.add(column)
+            self._left_out[column] = what
             self.notes.append(
                 f"column {column!r} holds {what} and is left out: only numbers, text and dates "
                 "can be read"
             )
+
+    @property
+    def left_out(self) -> dict[str, str]:
+        """What the columns hold that nobody can read, by name."""
+        return dict(self._left_out)
 
     @abstractmethod
     def _parts(self, kinds: Mapping[str, Kind] | None, looking: bool) -> Iterator[Part]:

@@ -36,7 +36,7 @@ def block_of_records(records: Sequence[Mapping[str, Any]], lines: Sequence[int])
     """
     for line, record in zip(lines, records, strict=True):
         if not isinstance(record, Mapping):
-            raise InvalidInputError(f"row {line} must be a dictionary of columns, got {record!r}")
+            raise no_row(record, f"row {line}")
     names = dict.fromkeys(name for record in records for name in record)
     columns: dict[str, Column] = {}
     for name in names:
@@ -44,6 +44,14 @@ def block_of_records(records: Sequence[Mapping[str, Any]], lines: Sequence[int])
         for place, fault in faults.items():
             raise InvalidInputError(f"row {lines[place]}, column {name!r}: {fault}")
     return Block(columns, np.asarray(lines, np.int64))
+
+
+def no_row(row: Any, which: str = "a row") -> InvalidInputError:
+    """Return the error that a row is no mapping of column names to values."""
+    got = repr(row)
+    if hasattr(row, "to_dict"):  # a Series of pandas, whose repr is a page
+        got = f"a {type(row).__name__}: row.to_dict() makes a dictionary of it"
+    return InvalidInputError(f"{which} must be a dictionary of columns, got {got}")
 
 
 def column_of(

@@ -65,7 +65,7 @@ class Draws:
     def predict(self, model: Model, block: Block) -> Array:
         """Return the probabilities of the labels of the model, averaged over the draws."""
         if not self.states:
-            return model.predict_proba(block)
+            return model._frozen(block)
         K = len(model.labels)
         P = np.zeros((len(block), K))
         for share, state in zip(np.bincount(self.slots) / self.m, self.states, strict=True):
@@ -89,7 +89,7 @@ def _shared(state: Model, n_classes: int, block: Block) -> Array:
     n_later = n_classes - len(state.labels)
     if state.core is None:  # before the first round
         return np.full((len(block), n_classes), 1.0 / n_classes)
-    P = state.predict_proba(block)
+    P = state._frozen(block)
     if n_later:
         u = state.core.unseen_probability
         P = np.hstack([(1.0 - u) * P, np.full((len(P), n_later), u / n_later)])

@@ -90,15 +90,15 @@ def _block_of_frame(X: Any, estimator: Any) -> Block:
             continue
         raise InvalidInputError(
             f"column {name!r} is of type {frame.schema[own[name]]}, and only numbers, truth "
-            "values, text, categories and dates can be read: convert or drop it, or say by roles "
-            f"that it is {IGNORED!r}"
+            "values, text, categories, dates and durations can be read: convert or drop it, or "
+            f"say by roles that it is {IGNORED!r}"
         )
     if not len(frame):
         raise InvalidInputError(
             f"Found array with 0 sample(s) (shape={(0, len(own))}) while a minimum of 1 is "
             f"required by {type(estimator).__name__}."
         )
-    block = block_of(X)
+    block = block_of(X, reader.left_out)  # all of them are ignored, or empty
     gap = np.full(len(block), math.nan)
     return Block({name: block.columns.get(name, gap) for name in own}, block.lines)
 
