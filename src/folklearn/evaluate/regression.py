@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.linalg import cholesky, solve_triangular
-from scipy.optimize import OptimizeResult, minimize
 
 from folklearn import problem
 from folklearn.arrays import TINY, Array
@@ -312,6 +311,8 @@ class _Search:
 
     def from_model(self, W: Array, tol: float) -> Array:
         """Return a model whose gap is at most `tol` of the objective, unless passes run out."""
+        from scipy.optimize import minimize  # a sixth of a second, for those who fit
+
         coordinates, objective, shape = self._coordinates, self._objective, W.shape
 
         def value(v: Array) -> tuple[float, Array]:
@@ -322,7 +323,7 @@ class _Search:
             self._gap = float(lost.sum()) / (1.0 + abs(total))
             return total, coordinates.gradient(G).ravel()
 
-        def stop(intermediate_result: OptimizeResult) -> None:
+        def stop(intermediate_result: Any) -> None:
             if self._gap <= tol or objective.n_passes >= self._most:
                 raise StopIteration
 

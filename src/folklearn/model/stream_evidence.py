@@ -30,7 +30,7 @@ from folklearn.tangents import Tangents
 
 HEAD_ROWS = 2048  # that set the coordinates, and are kept as rows
 _SPARSE_HEAD_ROWS = 256
-_BLOCK_ROWS = 256  # that are added at a time, later
+_BLOCK_ROWS = 1024  # that are added at a time, later
 _WINDOW_ROWS = 64  # where windows have bounds, as `Windows` counts them
 _TOLERANCE, _MOST_PASSES = 1e-4, 12  # over the head, to expand it where that proves most
 _SLACK = 1e-9  # by which the sum of probabilities may differ from 1
@@ -96,7 +96,7 @@ class StreamEvidence(Saved):
 
     The first 2,048 rows are kept as they came. They set means and deviations of numbers
     (`FixedScaler`), and are expanded anew whenever a bound is asked for. Later rows enter the sums
-    of `Evidence` in blocks of 256, expanded at the learner's own model; where matrices of all
+    of `Evidence` in blocks of 1,024, expanded at the learner's own model; where matrices of all
     pairs of classes are too large those of `Tangents`, and for sparse rows these at what was
     predicted.
     Blocks end at fixed numbers of rows, so that it does not matter in what portions rows come.
