@@ -2,6 +2,8 @@
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from folklearn import Model, best_in_class, load
 from folklearn.model import stream_evidence
@@ -22,7 +24,7 @@ def rows_of(X):
     return [{f"x{j}": x for j, x in enumerate(row) if not np.isnan(x)} for row in X.tolist()]
 
 
-def coordinates(X, numeric=None):
+def coordinates(X, numeric=None, n_head=HEAD):
     """As the class says: by the head, later columns by the block that brings them; slowly."""
     T, d = X.shape
     Z = np.zeros((T, d + 1))
@@ -32,16 +34,16 @@ def coordinates(X, numeric=None):
         is_number = numeric is None or numeric[j]
         if not is_number:
             Z[:, j + 1] = np.nan_to_num(X[:, j])
-            squares += np.mean(Z[:HEAD, j + 1] ** 2)
+            squares += np.mean(Z[:n_head, j + 1] ** 2)
             continue
         first = int(np.flatnonzero(~np.isnan(X[:, j]))[0])
-        start = 0 if first < HEAD else HEAD + (first - HEAD) // BLOCK * BLOCK
-        stop = HEAD if first < HEAD else start + BLOCK
+        start = 0 if first < n_head else n_head + (first - n_head) // BLOCK * BLOCK
+        stop = n_head if first < n_head else start + BLOCK
         own = X[start:stop, j]
         own = own[~np.isnan(own)]
-        deviation = own.std() or 1.0
+        deviation = own.std() if np.ptp(own) > 0.0 else 1.0
         Z[:, j + 1] = np.nan_to_num((X[:, j] - own.mean()) / deviation)
-        squares += first < HEAD
+        squares += 1.0 if first < n_head else 0.0
     return Z, 1.0 / np.sqrt(squares)
 
 
@@ -117,6 +119,43 @@ def test_categories_are_zero_or_one_in_the_unit_of_rows(rng):
     found = model.certificate()
     assert 0.9 * best.loss < found.best_linear_at_least <= best.loss
     assert "categories as 0 or 1" in found.models
+
+
+@given(seed=st.integers(0, 10**6))
+def test_what_comes_late_never_lifts_the_bound(seed):
+    """Columns, classes and categories at random times, gaps, weights, any portions."""
+    rng = np.random.default_rng(seed)
+    T, d, K = int(rng.integers(20, 240)), int(rng.integers(1, 4)), int(rng.integers(2, 5))
+    X = rng.standard_t(2.0, size=(T, d)) * np.exp(rng.normal(size=d) * 3.0)
+    for j in range(d):
+        X[: int(rng.integers(0, T)) * (rng.random() < 0.5), j] = np.nan
+        X[rng.random(T) < 0.1, j] = np.nan
+    X[0, 0] = rng.normal()
+    codes = rng.integers(0, 1 + np.arange(T) * 4 // T)
+    known = 2 + np.arange(T) * (K - 2) // T
+    y = rng.integers(0, known)
+    y[:2] = 0, 1
+    weights = rng.random(T)
+    rows = [{**row, "kind": f"k{code}"} for row, code in zip(rows_of(X), codes, strict=True)]
+    norm = float(np.exp(rng.normal()))
+    model = Model("folklore" if rng.random() < 0.5 else "ogd", B=norm)
+    first, start = list(dict.fromkeys(y.tolist())), 0
+    while start < T:
+        stop = start + int(rng.integers(1, 90))
+        model.learn_many(
+            rows[start:stop], [f"c{k}" for k in y[start:stop]], weight=weights[start:stop]
+        )
+        start = stop
+    found = model.certificate()
+    y = np.array([first.index(k) for k in y.tolist()])
+    kinds = list(dict.fromkeys(codes.tolist()))
+    raw = np.column_stack([X, *(codes == kind for kind in kinds)]).astype(float)
+    numeric = [True] * d + [False] * len(kinds)
+    present = [not numeric[j] or not np.isnan(raw[:, j]).all() for j in range(raw.shape[1])]
+    Z, unit = coordinates(raw[:, present], np.array(numeric)[present], min(T, HEAD))
+    assert model.core.evidence.norm() == pytest.approx(norm)
+    best = best_in_class(Z * unit, y, B=norm / unit, n_classes=len(first), weight=weights)
+    assert found.best_linear_at_least <= best.loss * (1.0 + 1e-12)
 
 
 def test_rows_too_long_for_the_arithmetic_count_for_nothing(rng):
