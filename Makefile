@@ -1,6 +1,7 @@
 # make run    learn the embedded stream and show the live certificate
 # make serve  the service with its pages, and something to watch
 # make test   lint, types, import contracts, tests
+# make test-portable  the numerical tests with other BLAS kernels and CPUs, shuffled, and file by file: half an hour
 # make docs   the documentation as a site, to be read in a browser
 # make mutants  change each line that soundness rests on, and see that a test notices
 # make fuzz   ten thousand strange files through the command line
@@ -16,10 +17,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 .DEFAULT_GOAL := help
-.PHONY: help run serve test lint types check mutants fuzz torture test-gpu test-ray test-spark lowest docs bench clean
+.PHONY: help run serve test lint types check test-portable mutants fuzz torture test-gpu test-ray test-spark lowest docs bench clean
 
 help:
-	@sed -n '1,13s/^# //p' Makefile
+	@sed -n '1,14s/^# //p' Makefile
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
@@ -50,6 +51,9 @@ types: $(VENV)/.installed-dev
 
 check: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+test-portable: $(VENV)/.installed-dev
+	$(BIN)/python -m tests.long.portable
 
 test-gpu: $(VENV)/.installed-dev,gpu
 	$(BIN)/python -m pytest tests/on_torch

@@ -3,6 +3,7 @@
 import hashlib
 import math
 import os
+import random
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
@@ -20,8 +21,10 @@ def _kernel_digest() -> str:
     return digest.hexdigest()
 
 
-# Both are read when NumPy and Numba are imported.
-os.environ.setdefault("NUMBA_CACHE_DIR", str(ROOT / ".cache" / f"numba-{_kernel_digest()}"))
+# Both are read when NumPy and Numba are imported. Kernels for another CPU lie in their own folder.
+_CPU = os.environ.get("NUMBA_CPU_NAME", "host")
+_KERNELS = ROOT / ".cache" / f"numba-{_kernel_digest()}-{_CPU}"
+os.environ.setdefault("NUMBA_CACHE_DIR", str(_KERNELS))
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "2")
 
 import numpy as np  # noqa: E402
@@ -36,6 +39,13 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],  # the machine may be busy
 )
 settings.load_profile("folklearn")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """FOLKLEARN_TEST_ORDER, a number, shuffles the tests: none may need what another left."""
+    order = os.environ.get("FOLKLEARN_TEST_ORDER")
+    if order is not None:
+        random.Random(int(order)).shuffle(items)
 
 
 @pytest.fixture(autouse=True)

@@ -275,9 +275,12 @@ def test_merging_shuffled_parts_equals_one_pass(rng):
         part = Evidence(n_features=3, n_classes=4)
         part.add(X[rows], Y[rows], at=at, weight=weight[rows])
         merged = part + merged
-    W = rng.normal(size=(4, 3))
+    W = at + 0.1 * rng.normal(size=(4, 3))  # far from `at` large terms cancel, and take digits
     assert merged.value(W) == pytest.approx(whole.value(W), rel=1e-12)
-    assert merged.floor() == pytest.approx(whole.floor(), rel=1e-9)
+    # Expanded so far away, only a small class has a floor above 0.
+    floor = whole.floor(B=0.1)
+    assert floor > 0.1 * weight.sum()
+    assert merged.floor(B=0.1) == pytest.approx(floor, abs=1e-9 * weight.sum())
     assert merged.n_rounds == whole.n_rounds
     assert merged.total_weight == pytest.approx(whole.total_weight, rel=1e-12)
 
@@ -287,9 +290,11 @@ def test_scaling_is_scaling_the_weights(rng):
     plain, scaled = (Evidence(n_features=3, n_classes=4) for _ in range(2))
     plain.add(X, Y, at=at, weight=weight)
     scaled.add(X, Y, at=at, weight=0.3 * weight)
-    W = rng.normal(size=(4, 3))
+    W = at + 0.1 * rng.normal(size=(4, 3))
     assert (0.3 * plain).value(W) == pytest.approx(scaled.value(W), rel=1e-12)
-    assert (plain * 0.3).floor() == pytest.approx(scaled.floor(), rel=1e-9)
+    floor = scaled.floor(B=0.1)
+    assert floor > 0.03 * weight.sum()
+    assert (plain * 0.3).floor(B=0.1) == pytest.approx(floor, abs=1e-9 * 0.3 * weight.sum())
     assert (plain * 0.0).floor() == 0.0
 
 
@@ -312,13 +317,16 @@ def test_growing_keeps_what_was_proven(rng):
     small.add(X, Y, at=at, weight=weight)
     large = small.grown(n_features=5, n_classes=6)
     W = rng.normal(size=(6, 5))
+    W[:4, :3] = at + 0.1 * W[:4, :3]
     assert large.value(W) == pytest.approx(small.value(W[:4, :3]), rel=1e-12)
-    assert large.floor() == pytest.approx(small.floor(), rel=1e-9)
+    floor = small.floor(B=0.1)
+    assert floor > 0.1 * weight.sum()
+    assert large.floor(B=0.1) == pytest.approx(floor, abs=1e-9 * weight.sum())
     # A model of six classes loses more on a row of four than its first four rows do.
     padded = np.pad(X, ((0, 0), (0, 2)))
     wide = np.pad(Y, ((0, 0), (0, 2)))
-    best = best_in_class(padded, wide, B=10.0, n_classes=6, weight=weight)
-    assert large.floor() <= best.loss
+    best = best_in_class(padded, wide, B=0.1, n_classes=6, weight=weight)
+    assert floor <= best.loss
     # Rows that come later count among all classes; W is compared on each row as it was.
     more, labels = rng.normal(size=(20, 5)), rng.integers(6, size=20)
     large.add(more, labels, at=0.3 * W)

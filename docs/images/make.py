@@ -1,7 +1,7 @@
 """Draw the pictures of README and documentation: ``python docs/images/make.py``.
 
-Everything is made by folklearn from seeded streams, so that the same version draws the same bytes.
-Needs the extras `plots` and `df`, and chromium.
+Everything is made by folklearn from seeded streams, so that the same version draws the same bytes
+on the same machine. Needs the extras `plots` and `df`, and chromium.
 """
 
 import subprocess

@@ -1,8 +1,8 @@
 """Where sums over rows are made, and in which order: the same for any number of threads.
 
 Rows are cut into leaves, every leaf is summed by itself, and the sums of leaves are added up in
-one binary tree. Where the cuts are depends on the problem alone, so that the result has the same
-bits whoever did the work.
+one binary tree. Where the cuts are depends on the problem alone, so that on one machine and build
+the result has the same bits whichever threads did the work.
 """
 
 import os

@@ -46,8 +46,8 @@ class LowerBound(Saved, ABC):
 
         X may be a sparse array of SciPy; ``at`` is W (K, d), by default 0. Many rows at once are
         shared by `n_jobs` threads, -1 for as many as there are cores, with the same sums to the
-        last bit (`Tangents` are added by one: to merge their columns would take longer). Everything
-        is checked before anything is added, and all rows are, or none.
+        last bit on one machine and build (`Tangents` are added by one: to merge their columns would
+        take longer). Everything is checked before anything is added, and all rows are, or none.
         """
         engine = Engine.chosen(n_jobs)
         sizes = {"n_features": self.n_features, "n_classes": self.n_classes}

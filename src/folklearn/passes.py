@@ -137,7 +137,7 @@ def passes_over(
 
     X, y, weight are arrays, X perhaps a sparse one; or X is a function that returns blocks
     (X, y) or (X, y, weight) anew for every pass, and y and weight are None. `n_jobs` threads
-    share every pass, with the same results to the last bit; -1 is as many as there are cores.
+    share every pass, on one machine with the same results to the last bit; -1 is all cores.
     ``device`` is where sums over pairs of classes are made: "cpu", the default, or a device of
     PyTorch such as "cuda". Rows stay there between two passes if they fit in half of its memory.
     """

@@ -138,7 +138,10 @@ class Saved:
 
     @classmethod
     def from_record(cls, record: Record) -> Self:
-        """Rebuild an object that goes on exactly where the recorded one stopped."""
+        """Rebuild an object that goes on exactly where the recorded one stopped.
+
+        On the same machine and build: elsewhere sums round otherwise in the last digits.
+        """
         words = {word: record.word(word) for word in cls.WORDS}
         words |= {name: record.inner(name) for name in cls.INNER}
         with refusing(record.kind):

@@ -1,7 +1,9 @@
 """Compiled kernels must not outlive the sources that they call, and be compiled once."""
 
+import gc
 import importlib.util
 import inspect
+import sys
 from pathlib import Path
 
 import pytest
@@ -23,6 +25,7 @@ def module(tmp_path, monkeypatch):
         path.write_text(source)
         spec = importlib.util.spec_from_file_location("written", path)
         module = importlib.util.module_from_spec(spec)
+        monkeypatch.setitem(sys.modules, "written", module)  # by this name Numba finds it again
         spec.loader.exec_module(module)
         return module
 
@@ -35,6 +38,7 @@ def function(module):
 
 
 def loaded_from_disk(function, sources):
+    gc.collect()  # as in a new process: nothing is left of what was compiled before
     compiled = compiling.keep_until_sources_change(njit(cache=True)(function), sources)
     assert compiled(1.5) == 3.0
     return sum(compiled.stats.cache_hits.values()) == 1

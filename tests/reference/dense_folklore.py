@@ -11,6 +11,7 @@ from scipy.special import softmax
 
 from .curvature import round_gamma
 from .loss import Array, as_distribution, covariance, log_loss
+from .newton import least_with_loss
 
 
 class DenseFolklore:
@@ -116,7 +117,7 @@ class DenseFolklore:
         return ones_x / self.K - A @ ((np.linalg.inv(A) * blocks) @ ones_x) / 2
 
     def argmin(self, x: Array, phi_weight: float = 1.0) -> Array:
-        """W_t = argmin of L-hat_{t-1}(W) + phi_weight phi_t(W), by Newton with backtracking.
+        """W_t = argmin of L-hat_{t-1}(W) + phi_weight phi_t(W).
 
         phi_t(W) = (1/K) sum_k l(W x, k) + <W, B_t>.
         """
@@ -127,33 +128,10 @@ class DenseFolklore:
         z_centre = centre.reshape(self.K, self.d) @ x
         # B_t gives it a mean of order 1/lam, which predicts nothing and would drown the digits.
         z_centre = z_centre - z_centre.mean()
-
-        def logits(v: Array) -> Array:
-            return z_centre + v.reshape(self.K, self.d) @ x
-
-        def value(v: Array) -> float:
-            z = logits(v)
-            return float(v @ A @ v + phi_weight * (np.logaddexp.reduce(z) - z.mean()))
-
-        v = np.zeros_like(self.G)
-        previous = np.inf
-        for _ in range(1000):
-            p = softmax(logits(v))
-            terms = np.array([2 * A @ v, phi_weight * np.kron(p - 1 / self.K, x)])
-            gradient = terms.sum(axis=0)
-            size = float(np.linalg.norm(gradient))
-            # Newton converges quadratically: once close, no more progress means rounding.
-            if size <= 1e-8 * np.linalg.norm(terms) and size >= previous / 2:
-                return (centre + v).reshape(self.K, self.d)
-            previous = size
-            hessian = 2 * A + phi_weight * np.kron(covariance(p), np.outer(x, x))
-            step = -np.linalg.solve(hessian, gradient)
-            now = value(v)
-            t, slope, rounding = 1.0, float(gradient @ step), 1e-14 * (1 + abs(now))
-            while value(v + t * step) > now + 1e-4 * t * slope + rounding:
-                t /= 2
-            v = v + t * step
-        raise RuntimeError("Newton's method did not converge in 1000 steps")
+        # (1/K) sum_k l(z, k) is the loss of the uniform label.
+        uniform = np.full(self.K, 1 / self.K)
+        v = least_with_loss(A, z_centre, x, uniform, phi_weight)
+        return (centre + v).reshape(self.K, self.d)
 
     def _round_gamma(self, z: Array, x_norm: float) -> float:
         if self.gamma is None:

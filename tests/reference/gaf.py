@@ -14,6 +14,7 @@ from scipy.special import softmax
 from .curvature import round_gamma
 from .loss import Array, as_distribution, covariance, log_loss
 from .mixture import soft_log_loss
+from .newton import least_with_loss
 
 MOST_NODES = 1_000_000
 
@@ -133,34 +134,10 @@ class DenseGaf:
         return round_loss
 
     def implicit_point(self, x: Array, target: Array, weight: float) -> Array:
-        """argmin of L-hat_{t-1}(W) + weight l(W x, y), by Newton with backtracking."""
-        A, centre = self.A, self.coef()
-        z_centre = centre @ x
-
-        def value(v: Array) -> float:
-            return float(v @ A @ v) + weight * log_loss(
-                z_centre + v.reshape(self.K, self.d) @ x, target
-            )
-
-        v = np.zeros_like(self.G)
-        previous = np.inf
-        for _ in range(1000):
-            p = softmax(z_centre + v.reshape(self.K, self.d) @ x)
-            terms = np.array([2 * A @ v, weight * np.kron(p - target, x)])
-            gradient = terms.sum(axis=0)
-            size = float(np.linalg.norm(gradient))
-            # Newton converges quadratically: once close, no more progress means rounding.
-            if size <= 1e-8 * np.linalg.norm(terms) and size >= previous / 2:
-                return centre + v.reshape(self.K, self.d)
-            previous = size
-            hessian = 2 * A + weight * np.kron(covariance(p), np.outer(x, x))
-            step = -np.linalg.solve(hessian, gradient)
-            now = value(v)
-            t, slope, rounding = 1.0, float(gradient @ step), 1e-14 * (1 + abs(now))
-            while value(v + t * step) > now + 1e-4 * t * slope + rounding:
-                t /= 2
-            v = v + t * step
-        raise RuntimeError("Newton's method did not converge in 1000 steps")
+        """argmin of L-hat_{t-1}(W) + weight l(W x, y)."""
+        centre = self.coef()
+        v = least_with_loss(self.A, centre @ x, x, target, weight)
+        return centre + v.reshape(self.K, self.d)
 
     def _round_gamma(self, z: Array, x_norm: float) -> float:
         if self.gamma is None:

@@ -1,6 +1,7 @@
 """The pages as a browser gets them: who may see what, what is escaped, and what is said."""
 
 import re
+import threading
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from itertools import pairwise
@@ -77,6 +78,18 @@ def keys(service: Running) -> Iterator[Any]:
     yield make
     for id in made:
         service.service.keys.revoke(id)
+
+
+def test_a_service_that_ended_leaves_no_thread(tmp_path: Path) -> None:
+    before = set(threading.enumerate())
+    with running(tmp_path) as service:
+        service.ask("PUT", "/v1/models/churn", {})
+        service.post("/v1/models/churn/learn", {"row": {"age": 1}, "label": "stay"})
+        Browser(service, service.key).text("/models/churn")
+        names = {thread.name for thread in set(threading.enumerate()) - before}
+        assert any(name.startswith("folklearn-pages") for name in names)
+    begun = set(threading.enumerate()) - before
+    assert not [thread.name for thread in begun if thread.name.startswith("folklearn")]
 
 
 # Who may come in.

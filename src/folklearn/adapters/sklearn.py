@@ -118,7 +118,8 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     random_state : of the draws and of the order. With None and ``select="last"`` the order is
         one and the same every time, so that equal rows give equal models.
     n_jobs : threads that share the passes of the fit to all rows, -1 for as many as there are
-        cores; None is 1. The model is the same to the last bit. Learning, and wide rows, take one.
+        cores; None is 1. The model is the same to the last bit on one machine. Learning, and wide
+        rows, take one.
     device : where the sums of that fit, and of the learners "auto" and "leader", are made: "cpu",
         the default, or a device of PyTorch such as "cuda" (extra ``gpu``). What is unpickled
         learns on the CPU.

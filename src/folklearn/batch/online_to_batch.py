@@ -142,9 +142,10 @@ class OnlineToBatch(Saved):
 
         y is (T,) classes or (T, K) soft labels. Every row is checked before the first round;
         `progress` is True for a bar or a function of the number of rounds done. `n_jobs` threads
-        share the passes of a penalised fit, -1 for as many as there are cores, with the same
-        result to the last bit; a learner learns in one. ``device`` is where the sums of that fit
-        are made: "cpu", the default, or a device of PyTorch such as "cuda" (extra ``gpu``).
+        share the passes of a penalised fit, -1 for as many as there are cores, on one
+        machine with the same result to the last bit; a learner learns in one. ``device`` is where
+        the sums of that fit are made: "cpu", the default, or a device of PyTorch such as "cuda"
+        (extra ``gpu``).
         """
         engine = Engine.chosen(n_jobs, device)
         rows = self.learner._checked(X, y, weight)

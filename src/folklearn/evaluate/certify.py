@@ -128,7 +128,8 @@ def audit(
     P : what was predicted, before the labels were seen.
     B : largest row norm of the linear models to compare with.
     tol, most_passes, report : of `refine`.
-    n_jobs : threads that share every pass, -1 for all cores, with the same result to the last bit.
+    n_jobs : threads that share every pass, -1 for all cores, with the same result to the last
+        bit on one machine.
     device : where passes are made: "cpu", the default, or a device of PyTorch such as "cuda".
 
     Examples
@@ -325,8 +326,8 @@ class Certifier(Saved):
         returns them anew for every pass, as an iterable of (X, y) or (X, y, weight). Predictions
         are not needed. `report` is told a `Pass` after each. It ends when what is proven of the
         best linear model is within ``tol`` (1 + its loss) of a model's loss, mostly after three
-        to six passes. `n_jobs` threads share each of them, -1 for as many as there are cores, with
-        the same result to the last bit.
+        to six passes. `n_jobs` threads share each of them, -1 for as many as there are cores, on
+        one machine with the same result to the last bit.
         """
         covered, _ = problem.comparators(None, B, self.B, self.n_classes, self.n_features)
         sizes = {"n_features": self.n_features, "n_classes": self.n_classes}

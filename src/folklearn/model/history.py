@@ -159,8 +159,9 @@ class ColumnRecord:
 class History(Saved):
     """The life of a model in up to 64 pieces, and counts by class and by column over all of it.
 
-    The same rows give the same bytes, one by one, in blocks, or with a file in between; only
-    floors are those of the end of the call that a piece was learned in.
+    On the same machine and build the same rows give the same bytes, one by one, in blocks, or
+    with a file in between; only floors are those of the end of the call that a piece was
+    learned in.
 
     Of more than 50 classes there is no confusion, no calibration and no AUC. Categories are not
     counted where rows stay sparse.

@@ -81,7 +81,7 @@ def audit_files(
     The floor of the sum speaks of one model for all files, and is at least the sum of what is
     proven file by file. It does not matter at which models the rows of a file were expanded. Sums
     are added in the order of the files, in one tree: the result has the same bits on one core, on
-    many and on Ray.
+    many and on Ray, where machines and builds are alike.
 
     Parameters
     ----------

@@ -56,10 +56,10 @@ def fold(
 ) -> tuple[bytes, list[Output]]:
     """Predict every event, then learn it if it has a label; return the new state, and outputs.
 
-    A pure function: the same state and events give the same bytes on the same build, and so do
-    the same events in batches of any size. An engine that keeps the bytes by key, hands over
-    events in order and repeats what a crash undid, has exact models. BLAS keeps to one thread
-    meanwhile.
+    A pure function: the same state and events give the same bytes on the same machine and build,
+    and so do the same events in batches of any size. An engine that keeps the bytes by key, hands
+    over events in order and repeats what a crash undid, has exact models. BLAS keeps to one
+    thread meanwhile.
 
     An event that cannot be learned is refused in its output, so that no event can stop a stream
     for ever.

@@ -155,7 +155,8 @@ def sweep(
 
     Every run predicts each row before it learns it. A run depends on nothing but its learner,
     settings, file and order, so a sweep has the same results, bit for bit, on one core, on many
-    and on Ray. Killed workers are replaced and what they were at is run again, see `run_all`.
+    and on Ray, where machines and builds are alike. Killed workers are replaced and what they
+    were at is run again, see `run_all`.
 
     Parameters
     ----------

@@ -13,6 +13,7 @@ from folklearn.service.answers import RefusedError
 from folklearn.service.http import EndpointApp, respond
 from folklearn.service.openapi import document
 from folklearn.service.pages import pages
+from folklearn.service.pages.looks import Looks
 from folklearn.service.routes import ENDPOINTS, MODEL
 from folklearn.service.service import Service
 
@@ -24,12 +25,14 @@ def application(service: Service) -> ASGIApp:
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         yield
         service.close()
+        looks.close()
 
+    looks = Looks(service)
     served = {one: EndpointApp(service, one) for one in ENDPOINTS}
     routes = [Route(one.path, app, methods=[one.method]) for one, app in served.items()]
     routes.append(Route("/v1/openapi.json", document(ENDPOINTS)))
     rest = Starlette(
-        routes=[*routes, *pages(service)],
+        routes=[*routes, *pages(service, looks)],
         lifespan=lifespan,
         exception_handlers={405: _not_so},
     )

@@ -1,4 +1,4 @@
-"""Which program wrote something: equal bytes are promised between equal builds."""
+"""Which program wrote something: equal bytes are promised between equal builds on one machine."""
 
 import json
 import platform

@@ -1,7 +1,8 @@
 """What the journal holds: everything that changes a model, in order.
 
 An event is data alone. What is not a function of earlier events - time, draws of another machine,
-what a prediction was - is written into it, so that replay gives the same bytes.
+what a prediction was - is written into it, so that replay gives the same bytes on the same
+machine and build.
 """
 
 from typing import Annotated, Any

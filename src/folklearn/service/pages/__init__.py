@@ -4,12 +4,13 @@ from starlette.routing import BaseRoute, Route
 
 from folklearn.service.pages import views
 from folklearn.service.pages.desk import Desk
+from folklearn.service.pages.looks import Looks
 from folklearn.service.service import Service
 
 
-def pages(service: Service) -> list[BaseRoute]:
+def pages(service: Service, looks: Looks) -> list[BaseRoute]:
     """Return the routes of the pages."""
-    desk = Desk(service)
+    desk = Desk(service, looks)
     return [
         Route("/static/{file}", desk.open_to_all(views.static)),
         Route("/login", desk.open_to_all(views.login_form)),

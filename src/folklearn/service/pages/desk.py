@@ -80,8 +80,8 @@ App = Callable[[Request], Awaitable[Response]]
 class Desk:
     """What all pages share: the service, the templates, and what models look like."""
 
-    def __init__(self, service: Service) -> None:
-        self.service, self.looks = service, Looks(service)
+    def __init__(self, service: Service, looks: Looks) -> None:
+        self.service, self.looks = service, looks
         self.templates = Environment(
             loader=PackageLoader(__package__),
             autoescape=True,

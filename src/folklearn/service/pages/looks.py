@@ -192,5 +192,9 @@ class Looks:
         largest = sorted(found.items(), key=lambda pair: -pair[1])[:_MOST_LINES]
         self._worth[number] = largest, ended + _SELDOM * (ended - began)
 
+    def close(self) -> None:
+        """End the thread in which looks are worked out."""
+        self._thread.shutdown(cancel_futures=True)
+
     async def _in_thread(self, work: Callable[[], Any]) -> Any:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
