@@ -370,7 +370,7 @@ class Certifier(Saved):
 
     def _restore(self, record: Record) -> None:
         super()._restore(record)
-        beside, own = record.inner("beside"), self._beside
+        beside, own = record.inner("beside", Leader, Wide), self._beside
         # Which kind it is depends on the memory of the machine that it began on.
         if not isinstance(beside, Leader | Wide) or any(
             getattr(beside, word) != getattr(own, word)

@@ -597,7 +597,8 @@ class Core(Saved):
     @classmethod
     def from_record(cls, record: Record) -> Self:
         """Rebuild a model that goes on exactly where the recorded one stopped."""
-        scaler, n_classes = record.inner("scaler"), record.count("n_classes")
+        scaler = record.inner("scaler", OnlineScaler, SparseScaler)
+        n_classes = record.count("n_classes")
         with persist.refusing(record.kind):
             name = record.word("learner")
             # A learner of full size would be made only to be replaced by the recorded one; those
@@ -607,10 +608,10 @@ class Core(Saved):
             d = scaler.n_slots if sparse else scaler.n_features
             model = cls(name, settings, n_features=d, n_classes=known, sparse=sparse)
         model._scaler, model.learner, model.n_classes = scaler, None, n_classes
-        model.frozen = record.inner("frozen")
+        model.frozen = record.inner("frozen", Frozen)
         model.n_rounds, model.n_new = record.count("n_rounds"), record.count("n_new")
         if "state" in record.config:
-            model.learner = learner = record.inner("state")
+            model.learner = learner = record.inner("state", Learner)
             if (learner.n_features, learner.n_classes) != (scaler.n_columns, n_classes):
                 raise StateFileError("a Core state holds a learner of another size")
             if "refitted" in record.arrays:

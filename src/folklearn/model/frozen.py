@@ -16,8 +16,9 @@ import numpy as np
 from folklearn import problem
 from folklearn.arrays import TINY, Array, Labels, log_losses, softmax
 from folklearn.learners.base import Learner
-from folklearn.model.sparse_scaler import SparseInput
+from folklearn.model.sparse_scaler import SparseInput, SparseScaler
 from folklearn.persist import Record, Saved, put_inside
+from folklearn.scaler import OnlineScaler
 
 _FIRST = 64  # rounds before the first stripe
 _LONGEST = 288  # rounds
@@ -224,7 +225,8 @@ class Frozen(Saved):
         self._losses = record.part("losses", (len(self._names),))
         self._sum_up(record.part("totals", (2,)))
         if "learner" in record.config:
-            self._learner, self._scaler = record.inner("learner"), record.inner("scaler")
+            self._learner = record.inner("learner", Learner)
+            self._scaler = record.inner("scaler", OnlineScaler, SparseScaler)
             if "held.labels" in record.arrays:
                 self._held = [Held.of_arrays(record.arrays)]
 

@@ -196,7 +196,7 @@ class SparseScaler(Saved):
 
     def _restore(self, record: Record) -> None:
         if self.n_numbers:
-            self._numbers = record.inner("numbers")
+            self._numbers = record.inner("numbers", OnlineScaler)
 
 
 def _empty(n_rows: int, width: int) -> SparseRows:

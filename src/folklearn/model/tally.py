@@ -129,7 +129,7 @@ class Tally(Saved):
         super()._restore(record)
         self.loss, self.loss_of_new, self.total_weight = record.part("totals", (3,)).tolist()
         if "windows" in record.config:
-            self._windows = record.inner("windows")
+            self._windows = record.inner("windows", Windows)
 
     def __getstate__(self) -> dict[str, Any]:
         self.settle()  # so that what is pickled does not depend on who has looked
