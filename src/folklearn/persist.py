@@ -51,10 +51,11 @@ class Record:
         *,
         least: float = -LARGEST_NUMBER,
         most: float = LARGEST_NUMBER,
+        gaps: bool = False,
     ) -> NDArray[Any]:
         """Return an array of the state, or raise StateFileError if it is not as expected.
 
-        A length that is None may be any. Numbers are from `least` to `most`, none of them NaN.
+        A length that is None may be any. Numbers are from `least` to `most`, or NaN with `gaps`.
         """
         array = self.arrays.get(name)
         if (
@@ -66,7 +67,8 @@ class Record:
             raise StateFileError(
                 f"{_article(self.kind)} state needs {np.dtype(dtype)} {name} of shape {shape}"
             )
-        if array.size and not (least <= array.min() and array.max() <= most):
+        numbers = array[~np.isnan(array)] if gaps else array
+        if numbers.size and not (least <= numbers.min() and numbers.max() <= most):
             raise StateFileError(
                 f"{name} of {_article(self.kind)} state has a number that is not from {least:g} to "
                 f"{most:g}"
@@ -78,7 +80,7 @@ class Record:
         n_here = sum(array.size for array in self.arrays.values())
         if n_numbers > n_here:
             raise StateFileError(
-                f"{_article(self.kind)} state of its sizes holds {n_numbers:,} numbers or more, and "
+                f"{_article(self.kind)} state of its sizes has {n_numbers:,} numbers or more, and "
                 f"{n_here:,} are there"
             )
 

@@ -36,7 +36,7 @@ class JsonReader(LinesReader):
 
     def __init__(self, source: Source) -> None:
         super().__init__(source)
-        self._is_deep = False  # whether the current chunk is nested deeper than pyarrow bears
+        self._is_extreme = False  # whether the current chunk is nothing for pyarrow
         first = source.first_line().lstrip()
         if not first:
             raise InvalidInputError(f"{self.name} is empty; expected one JSON object per line")
@@ -61,13 +61,13 @@ class JsonReader(LinesReader):
         """Yield chunks whose lines may well all have every key: a block has a cell for each."""
         for chunk in super()._chunks(looking):
             n_keys, deepest = extent_of(chunk.data, MOST_COLUMNS)
-            self._is_deep = deepest > _DEEPEST
+            self._is_extreme = deepest > _DEEPEST or n_keys == MOST_COLUMNS
             n_lines = max(1, MOST_CELLS // max(1, n_keys + len(self.names)))
             yield from chunk.cut(n_lines)
 
     def _part_of(self, chunk: Chunk, kinds: Mapping[str, Kind] | None) -> Part:
         fast = None
-        is_worth_it = kinds is not None and len(chunk.data) > _WORTH_IT and not self._is_deep
+        is_worth_it = kinds is not None and len(chunk.data) > _WORTH_IT and not self._is_extreme
         if kinds is not None and is_worth_it and is_text(chunk.data):
             fast = self._fast(chunk, kinds)
         return fast or self._slow(chunk, kinds)
