@@ -185,6 +185,23 @@ def leaves(entry, path=()):
             yield (*path, key)
 
 
+def entry(config, path):
+    """Return an entry of a configuration."""
+    for key in path:
+        config = config[key]
+    return config
+
+
+def owner(record, path):
+    """Return the kind of the object to which an entry of a record belongs."""
+    kind, config = record.kind, record.config
+    for key in path:
+        if isinstance(config, dict) and isinstance(config.get("kind"), str):
+            kind = config["kind"]
+        config = config[key]
+    return kind
+
+
 def replace(config, path, value):
     """Set an entry of a configuration."""
     *way, last = path

@@ -79,7 +79,7 @@ class Evidence(LowerBound):
     @classmethod
     def _fewest_numbers(cls, **words: Any) -> int:
         d, K = problem.sizes(words)
-        return n_pairs(K) * n_products(d)
+        return K * (K - 1) // 2 * (d * (d + 1) // 2)  # where compiled code would overflow
 
     def __init__(
         self, *, n_features: int, n_classes: int, B: float = 10.0, device: str | None = None

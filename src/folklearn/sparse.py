@@ -113,8 +113,8 @@ class SparseRows:
             arrays[prefix + name] for name in ("indptr", "indices", "values")
         )
         width = int(arrays[f"{prefix}width"].item())
-        kinds = [(np.int64, kind, np.float64) for kind in (np.int32, np.int64)]
-        if (indptr.dtype, indices.dtype, values.dtype) not in kinds:
+        kinds = [array.dtype.str for array in (indptr, indices, values)]
+        if kinds not in (["<i8", "<i4", "<f8"], ["<i8", "<i8", "<f8"]):
             raise ValueError("sparse rows are of other types")
         shapes = indptr.ndim, indices.ndim, indices.shape
         if shapes != (1, 1, values.shape) or [*indptr[:1], *indptr[-1:]] != [0, len(values)]:

@@ -94,7 +94,7 @@ class ClassBlocks(Learner):
     @classmethod
     def _fewest_numbers(cls, **words: Any) -> int:
         d, K = problem.sizes(words)
-        return K * n_products(d)
+        return K * (d * (d + 1) // 2)  # where compiled code would overflow
 
     def __init__(
         self, *, n_features: int, n_classes: int, ridge: float = 0.1, R: float = 1.0

@@ -61,7 +61,7 @@ class Held(NamedTuple):
         y = self.soft if len(self.soft) else self.labels
         problem.labels(y, len(self.X), n_classes)
         problem.weights(self.weights, T)
-        if (self.labels.dtype, self.weights.dtype) != (np.int64, np.float64):
+        if self.labels.dtype != np.int64 or self.weights.dtype != np.float64:
             raise InvalidInputError("rows of a stripe are of another kind")
 
     def copy(self) -> "Held":

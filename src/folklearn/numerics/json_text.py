@@ -39,7 +39,8 @@ def extent(text, seen):
                         break
                 hashed = (hashed ^ np.uint64(text[i])) * _PRIME
                 i += 1
-            i += 1
+            if i < end and text[i] == _QUOTE:
+                i += 1
             while i < end and (text[i] == _SPACE or text[i] == _TAB):
                 i += 1
             if i < end and text[i] == _COLON and n_keys < most:
