@@ -27,6 +27,7 @@ FORMAT_VERSION = 1
 LARGEST_NUMBER = 1e100  # of a state: products of two are numbers, and no sum of rows comes near
 _LARGEST_COUNT = 2**53
 _LONGEST_REASON = 200  # characters
+_FEW_NUMBERS = 2**20  # 8 MB, which may be made to see which part is wrong
 _SAVE_AGAIN = "it is damaged, or another program wrote it; save it again"
 # What restoring a state may raise that was never saved: of whatever kind its entries are.
 _NOT_RESTORED = (
@@ -78,7 +79,7 @@ class Record:
     def refuse_smaller_than(self, n_numbers: int) -> None:
         """Raise if the arrays hold fewer numbers than a state of its sizes would be made of."""
         n_here = sum(array.size for array in self.arrays.values())
-        if n_numbers > n_here:
+        if n_numbers > max(n_here, _FEW_NUMBERS):
             raise StateFileError(
                 f"{_article(self.kind)} state of its sizes has {n_numbers:,} numbers or more, and "
                 f"{n_here:,} are there"
@@ -215,8 +216,14 @@ class Saved:
         for count in self.COUNTS:
             setattr(self, count, record.count(count.lstrip("_")))
         for name, own in self._parts().items():
-            most = np.inf if name in self.UNBOUNDED else LARGEST_NUMBER
-            own[...] = record.part(name, own.shape, own.dtype, least=-most, most=most)
+            own[...] = self._part(record, name, own.shape, own.dtype)
+
+    def _part(
+        self, record: Record, name: str, shape: tuple[int, ...], dtype: DTypeLike = np.float64
+    ) -> NDArray[Any]:
+        """Return an array of a record, finite unless UNBOUNDED names it."""
+        most = np.inf if name in self.UNBOUNDED else LARGEST_NUMBER
+        return record.part(name, shape, dtype, least=-most, most=most)
 
     def _shallow(self) -> Self:
         """Return another object that holds the same things, for a copy of some of them."""

@@ -210,6 +210,7 @@ class Certifier(Saved):
 
     WORDS = ("n_features", "n_classes", "B", "R")
     PARTS = ("totals",)
+    UNBOUNDED = ("totals",)  # predictions of 0 lose infinitely much
 
     def __init__(
         self,

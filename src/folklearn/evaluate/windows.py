@@ -268,7 +268,7 @@ class Windows(Saved):
 
     def _restore(self, record: Record) -> None:
         spans = record.part("spans", (None, 2), np.int64)
-        totals = record.part("totals", (len(spans), 3))
+        totals = record.part("totals", (len(spans), 3), most=np.inf)
         evidence: list[Any] = [None] * len(spans)
         if self.floors:
             self._beside, evidence = record.inner("beside", Leader, Wide), record.inner("evidence")
@@ -281,7 +281,7 @@ class Windows(Saved):
         stretches = zip(spans.tolist(), totals, evidence, strict=True)
         self._ladder = [_Stretch(a, b, own, proof) for (a, b), own, proof in stretches]
         for i in range(record.count("n_waiting")):
-            scores = record.part(f"waiting{i}.scores", (3, None))
+            scores = record.part(f"waiting{i}.scores", (3, None), most=np.inf)
             rows = None
             if self.floors:
                 sizes = {"n_features": self.n_features, "n_classes": self.n_classes}

@@ -95,6 +95,7 @@ class Aggregating(Learner):
         "max_weight",
     )  # fmt: skip
     COUNTS = ("_n_rounds",)
+    UNBOUNDED = ("log_weights",)
 
     @classmethod
     def _fewest_numbers(cls, **words: Any) -> int:
@@ -218,4 +219,5 @@ class Aggregating(Learner):
         shapes = {name: part.shape for name, part in self._parts().items()}
         shapes |= {"X": (t, self.n_features), "Y": (t, self.n_classes), "w": (t,)}
         self._posterior.rng = generator_from(record.word("generator"))
-        self._posterior.restore(*(record.part(*part).copy() for part in shapes.items()))
+        parts = [self._part(record, *part).copy() for part in shapes.items()]
+        self._posterior.restore(*parts)
