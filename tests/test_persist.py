@@ -1,13 +1,21 @@
+import contextlib
 import json
+import os
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
 from safetensors.numpy import save_file
 
 import folklearn
 from folklearn import Folklore
-from folklearn.errors import StateFileError
-from folklearn.persist import Record, write
+from folklearn.errors import InvalidInputError, StateFileError
+from folklearn.persist import Record, as_bytes, write
+from folklearn.problem import Rows
+from folklearn.sparse import SparseRows
+from tests import crafted
 
 
 @pytest.fixture
@@ -102,3 +110,177 @@ def test_others_may_read_what_the_umask_lets_them(tmp_path):
     (tmp_path / "plain").touch()
     Folklore(n_features=2, n_classes=2).save(tmp_path / "model")
     assert (tmp_path / "model").stat().st_mode == (tmp_path / "plain").stat().st_mode
+
+
+# --- Files that nobody saved, with a digest that is right ---------------------------------------
+
+
+def loaded(record):
+    return folklearn.load(as_bytes(record))
+
+
+def test_the_crafted_files_are_of_every_kind_that_saves_itself():
+    records = [crafted.record_of(kind) for kind in crafted.KINDS]
+    within = {kind for record in records for kind in crafted.kinds_within(record.config)}
+    of_no_file = {"Agent", "Booster"}  # what agents and boosters share
+    assert crafted.registered() - of_no_file == within | {record.kind for record in records}
+    for kind, record in zip(crafted.KINDS, records, strict=True):
+        assert crafted.check(kind, record)
+
+
+@settings(max_examples=int(os.environ.get("FOLKLEARN_FUZZ", "200")))
+@given(crafted.changes())
+def test_a_changed_file_is_refused_or_can_be_used(case):
+    crafted.check(*case)
+
+
+@pytest.mark.parametrize(
+    ("kind", "path", "value", "sentence"),
+    [
+        ("Evidence", ("n_features",), 10**18, "an Evidence state of its sizes has .* numbers or"),
+        ("Evidence", ("n_features",), 2**63, "an Evidence state of its sizes has"),
+        ("Evidence", ("n_features",), 2.5, "n_features must be an integer"),
+        ("Auto", ("panel", "trackers", 0, 2), 10**9, "a panel of its sizes has .* numbers, not"),
+        ("Auto", ("n_classes",), 10**6, "a panel of its sizes has"),
+        ("Aggregating", ("n_particles",), 10**9, "an Aggregating state of its sizes has"),
+        ("Gaf", ("n_points",), 10**9, "n_points must be at most 1,048,576"),
+        ("Windows", ("beside",), {"kind": "Ogd", "config": {}}, "an Ogd state needs"),
+        ("Windows", ("n_features",), 4, "windows lack their evidence"),
+        ("Model", ("labels",), [1, 1, 1], "a Model state cannot be restored .TypeError"),
+        ("Model", ("labels",), [["int", 1]] * 3, "two classes have the same label"),
+        ("Model", ("tally",), [], "a Model state has no record for tally"),
+        ("Model", ("history",), {"kind": "Waiting", "config": {}}, "a Waiting state needs"),
+        ("Model", ("core", "config", "n_rounds"), 2**60, "a Core state has n_rounds="),
+    ],
+)
+def test_entries_that_nobody_saves(kind, path, value, sentence):
+    record = crafted.record_of(kind)
+    crafted.replace(record.config, path, value)
+    with pytest.raises(StateFileError, match=sentence):
+        loaded(record)
+
+
+def test_a_part_of_another_kind_is_named():
+    record = crafted.record_of("Model")
+    record.config["recent"] = record.config["waiting"]
+    with pytest.raises(StateFileError, match="a Model state has a Waiting for recent"):
+        loaded(record)
+
+
+@pytest.mark.parametrize("number", [np.nan, np.inf, 1e101])
+def test_numbers_that_cannot_be_computed_with(number):
+    record = crafted.record_of("Evidence")
+    S = record.arrays["S"].copy()
+    S[0, 0] = number
+    record.arrays["S"] = S
+    with pytest.raises(StateFileError, match="S of an Evidence state has a number that is not"):
+        loaded(record)
+
+
+def test_evidence_that_no_rows_give_is_refused_where_it_is_asked():
+    record = crafted.record_of("Evidence")
+    record.arrays["S"] = -1e6 * np.ones_like(record.arrays["S"])
+    with pytest.raises(InvalidInputError, match="no rows do"):
+        loaded(record).floor()
+
+
+@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="only Linux tells the peak")
+def test_no_size_in_a_file_takes_memory_that_the_file_does_not_show():
+    seen = set()
+    for kind in crafted.KINDS:
+        valid = crafted.record_of(kind)
+        for path in crafted.leaves(valid.config):
+            old = crafted.entry(valid.config, path)
+            owner = crafted.owner(valid, path), path[-1]
+            if type(old) is not int or owner in seen or "generator" in path:
+                continue
+            seen.add(owner)
+            for value in (30_000, 10**9, 10**18, 2**63):
+                record = crafted.record_of(kind)
+                crafted.replace(record.config, path, value)
+                before = peak_since_now()
+                with contextlib.suppress(StateFileError):
+                    loaded(record)
+                assert peak_now() - before < 100, (kind, path, value)
+    assert len(seen) > 60
+
+
+def peak_since_now():
+    """Let the kernel forget the peak of the memory; return what there is, in MB."""
+    Path("/proc/self/clear_refs").write_text("5")
+    return peak_now()
+
+
+def peak_now():
+    status = Path("/proc/self/status").read_text()
+    return int(re.search(r"VmHWM:\s+(\d+) kB", status)[1]) // 1024
+
+
+def test_headers_that_nobody_writes(tmp_path):
+    path = tmp_path / "header"
+    good = {"version": 1, "kind": "Ogd", "config": {}, "digest": ""}
+    for change, sentence in [
+        ({"config": float("nan")}, "its header cannot be read"),
+        ({"version": float("inf")}, "its header cannot be read"),
+        ({"kind": ["Ogd"]}, "its header names no object"),
+        ({"config": []}, "its header names no object"),
+        ({"digest": "0"}, "does not match its digest"),
+    ]:
+        save_file({"a": np.zeros(3)}, path, metadata={"folklearn": json.dumps(good | change)})
+        with pytest.raises(StateFileError, match=sentence):
+            folklearn.load(path)
+    nested = '{"version": 1, "config": ' + "[" * 100_000
+    save_file({"a": np.zeros(3)}, path, metadata={"folklearn": nested})
+    with pytest.raises(StateFileError, match="its header cannot be read"):
+        folklearn.load(path)
+
+
+SPARSE = {
+    "indptr": np.array([0, 2, 2, 3]),
+    "indices": np.array([1, 4, 0], np.int32),
+    "values": np.array([1.0, 2.0, 3.0]),
+    "width": np.array([5]),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "array"),
+    [
+        ("indptr", np.array([0, 2, 2, 4])),
+        ("indptr", np.array([1, 2, 2, 3])),
+        ("indptr", np.array([0, 3, 2, 3])),
+        ("indptr", np.array([0, 2, 2, 3], np.int32)),
+        ("indices", np.array([1, 5, 0], np.int32)),
+        ("indices", np.array([-1, 4, 0], np.int32)),
+        ("indices", np.array([4, 1, 0], np.int32)),
+        ("indices", np.array([1, 1, 0], np.int32)),
+        ("indices", np.array([1, 4], np.int32)),
+        ("values", np.array([1.0, np.nan, 3.0])),
+        ("values", np.array([[1.0], [2.0], [3.0]])),
+    ],
+)
+def test_sparse_rows_that_lead_outside_their_arrays(name, array):
+    assert SparseRows.of_arrays(SPARSE).dense()[2].tolist() == [3, 0, 0, 0, 0]
+    with pytest.raises(ValueError, match="sparse rows"):
+        SparseRows.of_arrays(SPARSE | {name: array})
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("labels", lambda array: array + 3),
+        ("labels", lambda array: array.astype(np.int32)),
+        ("weights", lambda array: -array),
+        ("norms", lambda array: array + 1.0),
+        ("X", lambda array: array[:, :2]),
+        ("X", lambda array: array.astype(np.float32)),
+    ],
+)
+def test_rows_that_wait_in_a_file_are_checked(name, change):
+    sizes = {"n_features": 3, "n_classes": 3}
+    X = np.arange(12.0).reshape(4, 3)
+    arrays = Rows.checked(X, [0, 1, 2, 1], None, **sizes).arrays()
+    again = Rows.of_arrays(arrays, **sizes).arrays()
+    assert all(again[part] is arrays[part] for part in arrays)
+    with pytest.raises(InvalidInputError):
+        Rows.of_arrays(arrays | {name: change(arrays[name])}, **sizes)

@@ -4,10 +4,12 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.linalg import LinAlgError
 
 from folklearn import problem
 from folklearn.arrays import Array
 from folklearn.engine import HERE, Engine, Leaf, leaf_rows
+from folklearn.errors import InvalidInputError
 from folklearn.lower_bound import LowerBound
 from folklearn.numerics import floor as floors
 from folklearn.numerics.backend import OWN, device_named, threads_for
@@ -73,6 +75,11 @@ class Evidence(LowerBound):
     """
 
     PARTS = ("S", "G", "totals")
+
+    @classmethod
+    def _fewest_numbers(cls, **words: Any) -> int:
+        d, K = problem.sizes(words)
+        return K * (K - 1) // 2 * (d * (d + 1) // 2)  # where compiled code would overflow
 
     def __init__(
         self, *, n_features: int, n_classes: int, B: float = 10.0, device: str | None = None
@@ -217,8 +224,13 @@ class Evidence(LowerBound):
         """
         covered, _ = self._covered(None, B)
         if covered not in self._known:
-            with threads_for(self.n_classes * self.n_features):
-                self._known[covered] = floors.floor(self._quadratic, covered, near=near)
+            try:
+                with threads_for(self.n_classes * self.n_features):
+                    self._known[covered] = floors.floor(self._quadratic, covered, near=near)
+            except LinAlgError:  # which no sum over rows is
+                raise InvalidInputError(
+                    "this evidence curves downwards, and no rows do: add the rows up again"
+                ) from None
         return self._known[covered]
 
     @classmethod

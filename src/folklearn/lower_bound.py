@@ -179,7 +179,12 @@ class LowerBound(Saved, ABC):
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
         """Read what `save` wrote."""
-        return cls.from_record(persist.read(path))
+        found = persist.load(path)
+        if not isinstance(found, cls):
+            raise StateFileError(
+                f"{os.fspath(path)} holds a {type(found).__name__}: see folklearn.load"
+            )
+        return found
 
     def __repr__(self) -> str:
         return (

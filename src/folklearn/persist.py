@@ -24,6 +24,15 @@ from folklearn import problem, registry
 from folklearn.errors import FolklearnError, StateFileError
 
 FORMAT_VERSION = 1
+LARGEST_NUMBER = 1e100  # of a state: products of two are numbers, and no sum of rows comes near
+_LARGEST_COUNT = 2**53
+_LONGEST_REASON = 200  # characters
+_FEW_NUMBERS = 2**20  # 8 MB, which may be made to see which part is wrong
+_SAVE_AGAIN = "it is damaged, or another program wrote it; save it again"
+# What restoring a state may raise that was never saved: of whatever kind its entries are.
+_NOT_RESTORED = (
+    ArithmeticError, AttributeError, LookupError, MemoryError, RecursionError, TypeError, ValueError
+)  # fmt: skip
 _BIT_GENERATORS = {"PCG64", "PCG64DXSM", "MT19937", "Philox", "SFC64"}
 
 
@@ -36,11 +45,18 @@ class Record:
     arrays: dict[str, NDArray[Any]]
 
     def part(
-        self, name: str, shape: tuple[int | None, ...], dtype: DTypeLike = np.float64
+        self,
+        name: str,
+        shape: tuple[int | None, ...],
+        dtype: DTypeLike = np.float64,
+        *,
+        least: float = -LARGEST_NUMBER,
+        most: float = LARGEST_NUMBER,
+        gaps: bool = False,
     ) -> NDArray[Any]:
         """Return an array of the state, or raise StateFileError if it is not as expected.
 
-        A length that is None may be any.
+        A length that is None may be any. Numbers are from `least` to `most`, or NaN with `gaps`.
         """
         array = self.arrays.get(name)
         if (
@@ -52,7 +68,22 @@ class Record:
             raise StateFileError(
                 f"{_article(self.kind)} state needs {np.dtype(dtype)} {name} of shape {shape}"
             )
+        numbers = array[~np.isnan(array)] if gaps else array
+        if numbers.size and not (least <= numbers.min() and numbers.max() <= most):
+            raise StateFileError(
+                f"{name} of {_article(self.kind)} state has a number that is not from {least:g} to "
+                f"{most:g}"
+            )
         return array
+
+    def refuse_smaller_than(self, n_numbers: int) -> None:
+        """Raise if the arrays hold fewer numbers than a state of its sizes would be made of."""
+        n_here = sum(array.size for array in self.arrays.values())
+        if n_numbers > max(n_here, _FEW_NUMBERS):
+            raise StateFileError(
+                f"{_article(self.kind)} state of its sizes has {n_numbers:,} numbers or more, and "
+                f"{n_here:,} are there"
+            )
 
     def word(self, name: str) -> Any:
         """Return an entry of the configuration, or raise StateFileError if there is none."""
@@ -63,7 +94,10 @@ class Record:
     def count(self, name: str, least: int = 0) -> int:
         """Return a whole number of the configuration."""
         with refusing(self.kind):
-            return problem.count(name, self.word(name), least)
+            number = problem.count(name, self.word(name), least)
+        if number > _LARGEST_COUNT:
+            raise StateFileError(f"{_article(self.kind)} state has {name}={number}: too large")
+        return number
 
     @property
     def digest(self) -> str:
@@ -71,15 +105,23 @@ class Record:
         arrays = {name: np.ascontiguousarray(array) for name, array in self.arrays.items()}
         return _digest(self.kind, self.config, arrays)
 
-    def inner(self, name: str) -> Any:
-        """Return the object, or the list of objects, that was saved inside under a name."""
+    def inner(self, name: str, *kinds: type) -> Any:
+        """Return the object that was saved inside under a name, of one of these kinds.
+
+        Without kinds it may be any, or a list of them.
+        """
         entry = self.word(name)
-        if isinstance(entry, list):
+        if isinstance(entry, list) and not kinds:
             return [self._revived(f"{name}{i}", one) for i, one in enumerate(entry)]
-        return self._revived(name, entry)
+        found = self._revived(name, entry)
+        if kinds and not isinstance(found, kinds):
+            raise StateFileError(
+                f"{_article(self.kind)} state has {_article(type(found).__name__)} for {name}"
+            )
+        return found
 
     def _revived(self, name: str, entry: Any) -> "Saved":
-        if not isinstance(entry, dict) or not {"kind", "config"} <= entry.keys():
+        if not _is_record(entry):
             raise StateFileError(f"{_article(self.kind)} state has no record for {name}")
         own = {
             part.removeprefix(f"{name}."): array
@@ -87,6 +129,15 @@ class Record:
             if part.startswith(f"{name}.")
         }
         return revive(Record(entry["kind"], entry["config"], own))
+
+
+def _is_record(entry: Any) -> bool:
+    """Tell whether an entry has the kind and the configuration of an object."""
+    return (
+        isinstance(entry, dict)
+        and isinstance(entry.get("kind"), str)
+        and isinstance(entry.get("config"), dict)
+    )
 
 
 def _article(kind: str) -> str:
@@ -110,13 +161,21 @@ class Saved:
     WORDS are parameters of the constructor that JSON holds, and INNER those that are saved
     objects or sequences of them: each is an attribute of the same name. COUNTS are further
     attributes, whole numbers from 0, and PARTS the arrays of the state, in private attributes.
-    A class with more state than that extends `to_record` and `_restore`.
+    A class with more state than that extends `to_record` and `_restore`. One whose constructor
+    makes arrays of sizes that it is given says in `_fewest_numbers` how many numbers a file must
+    have before it is called. Arrays hold finite numbers, but for those that UNBOUNDED names.
     """
 
     WORDS: ClassVar[tuple[str, ...]] = ()
     INNER: ClassVar[tuple[str, ...]] = ()
     COUNTS: ClassVar[tuple[str, ...]] = ()
     PARTS: ClassVar[tuple[str, ...]] = ()
+    UNBOUNDED: ClassVar[tuple[str, ...]] = ()
+
+    @classmethod
+    def _fewest_numbers(cls, **words: Any) -> int:
+        """Return how many numbers the arrays of a state with these parameters hold at least."""
+        return 0
 
     def _parts(self) -> dict[str, NDArray[Any]]:
         """Return the arrays of the state by name, not copied."""
@@ -145,6 +204,7 @@ class Saved:
         words = {word: record.word(word) for word in cls.WORDS}
         words |= {name: record.inner(name) for name in cls.INNER}
         with refusing(record.kind):
+            record.refuse_smaller_than(cls._fewest_numbers(**words))
             made = cls._made(**words)
         made._restore(record)
         return made
@@ -159,7 +219,14 @@ class Saved:
         for count in self.COUNTS:
             setattr(self, count, record.count(count.lstrip("_")))
         for name, own in self._parts().items():
-            own[...] = record.part(name, own.shape, own.dtype)
+            own[...] = self._part(record, name, own.shape, own.dtype)
+
+    def _part(
+        self, record: Record, name: str, shape: tuple[int, ...], dtype: DTypeLike = np.float64
+    ) -> NDArray[Any]:
+        """Return an array of a record, finite unless UNBOUNDED names it."""
+        most = np.inf if name in self.UNBOUNDED else LARGEST_NUMBER
+        return record.part(name, shape, dtype, least=-most, most=most)
 
     def _shallow(self) -> Self:
         """Return another object that holds the same things, for a copy of some of them."""
@@ -204,7 +271,17 @@ def revive(record: Record) -> Saved:
     kind = registry.find(record.kind) if record.kind in registry.HOMES else None
     if not isinstance(kind, type) or not issubclass(kind, Saved):
         raise StateFileError(f"an unknown kind of object: {record.kind}")
-    return kind.from_record(record)
+    try:
+        return kind.from_record(record)
+    except StateFileError:
+        raise
+    except FolklearnError as error:
+        raise StateFileError(f"{_article(record.kind)} state is no such state: {error}") from None
+    except _NOT_RESTORED as error:
+        reason = " ".join(f"{type(error).__name__} {error}".split())[:_LONGEST_REASON]
+        raise StateFileError(
+            f"{_article(record.kind)} state cannot be restored ({reason}): {_SAVE_AGAIN}"
+        ) from None
 
 
 def load(source: str | os.PathLike[str] | bytes) -> Saved:
@@ -268,6 +345,8 @@ def of_bytes(content: bytes, name: str = "the state") -> Record:
     # What safetensors has just understood: the length of its own header, then that, in JSON.
     length = int.from_bytes(content[:8], "little")
     header = _header(name, json.loads(content[8 : 8 + length]).get("__metadata__", {}))
+    if not _is_record(header):
+        raise StateFileError(f"{name} is damaged: its header names no object")
     if header["digest"] != _digest(header["kind"], header["config"], arrays):
         raise StateFileError(f"{name} is damaged: its content does not match its digest")
     return Record(header["kind"], header["config"], arrays)
@@ -277,9 +356,9 @@ def _header(name: str, metadata: Mapping[str, str]) -> dict[str, Any]:
     if "folklearn" not in metadata:
         raise StateFileError(f"{name} is a safetensors file, but not one that folklearn wrote")
     try:
-        header: dict[str, Any] = json.loads(metadata["folklearn"])
+        header: dict[str, Any] = json.loads(metadata["folklearn"], parse_constant=_refuse_constant)
         version = int(header["version"])
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
         raise StateFileError(f"{name} is damaged: its header cannot be read") from None
     if version < 1:
         raise StateFileError(f"{name} is damaged: format version {version} does not exist")
@@ -291,6 +370,11 @@ def _header(name: str, metadata: Mapping[str, str]) -> dict[str, Any]:
     if not {"kind", "config", "digest"} <= header.keys():
         raise StateFileError(f"{name} is damaged: its header is incomplete")
     return header
+
+
+def _refuse_constant(name: str) -> Any:
+    """Raise for NaN and infinity, which `_json` does not write."""
+    raise ValueError(f"{name} is no JSON")
 
 
 def _json(value: Any) -> str:

@@ -47,7 +47,7 @@ NO_SOFT: Array = np.empty(0)  # what a hard label has for its soft one
 _FLOAT64 = np.dtype(np.float64)
 
 
-def count(name: str, value: Any, least: int) -> int:
+def count(name: str, value: Any, least: int, most: float = math.inf) -> int:
     """Return a size as int: integers of any kind are accepted, floats and bools are not."""
     try:
         number = operator.index(value)
@@ -57,7 +57,15 @@ def count(name: str, value: Any, least: int) -> int:
         raise InvalidInputError(f"{name} must be an integer, got {value!r}")
     if number < least:
         raise InvalidInputError(f"{name} must be at least {least}, got {number}")
+    if number > most:
+        raise InvalidInputError(f"{name} must be at most {most:,}, got {number}")
     return number
+
+
+def sizes(words: Mapping[str, Any]) -> tuple[int, int]:
+    """Return n_features and n_classes of parameters that nobody has checked yet."""
+    d = count("n_features", words["n_features"], 1)
+    return d, count("n_classes", words["n_classes"], 2)
 
 
 def positive(name: str, value: Any) -> float:
@@ -439,11 +447,22 @@ class Rows(NamedTuple):
         return X | {prefix + name: getattr(self, name) for name in self._fields[1:]}
 
     @classmethod
-    def of_arrays(cls, arrays: Mapping[str, Any], prefix: str = "") -> Self:
-        """Return what `arrays` gave."""
+    def of_arrays(
+        cls, arrays: Mapping[str, Any], prefix: str = "", *, n_features: int, n_classes: int
+    ) -> Self:
+        """Return what `arrays` gave of rows of these sizes, to the last bit, checked again."""
         X = arrays.get(f"{prefix}X")
         own = SparseRows.of_arrays(arrays, prefix) if X is None else X
-        return cls(own, *(arrays[prefix + name] for name in cls._fields[1:]))
+        rows = cls(own, *(arrays[prefix + name] for name in cls._fields[1:]))
+        y = rows.soft if len(rows.soft) else rows.labels
+        checked = cls.checked(own, y, rows.weights, n_features=n_features, n_classes=n_classes)
+        for name in cls._fields[1:]:
+            array, again = getattr(rows, name), getattr(checked, name)
+            if array.dtype != again.dtype or (len(again) and array.shape != again.shape):
+                raise InvalidInputError(f"{name} of rows is of another kind")
+        if (X is not None and X.dtype != np.float64) or not np.allclose(rows.norms, checked.norms):
+            raise InvalidInputError("the norms of rows are not theirs")
+        return rows
 
     def of(self, which: Any) -> Self:
         """Return the examples of a slice, or of an array of row numbers in their order."""

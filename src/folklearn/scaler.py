@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
@@ -60,6 +60,10 @@ class OnlineScaler(Saved):
     WORDS = ("n_features", "scale", "intercept", "gaps")
     COUNTS = ("_first", "_count")
     PARTS = ("moments",)
+
+    @classmethod
+    def _fewest_numbers(cls, **words: Any) -> int:
+        return _N_MOMENTS * problem.count("n_features", words["n_features"], 1)
 
     def __init__(
         self, *, n_features: int, scale: bool = True, intercept: bool = True, gaps: bool = False

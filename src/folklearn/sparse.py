@@ -108,11 +108,26 @@ class SparseRows:
 
     @classmethod
     def of_arrays(cls, arrays: Mapping[str, NDArray[Any]], prefix: str = "") -> "SparseRows":
-        """Return what `arrays` gave."""
+        """Return what `arrays` gave; ValueError if nothing can have given it."""
         indptr, indices, values = (
             arrays[prefix + name] for name in ("indptr", "indices", "values")
         )
-        return cls(indptr, indices, values, int(arrays[f"{prefix}width"].item()))
+        width = int(arrays[f"{prefix}width"].item())
+        kinds = [array.dtype.str for array in (indptr, indices, values)]
+        if kinds not in (["<i8", "<i4", "<f8"], ["<i8", "<i8", "<f8"]):
+            raise ValueError("sparse rows are of other types")
+        shapes = indptr.ndim, indices.ndim, indices.shape
+        if shapes != (1, 1, values.shape) or [*indptr[:1], *indptr[-1:]] != [0, len(values)]:
+            raise ValueError("sparse rows do not end where their values do")
+        if (np.diff(indptr) < 0).any():
+            raise ValueError("sparse rows end before they begin")
+        if len(indices) and not 0 <= indices.min() <= indices.max() < width:
+            raise ValueError(f"sparse rows name columns that are not below {width}")
+        starts = np.zeros(len(indices) + 1, bool)
+        starts[indptr] = True  # where a row begins, indices begin anew
+        if not (starts[1:-1] | (np.diff(indices) > 0)).all() or not np.isfinite(values).all():
+            raise ValueError("sparse rows are not sorted, or not finite")
+        return cls(indptr, indices, values, width)
 
     def __matmul__(self, M: Array) -> Array:
         """Return the products (T, K) with a matrix (d, K)."""

@@ -62,6 +62,8 @@ class Tangents(LowerBound):
     (500, True)
     """
 
+    UNBOUNDED = ("limit",)
+
     def __init__(self, *, n_features: int, n_classes: int, B: float = 10.0) -> None:
         super().__init__(n_features=n_features, n_classes=n_classes, B=B)
         self._columns = Columns()

@@ -70,6 +70,37 @@ _VW = st.lists(
 )
 
 
+_MANY = 100_001  # one more column than can be read
+
+
+def _hostile(what):
+    """A file of a shape that nobody writes who wants it to be learned, and the end of its name."""
+    if what == "wide csv":
+        return ",".join([*map(str, range(_MANY)), "kind"]).encode() + b"\n", ".csv"
+    if what == "one long line":
+        return b"x" * (2**24 + 2**20), ".csv"
+    if what == "open quote":
+        return b'a,kind\n1,"' + b"x\n" * 2**14, ".csv"
+    if what == "far column":
+        return b"x 4611686018427387904:1\ny 1:1\n", ".svm"
+    if what == "many features":
+        return b"x |" + b"n a" * 10**5 + b"\ny |n b\n", ".vw"
+    good = b'{"a": 1, "kind": "x"}\n{"a": 2, "kind": "y"}\n'
+    if what == "many keys":
+        return good + b"".join(b'{"k%d": 1, "kind": "x"}\n' % i for i in range(300)), ".jsonl"
+    if what == "wide line":
+        return b"{" + b",".join(b'"k%d":1' % i for i in range(_MANY)) + b"}\n" + good, ".jsonl"
+    depth = 10**5
+    deep = b'{"kind": "x", "a": ' + b"[" * depth + b"1" + b"]" * depth + b"}\n"
+    return (good * 500 + deep if what == "deep, later" else deep + good), ".jsonl"
+
+
+_HOSTILE = (
+    "wide csv", "one long line", "open quote", "far column", "many features", "many keys",
+    "wide line", "deep", "deep, later",
+)  # fmt: skip
+
+
 def _lines(of_lines):
     return of_lines.map("\n".join).map(str.encode)
 
@@ -83,6 +114,7 @@ _FILES = st.one_of(
     st.tuples(_lines(_VW), st.just(".vw")),
     st.tuples(_lines(_SPARSE), st.sampled_from([".svm", ".vw", ""])),
     st.tuples(st.binary(max_size=60), st.sampled_from(["", ".csv", ".parquet"])),
+    st.sampled_from(_HOSTILE).map(_hostile),
 )
 
 

@@ -242,7 +242,7 @@ def test_the_index_of_pandas(write, read):
 def test_columns_of_one_name(write, read):
     reader = opened(write("a,a,a.1,a,y\n1,2,3,4,p\n"))
     assert reader.names == ("a", "a.2", "a.1", "a.3", "y")
-    assert reader.notes == ["columns of one name twice, now called 'a.2', 'a.3'"]
+    assert reader.notes == ["columns of one name twice, now called a.2, a.3"]
     rows = read(reader)
     assert [rows[name] for name in reader.names] == [["1"], ["2"], ["3"], ["4"], ["p"]]
 

@@ -229,5 +229,8 @@ class FolkloreClassifier(base.MiniBatchClassifier):
             loaded = cls(**parameters)
         except (TypeError, InvalidInputError) as error:
             raise StateFileError(f"{os.fspath(path)} has bad parameters: {error}") from None
-        loaded.model = Model.from_record(record)
+        found = persist.revive(record)
+        if not isinstance(found, Model):
+            raise StateFileError(f"{os.fspath(path)} holds a {record.kind} for a Model")
+        loaded.model = found
         return loaded

@@ -1,5 +1,7 @@
 """Banditron: the perceptron under bandit feedback (Kakade, Shalev-Shwartz and Tewari 2008)."""
 
+from typing import Any
+
 import numpy as np
 
 from folklearn import problem
@@ -70,6 +72,11 @@ class Banditron(Agent):
 
     WORDS = ("n_features", "n_classes", "exploration", "D", "R")
     PARTS = ("W",)
+
+    @classmethod
+    def _fewest_numbers(cls, **words: Any) -> int:
+        d, K = problem.sizes(words)
+        return K * d
 
     def __init__(
         self,

@@ -90,6 +90,11 @@ class Gaptron(Agent):
     WORDS = ("n_features", "n_classes", "feedback", "exploration", "D", "R", "step")
     PARTS = ("W",)
 
+    @classmethod
+    def _fewest_numbers(cls, **words: Any) -> int:
+        d, K = problem.sizes(words)
+        return K * d
+
     def __init__(
         self,
         *,

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve, eigh
@@ -105,6 +106,11 @@ class Newtron(Agent):
 
     WORDS = ("n_features", "n_classes", "exploration", "alpha", "beta", "D", "R", "diagonal")
     PARTS = ("H", "b")
+
+    @classmethod
+    def _fewest_numbers(cls, **words: Any) -> int:
+        d, K = problem.sizes(words)
+        return K * d if words["diagonal"] else ((K - 1) * d) ** 2
 
     def __init__(
         self,

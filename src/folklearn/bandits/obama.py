@@ -1,5 +1,7 @@
 """OBAMA: the Bayesian mixture of all linear models under bandit feedback (Foster et al. 2018)."""
 
+from typing import Any
+
 import numpy as np
 
 from folklearn import bounds, problem
@@ -78,6 +80,11 @@ class Obama(Agent):
     """
 
     WORDS = ("n_features", "n_classes", "exploration", "B", "R", "n_particles", "n_moves")
+
+    @classmethod
+    def _fewest_numbers(cls, **words: Any) -> int:
+        d, K = problem.sizes(words)
+        return problem.count("n_particles", words["n_particles"], 2) * K * d
 
     def __init__(
         self,

@@ -285,7 +285,7 @@ class RewardAgent(RegressionAgent):
     def _restore(self, record: Record) -> None:
         super()._restore(record)
         if self._scaler is not None:
-            self._scaler = record.inner("scaler")
+            self._scaler = record.inner("scaler", OnlineScaler)
 
 
 def refuse_unless_regression(learner: Any) -> None:

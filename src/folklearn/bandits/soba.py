@@ -1,6 +1,7 @@
 """SOBA: the second-order perceptron under bandit feedback (Beygelzimer, Orabona, Zhang 2017)."""
 
 import math
+from typing import Any
 
 import numpy as np
 from scipy.linalg.blas import dsymv, dsyr
@@ -94,6 +95,11 @@ class Soba(Agent):
 
     WORDS = ("n_features", "n_classes", "exploration", "diagonal", "R")
     PARTS = ("W", "S", "total")
+
+    @classmethod
+    def _fewest_numbers(cls, **words: Any) -> int:
+        d, K = problem.sizes(words)
+        return K * d if words["diagonal"] else (K * d) ** 2
 
     def __init__(
         self,

@@ -1,6 +1,6 @@
 """SMP, the Sample Minmax Predictor (Mourtada and Gaïffas 2022), for K classes."""
 
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -84,6 +84,11 @@ class SMP(Saved):
     WORDS = ("n_features", "n_classes", "lam", "method")
     COUNTS = ("n_rows",)
     PARTS = ("U", "root", "X", "targets")
+
+    @classmethod
+    def _fewest_numbers(cls, **words: Any) -> int:
+        d, K = problem.sizes(words)
+        return ((K - 1) * d) ** 2
 
     def __init__(
         self, *, n_features: int, n_classes: int, lam: float = 0.5, method: str = REFIT

@@ -41,6 +41,10 @@ class Booster(Learner):
     n_learners: int
     seed: int
 
+    @classmethod
+    def _fewest_numbers(cls, **words: Any) -> int:
+        return problem.sizes(words)[1]  # a number of every class, in the weak learners
+
     def _start(
         self,
         n_features: int,

@@ -12,6 +12,8 @@ from folklearn.boosting.contract import WeakLearners
 from folklearn.errors import InvalidInputError
 from folklearn.numerics import boosting as kernels
 
+_MOST_SAMPLES = 10**5
+
 
 class OnlineMBBM(Booster):
     r"""Boost-by-majority: every weak learner has one vote, and the costs look ahead.
@@ -82,7 +84,7 @@ class OnlineMBBM(Booster):
         self.edge = problem.positive("edge", edge)
         if self.edge >= 1.0:
             raise InvalidInputError(f"edge must be below 1, got {edge!r}")
-        self.n_samples = problem.count("n_samples", n_samples, 1)
+        self.n_samples = problem.count("n_samples", n_samples, 1, _MOST_SAMPLES)
         vote = math.log1p(problem.count("n_classes", n_classes, 2) * self.edge / (1.0 - self.edge))
         self._start(n_features, n_classes, n_learners, weak_learner, seed, scale=vote)
         self._futures = self._drawn()

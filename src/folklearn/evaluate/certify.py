@@ -211,6 +211,7 @@ class Certifier(Saved):
 
     WORDS = ("n_features", "n_classes", "B", "R")
     PARTS = ("totals",)
+    UNBOUNDED = ("totals",)  # predictions of 0 lose infinitely much
 
     def __init__(
         self,
@@ -369,11 +370,18 @@ class Certifier(Saved):
         put_inside(record, "beside", self._beside)
         return record
 
+    @classmethod
+    def _made(cls, **words: Any) -> Self:
+        """Construct without the learner beside: `_restore` takes that of the file."""
+        made = cls(**words | {"n_features": 1, "n_classes": 2})
+        made.n_features, made.n_classes = problem.sizes(words)
+        return made
+
     def _restore(self, record: Record) -> None:
         super()._restore(record)
-        beside, own = record.inner("beside"), self._beside
+        beside, own = record.inner("beside", Leader, Wide), self
         # Which kind it is depends on the memory of the machine that it began on.
-        if not isinstance(beside, Leader | Wide) or any(
+        if any(
             getattr(beside, word) != getattr(own, word)
             for word in ("n_features", "n_classes", "B", "R")
         ):

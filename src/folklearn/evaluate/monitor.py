@@ -244,7 +244,7 @@ class Monitor(Saved):
 
     def _restore(self, record: Record) -> None:
         super()._restore(record)
-        self._waiting = record.part("waiting", (None,)).tolist()
+        self._waiting = record.part("waiting", (None,), least=-np.inf, most=np.inf).tolist()
         self._suspicions = record.part("suspicions", (_HEIGHT, None)).copy()
         for row, since, *losses in record.part("alarms", (None, len(Alarm._fields))).tolist():
             self.alarms.append(Alarm(int(row), int(since), *losses))

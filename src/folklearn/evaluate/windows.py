@@ -5,7 +5,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import add
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -17,6 +17,7 @@ from folklearn.evaluate.companion import companion
 from folklearn.evaluate.probabilities import checked_row, checked_rows, label_mass
 from folklearn.learners.leader import Leader
 from folklearn.learners.wide import Wide
+from folklearn.lower_bound import LowerBound
 from folklearn.persist import Record, Saved, put_inside
 from folklearn.problem import Rows
 from folklearn.sparse import SparseRows
@@ -269,18 +270,34 @@ class Windows(Saved):
             put_inside(record, "evidence", [one.evidence for one in ladder])
         return record
 
+    @classmethod
+    def _made(cls, **words: Any) -> Self:
+        """Construct without the learner beside: `_restore` takes that of the file."""
+        made = cls(**words | {"floors": False})
+        made.floors = bool(words["floors"])
+        return made
+
     def _restore(self, record: Record) -> None:
         spans = record.part("spans", (None, 2), np.int64)
-        totals = record.part("totals", (len(spans), 3))
+        totals = record.part("totals", (len(spans), 3), most=np.inf)
         evidence: list[Any] = [None] * len(spans)
         if self.floors:
-            self._beside, evidence = record.inner("beside"), record.inner("evidence")
-        if len(evidence) != len(spans):
+            self._beside, evidence = record.inner("beside", Leader, Wide), record.inner("evidence")
+        own = [self._beside, *evidence] if self.floors else []
+        if not all(isinstance(one, LowerBound) for one in own[1:]):
+            raise StateFileError("windows have something else for evidence")
+        found = {(one.n_features, one.n_classes, one.B) for one in own}
+        if len(evidence) != len(spans) or not found <= {(self.n_features, self.n_classes, self.B)}:
             raise StateFileError("windows lack their evidence")
         stretches = zip(spans.tolist(), totals, evidence, strict=True)
         self._ladder = [Stretch(a, b, own, proof) for (a, b), own, proof in stretches]
         for i in range(record.count("n_waiting")):
-            scores = record.part(f"waiting{i}.scores", (3, None))
-            rows = Rows.of_arrays(record.arrays, f"waiting{i}.") if self.floors else None
+            scores = record.part(f"waiting{i}.scores", (3, None), most=np.inf)
+            rows = None
+            if self.floors:
+                sizes = {"n_features": self.n_features, "n_classes": self.n_classes}
+                rows = Rows.of_arrays(record.arrays, f"waiting{i}.", **sizes)
+                if len(rows.X) != scores.shape[1]:
+                    raise StateFileError("windows have other rows than scores")
             self._waiting.append((rows, scores))
             self._n_waiting += scores.shape[1]

@@ -14,6 +14,8 @@ from folklearn.numerics.posterior import ParticlePosterior
 from folklearn.persist import Record, generator_from, generator_state
 from folklearn.problem import Rows
 
+_MOST_PARTICLES, _MOST_MOVES = 10**6, 10**4
+
 
 class Aggregating(Learner):
     r"""The Bayesian mixture of all linear models: the least regret known, at the highest price.
@@ -93,6 +95,12 @@ class Aggregating(Learner):
         "max_weight",
     )  # fmt: skip
     COUNTS = ("_n_rounds",)
+    UNBOUNDED = ("log_weights",)
+
+    @classmethod
+    def _fewest_numbers(cls, **words: Any) -> int:
+        d, K = problem.sizes(words)
+        return problem.count("n_particles", words["n_particles"], 2) * (K - 1) * d
 
     def __init__(
         self,
@@ -122,8 +130,9 @@ class Aggregating(Learner):
         if prior == "gaussian":
             self.nu = self.B if nu is None else problem.positive("nu", nu)
         self.mu = problem.fraction("mu", mu)
-        self.n_particles = -(-problem.count("n_particles", n_particles, 2) // K) * K
-        self.n_moves = problem.count("n_moves", n_moves, 1)
+        wanted = problem.count("n_particles", n_particles, 2, _MOST_PARTICLES)
+        self.n_particles = -(-wanted // K) * K
+        self.n_moves = problem.count("n_moves", n_moves, 1, _MOST_MOVES)
         self.max_weight = problem.positive("max_weight", max_weight)
         rng = problem.generator(seed)
         self._posterior = ParticlePosterior(
@@ -210,4 +219,5 @@ class Aggregating(Learner):
         shapes = {name: part.shape for name, part in self._parts().items()}
         shapes |= {"X": (t, self.n_features), "Y": (t, self.n_classes), "w": (t,)}
         self._posterior.rng = generator_from(record.word("generator"))
-        self._posterior.restore(*(record.part(*part).copy() for part in shapes.items()))
+        parts = [self._part(record, *part).copy() for part in shapes.items()]
+        self._posterior.restore(*parts)

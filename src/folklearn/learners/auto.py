@@ -126,7 +126,8 @@ class Auto(PanelLearner):
 
     @classmethod
     def _made(cls, **words: Any) -> Self:
-        return cls(**words, worst_case=False, forgetting=False)  # the experts are in the state
+        # The experts are in the state.
+        return super()._made(**words, worst_case=False, forgetting=False)
 
     def _moved(self, lane: str) -> Learner:
         """Return what `auto` is in another lane, begun where this one stands."""

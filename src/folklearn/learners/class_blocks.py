@@ -1,7 +1,7 @@
 """Class blocks: one Gaussian per class under a joint softmax, for few features and many classes."""
 
 import math
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -89,6 +89,12 @@ class ClassBlocks(Learner):
     WORDS = ("n_features", "n_classes", "ridge", "R")
     COUNTS = ("_first_classes",)
     PARTS = ("W", "P", "G", "totals", "limit")
+    UNBOUNDED = ("limit",)
+
+    @classmethod
+    def _fewest_numbers(cls, **words: Any) -> int:
+        d, K = problem.sizes(words)
+        return K * (d * (d + 1) // 2)  # where compiled code would overflow
 
     def __init__(
         self, *, n_features: int, n_classes: int, ridge: float = 0.1, R: float = 1.0

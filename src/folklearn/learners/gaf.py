@@ -4,7 +4,7 @@ import math
 
 from folklearn import bounds, problem
 from folklearn.learners.second_order import SecondOrderLearner
-from folklearn.numerics.quadrature import prediction_nodes
+from folklearn.numerics.quadrature import MOST_POINTS, prediction_nodes
 
 
 class Gaf(SecondOrderLearner):
@@ -73,7 +73,9 @@ class Gaf(SecondOrderLearner):
         self.R = problem.positive("R", R)
         self.lam = problem.positive("lam", 2.0 * self.R / self.B if lam is None else lam)
         self.mu = problem.fraction("mu", mu)
-        self.n_points = None if n_points is None else problem.count("n_points", n_points, 2)
+        self.n_points = (
+            None if n_points is None else problem.count("n_points", n_points, 2, MOST_POINTS)
+        )
         self.seed = problem.count("seed", seed, 0)
         self.improved = bool(improved)
         own = 1.0 / (2.0 * self.B * self.R + math.log(self.n_classes) + 2.0)

@@ -2,7 +2,7 @@
 
 from folklearn import bounds, problem
 from folklearn.learners.second_order import SecondOrderLearner
-from folklearn.numerics.quadrature import prediction_nodes
+from folklearn.numerics.quadrature import MOST_POINTS, prediction_nodes
 
 
 class Laplace(SecondOrderLearner):
@@ -65,7 +65,9 @@ class Laplace(SecondOrderLearner):
         self.B = problem.positive("B", B)
         self.lam = problem.positive("lam", 0.5 / self.B**2 if lam is None else lam)
         self.mu = problem.fraction("mu", mu)
-        self.n_points = None if n_points is None else problem.count("n_points", n_points, 2)
+        self.n_points = (
+            None if n_points is None else problem.count("n_points", n_points, 2, MOST_POINTS)
+        )
         self.seed = problem.count("seed", seed, 0)
         nodes = prediction_nodes(self.n_points, self.n_classes - 1, self.seed)
         self._start(gamma=0.5, mu=self.mu, nodes=nodes)

@@ -81,6 +81,7 @@ class Mixture(Learner):
     INNER = ("experts",)
     COUNTS = ("_n_rounds",)
     PARTS = ("log_weights", "losses", "reviewed", "totals")
+    UNBOUNDED = ("log_weights",)
 
     def __init__(
         self,

@@ -53,7 +53,15 @@ class PanelLearner(Learner):
         self._state = self._empty(spec)
         self._go()
 
-    def _empty(self, spec: Spec, room: int = 0) -> PanelState:
+    @classmethod
+    def _made(cls, **words: Any) -> Self:
+        """Construct a small one; its state is made by `_restore`, of the size that the file has."""
+        d, K = problem.sizes(words)
+        made = cls(**words | {"n_features": 1, "n_classes": 2})
+        made._size(d, K)
+        return made
+
+    def _empty(self, spec: Spec, room: int = 0, n_saved: int | None = None) -> PanelState:
         return PanelState(
             self.n_features,
             self.n_classes,
@@ -61,6 +69,7 @@ class PanelLearner(Learner):
             max_norm=problem.MAX_NORM,
             max_weight=self.max_weight,
             room=room,
+            n_saved=n_saved,
         )
 
     @property
@@ -371,7 +380,8 @@ class PanelLearner(Learner):
         self._first_classes = record.count("first_classes", 2)
         try:
             spec = Spec.read(record.word("panel"))
-            self._state = self._empty(spec, record.count("room"))
+            n_saved = len(record.part("memo", (None,)))
+            self._state = self._empty(spec, record.count("room"), n_saved)
         except (TypeError, ValueError) as error:
             raise StateFileError(f"the panel of a state cannot be read: {error}") from None
         own = self._state.plan.copy()

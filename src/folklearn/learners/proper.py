@@ -4,7 +4,7 @@ Online gradient descent and the online Newton step differ in how they move W.
 """
 
 from abc import abstractmethod
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -20,6 +20,11 @@ class ProperLearner(Learner):
 
     WORDS: ClassVar[tuple[str, ...]] = ("n_features", "n_classes", "B", "R")
     _chunk: int  # rounds between two chances to report progress or to be interrupted
+
+    @classmethod
+    def _fewest_numbers(cls, **words: Any) -> int:
+        d, K = problem.sizes(words)
+        return K * d
 
     def __init__(self, n_features: int, n_classes: int, B: float, R: float) -> None:
         self._size(n_features, n_classes)

@@ -42,6 +42,11 @@ class SecondOrderLearner(Learner):
     memory: int | None = None  # rounds after which an example counts 1/e; None is for ever
     lam: float
 
+    @classmethod
+    def _fewest_numbers(cls, **words: Any) -> int:
+        d, K = problem.sizes(words)
+        return (K - 1) * d * ((K - 1) * d + 1) // 2  # the triangle S
+
     def _start(
         self,
         *,

@@ -110,6 +110,7 @@ class Wide(Learner):
 
     WORDS = ("n_features", "n_classes", "R", "B", "retire", "max_weight")
     COUNTS = ("_first_classes",)
+    UNBOUNDED = ("limit",)
     takes_sparse = True
 
     def __init__(
@@ -410,6 +411,9 @@ class Wide(Learner):
         self._columns = Columns.of(columns)
         self._table = np.zeros((self._columns.room, E, self.n_classes + 1))
         super()._restore(record)
+        weights = self._standing[wide.WEIGHTS]
+        if not ((weights >= 0.0).all() and 0.5 <= weights.sum() <= 2.0):
+            raise StateFileError("a Wide state has weights of experts that are none")
         if not 2 <= self._first_classes <= self.n_classes:
             raise StateFileError("a Wide state has a bad number of first classes")
 

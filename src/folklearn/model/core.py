@@ -619,23 +619,30 @@ class Core(Saved):
     @classmethod
     def from_record(cls, record: Record) -> Self:
         """Rebuild a model that goes on exactly where the recorded one stopped."""
-        scaler, n_classes = record.inner("scaler"), record.count("n_classes")
+        scaler = record.inner("scaler", OnlineScaler, SparseScaler)
+        n_classes = record.count("n_classes")
+        learner = None
+        if "state" in record.config:
+            learner = record.inner("state", Learner)
+            if (learner.n_features, learner.n_classes) != (scaler.n_columns, n_classes):
+                raise StateFileError("a Core state holds a learner of another size")
+        elif n_classes >= 2:
+            raise StateFileError("a Core state lacks its learner")
         with persist.refusing(record.kind):
             name = record.word("learner")
             # A learner of full size would be made only to be replaced by the recorded one; those
             # that cannot grow insist on it.
             known = 0 if catalogue.grows(name) else n_classes
             settings, sparse = record.word("settings"), isinstance(scaler, SparseScaler)
-            d = scaler.n_slots if sparse else scaler.n_features
-            model = cls(name, settings, n_features=d, n_classes=known, sparse=sparse)
-        model._scaler, model.learner, model.n_classes = scaler, None, n_classes
-        model.frozen, model.evidence = record.inner("frozen"), record.inner("evidence")
-        model.B = record.word("B")
+            model = cls(name, settings, n_features=1, n_classes=known, sparse=sparse)
+            model.B = None if record.word("B") is None else problem.positive("B", record.word("B"))
+        model._scaler, model.learner, model.n_classes = scaler, learner, n_classes
+        model.frozen = record.inner("frozen", Frozen)
+        model.evidence = record.inner("evidence", StreamEvidence)
+        if len(model.evidence.numeric) != model.n_features or model.evidence.n_classes > n_classes:
+            raise StateFileError("a Core state holds evidence of another size")
         model.n_rounds, model.n_new = record.count("n_rounds"), record.count("n_new")
-        if "state" in record.config:
-            model.learner = learner = record.inner("state")
-            if (learner.n_features, learner.n_classes) != (scaler.n_columns, n_classes):
-                raise StateFileError("a Core state holds a learner of another size")
+        if learner is not None:
             if "refitted" in record.arrays:
                 model._refitted = record.part("refitted", (n_classes, scaler.n_columns))
             if "fitted_columns" in record.arrays:
@@ -644,8 +651,6 @@ class Core(Saved):
                     problem.refuse_columns(columns, scaler.n_columns)
                 weights = record.part("fitted_weights", (len(columns), n_classes))
                 model._refitted = ColumnModel(columns, weights)
-        elif n_classes >= 2:
-            raise StateFileError("a Core state lacks its learner")
         model._tell()
         return model
 

@@ -15,9 +15,11 @@ import numpy as np
 
 from folklearn import problem
 from folklearn.arrays import TINY, Array, Labels, log_losses, softmax
+from folklearn.errors import InvalidInputError
 from folklearn.learners.base import Learner
-from folklearn.model.sparse_scaler import SparseInput
+from folklearn.model.sparse_scaler import SparseInput, SparseScaler
 from folklearn.persist import Record, Saved, put_inside
+from folklearn.scaler import OnlineScaler
 
 _FIRST = 64  # rounds before the first stripe
 _LONGEST = 288  # rounds
@@ -64,6 +66,19 @@ class Held(NamedTuple):
         own = {k.removeprefix(start): v for k, v in arrays.items() if k.startswith(start)}
         X = own["X"] if "X" in own else SparseInput.of_arrays(own)
         return cls(X, own["labels"], own["soft"], own["weights"])
+
+    def refuse_unless_of(self, scaler: Any, n_classes: int) -> None:
+        """Raise if these are not rows that a scaler, and a learner of so many classes, can see."""
+        T = len(self.labels)
+        if isinstance(self.X, SparseInput):
+            self.X.refuse_unless_of(T, scaler.n_slots)
+        else:
+            problem.contexts(self.X, scaler.n_features, gaps=True)
+        y = self.soft if len(self.soft) else self.labels
+        problem.labels(y, len(self.X), n_classes)
+        problem.weights(self.weights, T)
+        if self.labels.dtype != np.int64 or self.weights.dtype != np.float64:
+            raise InvalidInputError("rows of a stripe are of another kind")
 
     def copy(self) -> "Held":
         """Return rows that share nothing with anybody's arrays."""
@@ -240,9 +255,11 @@ class Frozen(Saved):
         self._losses = record.part("losses", (len(self._names),))
         self._sum_up(record.part("totals", (2,)))
         if "learner" in record.config:
-            self._learner, self._scaler = record.inner("learner"), record.inner("scaler")
+            self._learner = record.inner("learner", Learner)
+            self._scaler = record.inner("scaler", OnlineScaler, SparseScaler)
             if "held.labels" in record.arrays:
                 self._held = [Held.of_arrays(record.arrays)]
+                self._held[0].refuse_unless_of(self._scaler, self._learner.n_classes)
 
 
 def _joined(held: list[Held], scaler: Any, n_classes: int) -> Held:

@@ -381,7 +381,7 @@ class History(Saved):
         self._n_counted, self._size = record.count("n_rows"), record.count("size", 1)
         if self._n_counted > counting.N_PIECES * self._size:
             raise StateFileError("a History state has more rows than its pieces hold")
-        self._pieces = record.part("pieces", self._pieces.shape)
+        self._pieces = record.part("pieces", self._pieces.shape, gaps=True)
         self._classes = record.part("classes", (3, None), np.int64)
         self._counts = record.part("counts", (4, None), np.int64)
         self._moments = record.part("moments", (2, self._counts.shape[1]))

@@ -104,6 +104,8 @@ class Labels:
         """Return what `plain` gave."""
         labels = cls()
         labels.admit(_KINDS[kind](value) for kind, value in plain)
+        if len(labels.numbers) < len(labels.kept):
+            raise InvalidInputError("two classes have the same label")
         return labels
 
     def _soft(self, y: Mapping[Any, Any]) -> tuple[int | Array, Sequence[Any]]:

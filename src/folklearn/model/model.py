@@ -961,17 +961,18 @@ class Model(Saved):
             )
             model._labels = Labels.of_plain(word("labels"))
         model.is_open = bool(word("is_open"))
-        model._tally, model._recent = record.inner("tally"), record.inner("recent")
-        model._waiting = record.inner("waiting")
+        model._tally, model._recent = record.inner("tally", Tally), record.inner("recent", Recent)
+        model._waiting = record.inner("waiting", Waiting)
         if "history" in record.config:  # of later files
-            model.history = record.inner("history")
+            model.history = record.inner("history", History)
         if "monitor" in record.config:
-            model._monitor = record.inner("monitor")
+            model._monitor = record.inner("monitor", Monitor)
         if "hindsight" in record.config:
             with persist.refusing(record.kind):
                 model._hindsight = Regression.of_numbers(word("hindsight"))
         if "core" in record.config:
-            model.columns, model.core = record.inner("columns"), record.inner("core")
+            model.columns = record.inner("columns", Columns)
+            model.core = record.inner("core", Core)
         return model
 
     def __repr__(self) -> str:

@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from folklearn.errors import StateFileError
 from folklearn.persist import Record, Saved
-from folklearn.readers.block import Block, Texts, is_gap
+from folklearn.readers.block import Block, Column, Texts, is_gap
 from folklearn.readers.cells import written
 from folklearn.readers.records import block_of_records
 from folklearn.sparse import SparseRows
@@ -98,20 +99,34 @@ class Recent(Saved):
         """Rebuild what was recorded."""
         recent = cls()
         recent._most = record.count("most", 1)
-        labels, columns = record.part("labels", (None,), np.int64), {}
-        for i, (name, texts) in enumerate(record.word("columns")):
-            array = record.arrays[f"column{i}"]
-            if texts == "date":
-                array = array.astype("datetime64[us]")
-            columns[name] = Texts(array, tuple(texts)) if isinstance(texts, list) else array
-        features: Any = record.arrays.get("matrix")
+        labels = record.part("labels", (None,), np.int64, least=0)
+        columns: dict[str, Column] = {}
+        for i, (name, says) in enumerate(record.word("columns")):
+            columns[str(name)] = _column(record, f"column{i}", len(labels), says)
+        features: Any = None
+        if "matrix" in record.arrays:
+            features = record.part("matrix", (len(labels), None), gaps=True)
         if "features.indptr" in record.arrays:
             features = SparseRows.of_arrays(record.arrays, "features.")
+            if len(features) != len(labels):
+                raise StateFileError("recent rows have other features than labels")
         if len(labels):
             block = Block(columns, np.arange(1, len(labels) + 1), features)
             recent._pieces.append((block, labels, len(labels)))
             recent._n_rows = len(labels)
         return recent
+
+
+def _column(record: Record, name: str, n_rows: int, says: Any) -> Column:
+    """Return a column that was recorded: dates, texts by their codes, or numbers."""
+    if says == "date":
+        return record.part(name, (n_rows,), np.int64).astype("datetime64[us]")
+    if says is None:
+        return record.part(name, (n_rows,), gaps=True)
+    codes = record.part(name, (n_rows,), np.int32, least=-1, most=len(says) - 1)
+    if not all(isinstance(text, str) for text in says):
+        raise StateFileError(f"{name} of recent rows has values that are no text")
+    return Texts(codes, tuple(says))
 
 
 def _block(rows: Sequence[Mapping[Any, Any]]) -> Block:

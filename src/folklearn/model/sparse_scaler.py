@@ -9,11 +9,13 @@ from numpy.typing import NDArray
 
 from folklearn import problem
 from folklearn.arrays import Array
+from folklearn.errors import InvalidInputError
 from folklearn.persist import Record, Saved, put_inside
 from folklearn.scaler import OnlineScaler
 from folklearn.sparse import SparseRows, concatenated, index_type
 
 SPACE = 2**40  # places that belong to one column of the data; a hash or an index lies within
+_MOST_SLOTS = 2**22 - 1  # `Wide` has 2^62 places
 _CONSTANT = 0.3  # beside rows of norm 1: larger ones slow the words down
 
 
@@ -77,6 +79,16 @@ class SparseInput:
         parts = {slot: SparseRows.of_arrays(arrays, f"part.{slot}.") for slot in slots}
         return cls(arrays["numbers"], tuple(arrays["slots"].astype(int).tolist()), parts)
 
+    def refuse_unless_of(self, n_rows: int, n_slots: int) -> None:
+        """Raise if these are not so many rows of so many columns of the data."""
+        slots = [*self.slots, *self.parts]
+        problem.contexts(self.numbers, len(self.slots), gaps=True)
+        sizes = {len(self.numbers), *map(len, self.parts.values())}
+        widest = max([part.shape[1] for part in self.parts.values()], default=0)
+        known = len(set(slots)) == len(slots) and all(1 <= slot <= n_slots for slot in slots)
+        if sizes != {n_rows} or not known or widest > SPACE:
+            raise InvalidInputError("rows of a stripe are of other columns")
+
     @classmethod
     def of_rows(cls, X: SparseRows) -> "SparseInput":
         """Return rows that are all there is: one column of the data."""
@@ -110,11 +122,15 @@ class SparseScaler(Saved):
 
     WORDS = ("n_slots", "n_numbers", "scale", "intercept")
 
+    @classmethod
+    def _fewest_numbers(cls, **words: Any) -> int:
+        return problem.count("n_numbers", words["n_numbers"], 0)
+
     def __init__(
         self, *, n_slots: int, n_numbers: int = 0, scale: bool = True, intercept: bool = True
     ) -> None:
-        self.n_slots = problem.count("n_slots", n_slots, 1)
-        self.n_numbers = problem.count("n_numbers", n_numbers, 0)
+        self.n_slots = problem.count("n_slots", n_slots, 1, _MOST_SLOTS)
+        self.n_numbers = problem.count("n_numbers", n_numbers, 0, self.n_slots)
         self.scale, self.intercept = bool(scale), bool(intercept)
         self._numbers: OnlineScaler | None = None
         self._grow_numbers(self.n_numbers)
@@ -182,7 +198,7 @@ class SparseScaler(Saved):
 
     def _restore(self, record: Record) -> None:
         if self.n_numbers:
-            self._numbers = record.inner("numbers")
+            self._numbers = record.inner("numbers", OnlineScaler)
 
 
 def assemble(

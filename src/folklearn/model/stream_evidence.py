@@ -15,6 +15,7 @@ import numpy as np
 from folklearn import problem
 from folklearn.arrays import Array, Labels, logit_losses
 from folklearn.certificate import Certificate, round_down
+from folklearn.errors import StateFileError
 from folklearn.evaluate.exact import refine
 from folklearn.evaluate.windows import Stretch, climb, suffixes
 from folklearn.evidence import Evidence
@@ -33,6 +34,7 @@ _SPARSE_HEAD_ROWS = 256
 _BLOCK_ROWS = 1024  # that are added at a time, later
 _WINDOW_ROWS = 64  # where windows have bounds, as `Windows` counts them
 _TOLERANCE, _MOST_PASSES = 1e-4, 12  # over the head, to expand it where that proves most
+_LEAST_UNIT = 1e-9  # of rows in a file
 _SLACK = 1e-9  # by which the sum of probabilities may differ from 1
 DEFAULT_B = 10.0  # norm of weights for rows of norm about 1
 
@@ -456,23 +458,43 @@ class StreamEvidence(Saved):
     def _restore(self, record: Record) -> None:
         super()._restore(record)
         self.numeric = record.part("numeric", (None,), np.bool_).tolist()
-        self._kept = _Block.of_arrays(record.arrays, "kept.")
-        waiting = _Block.of_arrays(record.arrays, "waiting.")
-        if waiting is not None:
-            self._blocks, self._n_waiting = [waiting], len(waiting.weights)
         if "means" in record.arrays:
             scaler = FixedScaler(**self._switches)
             with refusing(record.kind):
-                scaler.mean_square = problem.positive("mean_square", record.word("mean_square"))
+                scaler.mean_square = problem.fraction(
+                    "mean_square", record.word("mean_square"), 1.0 / _LEAST_UNIT**2
+                )
             scaler.means = record.part("means", (None,))
             scaler.deviations = record.part("deviations", (len(scaler.means),))
             self._scaler = scaler
+        self._kept = self._block_of(record, "kept.")
+        waiting = self._block_of(record, "waiting.")
+        if waiting is not None:
+            self._blocks, self._n_waiting = [waiting], len(waiting.weights)
+        if self.rows_ahead <= 0 or (self._kept is not None and self._scaler is None):
+            raise StateFileError("the rows of evidence do not fit its counts")
         if "sums" in record.config:
-            self._sums = record.inner("sums")
+            self._sums = record.inner("sums", Evidence, Tangents)
         if "ladder" in record.config:
             spans = record.part("spans", (None, 2), np.int64).tolist()
-            for (start, stop), evidence in zip(spans, record.inner("ladder"), strict=True):
+            found = record.inner("ladder")
+            if len(found) != len(spans) or not all(isinstance(one, Sums) for one in found):
+                raise StateFileError("windows lack their evidence")
+            for (start, stop), evidence in zip(spans, found, strict=True):
                 self._ladder.append(Stretch(start, stop, np.zeros(0), evidence))
+
+    def _block_of(self, record: Record, prefix: str) -> _Block | None:
+        """Return rows that were saved, None if there are none."""
+        block = _Block.of_arrays(record.arrays, prefix)
+        if block is None:
+            return None
+        X, Y, weights, P = block
+        fits = {len(X), len(Y), len(P)} == {len(weights)} and Y.ndim == P.ndim == 2
+        fits = fits and max(Y.shape[1], P.shape[1]) <= max(1, self.n_classes)
+        fits = fits and isinstance(X, SparseInput) == self.sparse
+        if not fits or not (self.sparse or X.shape[1] <= len(self.numeric)):
+            raise StateFileError("the rows of evidence do not fit its sizes")
+        return block
 
     def __getstate__(self) -> dict[str, Any]:
         self._waiting()  # so that what is pickled does not depend on who has looked

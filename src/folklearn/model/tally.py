@@ -96,7 +96,7 @@ class Tally(Saved):
     def _restore(self, record: Record) -> None:
         super()._restore(record)
         self.loss, self.loss_of_new, self.total_weight = record.part("totals", (3,)).tolist()
-        self._windows = record.inner("windows")
+        self._windows = record.inner("windows", Windows)
 
     def __getstate__(self) -> dict[str, Any]:
         self._settle()  # so that what is pickled does not depend on who has looked

@@ -37,7 +37,8 @@ def _join_pairs(pieces):
 def _count_scores(p, n_known, label, scores, given):
     """Count the probability of every class that was known, of rows of the class and of others."""
     for k in range(min(n_known, scores.shape[0])):
-        place = min(int(p[k] * N_SCORES), N_SCORES - 1)
+        # Also for NaN, which a state that nobody saved may predict: no place is outside.
+        place = max(0, min(int(p[k] * N_SCORES), N_SCORES - 1))
         scores[k, 1 if k == label else 0, place] += 1
         given[k, place * N_BINS // N_SCORES] += p[k]
 

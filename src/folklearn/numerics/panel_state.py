@@ -154,7 +154,8 @@ class Spec(NamedTuple):
 class PanelState:
     """A panel's memo and plan. Arguments are validated by the caller.
 
-    A state that is not `whole` has no room for the sums: they are on a device.
+    A state that is not `whole` has no room for the sums: they are on a device. One that is restored
+    is told how many numbers are there (`n_saved`), so that no others are made.
     """
 
     def __init__(
@@ -167,6 +168,7 @@ class PanelState:
         max_weight: float,
         room: int = 0,
         whole: bool = True,
+        n_saved: int | None = None,
     ) -> None:
         self.spec, self.whole = spec, whole
         self.d, self.K = d, K
@@ -186,6 +188,8 @@ class PanelState:
                 self.n_saved = at
             self.plan[place] = at
             at += math.prod(self.shape(name))
+        if n_saved not in (None, self.n_saved):
+            raise ValueError(f"a panel of its sizes has {self.n_saved} numbers, not {n_saved}")
         self.memo: Array = np.zeros(at)
         self["constants"][: panel.SQUARED_WEIGHTS] = max_norm, max_weight, spec.unit
         n = (K - 1) * d

@@ -4,6 +4,8 @@ import numpy as np
 
 from folklearn.arrays import Array
 
+MOST_POINTS = 2**20
+
 
 def prediction_nodes(n_points: int | None, k: int, seed: int) -> Array:
     """Return the nodes of an implicit rule; none at all for None, the softmax at the mean."""

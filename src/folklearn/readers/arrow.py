@@ -97,13 +97,14 @@ class ArrowReader(Reader):
             yield reader
 
     def _batches(self, columns: list[str], looking: bool) -> Iterator[Any]:
+        n_rows = self.rows_at_once(_AT_A_TIME)
         with self._opened() as opened:
             if self.format == "parquet":
-                yield from opened.iter_batches(_AT_A_TIME, columns=columns, use_threads=True)
+                yield from opened.iter_batches(n_rows, columns=columns, use_threads=True)
                 return
             for batch in self._whole_batches(opened, looking):
-                for start in range(0, batch.num_rows, _AT_A_TIME):
-                    yield batch.slice(start, _AT_A_TIME)
+                for start in range(0, batch.num_rows, n_rows):
+                    yield batch.slice(start, n_rows)
 
     def _whole_batches(self, opened: Any, looking: bool) -> Iterator[Any]:
         if self._magic.startswith(FILE):
@@ -129,7 +130,8 @@ class ArrowReader(Reader):
 
 def readable_names(reader: Reader, schema: Any) -> tuple[str, ...]:
     """Return the columns of a schema that can be read; of others a note says that they cannot."""
-    names: list[str] = []
+    reader.refuse_many_columns(len(schema))
+    names: dict[str, None] = {}
     for place, field in enumerate(schema):
         if _PANDAS_INDEX.fullmatch(field.name):
             continue
@@ -142,7 +144,7 @@ def readable_names(reader: Reader, schema: Any) -> tuple[str, ...]:
         if own_kind(field.type) is None:
             reader.leave_out(field.name, str(field.type))
             continue
-        names.append(field.name)
+        names[field.name] = None
     return tuple(names)
 
 

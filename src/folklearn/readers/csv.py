@@ -30,6 +30,7 @@ from folklearn.readers.lines import LinesReader
 from folklearn.readers.reader import Part
 from folklearn.readers.records import Faults, column_of, faults_of, spread
 from folklearn.readers.source import Chunk, Source
+from folklearn.words import listed
 
 _DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 _QUOTED = re.compile(r'"[^"]*"')
@@ -87,6 +88,7 @@ class CsvReader(LinesReader):
 
     def _name(self, names: list[str], line: int) -> None:
         """Name the columns; of those with one name the later ones are called a.1, a.2, ..."""
+        self.refuse_many_columns(len(names))
         numbers = [number_in(name) for name in names]
         if all(number is not None for number in numbers) and not all(map(str.isdigit, names)):
             raise InvalidInputError(
@@ -106,9 +108,9 @@ class CsvReader(LinesReader):
                 new = f"{name}.{taken[name]}"
             own[new] = name
         self.names = tuple(own)
-        renamed = [f"{new!r}" for new, name in own.items() if new != name]
+        renamed = [new for new, name in own.items() if new != name]
         if renamed:
-            self.notes.append(f"columns of one name twice, now called {', '.join(renamed)}")
+            self.notes.append(f"columns of one name twice, now called {listed(renamed)}")
 
     def _has_decimal_commas(self) -> bool:
         columns = [
@@ -207,8 +209,9 @@ class CsvReader(LinesReader):
         found = self._line_by_line(whole, self._row, [""] * len(self.names))
         faults = found.faults
         columns: dict[str, Column] = {}
+        places = {name: place for place, name in enumerate(self.names)}
         for name, kind in kinds.items():
-            place = self.names.index(name)
+            place = places[name]
             columns[name], own = column_of([row[place] for row in found.rows], kind, self.decimal)
             for row, fault in own.items():
                 faults.setdefault(row, (name, fault))

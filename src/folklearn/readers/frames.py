@@ -42,6 +42,7 @@ class FrameReader(Reader):
         except (TypeError, ValueError) as error:
             reason = " ".join(str(error).split())
             raise InvalidInputError(f"{name} cannot be read: {reason}") from None
+        self.refuse_many_columns(len(columns))
         self.n_rows = len(self._frame)
         self._own = {str(column): column for column in columns}
         if len(self._own) < len(columns):
@@ -65,9 +66,9 @@ class FrameReader(Reader):
 
     def _parts(self, kinds: Mapping[str, Kind] | None, looking: bool) -> Iterator[Part]:
         wanted: Mapping[str, Kind | None] = dict.fromkeys(self.names) if kinds is None else kinds
-        n_rows = len(self._frame)
-        for start in range(0, n_rows, _AT_A_TIME):
-            rows = self._frame[start : start + _AT_A_TIME]
+        n_rows, size = len(self._frame), self.rows_at_once(_AT_A_TIME)
+        for start in range(0, n_rows, size):
+            rows = self._frame[start : start + size]
             self.fraction = start / n_rows
             yield part_of_columns(self, partial(self._column, rows), wanted, start + 1, len(rows))
         self.fraction = 1.0

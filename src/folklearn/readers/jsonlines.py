@@ -7,22 +7,24 @@ columns. Numbers are written as text where text is asked for.
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
 from folklearn.errors import InvalidInputError
+from folklearn.numerics.json_text import extent_of
 from folklearn.readers.arrow import column_of_array
 from folklearn.readers.block import Block, Column, Texts
 from folklearn.readers.cells import Kind
 from folklearn.readers.lines import LinesReader, is_text
-from folklearn.readers.reader import Part
+from folklearn.readers.reader import MOST_CELLS, MOST_COLUMNS, Part
 from folklearn.readers.records import column_of, part_of_records
 from folklearn.readers.source import Chunk, Source
 
 _WORTH_IT = 2**13  # bytes from which on pyarrow is faster
 _BLOCK = 2**20  # bytes that a thread of pyarrow parses
+_DEEPEST = 64  # levels that pyarrow reads; with very many the process would end
 _UNNAMED = re.compile(rb'""\s*:')  # a key that pyarrow takes, if only within a nested value
 
 
@@ -34,6 +36,7 @@ class JsonReader(LinesReader):
 
     def __init__(self, source: Source) -> None:
         super().__init__(source)
+        self._is_extreme = False  # whether the current chunk is nothing for pyarrow
         first = source.first_line().lstrip()
         if not first:
             raise InvalidInputError(f"{self.name} is empty; expected one JSON object per line")
@@ -42,13 +45,30 @@ class JsonReader(LinesReader):
                 f"{self.name} is a JSON array; write one object per line instead: jq -c '.[]'"
             )
         head = self.head()
+        if not head.columns:
+            self._refuse_unreadable()
         self.names = tuple(head.columns)
         texts = [name for name, column in head.columns.items() if isinstance(column, Texts)]
         self._texts = set(texts)
 
+    def _refuse_unreadable(self) -> None:
+        """Raise with the first line that is bad, if there is one: none is good."""
+        for _, bad in self._parts(None, looking=True):
+            if bad:
+                raise InvalidInputError(f"{bad[0].sentence} (no other line names a column)")
+
+    def _chunks(self, looking: bool) -> Iterator[Chunk]:
+        """Yield chunks whose lines may well all have every key: a block has a cell for each."""
+        for chunk in super()._chunks(looking):
+            n_keys, deepest = extent_of(chunk.data, MOST_COLUMNS)
+            self._is_extreme = deepest > _DEEPEST or n_keys == MOST_COLUMNS
+            n_lines = max(1, MOST_CELLS // max(1, n_keys + len(self.names)))
+            yield from chunk.cut(n_lines)
+
     def _part_of(self, chunk: Chunk, kinds: Mapping[str, Kind] | None) -> Part:
         fast = None
-        if kinds is not None and len(chunk.data) > _WORTH_IT and is_text(chunk.data):
+        is_worth_it = kinds is not None and len(chunk.data) > _WORTH_IT and not self._is_extreme
+        if kinds is not None and is_worth_it and is_text(chunk.data):
             fast = self._fast(chunk, kinds)
         return fast or self._slow(chunk, kinds)
 
@@ -118,18 +138,28 @@ def parse(text: str) -> dict[str, Any]:
         raise InvalidInputError(f"it is not JSON: {error.msg} at character {error.colno}") from None
     except InvalidInputError:
         raise
-    except (ValueError, RecursionError):  # an integer of thousands of digits, or deep nesting
-        raise InvalidInputError("it is not JSON that can be read: too long or too deep") from None
+    except RecursionError:
+        raise InvalidInputError(
+            "it is nested too deeply to be read; only numbers, text and dates can be: leave nested "
+            "values out"
+        ) from None
+    except ValueError:  # an integer of thousands of digits
+        raise InvalidInputError("it has a number that is too long to be read") from None
     if not isinstance(record, dict):
         raise InvalidInputError("it is JSON, but not an object like {...}")
+    if len(record) > MOST_COLUMNS:
+        raise InvalidInputError(
+            f"it has {len(record):,} keys, and at most {MOST_COLUMNS:,} columns can be read: leave "
+            "some out, or write only what is not 0, as svmlight or VW text"
+        )
     return record
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     record = dict(pairs)
     if len(record) < len(pairs):
-        keys = [key for key, _ in pairs]
-        twice = next(key for place, key in enumerate(keys) if key in keys[:place])
+        seen: set[str] = set()
+        twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
         raise InvalidInputError(f"the key {twice!r} occurs twice")
     if "" in record:
         raise InvalidInputError("it has a key without a name")

@@ -61,6 +61,8 @@ def open_reader(
 ) -> Reader:
     """Return a reader of whatever holds rows.
 
+    Rows with named columns may have 100,000 of them; svmlight and VW text have no such limit.
+
     Parameters
     ----------
     source : path of a file, "-" for standard input, something open for reading bytes, a data

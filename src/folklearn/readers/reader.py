@@ -13,6 +13,9 @@ from folklearn.words import listed, nearest
 
 Faults = Mapping[int, tuple[str, str]]  # by row: the column, "" for none, and what is wrong
 
+# Columns that rows may name, first and late ones together: each is an object in every block.
+MOST_COLUMNS = 100_000
+MOST_CELLS = 2**25  # of a block: 256 MB of numbers
 _WAY_OUT = "; to leave bad rows out: on_bad=print"
 
 
@@ -90,6 +93,7 @@ class Reader(ABC):
         self._head: tuple[int, Block] | None = None
         self._was_read = False
         self._left_out: dict[str, str] = {}  # columns that nobody can read, and what they hold
+        self._late: set[str] = set()  # columns that only later rows have
 
     @property
     def known(self) -> set[str]:
@@ -110,6 +114,23 @@ class Reader(ABC):
         """What the columns hold that nobody can read, by name."""
         return dict(self._left_out)
 
+    def refuse_many_columns(self, n_columns: int) -> None:
+        """Raise if there are more columns than can be read."""
+        if n_columns > MOST_COLUMNS:
+            raise InvalidInputError(
+                f"{self.name} has {n_columns:,} columns, and at most {MOST_COLUMNS:,} can be read: "
+                "leave some out, or write only what is not 0, as svmlight or VW text"
+            )
+
+    def rows_at_once(self, most: int) -> int:
+        """Return how many rows a block may have: at most so many, and fewer of wide rows."""
+        n_columns = len(self.names) + len(self._late)
+        return max(1, min(most, MOST_CELLS // max(1, n_columns)))
+
+    def _count_late(self, block: Block) -> None:
+        self._late.update(block.columns.keys() - self.known)
+        self.refuse_many_columns(len(self.names) + len(self._late))
+
     @abstractmethod
     def _parts(self, kinds: Mapping[str, Kind] | None, looking: bool) -> Iterator[Part]:
         """Yield all rows in parts of any size.
@@ -125,9 +146,12 @@ class Reader(ABC):
         """
         if self._head is None or (n > self._head[0] and not self._was_read):
             blocks: list[Block] = []
+            names: set[str] = set()
             n_found = 0
             for block, _ in self._parts(None, looking=True):
                 blocks.append(block)
+                names.update(block.columns)
+                self.refuse_many_columns(len(names))
                 n_found += len(block)
                 if n_found >= n or (self.is_live and n_found):
                     break
@@ -168,7 +192,7 @@ class Reader(ABC):
         self._was_read = True
         self.fraction = None
         good = _without_bad(self._parts(kinds, looking=False), on_bad)
-        return _cut(good, most) if self.is_live else _filled(good, most)
+        return self._cut(good, most) if self.is_live else self._filled(good, most)
 
     def feature_names(self, indices: Sequence[int]) -> list[str]:
         """Return what features are called that a block has by number."""
@@ -200,6 +224,38 @@ class Reader(ABC):
         good[list(faults)] = False
         return Part(block.take(good), bad)
 
+    def _cut(self, blocks: Iterator[Block], most: int) -> Iterator[Block]:
+        """Yield the rows as they come, at most so many at a time."""
+        for block in blocks:
+            self._count_late(block)
+            size = self.rows_at_once(most)
+            for start in range(0, len(block), size):
+                yield block.take(slice(start, start + size))
+
+    def _filled(self, blocks: Iterator[Block], most: int) -> Iterator[Block]:
+        """Yield the rows in blocks that are all full but the last; also before an error."""
+        waiting: list[Block] = []
+        n_waiting = 0
+        error: InvalidInputError | None = None
+        try:
+            for block in blocks:
+                self._count_late(block)
+                size, start = self.rows_at_once(most), 0
+                while start < len(block):
+                    piece = block.take(slice(start, start + max(1, size - n_waiting)))
+                    start += len(piece)
+                    n_waiting += len(piece)
+                    waiting.append(piece)
+                    if n_waiting >= size:
+                        yield Block.joined(waiting)
+                        waiting, n_waiting = [], 0
+        except InvalidInputError as caught:
+            error = caught
+        if waiting:
+            yield Block.joined(waiting)
+        if error is not None:
+            raise error
+
 
 def _without_bad(parts: Iterator[Part], on_bad: Callable[[BadRow], None] | None) -> Iterator[Block]:
     """Yield the good rows; a bad one is handed over, or raised behind the rows before it."""
@@ -211,34 +267,3 @@ def _without_bad(parts: Iterator[Part], on_bad: Callable[[BadRow], None] | None)
             for row in bad:
                 on_bad(row)
         yield block
-
-
-def _cut(blocks: Iterator[Block], most: int) -> Iterator[Block]:
-    """Yield the rows as they come, at most so many at a time."""
-    for block in blocks:
-        for start in range(0, len(block), most):
-            yield block.take(slice(start, start + most))
-
-
-def _filled(blocks: Iterator[Block], most: int) -> Iterator[Block]:
-    """Yield the rows in blocks that are all full but the last; also before an error."""
-    waiting: list[Block] = []
-    n_waiting = 0
-    error: InvalidInputError | None = None
-    try:
-        for block in blocks:
-            start = 0
-            while start < len(block):
-                piece = block.take(slice(start, start + most - n_waiting))
-                start += len(piece)
-                n_waiting += len(piece)
-                waiting.append(piece)
-                if n_waiting == most:
-                    yield Block.joined(waiting)
-                    waiting, n_waiting = [], 0
-    except InvalidInputError as caught:
-        error = caught
-    if waiting:
-        yield Block.joined(waiting)
-    if error is not None:
-        raise error

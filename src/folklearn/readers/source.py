@@ -5,6 +5,8 @@ import stat
 from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO, NamedTuple
 
+import numpy as np
+
 from folklearn.errors import InvalidInputError
 from folklearn.readers.unpack import (
     LOOK,
@@ -21,6 +23,7 @@ Path = str | os.PathLike[str]
 
 _FIRST, _PIECE = 2**18, 2**22  # bytes read at a time: for a look, and of a file
 _LONGEST = 2**24  # bytes of a line; more is no line but something else
+_MOST_LOOKED_AT = 2**27  # bytes of a stream that are kept while the first row is looked for
 
 
 class Chunk(NamedTuple):
@@ -32,6 +35,17 @@ class Chunk(NamedTuple):
     def lines(self) -> Iterator[tuple[int, bytes]]:
         """Yield (number, line without its end)."""
         return enumerate(self.data[:-1].split(b"\n"), self.line)
+
+    def cut(self, n_lines: int) -> Iterator["Chunk"]:
+        """Yield the lines in chunks of so many."""
+        ends = np.flatnonzero(np.frombuffer(self.data, np.uint8) == ord("\n"))[
+            n_lines - 1 :: n_lines
+        ]
+        start, line = 0, self.line
+        for end in (*(ends + 1).tolist(), len(self.data)):
+            if end > start:
+                yield Chunk(self.data[start:end], line)
+                start, line = end, line + n_lines
 
 
 class Source:
@@ -126,8 +140,15 @@ class Source:
         yield from tuple(self._kept)
         if not looking:
             self._kept = []
+        n_kept = sum(map(len, self._kept))
         for piece in self._coming:
             if looking:
+                n_kept += len(piece)
+                if n_kept > _MOST_LOOKED_AT:
+                    raise InvalidInputError(
+                        f"the first {_MOST_LOOKED_AT >> 20} MB of {self.name} have no row that can "
+                        "be read; is it text?"
+                    )
                 self._kept.append(piece)
             yield piece
 

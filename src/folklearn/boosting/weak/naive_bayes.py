@@ -46,6 +46,11 @@ class NaiveBayes(Saved):
     WORDS = ("n_features", "n_classes")
     PARTS = ("mass", "mean", "spread")
 
+    @classmethod
+    def _fewest_numbers(cls, **words: Any) -> int:
+        d, K = problem.sizes(words)
+        return 2 * K * d
+
     def __init__(self, *, n_features: int, n_classes: int) -> None:
         self.n_features = problem.count("n_features", n_features, 1)
         self.n_classes = problem.count("n_classes", n_classes, 2)

@@ -53,16 +53,16 @@ class Subspace(Learner):
         self.max_weight = learner.max_weight
         self._places = np.array(self.columns, dtype=np.int64)
 
-    def _part(self, x: Array) -> Array:
+    def _own_columns(self, x: Array) -> Array:
         part = np.ones(len(self.columns) + 1)
         part[:-1] = problem.usable(x)[self._places]
         return part
 
     def _predict(self, x: Array) -> Array:
-        return self.learner._predict(self._part(x))
+        return self.learner._predict(self._own_columns(x))
 
     def _learn(self, x: Array, label: int, soft: Array, weight: float) -> float:
-        return self.learner._learn(self._part(x), label, soft, weight)
+        return self.learner._learn(self._own_columns(x), label, soft, weight)
 
     @property
     def n_rounds(self) -> int:
