@@ -61,6 +61,14 @@ def _ordered(found: Found) -> list[Row]:
     return [("requests in any order", f"{found['sequences']:,} sequences", "the reference")]
 
 
+def _copied(found: Found) -> list[Row]:
+    how = (
+        f"{found['copies']} copies of a journal of {found['bytes'] / 1e6:.1f} MB, while three "
+        f"clients got {found['answers']:,} answers"
+    )
+    return [("backup", how, "every page and row of every copy read, 0 refused")]
+
+
 def _drawn(found: Found) -> list[Row]:
     how = f"{found['cases']:,} requests in {found['seconds']} s"
     return [("requests drawn from the OpenAPI document", how, "no server error, the same bytes")]
@@ -72,6 +80,7 @@ _ROWS: dict[str, Callable[[Found], list[Row]]] = {
     "failing": _failed,
     "damage": _damaged,
     "order": _ordered,
+    "backups": _copied,
     "requests": _drawn,
 }
 

@@ -80,7 +80,9 @@ def test_a_folder_whose_end_is_lost_is_named(tmp_path: Path) -> None:
     own.close()
     wal = folder / f"{journal.NAME}-wal"
     wal.write_bytes(wal.read_bytes()[: wal.stat().st_size // 2])
-    with pytest.raises(StateFileError, match=f"{folder / journal.NAME} cannot be copied.*committed"):
+    with pytest.raises(
+        StateFileError, match=f"{folder / journal.NAME} cannot be copied.*committed"
+    ):
         backup(folder, target)
     assert not target.exists()
 

@@ -95,7 +95,9 @@ def read_rows(path: Path) -> None:
         found = db.execute("PRAGMA integrity_check(1)").fetchall()
         if found != [("ok",)]:
             raise StateFileError(str(found[0][0]))
-        for (table,) in db.execute("SELECT name FROM sqlite_schema WHERE type = 'table'").fetchall():
+        for (table,) in db.execute(
+            "SELECT name FROM sqlite_schema WHERE type = 'table'"
+        ).fetchall():
             for row in db.execute(f'SELECT * FROM "{table}"'):
                 if table == "event":
                     events.decode(row[-1])

@@ -20,6 +20,7 @@ from experiments.durability.report import RESULTS, write_report
 from experiments.provenance import provenance, write_json
 from tests.service import lives, test_damage, test_failing_io, test_kill, test_power_cut
 from tests.service import test_state_machine as order_of_requests
+from tests.service.backups import copies_of_a_live_folder
 from tests.service.fuzz import fuzz
 
 Found = dict[str, Any]
@@ -102,6 +103,12 @@ def order() -> Iterator[Found]:
         yield {"sequences": 250 * (n + 1)}
 
 
+def backups() -> Iterator[Found]:
+    """Back up a folder above 10 MB three hundred times, while three clients write."""
+    with lives.scratch() as place:
+        yield from copies_of_a_live_folder(Path(place), 300, 10_000_000)
+
+
 def requests() -> Iterator[Found]:
     """Send requests drawn from the OpenAPI document for ten minutes."""
     seconds = 600
@@ -118,6 +125,7 @@ PARTS: dict[str, Callable[[], Iterator[Found]]] = {
     "failing": failing,
     "damage": damage,
     "order": order,
+    "backups": backups,
     "requests": requests,
 }
 
