@@ -34,7 +34,7 @@ Key = tuple[str, str]  # a column of the data, or a cross of two, and a part of 
 
 FEATURES = "\0"  # what svmlight and VW text, or an array, bring beside named columns
 MOST_OWN = 100  # categories of a column that have a place of their own,
-_SHARED = 28  # and places that all further ones share
+SHARED = 28  # and places that all further ones share
 
 
 @dataclass(frozen=True)
@@ -83,6 +83,7 @@ class Columns(Saved):
         self.feature_names: dict[str, str] = {}  # of features that are given by number
         self.keys: list[Key] = []
         self.places: dict[Key, int] = {}
+        self.n_letters = 0  # of all names and categories, which are kept as they came
         self._n_own: dict[str, int] = {}  # categories of a column with a place of their own
         self._whole: list[Key] = []  # keys of numbers, in order
         self._row_size = -1  # entries of a row that holds every column, if all are numbers
@@ -105,12 +106,19 @@ class Columns(Saved):
         return [name for name, role in self.roles.items() if role in LEARNED]
 
     @property
+    def n_bytes(self) -> int:
+        """About how much memory the names and the places of the columns take."""
+        return 300 * (len(self.roles) + len(self.keys)) + self.n_letters
+
+    @property
     def n_numbers(self) -> int:
         """The number of places that hold numbers."""
         return len(self._whole)
 
     def admit(self, encoded: Encoded) -> None:
         """Open the places that rows needed, behind those that are there."""
+        self.n_letters += sum(len(name) for name in encoded.roles if name not in self.roles)
+        self.n_letters += sum(len(part) for _, part in encoded.keys)
         self.roles |= encoded.roles
         for key in encoded.keys:
             self.places[key] = len(self.keys)
@@ -414,7 +422,7 @@ class _Fresh:
             return key
         n_own = self._n_own.get(source, 0)
         if n_own >= MOST_OWN or part.startswith("#"):
-            return source, f"#{place_of(part) % _SHARED}"
+            return source, f"#{place_of(part) % SHARED}"
         self._n_own[source] = n_own + 1
         return key
 

@@ -116,6 +116,11 @@ class Tally(Saved):
                 windows._observe(rows, scores[:, start:stop])
             start = stop
 
+    @property
+    def n_bytes(self) -> int:
+        """About how much memory the windows take."""
+        return 0 if self._windows is None else self._windows.n_bytes
+
     def to_record(self) -> Record:
         """Return everything as a record."""
         self.settle()
