@@ -9,6 +9,7 @@ from folklearn.cli.display import new_console
 from folklearn.cli.interrupts import Terminated
 from folklearn.cli.warmup import announced
 from folklearn.errors import InvalidInputError
+from folklearn.service.limits import Limits
 
 
 def serve(
@@ -19,6 +20,9 @@ def serve(
         Path | None, typer.Option("--import", help="Begin a model as this file has it.")
     ] = None,
     name: Annotated[str | None, typer.Option(help="Name of the model to import.")] = None,
+    memory: Annotated[
+        float, typer.Option(min=0.05, help="Gigabytes that all models together may take.")
+    ] = Limits.memory / 1e9,
     demo: Annotated[
         bool, typer.Option("--demo", help="In a new folder: teach two models, to be watched.")
     ] = False,
@@ -56,6 +60,6 @@ def serve(
             typer.echo("           open it in a browser, log in with the key, and watch")
 
     try:
-        server.serve(folder, host, port, begun=begun)
+        server.serve(folder, host, port, Limits(memory=round(1e9 * memory)), begun)
     except (KeyboardInterrupt, Terminated):
         typer.echo("stopped    everything is kept")
