@@ -61,9 +61,38 @@ def _ordered(found: Found) -> list[Row]:
     return [("requests in any order", f"{found['sequences']:,} sequences", "the reference")]
 
 
+def _copied(found: Found) -> list[Row]:
+    how = (
+        f"{found['copies']} copies of a journal of {found['bytes'] / 1e6:.1f} MB, while three "
+        f"clients got {found['answers']:,} answers"
+    )
+    return [("backup", how, "every page and row of every copy read, 0 refused")]
+
+
+_ATTACKS = {
+    "words": "batches of 40,000 new words to one model",
+    "labels": "labels of 0.9 MB, and long answers that 30 clients do not read",
+    "everything": "words, columns, categories, classes, garbage, from two clients",
+}
+
+
+def _grown(found: Found) -> list[Row]:
+    rows = []
+    for name, one in found.items():
+        ends = "; ".join(f"{n} × {end}" for end, n in one["answers"].items())
+        sizes = [one[what] / 1e9 for what in ("most_resident", "resident_after_restart")]
+        outcome = f"at most {sizes[0]:.2f} GB resident, {sizes[1]:.2f} GB after a restart"
+        rows.append((f"6 GB of address space: {_ATTACKS[name]}", ends, outcome))
+    return rows
+
+
 def _drawn(found: Found) -> list[Row]:
     how = f"{found['cases']:,} requests in {found['seconds']} s"
-    return [("requests drawn from the OpenAPI document", how, "no server error, the same bytes")]
+    if "hostile" in found:
+        ends = ", ".join(f"{n:,} × {status}" for status, n in found["hostile"].items())
+        how += f", beside two hostile clients ({ends}), in 6 GB of address space"
+    outcome = "no server error but 503, the same bytes"
+    return [("requests drawn from the OpenAPI document", how, outcome)]
 
 
 _ROWS: dict[str, Callable[[Found], list[Row]]] = {
@@ -72,6 +101,8 @@ _ROWS: dict[str, Callable[[Found], list[Row]]] = {
     "failing": _failed,
     "damage": _damaged,
     "order": _ordered,
+    "backups": _copied,
+    "growth": _grown,
     "requests": _drawn,
 }
 

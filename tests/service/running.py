@@ -67,11 +67,14 @@ class Running:
 
 
 @contextmanager
-def running(folder: Path, limits: Limits | None = None) -> Iterator[Running]:
-    """Serve a folder within."""
-    keys = Keys(folder)
-    key = keys.create(scopes=["admin"])
-    keys.close()
+def running(
+    folder: Path, limits: Limits | None = None, key: str | None = None
+) -> Iterator[Running]:
+    """Serve a folder within, with a new key unless one is given."""
+    if key is None:
+        keys = Keys(folder)
+        key = keys.create(scopes=["admin"])
+        keys.close()
     service = Service(folder, limits or Limits(free_disk=0, deadline=120.0))
     config = uvicorn.Config(
         application(service), port=0, log_level="critical", ws="none", timeout_graceful_shutdown=1

@@ -480,7 +480,7 @@ def test_rows_predicted_together_are_predicted_as_if_alone(service: Running) -> 
     [
         ("predict", {"row": {"note": 2000 * "x"}}),
         ("learn", {"row": {"note": 2000 * "x"}, "label": "a"}),
-        ("learn", {"row": {}, "label": 2000 * "x"}),
+        ("learn", {"row": {}, "label": {f"{150 * 'x'}{n}": 0.1 for n in range(10)}}),
         ("learn/batch", {"items": [{"row": {"note": 2000 * "x"}, "label": "a"}]}),
         ("decide", {"context": {"age": 1, "note": 2000 * "x"}}),
     ],

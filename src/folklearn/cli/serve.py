@@ -8,6 +8,7 @@ import typer
 from folklearn.cli.display import new_console, warnings_shown
 from folklearn.cli.interrupts import Terminated
 from folklearn.errors import InvalidInputError
+from folklearn.service.limits import Limits
 
 
 def serve(
@@ -18,6 +19,9 @@ def serve(
         Path | None, typer.Option("--import", help="Begin a model as this file has it.")
     ] = None,
     name: Annotated[str | None, typer.Option(help="Name of the model to import.")] = None,
+    memory: Annotated[
+        float, typer.Option(min=0.05, help="Gigabytes that all models together may take.")
+    ] = Limits.memory / 1e9,
     demo: Annotated[
         bool, typer.Option("--demo", help="In a new folder: teach two models, to be watched.")
     ] = False,
@@ -55,6 +59,6 @@ def serve(
             typer.echo("           open it in a browser, log in with the key, and watch")
 
     try:
-        server.serve(folder, host, port, begun=begun)
+        server.serve(folder, host, port, Limits(memory=round(1e9 * memory)), begun)
     except (KeyboardInterrupt, Terminated):
         typer.echo("stopped    everything is kept")

@@ -250,6 +250,15 @@ class Windows(Saved):
         floor = -math.inf if stretch.evidence is None else stretch.evidence.floor()
         return Window(stretch.start, stretch.stop, loss, errors, weight, floor, self.B)
 
+    @property
+    def n_bytes(self) -> int:
+        """About how much memory the evidence, the learner beside and the rows that wait take."""
+        own = 0 if self._beside is None else self._beside.n_bytes
+        own += sum(one.evidence.n_bytes for one in self._ladder if one.evidence is not None)
+        waiting = [rows.arrays("") for rows, _ in self._waiting if rows is not None]
+        total: int = own + sum(array.nbytes for arrays in waiting for array in arrays.values())
+        return total
+
     def to_record(self) -> Record:
         """Return everything as a record, rows that wait included."""
         record = super().to_record()

@@ -177,6 +177,10 @@ class Wide(Learner):
         """Tell of columns (n,) whether they occurred."""
         return self._columns.find(columns) >= 0
 
+    def n_columns_with(self, indices: NDArray[np.int64]) -> int:
+        """Return how many columns will have occurred with these."""
+        return self._columns.n_with(indices)
+
     @property
     def loss(self) -> float:
         """The total (weighted) loss so far."""
@@ -368,6 +372,18 @@ class Wide(Learner):
     def expected_bytes(self, n_features: int, n_classes: int) -> int:
         """Return the memory to begin with: what will occur is not known in advance."""
         return 8 * Columns().room * len(_EXPERTS) * (n_classes + 1)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """Copy the columns that occurred, and not the room for more, whose pages would be written.
+
+        Copies are mostly kept to predict: of a learner that has just made room, an eighth.
+        """
+        own = self._shallow()
+        own._columns = Columns.of(self._columns.columns)
+        own._table = _with_room(self._table[: self._columns.n], own._columns.room)
+        for part in ("experts", "standing", "mixture", "totals", "limit"):
+            setattr(own, f"_{part}", getattr(self, f"_{part}").copy())
+        return own
 
     def grown(self, *, n_features: int | None = None, n_classes: int | None = None) -> Self:
         """Return a learner with room for more features and classes; this one is unchanged.

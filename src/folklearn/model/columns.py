@@ -35,7 +35,7 @@ Key = tuple[str, str]  # a column of the data, or a cross of two, and a part of 
 
 FEATURES = "\0"  # what svmlight and VW text, or an array, bring beside named columns
 MOST_OWN = 100  # categories of a column that have a place of their own,
-_SHARED = 28  # and places that all further ones share
+SHARED = 28  # and places that all further ones share
 
 
 @dataclass(frozen=True)
@@ -84,6 +84,7 @@ class Columns(Saved):
         self.feature_names: dict[str, str] = {}  # of features that are given by number
         self.keys: list[Key] = []
         self.places: dict[Key, int] = {}
+        self.n_letters = 0  # of all names and categories, which are kept as they came
         self._n_own: dict[str, int] = {}  # categories of a column with a place of their own
         self._whole: list[Key] = []  # keys of numbers, in order
         self._row_size = -1  # entries of a row that holds every column, if all are numbers
@@ -106,12 +107,19 @@ class Columns(Saved):
         return [name for name, role in self.roles.items() if role in LEARNED]
 
     @property
+    def n_bytes(self) -> int:
+        """About how much memory the names and the places of the columns take."""
+        return 300 * (len(self.roles) + len(self.keys)) + self.n_letters
+
+    @property
     def n_numbers(self) -> int:
         """The number of places that hold numbers."""
         return len(self._whole)
 
     def admit(self, encoded: Encoded) -> None:
         """Open the places that rows needed, behind those that are there."""
+        self.n_letters += sum(len(name) for name in encoded.roles if name not in self.roles)
+        self.n_letters += sum(len(part) for _, part in encoded.keys)
         self.roles |= encoded.roles
         for key in encoded.keys:
             self.places[key] = len(self.keys)
@@ -154,7 +162,7 @@ class Columns(Saved):
             parts.append("each category hashed to a place of its own")
         elif CATEGORY in roles:
             shares = any(part.startswith("#") for _, part in self.keys)
-            rest = f", those beyond {MOST_OWN} of a column in {_SHARED} shared places" * shares
+            rest = f", those beyond {MOST_OWN} of a column in {SHARED} shared places" * shares
             parts.append(f"categories as 0 or 1{rest}")
         if WORDS in roles:
             parts.append("texts as counts of hashed words, of length 1 in each row")
@@ -462,7 +470,7 @@ class _Fresh:
 
 def _shared_part(category: str) -> str:
     """Return the part of a column that a category shares with others."""
-    return f"#{place_of(category) % _SHARED}"
+    return f"#{place_of(category) % SHARED}"
 
 
 def _hashed(term: Picked) -> SparseRows:

@@ -22,7 +22,7 @@ from folklearn.learners.wide import Wide
 from folklearn.model.frozen import Frozen, Held
 from folklearn.model.numbering import numbered
 from folklearn.model.refit import at_hand, freed, refit_dense, refit_wide
-from folklearn.model.sparse_scaler import SparseInput, SparseScaler
+from folklearn.model.sparse_scaler import SPACE, SparseInput, SparseScaler
 from folklearn.model.stream_evidence import COLUMNS, StreamEvidence
 from folklearn.numerics.backend import OWN, device_named
 from folklearn.numerics.on_torch.device import Device
@@ -219,6 +219,7 @@ class Core(Saved):
         own = self._shallow()
         own._scaler, own.learner = copy.deepcopy((self._scaler, self.learner))
         own.frozen = self.frozen.record_only()
+        own.evidence = StreamEvidence()  # a copy that learns nothing proves nothing
         return own
 
     def predict_row(self, x: Array) -> Array:
@@ -340,6 +341,25 @@ class Core(Saved):
         if scaler.intercept:
             constants = constants + W[:, scaler.place] * self.unit
         return own * a, constants
+
+    @property
+    def n_bytes(self) -> int:
+        """About how much memory the learner takes, and what the frozen record keeps."""
+        return self.frozen.n_bytes + (0 if self.learner is None else self.learner.n_bytes)
+
+    @property
+    def n_places(self) -> int:
+        """The number of columns that occurred in a wide model; each has weights of every class."""
+        return self.learner.n_columns if isinstance(self.learner, Wide) else 0
+
+    def n_places_with(self, X: SparseInput) -> int:
+        """Return how many columns will have occurred in a wide model with these raw rows."""
+        places = [np.array([0, *X.slots]) * SPACE]  # of the constant and of numbers
+        places += [rows.indices + np.int64(slot) * SPACE for slot, rows in X.parts.items()]
+        found = np.concatenate(places)
+        if isinstance(self.learner, Wide):
+            return self.learner.n_columns_with(found)
+        return len(np.unique(found))
 
     def column_weights(self) -> tuple[Any, Array]:
         """Return the columns (n,) of a wide model that occurred, and their weights (n, K)."""

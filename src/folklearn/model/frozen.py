@@ -229,6 +229,13 @@ class Frozen(Saved):
         """Let no expert retire that the record puts before all others."""
         learner.standing = dict(zip(self._names, self._losses.tolist(), strict=True))
 
+    @property
+    def n_bytes(self) -> int:
+        """About how much memory the stripe that is under way takes."""
+        held: int = sum(array.nbytes for rows in self._held for array in rows.arrays().values())
+        own = 0 if self._learner is None else self._learner.n_bytes
+        return own + held + sum(x.nbytes for x, *_ in self._rows)
+
     def record_only(self) -> Self:
         """Return a copy without the stripe that is under way."""
         own = self._shallow()

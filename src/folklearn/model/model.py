@@ -912,6 +912,20 @@ class Model(Saved):
 
         return put(model_page(self, title), path)
 
+    # How large it is.
+
+    @property
+    def n_bytes(self) -> int:
+        """About how much memory the model takes, with its windows and the rows that it keeps."""
+        evidence = 0 if self.core is None else self.core.evidence.n_bytes
+        return self._tally.n_bytes + self._recent.n_bytes + evidence + self.n_bytes_to_predict
+
+    @property
+    def n_bytes_to_predict(self) -> int:
+        """About how much memory a copy takes that `predicting` returns."""
+        own = 0 if self.columns is None else self.columns.n_bytes
+        return own + (0 if self.core is None else self.core.n_bytes)
+
     # How it is kept.
 
     def to_record(self) -> Record:

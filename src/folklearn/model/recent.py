@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Mapping, Sequence
+from sys import getsizeof
 from typing import Any
 
 import numpy as np
@@ -76,6 +77,25 @@ class Recent(Saved):
         }
         n_rows = own.stop - own.start
         return Block(columns, np.arange(1, n_rows + 1), block.features), np.concatenate(labels)[own]
+
+    @property
+    def n_bytes(self) -> int:
+        """About how much memory the rows take."""
+        total: int = 0
+        for rows, _, _ in self._pieces:
+            if not isinstance(rows, Block):
+                total += sum(map(getsizeof, rows)) + sum(map(getsizeof, rows.values()))
+                continue
+            for column in rows.columns.values():
+                if isinstance(column, Texts):
+                    total += column.codes.nbytes + sum(map(getsizeof, column.values))
+                else:
+                    total += column.nbytes
+            if isinstance(rows.features, SparseRows):
+                total += sum(array.nbytes for array in rows.features.arrays("").values())
+            elif rows.features is not None:
+                total += rows.features.nbytes
+        return total
 
     def to_record(self) -> Record:
         """Return everything as a record."""

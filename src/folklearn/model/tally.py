@@ -85,6 +85,11 @@ class Tally(Saved):
             singles, self._singles = self._singles, []
             self._windows._observe(None, np.array(singles, np.float64).T)
 
+    @property
+    def n_bytes(self) -> int:
+        """About how much memory the windows take."""
+        return self._windows.n_bytes
+
     def to_record(self) -> Record:
         """Return everything as a record."""
         self._settle()

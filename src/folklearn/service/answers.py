@@ -30,7 +30,10 @@ class RefusedError(FolklearnError):
     @property
     def answer(self) -> Answer:
         """The refusal as an answer."""
-        return Answer(self.status, {"status": self.status, "detail": str(self)})
+        body: dict[str, Any] = {"status": self.status, "detail": str(self)}
+        if self.retry_after is not None:
+            body["retry_after"] = self.retry_after
+        return Answer(self.status, body)
 
 
 def packed(answer: Answer) -> bytes:

@@ -1,45 +1,132 @@
-"""A copy of a folder that is being served."""
+"""A copy of a folder that is being served, read back in full before it is called good."""
 
+import shutil
 from pathlib import Path
 
 import apsw
 
-from folklearn.errors import InvalidInputError, StateFileError
-from folklearn.service import journal
+from folklearn.errors import FolklearnError, InvalidInputError, StateFileError
+from folklearn.service import events, journal
 from folklearn.service.snapshots import sync_folder
+
+_NAMES = (journal.NAME, "keys.db")
 
 
 def backup(folder: Path, target: Path) -> int:
     """Copy journal and keys into a new folder, while they are in use; return how many events.
 
     Snapshots are left out: they are a cache, and the copy is recovered by replaying its journal.
+    What is returned from was read back, every page and every row. Otherwise nothing is left of the
+    copy, and the error names the file that is to blame.
     """
     if not (folder / journal.NAME).exists():
         raise InvalidInputError(f"{folder} is no folder of a service: there is no {journal.NAME}")
+    if target.exists() and not target.is_dir():
+        raise InvalidInputError(f"{target} is a file: name a new folder")
     if target.exists() and any(target.iterdir()):
         raise InvalidInputError(f"{target} is not empty: name a new folder")
-    target.mkdir(mode=0o700, parents=True, exist_ok=True)
+    is_new = not target.exists()
     try:
-        for name in (journal.NAME, "keys.db"):
-            if (folder / name).exists():
-                _copy(folder / name, target / name)
-        sync_folder(target)
-        copy = journal.Journal(target)
+        target.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return _copy_all(folder, target)
+    except BaseException as error:
+        _remove(target, is_new)
+        if isinstance(error, apsw.Error | OSError | FolklearnError):
+            raise StateFileError(_blame(folder, target, error)) from None
+        raise
+
+
+def _copy_all(folder: Path, target: Path) -> int:
+    committed = journal.last_committed(folder)  # before the copy, which may hold more
+    for name in _NAMES:
+        if (folder / name).exists():
+            _copy(folder / name, target / name)
+    copy = journal.Journal(target)
+    try:
         copy.forget_snapshots()
-    except apsw.Error as error:
-        raise StateFileError(f"{folder} cannot be copied: {error}") from None
-    n_events: int = copy.last
-    copy.close()
+        n_events: int = copy.last
+    finally:
+        copy.close()
+    sync_folder(target)
+    read_pages(target / journal.NAME)
+    for name in _NAMES:
+        if (target / name).exists():
+            read_rows(target / name)
+    if n_events < committed:
+        raise StateFileError(f"it ends with event {n_events}, but event {committed} was committed")
     return n_events
 
 
 def _copy(source: Path, target: Path) -> None:
+    """Copy a database by SQLite, page by page: a plain copy would miss its WAL."""
     target.touch(mode=0o600)
-    # By SQLite, page by page through the checks of pages, which a plain copy would not write.
     old, new = journal.opened(source, read_only=True), journal.opened(target)
     try:
+        if journal.has_checksums(source):
+            # Before the first page: pages that SQLite writes early, because its cache is full,
+            # would else keep the checksums that they had in the source's WAL.
+            journal.reserve_checksums(new)
+            new.execute("PRAGMA user_version=1")
         with new.backup("main", old, "main") as pages:
             pages.step()
     finally:
         old.close()
         new.close()
+
+
+def read_pages(path: Path) -> None:
+    """Compare every page of a journal that nobody writes with its checksum, unused ones too."""
+    db, number = journal.opened(path, read_only=True), 0
+    try:
+        size = db.pragma("page_size")
+        with open(path, "rb") as file:
+            while page := file.read(size):
+                number += 1
+                if db.execute("SELECT verify_checksum(?)", (page,)).fetchone() != (1,):
+                    raise StateFileError(f"the checksum of page {number} is wrong")
+    finally:
+        db.close()
+
+
+def read_rows(path: Path) -> None:
+    """Read every index and every row of a database, events as events; raise if one is bad."""
+    db = journal.opened(path, read_only=True)
+    try:
+        found = db.execute("PRAGMA integrity_check(1)").fetchall()
+        if found != [("ok",)]:
+            raise StateFileError(str(found[0][0]))
+        for (table,) in db.execute(
+            "SELECT name FROM sqlite_schema WHERE type = 'table'"
+        ).fetchall():
+            for row in db.execute(f'SELECT * FROM "{table}"'):
+                if table == "event":
+                    events.decode(row[-1])
+    finally:
+        db.close()
+
+
+def _remove(target: Path, is_new: bool) -> None:
+    """Remove what was copied, and the folder if it was not there before."""
+    for path in target.glob("*"):
+        path.unlink(missing_ok=True)
+    if is_new:
+        shutil.rmtree(target, ignore_errors=True)
+
+
+def _blame(folder: Path, target: Path, error: BaseException) -> str:
+    """Say which file is bad: one of the folder if it cannot be read in full, else the copy."""
+    for name in _NAMES:
+        try:
+            if name == journal.NAME:
+                journal.Journal(folder, read_only=True).close()  # knows where it must end
+            if (folder / name).exists():
+                read_rows(folder / name)
+        except (apsw.Error, FolklearnError) as found:
+            return (
+                f"{folder / name} cannot be copied, because it cannot be read in full: {found}. If "
+                "the disk is well it is damaged: restore it from an earlier backup"
+            )
+    return (
+        f"the copy in {target} was not good and is removed: {error}. {folder} can be read in full: "
+        "look for room and faults on the disk of the copy, and try again"
+    )

@@ -5,8 +5,19 @@ from uuid import UUID
 
 import msgspec
 
-from folklearn.service.events import Config, Label, Row
+from folklearn.service.events import Config, Whole
+from folklearn.service.limits import (
+    MOST_LETTERS_OF_LABEL,
+    MOST_LETTERS_OF_NAME,
+    MOST_LETTERS_OF_TEXT,
+)
 
+# Narrower than those of `events`, which must read whatever a journal holds.
+_Name = Annotated[str, msgspec.Meta(max_length=MOST_LETTERS_OF_NAME)]
+_Value = Annotated[str, msgspec.Meta(max_length=MOST_LETTERS_OF_TEXT)]
+Row = dict[_Name, _Value | Whole | float | bool | None]
+_LabelText = Annotated[str, msgspec.Meta(min_length=1, max_length=MOST_LETTERS_OF_LABEL)]
+Label = _LabelText | Whole | float | bool | dict[_LabelText, float]
 _Weight = Annotated[float, msgspec.Meta(ge=0.0)]
 _Share = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
 

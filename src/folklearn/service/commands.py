@@ -12,7 +12,7 @@ from folklearn.service import events
 from folklearn.service.answers import Answer, RefusedError
 from folklearn.service.ids import new_id
 from folklearn.service.journal import Entry, Journal
-from folklearn.service.states import Decisions, begun, learned_answer
+from folklearn.service.states import Classifier, Decisions, begun, item_of, learned_answer
 
 if TYPE_CHECKING:
     from folklearn.service.hosted import Hosted
@@ -119,6 +119,8 @@ class Learn(Command):
         learned = self.label.event(journal, hosted)
         if isinstance(learned, Repeat):
             return _already(learned)
+        for why in hosted.expect([item_of(learned, journal.entry)]).values():
+            raise RefusedError(422, why)
         entry = journal.add(hosted.number, now, learned, key=self.key, digest=digest)
         if learned.of is not None:
             journal.told(learned.of, entry.seq)
@@ -148,6 +150,14 @@ class LearnMany(Command):
             places.append(place)
             asked |= set() if learned.of is None else {learned.of}
         n_already = len(self.labels) - len(items) - len(refused)
+        too_large = hosted.expect([item_of(item, journal.entry) for item in items])
+        if too_large:
+            refused += [events.Left(places[at], 422, why) for at, why in too_large.items()]
+            left = [at for at in range(len(items)) if at not in too_large]
+            items, places = [items[at] for at in left], [places[at] for at in left]
+            asked = {item.of for item in items if item.of is not None}
+            if not items and len(refused) == len(self.labels):
+                raise RefusedError(422, f"nothing of it can be learned: {refused[0].detail}")
         event = events.LearnedMany(
             items, n_already, refused, None if len(items) == len(self.labels) else places
         )
@@ -166,6 +176,7 @@ class Decide(Command):
     def _events(self, journal: Journal, hosted: "Hosted", now: int, digest: Any) -> Prepared:
         if isinstance(hosted.state, Decisions):
             hosted.state.refuse(self.context)  # or else it would wait for a reward
+        hosted.expect_decision()
         entry = journal.add(
             hosted.number,
             now,
@@ -203,7 +214,11 @@ class Expire(Command):
     of: list[int]
 
     def _events(self, journal: Journal, hosted: "Hosted", now: int, digest: Any) -> Prepared:
-        entry = journal.add(hosted.number, now, events.Expired(self.of))
+        expired = events.Expired(self.of)
+        if isinstance(hosted.state, Classifier):
+            late = hosted.state.labels_of(expired)
+            hosted.expect([item_of(label, journal.entry) for label in late])
+        entry = journal.add(hosted.number, now, expired)
         for of in self.of:
             journal.told(of, entry.seq)
         return [entry]
@@ -221,15 +236,16 @@ class Delete(Command):
 
 def created(config: events.Config, limits: "Limits", file: bytes | None) -> Any:
     """Return the first event of a model; refuse one that cannot begin."""
-    sizes = limits.classes, limits.columns
-    width = 1 + sum(1 if isinstance(kind, str) else len(kind) for kind in config.context.values())
-    if len(config.actions) * width**2 > limits.agent:
-        raise RefusedError(
-            422, f"{len(config.actions)} actions with {width - 1} numbers of context are too many"
-        )
-    event: events.Created | events.Imported = events.Created(config, *sizes)
+    sizes = {
+        "max_classes": limits.classes,
+        "max_columns": limits.columns,
+        "max_features": limits.features,
+        "max_places": limits.places,
+        "max_learner": limits.learner,
+    }
+    event: events.Created | events.Imported = events.Created(config, **sizes)
     if file is not None:
-        event = events.Imported(config, *sizes, file)
+        event = events.Imported(config, file=file, **sizes)
     try:
         begun(event)
     except RefusedError:
@@ -237,6 +253,35 @@ def created(config: events.Config, limits: "Limits", file: bytes | None) -> Any:
     except (FolklearnError, TypeError) as error:
         raise RefusedError(422, str(error)) from None
     return event
+
+
+def n_bytes_to_begin(config: events.Config, file: bytes | None) -> int:
+    """Return about how much memory a model takes at its beginning."""
+    return 8 * _n_numbers_of_agent(config) + (0 if file is None else 2 * len(file))
+
+
+def _n_numbers_of_agent(config: events.Config) -> int:
+    width = 1 + sum(1 if isinstance(kind, str) else len(kind) for kind in config.context.values())
+    return len(config.actions) * width**2
+
+
+def refuse_large(config: events.Config, limits: "Limits") -> None:
+    """Refuse an agent that is too large, and names and labels that no request could hold."""
+    n_numbers = _n_numbers_of_agent(config)
+    if n_numbers > limits.agent:
+        raise RefusedError(
+            422,
+            f"{len(config.actions):,} actions with this context are too many: their number times "
+            f"the square of its width is {n_numbers:,}, and may be {limits.agent:,}",
+        )
+    names = [*config.roles, *config.context, *config.actions]
+    names += [name for pair in config.crosses for name in pair]
+    names += [name for kind in config.context.values() if isinstance(kind, list) for name in kind]
+    labels = [*config.classes, config.default, *(config.class_weight or ())]
+    for what, texts, most in (("name", names, limits.name), ("label", labels, limits.label)):
+        longest = max((len(text) for text in texts if isinstance(text, str)), default=0)
+        if longest > most:
+            raise RefusedError(422, f"a {what} may have {most} letters, and one has {longest:,}")
 
 
 def standard_answer(entry: Entry) -> Answer | None:

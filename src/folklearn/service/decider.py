@@ -98,6 +98,18 @@ class Decider(Saved):
         pairs = zip(self.actions, self._n_rewards.tolist(), self._rewards.tolist(), strict=True)
         return [(name, n, total / n if n else None) for name, n, total in pairs]
 
+    @property
+    def n_bytes(self) -> int:
+        """About how much memory the agent takes, with the decisions that wait."""
+        n_actions, n_numbers = len(self.actions), len(self._places)
+        waiting = len(self._numbers) * self.n_bytes_of_decision
+        return 8 * n_actions * (n_numbers + 1) ** 2 + waiting
+
+    @property
+    def n_bytes_of_decision(self) -> int:
+        """About how much memory a decision takes while it waits."""
+        return 1_000 + 8 * (len(self.actions) + len(self._places))
+
     def read(self, context: Mapping[str, Any]) -> Array:
         """Return a context as the agent sees it, or refuse it."""
         x = np.zeros(len(self._places))

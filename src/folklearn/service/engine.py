@@ -19,7 +19,7 @@ from folklearn.service import commands, events, failpoints, snapshots
 from folklearn.service.answers import Answer, RefusedError, packed, unpacked
 from folklearn.service.build import BUILD
 from folklearn.service.commands import Command, Repeat, not_learned, standard_answer
-from folklearn.service.hosted import Hosted
+from folklearn.service.hosted import TIMES_AT_START, Hosted, Memory
 from folklearn.service.journal import Entry, Journal, ModelRow, SnapshotRow, naming_damage
 from folklearn.service.limits import Limits
 from folklearn.service.states import begun
@@ -53,6 +53,7 @@ class Engine:
         self, folder: Path, limits: Limits | None = None, clock: Clock = milliseconds
     ) -> None:
         self.folder, self.limits, self.clock = folder, limits or Limits(), clock
+        self.memory = Memory(self.limits.memory)
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with suppress(PermissionError):
             snapshots.sync_folder(folder.absolute().parent)  # the folder's own name must last too
@@ -76,7 +77,7 @@ class Engine:
     def close(self) -> None:
         """Snapshot what has changed, and let go of the folder."""
         for hosted in list(self._by_number.values()):
-            if hosted.n_since_snapshot:
+            if hosted.n_since_snapshot and not hosted.is_held:
                 with suppress(OSError):  # a cache: the journal has everything
                     self.snapshot(hosted)
         self.journal.checkpoint()
@@ -110,21 +111,33 @@ class Engine:
         first = min((hosted.version for hosted in self._by_number.values()), default=0)
         for entry in journal.entries(after=first):
             hosted = self._by_number.get(entry.model)
-            if hosted is not None and entry.seq > hosted.version:
-                failpoints.reach("in_replay")
+            if hosted is None or hosted.is_held or entry.seq <= hosted.version:
+                continue
+            failpoints.reach("in_replay")
+            if hosted.has_room_for(entry, journal.entry):
                 self._apply(hosted, entry)
                 self.n_replayed += 1
+            else:  # or memory would end, at every start: what there is room for can be read
+                hosted.hold()
+                log.error("%s", hosted.why_held)
         self._begin()
         journal.add_opened(self.clock(), BUILD)
         self._commit()
         for hosted in self._by_number.values():
             hosted.publish(now=True)
+            hosted.measure()
+        if not self.memory.has_room(0):
+            log.error("%s", self.memory.in_words(None))
 
     def _restored(self, row: ModelRow, below: int | None = None) -> tuple[Any, ...]:
         """Return a model as its newest good snapshot, before an event, has it."""
         created = self.journal.entry(row.first).event
         for snapshot in self.journal.snapshots(row.number):
             if below is not None and snapshot.seq >= below:
+                continue
+            n_bytes = round(1.5 * snapshots.size(self.folder, snapshot))  # with a view
+            if not self.memory.has_room(n_bytes, TIMES_AT_START):
+                log.warning("snapshot %s is too large for --memory", snapshot.file)
                 continue
             with suppress(OSError, FolklearnError):
                 record = snapshots.read(self.folder, snapshot)
@@ -133,7 +146,7 @@ class Engine:
         return row, created, begun(created), row.first
 
     def _host(self, row: ModelRow, created: Any, state: Any, version: int) -> Hosted:
-        hosted = Hosted(row, created, state, version)
+        hosted = Hosted(row, created, state, version, self.memory)
         self._by_number[row.number] = hosted
         self._by_name[row.tenant, row.name] = hosted
         return hosted
@@ -158,6 +171,8 @@ class Engine:
             try:
                 if number in deleted or self._by_number.get(number) is not hosted:
                     raise RefusedError(404, f"the model {hosted.row.name} was deleted")
+                if not isinstance(command, commands.Delete):
+                    self.memory.refuse(hosted)
                 prepared.append(command.prepare(journal, hosted, now))
             except RefusedError as refusal:
                 prepared.append(refusal.answer)
@@ -172,6 +187,7 @@ class Engine:
         failpoints.reach("before_apply")
         answers = [self._done(hosted, done) for (hosted, _), done in zip(wanted, prepared)]  # noqa: B905
         for hosted in {id(hosted): hosted for hosted, _ in wanted}.values():
+            hosted.applied()
             hosted.publish()
         failpoints.reach("before_answer")
         return answers
@@ -256,6 +272,7 @@ class Engine:
     def _forget(self, hosted: Hosted) -> None:
         del self._by_number[hosted.number]
         del self._by_name[hosted.row.tenant, hosted.row.name]
+        del self.memory.models[hosted.number]
 
     # Creating, importing.
 
@@ -274,6 +291,10 @@ class Engine:
             raise RefusedError(
                 422, f"{tenant} has {self.limits.models} models, and may have no more"
             )
+        commands.refuse_large(config, self.limits)
+        n_bytes = commands.n_bytes_to_begin(config, file)
+        if not self.memory.has_room(n_bytes):
+            raise RefusedError(503, self.memory.in_words(tenant, n_bytes), retry_after=60)
         event = commands.created(config, self.limits, file)
         journal = self.journal
         journal.begin()
@@ -319,6 +340,13 @@ class Engine:
         if shutil.disk_usage(self.folder).free < self.limits.free_disk:
             raise RefusedError(
                 503, "the disk is nearly full: nothing can be learned", retry_after=30
+            )
+
+    def refuse_if_large(self) -> None:
+        """Refuse to write while models take more memory than they may."""
+        if not self.memory.has_room(0):
+            raise RefusedError(
+                503, "the models take more memory than they may: nothing is learned", retry_after=60
             )
 
 

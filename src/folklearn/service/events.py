@@ -10,13 +10,14 @@ from typing import Annotated, Any
 import msgspec
 
 from folklearn.service.answers import RefusedError
+from folklearn.service.limits import UNLIMITED
 
-_Whole = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
-Cell = str | _Whole | float | bool | None
+Whole = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+Cell = str | Whole | float | bool | None
 Row = dict[str, Cell]
 _Seconds = Annotated[float, msgspec.Meta(gt=0.0, le=1e9)]
 _Text = Annotated[str, msgspec.Meta(min_length=1)]  # an empty label is a gap, and no class
-Label = _Text | _Whole | float | bool | dict[str, float]
+Label = _Text | Whole | float | bool | dict[str, float]
 
 
 class Config(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -36,7 +37,7 @@ class Config(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     learner: str = "auto"
     roles: dict[str, str] = {}
     crosses: list[tuple[str, str]] = []
-    classes: list[str | _Whole | float | bool] = []
+    classes: list[str | Whole | float | bool] = []
     class_weight: dict[str, float] | None = None
     settings: dict[str, Cell] = {}
     windows: bool = True
@@ -57,11 +58,14 @@ class Event(msgspec.Struct, frozen=True, omit_defaults=True, tag=str.lower):
 
 
 class Created(Event, frozen=True):
-    """A model begins."""
+    """A model begins, with the sizes that it may grow to (see `limits.Limits`)."""
 
     config: Config
     max_classes: int
     max_columns: int
+    max_features: int = UNLIMITED
+    max_places: int = UNLIMITED
+    max_learner: int = UNLIMITED
 
 
 class Imported(Event, frozen=True):
@@ -71,6 +75,9 @@ class Imported(Event, frozen=True):
     max_classes: int
     max_columns: int
     file: bytes
+    max_features: int = UNLIMITED
+    max_places: int = UNLIMITED
+    max_learner: int = UNLIMITED
 
 
 class Asked(Event, frozen=True):

@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from folklearn.errors import FolklearnError, StateFileError
-from folklearn.service.answers import Answer, RefusedError
+from folklearn.service.answers import RefusedError
 from folklearn.service.keys import Key, is_whole
+from folklearn.service.traffic import Share
 
 if TYPE_CHECKING:
     from folklearn.service.service import Service
@@ -34,6 +36,7 @@ class Call:
     body: Any
     n_bytes: int  # of the content
     headers: dict[bytes, bytes]
+    share: Share  # of the traffic
 
     @property
     def idempotency_key(self) -> str | None:
@@ -88,17 +91,18 @@ class EndpointApp:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
         began = time.perf_counter()
-        try:
-            answer = await self._answered(scope, receive)
-        except RefusedError as refusal:
-            answer = refusal
-        except StateFileError:  # of the folder, which is no fault of the request
-            answer = self._failure()
-        except FolklearnError as error:
-            answer = RefusedError(422, str(error))
-        except Exception:
-            answer = self._failure()
-        status = await respond(answer, scope, receive, send)
+        with self.service.traffic.share() as share:
+            try:
+                answer = await self._answered(scope, receive, share)
+            except RefusedError as refusal:
+                answer = refusal
+            except StateFileError:  # of the folder, which is no fault of the request
+                answer = self._failure()
+            except FolklearnError as error:
+                answer = RefusedError(422, str(error))
+            except Exception:
+                answer = self._failure()
+            status = await respond(answer, scope, receive, send, share, self.service.limits.answer)
         self.service.metrics.answered(
             self.endpoint.method, self.endpoint.path, status, time.perf_counter() - began
         )
@@ -107,19 +111,20 @@ class EndpointApp:
         log.exception("%s %s failed", self.endpoint.method, self.endpoint.path)
         return RefusedError(500, "the service failed; its log says why")
 
-    async def _answered(self, scope: Scope, receive: Receive) -> Any:
+    async def _answered(self, scope: Scope, receive: Receive, share: Share) -> Any:
         endpoint, service = self.endpoint, self.service
         headers = dict(scope["headers"])
         name = scope["path_params"].get("name", "")
         key = NOBODY if endpoint.scope is None else self._allowed(headers, name)
-        content = await read_body(receive, headers, service.limits.body)
+        content = await read_body(receive, headers, service.limits.body, share)
         hosted = None
         if name and endpoint.finds:
             hosted = service.engine.find(key.tenant, name)
             if hosted is None:
                 raise RefusedError(404, f"there is no model {name!r}")
         body = None if self._decoder is None else _decoded(self._decoder, content)
-        return await endpoint.handler(Call(service, key, hosted, name, body, len(content), headers))
+        call = Call(service, key, hosted, name, body, len(content), headers, share)
+        return await endpoint.handler(call)
 
     def _allowed(self, headers: dict[bytes, bytes], name: str) -> Key:
         key = self.service.key_of(headers, with_session=self.endpoint.method == "GET")
@@ -145,7 +150,9 @@ def bearer(headers: dict[bytes, bytes]) -> str | None:
     return text.strip()
 
 
-async def read_body(receive: Receive, headers: dict[bytes, bytes], most: int) -> bytes:
+async def read_body(
+    receive: Receive, headers: dict[bytes, bytes], most: int, share: Share | None = None
+) -> bytes:
     """Return the content of a request, unless it is too large."""
     stated = headers.get(b"content-length", b"0")
     if not stated.isdigit() or int(stated) > most:
@@ -159,6 +166,8 @@ async def read_body(receive: Receive, headers: dict[bytes, bytes], most: int) ->
         size += len(part)
         if size > most:
             raise RefusedError(413, f"a request may have {most:,} bytes")
+        if share is not None:
+            share.take(size)
         parts.append(part)
         if not message.get("more_body"):
             return parts[0] if len(parts) == 1 else b"".join(parts)
@@ -177,19 +186,58 @@ def _decoded(decoder: Any, content: bytes) -> Any:
         raise RefusedError(400, "the request is nested too deeply") from None
 
 
-async def respond(answer: Any, scope: Scope, receive: Receive, send: Send) -> int:
-    """Send an answer, a refusal, or a response of Starlette; return its status."""
-    if not isinstance(answer, Answer | RefusedError):
+async def respond(
+    answer: Any,
+    scope: Scope,
+    receive: Receive,
+    send: Send,
+    share: Share | None = None,
+    most: int | None = None,
+) -> int:
+    """Send an answer, a refusal, or a response of Starlette; return its status.
+
+    With a share of the traffic an answer above `most` bytes is not sent, and one that is too much
+    for the traffic neither.
+    """
+    try:
+        status, headers, content = _encoded(answer)
+        if share is not None and content is not None:
+            refuse_long_answer(len(content), most)
+            share.take(len(content))
+    except RefusedError as refusal:
+        status, headers, content = _encoded(refusal)
+    if content is None:  # a stream
         await answer(scope, receive, send)
-        status: int = answer.status_code
-        return status
+        return int(status)
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    if share is None:
+        await send({"type": "http.response.body", "body": content})
+    else:
+        await share.send(send, content)
+    return int(status)
+
+
+def refuse_long_answer(n_bytes: int, most: int | None) -> None:
+    """Refuse to give an answer that is too long."""
+    if most is not None and n_bytes > most:
+        raise RefusedError(
+            422, f"the answer may have {most:,} bytes, and would have {n_bytes:,}: ask for less"
+        )
+
+
+def _encoded(answer: Any) -> tuple[int, list[tuple[bytes, bytes]], bytes | None]:
+    """Return the status, headers and content of an answer; None for that of a stream."""
+    if isinstance(answer, StreamingResponse):
+        return answer.status_code, [], None
+    if isinstance(answer, Response):
+        return answer.status_code, answer.raw_headers, bytes(answer.body)
     extra = []
     if isinstance(answer, RefusedError):
-        if answer.retry_after is not None:
-            extra.append((b"retry-after", str(answer.retry_after).encode()))
-        if answer.status == 401:
-            extra.append((b"www-authenticate", b"Bearer"))
         answer = answer.answer
+    if answer.status in (429, 503) and "retry_after" in answer.body:
+        extra.append((b"retry-after", str(answer.body["retry_after"]).encode()))
+    if answer.status == 401:
+        extra.append((b"www-authenticate", b"Bearer"))
     content = msgspec.json.encode(answer.body)
     headers = [
         (b"content-type", _JSON if answer.status < 400 else _PROBLEM),
@@ -197,6 +245,4 @@ async def respond(answer: Any, scope: Scope, receive: Receive, send: Send) -> in
         (b"cache-control", b"no-store"),
         *extra,
     ]
-    await send({"type": "http.response.start", "status": answer.status, "headers": headers})
-    await send({"type": "http.response.body", "body": content})
-    return int(answer.status)
+    return int(answer.status), headers, content

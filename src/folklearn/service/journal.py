@@ -105,6 +105,18 @@ def opened(path: Path, *, read_only: bool = False) -> apsw.Connection:
     return db
 
 
+def has_checksums(path: Path) -> bool:
+    """Tell whether the pages of a database carry checksums."""
+    with open(path, "rb") as file:
+        return file.read(21)[20:] == bytes([_RESERVED])
+
+
+def reserve_checksums(db: apsw.Connection) -> None:
+    """Let the pages of an empty database carry checksums."""
+    reserved = ctypes.c_int(_RESERVED)
+    db.file_control("main", apsw.SQLITE_FCNTL_RESERVE_BYTES, ctypes.addressof(reserved))
+
+
 _READ_WRITE = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
 
 
@@ -121,7 +133,7 @@ class Journal:
     def __init__(self, folder: Path, *, read_only: bool = False) -> None:
         self.folder, self._wal = folder, folder / f"{NAME}-wal"
         self._head: int | None = None  # a handle, of who writes
-        committed = _committed(folder)  # before the journal is read, which may grow meanwhile
+        committed = last_committed(folder)  # before the journal is read, which may grow meanwhile
         if committed and not _size(folder / NAME):
             # SQLite would begin anew, and remove the WAL.
             raise StateFileError(f"{folder / NAME} is gone or empty: restore it from a backup")
@@ -151,8 +163,7 @@ class Journal:
         self.last = self._value("SELECT coalesce(max(seq), 0) FROM event")
 
     def _begin(self) -> None:
-        reserved = ctypes.c_int(_RESERVED)
-        self.db.file_control("main", apsw.SQLITE_FCNTL_RESERVE_BYTES, ctypes.addressof(reserved))
+        reserve_checksums(self.db)
         os.chmod(self.folder / NAME, 0o600)
         self.db.execute("PRAGMA journal_mode=WAL").fetchall()
         with self.db:
@@ -399,7 +410,7 @@ class Journal:
         return count
 
 
-def _committed(folder: Path) -> int:
+def last_committed(folder: Path) -> int:
     """Return the number of the last event that the head knows to be committed, 0 if of none."""
     try:
         seq, check = _HEAD.unpack((folder / "head").read_bytes())

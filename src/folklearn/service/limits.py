@@ -1,33 +1,91 @@
-"""How much the service takes on, so that overload is answered and memory stays bounded."""
+"""How much the service takes on, so that overload is answered and memory stays bounded.
 
-from dataclasses import dataclass
+The table of the guide (docs/guide/serve.md) and the answer of ``GET /v1/limits`` are made from
+`Limits`: a limit that is not here does not exist.
+"""
+
+import dataclasses
+from typing import Any
+
+UNLIMITED = 2**62  # of models that were created before there was such a limit
+
+MOST_LETTERS_OF_LABEL = 200
+MOST_LETTERS_OF_NAME = 200
+MOST_LETTERS_OF_TEXT = 100_000
 
 
-@dataclass(frozen=True)
+def _limit(most: Any, unit: str, what: str, answer: str, **options: Any) -> Any:
+    metadata = {"unit": unit, "what": what, "answer": answer}
+    return dataclasses.field(default=most, metadata=metadata, **options)
+
+
+@dataclasses.dataclass(frozen=True)
 class Limits:
     """What is refused, and when.
 
-    Attributes
-    ----------
-    body : bytes of a request.
-    queued_events, queued_bytes : what may wait for the writer; more is answered 429.
-    deadline : seconds a request may wait for the writer; then it is answered 503 and not done.
-    free_disk : bytes that must be free on the disk; below, nothing is learned (503).
-    batch : rows in one request.
-    models : of one tenant.
-    classes, columns : that a model may grow to.
-    agent : numbers that an agent may hold, about: actions times the square of its context.
-    replay : seconds that a restart may take to replay a model, about; then it is snapshotted.
+    Those of a model are written into its first event: what it refuses is a function of its events,
+    whatever the limits of the program are that replays them.
     """
 
-    body: int = 1_000_000
-    queued_events: int = 10_000
-    queued_bytes: int = 64_000_000
-    deadline: float = 5.0
-    free_disk: int = 256_000_000
-    batch: int = 10_000
-    models: int = 100
-    classes: int = 1_000
-    columns: int = 10_000
-    agent: int = 50_000_000
-    replay: float = 5.0
+    body: int = _limit(1_000_000, "bytes", "a request", "413")
+    batch: int = _limit(10_000, "rows", "a request", "422")
+    label: int = _limit(MOST_LETTERS_OF_LABEL, "letters", "a label", "422", init=False)
+    name: int = _limit(
+        MOST_LETTERS_OF_NAME, "letters", "the name of a column or of an action", "422", init=False
+    )
+    text: int = _limit(MOST_LETTERS_OF_TEXT, "letters", "the value of a column", "422", init=False)
+    models: int = _limit(100, "models", "a tenant", "422")
+    classes: int = _limit(1_000, "classes", "a model", "422")
+    columns: int = _limit(10_000, "columns", "a model", "422")
+    features: int = _limit(
+        20_000, "features", "a model without words: numbers, parts of dates, categories", "422"
+    )
+    places: int = _limit(
+        200_000, "hashed places", "a model with words: words, pairs of words, categories", "422"
+    )
+    learner: int = _limit(
+        100_000_000, "bytes", "the learner of a model, by its classes and features or places", "422"
+    )
+    agent: int = _limit(
+        20_000_000, "numbers", "an agent: actions times the square of its context", "422"
+    )
+    memory: int = _limit(
+        1_000_000_000, "bytes", "all models and what is published of them, together", "503"
+    )
+    copies: int = _limit(
+        1_000_000_000, "bytes", "all copies of models that are looked at, together", "503"
+    )
+    answer: int = _limit(50_000_000, "bytes", "an answer", "422")
+    traffic: int = _limit(
+        300_000_000, "bytes", "all requests and answers on their way, those above 64 kB", "503"
+    )
+    unread: float = _limit(
+        30.0, "seconds", "a client that reads nothing of a long answer", "cut off"
+    )
+    queued_events: int = _limit(10_000, "requests", "the queue of the writer", "429")
+    queued_bytes: int = _limit(64_000_000, "bytes", "the queue of the writer", "429")
+    deadline: float = _limit(5.0, "seconds", "a request in the queue; then it is not done", "503")
+    free_disk: int = _limit(
+        256_000_000, "bytes", "free on the disk, at least; below, nothing is learned", "503"
+    )
+    replay: float = _limit(
+        5.0, "seconds", "what a restart replays of a model, about", "a snapshot is written"
+    )
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return every limit: its name, how much, of what, and what is answered beyond."""
+        return [
+            {"name": one.name, "limit": getattr(self, one.name), **one.metadata}
+            for one in dataclasses.fields(self)
+        ]
+
+
+def as_markdown(limits: Limits) -> str:
+    """Return the table of the guide."""
+    lines = ["| limit | at most | of | beyond |", "|---|---|---|---|"]
+    for row in limits.rows():
+        amount = f"{row['limit']:,g}" if row["limit"] < 1e6 else f"{row['limit']:,}"
+        lines.append(
+            f"| `{row['name']}` | {amount} {row['unit']} | {row['what']} | {row['answer']} |"
+        )
+    return "\n".join(lines)

@@ -25,7 +25,11 @@ _PROBLEMS = {
 }
 _PROBLEM = {
     "type": "object",
-    "properties": {"status": {"type": "integer"}, "detail": {"type": "string"}},
+    "properties": {
+        "status": {"type": "integer"},
+        "detail": {"type": "string"},
+        "retry_after": {"type": "integer", "description": "Seconds, as in Retry-After"},
+    },
     "required": ["status", "detail"],
 }
 

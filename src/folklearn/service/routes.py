@@ -14,7 +14,7 @@ from folklearn.model.model import Model
 from folklearn.service import bodies, commands, events, names
 from folklearn.service.answers import Answer, RefusedError
 from folklearn.service.hosted import Hosted, View
-from folklearn.service.http import Call, Endpoint
+from folklearn.service.http import Call, Endpoint, refuse_long_answer
 from folklearn.service.ids import new_id
 from folklearn.service.states import Classifier
 
@@ -33,7 +33,16 @@ async def live(call: Call) -> Answer:
 async def ready(call: Call) -> Answer:
     """Tell whether labels can be learned now."""
     call.service.engine.refuse_if_full()
+    call.service.engine.refuse_if_large()
     return Answer(200, {"status": "ready"})
+
+
+async def limits(call: Call) -> Answer:
+    """Return every limit of the service, and how much memory the models of the tenant take."""
+    engine = call.service.engine
+    own = {hosted.row.name: hosted.n_bytes for hosted in engine.models(call.key.tenant)}
+    used = {"bytes": engine.memory.n_bytes, "models": own}
+    return Answer(200, {"limits": call.service.limits.rows(), "memory": used})
 
 
 async def metrics(call: Call) -> Response:
@@ -76,6 +85,7 @@ async def predict(call: Call) -> Answer:
     body, view = call.body, await _view(call, call.body.at_least)
     model = view.state
     _refuse_wide(call, [body.row])
+    refuse_long_answer(view.n_bytes_of_answer, call.service.limits.answer)
     p = model.predict_proba_one(body.row)
     answer = {"version": view.version, **_predicted(p)}
     if model.is_open:
@@ -96,15 +106,24 @@ async def predict_many(call: Call) -> Answer:
     rows, view = call.body.rows, await _view(call, call.body.at_least)
     _refuse_many(call, len(rows))
     _refuse_wide(call, rows)
+    most, n_each = call.service.limits.answer, view.n_bytes_of_answer
+    if len(rows) * n_each > most:  # before it is made
+        raise RefusedError(
+            422,
+            f"an answer may have {most:,} bytes, and each of these predictions up to {n_each:,}: "
+            f"ask for {most // n_each:,} rows at a time",
+        )
+    call.share.take(call.n_bytes + len(rows) * n_each)
     model, predictions, asked = view.state, [], []
     for start in range(0, len(rows), _AT_A_TIME):
         part = rows[start : start + _AT_A_TIME]
         for row, p in zip(part, _probabilities(model, part), strict=True):
-            predictions.append(_predicted(dict(zip(model.labels, p, strict=True))))
+            found = _predicted(dict(zip(model.labels, p, strict=True)))
             if call.body.remember:
                 id = new_id()
-                predictions[-1]["id"] = str(id)
+                found["id"] = str(id)
                 asked.append((id, _asked(view, row, p)))
+            predictions.append(msgspec.Raw(msgspec.json.encode(found)))  # a tenth of the objects
         await asyncio.sleep(0)
     if asked:
         _remembered(call, asked)
@@ -211,6 +230,7 @@ async def explain(call: Call) -> Answer:
 
 async def file(call: Call) -> Response:
     """Return the model as a file that `folklearn.load` reads."""
+    refuse_long_answer(call.hosted.n_bytes, call.service.limits.answer)
     _, model = await _model_copy(call)
     content = await asyncio.to_thread(model.to_bytes)
     name = f'attachment; filename="{call.hosted.row.name}.folk"'
@@ -295,8 +315,9 @@ def _refuse_many(call: Call, n: int) -> None:
 def _refuse_wide(call: Call, rows: Sequence[events.Row]) -> None:
     """Refuse to predict a row that no model could learn, before everybody waits for it."""
     most = call.service.limits.columns
-    if max(map(len, rows)) > most:
-        raise RefusedError(422, f"a row may have {most:,} columns")
+    widest = max(map(len, rows))
+    if widest > most:
+        raise RefusedError(422, f"a row may have {most:,} columns, and one has {widest:,}")
 
 
 async def _model_copy(call: Call) -> tuple[int, Model]:
@@ -360,6 +381,7 @@ MODEL = "/v1/models/{name}"
 ENDPOINTS = (
     Endpoint("GET", "/v1/health/live", None, live),
     Endpoint("GET", "/v1/health/ready", None, ready),
+    Endpoint("GET", "/v1/limits", "read", limits),
     Endpoint("GET", "/metrics", "read", metrics),
     Endpoint("GET", "/v1/models", "read", models),
     Endpoint("PUT", MODEL, "admin", create, bodies.CreateBody, finds=False, status=201),

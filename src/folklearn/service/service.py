@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from folklearn.service.answers import RefusedError
 from folklearn.service.engine import Engine
@@ -17,6 +18,7 @@ from folklearn.service.limits import Limits
 from folklearn.service.metrics import Metrics
 from folklearn.service.sessions import Sessions
 from folklearn.service.states import State, begun
+from folklearn.service.traffic import Traffic
 from folklearn.service.writer import Writer
 
 _MOST_COPIES = 8  # of models that somebody has looked at
@@ -44,7 +46,11 @@ class Service:
         self.keys = Keys(folder)
         self.sessions = Sessions()
         self.metrics = Metrics(self)
+        self.traffic = Traffic(self.limits)
         self._copies: dict[int, tuple[int, State]] = {}
+        # Of copies that somebody still holds, in bytes.
+        self._sizes: WeakKeyDictionary[State, int] = WeakKeyDictionary()
+        self._copying = asyncio.Lock()
         self.verified: dict[int, dict[str, Any]] = {}  # last results, by model
         self._verifying = asyncio.Lock()
 
@@ -89,14 +95,30 @@ class Service:
 
     async def copy_of(self, hosted: Hosted) -> tuple[int, State]:
         """Return the version of a model and a copy of its state, to be looked at in peace."""
-        kept = self._copies.get(hosted.number)
-        if kept is not None and kept[0] == hosted.version:
-            return kept
+        async with self._copying:  # who asks for the same meanwhile gets the same
+            kept = self._copies.get(hosted.number)
+            if kept is not None and kept[0] == hosted.version:
+                return kept
+            return await self._copied(hosted)
+
+    async def _copied(self, hosted: Hosted) -> tuple[int, State]:
+        n_bytes = round(1.5 * hosted.n_bytes)  # a record, and what is made of it, without a view
+        if sum(self._sizes.values()) + n_bytes > self.limits.copies:
+            self._copies.clear()
+        if sum(self._sizes.values()) + n_bytes > self.limits.copies:
+            raise RefusedError(
+                503,
+                f"all copies of models may take {self.limits.copies / 1e6:,.0f} MB, and one of "
+                f"{hosted.row.name} needs {n_bytes / 1e6:,.0f} MB beside those there are: try "
+                "again",
+                retry_after=5,
+            )
         version, record = await self.writer.call(lambda: (hosted.version, hosted.state.to_record()))
         state = await asyncio.to_thread(begun, hosted.created, record)
         if len(self._copies) >= _MOST_COPIES:
             self._copies.clear()
         self._copies[hosted.number] = version, state
+        self._sizes[state] = hosted.n_bytes
         return version, state
 
     async def verify(self, hosted: Hosted) -> dict[str, Any]:

@@ -45,6 +45,14 @@ def read(folder: Path, row: SnapshotRow) -> Record:
     return persist.read(path)
 
 
+def size(folder: Path, row: SnapshotRow) -> int:
+    """Return how many bytes a snapshot has; 0 if it is not there."""
+    try:
+        return (folder / FOLDER / row.file).stat().st_size
+    except OSError:
+        return 0
+
+
 def remove(folder: Path, files: Iterable[str]) -> None:
     """Remove snapshots that nothing refers to any more."""
     for file in files:

@@ -1,6 +1,6 @@
 """What events make of a model: a pure fold, the same for every replay."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol, Self
 
 import numpy as np
@@ -14,6 +14,7 @@ from folklearn.service import events
 from folklearn.service.answers import Answer, RefusedError
 from folklearn.service.decider import Decider
 from folklearn.service.journal import Entry
+from folklearn.service.sizes import MOST_NUMBERS_AT_ONCE, Item, Size
 
 Find = Callable[[int], Entry]  # an event of the journal by number
 
@@ -32,6 +33,10 @@ class State(Protocol):
 
     def numbers(self) -> dict[str, Any]:
         """Return how it does: rows learned, loss and error, averages or None."""
+
+    @property
+    def n_bytes(self) -> int:
+        """About how much memory it takes, and what was published of it."""
 
 
 class Classifier:
@@ -70,20 +75,30 @@ class Classifier:
                 n_learned = len(many.items) - len(refused)
                 return learned_answer(entry.seq, n_learned, many.already, [*many.refused, *refused])
             case events.Expired() as expired:
-                default = self.created.config.default
-                if default is not None:
-                    late = [events.Learned(default, of=of) for of in expired.of]
+                late = self.labels_of(expired)
+                if late:
                     self._learn_many(events.LearnedMany(late), find)
         return Answer(200, {"event": entry.seq})
+
+    def labels_of(self, event: events.Event) -> list[events.Learned]:
+        """Return what an event teaches."""
+        match event:
+            case events.Learned() as learned:
+                return [learned]
+            case events.LearnedMany(items=items):
+                return items
+            case events.Expired(of=several) if self.created.config.default is not None:
+                return [events.Learned(self.created.config.default, of=of) for of in several]
+        return []
 
     def _learn(self, learned: events.Learned, find: Find) -> None:
         if learned.of is None:
             assert learned.row is not None
-            self._refuse_growth([(learned.row, learned.label)])
+            self.refuse_growth([(learned.row, learned.label)])
             self.model.learn_one(learned.row, learned.label, weight=learned.weight)
             return
         asked = find(learned.of).event
-        self._refuse_growth([(asked.row, learned.label)])
+        self.refuse_growth([(asked.row, learned.label)])
         row = Asked(asked.row, np.array(asked.p), asked.unseen)
         self.model.learn_asked(row, learned.label, weight=learned.weight)
 
@@ -92,7 +107,7 @@ class Classifier:
         items = many.items
         try:
             if items and all(item.row is not None for item in items):
-                self._refuse_growth((item.row or {}, item.label) for item in items)
+                self.refuse_growth([(item.row or {}, item.label) for item in items])
                 weights = [item.weight for item in items]
                 self.model.learn_many(
                     [item.row for item in items], [item.label for item in items], weight=weights
@@ -109,22 +124,37 @@ class Classifier:
                 refused.append(events.Left(place, 422, str(error)))
         return refused
 
-    def _refuse_growth(self, items: Iterable[tuple[events.Row, events.Label]]) -> None:
-        """Refuse what would make the model larger than it may become."""
-        model, created = self.model, self.created
-        columns = {} if model.columns is None else model.columns.roles
-        classes = model._labels.numbers
-        new_columns: set[str] = set()
-        new_classes: set[Any] = set()
-        for row, label in items:
-            new_columns |= row.keys() - columns.keys()
-            new_classes |= set(label if isinstance(label, dict) else [label]) - classes.keys()
-        for what, known, new, most in (
-            ("classes", classes, new_classes, created.max_classes),
-            ("columns", columns, new_columns, created.max_columns),
-        ):
-            if new and len(known) + len(new) > most:
-                raise RefusedError(422, f"the model has {len(known)} {what}, and may have {most}")
+    def refuse_growth(self, items: Sequence[Item]) -> int:
+        """Refuse what would make the model larger than it may become; return the bytes it may add.
+
+        A function of the model and of its first event alone, so that a replay refuses the same.
+        """
+        now, limits = Size.of(self.model), self._limits
+        size = Size.bound(self.model, items)
+        if size.exceeds(limits, now):
+            size = size.exactly(self.model, items)
+            size.refuse(limits, now)
+        if len(items) > 1 and len(items) * size.features > MOST_NUMBERS_AT_ONCE < limits.features:
+            raise RefusedError(422, "these rows are too wide to be learned together")
+        return size.learner - now.learner
+
+    def n_bytes_more(self, items: Sequence[Item], *, exactly: bool) -> int:
+        """Return how many bytes of weights labels may add."""
+        size = Size.bound(self.model, items)
+        if exactly:
+            size = size.exactly(self.model, items)
+        return size.learner - Size.of(self.model).learner
+
+    @property
+    def n_bytes_left(self) -> int:
+        """How many bytes of weights labels may add in all."""
+        return max(0, self._limits.learner - Size.of(self.model).learner)
+
+    @property
+    def _limits(self) -> Size:
+        made = self.created
+        sizes = made.max_classes, made.max_columns, made.max_features, made.max_places
+        return Size(*sizes, made.max_learner)
 
     def to_record(self) -> Record:
         """Return the model as a record."""
@@ -133,6 +163,11 @@ class Classifier:
     def view(self) -> Model:
         """Return a copy that only predicts."""
         return self.model.predicting()
+
+    @property
+    def n_bytes(self) -> int:
+        """About how much memory the model and its view take."""
+        return self.model.n_bytes + self.model.n_bytes_to_predict
 
     def numbers(self) -> dict[str, Any]:
         """Return how the model does."""
@@ -195,6 +230,11 @@ class Decisions:
     def view(self) -> None:
         """Return nothing: who asks what to do changes the agent."""
 
+    @property
+    def n_bytes(self) -> int:
+        """About how much memory the agent takes, with the decisions that wait."""
+        return self.decider.n_bytes
+
     def numbers(self) -> dict[str, Any]:
         """Return how the agent does."""
         agent, rows = self.decider.agent, self.decider.table()
@@ -209,6 +249,13 @@ class Decisions:
             "error": None,
             "reward": total / n if n else None,
         }
+
+
+def item_of(learned: events.Learned, find: Find) -> Item:
+    """Return the row that a label is for, and the label."""
+    row = learned.row if learned.of is None else find(learned.of).event.row
+    assert row is not None
+    return row, learned.label
 
 
 def begun(created: events.Created | events.Imported, record: Record | None = None) -> State:

@@ -211,7 +211,7 @@ class Writer:
         for hosted in engine.models():
             hosted.publish()
             is_long = hosted.replay_seconds > engine.limits.replay
-            if is_long and hosted.number not in self._under_way:
+            if is_long and not self._under_way:  # one at a time: each is a copy in memory
                 self._under_way.add(hosted.number)
                 job = hosted.number, hosted.version, hosted.state.to_record()
                 hosted.snapshotted()

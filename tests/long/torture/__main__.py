@@ -10,6 +10,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,17 @@ from experiments.durability.report import RESULTS, write_report
 from experiments.provenance import provenance, write_json
 from tests.service import lives, test_damage, test_failing_io, test_kill, test_power_cut
 from tests.service import test_state_machine as order_of_requests
+from tests.service.attacks import (
+    MOST_RESIDENT,
+    Hostile,
+    flood_with_labels,
+    flood_with_words,
+    grow_in_every_way,
+    serving,
+)
+from tests.service.backups import copies_of_a_live_folder
 from tests.service.fuzz import fuzz
+from tests.service.running import Running
 
 Found = dict[str, Any]
 
@@ -102,14 +113,59 @@ def order() -> Iterator[Found]:
         yield {"sequences": 250 * (n + 1)}
 
 
-def requests() -> Iterator[Found]:
-    """Send requests drawn from the OpenAPI document for ten minutes."""
-    seconds = 600
+def backups() -> Iterator[Found]:
+    """Back up a folder above 10 MB three hundred times, while three clients write."""
     with lives.scratch() as place:
-        done = fuzz(Path(place), seconds)
+        yield from copies_of_a_live_folder(Path(place), 300, 10_000_000)
+
+
+def growth() -> Iterator[Found]:
+    """Attack the memory of `folklearn serve`, which has 6 GB of address space."""
+    attacks = {
+        "words": lambda service: flood_with_words(service, 40),
+        "labels": lambda service: flood_with_labels(service, 30),
+        "everything": lambda service: grow_in_every_way(service, 120),
+    }
+    found: Found = {}
+    for name, attack in attacks.items():
+        with lives.scratch() as place:
+            folder = Path(place) / "folder"
+            with serving(folder) as service:
+                found[name], key = attack(service), service.key
+                rows = _rows_learned(service)
+            with serving(folder, key) as service:  # what was learned is there, and can be asked
+                assert _rows_learned(service) == rows
+                found[name]["resident_after_restart"] = service.resident
+        yield found
+
+
+def _rows_learned(service: Running) -> dict[str, int]:
+    models = service.ask("GET", "/v1/models").body["models"]
+    return {one["name"]: one["rows"] for one in models}
+
+
+def requests() -> Iterator[Found]:
+    """Send requests drawn from the OpenAPI document for ten minutes, beside hostile clients."""
+    seconds, clients = 600, []
+    found: Found = {"seconds": seconds}
+
+    @contextmanager
+    def attacked(folder: Path) -> Iterator[Running]:
+        with serving(folder) as service:
+            with Hostile(service, 0) as one, Hostile(service, 1) as other:
+                clients.extend([one, other])
+                yield service
+            found["most_resident"] = service.most_resident
+
+    with lives.scratch() as place:
+        done = fuzz(Path(place), seconds, attacked)
     assert done.returncode == 0, done.stdout[-3000:]
     (cases,) = re.findall(r"([\d,]+) generated", done.stdout)
-    yield {"seconds": seconds, "cases": int(cases.replace(",", ""))}
+    statuses = sum((one.statuses for one in clients), Counter[int]())
+    assert all(0 < status < 500 or status == 503 for status in statuses), statuses
+    assert found["most_resident"] < MOST_RESIDENT
+    hostile = {str(status): n for status, n in sorted(statuses.items())}
+    yield {**found, "cases": int(cases.replace(",", "")), "hostile": hostile}
 
 
 PARTS: dict[str, Callable[[], Iterator[Found]]] = {
@@ -118,6 +174,8 @@ PARTS: dict[str, Callable[[], Iterator[Found]]] = {
     "failing": failing,
     "damage": damage,
     "order": order,
+    "backups": backups,
+    "growth": growth,
     "requests": requests,
 }
 
