@@ -440,10 +440,10 @@ class StreamEvidence(Saved):
     def n_bytes(self) -> int:
         """About how much memory the sums and the rows that are kept take."""
         blocks = [one for one in (self._kept, *self._blocks) if one is not None]
-        rows = sum(array.nbytes for block in blocks for array in block.arrays("").values())
-        singles = sum(x.nbytes for x, *_ in self._rows)
+        rows: int = sum(array.nbytes for block in blocks for array in block.arrays("").values())
+        rows += sum(x.nbytes for x, *_ in self._rows)
         sums = [self._sums, *(one.evidence for one in self._ladder)]
-        return rows + singles + sum(one.n_bytes for one in sums if one is not None)
+        return rows + sum(int(one.n_bytes) for one in sums if one is not None)
 
     def to_record(self) -> Record:
         """Return everything as a record, rows that wait included."""
