@@ -1,7 +1,7 @@
 # make run    learn the embedded stream and show the live certificate
 # make serve  the service with its pages, and something to watch
 # make test   lint, types, import contracts, tests
-# make test-portable  the numerical tests with other BLAS kernels and CPUs, shuffled, and file by file: half an hour
+# make test-portable  the numerical tests with other BLAS kernels and CPUs, shuffled, and file by file: an hour
 # make docs   the documentation as a site, to be read in a browser
 # make mutants  change each line that soundness rests on, and see that a test notices
 # make fuzz   ten thousand strange files through the command line
