@@ -61,7 +61,7 @@ _OF_EVIDENCE = ("tests/numerics/test_evidence.py",)
 _OF_STREAMS = tuple(  # of those that compile nothing
     f"tests/model/test_stream_evidence.py::test_{name}"
     for name in (
-        "the_bound_is_below_the_best_model_of_the_class_and_near_it[False-folklore]",
+        "the_bound_is_below_the_best_model_of_the_class_and_near_it",
         "columns_and_classes_that_come_late",
         "planes_touch_at_distributions_also_where_no_class_was_known",
         "a_model_is_the_same_in_either_coordinates",

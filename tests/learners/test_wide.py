@@ -1,5 +1,7 @@
 """`Wide` is its definition, whatever the rows are made of, and what it proves is true."""
 
+import copy
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -259,3 +261,17 @@ def test_nonsense_about_classes(learner):
         model.certificate([1.0, 2.0, 3.0])
     with pytest.raises(InvalidInputError, match="not both"):
         model.certificate(np.zeros((2, 3)), B=1.0)
+
+
+def test_a_copy_is_the_same_and_leaves_empty_room_behind():
+    model = Wide(n_features=2**40, n_classes=3)
+    for t in range(600):  # 512 fit at first, then there is room for eight times as many
+        model.update(([t, 2**39 + t // 9], [0.8, 0.6]), t % 3)
+    other = copy.deepcopy(model)
+    assert other.to_record().digest == model.to_record().digest
+    assert other._table.shape[0] <= 2 * other.n_columns < model._table.shape[0]
+    for one in (model, other):
+        one.update(([7, 2**38], [0.5, 0.5]), 1)
+    assert other.to_record().digest == model.to_record().digest
+    other.update(([8], [1.0]), 2)
+    assert other.to_record().digest != model.to_record().digest

@@ -9,10 +9,13 @@ from typing import Any
 
 import pytest
 
+import folklearn
+from folklearn.errors import FolklearnError
 from folklearn.service import commands, events, verify
 from folklearn.service.engine import Engine
 from folklearn.service.ids import new_id
 from folklearn.service.limits import UNLIMITED, Limits, as_markdown
+from folklearn.service.sizes import Size
 from tests.service.attacks import (
     WORDS,
     ask_and_not_read,
@@ -385,3 +388,37 @@ def test_default_labels_wait_until_there_is_room(tmp_path: Path) -> None:
     digest = hosted.state.to_record().digest
     assert verify.replay(tmp_path / "folder", hosted.number, hosted.version)["digest"] == digest
     engine.abandon()
+
+
+def test_a_bound_of_a_size_is_one(seed: int) -> None:
+    """Or a model would grow beyond its limits, and all models beyond the memory."""
+    random = Random(seed)
+    cells: list[Callable[[], Any]] = [
+        random.gauss,
+        lambda: None,
+        lambda: random.random() < 0.5,
+        lambda: f"category {random.randrange(300)}",
+        lambda: new_words(random, random.randrange(1, 30)),
+        lambda: f"2026-01-{random.randrange(1, 29):02}",
+        lambda: random.choice(["a", "a b", "ab cd", "é ü", "12", "1.5"]),
+    ]
+    for config in (WORDS, {"crosses": [["c1", "c2"]]}, {}):
+        model = folklearn.Model(**config)
+        kinds = {f"c{n}": random.choice(cells) for n in range(12)} | {"t": cells[4]}
+        for _ in range(10):
+            names = random.sample(sorted(kinds), random.randrange(1, 6))
+            rows = [{name: kinds[name]() for name in names} for _ in range(random.randrange(1, 4))]
+            labels = [f"class {random.randrange(9)}" for _ in rows]
+            items = list(zip(rows, labels, strict=True))
+            bound = Size.bound(model, items)
+            try:
+                exact = bound.exactly(model, items)
+                model.learn_many(rows, labels)
+            except FolklearnError:
+                continue  # a cell of another kind than its column
+            is_sparse = model.columns is not None and model.columns.sparse
+            counted = Size._fields[:4] if is_sparse else Size._fields[:3]
+            after = Size.of(model)
+            for what in counted:
+                assert getattr(bound, what) >= getattr(after, what), what
+                assert getattr(exact, what) >= getattr(after, what), what

@@ -84,6 +84,7 @@ class Columns(Saved):
         self.feature_names: dict[str, str] = {}  # of features that are given by number
         self.keys: list[Key] = []
         self.places: dict[Key, int] = {}
+        self._placed: set[str] = set()  # columns that have a place
         self.n_letters = 0  # of all names and categories, which are kept as they came
         self._n_own: dict[str, int] = {}  # categories of a column with a place of their own
         self._whole: list[Key] = []  # keys of numbers, in order
@@ -107,6 +108,11 @@ class Columns(Saved):
         return [name for name, role in self.roles.items() if role in LEARNED]
 
     @property
+    def n_unplaced(self) -> int:
+        """The number of columns that have no place: of ids, or without a value so far."""
+        return len(self.roles) - len(self._placed)
+
+    @property
     def n_bytes(self) -> int:
         """About how much memory the names and the places of the columns take."""
         return 300 * (len(self.roles) + len(self.keys)) + self.n_letters
@@ -125,6 +131,7 @@ class Columns(Saved):
             self.places[key] = len(self.keys)
             self.keys.append(key)
             source, part = key
+            self._placed |= {source} & self.roles.keys()
             if self._is_whole(source):
                 self._whole.append(key)
             else:

@@ -57,11 +57,13 @@ class _Models:
         self._service, self._tenant = service, tenant
 
     def collect(self) -> Iterator[Any]:
-        writer = self._service.writer
+        writer, memory = self._service.writer, self._service.engine.memory
         for name, text, value in (
             ("folklearn_queue_length", "Requests that wait for the writer", writer.n_queued),
             ("folklearn_commits", "Commits since the start", writer.n_batches),
             ("folklearn_events", "Requests written since the start", writer.n_events),
+            ("folklearn_memory_bytes", "Bytes that all models take, about", memory.n_bytes),
+            ("folklearn_memory_limit_bytes", "Bytes that all models may take", memory.limit),
         ):
             yield GaugeMetricFamily(name, text, value=value)
         version = GaugeMetricFamily(

@@ -33,7 +33,9 @@ class Size(NamedTuple):
     def of(cls, model: Model) -> "Size":
         """Return how large a model is."""
         columns = model.columns
-        n_columns, n_features = (0, 0) if columns is None else (len(columns.roles), len(columns))
+        n_columns, n_features = len(model.asked_roles), 0
+        if columns is not None:
+            n_columns, n_features = len(columns.roles), len(columns)
         n_places = 0 if model.core is None else model.core.n_places
         if columns is not None and columns.sparse:
             n_features = 0
@@ -62,7 +64,7 @@ class Size(NamedTuple):
     def bound(cls, model: Model, items: Sequence[Item]) -> "Size":
         """Return a size that the model does not exceed with more items: fast, and not tight."""
         columns, labels = model.columns, model._labels.numbers
-        known = {} if columns is None else columns.roles
+        known = model.asked_roles if columns is None else columns.roles
         new_columns: dict[str, Any] = {}
         new_classes: set[Any] = set()
         n_texts: Counter[str] = Counter()  # by column
@@ -76,9 +78,13 @@ class Size(NamedTuple):
             n_texts.update(name for name, _ in texts)
             n_letters += sum(len(value) for _, value in texts)
         now = cls.of(model)
-        if not (new_columns or new_classes or n_texts):
-            return now
+        # Columns that are known, and have no value so far.
+        n_unplaced = len(known) if columns is None else columns.n_unplaced
+        is_dense = columns is not None and not columns.sparse
+        if is_dense and not (new_columns or new_classes or n_texts or n_unplaced):
+            return now  # nearly all rows of numbers
         n_new = sum(_n_features_of(value) for value in new_columns.values())
+        n_new += len(DATE_PARTS) * n_unplaced
         n_crossed = len(model.crosses)
         n_features = now.features + n_new
         n_features += sum(min(n, _MOST_OF_COLUMN) for n in n_texts.values())
@@ -87,6 +93,7 @@ class Size(NamedTuple):
         n_places = now.places + 1 + n_cells + n_new + n_crossed * len(items) + 2 * n_letters // 3
         n_places += len(n_texts)
         if columns is not None:
+            n_places += columns.n_numbers  # a number that was always the same has no weight yet
             n_features, n_places = (0, n_places) if columns.sparse else (n_features, 0)
         return cls._filled(
             model,
