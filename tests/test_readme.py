@@ -19,9 +19,10 @@ def test_the_example_runs(tmp_path, monkeypatch):
     assert len(blocks) == 1
     scope: dict[str, object] = {}
     exec(compile(blocks[0], "README.md", "exec"), scope)
-    certificate = scope["certificate"]
+    certificate, run = scope["model"].certificate(), scope["run"]
     assert certificate.valid
     assert certificate.best_linear_at_least > 0.0
+    assert run.hindsight.at_least > 0.0
 
 
 def test_it_is_short():

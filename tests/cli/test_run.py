@@ -118,7 +118,7 @@ def test_verbose_tells_of_the_learner_that_is_there(folklearn, tmp_path, monkeyp
         f"Learner: auto, R=1: first order, for wide rows, of {n_inputs} scaled features and a "
         "constant, 2 classes.\n"
     ) in said
-    assert f"linear model of these {n_inputs} scaled features and a constant" in said
+    assert "texts as counts of hashed words, of length 1 in each row" in said
     wide = [f"{i % 7},c{i},{'pq'[i % 2]}" for i in range(80)]
     path.write_text("\n".join(["size,code,kind", *wide]))
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(path.read_bytes())))
