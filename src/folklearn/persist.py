@@ -219,9 +219,9 @@ class Saved:
         for count in self.COUNTS:
             setattr(self, count, record.count(count.lstrip("_")))
         for name, own in self._parts().items():
-            own[...] = self._part(record, name, own.shape, own.dtype)
+            own[...] = self._recorded(record, name, own.shape, own.dtype)
 
-    def _part(
+    def _recorded(
         self, record: Record, name: str, shape: tuple[int, ...], dtype: DTypeLike = np.float64
     ) -> NDArray[Any]:
         """Return an array of a record, finite unless UNBOUNDED names it."""

@@ -219,5 +219,5 @@ class Aggregating(Learner):
         shapes = {name: part.shape for name, part in self._parts().items()}
         shapes |= {"X": (t, self.n_features), "Y": (t, self.n_classes), "w": (t,)}
         self._posterior.rng = generator_from(record.word("generator"))
-        parts = [self._part(record, *part).copy() for part in shapes.items()]
+        parts = [self._recorded(record, *part).copy() for part in shapes.items()]
         self._posterior.restore(*parts)
