@@ -151,6 +151,7 @@ def test_a_changed_file_is_refused_or_can_be_used(case):
         ("Model", ("tally",), [], "a Model state has no record for tally"),
         ("Model", ("history",), {"kind": "Waiting", "config": {}}, "a Waiting state needs"),
         ("Model", ("core", "config", "n_rounds"), 2**60, "a Core state has n_rounds="),
+        ("Model", ("labels",), [["str", "cat"]], "recent rows of classes that it does not have"),
     ],
 )
 def test_entries_that_nobody_saves(kind, path, value, sentence):

@@ -10,6 +10,7 @@ import pytest
 from folklearn import Model
 from folklearn.errors import FolklearnError, InvalidInputError
 from folklearn.readers import Block, Texts, block_of_records, open_reader
+from folklearn.sparse import SparseRows
 
 DAY = datetime.datetime(2024, 5, 1, 8)
 DATE = "2024-05-01T08:00:00.000000"
@@ -120,6 +121,19 @@ def test_a_block_of_records():
     assert len(block_of_records([], [])) == 0
     with pytest.raises(FolklearnError, match="row 2, column 'a': the value is nested"):
         block_of_records([{}, {"a": {}}], [1, 2])
+
+
+def test_blocks_with_and_without_features_are_joined():
+    X = np.arange(4.0).reshape(2, 2)
+    plain = Block({}, np.array([3]))
+    dense = Block.joined(
+        [plain, Block({}, np.array([1, 2]), X), Block({}, np.array([4]), X[:1, :1])]
+    )
+    np.testing.assert_array_equal(
+        dense.features, [[np.nan, np.nan], [0.0, 1.0], [2.0, 3.0], [0.0, np.nan]]
+    )
+    sparse = Block.joined([plain, Block({}, np.array([1, 2]), SparseRows.of(X))])
+    np.testing.assert_array_equal(sparse.features.dense(), [[0.0, 0.0], [0.0, 1.0], [2.0, 3.0]])
 
 
 def test_blocks_are_joined():

@@ -14,7 +14,7 @@ from folklearn.arrays import TINY, Array
 from folklearn.arrays import Labels as Numbers
 from folklearn.certificate import Certificate
 from folklearn.engine import Engine
-from folklearn.errors import InvalidInputError
+from folklearn.errors import InvalidInputError, StateFileError
 from folklearn.evaluate.monitor import Alarm, Monitor
 from folklearn.evaluate.regression import Regression
 from folklearn.evaluate.windows import Window
@@ -987,6 +987,8 @@ class Model(Saved):
         if "core" in record.config:
             model.columns = record.inner("columns", Columns)
             model.core = record.inner("core", Core)
+        if model._recent.rows()[1].max(initial=-1) >= len(model._labels):
+            raise StateFileError("a Model state has recent rows of classes that it does not have")
         return model
 
     def __repr__(self) -> str:

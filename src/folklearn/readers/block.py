@@ -144,12 +144,29 @@ def _joined(parts: Sequence[Column | None], sizes: Sequence[int]) -> Column:
 
 
 def _joined_features(blocks: Sequence["Block"]) -> SparseRows | Array | None:
-    features = [block.features for block in blocks if block.features is not None]
+    """Return what blocks have beside their columns; a block that lacks it has nothing there."""
+    features = [block.features for block in blocks]
     sparse = [own for own in features if isinstance(own, SparseRows)]
     if sparse:
-        return concatenated(sparse)
-    dense = [own for own in features if not isinstance(own, SparseRows)]
-    return np.concatenate(dense) if dense else None
+        nothing = sparse[0].indices[:0], np.empty(0), sparse[0].shape[1]
+        return concatenated(
+            [
+                own
+                if isinstance(own, SparseRows)
+                else SparseRows(np.zeros(len(block) + 1, np.int64), *nothing)
+                for own, block in zip(features, blocks, strict=True)
+            ]
+        )
+    d = max([own.shape[1] for own in features if own is not None], default=-1)
+    if d < 0:
+        return None
+    joined = np.full((sum(map(len, blocks)), d), np.nan)
+    start = 0
+    for own, block in zip(features, blocks, strict=True):
+        if isinstance(own, np.ndarray):
+            joined[start : start + len(block), : own.shape[1]] = own
+        start += len(block)
+    return joined
 
 
 def _kind(column: Column) -> str:
