@@ -107,7 +107,7 @@ TRIALS: dict[str, tuple[dict[str, Any], Trial]] = {
 ELSEWHERE = {"unread", "replay"}  # which answer nothing
 
 
-@pytest.mark.parametrize("name", FIELDS.keys() - ELSEWHERE)
+@pytest.mark.parametrize("name", sorted(FIELDS.keys() - ELSEWHERE))
 def test_a_limit_is_reached(name: str, tmp_path: Path) -> None:
     settings, trial = TRIALS[name]
     with running(tmp_path / "folder", Limits(**{"free_disk": 0, **settings})) as service:
