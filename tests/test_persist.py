@@ -178,6 +178,15 @@ def test_numbers_that_cannot_be_computed_with(number):
         loaded(record)
 
 
+def test_a_loss_may_be_infinite_and_a_count_may_not():
+    record = crafted.record_of("Certifier")
+    record.arrays["totals"] = np.array([np.inf, 1.0, 5.0])
+    assert loaded(record).certificate().loss == np.inf
+    record.arrays["totals"] = np.array([np.inf, 1.0, np.inf])
+    with pytest.raises(StateFileError, match="infinitely many rounds"):
+        loaded(record)
+
+
 def test_evidence_that_no_rows_give_is_refused_where_it_is_asked():
     record = crafted.record_of("Evidence")
     record.arrays["S"] = -1e6 * np.ones_like(record.arrays["S"])

@@ -379,6 +379,8 @@ class Certifier(Saved):
 
     def _restore(self, record: Record) -> None:
         super()._restore(record)
+        if not np.isfinite(self._totals[1:]).all():  # counts of rounds
+            raise StateFileError("a Certifier state counts infinitely many rounds")
         beside, own = record.inner("beside", Leader, Wide), self
         # Which kind it is depends on the memory of the machine that it began on.
         if any(
