@@ -99,7 +99,8 @@ def outcome(reply: Any) -> str:
         return str(reply.status)
     refused = reply.body.get("refused", [])
     kinds = {one["status"] for one in refused}
-    return f"200, {'some' if refused else 'none'} refused{' ' + str(kinds) if kinds else ''}"
+    n_learned = "none" if not refused else "some" if reply.body["learned"] else "all"
+    return f"200, {n_learned} refused{' ' + str(kinds) if kinds else ''}"
 
 
 def ask_and_not_read(service: Running, path: str, body: Any) -> socket.socket:

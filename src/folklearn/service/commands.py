@@ -120,7 +120,10 @@ class Learn(Command):
         if isinstance(learned, Repeat):
             return _already(learned)
         for why in hosted.expect([item_of(learned, journal.entry)]).values():
-            raise RefusedError(422, why)
+            if self.key is None:
+                raise RefusedError(422, why)
+            refused = events.Refused(422, why)  # the key is taken, as by all that it comes with
+            return [journal.add(hosted.number, now, refused, key=self.key, digest=digest)]
         entry = journal.add(hosted.number, now, learned, key=self.key, digest=digest)
         if learned.of is not None:
             journal.told(learned.of, entry.seq)
@@ -156,8 +159,8 @@ class LearnMany(Command):
             left = [at for at in range(len(items)) if at not in too_large]
             items, places = [items[at] for at in left], [places[at] for at in left]
             asked = {item.of for item in items if item.of is not None}
-            if not items and len(refused) == len(self.labels):
-                raise RefusedError(422, f"nothing of it can be learned: {refused[0].detail}")
+            if not items and self.key is None:
+                return learned_answer(hosted.version, 0, n_already, refused)
         event = events.LearnedMany(
             items, n_already, refused, None if len(items) == len(self.labels) else places
         )

@@ -115,6 +115,13 @@ class LearnedMany(Event, frozen=True):
     places: list[int] | None = None  # of the items in the request, if some were left out
 
 
+class Refused(Event, frozen=True):
+    """A request with a key that the model has no place for: only that it was refused is kept."""
+
+    status: int
+    detail: str
+
+
 class Decided(Event, frozen=True):
     """An agent was asked what to do."""
 
@@ -139,7 +146,16 @@ class Deleted(Event, frozen=True):
 
 
 AnyEvent = (
-    Created | Imported | Asked | Learned | LearnedMany | Decided | Rewarded | Expired | Deleted
+    Created
+    | Imported
+    | Asked
+    | Learned
+    | LearnedMany
+    | Refused
+    | Decided
+    | Rewarded
+    | Expired
+    | Deleted
 )
 
 _encoder = msgspec.msgpack.Encoder()

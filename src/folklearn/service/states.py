@@ -74,6 +74,8 @@ class Classifier:
                 refused = self._learn_many(many, find)
                 n_learned = len(many.items) - len(refused)
                 return learned_answer(entry.seq, n_learned, many.already, [*many.refused, *refused])
+            case events.Refused(status=status, detail=detail):
+                raise RefusedError(status, detail)
             case events.Expired() as expired:
                 late = self.labels_of(expired)
                 if late:
