@@ -65,7 +65,7 @@ def test_predictions_of_any_model(folklearn, pets, as_arrays, write_predictions,
     assert f"expected calibration error {scores.calibration_error:.4f}" in outcome.stderr
     assert (
         "every fixed linear model of the columns (numbers standardised by all rows) with weights "
-        "and constant of norm at most 5 for each class has" in outcome.stderr
+        "and constant of norm at most 5 per standard deviation for each class has" in outcome.stderr
     )
     last_row = [line.split() for line in outcome.stderr.splitlines() if line.split()[0] == "300"]
     assert last_row[0][2] == f"{scores.log_loss:.4f}"

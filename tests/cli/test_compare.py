@@ -36,7 +36,10 @@ def test_the_table(folklearn, pets, as_arrays):
         assert float(table[name][2]) == pytest.approx(scores.regret, abs=6e-3)
         assert float(table[name][3]) > 0.0
     assert f"in hindsight, an average log loss of {best.loss / 300:.4f}; every" in outcome.stderr
-    assert "weights and constant of norm at most 4 for each class has, in hind" in outcome.stderr
+    assert (
+        "of norm at most 4 per standard deviation for each class has, in hindsight"
+        in outcome.stderr
+    )
     assert "300 rows" in outcome.stderr
     assert "all rows are in memory" in outcome.stderr
 

@@ -100,7 +100,10 @@ def test_verbose_tells_everything(folklearn, pets, tmp_path):
     )
     assert int(found[2]) == len(model.experts)
     assert found[1] in found[3]
-    assert re.search(r"Certificate: every fixed linear model .* of norm at most 5 for each", said)
+    assert re.search(
+        r"Certificate: every fixed linear model .* of norm at most 5 per standard deviation for each",
+        said,
+    )
     assert "Learner: auto, R=1: second order, all pairs of classes, of 3 scaled features" in said
     assert said.splitlines()[-1].startswith("Over all 300 rows: error ")
 

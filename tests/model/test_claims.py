@@ -167,7 +167,9 @@ def test_no_regression_is_below_the_bound_of_its_norm(case):
     assert inside >= len(PENALTIES)
     # The sentence states the class and the number that were just checked, rounded the safe way.
     words = found.in_words()
-    stated = float(re.search(r"of norm at most ([\d.]+) for each class", words)[1])
+    stated = float(
+        re.search(r"of norm at most ([\d.]+) (?:per standard deviation )?for each class", words)[1]
+    )
     assert stated <= found.B
     if found.best_linear_at_least > 0.0:
         bound = float(re.search(r"loss of at least ([\d.e-]+) on these rows", words)[1])

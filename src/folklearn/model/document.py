@@ -144,7 +144,8 @@ def _of_model(model: "Model", history: History) -> Iterator[Markup]:
     needs = document.attention(labels, history.by_class(), columns, history.n_rows, more)
     yield document.summary(lines, needs)
     yield document.course(
-        pieces, when=_BEFORE, without_floor=_NO_FLOOR, bound=bound_label(certificate),
+        pieces, when=_BEFORE, without_floor=_NO_FLOOR,
+        bound=bound_label(certificate, of_pieces=True),
         models="" if certificate is None else certificate.models,
     )  # fmt: skip
     yield document.proven(claims, _gains(model, certificate))

@@ -21,7 +21,7 @@ from folklearn.persist import Record, Saved
 
 _FIRST_SIZE = 32  # rows of a piece, before neighbours are joined
 _MOST_CLASSES = 50  # of which confusion and calibration are recorded
-_LEAST_FLOOR = 512  # rows that a floor speaks of: of fewer, little can be proven
+LEAST_BOUNDED_ROWS = 512  # rows that a floor speaks of: of fewer, little can be proven
 _FEW = 256  # rows that were learned one by one, before they are counted
 
 
@@ -223,7 +223,7 @@ class History(Saved):
             return
         self._settle()
         ended = slice((self._n_counted - n_rows) // self._size, self._n_counted // self._size)
-        last = last_window(max(self._size, _LEAST_FLOOR))
+        last = last_window(max(self._size, LEAST_BOUNDED_ROWS))
         if last is not None and last.weight > 0.0 and math.isfinite(last.floor):
             self._pieces[counting.FLOOR, ended] = last.floor / last.weight
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from folklearn import plots
 from folklearn.certificate import round_down
+from folklearn.model.history import LEAST_BOUNDED_ROWS
 from folklearn.report import html
 
 if TYPE_CHECKING:
@@ -64,6 +65,7 @@ def run_figure(run: "Run") -> Any:
         rounds, losses = zip(*((m.n_rounds, m.loss) for m in run.moments), strict=True)
         parts["certificate"] = (rounds, losses, floors)
         parts["bound"] = bound_label(run.certificate)
+        parts["bound_of_windows"] = bound_label(run.certificate, of_pieces=True)
     labels = [str(label) for label in run.labels]
     if len(labels) > 1 and run.confusion.any():
         parts["confusion"] = (run.confusion, labels)
@@ -72,11 +74,12 @@ def run_figure(run: "Run") -> Any:
     return plots.overview(title=f"{run.name}: {run.n_rows:,} rows", **parts)
 
 
-def bound_label(certificate: "Certificate | None") -> str:
-    """Return what a lower bound is called in a picture."""
+def bound_label(certificate: "Certificate | None", *, of_pieces: bool = False) -> str:
+    """Return what a lower bound is called in a picture; that of a piece is of more rows."""
+    over = f",\nover {LEAST_BOUNDED_ROWS}+ rows" * of_pieces
     if certificate is None or not certificate.valid:
-        return plots.BOUND
-    return f"lower bound,\nlinear models of\nnorm up to {round_down(certificate.B)}"
+        return plots.BOUND + over
+    return f"lower bound,\nlinear models of\nnorm up to {round_down(certificate.B)}{over}"
 
 
 def weights_figure(explanation: "Explanation") -> Any:

@@ -514,7 +514,8 @@ def class_in_words(columns: str, norm: float, intercept: bool = True) -> str:
     """Return a model of the class: linear in the columns, of a norm per standard deviation."""
     return (
         f"linear model of the columns ({columns}) with weights{' and constant' * intercept} of "
-        f"norm at most {round_down(norm)} for each class"
+        f"norm at most {round_down(norm)}{' per standard deviation' * ('standardised' in columns)} "
+        "for each class"
     )
 
 

@@ -145,7 +145,10 @@ def course(
     if not pieces:
         return html.section("Loss, piece by piece", "No rows were recorded.")
     has_floor = any(math.isfinite(one.get("floor", math.nan)) for one in pieces)
-    proof = f"Hatched is a proven lower bound on the loss there of every fixed {models}."
+    proof = (
+        "Hatched is a proven lower bound on the average loss, over the last rows up to there (see "
+        f"its name), of every fixed {models}."
+    )
     what = proof if has_floor else without_floor
     first, last = pieces[0], pieces[-1]
     label = (

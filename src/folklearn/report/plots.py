@@ -152,6 +152,7 @@ def overview(
     weights: Sequence[Any] | None = None,
     title: str = "",
     bound: str = BOUND,
+    bound_of_windows: str = BOUND,
 ) -> "Figure":
     """Draw what a run has on one page; what is None leaves no hole.
 
@@ -175,9 +176,9 @@ def overview(
         page.suptitle(short(title, 76), x=0.01, ha="left", fontsize=13.0, fontweight="bold")
     parts = list(page.subfigures(len(heights), 1, height_ratios=heights, squeeze=False)[:, 0])
     if table is not None and has_errors:
-        _course(table, parts.pop(0), "Loss, window by window", bound)
+        _course(table, parts.pop(0), "Loss, window by window", bound_of_windows)
     elif table is not None:
-        losses(table, bound=bound, ax=parts.pop(0).subplots())
+        losses(table, bound=bound_of_windows, ax=parts.pop(0).subplots())
     for part, row in zip(parts, rows, strict=True):
         halves = part.subfigures(1, len(row), squeeze=False)[0]
         for half, (draw, data) in zip(halves, row, strict=True):

@@ -36,7 +36,8 @@ def _axes(width: float, height: float, is_narrow: bool) -> Any:
 
 
 def _losses(look: "Look", is_narrow: bool) -> Any:
-    ax, bound = _axes(7.5, 3.2, is_narrow), bound_label(look.certificate)
+    ax = _axes(7.5, 3.2, is_narrow)
+    bound = bound_label(look.certificate, of_pieces=True)
     return plots.losses(window_rows(look.history), title="", bound=bound, ax=ax)
 
 
