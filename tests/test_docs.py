@@ -65,9 +65,11 @@ PRIVATE = {  # public only within their package
     "folklearn.evaluate.policies.learned_probabilities",
     "folklearn.evaluate.policies.probabilities",
     "folklearn.evaluate.rewards.RewardModel",
+    *(f"folklearn.evaluate.windows.{name}" for name in ("Stretch", "climb", "suffixes")),
     "folklearn.model.explain.explained",
     "folklearn.model.feed.block_of",
     "folklearn.model.run.known_numbers",
+    "folklearn.plots.BOUND",
     "folklearn.synthetic.OBLIVIOUS",  # tables and types, which the pages that use them explain
     "folklearn.synthetic.Stream",
 }

@@ -1,7 +1,7 @@
 """What a certificate says."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 
 from folklearn import registry
@@ -37,7 +37,7 @@ class Certificate:
     reason: str = ""
     scope: str = ""
     models: str = ""
-    norm: float = math.nan
+    norm: float = field(default=math.nan, compare=False)  # of the model, not of the statement
 
     def __post_init__(self) -> None:
         if self.valid and not self._is_finite():

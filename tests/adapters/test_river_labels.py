@@ -210,9 +210,7 @@ def test_memory_follows_a_stream_that_turns_round(rng, tmp_path):
             losses[j] -= math.log(model.predict_proba_one(x)[y])
             model.learn_one(x, y)
     assert losses[1] < 0.8 * losses[0]
-    certificate = forgetting.certificate()
-    assert not certificate.valid
-    assert "forgets" in certificate.reason
+    assert forgetting.certificate().valid  # it is about the rows, whatever learns them
     forgetting.save(tmp_path / "model")
     resumed = FolkloreClassifier.load(tmp_path / "model")
     assert resumed.memory == 50

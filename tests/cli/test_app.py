@@ -77,7 +77,7 @@ def test_help_says_where_things_go(folklearn, monkeypatch):
         "A row without a label is predicted only",
         "Ctrl-C and SIGTERM end it",
         "Results go to standard error",
-        "More trusts the data faster, and too much costs loss",
+        "Norm of the weights of a class, per standard deviation",
         "One of auto, folklore, aioli, leader, blocks, gaf, laplace, ogd, ons.",
     ):
         assert sentence in said

@@ -34,7 +34,7 @@ def test_predictions_are_audited_in_a_document(folklearn, pets, tmp_path):
     assert outcome.code == 0
     text = report.read_text(encoding="utf-8")
     assert headings(report)[0] == "Audit of preds.csv"
-    assert "This is proven, not estimated." in text
+    assert "Lower bound: every fixed linear model of the columns" in text
     assert "A linear model that learned the same rows beside them" in text
     assert "no linear model below" in text
 

@@ -213,7 +213,7 @@ def test_svmlight(folklearn, tmp_path):
     assert load(tmp_path / "m").labels == ("-1", "+1")
     assert "average log loss" in folklearn("predict", tmp_path / "m", path).stderr
     compared = folklearn("compare", path, "--learners", "ogd")
-    assert "these 4 scaled features" in compared.stderr
+    assert "numbers standardised by all rows" in compared.stderr
 
 
 def test_weights_of_0_before_any_other(folklearn, tmp_path):
@@ -325,7 +325,7 @@ def test_a_saved_model_can_be_looked_at(folklearn, saved, pets, tmp_path):
     said = outcome.stdout
     for line in (
         "model     learned 300 rows",
-        "learner   Folklore, B=5, R=1, lam=0.4, gamma=the largest valid in each round",
+        "learner   Folklore, B=10, R=1, lam=0.4, gamma=the largest valid in each round",
         "predicted kind",
         "number    'weight (kg)', 'größe [red]', age",
         f"loss      {model.average_loss:.4f}, each row predicted before it was learned",

@@ -184,7 +184,6 @@ def test_a_saved_model_keeps_its_learner(refused, pets, saved):
 @pytest.mark.parametrize(
     ("name", "option", "sentence"),
     [
-        ("auto", "B", "auto needs no B; choose --learner folklore"),
         ("auto", "gamma", "auto needs no gamma; choose --learner folklore"),
         ("ogd", "lam", "ogd takes no --lam; its options are --B and --R"),
         ("laplace", "R", "laplace takes no --R; its options are --B and --lam"),

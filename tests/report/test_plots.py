@@ -95,7 +95,7 @@ def test_losses_are_steps_with_a_hatched_floor():
     np.testing.assert_array_equal(below.lines[0].get_ydata(), np.repeat(table["error_rate"], 2))
     shown = " ".join(texts(figure))
     assert "loss, lately 0.300" in shown
-    assert "no linear model\nbelow 0.200" in shown
+    assert "lower bound for\nlinear models 0.200" in shown
     assert "frozen model 0.500" in shown
     assert "15% wrong lately" in shown
 
@@ -122,7 +122,7 @@ def test_a_floor_that_says_nothing_is_said_so_if_it_was_looked_for(floor, is_sai
         plots.losses(windows(n, floor=[floor] * n)),
         plots.certificate(np.arange(1, n + 1), np.ones(n), [floor] * n),
     ):
-        assert ("no floor above 0 is known" in texts(figure)) == is_said
+        assert ("no lower bound above 0 is known" in texts(figure)) == is_said
         assert figure.axes[0].get_ylim()[0] == 0.0
 
 

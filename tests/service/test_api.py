@@ -166,7 +166,7 @@ def test_replay_gives_the_same_bytes_and_predictions(churn: Running) -> None:
 def test_what_can_be_looked_at(churn: Running, tmp_path: Path) -> None:
     for n in range(40):
         churn.post(f"{MODEL}/learn", {"row": ROW, "label": "go" if n % 4 else "stay"})
-    assert churn.ask("GET", f"{MODEL}/windows").body["windows"][-1]["stop"] == 41
+    assert churn.ask("GET", f"{MODEL}/windows").body["windows"][-1]["stop"] == 42
     assert churn.ask("GET", f"{MODEL}/certificate").body["valid"] is True
     assert {one["label"] for one in churn.ask("GET", f"{MODEL}/explain").body["weights"]} == {
         "go",
@@ -351,7 +351,7 @@ def test_the_client_of_python(service: Running, tmp_path: Path) -> None:
         assert [one.label for one in model.predict_many([ROW, OTHER])] == ["go", "stay"]
         assert model.describe()["rows"] == 4
         assert model.certificate()["valid"] is True
-        assert model.windows()[-1]["stop"] == 3
+        assert model.windows()[-1]["stop"] == 4
         assert model.verify()["same"] is True
         model.save(tmp_path / "model.folk")
         assert folklearn.load(tmp_path / "model.folk").n_rounds == 4

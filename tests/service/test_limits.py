@@ -399,6 +399,7 @@ def test_default_labels_wait_until_there_is_room(tmp_path: Path) -> None:
     engine.abandon()
 
 
+@pytest.mark.filterwarnings("ignore::folklearn.DataWarning")
 def test_a_bound_of_a_size_is_one(seed: int) -> None:
     """Or a model would grow beyond its limits, and all models beyond the memory."""
     random = Random(seed)

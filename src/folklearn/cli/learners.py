@@ -39,7 +39,7 @@ def choose(name: str | None, given: Mapping[str, float]) -> str:
         if option not in options and name == DEFAULT:
             raise FolklearnError(f"{name} needs no {option}; choose --learner {CLASSIC}")
         if option not in options:
-            its_own = " and ".join(f"--{word}" for word in options)
+            its_own = " and ".join(f"--{word}" for word in ("B", *options))
             raise FolklearnError(f"{name} takes no --{option}; its options are {its_own}")
     return name
 
