@@ -39,6 +39,7 @@ def fuzz(folder: Path, seconds: int, serve: Serve = running) -> subprocess.Compl
             [
                 *(sys.executable, "-m", "schemathesis.cli", "run", str(folder / "openapi.json")),
                 *("--url", service.address, "--max-time", str(seconds)),
+                *("--request-timeout", "120"),
                 *("--checks", "no_fault_of_the_server,ignored_auth", "--workers", "2"),
                 *("--phases", "coverage,fuzzing", "--continue-on-failure", "--no-color"),
                 *("--header", f"Authorization: Bearer {service.key}", "--warnings", "off"),

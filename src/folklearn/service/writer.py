@@ -24,6 +24,7 @@ from folklearn.service.journal import SnapshotRow
 log = logging.getLogger("folklearn.service")
 
 _TICK = 0.5  # seconds between looks at what has expired
+_SWEEP = 0.25  # seconds between looks at what has waited too long
 _MOST_AT_ONCE = 2_000  # commands in one commit
 _BYTES_AT_ONCE = 8_000_000  # of them, so that who waits behind large ones is refused in time
 IO_ERROR = 74  # exit code
@@ -69,6 +70,9 @@ class Writer:
         self.n_batches = self.n_events = 0
         self._thread = threading.Thread(target=self._run, name="folklearn-writer", daemon=True)
         self._thread.start()
+        self._has_ended = threading.Event()
+        self._sweeper = threading.Thread(target=self._sweep, name="folklearn-sweeper", daemon=True)
+        self._sweeper.start()
 
     @property
     def n_queued(self) -> int:
@@ -86,7 +90,10 @@ class Writer:
 
     def call(self, function: Callable[[], Any]) -> Any:
         """Queue a function of the engine's thread; return the future of its result."""
-        return self._put(Job(None, function, float("inf")))
+        job = Job(None, function, float("inf"))
+        if job.loop is not None:  # a request: its client does not wait for ever
+            job.late = time.monotonic() + self.engine.limits.deadline
+        return self._put(job)
 
     def _put(self, job: Job) -> Any:
         with self._wake:
@@ -104,7 +111,20 @@ class Writer:
             self._is_closing = True
             self._wake.notify()
         self._thread.join()
+        self._has_ended.set()
+        self._sweeper.join()
         self._snapshotting.shutdown()
+
+    def _sweep(self) -> None:
+        """Refuse what has waited too long, while the writer is busy with something that is long."""
+        while not self._has_ended.wait(_SWEEP):
+            now = time.monotonic()
+            with self._wake:
+                late = [job for job in self._jobs if job.late < now]
+                if late:
+                    self._jobs = deque(job for job in self._jobs if job.late >= now)
+                    self._bytes -= sum(job.size for job in late)
+            self._answer([(job, _busy()) for job in late])
 
     def _run(self) -> None:
         try:
@@ -153,9 +173,7 @@ class Writer:
                 together = []
                 done.append((job, self._result(job.command)))
             elif job.late < now:
-                done.append(
-                    (job, RefusedError(503, "the service is busy: try again", retry_after=1))
-                )
+                done.append((job, _busy()))
             elif refused is not None:
                 done.append((job, refused))
             else:
@@ -231,6 +249,10 @@ class Writer:
     def _note(self, row: SnapshotRow) -> None:
         self._under_way.discard(row.model)
         self.engine.note_snapshot(row)
+
+
+def _busy() -> RefusedError:
+    return RefusedError(503, "the service is busy: try again", retry_after=1)
 
 
 def _settle(results: list[tuple[Any, Any]]) -> None:
