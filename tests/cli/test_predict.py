@@ -19,9 +19,12 @@ from tests.cli.test_run import read_predictions
 FEATURES = ["weight (kg)", "größe [red]", "age"]
 
 
+FOLKLORE = ["--learner", "folklore", "--B", "5"]
+
+
 @pytest.fixture
 def saved(folklearn, pets, tmp_path):
-    learned = folklearn("run", pets, "--target", "kind", "--B", "5", "-f", tmp_path / "m")
+    learned = folklearn("run", pets, "--target", "kind", *FOLKLORE, "-f", tmp_path / "m")
     assert learned.code == 0
     return tmp_path / "m"
 
@@ -325,7 +328,7 @@ def test_a_saved_model_can_be_looked_at(folklearn, saved, pets, tmp_path):
     said = outcome.stdout
     for line in (
         "model     learned 300 rows",
-        "learner   Folklore, B=10, R=1, lam=0.4, gamma=the largest valid in each round",
+        "learner   Folklore, B=10, R=1, lam=0.2, gamma=the largest valid in each round",
         "predicted kind",
         "number    'weight (kg)', 'größe [red]', age",
         f"loss      {model.average_loss:.4f}, each row predicted before it was learned",

@@ -101,7 +101,7 @@ def test_verbose_tells_everything(folklearn, pets, tmp_path):
     assert int(found[2]) == len(model.experts)
     assert found[1] in found[3]
     assert re.search(
-        r"Certificate: every fixed linear model .* of norm at most 5 per standard deviation for each",
+        r"Certificate: every fixed linear model .* of norm at most 5 per standard deviation for",
         said,
     )
     assert "Learner: auto, R=1: second order, all pairs of classes, of 3 scaled features" in said

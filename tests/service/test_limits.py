@@ -289,7 +289,7 @@ def _filled(folder: Path, limits: Limits) -> tuple[str, int]:
     engine.create("main", "small", events.Config(windows=False))
     engine.create("main", "large", events.Config(roles={"t": "words"}))
     random = Random(2)
-    for name, n_batches in (("large", 6), ("small", 1)):
+    for name, n_batches in (("large", 14), ("small", 1)):
         hosted = engine.find("main", name)
         assert hosted is not None
         for _ in range(n_batches):
@@ -318,7 +318,7 @@ def test_a_folder_that_is_too_large_opens_to_be_read(tmp_path: Path) -> None:
     n_bytes = engine.memory.n_bytes
     engine.abandon()
 
-    less = dataclasses.replace(FREE, memory=int(0.9 * n_bytes))  # all of it, and nothing more
+    less = dataclasses.replace(FREE, memory=int(0.99 * n_bytes))  # all of it, and nothing more
     with running(folder, less) as service:
         key = service.key
         assert service.ask("GET", "/v1/models/large").body["version"] == version

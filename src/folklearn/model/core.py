@@ -343,11 +343,6 @@ class Core(Saved):
         return own * a, constants
 
     @property
-    def n_bytes(self) -> int:
-        """About how much memory the learner takes, and what the frozen record keeps."""
-        return self.frozen.n_bytes + (0 if self.learner is None else self.learner.n_bytes)
-
-    @property
     def n_places(self) -> int:
         """The number of columns that occurred in a wide model; each has weights of every class."""
         return self.learner.n_columns if isinstance(self.learner, Wide) else 0

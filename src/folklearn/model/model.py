@@ -917,14 +917,16 @@ class Model(Saved):
     @property
     def n_bytes(self) -> int:
         """About how much memory the model takes, with its windows and the rows that it keeps."""
-        evidence = 0 if self.core is None else self.core.evidence.n_bytes
-        return self._tally.n_bytes + self._recent.n_bytes + evidence + self.n_bytes_to_predict
+        core = self.core
+        kept = 0 if core is None else core.evidence.n_bytes + core.frozen.n_bytes
+        return self._tally.n_bytes + self._recent.n_bytes + kept + self.n_bytes_to_predict
 
     @property
     def n_bytes_to_predict(self) -> int:
         """About how much memory a copy takes that `predicting` returns."""
         own = 0 if self.columns is None else self.columns.n_bytes
-        return own + (0 if self.core is None else self.core.n_bytes)
+        learner = self.learner
+        return own + (0 if learner is None else learner.n_bytes)
 
     # How it is kept.
 
