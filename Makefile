@@ -7,7 +7,6 @@
 # make fuzz   ten thousand strange files through the command line
 # make torture  kill the service, cut its power, damage its files: an hour or two, root for some
 # make test-gpu  the tests of the code for a GPU, on one if PyTorch sees it, and on its CPU
-# make test-ray  the tests of many runs on Ray
 # make test-spark  the tests of Spark, with workers and drivers that are killed; needs Java 17
 # make lowest  the tests with the lowest versions that pyproject.toml admits
 # make bench  speed beside River, Vowpal Wabbit and scikit-learn, in one run
@@ -17,10 +16,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 .DEFAULT_GOAL := help
-.PHONY: help run serve test lint types check test-portable mutants fuzz torture test-gpu test-ray test-spark lowest docs bench clean
+.PHONY: help run serve test lint types check test-portable mutants fuzz torture test-gpu test-spark lowest docs bench clean
 
 help:
-	@sed -n '1,14s/^# //p' Makefile
+	@sed -n '1,13s/^# //p' Makefile
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
@@ -66,9 +65,6 @@ fuzz: $(VENV)/.installed-dev
 
 torture: $(VENV)/.installed-dev
 	$(BIN)/python -m tests.long.torture
-
-test-ray: $(VENV)/.installed-dev,ray
-	RAY_USAGE_STATS_ENABLED=0 $(BIN)/python -m pytest tests/scale/test_ray.py
 
 test-spark: $(VENV)/.installed-dev,spark
 	$(BIN)/python -m pytest tests/scale/test_spark.py tests/scale/spark_kills.py \

@@ -6,7 +6,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from folklearn.scale import run_all
+from folklearn.scale import map_in_parallel
 
 Call = tuple[Callable[..., Any], tuple[Any, ...]]
 Key = tuple[Any, ...]
@@ -23,7 +23,7 @@ def progress() -> Progress:
 def call_all(jobs: int, bar: Progress, what: str, calls: Mapping[Key, Call]) -> dict[Key, Any]:
     """Make all calls in so many processes and return their results under the same keys."""
     task = bar.add_task(what, total=len(calls))
-    results = run_all(
+    results = map_in_parallel(
         _made, calls.values(), n_jobs=jobs, progress=lambda done: bar.update(task, completed=done)
     )
     return dict(zip(calls, results, strict=True))

@@ -87,8 +87,7 @@ _MODULES = {
     "scale.comparison": ("Compared", "Comparison", "compare"),
     "scale.files": ("AuditedFile", "FilesAudit", "audit_files"),
     "scale.folding": ("Event", "Output", "fold"),
-    "scale.jobs": ("run_all",),
-    "scale.sweeps": ("Sweep", "Swept", "SweptMean", "sweep"),
+    "scale.parallel": ("map_in_parallel",),
     "synthetic.digits": ("digits",),
     "synthetic.bandit": ("syn_non_sep", "syn_non_sep_blocks", "syn_sep", "syn_sep_blocks"),
     "synthetic.labelled": (

@@ -1,4 +1,4 @@
-"""What workers are given to do: processes and clusters find it by its name."""
+"""Functions that worker processes are given to call: they find them by name."""
 
 import os
 import signal
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from folklearn import Folklore, Ogd, synthetic
+from folklearn import synthetic
 
 
 def square(number: int) -> int:
@@ -17,17 +17,6 @@ def folder(number: int) -> str:
     return os.getcwd()
 
 
-class Unreadable:
-    """Can be pickled, and not be made of that again."""
-
-    def __reduce__(self):
-        return refuse_to_be_read, ()
-
-
-def refuse_to_be_read() -> None:
-    raise ValueError("there is nothing to read")
-
-
 def refuse_three(number: int) -> int:
     if number == 3:
         raise ValueError("three is not wanted")
@@ -35,31 +24,10 @@ def refuse_three(number: int) -> int:
 
 
 def killed_at(number: int, task: int) -> int:
-    """End the worker at one task, every time."""
+    """End the worker at one task."""
     if task == number:
         os.kill(os.getpid(), signal.SIGKILL)
     return task * task
-
-
-def die_once(marker: Path) -> None:
-    """End the worker the first time that anybody comes here."""
-    try:
-        marker.touch(exist_ok=False)
-    except FileExistsError:
-        return
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
-def killed_once(marker: Path, function, task):
-    die_once(marker)
-    return function(task)
-
-
-def noted(folder: Path, task: int) -> int:
-    """Leave a trace of every call."""
-    with open(folder / str(task), "a", encoding="utf-8") as file:
-        file.write("called\n")
-    return task
 
 
 def blas_threads(_: int) -> set[int]:
@@ -78,8 +46,9 @@ def wait_for_ever(folder: Path, task: int) -> None:
     signal.pause()
 
 
-def steep(n_features: int, n_classes: int, B: float = 1.0) -> Ogd:
-    return Ogd(n_features=n_features, n_classes=n_classes, B=B, R=0.1)
+def wait_at_one(folder: Path, task: int) -> None:
+    if task == 1:
+        wait_for_ever(folder, task)
 
 
 def blocks_of(number: int):
@@ -91,20 +60,3 @@ def blocks_of(number: int):
     P[:, number % 3] = 0.8
     yield X[:100], y[:100], P[:100]
     yield X[100:], y[100:], P[100:]
-
-
-def dying(marker: Path, n_features: int, n_classes: int, B: float) -> Folklore:
-    """Return a learner; the first that is made for real rows costs a worker."""
-    if n_features > 1:
-        die_once(marker)
-    return Folklore(n_features=n_features, n_classes=n_classes, B=B)
-
-
-def process(_: int) -> int:
-    return os.getpid()
-
-
-def named(folder: Path, task: int) -> int:
-    """Leave the number of the process, so that it can be found."""
-    (folder / f"{task}.pid").write_text(str(os.getpid()))
-    return task

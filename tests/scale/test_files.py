@@ -47,7 +47,8 @@ def test_no_model_gets_below_the_floor_of_all_files():
 def test_processes_give_the_same_bits():
     one, two = (scale.audit_files(FILES, blocks_of, **SIZES, n_jobs=n) for n in (1, 2))
     assert one.evidence.to_bytes() == two.evidence.to_bytes()
-    assert (one.files, one.certificate) == (two.files, two.certificate)
+    # By their repr, exact for floats: a NaN that was pickled does not equal the one it came from.
+    assert repr((one.files, one.certificate)) == repr((two.files, two.certificate))
     assert repr(one).startswith("FilesAudit of 5 files: ")
     assert "<td>all</td>" in one._repr_html_()
 

@@ -20,7 +20,7 @@ from folklearn.errors import FolklearnError
 from folklearn.model.columns import Key
 from folklearn.model.roles import LEARNED
 from folklearn.scale.files import AuditedFile, FilesAudit, audit_files, averages
-from folklearn.scale.jobs import run_all
+from folklearn.scale.parallel import map_in_parallel
 from folklearn.scaler import Moments
 from folklearn.words import listed
 
@@ -57,10 +57,12 @@ def audit_together(
     if any(pair.source.file in (None, STDIN) for pair in pairs):
         raise FolklearnError("of several files, none can be standard input")
     started = time.perf_counter()
-    found = run_all(partial(_found, roles, console.quiet), pairs, n_jobs=jobs)
+    found = map_in_parallel(partial(_found, roles, console.quiet), pairs, n_jobs=jobs)
     keys = _common(pairs, found)
     labels, n_rows = found[0].labels, sum(one.n_rows for one in found)
-    moments = reduce(Moments.merged, run_all(partial(_moments, roles, keys), pairs, n_jobs=jobs))
+    moments = reduce(
+        Moments.merged, map_in_parallel(partial(_moments, roles, keys), pairs, n_jobs=jobs)
+    )
     whole = _shared(roles, keys, moments, pairs[0])
     norm = whole.norm(B)
     console.print(

@@ -16,7 +16,7 @@ from folklearn.evaluate.progressive import Scores, progressive
 from folklearn.learners import catalogue
 from folklearn.learners.base import Progress
 from folklearn.report import html
-from folklearn.scale.jobs import run_all, silent
+from folklearn.scale.parallel import ignore_progress, map_in_parallel
 
 Settings = Mapping[str, Any]
 
@@ -74,7 +74,6 @@ def compare(
     n_classes: int,
     B: float = 10.0,
     n_jobs: int | None = None,
-    backend: str | None = None,
     progress: Progress = False,
 ) -> Comparison:
     """Run learners on the same rows, and find the best linear model of these in hindsight.
@@ -86,7 +85,7 @@ def compare(
     learners : a name, names, or a mapping from names to settings.
     X, y, n_classes : rows (T, d) and classes (T,) or soft labels (T, K).
     B : largest row norm of the linear models to compare with.
-    n_jobs, backend, progress : see `run_all`; a task is a learner. The search for the best linear
+    n_jobs, progress : see `map_in_parallel`; a task is a learner. The search for the best linear
         model takes as many threads.
 
     Examples
@@ -106,7 +105,7 @@ def compare(
         catalogue.make(name, 1, n_classes, own)
     best = best_in_class(X, y, B=B, n_classes=n_classes, n_jobs=n_jobs or 1)
     measure = partial(_measured, X, y, n_classes)
-    found = run_all(measure, settings.items(), n_jobs=n_jobs, backend=backend, progress=progress)
+    found = map_in_parallel(measure, settings.items(), n_jobs=n_jobs, progress=progress)
     rows = [
         Compared(name, scores, scores.loss - best.loss, seconds)
         for name, (scores, seconds) in zip(settings, found, strict=True)
@@ -120,5 +119,5 @@ def _measured(
     name, settings = task
     learner = catalogue.make(name, X.shape[1], n_classes, settings)
     started = time.perf_counter()
-    scores = progressive(learner, X, y, progress=silent)
+    scores = progressive(learner, X, y, progress=ignore_progress)
     return scores, time.perf_counter() - started

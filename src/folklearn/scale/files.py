@@ -13,7 +13,7 @@ from folklearn.evaluate.certify import Certifier, PredictionCertificate, Predict
 from folklearn.learners.base import Progress
 from folklearn.lower_bound import LowerBound
 from folklearn.report import html
-from folklearn.scale.jobs import run_all, silent
+from folklearn.scale.parallel import ignore_progress, map_in_parallel
 
 File = TypeVar("File")
 
@@ -66,7 +66,6 @@ def audit_files(
     B: float = 10.0,
     R: float = 1.0,
     n_jobs: int | None = None,
-    backend: str | None = None,
     progress: Progress = False,
 ) -> FilesAudit:
     r"""Certify the predictions in many files at once, each read once.
@@ -80,8 +79,8 @@ def audit_files(
 
     The floor of the sum speaks of one model for all files, and is at least the sum of what is
     proven file by file. It does not matter at which models the rows of a file were expanded. Sums
-    are added in the order of the files, in one tree: the result has the same bits on one core, on
-    many and on Ray, where machines and builds are alike.
+    are added in the order of the files, in one tree: the result has the same bits for any
+    number of processes, where machines and builds are alike.
 
     Parameters
     ----------
@@ -90,7 +89,7 @@ def audit_files(
         probabilities P (T, K) that were given before y was seen, and weights (T,) if there are
         any. Columns and classes must mean the same in every file.
     n_features, n_classes, B, R : as of `Certifier`.
-    n_jobs, backend, progress : see `run_all`; a task is a file.
+    n_jobs, progress : see `map_in_parallel`; a task is a file.
 
     Examples
     --------
@@ -110,7 +109,7 @@ def audit_files(
     sizes = {"n_features": n_features, "n_classes": n_classes, "B": B, "R": R}
     Certifier(**sizes)  # type: ignore[arg-type]  # hears what is wrong before anything is read
     audited = partial(_audited, read, sizes)
-    found = run_all(audited, files, n_jobs=n_jobs, backend=backend, progress=progress)
+    found = map_in_parallel(audited, files, n_jobs=n_jobs, progress=progress)
     sums: list[Any] = [persist.load(content) for _, content in found]
     evidence: LowerBound = added_up(sums)
     rows = tuple(AuditedFile(file, own) for file, (own, _) in zip(files, found, strict=True))
@@ -122,7 +121,7 @@ def _audited(
 ) -> tuple[PredictionCertificate, bytes]:
     certifier = Certifier(**sizes)
     for block in read(file):
-        certifier.observe_many(*block, progress=silent)
+        certifier.observe_many(*block, progress=ignore_progress)
     return certifier.certificate(), certifier.evidence.to_bytes()
 
 

@@ -1,0 +1,90 @@
+"""Independent tasks at once, by joblib."""
+
+import os
+import reprlib
+from collections.abc import Callable, Iterable
+from concurrent.futures import BrokenExecutor
+from contextlib import chdir, closing, nullcontext
+from typing import Any, TypeVar
+
+from joblib import Parallel, delayed
+from joblib.parallel import get_active_backend
+from threadpoolctl import threadpool_limits
+
+from folklearn.engine import Engine
+from folklearn.errors import FolklearnError
+from folklearn.progress import Report, reporter
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+
+
+def map_in_parallel(
+    function: Callable[[Task], Result],
+    tasks: Iterable[Task],
+    *,
+    n_jobs: int | None = None,
+    progress: bool | Report = False,
+) -> list[Result]:
+    """Call a function for every task; return the results in the order of the tasks.
+
+    The results are the same for any number of processes, and on a cluster of like machines, if
+    the function depends on its task alone: BLAS has one thread in every task, wherever it runs.
+
+    An exception in a task ends the run, with a note that says which task it was. So does a worker
+    process that is killed. Ctrl+C ends the workers.
+
+    Parameters
+    ----------
+    function : can be pickled, and so can tasks and results. Large arrays belong into the
+        function (`functools.partial`): processes share them by a memory map.
+    tasks : the arguments, one for each call.
+    n_jobs : tasks at once; 1 runs them in this process, -1 takes every core. None means 1, or
+        what `joblib.parallel_config` says, which also chooses another backend than processes.
+    progress : True for a bar, or a function that takes the number of tasks that are done.
+
+    Examples
+    --------
+    >>> from folklearn.scale import map_in_parallel
+    >>> map_in_parallel(abs, [-3, 1, -2])
+    [3, 1, 2]
+    """
+    tasks = list(tasks)
+    if n_jobs is not None:
+        Engine.chosen(n_jobs)  # refuses what is no number of jobs, before anything runs
+    folder = os.getcwd()
+    calls = [delayed(_call)(folder, function, *numbered) for numbered in enumerate(tasks)]
+    is_streamed = get_active_backend()[0].supports_return_generator  # not by Ray's backend
+    # Arrays are mapped copy-on-write, because kernels take none that are read-only.
+    parallel = Parallel(
+        n_jobs=n_jobs, mmap_mode="c", return_as="generator" if is_streamed else "list"
+    )
+    results: list[Result] = []
+    # The limit of this process holds for tasks in its threads, whichever of them ends first.
+    with threadpool_limits(1), reporter(progress, len(tasks), "running", of="tasks") as report:
+        try:
+            outputs = parallel(calls)
+            with closing(outputs) if is_streamed else nullcontext():
+                for result in outputs:
+                    results.append(result)
+                    report(len(results))
+        except BrokenExecutor as error:
+            raise FolklearnError(
+                "a worker process ended abruptly: it was killed, perhaps for want of memory, it "
+                "crashed, or a task cannot be unpickled; try n_jobs=1, which starts none"
+            ) from error
+    return results
+
+
+def ignore_progress(n_done: int) -> None:
+    """Ignore the progress within a task."""
+
+
+def _call(folder: str, function: Callable[[Task], Result], number: int, task: Task) -> Any:
+    """Call the function where the caller is: workers keep the folder that they were started in."""
+    try:
+        with chdir(folder) if os.path.isdir(folder) else nullcontext(), threadpool_limits(1):
+            return function(task)
+    except Exception as error:
+        error.add_note(f"This was task {number}: {reprlib.repr(task)}.")
+        raise
