@@ -18,7 +18,7 @@ EXPLORATIONS = ("squarecb", "epsilon", "softmax")  # beside FastCB, which `bandi
 
 
 def reduction(d: int, K: int, n_rounds: int, seed: int) -> BanditReduction:
-    """Return the paper's agent as `folklearn bandit` sets it up: for right and wrong only."""
+    """Return the paper's agent, for right and wrong only: all right actions teach it."""
     return BanditReduction(
         auto(n_features=d, n_classes=K, max_weight=K), updates="correct", decoding="randomised",
         exploration=min(1.0, (K / n_rounds) ** 0.5), seed=seed,

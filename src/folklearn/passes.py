@@ -16,10 +16,9 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from folklearn import persist
 from folklearn.arrays import Array, logit_losses
 from folklearn.engine import HERE, Engine, Leaf, S, leaf_rows
-from folklearn.errors import InvalidInputError, StateFileError
+from folklearn.errors import InvalidInputError
 from folklearn.lower_bound import merged
 from folklearn.numerics.evidence import (
     N_TOTALS,
@@ -36,7 +35,6 @@ from folklearn.numerics.on_torch.device import Device
 from folklearn.numerics.on_torch.quadratic import DeviceQuadratic, add_expanded
 from folklearn.numerics.on_torch.rows import DeviceRows
 from folklearn.numerics.quadratic import Quadratic
-from folklearn.persist import Record
 from folklearn.problem import Rows
 
 Blocks = Callable[[], Iterable[Rows]]  # checked rows, the same ones whenever it is called
@@ -213,7 +211,7 @@ class SumsOnDevice(AtModel):
 
 
 class Sums(AtModel):
-    """The sums of rows here, which can be added up and sent. Rows are packed once for all."""
+    """The sums of rows here, which can be added up. Rows are packed once for all."""
 
     def __init__(self, W: Array, classes: Sequence[float] = ()) -> None:
         super().__init__(W)
@@ -241,26 +239,6 @@ class Sums(AtModel):
         both._S, both._G = self._S + other._S, self._G + other._G
         both._totals = merged(self._totals, other._totals)
         return both
-
-    def to_bytes(self) -> bytes:
-        """Return everything as bytes, to be sent."""
-        config = {"classes": self._classes[1:]}
-        arrays = {"W": self.W, "S": self._S, "G": self._G, "totals": self._totals}
-        arrays["loss"] = np.array([self.loss])
-        return persist.as_bytes(Record("Sums", config, arrays))
-
-    @classmethod
-    def from_bytes(cls, content: bytes) -> Self:
-        """Return what `to_bytes` gave, or raise StateFileError."""
-        record = persist.of_bytes(content)
-        if record.kind != "Sums":
-            raise StateFileError(f"these are the bytes of {record.kind}, not of Sums")
-        sums = cls(record.part("W", (None, None)), record.word("classes"))
-        sums._S = record.part("S", sums._S.shape)
-        sums._G = record.part("G", sums._G.shape)
-        sums._totals = record.part("totals", sums._totals.shape)
-        sums.loss = float(record.part("loss", (1,))[0])
-        return sums
 
     def add(self, rows: Rows) -> None:
         """Add rows."""

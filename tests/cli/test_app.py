@@ -60,7 +60,7 @@ def test_help_names_every_option(folklearn, monkeypatch):
         assert f"--{option} " in outcome.stdout
 
 
-@pytest.mark.parametrize("command", [[], ["run"], ["predict"], ["bandit"], ["warmup"]])
+@pytest.mark.parametrize("command", [[], ["run"], ["predict"], ["compare"], ["warmup"]])
 def test_flags_look_like_flags(folklearn, monkeypatch, command):
     monkeypatch.setenv("COLUMNS", "200")
     said = folklearn(*command, "--help").stdout
@@ -204,12 +204,10 @@ assert max(before) == 1, before
 def test_everything_can_be_compiled_beforehand(folklearn, monkeypatch):
     used = []
     monkeypatch.setattr(warmup, "warm_up", lambda *given: used.append(given))
-    monkeypatch.setattr(warmup, "_use_every_verb", lambda: used.append(()))
-    for home in ("bandits", "boosting"):
-        name = f"folklearn.{home}.catalogue.use_every_kernel"
-        monkeypatch.setattr(name, lambda settings: used.append(settings))
+    for step in ("_use_every_verb", "_decide", "_boost"):
+        monkeypatch.setattr(warmup, step, lambda step=step: used.append(step))
     outcome = folklearn("warmup")
     assert outcome.code == 0
     assert outcome.stderr.startswith("Compiled for words.\nCompiled for models.\n")
-    assert outcome.stderr.endswith("Everything is compiled.\n")
-    assert len(used) == outcome.stderr.count("Compiled for") == 2 + 9 + 10 + 4
+    assert outcome.stderr.endswith("All of this is compiled.\n")
+    assert len(used) == outcome.stderr.count("Compiled for") == 4 + 9

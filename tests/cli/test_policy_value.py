@@ -1,6 +1,6 @@
-"""`folklearn policy-value`: what it prints is what the library estimates; logs of `bandit`."""
+"""`folklearn policy-value`: what it prints is what the library estimates."""
 
-import csv
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -11,9 +11,9 @@ from folklearn.bandits import Banditron
 from folklearn.evaluate.off_policy import logged_value
 from folklearn.evaluate.policies import Learned, best_constant, greedy, uniform
 from folklearn.readers.logs import read_log, write_log
+from tests.cli.conftest import standardise
 
 TARGET = ["--target", "kind"]
-AGENT = ["--agent", "banditron", "--exploration", "0.5"]
 
 
 @pytest.fixture
@@ -78,9 +78,14 @@ def model(folklearn, pets, tmp_path):
 
 
 @pytest.mark.parametrize("play", ["best", "sample"])
-def test_a_model_plays_its_classes_on_the_log_of_a_bandit(folklearn, pets, model, tmp_path, play):
+def test_a_model_plays_its_classes_on_the_log_of_an_agent(
+    folklearn, pets, columns, as_arrays, model, tmp_path, play
+):
+    X, y, labels = as_arrays
+    agent = Banditron(n_features=4, n_classes=3, exploration=0.5)
+    names = {"feature_names": columns[:-1], "action_names": labels}
     path = tmp_path / "log.dsjson"
-    assert folklearn("bandit", pets, *TARGET, *AGENT, "--log", path).code == 0
+    write_log(replace(interact(agent, standardise(X), y), X=X, **names), path)
     log = read_log(path)
     loaded = load(model)
     P = loaded.predict_proba(pets)
@@ -91,19 +96,6 @@ def test_a_model_plays_its_classes_on_the_log_of_a_bandit(folklearn, pets, model
     full[:, order] = P / P.sum(axis=1, keepdims=True)
     said = folklearn("policy-value", path, "--policy", model, "--play", play).stdout
     assert line_of(str(model), off_policy(log, full)) in table(said)
-
-
-def test_the_logs_of_a_bandit_say_the_same_in_every_format(folklearn, pets, tmp_path):
-    for name in ("log.csv", "log.dsjson", "log.vw"):
-        folklearn("bandit", pets, *TARGET, *AGENT, "--log", tmp_path / name)
-    with open(tmp_path / "log.csv", encoding="utf-8", newline="") as file:
-        _, *rows = csv.reader(file)
-    for name in ("log.dsjson", "log.vw"):
-        log = read_log(tmp_path / name)
-        assert log.propensities.tolist() == [float(row[2]) for row in rows]
-        assert log.rewards.tolist() == [float(row[3]) for row in rows]
-    log = read_log(tmp_path / "log.dsjson")
-    assert [log.action_names[k] for k in log.actions] == [row[1] for row in rows]
 
 
 def test_a_model_of_vw_text_plays_a_log_of_vw_text(folklearn, tmp_path):
@@ -163,7 +155,7 @@ def test_a_policy_beside_that_plays_nothing_of_the_log(folklearn, tmp_path):
     assert ["best", "constant", "action", "-", "-", "-", "-"] in said
 
 
-def test_refusals(refused, folklearn, path, model, pets, tmp_path):
+def test_refusals(refused, path, model, tmp_path):
     assert refused(tmp_path / "no.vw").endswith("cannot be read: no such file or directory")
     assert refused(path, "--play", "worst") == "--play must be best or sample, got 'worst'"
     assert "knows the class" in refused(path, "--policy", model)
@@ -172,8 +164,4 @@ def test_refusals(refused, folklearn, path, model, pets, tmp_path):
     Folklore(n_features=3, n_classes=3).save(tmp_path / "learner.folk")
     assert refused(path, "--policy", tmp_path / "learner.folk").endswith(
         "holds a Folklore; --policy takes a model or an agent"
-    )
-    folklearn("bandit", pets, *TARGET, *AGENT, "--log", tmp_path / "log.csv")
-    assert refused(tmp_path / "log.csv").endswith(
-        "log.csv has decisions without their contexts: write the log as .dsjson or .vw"
     )

@@ -226,21 +226,20 @@ def test_weights_of_0_before_any_other(folklearn, tmp_path):
     assert outcome.code == 0
 
 
-@pytest.mark.parametrize("command", ["compare", "bandit", "boost", "audit"])
+@pytest.mark.parametrize("command", ["compare", "audit"])
 def test_weights_elsewhere_are_refused(refusal, mails, command):
     more = ["-p", mails] if command == "audit" else []
     sentence = refusal(command, mails, *more)
     assert sentence.startswith(f"line 2 of {mails} has a weight, and folklearn {command} takes")
 
 
-@pytest.mark.parametrize("command", ["compare", "bandit", "boost", "audit"])
+@pytest.mark.parametrize("command", ["compare", "audit"])
 def test_words_elsewhere_are_refused(folklearn, refusal, tmp_path, command):
     path = tmp_path / "t.csv"
     path.write_text("my text,kind\n" + "what a nice thing,x\nsuch a bad thing,y\n" * 10)
     (tmp_path / "p.csv").write_text("x,y\n" + "0.5,0.5\n" * 20)
     more = ["-p", tmp_path / "p.csv"] if command == "audit" else []
     more += ["--learners", "ogd"] if command == "compare" else []
-    more += ["--weak", "naive-bayes"] if command == "boost" else []
     arguments = [command, path, "--target", "kind", *more]
     assert refusal(*arguments) == (
         f"column 'my text' holds words, and folklearn {command} takes none: leave it out (--drop "
@@ -250,7 +249,7 @@ def test_words_elsewhere_are_refused(folklearn, refusal, tmp_path, command):
     assert folklearn(*arguments, "--role", "my text=category").code == 0
 
 
-@pytest.mark.parametrize("command", ["compare", "bandit", "boost", "audit"])
+@pytest.mark.parametrize("command", ["compare", "audit"])
 def test_bad_rows_elsewhere_are_refused_without_a_false_remedy(refusal, pets, tmp_path, command):
     pets.write_text(pets.read_text("utf-8").replace("\n", "\n,,,\n1,2\n", 1), "utf-8")
     more = ["-p", tmp_path / "p.csv"] if command == "audit" else []
@@ -259,7 +258,7 @@ def test_bad_rows_elsewhere_are_refused_without_a_false_remedy(refusal, pets, tm
     )
 
 
-@pytest.mark.parametrize("command", ["run", "compare", "bandit", "boost", "predict", "audit"])
+@pytest.mark.parametrize("command", ["run", "compare", "predict", "audit"])
 def test_every_command_knows_the_formats(folklearn, command, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
     assert "csv|jsonlines|svmlight|vw|parquet|arrow" in folklearn(command, "--help").stdout

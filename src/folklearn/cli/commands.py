@@ -9,8 +9,6 @@ from typer.core import TyperCommand, TyperGroup
 from folklearn import __version__
 from folklearn.cli.audit import audit
 from folklearn.cli.backup import backup
-from folklearn.cli.bandit import bandit
-from folklearn.cli.boost import boost
 from folklearn.cli.compare import compare
 from folklearn.cli.document import report
 from folklearn.cli.inspection import inspect
@@ -54,9 +52,7 @@ for _command in (
     report,
     audit,
     compare,
-    bandit,
     policy_value,
-    boost,
     serve,
     backup,
     warmup,

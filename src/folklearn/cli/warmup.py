@@ -17,23 +17,16 @@ _ROWS = 160  # enough for every kind of block, and for a stretch of rows ahead
 
 @explained()
 def warmup(quiet: bool = False) -> None:
-    """Compile everything that is compiled, for an image of a container or a new machine.
+    """Compile what models, decisions and boosting use, for a new machine or a container image.
 
     Compiled kernels are kept in a folder beside the package, or in NUMBA_CACHE_DIR.
     """
-    from folklearn.bandits import catalogue as agents
-    from folklearn.boosting import catalogue as boosters
-
     steps: dict[str, Callable[[], None]] = {"words": lambda: warm_up("auto", True)}
     steps["models"] = _use_every_verb
+    steps["decisions"] = _decide
+    steps["boosting"] = _boost
     for name in learners.NAMES:
         steps[name] = lambda name=name: warm_up(name)  # type: ignore[misc]
-    for name in agents.NAMES:
-        settings = agents.Settings(name)
-        steps[f"bandit {name}"] = lambda settings=settings: agents.use_every_kernel(settings)  # type: ignore[misc]
-    for name in boosters.NAMES:
-        choice = boosters.Settings(name, "naive-bayes", 2)
-        steps[f"boost {name}"] = lambda choice=choice: boosters.use_every_kernel(choice)  # type: ignore[misc]
     console = new_console(quiet)
     with warnings_shown(new_console(quiet=True)), bar(console, clock=time.monotonic) as progress:
         task = progress.add_task("compiling", total=len(steps))
@@ -43,7 +36,7 @@ def warmup(quiet: bool = False) -> None:
             progress.advance(task)
             if not console.is_terminal:
                 console.print(f"Compiled for {name}.")
-    console.print("Everything is compiled.")
+    console.print("All of this is compiled.")
 
 
 def warm_up(name: str, sparse: bool = False) -> None:
@@ -81,3 +74,24 @@ def _use_every_verb() -> None:
     labels = np.arange(_ROWS) % 2
     audit(X, labels, np.full((_ROWS, 2), 0.5))
     best_in_class(X, labels, B=10.0, n_classes=2)
+
+
+def _decide() -> None:
+    """Let `bandits.auto` act and learn rewards, as the service does."""
+    from folklearn.bandits.rewards import auto
+
+    agent = auto(n_features=2, n_actions=2)
+    for t in range(_ROWS):
+        agent.learn(agent.act([t % 2, 1.0 - t % 2]), t % 2)
+
+
+def _boost() -> None:
+    """Let AdaBoost.OLM++ over naive Bayes learn and predict a few rows."""
+    from folklearn.boosting.olmpp import AdaBoostOLMpp
+    from folklearn.boosting.weak.naive_bayes import NaiveBayes
+    from folklearn.boosting.weak.probabilistic import Probabilistic
+
+    weak = [Probabilistic(NaiveBayes(n_features=2, n_classes=2)) for _ in range(2)]
+    booster = AdaBoostOLMpp(n_features=2, n_classes=2, n_learners=2, weak_learner=weak)
+    booster.run(np.tile(np.eye(2), (8, 1)), np.arange(16) % 2)
+    booster.predict_label(np.ones(2))

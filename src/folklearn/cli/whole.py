@@ -173,19 +173,12 @@ class Whole:
 
         Classes are numbered in the order of `labels`, its own if None.
         """
-        for _, X, y in self.blocks_as_read(labels):
-            yield X, y
-
-    def blocks_as_read(
-        self, labels: Iterable[str] | None = None
-    ) -> Iterator[tuple[Block, Array, Labels]]:
-        """Yield the same after the columns that the rows were made from."""
         own = {label: k for k, label in enumerate(labels or self.labels)}
         order = np.array([own[label] for label in self.feed.model.labels])
         for rows in self._rows():
             block = rows.block.take(rows.has_label)
             y = order[known_numbers(self.feed.model, rows.labels)]
-            yield block, self.scaler.transform(self._encoded(block)), y
+            yield self.scaler.transform(self._encoded(block)), y
 
     def about(self, *lines: tuple[str, str], labels: Iterable[str] | None = None) -> str:
         """Return what the rows are, then further lines of a name and a text each."""

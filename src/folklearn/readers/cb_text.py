@@ -4,7 +4,7 @@ For actions that are known by number (`--cb`, `--cb_explore`) every line is a de
 are counted from 1. For actions with features (`--cb_adf`, `--cb_explore_adf`) a decision is several
 lines and a blank one: perhaps ``shared | features`` of the decision, then a line for every action,
 of which the one that was played has the label, whose first number says nothing. A tag names the
-decision, or the action.
+action.
 """
 
 import operator
@@ -36,7 +36,7 @@ def parse_line(text: str, rewards: Rewards) -> LoggedDecision:
     >>> decision.action, decision.reward, decision.propensity, decision.context
     (1, 0.5, 0.25, {'age': 30.0, 'new': 1.0})
     """
-    words, tag, features = taken_apart(text)
+    words, _, features = taken_apart(text)
     if len(words) != 1:
         raise InvalidInputError(
             f"there are {len(words)} words before the bar; expected one: action:cost:probability"
@@ -44,9 +44,7 @@ def parse_line(text: str, rewards: Rewards) -> LoggedDecision:
     action, cost, probability = _label(words[0])
     if action < 1:
         raise InvalidInputError(f"the action is {action}; they are counted from 1")
-    return LoggedDecision(
-        features, (), action - 1, played(probability), rewards.of_cost(cost), tag or ""
-    )
+    return LoggedDecision(features, (), action - 1, played(probability), rewards.of_cost(cost))
 
 
 def parse_lines(texts: Sequence[str], rewards: Rewards) -> LoggedDecision:
@@ -58,7 +56,6 @@ def parse_lines(texts: Sequence[str], rewards: Rewards) -> LoggedDecision:
     (1, [{'red': 1.0}, {'blue': 1.0}])
     """
     context: Features = {}
-    name = ""
     options: list[Option] = []
     labels: dict[int, str] = {}
     for place, text in enumerate(texts):
@@ -67,7 +64,7 @@ def parse_lines(texts: Sequence[str], rewards: Rewards) -> LoggedDecision:
         except InvalidInputError as error:
             raise InvalidInputError(f"line {place + 1} of this decision: {error}") from None
         if words[:1] == [_SHARED] and len(words) == 1 and not place:
-            context, name = features, tag or ""
+            context = features
             continue
         if len(words) > 1 or words[:1] == [_SHARED]:
             raise InvalidInputError(
@@ -85,7 +82,7 @@ def parse_lines(texts: Sequence[str], rewards: Rewards) -> LoggedDecision:
     ((action, label),) = labels.items()
     _, cost, probability = _label(label)
     return LoggedDecision(
-        context, tuple(options), action, played(probability), rewards.of_cost(cost), name
+        context, tuple(options), action, played(probability), rewards.of_cost(cost)
     )
 
 
@@ -93,12 +90,11 @@ def written(decisions: Iterable[LoggedDecision]) -> Iterator[str]:
     """Yield the text of every decision, for `--cb` where its actions have no features."""
     for decision in decisions:
         label = f"{0.0 - decision.reward!r}:{decision.propensity!r}"
-        tag = f"'{_plain(decision.id)} " if decision.id else ""
         context = _features(decision.context)
         if not any(option.features for option in decision.options):
-            yield f"{decision.action + 1}:{label} {tag}{context}\n"
+            yield f"{decision.action + 1}:{label} {context}\n"
             continue
-        lines = [f"{_SHARED} {tag}{context}"] if decision.context or tag else []
+        lines = [f"{_SHARED} {context}"] if decision.context else []
         for place, option in enumerate(decision.options):
             own = f"0:{label} " if place == decision.action else ""
             named = f"'{_plain(option.name)} " if option.name else ""

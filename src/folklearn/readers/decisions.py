@@ -1,6 +1,6 @@
 """Logged decisions, whatever the format: by name as they are written, and as a table."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -8,8 +8,6 @@ import numpy as np
 from folklearn import problem
 from folklearn.errors import InvalidInputError
 from folklearn.evaluate.log import Interactions
-from folklearn.readers.block import Block, Texts, is_gap
-from folklearn.sparse import SparseRows
 from folklearn.words import counted
 
 Features = Mapping[str, float | str]
@@ -34,7 +32,6 @@ class LoggedDecision(NamedTuple):
     action : number of the one that was played, from 0.
     propensity : the probability with which it was.
     reward : what it earned, from 0 to 1.
-    id : what the decision is called, "" for its place.
     """
 
     context: Features
@@ -42,26 +39,6 @@ class LoggedDecision(NamedTuple):
     action: int
     propensity: float
     reward: float
-    id: str = ""
-
-
-def features_of_row(
-    block: Block, row: int, feature_names: Callable[[Sequence[int]], Sequence[str]]
-) -> dict[str, float | str]:
-    """Return what a row of a block has, by name; what is missing is left out."""
-    found: dict[str, float | str] = {}
-    for name, column in block.columns.items():
-        if isinstance(column, Texts):
-            if column.codes[row] >= 0:
-                found[name] = column.values[column.codes[row]]
-        elif not is_gap(column[row : row + 1]).any():
-            value = column[row].item()
-            found[name] = value if isinstance(value, float) else value.isoformat()
-    if isinstance(block.features, SparseRows):
-        own = block.features.row(row)
-        names = feature_names(own.indices.tolist())
-        found |= dict(zip(names, own.values.tolist(), strict=True))
-    return found
 
 
 def as_numbers(features: Features) -> dict[str, float]:

@@ -46,14 +46,12 @@ def parse(text: str, rewards: Rewards) -> LoggedDecision | None:
         action,
         played(_probability(line, action)),
         rewards.of_cost(_cost(line)),
-        _text(line, "EventId"),
     )
 
 
 def written(decisions: Iterable[LoggedDecision]) -> Iterator[str]:
     """Yield the line of every decision."""
     for number, decision in enumerate(decisions):
-        event = decision.id or str(number)
         context = _nested(decision.context)
         context[_MULTI] = [
             _menu_entry(option, place) for place, option in enumerate(decision.options, start=1)
@@ -63,9 +61,9 @@ def written(decisions: Iterable[LoggedDecision]) -> Iterator[str]:
             "_label_probability": decision.propensity,
             "_label_Action": decision.action + 1,
             "_labelIndex": decision.action,
-            "o": [{"v": decision.reward, "EventId": event, "ActionTaken": False}],
+            "o": [{"v": decision.reward, "EventId": str(number), "ActionTaken": False}],
             "Version": "1",
-            "EventId": event,
+            "EventId": str(number),
             "a": [decision.action + 1],
             "c": context,
             "p": [decision.propensity],

@@ -20,8 +20,6 @@ VW, DSJSON = "vw", "dsjson"
 FORMATS = {".vw": VW, ".dsjson": DSJSON}  # by the end of a name
 _WRITTEN = {VW: cb_text.written, DSJSON: dsjson.written}
 
-WITHOUT_CONTEXTS = "id,action,propensity,correct"  # how a log of decisions alone begins
-
 OnBad = Callable[[BadRow], None] | None
 Line = tuple[int, str, str]  # its number, text, and what is wrong with it
 
@@ -103,10 +101,6 @@ def _grouped(source: Source) -> Iterator[tuple[int, list[str], str, Parse]]:
     lines: Iterator[Line] = dropwhile(_is_blank, _lines(source))
     first = list(islice(lines, 2))
     texts = [text for _, text, _ in first] + ["", ""]
-    if texts[0].startswith(WITHOUT_CONTEXTS):
-        raise InvalidInputError(
-            f"{source.name} has decisions without their contexts: write the log as .dsjson or .vw"
-        )
     lines = chain(first, lines)
     if not texts[0].lstrip().startswith("{") and cb_text.has_menus(*texts[:2]):
         for own in _between_blanks(lines):
