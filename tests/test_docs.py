@@ -57,7 +57,8 @@ INSIDE = {
     "evaluate.probabilities",
     *(f"model.{name}" for name in ("class_weights", "columns", "document", "frozen", "labels")),
     *(f"model.{name}" for name in ("numbering", "pictures", "recent", "refit", "roles")),
-    *(f"model.{name}" for name in ("sparse_scaler", "tally", "terms", "unlearned", "waiting")),
+    *(f"model.{name}" for name in ("hindsight", "sparse_scaler", "stream_evidence", "tally")),
+    *(f"model.{name}" for name in ("terms", "unlearned", "waiting")),
 }
 PRIVATE = {  # public only within their package
     "folklearn.errors.warn_of_data",
