@@ -167,7 +167,8 @@ def grow_in_every_way(service: Command, n_rounds: int) -> dict[str, Any]:
             time.sleep(1.0)
             resident.append(service.resident)
     statuses = one.statuses + other.statuses
-    assert all(0 < status < 500 or status == 503 for status in statuses), statuses
+    assert not one.errors + other.errors, one.errors + other.errors
+    assert all(status < 500 or status == 503 for status in statuses), statuses
     return _found(service, Counter({str(k): n for k, n in statuses.items()}), resident)
 
 
@@ -185,12 +186,14 @@ class Hostile:
 
     Attributes
     ----------
-    statuses : of the answers; 0 counts what got none.
+    statuses : of the answers; 0 counts what got none,
+    errors : and this is why.
     """
 
     def __init__(self, service: Running, seed: int) -> None:
         self._service, self._random = service, Random(seed)
         self.statuses: Counter[int] = Counter()
+        self.errors: list[str] = []
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._work, daemon=True)
 
@@ -209,10 +212,12 @@ class Hostile:
             self._look, self._make_model, self._decide,
         ]  # fmt: skip
         while not self._is_over.is_set():
+            kind = self._random.choice(kinds)
             try:
-                self._random.choice(kinds)()
-            except (OSError, http.client.HTTPException):
+                kind()
+            except (OSError, http.client.HTTPException) as error:
                 self.statuses[0] += 1
+                self.errors.append(f"{kind.__name__}: {error!r}")
 
     def _ask(self, method: str, path: str, body: Any = None) -> None:
         self.statuses[self._service.ask(method, f"/v1/models/{path}", body).status] += 1

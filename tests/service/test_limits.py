@@ -243,6 +243,18 @@ def test_categories_and_columns_of_any_kind_stay_within(tmp_path: Path) -> None:
         _refuse_other_replay(service, "churn")
 
 
+def test_a_learner_of_many_classes_does_not_grow_by_the_square(tmp_path: Path) -> None:
+    """It has a matrix for every class, and keeps them when columns come: 830 MB for these."""
+    with running(tmp_path / "folder", Limits(free_disk=0, deadline=120.0)) as service:
+        service.ask("PUT", MODEL, {"windows": False})
+        row = {f"x{n}": n for n in range(40)}
+        items = [{"row": row, "label": f"class {n}"} for n in range(30)]
+        assert service.post(f"{MODEL}/learn/batch", {"items": items})["learned"] == 30
+        reply = service.ask("POST", f"{MODEL}/learn", {"row": WIDE, "label": "class 1"})
+        assert (reply.status, "bytes of weights" in reply.body["detail"]) == (422, True)
+        assert service.service.engine.memory.n_bytes < 50_000_000
+
+
 def test_a_refusal_names_what_there_would_be(tmp_path: Path) -> None:
     with running(tmp_path / "folder", Limits(free_disk=0)) as service:
         service.ask("PUT", MODEL, {})

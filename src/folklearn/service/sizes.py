@@ -55,8 +55,10 @@ class Size(NamedTuple):
         n_weights = (n_classes + 1) * max(n_places, n_features)
         n_bytes = _BYTES_OF_WEIGHT * n_weights if model.learner_name == "auto" else 0
         if n_features:
-            own = catalogue.n_bytes(model.learner_name, n_features + 1, max(2, n_classes))
-            n_bytes = max(n_bytes, own)
+            size = n_features + 1, max(2, n_classes)
+            n_bytes = max(n_bytes, catalogue.n_bytes(model.learner_name, *size))
+            if model.learner is not None:  # one that began small may stay of a dearer kind
+                n_bytes = max(n_bytes, model.learner.expected_bytes(*size))
         n_letters += 0 if model.columns is None else model.columns.n_letters
         return cls(n_classes, n_columns, n_features, n_places, n_bytes + n_letters)
 
