@@ -13,7 +13,7 @@ from tests.reference import service as reference
 from tests.service.clients import ACTIONS, AGENT, AGENT_CONFIG, CONFIG, MODEL, Answer, Request
 
 Done = Sequence[tuple[Request, Answer]]
-LIMITS = Limits(free_disk=0, replay=0.02)
+LIMITS = Limits(free_disk=0, replay=0.004)  # seconds: a few dozen requests, on any machine
 
 
 def nothing_lost(folder: Path, done: Done) -> None:
