@@ -21,8 +21,8 @@ from experiments.data import add_folder
 from experiments.provenance import provenance, stated, write_json
 from folklearn import Certifier, Leader, auto
 from folklearn.evaluate import audit
-from folklearn.numerics import panel
-from folklearn.numerics.backend import OWN
+from folklearn.kernels import experts
+from folklearn.kernels.blas import OWN
 
 RESULTS = Path(__file__).parent / "results"
 B = 50.0  # of MNIST: large enough for the best linear models of rows of norm 1
@@ -86,7 +86,7 @@ def one_pass(
         "seconds": done - started,
         "loss": model.loss / T,
         "floor": certificate.best_linear_at_least / T,
-        "refreshes": int(model._state.plan[panel.REFRESHES]),
+        "refreshes": int(model._state.plan[experts.REFRESHES]),
         "flops": flops,
     }
 

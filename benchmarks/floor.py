@@ -8,9 +8,9 @@ import numpy as np
 from numba import njit
 from peers import Competitor, Labels, Rows
 
-from folklearn.numerics.backend import PLAIN, syrk_subtract
-from folklearn.numerics.blocks import context_products
-from folklearn.numerics.second_order import see, subtract_square
+from folklearn.kernels.blas import PLAIN, syrk_subtract
+from folklearn.kernels.block_update import context_products
+from folklearn.kernels.second_order import see, subtract_square
 
 _TINY = 1e-6  # norm of x: S stays as it is while S -= PP' is repeated thousands of times
 

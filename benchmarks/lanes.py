@@ -16,8 +16,8 @@ from threadpoolctl import threadpool_limits
 
 from experiments.provenance import provenance, stated, write_json
 from folklearn import auto
+from folklearn.kernels.evidence import n_pairs, n_products
 from folklearn.learners.lanes import BLOCKS, LANES, PAIRS, lane_of
-from folklearn.numerics.evidence import n_pairs, n_products
 
 RESULTS = Path(__file__).parent / "results"
 BEFORE, MEASURED = 1_000, 2_000

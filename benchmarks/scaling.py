@@ -26,7 +26,7 @@ from rich.progress import track
 
 from experiments.provenance import provenance, stated, write_json
 from folklearn import Certifier, Evidence, FolkloreClassifier
-from folklearn.passes import passes_over
+from folklearn.evidence.passes import passes_over
 from folklearn.synthetic import stochastic
 
 RESULTS = Path(__file__).parent / "results"

@@ -21,8 +21,8 @@ import pyarrow as pa
 
 import folklearn
 from experiments.provenance import provenance, stated, write_json
-from folklearn.numerics.backend import OneThread
-from folklearn.passes import passes_over
+from folklearn.evidence.passes import passes_over
+from folklearn.kernels.blas import OneThread
 from folklearn.scale import fold
 from folklearn.scale import spark as on_spark
 from folklearn.scale.spark_passes import Block, SparkPasses
@@ -80,7 +80,7 @@ class Data:
 
 def blocks_of(batches: Any) -> Any:
     """Turn batches into rows, as `audit` does."""
-    from folklearn.problem import Rows
+    from folklearn.validation import Rows
 
     for batch in batches:
         X = np.stack([batch[name].to_numpy() for name in NAMES], axis=1)

@@ -9,7 +9,7 @@ import os
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from folklearn.numerics import backend, panel, second_order
+from folklearn.kernels import blas, experts, second_order
 
 assert os.environ.get("NUMBA_DISABLE_JIT") == "1"
 
@@ -21,7 +21,7 @@ def _matrix(flat, m, n, ld):
 
 def _op(trans, flat, m, n, ld):
     """Op(A), of shape m x n."""
-    return _matrix(flat, n, m, ld).T if trans == backend.TRANSPOSED else _matrix(flat, m, n, ld)
+    return _matrix(flat, n, m, ld).T if trans == blas.TRANSPOSED else _matrix(flat, m, n, ld)
 
 
 def _symmetric(flat, n, ld):
@@ -51,10 +51,10 @@ def _dsyrk(uplo, trans, n, k, alpha, A, lda, beta, C, ldc):
 
 def _dtrmm(side, uplo, trans, diag, m, n, alpha, A, lda, B, ldb):
     out = _matrix(B, m, n, ldb)
-    order = m if side == backend.LEFT else n
+    order = m if side == blas.LEFT else n
     triangle = np.triu(_matrix(A, order, order, lda))
-    triangle = triangle.T if trans == backend.TRANSPOSED else triangle
-    out[:] = alpha * (triangle @ out if side == backend.LEFT else out @ triangle)
+    triangle = triangle.T if trans == blas.TRANSPOSED else triangle
+    out[:] = alpha * (triangle @ out if side == blas.LEFT else out @ triangle)
 
 
 def _dpotrf(uplo, n, A, lda, info):
@@ -78,8 +78,8 @@ def _carray(flat, shape, dtype):
     return flat[: int(np.prod(shape))].reshape(shape)
 
 
-backend._ref = lambda value: value
-backend.address = second_order.address = panel.address = _address
-second_order.carray = panel.carray = _carray
+blas._ref = lambda value: value
+blas.address = second_order.address = experts.address = _address
+second_order.carray = experts.carray = _carray
 for _routine in (_dgemm, _dgemv, _dsymm, _dsyrk, _dtrmm, _dpotrf, _dpotrs):
-    setattr(backend, _routine.__name__, _routine)
+    setattr(blas, _routine.__name__, _routine)

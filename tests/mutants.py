@@ -34,19 +34,19 @@ class Mutant(NamedTuple):
     equivalent: str = ""
 
 
-_CURVATURE = "numerics/curvature.py"
-_SURROGATE = "numerics/surrogate.py"
-_RULES = "numerics/rules.py"
-_STATE = "numerics/state.py"
-_SECOND = "numerics/second_order.py"
-_BLOCKS = "numerics/blocks.py"
-_FIRST = "numerics/first_order.py"
-_BOOSTING = "numerics/boosting.py"
-_GAPS = "numerics/gaps.py"
+_CURVATURE = "kernels/curvature.py"
+_SURROGATE = "kernels/surrogate.py"
+_RULES = "kernels/prediction_rules.py"
+_STATE = "kernels/state.py"
+_SECOND = "kernels/second_order.py"
+_BLOCKS = "kernels/block_update.py"
+_FIRST = "kernels/first_order.py"
+_BOOSTING = "kernels/boosting.py"
+_GAPS = "kernels/gaps.py"
 
-_EVIDENCE = "numerics/evidence.py"
-_FLOOR = "numerics/floor.py"
-_TANGENTS = "numerics/tangents.py"
+_EVIDENCE = "kernels/evidence.py"
+_FLOOR = "kernels/lower_bound.py"
+_TANGENTS = "kernels/linear_evidence.py"
 _MONITOR = "evaluate/monitor.py"
 
 _OF_HINDSIGHT = (
@@ -55,9 +55,9 @@ _OF_HINDSIGHT = (
     "tests/evaluate/test_hindsight.py::test_the_rounding_of_logits_is_part_of_a_loss",
 )
 _OF_MONITOR = ("tests/evaluate/test_monitor.py",)
-_OF_GAPS = ("tests/numerics/test_gaps.py",)
+_OF_GAPS = ("tests/kernels/test_gaps.py",)
 _OF_RENEWAL = ("tests/bandits/test_lists.py::test_renewing_a_feature_minimises_over_its_weights",)
-_OF_EVIDENCE = ("tests/numerics/test_evidence.py",)
+_OF_EVIDENCE = ("tests/kernels/test_evidence.py",)
 _OF_STREAMS = tuple(  # of those that compile nothing
     f"tests/model/test_stream_evidence.py::test_{name}"
     for name in (
@@ -67,12 +67,12 @@ _OF_STREAMS = tuple(  # of those that compile nothing
         "a_model_is_the_same_in_either_coordinates",
     )
 )
-_OF_TANGENTS = ("tests/numerics/test_tangents.py",)
-_OF_CURVATURE = ("tests/numerics/test_curvature.py",)
-_OF_SURROGATE = ("tests/numerics/test_surrogate.py",)
-_OF_RULES = ("tests/numerics/test_rules.py",)
-_OF_STATE = ("tests/numerics/test_state.py",)
-_OF_FIRST = ("tests/numerics/test_first_order.py",)
+_OF_TANGENTS = ("tests/kernels/test_tangents.py",)
+_OF_CURVATURE = ("tests/kernels/test_curvature.py",)
+_OF_SURROGATE = ("tests/kernels/test_surrogate.py",)
+_OF_RULES = ("tests/kernels/test_rules.py",)
+_OF_STATE = ("tests/kernels/test_state.py",)
+_OF_FIRST = ("tests/kernels/test_first_order.py",)
 _OF_BOOSTING = ("tests/boosting/test_regression_kernels.py",)
 _OF_BOUNDS = (
     "tests/test_bounds.py::test_bounds_do_not_depend_on_the_unit_of_x",
@@ -190,7 +190,7 @@ MUTANTS = (
     Mutant(
         "two classes use the exact constant everywhere", _EVIDENCE,
         "EXACT_UP_TO = 20.0", "EXACT_UP_TO = 1e9",
-        ("tests/numerics/test_evidence.py::"
+        ("tests/kernels/test_evidence.py::"
          "test_the_curvature_of_a_row_leaves_room_for_rounding",),
     ),
     Mutant(
@@ -253,7 +253,7 @@ MUTANTS = (
         "total - allowance - bent", "total - allowance - 0.0 * bent", _OF_EVIDENCE,
     ),
     Mutant(
-        "certificates are expanded with the curvature of no class", "numerics/panel.py",
+        "certificates are expanded with the curvature of no class", "kernels/experts.py",
         "B = 0.0 if s == 0 else classes[s - 1]\n        expand_rows",
         "B = 0.0\n        expand_rows",
         ("tests/learners/test_leader.py::test_its_sums_are_those_of_the_dense_leader",),
@@ -296,18 +296,18 @@ MUTANTS = (
         "both._limit = np.maximum(self._limit, other._limit)", _OF_TANGENTS,
     ),
     Mutant(
-        "the wide learner certifies any B after it took over", "learners/wide.py",
+        "the wide learner certifies any B after it took over", "learners/sparse_sgd.py",
         "self._limit[:] = past.largest_B", "pass",
         ("tests/learners/test_lanes.py::test_a_model_that_outgrows_its_lane_goes_on",),
     ),
     Mutant(
-        "the evidence of the wide learner is that of another expert", "learners/wide.py",
+        "the evidence of the wide learner is that of another expert", "learners/sparse_sgd.py",
         "unit * self._table[:n, 0, : self.n_classes]",
         "unit * self._table[:n, 2, : self.n_classes]",
         ("tests/learners/test_wide.py::test_it_is_its_definition",),
     ),
     Mutant(
-        "weights of planes stay divided by the largest", "learners/wide.py",
+        "weights of planes stay divided by the largest", "learners/sparse_sgd.py",
         "totals[[CONSTANT, WEIGHT, REACH]] *= unit", "totals[[WEIGHT, REACH]] *= unit",
         ("tests/learners/test_wide.py::test_it_is_its_definition",),
     ),
@@ -315,7 +315,7 @@ MUTANTS = (
     Mutant(
         "the self-concordant constant ignores how far apart the logits are", _CURVATURE,
         "self_concordant(reach + high - low)", "self_concordant(reach)",
-        ("tests/numerics/test_curvature.py::test_the_chosen_curvature_is_valid_for_many_classes",),
+        ("tests/kernels/test_curvature.py::test_the_chosen_curvature_is_valid_for_many_classes",),
     ),
     Mutant(
         "gamma* ignores the number of classes", _CURVATURE,
@@ -527,13 +527,13 @@ MUTANTS = (
         "_UNIT * (of_sum + of_logits)", "_UNIT * of_logits", _OF_HINDSIGHT,
     ),
     Mutant(
-        "the best model in hindsight has its loss as it was summed", "evaluate/exact.py",
+        "the best model in hindsight has its loss as it was summed", "evaluate/best_linear.py",
         "here, least, loss, length = W, sums.loss, sums.loss_at_most, 1.0",
         "here, least, loss, length = W, sums.loss, sums.loss, 1.0", _OF_HINDSIGHT,
     ),
     # Experts that never retire.
     Mutant(
-        "every expert that is far behind retires", "numerics/panel_state.py",
+        "every expert that is far behind retires", "kernels/expert_state.py",
         "e not in dear or not hopeless[e]", "not hopeless[e]",
         ("tests/learners/test_auto.py::test_only_dear_experts_retire",),
     ),

@@ -5,7 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from folklearn import Aggregating, Aioli, Folklore, Gaf, Ogd, Ons, best_in_class, bounds, synthetic
+from folklearn import Aggregating, Aioli, Folklore, Gaf, Ogd, Ons, best_in_class, synthetic
+from folklearn.evidence import bounds
 
 B = 3.0
 T = 300

@@ -62,13 +62,13 @@ INSIDE = {
 }
 PRIVATE = {  # public only within their package
     "folklearn.errors.warn_of_data",
-    "folklearn.evaluate.certify.PredictionLoss",
+    "folklearn.evaluate.audit.PredictionLoss",
     "folklearn.evaluate.policies.learned_probabilities",
     "folklearn.evaluate.policies.probabilities",
-    "folklearn.evaluate.rewards.RewardModel",
+    "folklearn.evaluate.reward_model.RewardModel",
     *(f"folklearn.evaluate.windows.{name}" for name in ("Stretch", "climb", "suffixes")),
     "folklearn.model.explain.explained",
-    "folklearn.model.feed.block_of",
+    "folklearn.model.dataset.block_of",
     "folklearn.model.run.known_numbers",
     "folklearn.plots.BOUND",
     "folklearn.synthetic.OBLIVIOUS",  # tables and types, which the pages that use them explain

@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from folklearn import Certifier, Evidence, FolkloreClassifier, Model, Tangents, best_in_class
 from folklearn.batch import OnlineToBatch
 from folklearn.batch.penalised import N_FOLDS, dealt, penalised
-from folklearn.engine import HERE, Engine, added_up, leaf_rows, leaves
 from folklearn.errors import InvalidInputError
-from folklearn.evaluate.exact import refine
-from folklearn.evaluate.projected import WideLoss
+from folklearn.evaluate.best_linear import refine
+from folklearn.evaluate.projected_gradient import WideLoss
+from folklearn.evidence.map_reduce import HERE, Engine, added_up, leaf_rows, leaves
+from folklearn.evidence.passes import Passes, PassesHere, Sums, passes_over
+from folklearn.kernels.evidence import DEPTH
 from folklearn.learners.auto import auto
-from folklearn.numerics.evidence import DEPTH
-from folklearn.passes import Passes, PassesHere, Sums, passes_over
-from folklearn.problem import Rows
+from folklearn.validation import Rows
 from tests.reference import tree as twin
 from tests.reference.streams import soft_labels
 

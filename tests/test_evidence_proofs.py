@@ -14,8 +14,8 @@ import pytest
 
 from folklearn import Evidence, Folklore
 from folklearn.evaluate.hindsight import best_in_class, linear_losses
-from folklearn.numerics import curvature
-from folklearn.numerics.evidence import certain_curvature
+from folklearn.kernels import curvature
+from folklearn.kernels.evidence import certain_curvature
 from tests.reference import evidence as twin
 from tests.reference import fifty_digits
 from tests.reference.curvature import ratio

@@ -12,9 +12,9 @@ from safetensors.numpy import save_file
 import folklearn
 from folklearn import Folklore
 from folklearn.errors import InvalidInputError, StateFileError
-from folklearn.persist import Record, as_bytes, write
-from folklearn.problem import Rows
+from folklearn.serialization import Record, as_bytes, write
 from folklearn.sparse import SparseRows
+from folklearn.validation import Rows
 from tests import crafted
 
 
@@ -99,7 +99,7 @@ def test_a_failed_save_leaves_the_old_file(model, saved, monkeypatch):
     def fail(*arguments, **keywords):
         raise OSError("disk full")
 
-    monkeypatch.setattr("folklearn.persist.os.replace", fail)
+    monkeypatch.setattr("folklearn.serialization.os.replace", fail)
     with pytest.raises(OSError, match="disk full"):
         model.save(saved)
     assert saved.read_bytes() == before

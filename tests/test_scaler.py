@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from folklearn import persist
+from folklearn import serialization
 from folklearn.errors import InvalidInputError, StateFileError
-from folklearn.persist import Record
 from folklearn.scaler import OnlineScaler
+from folklearn.serialization import Record
 
 
 def clipped(values):
@@ -185,8 +185,8 @@ def test_resume_is_exact_through_a_file(rng, tmp_path):
     whole, first = OnlineScaler(n_features=3), OnlineScaler(n_features=3)
     expected = whole.learn_transform(X)[20:]
     first.learn_transform(X[:20])
-    persist.write(tmp_path / "scaler", first.to_record())
-    second = OnlineScaler.from_record(persist.read(tmp_path / "scaler"))
+    serialization.write(tmp_path / "scaler", first.to_record())
+    second = OnlineScaler.from_record(serialization.read(tmp_path / "scaler"))
     assert second.learn_transform(X[20:]).tobytes() == expected.tobytes()
 
 

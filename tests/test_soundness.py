@@ -6,9 +6,10 @@ from decimal import Decimal
 import numpy as np
 import pytest
 
-from folklearn import Aioli, Folklore, Gaf, Laplace, auto, best_in_class, bounds
+from folklearn import Aioli, Folklore, Gaf, Laplace, auto, best_in_class
 from folklearn.boosting import BoostingRegression
-from folklearn.numerics import rules
+from folklearn.evidence import bounds
+from folklearn.kernels import prediction_rules
 from tests.reference import boosting as reference
 
 N_HOSTILE = 60  # streams for each learner; 3,000 passed when this was written
@@ -121,10 +122,10 @@ def test_the_softmax_at_the_mean_never_loses_infinity():
 def test_an_integral_never_gives_a_class_nothing():
     C, q, nodes = np.full((1, 1), 1e-3), np.array([-3000.0]), np.array([[1.0], [-1.0]])
     p, work = np.empty(2), np.empty((6, 2))
-    rules._gaussian_mean(C, q, 0.0, nodes, np.empty((1, 1)), p, work)
+    prediction_rules._gaussian_mean(C, q, 0.0, nodes, np.empty((1, 1)), p, work)
     assert p[1] == 1e-300
     assert p.sum() == 1.0
-    loss = rules._implicit_loss(q, p, 1, np.empty(0), work)
+    loss = prediction_rules._implicit_loss(q, p, 1, np.empty(0), work)
     assert loss == pytest.approx(-math.log(p[1]), rel=1e-12)
 
 

@@ -7,9 +7,9 @@ import scipy.sparse as sp
 from folklearn import Certifier, Evidence, Tangents, best_in_class, progressive
 from folklearn.errors import InvalidInputError
 from folklearn.evaluate import Windows, linear_losses, refine
+from folklearn.evidence.passes import passes_over
 from folklearn.learners import lanes
-from folklearn.learners.wide import Wide
-from folklearn.passes import passes_over
+from folklearn.learners.sparse_sgd import Wide
 from folklearn.sparse import SparseRows
 
 

@@ -117,7 +117,7 @@ def test_rows_are_checked_once_a_block(tmp_path):
     calls = Counter(calls_of(lambda: model.run(path, target="label", exact=False)))
     n_blocks = calls["model.core.Core.run"]
     assert n_blocks == 1
-    assert calls["problem.contexts"] == n_blocks
+    assert calls["validation.contexts"] == n_blocks
     assert calls["model.columns.Columns.encode"] == n_blocks + 1  # once to open the columns
 
 

@@ -5,8 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from folklearn import Folklore, best_in_class, bounds, interact
+from folklearn import Folklore, best_in_class, interact
 from folklearn.bandits import BanditReduction
+from folklearn.evidence import bounds
 from folklearn.synthetic import stochastic, syn_sep_blocks
 
 from ..data import Stream

@@ -14,7 +14,7 @@ from sklearn.feature_extraction import FeatureHasher
 from sklearn.model_selection import train_test_split
 
 from folklearn import FolkloreClassifier
-from folklearn.model.core import Core
+from folklearn.model.pipeline import Core
 
 from .methods import METHODS, SORTED, facts, strict_losses
 

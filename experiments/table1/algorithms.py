@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from folklearn import Aioli, Folklore, Gaf, Leader
 from folklearn.learners.aggregating import Aggregating
 from folklearn.learners.base import Learner
-from folklearn.learners.ogd import Ogd
 from folklearn.learners.ons import Ons
+from folklearn.learners.sgd import Ogd
 
 R = 1.0
 LEADER = "Leader"  # ours, not of the paper: no bound is known, and it is not told B

@@ -10,34 +10,34 @@ from folklearn import registry
 
 if TYPE_CHECKING:  # what type checkers see; the table in `registry` is what counts
     from folklearn.adapters.sklearn import FolkloreClassifier as FolkloreClassifier
-    from folklearn.certificate import Certificate as Certificate
     from folklearn.errors import DataWarning as DataWarning
-    from folklearn.evaluate.certify import Certifier as Certifier
+    from folklearn.evaluate.audit import Certifier as Certifier
     from folklearn.evaluate.hindsight import best_in_class as best_in_class
     from folklearn.evaluate.interaction import interact as interact
-    from folklearn.evaluate.log import Interactions as Interactions
+    from folklearn.evaluate.interactions import Interactions as Interactions
     from folklearn.evaluate.off_policy import off_policy as off_policy
     from folklearn.evaluate.progressive import progressive as progressive
     from folklearn.evaluate.progressive import score as score
-    from folklearn.evidence import Evidence as Evidence
+    from folklearn.evidence.certificate import Certificate as Certificate
+    from folklearn.evidence.evidence import Evidence as Evidence
+    from folklearn.evidence.linear_evidence import Tangents as Tangents
     from folklearn.learners.aggregating import Aggregating as Aggregating
     from folklearn.learners.aioli import Aioli as Aioli
     from folklearn.learners.auto import auto as auto
     from folklearn.learners.base import Learner as Learner
-    from folklearn.learners.class_blocks import ClassBlocks as ClassBlocks
+    from folklearn.learners.class_gaussians import ClassBlocks as ClassBlocks
     from folklearn.learners.folklore import Folklore as Folklore
     from folklearn.learners.gaf import Gaf as Gaf
     from folklearn.learners.laplace import Laplace as Laplace
     from folklearn.learners.leader import Leader as Leader
     from folklearn.learners.mixture import Mixture as Mixture
-    from folklearn.learners.ogd import Ogd as Ogd
     from folklearn.learners.ons import Ons as Ons
-    from folklearn.learners.wide import Wide as Wide
+    from folklearn.learners.sgd import Ogd as Ogd
+    from folklearn.learners.sparse_sgd import Wide as Wide
     from folklearn.model.model import Model as Model
     from folklearn.model.run import Run as Run
-    from folklearn.persist import load as load
     from folklearn.scaler import OnlineScaler as OnlineScaler
-    from folklearn.tangents import Tangents as Tangents
+    from folklearn.serialization import load as load
 
 __version__ = "0.2.0.dev0"
 

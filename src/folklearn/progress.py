@@ -28,7 +28,7 @@ Report = Callable[[int], None]
 class Compilation:
     """The seconds in which kernels were compiled, and the notice that this is what takes so long.
 
-    `folklearn.numerics.compile` tells when the compiler begins and ends; kernels that are loaded
+    `folklearn.kernels.compile` tells when the compiler begins and ends; kernels that are loaded
     from disk are not compiled. A kernel may be compiled within another.
     """
 

@@ -8,9 +8,9 @@ import numpy as np
 from numba import njit
 from numpy.typing import ArrayLike
 
-from folklearn import problem
+from folklearn import validation
 from folklearn.arrays import Array
-from folklearn.persist import Saved
+from folklearn.serialization import Saved
 
 LARGEST_SCORE = 5.0  # standard deviations; one absurd value must not dominate a context
 _FURTHEST = 8.0  # standard deviations that a value may count for
@@ -18,7 +18,7 @@ _FIRST_REVIEW = 8  # values
 _N_MOMENTS = 5  # of a feature
 _COUNT, _MEAN, _SQUARES, _HALF_MEAN, _HALF_SQUARES = range(_N_MOMENTS)
 # A hair below the limit: the constant that is appended must not lift a context above it.
-_MAX_NORM = problem.MAX_NORM * (1.0 - 1e-12)
+_MAX_NORM = validation.MAX_NORM * (1.0 - 1e-12)
 _LEAST_VARIATION = 1e-13  # of the mean: less is rounding
 _LEAST_DEVIATION = 1e-150
 
@@ -63,12 +63,12 @@ class OnlineScaler(Saved):
 
     @classmethod
     def _fewest_numbers(cls, **words: Any) -> int:
-        return _N_MOMENTS * problem.count("n_features", words["n_features"], 1)
+        return _N_MOMENTS * validation.count("n_features", words["n_features"], 1)
 
     def __init__(
         self, *, n_features: int, scale: bool = True, intercept: bool = True, gaps: bool = False
     ) -> None:
-        self.n_features = problem.count("n_features", n_features, 1)
+        self.n_features = validation.count("n_features", n_features, 1)
         self.scale, self.intercept, self.gaps = bool(scale), bool(intercept), bool(gaps)
         # A feature that appears later must move nothing: it gets a column behind the constant,
         # and the unit stays that of the first features.
@@ -91,7 +91,7 @@ class OnlineScaler(Saved):
 
     def transform(self, x: ArrayLike) -> Array:
         """Scale x (d,) or every row of (T, d) as if it came next; nothing is remembered."""
-        x = problem.numbers("x", x)
+        x = validation.numbers("x", x)
         if x.ndim == 2:
             return self._scaled(self._checked(x), learn=False)
         return self._scaled(self._checked(x[None, ...]), learn=False).ravel()
@@ -116,15 +116,15 @@ class OnlineScaler(Saved):
         """
         out = np.empty(self.n_features + self.intercept)
         if not _scale_row(x, self._moments, learn, self.scale, self.intercept, self._first, out):
-            self.refuse_unusable(x)
+            self.check_usable(x)
         self._count += learn
         return out
 
     @staticmethod
-    def refuse_unusable(x: Array) -> None:
+    def check_usable(x: Array) -> None:
         """Raise for a row whose norm, missing values being 0, leaves no room for a constant."""
         if not _norm(x) <= _MAX_NORM:
-            problem.refuse_context(np.nan_to_num(x, nan=0.0, posinf=np.inf, neginf=-np.inf))
+            validation.check_context(np.nan_to_num(x, nan=0.0, posinf=np.inf, neginf=-np.inf))
 
     @property
     def unit(self) -> float:
@@ -142,7 +142,7 @@ class OnlineScaler(Saved):
         return a, -a * means
 
     def _checked(self, X: ArrayLike) -> Array:
-        return problem.contexts(X, self.n_features, gaps=self.gaps)[0]
+        return validation.contexts(X, self.n_features, gaps=self.gaps)[0]
 
     def _scaled(self, X: Array, learn: bool) -> Array:
         out = np.empty((len(X), self.n_columns))
@@ -155,7 +155,7 @@ class OnlineScaler(Saved):
 
         Their columns come last in the output, behind the constant.
         """
-        more = problem.count("n_features", n_features, self.n_features) - self.n_features
+        more = validation.count("n_features", n_features, self.n_features) - self.n_features
         self.n_features += more
         late = np.zeros((_N_MOMENTS, more))
         late[_COUNT] = self._count

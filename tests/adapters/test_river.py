@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import folklearn
 from folklearn import Folklore
 from folklearn.errors import InvalidInputError, StateFileError
-from folklearn.model.core import Core
+from folklearn.model.pipeline import Core
 
 river = pytest.importorskip("river", reason="River comes with the extra `river`")
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from folklearn.errors import InvalidInputError
-from folklearn.model.core import Core
+from folklearn.model.pipeline import Core
 
 pytest.importorskip("river", reason="River comes with the extra `river`")
 

@@ -23,7 +23,7 @@ from folklearn import FolkloreClassifier
 from folklearn.adapters._sklearn import rows as adapter_rows
 from folklearn.errors import InvalidInputError
 from folklearn.learners import catalogue
-from folklearn.model.core import Core
+from folklearn.model.pipeline import Core
 from folklearn.scaler import OnlineScaler
 from tests.adapters.copying import TRUSTED, copies
 

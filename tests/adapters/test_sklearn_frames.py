@@ -19,7 +19,7 @@ from folklearn import FolkloreClassifier, memory
 from folklearn.adapters._sklearn import rows as adapter_rows
 from folklearn.errors import InvalidInputError
 from folklearn.learners import catalogue
-from folklearn.model.core import Core
+from folklearn.model.pipeline import Core
 from tests.adapters.copying import copies
 
 pd = pytest.importorskip("pandas")

@@ -13,7 +13,7 @@ from sklearn.model_selection import cross_val_score
 from folklearn import FolkloreClassifier
 from folklearn.errors import InvalidInputError
 from folklearn.learners import catalogue
-from folklearn.model.core import Core
+from folklearn.model.pipeline import Core
 from tests.adapters.copying import copies
 
 NAMES = ["cloud", "rain", "sun"]

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import folklearn
-from folklearn import persist
+from folklearn import serialization
 from folklearn.bandits import BanditReduction
 from folklearn.errors import StateFileError
-from folklearn.persist import Record
+from folklearn.serialization import Record
 from tests.bandits.forced import state
 from tests.bandits.registered import AGENTS, contexts, every_agent
 
@@ -188,7 +188,7 @@ def record_of(kind):
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_damaged_files_are_refused(kind, damage, tmp_path):
     name, value = DAMAGES[damage]
-    persist.write(tmp_path / "agent", damaged(record_of(kind), name, value))
+    serialization.write(tmp_path / "agent", damaged(record_of(kind), name, value))
     with pytest.raises(StateFileError, match="agent cannot be loaded: .{10}"):
         folklearn.load(tmp_path / "agent")
 

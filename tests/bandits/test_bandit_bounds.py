@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize_scalar
 
-from folklearn import Aggregating, Aioli, Folklore, Gaf, Laplace, Ogd, Ons, auto, bounds
+from folklearn import Aggregating, Aioli, Folklore, Gaf, Laplace, Ogd, Ons, auto
 from folklearn.errors import InvalidInputError
+from folklearn.evidence import bounds
 from tests.reference.bandits import decoded
 
 SIZES = {"n_features": 2, "n_classes": 3}

@@ -11,7 +11,7 @@ import folklearn
 from folklearn import Folklore, Ogd
 from folklearn.bandits import ListAgent
 from folklearn.errors import InvalidInputError, StateFileError
-from folklearn.persist import Record
+from folklearn.serialization import Record
 from tests.bandits.forced import learned, state
 from tests.bandits.registered import contexts
 

@@ -5,10 +5,11 @@ import math
 import numpy as np
 import pytest
 
-from folklearn import bounds, persist
+from folklearn import serialization
 from folklearn.bandits import Obama
 from folklearn.errors import FolklearnError, StateFileError
-from folklearn.persist import Record
+from folklearn.evidence import bounds
+from folklearn.serialization import Record
 from tests.bandits.forced import (
     act_as,
     documented_exploration,
@@ -145,6 +146,6 @@ def test_particles_of_another_problem_are_refused(tmp_path):
         theirs = other.to_record()
         arrays = {k: v for k, v in theirs.arrays.items() if k.startswith("learner.")}
         mixed = Record("Obama", record.config | {"learner": theirs.config["learner"]}, arrays)
-        persist.write(tmp_path / "agent", mixed)
+        serialization.write(tmp_path / "agent", mixed)
         with pytest.raises(StateFileError, match="particles of another problem"):
-            Obama.from_record(persist.read(tmp_path / "agent"))
+            Obama.from_record(serialization.read(tmp_path / "agent"))

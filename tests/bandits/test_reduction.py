@@ -5,9 +5,10 @@ import math
 import numpy as np
 import pytest
 
-from folklearn import Aggregating, Folklore, Laplace, Learner, Ogd, Ons, auto, bounds
+from folklearn import Aggregating, Folklore, Laplace, Learner, Ogd, Ons, auto
 from folklearn.bandits import BanditReduction
 from folklearn.errors import FolklearnError, InvalidInputError
+from folklearn.evidence import bounds
 from tests.bandits.forced import act_as, documented_exploration, easy_stream, learned, play
 from tests.reference.bandits import DenseReduction, decoded
 

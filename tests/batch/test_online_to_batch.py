@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 import folklearn
-from folklearn import Aggregating, Folklore, Laplace, Mixture, Ogd, auto, bounds
+from folklearn import Aggregating, Folklore, Laplace, Mixture, Ogd, auto
 from folklearn.batch import OnlineToBatch
 from folklearn.errors import FolklearnError, InvalidInputError, StateFileError
-from folklearn.persist import Record
+from folklearn.evidence import bounds
+from folklearn.serialization import Record
 from tests.reference import streams
 
 D, K, T = 3, 3, 60

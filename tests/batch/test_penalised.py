@@ -7,9 +7,9 @@ from folklearn import Leader, auto
 from folklearn import load as load_saved
 from folklearn.batch import OnlineToBatch
 from folklearn.batch.penalised import N_FOLDS, dealt, mode, penalised
-from folklearn.passes import PassesHere
-from folklearn.problem import Rows
+from folklearn.evidence.passes import PassesHere
 from folklearn.synthetic import separable, stochastic
+from folklearn.validation import Rows
 from tests.reference import leader as slow
 from tests.reference.evidence import Quadratic
 from tests.reference.streams import soft_labels

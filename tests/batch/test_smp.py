@@ -8,7 +8,7 @@ import folklearn
 from folklearn.batch import SMP
 from folklearn.errors import FolklearnError, InvalidInputError, StateFileError
 from folklearn.evaluate.hindsight import best_in_class
-from folklearn.persist import Record
+from folklearn.serialization import Record
 from tests.reference import streams
 from tests.reference.smp import ridge_minimiser, smp, smp_parts
 

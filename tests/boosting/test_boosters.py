@@ -24,7 +24,7 @@ from folklearn.boosting import (
     random_subspaces,
 )
 from folklearn.errors import FolklearnError, InvalidInputError
-from folklearn.numerics.curvature import gamma_star_below  # checked by test_curvature
+from folklearn.kernels.curvature import gamma_star_below
 from tests.reference.boosting import SlowMBBM, SlowOL, SlowOLM, SlowOLMpp, first_best, potential
 from tests.reference.weak_learners import (
     CostMinimiser,

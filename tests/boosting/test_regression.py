@@ -10,7 +10,7 @@ import folklearn
 from folklearn import Folklore
 from folklearn.boosting import BoostingRegression
 from folklearn.errors import InvalidInputError
-from folklearn.numerics.curvature import gamma_star_below  # checked by test_curvature
+from folklearn.kernels.curvature import gamma_star_below
 from tests.reference.boosting import best_alpha, slow_regression
 from tests.reference.curvature import gamma_star
 from tests.reference.loss import log_loss

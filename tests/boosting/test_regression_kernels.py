@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from folklearn.boosting import BoostingRegression
-from folklearn.numerics import boosting as kernels
+from folklearn.kernels import boosting as kernels
 from tests.reference import boosting as reference
 
 

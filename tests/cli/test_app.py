@@ -187,8 +187,8 @@ def test_the_warm_up_compiles_everything_that_a_run_uses(name):
 import sys
 from folklearn.cli.warmup import warm_up
 from folklearn.cli.app import main
-from folklearn.numerics.blocks import run_rounds
-from folklearn.learners.ogd import ogd_round, ogd_rounds
+from folklearn.kernels.block_update import run_rounds
+from folklearn.learners.sgd import ogd_round, ogd_rounds
 from folklearn.scaler import _scale_rows
 warm_up(sys.argv[1])
 kernels = run_rounds, ogd_round, ogd_rounds, _scale_rows

@@ -7,10 +7,10 @@ import sys
 import numpy as np
 import pytest
 
-from folklearn.engine import leaf_rows
-from folklearn.evaluate.certify import Certifier
+from folklearn.evaluate.audit import Certifier
 from folklearn.evaluate.hindsight import best_in_class
 from folklearn.evaluate.progressive import score
+from folklearn.evidence.map_reduce import leaf_rows
 from tests.cli.conftest import standardise
 from tests.evaluate.peers import constant, river, vw
 

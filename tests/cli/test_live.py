@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from folklearn import DataWarning, Model, load
 from folklearn.cli.app import main
-from folklearn.model.core import Core
+from folklearn.model.pipeline import Core
 from tests.cli.test_app import COMMAND
 from tests.cli.test_run import read_predictions, table_rows
 

@@ -8,9 +8,9 @@ from scipy.special import softmax
 
 from folklearn import Certificate, Folklore
 from folklearn.errors import InvalidInputError, StateFileError
-from folklearn.evaluate.certify import Certifier
+from folklearn.evaluate.audit import Certifier
 from folklearn.evaluate.hindsight import best_in_class
-from folklearn.persist import Record, read
+from folklearn.serialization import Record, read
 from folklearn.synthetic import OBLIVIOUS, against, contexts
 from tests.evaluate.peers import PEERS, river
 from tests.reference.hindsight import best_in_class as slow_best

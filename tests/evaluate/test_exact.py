@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from folklearn.errors import InvalidInputError
-from folklearn.evaluate.exact import refine
-from folklearn.passes import passes_over
+from folklearn.evaluate.best_linear import refine
+from folklearn.evidence.passes import passes_over
 from folklearn.synthetic import OBLIVIOUS, separable
 from tests.reference import evidence as dense
 from tests.reference import hindsight as reference

@@ -7,7 +7,7 @@ import pytest
 from folklearn.arrays import logit_losses
 from folklearn.errors import InvalidInputError
 from folklearn.evaluate.hindsight import best_in_class, linear_losses
-from folklearn.passes import passes_over
+from folklearn.evidence.passes import passes_over
 from folklearn.synthetic import OBLIVIOUS, separable
 from tests.reference import fifty_digits
 from tests.reference import hindsight as reference
@@ -72,7 +72,7 @@ def test_the_gap_is_true_wherever_the_solver_stops(seed, monkeypatch):
     exact = best_in_class(X, y, B=3.0, n_classes=3, tol=1e-12)
     assert exact.gap <= 1e-9
     for n_passes in (1, 2, 3):
-        monkeypatch.setattr("folklearn.evaluate.exact.MOST_PASSES", n_passes)
+        monkeypatch.setattr("folklearn.evaluate.best_linear.MOST_PASSES", n_passes)
         best = best_in_class(X, y, B=3.0, n_classes=3)
         assert not best.converged
         assert exact.at_least <= best.loss <= exact.loss + best.gap

@@ -9,7 +9,7 @@ from folklearn import Folklore, synthetic
 from folklearn.bandits import BanditReduction, Banditron, ListAgent, Soba
 from folklearn.errors import FolklearnError, InvalidInputError
 from folklearn.evaluate.interaction import interact
-from folklearn.evaluate.log import Interactions
+from folklearn.evaluate.interactions import Interactions
 
 T, d, K = 300, 4, 3
 

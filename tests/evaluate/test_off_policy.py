@@ -9,10 +9,10 @@ from folklearn import Folklore, synthetic
 from folklearn.bandits import Banditron
 from folklearn.errors import InvalidInputError
 from folklearn.evaluate.interaction import interact
-from folklearn.evaluate.log import Interactions
+from folklearn.evaluate.interactions import Interactions
 from folklearn.evaluate.off_policy import logged_value, off_policy
 from folklearn.evaluate.policies import Learned, best_constant, greedy, uniform
-from folklearn.evaluate.rewards import reward_model
+from folklearn.evaluate.reward_model import reward_model
 from tests.reference import decisions
 from tests.reference import off_policy as reference
 

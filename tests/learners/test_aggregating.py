@@ -10,12 +10,13 @@ import math
 import numpy as np
 import pytest
 
-from folklearn import Folklore, bounds, persist
+from folklearn import Folklore, serialization
 from folklearn.errors import InvalidInputError, StateFileError
+from folklearn.evidence import bounds
+from folklearn.kernels.particles import covariance_factor, resampled
+from folklearn.kernels.posterior import ParticlePosterior
 from folklearn.learners.aggregating import Aggregating
-from folklearn.numerics.particles import covariance_factor, resampled
-from folklearn.numerics.posterior import ParticlePosterior
-from folklearn.persist import generator_from, generator_state
+from folklearn.serialization import generator_from, generator_state
 from tests.reference import streams
 from tests.reference.aggregating import DenseAggregating, gaussian_prior, uniform_prior
 from tests.reference.hindsight import best_in_class
@@ -167,7 +168,7 @@ def test_resuming_equals_never_stopping(prior, cut, rng, tmp_path):
     expected = loop(straight, X, y, weight)
     loop(stopped, X[:cut], y[:cut], weight[:cut])
     stopped.save(path)
-    resumed = Aggregating.from_record(persist.read(path))
+    resumed = Aggregating.from_record(serialization.read(path))
     same(resumed, stopped)
     np.testing.assert_array_equal(loop(resumed, X[cut:], y[cut:], weight[cut:]), expected[cut:])
     same(resumed, straight)
@@ -344,10 +345,10 @@ def test_a_bad_record_is_refused():
         ({"generator": {"bit_generator": "PCG64"}}, generator),
         ({"generator": 3}, generator),
     ):
-        bad = persist.Record(record.kind, {**record.config, **config}, record.arrays)
+        bad = serialization.Record(record.kind, {**record.config, **config}, record.arrays)
         with pytest.raises(StateFileError, match=said):
             Aggregating.from_record(bad)
     for name in ParticlePosterior.PARTS:
         arrays = {**record.arrays, name: np.zeros((1, 1), np.float32)}
         with pytest.raises(StateFileError, match="needs float64"):
-            Aggregating.from_record(persist.Record(record.kind, record.config, arrays))
+            Aggregating.from_record(serialization.Record(record.kind, record.config, arrays))

@@ -3,9 +3,10 @@ import math
 import numpy as np
 import pytest
 
-from folklearn import Aioli, Folklore, bounds
+from folklearn import Aioli, Folklore
 from folklearn.errors import InvalidInputError
-from folklearn.numerics.curvature import binary_exact
+from folklearn.evidence import bounds
+from folklearn.kernels.curvature import binary_exact
 from tests.reference import streams
 from tests.reference.aioli import DenseAioli, paper_gamma
 from tests.reference.dense_folklore import DenseFolklore

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from folklearn import auto, best_in_class, load, synthetic
-from folklearn.numerics import panel
+from folklearn.kernels import experts
 from tests.learners.streams import mixed_stream
 from tests.reference.auto import DenseAuto
 
@@ -55,7 +55,7 @@ def test_experts_that_carry_no_weight_retire_and_nothing_else_changes(tmp_path):
 def test_only_dear_experts_retire():
     state = auto(n_features=3, n_classes=3)._state
     state["losses"][1:] = 1000.0
-    state.plan[panel.T] = 512
+    state.plan[experts.T] = 512
     names = state.spec.names()
     gone = set(names) - {names[e] for e in state.reviewed()}
     forgetting = {"leader, ridge 0.03, memory 300", "leader, ridge 0.01, memory 2000"}

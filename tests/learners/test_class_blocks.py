@@ -12,7 +12,7 @@ from scipy.special import logsumexp, softmax
 import folklearn
 from folklearn import ClassBlocks, Mixture, Ogd
 from folklearn.errors import InvalidInputError, StateFileError
-from folklearn.persist import Record
+from folklearn.serialization import Record
 from tests.learners.streams import mixed_stream
 from tests.reference.class_blocks import DenseClassBlocks
 from tests.reference.loss import log_loss

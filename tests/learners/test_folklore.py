@@ -5,10 +5,11 @@ import math
 import numpy as np
 import pytest
 
-from folklearn import Folklore, bounds
+from folklearn import Folklore
 from folklearn.errors import InvalidInputError
-from folklearn.numerics.curvature import valid_curvature
-from folklearn.numerics.simplex import helmert
+from folklearn.evidence import bounds
+from folklearn.kernels.curvature import valid_curvature
+from folklearn.kernels.simplex import helmert
 from tests.reference import streams
 from tests.reference.dense_folklore import DenseFolklore
 from tests.reference.hindsight import best_in_class
@@ -254,7 +255,7 @@ def test_contexts_of_many_kinds(x):
 
 
 def test_unusual_types_do_not_trigger_another_compilation():
-    from folklearn.numerics.second_order import predict_round, update_round
+    from folklearn.kernels.second_order import predict_round, update_round
 
     model = Folklore(n_features=2, n_classes=2)
     model.predict(np.ones(2))

@@ -3,11 +3,12 @@ import math
 import numpy as np
 import pytest
 
-from folklearn import Folklore, Gaf, Laplace, bounds
+from folklearn import Folklore, Gaf, Laplace
 from folklearn.errors import InvalidInputError
-from folklearn.numerics.curvature import valid_curvature
-from folklearn.numerics.quadrature import gaussian_nodes
-from folklearn.numerics.simplex import helmert
+from folklearn.evidence import bounds
+from folklearn.kernels.curvature import valid_curvature
+from folklearn.kernels.quadrature import gaussian_nodes
+from folklearn.kernels.simplex import helmert
 from tests.reference import streams
 from tests.reference.gaf import DenseGaf, paper_gamma
 from tests.reference.hindsight import best_in_class

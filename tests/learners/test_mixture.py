@@ -17,7 +17,7 @@ from folklearn import (
     Mixture,
     Ogd,
     auto,
-    problem,
+    validation,
 )
 from folklearn.batch import OnlineToBatch
 from folklearn.errors import InvalidInputError
@@ -194,11 +194,11 @@ def test_a_row_is_checked_once(rng, monkeypatch):
     calls = []
 
     def counted(name):
-        check = getattr(problem, name)
+        check = getattr(validation, name)
         return lambda *arguments, **words: (calls.append(name), check(*arguments, **words))[1]
 
     for name in ("contexts", "context", "labels", "label", "weights"):
-        monkeypatch.setattr(problem, name, counted(name))
+        monkeypatch.setattr(validation, name, counted(name))
     model = auto(n_features=2, n_classes=3)
     X, y = rng.normal(size=(600, 2)), rng.integers(0, 3, 600)
     model.run(X, y)

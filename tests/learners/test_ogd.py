@@ -5,10 +5,10 @@ import math
 import numpy as np
 import pytest
 
-from folklearn import bounds
 from folklearn.errors import InvalidInputError, StateFileError
-from folklearn.learners.ogd import Ogd
-from folklearn.persist import Record, read
+from folklearn.evidence import bounds
+from folklearn.learners.sgd import Ogd
+from folklearn.serialization import Record, read
 from tests.reference import streams
 from tests.reference.hindsight import best_in_class
 from tests.reference.ogd import DenseOgd

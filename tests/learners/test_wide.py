@@ -9,8 +9,8 @@ import scipy.sparse as sp
 import folklearn
 from folklearn import Tangents, Wide, best_in_class
 from folklearn.errors import InvalidInputError, StateFileError
-from folklearn.learners import wide as module
-from folklearn.persist import Record
+from folklearn.learners import sparse_sgd as module
+from folklearn.serialization import Record
 from tests.reference import wide as reference
 
 

@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from folklearn.errors import InvalidInputError
-from folklearn.model.columns import FEATURES, MOST_OWN, Columns
+from folklearn.model.encoder import FEATURES, MOST_OWN, Columns
 from folklearn.model.terms import DATE_PARTS, place_of
-from folklearn.persist import revive
 from folklearn.readers.block import Block
 from folklearn.readers.records import block_of_records
+from folklearn.serialization import revive
 from folklearn.sparse import SparseRows
 
 ROLES = {"n": "number", "m": "number", "c": "category", "e": "category", "d": "date"}

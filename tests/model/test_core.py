@@ -10,7 +10,7 @@ import pytest
 import folklearn
 from folklearn import Folklore, best_in_class, memory
 from folklearn.errors import InvalidInputError
-from folklearn.model.core import Core
+from folklearn.model.pipeline import Core
 from folklearn.scaler import OnlineScaler
 
 

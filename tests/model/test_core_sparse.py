@@ -10,7 +10,7 @@ from scipy.sparse import csr_array
 import folklearn
 from folklearn import DataWarning, Mixture, Wide
 from folklearn.errors import InvalidInputError
-from folklearn.model.core import Core
+from folklearn.model.pipeline import Core
 from folklearn.model.sparse_scaler import SparseInput, SparseScaler
 from folklearn.sparse import SparseRows
 from tests.reference.streams import soft_labels, words

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from folklearn import persist, synthetic
-from folklearn.model.core import Core
+from folklearn import serialization, synthetic
+from folklearn.model.pipeline import Core
 from tests.reference import frozen as reference
 
 
@@ -54,7 +54,7 @@ def test_it_goes_on_from_a_file_in_the_middle_of_a_stripe(cut, tmp_path):
     whole.run(X, y)
     first.run(X[:cut], y[:cut])
     first.save(tmp_path / "core")
-    second = persist.load(tmp_path / "core")
+    second = serialization.load(tmp_path / "core")
     second.run(X[cut:], y[cut:])
     assert_same_record(whole, second)
 

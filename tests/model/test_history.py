@@ -11,7 +11,7 @@ import folklearn
 from folklearn import Model
 from folklearn.errors import StateFileError
 from folklearn.model.history import History, Learned
-from folklearn.persist import read, write
+from folklearn.serialization import read, write
 from tests.reference import history as reference
 
 

@@ -303,7 +303,7 @@ def test_matrices_dense_and_sparse(rng):
     dense.learn_many(X, y)
     sparse.learn_many(csr_array(X), y.tolist())
     np.testing.assert_array_equal(sparse.predict_proba(csr_array(X)), dense.predict_proba(X))
-    assert dense.columns.encode(folklearn.model.feed.block_of(X)).X is X  # not copied
+    assert dense.columns.encode(folklearn.model.dataset.block_of(X)).X is X  # not copied
     wide = Model()
     wide.learn_many(csr_array((80, 10**6)), y)
     assert wide.core.sparse

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import folklearn
-from folklearn import persist
+from folklearn import serialization
 from folklearn.model.waiting import Asked
 
 
@@ -29,7 +29,7 @@ def test_windows_do_not_depend_on_who_looked_when():
             models[1].windows()
             models[1].to_record()
         if t % 37 == 0:
-            models[2] = persist.revive(models[2].to_record())
+            models[2] = serialization.revive(models[2].to_record())
     digests = {model.to_record().digest for model in models}
     assert len(digests) == 1
 
@@ -89,7 +89,7 @@ def test_a_record_as_bytes():
     for x, y in rows(30):
         model.learn_one(x, y)
     record = model.to_record()
-    content = persist.as_bytes(record)
-    assert persist.of_bytes(content).digest == record.digest
+    content = serialization.as_bytes(record)
+    assert serialization.of_bytes(content).digest == record.digest
     with pytest.raises(folklearn.errors.StateFileError):
-        persist.of_bytes(content[:-1])
+        serialization.of_bytes(content[:-1])

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from folklearn.model.sparse_scaler import SPACE, SparseInput, SparseScaler
-from folklearn.persist import revive
 from folklearn.scaler import OnlineScaler
+from folklearn.serialization import revive
 from folklearn.sparse import SparseRows
 
 

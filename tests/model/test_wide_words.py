@@ -3,7 +3,7 @@
 import pytest
 
 from folklearn.errors import InvalidInputError
-from folklearn.model.core import Core
+from folklearn.model.pipeline import Core
 
 
 def test_a_learner_that_takes_no_words_says_so_at_once():

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from folklearn.errors import InvalidInputError
-from folklearn.numerics.backend import device_named
-from folklearn.numerics.on_torch.device import Device, back
+from folklearn.kernels.blas import device_named
+from folklearn.kernels.on_torch.device import Device, back
 
 pytest.importorskip("torch", reason="PyTorch is not installed: make test-gpu")
 

@@ -8,7 +8,7 @@ import pytest
 from scipy import sparse
 
 from folklearn import Evidence, best_in_class, load
-from folklearn.numerics.on_torch import quadratic
+from folklearn.kernels.on_torch import quadratic
 from tests.reference import evidence as twin
 from tests.test_evidence_proofs import RADII, expansion_point, one_stream, rows_of, slack
 
@@ -117,7 +117,7 @@ def test_many_rows_and_sparse_ones(device, rng, monkeypatch):
     X, Y, weight, at = rows_of(rng, 500)
     X[rng.random(X.shape) < 0.6] = 0.0
     here, there = both_places(device, 3, 4)
-    monkeypatch.setattr("folklearn.numerics.on_torch.rows._MOST_ROWS", 64)
+    monkeypatch.setattr("folklearn.kernels.on_torch.rows._MOST_ROWS", 64)
     here.add(X, Y, at=at, weight=weight)
     there.add(X, Y, at=at, weight=weight)
     assert_same(there, here)

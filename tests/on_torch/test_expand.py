@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from folklearn.arrays import logit_losses
-from folklearn.numerics.curvature import SMALL
-from folklearn.numerics.evidence import (
+from folklearn.kernels.curvature import SMALL
+from folklearn.kernels.evidence import (
     EXACT_UP_TO,
     N_TOTALS,
     SHRUNK,
@@ -14,9 +14,9 @@ from folklearn.numerics.evidence import (
     expand_rows,
     scratch_for,
 )
-from folklearn.numerics.on_torch import expand as on_torch
-from folklearn.numerics.on_torch.device import back
-from folklearn.numerics.on_torch.rows import DeviceRows
+from folklearn.kernels.on_torch import expand as on_torch
+from folklearn.kernels.on_torch.device import back
+from folklearn.kernels.on_torch.rows import DeviceRows
 
 pytest.importorskip("torch", reason="PyTorch is not installed: make test-gpu")
 
@@ -84,7 +84,7 @@ def test_products_are_added_as_on_the_cpu(most, device, rng, monkeypatch):
 
 @pytest.mark.parametrize("soft", [False, True], ids=["hard", "soft"])
 def test_rows_are_sent_in_parts(soft, device, rng, monkeypatch):
-    monkeypatch.setattr("folklearn.numerics.on_torch.rows._MOST_NUMBERS", 6)
+    monkeypatch.setattr("folklearn.kernels.on_torch.rows._MOST_NUMBERS", 6)
     _, labels, Y, weights, norms = hostile_rows(rng, 7, 3, soft)
     X = rng.normal(size=(7, 2))
     parts = list(DeviceRows.parts_of(device, 3, X, norms, labels, Y, weights))

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from folklearn.numerics import panel
-from folklearn.numerics.evidence import N_TOTALS, n_pairs
-from folklearn.numerics.leaders import factor_ridge, jump, walk
-from folklearn.numerics.on_torch import leaders as on_torch
-from folklearn.numerics.on_torch.device import back
-from folklearn.numerics.on_torch.quadratic import DeviceQuadratic
-from folklearn.numerics.on_torch.rows import DeviceRows
+from folklearn.kernels import experts
+from folklearn.kernels.evidence import N_TOTALS, n_pairs
+from folklearn.kernels.newton import factor_ridge, jump, walk
+from folklearn.kernels.on_torch import leaders as on_torch
+from folklearn.kernels.on_torch.device import back
+from folklearn.kernels.on_torch.quadratic import DeviceQuadratic
+from folklearn.kernels.on_torch.rows import DeviceRows
 from tests.on_torch.test_quadratic import some_quadratic
 
 pytest.importorskip("torch", reason="PyTorch is not installed: make test-gpu")
@@ -28,7 +28,7 @@ def moved_here(own, kept, at, ridges, W):
     K, d = at.shape
     curved = own.copy()
     if len(X):
-        panel.add_expanded(
+        experts.add_expanded(
             curved.S, np.empty((K, d)), np.zeros(N_TOTALS), at, X, Y, weights, norms, 0.0
         )
     after = W.copy()
@@ -37,7 +37,7 @@ def moved_here(own, kept, at, ridges, W):
         if not factor_ridge(curved.S, ridge, K, H):
             continue
         if len(X):
-            walk(own.S, own.G, ridge, H, X, Y, weights, panel.STEPS_OF_NEWTON, one)
+            walk(own.S, own.G, ridge, H, X, Y, weights, experts.STEPS_OF_NEWTON, one)
         else:
             jump(own.G, H, one)
     return after

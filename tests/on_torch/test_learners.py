@@ -8,10 +8,10 @@ import pytest
 
 import folklearn
 from folklearn import Leader, auto
+from folklearn.kernels import experts
+from folklearn.kernels.evidence import ROUNDS
 from folklearn.learners.auto import Auto
 from folklearn.learners.lanes import PAIRS, lane_of
-from folklearn.numerics import panel
-from folklearn.numerics.evidence import ROUNDS
 from tests.learners.streams import mixed_stream
 
 pytest.importorskip("torch", reason="PyTorch is not installed: make test-gpu")
@@ -112,7 +112,7 @@ def test_rows_may_come_in_parts_of_any_size(size, device):
 
 
 def test_long_stretches_are_cut(device, monkeypatch):
-    monkeypatch.setattr("folklearn.numerics.on_torch.panel.MOST_ROWS", 13)
+    monkeypatch.setattr("folklearn.kernels.on_torch.panel.MOST_ROWS", 13)
     X, Y, weight = mixed_stream(7, 400, 3, 2, "weighted")
     here, there = leaders(3, 2, device)
     near(there.run(X, Y, weight=weight), here.run(X, Y, weight=weight))
@@ -214,7 +214,14 @@ def test_it_is_saved_as_on_the_cpu_and_comes_back_there(device, tmp_path):
     assert_same(loaded, here)
     mine, theirs = here.to_record(), loaded.to_record()
     assert mine.config == theirs.config
-    counters = [panel.T, panel.ROUNDS, panel.N_KEPT, panel.NEXT, panel.BEST, panel.REFRESHES]
+    counters = [
+        experts.T,
+        experts.ROUNDS,
+        experts.N_KEPT,
+        experts.NEXT,
+        experts.BEST,
+        experts.REFRESHES,
+    ]
     for record in (mine, theirs):
         assert record.arrays["plan"][counters].tolist() == here._state.plan[counters].tolist()
     assert loaded.to(device.name) is loaded
@@ -309,8 +316,8 @@ def test_auto_runs_as_on_the_cpu(device, long_stream, tmp_path):
 
 def test_experts_that_retire_on_a_device_take_their_sums_along(device, monkeypatch):
     monkeypatch.setattr("folklearn.learners.auto.KEPT", KEPT)
-    monkeypatch.setattr("folklearn.numerics.panel_state._BEHIND", 1.0)  # sooner than they would
-    monkeypatch.setattr("folklearn.numerics.panel_state._LITTLE", 0.2)
+    monkeypatch.setattr("folklearn.kernels.expert_state._BEHIND", 1.0)  # sooner than they would
+    monkeypatch.setattr("folklearn.kernels.expert_state._LITTLE", 0.2)
     X, Y, weight = mixed_stream(20, 600, 4, 3, "soft")
     words = {"n_features": 4, "n_classes": 3, "worst_case": False}
     here, there = Auto(**words), Auto(**words, device=device.name)
@@ -328,7 +335,7 @@ def test_a_huge_problem_starts_on_the_device(device, monkeypatch):
     y = rng.integers(K, size=T)
     here, there = leaders(d, K, device, ridges=(0.1, 0.01), kept=1000)
     assert is_there(there)
-    monkeypatch.setattr("folklearn.numerics.on_torch.panel.moved", None)  # it needs no sums
+    monkeypatch.setattr("folklearn.kernels.on_torch.panel.moved", None)  # it needs no sums
     assert (there._sums.totals[:, ROUNDS] == 0).all()
     near(there.run(X, y), here.run(X, y))
     for e in range(3):

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from folklearn.numerics.on_torch import linear
-from folklearn.numerics.on_torch.device import back
+from folklearn.kernels.on_torch import linear
+from folklearn.kernels.on_torch.device import back
 
 pytest.importorskip("torch", reason="PyTorch is not installed: make test-gpu")
 

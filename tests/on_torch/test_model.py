@@ -16,7 +16,7 @@ from folklearn.batch.column_model import ColumnModel
 from folklearn.cli.app import main
 from folklearn.learners.auto import Auto
 from folklearn.learners.mixture import Mixture
-from folklearn.learners.wide import Wide
+from folklearn.learners.sparse_sgd import Wide
 
 pytest.importorskip("torch", reason="PyTorch is not installed: make test-gpu")
 
@@ -121,7 +121,7 @@ def test_a_fit_is_made_where_the_model_is(device, monkeypatch):
     here.fit(source, "y")
     assert_same(there.fit(source, "y"), here)
     assert_same(Model().fit(source, "y", device=device.name), here)
-    monkeypatch.setattr("folklearn.passes.SumsOnDevice", None)
+    monkeypatch.setattr("folklearn.evidence.passes.SumsOnDevice", None)
     with pytest.raises(TypeError):  # so that is where they were made
         there.fit(source, "y")
 

@@ -7,9 +7,9 @@ from scipy import sparse
 from folklearn import Certifier, Leader, best_in_class, load
 from folklearn.batch import OnlineToBatch
 from folklearn.batch.penalised import penalised
-from folklearn.evaluate.exact import refine
-from folklearn.numerics.on_torch.rows import DeviceRows
-from folklearn.passes import passes_over
+from folklearn.evaluate.best_linear import refine
+from folklearn.evidence.passes import passes_over
+from folklearn.kernels.on_torch.rows import DeviceRows
 from tests.learners.streams import mixed_stream
 
 pytest.importorskip("torch", reason="PyTorch is not installed: make test-gpu")
@@ -73,7 +73,7 @@ def test_the_penalised_fit(passes):
 @pytest.mark.parametrize("free", [np.inf, 10_000.0, 0.0], ids=["all", "some", "none"])
 def test_rows_that_do_not_fit_are_sent_for_every_pass(free, rows, device, monkeypatch):
     monkeypatch.setattr(type(device), "bytes_free", lambda _: free)
-    monkeypatch.setattr("folklearn.numerics.on_torch.rows._MOST_ROWS", 100)
+    monkeypatch.setattr("folklearn.kernels.on_torch.rows._MOST_ROWS", 100)
     sent = []
     send = DeviceRows.of.__func__
 
@@ -82,7 +82,7 @@ def test_rows_that_do_not_fit_are_sent_for_every_pass(free, rows, device, monkey
         return send(cls, device, n_classes, X, *rest)
 
     monkeypatch.setattr(DeviceRows, "of", classmethod(counted))
-    monkeypatch.setattr("folklearn.evaluate.exact.lane_of", lambda *_: "pairs")
+    monkeypatch.setattr("folklearn.evaluate.best_linear.lane_of", lambda *_: "pairs")
     here = refined(passes_over(*rows, **SIZES))
     there = refined(passes_over(*rows, **SIZES, device=device.name))
     assert there.loss == pytest.approx(here.loss, rel=1e-9)

@@ -5,12 +5,12 @@ import pytest
 from scipy.linalg import LinAlgError, cho_solve
 
 from folklearn import Evidence
-from folklearn.numerics import floor as floors
-from folklearn.numerics import quadratic as host
-from folklearn.numerics.leaders import factor_ridge
-from folklearn.numerics.on_torch import quadratic as on_torch
-from folklearn.numerics.on_torch.device import back
-from folklearn.numerics.on_torch.linear import factored
+from folklearn.kernels import lower_bound as floors
+from folklearn.kernels import quadratic as host
+from folklearn.kernels.newton import factor_ridge
+from folklearn.kernels.on_torch import quadratic as on_torch
+from folklearn.kernels.on_torch.device import back
+from folklearn.kernels.on_torch.linear import factored
 
 pytest.importorskip("torch", reason="PyTorch is not installed: make test-gpu")
 

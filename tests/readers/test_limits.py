@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from folklearn.errors import InvalidInputError
-from folklearn.numerics.json_text import extent_of
+from folklearn.kernels.json_text import extent_of
 from folklearn.readers import open_reader, read_log
 from folklearn.readers.reader import MOST_COLUMNS
 

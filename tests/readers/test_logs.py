@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from folklearn.errors import InvalidInputError
-from folklearn.evaluate.log import Interactions
+from folklearn.evaluate.interactions import Interactions
 from folklearn.readers.decisions import as_decisions, as_interactions
 from folklearn.readers.dsjson import features_of
 from folklearn.readers.logs import read_log, write_log, written

@@ -6,7 +6,7 @@ No expert retires here.
 import numpy as np
 from scipy.special import softmax
 
-from folklearn.numerics.curvature import valid_curvature
+from folklearn.kernels.curvature import valid_curvature
 
 from . import hindsight
 from .dense_folklore import DenseFolklore

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from folklearn.evaluate.log import Interactions
+from folklearn.evaluate.interactions import Interactions
 from folklearn.evaluate.off_policy import Estimate, off_policy
 from folklearn.evaluate.policies import Learned
 

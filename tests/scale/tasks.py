@@ -17,7 +17,7 @@ def folder(number: int) -> str:
     return os.getcwd()
 
 
-def refuse_three(number: int) -> int:
+def check_three(number: int) -> int:
     if number == 3:
         raise ValueError("three is not wanted")
     return number
@@ -53,9 +53,8 @@ def wait_at_one(folder: Path, task: int) -> None:
 
 def blocks_of(number: int):
     """Yield what stands for a file: rows, and the predictions of somebody who is too sure."""
-    X, y = (
-        part[300 * number : 300 * (number + 1)] for part in synthetic.stochastic(0, 1500, d=3, K=3)
-    )
+    rows = slice(300 * number, 300 * (number + 1))
+    X, y = (array[rows] for array in synthetic.stochastic(0, 1500, d=3, K=3))
     P = np.full((300, 3), 0.1)
     P[:, number % 3] = 0.8
     yield X[:100], y[:100], P[:100]

@@ -53,7 +53,7 @@ def test_what_joblib_was_told_holds():
 @pytest.mark.parametrize("options", [{}, TWO])
 def test_an_exception_names_its_task(options):
     with pytest.raises(ValueError, match="three is not wanted") as caught:
-        map_in_parallel(tasks.refuse_three, range(9), **options)
+        map_in_parallel(tasks.check_three, range(9), **options)
     assert caught.value.__notes__ == ["This was task 3: 3."]
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from folklearn.errors import InvalidInputError, StateFileError
 from folklearn.service.keys import Keys, is_whole
-from folklearn.service.names import SCOPES, refuse_name
+from folklearn.service.names import SCOPES, check_name
 
 DAY = 86400
 LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
@@ -221,13 +221,13 @@ def test_what_is_refused_leaves_nothing(keys, folder, given, sentence):
 
 @pytest.mark.parametrize("name", ["a", "0", "a_b-c", "9" * 63])
 def test_names(name):
-    refuse_name("model", name)
+    check_name("model", name)
 
 
 @pytest.mark.parametrize("name", ["", "A", "-a", "_a", "a.b", "a/b", "ä", "a\n", "²", "a" * 64])
 def test_names_that_are_refused(name):
     with pytest.raises(InvalidInputError, match="^model .* must be 1 to 63 of"):
-        refuse_name("model", name)
+        check_name("model", name)
 
 
 def test_an_unknown_id_is_not_repeated(keys):

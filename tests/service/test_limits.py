@@ -132,10 +132,10 @@ def test_a_limit_is_reached(name: str, tmp_path: Path) -> None:
             service.ask("POST", f"{MODEL}/predict", {"row": {"x": 1}, "remember": False}).status
             == 200
         )
-        _refuse_other_replay(service, "churn")
+        _check_replay(service, "churn")
 
 
-def _refuse_other_replay(service: Running, name: str) -> str:
+def _check_replay(service: Running, name: str) -> str:
     """Raise unless a replay gives the same bytes; return their digest."""
     engine = service.service.engine
     hosted = engine.find("main", name)
@@ -205,7 +205,7 @@ def test_a_flood_of_words_ends_and_is_replayed_to_the_same_bytes(tmp_path: Path)
         assert service.ask("POST", "/v1/models/words/learn", told).status == 422
         known = bodies[0]["items"][9]  # words that came after the second class
         assert service.ask("POST", "/v1/models/words/learn", known).status == 200
-        digest = _refuse_other_replay(service, "words")
+        digest = _check_replay(service, "words")
         core = service.service.engine.find("main", "words").state.model.core
         new = batch_of_words(random, 1)["items"][0]
         keyed = [
@@ -214,12 +214,12 @@ def test_a_flood_of_words_ends_and_is_replayed_to_the_same_bytes(tmp_path: Path)
         ]
         assert [one.status for one in keyed] == [422, 422, 422]
         assert keyed[0].body == keyed[1].body != keyed[2].body  # its key was used
-        digest = _refuse_other_replay(service, "words")
+        digest = _check_replay(service, "words")
         assert 4_900 < core.n_places <= 5_000
     for snapshot in folder.glob("snapshots/*"):
         snapshot.unlink()
     with running(folder, Limits(free_disk=0, places=UNLIMITED)) as service:  # its own ones count
-        assert _refuse_other_replay(service, "words") == digest
+        assert _check_replay(service, "words") == digest
         assert service.ask("POST", "/v1/models/words/learn", bodies[-1]["items"][0]).status == 422
 
 
@@ -240,7 +240,7 @@ def test_categories_and_columns_of_any_kind_stay_within(tmp_path: Path) -> None:
         reply = service.ask("POST", f"{MODEL}/learn", {"row": wide, "label": "a"})
         assert (reply.status, "300 features" in reply.body["detail"]) == (422, True)
         assert len(service.service.engine.find("main", "churn").state.model.columns) <= 300
-        _refuse_other_replay(service, "churn")
+        _check_replay(service, "churn")
 
 
 def test_a_learner_of_many_classes_does_not_grow_by_the_square(tmp_path: Path) -> None:
@@ -343,7 +343,7 @@ def test_a_folder_that_is_too_large_opens_to_be_read(tmp_path: Path) -> None:
             assert service.ask("POST", f"/v1/models/{name}/predict", asked).status == 200
         assert service.ask("GET", "/v1/health/ready", key=None).status == 503
         assert service.ask("PUT", "/v1/models/more", AGENT).status == 503
-        assert _refuse_other_replay(service, "large") == digest
+        assert _check_replay(service, "large") == digest
 
     little = dataclasses.replace(FREE, memory=int(0.3 * n_bytes))  # not even all events
     for snapshot in folder.glob("snapshots/*"):
@@ -360,7 +360,7 @@ def test_a_folder_that_is_too_large_opens_to_be_read(tmp_path: Path) -> None:
     with running(folder, FREE, key) as service:  # nothing was lost
         found = service.ask("GET", "/v1/models/large").body
         assert found["version"] == version
-        assert _refuse_other_replay(service, "large") == digest
+        assert _check_replay(service, "large") == digest
 
     with running(folder, little, key) as service:  # from a snapshot that is too large
         assert service.ask("GET", "/v1/models/large").body["version"] < version

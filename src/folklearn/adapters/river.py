@@ -6,14 +6,14 @@ from typing import Any, Self
 
 import numpy as np
 
-from folklearn import persist, problem
+from folklearn import serialization, validation
 from folklearn.arrays import Array
-from folklearn.certificate import Certificate
 from folklearn.errors import InvalidInputError, StateFileError
+from folklearn.evidence.certificate import Certificate
 from folklearn.learners import catalogue
-from folklearn.model.feed import block_of
+from folklearn.model.dataset import block_of
 from folklearn.model.model import Model
-from folklearn.persist import Record
+from folklearn.serialization import Record
 
 try:
     import narwhals.stable.v2 as nw
@@ -121,7 +121,7 @@ class FolkloreClassifier(base.MiniBatchClassifier):
         takes = catalogue.settings_of(self.learner)
         given = {"B": self.B, "lam": self.lam}
         settings: dict[str, Any] = {
-            word: problem.positive(word, value)
+            word: validation.positive(word, value)
             for word, value in given.items()
             if value is not None
         }
@@ -130,8 +130,8 @@ class FolkloreClassifier(base.MiniBatchClassifier):
                 raise InvalidInputError(
                     f"{self.learner!r} does not forget: memory is for learner='folklore'"
                 )
-            settings["memory"] = problem.count("memory", self.memory, 1)
-        heaviest = problem.positive("max_weight", self.max_weight)
+            settings["memory"] = validation.count("memory", self.memory, 1)
+        heaviest = validation.positive("max_weight", self.max_weight)
         return settings | ({"max_weight": heaviest} if "max_weight" in takes else {})
 
     @property
@@ -213,12 +213,12 @@ class FolkloreClassifier(base.MiniBatchClassifier):
             for word, value in self._get_params().items()
         }
         config = record.config | {"river": parameters}
-        persist.write(path, Record(record.kind, config, record.arrays))
+        serialization.write(path, Record(record.kind, config, record.arrays))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
         """Return the classifier that `save` wrote."""
-        record = persist.read(path)
+        record = serialization.read(path)
         parameters = record.config.get("river")
         if not isinstance(parameters, dict):
             raise StateFileError(
@@ -229,7 +229,7 @@ class FolkloreClassifier(base.MiniBatchClassifier):
             loaded = cls(**parameters)
         except (TypeError, InvalidInputError) as error:
             raise StateFileError(f"{os.fspath(path)} has bad parameters: {error}") from None
-        found = persist.revive(record)
+        found = serialization.revive(record)
         if not isinstance(found, Model):
             raise StateFileError(f"{os.fspath(path)} holds a {record.kind} for a Model")
         loaded.model = found

@@ -12,22 +12,22 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
-from folklearn import persist, problem
+from folklearn import serialization, validation
 from folklearn.adapters._sklearn import labels
 from folklearn.adapters._sklearn.draws import Draws
 from folklearn.adapters._sklearn.rows import Rows
 from folklearn.arrays import TINY, Array
 from folklearn.batch.penalised import MOST_PASSES
-from folklearn.certificate import Certificate
-from folklearn.engine import Engine
 from folklearn.errors import InvalidInputError
+from folklearn.evidence.certificate import Certificate
+from folklearn.evidence.map_reduce import Engine
 from folklearn.learners import catalogue
-from folklearn.model.columns import FEATURES
+from folklearn.model.encoder import FEATURES
 from folklearn.model.model import Model
 from folklearn.model.sparse_scaler import SPACE
 from folklearn.model.unlearned import UnlearnedValues
-from folklearn.persist import Record
 from folklearn.progress import reporter
+from folklearn.serialization import Record
 
 AUTO = "auto"
 SELECT = ("last", "average", "random")
@@ -305,14 +305,14 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             y, declared = y.beside(np.empty(0) if first else self.classes_, classes)
             if first:
                 self._begin(self.class_weight, declared.tolist())
-                heaviest = max([1.0, *map(problem.weight, (self.class_weight or {}).values())])
+                heaviest = max([1.0, *map(validation.weight, (self.class_weight or {}).values())])
                 self._begin_rows(rows, heaviest, len({*declared.tolist(), *y.names().tolist()}))
             else:
                 if self._draws.m or len(declared) or not rows.is_checked:
                     self.model_ = copy.deepcopy(self.model_)  # a failure must find the old one
                 self.model_.declare(declared.tolist())
             target = y.of_model(self.model_)
-            problem.refuse_heavy(self.model_.weights_of(target, w), self.model_.max_weight)
+            validation.check_max_weight(self.model_.weights_of(target, w), self.model_.max_weight)
             self._draws = copy.copy(self._draws)
             self._draws.learn(self.model_, rows, target, w)
             self.classes_ = labels.sorted_names(self.model_, y.names())
@@ -405,7 +405,7 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Start a model that has learned nothing, of classes that are known."""
         if self.select not in SELECT:
             raise InvalidInputError(f"select must be one of {SELECT}, got {self.select!r}")
-        m = problem.count("n_checkpoints", self.n_checkpoints, 1)
+        m = validation.count("n_checkpoints", self.n_checkpoints, 1)
         m = {"last": 0, "average": m, "random": 1}[self.select]
         chance = m > 0 or self.random_state is not None
         seed = check_random_state(self.random_state).randint(2**31 - 1) if chance else 0
@@ -434,7 +434,7 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 raise InvalidInputError(
                     f"learner={self.learner!r} takes no {name}, got {name}={value!r}: leave it None"
                 )
-            check = problem.positive if name != "memory" else _whole
+            check = validation.positive if name != "memory" else _whole
             settings[name] = check(name, value)
         return settings
 
@@ -451,7 +451,7 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             if self.passes != AUTO:
                 raise InvalidInputError(f"passes must be {AUTO!r} or a number, got {self.passes!r}")
             return 1, MOST_PASSES * together
-        passes = problem.count("passes", self.passes, 1)
+        passes = validation.count("passes", self.passes, 1)
         return (1, passes - 1) if together else (passes, 0)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -465,13 +465,13 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         if "model_" in state:
-            model = persist.revive(Record(**state["model_"]))
+            model = serialization.revive(Record(**state["model_"]))
             state = {**state, "model_": model, "_draws": Draws.of_plain(**state["_draws"])}
         super().__setstate__(state)
 
 
 def _whole(name: str, value: Any) -> int:
-    return problem.count(name, value, 1)
+    return validation.count(name, value, 1)
 
 
 @contextmanager

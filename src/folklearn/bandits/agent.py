@@ -15,11 +15,11 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from folklearn import problem
+from folklearn import validation
 from folklearn.arrays import Array
 from folklearn.bandits.exploration import draw
 from folklearn.errors import InvalidInputError, StateFileError
-from folklearn.persist import Record, Saved, generator_from, generator_state
+from folklearn.serialization import Record, Saved, generator_from, generator_state
 
 MAX_PENDING = 100_000
 
@@ -61,7 +61,7 @@ class Agent(Saved):
     One agent is for one thread at a time.
 
     A subclass validates its parameters, calls `_start`, and implements `_see`, `_play` and
-    `_absorb`; what it keeps is declared, see `folklearn.persist.Saved`. An outcome is whether
+    `_absorb`; what it keeps is declared, see `folklearn.serialization.Saved`. An outcome is whether
     the action was right, unless `_outcome` says otherwise.
 
     Attributes
@@ -83,9 +83,9 @@ class Agent(Saved):
         wait: int | None = None,
     ) -> None:
         """Begin; decisions whose outcome does not come within `wait` others get the default."""
-        self._rng = problem.generator(seed)
-        self.max_pending = problem.count("max_pending", max_pending, 1)
-        self.wait = None if wait is None else problem.count("wait", wait, 1)
+        self._rng = validation.generator(seed)
+        self.max_pending = validation.count("max_pending", max_pending, 1)
+        self.wait = None if wait is None else validation.count("wait", wait, 1)
         self._default = None if default is None else self._outcome(default)
         self.n_decisions = 0
         self.n_outcomes = 0
@@ -131,12 +131,12 @@ class Agent(Saved):
         Rows of a matrix (T, d) are all answered from the current state, as (T, K). Nothing
         is drawn, and nothing becomes pending.
         """
-        x = problem.numbers("x", x)
+        x = validation.numbers("x", x)
         if x.ndim == 2:
-            X = problem.contexts(x, self.n_features)[0]
+            X = validation.contexts(x, self.n_features)[0]
             P = np.array([self._play(self._see(row)) for row in X])
             return P.reshape(len(X), self.n_classes)
-        return self._play(self._see(problem.usable_context(x, self.n_features)))
+        return self._play(self._see(validation.usable_context(x, self.n_features)))
 
     def act(self, x: ArrayLike) -> Decision:
         """Choose an action for a context; its outcome goes to `learn`, at any later time.
@@ -144,7 +144,7 @@ class Agent(Saved):
         Acting never learns, but for decisions that expire: those older than ``wait`` decisions,
         and the oldest where ``max_pending`` wait (`expire`).
         """
-        own = problem.usable_context(x, self.n_features).copy()
+        own = validation.usable_context(x, self.n_features).copy()
         self._expire_old()
         return self._decide(own, self._see(own))
 
@@ -191,7 +191,7 @@ class Agent(Saved):
         For starting with a log instead of from nothing. Estimates stay unbiased if the
         propensity is the probability with which that policy played the action.
         """
-        x = problem.usable_context(x, self.n_features)
+        x = validation.usable_context(x, self.n_features)
         decision = self._logged(x, action, propensity, self.n_classes)
         self._absorb(decision, self._see(x), self._outcome(outcome))
 
@@ -199,10 +199,10 @@ class Agent(Saved):
         self, x: Array, action: Any, propensity: Any, K: int, names: Names = None
     ) -> Decision:
         """Return a decision of another policy among K actions, checked."""
-        action = problem.count("action", action, 0)
+        action = validation.count("action", action, 0)
         if action >= K:
             raise InvalidInputError(f"action is {action}; expected 0 to {K - 1}")
-        if problem.fraction("propensity", propensity, 1.0) == 0.0:
+        if validation.fraction("propensity", propensity, 1.0) == 0.0:
             raise InvalidInputError("propensity must be above 0: the action was played")
         name = None if names is None else names[action]
         return Decision(-1, action, float(propensity), x, name)
@@ -227,7 +227,7 @@ class Agent(Saved):
     def _find(self, decision: Decision | int) -> Waiting:
         """Return a pending decision and what was seen; refuse any other."""
         given = decision.id if isinstance(decision, Decision) else decision
-        number = problem.count("the id of a decision", given, 0)
+        number = validation.count("the id of a decision", given, 0)
         if number not in self._pending:
             if number >= self.n_decisions:
                 raise InvalidInputError(f"decision {number} was not made by this agent")
@@ -285,7 +285,7 @@ class Agent(Saved):
         """Return x, what was seen, and how many actions there were, from what was packed."""
         X = record.part("pending.x", (T, self.n_features))
         seen = record.part("pending.seen", (T, self._n_seen))
-        rows = [problem.usable_context(x, self.n_features).copy() for x in X]
+        rows = [validation.usable_context(x, self.n_features).copy() for x in X]
         return [(x, own.copy(), self.n_classes) for x, own in zip(rows, seen, strict=True)]
 
     def _restore(self, record: Record) -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from folklearn import problem
+from folklearn import validation
 from folklearn.arrays import Array
 from folklearn.bandits.agent import MAX_PENDING, Agent, Decision
 from folklearn.bandits.exploration import chosen_exploration, greedy
@@ -75,7 +75,7 @@ class Banditron(Agent):
 
     @classmethod
     def _fewest_numbers(cls, **words: Any) -> int:
-        d, K = problem.sizes(words)
+        d, K = validation.sizes(words)
         return K * d
 
     def __init__(
@@ -90,10 +90,10 @@ class Banditron(Agent):
         seed: int | np.random.Generator = 0,
         max_pending: int = MAX_PENDING,
     ) -> None:
-        self.n_features = problem.count("n_features", n_features, 1)
-        self.n_classes = K = problem.count("n_classes", n_classes, 2)
-        self.D = D = problem.positive("D", D)
-        self.R = R = problem.positive("R", R)
+        self.n_features = validation.count("n_features", n_features, 1)
+        self.n_classes = K = validation.count("n_classes", n_classes, 2)
+        self.D = D = validation.positive("D", D)
+        self.R = R = validation.positive("R", R)
         self.exploration = chosen_exploration(
             exploration,
             horizon,

@@ -7,10 +7,10 @@ from types import MappingProxyType
 
 import numpy as np
 
-from folklearn import problem
+from folklearn import validation
 from folklearn.arrays import Array
 from folklearn.errors import InvalidInputError
-from folklearn.numerics.gaps import drawn, epsilon_greedy, fastcb, softmax_of_gaps, squarecb
+from folklearn.kernels.gaps import drawn, epsilon_greedy, fastcb, softmax_of_gaps, squarecb
 
 THEORY = "theory"
 
@@ -85,7 +85,7 @@ def chosen_exploration(
     if exploration is not None and horizon is not None:
         raise InvalidInputError("give exploration or horizon, not both: a horizon sets exploration")
     if exploration is not None:
-        return problem.fraction("exploration", exploration, 1.0)
+        return validation.fraction("exploration", exploration, 1.0)
     if horizon is not None:
-        return min(1.0, theory(problem.count("horizon", horizon, 1)))
+        return min(1.0, theory(validation.count("horizon", horizon, 1)))
     return default

@@ -5,12 +5,12 @@ from typing import Any
 
 import numpy as np
 
-from folklearn import problem
+from folklearn import validation
 from folklearn.arrays import Array
 from folklearn.bandits.agent import MAX_PENDING, Agent, Decision
 from folklearn.bandits.exploration import chosen_exploration, greedy
 from folklearn.errors import InvalidInputError
-from folklearn.numerics.simplex import softmax
+from folklearn.kernels.simplex import softmax
 
 BANDIT = "bandit"
 FULL = "full"
@@ -92,7 +92,7 @@ class Gaptron(Agent):
 
     @classmethod
     def _fewest_numbers(cls, **words: Any) -> int:
-        d, K = problem.sizes(words)
+        d, K = validation.sizes(words)
         return K * d
 
     def __init__(
@@ -109,14 +109,14 @@ class Gaptron(Agent):
         seed: int | np.random.Generator = 0,
         max_pending: int = MAX_PENDING,
     ) -> None:
-        self.n_features = problem.count("n_features", n_features, 1)
-        self.n_classes = K = problem.count("n_classes", n_classes, 2)
+        self.n_features = validation.count("n_features", n_features, 1)
+        self.n_classes = K = validation.count("n_classes", n_classes, 2)
         if feedback not in (BANDIT, FULL):
             raise InvalidInputError(f"feedback must be {BANDIT!r} or {FULL!r}, got {feedback!r}")
         self.feedback = feedback
         self.learns_labels = feedback == FULL
-        self.D = D = problem.positive("D", D)
-        self.R = R = problem.positive("R", R)
+        self.D = D = validation.positive("D", D)
+        self.R = R = validation.positive("R", R)
         if feedback == FULL:
             if exploration or horizon is not None:
                 raise InvalidInputError(
@@ -135,7 +135,7 @@ class Gaptron(Agent):
                     "proportional to it"
                 )
             own_step = self.exploration * _LN2 / (K * R) ** 2
-        self._given_step = None if step is None else problem.positive("step", step)
+        self._given_step = None if step is None else validation.positive("step", step)
         self.step = own_step if self._given_step is None else self._given_step
         self._W: Array = np.zeros((K, self.n_features))
         self._start(seed, max_pending)
@@ -184,7 +184,7 @@ class Gaptron(Agent):
                 "this agent has feedback='bandit' and learns from outcomes: call "
                 "learn(decision, correct), or construct it with feedback='full'"
             )
-        label, _ = problem.label(y, self.n_classes)
+        label, _ = validation.label(y, self.n_classes)
         if label < 0:
             raise InvalidInputError("y must be one class: Gaptron does not learn soft labels")
         own, seen = self._find(decision)

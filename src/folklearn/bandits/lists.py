@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from folklearn import problem
+from folklearn import validation
 from folklearn.arrays import Array
 from folklearn.bandits.agent import MAX_PENDING, Decision, Names, Waiting
-from folklearn.bandits.rewards import STRENGTH, RegressionAgent, refuse_unless_regression
+from folklearn.bandits.rewards import STRENGTH, RegressionAgent, check_is_regression
 from folklearn.errors import InvalidInputError, StateFileError
 from folklearn.learners.base import Learner
 from folklearn.learners.second_order import SecondOrderLearner
-from folklearn.persist import Record
+from folklearn.serialization import Record
 
 Name = str | int
 
@@ -80,10 +80,10 @@ class ListAgent(RegressionAgent):
         seed: int | np.random.Generator = 0,
         max_pending: int = MAX_PENDING,
     ) -> None:
-        refuse_unless_regression(regression)
+        check_is_regression(regression)
         self.regression = regression
-        self.n_actions = self.n_classes = problem.count("n_actions", n_actions, 2)
-        self.offsets = problem.count("offsets", offsets, 0)
+        self.n_actions = self.n_classes = validation.count("n_actions", n_actions, 2)
+        self.offsets = validation.count("offsets", offsets, 0)
         if self.offsets == 1:
             raise InvalidInputError("offsets must be 0, or at least 2: one place is for newcomers")
         self.n_features = regression.n_features - self.offsets
@@ -131,11 +131,11 @@ class ListAgent(RegressionAgent):
         """Learn one interaction of another policy: its rows, action, propensity and reward."""
         rows, names = self._listed(x, ids)
         decision = self._logged(rows, action, propensity, len(rows), names)
-        self._absorb(decision, problem.NO_SOFT, self._outcome(outcome))
+        self._absorb(decision, validation.NO_SOFT, self._outcome(outcome))
 
     def _listed(self, x: ArrayLike, ids: Any) -> tuple[Array, Names]:
         """Return the rows of a decision and the names of its actions, checked."""
-        rows, _ = problem.contexts(x, self.n_features)
+        rows, _ = validation.contexts(x, self.n_features)
         if not len(rows):
             raise InvalidInputError("x has no row: there is no action to choose from")
         if ids is None:
@@ -204,7 +204,7 @@ class ListAgent(RegressionAgent):
         X = record.part("pending.x", (int(sizes.sum()), self.n_features))
         seen = record.part("pending.seen", (int(sizes.sum()) + T,))
         stops = np.cumsum(sizes)
-        problem.contexts(X, self.n_features)
+        validation.contexts(X, self.n_features)
         return [
             (X[stop - m : stop].copy(), seen[stop - m + t : stop + t + 1].copy(), int(m))
             for t, (m, stop) in enumerate(zip(sizes, stops, strict=True))
@@ -220,7 +220,8 @@ class ListAgent(RegressionAgent):
         super()._restore(record)
         try:
             places = {
-                _name(name): problem.count("a place", at, 0) for name, at in record.word("places")
+                _name(name): validation.count("a place", at, 0)
+                for name, at in record.word("places")
             }
         except (TypeError, ValueError, InvalidInputError):
             raise StateFileError("the places of offsets are damaged") from None

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve, eigh
 
-from folklearn import problem
+from folklearn import validation
 from folklearn.arrays import Array
 from folklearn.bandits.agent import MAX_PENDING, Agent, Decision
 from folklearn.bandits.exploration import chosen_exploration, explore
-from folklearn.numerics.backend import OneThread
-from folklearn.numerics.simplex import helmert, softmax
+from folklearn.kernels.blas import OneThread
+from folklearn.kernels.simplex import helmert, softmax
 
 _TOLERANCE = 1e-12  # of D, on the norm of W
 _MAX_STEPS = 100
@@ -109,7 +109,7 @@ class Newtron(Agent):
 
     @classmethod
     def _fewest_numbers(cls, **words: Any) -> int:
-        d, K = problem.sizes(words)
+        d, K = validation.sizes(words)
         return K * d if words["diagonal"] else ((K - 1) * d) ** 2
 
     def __init__(
@@ -127,12 +127,12 @@ class Newtron(Agent):
         seed: int | np.random.Generator = 0,
         max_pending: int = MAX_PENDING,
     ) -> None:
-        self.n_features = d = problem.count("n_features", n_features, 1)
-        self.n_classes = K = problem.count("n_classes", n_classes, 2)
-        self.alpha = alpha = problem.positive("alpha", alpha)
-        self.beta = beta = problem.positive("beta", beta)
-        self.D = D = problem.positive("D", D)
-        self.R = R = problem.positive("R", R)
+        self.n_features = d = validation.count("n_features", n_features, 1)
+        self.n_classes = K = validation.count("n_classes", n_classes, 2)
+        self.alpha = alpha = validation.positive("alpha", alpha)
+        self.beta = beta = validation.positive("beta", beta)
+        self.D = D = validation.positive("D", D)
+        self.R = R = validation.positive("R", R)
         self.diagonal = bool(diagonal)
         n = (K - 1) * d
         self.exploration = chosen_exploration(

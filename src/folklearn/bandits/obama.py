@@ -4,13 +4,14 @@ from typing import Any
 
 import numpy as np
 
-from folklearn import bounds, problem
+from folklearn import validation
 from folklearn.arrays import Array
 from folklearn.bandits.agent import MAX_PENDING, Agent, Decision
 from folklearn.bandits.exploration import chosen_exploration, explore
 from folklearn.errors import InvalidInputError, StateFileError
+from folklearn.evidence import bounds
 from folklearn.learners.aggregating import Aggregating
-from folklearn.persist import Record, put_inside
+from folklearn.serialization import Record, put_inside
 
 
 class Obama(Agent):
@@ -35,7 +36,7 @@ class Obama(Agent):
 
     Guarantee, for the exact integral, contexts of norm at most R and outcomes without delay:
     for every W of row norms at most B, expected mistakes are at most :math:`\sum_t \ell_t(W)
-    + \mu T + K R(T) / \mu`, R(T) the regret bound `folklearn.bounds.aggregating_uniform`. For
+    + \mu T + K R(T) / \mu`, R(T) the regret bound `evidence.bounds.aggregating_uniform`. For
     a round errs with probability at most :math:`\mu + 1 - p_y \le \mu - \ln p_y`, and the
     weighted losses of the mixture exceed those of W by at most R(T), which in the mean is
     :math:`\sum_t \frac\mu K (-\ln p_y - \ell_t(W)) \le R(T)`.
@@ -48,7 +49,7 @@ class Obama(Agent):
         0.03 to 0.6 on streams with and without noise.
     horizon : number of rounds T; with it, or with ``exploration="theory"`` too, it is the theory's
         :math:`\mu = \min(1, \sqrt{K R(T) / T})`, which makes the
-        last two terms equal (`folklearn.bounds.bandit_exploration`). It is cautious.
+        last two terms equal (`folklearn.evidence.bounds.bandit_exploration`). It is cautious.
     B : largest row norm of the linear models to compete with, positive.
     R : bound on the norm of x, for the horizon only.
     n_particles : number of particles, at least 2; rounded up to a multiple of K.
@@ -83,8 +84,8 @@ class Obama(Agent):
 
     @classmethod
     def _fewest_numbers(cls, **words: Any) -> int:
-        d, K = problem.sizes(words)
-        return problem.count("n_particles", words["n_particles"], 2) * K * d
+        d, K = validation.sizes(words)
+        return validation.count("n_particles", words["n_particles"], 2) * K * d
 
     def __init__(
         self,
@@ -136,7 +137,7 @@ class Obama(Agent):
         if correct:
             weight = self.exploration / self.n_classes / decision.propensity
             x, y = decision.x.copy(), decision.action
-            self._learner._learn(x, y, problem.NO_SOFT, min(1.0, weight))
+            self._learner._learn(x, y, validation.NO_SOFT, min(1.0, weight))
 
     def to_record(self) -> Record:
         """Return the full state as a record, that of the particles inside."""

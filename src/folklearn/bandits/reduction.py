@@ -7,14 +7,15 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from folklearn import bounds, problem
+from folklearn import validation
 from folklearn.arrays import Array
 from folklearn.bandits.agent import MAX_PENDING, Agent, Decision
 from folklearn.bandits.exploration import THEORY, chosen_exploration, draw, explore
 from folklearn.errors import InvalidInputError
-from folklearn.learners.base import Learner, refuse_unless_learner
+from folklearn.evidence import bounds
+from folklearn.learners.base import Learner, check_is_learner
+from folklearn.learners.experts import PanelLearner
 from folklearn.learners.mixture import Mixture
-from folklearn.learners.panel import PanelLearner
 
 SAMPLE = "sample"
 RANDOMISED = "randomised"
@@ -56,7 +57,7 @@ class BanditReduction(Agent):
     \sum_t \ell_t(W) + \varepsilon T + c K R(T) / \varepsilon` for every such W, with c = 1 for
     ``"sample"`` and c = 0.7468 for ``"randomised"``; the horizon's choice
     :math:`\varepsilon = \min(1, \sqrt{c K R(T)/T})` makes the last two terms
-    :math:`2\sqrt{c K T R(T)}` (`folklearn.bounds.bandit_mistakes`). For
+    :math:`2\sqrt{c K T R(T)}` (`folklearn.evidence.bounds.bandit_mistakes`). For
     ``updates="correct"`` they are :math:`\varepsilon T + c E[C] / \varepsilon`, where C is the
     regret bound of the learner's certificate after all updates, if it has one that covers
     weighted examples.
@@ -128,7 +129,7 @@ class BanditReduction(Agent):
             )
         if updates not in (EXPLORED, CORRECT):
             raise InvalidInputError(f"updates must be {EXPLORED!r} or {CORRECT!r}, got {updates!r}")
-        refuse_unless_learner("the learner", learner)
+        check_is_learner("the learner", learner)
         self.learner = learner
         self.n_features = learner.n_features
         self.n_classes = learner.n_classes
@@ -139,14 +140,14 @@ class BanditReduction(Agent):
         # A constant factor of all weights keeps those of a constant exploration at most K.
         self._scale, self._heaviest = 1.0, math.inf
         if exploration == THEORY and horizon is None:
-            self._refuse_unless_live()
+            self._check_live()
         else:
             constant = chosen_exploration(exploration, horizon, _EXPLORATION, self._theory)
             if constant == 0.0:
                 raise InvalidInputError("exploration must be above 0: only explorations teach")
             self.exploration = constant
             self._scale, self._heaviest = constant, float(self.n_classes)
-        self._refuse_if_too_heavy()
+        self._check_too_heavy()
         self._warned = False
         self._live: Array = np.zeros(2)  # regret at the last look, and rounds until the next
         self._start(seed, max_pending)
@@ -162,7 +163,7 @@ class BanditReduction(Agent):
             horizon, n_classes=self.n_classes, regret=regret, cost=self._cost
         )
 
-    def _refuse_unless_live(self) -> None:
+    def _check_live(self) -> None:
         """Raise unless the learner has a certificate that can set exploration."""
         certificate = self.learner.certificate()
         if not certificate.valid or not self._stays_valid():
@@ -183,7 +184,7 @@ class BanditReduction(Agent):
         several = isinstance(self.learner, Mixture | PanelLearner)
         return several or math.isfinite(self.learner.regret_bound(1))
 
-    def _refuse_if_too_heavy(self) -> None:
+    def _check_too_heavy(self) -> None:
         """Raise if the learner takes no weights as large as the updates give."""
         heaviest, limit = (
             self._heaviest if self.updates == CORRECT else 1.0,
@@ -277,9 +278,9 @@ class BanditReduction(Agent):
         if not correct:
             return
         if self.updates == CORRECT:
-            weight = problem.weight(min(self._scale / decision.propensity, self._heaviest))
+            weight = validation.weight(min(self._scale / decision.propensity, self._heaviest))
         elif explored:
             weight = 1.0
         else:
             return
-        self.learner._learn(decision.x.copy(), decision.action, problem.NO_SOFT, weight)
+        self.learner._learn(decision.x.copy(), decision.action, validation.NO_SOFT, weight)

@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 
-from folklearn.words import counted
+from folklearn.utils import counted
 
 
 @dataclass(frozen=True)

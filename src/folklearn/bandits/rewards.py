@@ -7,18 +7,18 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from folklearn import problem
+from folklearn import validation
 from folklearn.arrays import Array
 from folklearn.bandits.agent import MAX_PENDING, Agent, Decision
 from folklearn.bandits.exploration import RULES, THEORY
 from folklearn.bandits.regret import RegretCertificate
 from folklearn.errors import InvalidInputError
+from folklearn.kernels.gaps import most_regret
 from folklearn.learners.auto import auto as auto_learner
-from folklearn.learners.base import Learner, refuse_unless_learner
-from folklearn.numerics.gaps import most_regret
-from folklearn.persist import Record, put_inside
+from folklearn.learners.base import Learner, check_is_learner
 from folklearn.scaler import OnlineScaler
-from folklearn.words import counted
+from folklearn.serialization import Record, put_inside
+from folklearn.utils import counted
 
 STRENGTH = 5.0
 _SPENT, _ETA = range(2)
@@ -55,7 +55,9 @@ class RegressionAgent(Agent):
             )
         self.exploration = exploration
         self._rule = RULES[exploration]
-        self.strength = strength if strength == THEORY else problem.positive("strength", strength)
+        self.strength = (
+            strength if strength == THEORY else validation.positive("strength", strength)
+        )
         self.n_late = 0
         self._totals: Array = np.zeros(2)
         self._start(seed, max_pending, default_reward, wait)
@@ -234,7 +236,7 @@ class RewardAgent(RegressionAgent):
         if self.n_actions < 2:
             raise InvalidInputError("an agent needs at least two actions, a regression for each")
         for one in self.regressions:
-            refuse_unless_regression(one)
+            check_is_regression(one)
         n_columns = self.regressions[0].n_features
         if {one.n_features for one in self.regressions} != {n_columns}:
             raise InvalidInputError("the regressions take different numbers of features")
@@ -266,14 +268,14 @@ class RewardAgent(RegressionAgent):
 
     def expected_rewards(self, x: ArrayLike) -> Array:
         """Return the expected reward of every action: (d,) in, (K,) out; (T, d) in, (T, K) out."""
-        x = problem.numbers("x", x)
+        x = validation.numbers("x", x)
         if x.ndim == 2:
-            rows = problem.contexts(x, self.n_features)
+            rows = validation.contexts(x, self.n_features)
             if self._scaler is not None:
                 Z = self._scaler.transform(rows[0])
-                rows = Z, problem.norms(Z)
+                rows = Z, validation.norms(Z)
             return np.stack([one._predict_rows(*rows)[:, 1] for one in self.regressions], axis=1)
-        return 1.0 - self._losses_of(problem.usable_context(x, self.n_features))
+        return 1.0 - self._losses_of(validation.usable_context(x, self.n_features))
 
     def to_record(self) -> Record:
         """Return the full state as a record."""
@@ -288,9 +290,9 @@ class RewardAgent(RegressionAgent):
             self._scaler = record.inner("scaler", OnlineScaler)
 
 
-def refuse_unless_regression(learner: Any) -> None:
+def check_is_regression(learner: Any) -> None:
     """Raise if something cannot learn rewards."""
-    refuse_unless_learner("a regression", learner)
+    check_is_learner("a regression", learner)
     if learner.n_classes != 2:
         raise InvalidInputError(
             f"a regression of rewards has two classes, no reward and all of it; {learner!r} has "
@@ -331,7 +333,7 @@ def auto(
     >>> bool(agent.expected_rewards([31.0, 1250.0, 0.0])[decision.action] > 0.5)
     True
     """
-    K = problem.count("n_actions", n_actions, 2)
+    K = validation.count("n_actions", n_actions, 2)
     # K of them predict for every decision, and Folklore would be a third of that.
     regressions = [
         auto_learner(n_features=n_features + bool(scale), n_classes=2, worst_case=False)

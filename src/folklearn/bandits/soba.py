@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 from scipy.linalg.blas import dsymv, dsyr
 
-from folklearn import problem
+from folklearn import validation
 from folklearn.arrays import Array
 from folklearn.bandits.agent import MAX_PENDING, Agent, Decision
 from folklearn.bandits.exploration import chosen_exploration, greedy
 from folklearn.errors import FolklearnError
-from folklearn.numerics.backend import OneThread
+from folklearn.kernels.blas import OneThread
 
 _DIGITS = 1e-14  # relative rounding of A^-1, beyond which a direction is lost
 
@@ -98,7 +98,7 @@ class Soba(Agent):
 
     @classmethod
     def _fewest_numbers(cls, **words: Any) -> int:
-        d, K = problem.sizes(words)
+        d, K = validation.sizes(words)
         return K * d if words["diagonal"] else (K * d) ** 2
 
     def __init__(
@@ -113,10 +113,10 @@ class Soba(Agent):
         seed: int | np.random.Generator = 0,
         max_pending: int = MAX_PENDING,
     ) -> None:
-        self.n_features = d = problem.count("n_features", n_features, 1)
-        self.n_classes = K = problem.count("n_classes", n_classes, 2)
+        self.n_features = d = validation.count("n_features", n_features, 1)
+        self.n_classes = K = validation.count("n_classes", n_classes, 2)
         self.diagonal = bool(diagonal)
-        self.R = R = problem.positive("R", R)
+        self.R = R = validation.positive("R", R)
         self.exploration = chosen_exploration(
             exploration,
             horizon,

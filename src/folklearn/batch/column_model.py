@@ -4,8 +4,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from folklearn.arrays import Array, softmax
-from folklearn.numerics.columns import Columns
-from folklearn.numerics.dual import logits_of
+from folklearn.kernels.dual_ascent import logits_of
+from folklearn.kernels.hash_index import Columns
 from folklearn.sparse import Contexts, SparseRows
 
 

@@ -7,17 +7,17 @@ from typing import Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from folklearn import problem
+from folklearn import validation
 from folklearn.arrays import Array, softmax
 from folklearn.batch.penalised import FIRST_RIDGE, penalised
-from folklearn.engine import Engine
 from folklearn.errors import FolklearnError, InvalidInputError, StateFileError
-from folklearn.learners.base import Learner, Progress, Report, refuse_unless_learner
-from folklearn.learners.panel import PanelLearner
-from folklearn.passes import PassesHere
-from folklearn.persist import Record, Saved, put_inside, refusing
-from folklearn.problem import Rows
+from folklearn.evidence.map_reduce import Engine
+from folklearn.evidence.passes import PassesHere
+from folklearn.learners.base import Learner, Progress, Report, check_is_learner
+from folklearn.learners.experts import PanelLearner
 from folklearn.progress import reporter
+from folklearn.serialization import Record, Saved, put_inside, state_file_errors
+from folklearn.validation import Rows
 
 AVERAGE = "average"
 RANDOM = "random"
@@ -108,7 +108,7 @@ class OnlineToBatch(Saved):
         passes: int = 1,
         seed: int = 0,
     ) -> None:
-        refuse_unless_learner("the learner", learner)
+        check_is_learner("the learner", learner)
         if select not in (AVERAGE, RANDOM, LAST):
             raise InvalidInputError(
                 f"select must be {AVERAGE!r}, {RANDOM!r} or {LAST!r}, got {select!r}"
@@ -117,9 +117,9 @@ class OnlineToBatch(Saved):
         self.n_features = learner.n_features
         self.n_classes = learner.n_classes
         self.select = select
-        self.n_checkpoints = problem.count("n_checkpoints", n_checkpoints, 1)
-        self.passes = problem.count("passes", passes, 1)
-        self.seed = problem.count("seed", seed, 0)
+        self.n_checkpoints = validation.count("n_checkpoints", n_checkpoints, 1)
+        self.passes = validation.count("passes", passes, 1)
+        self.seed = validation.count("seed", seed, 0)
         self.n_rounds = 0
         self._heuristic = "the predictor is not fitted yet"
         self._rounds: list[int] = []  # the states that predict are those before these rounds
@@ -226,10 +226,10 @@ class OnlineToBatch(Saved):
         return P
 
     def _predict_refitted(self, W: Array, x: ArrayLike) -> Array:
-        x = problem.numbers("x", x)
+        x = validation.numbers("x", x)
         if x.ndim == 2:
-            return softmax(problem.contexts(x, self.n_features)[0] @ W.T)
-        return softmax(W @ problem.usable_context(x, self.n_features))
+            return softmax(validation.contexts(x, self.n_features)[0] @ W.T)
+        return softmax(W @ validation.usable_context(x, self.n_features))
 
     @property
     def rounds(self) -> list[int]:
@@ -282,9 +282,9 @@ class OnlineToBatch(Saved):
     def _restore(self, record: Record) -> None:
         super()._restore(record)
         self._states = record.inner("states")
-        with refusing(record.kind):
-            self._rounds = [problem.count("rounds", t, 1) for t in record.word("rounds")]
-            self._counts = [problem.count("counts", c, 1) for c in record.word("counts")]
+        with state_file_errors(record.kind):
+            self._rounds = [validation.count("rounds", t, 1) for t in record.word("rounds")]
+            self._counts = [validation.count("counts", c, 1) for c in record.word("counts")]
         self._closed_form = bool(record.word("closed_form"))
         self._heuristic = str(record.word("heuristic"))
         if self._fits_together and self.n_rounds:

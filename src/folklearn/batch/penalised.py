@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from folklearn.arrays import Array, logit_losses
-from folklearn.engine import Leaf, S
-from folklearn.numerics.backend import threads_for
-from folklearn.numerics.on_torch.device import Device
-from folklearn.numerics.on_torch.rows import DeviceRows
-from folklearn.passes import Passes, shorter
-from folklearn.problem import Rows
+from folklearn.evidence.map_reduce import Leaf, S
+from folklearn.evidence.passes import Passes, shorter
+from folklearn.kernels.blas import threads_for
+from folklearn.kernels.on_torch.device import Device
+from folklearn.kernels.on_torch.rows import DeviceRows
+from folklearn.validation import Rows
 
 MOST_PASSES = 50  # for one ridge
 FIRST_RIDGE = 0.003  # for contexts of norm about 1

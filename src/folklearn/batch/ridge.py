@@ -8,7 +8,7 @@ import numpy as np
 from scipy.linalg import LinAlgError, cho_solve, cholesky
 
 from folklearn.arrays import TINY, Array, softmax
-from folklearn.numerics.simplex import helmert
+from folklearn.kernels.simplex import helmert
 
 SMALL_STEP = 1e-7  # logits; Newton squares the error, so after such a step it is near 1e-14
 _NO_GAIN = 1e-17  # of 1 + f, promised by a step
@@ -101,7 +101,7 @@ class Ridge:
 
 
 def _covariances(P: Array, Q: Array) -> Array:
-    """Return Q'(diag p - pp')Q of every row, by the factor of `folklearn.numerics.simplex`."""
+    """Return Q'(diag p - pp')Q of every row, by the factor of `folklearn.kernels.simplex`."""
     k = P.shape[1] - 1
     prefix = np.cumsum(P, axis=1)
     share = np.sqrt(P[:, 1:] / np.maximum(prefix[:, 1:], TINY))

@@ -6,13 +6,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.linalg import solve_triangular
 
-from folklearn import problem
+from folklearn import validation
 from folklearn.arrays import Array, softmax
 from folklearn.batch.ridge import Ridge, lower_factor
 from folklearn.errors import FolklearnError, InvalidInputError
-from folklearn.numerics.fixed_point import solve_fixed_point
-from folklearn.numerics.simplex import helmert
-from folklearn.persist import Record, Saved
+from folklearn.kernels.fixed_point import solve_fixed_point
+from folklearn.kernels.simplex import helmert
+from folklearn.serialization import Record, Saved
 
 REFIT = "refit"
 LAPLACE = "laplace"
@@ -87,15 +87,15 @@ class SMP(Saved):
 
     @classmethod
     def _fewest_numbers(cls, **words: Any) -> int:
-        d, K = problem.sizes(words)
+        d, K = validation.sizes(words)
         return ((K - 1) * d) ** 2
 
     def __init__(
         self, *, n_features: int, n_classes: int, lam: float = 0.5, method: str = REFIT
     ) -> None:
-        self.n_features = problem.count("n_features", n_features, 1)
-        self.n_classes = problem.count("n_classes", n_classes, 2)
-        self.lam = problem.positive("lam", lam)
+        self.n_features = validation.count("n_features", n_features, 1)
+        self.n_classes = validation.count("n_classes", n_classes, 2)
+        self.lam = validation.positive("lam", lam)
         if method not in (LAPLACE, REFIT):
             raise InvalidInputError(f"method must be {REFIT!r} or {LAPLACE!r}, got {method!r}")
         self.method = method
@@ -113,10 +113,10 @@ class SMP(Saved):
 
         y is (T,) classes or (T, K) soft labels. An earlier fit is forgotten.
         """
-        X, _ = problem.contexts(X, self.n_features)
+        X, _ = validation.contexts(X, self.n_features)
         if len(X) == 0:
             raise InvalidInputError("X has no rows: a predictor needs at least one")
-        labels, soft = problem.labels(y, len(X), self.n_classes)
+        labels, soft = validation.labels(y, len(X), self.n_classes)
         targets = soft if len(soft) else np.eye(self.n_classes)[labels]
         sample = Ridge(X, targets, self.lam)
         self._U, self.converged = sample.minimise(np.zeros_like(self._U))
@@ -139,8 +139,8 @@ class SMP(Saved):
         and X bounds the expected excess risk over the best model of row norm at most B; None
         for ``"laplace"``, which is an approximation.
         """
-        B = problem.positive("B", B)
-        logs = self._log_parts(problem.contexts(X, self.n_features)[0])
+        B = validation.positive("B", B)
+        logs = self._log_parts(validation.contexts(X, self.n_features)[0])
         if len(logs) == 0:
             raise InvalidInputError("X has no rows: the normaliser is averaged over new ones")
         if self.method == LAPLACE:
@@ -157,11 +157,11 @@ class SMP(Saved):
         """Return ln softmax(z^(y))_y for every label y, one row per context."""
         if self.n_rows == 0:
             raise FolklearnError("the predictor is not fitted yet: call fit(X, y) first")
-        x = problem.numbers("x", x)
+        x = validation.numbers("x", x)
         if x.ndim != 2:
-            one: Array = self._log_parts(problem.context(x, self.n_features)[None, :])[0]
+            one: Array = self._log_parts(validation.context(x, self.n_features)[None, :])[0]
             return one
-        X, _ = problem.contexts(x, self.n_features)
+        X, _ = validation.contexts(x, self.n_features)
         logs = np.empty((len(X), self.n_classes))
         chunk = max(1, _CHUNK_NUMBERS // (self._root.shape[0] * (self.n_classes - 1)))
         for start in range(0, len(X), chunk):

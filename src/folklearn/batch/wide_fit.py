@@ -7,9 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from folklearn.arrays import Array, logit_losses
-from folklearn.numerics import dual
-from folklearn.problem import Rows
+from folklearn.kernels import dual_ascent
 from folklearn.sparse import SparseRows
+from folklearn.validation import Rows
 
 MOST_PASSES = 50  # for one ridge
 POWERS = (0.0, 0.125, 0.25)  # of a column's sum of squares, by which it is divided
@@ -54,7 +54,7 @@ def wide_fit(
     .. math:: \arg\min_W \sum_j \lambda\, s_j^{2a} |W_j|^2 + \sum_t w_t\, \ell(W x_t, y_t),
         \qquad s_j = \sum_t w_t x_{tj}^2
 
-    by dual coordinate ascent (`numerics.dual`): what is random is the order of the rows in each
+    by dual coordinate ascent (`kernels.dual_ascent`): the order of the rows is random in each
     pass. The power a is 0, a plain ridge; or 1/8 or 1/4, where rare columns are penalised less
     than frequent ones (at 1/4 it is the metric of AdaGrad). For each, smaller ridges are tried as
     long as they help, or else larger ones, each fit from its neighbour; a larger power only if the
@@ -135,7 +135,7 @@ class _Problem:
     def loss(self, scaled: _Scaled, W: Array, which: NDArray[np.int64]) -> float:
         """Return the total loss of some rows."""
         Z = np.empty((len(which), W.shape[1]))
-        dual.logits_of(self.indptr, self.indices, scaled.values, which, W, Z)
+        dual_ascent.logits_of(self.indptr, self.indices, scaled.values, which, W, Z)
         some = self.rows.soft[which] if len(self.rows.soft) else self.rows.soft
         losses = logit_losses(Z, self.rows.labels[which], some)
         return float(self.rows.weights[which] @ losses)
@@ -161,7 +161,7 @@ class _Fit:
             # The same model; with the same points it would grow as the ridge shrinks.
             Q += (1.0 - ridge / self._ridge) * (problem.Y - Q)
         else:
-            dual.weights_of(*rows, *given, Q, ridge, W)
+            dual_ascent.weights_of(*rows, *given, Q, ridge, W)
         self._ridge, self._scaled = ridge, values
         met = Q.shape[1] * (len(values) / max(len(Q), 1) + _LOG_AND_EXP)
         chunk = max(1, int(_CHUNK / met))
@@ -170,7 +170,7 @@ class _Fit:
             loss, gap = 0.0, 0.0
             for start in range(0, len(order), chunk):
                 own = order[start : start + chunk]
-                lost, missing = dual.ascend(*rows, squares, *given, own, Q, W, ridge)
+                lost, missing = dual_ascent.ascend(*rows, squares, *given, own, Q, W, ridge)
                 loss, gap = loss + lost, gap + missing
             if gap <= tolerance * (loss + ridge * float(np.vdot(W, W))):
                 break

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from folklearn import problem
+from folklearn import validation
 from folklearn.arrays import Array, Labels
 from folklearn.boosting.contract import WeakLearner, WeakLearners, ask, make_learners, teach
 from folklearn.boosting.hedge import Prefixes
 from folklearn.errors import InvalidInputError
 from folklearn.learners.base import Learner, Report
-from folklearn.problem import Rows
+from folklearn.validation import Rows
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,7 +33,7 @@ class Booster(Learner):
     """The verbs; an algorithm brings its costs, how a label moves scores, and how it learns.
 
     A subclass validates its parameters, calls `_start`, and implements `_cost`, `_advance`
-    and `_absorb`; what it keeps is declared, see `folklearn.persist.Saved`. Labels are hard.
+    and `_absorb`; what it keeps is declared, see `folklearn.serialization.Saved`. Labels are hard.
     """
 
     INNER = ("weak_learner",)
@@ -43,7 +43,7 @@ class Booster(Learner):
 
     @classmethod
     def _fewest_numbers(cls, **words: Any) -> int:
-        return problem.sizes(words)[1]  # a number of every class, in the weak learners
+        return validation.sizes(words)[1]  # a number of every class, in the weak learners
 
     def _start(
         self,
@@ -55,8 +55,8 @@ class Booster(Learner):
         scale: float = 1.0,
     ) -> None:
         self._size(n_features, n_classes)
-        self.n_learners = problem.count("n_learners", n_learners, 1)
-        self.seed = problem.count("seed", seed, 0)
+        self.n_learners = validation.count("n_learners", n_learners, 1)
+        self.seed = validation.count("seed", seed, 0)
         self.learners = make_learners(weak_learner, self.n_learners, self.n_classes, self.seed)
         self._prefixes = Prefixes(self.n_learners, scale)
         self._round: Round | None = None
@@ -102,7 +102,7 @@ class Booster(Learner):
         return self.learners
 
     def _predict(self, x: Array) -> Array:
-        return self._prefixes.mixture(self._see(problem.usable(x)).scores)
+        return self._prefixes.mixture(self._see(validation.usable(x)).scores)
 
     def predict_label(self, x: ArrayLike) -> Any:
         """Return the label of the prefix that is followed: (d,) in, int out; (T, d) in, (T,) out.
@@ -112,17 +112,17 @@ class Booster(Learner):
         comes after.
         """
         leader = self._leader()
-        x = problem.numbers("x", x)
+        x = validation.numbers("x", x)
         if x.ndim == 2:
-            X = problem.contexts(x, self.n_features)[0]
+            X = validation.contexts(x, self.n_features)[0]
             labels = [int(np.argmax(self._see(row).scores[leader])) for row in X]
             return np.array(labels, dtype=np.int64)
-        x = problem.usable_context(x, self.n_features)
+        x = validation.usable_context(x, self.n_features)
         return int(np.argmax(self._see(x).scores[leader]))
 
     def prefix_labels(self, x: ArrayLike) -> Labels:
         """Return the label (N,) of every prefix for one context; ties go to the lowest class."""
-        x = problem.usable_context(x, self.n_features)
+        x = validation.usable_context(x, self.n_features)
         labels: Labels = self._see(x).scores[1:].argmax(axis=1)
         return labels
 
@@ -136,7 +136,7 @@ class Booster(Learner):
         """
         if label < 0:
             raise InvalidInputError(_HARD_ONLY)
-        seen = self._see(problem.usable(x))
+        seen = self._see(validation.usable(x))
         self._round = None  # as soon as one learner moves, the pass is out of date
         if weight > 0.0:
             teach(self.learners, seen.x, seen.costs, label, weight)

@@ -7,10 +7,10 @@ learning condition asks for rows of an L1 norm of at most 1; boosters divide whe
 import numpy as np
 from numpy.typing import ArrayLike
 
-from folklearn import problem
+from folklearn import validation
 from folklearn.arrays import Array
 from folklearn.errors import InvalidInputError
-from folklearn.numerics import boosting as kernels
+from folklearn.kernels import boosting as kernels
 
 
 def logistic_costs(s: ArrayLike) -> Array:
@@ -53,7 +53,7 @@ def pairwise_costs(s: ArrayLike) -> Array:
 
 
 def _scores(s: ArrayLike) -> Array:
-    s = problem.numbers("s", s)
+    s = validation.numbers("s", s)
     if s.ndim != 1 or len(s) < 2 or not np.isfinite(s).all():
         raise InvalidInputError(f"s must hold at least two finite scores, got {s!r}")
     return s

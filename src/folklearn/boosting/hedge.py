@@ -3,7 +3,7 @@
 import numpy as np
 
 from folklearn.arrays import Array
-from folklearn.numerics.boosting import mix_prefixes, score_prefixes, softmin
+from folklearn.kernels.boosting import mix_prefixes, score_prefixes, softmin
 
 
 class Prefixes:

@@ -5,12 +5,12 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from folklearn import problem
+from folklearn import validation
 from folklearn.arrays import Array
 from folklearn.boosting.booster import Booster, Round
 from folklearn.boosting.contract import WeakLearners
 from folklearn.errors import InvalidInputError
-from folklearn.numerics import boosting as kernels
+from folklearn.kernels import boosting as kernels
 
 _MOST_SAMPLES = 10**5
 
@@ -81,11 +81,13 @@ class OnlineMBBM(Booster):
         n_samples: int = 200,
         seed: int = 0,
     ) -> None:
-        self.edge = problem.positive("edge", edge)
+        self.edge = validation.positive("edge", edge)
         if self.edge >= 1.0:
             raise InvalidInputError(f"edge must be below 1, got {edge!r}")
-        self.n_samples = problem.count("n_samples", n_samples, 1, _MOST_SAMPLES)
-        vote = math.log1p(problem.count("n_classes", n_classes, 2) * self.edge / (1.0 - self.edge))
+        self.n_samples = validation.count("n_samples", n_samples, 1, _MOST_SAMPLES)
+        vote = math.log1p(
+            validation.count("n_classes", n_classes, 2) * self.edge / (1.0 - self.edge)
+        )
         self._start(n_features, n_classes, n_learners, weak_learner, seed, scale=vote)
         self._futures = self._drawn()
 

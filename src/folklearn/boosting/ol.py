@@ -8,7 +8,7 @@ from folklearn.arrays import Array
 from folklearn.boosting.booster import Booster, Round
 from folklearn.boosting.contract import WeakLearners
 from folklearn.errors import InvalidInputError
-from folklearn.numerics import boosting as kernels
+from folklearn.kernels import boosting as kernels
 
 
 class AdaBoostOL(Booster):

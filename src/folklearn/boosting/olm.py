@@ -7,7 +7,7 @@ import numpy as np
 from folklearn.arrays import Array
 from folklearn.boosting.booster import Booster, Round
 from folklearn.boosting.contract import WeakLearners
-from folklearn.numerics import boosting as kernels
+from folklearn.kernels import boosting as kernels
 
 
 class AdaBoostOLM(Booster):

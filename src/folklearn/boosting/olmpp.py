@@ -2,12 +2,12 @@
 
 import numpy as np
 
-from folklearn import problem
+from folklearn import validation
 from folklearn.arrays import Array
 from folklearn.boosting.booster import Booster, Round
 from folklearn.boosting.contract import WeakLearners
 from folklearn.boosting.regression import clip, kind_of, regret_bound
-from folklearn.numerics import boosting as kernels
+from folklearn.kernels import boosting as kernels
 
 
 class AdaBoostOLMpp(Booster):
@@ -88,7 +88,7 @@ class AdaBoostOLMpp(Booster):
     ) -> None:
         self._kind = kind_of(regression)
         self.regression = regression
-        self.horizon = None if horizon is None else problem.count("horizon", horizon, 1)
+        self.horizon = None if horizon is None else validation.count("horizon", horizon, 1)
         self._start(n_features, n_classes, n_learners, weak_learner, seed)
         self._rows: Array = kernels.start(self.n_learners, self._kind)
 

@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from folklearn import problem
+from folklearn import validation
 from folklearn.arrays import Array
-from folklearn.certificate import Certificate
 from folklearn.errors import InvalidInputError
-from folklearn.numerics import boosting as kernels
-from folklearn.persist import Saved
+from folklearn.evidence.certificate import Certificate
+from folklearn.kernels import boosting as kernels
+from folklearn.serialization import Saved
 
 KINDS = {
     "folklore": kernels.FOLKLORE,
@@ -94,10 +94,10 @@ class BoostingRegression(Saved):
     def __init__(
         self, *, n_classes: int, regression: str = "folklore", horizon: int | None = None
     ) -> None:
-        self.n_classes = problem.count("n_classes", n_classes, 2)
+        self.n_classes = validation.count("n_classes", n_classes, 2)
         self._kind = kind_of(regression)
         self.regression = regression
-        self.horizon = None if horizon is None else problem.count("horizon", horizon, 1)
+        self.horizon = None if horizon is None else validation.count("horizon", horizon, 1)
         self.n_rounds = 0
         self._rows = kernels.start(1, self._kind)
 
@@ -116,7 +116,7 @@ class BoostingRegression(Saved):
         s, label = self._checked(s, label)
         y = _class("y", y, self.n_classes)
         loss: float = kernels.learn_regression(
-            self._rows[0], self._kind, self._clip, s, label, y, problem.weight(weight)
+            self._rows[0], self._kind, self._clip, s, label, y, validation.weight(weight)
         )
         self.n_rounds += 1
         return loss
@@ -142,17 +142,17 @@ class BoostingRegression(Saved):
         return clip(self.horizon, self.n_rounds)
 
     def _checked(self, s: ArrayLike, label: int) -> tuple[Array, int]:
-        s = problem.numbers("s", s)
-        if s.shape != (self.n_classes,) or not (np.abs(s) <= problem.MAX_NORM).all():
+        s = validation.numbers("s", s)
+        if s.shape != (self.n_classes,) or not (np.abs(s) <= validation.MAX_NORM).all():
             raise InvalidInputError(
-                f"s must hold n_classes={self.n_classes} scores between {-problem.MAX_NORM:g} and "
-                f"{problem.MAX_NORM:g}, got {s!r}"
+                f"s must hold n_classes={self.n_classes} scores between "
+                f"{-validation.MAX_NORM:g} and {validation.MAX_NORM:g}, got {s!r}"
             )
         return s, _class("label", label, self.n_classes)
 
 
 def _class(name: str, value: int, n_classes: int) -> int:
-    number = problem.count(name, value, 0)
+    number = validation.count(name, value, 0)
     if number >= n_classes:
         raise InvalidInputError(f"{name} is {number}; expected 0 to {n_classes - 1}")
     return number

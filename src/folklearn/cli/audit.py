@@ -16,14 +16,14 @@ from folklearn.cli.many_files import Pair, audit_together
 from folklearn.cli.options import Columns, Source, explained
 from folklearn.cli.warmup import warm_up
 from folklearn.cli.whole import Whole
-from folklearn.engine import Engine
 from folklearn.errors import FolklearnError
-from folklearn.evaluate.certify import Certifier, PredictionCertificate
-from folklearn.evaluate.exact import Pass
+from folklearn.evaluate.audit import Certifier, PredictionCertificate
+from folklearn.evaluate.best_linear import Pass
 from folklearn.evaluate.progressive import score
 from folklearn.evaluate.regression import Regression
-from folklearn.numerics.backend import OWN
-from folklearn.words import counted
+from folklearn.evidence.map_reduce import Engine
+from folklearn.kernels.blas import OWN
+from folklearn.utils import counted
 
 _TOLERANCE = 1e-6  # of --exact, relative
 _TABLE = Table(
@@ -163,7 +163,7 @@ class Audited:
     def _certify(self, X: Array, y: Labels) -> None:
         start = self.certifier.n_rounds
         rows = slice(start, start + len(y))
-        self.given.refuse_other_rows(start, y)
+        self.given.check_same_rows(start, y)
         self.certifier.observe_many(X, y, self.P[rows])
         self.y[rows] = y
         self._n_wrong += int((self.P[rows].argmax(axis=1) != y).sum())

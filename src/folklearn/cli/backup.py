@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from folklearn.words import counted
+from folklearn.utils import counted
 
 
 def backup(

@@ -14,10 +14,10 @@ from folklearn.cli.options import Columns, Source, explained
 from folklearn.cli.outputs import Outputs
 from folklearn.cli.warmup import warm_up
 from folklearn.cli.whole import Whole
-from folklearn.engine import Engine
 from folklearn.errors import FolklearnError
-from folklearn.evaluate.exact import Exact
+from folklearn.evaluate.best_linear import Exact
 from folklearn.evaluate.hindsight import linear_losses
+from folklearn.evidence.map_reduce import Engine
 from folklearn.learners import catalogue
 from folklearn.scale.comparison import Compared, Comparison
 from folklearn.scale.comparison import compare as compared
@@ -63,13 +63,13 @@ def compare(
         plot_path = outputs.promise_plot(plot)
         whole = Whole(console, "compare", source, columns.roles())
         K = len(whole.labels)
-        _refuse_too_large(whole)
+        _check_too_large(whole)
         norm = whole.norm(B)
         settings = {
             name: {"B": norm} if "B" in catalogue.settings_of(name) else {} for name in names
         }
         for name in names:
-            known.refuse_too_large(name, whole.n_inputs, K)
+            known.check_size(name, whole.n_inputs, K)
             # Made to hear what it refuses before anything is learned.
             catalogue.make(name, 1, K, settings[name])
         text = f"{', '.join(names)}; all rows are in memory, standardised once"
@@ -97,18 +97,18 @@ def compare(
 def _names(text: str) -> list[str]:
     names = [name.strip() for name in text.split(",")]
     for place, name in enumerate(names):
-        known.refuse_unknown(name)
+        known.check_known(name)
         if name in names[:place]:
             raise FolklearnError(f"--learners names {name} twice")
     return names
 
 
-def _refuse_too_large(whole: Whole) -> None:
+def _check_too_large(whole: Whole) -> None:
     """Raise if the rows, and the Hessian that finds the best model, cannot fit in memory."""
     d, K = whole.n_inputs + 1, len(whole.labels)
     needed = 8 * (2 * (K * d) ** 2 + whole.n_rows * (2 * d + 2 * K))
     what_for = f"to find the best linear model of {whole.n_rows} rows"
-    known.refuse_unless_present(needed, what_for, whole.n_inputs, K)
+    known.check_present(needed, what_for, whole.n_inputs, K)
 
 
 def _cells(row: Compared) -> list[str]:

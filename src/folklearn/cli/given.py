@@ -17,7 +17,7 @@ from folklearn.readers.block import Texts
 from folklearn.readers.cells import Kind
 from folklearn.readers.opening import open_reader
 from folklearn.readers.reader import BadRow, Reader
-from folklearn.words import listed
+from folklearn.utils import listed
 
 _LARGEST_ROUNDING = 0.01  # of a row's sum: probabilities in text have few digits
 
@@ -38,7 +38,7 @@ class Given:
         """The same, a probability of 0 counted as the floor: sums stay within the tolerance."""
         return np.maximum(self.P, FLOOR)
 
-    def refuse_other_rows(self, start: int, y: Labels) -> None:
+    def check_same_rows(self, start: int, y: Labels) -> None:
         """Raise unless the labels y, of rows from `start` on, are those that the file names."""
         for place, true in enumerate(self.true[start : start + len(y)]):
             label = self.labels[y[place]]
@@ -137,7 +137,7 @@ def _cells(path: str, reader: Reader, columns: Mapping[str, str]) -> tuple[Array
         for block in reader.blocks(kinds):
             cells: Mapping[str, Array] = block.columns  # type: ignore[assignment]
             rows.append(np.column_stack([cells[name] for name in names]))
-            _refuse_unless_probabilities(rows[-1], block.lines, names, path)
+            _check_probabilities(rows[-1], block.lines, names, path)
             given = block.columns.get(LABEL)
             true += given.texts() if isinstance(given, Texts) else []
     except BadRow as bad:
@@ -196,7 +196,7 @@ def _columns(path: str, names: Sequence[str], whole: Whole) -> dict[str, str]:
     return columns
 
 
-def _refuse_unless_probabilities(P: Array, lines: Labels, names: Sequence[str], path: str) -> None:
+def _check_probabilities(P: Array, lines: Labels, names: Sequence[str], path: str) -> None:
     """Raise for the first cell that is not a probability, or the first row of another sum."""
     bad = np.argwhere(~((P >= 0.0) & (P <= 1.0 + _LARGEST_ROUNDING)))
     if len(bad):

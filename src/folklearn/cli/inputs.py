@@ -7,16 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from folklearn import persist, problem
+from folklearn import serialization, validation
 from folklearn.errors import FolklearnError
 from folklearn.model.model import Model
-from folklearn.model.roles import IGNORED, refuse_unknown
+from folklearn.model.roles import IGNORED, check_known
 from folklearn.readers.block import Block, Column, Texts
 from folklearn.readers.blocks import BlockReader
 from folklearn.readers.opening import open_reader
 from folklearn.readers.reader import Reader
 from folklearn.synthetic.digits import NAME, TARGET, digits
-from folklearn.words import listed
+from folklearn.utils import listed
 
 STDIN = "-"
 _HEADER_LENGTH = 8  # bytes of a safetensors file before its header, which is JSON
@@ -52,7 +52,7 @@ def roles_of(role: Sequence[str] | None, drop: Sequence[str] | None) -> dict[str
         name, equals, own = text.rpartition("=")
         if not equals:
             raise FolklearnError(f"--role {text!r} must be a column and its role: COLUMN=ROLE")
-        refuse_unknown(own, name)
+        check_known(own, name)
         roles[name] = own
     return roles | dict.fromkeys(drop or (), IGNORED)
 
@@ -105,7 +105,7 @@ def load_model(path: str, what: str = "--load") -> Model:
         raise FolklearnError(
             f"{path} is no folklearn model; {what} takes what `folklearn run --save` wrote"
         )
-    model = persist.load(path)
+    model = serialization.load(path)
     if not isinstance(model, Model):
         raise FolklearnError(
             f"{path} holds a {type(model).__name__}; {what} takes what `folklearn run --save` wrote"
@@ -117,6 +117,6 @@ def check_settings(given: Mapping[str, Any]) -> None:
     """Refuse a parameter of the learner that cannot be used, before anything is read."""
     for name, value in given.items():
         if name == "memory":
-            problem.count("--memory", value, 1)
+            validation.count("--memory", value, 1)
         else:
-            problem.positive(f"--{name}", value)
+            validation.positive(f"--{name}", value)

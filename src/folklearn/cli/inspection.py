@@ -4,7 +4,7 @@ import shlex
 
 import typer
 
-from folklearn import persist
+from folklearn import serialization
 from folklearn.cli import learners, report
 from folklearn.cli.display import new_console, warnings_shown
 from folklearn.cli.inputs import may_be_saved
@@ -12,7 +12,7 @@ from folklearn.cli.options import Source, explained
 from folklearn.model import document
 from folklearn.model.model import Model
 from folklearn.model.roles import inferred
-from folklearn.words import counted, listed
+from folklearn.utils import counted, listed
 
 _MOST = 8  # columns, and weights
 
@@ -27,7 +27,7 @@ def inspect(source: Source) -> None:
     if source.file is None or not may_be_saved(source.file):
         typer.echo("\n".join(_of_rows(source)))
         return
-    saved = persist.load(source.file)
+    saved = serialization.load(source.file)
     typer.echo("\n".join(_of_model(saved) if isinstance(saved, Model) else _of_other(saved)))
 
 
@@ -91,7 +91,7 @@ def _explained(model: Model) -> list[str]:
     return lines
 
 
-def _of_other(saved: persist.Saved) -> list[str]:
+def _of_other(saved: serialization.Saved) -> list[str]:
     arrays = saved.to_record().arrays
     size = sum(array.nbytes for array in arrays.values())
     lines = [("holds", repr(saved)), ("state", f"{len(arrays)} arrays, {size:,} bytes")]

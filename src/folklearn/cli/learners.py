@@ -4,14 +4,14 @@ from collections.abc import Mapping
 
 from folklearn import memory
 from folklearn.errors import FolklearnError
+from folklearn.kernels.blas import device_named
 from folklearn.learners import catalogue, lanes
 from folklearn.learners.auto import lane_taken
 from folklearn.learners.base import Learner
 from folklearn.learners.mixture import Mixture
-from folklearn.learners.wide import Wide
+from folklearn.learners.sparse_sgd import Wide
 from folklearn.model.model import Model
-from folklearn.numerics.backend import device_named
-from folklearn.words import counted
+from folklearn.utils import counted
 
 DEFAULT = "auto"
 CLASSIC = "folklore"  # what the options lam, gamma and memory belong to
@@ -33,7 +33,7 @@ def choose(name: str | None, given: Mapping[str, float]) -> str:
     """
     if name is None:
         return DEFAULT if set(given) <= set(options_of(DEFAULT)) else CLASSIC
-    refuse_unknown(name)
+    check_known(name)
     options = options_of(name)
     for option in given:
         if option not in options and name == DEFAULT:
@@ -44,13 +44,13 @@ def choose(name: str | None, given: Mapping[str, float]) -> str:
     return name
 
 
-def refuse_unknown(name: str) -> None:
+def check_known(name: str) -> None:
     """Raise if there is no learner of this name."""
     if name not in NAMES:
         raise FolklearnError(f"there is no learner {name!r}; choose one of: {', '.join(NAMES)}")
 
 
-def refuse_unless_growing(name: str) -> None:
+def check_growing(name: str) -> None:
     """Raise if a learner cannot take classes as they come."""
     if not catalogue.grows(name):
         raise FolklearnError(
@@ -60,13 +60,13 @@ def refuse_unless_growing(name: str) -> None:
         )
 
 
-def refuse_too_large(name: str, n_inputs: int, n_classes: int) -> None:
+def check_size(name: str, n_inputs: int, n_classes: int) -> None:
     """Raise if the state of a learner cannot fit in this machine."""
     needed = catalogue.n_bytes(name, n_inputs + 1, n_classes)
-    refuse_unless_present(needed, f"for {name}", n_inputs, n_classes, "; ogd needs next to none")
+    check_present(needed, f"for {name}", n_inputs, n_classes, "; ogd needs next to none")
 
 
-def refuse_unless_present(
+def check_present(
     needed: int, what_for: str, n_inputs: int, n_classes: int, advice: str = ""
 ) -> None:
     """Raise if this machine has less memory than the `needed` bytes."""

@@ -17,12 +17,12 @@ from folklearn.cli.options import Source
 from folklearn.cli.warmup import warm_up
 from folklearn.cli.whole import Whole
 from folklearn.errors import FolklearnError
-from folklearn.model.columns import Key
+from folklearn.model.encoder import Key
 from folklearn.model.roles import LEARNED
 from folklearn.scale.files import AuditedFile, FilesAudit, audit_files, averages
 from folklearn.scale.parallel import map_in_parallel
 from folklearn.scaler import Moments
-from folklearn.words import listed
+from folklearn.utils import listed
 
 _NARROWEST, _WIDEST = 10, 40  # of the column of files
 
@@ -140,7 +140,7 @@ def _blocks(
     given = read(pair.predictions, whole)
     P, start = given.clipped, 0
     for X, y in whole.blocks(given.labels):
-        given.refuse_other_rows(start, y)
+        given.check_same_rows(start, y)
         yield X, y, P[start : start + len(y)]
         start += len(y)
 

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from folklearn import plots
 from folklearn.errors import FolklearnError
-from folklearn.report.canvas import refuse_format, require_matplotlib
+from folklearn.report.canvas import check_format, require_matplotlib
 
 
 class Outputs:
@@ -73,7 +73,7 @@ class Outputs:
     def promise_plot(self, name: str | None) -> Path | None:
         """Promise a picture; refuse one that could not be drawn."""
         if name is not None:
-            refuse_format(name)
+            check_format(name)
             require_matplotlib()
         return self.promise("plot", name)
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import typer
 
-from folklearn import persist
+from folklearn import serialization
 from folklearn.arrays import Array
 from folklearn.bandits.agent import Agent
 from folklearn.cli import report
@@ -15,10 +15,10 @@ from folklearn.cli.display import Table, new_console, warnings_shown
 from folklearn.cli.options import explained
 from folklearn.cli.run import skipping
 from folklearn.errors import FolklearnError, InvalidInputError
-from folklearn.evaluate.log import Interactions
+from folklearn.evaluate.interactions import Interactions
 from folklearn.evaluate.off_policy import Estimate, logged_value, off_policy
 from folklearn.evaluate.policies import Learned, best_constant, greedy, uniform
-from folklearn.evaluate.rewards import reward_model
+from folklearn.evaluate.reward_model import reward_model
 from folklearn.model.model import Model
 from folklearn.model.roles import LEARNED
 from folklearn.readers.decisions import Features, LoggedDecision, as_interactions, as_numbers
@@ -28,7 +28,7 @@ from folklearn.readers.opening import source_of
 from folklearn.readers.outcomes import Rewards
 from folklearn.readers.vw import hashed
 from folklearn.sparse import SparseRows
-from folklearn.words import counted, listed
+from folklearn.utils import counted, listed
 
 BEST, SAMPLE = "best", "sample"
 _OWN = "the log's own"
@@ -70,7 +70,7 @@ def policy_value(
     """
     if play not in (BEST, SAMPLE):
         raise FolklearnError(f"--play must be {BEST} or {SAMPLE}, got {play!r}")
-    saved = None if policy is None else persist.load(policy)
+    saved = None if policy is None else serialization.load(policy)
     source = source_of(log)
     with skipping(on_bad_row) as skipped:
         decisions = list(read_decisions(source, Rewards(*reward_range), skipped))

@@ -13,9 +13,9 @@ from folklearn.cli.outputs import Outputs
 from folklearn.cli.predictions import UNSEEN, writer_to
 from folklearn.cli.run import skipping
 from folklearn.errors import FolklearnError
-from folklearn.model.feed import Feed
+from folklearn.model.dataset import Feed
 from folklearn.model.run import Score
-from folklearn.words import counted, listed
+from folklearn.utils import counted, listed
 
 _STDOUT = "-"
 

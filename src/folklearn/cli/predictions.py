@@ -11,7 +11,7 @@ from typing import Any, TextIO
 import numpy as np
 
 from folklearn.errors import FolklearnError
-from folklearn.model.feed import FedRows, Feed
+from folklearn.model.dataset import FedRows, Feed
 from folklearn.model.model import Step
 from folklearn.model.roles import ID
 from folklearn.readers.block import Texts

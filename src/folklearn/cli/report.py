@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from folklearn.cli.learners import described as described_learner
 from folklearn.cli.learners import sizes_of
 from folklearn.learners.auto import Auto
-from folklearn.model.feed import Feed
+from folklearn.model.dataset import Feed
 from folklearn.model.model import Model
 from folklearn.model.roles import ID, LEARNED, TARGET, described
 from folklearn.readers.reader import Reader
-from folklearn.words import counted, listed
+from folklearn.utils import counted, listed
 
 _MOST = 6  # columns of a role that are named
 

@@ -10,7 +10,6 @@ from typing import Any
 
 from rich.console import Console
 
-from folklearn.certificate import round_down
 from folklearn.cli import learners, report
 from folklearn.cli.display import Table, bar, follow, new_console, warnings_shown
 from folklearn.cli.flags import as_flags
@@ -21,12 +20,13 @@ from folklearn.cli.outputs import Outputs
 from folklearn.cli.predictions import PredictionWriter, writer_to
 from folklearn.cli.warmup import warm_up
 from folklearn.errors import FolklearnError
-from folklearn.model.feed import Feed
+from folklearn.evidence.certificate import round_down
+from folklearn.kernels.blas import OWN
+from folklearn.model.dataset import Feed
 from folklearn.model.model import Model
 from folklearn.model.run import Run
-from folklearn.numerics.backend import OWN
 from folklearn.readers.reader import BadRow
-from folklearn.words import counted
+from folklearn.utils import counted
 
 _STDOUT = "-"
 _MOST = 2048  # rows of a block: a signal waits for its end
@@ -112,7 +112,7 @@ def run(
     given: dict[str, Any] = {name: value for name, value in settings.items() if value is not None}
     if load is not None:
         own = {"learner": learner, "cross": cross, "B": B, **given}
-        _refuse_with_load({**own, "classes": classes, "windows": windows})
+        _check_load({**own, "classes": classes, "windows": windows})
     if bad_rows is not None and on_bad_row != "skip":
         raise FolklearnError("--bad-rows is of use only with --on-bad-row skip")
     if checkpoint is not None and save is None:
@@ -131,7 +131,7 @@ def run(
         model = load_model(load) if load is not None else None
         reader, target = source.open()
         if model is not None:
-            _refuse_other_roles(model, roles)
+            _check_same_roles(model, roles)
             model.to(device)
         else:
             pairs, labels = crosses_of(cross, reader), classes_of(classes)
@@ -163,7 +163,7 @@ def run(
                 outputs.put(predictions_path)
             rows = counted(learning.n_learned, "row")
             raise FolklearnError(f"{bad}; the model of the {rows} before it was saved to {save}")
-        learning.refuse_nothing()
+        learning.check_not_empty()
         course = learning.course.ended()
         if plot_path is not None:
             outputs.draw(course.plot(), plot_path)
@@ -182,7 +182,7 @@ def run(
         raise Ended(EXIT_CODES[signals.heard])
 
 
-def _refuse_with_load(options: dict[str, Any]) -> None:
+def _check_load(options: dict[str, Any]) -> None:
     for name, value in options.items():
         if value:
             raise FolklearnError(
@@ -190,7 +190,7 @@ def _refuse_with_load(options: dict[str, Any]) -> None:
             )
 
 
-def _refuse_other_roles(model: Model, roles: dict[str, str]) -> None:
+def _check_same_roles(model: Model, roles: dict[str, str]) -> None:
     for name, role in roles.items():
         own = model.roles.get(name)
         if own != role:
@@ -242,7 +242,7 @@ def begin(feed: Feed, console: Console) -> None:
             task = progress.add_task("checking", total=reader.n_rows)
             feed.begin(lambda n_rows: progress.update(task, completed=n_rows))
     elif not model.labels:
-        learners.refuse_unless_growing(model.learner_name)
+        learners.check_growing(model.learner_name)
     feed.begin()
     if feed.scan is not None and len(model.labels) < 2:
         only = f"only the label {model.labels[0]!r}" if model.labels else "no label"
@@ -319,7 +319,7 @@ class Learning:
         cells = [f"{course.n_rows}", report.number(course.loss), frozen]
         return [*cells, f"{course.error:.2%}", f"{speed:.0f}"]
 
-    def refuse_nothing(self) -> None:
+    def check_not_empty(self) -> None:
         """Raise if no row was learned, or none that counts."""
         name, heard = self.feed.reader.name, self.signals.heard
         if not self.n_learned:

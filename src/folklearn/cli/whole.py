@@ -12,14 +12,14 @@ from rich.console import Console
 
 from folklearn import memory
 from folklearn.arrays import Array, Labels
-from folklearn.certificate import Certificate
 from folklearn.cli import report
 from folklearn.cli.display import bar
 from folklearn.cli.options import Source
 from folklearn.errors import FolklearnError
 from folklearn.evaluate.regression import Regression, logistic_regression
-from folklearn.model.columns import MOST_OWN, Columns, Encoded, Key
-from folklearn.model.feed import FedRows, Feed
+from folklearn.evidence.certificate import Certificate
+from folklearn.model.dataset import FedRows, Feed
+from folklearn.model.encoder import MOST_OWN, Columns, Encoded, Key
 from folklearn.model.hindsight import MOST_WEIGHTS, SHARE_OF_MEMORY
 from folklearn.model.model import Model
 from folklearn.model.roles import CATEGORY, WORDS
@@ -53,7 +53,7 @@ class Whole:
         self._command = command
         with _plainly():
             self.feed = Feed(Model(roles=roles), BlockReader.stored(reader), target, dense=True)
-            self._refuse_words()
+            self._check_words()
             with bar(console, endless=reader.n_rows is None) as progress:
                 task = progress.add_task("checking", total=reader.n_rows)
                 self.feed.begin(lambda n_rows: progress.update(task, completed=n_rows))
@@ -72,7 +72,7 @@ class Whole:
         self.n_rows, self.n_unlabelled = found.n_rows - found.n_unlabelled, found.n_unlabelled
         self._columns = model.columns
         if found.largest_weight is not None:
-            self._refuse_weights()
+            self._check_weights()
         many = [name for name, values in found.values.items() if len(values) > MOST_OWN]
         if any(model.columns.roles.get(name) == CATEGORY for name in many):
             for rows in self._rows():  # places that rare categories share
@@ -80,7 +80,7 @@ class Whole:
         self.n_inputs = max(1, len(self._columns.keys))
         self._scaler: FixedScaler | None = None
 
-    def _refuse_words(self) -> None:
+    def _check_words(self) -> None:
         for name, role in self.feed.roles.items():
             if role == WORDS:
                 raise FolklearnError(
@@ -89,7 +89,7 @@ class Whole:
                     f"(--role {shlex.quote(f'{name}=category')}); folklearn run learns words"
                 )
 
-    def _refuse_weights(self) -> None:
+    def _check_weights(self) -> None:
         for rows in self._rows():
             other = np.flatnonzero(rows.weights != 1.0)
             if other.size:

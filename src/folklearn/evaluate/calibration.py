@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from folklearn import problem
+from folklearn import validation
 from folklearn.arrays import Array
 from folklearn.errors import InvalidInputError
 from folklearn.evaluate.probabilities import checked_rows, label_mass
@@ -53,18 +53,18 @@ def calibration_curve(
     >>> curve.predicted, curve.observed, round(curve.error, 6)
     (array([0.8]), array([0.7]), 0.1)
     """
-    P = problem.numbers("P", P)
+    P = validation.numbers("P", P)
     if P.ndim != 2:
         raise InvalidInputError(f"P has shape {P.shape}; expected (number of rounds, classes)")
     T, K = P.shape
     P = checked_rows(P, T, K)
-    labels, soft = problem.labels(y, T, K)
-    weights = problem.weights(weight, T)
-    n_bins = problem.count("n_bins", n_bins, 1)
+    labels, soft = validation.labels(y, T, K)
+    weights = validation.weights(weight, T)
+    n_bins = validation.count("n_bins", n_bins, 1)
     if label is None:
         stated, came_true = P.max(axis=1, initial=0.0), label_mass(P, labels, soft)
     else:
-        label, _ = problem.label(label, K)
+        label, _ = validation.label(label, K)
         stated = P[:, label]
         came_true = soft[:, label] if len(soft) else (labels == label).astype(np.float64)
     return _binned(stated, came_true, weights, n_bins)

@@ -1,10 +1,10 @@
 """The learner that goes along with anybody's predictions: rows are expanded where it stands."""
 
-from folklearn import problem
+from folklearn import validation
+from folklearn.kernels.blas import device_named
 from folklearn.learners.lanes import PAIRS, lane_of
 from folklearn.learners.leader import Leader
-from folklearn.learners.wide import Wide
-from folklearn.numerics.backend import device_named
+from folklearn.learners.sparse_sgd import Wide
 
 
 def companion(
@@ -14,11 +14,11 @@ def companion(
 
     It takes rows of any weight through the verbs that do not check.
     """
-    B = problem.positive("B", B)
-    d = problem.count("n_features", n_features, 1)
-    K = problem.count("n_classes", n_classes, 2)
+    B = validation.positive("B", B)
+    d = validation.count("n_features", n_features, 1)
+    K = validation.count("n_classes", n_classes, 2)
     if lane_of(d, K, device_named(device)) == PAIRS:
-        most = problem.MAX_WEIGHT
+        most = validation.MAX_WEIGHT
         return Leader(
             n_features=d, n_classes=K, ridges=(), B=B, R=R, max_weight=most, device=device
         )

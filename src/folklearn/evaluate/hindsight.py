@@ -5,13 +5,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from folklearn import problem
+from folklearn import validation
 from folklearn.arrays import Array, logit_losses
-from folklearn.engine import Engine
 from folklearn.errors import InvalidInputError
-from folklearn.evaluate.exact import Exact, refine
-from folklearn.passes import PassesHere
-from folklearn.problem import Rows
+from folklearn.evaluate.best_linear import Exact, refine
+from folklearn.evidence.map_reduce import Engine
+from folklearn.evidence.passes import PassesHere
+from folklearn.validation import Rows
 
 
 def best_in_class(
@@ -60,10 +60,10 @@ def best_in_class(
     (True, True, True)
     """
     engine = Engine.chosen(n_jobs, device)
-    n_classes = problem.count("n_classes", n_classes, 2)
-    B = problem.positive("B", B)
-    tol = problem.positive("tol", tol)
-    X = problem.table(X)
+    n_classes = validation.count("n_classes", n_classes, 2)
+    B = validation.positive("B", B)
+    tol = validation.positive("tol", tol)
+    X = validation.table(X)
     sizes = {"n_features": X.shape[1], "n_classes": n_classes}
     rows = Rows.checked(X, y, weight, **sizes)
     return refine(PassesHere(lambda: [rows], engine), **sizes, B=B, tol=tol)
@@ -74,11 +74,11 @@ def linear_losses(X: Any, y: ArrayLike, W: ArrayLike) -> Array:
 
     Computed from the logits, so that a probability that underflows costs what it should.
     """
-    W = problem.numbers("W", W)
+    W = validation.numbers("W", W)
     if W.ndim != 2 or not np.isfinite(W).all():
         raise InvalidInputError(
             f"W has shape {W.shape}; expected finite numbers of shape (n_classes, n_features)"
         )
-    X, _ = problem.rows_of_contexts(X, W.shape[1])
-    labels, soft = problem.labels(y, len(X), len(W))
+    X, _ = validation.rows_of_contexts(X, W.shape[1])
+    labels, soft = validation.labels(y, len(X), len(W))
     return logit_losses(X @ W.T, labels, soft)

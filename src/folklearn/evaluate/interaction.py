@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from folklearn import problem
+from folklearn import validation
 from folklearn.arrays import Array, Labels
 from folklearn.bandits.agent import Agent, Decision
 from folklearn.bandits.lists import ListAgent
 from folklearn.errors import FolklearnError, InvalidInputError
-from folklearn.evaluate.log import Interactions
+from folklearn.evaluate.interactions import Interactions
 from folklearn.learners.base import Progress
 from folklearn.progress import reporter
 
@@ -52,7 +52,7 @@ def interact(
     """
     contexts, labels, R = _stream(agent, X, y)
     T = len(contexts)
-    delay = problem.count("delay", delay, 0)
+    delay = validation.count("delay", delay, 0)
     waiting = len(agent.pending) + min(delay + 1, T)
     if waiting > agent.max_pending:
         raise InvalidInputError(
@@ -101,19 +101,19 @@ def interact(
 def _stream(agent: Agent, X: Any, y: Any) -> tuple[Any, Labels, Any]:
     """Return contexts, labels if they were given, and what every action earns, all checked."""
     if isinstance(agent, ListAgent):
-        menus = [problem.contexts(rows, agent.n_features)[0] for rows in X]
-        R = [problem.numbers("y", own) for own in y]
+        menus = [validation.contexts(rows, agent.n_features)[0] for rows in X]
+        R = [validation.numbers("y", own) for own in y]
         if [own.shape for own in R] != [(len(rows),) for rows in menus] or not _from_0_to_1(R):
             raise InvalidInputError(
                 "y must say for every decision what each of its actions earns, from 0 to 1"
             )
         return menus, np.empty(0, np.int64), R
-    X, _ = problem.contexts(X, agent.n_features)
+    X, _ = validation.contexts(X, agent.n_features)
     expected = (len(X), agent.n_classes)
     if np.ndim(y) != 2:
-        labels, _ = problem.labels(y, *expected)
+        labels, _ = validation.labels(y, *expected)
         return X, labels, np.eye(agent.n_classes)[labels]
-    rewards = problem.numbers("y", y)
+    rewards = validation.numbers("y", y)
     if rewards.shape != expected or not _from_0_to_1(rewards):
         raise InvalidInputError(
             f"y must be a label per row of X, or what every action earns, from 0 to 1: {expected}"

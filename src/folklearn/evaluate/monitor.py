@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from folklearn import problem
+from folklearn import validation
 from folklearn.arrays import Array
 from folklearn.errors import InvalidInputError
-from folklearn.persist import Record, Saved
+from folklearn.serialization import Record, Saved
 
 _LOOK = 64  # rows between two looks
 _LARGEST_RISE = 100.0
@@ -122,11 +122,11 @@ class Monitor(Saved):
         start: int = 0,
     ) -> None:
         self.alert = alert
-        self.alpha = problem.fraction("alpha", problem.positive("alpha", alpha), 1.0)
-        self.rise = problem.fraction("rise", rise, _LARGEST_RISE)
-        self.cap = problem.positive("cap", cap)
+        self.alpha = validation.fraction("alpha", validation.positive("alpha", alpha), 1.0)
+        self.rise = validation.fraction("rise", rise, _LARGEST_RISE)
+        self.cap = validation.positive("cap", cap)
         self.forget()
-        self.start = problem.count("start", start, 0)
+        self.start = validation.count("start", start, 0)
 
     def forget(self) -> None:
         """Begin anew, at row 0 of another stream."""
@@ -150,16 +150,16 @@ class Monitor(Saved):
     def observe(self, loss: float) -> None:
         """Take in the loss of one row."""
         if loss != loss:
-            _refuse()
+            _raise_invalid_loss()
         self._waiting.append(loss)
         if len(self._waiting) == _LOOK:
             self.observe_many(())
 
     def observe_many(self, losses: ArrayLike) -> None:
         """Take in losses (T,), in order; alerts come when all have been looked at."""
-        new = problem.numbers("losses", losses)
+        new = validation.numbers("losses", losses)
         if np.isnan(new).any():
-            _refuse()
+            _raise_invalid_loss()
         waiting = np.array([*self._waiting, *new.tolist()])
         stop = len(waiting) // _LOOK * _LOOK
         self._waiting = waiting[stop:].tolist()
@@ -259,5 +259,5 @@ def _share(look: int) -> float:
     return 1.0 / math.log2(look + 2.0) - 1.0 / math.log2(look + 3.0)
 
 
-def _refuse() -> None:
+def _raise_invalid_loss() -> None:
     raise InvalidInputError("a loss is not a number: leave out rows without a label")

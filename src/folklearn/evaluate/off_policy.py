@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from folklearn import problem
+from folklearn import validation
 from folklearn.arrays import Array
 from folklearn.errors import InvalidInputError
-from folklearn.evaluate.log import Interactions
+from folklearn.evaluate.interactions import Interactions
 from folklearn.evaluate.policies import Learned, learned_probabilities, probabilities
-from folklearn.evaluate.rewards import reward_model
+from folklearn.evaluate.reward_model import reward_model
 
 IPS = "ips"
 SNIPS = "snips"
@@ -150,7 +150,7 @@ def off_policy(
     _one_of("interval", interval, INTERVALS)
     confidence = _inside("confidence", confidence)
     is_learned = isinstance(policy, Learned)
-    _refuse_short(log, 3 if is_learned else 2)
+    _check_length(log, 3 if is_learned else 2)
     if rewards is not None and method != DR:
         raise InvalidInputError(f'rewards are for method="dr", not for {method!r}')
     if least_propensity is not None and interval != BERNSTEIN:
@@ -163,7 +163,7 @@ def off_policy(
         )
     least = seen
     if interval == BERNSTEIN:
-        _refuse_dependence(method, rewards is not None, is_learned)
+        _check_dependence(method, rewards is not None, is_learned)
         least = _least_propensity(seen, least_propensity)
     q = _modelled(log, rewards) if method == DR else None
     if isinstance(policy, Learned):
@@ -223,7 +223,7 @@ def logged_value(log: Interactions, *, confidence: float = 0.95) -> Estimate:
     >>> estimate.value, estimate.effective_size
     (0.5, 4.0)
     """
-    _refuse_short(log, 2)
+    _check_length(log, 2)
     confidence, T = _inside("confidence", confidence), log.n_rounds
     std_error = float(log.rewards.std(ddof=1)) / math.sqrt(T)
     low, high = _within_0_and_1(log.mean_reward, _normal(std_error, T, confidence))
@@ -240,7 +240,7 @@ def logged_value(log: Interactions, *, confidence: float = 0.95) -> Estimate:
     )
 
 
-def _refuse_short(log: Interactions, least: int) -> None:
+def _check_length(log: Interactions, least: int) -> None:
     if log.n_rounds < least:
         raise InvalidInputError(
             f"an interval needs at least {least} rounds; the log has {log.n_rounds}"
@@ -264,7 +264,7 @@ def _modelled(log: Interactions, rewards: ArrayLike | None) -> Array:
     """Return the modelled reward of every pair of a decision and an action, (N,)."""
     if rewards is None:
         return reward_model(log).ravel()
-    q = problem.numbers("rewards", rewards)
+    q = validation.numbers("rewards", rewards)
     expected = (log.offsets[-1],) if log.n_actions is None else (log.n_rounds, log.n_actions)
     if q.shape != expected:
         raise InvalidInputError(
@@ -280,7 +280,7 @@ def _modelled(log: Interactions, rewards: ArrayLike | None) -> Array:
     return q.ravel()
 
 
-def _refuse_dependence(method: str, rewards_given: bool, is_learned: bool) -> None:
+def _check_dependence(method: str, rewards_given: bool, is_learned: bool) -> None:
     if is_learned:
         raise InvalidInputError(
             'interval="bernstein" needs independent rounds, and a policy learned from the log ties '

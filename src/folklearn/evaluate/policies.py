@@ -7,12 +7,12 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import ArrayLike
 
-from folklearn import problem
+from folklearn import validation
 from folklearn.arrays import Array
 from folklearn.errors import InvalidInputError
-from folklearn.evaluate.log import Interactions
-from folklearn.evaluate.probabilities import ROW_SUM_TOLERANCE, refuse_bad_rows
-from folklearn.evaluate.rewards import RewardModel
+from folklearn.evaluate.interactions import Interactions
+from folklearn.evaluate.probabilities import ROW_SUM_TOLERANCE, check_rows
+from folklearn.evaluate.reward_model import RewardModel
 
 
 @dataclass(frozen=True)
@@ -79,14 +79,14 @@ def probabilities(log: Interactions, policy: Any) -> Array:
     play = _player(policy)
     if log.n_actions is None:
         return _of_menus(log, policy if play is None else play)
-    P = problem.numbers("policy", policy if play is None else play(log.X))
+    P = validation.numbers("policy", policy if play is None else play(log.X))
     expected = (log.n_rounds, log.n_actions)
     if P.shape != expected:
         raise InvalidInputError(
             f"policy has shape {P.shape}; expected the probabilities of all actions in every "
             f"round: {expected}"
         )
-    refuse_bad_rows(P, "row {} of policy", ROW_SUM_TOLERANCE)
+    check_rows(P, "row {} of policy", ROW_SUM_TOLERANCE)
     return P.ravel()
 
 
@@ -119,20 +119,20 @@ def _of_menus(log: Interactions, policy: Any) -> Array:
     parts: list[Array] = [np.empty(0)]
     for t in range(log.n_rounds):
         rows = log.offered(t)
-        p = problem.numbers("policy", policy(rows) if callable(policy) else policy[t])
+        p = validation.numbers("policy", policy(rows) if callable(policy) else policy[t])
         if p.shape != (len(rows),):
             raise InvalidInputError(
                 f"policy has shape {p.shape} in decision {t}; expected ({len(rows)},), a "
                 "probability for each of its actions"
             )
-        refuse_bad_rows(p[None, :], f"decision {t} of policy", ROW_SUM_TOLERANCE)
+        check_rows(p[None, :], f"decision {t} of policy", ROW_SUM_TOLERANCE)
         parts.append(p)
     return np.concatenate(parts)
 
 
 def learned_probabilities(log: Interactions, policy: Learned) -> tuple[int, Array]:
     """Return the first decision that is judged, and what is given to every pair from there on."""
-    n_blocks = problem.count("n_blocks", policy.n_blocks, 2)
+    n_blocks = validation.count("n_blocks", policy.n_blocks, 2)
     (_, first), *others = log.blocks(n_blocks)
     parts = [probabilities(log[start:stop], policy.learn(log[:start])) for start, stop in others]
     return first, np.concatenate(parts)

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from folklearn import problem
+from folklearn import validation
 from folklearn.arrays import Array, Labels
 from folklearn.errors import InvalidInputError
 
@@ -12,26 +12,26 @@ ROW_SUM_TOLERANCE = 1e-6
 
 def checked_rows(P: ArrayLike, n_rounds: int, n_classes: int) -> Array:
     """Return P (T, K) if every row is a distribution; else name the first that is not."""
-    P = problem.numbers("P", P)
+    P = validation.numbers("P", P)
     if P.shape != (n_rounds, n_classes):
         raise InvalidInputError(
             f"P has shape {P.shape}; expected one row of probabilities per round: "
             f"{(n_rounds, n_classes)}"
         )
-    refuse_bad_rows(P, "row {} of P", ROW_SUM_TOLERANCE)
+    check_rows(P, "row {} of P", ROW_SUM_TOLERANCE)
     return P
 
 
 def checked_row(p: ArrayLike, n_classes: int) -> Array:
     """Return p (K,) if it is a distribution."""
-    p = problem.numbers("p", p)
+    p = validation.numbers("p", p)
     if p.shape != (n_classes,):
         raise InvalidInputError(f"p has shape {p.shape}; expected (n_classes={n_classes},)")
-    refuse_bad_rows(p[None, :], "p", ROW_SUM_TOLERANCE)
+    check_rows(p[None, :], "p", ROW_SUM_TOLERANCE)
     return p
 
 
-def refuse_bad_rows(P: Array, where: str, tolerance: float) -> None:
+def check_rows(P: Array, where: str, tolerance: float) -> None:
     """Raise for the first row that is not non-negative with sum 1 within `tolerance`."""
     in_range: NDArray[np.bool_] = (P >= 0.0) & (tolerance >= P - 1.0)  # false for NaN too
     good: NDArray[np.bool_] = np.all(in_range, axis=1)

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from folklearn import problem
+from folklearn import validation
 from folklearn.arrays import Array, log_losses
 from folklearn.errors import InvalidInputError
+from folklearn.evaluate.best_linear import Exact
 from folklearn.evaluate.calibration import CalibrationCurve, calibration_curve
-from folklearn.evaluate.exact import Exact
 from folklearn.evaluate.hindsight import linear_losses
 from folklearn.evaluate.probabilities import checked_rows, label_mass
 from folklearn.learners.base import Learner, Progress
@@ -108,7 +108,7 @@ class Scores:
 
     @property
     def _labels(self) -> tuple[NDArray[np.int64], Array]:
-        return problem.labels(self.y, self.n_rounds, self.P.shape[1])
+        return validation.labels(self.y, self.n_rounds, self.P.shape[1])
 
     def _weighted(self, values: Array) -> Array:
         # A round of weight 0 does not count, even if its loss is infinite.
@@ -141,13 +141,13 @@ def score(
     >>> [round(float(loss), 3) for loss in scores.losses], scores.n_floored, scores.error_rate
     ([0.693, 34.539], 1, 0.5)
     """
-    P = problem.numbers("P", P)
+    P = validation.numbers("P", P)
     if P.ndim != 2:
         raise InvalidInputError(f"P has shape {P.shape}; expected (number of rounds, classes)")
     T, K = P.shape
     P = checked_rows(P, T, K)
-    labels, soft = problem.labels(y, T, K)
-    weights = problem.weights(weight, T)
+    labels, soft = validation.labels(y, T, K)
+    weights = validation.weights(weight, T)
     if not 0.0 <= floor < 1.0:
         raise InvalidInputError(f"floor must be a number from 0 to below 1, got {floor!r}")
     return Scores(
@@ -208,7 +208,7 @@ def _n_floored(P: Array, labels: NDArray[np.int64], soft: Array, floor: float) -
 def _comparator_losses(losses: ArrayLike | None, T: int) -> Array | None:
     if losses is None:
         return None
-    array = problem.numbers("comparator_losses", losses)
+    array = validation.numbers("comparator_losses", losses)
     if array.shape != (T,):
         raise InvalidInputError(f"comparator_losses has shape {array.shape}; expected ({T},)")
     return array

@@ -1,6 +1,7 @@
 """Logistic regression in hindsight: the penalised fit to all rows, and what none can be below.
 
-For every model W of any norm, with p the prediction of any model at each row (`numerics.tangents`),
+For every model W of any norm, with p the prediction of any model at each row
+(`kernels.linear_evidence`),
 
     sum of w loss(W) + 1/2 sum_ij tau_j W_ij^2  >=  c - 1/2 sum_ij G_ij^2 / tau_j,
 
@@ -16,15 +17,15 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.linalg import cholesky, solve_triangular
 
-from folklearn import problem
+from folklearn import validation
 from folklearn.arrays import TINY, Array
-from folklearn.certificate import round_down, round_up
 from folklearn.errors import InvalidInputError
-from folklearn.numerics import tangents
-from folklearn.numerics.backend import threads_for
-from folklearn.numerics.evidence import CONSTANT, DEPTH, N_TOTALS, REACH, ROUNDS, WEIGHT
-from folklearn.problem import Rows
+from folklearn.evidence.certificate import round_down, round_up
+from folklearn.kernels import linear_evidence
+from folklearn.kernels.blas import threads_for
+from folklearn.kernels.evidence import CONSTANT, DEPTH, N_TOTALS, REACH, ROUNDS, WEIGHT
 from folklearn.sparse import SparseRows
+from folklearn.validation import Rows
 
 _CONSTANT_PENALTY = 1e-8  # times the square of a constant, over 2: next to none
 LARGEST_CONSTANT = 100.0  # norm of the constants of all classes up to which the bound holds
@@ -140,9 +141,9 @@ def logistic_regression(
     >>> bool(found.at_least <= found.loss + found.penalty), found.gap < 1e-3
     (True, True)
     """
-    K = problem.count("n_classes", n_classes, 2)
-    C = problem.positive("C", C)
-    X = problem.table(X)
+    K = validation.count("n_classes", n_classes, 2)
+    C = validation.positive("C", C)
+    X = validation.table(X)
     rows = Rows.checked(X, y, weight, n_features=X.shape[1], n_classes=K)
     rows = rows.of(np.flatnonzero(rows.weights > 0.0))
     if isinstance(rows.X, SparseRows):
@@ -150,7 +151,7 @@ def logistic_regression(
     tau = np.full(X.shape[1], (2.0 if K == 2 else 1.0) / C)
     if constant is not None:
         tau[constant] = _CONSTANT_PENALTY * min(1.0, tau[constant])
-    W = problem.model("start", start, K, X.shape[1])
+    W = validation.model("start", start, K, X.shape[1])
     objective = _Objective(rows, K, tau, constant)
     with threads_for(W.size):
         W = _minimise(objective, W - W.mean(axis=0), tol, most_passes)
@@ -218,7 +219,7 @@ class _Objective:
             totals[CONSTANT] += float(weights[part] @ entropies)
             totals[DEPTH] += 1.0
             G += _products(residuals, X[part])
-        at_least = tangents.penalised_floor(totals, G.T, self.tau)
+        at_least = linear_evidence.penalised_floor(totals, G.T, self.tau)
         penalised = np.ones(len(self.tau))
         if self.constant is not None:
             at_least -= 0.5 * self.tau[self.constant] * LARGEST_CONSTANT**2

@@ -10,17 +10,17 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from folklearn import problem
+from folklearn import validation
 from folklearn.arrays import Array, log_losses
 from folklearn.errors import InvalidInputError, StateFileError
 from folklearn.evaluate.companion import companion
 from folklearn.evaluate.probabilities import checked_row, checked_rows, label_mass
+from folklearn.evidence.lower_bound import LowerBound
 from folklearn.learners.leader import Leader
-from folklearn.learners.wide import Wide
-from folklearn.lower_bound import LowerBound
-from folklearn.persist import Record, Saved, put_inside
-from folklearn.problem import Rows
+from folklearn.learners.sparse_sgd import Wide
+from folklearn.serialization import Record, Saved, put_inside
 from folklearn.sparse import SparseRows
+from folklearn.validation import Rows
 
 _TWICE = 2  # stretches of one length; a third makes one of the older two
 
@@ -146,10 +146,10 @@ class Windows(Saved):
         block: int = 64,
         floors: bool = True,
     ) -> None:
-        self.n_features = problem.count("n_features", n_features, 1)
-        self.n_classes = problem.count("n_classes", n_classes, 1)
-        self.B, self.R = problem.positive("B", B), problem.positive("R", R)
-        self.block, self.floors = problem.count("block", block, 1), bool(floors)
+        self.n_features = validation.count("n_features", n_features, 1)
+        self.n_classes = validation.count("n_classes", n_classes, 1)
+        self.B, self.R = validation.positive("B", B), validation.positive("R", R)
+        self.block, self.floors = validation.count("block", block, 1), bool(floors)
         self._beside: Leader | Wide | None = None
         if self.floors:
             self._beside = companion(n_features=n_features, n_classes=n_classes, B=B, R=R)
@@ -168,11 +168,11 @@ class Windows(Saved):
     def observe(self, x: Any, y: Any, p: ArrayLike, *, weight: float = 1.0) -> float:
         """Take in one round; return the log loss -ln p[y] of the prediction, unweighted."""
         P = checked_row(p, self.n_classes)[None]
-        if problem.is_sparse_context(x):
-            indices, values = problem.sparse_context(x, self.n_features)
+        if validation.is_sparse_context(x):
+            indices, values = validation.sparse_context(x, self.n_features)
             X: Any = SparseRows(np.array([0, len(indices)]), indices, values, self.n_features)
         else:
-            X = problem.numbers("x", x)[None]
+            X = validation.numbers("x", x)[None]
         return float(self.observe_many(X, np.asarray(y)[None], P, weight=[weight])[0])
 
     def observe_many(
@@ -224,7 +224,7 @@ class Windows(Saved):
 
     def last(self, n_rounds: int) -> Window:
         """Return the shortest window that covers the last `n_rounds`."""
-        wanted = problem.count("n_rounds", n_rounds, 1)
+        wanted = validation.count("n_rounds", n_rounds, 1)
         if wanted > self.n_rounds:
             raise InvalidInputError(f"there were {self.n_rounds} rounds, not {wanted}")
         return self._window(next(one for one in self._suffixes() if one.stop - one.start >= wanted))

@@ -5,14 +5,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from folklearn import bounds, problem
+from folklearn import validation
 from folklearn.arrays import Array
 from folklearn.errors import InvalidInputError
+from folklearn.evidence import bounds
+from folklearn.kernels.particles import effective_size, log_mixture
+from folklearn.kernels.posterior import ParticlePosterior
 from folklearn.learners.base import Learner, Report
-from folklearn.numerics.particles import effective_size, log_mixture
-from folklearn.numerics.posterior import ParticlePosterior
-from folklearn.persist import Record, generator_from, generator_state
-from folklearn.problem import Rows
+from folklearn.serialization import Record, generator_from, generator_state
+from folklearn.validation import Rows
 
 _MOST_PARTICLES, _MOST_MOVES = 10**6, 10**4
 
@@ -47,8 +48,8 @@ class Aggregating(Learner):
     streams, but the longest round, and every surprise, costs a pass over all that was seen.
 
     Guarantee, for the exact integral, every stream, hard or soft labels and weights at most
-    ``max_weight``: `folklearn.bounds.aggregating_uniform` (against row norms at most B) and
-    `folklearn.bounds.aggregating_gaussian`, times ``max_weight``. The Monte Carlo error comes
+    ``max_weight``: `evidence.bounds.aggregating_uniform` (against row norms at most B) and
+    `evidence.bounds.aggregating_gaussian`, times ``max_weight``. The Monte Carlo error comes
     on top; it is not bounded here, falls like 1/sqrt(n_particles), and needs n_particles
     well above K d. There is no certificate.
 
@@ -99,8 +100,8 @@ class Aggregating(Learner):
 
     @classmethod
     def _fewest_numbers(cls, **words: Any) -> int:
-        d, K = problem.sizes(words)
-        return problem.count("n_particles", words["n_particles"], 2) * (K - 1) * d
+        d, K = validation.sizes(words)
+        return validation.count("n_particles", words["n_particles"], 2) * (K - 1) * d
 
     def __init__(
         self,
@@ -119,8 +120,8 @@ class Aggregating(Learner):
     ) -> None:
         self._size(n_features, n_classes)
         K = self.n_classes
-        self.B = problem.positive("B", B)
-        self.R = problem.positive("R", R)
+        self.B = validation.positive("B", B)
+        self.R = validation.positive("R", R)
         if prior not in ("uniform", "gaussian"):
             raise InvalidInputError(f"prior must be 'uniform' or 'gaussian', got {prior!r}")
         if nu is not None and prior == "uniform":
@@ -128,13 +129,13 @@ class Aggregating(Learner):
         self.prior = prior
         self.nu = None
         if prior == "gaussian":
-            self.nu = self.B if nu is None else problem.positive("nu", nu)
-        self.mu = problem.fraction("mu", mu)
-        wanted = problem.count("n_particles", n_particles, 2, _MOST_PARTICLES)
+            self.nu = self.B if nu is None else validation.positive("nu", nu)
+        self.mu = validation.fraction("mu", mu)
+        wanted = validation.count("n_particles", n_particles, 2, _MOST_PARTICLES)
         self.n_particles = -(-wanted // K) * K
-        self.n_moves = problem.count("n_moves", n_moves, 1, _MOST_MOVES)
-        self.max_weight = problem.positive("max_weight", max_weight)
-        rng = problem.generator(seed)
+        self.n_moves = validation.count("n_moves", n_moves, 1, _MOST_MOVES)
+        self.max_weight = validation.positive("max_weight", max_weight)
+        rng = validation.generator(seed)
         self._posterior = ParticlePosterior(
             self.n_features,
             K,
@@ -152,8 +153,8 @@ class Aggregating(Learner):
         log_p = np.empty(self.n_classes)
         terms = np.empty((self.n_particles, self.n_classes))
         models = (self._posterior.W, self._posterior.log_weights)
-        if not log_mixture(*models, self.mu, x, problem.MAX_NORM, terms, log_p):
-            problem.refuse_context(x)
+        if not log_mixture(*models, self.mu, x, validation.MAX_NORM, terms, log_p):
+            validation.check_context(x)
         return log_p
 
     def _learn(self, x: Array, label: int, soft: Array, weight: float) -> float:

@@ -1,7 +1,8 @@
 """AIOLI: efficient improper learning for online logistic regression (Jézéquel et al. 2020)."""
 
-from folklearn import bounds, problem
+from folklearn import validation
 from folklearn.errors import InvalidInputError
+from folklearn.evidence import bounds
 from folklearn.learners.second_order import SecondOrderLearner
 
 
@@ -23,7 +24,7 @@ class Aioli(SecondOrderLearner):
     Time O(d^2) and memory 8 d^2 bytes per round.
 
     Guarantee: regret against every W of row norm at most B is at most
-    ``certificate().regret_bound``, itself at most `folklearn.bounds.aioli`.
+    ``certificate().regret_bound``, itself at most `folklearn.evidence.bounds.aioli`.
 
     Parameters
     ----------
@@ -67,9 +68,9 @@ class Aioli(SecondOrderLearner):
                 f"Aioli is for two classes, got n_classes={self.n_classes}: use Folklore, "
                 "which generalises it"
             )
-        self.B = problem.positive("B", B)
-        self.R = problem.positive("R", R)
-        self.lam = problem.positive("lam", 2.0 * self.R / self.B if lam is None else lam)
+        self.B = validation.positive("B", B)
+        self.R = validation.positive("R", R)
+        self.lam = validation.positive("lam", 2.0 * self.R / self.B if lam is None else lam)
         self.improved = bool(improved)
         own = 1.0 / (2.0 + 4.0 * self.B * self.R)
         self._start(gamma=None if self.improved else own, pull=1.0)

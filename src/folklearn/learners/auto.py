@@ -4,21 +4,22 @@ import math
 from collections.abc import Sequence
 from typing import Any, Self
 
-from folklearn import bounds, problem
-from folklearn.evidence import Evidence
+from folklearn import validation
+from folklearn.evidence import bounds
+from folklearn.evidence.evidence import Evidence
+from folklearn.evidence.linear_evidence import Tangents
+from folklearn.kernels.blas import device_named
+from folklearn.kernels.evidence import n_pairs, n_products
+from folklearn.kernels.expert_state import Forgetting, Spec, Tracker
 from folklearn.learners.base import Learner
-from folklearn.learners.class_blocks import ClassBlocks
+from folklearn.learners.class_gaussians import ClassBlocks
+from folklearn.learners.experts import PanelLearner, classes_of
 from folklearn.learners.folklore import Folklore
 from folklearn.learners.lanes import BLOCKS, PAIRS, WIDE, chosen, lane_of
 from folklearn.learners.leader import KEPT, RIDGES
 from folklearn.learners.mixture import DEFAULT_B, Mixture
-from folklearn.learners.panel import PanelLearner, classes_of
+from folklearn.learners.sparse_sgd import Wide
 from folklearn.learners.start import Start
-from folklearn.learners.wide import Wide
-from folklearn.numerics.backend import device_named
-from folklearn.numerics.evidence import n_pairs, n_products
-from folklearn.numerics.panel_state import Forgetting, Spec, Tracker
-from folklearn.tangents import Tangents
 
 # All for contexts of norm about 1.
 FORGETTING = ((0.03, 300.0), (0.01, 2000.0))  # ridge and memory of leaders that forget
@@ -78,11 +79,11 @@ class Auto(PanelLearner):
         device: str | None = None,
     ) -> None:
         self._size(n_features, n_classes)
-        self.R = problem.positive("R", R)
+        self.R = validation.positive("R", R)
         self.classes = classes_of(B)
         self.B = max(self.classes, default=math.inf)
         self.retire = bool(retire)
-        self.max_weight = problem.positive("max_weight", max_weight)
+        self.max_weight = validation.positive("max_weight", max_weight)
         R2 = self.R**2
         spec = Spec(
             tuple(ridge * R2 for ridge in RIDGES),
@@ -242,8 +243,8 @@ def auto(
     Wide(n_features=1000000, n_classes=20, R=1.0, B=10.0, retire=True, max_weight=1.0)
     """
     sizes: dict[str, Any] = {
-        "n_features": problem.count("n_features", n_features, 1),
-        "n_classes": problem.count("n_classes", n_classes, 2),
+        "n_features": validation.count("n_features", n_features, 1),
+        "n_classes": validation.count("n_classes", n_classes, 2),
     }
     place = device_named(device)
     which = chosen(lane, **sizes, device=place)

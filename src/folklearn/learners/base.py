@@ -13,15 +13,15 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from folklearn import problem
+from folklearn import validation
 from folklearn.arrays import Array
-from folklearn.certificate import Certificate
 from folklearn.errors import InvalidInputError, warn_of_data
+from folklearn.evidence.certificate import Certificate
 from folklearn.learners.start import Start
-from folklearn.persist import Saved
-from folklearn.problem import Rows
 from folklearn.progress import reporter
+from folklearn.serialization import Saved
 from folklearn.sparse import SparseRows, dense_row, is_sparse
+from folklearn.validation import Rows
 
 Progress = bool | Callable[[int], None]
 Report = Callable[[int], None] | None  # told the number of rounds done
@@ -35,7 +35,7 @@ class Learner(Saved, ABC):
 
     A learner validates its parameters, calls `_size`, and brings `_predict` and `_learn`;
     compiled ones bring `_predict_rows` and `_run` too. What it keeps is declared, see
-    `folklearn.persist.Saved`. One learner is for one thread at a time, predictions included:
+    `folklearn.serialization.Saved`. One learner is for one thread at a time, predictions included:
     a prediction may be kept for the update that follows it.
 
     Attributes
@@ -47,7 +47,7 @@ class Learner(Saved, ABC):
     R : the norm of x up to which `regret_bound` holds.
     takes_sparse : whether the verbs with an underscore take sparse contexts; where they do not,
         those that check make them dense, a part at a time.
-    standing : losses of its experts by name in another game (`folklearn.model.frozen`). If that
+    standing : losses of its experts by name in another game (`folklearn.model.holdout`). If that
         has another winner, who is good there does not retire here. Whoever sets it sets it again
         for a learner that was loaded or has grown.
     """
@@ -65,8 +65,8 @@ class Learner(Saved, ABC):
     _warned = False
 
     def _size(self, n_features: int, n_classes: int) -> None:
-        self.n_features = problem.count("n_features", n_features, 1)
-        self.n_classes = problem.count("n_classes", n_classes, 2)
+        self.n_features = validation.count("n_features", n_features, 1)
+        self.n_classes = validation.count("n_classes", n_classes, 2)
         self._shape = (self.n_features,)
 
     @abstractmethod
@@ -110,7 +110,7 @@ class Learner(Saved, ABC):
     def _run(self, rows: Rows, report: Report) -> Array:
         """Predict, then learn, checked rows; return the predictions (T, K)."""
         P = np.empty((len(rows.X), self.n_classes))
-        soft = rows.soft if len(rows.soft) else [problem.NO_SOFT] * len(P)
+        soft = rows.soft if len(rows.soft) else [validation.NO_SOFT] * len(P)
         for t, x in enumerate(rows.X):
             P[t] = self._predict(x)
             self._learn(x, int(rows.labels[t]), soft[t], float(rows.weights[t]))
@@ -124,22 +124,22 @@ class Learner(Saved, ABC):
         Rows of a matrix are all predicted from the current state. It may be a sparse array of
         SciPy; one sparse row is a pair (indices, values).
         """
-        if not problem.is_context(x, self._shape):
-            if problem.is_sparse_context(x):
+        if not validation.is_context(x, self._shape):
+            if validation.is_sparse_context(x):
                 return self._predict(self._own_context(x))
             if is_sparse(x):
-                return self._predict_all(*problem.rows_of_contexts(x, self.n_features))
-            x = problem.numbers("x", x)
+                return self._predict_all(*validation.rows_of_contexts(x, self.n_features))
+            x = validation.numbers("x", x)
             if x.ndim == 2:
-                return self._predict_rows(*problem.contexts(x, self.n_features))
-            x = problem.context(x, self.n_features)
+                return self._predict_rows(*validation.contexts(x, self.n_features))
+            x = validation.context(x, self.n_features)
         return self._predict(x)
 
     def _own_context(self, x: Any) -> Any:
         """Return a context, dense or a pair, as the verbs with an underscore take it."""
-        if not problem.is_sparse_context(x):
-            return problem.context(x, self.n_features)
-        x = problem.sparse_context(x, self.n_features)
+        if not validation.is_sparse_context(x):
+            return validation.context(x, self.n_features)
+        x = validation.sparse_context(x, self.n_features)
         return x if self.takes_sparse else dense_row(x, self.n_features)
 
     def _predict_all(self, X: Any, norms: Array) -> Array:
@@ -170,16 +170,16 @@ class Learner(Saved, ABC):
         label may arrive long after `predict(x)`: the round is then predicted again from the
         present state, and that prediction is the one that loss and certificate count.
         """
-        if not problem.is_context(x, self._shape):
+        if not validation.is_context(x, self._shape):
             x = self._own_context(x)
-        label, soft = problem.label(y, self.n_classes)
+        label, soft = validation.label(y, self.n_classes)
         if type(weight) is not float or weight != 1.0:
-            weight = problem.weight(weight)
+            weight = validation.weight(weight)
         if weight > self.max_weight:
-            problem.refuse_heavy(weight, self.max_weight)
+            validation.check_max_weight(weight, self.max_weight)
         loss = self._learn(x, label, soft, weight)
         if loss != loss:
-            problem.refuse_context(x)
+            validation.check_context(x)
         return loss
 
     def run(
@@ -248,7 +248,7 @@ class Learner(Saved, ABC):
         return Certificate(
             loss=math.nan,
             regret_bound=math.inf,
-            B=self.B if B is None else problem.positive("B", B),
+            B=self.B if B is None else validation.positive("B", B),
             n_rounds=self.n_rounds,
             valid=False,
             reason=f"{type(self).__name__} proves nothing about other models",
@@ -296,11 +296,11 @@ class Learner(Saved, ABC):
         sizes = {"n_features": self.n_features, "n_classes": self.n_classes}
         for name, wanted in (("n_features", n_features), ("n_classes", n_classes)):
             if wanted is not None:
-                sizes[name] = problem.count(name, wanted, sizes[name])
+                sizes[name] = validation.count(name, wanted, sizes[name])
         return sizes
 
 
-def refuse_unless_learner(name: str, value: Any) -> None:
+def check_is_learner(name: str, value: Any) -> None:
     """Raise if something is no learner: another object, or a class in place of one."""
     if not isinstance(value, Learner):
         raise InvalidInputError(f"{name} is {value!r}, not a learner")

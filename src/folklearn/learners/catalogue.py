@@ -7,17 +7,17 @@ from typing import Any
 
 from folklearn import memory
 from folklearn.errors import InvalidInputError
+from folklearn.kernels.blas import OWN
 from folklearn.learners.aioli import Aioli
 from folklearn.learners.auto import auto
 from folklearn.learners.base import Learner
-from folklearn.learners.class_blocks import ClassBlocks
+from folklearn.learners.class_gaussians import ClassBlocks
 from folklearn.learners.folklore import Folklore
 from folklearn.learners.gaf import Gaf
 from folklearn.learners.laplace import Laplace
 from folklearn.learners.leader import Leader
-from folklearn.learners.ogd import Ogd
 from folklearn.learners.ons import Ons
-from folklearn.numerics.backend import OWN
+from folklearn.learners.sgd import Ogd
 
 CATALOGUE: dict[str, Callable[..., Learner]] = {
     "auto": auto,
@@ -78,7 +78,7 @@ def n_bytes(name: str, n_features: int, n_classes: int) -> int:
     return _smallest(name).expected_bytes(n_features, n_classes)
 
 
-def refuse_too_large(name: str, n_features: int, n_classes: int) -> None:
+def check_size(name: str, n_features: int, n_classes: int) -> None:
     """Raise if the state of a learner cannot fit in this machine: it would stall, not fail."""
     needed, present = n_bytes(name, n_features, n_classes), memory.bytes_present()
     if present is not None and needed > present:

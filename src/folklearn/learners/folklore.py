@@ -2,7 +2,8 @@
 
 import math
 
-from folklearn import bounds, problem
+from folklearn import validation
+from folklearn.evidence import bounds
 from folklearn.learners.second_order import SecondOrderLearner
 
 
@@ -30,7 +31,7 @@ class Folklore(SecondOrderLearner):
 
     Guarantee, for every stream, hard or soft labels, any ``lam`` and any R: regret against
     every W of row norm at most B is at most ``certificate().regret_bound``. For unit weights
-    and contexts of norm at most R that is at most `folklearn.bounds.folklore`, which is
+    and contexts of norm at most R that is at most `folklearn.evidence.bounds.folklore`, which is
     O((BR + ln K) d K ln T).
 
     Parameters
@@ -83,11 +84,11 @@ class Folklore(SecondOrderLearner):
         memory: int | None = None,
     ) -> None:
         self._size(n_features, n_classes)
-        self.B = problem.positive("B", B)
-        self.R = problem.positive("R", R)
-        self.lam = problem.positive("lam", 2.0 * self.R / self.B if lam is None else lam)
-        self.gamma = None if gamma is None else problem.positive("gamma", gamma)
-        self.memory = None if memory is None else problem.count("memory", memory, 1)
+        self.B = validation.positive("B", B)
+        self.R = validation.positive("R", R)
+        self.lam = validation.positive("lam", 2.0 * self.R / self.B if lam is None else lam)
+        self.gamma = None if gamma is None else validation.positive("gamma", gamma)
+        self.memory = None if memory is None else validation.count("memory", memory, 1)
         self._start(gamma=self.gamma)
 
     def regret_bound(self, n_rounds: int) -> float:

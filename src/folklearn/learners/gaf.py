@@ -2,9 +2,10 @@
 
 import math
 
-from folklearn import bounds, problem
+from folklearn import validation
+from folklearn.evidence import bounds
+from folklearn.kernels.quadrature import MOST_POINTS, prediction_nodes
 from folklearn.learners.second_order import SecondOrderLearner
-from folklearn.numerics.quadrature import MOST_POINTS, prediction_nodes
 
 
 class Gaf(SecondOrderLearner):
@@ -27,7 +28,7 @@ class Gaf(SecondOrderLearner):
     those of `Folklore`.
 
     Guarantee: regret against every W of row norm at most B is at most
-    ``certificate().regret_bound``; in closed form, for the mean, `folklearn.bounds.gaf`.
+    ``certificate().regret_bound``; in closed form, for the mean, `folklearn.evidence.bounds.gaf`.
 
     Parameters
     ----------
@@ -69,14 +70,14 @@ class Gaf(SecondOrderLearner):
         improved: bool = False,
     ) -> None:
         self._size(n_features, n_classes)
-        self.B = problem.positive("B", B)
-        self.R = problem.positive("R", R)
-        self.lam = problem.positive("lam", 2.0 * self.R / self.B if lam is None else lam)
-        self.mu = problem.fraction("mu", mu)
+        self.B = validation.positive("B", B)
+        self.R = validation.positive("R", R)
+        self.lam = validation.positive("lam", 2.0 * self.R / self.B if lam is None else lam)
+        self.mu = validation.fraction("mu", mu)
         self.n_points = (
-            None if n_points is None else problem.count("n_points", n_points, 2, MOST_POINTS)
+            None if n_points is None else validation.count("n_points", n_points, 2, MOST_POINTS)
         )
-        self.seed = problem.count("seed", seed, 0)
+        self.seed = validation.count("seed", seed, 0)
         self.improved = bool(improved)
         own = 1.0 / (2.0 * self.B * self.R + math.log(self.n_classes) + 2.0)
         self._start(

@@ -10,8 +10,8 @@ The boundaries are where a lane costs about a millisecond a round on one core, m
 
 from folklearn import memory
 from folklearn.errors import InvalidInputError
-from folklearn.numerics.evidence import n_pairs, n_products
-from folklearn.numerics.on_torch.device import Device
+from folklearn.kernels.evidence import n_pairs, n_products
+from folklearn.kernels.on_torch.device import Device
 
 PAIRS, BLOCKS, WIDE = LANES = "pairs", "blocks", "wide"
 

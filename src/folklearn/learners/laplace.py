@@ -1,8 +1,9 @@
 """Online Laplace: Bayesian logistic regression with a Gaussian posterior, one step at a time."""
 
-from folklearn import bounds, problem
+from folklearn import validation
+from folklearn.evidence import bounds
+from folklearn.kernels.quadrature import MOST_POINTS, prediction_nodes
 from folklearn.learners.second_order import SecondOrderLearner
-from folklearn.numerics.quadrature import MOST_POINTS, prediction_nodes
 
 
 class Laplace(SecondOrderLearner):
@@ -23,7 +24,7 @@ class Laplace(SecondOrderLearner):
     bytes per round.
 
     Guarantee: none. The expansion is not a lower bound of the loss, so the state certifies
-    nothing (`folklearn.bounds.laplace` says so).
+    nothing (`folklearn.evidence.bounds.laplace` says so).
 
     Parameters
     ----------
@@ -62,13 +63,13 @@ class Laplace(SecondOrderLearner):
         seed: int = 0,
     ) -> None:
         self._size(n_features, n_classes)
-        self.B = problem.positive("B", B)
-        self.lam = problem.positive("lam", 0.5 / self.B**2 if lam is None else lam)
-        self.mu = problem.fraction("mu", mu)
+        self.B = validation.positive("B", B)
+        self.lam = validation.positive("lam", 0.5 / self.B**2 if lam is None else lam)
+        self.mu = validation.fraction("mu", mu)
         self.n_points = (
-            None if n_points is None else problem.count("n_points", n_points, 2, MOST_POINTS)
+            None if n_points is None else validation.count("n_points", n_points, 2, MOST_POINTS)
         )
-        self.seed = problem.count("seed", seed, 0)
+        self.seed = validation.count("seed", seed, 0)
         nodes = prediction_nodes(self.n_points, self.n_classes - 1, self.seed)
         self._start(gamma=0.5, mu=self.mu, nodes=nodes)
 

@@ -3,11 +3,11 @@
 import math
 from collections.abc import Sequence
 
-from folklearn import problem
+from folklearn import validation
 from folklearn.errors import InvalidInputError
-from folklearn.learners.panel import PanelLearner, classes_of
-from folklearn.numerics.evidence import n_pairs, n_products
-from folklearn.numerics.panel_state import Forgetting, Spec
+from folklearn.kernels.evidence import n_pairs, n_products
+from folklearn.kernels.expert_state import Forgetting, Spec
+from folklearn.learners.experts import PanelLearner, classes_of
 
 RIDGES = (0.3, 0.03, 0.003, 0.0005)  # for contexts of norm about 1
 KEPT = 2000  # rows
@@ -81,11 +81,11 @@ class Leader(PanelLearner):
         device: str | None = None,
     ) -> None:
         self._size(n_features, n_classes)
-        self.ridges = tuple(problem.positive("ridges", ridge) for ridge in ridges)
-        self.R = problem.positive("R", R)
-        self.kept = problem.count("kept", kept, 1)
-        self.memory = None if memory is None else problem.count("memory", memory, 1)
-        self.max_weight = problem.positive("max_weight", max_weight)
+        self.ridges = tuple(validation.positive("ridges", ridge) for ridge in ridges)
+        self.R = validation.positive("R", R)
+        self.kept = validation.count("kept", kept, 1)
+        self.memory = None if memory is None else validation.count("memory", memory, 1)
+        self.max_weight = validation.positive("max_weight", max_weight)
         self.classes = () if self.memory is not None else classes_of(B)
         self.B = max(self.classes, default=math.inf)
         scaled = tuple(ridge * self.R**2 for ridge in self.ridges)

@@ -6,14 +6,14 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from folklearn import memory, problem
+from folklearn import memory, validation
 from folklearn.arrays import TINY, Array, log_losses, softmax
-from folklearn.certificate import Certificate
 from folklearn.errors import InvalidInputError
-from folklearn.learners.base import Learner, Report, refuse_unless_learner
+from folklearn.evidence.certificate import Certificate
+from folklearn.learners.base import Learner, Report, check_is_learner
 from folklearn.learners.start import Start
-from folklearn.persist import Record
-from folklearn.problem import Rows
+from folklearn.serialization import Record
+from folklearn.validation import Rows
 
 DEFAULT_B = 10.0  # the class that `certificate()` speaks of when none is named
 _FIRST_LOOK = 512  # rounds; losses since then count in
@@ -115,7 +115,7 @@ class Mixture(Learner):
         if not self.experts:
             raise InvalidInputError("a mixture needs at least one expert")
         for i, expert in enumerate(self.experts):
-            refuse_unless_learner(f"expert {i}", expert)
+            check_is_learner(f"expert {i}", expert)
         sizes = {(expert.n_features, expert.n_classes) for expert in self.experts}
         if len(sizes) > 1:
             raise InvalidInputError(
@@ -124,8 +124,8 @@ class Mixture(Learner):
         self._size(*sizes.pop())
         self.share = bool(share)
         self.retire = bool(retire)
-        self.max_weight = problem.positive("max_weight", max_weight)
-        self.spoken_of = problem.positive("spoken_of", spoken_of)
+        self.max_weight = validation.positive("max_weight", max_weight)
+        self.spoken_of = validation.positive("spoken_of", spoken_of)
         n = len(self.experts)
         self._log_weights: Array = np.full(n, -np.log(n))  # -inf for a retired expert
         self._losses: Array = np.zeros(n)  # weighted, up to retirement
@@ -285,10 +285,10 @@ class Mixture(Learner):
         if W is not None:
             if B is not None:
                 raise InvalidInputError("give W or B, not both: W has its own norm")
-            problem.comparators(W, B, np.inf, self.n_classes, self.n_features)
-            covered = problem.longest_row(W)
+            validation.comparators(W, B, np.inf, self.n_classes, self.n_features)
+            covered = validation.longest_row(W)
         else:
-            covered = self.spoken_of if B is None else problem.positive("B", B)
+            covered = self.spoken_of if B is None else validation.positive("B", B)
         offers = [offer for _, offer in self._offers(W, covered)]
         floor = max((offer.best_linear_at_least for offer in offers), default=-np.inf)
         return Certificate(

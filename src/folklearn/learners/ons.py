@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from folklearn import bounds, problem
+from folklearn import validation
 from folklearn.arrays import Array
-from folklearn.certificate import Certificate
 from folklearn.errors import InvalidInputError
-from folklearn.learners.proper import ProperLearner
-from folklearn.numerics.first_order import (
+from folklearn.evidence import bounds
+from folklearn.evidence.certificate import Certificate
+from folklearn.kernels.first_order import (
     FAR,
     HEAVY,
     LOSS,
@@ -24,7 +24,8 @@ from folklearn.numerics.first_order import (
     ons_round,
     ons_rounds,
 )
-from folklearn.problem import Rows
+from folklearn.learners.proper import ProperLearner
+from folklearn.validation import Rows
 
 _LEAST_ALPHA = 1e-270  # below it, one over it overflows in the bound
 
@@ -54,7 +55,7 @@ class Ons(ProperLearner):
 
     Guarantee, for every stream with :math:`|x_t| \le R`, hard or soft labels and weights at
     most 1: regret against every W of row norm at most B is at most
-    ``certificate().regret_bound``, itself at most `folklearn.bounds.ons` plus the
+    ``certificate().regret_bound``, itself at most `folklearn.evidence.bounds.ons` plus the
     projections' errors.
 
     Parameters
@@ -91,7 +92,7 @@ class Ons(ProperLearner):
 
     @classmethod
     def _fewest_numbers(cls, **words: Any) -> int:
-        d, K = problem.sizes(words)
+        d, K = validation.sizes(words)
         return 2 * (K * d) ** 2
 
     def __init__(self, *, n_features: int, n_classes: int, B: float = 10.0, R: float = 1.0) -> None:
@@ -113,7 +114,7 @@ class Ons(ProperLearner):
     def _learn(self, x: Array, label: int, soft: Array, weight: float) -> float:
         loss: float = ons_round(
             self._W, self._matrices, self._totals, self._work, x, label, soft, weight,
-            self.B, self.R, self._D, self._beta, problem.MAX_NORM,
+            self.B, self.R, self._D, self._beta, validation.MAX_NORM,
         )  # fmt: skip
         return loss
 
@@ -137,7 +138,7 @@ class Ons(ProperLearner):
         the learner's.
         """
         totals = self._totals
-        covered, norm = problem.comparators(W, B, self.B, self.n_classes, self.n_features)
+        covered, norm = validation.comparators(W, B, self.B, self.n_classes, self.n_features)
         reason = self._why_invalid()
         bound = (totals[NEWTON] + totals[SLACK] + norm / self._D**2) / (2.0 * self._beta)
         return Certificate(

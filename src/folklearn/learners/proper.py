@@ -8,11 +8,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from folklearn import problem
+from folklearn import validation
 from folklearn.arrays import Array
+from folklearn.kernels.first_order import predict_linear, predict_linear_rows
 from folklearn.learners.base import Learner, Report
-from folklearn.numerics.first_order import predict_linear, predict_linear_rows
-from folklearn.problem import Rows
+from folklearn.validation import Rows
 
 
 class ProperLearner(Learner):
@@ -23,13 +23,13 @@ class ProperLearner(Learner):
 
     @classmethod
     def _fewest_numbers(cls, **words: Any) -> int:
-        d, K = problem.sizes(words)
+        d, K = validation.sizes(words)
         return K * d
 
     def __init__(self, n_features: int, n_classes: int, B: float, R: float) -> None:
         self._size(n_features, n_classes)
-        self.B = problem.positive("B", B)
-        self.R = problem.positive("R", R)
+        self.B = validation.positive("B", B)
+        self.R = validation.positive("R", R)
         self._W: Array = np.zeros((self.n_classes, self.n_features))
 
     @abstractmethod
@@ -38,8 +38,8 @@ class ProperLearner(Learner):
 
     def _predict(self, x: Array) -> Array:
         p = np.empty(self.n_classes)
-        if not predict_linear(self._W, x, problem.MAX_NORM, p):
-            problem.refuse_context(x)
+        if not predict_linear(self._W, x, validation.MAX_NORM, p):
+            validation.check_context(x)
         return p
 
     def _predict_rows(self, X: Array, norms: Array) -> Array:

@@ -10,11 +10,10 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from folklearn import problem
+from folklearn import validation
 from folklearn.arrays import Array
-from folklearn.certificate import Certificate, scope_of_growth
-from folklearn.learners.base import Learner, Report
-from folklearn.numerics.rules import (
+from folklearn.evidence.certificate import Certificate, scope_of_growth
+from folklearn.kernels.prediction_rules import (
     BRACKET,
     IMPRECISE,
     LOSS,
@@ -22,10 +21,11 @@ from folklearn.numerics.rules import (
     ROUNDS,
     UNSOLVED,
 )
-from folklearn.numerics.second_order import predict_round, update_round
-from folklearn.numerics.state import SecondOrderState
-from folklearn.persist import Record
-from folklearn.problem import Rows
+from folklearn.kernels.second_order import predict_round, update_round
+from folklearn.kernels.state import SecondOrderState
+from folklearn.learners.base import Learner, Report
+from folklearn.serialization import Record
+from folklearn.validation import Rows
 
 _STEPS_OF_FORGETTING = 10  # within one memory: the examples lose a tenth of it at once
 
@@ -44,7 +44,7 @@ class SecondOrderLearner(Learner):
 
     @classmethod
     def _fewest_numbers(cls, **words: Any) -> int:
-        d, K = problem.sizes(words)
+        d, K = validation.sizes(words)
         return (K - 1) * d * ((K - 1) * d + 1) // 2  # the triangle S
 
     def _start(
@@ -63,7 +63,7 @@ class SecondOrderLearner(Learner):
             self.lam,
             B=self.B,
             gamma=gamma or 0.0,
-            max_norm=problem.MAX_NORM,
+            max_norm=validation.MAX_NORM,
             pull=pull,
             mu=mu,
             nodes=nodes,
@@ -73,7 +73,7 @@ class SecondOrderLearner(Learner):
         p = np.empty(self.n_classes)
         state = self._state
         if not predict_round(state.S, state.memo, x, p):
-            problem.refuse_context(x)
+            validation.check_context(x)
         return p
 
     def _predict_rows(self, X: Array, norms: Array) -> Array:
@@ -167,7 +167,7 @@ class SecondOrderLearner(Learner):
         the learner's; for one W it is lam |W|_F^2 instead, which is never larger.
         """
         totals = self._state.totals
-        covered, norm = problem.comparators(W, B, self.B, self.n_classes, self.n_features)
+        covered, norm = validation.comparators(W, B, self.B, self.n_classes, self.n_features)
         reason = self._why_invalid()
         return Certificate(
             loss=float(totals[LOSS]),

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from folklearn.arrays import Array
-from folklearn.tangents import Tangents
+from folklearn.evidence.linear_evidence import Tangents
 
 
 class Start(NamedTuple):

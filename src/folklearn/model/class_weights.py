@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from folklearn import problem
+from folklearn import validation
 from folklearn.arrays import Array
 from folklearn.errors import InvalidInputError
 from folklearn.model.labels import Labels
@@ -15,7 +15,7 @@ BALANCED = "balanced"
 Given = Mapping[Any, float] | str | None
 
 
-def refuse_unusable(given: Any) -> None:
+def check_usable(given: Any) -> None:
     """Raise unless it is None, weights by label, or "balanced"."""
     if not (given is None or isinstance(given, Mapping) or given == BALANCED):
         raise InvalidInputError(f'class_weight must be None, a dict or "balanced", got {given!r}')
@@ -40,7 +40,7 @@ def weighed(given: Given, labels: Sequence[Any], numbers: Any, weights: Array) -
             'class_weight="balanced" needs to see all labels first: use `fit`, `run` over a '
             "file or a frame, or give the weights as a dictionary"
         )
-    factors = np.array([problem.weight(given.get(label, 1.0)) for label in labels])
+    factors = np.array([validation.weight(given.get(label, 1.0)) for label in labels])
     if np.ndim(numbers) == 1:
         return numbers, weights * factors[numbers]
     shares = numbers * factors[: numbers.shape[1]]

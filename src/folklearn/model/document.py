@@ -8,15 +8,15 @@ import numpy as np
 
 from folklearn.arrays import Array
 from folklearn.arrays import Labels as Numbers
-from folklearn.certificate import Certificate
 from folklearn.errors import InvalidInputError
 from folklearn.evaluate.regression import Regression
-from folklearn.model.frozen import has_parted, parted
+from folklearn.evidence.certificate import Certificate
 from folklearn.model.history import History, Learned
+from folklearn.model.holdout import has_parted, parted
 from folklearn.model.pictures import bound_label, calibration_tables, window_rows
 from folklearn.report import document, html
 from folklearn.report.html import Markup
-from folklearn.words import counted
+from folklearn.utils import counted
 
 if TYPE_CHECKING:
     from folklearn.model.model import Model

@@ -7,7 +7,7 @@ import numpy as np
 
 from folklearn.arrays import TINY, Array
 from folklearn.errors import InvalidInputError
-from folklearn.model.columns import FEATURES
+from folklearn.model.encoder import FEATURES
 from folklearn.model.roles import CATEGORY, NUMBER, WORDS
 from folklearn.model.sparse_scaler import SPACE
 from folklearn.model.terms import HASHED, place_of, vectorizer

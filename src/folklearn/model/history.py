@@ -13,11 +13,11 @@ from folklearn.arrays import Array
 from folklearn.arrays import Labels as Numbers
 from folklearn.errors import StateFileError
 from folklearn.evaluate.windows import Window
-from folklearn.model.columns import FEATURES, Columns
+from folklearn.kernels import segments as counting
+from folklearn.model.encoder import FEATURES, Columns
 from folklearn.model.roles import CATEGORY, NUMBER
 from folklearn.model.sparse_scaler import SparseInput
-from folklearn.numerics import history as counting
-from folklearn.persist import Record, Saved
+from folklearn.serialization import Record, Saved
 
 _FIRST_SIZE = 32  # rows of a piece, before neighbours are joined
 _MOST_CLASSES = 50  # of which confusion and calibration are recorded

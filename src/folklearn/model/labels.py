@@ -6,7 +6,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from folklearn import problem
+from folklearn import validation
 from folklearn.arrays import Array
 from folklearn.errors import InvalidInputError
 from folklearn.readers.block import Texts
@@ -122,7 +122,7 @@ class Labels:
             elif p > 0.0:
                 soft.append(p)
                 new.append(label)
-        if not abs(sum(soft) - 1.0) <= problem.SOFT_LABEL_TOLERANCE:
+        if not abs(sum(soft) - 1.0) <= validation.SOFT_LABEL_TOLERANCE:
             raise InvalidInputError(
                 f"the probabilities of the label {dict(y)} sum to {sum(soft):g}, not to 1"
             )

@@ -9,42 +9,42 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from folklearn import persist, problem
+from folklearn import serialization, validation
 from folklearn.arrays import TINY, Array
 from folklearn.arrays import Labels as Numbers
-from folklearn.certificate import Certificate
-from folklearn.engine import Engine
 from folklearn.errors import InvalidInputError, StateFileError
 from folklearn.evaluate.monitor import Alarm, Monitor
 from folklearn.evaluate.regression import Regression
 from folklearn.evaluate.windows import Window
+from folklearn.evidence.certificate import Certificate
+from folklearn.evidence.map_reduce import Engine
+from folklearn.kernels.blas import OWN, device_named
 from folklearn.learners import catalogue
 from folklearn.learners.base import Learner
 from folklearn.learners.lanes import PAIRS, lane_of
-from folklearn.learners.wide import Wide
+from folklearn.learners.sparse_sgd import Wide
 from folklearn.model import class_weights
 from folklearn.model import roles as known_roles
-from folklearn.model.columns import FEATURES, Columns, Encoded
-from folklearn.model.core import Core
+from folklearn.model.dataset import FedRows, Feed, block_of
+from folklearn.model.encoder import FEATURES, Columns, Encoded
 from folklearn.model.explain import Explanation, explained
-from folklearn.model.feed import FedRows, Feed, block_of
 from folklearn.model.hindsight import EncodedRows
 from folklearn.model.history import History, Learned
 from folklearn.model.labels import Labels
+from folklearn.model.pipeline import Core
 from folklearn.model.recent import Recent
 from folklearn.model.roles import WORDS
 from folklearn.model.run import Run, Score, known_numbers
 from folklearn.model.tally import Tally, outcome, outcomes
 from folklearn.model.unlearned import UnlearnedValues
 from folklearn.model.waiting import Asked, Waiting
-from folklearn.numerics.backend import OWN, device_named
-from folklearn.persist import Record, Saved
-from folklearn.problem import Rows
 from folklearn.readers.block import Block
 from folklearn.readers.cells import written
 from folklearn.readers.records import block_of_records, no_row
+from folklearn.serialization import Record, Saved
 from folklearn.sparse import SparseRows, is_sparse
-from folklearn.words import counted, listed
+from folklearn.utils import counted, listed
+from folklearn.validation import Rows
 
 _AT_A_TIME = 8192  # rows
 _UNCOUNTED = "a call was interrupted that had learned rows, and their loss was not counted"
@@ -150,13 +150,13 @@ class Model(Saved):
         # What was asked for; what a source decides is forgotten with what was learned from it.
         self._asked = dict(settings), class_weight, list(classes)
         self.scale, self.intercept = bool(scale), bool(intercept)
-        self.B = None if B is None else problem.positive("B", B)
+        self.B = None if B is None else validation.positive("B", B)
         self.has_floors = bool(windows)
         self.asked_roles = dict(roles or {})
         self.crosses = [tuple(pair) for pair in crosses]
         for name, role in self.asked_roles.items():
-            known_roles.refuse_unknown(role, name)
-        class_weights.refuse_unusable(class_weight)
+            known_roles.check_known(role, name)
+        class_weights.check_usable(class_weight)
         self._monitor: Monitor | None = None
         self.forget()
         # One of the least size hears bad settings.
@@ -293,7 +293,7 @@ class Model(Saved):
     ) -> float:
         """Learn one row, and return its loss; `asked` is what was predicted when it was asked."""
         number, new = self._labels.read(y)
-        weight = problem.weight(weight)
+        weight = validation.weight(weight)
         if self.class_weight is not None or weight != 1.0:
             numbers, weights = np.asarray([number]), np.array([weight])
             numbers, weights = self._weighed(numbers, new, weights)
@@ -316,7 +316,7 @@ class Model(Saved):
         except InvalidInputError:
             columns = self.columns
             self.core, self.columns = begun  # a first row that is refused decides nothing
-            _refuse_by_name(columns, x)
+            _raise_with_column_name(columns, x)
             raise
         self._recent.add_row(dict(x), _hard(number))
         return loss
@@ -368,7 +368,7 @@ class Model(Saved):
                 X = columns.known(columns.row(own).X)
                 p = core.predict_next(X)[0] if core.sparse else core.predict_row(X[0])
         except InvalidInputError:
-            _refuse_by_name(columns, x)
+            _raise_with_column_name(columns, x)
             raise
         return dict(zip(self._labels.kept, p.tolist()))  # noqa: B905 - a fifth of the time here
 
@@ -435,8 +435,8 @@ class Model(Saved):
         block = block_of(rows)
         numbers, new = self._read_labels(y, len(block))
         if weight is not None and np.ndim(weight) == 0:
-            weight = np.full(len(block), problem.weight(weight))
-        return self._learn_block(block, numbers, new, problem.weights(weight, len(block)))
+            weight = np.full(len(block), validation.weight(weight))
+        return self._learn_block(block, numbers, new, validation.weights(weight, len(block)))
 
     def _read_labels(self, y: Any, n_rows: int) -> tuple[Any, Sequence[Any]]:
         """Return class numbers (T,), or soft labels (T, K), and the labels that are new."""
@@ -570,7 +570,7 @@ class Model(Saved):
             may_be_wide = isinstance(features, SparseRows) and self.learner_name == "auto"
             sparse = may_be_wide and lane_of(*size, device_named(self.device)) != PAIRS
             if not sparse:
-                catalogue.refuse_too_large(self.learner_name, *size)
+                catalogue.check_size(self.learner_name, *size)
         columns = self.open_columns(roles, sparse=sparse)
         if features is not None and not sparse:  # every column of a matrix has its place
             keys = [(FEATURES, str(j)) for j in range(features.shape[1])]
@@ -948,22 +948,22 @@ class Model(Saved):
         if self.hindsight is not None:
             config["hindsight"] = self.hindsight.numbers()
         record = Record("Model", config, {})
-        persist.put_inside(record, "tally", self._tally)
-        persist.put_inside(record, "recent", self._recent)
-        persist.put_inside(record, "history", self.history)
-        persist.put_inside(record, "waiting", self._waiting)
+        serialization.put_inside(record, "tally", self._tally)
+        serialization.put_inside(record, "recent", self._recent)
+        serialization.put_inside(record, "history", self.history)
+        serialization.put_inside(record, "waiting", self._waiting)
         if self._monitor is not None:
-            persist.put_inside(record, "monitor", self._monitor)
+            serialization.put_inside(record, "monitor", self._monitor)
         if self.core is not None:
-            persist.put_inside(record, "columns", self.columns)
-            persist.put_inside(record, "core", self.core)
+            serialization.put_inside(record, "columns", self.columns)
+            serialization.put_inside(record, "core", self.core)
         return record
 
     @classmethod
     def from_record(cls, record: Record) -> Self:
         """Rebuild a model that goes on exactly where the recorded one stopped."""
         word = record.word
-        with persist.refusing(record.kind):
+        with serialization.state_file_errors(record.kind):
             model = cls(
                 word("learner"),
                 roles=dict(word("roles")),
@@ -984,7 +984,7 @@ class Model(Saved):
         if "monitor" in record.config:
             model._monitor = record.inner("monitor", Monitor)
         if "hindsight" in record.config:
-            with persist.refusing(record.kind):
+            with serialization.state_file_errors(record.kind):
                 model._hindsight = Regression.of_numbers(word("hindsight"))
         if "core" in record.config:
             model.columns = record.inner("columns", Columns)
@@ -1010,7 +1010,7 @@ def _hard(number: Any) -> int:
     return number if type(number) is int else int(np.argmax(number))
 
 
-def _refuse_by_name(columns: Columns | None, x: Mapping[Any, Any]) -> None:
+def _raise_with_column_name(columns: Columns | None, x: Mapping[Any, Any]) -> None:
     """Say which column of a row that was refused is to blame, if one is."""
     if columns is not None:
         columns.encode(block_of_records([x], [1]))

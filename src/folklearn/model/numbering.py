@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import ArrayLike
 
-from folklearn import problem
+from folklearn import validation
 from folklearn.arrays import Array, Labels
 from folklearn.errors import InvalidInputError
 
@@ -18,7 +18,7 @@ def numbered(y: ArrayLike, n_rounds: int, n_classes: int) -> tuple[Labels, Array
 
 
 def _hard(y: ArrayLike, n_rounds: int, n_classes: int) -> tuple[Labels, Array, Labels]:
-    y, none = problem.labels(y, n_rounds, n_classes + n_rounds + 1)
+    y, none = validation.labels(y, n_rounds, n_classes + n_rounds + 1)
     known = np.maximum.accumulate(np.concatenate([[n_classes - 1], y]))
     gaps = np.flatnonzero(y > known[:-1] + 1)
     if gaps.size:
@@ -37,7 +37,7 @@ def _soft(y: ArrayLike, n_rounds: int, n_classes: int) -> tuple[Labels, Array, L
         raise InvalidInputError(
             f"soft labels need two known classes, and there are {n_classes}: declare them first"
         )
-    none, soft = problem.labels(y, n_rounds, width)
+    none, soft = validation.labels(y, n_rounds, width)
     behind = np.argmax(soft[:, ::-1] > 0.0, axis=1)  # classes without probability at the end
     known = np.maximum.accumulate(np.maximum(width - behind, n_classes))
     return none, soft, known

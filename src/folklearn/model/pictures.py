@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from folklearn import plots
-from folklearn.certificate import round_down
+from folklearn.evidence.certificate import round_down
 from folklearn.model.history import LEAST_BOUNDED_ROWS
 from folklearn.report import html
 
 if TYPE_CHECKING:
-    from folklearn.certificate import Certificate
+    from folklearn.evidence.certificate import Certificate
     from folklearn.model.explain import Explanation
     from folklearn.model.history import History
     from folklearn.model.model import Model

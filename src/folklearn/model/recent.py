@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from folklearn.errors import StateFileError
-from folklearn.persist import Record, Saved
 from folklearn.readers.block import Block, Column, Texts, is_gap
 from folklearn.readers.cells import written
 from folklearn.readers.records import block_of_records
+from folklearn.serialization import Record, Saved
 from folklearn.sparse import SparseRows
 
 _MOST_ROWS = 256

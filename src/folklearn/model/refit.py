@@ -5,17 +5,17 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from folklearn import memory, problem
+from folklearn import memory, validation
 from folklearn.arrays import Array
 from folklearn.batch.column_model import ColumnModel
 from folklearn.batch.penalised import FIRST_RIDGE, penalised
 from folklearn.batch.wide_fit import wide_fit
 from folklearn.errors import warn_of_data
+from folklearn.evidence.passes import Passes
 from folklearn.learners.base import Learner
-from folklearn.learners.panel import PanelLearner
-from folklearn.passes import Passes
-from folklearn.problem import Rows
+from folklearn.learners.experts import PanelLearner
 from folklearn.sparse import SparseRows, concatenated
+from folklearn.validation import Rows
 
 _BYTES_OF_A_VALUE = 40  # of a row, in its copies
 _COPIES = 4  # of numbers for every row and class, that `wide_fit` takes
@@ -31,7 +31,7 @@ def freed(rows: Rows, constant: int | None) -> Rows:
         return rows
     Z = rows.X.copy()
     Z[:, constant] *= _FREE
-    return rows._replace(X=Z, norms=problem.norms(Z))
+    return rows._replace(X=Z, norms=validation.norms(Z))
 
 
 def refit_dense(

@@ -10,7 +10,7 @@ import numpy as np
 from folklearn.errors import InvalidInputError, warn_of_data
 from folklearn.readers.block import Block, Column, Texts, is_gap
 from folklearn.readers.cells import DATE_KINDS, Kind, amount_in, date_in, role_of, unit_in
-from folklearn.words import listed
+from folklearn.utils import listed
 
 NUMBER, CATEGORY, WORDS, DATE = "number", "category", "words", "date"
 ID, WEIGHT, TARGET, IGNORED = "id", "weight", "target", "ignored"
@@ -44,7 +44,7 @@ def natural_kind(column: Column) -> Kind:
     return "date" if column.dtype.kind == "M" else "number"
 
 
-def refuse_unknown(role: str, name: str) -> None:
+def check_known(role: str, name: str) -> None:
     """Raise if there is no such role."""
     if role not in ROLES:
         raise InvalidInputError(

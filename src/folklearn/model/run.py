@@ -8,16 +8,16 @@ import numpy as np
 
 from folklearn.arrays import Array
 from folklearn.errors import warn_of_data
-from folklearn.model.feed import FedRows, Feed
-from folklearn.model.frozen import has_parted, parted
+from folklearn.model.dataset import FedRows, Feed
 from folklearn.model.hindsight import EncodedRows
 from folklearn.model.history import History, Piece
+from folklearn.model.holdout import has_parted, parted
 from folklearn.progress import working_time
 from folklearn.readers.block import Texts
 
 if TYPE_CHECKING:
-    from folklearn.certificate import Certificate
     from folklearn.evaluate.regression import Regression
+    from folklearn.evidence.certificate import Certificate
     from folklearn.model.model import Model, Step
 
 

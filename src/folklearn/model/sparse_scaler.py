@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from folklearn import problem
+from folklearn import validation
 from folklearn.arrays import Array
 from folklearn.errors import InvalidInputError
-from folklearn.persist import Record, Saved, put_inside
 from folklearn.scaler import OnlineScaler
+from folklearn.serialization import Record, Saved, put_inside
 from folklearn.sparse import SparseRows, concatenated, index_type
 
 SPACE = 2**40  # places that belong to one column of the data; a hash or an index lies within
@@ -79,10 +79,10 @@ class SparseInput:
         parts = {slot: SparseRows.of_arrays(arrays, f"part.{slot}.") for slot in slots}
         return cls(arrays["numbers"], tuple(arrays["slots"].astype(int).tolist()), parts)
 
-    def refuse_unless_of(self, n_rows: int, n_slots: int) -> None:
+    def check_shape_of(self, n_rows: int, n_slots: int) -> None:
         """Raise if these are not so many rows of so many columns of the data."""
         slots = [*self.slots, *self.parts]
-        problem.contexts(self.numbers, len(self.slots), gaps=True)
+        validation.contexts(self.numbers, len(self.slots), gaps=True)
         sizes = {len(self.numbers), *map(len, self.parts.values())}
         widest = max([part.shape[1] for part in self.parts.values()], default=0)
         known = len(set(slots)) == len(slots) and all(1 <= slot <= n_slots for slot in slots)
@@ -124,13 +124,13 @@ class SparseScaler(Saved):
 
     @classmethod
     def _fewest_numbers(cls, **words: Any) -> int:
-        return problem.count("n_numbers", words["n_numbers"], 0)
+        return validation.count("n_numbers", words["n_numbers"], 0)
 
     def __init__(
         self, *, n_slots: int, n_numbers: int = 0, scale: bool = True, intercept: bool = True
     ) -> None:
-        self.n_slots = problem.count("n_slots", n_slots, 1, _MOST_SLOTS)
-        self.n_numbers = problem.count("n_numbers", n_numbers, 0, self.n_slots)
+        self.n_slots = validation.count("n_slots", n_slots, 1, _MOST_SLOTS)
+        self.n_numbers = validation.count("n_numbers", n_numbers, 0, self.n_slots)
         self.scale, self.intercept = bool(scale), bool(intercept)
         self._numbers: OnlineScaler | None = None
         self._grow_numbers(self.n_numbers)
@@ -157,8 +157,8 @@ class SparseScaler(Saved):
 
     def grow(self, n_slots: int, n_numbers: int) -> None:
         """Make room for columns that were missing in every row so far."""
-        self.n_slots = problem.count("n_slots", n_slots, self.n_slots)
-        self._grow_numbers(problem.count("n_numbers", n_numbers, self.n_numbers))
+        self.n_slots = validation.count("n_slots", n_slots, self.n_slots)
+        self._grow_numbers(validation.count("n_numbers", n_numbers, self.n_numbers))
 
     def _grow_numbers(self, n_numbers: int) -> None:
         self.n_numbers = n_numbers

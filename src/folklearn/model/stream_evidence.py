@@ -12,22 +12,22 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from folklearn import problem
+from folklearn import validation
 from folklearn.arrays import Array, Labels, logit_losses
-from folklearn.certificate import Certificate, round_down
 from folklearn.errors import StateFileError
-from folklearn.evaluate.exact import refine
+from folklearn.evaluate.best_linear import refine
 from folklearn.evaluate.windows import Stretch, climb, suffixes
-from folklearn.evidence import Evidence
+from folklearn.evidence.certificate import Certificate, round_down
+from folklearn.evidence.evidence import Evidence
+from folklearn.evidence.linear_evidence import Tangents
+from folklearn.evidence.lower_bound import rounded_up
+from folklearn.evidence.passes import PassesHere
+from folklearn.kernels.lower_bound import into_class
 from folklearn.learners.lanes import PAIRS, lane_of
-from folklearn.lower_bound import rounded_up
 from folklearn.model.sparse_scaler import SPACE, SparseInput, assemble
-from folklearn.numerics.floor import into_class
-from folklearn.passes import PassesHere
-from folklearn.persist import Record, Saved, put_inside, refusing
-from folklearn.problem import Rows
 from folklearn.scaler import FixedScaler, Moments
-from folklearn.tangents import Tangents
+from folklearn.serialization import Record, Saved, put_inside, state_file_errors
+from folklearn.validation import Rows
 
 HEAD_ROWS = 2048  # that set the coordinates, and are kept as rows
 _SPARSE_HEAD_ROWS = 256
@@ -129,7 +129,7 @@ class StreamEvidence(Saved):
         sparse: bool = False,
         windows: bool = False,
     ) -> None:
-        self.B = None if B is None else problem.positive("B", B)
+        self.B = None if B is None else validation.positive("B", B)
         self.scale, self.intercept = bool(scale), bool(intercept)
         self.sparse, self.windows = bool(sparse), bool(windows)
         self.n_classes = 0  # known so far
@@ -263,9 +263,9 @@ class StreamEvidence(Saved):
             )  # fmt: skip
         else:
             Z = scaler.transform(X)
-        norms = problem.norms(Z)
+        norms = validation.norms(Z)
         rows = Rows(Z, norms, np.full(len(norms), -1), Y, weights)
-        usable = norms <= problem.MAX_NORM
+        usable = norms <= validation.MAX_NORM
         return (rows, P) if usable.all() else (rows.of(usable), P[usable])
 
     # Sums.
@@ -401,7 +401,7 @@ class StreamEvidence(Saved):
             return None
         scaler, evidence = now
         covered = self._norm(scaler)
-        asked = covered if B is None else problem.positive("B", B) / scaler.unit
+        asked = covered if B is None else validation.positive("B", B) / scaler.unit
         norm = asked * scaler.unit
         if asked > covered * (1.0 + 1e-9):
             kept = round_down(covered * scaler.unit)
@@ -432,7 +432,7 @@ class StreamEvidence(Saved):
     def _length(self, scaler: FixedScaler, own: Line) -> float:
         """Return the norm of a model in the unit of B: of the largest row, centred."""
         W = scaler.model(*own()) * scaler.unit
-        return problem.longest_row(W - W.mean(axis=0))
+        return validation.longest_row(W - W.mean(axis=0))
 
     # How it is kept.
 
@@ -469,8 +469,8 @@ class StreamEvidence(Saved):
         self.numeric = record.part("numeric", (None,), np.bool_).tolist()
         if "means" in record.arrays:
             scaler = FixedScaler(**self._switches)
-            with refusing(record.kind):
-                scaler.mean_square = problem.fraction(
+            with state_file_errors(record.kind):
+                scaler.mean_square = validation.fraction(
                     "mean_square", record.word("mean_square"), 1.0 / _LEAST_UNIT**2
                 )
             scaler.means = record.part("means", (None,))

@@ -8,7 +8,7 @@ import numpy as np
 from folklearn.arrays import TINY, Array
 from folklearn.arrays import Labels as Numbers
 from folklearn.evaluate.windows import Window, Windows
-from folklearn.persist import Record, Saved, put_inside
+from folklearn.serialization import Record, Saved, put_inside
 
 _FEW = 64  # rows that were learned one by one, before the windows are told
 

@@ -7,7 +7,7 @@ import numpy as np
 from folklearn.errors import warn_of_data
 from folklearn.model.roles import CATEGORY
 from folklearn.readers.block import Block, Texts, as_texts
-from folklearn.words import counted, listed
+from folklearn.utils import counted, listed
 
 if TYPE_CHECKING:
     from folklearn.model.model import Model

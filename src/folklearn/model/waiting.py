@@ -6,10 +6,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from folklearn import problem
+from folklearn import validation
 from folklearn.arrays import Array
 from folklearn.errors import InvalidInputError
-from folklearn.persist import Record, Saved
+from folklearn.serialization import Record, Saved
 
 
 class Asked(NamedTuple):
@@ -42,7 +42,7 @@ class Waiting(Saved):
 
     def find(self, number: int) -> Asked:
         """Return a row that waits."""
-        if problem.count("the number of a row", number, 1) not in self._rows:
+        if validation.count("the number of a row", number, 1) not in self._rows:
             raise InvalidInputError(
                 f"no row waits under the number {number!r}: it was never asked for, or told already"
             )

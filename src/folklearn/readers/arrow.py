@@ -130,7 +130,7 @@ class ArrowReader(Reader):
 
 def readable_names(reader: Reader, schema: Any) -> tuple[str, ...]:
     """Return the columns of a schema that can be read; of others a note says that they cannot."""
-    reader.refuse_many_columns(len(schema))
+    reader.check_column_count(len(schema))
     names: dict[str, None] = {}
     for place, field in enumerate(schema):
         if _PANDAS_INDEX.fullmatch(field.name):

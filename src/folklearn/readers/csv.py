@@ -30,7 +30,7 @@ from folklearn.readers.lines import LinesReader
 from folklearn.readers.reader import Part
 from folklearn.readers.records import Faults, column_of, faults_of, spread
 from folklearn.readers.source import Chunk, Source
-from folklearn.words import listed
+from folklearn.utils import listed
 
 _DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 _QUOTED = re.compile(r'"[^"]*"')
@@ -88,7 +88,7 @@ class CsvReader(LinesReader):
 
     def _name(self, names: list[str], line: int) -> None:
         """Name the columns; of those with one name the later ones are called a.1, a.2, ..."""
-        self.refuse_many_columns(len(names))
+        self.check_column_count(len(names))
         numbers = [number_in(name) for name in names]
         if all(number is not None for number in numbers) and not all(map(str.isdigit, names)):
             raise InvalidInputError(

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from folklearn.numerics.csv_text import ends_of
+from folklearn.kernels.csv_text import ends_of
 from folklearn.readers.lines import is_text
 from folklearn.readers.source import Chunk
 

@@ -5,10 +5,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from folklearn import problem
+from folklearn import validation
 from folklearn.errors import InvalidInputError
-from folklearn.evaluate.log import Interactions
-from folklearn.words import counted
+from folklearn.evaluate.interactions import Interactions
+from folklearn.utils import counted
 
 Features = Mapping[str, float | str]
 
@@ -85,7 +85,7 @@ def as_interactions(
         return Interactions(menus, *columns, feature_names=names)  # type: ignore[arg-type]
     if n_actions is None:
         n_actions = max(2, max(played) + 1)
-    K = len(menu) or problem.count("n_actions", n_actions, 2)
+    K = len(menu) or validation.count("n_actions", n_actions, 2)
     if len(decisions) * K > _MOST_NUMBERS:
         raise InvalidInputError(
             f"{counted(len(decisions), 'decision')} among {K:,} actions are too many for a table: "

@@ -42,7 +42,7 @@ class FrameReader(Reader):
         except (TypeError, ValueError) as error:
             reason = " ".join(str(error).split())
             raise InvalidInputError(f"{name} cannot be read: {reason}") from None
-        self.refuse_many_columns(len(columns))
+        self.check_column_count(len(columns))
         self.n_rows = len(self._frame)
         self._own = {str(column): column for column in columns}
         if len(self._own) < len(columns):

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from folklearn.errors import InvalidInputError
-from folklearn.numerics.json_text import extent_of
+from folklearn.kernels.json_text import extent_of
 from folklearn.readers.arrow import column_of_array
 from folklearn.readers.block import Block, Column, Texts
 from folklearn.readers.cells import Kind
@@ -46,12 +46,12 @@ class JsonReader(LinesReader):
             )
         head = self.head()
         if not head.columns:
-            self._refuse_unreadable()
+            self._check_readable()
         self.names = tuple(head.columns)
         texts = [name for name, column in head.columns.items() if isinstance(column, Texts)]
         self._texts = set(texts)
 
-    def _refuse_unreadable(self) -> None:
+    def _check_readable(self) -> None:
         """Raise with the first line that is bad, if there is one: none is good."""
         for _, bad in self._parts(None, looking=True):
             if bad:
@@ -133,7 +133,7 @@ def parse(text: str) -> dict[str, Any]:
     try:
         record = _DECODER.decode(text)
         if "\\u" in text:
-            _refuse_half_characters(record)
+            _check_half_characters(record)
     except json.JSONDecodeError as error:
         raise InvalidInputError(f"it is not JSON: {error.msg} at character {error.colno}") from None
     except InvalidInputError:
@@ -170,7 +170,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 _DECODER = json.JSONDecoder(object_pairs_hook=_unique)
 
 
-def _refuse_half_characters(value: Any) -> None:
+def _check_half_characters(value: Any) -> None:
     """Raise for half a character, which JSON can escape and nothing can write."""
     if isinstance(value, str):
         try:
@@ -179,7 +179,7 @@ def _refuse_half_characters(value: Any) -> None:
             raise InvalidInputError(f"{value!r} is not Unicode text") from None
     elif isinstance(value, dict | list):
         for part in (*value, *value.values()) if isinstance(value, dict) else value:
-            _refuse_half_characters(part)
+            _check_half_characters(part)
 
 
 def _is_plain(type: Any, kind: Kind | None) -> bool:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from folklearn.errors import InvalidInputError
-from folklearn.evaluate.log import Interactions
+from folklearn.evaluate.interactions import Interactions
 from folklearn.readers import cb_text, dsjson
 from folklearn.readers.decisions import LoggedDecision, as_decisions, as_interactions
 from folklearn.readers.lines import text_of

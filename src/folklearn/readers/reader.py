@@ -9,7 +9,7 @@ import numpy as np
 from folklearn.errors import InvalidInputError
 from folklearn.readers.block import Block
 from folklearn.readers.cells import Kind, with_remedy
-from folklearn.words import listed, nearest
+from folklearn.utils import listed, nearest
 
 Faults = Mapping[int, tuple[str, str]]  # by row: the column, "" for none, and what is wrong
 
@@ -114,7 +114,7 @@ class Reader(ABC):
         """What the columns hold that nobody can read, by name."""
         return dict(self._left_out)
 
-    def refuse_many_columns(self, n_columns: int) -> None:
+    def check_column_count(self, n_columns: int) -> None:
         """Raise if there are more columns than can be read."""
         if n_columns > MOST_COLUMNS:
             raise InvalidInputError(
@@ -129,7 +129,7 @@ class Reader(ABC):
 
     def _count_late(self, block: Block) -> None:
         self._late.update(block.columns.keys() - self.known)
-        self.refuse_many_columns(len(self.names) + len(self._late))
+        self.check_column_count(len(self.names) + len(self._late))
 
     @abstractmethod
     def _parts(self, kinds: Mapping[str, Kind] | None, looking: bool) -> Iterator[Part]:
@@ -151,7 +151,7 @@ class Reader(ABC):
             for block, _ in self._parts(None, looking=True):
                 blocks.append(block)
                 names.update(block.columns)
-                self.refuse_many_columns(len(names))
+                self.check_column_count(len(names))
                 n_found += len(block)
                 if n_found >= n or (self.is_live and n_found):
                     break

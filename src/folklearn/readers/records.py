@@ -201,7 +201,7 @@ def part_of_records(
             faults[row] = "", f"it is not a mapping of column names to values but {shown}"
     rows = [{} if row in faults else record for row, record in enumerate(records)]
     names = dict.fromkeys(name for record in rows for name in record)
-    reader.refuse_many_columns(len(names))
+    reader.check_column_count(len(names))
     if not all(isinstance(name, str) for name in names):
         rows = [{str(name): value for name, value in record.items()} for record in rows]
         names = dict.fromkeys(map(str, names))

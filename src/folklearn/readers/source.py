@@ -13,8 +13,8 @@ from folklearn.readers.unpack import (
     MAGIC,
     as_utf8,
     beginning,
+    check_encoding,
     encoding_of,
-    refuse_unknown_encoding,
     unpacked,
     with_line_feeds,
 )
@@ -79,7 +79,7 @@ class Source:
         self._begun: Iterator[bytes] | None = None  # raw bytes, of which the first were seen
         self._coming: Iterator[bytes] | None = None
         if encoding is not None:
-            refuse_unknown_encoding(encoding)
+            check_encoding(encoding)
 
     @property
     def fraction(self) -> float | None:

@@ -194,7 +194,7 @@ def with_line_feeds(pieces: Iterator[bytes]) -> Iterator[bytes]:
         yield b"\n"
 
 
-def refuse_unknown_encoding(encoding: str) -> None:
+def check_encoding(encoding: str) -> None:
     """Raise for an encoding that nobody knows, or that is not one of text."""
     try:
         "".encode(encoding)

@@ -24,8 +24,7 @@ from numpy.typing import NDArray
 
 from folklearn.arrays import Array
 from folklearn.errors import InvalidInputError
-from folklearn.numerics import vw_text
-from folklearn.problem import MAX_WEIGHT
+from folklearn.kernels import vw_text
 from folklearn.readers.block import Block
 from folklearn.readers.cells import LARGEST, Kind, as_number, number_in
 from folklearn.readers.lines import (
@@ -40,6 +39,7 @@ from folklearn.readers.lines import (
 from folklearn.readers.reader import Part
 from folklearn.readers.source import Chunk, Source
 from folklearn.sparse import Indices, SparseRows
+from folklearn.validation import MAX_WEIGHT
 
 _BAR, _TAG = "|", "'"
 _MOST_NAMES = 100_000

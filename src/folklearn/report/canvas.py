@@ -221,7 +221,7 @@ def root(ax: Any) -> "Figure":
     return whole
 
 
-def refuse_format(path: str | os.PathLike[str]) -> str:
+def check_format(path: str | os.PathLike[str]) -> str:
     """Return the format that a path's suffix asks for; raise if it is none of ours."""
     suffix = Path(path).suffix.lower()
     if suffix not in FORMATS:
@@ -236,7 +236,7 @@ def save(figure: Any, path: str | os.PathLike[str], *, suffix: str | None = None
 
     The same figure gives the same bytes: no dates, no random identifiers.
     """
-    kind = refuse_format(path if suffix is None else f"figure{suffix}")
+    kind = check_format(path if suffix is None else f"figure{suffix}")
     _write(figure, path, kind)
 
 

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 
 from folklearn.report import html, plots
 from folklearn.report.html import Markup
-from folklearn.words import counted
+from folklearn.utils import counted
 
 Piece = Mapping[str, Any]
 

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 from numpy.typing import ArrayLike
 
-from folklearn import problem
+from folklearn import validation
 from folklearn.errors import InvalidInputError
-from folklearn.evaluate.exact import Exact
+from folklearn.evaluate.best_linear import Exact
 from folklearn.evaluate.hindsight import best_in_class
 from folklearn.evaluate.progressive import Scores, progressive
 from folklearn.learners import catalogue
@@ -100,7 +100,7 @@ def compare(
     settings = names if isinstance(names, Mapping) else {name: {} for name in names}
     if not settings:
         raise InvalidInputError("a comparison needs a learner at least")
-    X = problem.table(X)
+    X = validation.table(X)
     for name, own in settings.items():  # to hear what is refused before anything is learned
         catalogue.make(name, 1, n_classes, own)
     best = best_in_class(X, y, B=B, n_classes=n_classes, n_jobs=n_jobs or 1)

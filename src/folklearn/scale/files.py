@@ -6,12 +6,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
-from folklearn import persist
-from folklearn.engine import added_up
+from folklearn import serialization
 from folklearn.errors import InvalidInputError
-from folklearn.evaluate.certify import Certifier, PredictionCertificate, PredictionLoss
+from folklearn.evaluate.audit import Certifier, PredictionCertificate, PredictionLoss
+from folklearn.evidence.lower_bound import LowerBound
+from folklearn.evidence.map_reduce import added_up
 from folklearn.learners.base import Progress
-from folklearn.lower_bound import LowerBound
 from folklearn.report import html
 from folklearn.scale.parallel import ignore_progress, map_in_parallel
 
@@ -110,7 +110,7 @@ def audit_files(
     Certifier(**sizes)  # type: ignore[arg-type]  # hears what is wrong before anything is read
     audited = partial(_audited, read, sizes)
     found = map_in_parallel(audited, files, n_jobs=n_jobs, progress=progress)
-    sums: list[Any] = [persist.load(content) for _, content in found]
+    sums: list[Any] = [serialization.load(content) for _, content in found]
     evidence: LowerBound = added_up(sums)
     rows = tuple(AuditedFile(file, own) for file, (own, _) in zip(files, found, strict=True))
     return FilesAudit(rows, _together(rows, evidence), evidence)

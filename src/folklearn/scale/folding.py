@@ -4,11 +4,11 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from folklearn import persist
+from folklearn import serialization
 from folklearn.errors import FolklearnError, InvalidInputError, StateFileError
+from folklearn.kernels.blas import OneThread
 from folklearn.model.labels import plain
 from folklearn.model.model import Model
-from folklearn.numerics.backend import OneThread
 
 
 class Event(NamedTuple):
@@ -92,7 +92,7 @@ def fold(
 
 def model_of(state: bytes) -> Model:
     """Return the model that a state holds, or raise StateFileError."""
-    model = persist.load(bytes(memoryview(state)))  # engines hand over buffers of all kinds
+    model = serialization.load(bytes(memoryview(state)))  # engines hand over buffers of all kinds
     if not isinstance(model, Model):
         raise StateFileError(
             f"the state holds no folklearn.Model ({type(model).__name__} is none): give `fold` "

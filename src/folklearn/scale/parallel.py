@@ -11,8 +11,8 @@ from joblib import Parallel, delayed
 from joblib.parallel import get_active_backend
 from threadpoolctl import threadpool_limits
 
-from folklearn.engine import Engine
 from folklearn.errors import FolklearnError
+from folklearn.evidence.map_reduce import Engine
 from folklearn.progress import Report, reporter
 
 Task = TypeVar("Task")

@@ -11,22 +11,22 @@ from typing import Any
 
 import numpy as np
 
-from folklearn import problem
+from folklearn import validation
 from folklearn.arrays import Array, log_losses
-from folklearn.engine import Leaf, S
 from folklearn.errors import InvalidInputError
-from folklearn.evaluate.certify import PredictionCertificate, PredictionLoss
-from folklearn.evaluate.exact import Report, refine
+from folklearn.evaluate.audit import PredictionCertificate, PredictionLoss
+from folklearn.evaluate.best_linear import Report, refine
 from folklearn.evaluate.probabilities import checked_rows
+from folklearn.evidence.map_reduce import Leaf, S
+from folklearn.evidence.passes import Passes
+from folklearn.kernels.blas import OneThread
 from folklearn.model.model import Model
 from folklearn.model.roles import LEARNED
-from folklearn.numerics.backend import OneThread
-from folklearn.passes import Passes
-from folklearn.problem import Rows
 from folklearn.readers.extras import needed
 from folklearn.scale.folding import Event, Output, fold, model_of
 from folklearn.scale.spark_passes import Block, SparkPasses
-from folklearn.words import counted, listed
+from folklearn.utils import counted, listed
+from folklearn.validation import Rows
 
 _STORE = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 _STATE = "model"  # name of the state variable of a key
@@ -77,12 +77,12 @@ def audit(
     """
     names = [*features, label, *prediction.values(), *([] if weight is None else [weight])]
     types = _types_of(df)
-    _refuse_absent(types, names)
+    _check_present(types, names)
     for name in features:
-        _refuse_type(types, name, _FEATURES, "features must be numbers")
+        _check_type(types, name, _FEATURES, "features must be numbers")
     labels = list(prediction)
-    _refuse_other_labels(df, label, labels)
-    _refuse_missing(df, names)
+    _check_same_labels(df, label, labels)
+    _check_missing(df, names)
     table = df.select(*(_column(name) for name in dict.fromkeys(names)))
     sizes = {"n_features": len(features) + int(intercept), "n_classes": len(labels)}
 
@@ -161,7 +161,7 @@ class _Scaled(Passes):
         def scaled(parts: Iterable[Rows]) -> Iterator[Rows]:
             for rows in parts:
                 Z = (rows.X - shift) * factor
-                yield rows._replace(X=Z, norms=problem.norms(Z))
+                yield rows._replace(X=Z, norms=validation.norms(Z))
 
         return self._passes.total(size, lambda leaf: summed(Leaf(leaf.first, scaled(leaf.parts))))
 
@@ -206,8 +206,8 @@ def fit(
     types = _types_of(df)
     own = [label, *([] if weight is None else [weight])]
     names = [name for name in types if name not in own] if features is None else list(features)
-    _refuse_absent(types, [*names, *own])
-    _refuse_type(types, label, _LABELS, "labels must be text, numbers or truth values")
+    _check_present(types, [*names, *own])
+    _check_type(types, label, _LABELS, "labels must be text, numbers or truth values")
     table = df.select(*(_column(name) for name in [*names, *own])).where(_column(label).isNotNull())
     model = Model(**settings)
     heaviest = 1.0 if weight is None else table.agg({weight: "max"}).first()[0]
@@ -216,7 +216,7 @@ def fit(
     model.run(table.limit(sample).toArrow(), label, weight=weight)
     if model.core is None or model.learner is None:
         raise InvalidInputError(f"column {label!r} needs two classes, and rows to learn")
-    model.core.refuse_wide_fit()
+    model.core.check_fit_size()
     content = model.to_bytes()
 
     def blocks_of(batches: Iterable[Any]) -> Iterator[Block]:
@@ -272,9 +272,9 @@ def learn_keyed(
     needed("google.protobuf", "keyed models on Spark need", "spark")
     types = _types_of(stream)
     own = [key, sequence, label] + ([] if weight is None else [weight])
-    _refuse_absent(types, own)
-    _refuse_type(types, sequence, _NUMBERS, "sequence numbers must be whole numbers")
-    _refuse_type(types, label, _LABELS, "labels must be text, numbers or truth values")
+    _check_present(types, own)
+    _check_type(types, sequence, _NUMBERS, "sequence numbers must be whole numbers")
+    _check_type(types, label, _LABELS, "labels must be text, numbers or truth values")
     if set(_PREDICTED) & {key, sequence}:
         raise InvalidInputError(
             f"the columns {listed(_PREDICTED)} are added: rename {key!r} or {sequence!r}"
@@ -406,7 +406,7 @@ def _types_of(df: Any) -> dict[str, str]:
     return dict(df.dtypes)
 
 
-def _refuse_absent(types: Mapping[str, str], names: Iterable[str]) -> None:
+def _check_present(types: Mapping[str, str], names: Iterable[str]) -> None:
     for name in names:
         if name not in types:
             raise InvalidInputError(
@@ -414,12 +414,12 @@ def _refuse_absent(types: Mapping[str, str], names: Iterable[str]) -> None:
             )
 
 
-def _refuse_type(types: Mapping[str, str], name: str, known: Iterable[str], rule: str) -> None:
+def _check_type(types: Mapping[str, str], name: str, known: Iterable[str], rule: str) -> None:
     if types[name] not in known:
         raise InvalidInputError(f"column {name!r} is of type {types[name]}, and {rule}")
 
 
-def _refuse_missing(df: Any, names: Iterable[str]) -> None:
+def _check_missing(df: Any, names: Iterable[str]) -> None:
     """Refuse a table that has gaps in some columns."""
     functions = needed("pyspark.sql.functions", "this needs", "spark")
     wanted = list(dict.fromkeys(names))
@@ -432,7 +432,7 @@ def _refuse_missing(df: Any, names: Iterable[str]) -> None:
             )
 
 
-def _refuse_other_labels(df: Any, label: str, labels: Sequence[Any]) -> None:
+def _check_same_labels(df: Any, label: str, labels: Sequence[Any]) -> None:
     """Refuse a label that has no column of predictions."""
     for (value,) in df.select(_column(label)).distinct().collect():
         if value is not None and value not in labels:

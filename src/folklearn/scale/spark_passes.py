@@ -9,11 +9,11 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from folklearn.arrays import Array
-from folklearn.engine import HERE, Leaf, S, added_up
 from folklearn.errors import InvalidInputError
-from folklearn.passes import Passes
-from folklearn.problem import Rows
+from folklearn.evidence.map_reduce import HERE, Leaf, S, added_up
+from folklearn.evidence.passes import Passes
 from folklearn.readers.extras import needed
+from folklearn.validation import Rows
 
 FAN = 8  # sums that are added up at a time
 _SUM = "place bigint, content binary"

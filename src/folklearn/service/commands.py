@@ -178,7 +178,7 @@ class Decide(Command):
 
     def _events(self, journal: Journal, hosted: "Hosted", now: int, digest: Any) -> Prepared:
         if isinstance(hosted.state, Decisions):
-            hosted.state.refuse(self.context)  # or else it would wait for a reward
+            hosted.state.check_context_fits(self.context)  # or else it would wait for a reward
         hosted.expect_decision()
         entry = journal.add(
             hosted.number,
@@ -268,7 +268,7 @@ def _n_numbers_of_agent(config: events.Config) -> int:
     return len(config.actions) * width**2
 
 
-def refuse_large(config: events.Config, limits: "Limits") -> None:
+def check_large(config: events.Config, limits: "Limits") -> None:
     """Refuse an agent that is too large, and names and labels that no request could hold."""
     n_numbers = _n_numbers_of_agent(config)
     if n_numbers > limits.agent:

@@ -9,8 +9,8 @@ from folklearn.arrays import Array
 from folklearn.bandits.agent import Decision
 from folklearn.bandits.rewards import RewardAgent, auto
 from folklearn.errors import InvalidInputError
-from folklearn.persist import Record, Saved, put_inside
-from folklearn.words import listed
+from folklearn.serialization import Record, Saved, put_inside
+from folklearn.utils import listed
 
 NUMBER = "number"
 

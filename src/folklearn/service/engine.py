@@ -172,7 +172,7 @@ class Engine:
                 if number in deleted or self._by_number.get(number) is not hosted:
                     raise RefusedError(404, f"the model {hosted.row.name} was deleted")
                 if not isinstance(command, commands.Delete):
-                    self.memory.refuse(hosted)
+                    self.memory.check(hosted)
                 prepared.append(command.prepare(journal, hosted, now))
             except RefusedError as refusal:
                 prepared.append(refusal.answer)
@@ -291,7 +291,7 @@ class Engine:
             raise RefusedError(
                 422, f"{tenant} has {self.limits.models} models, and may have no more"
             )
-        commands.refuse_large(config, self.limits)
+        commands.check_large(config, self.limits)
         n_bytes = commands.n_bytes_to_begin(config, file)
         if not self.memory.has_room(n_bytes):
             raise RefusedError(503, self.memory.in_words(tenant, n_bytes), retry_after=60)
@@ -335,14 +335,14 @@ class Engine:
         self._commit()
         snapshots.remove(self.folder, old)
 
-    def refuse_if_full(self) -> None:
+    def check_not_full(self) -> None:
         """Refuse to write while the disk is nearly full."""
         if shutil.disk_usage(self.folder).free < self.limits.free_disk:
             raise RefusedError(
                 503, "the disk is nearly full: nothing can be learned", retry_after=30
             )
 
-    def refuse_if_large(self) -> None:
+    def check_if_large(self) -> None:
         """Refuse to write while models take more memory than they may."""
         if not self.memory.has_room(0):
             raise RefusedError(

@@ -66,7 +66,7 @@ class Memory:
                 hosted.measure()
         return self.n_bytes + n_more <= times * self.limit
 
-    def refuse(self, hosted: "Hosted", n_more: int = 0) -> None:
+    def check(self, hosted: "Hosted", n_more: int = 0) -> None:
         """Refuse to let a model grow where there is no room for all; say which takes most."""
         if hosted.is_held:
             raise RefusedError(503, hosted.why_held, retry_after=60)
@@ -197,18 +197,18 @@ class Hosted:
             return {}
         refused = {}
         try:
-            n_more = state.refuse_growth(items)
+            n_more = state.check_growth(items)
             if not self.memory.has_room(_COPIES * n_more):
                 n_more = state.n_bytes_more(items, exactly=True)
         except FolklearnError:
             n_more = 0
             for at, item in enumerate(items):
                 try:
-                    n_more += state.refuse_growth([item])
+                    n_more += state.check_growth([item])
                 except FolklearnError as error:
                     refused[at] = str(error)
             n_more = min(n_more, state.n_bytes_left)
-        self.memory.refuse(self, _COPIES * n_more)
+        self.memory.check(self, _COPIES * n_more)
         self.n_pending += _COPIES * n_more
         return refused
 
@@ -216,7 +216,7 @@ class Hosted:
         """Refuse a decision that there is no room for while it waits."""
         if isinstance(self.state, Decisions):
             n_more = self.state.decider.n_bytes_of_decision
-            self.memory.refuse(self, n_more)
+            self.memory.check(self, n_more)
             self.n_pending += n_more
 
     def has_room_for(self, entry: Entry, find: Find) -> bool:

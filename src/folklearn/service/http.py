@@ -202,7 +202,7 @@ async def respond(
     try:
         status, headers, content = _encoded(answer)
         if share is not None and content is not None:
-            refuse_long_answer(len(content), most)
+            check_answer_length(len(content), most)
             share.take(len(content))
     except RefusedError as refusal:
         status, headers, content = _encoded(refusal)
@@ -217,7 +217,7 @@ async def respond(
     return int(status)
 
 
-def refuse_long_answer(n_bytes: int, most: int | None) -> None:
+def check_answer_length(n_bytes: int, most: int | None) -> None:
     """Refuse to give an answer that is too long."""
     if most is not None and n_bytes > most:
         raise RefusedError(

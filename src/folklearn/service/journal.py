@@ -142,7 +142,7 @@ class Journal:
         try:
             with naming_damage(folder):
                 self._open(read_only)
-                self._refuse_lost_end(committed)
+                self._check_tail(committed)
                 if not read_only:
                     # After a sync that failed the WAL may be in memory alone, although it looks
                     # well: what is read from it counts only once it is in the database.
@@ -156,7 +156,7 @@ class Journal:
     def _open(self, read_only: bool) -> None:
         if not read_only and not self._value("SELECT count(*) FROM sqlite_schema"):
             self._begin()
-        self._refuse_other_formats()
+        self._check_format()
         if not read_only:
             for setting in ("journal_mode=WAL", "synchronous=FULL", "wal_autocheckpoint=0"):
                 self.db.execute(f"PRAGMA {setting}").fetchall()
@@ -170,7 +170,7 @@ class Journal:
             self.db.execute(_TABLES)
             self.db.execute(f"PRAGMA user_version={FORMAT}")
 
-    def _refuse_other_formats(self) -> None:
+    def _check_format(self) -> None:
         found = self._value("PRAGMA user_version")
         if not 1 <= found <= FORMAT:
             raise StateFileError(
@@ -178,7 +178,7 @@ class Journal:
                 f"{FORMAT}: upgrade folklearn to serve this folder"
             )
 
-    def _refuse_lost_end(self, committed: int) -> None:
+    def _check_tail(self, committed: int) -> None:
         """Refuse a journal that ends before what was committed: its newest pages were damaged.
 
         SQLite takes a damaged WAL for one that ends there. The head, written without a sync after

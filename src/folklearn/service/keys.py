@@ -19,8 +19,8 @@ from typing import Literal
 import apsw
 
 from folklearn.errors import InvalidInputError, StateFileError
-from folklearn.service.names import SCOPES, USUAL, Scope, refuse_name
-from folklearn.words import listed
+from folklearn.service.names import SCOPES, USUAL, Scope, check_name
+from folklearn.utils import listed
 
 State = Literal["live", "expired", "revoked"]
 
@@ -128,9 +128,9 @@ class Keys:
         There are two live keys for the same purpose at most: to replace one, create another,
         let everybody change to it, and revoke the first.
         """
-        refuse_name("tenant", tenant)
+        check_name("tenant", tenant)
         if model is not None:
-            refuse_name("model", model)
+            check_name("model", model)
         if len(note) > _LONGEST_NOTE or not note.isprintable():
             raise InvalidInputError(
                 f"note must be one line of at most {_LONGEST_NOTE} characters that can be printed"

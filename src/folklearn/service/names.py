@@ -14,11 +14,11 @@ PATTERN = "^[a-z0-9][a-z0-9_-]{0,62}$"
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 
 
-def refuse_name(what: str, name: str) -> None:
+def check_name(what: str, name: str) -> None:
     """Raise unless a tenant or a model may have this name.
 
-    >>> refuse_name("model", "churn-2026")
-    >>> refuse_name("model", "../etc")
+    >>> check_name("model", "churn-2026")
+    >>> check_name("model", "../etc")
     Traceback (most recent call last):
     folklearn.errors.InvalidInputError: model '../etc' must be 1 to 63 of a-z, 0-9, _ and -, ...
     """

@@ -14,7 +14,7 @@ from folklearn.model.model import Model
 from folklearn.service import bodies, commands, events, names
 from folklearn.service.answers import Answer, RefusedError
 from folklearn.service.hosted import Hosted, View
-from folklearn.service.http import Call, Endpoint, refuse_long_answer
+from folklearn.service.http import Call, Endpoint, check_answer_length
 from folklearn.service.ids import new_id
 from folklearn.service.states import Classifier
 
@@ -32,8 +32,8 @@ async def live(call: Call) -> Answer:
 
 async def ready(call: Call) -> Answer:
     """Tell whether labels can be learned now."""
-    call.service.engine.refuse_if_full()
-    call.service.engine.refuse_if_large()
+    call.service.engine.check_not_full()
+    call.service.engine.check_if_large()
     return Answer(200, {"status": "ready"})
 
 
@@ -63,7 +63,7 @@ async def models(call: Call) -> Answer:
 async def create(call: Call) -> Answer:
     """Create a model; the same request again changes nothing."""
     service = call.service
-    names.refuse_name("model", call.name)
+    names.check_name("model", call.name)
     return await done(
         service.writer.call(lambda: service.engine.create(call.key.tenant, call.name, call.body))
     )
@@ -84,8 +84,8 @@ async def predict(call: Call) -> Answer:
     """Predict a row; its label can be told later by the id of the answer."""
     body, view = call.body, await _view(call, call.body.at_least)
     model = view.state
-    _refuse_wide(call, [body.row])
-    refuse_long_answer(view.n_bytes_of_answer, call.service.limits.answer)
+    _check_width(call, [body.row])
+    check_answer_length(view.n_bytes_of_answer, call.service.limits.answer)
     p = model.predict_proba_one(body.row)
     answer = {"version": view.version, **_predicted(p)}
     if model.is_open:
@@ -104,8 +104,8 @@ async def predict(call: Call) -> Answer:
 async def predict_many(call: Call) -> Answer:
     """Predict rows together, all from the same version."""
     rows, view = call.body.rows, await _view(call, call.body.at_least)
-    _refuse_many(call, len(rows))
-    _refuse_wide(call, rows)
+    _check_count(call, len(rows))
+    _check_width(call, rows)
     most, n_each = call.service.limits.answer, view.n_bytes_of_answer
     if len(rows) * n_each > most:  # before it is made
         raise RefusedError(
@@ -132,7 +132,7 @@ async def predict_many(call: Call) -> Answer:
 
 async def learn(call: Call) -> Answer:
     """Learn a label, with its row or by the id of a prediction."""
-    _refuse_agent(call.hosted)
+    _check_not_agent(call.hosted)
     command = commands.Learn(
         _label(call.body), key=call.idempotency_key, size=_size(call, [call.body.row])
     )
@@ -141,9 +141,9 @@ async def learn(call: Call) -> Answer:
 
 async def learn_many(call: Call) -> Answer:
     """Learn labels together, in order; the answer names those that were refused."""
-    _refuse_agent(call.hosted)
+    _check_not_agent(call.hosted)
     items = call.body.items
-    _refuse_many(call, len(items))
+    _check_count(call, len(items))
     command = commands.LearnMany(
         [_label(item) for item in items],
         key=call.idempotency_key,
@@ -230,7 +230,7 @@ async def explain(call: Call) -> Answer:
 
 async def file(call: Call) -> Response:
     """Return the model as a file that `folklearn.load` reads."""
-    refuse_long_answer(call.hosted.n_bytes, call.service.limits.answer)
+    check_answer_length(call.hosted.n_bytes, call.service.limits.answer)
     _, model = await _model_copy(call)
     content = await asyncio.to_thread(model.to_bytes)
     name = f'attachment; filename="{call.hosted.row.name}.folk"'
@@ -289,7 +289,7 @@ async def done(future: Any) -> Answer:
 
 async def _view(call: Call, at_least: int) -> View:
     """Return the state that was published last, or wait for a version if that is asked for."""
-    _refuse_agent(call.hosted)
+    _check_not_agent(call.hosted)
     hosted = call.hosted
     if hosted.view.version < at_least:
         await call.service.writer.call(lambda: hosted.publish(now=True))
@@ -301,18 +301,18 @@ async def _view(call: Call, at_least: int) -> View:
     return view
 
 
-def _refuse_agent(hosted: Hosted) -> None:
+def _check_not_agent(hosted: Hosted) -> None:
     if hosted.config.decides:
         raise RefusedError(422, "this model decides: ask /decide, and tell rewards to /reward")
 
 
-def _refuse_many(call: Call, n: int) -> None:
+def _check_count(call: Call, n: int) -> None:
     most = call.service.limits.batch
     if not 0 < n <= most:
         raise RefusedError(422, f"a request may hold 1 to {most:,} rows, got {n:,}")
 
 
-def _refuse_wide(call: Call, rows: Sequence[events.Row]) -> None:
+def _check_width(call: Call, rows: Sequence[events.Row]) -> None:
     """Refuse to predict a row that no model could learn, before everybody waits for it."""
     most = call.service.limits.columns
     widest = max(map(len, rows))

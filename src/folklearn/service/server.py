@@ -12,7 +12,7 @@ from uuid import UUID
 
 import uvicorn
 
-from folklearn import persist
+from folklearn import serialization
 from folklearn.errors import InvalidInputError
 from folklearn.model.model import Model
 from folklearn.service import commands, events, failpoints
@@ -20,7 +20,7 @@ from folklearn.service.app import application
 from folklearn.service.engine import Engine
 from folklearn.service.keys import Keys
 from folklearn.service.limits import Limits
-from folklearn.service.names import refuse_name
+from folklearn.service.names import check_name
 from folklearn.service.service import Service
 
 TENANT = "main"
@@ -97,8 +97,8 @@ def use_every_kernel() -> None:
 def import_model(service: Service, path: Path, name: str | None = None) -> str:
     """Begin a model as a file that `Model.save` wrote; return its name, that of the file."""
     name = name or path.stem.lower()
-    refuse_name("model", name)
-    if not isinstance(persist.load(path), Model):
+    check_name("model", name)
+    if not isinstance(serialization.load(path), Model):
         raise InvalidInputError(f"{path} holds no folklearn.Model: save one with Model.save")
     content, engine = path.read_bytes(), service.engine
     if engine.find(TENANT, name) is not None:

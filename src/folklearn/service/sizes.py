@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from folklearn.learners import catalogue
 from folklearn.model import roles
-from folklearn.model.columns import MOST_OWN, SHARED
+from folklearn.model.encoder import MOST_OWN, SHARED
 from folklearn.model.model import Model
 from folklearn.model.terms import DATE_PARTS
 from folklearn.readers.records import block_of_records
@@ -127,7 +127,7 @@ class Size(NamedTuple):
                 return what
         return None
 
-    def refuse(self, limits: "Size", now: "Size") -> None:
+    def check(self, limits: "Size", now: "Size") -> None:
         """Refuse to grow from now to this, if that is beyond the limits."""
         what = self.exceeds(limits, now)
         if what is not None:

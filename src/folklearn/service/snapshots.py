@@ -8,9 +8,9 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from folklearn import persist
+from folklearn import serialization
 from folklearn.errors import StateFileError
-from folklearn.persist import Record
+from folklearn.serialization import Record
 from folklearn.service import failpoints
 from folklearn.service.journal import SnapshotRow
 
@@ -24,7 +24,7 @@ def write(folder: Path, model: int, seq: int, record: Record, build: str) -> Sna
     place.mkdir(mode=0o700, exist_ok=True)
     name = f"{model}-{seq}.folk"
     temporary = place / f".{name}"
-    persist.write(temporary, record)
+    serialization.write(temporary, record)
     failpoints.reach("in_snapshot")
     with open(temporary, "rb") as file:
         sha256 = hashlib.file_digest(file, "sha256").hexdigest()
@@ -42,7 +42,7 @@ def read(folder: Path, row: SnapshotRow) -> Record:
     with open(path, "rb") as file:
         if hashlib.file_digest(file, "sha256").hexdigest() != row.sha256:
             raise StateFileError(f"{path} is damaged")
-    return persist.read(path)
+    return serialization.read(path)
 
 
 def size(folder: Path, row: SnapshotRow) -> int:

@@ -5,11 +5,11 @@ from typing import Any, Protocol, Self
 
 import numpy as np
 
-from folklearn import persist
+from folklearn import serialization
 from folklearn.errors import FolklearnError
 from folklearn.model.model import Model
 from folklearn.model.waiting import Asked
-from folklearn.persist import Record
+from folklearn.serialization import Record
 from folklearn.service import events
 from folklearn.service.answers import Answer, RefusedError
 from folklearn.service.decider import Decider
@@ -96,11 +96,11 @@ class Classifier:
     def _learn(self, learned: events.Learned, find: Find) -> None:
         if learned.of is None:
             assert learned.row is not None
-            self.refuse_growth([(learned.row, learned.label)])
+            self.check_growth([(learned.row, learned.label)])
             self.model.learn_one(learned.row, learned.label, weight=learned.weight)
             return
         asked = find(learned.of).event
-        self.refuse_growth([(asked.row, learned.label)])
+        self.check_growth([(asked.row, learned.label)])
         row = Asked(asked.row, np.array(asked.p), asked.unseen)
         self.model.learn_asked(row, learned.label, weight=learned.weight)
 
@@ -109,7 +109,7 @@ class Classifier:
         items = many.items
         try:
             if items and all(item.row is not None for item in items):
-                self.refuse_growth([(item.row or {}, item.label) for item in items])
+                self.check_growth([(item.row or {}, item.label) for item in items])
                 weights = [item.weight for item in items]
                 self.model.learn_many(
                     [item.row for item in items], [item.label for item in items], weight=weights
@@ -126,7 +126,7 @@ class Classifier:
                 refused.append(events.Left(place, 422, str(error)))
         return refused
 
-    def refuse_growth(self, items: Sequence[Item]) -> int:
+    def check_growth(self, items: Sequence[Item]) -> int:
         """Refuse what would make the model larger than it may become; return the bytes it may add.
 
         A function of the model and of its first event alone, so that a replay refuses the same.
@@ -135,7 +135,7 @@ class Classifier:
         size = Size.bound(self.model, items)
         if size.exceeds(limits, now):
             size = size.exactly(self.model, items)
-            size.refuse(limits, now)
+            size.check(limits, now)
         if len(items) > 1 and len(items) * size.features > MOST_NUMBERS_AT_ONCE < limits.features:
             raise RefusedError(422, "these rows are too wide to be learned together")
         return size.learner - now.learner
@@ -201,7 +201,7 @@ class Decisions:
             )
         return cls(Decider(config.actions, config.context, default=default, seed=config.seed))
 
-    def refuse(self, context: events.Row) -> None:
+    def check_context_fits(self, context: events.Row) -> None:
         """Refuse what is no context of this agent, whatever it has learned."""
         try:
             self.decider.read(context)
@@ -263,13 +263,13 @@ def item_of(learned: events.Learned, find: Find) -> Item:
 def begun(created: events.Created | events.Imported, record: Record | None = None) -> State:
     """Return the state that a model begins with, or one that was snapshotted later."""
     if isinstance(created, events.Imported):
-        record = persist.of_bytes(created.file) if record is None else record
+        record = serialization.of_bytes(created.file) if record is None else record
     elif created.config.decides:
         return Decisions.of(created) if record is None else Decisions(Decider.from_record(record))
     if record is None:
         assert isinstance(created, events.Created)
         return Classifier.of(created)
-    revived = persist.revive(record)
+    revived = serialization.revive(record)
     if not isinstance(revived, Model):
         raise RefusedError(422, "the file holds no folklearn.Model: save one with Model.save")
     revived.monitor()

@@ -204,7 +204,7 @@ class Writer:
         if now >= self._looks_at_disk:
             self._looks_at_disk = now + 0.5
             try:
-                self.engine.refuse_if_full()
+                self.engine.check_not_full()
                 self._disk = None
             except RefusedError as refusal:
                 self._disk = refusal

@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from folklearn import problem
+from folklearn import validation
 from folklearn.arrays import Array, Labels
 from folklearn.errors import InvalidInputError
 from folklearn.synthetic.labelled import Stream
@@ -80,11 +80,11 @@ def syn_non_sep_blocks(
     seed: int, T: int, *, d: int = 400, K: int = 9, rate: float = 0.05
 ) -> Iterator[Stream]:
     """Yield `syn_non_sep` in blocks of `BLOCK` rows, the last one shorter."""
-    T, seed = problem.count("T", T, 1), problem.count("seed", seed, 0)
-    rate = problem.fraction("rate", rate, 1.0)
+    T, seed = validation.count("T", T, 1), validation.count("seed", seed, 0)
+    rate = validation.fraction("rate", rate, 1.0)
     sizes = _sizes(d)
     rng = np.random.default_rng(seed)
-    owned = _class_bits(rng, sizes, problem.count("K", K, 2))
+    owned = _class_bits(rng, sizes, validation.count("K", K, 2))
     # The noise has its own generator, so that the examples do not depend on the rate.
     return _blocks(rng, np.random.default_rng([seed, 1]), sizes, owned, T, rate)
 
@@ -99,7 +99,7 @@ class _Sizes(NamedTuple):
 
 
 def _sizes(d: int) -> _Sizes:
-    d = problem.count("d", d, 1)
+    d = validation.count("d", d, 1)
     if d < _LEAST_FEATURES:
         raise InvalidInputError(
             f"d must be at least {_LEAST_FEATURES}, got {d}: a class needs a bit of its own"

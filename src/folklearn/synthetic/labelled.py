@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from folklearn import problem
+from folklearn import validation
 from folklearn.arrays import Array, Labels
 from folklearn.errors import InvalidInputError
 from folklearn.learners.base import Learner
@@ -28,7 +28,7 @@ _INSIDE = 1.0 - 1e-12  # so that rounding puts no row outside the ball
 def stochastic(seed: int, T: int, *, d: int, K: int, R: float = 1.0, B: float = 5.0) -> Stream:
     """y ~ softmax(W x), one W with row norms B: the well-specified model."""
     rng, X = _start(seed, T, d, K, R)
-    return X, _draw(rng, X @ _predictor(rng, K, d, problem.positive("B", B)).T)
+    return X, _draw(rng, X @ _predictor(rng, K, d, validation.positive("B", B)).T)
 
 
 def separable(seed: int, T: int, *, d: int, K: int, R: float = 1.0) -> Stream:
@@ -71,7 +71,7 @@ def drifting(
     No single model is good: regret against the best one may well be negative.
     """
     rng, X = _start(seed, T, d, K, R)
-    B = problem.positive("B", B)
+    B = validation.positive("B", B)
     start, other = _predictor(rng, K, d, B), _predictor(rng, K, d, B)
     angle = 2.0 * np.pi * turns * np.arange(T)[:, None] / T
     return X, _draw(rng, np.cos(angle) * (X @ start.T) + np.sin(angle) * (X @ other.T))
@@ -105,8 +105,8 @@ def hard_for_proper(
     Hazan, Koren and Levy (2014), "Logistic Regression: Tight Bounds for Stochastic and
     Online Optimization", the one-dimensional lower bound; the constants here are our own.
     """
-    T, d, K = problem.count("T", T, 1), problem.count("d", d, 1), problem.count("K", K, 2)
-    R, B = problem.positive("R", R), problem.positive("B", B)
+    T, d, K = validation.count("T", T, 1), validation.count("d", d, 1), validation.count("K", K, 2)
+    R, B = validation.positive("R", R), validation.positive("B", B)
     p = min(0.25, 2.0 * (T * (2.0 * B * R) ** 2) ** (-1.0 / 3.0))
     rare = np.random.default_rng(seed).random(T) < p
     X = np.zeros((T, d))
@@ -132,7 +132,7 @@ def against(learner: Learner, X: ArrayLike) -> Labels:
     >>> bool(learner.certificate().loss > 50 * np.log(2))
     True
     """
-    X, _ = problem.contexts(X, learner.n_features)
+    X, _ = validation.contexts(X, learner.n_features)
     labels = np.empty(len(X), dtype=np.int64)
     for t, x in enumerate(X):
         labels[t] = np.argmin(learner.predict(x))
@@ -147,8 +147,8 @@ def contexts(seed: int, T: int, *, d: int, R: float = 1.0) -> Array:
 
 def _start(seed: Any, T: int, d: int, K: int, R: float) -> tuple[np.random.Generator, Array]:
     """Check what all streams take; return the generator, and contexts uniform in the ball."""
-    T, d, R = problem.count("T", T, 1), problem.count("d", d, 1), problem.positive("R", R)
-    problem.count("K", K, 2)
+    T, d, R = validation.count("T", T, 1), validation.count("d", d, 1), validation.positive("R", R)
+    validation.count("K", K, 2)
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((T, d))
     X /= np.linalg.norm(X, axis=1, keepdims=True)

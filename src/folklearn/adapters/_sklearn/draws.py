@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from folklearn import persist
+from folklearn import serialization
 from folklearn.adapters._sklearn.rows import Rows
 from folklearn.arrays import Array
 from folklearn.model.model import Model
-from folklearn.persist import Record
 from folklearn.readers.block import Block
+from folklearn.serialization import Record
 
 
 @dataclass
@@ -80,7 +80,7 @@ class Draws:
     @classmethod
     def of_plain(cls, m: int, seed: int, states: list[Any], slots: Any) -> "Draws":
         """Return what `plain` gave."""
-        models: Any = [persist.revive(Record(**state)) for state in states]
+        models: Any = [serialization.revive(Record(**state)) for state in states]
         return cls(m, seed, models, slots)
 
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import assert_all_finite, column_or_1d
 
-from folklearn import problem
+from folklearn import validation
 from folklearn.arrays import Array
 from folklearn.errors import InvalidInputError
 from folklearn.model.model import Model
@@ -98,8 +98,8 @@ def read(y: Any) -> Target:
                 "y should be a 1d array of labels, or a 2d array of floats, which are soft labels: "
                 f"got an array of shape {array.shape} and dtype {array.dtype}"
             )
-        points = problem.numbers("y", array)
-        problem.labels(points, *points.shape)
+        points = validation.numbers("y", array)
+        validation.labels(points, *points.shape)
         names = None if columns is None else _labels("the columns of y", list(columns))
         return Target(points, names)
     y = column_or_1d(y, warn=True)
@@ -156,7 +156,7 @@ def weights(sample_weight: Any, n_rows: int) -> Array:
     """Return the weight of every row."""
     if sample_weight is not None and np.isscalar(sample_weight):
         sample_weight = np.full(n_rows, sample_weight)
-    return problem.weights(sample_weight, n_rows)
+    return validation.weights(sample_weight, n_rows)
 
 
 def class_weights(given: Any, y: Target, known: Labels, weights: Array) -> Any:

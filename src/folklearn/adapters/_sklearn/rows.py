@@ -9,9 +9,9 @@ import numpy as np
 import scipy.sparse
 from sklearn.utils.validation import validate_data
 
-from folklearn import problem
+from folklearn import validation
 from folklearn.errors import InvalidInputError
-from folklearn.model.feed import block_of
+from folklearn.model.dataset import block_of
 from folklearn.model.roles import IGNORED
 from folklearn.readers.block import Block
 from folklearn.readers.frames import is_frame
@@ -45,9 +45,9 @@ class Rows:
             return cls(Block(dict(columns), block.lines))
         if first and (estimator.roles or estimator.crosses):
             raise InvalidInputError("roles and crosses are for the columns of a data frame")
-        _refuse_text(X)
+        _check_no_text(X)
         X = validate_data(estimator, X, reset=first, **_ACCEPTED)
-        _refuse_huge(X)
+        _check_huge(X)
         lines = np.arange(1, X.shape[0] + 1)
         if first:
             estimator._names = None
@@ -103,7 +103,7 @@ def _block_of_frame(X: Any, estimator: Any) -> Block:
     return Block({name: block.columns.get(name, gap) for name in own}, block.lines)
 
 
-def _refuse_text(X: Any) -> None:
+def _check_no_text(X: Any) -> None:
     """Raise for an array or a list with text: scikit-learn would parse it, or not say why not."""
     if isinstance(X, list | tuple) or hasattr(X, "columns"):
         try:
@@ -121,14 +121,14 @@ def _refuse_text(X: Any) -> None:
         )
 
 
-def _refuse_huge(X: Any) -> None:
+def _check_huge(X: Any) -> None:
     """Raise for a row whose norm is too large for the arithmetic, as a learner would."""
     values = X.data if scipy.sparse.issparse(X) else X
     largest = max(np.fmax.reduce(values, None, initial=0), -np.fmin.reduce(values, None, initial=0))
-    if largest < problem.MAX_NORM / math.sqrt(2 * X.shape[1]):
+    if largest < validation.MAX_NORM / math.sqrt(2 * X.shape[1]):
         return
     for i in range(X.shape[0]):
         row = X[[i]].data if scipy.sparse.issparse(X) else X[i]
         row = np.nan_to_num(row)
-        if math.hypot(*row) >= problem.MAX_NORM * (1.0 - 1e-9):
-            problem.refuse_context(row, f"row {i} of X")
+        if math.hypot(*row) >= validation.MAX_NORM * (1.0 - 1e-9):
+            validation.check_context(row, f"row {i} of X")

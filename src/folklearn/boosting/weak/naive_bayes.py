@@ -5,11 +5,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from folklearn import problem
+from folklearn import validation
 from folklearn.arrays import Array
 from folklearn.errors import InvalidInputError
-from folklearn.numerics.naive_bayes import add_moments, class_probabilities
-from folklearn.persist import Saved
+from folklearn.kernels.naive_bayes import add_moments, class_probabilities
+from folklearn.serialization import Saved
 
 
 class NaiveBayes(Saved):
@@ -48,12 +48,12 @@ class NaiveBayes(Saved):
 
     @classmethod
     def _fewest_numbers(cls, **words: Any) -> int:
-        d, K = problem.sizes(words)
+        d, K = validation.sizes(words)
         return 2 * K * d
 
     def __init__(self, *, n_features: int, n_classes: int) -> None:
-        self.n_features = problem.count("n_features", n_features, 1)
-        self.n_classes = problem.count("n_classes", n_classes, 2)
+        self.n_features = validation.count("n_features", n_features, 1)
+        self.n_classes = validation.count("n_classes", n_classes, 2)
         self._shape = (self.n_features,)
         self._mass: Array = np.zeros(self.n_classes)
         self._mean: Array = np.zeros((self.n_classes, self.n_features))
@@ -61,18 +61,18 @@ class NaiveBayes(Saved):
 
     def predict(self, x: ArrayLike) -> Array:
         """Return the class probabilities (K,) of a context (d,)."""
-        if not problem.is_context(x, self._shape):
-            x = problem.usable_context(x, self.n_features)
+        if not validation.is_context(x, self._shape):
+            x = validation.usable_context(x, self.n_features)
         p = np.empty(self.n_classes)
         class_probabilities(self._mass, self._mean, self._spread, x, p)
         return p
 
     def update(self, x: ArrayLike, y: Any, *, weight: float = 1.0) -> None:
         """Learn one example with a class 0..K-1; weight 0 changes nothing."""
-        x = problem.usable_context(x, self.n_features)
-        label, _ = problem.label(y, self.n_classes)
+        x = validation.usable_context(x, self.n_features)
+        label, _ = validation.label(y, self.n_classes)
         if label < 0:
             raise InvalidInputError("NaiveBayes learns from hard labels 0..K-1 only")
-        weight = problem.weight(weight)
+        weight = validation.weight(weight)
         if weight > 0.0:
             add_moments(self._mass, self._mean, self._spread, x, label, weight)

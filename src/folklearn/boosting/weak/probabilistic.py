@@ -6,7 +6,7 @@ import numpy as np
 
 from folklearn.arrays import Array
 from folklearn.errors import InvalidInputError
-from folklearn.persist import Saved
+from folklearn.serialization import Saved
 
 
 @runtime_checkable

@@ -7,7 +7,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from folklearn import problem
+from folklearn import validation
 from folklearn.arrays import Array
 from folklearn.boosting.weak.probabilistic import Probabilistic
 from folklearn.errors import FolklearnError, InvalidInputError
@@ -61,7 +61,7 @@ class RiverClassifier:
                 "inside river.multiclass.OneVsRestClassifier"
             )
         self.model: Any = model
-        self.n_classes = problem.count("n_classes", n_classes, 2)
+        self.n_classes = validation.count("n_classes", n_classes, 2)
         # A pipeline hands keywords to its last step.
         last = list(model.steps.values())[-1] if hasattr(model, "steps") else model
         self._weighs = "w" in inspect.signature(last.learn_one).parameters

@@ -5,11 +5,11 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from folklearn import problem
+from folklearn import validation
 from folklearn.arrays import Array
 from folklearn.boosting.weak.probabilistic import Probabilistic
 from folklearn.errors import InvalidInputError
-from folklearn.learners.base import Learner, refuse_unless_learner
+from folklearn.learners.base import Learner, check_is_learner
 
 
 class Subspace(Learner):
@@ -37,9 +37,9 @@ class Subspace(Learner):
     INNER = ("learner",)
 
     def __init__(self, learner: Learner, *, columns: Sequence[int], n_features: int) -> None:
-        refuse_unless_learner("the learner", learner)
+        check_is_learner("the learner", learner)
         self._size(n_features, learner.n_classes)
-        self.columns = [problem.count("a column", column, 0) for column in columns]
+        self.columns = [validation.count("a column", column, 0) for column in columns]
         if len(set(self.columns)) < len(self.columns) or max(self.columns, default=0) >= n_features:
             raise InvalidInputError(
                 f"columns are {self.columns}; expected different ones, each 0 to {n_features - 1}"
@@ -55,7 +55,7 @@ class Subspace(Learner):
 
     def _own_columns(self, x: Array) -> Array:
         part = np.ones(len(self.columns) + 1)
-        part[:-1] = problem.usable(x)[self._places]
+        part[:-1] = validation.usable(x)[self._places]
         return part
 
     def _predict(self, x: Array) -> Array:
@@ -99,9 +99,9 @@ def random_subspaces(
     >>> [len(learner.model.columns) for learner in model.learners]
     [3, 3, 3, 3]
     """
-    n_features = problem.count("n_features", n_features, 1)
+    n_features = validation.count("n_features", n_features, 1)
     n = math.isqrt(n_features - 1) + 1 if n_columns is None else n_columns
-    if problem.count("n_columns", n, 1) > n_features:
+    if validation.count("n_columns", n, 1) > n_features:
         raise InvalidInputError(f"n_columns={n} is more than the n_features={n_features}")
 
     def factory(index: int, rng: np.random.Generator) -> Probabilistic:

@@ -122,7 +122,7 @@ class Desk:
         async def framed(request: Request) -> Response:
             try:
                 if request.method == "POST":
-                    _refuse_other_sites(request)
+                    _check_same_sites(request)
                 response = await found(request)
             except FolklearnError as error:
                 status = error.status if isinstance(error, RefusedError) else 422
@@ -140,7 +140,7 @@ class Desk:
         return Visit(self, request, NOBODY).page("problem.html", status, sentence=sentence)
 
 
-def _refuse_other_sites(request: Request) -> None:
+def _check_same_sites(request: Request) -> None:
     """Refuse a form that another site has sent: browsers tell, one way or the other."""
     site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
     if site is not None:

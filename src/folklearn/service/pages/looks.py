@@ -9,12 +9,12 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property, partial
 from typing import Any, NamedTuple
 
-from folklearn.certificate import Certificate
 from folklearn.evaluate.windows import Window
+from folklearn.evidence.certificate import Certificate
 from folklearn.model.document import proven
 from folklearn.model.explain import Explanation
 from folklearn.model.model import Model
-from folklearn.persist import Record
+from folklearn.serialization import Record
 from folklearn.service.hosted import Hosted
 from folklearn.service.pages import words
 from folklearn.service.pages.pictures import PICTURES, Picture, drawn

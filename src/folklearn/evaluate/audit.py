@@ -1,0 +1,391 @@
+"""The certificate of anybody's predictions: what could a linear model have gained on them?"""
+
+import math
+from dataclasses import astuple, dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from folklearn import validation
+from folklearn.arrays import Array, log_losses
+from folklearn.errors import InvalidInputError, StateFileError
+from folklearn.evaluate.best_linear import Report, refine
+from folklearn.evaluate.companion import companion
+from folklearn.evaluate.probabilities import checked_row, checked_rows
+from folklearn.evidence.certificate import Certificate
+from folklearn.evidence.lower_bound import LowerBound, rounded_up
+from folklearn.evidence.map_reduce import Engine
+from folklearn.evidence.passes import PassesHere, passes_over
+from folklearn.kernels.blas import OWN
+from folklearn.kernels.lower_bound import into_class
+from folklearn.learners.base import Progress
+from folklearn.learners.leader import Leader
+from folklearn.learners.sparse_sgd import Wide
+from folklearn.progress import reporter
+from folklearn.serialization import Record, Saved, put_inside
+from folklearn.validation import Rows
+
+
+@dataclass(frozen=True)
+class PredictionCertificate(Certificate):
+    """A certificate whose loss is that of the predictions that were observed.
+
+    If a label was given probability 0, the loss and the regret bound are infinite; that is
+    the truth, so the certificate is valid, and `reason` says which round it was.
+    `best_linear_at_least` is a property of the stream and stays finite.
+
+    Attributes
+    ----------
+    linear_at_least : what `best_linear_at_least` returns.
+    """
+
+    linear_at_least: float = -math.inf
+
+    def _is_finite(self) -> bool:
+        return math.isfinite(self.linear_at_least) and not math.isnan(self.loss)
+
+    @property
+    def best_linear_at_least(self) -> float:
+        """A lower bound on the total loss of the best model of the class in hindsight."""
+        return self.linear_at_least
+
+
+@dataclass(frozen=True)
+class PredictionLoss:
+    """The losses of predictions, one after the other, as a sum.
+
+    Attributes
+    ----------
+    total : weighted.
+    n_impossible : rounds of positive weight whose label was given probability 0.
+    first_impossible : the first of these.
+    """
+
+    total: float = 0.0
+    n_impossible: float = 0.0
+    first_impossible: float = 0.0
+
+    @classmethod
+    def of(cls, losses: Array, weights: Array, before: int) -> Self:
+        """Return the sum of unweighted losses (T,) that follow so many others."""
+        counted = weights > 0.0  # 0 times infinity is 0 here: the round does not count
+        impossible = np.flatnonzero(np.isinf(losses) & counted)
+        first = before + impossible[0] if impossible.size else 0.0
+        return cls(float(weights[counted] @ losses[counted]), impossible.size, first)
+
+    def __add__(self, other: Self) -> Self:
+        """Return the sum of these and of those that follow."""
+        first = self.first_impossible if self.n_impossible else other.first_impossible
+        n_impossible = self.n_impossible + other.n_impossible
+        return type(self)(self.total + other.total, n_impossible, first)
+
+    def against(self, linear: float, *, B: float, n_rounds: int) -> PredictionCertificate:
+        """Return what a lower bound on the loss of linear models says of the predictions."""
+        return PredictionCertificate(
+            loss=self.total,
+            regret_bound=rounded_up(self.total, n_rounds) - linear,
+            B=B,
+            n_rounds=n_rounds,
+            reason=self._why_infinite(n_rounds),
+            linear_at_least=linear,
+        )
+
+    def _why_infinite(self, n_rounds: int) -> str:
+        if not self.n_impossible:
+            return ""
+        return (
+            f"the prediction gave its label the probability 0 in {int(self.n_impossible)} of "
+            f"{n_rounds} rounds, first in round {int(self.first_impossible)} (counted from 0): its "
+            "log loss is infinite"
+        )
+
+
+def audit(
+    X: Any,
+    y: ArrayLike,
+    P: ArrayLike,
+    weight: ArrayLike | None = None,
+    *,
+    B: float = 10.0,
+    tol: float = 1e-6,
+    most_passes: int | None = None,
+    report: Report | None = None,
+    n_jobs: int = 1,
+    device: str | None = None,
+) -> PredictionCertificate:
+    """Return the exact certificate of predictions P (T, K) for rows that are all at hand.
+
+    What `Certifier` says after `Certifier.exact`, without the pass in which it learns beside; on
+    tables that no machine holds, `folklearn.scale.spark.audit` does the same.
+
+    Guarantee: no model of row norm at most B has a total loss below ``best_linear_at_least``, in
+    floating point too. Mostly one comes within ``tol`` (1 + its loss) of it; `refine` says when.
+
+    Parameters
+    ----------
+    X, y, weight : rows (T, d), labels (T,) or soft labels (T, K), weights (T,).
+    P : what was predicted, before the labels were seen.
+    B : largest row norm of the linear models to compare with.
+    tol, most_passes, report : of `refine`.
+    n_jobs : threads that share every pass, -1 for all cores, with the same result to the last
+        bit on one machine.
+    device : where passes are made: "cpu", the default, or a device of PyTorch such as "cuda".
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from folklearn.evaluate import audit
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(1000, 3)) / 2
+    >>> y = (X[:, 0] + 0.3 * rng.logistic(size=1000) > 0).astype(int)
+    >>> certificate = audit(X, y, np.full((1000, 2), 0.5))  # a constant predictor
+    >>> round(certificate.loss / 1000, 4), certificate.best_linear_at_least > 400
+    (0.6931, True)
+    """
+    engine, X, P = Engine.chosen(n_jobs, device), validation.table(X), validation.numbers("P", P)
+    if P.ndim != 2:
+        raise InvalidInputError(f"P must be a table of probabilities (T, K), got shape {P.shape}")
+    K = validation.count("the number of columns of P", P.shape[1], 2)
+    d = X.shape[1]
+    rows = Rows.checked(X, y, weight, n_features=d, n_classes=K)
+    predicted = checked_rows(P, len(rows.X), K)
+    lost = PredictionLoss.of(log_losses(predicted, rows.labels, rows.soft), rows.weights, 0)
+    found = refine(
+        PassesHere(lambda: [rows], engine),
+        n_features=d,
+        n_classes=K,
+        B=B,
+        tol=tol,
+        most_passes=most_passes,
+        report=report,
+    )
+    return lost.against(found.at_least, B=found.B, n_rounds=len(rows.X))
+
+
+class Certifier(Saved):
+    r"""Certify the predictions of any model: River, VW, a neural network, a person.
+
+    Show it every context, label and prediction; it says how much better any linear model of
+    row norm at most B could have done in hindsight. A negative bound proves that the
+    predictions beat every such model.
+
+    It collects `Evidence` from the rows, expanded as they come at the model of the class that
+    fits those before (`Leader`; the first 2000 rows are kept and expanded anew); where that does
+    not fit, for wide rows and many classes, `Tangents` at what `Wide` predicts. Its sum
+    :math:`\hat E` lies below the loss of every linear model, whoever predicts, so for *any*
+    predictions
+
+    .. math:: \mathrm{Regret}(W) \le \sum_t -\ln p_t(y_t) - \hat E(W)
+        \le \sum_t -\ln p_t(y_t) - \min_{\|V_k\| \le B} \hat E(V)
+
+    `exact` reads the rows again, a few times, until nothing is left between that minimum and
+    the least loss itself.
+
+    Time (K d)^2 flops a round, O((K d)^3) for each of O(ln T) refreshes and for `certificate`;
+    memory 4 (K d)^2 bytes and the kept rows. `observe_many` is faster than single rounds.
+
+    Guarantee: no model of row norm at most B has a total loss below
+    ``certificate().best_linear_at_least``, in floating point too (docs/theory/evidence.md).
+
+    Parameters
+    ----------
+    n_features, n_classes : sizes of the problem.
+    B : largest row norm of the linear models that are spoken of, positive.
+    R : typical norm of x, positive; it matters for tightness alone, and little.
+    device : where the sums are: "cpu", the default, or a device of PyTorch such as "cuda" (extra
+        ``gpu``). It is not saved: what is loaded is on the CPU.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(1000, 3)) / 2
+    >>> y = (X[:, 0] + 0.3 * rng.logistic(size=1000) > 0).astype(int)
+    >>> certifier = Certifier(n_features=3, n_classes=2)
+    >>> losses = certifier.observe_many(X, y, np.full((1000, 2), 0.5))  # a constant predictor
+    >>> certificate = certifier.certificate()
+    >>> round(certificate.loss / 1000, 4), certificate.best_linear_at_least > 400
+    (0.6931, True)
+    """
+
+    WORDS = ("n_features", "n_classes", "B", "R")
+    PARTS = ("totals",)
+    UNBOUNDED = ("totals",)  # predictions of 0 lose infinitely much
+
+    def __init__(
+        self,
+        *,
+        n_features: int,
+        n_classes: int,
+        B: float = 10.0,
+        R: float = 1.0,
+        device: str | None = None,
+    ) -> None:
+        self.device = OWN if device is None else device
+        self._beside = companion(
+            n_features=n_features, n_classes=n_classes, B=B, R=R, device=device
+        )
+        self.n_features, self.n_classes = self._beside.n_features, self._beside.n_classes
+        self.B, self.R = self._beside.B, self._beside.R
+        self._totals: Array = np.array(astuple(PredictionLoss()))
+
+    def observe(self, x: Any, y: Any, p: ArrayLike, weight: float = 1.0) -> float:
+        """Take in one round; return the log loss -ln p[y] of the prediction, unweighted.
+
+        y is a class or a soft label, p (K,) the prediction. Everything is checked before
+        anything changes.
+        """
+        x = validation.usable(self._beside._own_context(x))
+        p = checked_row(p, self.n_classes)
+        label, soft = validation.label(y, self.n_classes)
+        weight = validation.weight(weight)
+        rows = soft[None, :] if soft.size else np.empty((0, self.n_classes))
+        losses = log_losses(p[None, :], np.array([label]), rows)
+        before = self.n_rounds
+        self._beside._learn(x, label, soft, weight)
+        self._count(losses, np.array([weight]), before)
+        return float(losses[0])
+
+    def observe_many(
+        self,
+        X: Any,
+        y: ArrayLike,
+        P: ArrayLike,
+        weight: ArrayLike | None = None,
+        *,
+        progress: Progress = False,
+    ) -> Array:
+        """Take in rounds X (T, d), y (T,) or (T, K), P (T, K); return their losses (T,).
+
+        Equal to the loop over `observe`. Every row is checked before the first round.
+        """
+        sizes = {"n_features": self.n_features, "n_classes": self.n_classes}
+        rows = Rows.checked(X, y, weight, **sizes)
+        P = checked_rows(P, len(rows.X), self.n_classes)
+        losses = log_losses(P, rows.labels, rows.soft)
+        before = self.n_rounds
+        with reporter(progress, len(rows.X), "certifying") as report:
+            self._beside._run_all(rows, report)
+        self._count(losses, rows.weights, before)
+        return losses
+
+    def _count(self, losses: Array, weights: Array, before: int) -> None:
+        self._totals[:] = astuple(self._predicted + PredictionLoss.of(losses, weights, before))
+
+    @property
+    def _predicted(self) -> PredictionLoss:
+        return PredictionLoss(*self._totals.tolist())
+
+    @property
+    def n_rounds(self) -> int:
+        """The number of rounds so far."""
+        return self._beside.n_rounds
+
+    @property
+    def loss(self) -> float:
+        """The total (weighted) loss of the predictions."""
+        return self._predicted.total
+
+    @property
+    def evidence(self) -> LowerBound:
+        """The evidence of all rounds so far, to be merged or sent; it knows no predictions."""
+        return self._beside.evidence()
+
+    @property
+    def leader_loss(self) -> float:
+        """The total loss of the linear model that learned the same rounds beside, on line."""
+        return self._beside.loss
+
+    def certificate(
+        self, W: ArrayLike | None = None, *, B: float | None = None
+    ) -> PredictionCertificate:
+        """Return the certificate for the class, for one W (K, d) of it, or for a smaller B."""
+        covered, _ = validation.comparators(W, B, self.B, self.n_classes, self.n_features)
+        if W is None:
+            return self._against(self._beside.evidence(B=covered).floor(B=covered), covered)
+        # Rows that are kept are expanded for the models that are as large as W.
+        longest = float(np.sqrt((np.asarray(W, np.float64) ** 2).sum(axis=1)).max())
+        evidence = self._beside.evidence(B=min(max(longest, 1e-15), self.B))
+        return self._against(evidence.value(W), covered)
+
+    def exact(
+        self,
+        X: Any,
+        y: ArrayLike | None = None,
+        weight: ArrayLike | None = None,
+        *,
+        B: float | None = None,
+        tol: float = 1e-6,
+        most_passes: int | None = None,
+        report: Report | None = None,
+        n_jobs: int = 1,
+    ) -> PredictionCertificate:
+        """Return the certificate with nothing left to gain: all rows are read again, by `refine`.
+
+        X, y, weight are the rows that were observed, in any order; or X is a function that
+        returns them anew for every pass, as an iterable of (X, y) or (X, y, weight). Predictions
+        are not needed. `report` is told a `Pass` after each. It ends when what is proven of the
+        best linear model is within ``tol`` (1 + its loss) of a model's loss, mostly after three
+        to six passes. `n_jobs` threads share each of them, -1 for as many as there are cores, on
+        one machine with the same result to the last bit.
+        """
+        covered, _ = validation.comparators(None, B, self.B, self.n_classes, self.n_features)
+        sizes = {"n_features": self.n_features, "n_classes": self.n_classes}
+        live = self._beside.evidence(B=covered)
+        if isinstance(self._beside, Leader):
+            floored, start = live.least(B=covered)
+        else:  # the least of planes is a corner of the class, far from a good model
+            start = into_class(np.nan_to_num(self._beside.coef()), covered)
+            floored = live.floor(B=covered)
+        found = refine(
+            passes_over(X, y, weight, **sizes, n_jobs=n_jobs, device=self.device),
+            **sizes,
+            B=covered,
+            at=start,
+            tol=tol,
+            most_passes=most_passes,
+            report=report,
+        )
+        self._check_same_rows(found.evidence, live)
+        return self._against(max(floored, found.at_least), covered)
+
+    def _check_same_rows(self, again: LowerBound, live: LowerBound) -> None:
+        if again.n_rounds != self.n_rounds or not math.isclose(
+            again.total_weight, live.total_weight, rel_tol=1e-9
+        ):
+            raise InvalidInputError(
+                f"{again.n_rounds} rows of total weight {again.total_weight:g} were read again, "
+                f"and {self.n_rounds} of total weight {live.total_weight:g} were observed; give "
+                "the same rows"
+            )
+
+    def _against(self, linear: float, B: float) -> PredictionCertificate:
+        """Return what a lower bound on the loss of linear models says of the predictions."""
+        return self._predicted.against(linear, B=B, n_rounds=self.n_rounds)
+
+    def to_record(self) -> Record:
+        """Return the full state as a record; that of the learner beside lies inside."""
+        record = super().to_record()
+        put_inside(record, "beside", self._beside)
+        return record
+
+    @classmethod
+    def _made(cls, **words: Any) -> Self:
+        """Construct without the learner beside: `_restore` takes that of the file."""
+        made = cls(**words | {"n_features": 1, "n_classes": 2})
+        made.n_features, made.n_classes = validation.sizes(words)
+        return made
+
+    def _restore(self, record: Record) -> None:
+        super()._restore(record)
+        if not np.isfinite(self._totals[1:]).all():  # counts of rounds
+            raise StateFileError("a Certifier state counts infinitely many rounds")
+        beside, own = record.inner("beside", Leader, Wide), self
+        # Which kind it is depends on the memory of the machine that it began on.
+        if any(
+            getattr(beside, word) != getattr(own, word)
+            for word in ("n_features", "n_classes", "B", "R")
+        ):
+            raise StateFileError("a Certifier state holds the learner of another problem")
+        self._beside = beside

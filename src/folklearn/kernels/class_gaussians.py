@@ -1,0 +1,378 @@
+"""One Gaussian per class under a joint softmax: what one label teaches, in O(K d^2).
+
+The state is a mean W and, for every class i, a covariance P_i (d, d). A row x sees class i as a
+logit z_i = <w_i, x> of variance s_i = x'P_i x; a label of weight w moves the logits to
+
+    z' = argmin  w (logsumexp(z') - <y, z'>) + sum_i (z'_i - z_i)^2 / (2 s_i),
+
+that is z'_i = z_i - w s_i (p'_i - y_i), p' = softmax(z'), and each Gaussian along P_i x.
+
+Classes come last in every array, W (d, K) and P (d(d+1)/2, K), lower triangles by rows: all
+loops run over contiguous classes, and no sum is reordered, so that rounds are the same bytes
+wherever they are compiled into.
+"""
+
+import math
+
+import numpy as np
+
+from folklearn.kernels.compile import kernel
+from folklearn.kernels.evidence import N_TOTALS
+from folklearn.kernels.linear_evidence import add_tangent
+from folklearn.kernels.projections import length
+from folklearn.kernels.simplex import softmax
+from folklearn.kernels.surrogate import log_loss
+
+# After the totals of the evidence: the loss, and rounds whose equation was not solved.
+LOSS, UNSOLVED = N_TOTALS, N_TOTALS + 1
+N_BLOCK_TOTALS = N_TOTALS + 2
+
+MOST_STEPS = 1000  # of the solution of one round, which takes three or four
+N_VECTORS = 10  # of K numbers, which a round needs for itself
+_SLICE = 256  # classes at once: their P x stays in the nearest cache
+_SMALL_STEP = 1e-8  # of the logarithm of the total; what is left is its square
+_ROUNDING = 1e-15  # of a logit
+_FEW = 0.02
+_C2, _C3, _C4, _C5 = -1.0, 3 / 2, -8 / 3, 125 / 24
+_C6, _C7, _C8, _C9 = -54 / 5, 16807 / 720, -16384 / 315, 531441 / 4480
+_C10, _C11, _C12 = -156250 / 567, 2357947691 / 3628800, -2985984 / 1925
+_C13 = 1792160394037 / 479001600
+_REBASE = 20.0  # logits
+_HUGE, _OVERFLOW = 1e300, 700.0
+_NOISE = 1e-15  # of a variance, relative to the sizes of what it is the sum of
+_NEGLIGIBLE = 1e-24  # of a logit, and of a variance, relative
+
+
+@kernel
+def lambert(E, guess):
+    """Return W(E), the solution of W e^W = E, for E from 0.01 to 1e300; guess may be 0.
+
+    Steps of fourth order (Fritsch, Shafer and Crowley 1973), from a guess within some percent.
+    """
+    w = guess
+    if not w > 0.0:
+        log_E = math.log1p(E)
+        w = log_E * (1.0 - math.log1p(log_E) / (2.0 + log_E))
+    for _ in range(8):
+        r = math.log(E / w) - w
+        t = (1.0 + w) * (1.0 + w + 2.0 / 3.0 * r)
+        change = r / (1.0 + w) * (t - 0.5 * r) / (t - r)
+        w *= 1.0 + change
+        if abs(change) < 1e-4:
+            break
+    return w
+
+
+@kernel
+def lambert_of_exp(c):
+    """Return W(e^c) for c from 500 on, where e^c may be too large for a number."""
+    w = c - math.log(c)
+    for _ in range(4):
+        r = (c - w) - math.log(w)
+        t = (1.0 + w) * (1.0 + w + 2.0 / 3.0 * r)
+        w *= 1.0 + r / (1.0 + w) * (t - 0.5 * r) / (t - r)
+    return w
+
+
+@kernel
+def _deviation(kappa, beta):
+    """Solve t + kappa (e^t - 1) = beta for t, with all digits of a small t.
+
+    The left side is convex and increasing, and the start not to the left of the root: Newton's
+    steps come down to it.
+    """
+    if beta <= 0.0:
+        t = beta / (1.0 + kappa)
+    else:
+        t = min(beta, math.log1p(beta / kappa)) if kappa > 0.0 else beta
+    for _ in range(100):
+        grown = math.expm1(t)
+        step = (t + kappa * grown - beta) / (1.0 + kappa * (1.0 + grown))
+        t -= step
+        if not abs(step) > 1e-9 * abs(t):
+            break
+    return t
+
+
+@kernel
+def _few(v, free, p):
+    """Write the p with p e^(v p) = free into p where v free is small: Lambert's series.
+
+    Its coefficients are (-n)^(n-1)/n!; cut off after 13 it is exact up to v free = _FEW. Where
+    v free is larger what is written means nothing.
+    """
+    for i in range(v.shape[0]):
+        E = v[i] * free[i]
+        E = E if E < _FEW else _FEW
+        high = _C10 + E * (_C11 + E * (_C12 + E * _C13))
+        middle = _C6 + E * (_C7 + E * (_C8 + E * (_C9 + E * high)))
+        low = _C2 + E * (_C3 + E * (_C4 + E * (_C5 + E * middle)))
+        p[i] = free[i] * (1.0 + E * low)
+
+
+@kernel
+def _many(v, free, log_free, guess):
+    """Return the p with p e^(v p) = free = e^log_free, where free may have overflowed."""
+    if v * free < _HUGE and log_free < _OVERFLOW:
+        return lambert(v * free, guess) / v
+    return lambert_of_exp(math.log(v) + log_free) / v
+
+
+@kernel
+def solve(z, log_total, v, label, soft, p, residual, scratch):
+    """Solve z'_i = z_i - v_i (p'_i - y_i): write p' = softmax(z') into p, p' - y into residual.
+
+    The largest of z is 0, log_total its logsumexp, and p its softmax. With l the logsumexp of z',
+    unknown, every class has an equation of its own: p'_i e^(v_i p'_i) = e^(z_i + v_i y_i - l).
+    What remains is one monotone equation in l: that p' - y sums to 0. Where y_i > 0 the unknown
+    is ln(p'_i/y_i), so that a residual keeps its digits when v_i is huge and p'_i all but y_i.
+    scratch is (4, K). Return the steps taken; MOST_STEPS mean that p' is not the
+    solution, though still nearly a distribution.
+    """
+    K = z.shape[0]
+    base, free, was, logs = scratch[0], scratch[1], scratch[2], scratch[3]
+    low, high = -math.inf, math.inf
+    for i in range(K):
+        given = soft[i] if label < 0 else (1.0 if i == label else 0.0)
+        logs[i] = math.log(given) if given > 0.0 else 0.0
+        base[i] = p[i]
+        low = max(low, z[i] - v[i] * (1.0 - given))  # here at the least p'_i would be 1
+    based = log_total
+    here = max(low, log_total)
+    move = math.inf
+    for step in range(MOST_STEPS):
+        if abs(here - based) > _REBASE:
+            based = here
+            for i in range(K):
+                base[i] = math.exp(min(z[i] - based, _OVERFLOW))
+        scale = math.exp(based - here)
+        for i in range(K):
+            free[i] = base[i] * scale
+            was[i] = p[i]
+        _few(v, free, p)
+        above, below, fall, rise = 0.0, 0.0, 0.0, 0.0
+        for i in range(K):
+            if i == label or (label < 0 and soft[i] > 0.0):
+                given = soft[i] if label < 0 else 1.0
+                t = _deviation(v[i] * given, z[i] - here - logs[i])
+                excess = given * math.expm1(t)
+                p[i] = given * math.exp(t)
+                residual[i] = excess
+                slope = p[i] / (1.0 + v[i] * p[i])
+                if excess < 0.0:
+                    below -= excess
+                    rise += slope
+                    continue
+            else:
+                if not v[i] * free[i] < _FEW:
+                    guess = 0.0
+                    if abs(move) < 0.5:  # by the derivative of p'_i in l
+                        guess = v[i] * was[i]
+                        guess -= guess * move / (1.0 + guess)
+                    p[i] = _many(v[i], free[i], z[i] - here, guess)
+                excess = p[i]
+                residual[i] = excess
+                slope = p[i] / (1.0 + v[i] * p[i])
+            above += excess
+            fall += slope
+        if above == below:
+            return step
+        if above > below:
+            low = here
+        else:
+            high = here
+        # Newton's method for ln(above) = ln(below): each is nearly linear, or slow, in l, and
+        # neither is the difference of large numbers.
+        move = (above - below) / (fall + rise)
+        apart = 0.0 if abs(move) <= _ROUNDING * (1.0 + abs(here)) else math.inf
+        if above > 0.0 and below > 0.0 and apart > 0.0:
+            apart = math.log(above / below)
+            move = apart / (fall / above + rise / below)
+        if max(abs(move), abs(apart)) <= _SMALL_STEP:
+            for i in range(K):
+                change = p[i] * (move / (1.0 + v[i] * p[i]))
+                residual[i] -= change
+                p[i] -= change
+            return step + 1
+        there = here + move
+        if not low < there < high:
+            there = 0.5 * (low + high) if high < math.inf else low + 2.0 * abs(move)
+            if not low < there < high or high - low <= 0.01 * _ROUNDING:
+                return step + 1  # no room left
+            move = there - here
+        here = there
+    return MOST_STEPS
+
+
+@kernel
+def logits(W, x, z):
+    """Write W'x into z (K,)."""
+    d, K = W.shape
+    for i in range(K):
+        z[i] = 0.0
+    for a in range(d):
+        row, factor = W[a], x[a]
+        if factor != 0.0:
+            for i in range(K):
+                z[i] += factor * row[i]
+
+
+@kernel
+def spread(P, x, u, s, noise):
+    """Write P_i x into the columns of u (d, K), and x'P_i x, 0 where it is noise, into s (K,)."""
+    d, K = u.shape
+    for start in range(0, K, _SLICE):
+        stop = min(start + _SLICE, K)
+        m = stop - start
+        total, size = s[start:stop], noise[start:stop]
+        for i in range(m):
+            total[i] = 0.0
+            size[i] = 0.0
+        for a in range(d):
+            ours = u[a, start:stop]
+            for i in range(m):
+                ours[i] = 0.0
+        at = 0
+        for a in range(d):
+            ours, mine = u[a, start:stop], x[a]
+            for b in range(a):
+                other = x[b]
+                if mine == 0.0 and other == 0.0:
+                    continue
+                row, theirs = P[at + b, start:stop], u[b, start:stop]
+                for i in range(m):
+                    ours[i] += row[i] * other
+                    theirs[i] += row[i] * mine
+            at += a + 1
+            if mine != 0.0:
+                row = P[at - 1, start:stop]
+                for i in range(m):
+                    ours[i] += row[i] * mine
+                    size[i] += row[i] * (mine * mine)
+        for a in range(d):
+            ours, mine = u[a, start:stop], x[a]
+            if mine != 0.0:
+                for i in range(m):
+                    total[i] += mine * ours[i]
+        for i in range(m):
+            total[i] = total[i] if total[i] > _NOISE * d * size[i] else 0.0
+
+
+@kernel
+def _shrinkage(P, u, s, curvature, factor):
+    """Write c/(1 + c s) into factor, less where P has lost so many digits that it is too much.
+
+    A covariance has u_a^2 <= P_aa s. Where rounding broke that, the diagonal must stay positive
+    all the same: then no entry can grow without bound.
+    """
+    d, K = u.shape
+    for i in range(K):
+        factor[i] = curvature[i] / (1.0 + curvature[i] * s[i])
+    at = 0
+    for a in range(d):
+        row, ours = P[at + a], u[a]
+        n_broken = 0
+        for i in range(K):
+            n_broken += factor[i] * (ours[i] * ours[i]) > row[i]
+        if n_broken > 0:
+            for i in range(K):
+                if factor[i] * (ours[i] * ours[i]) > row[i]:
+                    factor[i] = max(row[i], 0.0) / (ours[i] * ours[i])
+        at += a + 1
+
+
+@kernel
+def _absorb(W, P, u, s, pull, factor, scaled):
+    """W_i -= pull_i u_i and P_i -= factor_i u_i u_i' for every class; scaled is scratch.
+
+    Classes that would not change in their last digit are passed over, a slice at a time.
+    """
+    d, K = u.shape
+    for start in range(0, K, _SLICE):
+        stop = min(start + _SLICE, K)
+        m = stop - start
+        shrink, moved, product = factor[start:stop], pull[start:stop], scaled[start:stop]
+        largest = 0.0
+        for i in range(m):
+            largest = max(largest, max(abs(moved[i]), shrink[i]) * s[start + i])
+        if largest <= _NEGLIGIBLE:
+            continue
+        at = 0
+        for a in range(d):
+            ours, mean = u[a, start:stop], W[a, start:stop]
+            for i in range(m):
+                mean[i] -= moved[i] * ours[i]
+                product[i] = shrink[i] * ours[i]
+            for b in range(a + 1):
+                row, theirs = P[at + b, start:stop], u[b, start:stop]
+                for i in range(m):
+                    row[i] -= product[i] * theirs[i]
+            diagonal = P[at + a, start:stop]
+            for i in range(m):
+                diagonal[i] = max(diagonal[i], 0.0)  # rounding alone can bring it below
+            at += a + 1
+
+
+@kernel
+def predict_blocks(W, x, max_norm, p):
+    """Write softmax(W'x) into p (K,); return False, all untouched, if |x| is unusable."""
+    if not length(x) <= max_norm:
+        return False
+    logits(W, x, p)
+    softmax(p, p)
+    return True
+
+
+@kernel
+def predict_blocks_rows(W, X, out):
+    """Write softmax(W'x) into the rows of out, for every row x of X."""
+    for t in range(X.shape[0]):
+        predict_blocks(W, X[t], np.inf, out[t])
+
+
+@kernel
+def block_round(W, P, G, totals, u, vectors, x, label, soft, weight, max_norm):
+    """Learn one example and return its loss; NaN, all untouched, if |x| is unusable.
+
+    u is (d, K) and vectors (N_VECTORS, K) scratch.
+    """
+    size = length(x)
+    if not size <= max_norm:
+        return math.nan
+    d, K = W.shape
+    z, p, pull, s = vectors[0], vectors[1], vectors[2], vectors[3]
+    v, factor, scratch = vectors[4], vectors[5], vectors[6:]
+    logits(W, x, z)
+    log_total = softmax(z, p)
+    loss = log_loss(z, log_total, label, soft)
+    totals[LOSS] += weight * loss
+    add_tangent(p, label, soft, weight, size, pull, totals)
+    if weight == 0.0 or size == 0.0:
+        return loss
+    for a in range(d):
+        row, mine = G[a], x[a]
+        if mine != 0.0:
+            for i in range(K):
+                row[i] += mine * pull[i]
+    spread(P, x, u, s, v)
+    for i in range(K):
+        v[i] = weight * s[i]
+    n_steps = solve(z, log_total, v, label, soft, p, pull, scratch)
+    totals[UNSOLVED] += n_steps == MOST_STEPS
+    for i in range(K):
+        known = s[i] > 0.0
+        pull[i] = weight * pull[i] if known else 0.0
+        v[i] = weight * max(0.0, p[i] * (1.0 - p[i])) if known else 0.0
+    _shrinkage(P, u, s, v, factor)
+    _absorb(W, P, u, s, pull, factor, scratch[0])
+    return loss
+
+
+@kernel
+def block_rounds(W, P, G, totals, u, vectors, X, labels, soft, weights, out):
+    """Predict every row of X into out and learn it."""
+    no_label = np.empty(0)
+    for t in range(X.shape[0]):
+        y = soft[t] if labels[t] < 0 else no_label
+        predict_blocks(W, X[t], np.inf, out[t])
+        block_round(W, P, G, totals, u, vectors, X[t], labels[t], y, weights[t], np.inf)

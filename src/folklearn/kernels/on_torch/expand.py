@@ -1,0 +1,142 @@
+"""Rows become quadratics on a device: the twin of `folklearn.kernels.evidence`, by columns."""
+
+import math
+from functools import cache
+from typing import Any, NamedTuple
+
+from folklearn.kernels import curvature
+from folklearn.kernels.evidence import ABSENT, EXACT_UP_TO, SHRUNK
+from folklearn.kernels.on_torch.device import Device
+from folklearn.kernels.on_torch.rows import DeviceRows
+
+_MOST_PRODUCTS = 1 << 26  # numbers of scaled rows that exist at once
+
+
+class Expanded(NamedTuple):
+    """Rows at one point: coefficients (m, P) of pairs, parts (m, K) of G, totals (5,)."""
+
+    coefficients: Any
+    residuals: Any
+    totals: Any
+
+
+@cache
+def pairs(device: Device, K: int) -> Any:
+    """Return the classes (2, P) of every pair i < j, in order."""
+    return device.torch.triu_indices(K, K, 1, device=device.place)
+
+
+@cache
+def incidence(device: Device, K: int) -> Any:
+    """Return (K, P), 1 for the first class of every pair and -1 for the second.
+
+    Sums over pairs are products with it: a device adds to places in an order that changes.
+    """
+    i, j = pairs(device, K)
+    place = device.torch.arange(K, device=device.place)[:, None]
+    return (place == i).double() - (place == j).double()
+
+
+class Point:
+    """Rows at logits Z (m, K): their loss there, and their quadratics for any class."""
+
+    def __init__(self, device: Device, Z: Any, rows: DeviceRows) -> None:
+        self._device, self._rows = device, rows
+        self._A = Z - Z.amax(1, keepdim=True)
+        P = device.torch.where(self._A >= ABSENT, self._A.exp(), 0.0)
+        total = P.sum(1, keepdim=True)
+        self._P, self._log_total = P / total, total.log()
+        self._mean = (self._P * self._A).sum(1, keepdim=True)
+
+    def loss(self) -> Any:
+        """Return their total loss."""
+        rows = self._rows
+        others = self._A.exp().scatter(1, self._A.argmax(1, keepdim=True), 0.0)
+        losses = others.sum(1, keepdim=True).log1p() - (rows.Y * self._A).sum(1, keepdim=True)
+        return (rows.weights[:, None] * losses).sum()
+
+    def expanded(self, B: float) -> Expanded:
+        """Return their quadratics, below the losses of the class of B; B = 0: gamma = 1/2."""
+        torch, rows, P = self._device.torch, self._rows, self._P
+        gamma: Any = 0.5
+        if B > 0.0:
+            gamma = SHRUNK * _valid_curvature(self._device, self._A, 2.0 * B * rows.norms)[:, None]
+        w = rows.weights[:, None]
+        i, j = pairs(self._device, P.shape[1])
+        bent = gamma * P
+        scaled = w * bent
+        away = self._A - self._mean
+        pulled = bent * away
+        constants = (self._log_total - self._mean) + (pulled * away).sum(1, keepdim=True)
+        counts = torch.stack((constants[:, 0], torch.ones_like(rows.norms), rows.norms))
+        totals = torch.nn.functional.pad(counts @ rows.weights, (0, 2), value=float(len(P)))
+        return Expanded(scaled[:, i] * P[:, j], w * ((P - rows.Y) - 2.0 * pulled), totals)
+
+
+def add_products(S: Any, coefficients: Any, X: Any) -> None:
+    """S (Q, d, d) += for each column of coefficients (m, Q) the sum of c xx' over rows X (m, d)."""
+    Q, d, _ = S.shape
+    rows = max(1, _MOST_PRODUCTS // (Q * d))
+    flat = S.view(Q * d, d)
+    for start in range(0, len(X), rows):
+        x, c = X[start : start + rows], coefficients[start : start + rows]
+        scaled = (c[:, :, None] * x[:, None, :]).view(len(x), Q * d)
+        flat.addmm_(scaled.T, x)
+
+
+def _valid_curvature(device: Device, A: Any, reach: Any) -> Any:
+    """Return a gamma (m,) valid at logits A (m, K) whose largest is 0, for reach = 2 B |x|."""
+    K = A.shape[1]
+    if K == 2:
+        m = (A[:, 0] - A[:, 1]).abs()
+        exact = _binary_exact(device, m, reach)
+        return device.torch.where(m > EXACT_UP_TO, _gamma_star_below(device, reach), exact)
+    away = reach - A.amin(1)
+    return device.torch.maximum(
+        _gamma_star_below(device, reach + math.log(K - 1.0)), _self_concordant(device, away)
+    )
+
+
+@cache
+def _table(device: Device) -> tuple[Any, Any]:
+    return device.put(curvature.NODES), device.put(curvature.INVERSES)
+
+
+def _gamma_star_below(device: Device, L: Any) -> Any:
+    torch = device.torch
+    nodes, inverses = _table(device)
+    last = len(curvature.NODES) - 1
+    i = (torch.log1p(L) / curvature.STEP).long().clamp(max=last - 1)
+    slope = (inverses[i + 1] - inverses[i]) / (nodes[i + 1] - nodes[i])
+    within = inverses[i] + slope * (L - nodes[i])
+    beyond = inverses[last] + (L - nodes[last])
+    return 1.0 / torch.where(nodes[last] <= L, beyond, within)
+
+
+def _self_concordant(device: Device, D: Any) -> Any:
+    torch = device.torch
+    far = D.clamp(min=curvature.SMALL)
+    ratio = curvature.SAFE * (torch.expm1(-far) + far) / (far * far)
+    return torch.where(curvature.SMALL > D, 0.5 - D / 6.0, ratio)
+
+
+def _softplus(t: Any) -> Any:
+    return t.clamp(min=0.0) + t.abs().neg().exp().log1p()  # PyTorch's own is cut off at 20
+
+
+def _binary_ratio(device: Device, m: Any, gap: Any) -> Any:
+    torch = device.torch
+    c = torch.exp(-_softplus(m))
+    near = 0.5 + (2.0 * c - 1.0) * gap / 6.0 + (1.0 - 6.0 * (1.0 - c) * c) * gap * gap / 24.0
+    wide = torch.where(gap.abs() < curvature.SMALL, 1.0, gap)
+    above = c * wide + torch.log1p(c * torch.expm1(-wide.clamp(min=0.0)))
+    below = _softplus(-m - wide) - _softplus(-m) + c * wide
+    ratio = torch.where(wide > 0.0, above, below) / ((1.0 - c) * c * wide * wide)
+    return torch.where(gap.abs() < curvature.SMALL, near - 1e-10, ratio)
+
+
+def _binary_exact(device: Device, m: Any, L: Any) -> Any:
+    """The twin of `curvature.binary_exact`, for m at most EXACT_UP_TO."""
+    m = m.clamp(max=EXACT_UP_TO)
+    least = device.torch.minimum(_binary_ratio(device, m, L - m), _binary_ratio(device, m, -L - m))
+    return (curvature.SAFE * least).clamp(max=0.5)

@@ -1,0 +1,234 @@
+"""The sums of a panel on a device, and what happens to them on a schedule.
+
+The twin of `settle` in `folklearn.kernels.experts`: the same plan says when, the experts' models
+and losses stay in the memo of this machine, and only the sums live on the device. A panel of
+nothing but leaders learns whole stretches of rows at once, because between two refreshes its
+models stand still.
+"""
+
+import copy
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from folklearn.arrays import Array, Labels
+from folklearn.kernels import experts
+from folklearn.kernels.evidence import N_TOTALS, ROUNDS, n_pairs
+from folklearn.kernels.expert_state import PanelState
+from folklearn.kernels.on_torch.device import Device, back
+from folklearn.kernels.on_torch.expand import Point, add_products
+from folklearn.kernels.on_torch.leaders import moved, moved_by_few
+from folklearn.kernels.on_torch.quadratic import MOST_COEFFICIENTS, DeviceQuadratic
+from folklearn.kernels.on_torch.rows import DeviceRows
+
+MOST_ROWS = 1 << 15  # of a stretch, so that there is progress to report
+
+
+class PanelSums:
+    """The sums of a panel: the leaders', the certificates', those of leaders that forget."""
+
+    def __init__(self, device: Device, state: PanelState) -> None:
+        K, d, n_sums = state.K, state.d, state.spec.n_sums
+        self.device = device
+        self.S = device.zeros(n_sums, n_pairs(K), d, d)
+        self.G = device.zeros(n_sums, K, d)
+        self.totals = device.zeros(n_sums, N_TOTALS)
+        self._kept = DeviceRows(*(device.zeros(0, *shape) for shape in ((d,), (K,), (), ())))
+
+    @classmethod
+    def of(cls, device: Device, state: PanelState) -> "PanelSums":
+        """Return a copy of the sums of a whole state."""
+        sums = cls(device, state)
+        for place in np.flatnonzero(state["totals"][:, ROUNDS]).tolist():
+            own = DeviceQuadratic.of(device, state.quadratic(place))
+            sums.S[place], sums.G[place] = own.S, own.slopes
+            sums.totals[place] = device.put(own.totals)
+        return sums
+
+    def copy(self) -> "PanelSums":
+        """Return the same in tensors of its own."""
+        other = copy.copy(self)  # the kept rows are never written to
+        other.S, other.G, other.totals = self.S.clone(), self.G.clone(), self.totals.clone()
+        return other
+
+    def only(self, places: list[int]) -> "PanelSums":
+        """Return some of the sums."""
+        if len(places) == len(self.S):
+            return self
+        other = copy.copy(self)
+        other.S, other.G, other.totals = self.S[places], self.G[places], self.totals[places]
+        return other
+
+    @property
+    def n_bytes(self) -> int:
+        """The memory that the sums take."""
+        return sum(part.nbytes for part in (self.S, self.G, self.totals))
+
+    def quadratic(self, place: int) -> DeviceQuadratic:
+        """Return one of the sums, not copied."""
+        return DeviceQuadratic(self.device, self.S[place], self.G[place], back(self.totals[place]))
+
+    def write(self, state: PanelState) -> None:
+        """Write all sums into a whole state."""
+        for place in range(len(self.S)):
+            here = self.quadratic(place).here()
+            for part, array in zip(("S", "G", "totals"), here, strict=True):
+                state[part][place] = array
+
+    def settle(self, state: PanelState) -> None:
+        """Do what is due after a round; afterwards plan[ACT] says whether Python has to act."""
+        plan = state.plan
+        state["seen"][-1] = 0.0
+        t = int(plan[experts.T])
+        due = t >= plan[experts.NEXT] and state.spec.n_modes > 0
+        full = plan[experts.POSITION] >= plan[experts.RECENT]
+        waiting = plan[experts.POSITION] - plan[experts.FLUSHED]
+        if state.spec.n_expanded and (due or full or waiting >= plan[experts.BLOCK]):
+            self.flush(state)
+        for f, period in enumerate(state["forgetting"][:, experts.PERIOD]):
+            if t % int(period) == 0:
+                self._refresh_forgetting(state, f)
+        if due:
+            self._refresh(state)
+        if t >= plan[experts.NEXT]:
+            plan[experts.NEXT] = experts.next_refresh(plan, t)
+        if full:
+            plan[experts.POSITION] = plan[experts.FLUSHED] = 0
+        plan[experts.ACT] = experts.must_act(plan)
+
+    def flush(self, state: PanelState) -> None:
+        """Let the rows that wait enter the sums."""
+        plan = state.plan
+        rows = slice(int(plan[experts.FLUSHED]), int(plan[experts.POSITION]))
+        if rows.start < rows.stop:
+            recent = self._rows(state, "recent", rows)
+            Z = self.device.put(state["recent_z"][:, rows])
+            self._add(state, recent, [Point(self.device, own, recent) for own in Z])
+        plan[experts.FLUSHED] = plan[experts.POSITION]
+
+    def _add(self, state: PanelState, rows: DeviceRows, points: Sequence[Point]) -> None:
+        """Add rows to the sums that rows enter as they come, each expanded at a point."""
+        n, torch = state.spec.n_expanded, self.device.torch
+        found = [p.expanded(B) for p, B in zip(points, (0.0, *state.spec.classes), strict=True)]
+        self.G[:n].baddbmm_(
+            torch.stack([one.residuals.T for one in found]), rows.X.expand(n, *rows.X.shape)
+        )
+        self.totals[:n] += torch.stack([one.totals for one in found])
+        together = torch.cat([one.coefficients for one in found], dim=1)
+        add_products(self.S[:n].flatten(0, 1), together, rows.X)
+
+    def _rows(self, state: PanelState, which: str, rows: slice) -> DeviceRows:
+        return DeviceRows(
+            *(self.device.put(state[f"{which}_{part}"][rows]) for part in ("x", "y", "w", "norm"))
+        )
+
+    def _kept_rows(self, state: PanelState) -> DeviceRows:
+        """Return the kept rows; those that are on the device already are not sent again."""
+        there = len(self._kept.X)
+        here = int(state.plan[experts.N_KEPT])
+        if there < here:
+            news = self._rows(state, "kept", slice(there, here))
+            cat = self.device.torch.cat
+            self._kept = DeviceRows(*(cat(both) for both in zip(self._kept, news, strict=True)))
+        return self._kept
+
+    def _refresh(self, state: PanelState) -> None:
+        """Move the modes of all ridges to where everything seen puts them."""
+        spec, plan = state.spec, state.plan
+        best = int(np.argmin(state["losses"][: spec.n_modes]))
+        plan[experts.BEST] = best
+        plan[experts.REFRESHES] += 1
+        some = [e for e in range(spec.n_modes) if not experts.rests(state["weights"], plan, e)]
+        ridges = state["ridges"]
+        W = self.device.put(np.stack([state.model(e) for e in [best, *some]]))
+        kept = self._kept_rows(state)
+        ridges_there = self.device.put(ridges[some])
+        if int(plan[experts.T]) == len(kept.X) < state.d:
+            found = moved_by_few(self.device, kept, W[0], ridges_there, W[1:])
+        else:
+            S, G = self.S[0], self.G[0]
+            found = moved(self.device, S, G, kept, W[0], ridges_there, W[1:])
+        for e, own in zip(some, back(found), strict=True):
+            state.set_model(e, own)
+            if e >= len(spec.ridges):
+                ridges[e] = experts.steered(ridges[e], own, spec.classes[e - len(spec.ridges)])
+
+    def _refresh_forgetting(self, state: PanelState, f: int) -> None:
+        """Discount the sum of a leader that forgets, and learn the rows of the last period."""
+        spec, plan = state.spec, state.plan
+        e, place = spec.n_modes + f, spec.n_expanded + f
+        period, keep = state["forgetting"][f]
+        stop = int(plan[experts.POSITION])
+        rows = self._rows(state, "recent", slice(stop - int(period), stop))
+        for part in (self.S, self.G, self.totals):
+            part[place] *= keep
+        S, G = self.S[place], self.G[place]
+        W = self.device.put(state.model(e))
+        ridge = self.device.put(state["ridges"][e : e + 1])
+        W = moved(self.device, S, G, rows, W, ridge, W[None])[0]
+        state.set_model(e, back(W))
+        own = self.quadratic(place)
+        own.add(rows, W, 0.0)
+        self.totals[place] = self.device.put(own.totals)
+
+    def run(
+        self, state: PanelState, X: Array, norms: Array, labels: Labels, soft: Array, weights: Array
+    ) -> Array:
+        """Predict, then learn, rows up to the next refresh; return what was predicted.
+
+        For a panel of leaders by Bayes' rule alone: their weights follow from their losses.
+        """
+        plan, K, torch = state.plan, state.K, self.device.torch
+        self.flush(state)
+        plan[experts.POSITION] = plan[experts.FLUSHED] = 0
+        n_coefficients = state.spec.n_expanded * n_pairs(K)  # of a row
+        at_once = max(1, min(MOST_ROWS, MOST_COEFFICIENTS // n_coefficients))
+        counts = np.cumsum(weights[:at_once] > 0.0)
+        ahead = max(int(plan[experts.NEXT] - plan[experts.T]), 1)
+        # The round of the refresh is the last one.
+        m = min(int(np.searchsorted(counts, ahead)) + 1, len(counts))
+        rows = DeviceRows.of(self.device, K, X[:m], norms[:m], labels[:m], soft[:m], weights[:m])
+        linear = self.device.put(state["W"][:-1].reshape(state.d, -1))
+        Z = (rows.X @ linear).view(len(rows.X), -1, K)
+        predicted = torch.softmax(Z, dim=2).clamp_(min=experts.FLOOR)
+        losses = rows.weights[:, None] * _losses(predicted, rows.Y[:, None])
+        before = self.device.put(state["losses"])
+        after = before + losses.cumsum(0)
+        shares = torch.softmax(-(after - losses) / state.max_weight, dim=1)
+        mixed = (shares[:, :, None] * predicted).sum(1)
+        own = (rows.weights * _losses(mixed, rows.Y)).sum()
+        counted = weights[:m] > 0.0
+        state["losses"][:] = back(after[-1])
+        state["weights"][:] = back(torch.softmax(-after[-1] / state.max_weight, dim=0))
+        state["credit"][:] += back(shares[self.device.put(counted)].sum(0))
+        state["constants"][experts.LOSS] += float(own)
+        self._learn(state, rows, Z, np.flatnonzero(counted))
+        plan[experts.T] += counted.sum()
+        plan[experts.ROUNDS] += len(counted)
+        state["seen"][-1] = 0.0
+        if plan[experts.T] >= plan[experts.NEXT]:
+            self.settle(state)
+        return back(mixed)
+
+    def _learn(self, state: PanelState, rows: DeviceRows, Z: Any, counted: Any) -> None:
+        """Keep the first rows of all, and let the others enter the sums."""
+        spec, plan = state.spec, state.plan
+        first = int(plan[experts.N_KEPT])
+        kept = counted[: spec.kept - first]
+        if len(kept):
+            for part, values in zip(("x", "y", "w", "norm"), rows, strict=True):
+                state[f"kept_{part}"][first : first + len(kept)] = back(values)[kept]
+            plan[experts.N_KEPT] += len(kept)
+        others = counted[len(kept) :]
+        if len(others):
+            places = self.device.put(others)
+            modes = [int(plan[experts.BEST]), *range(len(spec.ridges), spec.n_modes)]
+            some, at = rows.of_places(places), Z[places]
+            points = {mode: Point(self.device, at[:, mode], some) for mode in set(modes)}
+            self._add(state, some, [points[mode] for mode in modes])
+
+
+def _losses(P: Any, Y: Any) -> Any:
+    """Return -<y, ln p> over the last axis."""
+    return -(Y * P.log()).sum(-1)

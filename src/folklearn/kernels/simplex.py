@@ -1,0 +1,141 @@
+"""The simplex: softmax, the Helmert basis, and the covariance of one draw from p.
+
+Every function here costs O(K). The Helmert basis Q (K, k) is never formed: its column
+j = 1..k is 1 in the first j rows and -j in row j+1, divided by sqrt(j(j+1)), so products
+with Q and its transpose are running sums.
+
+The multinomial covariance in that basis is M = Q'(diag p - pp')Q. Eliminating classes in
+the order 1, 2, ... gives the closed factor of Tanabe and Sagae (1992), with columns
+c_i (e_{i+1} - sum_{r<=i} (p_r/s_i) e_r), s_i = p_1 + ... + p_i, c_i^2 = p_{i+1} s_i/s_{i+1}.
+In the Helmert basis this factor is upper triangular and semiseparable:
+
+    M = rho rho',   rho = diag(scale) + strict upper triangle of (g tail'),
+    g = Q'p,   scale_i = c_i sqrt((i+1)/i),   tail_i = c_i/s_i.
+
+It has no subtraction that could make M indefinite when probabilities saturate, and a
+product with rho or its transpose costs O(k) instead of O(k^2).
+"""
+
+import math
+
+import numpy as np
+
+from folklearn.arrays import Array
+from folklearn.kernels.compile import kernel
+
+
+def helmert(n_classes: int) -> Array:
+    """Return the Helmert basis Q (K, K-1) as a dense matrix, for use outside hot loops."""
+    Q = np.zeros((n_classes, n_classes - 1))
+    for j in range(1, n_classes):
+        Q[:j, j - 1] = 1.0
+        Q[j, j - 1] = -j
+        Q[:, j - 1] /= math.sqrt(j * (j + 1))
+    return Q
+
+
+@kernel
+def softmax(z, p):
+    """Shift z so that its largest entry is 0, write softmax(z) into p, return logsumexp(z).
+
+    Only z modulo constants matters, and without the shift a loss logsumexp(z) - z_y would
+    lose its digits when logits are huge.
+    """
+    K = z.shape[0]
+    top = z[0]
+    for i in range(1, K):
+        top = max(top, z[i])
+    total = 0.0
+    for i in range(K):
+        z[i] -= top
+        p[i] = math.exp(z[i])
+        total += p[i]
+    for i in range(K):
+        p[i] /= total
+    return math.log(total)
+
+
+@kernel
+def softplus(t):
+    """Return ln(1 + e^t), which neither overflows nor cancels."""
+    return max(t, 0.0) + math.log1p(math.exp(-abs(t)))
+
+
+@kernel
+def sigmoid(t):
+    """Return 1/(1 + e^-t) with all its digits, however small."""
+    return math.exp(-softplus(-t))
+
+
+@kernel
+def reduce_classes(v, out):
+    """Write Q'v (k,) into out, for v (K,)."""
+    prefix = 0.0
+    for j in range(1, v.shape[0]):
+        prefix += v[j - 1]
+        out[j - 1] = (prefix - j * v[j]) / math.sqrt(j * (j + 1.0))
+
+
+@kernel
+def expand_classes(u, out):
+    """Write Q u (K,) into out, for u (k,)."""
+    suffix = 0.0
+    for r in range(u.shape[0], 0, -1):
+        entry = u[r - 1] / math.sqrt(r * (r + 1.0))
+        out[r] = suffix - r * entry
+        suffix += entry
+    out[0] = suffix
+
+
+@kernel
+def expanded_diagonal(C, out):
+    """Write the diagonal of Q C Q' (K,) into out, for symmetric C (k, k), in O(k^2)."""
+    k = C.shape[0]
+    inner = 0.0  # sum over j, l >= r of C_jl / (root_j root_l)
+    for r in range(k, 0, -1):
+        root = math.sqrt(r * (r + 1.0))
+        cross = 0.0
+        for j in range(r + 1, k + 1):
+            cross += C[r - 1, j - 1] / math.sqrt(j * (j + 1.0))
+        cross /= root
+        own = C[r - 1, r - 1] / (root * root)
+        out[r] = inner - 2.0 * r * cross + r * r * own
+        inner += 2.0 * cross + own
+    out[0] = inner
+
+
+@kernel
+def multinomial_factor(p, g, scale, tail):
+    """Write g = Q'p and the two diagonals of the factor rho of M (see the module text)."""
+    prefix = 0.0
+    for i in range(1, p.shape[0]):
+        prefix += p[i - 1]
+        total = prefix + p[i]
+        g[i - 1] = (prefix - i * p[i]) / math.sqrt(i * (i + 1.0))
+        if prefix > 0.0 and total > 0.0:
+            share = math.sqrt(p[i] / total)
+            scale[i - 1] = share * math.sqrt(prefix * ((i + 1.0) / i))
+            tail[i - 1] = share / math.sqrt(prefix)
+        else:
+            scale[i - 1] = 0.0
+            tail[i - 1] = 0.0
+
+
+@kernel
+def factor_times(g, scale, tail, v, out):
+    """Write rho v into out; out may be v."""
+    suffix = 0.0
+    for j in range(v.shape[0] - 1, -1, -1):
+        entry = v[j]
+        out[j] = scale[j] * entry + g[j] * suffix
+        suffix += tail[j] * entry
+
+
+@kernel
+def factor_transpose_times(g, scale, tail, v, out):
+    """Write rho'v into out; out may be v."""
+    prefix = 0.0
+    for i in range(v.shape[0]):
+        entry = v[i]
+        out[i] = scale[i] * entry + tail[i] * prefix
+        prefix += g[i] * entry

@@ -1,0 +1,121 @@
+"""Online gradient descent (Zinkevich 2003): the cheapest learner with a guarantee."""
+
+import math
+from typing import Self
+
+import numpy as np
+
+from folklearn import validation
+from folklearn.arrays import Array
+from folklearn.evidence import bounds
+from folklearn.kernels.first_order import N_OGD_TOTALS, ogd_round, ogd_rounds
+from folklearn.learners.proper import ProperLearner
+from folklearn.validation import Rows
+
+
+class Ogd(ProperLearner):
+    r"""Online gradient descent on the log loss, projected on row norms at most B.
+
+    Use it where a state of K d numbers is all that fits, or as the baseline that any other
+    learner should beat. Where ((K-1) d)^2 numbers fit, prefer `Folklore`: its regret grows
+    with ln T instead of :math:`\sqrt T`.
+
+    .. math::
+        W_{t+1} = \Pi\left(W_t - \frac{D}{G\sqrt{V_t}}\, w_t (p_t - y_t) \otimes x_t\right),
+        \qquad V_t = \sum_{s \le t} w_s^2, \quad G = \sqrt 2 R, \quad D = 2B\sqrt K
+
+    with :math:`p_t = \mathrm{softmax}(W_t x_t)`, :math:`W_1 = 0` and :math:`\Pi` shortening
+    every row to norm B. The step is the usual :math:`D/(G\sqrt t)` when all weights are 1;
+    with weights, :math:`V_t` takes the place of t, so that a round of weight 0 is no round,
+    and multiplying all weights by a constant changes nothing.
+
+    Time O(d K) and memory 8 d K bytes per round.
+
+    Guarantee, for every stream with :math:`|x_t| \le R`, hard or soft labels and any weights:
+    regret against every W of row norm at most B is at most
+    :math:`1.5\, G D \sqrt{\sum_t w_t^2}` (`folklearn.evidence.bounds.ogd` for unit weights).
+
+    Parameters
+    ----------
+    n_features : number of features d, at least 1.
+    n_classes : number of classes K, at least 2.
+    B : largest row norm of the weights and of the models to compete with, positive.
+    R : bound on the norm of x. Longer contexts are learned all the same, without guarantee.
+    rate : a constant step in place of :math:`D/(G\sqrt{V_t})`, which tracks a drifting stream
+        and carries no guarantee; positive, or None.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from folklearn.learners.sgd import Ogd
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(500, 4)) / 2
+    >>> y = np.argmax(X[:, :3], axis=1)
+    >>> model = Ogd(n_features=4, n_classes=3, B=10.0)
+    >>> P = model.run(X, y)
+    >>> P.shape, bool(np.mean(P.argmax(axis=1) == y) > 0.9)
+    ((500, 3), True)
+
+    References
+    ----------
+    Zinkevich (2003), "Online Convex Programming and Generalized Infinitesimal Gradient
+    Ascent", Theorem 1. Hazan, Agarwal and Kale (2007), "Logarithmic Regret Algorithms for
+    Online Convex Optimization", for the step sizes. See docs/theory/ogd-ons.md.
+    """
+
+    WORDS = ("n_features", "n_classes", "B", "R", "rate")
+    COUNTS = ("_n_rounds",)
+    PARTS = ("W", "totals")
+
+    def __init__(
+        self,
+        *,
+        n_features: int,
+        n_classes: int,
+        B: float = 10.0,
+        R: float = 1.0,
+        rate: float | None = None,
+    ) -> None:
+        super().__init__(n_features, n_classes, B, R)
+        self.rate = None if rate is None else validation.positive("rate", rate)
+        theirs = 2.0 * self.B * math.sqrt(self.n_classes) / (math.sqrt(2.0) * self.R)
+        self._rate = self.rate or theirs
+        self._decay = self.rate is None
+        self._totals: Array = np.zeros(N_OGD_TOTALS)
+        self._work: Array = np.empty((2, self.n_classes))
+        self._chunk = max(1, int(1e8 / (self._W.size + 100)))
+
+    def _learn(self, x: Array, label: int, soft: Array, weight: float) -> float:
+        loss: float = ogd_round(
+            self._W, self._totals, self._work, x, label, soft, weight,
+            self.B, self._rate, self._decay, validation.MAX_NORM,
+        )  # fmt: skip
+        if loss == loss:
+            self._n_rounds += 1
+        return loss
+
+    def _learn_chunk(self, rows: Rows, P: Array, losses: Array) -> None:
+        X, _, labels, soft, weights = rows
+        ogd_rounds(
+            self._W, self._totals, self._work, X, labels, soft, weights,
+            self.B, self._rate, self._decay, P, losses,
+        )  # fmt: skip
+        self._n_rounds += len(X)
+
+    def grown(self, *, n_features: int | None = None, n_classes: int | None = None) -> Self:
+        """Return a learner with room for more features and classes; this one is unchanged.
+
+        They come last, and their weights are 0 so far.
+        """
+        larger = self._larger(n_features, n_classes)
+        larger._W[: self.n_classes, : self.n_features] = self._W
+        larger._totals[:] = self._totals
+        larger._n_rounds = self._n_rounds
+        return larger
+
+    def regret_bound(self, n_rounds: int) -> float:
+        """Return a bound on the regret after `n_rounds` with contexts of norm at most R."""
+        if self.rate is not None:
+            return math.inf  # a constant rate has no such guarantee
+        sizes = {"n_features": self.n_features, "n_classes": self.n_classes}
+        return bounds.ogd(n_rounds, **sizes, B=self.B, R=self.R)

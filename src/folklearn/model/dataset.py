@@ -1,0 +1,541 @@
+"""From a source to a model: roles, labels, weights and ids of rows, block by block."""
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from folklearn import validation
+from folklearn.arrays import Array
+from folklearn.errors import InvalidInputError, warn_of_data
+from folklearn.kernels.blas import device_named
+from folklearn.learners.lanes import PAIRS, lane_of
+from folklearn.model import roles as known_roles
+from folklearn.model.encoder import FEATURES
+from folklearn.model.roles import CATEGORY, DATES, ID, IGNORED, LEARNED, TARGET, WEIGHT, WORDS
+from folklearn.model.unlearned import UnlearnedValues
+from folklearn.progress import reporter
+from folklearn.readers.block import Block, Texts
+from folklearn.readers.cells import number_in
+from folklearn.readers.frames import is_frame
+from folklearn.readers.opening import open_reader
+from folklearn.readers.reader import BadRow, Reader
+from folklearn.readers.records import block_of_records
+from folklearn.readers.scan import Scan, scan
+from folklearn.sparse import SparseRows, is_sparse
+from folklearn.utils import listed
+
+if TYPE_CHECKING:
+    from folklearn.model.model import Model, Step
+
+_COARSE, _FINE = 8192, 512  # rows of a block
+_MOST_NAMED = 6  # columns that are left out
+_FEW = 50  # features of the first row of a stream, for it not to be wide
+_FIRST_STOP = 64  # rows; then 128, 256, ...
+_SORTED = (
+    "the labels come sorted: a model that learns row by row sees one class after the other; "
+    "shuffle the rows (shuffle=True) unless this is the order of time"
+)
+
+
+@dataclass(frozen=True)
+class FedRows:
+    """Rows of a block with what was taken out of it.
+
+    block : the columns that are learned from.
+    labels : of the rows that have one, in order: `Texts`, or values of any kind.
+    has_label : (T,) which rows these are.
+    weights : (T,) of all rows.
+    ids : columns that are carried along, by name.
+    """
+
+    block: Block
+    labels: Any
+    has_label: NDArray[np.bool_]
+    weights: Array
+    ids: dict[str, list[Any]]
+
+    def labels_of(self, some: NDArray[np.bool_]) -> Any:
+        """Return the labels of rows that all have one."""
+        own = some[self.has_label]
+        if isinstance(self.labels, Texts):
+            return self.labels[own]
+        return [label for label, wanted in zip(self.labels, own.tolist(), strict=True) if wanted]
+
+
+class Feed:
+    """The rows of one source, as a model learns them.
+
+    What can be read twice is, unless `one_pass`: the first time every cell is checked, and classes
+    and categories are found, so that nothing is new later.
+
+    Parameters
+    ----------
+    model : for which the rows are; its roles hold, and it is told of columns and classes.
+    source : whatever `open_reader` takes.
+    target, weight : columns of labels and weights; None for those that the model knows.
+    one_pass : learn classes and categories as they come.
+    shuffle : a seed, to learn the rows in a random order; None keeps theirs.
+    on_bad : takes rows that cannot be read; None stops at the first.
+    most : rows of a block; few, by default, where floors are kept, to look at them often.
+    known_only : leave out columns that the model does not know, as for rows to be predicted.
+    dense : give every feature its place in a matrix, however many there are; refuses words.
+    options : of the reader.
+    """
+
+    def __init__(
+        self,
+        model: "Model",
+        source: Any,
+        target: str | None = None,
+        *,
+        weight: str | None = None,
+        one_pass: bool = False,
+        shuffle: int | None = None,
+        on_bad: Callable[[BadRow], None] | None = None,
+        most: int | None = None,
+        known_only: bool = False,
+        dense: bool = False,
+        **options: Any,
+    ) -> None:
+        self.model = model
+        self.on_bad, self.shuffle = on_bad, shuffle
+        self.most = most or (_FINE if model.has_floors else _COARSE)
+        self.known_only, self.dense = known_only, dense
+        self._has_begun = False
+        self._own_labels: dict[int, Any] | None = None
+        self._labels_apart = False  # not read with the rows, because they may be soft
+        self.reader = self._opened(source, target, options)
+        self.reader.has_fixed_roles = model.columns is not None
+        self.one_pass = bool(one_pass) or not self.reader.can_reread
+        self.target = self._named(TARGET, target)
+        self.weight = self._named(WEIGHT, weight)
+        self.roles = self._roles()
+        self.scan: Scan | None = None
+        self.n_learned = self.n_unlabelled = 0
+        self.unlearned = UnlearnedValues()
+        self._warned_of: set[str] = set()
+
+    def _opened(self, source: Any, target: str | None, options: Mapping[str, Any]) -> Reader:
+        """Open a source; labels of frames and dictionaries keep their type."""
+        name = target if target is not None else _role_name(self.model.roles, TARGET)
+        if isinstance(source, Reader) or name is None or isinstance(source, str | bytes):
+            return open_reader(source, **options)
+        labels = _values_of(source, name)
+        if labels is not None:
+            self._own_labels = dict(enumerate(labels, 1))
+            self._labels_apart = any(isinstance(label, Mapping) for label in labels)
+        elif isinstance(source, Iterator) and not hasattr(source, "read"):
+            self._own_labels, self._labels_apart = {}, True
+            source = _noting(source, name, self._own_labels)
+        return open_reader(source, **options)
+
+    def _named(self, role: str, asked: str | None) -> str | None:
+        """Return the column of a role: as asked for, as the model knows it, or by the format."""
+        names = self.reader.names
+        if asked is not None and asked not in names and not self._labels_apart:
+            raise self.reader.no_column(asked)
+        own = _role_name(self.model.roles, role)
+        if asked is not None and role == TARGET and self.model.columns is not None:
+            self._check_same_target(asked, own)
+        if asked is None:
+            asked = own
+        fixed = {TARGET: "label", WEIGHT: "weight"}[role]
+        if asked is None and self.reader.format in ("svmlight", "vw") and fixed in names:
+            return fixed
+        return asked
+
+    def _check_same_target(self, asked: str, own: str | None) -> None:
+        """Raise if a column is not what the model predicts, and not its column renamed either."""
+        if asked != own and (own in self.reader.names or self.model.roles.get(asked) in LEARNED):
+            raise InvalidInputError(
+                f"{asked!r} is not what the model predicts, which is the column {own!r}: leave "
+                f"target={asked!r} out"
+            )
+
+    def _roles(self) -> dict[str, str]:
+        """Return the role of every column of the source."""
+        model, names = self.model, self.reader.names
+        asked = dict(model.roles)
+        for name, role in ((self.target, TARGET), (self.weight, WEIGHT)):
+            if name is not None:
+                asked[name] = role
+        if self.reader.format == "vw":
+            asked.setdefault("tag", ID)
+        new = {}
+        if model.columns is None or not self.known_only:
+            new = known_roles.inferred(self.reader.head(), skip=asked)
+        if model.columns is None:
+            unknown = [
+                name
+                for name, role in model.asked_roles.items()
+                if names and name not in (self.reader.known if role == IGNORED else names)
+            ]
+            if unknown:
+                raise self.reader.no_column(unknown[0], ", which was given a role")
+        else:
+            lacking = [
+                name
+                for name, role in asked.items()
+                if role in LEARNED and names and name not in names
+            ]
+            if lacking and self.reader.format not in ("svmlight", "vw", "jsonlines", "rows"):
+                raise InvalidInputError(
+                    f"{self.reader.name} lacks columns of the model: {listed(lacking)}; it has: "
+                    f"{listed(names)}"
+                )
+        roles = {**new, **asked}
+        # In the order of the source: places are opened in this order.
+        ordered = {name: roles[name] for name in names if name in roles}
+        return {**ordered, **{name: role for name, role in roles.items() if name not in ordered}}
+
+    @property
+    def kinds(self) -> dict[str, Any]:
+        """How the columns are to be read."""
+        read = (*LEARNED, TARGET, WEIGHT, ID)
+        names = set(self.reader.names)
+        return {
+            name: known_roles.kind_of(role)
+            for name, role in self.roles.items()
+            if role in read
+            and (not names or name in names)
+            and not (role == TARGET and self._labels_apart)
+        }
+
+    def begin(self, progress: Callable[[int], None] | None = None) -> None:
+        """Look at all rows if they can be read twice, and prepare the model for them; once."""
+        if self._has_begun:
+            return
+        self._has_begun = True
+        model = self.model
+        if self.target is None:
+            raise InvalidInputError(
+                f"which column of {self.reader.name} holds the class? Name it: "
+                f"target='COLUMN'; its columns are: {listed(self.reader.names)}"
+            )
+        if not self.one_pass:
+            self.scan = scan(
+                self.reader,
+                self.kinds,
+                target=self.target,
+                weight=self.weight,
+                on_bad=(lambda _: None) if self.on_bad else None,
+                progress=progress,
+            )
+            if self.scan.sorted and self.shuffle is None:
+                warn_of_data(_SORTED)
+            self._doubt_numbers(self.scan)
+            self._declare(self.scan)
+        if model.columns is None:
+            self._open_columns()
+
+    def _doubt_numbers(self, found: Scan) -> None:
+        """Say so if the classes look like numbers that are to be estimated."""
+        labels = list(found.labels)
+        if len(labels) > max(known_roles.MANY_NUMBERS, found.n_rows // 20) and all(
+            map(_is_number, labels)
+        ):
+            warn_of_data(
+                f"column {self.target!r} holds {len(labels)} different numbers: each is taken for "
+                "a class of its own, and their order says nothing; for a number to be estimated "
+                "this is the wrong tool"
+            )
+
+    def _declare(self, found: Scan) -> None:
+        """Tell the model of classes, how often they come, and of the largest weight of a row."""
+        labels: Any = Texts.of(found.labels)
+        counts = list(found.labels.values())
+        if self._own_labels is not None:
+            values = [label for label in self._own_labels.values() if not _is_missing(label)]
+            if any(isinstance(label, Mapping) for label in values):
+                return
+            found_labels = Counter(values)
+            labels, counts = list(found_labels), list(found_labels.values())
+        self.model.expect(labels, counts, heaviest=found.largest_weight or 1.0)
+
+    def _open_columns(self) -> None:
+        """Give every column, and every category that was found, its place."""
+        model, head, found = self.model, self.reader.head(), self.scan
+        learned = {name: role for name, role in self.roles.items() if role in LEARNED}
+        n_features = 0
+        if isinstance(head.features, SparseRows):
+            n_features = found.n_features if found else len(np.unique(head.features[:1].indices))
+        n_classes = max(2, len(model._labels))
+        is_wide = n_features > _FEW
+        if found is not None:
+            is_wide = lane_of(n_features + 1, n_classes, device_named(model.device)) != PAIRS
+        sparse = WORDS in learned.values() or bool(n_features and is_wide and not self.dense)
+        if self.dense and WORDS in learned.values():
+            name = next(name for name, role in learned.items() if role == WORDS)
+            raise InvalidInputError(
+                f"column {name!r} of {self.reader.name} holds words, and these rows must be a "
+                "matrix: leave it out, or give it the role category"
+            )
+        columns = model.open_columns(self.roles, sparse=sparse)
+        if sparse or found is None:
+            return
+        columns.admit(columns.encode(_first_rows(head, found, learned)))
+
+    def steps(self, *, progress: bool = False) -> Iterator[tuple[FedRows, "Step"]]:
+        """Predict, then learn, all rows; yield them block by block."""
+        self.begin()
+        self.warn_of_left_out()
+        total = self.scan.n_rows if self.scan else self.reader.n_rows
+        with reporter(progress, total or 0, "learning") as report:
+            done = 0
+            for rows in self.rows():
+                yield from self.learn(rows)
+                done += len(rows.block)
+                if report is not None:
+                    report(done)
+        self.keep_names()
+        self.warn_of_left_out()
+
+    def rows(self, *, doubling: bool = True) -> Iterator[FedRows]:
+        """Yield the rows with their labels, not yet learned.
+
+        A block ends where the number of rows that the model has learned doubles, unless that
+        does not matter.
+        """
+        blocks = self.reader.blocks(self.kinds, most=self.most, on_bad=self.on_bad)
+        if self.shuffle is not None:
+            blocks = self._shuffled(blocks)
+        for block in blocks:
+            start = 0
+            while start < len(block):
+                n, stop = self.model.n_rounds, len(block)
+                if doubling:
+                    stop = min(stop, start + max(_FIRST_STOP, 1 << n.bit_length()) - n)
+                yield self._taken_apart(block.take(slice(start, stop)))
+                start = stop
+
+    def _shuffled(self, blocks: Iterator[Block]) -> Iterator[Block]:
+        whole = list(blocks)
+        if not whole:
+            return
+        joined = Block.joined(whole)
+        order = np.random.default_rng(self.shuffle).permutation(len(joined))
+        for start in range(0, len(joined), self.most):
+            yield joined.take(order[start : start + self.most])
+
+    def _taken_apart(self, block: Block) -> FedRows:
+        weights = np.ones(len(block))
+        if self.weight is not None and self.weight in block.columns:
+            block, weights = self._weighed(block)
+        columns = {name: own for name, own in block.columns.items() if name != self.weight}
+        ids = {
+            name: _listed_values(columns.pop(name))
+            for name, role in self.roles.items()
+            if role == ID and name in columns
+        }
+        target = columns.pop(self.target, None) if self.target is not None else None
+        if self._own_labels is not None:
+            values = [self._own_labels.get(line) for line in block.lines.tolist()]
+            there = np.array([not _is_missing(value) for value in values], bool)
+            labels: Any = [value for value in values if not _is_missing(value)]
+        elif isinstance(target, Texts):
+            there = target.codes >= 0
+            labels = target[there]
+        else:
+            there, labels = np.zeros(len(block), bool), []
+        return FedRows(Block(columns, block.lines, block.features), labels, there, weights, ids)
+
+    def _weighed(self, block: Block) -> tuple[Block, Array]:
+        """Return the rows whose weights can be used, and these weights."""
+        given: Any = block.columns[self.weight or ""]
+        weights = np.where(np.isnan(given), 1.0, given)
+        good = (weights >= 0.0) & (weights <= self.model.max_weight)
+        for row in np.flatnonzero(~good).tolist():
+            bad = self._bad_weight(int(block.lines[row]), float(weights[row]))
+            if self.on_bad is None:
+                raise bad
+            self.on_bad(bad)
+        return (block, weights) if good.all() else (block.take(good), weights[good])
+
+    def _bad_weight(self, line: int, weight: float) -> BadRow:
+        reason = "which is negative"
+        if weight > 0.0:
+            reason = (
+                f"and this model was made for weights of at most {self.model.max_weight:g}: read "
+                "a file in two passes, or make the model with max_weight"
+            )
+        message = f"{self.reader.unit} {line} of {self.reader.name} has the weight {weight:g}, "
+        return BadRow(
+            message + reason, line=line, column=self.weight, reason=f"the weight is {weight:g}"
+        )
+
+    def learn(self, rows: FedRows) -> Iterator[tuple[FedRows, "Step"]]:
+        """Learn the rows that have a label and predict the others, in order."""
+        changes = np.flatnonzero(np.diff(rows.has_label)) + 1
+        ends = [*changes.tolist(), len(rows.block)]
+        start = 0
+        for stop in ends:
+            if start == stop:
+                continue
+            some = np.zeros(len(rows.block), bool)
+            some[start:stop] = True
+            part = rows if stop - start == len(rows.block) else _part(rows, some, start, stop)
+            yield part, self._step(part)
+            start = stop
+
+    def _step(self, rows: FedRows) -> "Step":
+        model, n_rows = self.model, len(rows.block)
+        if rows.has_label.all():
+            numbers, new = model._read_labels(rows.labels, n_rows)
+            self.n_learned += n_rows
+            return model._learn_block(rows.block, numbers, new, rows.weights)
+        self.n_unlabelled += n_rows
+        return model._predicted_only(rows.block, rows.weights)
+
+    def predict(self, rows: FedRows) -> "Step":
+        """Predict rows as the model would once it is saved; nothing is learned."""
+        self.unlearned.count(self.model, rows.block)
+        return self.model._predicted_frozen(rows)
+
+    def warn_of_left_out(self) -> None:
+        """Warn of columns that were left out, of each once; the command line lists them itself."""
+        unknown = [name for name in self.unknown if name not in self._warned_of]
+        if unknown:
+            warn_of_data(f"columns that the model does not know are left out: {listed(unknown)}")
+        self._warned_of |= {*unknown}
+        _warn_of_left_out(self.reader, self._warned_of | self.roles.keys())  # soft labels have one
+        self._warned_of |= self.reader.left_out.keys()
+
+    @property
+    def unknown(self) -> list[str]:
+        """The columns that the model does not know, where only those that it does are read."""
+        present = [*self.reader.names, *self.reader.left_out] if self.known_only else []
+        return [name for name in present if name not in self.roles]
+
+    def unlabelled(self) -> Iterator[Block]:
+        """Yield the rows to be predicted, labels apart."""
+        for rows in self.rows(doubling=False):
+            self.unlearned.count(self.model, rows.block)
+            yield rows.block
+
+    def keep_names(self) -> None:
+        """Remember what features are called that the source has by number."""
+        columns = self.model.columns
+        if columns is not None and isinstance(self.reader.head().features, SparseRows):
+            indices = [int(part) for source, part in columns.keys if source == FEATURES and part]
+            recent = self.model._recent.rows()[0].features
+            if columns.sparse and isinstance(recent, SparseRows):
+                indices = np.unique(recent.compact().indices).tolist()
+            columns.feature_names = dict(
+                zip(map(str, indices), self.reader.feature_names(indices), strict=True)
+            )
+
+
+def block_of(rows: Any, ignored: Collection[str] = ()) -> Block:
+    """Return rows that are at hand as one block: a frame, dictionaries, a matrix, a block.
+
+    Warns of columns that cannot be read, but for those that are `ignored`.
+    """
+    if isinstance(rows, Block):
+        return rows
+    if is_sparse(rows):
+        matrix = rows if isinstance(rows, SparseRows) else validation.sparse_rows(rows)
+        return Block({}, np.arange(1, len(matrix) + 1), matrix)
+    if isinstance(rows, np.ndarray):
+        X = validation.numbers("X", rows)
+        if X.ndim != 2:
+            raise InvalidInputError(f"X has shape {X.shape}; expected (number of rows, n_features)")
+        return Block({}, np.arange(1, len(X) + 1), X)
+    if isinstance(rows, Sequence):
+        return block_of_records(rows, range(1, len(rows) + 1))
+    reader = open_reader(rows)
+    _warn_of_left_out(reader, ignored)
+    kinds = {name: known_roles.natural_kind(c) for name, c in reader.head().columns.items()}
+    return Block.joined(list(reader.blocks(kinds)))
+
+
+def _warn_of_left_out(reader: Reader, known: Collection[str] = ()) -> None:
+    """Warn of columns that cannot be read, in one sentence, but for those that somebody knows."""
+    left_out = [f"{name!r} ({what})" for name, what in reader.left_out.items() if name not in known]
+    if left_out:
+        columns = "column is" if len(left_out) == 1 else "columns are"
+        more = f" and {len(left_out) - _MOST_NAMED} more" if len(left_out) > _MOST_NAMED else ""
+        warn_of_data(
+            f"{len(left_out)} {columns} left out of {reader.name}, because only numbers, text, "
+            f"dates and durations can be read: {', '.join(left_out[:_MOST_NAMED])}{more}"
+        )
+
+
+def _first_rows(head: Block, found: Scan, learned: Mapping[str, str]) -> Block:
+    """Return rows in which every category that was found occurs."""
+    n_rows = max([1, *(len(values) for values in found.values.values())])
+    columns: dict[str, Any] = {}
+    for name in learned:
+        if learned[name] == CATEGORY:
+            values = found.values.get(name, ())
+            codes = np.full(n_rows, -1, np.int32)
+            codes[: len(values)] = np.arange(len(values))
+            columns[name] = Texts(codes, tuple(values))
+        else:
+            columns[name] = np.zeros(n_rows, "datetime64[us]" if learned[name] in DATES else float)
+    features = head.features
+    if isinstance(features, SparseRows):
+        columns_found = np.unique(found.features)
+        indices: Any = columns_found.astype(features.indices.dtype)
+        indptr = np.array([0, *[len(indices)] * n_rows])
+        one = SparseRows(indptr, indices, np.ones(len(indices)), features.shape[1])
+        return Block(columns, np.arange(1, n_rows + 1), one)
+    if features is not None:
+        features = features[np.zeros(n_rows, np.int64)]
+    return Block(columns, np.arange(1, n_rows + 1), features)
+
+
+def _part(rows: FedRows, some: NDArray[np.bool_], start: int, stop: int) -> FedRows:
+    part = slice(start, stop)
+    return FedRows(
+        rows.block.take(part),
+        rows.labels_of(some & rows.has_label),
+        rows.has_label[part],
+        rows.weights[part],
+        {name: values[part] for name, values in rows.ids.items()},
+    )
+
+
+def _noting(rows: Iterator[Any], name: str, labels: dict[int, Any]) -> Iterator[Any]:
+    """Yield rows, and note their labels by number."""
+    for number, row in enumerate(rows, 1):
+        labels[number] = row.get(name) if isinstance(row, Mapping) else None
+        yield row
+
+
+def _values_of(source: Any, name: str) -> list[Any] | None:
+    """Return the values of a column of a frame, or of dictionaries, as they are."""
+    if isinstance(source, Sequence):
+        return [row.get(name) if isinstance(row, Mapping) else None for row in source]
+    if not is_frame(source):
+        return None
+    import narwhals.stable.v2 as nw
+
+    try:
+        frame = nw.from_native(source, eager_only=True, pass_through=True)
+        if not isinstance(frame, nw.DataFrame) or name not in frame.columns:
+            return None
+    except ValueError:  # the reader will say why it is none
+        return None
+    series = frame[name]
+    gaps = series.is_null().to_list()
+    return [None if gap else value for value, gap in zip(series.to_list(), gaps, strict=True)]
+
+
+def _is_number(text: str) -> bool:
+    return number_in(text) is not None
+
+
+def _is_missing(label: Any) -> bool:
+    return label is None or (isinstance(label, float) and label != label)
+
+
+def _role_name(roles: Mapping[str, str], role: str) -> str | None:
+    return next((name for name, own in roles.items() if own == role), None)
+
+
+def _listed_values(column: Any) -> list[Any]:
+    return column.texts() if isinstance(column, Texts) else column.tolist()

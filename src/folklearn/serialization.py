@@ -1,0 +1,422 @@
+"""Versioned state files, and the objects that write and read them by what they declare.
+
+A file holds named arrays and a JSON header, by safetensors. No pickle: reading a file runs no
+code from it. The header carries the format version, the kind of object, its configuration
+and a digest of everything, so that a damaged file is refused instead of half understood.
+"""
+
+import hashlib
+import json
+import os
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import safetensors.numpy
+from numpy.typing import DTypeLike, NDArray
+from safetensors import SafetensorError
+
+from folklearn import registry, validation
+from folklearn.errors import FolklearnError, StateFileError
+
+FORMAT_VERSION = 1
+LARGEST_NUMBER = 1e100  # of a state: products of two are numbers, and no sum of rows comes near
+_LARGEST_COUNT = 2**53
+_LONGEST_REASON = 200  # characters
+_FEW_NUMBERS = 2**20  # 8 MB, which may be made to see which part is wrong
+_SAVE_AGAIN = "it is damaged, or another program wrote it; save it again"
+# What restoring a state may raise that was never saved: of whatever kind its entries are.
+_NOT_RESTORED = (
+    ArithmeticError, AttributeError, LookupError, MemoryError, RecursionError, TypeError, ValueError
+)  # fmt: skip
+_BIT_GENERATORS = {"PCG64", "PCG64DXSM", "MT19937", "Philox", "SFC64"}
+
+
+@dataclass(frozen=True)
+class Record:
+    """What a file holds: the kind of object, its JSON configuration, its arrays."""
+
+    kind: str
+    config: dict[str, Any]
+    arrays: dict[str, NDArray[Any]]
+
+    def part(
+        self,
+        name: str,
+        shape: tuple[int | None, ...],
+        dtype: DTypeLike = np.float64,
+        *,
+        least: float = -LARGEST_NUMBER,
+        most: float = LARGEST_NUMBER,
+        gaps: bool = False,
+    ) -> NDArray[Any]:
+        """Return an array of the state, or raise StateFileError if it is not as expected.
+
+        A length that is None may be any. Numbers are from `least` to `most`, or NaN with `gaps`.
+        """
+        array = self.arrays.get(name)
+        if (
+            array is None
+            or array.dtype != dtype
+            or array.ndim != len(shape)
+            or any(n not in (None, m) for n, m in zip(shape, array.shape, strict=True))
+        ):
+            raise StateFileError(
+                f"{_article(self.kind)} state needs {np.dtype(dtype)} {name} of shape {shape}"
+            )
+        numbers = array[~np.isnan(array)] if gaps else array
+        if numbers.size and not (least <= numbers.min() and numbers.max() <= most):
+            raise StateFileError(
+                f"{name} of {_article(self.kind)} state has a number that is not from {least:g} to "
+                f"{most:g}"
+            )
+        return array
+
+    def check_holds(self, n_numbers: int) -> None:
+        """Raise if the arrays hold fewer numbers than a state of its sizes would be made of."""
+        n_here = sum(array.size for array in self.arrays.values())
+        if n_numbers > max(n_here, _FEW_NUMBERS):
+            raise StateFileError(
+                f"{_article(self.kind)} state of its sizes has {n_numbers:,} numbers or more, and "
+                f"{n_here:,} are there"
+            )
+
+    def word(self, name: str) -> Any:
+        """Return an entry of the configuration, or raise StateFileError if there is none."""
+        if name not in self.config:
+            raise StateFileError(f"{_article(self.kind)} state needs {name}")
+        return self.config[name]
+
+    def count(self, name: str, least: int = 0) -> int:
+        """Return a whole number of the configuration."""
+        with state_file_errors(self.kind):
+            number = validation.count(name, self.word(name), least)
+        if number > _LARGEST_COUNT:
+            raise StateFileError(f"{_article(self.kind)} state has {name}={number}: too large")
+        return number
+
+    @property
+    def digest(self) -> str:
+        """A digest of everything: two states are the same if theirs are."""
+        arrays = {name: np.ascontiguousarray(array) for name, array in self.arrays.items()}
+        return _digest(self.kind, self.config, arrays)
+
+    def inner(self, name: str, *kinds: type) -> Any:
+        """Return the object that was saved inside under a name, of one of these kinds.
+
+        Without kinds it may be any, or a list of them.
+        """
+        entry = self.word(name)
+        if isinstance(entry, list) and not kinds:
+            return [self._revived(f"{name}{i}", one) for i, one in enumerate(entry)]
+        found = self._revived(name, entry)
+        if kinds and not isinstance(found, kinds):
+            raise StateFileError(
+                f"{_article(self.kind)} state has {_article(type(found).__name__)} for {name}"
+            )
+        return found
+
+    def _revived(self, name: str, entry: Any) -> "Saved":
+        if not _is_record(entry):
+            raise StateFileError(f"{_article(self.kind)} state has no record for {name}")
+        own = {
+            part.removeprefix(f"{name}."): array
+            for part, array in self.arrays.items()
+            if part.startswith(f"{name}.")
+        }
+        return revive(Record(entry["kind"], entry["config"], own))
+
+
+def _is_record(entry: Any) -> bool:
+    """Tell whether an entry has the kind and the configuration of an object."""
+    return (
+        isinstance(entry, dict)
+        and isinstance(entry.get("kind"), str)
+        and isinstance(entry.get("config"), dict)
+    )
+
+
+def _article(kind: str) -> str:
+    return f"{'an' if kind[0] in 'AEIO' or kind.isupper() else 'a'} {kind}"
+
+
+@contextmanager
+def state_file_errors(kind: str) -> Iterator[None]:
+    """Say of parameters that are refused within that they came from a file."""
+    try:
+        yield
+    except StateFileError:
+        raise
+    except FolklearnError as error:
+        raise StateFileError(f"{_article(kind)} state has a bad configuration: {error}") from None
+
+
+class Saved:
+    """What saves, restores and shows itself by what its class declares.
+
+    WORDS are parameters of the constructor that JSON holds, and INNER those that are saved
+    objects or sequences of them: each is an attribute of the same name. COUNTS are further
+    attributes, whole numbers from 0, and PARTS the arrays of the state, in private attributes.
+    A class with more state than that extends `to_record` and `_restore`. One whose constructor
+    makes arrays of sizes that it is given says in `_fewest_numbers` how many numbers a file must
+    have before it is called. Arrays hold finite numbers, but for those that UNBOUNDED names.
+    """
+
+    WORDS: ClassVar[tuple[str, ...]] = ()
+    INNER: ClassVar[tuple[str, ...]] = ()
+    COUNTS: ClassVar[tuple[str, ...]] = ()
+    PARTS: ClassVar[tuple[str, ...]] = ()
+    UNBOUNDED: ClassVar[tuple[str, ...]] = ()
+
+    @classmethod
+    def _fewest_numbers(cls, **words: Any) -> int:
+        """Return how many numbers the arrays of a state with these parameters hold at least."""
+        return 0
+
+    def _parts(self) -> dict[str, NDArray[Any]]:
+        """Return the arrays of the state by name, not copied."""
+        return {part: getattr(self, f"_{part}") for part in self.PARTS}
+
+    def _word(self, word: str) -> Any:
+        """Return a parameter as the constructor would take it again."""
+        return getattr(self, word)
+
+    def to_record(self) -> Record:
+        """Return the full state as a record."""
+        config = {word: self._word(word) for word in self.WORDS}
+        config |= {count.lstrip("_"): getattr(self, count) for count in self.COUNTS}
+        arrays = {name: array.copy() for name, array in self._parts().items()}
+        record = Record(type(self).__name__, config, arrays)
+        for name in self.INNER:
+            put_inside(record, name, getattr(self, name))
+        return record
+
+    @classmethod
+    def from_record(cls, record: Record) -> Self:
+        """Rebuild an object that goes on exactly where the recorded one stopped.
+
+        On the same machine and build: elsewhere sums round otherwise in the last digits.
+        """
+        words = {word: record.word(word) for word in cls.WORDS}
+        words |= {name: record.inner(name) for name in cls.INNER}
+        with state_file_errors(record.kind):
+            record.check_holds(cls._fewest_numbers(**words))
+            made = cls._made(**words)
+        made._restore(record)
+        return made
+
+    @classmethod
+    def _made(cls, **words: Any) -> Self:
+        """Construct from WORDS and INNER."""
+        return cls(**words)
+
+    def _restore(self, record: Record) -> None:
+        """Take over counts and arrays."""
+        for count in self.COUNTS:
+            setattr(self, count, record.count(count.lstrip("_")))
+        for name, own in self._parts().items():
+            own[...] = self._recorded(record, name, own.shape, own.dtype)
+
+    def _recorded(
+        self, record: Record, name: str, shape: tuple[int, ...], dtype: DTypeLike = np.float64
+    ) -> NDArray[Any]:
+        """Return an array of a record, finite unless UNBOUNDED names it."""
+        most = np.inf if name in self.UNBOUNDED else LARGEST_NUMBER
+        return record.part(name, shape, dtype, least=-most, most=most)
+
+    def _shallow(self) -> Self:
+        """Return another object that holds the same things, for a copy of some of them."""
+        own = object.__new__(type(self))
+        own.__dict__.update(self.__dict__)
+        return own
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the full state to a safetensors file; `folklearn.load` resumes exactly."""
+        write(path, self.to_record())
+
+    def to_bytes(self) -> bytes:
+        """Return the content of the file that `save` writes; `folklearn.load` takes it too."""
+        return as_bytes(self.to_record())
+
+    def __repr__(self) -> str:
+        inner = [f"{getattr(self, name)!r}" for name in self.INNER]
+        words = [f"{word}={self._word(word)!r}" for word in self.WORDS]
+        return f"{type(self).__name__}({', '.join(inner + words)})"
+
+
+def put_inside(record: Record, name: str, value: Any) -> None:
+    """Add an object, or a sequence of them, to a record; `Record.inner` takes it out."""
+    if not isinstance(value, Sequence):
+        record.config[name] = _nested(record, name, value)
+        return
+    record.config[name] = [_nested(record, f"{name}{i}", one) for i, one in enumerate(value)]
+
+
+def _nested(record: Record, name: str, value: Any) -> dict[str, Any]:
+    if not isinstance(value, Saved) or type(value).__name__ not in registry.HOMES:
+        raise FolklearnError(
+            f"{name}, {value!r}, cannot save itself: only objects of this library can"
+        )
+    inside = value.to_record()
+    record.arrays.update({f"{name}.{part}": array for part, array in inside.arrays.items()})
+    return {"kind": inside.kind, "config": inside.config}
+
+
+def revive(record: Record) -> Saved:
+    """Rebuild the object that a record describes."""
+    kind = registry.find(record.kind) if record.kind in registry.HOMES else None
+    if not isinstance(kind, type) or not issubclass(kind, Saved):
+        raise StateFileError(f"an unknown kind of object: {record.kind}")
+    try:
+        return kind.from_record(record)
+    except StateFileError:
+        raise
+    except FolklearnError as error:
+        raise StateFileError(f"{_article(record.kind)} state is no such state: {error}") from None
+    except _NOT_RESTORED as error:
+        reason = " ".join(f"{type(error).__name__} {error}".split())[:_LONGEST_REASON]
+        raise StateFileError(
+            f"{_article(record.kind)} state cannot be restored ({reason}): {_SAVE_AGAIN}"
+        ) from None
+
+
+def load(source: str | os.PathLike[str] | bytes) -> Saved:
+    """Load whatever `save` wrote, from a file or from its content: a learner, a model, evidence."""
+    if isinstance(source, bytes):
+        return revive(of_bytes(source))
+    try:
+        return revive(read(source))
+    except StateFileError as error:
+        name = os.fspath(source)
+        if name in str(error):
+            raise
+        raise StateFileError(f"{name} cannot be loaded: {error}") from None
+
+
+def write(path: str | os.PathLike[str], record: Record) -> None:
+    """Write a record; the file appears whole or not at all."""
+    target = Path(path)
+    if not target.parent.is_dir():
+        raise FileNotFoundError(f"cannot write {target}: there is no folder {target.parent}")
+    temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
+    try:
+        temporary.write_bytes(as_bytes(record))
+        os.replace(temporary, target)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def read(path: str | os.PathLike[str]) -> Record:
+    """Read a record, or raise StateFileError saying why the file cannot be used."""
+    name = os.fspath(path)
+    if os.path.isdir(name):
+        raise StateFileError(f"{name} is a folder, not a file that folklearn wrote")
+    if not os.path.exists(name):
+        raise FileNotFoundError(f"there is no file {name}")
+    return of_bytes(Path(name).read_bytes(), name)
+
+
+def as_bytes(record: Record) -> bytes:
+    """Return the content of the file that `write` writes."""
+    arrays = {name: np.ascontiguousarray(array) for name, array in record.arrays.items()}
+    header = {
+        "version": FORMAT_VERSION,
+        "kind": record.kind,
+        "config": record.config,
+        "digest": _digest(record.kind, record.config, arrays),
+    }
+    # One metadata entry: safetensors writes several in an order that varies between runs.
+    return safetensors.numpy.save(arrays, metadata={"folklearn": _json(header)})
+
+
+def of_bytes(content: bytes, name: str = "the state") -> Record:
+    """Return the record that a file of this content holds, or raise StateFileError."""
+    try:
+        arrays = safetensors.numpy.load(content)
+    except SafetensorError as error:
+        raise StateFileError(
+            f"{name} cannot be loaded: it is cut off or damaged, or another program wrote it "
+            f"({error}); save it again"
+        ) from None
+    # What safetensors has just understood: the length of its own header, then that, in JSON.
+    length = int.from_bytes(content[:8], "little")
+    header = _header(name, json.loads(content[8 : 8 + length]).get("__metadata__", {}))
+    if not _is_record(header):
+        raise StateFileError(f"{name} is damaged: its header names no object")
+    if header["digest"] != _digest(header["kind"], header["config"], arrays):
+        raise StateFileError(f"{name} is damaged: its content does not match its digest")
+    return Record(header["kind"], header["config"], arrays)
+
+
+def _header(name: str, metadata: Mapping[str, str]) -> dict[str, Any]:
+    if "folklearn" not in metadata:
+        raise StateFileError(f"{name} is a safetensors file, but not one that folklearn wrote")
+    try:
+        header: dict[str, Any] = json.loads(metadata["folklearn"], parse_constant=_check_constant)
+        version = int(header["version"])
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
+        raise StateFileError(f"{name} is damaged: its header cannot be read") from None
+    if version < 1:
+        raise StateFileError(f"{name} is damaged: format version {version} does not exist")
+    if version > FORMAT_VERSION:
+        raise StateFileError(
+            f"{name} has format version {version}; this folklearn reads versions up to "
+            f"{FORMAT_VERSION}: upgrade folklearn to load it"
+        )
+    if not {"kind", "config", "digest"} <= header.keys():
+        raise StateFileError(f"{name} is damaged: its header is incomplete")
+    return header
+
+
+def _check_constant(name: str) -> Any:
+    """Raise for NaN and infinity, which `_json` does not write."""
+    raise ValueError(f"{name} is no JSON")
+
+
+def _json(value: Any) -> str:
+    """Return JSON in a fixed order; numbers of NumPy are numbers."""
+    return json.dumps(value, sort_keys=True, allow_nan=False, default=np.generic.item)
+
+
+def _digest(kind: str, config: Any, arrays: Mapping[str, NDArray[Any]]) -> str:
+    content = hashlib.blake2b(digest_size=16)
+    content.update(_json([kind, config]).encode())
+    for name in sorted(arrays):
+        array = arrays[name]
+        content.update(json.dumps([name, array.dtype.str, array.shape]).encode())
+        content.update(array.reshape(-1).view(np.uint8).data)
+    return content.hexdigest()
+
+
+def generator_state(rng: np.random.Generator) -> Any:
+    """Return the state of a generator, of numbers, strings, lists and dictionaries."""
+    return _plain(rng.bit_generator.state)
+
+
+def generator_from(state: Any) -> np.random.Generator:
+    """Return a generator in a state that `generator_state` wrote, or raise StateFileError."""
+    kind = state.get("bit_generator") if isinstance(state, dict) else None
+    if kind not in _BIT_GENERATORS:
+        raise StateFileError(f"not the state of a generator: {state!r}")
+    bits = getattr(np.random, kind)()
+    try:
+        bits.state = _arrays(state)
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        raise StateFileError(f"not the state of a generator: {error!r}") from None
+    return np.random.Generator(bits)
+
+
+def _plain(state: Any) -> Any:
+    if isinstance(state, dict):
+        return {key: _plain(value) for key, value in state.items()}
+    return state.tolist() if isinstance(state, np.ndarray | np.generic) else state
+
+
+def _arrays(state: Any) -> Any:
+    if isinstance(state, dict):
+        return {key: _arrays(value) for key, value in state.items()}
+    return np.array(state, np.uint64) if isinstance(state, list) else state

@@ -1,0 +1,522 @@
+"""The vocabulary, and the one place where input is validated.
+
+Vocabulary (one meaning each, everywhere in code and documentation):
+
+    d, K, T    features, classes, rounds          k = K - 1,  n = k d
+    x  (d,)    context                            X  (T, d)
+    W  (K, d)  linear predictor; the comparator class bounds every row norm by B
+    z  (K,)    logits, modulo constants           p = softmax(z)
+    y          label: an int in 0..K-1, or a point of the simplex (K,), a soft label
+    w          sample weight, at least 0          R  bound on |x|, for defaults only
+    lam, gamma ridge lam |W|_F^2; curvature of the quadratic surrogate
+    Q  (K, k)  Helmert basis of the complement of the all-ones vector
+    S  (n, n), theta (n,)    A^-1 and A^-1 g of the surrogate state, class-major
+    P, C, q    S(I (x) x), (I (x) x)'P, (I (x) x)'theta: the state seen through x
+
+Every check raises InvalidInputError with what was wrong and where, before any state is
+touched.
+"""
+
+import math
+import operator
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import Any, NamedTuple, NoReturn, Self, TypeGuard
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from folklearn.arrays import Array, Labels
+from folklearn.errors import InvalidInputError
+from folklearn.sparse import (
+    Context,
+    Contexts,
+    SparseRow,
+    SparseRows,
+    concatenated,
+    index_type,
+    is_sparse,
+)
+
+# Within these, no product of the kernels overflows: w^2 |x|^2 / lam stays far below 1e300.
+MAX_NORM = 1e15
+MAX_WEIGHT = 1e15
+MAX_PARAMETER = 1e15
+SOFT_LABEL_TOLERANCE = 1e-6
+NO_SOFT: Array = np.empty(0)  # what a hard label has for its soft one
+_FLOAT64 = np.dtype(np.float64)
+
+
+def count(name: str, value: Any, least: int, most: float = math.inf) -> int:
+    """Return a size as int: integers of any kind are accepted, floats and bools are not."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = None
+    if number is None or isinstance(value, bool):
+        raise InvalidInputError(f"{name} must be an integer, got {value!r}")
+    if number < least:
+        raise InvalidInputError(f"{name} must be at least {least}, got {number}")
+    if number > most:
+        raise InvalidInputError(f"{name} must be at most {most:,}, got {number}")
+    return number
+
+
+def sizes(words: Mapping[str, Any]) -> tuple[int, int]:
+    """Return n_features and n_classes of parameters that nobody has checked yet."""
+    d = count("n_features", words["n_features"], 1)
+    return d, count("n_classes", words["n_classes"], 2)
+
+
+def positive(name: str, value: Any) -> float:
+    """Return a parameter as a positive float of sane size."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        number = math.nan
+    if not 1.0 / MAX_PARAMETER <= number <= MAX_PARAMETER:
+        raise InvalidInputError(
+            f"{name} must be a positive number between {1.0 / MAX_PARAMETER:g} and "
+            f"{MAX_PARAMETER:g}, got {value!r}"
+        )
+    return number
+
+
+def at_least_0(name: str, value: Any) -> float:
+    """Return a number from 0 to infinity."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        number = math.nan
+    if not number >= 0.0:
+        raise InvalidInputError(f"{name} must be a number of at least 0, got {value!r}")
+    return number
+
+
+def generator(seed: Any) -> np.random.Generator:
+    """Return a generator for a seed; a generator is taken as it is, and then advanced."""
+    if isinstance(seed, np.random.Generator):
+        return seed
+    return np.random.default_rng(count("seed", seed, 0))
+
+
+def fraction(name: str, value: Any, most: float = 0.5) -> float:
+    """Return a mass between 0 and `most`."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        number = math.nan
+    if not 0.0 <= number <= most:
+        raise InvalidInputError(f"{name} must be a number from 0 to {most:g}, got {value!r}")
+    return number
+
+
+def numbers(name: str, value: ArrayLike) -> Array:
+    """Return real numbers as a C-ordered, writeable float64 array."""
+    try:
+        array = np.asarray(value)
+        if array.dtype.kind not in "fiubO":  # text would be parsed, complex truncated
+            raise TypeError(f"got dtype {array.dtype}")
+        return np.require(array, np.float64, ["C", "A", "W"])  # the layout the kernels know
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InvalidInputError(f"{name} must hold real numbers: {error}") from None
+
+
+def table(X: Any) -> Any:
+    """Return X (T, d) of whatever width: numbers, or a sparse array as it came."""
+    if not is_sparse(X):
+        X = numbers("X", X)
+    if X.ndim != 2:
+        raise InvalidInputError(f"X has shape {X.shape}; expected (rows, features)")
+    return X
+
+
+def contexts(X: ArrayLike, n_features: int, *, gaps: bool = False) -> tuple[Array, Array]:
+    """Return X (T, d) and its row norms, every row checked; with gaps, NaN counts as 0."""
+    X = numbers("X", X)
+    if X.ndim != 2 or X.shape[1] != n_features:
+        raise InvalidInputError(
+            f"X has shape {X.shape}; expected (number of rounds, n_features={n_features})"
+        )
+    filled = np.nan_to_num(X, nan=0.0, posinf=np.inf, neginf=-np.inf) if gaps else X
+    lengths = norms(filled)
+    bad = np.flatnonzero(~(lengths <= MAX_NORM))
+    if bad.size:
+        check_context(filled[bad[0]], f"row {bad[0]} of X")
+    return X, lengths
+
+
+def rows_of_contexts(X: Any, n_features: int) -> tuple[Contexts, Array]:
+    """Return contexts (T, d), dense or sparse as they came, and their norms, all checked."""
+    if not is_sparse(X):
+        return contexts(X, n_features)
+    if X.shape[1:] != (n_features,):
+        raise InvalidInputError(
+            f"X has shape {X.shape}; expected (number of rounds, n_features={n_features})"
+        )
+    if not isinstance(X, SparseRows):
+        X = sparse_rows(X)
+    lengths = X.norms()
+    bad = np.flatnonzero(~(lengths <= MAX_NORM))
+    if bad.size:
+        check_context(X.row(bad[0]), f"row {bad[0]} of X")
+    return X, lengths
+
+
+def sparse_rows(X: Any) -> SparseRows:
+    """Return what a sparse array of SciPy holds, its numbers not checked."""
+    if X.dtype.kind not in "fiub":
+        raise InvalidInputError(f"X must hold real numbers, got dtype {X.dtype}")
+    if X.format == "csr" and X.nnz:  # nobody checks what is assigned to them
+        check_indices(X.indices[: X.indptr[-1]], X.shape[1])
+    return SparseRows.of(X)
+
+
+def check_indices(indices: Any, n_features: int) -> None:
+    """Raise unless indices, of which there are some, are all of so many features."""
+    if not 0 <= indices.min() <= indices.max() < n_features:
+        wrong = indices.min() if indices.min() < 0 else indices.max()
+        raise InvalidInputError(f"X names feature {wrong}; expected 0 to {n_features - 1}")
+
+
+def check_columns(columns: Any, n_features: int) -> None:
+    """Raise unless columns are different ones of so many features."""
+    if len(columns):
+        check_indices(columns, n_features)
+    if len(np.unique(columns)) < len(columns):
+        raise InvalidInputError("a column is named twice")
+
+
+def norms(X: Contexts) -> Array:
+    """Return the norms (T,) of the rows of X (T, d), dense or sparse."""
+    if isinstance(X, SparseRows):
+        return X.norms()
+    lengths: Array = np.sqrt(np.einsum("ij,ij->i", X, X))
+    return lengths
+
+
+def is_context(x: Any, shape: tuple[int, ...]) -> TypeGuard[Array]:
+    """Tell whether x is already what the kernels take: the short way for the usual case."""
+    return type(x) is np.ndarray and x.dtype is _FLOAT64 and x.shape == shape and x.flags.carray
+
+
+def context(x: ArrayLike, n_features: int) -> Array:
+    """Return x (d,) by shape and type; compiled code checks its norm (see `check_context`)."""
+    x = numbers("x", x)
+    if x.shape != (n_features,):
+        raise InvalidInputError(f"x has shape {x.shape}; expected (n_features={n_features},)")
+    return x
+
+
+def is_sparse_context(x: Any) -> bool:
+    """Tell whether x is a pair (indices, values); a list of two rows is a matrix."""
+    return isinstance(x, tuple) and len(x) == 2 and hasattr(x[0], "__len__")
+
+
+def sparse_context(x: Any, n_features: int) -> SparseRow:
+    """Return one row given as (indices, values), sorted, checked but for its norm."""
+    indices, values = x
+    if type(indices) is not np.ndarray or type(values) is not np.ndarray:
+        values = numbers("the values of x", values)
+        try:
+            indices = np.asarray(indices)
+        except ValueError:
+            raise InvalidInputError("x is a pair, but its indices are no list of numbers") from None
+    elif values.dtype is not _FLOAT64 or not values.flags.carray:
+        values = numbers("the values of x", values)
+    if indices.dtype.kind not in "iu" and indices.size:
+        raise InvalidInputError(
+            f"x is a pair and therefore read as (indices, values), but its indices are of dtype "
+            f"{indices.dtype}; give dense rows as an array or a list"
+        )
+    if indices.shape != values.shape or indices.ndim != 1:
+        raise InvalidInputError(
+            f"x has indices of shape {indices.shape} and values of shape {values.shape}; expected "
+            "one value for each index"
+        )
+    if not (indices[1:] > indices[:-1]).all():
+        order = np.argsort(indices, kind="stable")
+        indices, values = indices[order], values[order]
+        twice = np.flatnonzero(indices[1:] == indices[:-1])
+        if twice.size:
+            raise InvalidInputError(f"x names feature {indices[twice[0]]} twice; add its values up")
+    if indices.size and not (indices[0] >= 0 and indices[-1] < n_features):
+        wrong = indices[0] if indices[0] < 0 else indices[-1]
+        raise InvalidInputError(f"x names feature {wrong}; expected 0 to {n_features - 1}")
+    if np.count_nonzero(values) < values.size:
+        indices, values = indices[values != 0.0], values[values != 0.0]
+    return SparseRow(np.require(indices, index_type(n_features), ["C", "A"]), values)
+
+
+def usable_context(x: ArrayLike, n_features: int) -> Array:
+    """Return x (d,), its norm checked too: for what is not checked by compiled code."""
+    own: Array = usable(context(x, n_features))
+    return own
+
+
+def usable(x: Any) -> Any:
+    """Return a context, dense or sparse, if its norm can be used."""
+    values = x.values if isinstance(x, SparseRow) else x
+    if not np.dot(values, values) <= MAX_NORM**2:
+        check_context(x)
+    return x
+
+
+def check_context(x: Context, where: str = "x") -> NoReturn:
+    """Raise for a context whose norm is not at most MAX_NORM."""
+    places, values = x if isinstance(x, SparseRow) else (np.arange(len(x)), x)
+    bad = np.flatnonzero(~np.isfinite(values))
+    if bad.size:
+        raise InvalidInputError(
+            f"{where} has {values[bad[0]]} at feature {places[bad[0]]}; every value must be "
+            "finite: fill in or drop missing values first"
+        )
+    largest = int(np.argmax(np.abs(values)))
+    raise InvalidInputError(
+        f"{where} has a norm above {MAX_NORM:g}, too large for the arithmetic (feature "
+        f"{places[largest]} is {values[largest]:g}): scale the features, or take such a value "
+        "for a missing one"
+    )
+
+
+def label(y: Any, n_classes: int) -> tuple[int, Array]:
+    """Return (class, empty) for a hard label and (-1, point of the simplex) for a soft one."""
+    try:
+        number = operator.index(y)
+    except TypeError:
+        if np.ndim(y) == 0:
+            if isinstance(y, np.bool_):
+                return label(int(y), n_classes)
+            raise InvalidInputError(
+                f"y must be an integer class or {n_classes} probabilities, got {y!r}"
+            ) from None
+        soft = numbers("y", y)
+        if soft.shape != (n_classes,):
+            raise InvalidInputError(
+                f"soft label y has shape {soft.shape}; expected (n_classes={n_classes},)"
+            ) from None
+        return -1, _soft_labels(soft[None, :], "soft label y")[0]
+    if not 0 <= number < n_classes:
+        raise InvalidInputError(f"label y is {number}; expected 0 to {n_classes - 1}")
+    return number, NO_SOFT
+
+
+def labels(y: ArrayLike, n_rounds: int, n_classes: int) -> tuple[Labels, Array]:
+    """Return (classes (T,), empty (0, K)) or (all -1, points of the simplex (T, K))."""
+    array = np.asarray(y)
+    if array.ndim == 2:
+        soft = numbers("y", array)
+        if soft.shape != (n_rounds, n_classes):
+            raise InvalidInputError(
+                f"soft labels y have shape {soft.shape}; expected {(n_rounds, n_classes)}"
+            )
+        return np.full(n_rounds, -1, dtype=np.int64), _soft_labels(soft, "row {} of y")
+    if array.shape != (n_rounds,):
+        raise InvalidInputError(
+            f"y has shape {array.shape}; expected one label per row of X: ({n_rounds},)"
+        )
+    if array.dtype.kind == "O":
+        array = np.array([label(one, n_classes)[0] for one in array], dtype=np.int64)
+    elif array.dtype.kind not in "iub" and n_rounds:
+        raise InvalidInputError(f"labels y must be integers, got dtype {array.dtype}")
+    outside = np.flatnonzero((array < 0) | (array >= n_classes))
+    if outside.size:
+        row = outside[0]
+        raise InvalidInputError(f"label y[{row}] is {array[row]}; expected 0 to {n_classes - 1}")
+    return array.astype(np.int64), np.empty((0, n_classes))
+
+
+def _soft_labels(soft: Array, where: str) -> Array:
+    totals = soft.sum(axis=1)
+    usable = (np.abs(totals - 1.0) <= SOFT_LABEL_TOLERANCE) & (soft >= 0.0).all(axis=1)
+    bad = np.flatnonzero(~usable)
+    if bad.size:
+        raise InvalidInputError(
+            f"{where.format(bad[0])} is {soft[bad[0]]}; a soft label must be non-negative "
+            f"and sum to 1 within {SOFT_LABEL_TOLERANCE:g}"
+        )
+    normalised: Array = soft / totals[:, None]
+    return normalised
+
+
+def weight(w: Any) -> float:
+    """Return one sample weight."""
+    try:
+        number = float(w)
+    except (TypeError, ValueError, OverflowError):
+        number = math.nan
+    if not 0.0 <= number <= MAX_WEIGHT:
+        raise InvalidInputError(f"weight is {w!r}; expected a number from 0 to {MAX_WEIGHT:g}")
+    return number
+
+
+def weights(w: ArrayLike | None, n_rounds: int) -> Array:
+    """Return sample weights (T,); None means 1."""
+    if w is None:
+        return np.ones(n_rounds)
+    array = numbers("weight", w)
+    if array.shape != (n_rounds,):
+        raise InvalidInputError(f"weight has shape {array.shape}; expected ({n_rounds},)")
+    bad = np.flatnonzero(~((array >= 0.0) & (array <= MAX_WEIGHT)))
+    if bad.size:
+        raise InvalidInputError(
+            f"weight[{bad[0]}] is {array[bad[0]]}; expected a number from 0 to {MAX_WEIGHT:g}"
+        )
+    return array
+
+
+def check_max_weight(w: float | Array, max_weight: float) -> None:
+    """Raise if a weight, or one of several, is above the largest that a learner accepts."""
+    largest = float(np.max(w, initial=0.0))
+    if largest > max_weight:
+        where = f"weight[{np.argmax(w)}]" if np.ndim(w) else "weight"
+        raise InvalidInputError(
+            f"{where} is {largest:g}, above max_weight={max_weight:g}, for which the learner was "
+            "made: construct it with the largest weight that will occur, or divide the weights"
+        )
+
+
+NO_SOFT_ROWS: Array = np.empty((0, 0))
+
+
+class Rows(NamedTuple):
+    """Checked examples: X (T, d), dense or sparse, its row norms (T,), labels and weights.
+
+    Labels are classes (T,), or all -1 where `soft` (T, K) has rows.
+    """
+
+    X: Any  # Array, or SparseRows: who takes only dense rows asks for `dense_parts`
+    norms: Array
+    labels: Labels
+    soft: Array
+    weights: Array
+
+    @classmethod
+    def checked(
+        cls,
+        X: Any,
+        y: ArrayLike,
+        weight: ArrayLike | None,
+        *,
+        n_features: int,
+        n_classes: int,
+        max_weight: float = math.inf,
+    ) -> Self:
+        """Return examples of which everything is checked, or say what is wrong and where."""
+        X, lengths = rows_of_contexts(X, n_features)
+        classes, soft = labels(y, len(X), n_classes)
+        w = weights(weight, len(X))
+        check_max_weight(w, max_weight)
+        return cls(X, lengths, classes, soft, w)
+
+    def part(self, start: int, stop: int) -> Self:
+        """Return the examples from `start` to before `stop`, not copied."""
+        return self.of(slice(start, stop))
+
+    @classmethod
+    def joined(cls, parts: Sequence[Self]) -> list[Self]:
+        """Return examples one after the other, as few pieces as kinds of X and labels allow.
+
+        In whatever parts the same examples come, the pieces are the same.
+        """
+        found = []
+        for (in_sparse, is_soft), alike in groupby(parts, key=cls._kind):
+            Xs, norms, numbers, softs, counts = zip(*alike, strict=True)
+            X = concatenated(Xs) if in_sparse else np.concatenate(Xs)
+            soft = np.concatenate(softs) if is_soft else NO_SOFT_ROWS
+            found.append(
+                cls(X, np.concatenate(norms), np.concatenate(numbers), soft, np.concatenate(counts))
+            )
+        return found
+
+    def _kind(self) -> tuple[bool, bool]:
+        return isinstance(self.X, SparseRows), bool(len(self.soft))
+
+    def dense_parts(self) -> Iterator[tuple[slice, Self]]:
+        """Yield these examples with dense X: all of them, or of sparse ones a part at a time."""
+        if not isinstance(self.X, SparseRows):
+            yield slice(0, len(self.X)), self
+            return
+        for part in self.X.dense_parts():
+            rows = self.of(part)
+            yield part, rows._replace(X=rows.X.dense())
+
+    def arrays(self, prefix: str = "") -> dict[str, Any]:
+        """Return everything as arrays by name."""
+        X = self.X.arrays(prefix) if isinstance(self.X, SparseRows) else {f"{prefix}X": self.X}
+        return X | {prefix + name: getattr(self, name) for name in self._fields[1:]}
+
+    @classmethod
+    def of_arrays(
+        cls, arrays: Mapping[str, Any], prefix: str = "", *, n_features: int, n_classes: int
+    ) -> Self:
+        """Return what `arrays` gave of rows of these sizes, to the last bit, checked again."""
+        X = arrays.get(f"{prefix}X")
+        own = SparseRows.of_arrays(arrays, prefix) if X is None else X
+        rows = cls(own, *(arrays[prefix + name] for name in cls._fields[1:]))
+        y = rows.soft if len(rows.soft) else rows.labels
+        checked = cls.checked(own, y, rows.weights, n_features=n_features, n_classes=n_classes)
+        for name in cls._fields[1:]:
+            array, again = getattr(rows, name), getattr(checked, name)
+            if array.dtype != again.dtype or (len(again) and array.shape != again.shape):
+                raise InvalidInputError(f"{name} of rows is of another kind")
+        if (X is not None and X.dtype != np.float64) or not np.allclose(rows.norms, checked.norms):
+            raise InvalidInputError("the norms of rows are not theirs")
+        return rows
+
+    def of(self, which: Any) -> Self:
+        """Return the examples of a slice, or of an array of row numbers in their order."""
+        X, norms, labels, soft, weights = self
+        some = soft[which] if len(soft) else soft
+        return type(self)(X[which], norms[which], labels[which], some, weights[which])
+
+
+def comparators(
+    W: ArrayLike | None, B: Any, largest: float, n_classes: int, n_features: int
+) -> tuple[float, float]:
+    """Return (B, largest squared norm) of the models that a certificate is asked about.
+
+    They are all of row norm at most B, by default `largest`, which is what the certificate
+    covers; or the one model W (K, d), whose own norm counts.
+    """
+    if W is not None and B is not None:
+        raise InvalidInputError("give W or B, not both: W has its own norm")
+    covered = largest if B is None else positive("B", B)
+    if covered > largest:
+        raise InvalidInputError(
+            f"B={covered:g} is larger than the class that this certificate covers "
+            f"(row norms at most B={largest:g})"
+        )
+    if W is None:
+        return covered, n_classes * covered**2
+    W = numbers("W", W)
+    if W.shape != (n_classes, n_features) or not np.isfinite(W).all():
+        raise InvalidInputError(
+            f"W has shape {W.shape}; expected finite numbers of shape "
+            f"(n_classes={n_classes}, n_features={n_features})"
+        )
+    longest = longest_row(W)
+    if longest > largest * (1.0 + 1e-9):
+        raise InvalidInputError(
+            f"W has a row of norm {longest:g}, outside the class that this certificate "
+            f"covers (row norms at most B={largest:g})"
+        )
+    return covered, float((W**2).sum())
+
+
+def longest_row(W: ArrayLike) -> float:
+    """Return the largest norm of a row of W (K, d)."""
+    return float(np.sqrt((np.asarray(W, np.float64) ** 2).sum(axis=1)).max())
+
+
+def model(name: str, W: ArrayLike | None, n_classes: int, n_features: int) -> Array:
+    """Return a linear model W (K, d), 0 by default."""
+    if W is None:
+        return np.zeros((n_classes, n_features))
+    W = numbers(name, W)
+    if W.shape != (n_classes, n_features) or not (np.abs(W) <= MAX_PARAMETER).all():
+        raise InvalidInputError(
+            f"{name} has shape {W.shape}; expected finite numbers of shape "
+            f"(n_classes={n_classes}, n_features={n_features})"
+        )
+    return W

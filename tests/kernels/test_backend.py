@@ -1,0 +1,110 @@
+import copy
+import pickle
+
+import numpy as np
+from threadpoolctl import threadpool_info, threadpool_limits
+
+from folklearn import Folklore
+from folklearn.kernels import blas
+from folklearn.learners import second_order
+
+
+def threads():
+    return [library.controller.get_num_threads() for library in blas._blas_libraries()]
+
+
+def test_small_problems_use_one_thread_and_the_setting_comes_back():
+    with threadpool_limits(2):
+        context = blas.one_thread(300, 10)
+        assert context is not None
+        with context:
+            assert set(threads()) == {1}
+        assert set(threads()) == {2}
+
+
+def test_tiny_problems_are_left_alone():
+    assert blas.one_thread(10, 1) is None
+
+
+def test_numpys_own_blas_is_not_touched():
+    names = [str(library.controller.filepath) for library in blas._blas_libraries()]
+    assert names
+    assert not any("numpy.libs" in name for name in names)
+
+
+def test_the_last_to_leave_restores_the_setting():
+    one, other = blas.OneThread(everywhere=True), blas.OneThread()
+    with threadpool_limits(2):
+        before = threadpool_info()
+        one.__enter__()
+        other.__enter__()  # as in another thread of Python
+        one.__exit__()
+        assert set(threads()) == {1}
+        other.__exit__()
+        assert threadpool_info() == before
+
+
+def test_an_update_runs_on_one_thread_and_restores_the_setting(monkeypatch, rng):
+    model = Folklore(n_features=60, n_classes=6)
+    seen = []
+    kernel = second_order.update_round
+
+    def spy(*arguments):
+        seen.extend(threads())
+        return kernel(*arguments)
+
+    monkeypatch.setattr(second_order, "update_round", spy)
+    with threadpool_limits(2):
+        model.update(rng.normal(size=60), 1)
+        assert set(seen) == {1}
+        assert set(threads()) == {2}
+
+
+def test_symmetric_product_and_update_use_one_triangle(rng):
+    n, m = 7, 3
+    half = rng.normal(size=(n, n))
+    S = half @ half.T
+    lower = np.tril(S)
+    lower[np.triu_indices(n, 1)] = np.nan
+    Y = rng.normal(size=(m, n))
+    blas.syrk_subtract(blas.PLAIN, n, m, Y, 0, n, lower, 0, n)
+    np.testing.assert_allclose(np.tril(lower), np.tril(S - Y.T @ Y), atol=1e-12)
+
+    lower = np.tril(S)
+    lower[np.triu_indices(n, 1)] = np.nan
+    out = np.empty((m, n))
+    blas.symm(n, m, lower, 0, n, Y, 0, n, out, 0, n)
+    np.testing.assert_allclose(out, Y @ S, atol=1e-11)
+
+
+def test_square_sums_are_factored_and_solved_in_one_triangle(rng):
+    n, m = 7, 12
+    Y = rng.normal(size=(m, n))
+    lower = np.eye(n)
+    lower[np.triu_indices(n, 1)] = np.nan
+    blas.syrk_add(blas.PLAIN, n, m, Y, 0, n, lower, 0, n)
+    A = np.eye(n) + Y.T @ Y
+    np.testing.assert_allclose(np.tril(lower), np.tril(A), atol=1e-12)
+
+    assert blas.potrf(n, lower, 0, n) == 0
+    np.testing.assert_allclose(np.tril(lower), np.linalg.cholesky(A), atol=1e-12)
+    B = rng.normal(size=(2, n))
+    solved = B.copy()
+    assert blas.potrs(n, 2, lower, 0, n, solved, 0, n) == 0
+    np.testing.assert_allclose(solved @ A, B, atol=1e-12)
+
+
+def test_a_factor_says_where_a_matrix_stops_being_positive():
+    A = np.diag([1.0, 1.0, -1.0])
+    assert blas.potrf(3, A, 0, 3) == 3
+
+
+def test_a_learner_that_held_blas_to_one_thread_can_be_copied_and_pickled(rng):
+    model = Folklore(n_features=100, n_classes=6)
+    assert model._state.one_thread is not None
+    X = rng.normal(size=(3, 100)) / 10
+    with threadpool_limits(2):
+        for label, x in enumerate(X):
+            model.update(x, label)
+    for other in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        np.testing.assert_array_equal(other.predict(X[0]), model.predict(X[0]))
