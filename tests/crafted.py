@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import folklearn
 from folklearn import bandits, batch, boosting, evaluate, registry
 from folklearn.errors import FolklearnError
-from folklearn.serialization import Record, Saved, as_bytes, of_bytes
+from folklearn.serialization import Record, Serializable, as_bytes, of_bytes
 
 D, K = 3, 3
 _SIZES = {"n_features": D, "n_classes": K}
@@ -412,6 +412,6 @@ def registered():
         name
         for name, kind in found.items()
         if isinstance(kind, type)
-        and issubclass(kind, Saved)
+        and issubclass(kind, Serializable)
         and not getattr(kind, "__abstractmethods__", None)
     }

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from folklearn import validation
 from folklearn.arrays import Array
-from folklearn.serialization import Saved
+from folklearn.serialization import Serializable
 
 LARGEST_SCORE = 5.0  # standard deviations; one absurd value must not dominate a context
 _FURTHEST = 8.0  # standard deviations that a value may count for
@@ -23,7 +23,7 @@ _LEAST_VARIATION = 1e-13  # of the mean: less is rounding
 _LEAST_DEVIATION = 1e-150
 
 
-class OnlineScaler(Saved):
+class OnlineScaler(Serializable):
     """Standardise features on line, append a constant, and bring the norm to about 1.
 
     Each feature is centred by its mean and divided by its standard deviation over the t
@@ -57,9 +57,9 @@ class OnlineScaler(Saved):
            [0.  , 0.71]])
     """
 
-    WORDS = ("n_features", "scale", "intercept", "gaps")
-    COUNTS = ("_first", "_count")
-    PARTS = ("moments",)
+    PARAMS = ("n_features", "scale", "intercept", "gaps")
+    COUNTERS = ("_first", "_count")
+    ARRAYS = ("moments",)
 
     @classmethod
     def _fewest_numbers(cls, **words: Any) -> int:

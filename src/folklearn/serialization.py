@@ -120,7 +120,7 @@ class Record:
             )
         return found
 
-    def _revived(self, name: str, entry: Any) -> "Saved":
+    def _revived(self, name: str, entry: Any) -> "Serializable":
         if not _is_record(entry):
             raise StateFileError(f"{_article(self.kind)} state has no record for {name}")
         own = {
@@ -155,21 +155,21 @@ def state_file_errors(kind: str) -> Iterator[None]:
         raise StateFileError(f"{_article(kind)} state has a bad configuration: {error}") from None
 
 
-class Saved:
+class Serializable:
     """What saves, restores and shows itself by what its class declares.
 
-    WORDS are parameters of the constructor that JSON holds, and INNER those that are saved
-    objects or sequences of them: each is an attribute of the same name. COUNTS are further
-    attributes, whole numbers from 0, and PARTS the arrays of the state, in private attributes.
+    PARAMS are parameters of the constructor that JSON holds, and CHILDREN those that are saved
+    objects or sequences of them: each is an attribute of the same name. COUNTERS are further
+    attributes, whole numbers from 0, and ARRAYS the arrays of the state, in private attributes.
     A class with more state than that extends `to_record` and `_restore`. One whose constructor
     makes arrays of sizes that it is given says in `_fewest_numbers` how many numbers a file must
     have before it is called. Arrays hold finite numbers, but for those that UNBOUNDED names.
     """
 
-    WORDS: ClassVar[tuple[str, ...]] = ()
-    INNER: ClassVar[tuple[str, ...]] = ()
-    COUNTS: ClassVar[tuple[str, ...]] = ()
-    PARTS: ClassVar[tuple[str, ...]] = ()
+    PARAMS: ClassVar[tuple[str, ...]] = ()
+    CHILDREN: ClassVar[tuple[str, ...]] = ()
+    COUNTERS: ClassVar[tuple[str, ...]] = ()
+    ARRAYS: ClassVar[tuple[str, ...]] = ()
     UNBOUNDED: ClassVar[tuple[str, ...]] = ()
 
     @classmethod
@@ -179,7 +179,7 @@ class Saved:
 
     def _parts(self) -> dict[str, NDArray[Any]]:
         """Return the arrays of the state by name, not copied."""
-        return {part: getattr(self, f"_{part}") for part in self.PARTS}
+        return {part: getattr(self, f"_{part}") for part in self.ARRAYS}
 
     def _word(self, word: str) -> Any:
         """Return a parameter as the constructor would take it again."""
@@ -187,11 +187,11 @@ class Saved:
 
     def to_record(self) -> Record:
         """Return the full state as a record."""
-        config = {word: self._word(word) for word in self.WORDS}
-        config |= {count.lstrip("_"): getattr(self, count) for count in self.COUNTS}
+        config = {word: self._word(word) for word in self.PARAMS}
+        config |= {count.lstrip("_"): getattr(self, count) for count in self.COUNTERS}
         arrays = {name: array.copy() for name, array in self._parts().items()}
         record = Record(type(self).__name__, config, arrays)
-        for name in self.INNER:
+        for name in self.CHILDREN:
             put_inside(record, name, getattr(self, name))
         return record
 
@@ -201,8 +201,8 @@ class Saved:
 
         On the same machine and build: elsewhere sums round otherwise in the last digits.
         """
-        words = {word: record.word(word) for word in cls.WORDS}
-        words |= {name: record.inner(name) for name in cls.INNER}
+        words = {word: record.word(word) for word in cls.PARAMS}
+        words |= {name: record.inner(name) for name in cls.CHILDREN}
         with state_file_errors(record.kind):
             record.check_holds(cls._fewest_numbers(**words))
             made = cls._made(**words)
@@ -211,12 +211,12 @@ class Saved:
 
     @classmethod
     def _made(cls, **words: Any) -> Self:
-        """Construct from WORDS and INNER."""
+        """Construct from PARAMS and CHILDREN."""
         return cls(**words)
 
     def _restore(self, record: Record) -> None:
         """Take over counts and arrays."""
-        for count in self.COUNTS:
+        for count in self.COUNTERS:
             setattr(self, count, record.count(count.lstrip("_")))
         for name, own in self._parts().items():
             own[...] = self._recorded(record, name, own.shape, own.dtype)
@@ -243,8 +243,8 @@ class Saved:
         return as_bytes(self.to_record())
 
     def __repr__(self) -> str:
-        inner = [f"{getattr(self, name)!r}" for name in self.INNER]
-        words = [f"{word}={self._word(word)!r}" for word in self.WORDS]
+        inner = [f"{getattr(self, name)!r}" for name in self.CHILDREN]
+        words = [f"{word}={self._word(word)!r}" for word in self.PARAMS]
         return f"{type(self).__name__}({', '.join(inner + words)})"
 
 
@@ -257,7 +257,7 @@ def put_inside(record: Record, name: str, value: Any) -> None:
 
 
 def _nested(record: Record, name: str, value: Any) -> dict[str, Any]:
-    if not isinstance(value, Saved) or type(value).__name__ not in registry.HOMES:
+    if not isinstance(value, Serializable) or type(value).__name__ not in registry.HOMES:
         raise FolklearnError(
             f"{name}, {value!r}, cannot save itself: only objects of this library can"
         )
@@ -266,10 +266,10 @@ def _nested(record: Record, name: str, value: Any) -> dict[str, Any]:
     return {"kind": inside.kind, "config": inside.config}
 
 
-def revive(record: Record) -> Saved:
+def revive(record: Record) -> Serializable:
     """Rebuild the object that a record describes."""
     kind = registry.find(record.kind) if record.kind in registry.HOMES else None
-    if not isinstance(kind, type) or not issubclass(kind, Saved):
+    if not isinstance(kind, type) or not issubclass(kind, Serializable):
         raise StateFileError(f"an unknown kind of object: {record.kind}")
     try:
         return kind.from_record(record)
@@ -284,7 +284,7 @@ def revive(record: Record) -> Saved:
         ) from None
 
 
-def load(source: str | os.PathLike[str] | bytes) -> Saved:
+def load(source: str | os.PathLike[str] | bytes) -> Serializable:
     """Load whatever `save` wrote, from a file or from its content: a learner, a model, evidence."""
     if isinstance(source, bytes):
         return revive(of_bytes(source))

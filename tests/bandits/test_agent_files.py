@@ -197,7 +197,7 @@ def test_damaged_files_are_refused(kind, damage, tmp_path):
 def test_every_word_is_needed(make):
     agent = busy(make)
     record = agent.to_record()
-    for word in type(agent).WORDS:
+    for word in type(agent).PARAMS:
         with pytest.raises(StateFileError, match=word):
             type(agent).from_record(damaged(record, word, DROP))
 
@@ -210,7 +210,7 @@ def test_every_part_is_needed_in_its_shape_and_type(make):
         if part.startswith("pending."):
             continue
         wrong = [DROP]
-        if part in type(agent).PARTS:  # a learner reads its own parts
+        if part in type(agent).ARRAYS:  # a learner reads its own parts
             wrong += [array[None], array[:-1], array.astype(np.float32)]
         for value in wrong:
             with pytest.raises(StateFileError, match="needs|incomplete"):
@@ -221,7 +221,7 @@ def test_every_part_is_needed_in_its_shape_and_type(make):
 def test_a_part_that_is_no_number_is_refused(make):
     agent = busy(make)
     record = agent.to_record()
-    for part in type(agent).PARTS:
+    for part in type(agent).ARRAYS:
         broken = record.arrays[part].copy()
         broken.flat[0] = math.nan
         with pytest.raises(StateFileError):

@@ -348,7 +348,7 @@ def test_a_bad_record_is_refused():
         bad = serialization.Record(record.kind, {**record.config, **config}, record.arrays)
         with pytest.raises(StateFileError, match=said):
             Aggregating.from_record(bad)
-    for name in ParticlePosterior.PARTS:
+    for name in ParticlePosterior.ARRAYS:
         arrays = {**record.arrays, name: np.zeros((1, 1), np.float32)}
         with pytest.raises(StateFileError, match="needs float64"):
             Aggregating.from_record(serialization.Record(record.kind, record.config, arrays))

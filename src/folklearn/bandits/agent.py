@@ -19,7 +19,7 @@ from folklearn import validation
 from folklearn.arrays import Array
 from folklearn.bandits.exploration import draw
 from folklearn.errors import InvalidInputError, StateFileError
-from folklearn.serialization import Record, Saved, generator_from, generator_state
+from folklearn.serialization import Record, Serializable, generator_from, generator_state
 
 MAX_PENDING = 100_000
 
@@ -55,13 +55,13 @@ Waiting = tuple[Decision, Array]  # a decision, and what was seen
 Names = Sequence[str | int] | None
 
 
-class Agent(Saved):
+class Agent(Serializable):
     """The verbs; an agent brings what it sees, how it plays, and how it learns.
 
     One agent is for one thread at a time.
 
     A subclass validates its parameters, calls `_start`, and implements `_see`, `_play` and
-    `_absorb`; what it keeps is declared, see `folklearn.serialization.Saved`. An outcome is whether
+    `_absorb`; what it keeps is declared, see `Serializable`. An outcome is whether
     the action was right, unless `_outcome` says otherwise.
 
     Attributes
@@ -70,7 +70,7 @@ class Agent(Saved):
     learns_labels : whether it is told true classes, by `learn_label`, instead of outcomes.
     """
 
-    COUNTS: ClassVar[tuple[str, ...]] = ("n_decisions", "n_outcomes", "n_dropped")
+    COUNTERS: ClassVar[tuple[str, ...]] = ("n_decisions", "n_outcomes", "n_dropped")
     n_features: int
     n_classes: int
     learns_labels: bool = False

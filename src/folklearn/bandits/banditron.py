@@ -70,8 +70,8 @@ class Banditron(Agent):
     Multiclass Prediction", Algorithm 1, Theorem 2.
     """
 
-    WORDS = ("n_features", "n_classes", "exploration", "D", "R")
-    PARTS = ("W",)
+    PARAMS = ("n_features", "n_classes", "exploration", "D", "R")
+    ARRAYS = ("W",)
 
     @classmethod
     def _fewest_numbers(cls, **words: Any) -> int:

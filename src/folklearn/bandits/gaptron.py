@@ -87,8 +87,8 @@ class Gaptron(Agent):
     Algorithm 1, Theorems 1 and 4.
     """
 
-    WORDS = ("n_features", "n_classes", "feedback", "exploration", "D", "R", "step")
-    PARTS = ("W",)
+    PARAMS = ("n_features", "n_classes", "feedback", "exploration", "D", "R", "step")
+    ARRAYS = ("W",)
 
     @classmethod
     def _fewest_numbers(cls, **words: Any) -> int:

@@ -64,8 +64,8 @@ class ListAgent(RegressionAgent):
     True
     """
 
-    WORDS = ("n_actions", "offsets", *RegressionAgent.WORDS)
-    INNER = ("regression",)
+    PARAMS = ("n_actions", "offsets", *RegressionAgent.PARAMS)
+    CHILDREN = ("regression",)
 
     def __init__(
         self,

@@ -104,8 +104,8 @@ class Newtron(Agent):
     Step", for the search of :math:`\mu`.
     """
 
-    WORDS = ("n_features", "n_classes", "exploration", "alpha", "beta", "D", "R", "diagonal")
-    PARTS = ("H", "b")
+    PARAMS = ("n_features", "n_classes", "exploration", "alpha", "beta", "D", "R", "diagonal")
+    ARRAYS = ("H", "b")
 
     @classmethod
     def _fewest_numbers(cls, **words: Any) -> int:

@@ -80,7 +80,7 @@ class Obama(Agent):
     Being Improper", section on bandit multiclass learning (OBAMA).
     """
 
-    WORDS = ("n_features", "n_classes", "exploration", "B", "R", "n_particles", "n_moves")
+    PARAMS = ("n_features", "n_classes", "exploration", "B", "R", "n_particles", "n_moves")
 
     @classmethod
     def _fewest_numbers(cls, **words: Any) -> int:

@@ -108,9 +108,9 @@ class BanditReduction(Agent):
     randomised decoding.
     """
 
-    WORDS = ("exploration", "decoding", "updates")
-    PARTS = ("live",)
-    INNER = ("learner",)
+    PARAMS = ("exploration", "decoding", "updates")
+    ARRAYS = ("live",)
+    CHILDREN = ("learner",)
 
     def __init__(
         self,

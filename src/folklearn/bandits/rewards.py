@@ -35,9 +35,9 @@ class RegressionAgent(Agent):
     n_actions : K, or the usual number of actions where it varies; it sets gamma.
     """
 
-    WORDS: ClassVar[tuple[str, ...]] = ("exploration", "strength", "default_reward", "wait")
-    COUNTS = (*Agent.COUNTS, "n_expired", "n_late")
-    PARTS = ("totals",)
+    PARAMS: ClassVar[tuple[str, ...]] = ("exploration", "strength", "default_reward", "wait")
+    COUNTERS = (*Agent.COUNTERS, "n_expired", "n_late")
+    ARRAYS = ("totals",)
     n_actions: int
 
     def _begin(
@@ -216,8 +216,8 @@ class RewardAgent(RegressionAgent):
     "Efficient First-Order Contextual Bandits", for FastCB. Constants: docs/theory/bandits.md.
     """
 
-    WORDS = (*RegressionAgent.WORDS, "scale")
-    INNER = ("regressions",)
+    PARAMS = (*RegressionAgent.PARAMS, "scale")
+    CHILDREN = ("regressions",)
 
     def __init__(
         self,

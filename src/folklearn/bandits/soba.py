@@ -93,8 +93,8 @@ class Soba(Agent):
     :math:`\tilde O(\sqrt T)` Regret", Algorithm 1 and Theorem 1.
     """
 
-    WORDS = ("n_features", "n_classes", "exploration", "diagonal", "R")
-    PARTS = ("W", "S", "total")
+    PARAMS = ("n_features", "n_classes", "exploration", "diagonal", "R")
+    ARRAYS = ("W", "S", "total")
 
     @classmethod
     def _fewest_numbers(cls, **words: Any) -> int:

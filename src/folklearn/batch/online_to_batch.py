@@ -16,7 +16,7 @@ from folklearn.evidence.passes import PassesHere
 from folklearn.learners.base import Learner, Progress, Report, check_is_learner
 from folklearn.learners.experts import PanelLearner
 from folklearn.progress import reporter
-from folklearn.serialization import Record, Saved, put_inside, state_file_errors
+from folklearn.serialization import Record, Serializable, put_inside, state_file_errors
 from folklearn.validation import Rows
 
 AVERAGE = "average"
@@ -25,7 +25,7 @@ LAST = "last"
 _NORM_SLACK = 1.0 + 1e-9  # a norm of R may round above R
 
 
-class OnlineToBatch(Saved):
+class OnlineToBatch(Serializable):
     r"""Fit a fixed predictor to a sample by running an online learner over it once.
 
     Use it when all rows are there beforehand and a certified learner's regret bound should
@@ -95,9 +95,9 @@ class OnlineToBatch(Saved):
     algorithms". Agarwal, Kale and Zimmert (2021) for FOLKLORE's regret.
     """
 
-    WORDS = ("select", "n_checkpoints", "passes", "seed")
-    INNER = ("learner",)
-    COUNTS = ("n_rounds",)
+    PARAMS = ("select", "n_checkpoints", "passes", "seed")
+    CHILDREN = ("learner",)
+    COUNTERS = ("n_rounds",)
 
     def __init__(
         self,

@@ -12,14 +12,14 @@ from folklearn.batch.ridge import Ridge, lower_factor
 from folklearn.errors import FolklearnError, InvalidInputError
 from folklearn.kernels.fixed_point import solve_fixed_point
 from folklearn.kernels.simplex import helmert
-from folklearn.serialization import Record, Saved
+from folklearn.serialization import Record, Serializable
 
 REFIT = "refit"
 LAPLACE = "laplace"
 _CHUNK_NUMBERS = 4_000_000  # of the state seen through a chunk of contexts
 
 
-class SMP(Saved):
+class SMP(Serializable):
     r"""Sample Minmax Predictor: logistic regression that asks every label what it would change.
 
     Use it on a sample at hand when the model may be wrong or the sample is small: its excess
@@ -81,9 +81,9 @@ class SMP(Saved):
     Density Estimation and Logistic Regression", JMLR 23(31).
     """
 
-    WORDS = ("n_features", "n_classes", "lam", "method")
-    COUNTS = ("n_rows",)
-    PARTS = ("U", "root", "X", "targets")
+    PARAMS = ("n_features", "n_classes", "lam", "method")
+    COUNTERS = ("n_rows",)
+    ARRAYS = ("U", "root", "X", "targets")
 
     @classmethod
     def _fewest_numbers(cls, **words: Any) -> int:

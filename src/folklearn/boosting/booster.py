@@ -33,11 +33,11 @@ class Booster(Learner):
     """The verbs; an algorithm brings its costs, how a label moves scores, and how it learns.
 
     A subclass validates its parameters, calls `_start`, and implements `_cost`, `_advance`
-    and `_absorb`; what it keeps is declared, see `folklearn.serialization.Saved`. Labels are hard.
+    and `_absorb`; what it keeps is declared, see `Serializable`. Labels are hard.
     """
 
-    INNER = ("weak_learner",)
-    COUNTS = ("_n_rounds",)
+    CHILDREN = ("weak_learner",)
+    COUNTERS = ("_n_rounds",)
     n_learners: int
     seed: int
 

@@ -68,7 +68,7 @@ class OnlineMBBM(Booster):
     Jung, Goetz and Tewari (2017), "Online multiclass boosting", OnlineMBBM.
     """
 
-    WORDS = ("n_features", "n_classes", "n_learners", "edge", "n_samples", "seed")
+    PARAMS = ("n_features", "n_classes", "n_learners", "edge", "n_samples", "seed")
 
     def __init__(
         self,

@@ -56,8 +56,8 @@ class AdaBoostOL(Booster):
     AdaBoost.OL.
     """
 
-    WORDS = ("n_features", "n_classes", "n_learners", "seed")
-    PARTS = ("alphas",)
+    PARAMS = ("n_features", "n_classes", "n_learners", "seed")
+    ARRAYS = ("alphas",)
 
     def __init__(
         self,

@@ -57,8 +57,8 @@ class AdaBoostOLM(Booster):
     Jung, Goetz and Tewari (2017), "Online multiclass boosting", Adaboost.OLM.
     """
 
-    WORDS = ("n_features", "n_classes", "n_learners", "seed")
-    PARTS = ("alphas",)
+    PARAMS = ("n_features", "n_classes", "n_learners", "seed")
+    ARRAYS = ("alphas",)
 
     def __init__(
         self,

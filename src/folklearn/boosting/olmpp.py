@@ -72,8 +72,8 @@ class AdaBoostOLMpp(Booster):
     proposition.
     """
 
-    WORDS = ("n_features", "n_classes", "n_learners", "horizon", "regression", "seed")
-    PARTS = ("rows",)
+    PARAMS = ("n_features", "n_classes", "n_learners", "horizon", "regression", "seed")
+    ARRAYS = ("rows",)
 
     def __init__(
         self,

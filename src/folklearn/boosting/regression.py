@@ -11,7 +11,7 @@ from folklearn.arrays import Array
 from folklearn.errors import InvalidInputError
 from folklearn.evidence.certificate import Certificate
 from folklearn.kernels import boosting as kernels
-from folklearn.serialization import Saved
+from folklearn.serialization import Serializable
 
 KINDS = {
     "folklore": kernels.FOLKLORE,
@@ -41,7 +41,7 @@ def regret_bound(row: Array, kind: int, alpha: float) -> float:
     return float(bound)
 
 
-class BoostingRegression(Saved):
+class BoostingRegression(Serializable):
     r"""Learn how far to trust a label: scores s and a label l in, better scores out.
 
     Use it as the step of a boosting algorithm, as `AdaBoostOLMpp` does N at a time, or
@@ -87,9 +87,9 @@ class BoostingRegression(Saved):
     Regression", Algorithm 3 and Theorem 4; docs/theory/boosting.md.
     """
 
-    WORDS = ("n_classes", "regression", "horizon")
-    COUNTS = ("n_rounds",)
-    PARTS = ("rows",)
+    PARAMS = ("n_classes", "regression", "horizon")
+    COUNTERS = ("n_rounds",)
+    ARRAYS = ("rows",)
 
     def __init__(
         self, *, n_classes: int, regression: str = "folklore", horizon: int | None = None

@@ -91,7 +91,7 @@ def _explained(model: Model) -> list[str]:
     return lines
 
 
-def _of_other(saved: serialization.Saved) -> list[str]:
+def _of_other(saved: serialization.Serializable) -> list[str]:
     arrays = saved.to_record().arrays
     size = sum(array.nbytes for array in arrays.values())
     lines = [("holds", repr(saved)), ("state", f"{len(arrays)} arrays, {size:,} bytes")]

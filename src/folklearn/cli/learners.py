@@ -116,7 +116,7 @@ def n_inputs_of(model: Model) -> int:
 
 
 def _settings(learner: Learner) -> str:
-    values = {word: getattr(learner, word) for word in ("B", *OPTIONS) if word in learner.WORDS}
+    values = {word: getattr(learner, word) for word in ("B", *OPTIONS) if word in learner.PARAMS}
     words = [f"{word}={value:g}" for word, value in values.items() if value is not None]
     if "gamma" in values and values["gamma"] is None:
         words.append("gamma=the largest valid in each round")

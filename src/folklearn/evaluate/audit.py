@@ -23,7 +23,7 @@ from folklearn.learners.base import Progress
 from folklearn.learners.leader import Leader
 from folklearn.learners.sparse_sgd import Wide
 from folklearn.progress import reporter
-from folklearn.serialization import Record, Saved, put_inside
+from folklearn.serialization import Record, Serializable, put_inside
 from folklearn.validation import Rows
 
 
@@ -163,7 +163,7 @@ def audit(
     return lost.against(found.at_least, B=found.B, n_rounds=len(rows.X))
 
 
-class Certifier(Saved):
+class Certifier(Serializable):
     r"""Certify the predictions of any model: River, VW, a neural network, a person.
 
     Show it every context, label and prediction; it says how much better any linear model of
@@ -209,8 +209,8 @@ class Certifier(Saved):
     (0.6931, True)
     """
 
-    WORDS = ("n_features", "n_classes", "B", "R")
-    PARTS = ("totals",)
+    PARAMS = ("n_features", "n_classes", "B", "R")
+    ARRAYS = ("totals",)
     UNBOUNDED = ("totals",)  # predictions of 0 lose infinitely much
 
     def __init__(

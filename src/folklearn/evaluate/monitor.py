@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from folklearn import validation
 from folklearn.arrays import Array
 from folklearn.errors import InvalidInputError
-from folklearn.serialization import Record, Saved
+from folklearn.serialization import Record, Serializable
 
 _LOOK = 64  # rows between two looks
 _LARGEST_RISE = 100.0
@@ -58,7 +58,7 @@ class Alarm(NamedTuple):
         )
 
 
-class Monitor(Saved):
+class Monitor(Serializable):
     r"""Watches losses row by row, and raises an alarm when, capped, they have become worse.
 
     Use it as `Model.monitor`, or beside any other model whose losses you have. It is meant for
@@ -108,9 +108,9 @@ class Monitor(Saved):
     4992; uncapped, from 0.508 to 0.854.
     """
 
-    WORDS = ("alpha", "rise", "cap", "start")
-    COUNTS = ("_n_looks", "_n_before")
-    PARTS = ("past",)
+    PARAMS = ("alpha", "rise", "cap", "start")
+    COUNTERS = ("_n_looks", "_n_before")
+    ARRAYS = ("past",)
 
     def __init__(
         self,

@@ -18,7 +18,7 @@ from folklearn.evaluate.probabilities import checked_row, checked_rows, label_ma
 from folklearn.evidence.lower_bound import LowerBound
 from folklearn.learners.leader import Leader
 from folklearn.learners.sparse_sgd import Wide
-from folklearn.serialization import Record, Saved, put_inside
+from folklearn.serialization import Record, Serializable, put_inside
 from folklearn.sparse import SparseRows
 from folklearn.validation import Rows
 
@@ -92,7 +92,7 @@ def suffixes(stretches: Sequence[Stretch]) -> list[Stretch]:
     return found
 
 
-class Windows(Saved):
+class Windows(Serializable):
     r"""A ladder of windows over a stream: losses, errors and a floor, for every power of two.
 
     Use it beside any model, to see whether it has become beatable *lately*: if the predictions
@@ -134,7 +134,7 @@ class Windows(Saved):
     (True, True, True)
     """
 
-    WORDS = ("n_features", "n_classes", "B", "R", "block", "floors")
+    PARAMS = ("n_features", "n_classes", "B", "R", "block", "floors")
 
     def __init__(
         self,

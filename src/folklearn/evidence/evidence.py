@@ -68,7 +68,7 @@ class Evidence(LowerBound):
     (400, True)
     """
 
-    PARTS = ("S", "G", "totals")
+    ARRAYS = ("S", "G", "totals")
 
     @classmethod
     def _fewest_numbers(cls, **words: Any) -> int:
@@ -194,7 +194,7 @@ class Evidence(LowerBound):
         return sum(part.nbytes for part in self._quadratic)
 
     def _parts(self) -> dict[str, NDArray[Any]]:
-        return dict(zip(self.PARTS, self._here(), strict=True))
+        return dict(zip(self.ARRAYS, self._here(), strict=True))
 
     @property
     def _quadratic(self) -> AnyQuadratic:

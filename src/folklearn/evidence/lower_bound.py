@@ -14,17 +14,17 @@ from folklearn.errors import InvalidInputError, StateFileError
 from folklearn.evidence.certificate import Certificate, scope_of_growth
 from folklearn.evidence.map_reduce import Engine
 from folklearn.kernels.evidence import DEPTH, N_TOTALS, ROUNDS, WEIGHT
-from folklearn.serialization import Record, Saved
+from folklearn.serialization import Record, Serializable
 from folklearn.validation import Rows
 
 _ROUNDING_UP = 2.0**-52  # relative, for every term of a sum of losses
 
 
-class LowerBound(Saved, ABC):
+class LowerBound(Serializable, ABC):
     """A sum over rows; a kind of evidence brings where it is kept, and its least value."""
 
-    WORDS = ("n_features", "n_classes", "B")
-    COUNTS = ("_first_classes",)
+    PARAMS = ("n_features", "n_classes", "B")
+    COUNTERS = ("_first_classes",)
 
     def __init__(self, *, n_features: int, n_classes: int, B: float = 10.0) -> None:
         self.n_features = validation.count("n_features", n_features, 1)

@@ -35,7 +35,7 @@ class ParticlePosterior:
     shifts of the classes of each draw, which makes the first prediction uniform.
     """
 
-    PARTS = ("particles", "log_weights", "steps", "X", "Y", "w")
+    ARRAYS = ("particles", "log_weights", "steps", "X", "Y", "w")
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class ParticlePosterior:
         self._X, self._Y, self._w = X, Y, w  # room for more rounds doubles when it is used up
 
     def parts(self) -> tuple[Array, ...]:
-        """Return copies of what `restore` takes, in the order of PARTS."""
+        """Return copies of what `restore` takes, in the order of ARRAYS."""
         parts = (self.particles, self.log_weights, self.steps, *self._history())
         return tuple(part.copy() for part in parts)
 

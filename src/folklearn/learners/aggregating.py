@@ -91,11 +91,11 @@ class Aggregating(Learner):
     Algorithm" (the autoregressive step).
     """
 
-    WORDS = (
+    PARAMS = (
         "n_features", "n_classes", "B", "R", "prior", "nu", "mu", "n_particles", "n_moves",
         "max_weight",
     )  # fmt: skip
-    COUNTS = ("_n_rounds",)
+    COUNTERS = ("_n_rounds",)
     UNBOUNDED = ("log_weights",)
 
     @classmethod
@@ -212,7 +212,7 @@ class Aggregating(Learner):
         return record
 
     def _parts(self) -> dict[str, NDArray[Any]]:
-        return dict(zip(ParticlePosterior.PARTS, self._posterior.parts(), strict=True))
+        return dict(zip(ParticlePosterior.ARRAYS, self._posterior.parts(), strict=True))
 
     def _restore(self, record: Record) -> None:
         self._n_rounds = record.count("n_rounds")

@@ -50,7 +50,7 @@ class Aioli(SecondOrderLearner):
     regression", COLT.
     """
 
-    WORDS = ("n_features", "n_classes", "B", "R", "lam", "improved")
+    PARAMS = ("n_features", "n_classes", "B", "R", "lam", "improved")
 
     def __init__(
         self,

@@ -63,7 +63,7 @@ class Auto(PanelLearner):
     docs/theory/evidence.md, also for sequences of experts.
     """
 
-    WORDS = ("n_features", "n_classes", "R", "B", "retire", "max_weight")
+    PARAMS = ("n_features", "n_classes", "R", "B", "retire", "max_weight")
 
     def __init__(
         self,

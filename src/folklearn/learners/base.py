@@ -19,7 +19,7 @@ from folklearn.errors import InvalidInputError, warn_of_data
 from folklearn.evidence.certificate import Certificate
 from folklearn.learners.start import Start
 from folklearn.progress import reporter
-from folklearn.serialization import Saved
+from folklearn.serialization import Serializable
 from folklearn.sparse import SparseRows, dense_row, is_sparse
 from folklearn.validation import Rows
 
@@ -30,12 +30,12 @@ _FAR_LONGER = 30.0  # times R
 _CLEARLY, _NEARLY = 1.05, 1.3  # times the least loss: worse, and good enough
 
 
-class Learner(Saved, ABC):
+class Learner(Serializable, ABC):
     """The verbs that every learner shares; `predict` never changes what comes after it.
 
     A learner validates its parameters, calls `_size`, and brings `_predict` and `_learn`;
     compiled ones bring `_predict_rows` and `_run` too. What it keeps is declared, see
-    `folklearn.serialization.Saved`. One learner is for one thread at a time, predictions included:
+    `Serializable`. One learner is for one thread at a time, predictions included:
     a prediction may be kept for the update that follows it.
 
     Attributes
@@ -289,7 +289,7 @@ class Learner(Saved, ABC):
 
     def _larger(self, n_features: int | None, n_classes: int | None) -> Self:
         """Return a learner of larger sizes that has learned nothing; they cannot shrink."""
-        words = {word: self._word(word) for word in self.WORDS}
+        words = {word: self._word(word) for word in self.PARAMS}
         return self._made(**words | self._larger_sizes(n_features, n_classes))
 
     def _larger_sizes(self, n_features: int | None, n_classes: int | None) -> dict[str, int]:

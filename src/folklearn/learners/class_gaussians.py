@@ -86,9 +86,9 @@ class ClassBlocks(Learner):
     directed graphical structures"; Kulis and Bartlett (2010), "Implicit Online Learning".
     """
 
-    WORDS = ("n_features", "n_classes", "ridge", "R")
-    COUNTS = ("_first_classes",)
-    PARTS = ("W", "P", "G", "totals", "limit")
+    PARAMS = ("n_features", "n_classes", "ridge", "R")
+    COUNTERS = ("_first_classes",)
+    ARRAYS = ("W", "P", "G", "totals", "limit")
     UNBOUNDED = ("limit",)
 
     @classmethod

@@ -70,7 +70,7 @@ class Folklore(SecondOrderLearner):
     Regression", Algorithm 1, Theorems 1 and 2.
     """
 
-    WORDS = ("n_features", "n_classes", "B", "R", "lam", "gamma", "memory")
+    PARAMS = ("n_features", "n_classes", "B", "R", "lam", "gamma", "memory")
 
     def __init__(
         self,

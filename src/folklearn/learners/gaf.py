@@ -54,7 +54,7 @@ class Gaf(SecondOrderLearner):
     logistic regression".
     """
 
-    WORDS = ("n_features", "n_classes", "B", "R", "lam", "mu", "n_points", "seed", "improved")
+    PARAMS = ("n_features", "n_classes", "B", "R", "lam", "mu", "n_points", "seed", "improved")
 
     def __init__(
         self,

@@ -49,7 +49,7 @@ class Laplace(SecondOrderLearner):
     directed graphical structures".
     """
 
-    WORDS = ("n_features", "n_classes", "B", "lam", "mu", "n_points", "seed")
+    PARAMS = ("n_features", "n_classes", "B", "lam", "mu", "n_points", "seed")
 
     def __init__(
         self,

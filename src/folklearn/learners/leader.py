@@ -65,7 +65,7 @@ class Leader(PanelLearner):
     docs/theory/evidence.md; Spiegelhalter and Lauritzen (1990) for the quadratics.
     """
 
-    WORDS = ("n_features", "n_classes", "ridges", "R", "B", "kept", "memory", "max_weight")
+    PARAMS = ("n_features", "n_classes", "ridges", "R", "B", "kept", "memory", "max_weight")
 
     def __init__(
         self,

@@ -77,10 +77,10 @@ class Mixture(Learner):
     "Tracking the best expert", for ``share``.
     """
 
-    WORDS = ("share", "retire", "max_weight", "spoken_of")
-    INNER = ("experts",)
-    COUNTS = ("_n_rounds",)
-    PARTS = ("log_weights", "losses", "reviewed", "totals")
+    PARAMS = ("share", "retire", "max_weight", "spoken_of")
+    CHILDREN = ("experts",)
+    COUNTERS = ("_n_rounds",)
+    ARRAYS = ("log_weights", "losses", "reviewed", "totals")
     UNBOUNDED = ("log_weights",)
 
     def __init__(
@@ -326,7 +326,7 @@ class Mixture(Learner):
         Experts that would not fit in the memory of this machine are left behind, if others do.
         """
         sizes = self._larger_sizes(n_features, n_classes)
-        words = {word: self._word(word) for word in self.WORDS}
+        words = {word: self._word(word) for word in self.PARAMS}
         fit = self._that_fit(**sizes)
         experts = [self.experts[i].grown(**sizes) for i in fit]
         larger = self._made(experts=experts, **words)

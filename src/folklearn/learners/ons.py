@@ -86,7 +86,7 @@ class Ons(ProperLearner):
     Optimization", Figure 2 and Theorem 2. See docs/theory/ogd-ons.md.
     """
 
-    PARTS = ("W", "matrices", "totals")
+    ARRAYS = ("W", "matrices", "totals")
 
     max_certified_weight = 1.0
 

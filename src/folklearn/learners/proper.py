@@ -18,7 +18,7 @@ from folklearn.validation import Rows
 class ProperLearner(Learner):
     """Rounds that move W; a learner brings `_learn`, `_learn_chunk`, the arrays of its state."""
 
-    WORDS: ClassVar[tuple[str, ...]] = ("n_features", "n_classes", "B", "R")
+    PARAMS: ClassVar[tuple[str, ...]] = ("n_features", "n_classes", "B", "R")
     _chunk: int  # rounds between two chances to report progress or to be interrupted
 
     @classmethod

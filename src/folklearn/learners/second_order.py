@@ -37,7 +37,7 @@ class SecondOrderLearner(Learner):
     `_why_invalid` says so.
     """
 
-    COUNTS = ("_first_classes",)
+    COUNTERS = ("_first_classes",)
 
     memory: int | None = None  # rounds after which an example counts 1/e; None is for ever
     lam: float

@@ -63,9 +63,9 @@ class Ogd(ProperLearner):
     Online Convex Optimization", for the step sizes. See docs/theory/ogd-ons.md.
     """
 
-    WORDS = ("n_features", "n_classes", "B", "R", "rate")
-    COUNTS = ("_n_rounds",)
-    PARTS = ("W", "totals")
+    PARAMS = ("n_features", "n_classes", "B", "R", "rate")
+    COUNTERS = ("_n_rounds",)
+    ARRAYS = ("W", "totals")
 
     def __init__(
         self,

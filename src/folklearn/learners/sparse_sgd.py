@@ -108,8 +108,8 @@ class Wide(Learner):
     Methods". Herbster and Warmuth (1998), "Tracking the best expert". See docs/theory/wide.md.
     """
 
-    WORDS = ("n_features", "n_classes", "R", "B", "retire", "max_weight")
-    COUNTS = ("_first_classes",)
+    PARAMS = ("n_features", "n_classes", "R", "B", "retire", "max_weight")
+    COUNTERS = ("_first_classes",)
     UNBOUNDED = ("limit",)
     takes_sparse = True
 

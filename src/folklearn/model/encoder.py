@@ -27,7 +27,7 @@ from folklearn.model.terms import (
 from folklearn.readers.block import Block, Column, Texts, is_gap
 from folklearn.readers.cells import LARGEST, written
 from folklearn.readers.records import block_of_records, no_row
-from folklearn.serialization import Record, Saved
+from folklearn.serialization import Record, Serializable
 from folklearn.sparse import SparseRows
 from folklearn.utils import listed
 
@@ -53,7 +53,7 @@ class Encoded:
     n_first: int = 0
 
 
-class Columns(Saved):
+class Columns(Serializable):
     """Rows of any kind in, a matrix out.
 
     A number has a place of its own. So has every category of a column, up to a hundred, and
@@ -68,7 +68,7 @@ class Columns(Saved):
     sparse : whether rows stay sparse: they do if there are words.
     """
 
-    WORDS = ("sparse",)
+    PARAMS = ("sparse",)
 
     def __init__(
         self,

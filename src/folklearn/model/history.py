@@ -17,7 +17,7 @@ from folklearn.kernels import segments as counting
 from folklearn.model.encoder import FEATURES, Columns
 from folklearn.model.roles import CATEGORY, NUMBER
 from folklearn.model.sparse_scaler import SparseInput
-from folklearn.serialization import Record, Saved
+from folklearn.serialization import Record, Serializable
 
 _FIRST_SIZE = 32  # rows of a piece, before neighbours are joined
 _MOST_CLASSES = 50  # of which confusion and calibration are recorded
@@ -156,7 +156,7 @@ class ColumnRecord:
     new_categories: tuple[str, ...] = ()
 
 
-class History(Saved):
+class History(Serializable):
     """The life of a model in up to 64 pieces, and counts by class and by column over all of it.
 
     On the same machine and build the same rows give the same bytes, one by one, in blocks, or

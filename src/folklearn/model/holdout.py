@@ -19,7 +19,7 @@ from folklearn.errors import InvalidInputError
 from folklearn.learners.base import Learner
 from folklearn.model.sparse_scaler import SparseInput, SparseScaler
 from folklearn.scaler import OnlineScaler
-from folklearn.serialization import Record, Saved, put_inside
+from folklearn.serialization import Record, Serializable, put_inside
 
 _FIRST = 64  # rounds before the first stripe
 _LONGEST = 288  # rounds
@@ -98,7 +98,7 @@ class Judged(NamedTuple):
     weight: float
 
 
-class Frozen(Saved):
+class Frozen(Serializable):
     """The record of the experts of a learner on rows that they did not follow.
 
     Attributes
@@ -106,8 +106,8 @@ class Frozen(Saved):
     loss : average loss of the weighted experts in recent stripes, NaN before the first.
     """
 
-    WORDS = ("wide",)
-    COUNTS = ("_begins", "_ends")
+    PARAMS = ("wide",)
+    COUNTERS = ("_begins", "_ends")
 
     def __init__(self, *, wide: bool = False) -> None:
         self.wide = bool(wide)

@@ -41,7 +41,7 @@ from folklearn.model.waiting import Asked, Waiting
 from folklearn.readers.block import Block
 from folklearn.readers.cells import written
 from folklearn.readers.records import block_of_records, no_row
-from folklearn.serialization import Record, Saved
+from folklearn.serialization import Record, Serializable
 from folklearn.sparse import SparseRows, is_sparse
 from folklearn.utils import counted, listed
 from folklearn.validation import Rows
@@ -73,7 +73,7 @@ class Step(NamedTuple):
     labels: Any = None
 
 
-class Model(Saved):
+class Model(Serializable):
     r"""A model that learns rows as they come, and says what it is worth.
 
     It takes what people have: dictionaries, data frames, files. Nothing has to be declared:

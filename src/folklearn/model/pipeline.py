@@ -28,14 +28,14 @@ from folklearn.model.refit import at_hand, freed, refit_dense, refit_wide
 from folklearn.model.sparse_scaler import SPACE, SparseInput, SparseScaler
 from folklearn.model.stream_evidence import COLUMNS, StreamEvidence
 from folklearn.scaler import OnlineScaler
-from folklearn.serialization import Record, Saved
+from folklearn.serialization import Record, Serializable
 from folklearn.sparse import SparseRows
 from folklearn.validation import Rows
 
 Raw = Callable[[], Iterable[tuple[Any, ArrayLike, ArrayLike]]]  # X, y, weights
 
 
-class Core(Saved):
+class Core(Serializable):
     r"""A scaler and a learner that grow with what the stream brings, and the frozen record.
 
     The part of `folklearn.Model` that knows no names. Classes are numbered in order of appearance.

@@ -11,14 +11,14 @@ from folklearn.errors import StateFileError
 from folklearn.readers.block import Block, Column, Texts, is_gap
 from folklearn.readers.cells import written
 from folklearn.readers.records import block_of_records
-from folklearn.serialization import Record, Saved
+from folklearn.serialization import Record, Serializable
 from folklearn.sparse import SparseRows
 
 _MOST_ROWS = 256
 _MOST_VALUES = 2**16  # of numbers and texts together: wide rows are kept in smaller number
 
 
-class Recent(Saved):
+class Recent(Serializable):
     """A few hundred rows, the newest ones, with the numbers of their classes.
 
     Rows are given as a block, or as one mapping; they are put together when they are asked for.

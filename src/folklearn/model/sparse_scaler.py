@@ -11,7 +11,7 @@ from folklearn import validation
 from folklearn.arrays import Array
 from folklearn.errors import InvalidInputError
 from folklearn.scaler import OnlineScaler
-from folklearn.serialization import Record, Saved, put_inside
+from folklearn.serialization import Record, Serializable, put_inside
 from folklearn.sparse import SparseRows, concatenated, index_type
 
 SPACE = 2**40  # places that belong to one column of the data; a hash or an index lies within
@@ -95,7 +95,7 @@ class SparseInput:
         return cls(np.empty((len(X), 0)), (), {1: X})
 
 
-class SparseScaler(Saved):
+class SparseScaler(Serializable):
     r"""Give every column of the data the same length, and append a constant; what is 0 stays 0.
 
     Words, hashed categories and sparse features are divided by their norm in the row: a text that
@@ -120,7 +120,7 @@ class SparseScaler(Saved):
     ([1, 3], array([0.3, 0.6, 0.8]))
     """
 
-    WORDS = ("n_slots", "n_numbers", "scale", "intercept")
+    PARAMS = ("n_slots", "n_numbers", "scale", "intercept")
 
     @classmethod
     def _fewest_numbers(cls, **words: Any) -> int:

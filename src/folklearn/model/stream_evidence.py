@@ -26,7 +26,7 @@ from folklearn.kernels.lower_bound import into_class
 from folklearn.learners.lanes import PAIRS, lane_of
 from folklearn.model.sparse_scaler import SPACE, SparseInput, assemble
 from folklearn.scaler import FixedScaler, Moments
-from folklearn.serialization import Record, Saved, put_inside, state_file_errors
+from folklearn.serialization import Record, Serializable, put_inside, state_file_errors
 from folklearn.validation import Rows
 
 HEAD_ROWS = 2048  # that set the coordinates, and are kept as rows
@@ -93,7 +93,7 @@ class _Block(NamedTuple):
         return cls(X, own["Y"], own["weights"], own["P"])
 
 
-class StreamEvidence(Saved):
+class StreamEvidence(Serializable):
     r"""A lower bound on the loss of every linear model of the columns, kept beside a learner.
 
     The first 2,048 rows are kept as they came. They set means and deviations of numbers
@@ -117,8 +117,8 @@ class StreamEvidence(Saved):
     windows : keep bounds for the last 64, 128, 256, ... rows too.
     """
 
-    WORDS = ("B", "scale", "intercept", "sparse", "windows")
-    COUNTS = ("n_classes", "_n_settled", "_n_first_columns")
+    PARAMS = ("B", "scale", "intercept", "sparse", "windows")
+    COUNTERS = ("n_classes", "_n_settled", "_n_first_columns")
 
     def __init__(
         self,

@@ -8,7 +8,7 @@ import numpy as np
 from folklearn.arrays import TINY, Array
 from folklearn.arrays import Labels as Numbers
 from folklearn.evaluate.windows import Window, Windows
-from folklearn.serialization import Record, Saved, put_inside
+from folklearn.serialization import Record, Serializable, put_inside
 
 _FEW = 64  # rows that were learned one by one, before the windows are told
 
@@ -21,7 +21,7 @@ class Outcome(NamedTuple):
     wrong: Any
 
 
-class Tally(Saved):
+class Tally(Serializable):
     """Progressive totals since the first row, and windows of the last ones.
 
     Attributes
@@ -30,7 +30,7 @@ class Tally(Saved):
     n_mistakes : rows whose most likely class was wrong.
     """
 
-    COUNTS = ("n_mistakes",)
+    COUNTERS = ("n_mistakes",)
 
     def __init__(self) -> None:
         self.loss = self.loss_of_new = self.total_weight = 0.0

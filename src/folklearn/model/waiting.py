@@ -9,7 +9,7 @@ import numpy as np
 from folklearn import validation
 from folklearn.arrays import Array
 from folklearn.errors import InvalidInputError
-from folklearn.serialization import Record, Saved
+from folklearn.serialization import Record, Serializable
 
 
 class Asked(NamedTuple):
@@ -20,10 +20,10 @@ class Asked(NamedTuple):
     unseen: float
 
 
-class Waiting(Saved):
+class Waiting(Serializable):
     """Rows by number, in the order in which they were asked for."""
 
-    COUNTS = ("_n_asked",)
+    COUNTERS = ("_n_asked",)
 
     def __init__(self) -> None:
         self._n_asked = 0

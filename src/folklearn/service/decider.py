@@ -9,13 +9,13 @@ from folklearn.arrays import Array
 from folklearn.bandits.agent import Decision
 from folklearn.bandits.rewards import RewardAgent, auto
 from folklearn.errors import InvalidInputError
-from folklearn.serialization import Record, Saved, put_inside
+from folklearn.serialization import Record, Serializable, put_inside
 from folklearn.utils import listed
 
 NUMBER = "number"
 
 
-class Decider(Saved):
+class Decider(Serializable):
     """`folklearn.bandits.auto` for contexts that are dictionaries and actions that have names.
 
     Decisions are known by the number that the caller gives them.
@@ -28,8 +28,8 @@ class Decider(Saved):
     seed : of the draws.
     """
 
-    WORDS = ("actions", "context", "default", "seed")
-    PARTS = ("n_rewards", "rewards")
+    PARAMS = ("actions", "context", "default", "seed")
+    ARRAYS = ("n_rewards", "rewards")
 
     def __init__(
         self,

@@ -9,10 +9,10 @@ from folklearn import validation
 from folklearn.arrays import Array
 from folklearn.errors import InvalidInputError
 from folklearn.kernels.naive_bayes import add_moments, class_probabilities
-from folklearn.serialization import Saved
+from folklearn.serialization import Serializable
 
 
-class NaiveBayes(Saved):
+class NaiveBayes(Serializable):
     r"""Gaussian naive Bayes: a cheap weak learner that needs no extra and saves itself.
 
     Use it inside `Probabilistic`. Features are taken as independent within a class, so its
@@ -43,8 +43,8 @@ class NaiveBayes(Saved):
     np.int64(1)
     """
 
-    WORDS = ("n_features", "n_classes")
-    PARTS = ("mass", "mean", "spread")
+    PARAMS = ("n_features", "n_classes")
+    ARRAYS = ("mass", "mean", "spread")
 
     @classmethod
     def _fewest_numbers(cls, **words: Any) -> int:

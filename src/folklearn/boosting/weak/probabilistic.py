@@ -6,7 +6,7 @@ import numpy as np
 
 from folklearn.arrays import Array
 from folklearn.errors import InvalidInputError
-from folklearn.serialization import Saved
+from folklearn.serialization import Serializable
 
 
 @runtime_checkable
@@ -20,7 +20,7 @@ class Classifier(Protocol):
         """Learn one example that counts `weight` times."""
 
 
-class Probabilistic(Saved):
+class Probabilistic(Serializable):
     r"""A weak learner made of a classifier with probabilities and weighted examples.
 
     Use it around any learner of this library, `NaiveBayes`, `Subspace` or `RiverClassifier`.
@@ -47,7 +47,7 @@ class Probabilistic(Saved):
     1
     """
 
-    INNER = ("model",)
+    CHILDREN = ("model",)
 
     def __init__(self, model: Any) -> None:
         if not isinstance(model, Classifier) or isinstance(model, type):

@@ -33,8 +33,8 @@ class Subspace(Learner):
     array([0.5, 0.5])
     """
 
-    WORDS = ("columns", "n_features")
-    INNER = ("learner",)
+    PARAMS = ("columns", "n_features")
+    CHILDREN = ("learner",)
 
     def __init__(self, learner: Learner, *, columns: Sequence[int], n_features: int) -> None:
         check_is_learner("the learner", learner)
