@@ -194,12 +194,12 @@ MUTANTS = (
          "test_the_curvature_of_a_row_leaves_room_for_rounding",),
     ),
     Mutant(
-        "merging takes the depth of one side", "lower_bound.py",
+        "merging takes the depth of one side", "evidence/lower_bound.py",
         "np.maximum(one[..., DEPTH], other[..., DEPTH]) + 1.0", "one[..., DEPTH] + 1.0",
         _OF_EVIDENCE,
     ),
     Mutant(
-        "a merge is not counted", "lower_bound.py",
+        "a merge is not counted", "evidence/lower_bound.py",
         "np.maximum(one[..., DEPTH], other[..., DEPTH]) + 1.0",
         "np.maximum(one[..., DEPTH], other[..., DEPTH])",
         ("tests/test_engine.py::test_sums_of_a_pass_count_every_merge",),
@@ -210,12 +210,12 @@ MUTANTS = (
         _OF_EVIDENCE,
     ),
     Mutant(
-        "scaling is not counted", "lower_bound.py",
+        "scaling is not counted", "evidence/lower_bound.py",
         "scaled._totals[DEPTH] = self._totals[DEPTH] + 1.0",
         "scaled._totals[DEPTH] = self._totals[DEPTH]", _OF_EVIDENCE,
     ),
     Mutant(
-        "a loss is not rounded up", "lower_bound.py",
+        "a loss is not rounded up", "evidence/lower_bound.py",
         "return loss + abs(loss) * _ROUNDING_UP * (n_rounds + 2)", "return loss",
         _OF_EVIDENCE,
     ),
@@ -291,7 +291,7 @@ MUTANTS = (
         "return here.below - product", "return here.below + 0.1 - product", _OF_TANGENTS,
     ),
     Mutant(
-        "limits of planes are forgotten in a sum", "tangents.py",
+        "limits of planes are forgotten in a sum", "evidence/linear_evidence.py",
         "both._limit = np.minimum(self._limit, other._limit)",
         "both._limit = np.maximum(self._limit, other._limit)", _OF_TANGENTS,
     ),
@@ -620,24 +620,24 @@ MUTANTS = (
     ),
     # The theorems.
     Mutant(
-        "FOLKLORE's bound has R for R^2 in its factor", "bounds.py",
+        "FOLKLORE's bound has R for R^2 in its factor", "evidence/bounds.py",
         "0.25 * (1.0 / least + R**2 / (4.0 * lam))", "0.25 * (1.0 / least + R / (4.0 * lam))",
         _OF_BOUNDS,
     ),
     Mutant(
-        "FOLKLORE's bound has R for R^2 in its logarithm", "bounds.py",
+        "FOLKLORE's bound has R for R^2 in its logarithm", "evidence/bounds.py",
         "most * T * R**2 / (lam * K * d)", "most * T * R / (lam * K * d)", _OF_BOUNDS,
     ),
     Mutant(
-        "AIOLI's bound has R for R^2", "bounds.py",
+        "AIOLI's bound has R for R^2", "evidence/bounds.py",
         "most * T * R**2 / (2.0 * d * lam)", "most * T * R / (2.0 * d * lam)", _OF_BOUNDS,
     ),
     Mutant(
-        "GAF's bound has R for R^2", "bounds.py",
+        "GAF's bound has R for R^2", "evidence/bounds.py",
         "a = R**2 / (2.0 * lam)", "a = R / (2.0 * lam)", _OF_BOUNDS,
     ),
     Mutant(
-        "GAF's bound does not count its points", "bounds.py",
+        "GAF's bound does not count its points", "evidence/bounds.py",
         "T * (inexact - math.log1p(-mu))", "T * (0.0 * inexact - math.log1p(-mu))",
         ("tests/test_soundness.py::test_the_bound_of_gaf_counts_its_points",),
     ),

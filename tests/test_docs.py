@@ -53,16 +53,16 @@ LISTED = (
 OPEN = ("folklearn.adapters", "folklearn.evaluate", "folklearn.model")
 INSIDE = {
     "evaluate.companion",
-    "evaluate.projected",  # what the others are made of
+    "evaluate.projected_gradient",  # what the others are made of
     "evaluate.probabilities",
-    *(f"model.{name}" for name in ("class_weights", "columns", "document", "frozen", "labels")),
+    *(f"model.{name}" for name in ("class_weights", "encoder", "document", "holdout", "labels")),
     *(f"model.{name}" for name in ("numbering", "pictures", "recent", "refit", "roles")),
     *(f"model.{name}" for name in ("hindsight", "sparse_scaler", "stream_evidence", "tally")),
     *(f"model.{name}" for name in ("terms", "unlearned", "waiting")),
 }
 PRIVATE = {  # public only within their package
     "folklearn.errors.warn_of_data",
-    "folklearn.evaluate.audit.PredictionLoss",
+    "folklearn.evaluate.auditing.PredictionLoss",
     "folklearn.evaluate.policies.learned_probabilities",
     "folklearn.evaluate.policies.probabilities",
     "folklearn.evaluate.reward_model.RewardModel",
@@ -257,7 +257,7 @@ def public() -> dict[str, object]:
         module = importlib.import_module(package)
         for name in set(module.__all__) - {"__version__"}:
             names[f"{package}.{name}"] = getattr(module, name)
-    modules = ["bounds", "errors"]
+    modules = ["evidence.bounds", "errors"]
     for package in OPEN:
         path = importlib.import_module(package).__path__
         modules += [f"{package}.{found.name}"[10:] for found in pkgutil.iter_modules(path)]

@@ -20,7 +20,7 @@ PAGE = ROOT / "docs" / "guide" / "the-way-of-a-row.md"
 PACKAGE = os.path.dirname(folklearn.__file__) + os.sep
 FENCE = re.compile(r"(?<=^```\n)feed:.*?(?=^```$)", flags=re.M | re.S)
 N_ROWS, PASSES = 24, 2  # rows: no window and no stripe of the frozen record ends on the way
-BEGINS, ENDS = "model.feed.Feed.rows", "model.run.Run.ended"
+BEGINS, ENDS = "model.dataset.Feed.rows", "model.run.Run.ended"
 
 _opened: list[str] = []
 _watched: str | None = None
@@ -64,7 +64,7 @@ def calls_of(work: Callable[[], object]) -> list[str]:
 def way(path: Path) -> list[str]:
     """Return the functions that the rows of a block pass while they are learned, as first called.
 
-    Without kernels and what holds their arrays (`numerics`), parts of functions, and `__len__` and
+    Without kernels and what holds their arrays (`kernels`), parts of functions, and `__len__` and
     its like.
     """
 
@@ -115,10 +115,10 @@ def test_a_file_is_opened_at_most_twice_a_pass(tmp_path):
 def test_rows_are_checked_once_a_block(tmp_path):
     model, path = folklearn.Model(), written(tmp_path)
     calls = Counter(calls_of(lambda: model.run(path, target="label", exact=False)))
-    n_blocks = calls["model.core.Core.run"]
+    n_blocks = calls["model.pipeline.Core.run"]
     assert n_blocks == 1
     assert calls["validation.contexts"] == n_blocks
-    assert calls["model.columns.Columns.encode"] == n_blocks + 1  # once to open the columns
+    assert calls["model.encoder.Columns.encode"] == n_blocks + 1  # once to open the columns
 
 
 def write() -> None:

@@ -11,7 +11,7 @@ from folklearn import registry
 if TYPE_CHECKING:  # what type checkers see; the table in `registry` is what counts
     from folklearn.adapters.sklearn import FolkloreClassifier as FolkloreClassifier
     from folklearn.errors import DataWarning as DataWarning
-    from folklearn.evaluate.audit import Certifier as Certifier
+    from folklearn.evaluate.auditing import Certifier as Certifier
     from folklearn.evaluate.hindsight import best_in_class as best_in_class
     from folklearn.evaluate.interaction import interact as interact
     from folklearn.evaluate.interactions import Interactions as Interactions

@@ -37,7 +37,7 @@ _MODULES = {
     "evidence.certificate": ("Certificate",),
     "errors": ("DataWarning",),
     "evaluate.calibration": ("CalibrationCurve", "calibration_curve"),
-    "evaluate.audit": ("Certifier", "PredictionCertificate", "audit"),
+    "evaluate.auditing": ("Certifier", "PredictionCertificate", "audit"),
     "evaluate.best_linear": ("Exact", "Pass", "refine"),
     "evaluate.hindsight": ("best_in_class", "linear_losses"),
     "evaluate.interaction": ("interact",),

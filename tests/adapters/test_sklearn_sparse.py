@@ -212,7 +212,7 @@ def test_nonsense_is_refused_and_changes_nothing(change, said, seed):
 
 @pytest.fixture
 def _every_problem_is_wide(monkeypatch):
-    for module in ("core", "model"):
+    for module in ("pipeline", "model"):
         monkeypatch.setattr(f"folklearn.model.{module}.lane_of", lambda *_: "wide")
 
 

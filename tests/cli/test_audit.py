@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 
-from folklearn.evaluate.audit import Certifier
+from folklearn.evaluate.auditing import Certifier
 from folklearn.evaluate.hindsight import best_in_class
 from folklearn.evaluate.progressive import score
 from folklearn.evidence.map_reduce import leaf_rows

@@ -223,7 +223,7 @@ def test_an_interrupt_leaves_a_state_that_is_whole(verb, monkeypatch):
     row = X.indices[: X.indptr[1]], X.data[: X.indptr[1]]
     name = {"run": "run", "update": "learn"}[verb]
     with monkeypatch.context() as patch:
-        patch.setattr(module.wide, name, interrupted(getattr(module.wide, name)))
+        patch.setattr(module.sparse_sgd, name, interrupted(getattr(module.sparse_sgd, name)))
         with pytest.raises(KeyboardInterrupt):
             model.run(X, y) if verb == "run" else model.update(row, y[0])
     twin.run(X, y) if verb == "run" else twin.update(row, y[0])

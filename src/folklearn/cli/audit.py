@@ -17,7 +17,7 @@ from folklearn.cli.options import Columns, Source, explained
 from folklearn.cli.warmup import warm_up
 from folklearn.cli.whole import Whole
 from folklearn.errors import FolklearnError
-from folklearn.evaluate.audit import Certifier, PredictionCertificate
+from folklearn.evaluate.auditing import Certifier, PredictionCertificate
 from folklearn.evaluate.best_linear import Pass
 from folklearn.evaluate.progressive import score
 from folklearn.evaluate.regression import Regression

@@ -8,7 +8,7 @@ import numpy as np
 from folklearn.cli import learners
 from folklearn.cli.display import bar, new_console, warnings_shown
 from folklearn.cli.options import explained
-from folklearn.evaluate.audit import audit
+from folklearn.evaluate.auditing import audit
 from folklearn.evaluate.hindsight import best_in_class
 from folklearn.model.model import Model
 

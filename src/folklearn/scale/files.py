@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from folklearn import serialization
 from folklearn.errors import InvalidInputError
-from folklearn.evaluate.audit import Certifier, PredictionCertificate, PredictionLoss
+from folklearn.evaluate.auditing import Certifier, PredictionCertificate, PredictionLoss
 from folklearn.evidence.lower_bound import LowerBound
 from folklearn.evidence.map_reduce import added_up
 from folklearn.learners.base import Progress

@@ -14,7 +14,7 @@ import numpy as np
 from folklearn import validation
 from folklearn.arrays import Array, log_losses
 from folklearn.errors import InvalidInputError
-from folklearn.evaluate.audit import PredictionCertificate, PredictionLoss
+from folklearn.evaluate.auditing import PredictionCertificate, PredictionLoss
 from folklearn.evaluate.best_linear import Report, refine
 from folklearn.evaluate.probabilities import checked_rows
 from folklearn.evidence.map_reduce import Leaf, S
