@@ -1,7 +1,11 @@
-"""How messages name and count things."""
+"""What messages share, and packages that come with an extra."""
 
+import importlib
 from collections.abc import Sequence
 from difflib import get_close_matches
+from typing import Any
+
+from folklearn.errors import FolklearnError
 
 _MOST_NAMES_LISTED = 12
 _SIMILAR = 0.8  # share of letters, for one name to be meant by another
@@ -41,3 +45,14 @@ def nearest(name: str, names: Sequence[str]) -> str | None:
 
 def _is_plain(name: str) -> bool:
     return name != "" and name.isprintable() and not set(name) & set(" ,'\"")
+
+
+def import_optional(package: str, sentence: str, extra: str = "cli") -> Any:
+    """Return a package, or raise with a sentence that its name completes, and how to get it."""
+    try:
+        return importlib.import_module(package)
+    except ImportError:
+        raise FolklearnError(
+            f"{sentence} {package.partition('.')[0]}, which comes with the extra: "
+            f"pip install 'folklearn[{extra}]'"
+        ) from None

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from folklearn.errors import InvalidInputError
 from folklearn.model.encoder import FEATURES, MOST_OWN, Columns
 from folklearn.model.terms import DATE_PARTS, place_of
-from folklearn.readers.block import Block
-from folklearn.readers.records import block_of_records
+from folklearn.readers.records import table_from_records
+from folklearn.readers.table import Table
 from folklearn.serialization import revive
 from folklearn.sparse import SparseRows
 
@@ -20,7 +20,7 @@ ROLES = {"n": "number", "m": "number", "c": "category", "e": "category", "d": "d
 
 
 def block(rows):
-    return block_of_records(rows, range(1, len(rows) + 1))
+    return table_from_records(rows, range(1, len(rows) + 1))
 
 
 def grown(columns, rows):
@@ -185,19 +185,19 @@ def test_columns_may_have_any_name(name):
 def test_a_matrix_is_taken_as_it_is(rng):
     X = rng.normal(size=(7, 3))
     columns = Columns()
-    encoded = columns.encode(Block({}, np.arange(1, 8), X))
+    encoded = columns.encode(Table({}, np.arange(1, 8), X))
     assert encoded.keys == [(FEATURES, str(j)) for j in range(3)]
     columns.admit(encoded)
     assert columns.is_matrix
-    assert columns.encode(Block({}, np.arange(1, 8), X)).X is X
-    sparse = columns.encode(Block({}, np.arange(1, 8), SparseRows.of(X)))
+    assert columns.encode(Table({}, np.arange(1, 8), X)).X is X
+    sparse = columns.encode(Table({}, np.arange(1, 8), SparseRows.of(X)))
     np.testing.assert_array_equal(sparse.X, X)
 
 
 def test_gaps_of_wide_features_are_0():
     X = np.array([[1.0, np.nan, 0.0, 2.0]])
     columns = Columns(sparse=True)
-    encoded = columns.encode(Block({}, np.arange(1, 2), SparseRows.of(X)))
+    encoded = columns.encode(Table({}, np.arange(1, 2), SparseRows.of(X)))
     assert encoded.X.parts[1].row(0).indices.tolist() == [0, 3]
 
 

@@ -6,12 +6,12 @@ import pytest
 
 from folklearn import DataWarning
 from folklearn.model.roles import inferred, of_value
-from folklearn.readers.block import Block, Texts
+from folklearn.readers.table import Table, TextColumn
 
 
 def role_of(values):
-    column = Texts.of(values)
-    return inferred(Block({"x": column}, range(len(values))))["x"]
+    column = TextColumn.of(values)
+    return inferred(Table({"x": column}, range(len(values))))["x"]
 
 
 @pytest.mark.parametrize(
@@ -44,8 +44,8 @@ def test_one_mistake_does_not_change_what_a_column_is(values, role):
 
 
 def test_values_of_other_rows_do_not_count():
-    rows = Texts.of(["red", "blue", None])[2:]
-    assert inferred(Block({"x": rows}, range(1)))["x"] == "number"
+    rows = TextColumn.of(["red", "blue", None])[2:]
+    assert inferred(Table({"x": rows}, range(1)))["x"] == "number"
 
 
 @pytest.mark.parametrize(

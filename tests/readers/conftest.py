@@ -6,16 +6,18 @@ import threading
 import numpy as np
 import pytest
 
-from folklearn.readers import Texts
+from folklearn.readers import TextColumn
 
 
 class Rows:
     """Everything that a pass gave: columns as lists, lines, features as dictionaries, bad rows."""
 
-    def __init__(self, reader, kinds, skip, most=8192):
+    def __init__(self, reader, kinds, skip, max_rows=8192):
         self.bad, self.error, self.blocks = [], None, []
         try:
-            for block in reader.blocks(kinds, most=most, on_bad=self.bad.append if skip else None):
+            for block in reader.read(
+                kinds, max_rows=max_rows, on_bad=self.bad.append if skip else None
+            ):
                 self.blocks.append(block)
         except ValueError as error:
             self.error = error
@@ -45,8 +47,8 @@ def plain(block, name):
     column = block.columns.get(name)
     if column is None:
         return [None] * len(block)
-    if isinstance(column, Texts):
-        return column.texts()
+    if isinstance(column, TextColumn):
+        return column.to_list()
     if column.dtype.kind == "M":
         return [None if np.isnat(value) else str(value) for value in column]
     return [None if np.isnan(value) else float(value) for value in column]
@@ -54,9 +56,9 @@ def plain(block, name):
 
 @pytest.fixture
 def read():
-    def read(reader, kinds=None, *, skip=False, most=8192):
+    def read(reader, kinds=None, *, skip=False, max_rows=8192):
         kinds = dict.fromkeys(reader.names, "text") if kinds is None else kinds
-        return Rows(reader, kinds, skip, most)
+        return Rows(reader, kinds, skip, max_rows)
 
     return read
 

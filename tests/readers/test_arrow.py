@@ -47,7 +47,7 @@ def test_columns_and_rows(store, read, format, monkeypatch):
     assert reader.n_rows == (7 if format == "parquet" else None)
     assert len(reader.head(3)) == 3
     for _ in range(2):
-        rows = read(reader, {"b": "number", "y": "text"}, most=3)
+        rows = read(reader, {"b": "number", "y": "text"}, max_rows=3)
         assert (rows["b"], rows["y"]) == (columns["b"], columns["y"])
         assert rows.lines == list(range(1, 8))
         assert [len(block) for block in rows.blocks] == [3, 3, 1]
@@ -112,13 +112,13 @@ def test_the_head_has_every_column_as_it_is(store, read):
     reader = open_reader(store(columns))
     kinds = {name: type(column).__name__ for name, column in reader.head().columns.items()}
     assert kinds == {
-        "n": "ndarray", "t": "Texts", "c": "Texts", "d": "ndarray", "none": "ndarray",
+        "n": "ndarray", "t": "TextColumn", "c": "TextColumn", "d": "ndarray", "none": "ndarray",
         "id": "ndarray",
     }  # fmt: skip
     assert reader.head().columns["d"].dtype == "datetime64[us]"
     assert reader.notes[0].startswith("column 'list' holds list<element: int64> and is left out")
     with pytest.raises(InvalidInputError, match="column 'list' of .* cannot be read"):
-        reader.blocks({"list": "text"})
+        reader.read({"list": "text"})
 
 
 def test_frames_of_pandas_and_polars(tmp_path):
@@ -167,7 +167,7 @@ def test_damaged_files(store, read, format):
     for end in range(8, len(content) - 8, 97):
         path.write_bytes(content[:end])
         with pytest.raises(FolklearnError):
-            for _ in open_reader(path).blocks({"a": "number"}):
+            for _ in open_reader(path).read({"a": "number"}):
                 pass
     path.write_bytes(b"FEA1....")
     with pytest.raises(InvalidInputError, match="is Feather of version 1"):

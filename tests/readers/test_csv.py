@@ -11,14 +11,14 @@ from folklearn.errors import InvalidInputError
 from folklearn.readers import BadRow, open_reader
 from folklearn.readers.csv import CsvReader
 from folklearn.readers.csv_records import records
-from folklearn.readers.source import Chunk, Source
+from folklearn.readers.source import ByteSource, Chunk
 from tests.readers.conftest import Rows
 
 pa = pytest.importorskip("pyarrow")
 
 
 def opened(path, **more):
-    return CsvReader(Source(path, "data.csv", more.pop("encoding", None)), **more)
+    return CsvReader(ByteSource(path, "data.csv", more.pop("encoding", None)), **more)
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_texts_may_hold_anything(write, read):
 )
 def test_files_that_are_refused(write, read, content, sentence):
     with pytest.raises(InvalidInputError) as caught:
-        list(opened(write(content)).blocks({"y": "text"}))
+        list(opened(write(content)).read({"y": "text"}))
     assert str(caught.value).startswith(sentence)
 
 
@@ -225,7 +225,7 @@ def test_only_what_is_asked_for_is_read(write, read):
 def test_the_head_is_text_and_takes_nothing_away(write, read):
     reader = opened(write("a,y\n" + "1,p\n2\n3,q\n" * 800))
     head = reader.head(5)
-    assert head.columns["a"].texts() == ["1", "3", "1", "3", "1"]
+    assert head.columns["a"].to_list() == ["1", "3", "1", "3", "1"]
     assert (head.lines.tolist(), len(reader.head()), len(reader.head(10**4))) == (
         [2, 4, 5, 7, 8], 1000, 1600,
     )  # fmt: skip
@@ -250,7 +250,7 @@ def test_columns_of_one_name(write, read):
 def test_a_name_that_is_nearly_right(write):
     reader = opened(write("a,y\n1,p\n"))
     with pytest.raises(InvalidInputError, match=r"no column 'Y'; did you mean 'y'\? Its columns"):
-        reader.blocks({"Y": "text"})
+        reader.read({"Y": "text"})
 
 
 def test_one_column(write, read):
@@ -267,7 +267,7 @@ def test_blocks_are_full_across_chunks(write, read, monkeypatch):
     monkeypatch.setattr("folklearn.readers.source._FIRST", 64)
     monkeypatch.setattr("folklearn.readers.source._PIECE", 100)
     content = "a,y\n" + "".join(f'{i},"c{i % 7}\n"\n' for i in range(100))
-    rows = read(opened(write(content)), {"a": "number", "y": "text"}, most=16)
+    rows = read(opened(write(content)), {"a": "number", "y": "text"}, max_rows=16)
     assert [len(block) for block in rows.blocks] == [16] * 6 + [4]
     assert rows["a"] == list(range(100))
     assert rows["y"] == [f"c{i % 7}" for i in range(100)]
@@ -276,7 +276,7 @@ def test_blocks_are_full_across_chunks(write, read, monkeypatch):
 
 def test_how_much_is_done(write):
     reader = open_reader(write("a,y\n" + "1,p\n" * 20000))
-    fractions = [reader.fraction for _ in reader.blocks({"a": "number"}, most=100)]
+    fractions = [reader.fraction for _ in reader.read({"a": "number"}, max_rows=100)]
     assert fractions == sorted(fractions)
     assert fractions[-1] == 1.0
 
@@ -309,10 +309,10 @@ def test_memory_does_not_grow_with_the_rows(write):
     kinds = {"a": "number", "b": "number", "y": "text"}
     before = pa.total_allocated_bytes()
     most = 0
-    for _ in reader.blocks(kinds, most=100):
+    for _ in reader.read(kinds, max_rows=100):
         most = max(most, pa.total_allocated_bytes() - before)
     assert most < 40_000_000
-    assert sum(len(block) for block in reader.blocks(kinds)) == 300_000
+    assert sum(len(block) for block in reader.read(kinds)) == 300_000
 
 
 CELLS = st.sampled_from(

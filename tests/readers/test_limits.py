@@ -12,7 +12,7 @@ import pytest
 from folklearn.errors import InvalidInputError
 from folklearn.kernels.json_text import extent_of
 from folklearn.readers import open_reader, read_log
-from folklearn.readers.reader import MOST_COLUMNS
+from folklearn.readers.reader import MAX_COLUMNS
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
@@ -27,7 +27,7 @@ from folklearn.readers import open_reader
 for path in sys.argv[1:]:
     try:
         reader = open_reader(path)
-        n_rows = sum(map(len, reader.blocks(dict.fromkeys(reader.names, "text"))))
+        n_rows = sum(map(len, reader.read(dict.fromkeys(reader.names, "text"))))
         print(n_rows, "rows")
     except InvalidInputError as error:
         print(error)
@@ -72,8 +72,8 @@ def test_files_of_hostile_shapes_end_with_a_sentence_in_little_memory(tmp_path):
 @pytest.fixture
 def narrow(monkeypatch):
     """Readers that take 5 columns."""
-    for module in ("reader", "jsonlines"):
-        monkeypatch.setattr(f"folklearn.readers.{module}.MOST_COLUMNS", 5)
+    for module in ("reader", "jsonl"):
+        monkeypatch.setattr(f"folklearn.readers.{module}.MAX_COLUMNS", 5)
 
 
 def in_arrow(names):
@@ -132,8 +132,8 @@ def test_columns_that_come_late_are_counted(write, read, monkeypatch):
 
 @pytest.mark.parametrize("format", ["csv", "jsonl", "arrow", "parquet"])
 def test_blocks_of_wide_rows_are_shorter(write, monkeypatch, format):
-    for module in ("reader", "jsonlines"):
-        monkeypatch.setattr(f"folklearn.readers.{module}.MOST_CELLS", 40)
+    for module in ("reader", "jsonl"):
+        monkeypatch.setattr(f"folklearn.readers.{module}.MAX_CELLS", 40)
     X = np.arange(90.0).reshape(30, 3)
     table = pa.table({f"c{j}": X[:, j] for j in range(3)})
     path = write(b"", f"t.{format}")
@@ -146,7 +146,7 @@ def test_blocks_of_wide_rows_are_shorter(write, monkeypatch, format):
     else:
         with pa.ipc.new_file(str(path), table.schema) as file:
             file.write_table(table)
-    blocks = list(open_reader(path).blocks(dict.fromkeys(table.column_names, "number")))
+    blocks = list(open_reader(path).read(dict.fromkeys(table.column_names, "number")))
     assert [len(block) for block in blocks] == [13, 13, 4]
     assert np.concatenate([block.columns["c1"] for block in blocks]).tolist() == X[:, 1].tolist()
 
@@ -199,7 +199,7 @@ def test_decisions_that_are_nested_too_deeply(tmp_path):
     ],
 )
 def test_keys_and_levels_of_lines(text, expected):
-    assert extent_of(text, MOST_COLUMNS) == expected
+    assert extent_of(text, MAX_COLUMNS) == expected
 
 
 def test_keys_are_counted_up_to_a_limit():

@@ -7,12 +7,12 @@ from hypothesis import strategies as st
 from sklearn.datasets import dump_svmlight_file, load_svmlight_file
 
 from folklearn.errors import FolklearnError, InvalidInputError
-from folklearn.readers.source import Source
+from folklearn.readers.source import ByteSource
 from folklearn.readers.svmlight import SvmlightReader, parse
 
 
 def opened(path):
-    return SvmlightReader(Source(path, "data.svm"))
+    return SvmlightReader(ByteSource(path, "data.svm"))
 
 
 @pytest.mark.parametrize("labels", [[-1, 0, 1], [1.5, 2.5, 3.5]])

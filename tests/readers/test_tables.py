@@ -9,7 +9,7 @@ import pytest
 
 from folklearn import Model
 from folklearn.errors import FolklearnError, InvalidInputError
-from folklearn.readers import Block, Texts, block_of_records, open_reader
+from folklearn.readers import Table, TextColumn, open_reader, table_from_records
 from folklearn.sparse import SparseRows
 
 DAY = datetime.datetime(2024, 5, 1, 8)
@@ -43,12 +43,12 @@ def test_frames(read, which):
     assert reader.names == ("n", "f", "t", "b", "d", "c")
     kinds = dict.fromkeys("nfb", "number") | dict.fromkeys("tc", "text") | {"d": "date"}
     for _ in range(2):
-        rows = read(reader, kinds, most=2)
+        rows = read(reader, kinds, max_rows=2)
         assert (rows["n"], rows["f"], rows["b"]) == ([1, 2, 3], [0.5, None, 2], [1, 0, 1])
         assert (rows["t"], rows["c"]) == (["x", None, "y"], ["u", "v", "u"])
         assert (rows["d"], rows.lines) == ([DATE, None, DATE], [1, 2, 3])
     head = reader.head(2)
-    assert (len(head), isinstance(head.columns["c"], Texts)) == (2, True)
+    assert (len(head), isinstance(head.columns["c"], TextColumn)) == (2, True)
     assert read(reader, {"n": "text", "f": "text", "b": "text"}).table[0] == {
         "n": ["1", "2", "3"], "f": ["0.5", None, "2"], "b": ["true", "false", "true"],
     }  # fmt: skip
@@ -73,7 +73,7 @@ def test_frames_of_other_things(read):
     with pytest.raises(
         InvalidInputError, match="the data frame has no column 'y'; its columns are"
     ):
-        reader.blocks({"y": "text"})
+        reader.read({"y": "text"})
     twice = pandas.DataFrame([[1, 2]], columns=["a", "a"])
     with pytest.raises(InvalidInputError, match="the data frame"):
         open_reader(twice)
@@ -110,45 +110,47 @@ def test_bad_mappings(read):
 def test_many_rows_of_an_iterator(read):
     reader = open_reader({"a": i} for i in range(3000))
     assert len(reader.head(7)) == 7
-    rows = read(reader, {"a": "number"}, most=1024)
+    rows = read(reader, {"a": "number"}, max_rows=1024)
     assert rows["a"] == list(range(3000))
     assert [len(block) for block in rows.blocks] == [1024, 1024, 952]
 
 
 def test_a_block_of_records():
-    block = block_of_records([{"a": 1, "b": 1}, {"b": "x"}], [7, 9])
-    assert (block.lines.tolist(), block.columns["b"].texts()) == ([7, 9], ["1", "x"])
-    assert len(block_of_records([], [])) == 0
+    block = table_from_records([{"a": 1, "b": 1}, {"b": "x"}], [7, 9])
+    assert (block.lines.tolist(), block.columns["b"].to_list()) == ([7, 9], ["1", "x"])
+    assert len(table_from_records([], [])) == 0
     with pytest.raises(FolklearnError, match="row 2, column 'a': the value is nested"):
-        block_of_records([{}, {"a": {}}], [1, 2])
+        table_from_records([{}, {"a": {}}], [1, 2])
 
 
 def test_blocks_with_and_without_features_are_joined():
     X = np.arange(4.0).reshape(2, 2)
-    plain = Block({}, np.array([3]))
-    dense = Block.joined(
-        [plain, Block({}, np.array([1, 2]), X), Block({}, np.array([4]), X[:1, :1])]
+    plain = Table({}, np.array([3]))
+    dense = Table.concat(
+        [plain, Table({}, np.array([1, 2]), X), Table({}, np.array([4]), X[:1, :1])]
     )
     np.testing.assert_array_equal(
         dense.features, [[np.nan, np.nan], [0.0, 1.0], [2.0, 3.0], [0.0, np.nan]]
     )
-    sparse = Block.joined([plain, Block({}, np.array([1, 2]), SparseRows.of(X))])
+    sparse = Table.concat([plain, Table({}, np.array([1, 2]), SparseRows.of(X))])
     np.testing.assert_array_equal(sparse.features.dense(), [[0.0, 0.0], [0.0, 1.0], [2.0, 3.0]])
 
 
 def test_blocks_are_joined():
-    first = block_of_records([{"a": 1, "t": "x", "d": DAY}, {"a": 2, "t": None, "m": 3.5}], [1, 2])
-    second = block_of_records([{"t": "y", "m": "w"}, {"t": "x"}], [3, 4])
-    both = Block.joined([first, second])
+    first = table_from_records(
+        [{"a": 1, "t": "x", "d": DAY}, {"a": 2, "t": None, "m": 3.5}], [1, 2]
+    )
+    second = table_from_records([{"t": "y", "m": "w"}, {"t": "x"}], [3, 4])
+    both = Table.concat([first, second])
     assert (len(both), both.lines.tolist()) == (4, [1, 2, 3, 4])
     np.testing.assert_array_equal(both.columns["a"], [1, 2, np.nan, np.nan])
-    assert both.columns["t"].texts() == ["x", None, "y", "x"]
+    assert both.columns["t"].to_list() == ["x", None, "y", "x"]
     assert both.columns["t"].values == ("x", "y")
-    assert both.columns["m"].texts() == [None, "3.5", "w", None]
+    assert both.columns["m"].to_list() == [None, "3.5", "w", None]
     assert np.isnat(both.columns["d"]).tolist() == [False, True, True, True]
     some = both.take(np.array([3, 0]))
-    assert (some.lines.tolist(), some.columns["t"].texts()) == ([4, 1], ["x", "x"])
-    assert len(Block.joined([])) == 0
+    assert (some.lines.tolist(), some.columns["t"].to_list()) == ([4, 1], ["x", "x"])
+    assert len(Table.concat([])) == 0
 
 
 def test_mappings_and_json_lines_need_no_further_package(write):
@@ -157,7 +159,7 @@ def test_mappings_and_json_lines_need_no_further_package(write):
         "import sys; sys.modules |= {'pyarrow': None, 'narwhals': None}; import folklearn.readers\n"
         "from folklearn.readers import open_reader\n"
         f"for source in ([{{'a': 1}}], {str(path)!r}):\n"
-        "    print(sum(map(len, open_reader(source).blocks({'a': 'number'}))))"
+        "    print(sum(map(len, open_reader(source).read({'a': 'number'}))))"
     )
     result = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True

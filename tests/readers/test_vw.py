@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from folklearn.errors import FolklearnError, InvalidInputError
-from folklearn.readers.source import Source
+from folklearn.readers.source import ByteSource
 from folklearn.readers.vw import VwReader, hashed, parse
 
 BITS, STRIDE = 24, 3  # one against all of five classes has weights in groups of 2^3
@@ -49,7 +49,7 @@ OTHER_LINES = [
 
 
 def opened(path):
-    return VwReader(Source(path, "data.vw"))
+    return VwReader(ByteSource(path, "data.vw"))
 
 
 @pytest.fixture(scope="module")
@@ -200,8 +200,8 @@ def test_any_lines_are_read_alike(tmp_path_factory, texts):
     path.write_text("\n".join(["first |", *texts]))
     found = {}
     bad = []
-    for block in opened(path).blocks({"label": "text"}, on_bad=bad.append):
-        labels = block.columns["label"].texts()
+    for block in opened(path).read({"label": "text"}, on_bad=bad.append):
+        labels = block.columns["label"].to_list()
         for line, label, row in zip(block.lines.tolist(), labels, block.features, strict=True):
             found[line] = label, row.indices.tolist(), row.values.tolist()
     bad_lines = {row.line for row in bad}

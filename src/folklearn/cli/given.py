@@ -13,10 +13,10 @@ from folklearn.cli.whole import Whole, in_order
 from folklearn.errors import FolklearnError
 from folklearn.evaluate.probabilities import ROW_SUM_TOLERANCE
 from folklearn.evaluate.progressive import FLOOR
-from folklearn.readers.block import Texts
-from folklearn.readers.cells import Kind
-from folklearn.readers.opening import open_reader
+from folklearn.readers.convert import Kind
+from folklearn.readers.open import open_reader
 from folklearn.readers.reader import BadRow, Reader
+from folklearn.readers.table import TextColumn
 from folklearn.utils import listed
 
 _LARGEST_ROUNDING = 0.01  # of a row's sum: probabilities in text have few digits
@@ -134,12 +134,12 @@ def _cells(path: str, reader: Reader, columns: Mapping[str, str]) -> tuple[Array
     rows: list[Array] = []
     true: list[str | None] = []
     try:
-        for block in reader.blocks(kinds):
+        for block in reader.read(kinds):
             cells: Mapping[str, Array] = block.columns  # type: ignore[assignment]
             rows.append(np.column_stack([cells[name] for name in names]))
             _check_probabilities(rows[-1], block.lines, names, path)
             given = block.columns.get(LABEL)
-            true += given.texts() if isinstance(given, Texts) else []
+            true += given.to_list() if isinstance(given, TextColumn) else []
     except BadRow as bad:
         where = f", column {bad.column!r}" if bad.column else ""
         raise FolklearnError(f"line {bad.line} of {path}{where}: {bad.reason}") from None

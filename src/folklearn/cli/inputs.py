@@ -11,10 +11,10 @@ from folklearn import serialization, validation
 from folklearn.errors import FolklearnError
 from folklearn.model.model import Model
 from folklearn.model.roles import IGNORED, check_known
-from folklearn.readers.block import Block, Column, Texts
-from folklearn.readers.blocks import BlockReader
-from folklearn.readers.opening import open_reader
+from folklearn.readers.memory import TableReader
+from folklearn.readers.open import open_reader
 from folklearn.readers.reader import Reader
+from folklearn.readers.table import Column, Table, TextColumn
 from folklearn.synthetic.digits import NAME, TARGET, digits
 from folklearn.utils import listed
 
@@ -41,8 +41,8 @@ def open_rows(
 
 def _digits() -> Reader:
     pixels, labels = digits()
-    columns: dict[str, Column] = {**pixels, TARGET: Texts.of(labels)}
-    return BlockReader(Block(columns, np.arange(1, len(labels) + 1)), NAME)
+    columns: dict[str, Column] = {**pixels, TARGET: TextColumn.of(labels)}
+    return TableReader(Table(columns, np.arange(1, len(labels) + 1)), NAME)
 
 
 def roles_of(role: Sequence[str] | None, drop: Sequence[str] | None) -> dict[str, str]:

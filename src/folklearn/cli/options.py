@@ -10,7 +10,7 @@ import typer
 
 from folklearn.cli.inputs import open_rows, roles_of
 from folklearn.errors import FolklearnError
-from folklearn.readers.opening import FORMATS
+from folklearn.readers.open import FORMATS
 from folklearn.readers.reader import Reader
 
 _ENTRY = re.compile(r"\n(?=\S)")  # an entry begins at the margin, and goes on further right

@@ -22,10 +22,10 @@ from folklearn.evaluate.reward_model import reward_model
 from folklearn.model.model import Model
 from folklearn.model.roles import LEARNED
 from folklearn.readers.decisions import Features, LoggedDecision, as_interactions, as_numbers
-from folklearn.readers.lines import N_FEATURES
 from folklearn.readers.logs import read_decisions
-from folklearn.readers.opening import source_of
-from folklearn.readers.outcomes import Rewards
+from folklearn.readers.open import open_source
+from folklearn.readers.outcomes import RewardRange
+from folklearn.readers.text import N_FEATURES
 from folklearn.readers.vw import hashed
 from folklearn.sparse import SparseRows
 from folklearn.utils import counted, listed
@@ -71,9 +71,9 @@ def policy_value(
     if play not in (BEST, SAMPLE):
         raise FolklearnError(f"--play must be {BEST} or {SAMPLE}, got {play!r}")
     saved = None if policy is None else serialization.load(policy)
-    source = source_of(log)
+    source = open_source(log)
     with skipping(on_bad_row) as skipped:
-        decisions = list(read_decisions(source, Rewards(*reward_range), skipped))
+        decisions = list(read_decisions(source, RewardRange(*reward_range), skipped))
         data = as_interactions(decisions, actions)
     own = logged_value(data, confidence=confidence)
     judged = partial(off_policy, data, rewards=reward_model(data), confidence=confidence)

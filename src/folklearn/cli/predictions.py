@@ -14,7 +14,7 @@ from folklearn.errors import FolklearnError
 from folklearn.model.dataset import FedRows, Feed
 from folklearn.model.model import Step
 from folklearn.model.roles import ID
-from folklearn.readers.block import Texts
+from folklearn.readers.table import TextColumn
 
 OF_CLASS = "p:"  # before a class: the column of its probability
 UNSEEN = "unseen"
@@ -68,7 +68,7 @@ class PredictionWriter:
 
 
 def _listed(labels: Any) -> list[Any]:
-    return labels.texts() if isinstance(labels, Texts) else list(labels)
+    return labels.to_list() if isinstance(labels, TextColumn) else list(labels)
 
 
 def _spread(values: Sequence[Any], rows: FedRows) -> list[Any]:

@@ -206,7 +206,7 @@ def _put(outputs: Outputs, model: Model, path: Path) -> None:
 
 
 @dataclass
-class Skipped:
+class BadRowSink:
     """Takes rows that cannot be read, and writes them down if there is a file for it."""
 
     write: Callable[[list[Any]], Any] | None = None
@@ -219,19 +219,19 @@ class Skipped:
 
 
 @contextmanager
-def skipping(on_bad_row: str, path: Path | None = None) -> Iterator[Skipped | None]:
+def skipping(on_bad_row: str, path: Path | None = None) -> Iterator[BadRowSink | None]:
     """Yield what takes bad rows, None if the first one is to stop everything."""
     if on_bad_row not in ("stop", "skip"):
         raise FolklearnError(f"--on-bad-row must be stop or skip, got {on_bad_row!r}")
     if on_bad_row == "stop":
         yield None
     elif path is None:
-        yield Skipped()
+        yield BadRowSink()
     else:
         with open(path, "w", encoding="utf-8", newline="") as file:
             writer = csv.writer(file, lineterminator="\n")
             writer.writerow(["line", "column", "reason", "text"])
-            yield Skipped(writer.writerow)
+            yield BadRowSink(writer.writerow)
 
 
 def begin(feed: Feed, console: Console) -> None:
@@ -331,7 +331,7 @@ class Learning:
             raise FolklearnError(f"every row of {name} has the weight 0")
 
 
-def _summary(model: Model, course: Run, skipped: Skipped | None) -> Iterator[str]:
+def _summary(model: Model, course: Run, skipped: BadRowSink | None) -> Iterator[str]:
     """Yield what was learned, and what that is worth."""
     text = f"Learned {counted(course.n_rows, 'row')} in {course.seconds:.2f} s"
     if course.n_unlabelled:

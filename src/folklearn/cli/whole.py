@@ -25,9 +25,9 @@ from folklearn.model.model import Model
 from folklearn.model.roles import CATEGORY, WORDS
 from folklearn.model.run import known_numbers
 from folklearn.model.stream_evidence import DEFAULT_B, class_in_words
-from folklearn.readers.block import Block
-from folklearn.readers.blocks import BlockReader
+from folklearn.readers.memory import TableReader
 from folklearn.readers.reader import BadRow
+from folklearn.readers.table import Table
 from folklearn.scaler import FixedScaler, Moments
 
 C = TypeVar("C", bound=Certificate)
@@ -52,7 +52,7 @@ class Whole:
         reader, target = source.open()
         self._command = command
         with _plainly():
-            self.feed = Feed(Model(roles=roles), BlockReader.stored(reader), target, dense=True)
+            self.feed = Feed(Model(roles=roles), TableReader.stored(reader), target, dense=True)
             self._check_words()
             with bar(console, endless=reader.n_rows is None) as progress:
                 task = progress.add_task("checking", total=reader.n_rows)
@@ -135,7 +135,7 @@ class Whole:
         parts = (self._encoded(rows.block.take(rows.has_label)) for rows in self._rows())
         return reduce(Moments.merged, map(Moments.of, parts))
 
-    def _encoded(self, block: Block) -> Array:
+    def _encoded(self, block: Table) -> Array:
         X: Array = self._columns.known(self._columns.encode(block).X)
         return X
 

@@ -18,13 +18,13 @@ from folklearn.model.encoder import FEATURES
 from folklearn.model.roles import CATEGORY, DATES, ID, IGNORED, LEARNED, TARGET, WEIGHT, WORDS
 from folklearn.model.unlearned import UnlearnedValues
 from folklearn.progress import reporter
-from folklearn.readers.block import Block, Texts
-from folklearn.readers.cells import number_in
+from folklearn.readers.convert import parse_number
 from folklearn.readers.frames import is_frame
-from folklearn.readers.opening import open_reader
+from folklearn.readers.open import open_reader
 from folklearn.readers.reader import BadRow, Reader
-from folklearn.readers.records import block_of_records
+from folklearn.readers.records import table_from_records
 from folklearn.readers.scan import Scan, scan
+from folklearn.readers.table import Table, TextColumn
 from folklearn.sparse import SparseRows, is_sparse
 from folklearn.utils import listed
 
@@ -46,13 +46,13 @@ class FedRows:
     """Rows of a block with what was taken out of it.
 
     block : the columns that are learned from.
-    labels : of the rows that have one, in order: `Texts`, or values of any kind.
+    labels : of the rows that have one, in order: `TextColumn`, or values of any kind.
     has_label : (T,) which rows these are.
     weights : (T,) of all rows.
     ids : columns that are carried along, by name.
     """
 
-    block: Block
+    block: Table
     labels: Any
     has_label: NDArray[np.bool_]
     weights: Array
@@ -61,7 +61,7 @@ class FedRows:
     def labels_of(self, some: NDArray[np.bool_]) -> Any:
         """Return the labels of rows that all have one."""
         own = some[self.has_label]
-        if isinstance(self.labels, Texts):
+        if isinstance(self.labels, TextColumn):
             return self.labels[own]
         return [label for label, wanted in zip(self.labels, own.tolist(), strict=True) if wanted]
 
@@ -137,7 +137,7 @@ class Feed:
         """Return the column of a role: as asked for, as the model knows it, or by the format."""
         names = self.reader.names
         if asked is not None and asked not in names and not self._labels_apart:
-            raise self.reader.no_column(asked)
+            raise self.reader.missing_column_error(asked)
         own = _role_name(self.model.roles, role)
         if asked is not None and role == TARGET and self.model.columns is not None:
             self._check_same_target(asked, own)
@@ -175,7 +175,7 @@ class Feed:
                 if names and name not in (self.reader.known if role == IGNORED else names)
             ]
             if unknown:
-                raise self.reader.no_column(unknown[0], ", which was given a role")
+                raise self.reader.missing_column_error(unknown[0], ", which was given a role")
         else:
             lacking = [
                 name
@@ -246,7 +246,7 @@ class Feed:
 
     def _declare(self, found: Scan) -> None:
         """Tell the model of classes, how often they come, and of the largest weight of a row."""
-        labels: Any = Texts.of(found.labels)
+        labels: Any = TextColumn.of(found.labels)
         counts = list(found.labels.values())
         if self._own_labels is not None:
             values = [label for label in self._own_labels.values() if not _is_missing(label)]
@@ -300,7 +300,7 @@ class Feed:
         A block ends where the number of rows that the model has learned doubles, unless that
         does not matter.
         """
-        blocks = self.reader.blocks(self.kinds, most=self.most, on_bad=self.on_bad)
+        blocks = self.reader.read(self.kinds, max_rows=self.most, on_bad=self.on_bad)
         if self.shuffle is not None:
             blocks = self._shuffled(blocks)
         for block in blocks:
@@ -312,16 +312,16 @@ class Feed:
                 yield self._taken_apart(block.take(slice(start, stop)))
                 start = stop
 
-    def _shuffled(self, blocks: Iterator[Block]) -> Iterator[Block]:
+    def _shuffled(self, blocks: Iterator[Table]) -> Iterator[Table]:
         whole = list(blocks)
         if not whole:
             return
-        joined = Block.joined(whole)
+        joined = Table.concat(whole)
         order = np.random.default_rng(self.shuffle).permutation(len(joined))
         for start in range(0, len(joined), self.most):
             yield joined.take(order[start : start + self.most])
 
-    def _taken_apart(self, block: Block) -> FedRows:
+    def _taken_apart(self, block: Table) -> FedRows:
         weights = np.ones(len(block))
         if self.weight is not None and self.weight in block.columns:
             block, weights = self._weighed(block)
@@ -336,14 +336,14 @@ class Feed:
             values = [self._own_labels.get(line) for line in block.lines.tolist()]
             there = np.array([not _is_missing(value) for value in values], bool)
             labels: Any = [value for value in values if not _is_missing(value)]
-        elif isinstance(target, Texts):
+        elif isinstance(target, TextColumn):
             there = target.codes >= 0
             labels = target[there]
         else:
             there, labels = np.zeros(len(block), bool), []
-        return FedRows(Block(columns, block.lines, block.features), labels, there, weights, ids)
+        return FedRows(Table(columns, block.lines, block.features), labels, there, weights, ids)
 
-    def _weighed(self, block: Block) -> tuple[Block, Array]:
+    def _weighed(self, block: Table) -> tuple[Table, Array]:
         """Return the rows whose weights can be used, and these weights."""
         given: Any = block.columns[self.weight or ""]
         weights = np.where(np.isnan(given), 1.0, given)
@@ -410,7 +410,7 @@ class Feed:
         present = [*self.reader.names, *self.reader.left_out] if self.known_only else []
         return [name for name in present if name not in self.roles]
 
-    def unlabelled(self) -> Iterator[Block]:
+    def unlabelled(self) -> Iterator[Table]:
         """Yield the rows to be predicted, labels apart."""
         for rows in self.rows(doubling=False):
             self.unlearned.count(self.model, rows.block)
@@ -429,27 +429,27 @@ class Feed:
             )
 
 
-def block_of(rows: Any, ignored: Collection[str] = ()) -> Block:
+def block_of(rows: Any, ignored: Collection[str] = ()) -> Table:
     """Return rows that are at hand as one block: a frame, dictionaries, a matrix, a block.
 
     Warns of columns that cannot be read, but for those that are `ignored`.
     """
-    if isinstance(rows, Block):
+    if isinstance(rows, Table):
         return rows
     if is_sparse(rows):
         matrix = rows if isinstance(rows, SparseRows) else validation.sparse_rows(rows)
-        return Block({}, np.arange(1, len(matrix) + 1), matrix)
+        return Table({}, np.arange(1, len(matrix) + 1), matrix)
     if isinstance(rows, np.ndarray):
         X = validation.numbers("X", rows)
         if X.ndim != 2:
             raise InvalidInputError(f"X has shape {X.shape}; expected (number of rows, n_features)")
-        return Block({}, np.arange(1, len(X) + 1), X)
+        return Table({}, np.arange(1, len(X) + 1), X)
     if isinstance(rows, Sequence):
-        return block_of_records(rows, range(1, len(rows) + 1))
+        return table_from_records(rows, range(1, len(rows) + 1))
     reader = open_reader(rows)
     _warn_of_left_out(reader, ignored)
     kinds = {name: known_roles.natural_kind(c) for name, c in reader.head().columns.items()}
-    return Block.joined(list(reader.blocks(kinds)))
+    return Table.concat(list(reader.read(kinds)))
 
 
 def _warn_of_left_out(reader: Reader, known: Collection[str] = ()) -> None:
@@ -464,7 +464,7 @@ def _warn_of_left_out(reader: Reader, known: Collection[str] = ()) -> None:
         )
 
 
-def _first_rows(head: Block, found: Scan, learned: Mapping[str, str]) -> Block:
+def _first_rows(head: Table, found: Scan, learned: Mapping[str, str]) -> Table:
     """Return rows in which every category that was found occurs."""
     n_rows = max([1, *(len(values) for values in found.values.values())])
     columns: dict[str, Any] = {}
@@ -473,7 +473,7 @@ def _first_rows(head: Block, found: Scan, learned: Mapping[str, str]) -> Block:
             values = found.values.get(name, ())
             codes = np.full(n_rows, -1, np.int32)
             codes[: len(values)] = np.arange(len(values))
-            columns[name] = Texts(codes, tuple(values))
+            columns[name] = TextColumn(codes, tuple(values))
         else:
             columns[name] = np.zeros(n_rows, "datetime64[us]" if learned[name] in DATES else float)
     features = head.features
@@ -482,10 +482,10 @@ def _first_rows(head: Block, found: Scan, learned: Mapping[str, str]) -> Block:
         indices: Any = columns_found.astype(features.indices.dtype)
         indptr = np.array([0, *[len(indices)] * n_rows])
         one = SparseRows(indptr, indices, np.ones(len(indices)), features.shape[1])
-        return Block(columns, np.arange(1, n_rows + 1), one)
+        return Table(columns, np.arange(1, n_rows + 1), one)
     if features is not None:
         features = features[np.zeros(n_rows, np.int64)]
-    return Block(columns, np.arange(1, n_rows + 1), features)
+    return Table(columns, np.arange(1, n_rows + 1), features)
 
 
 def _part(rows: FedRows, some: NDArray[np.bool_], start: int, stop: int) -> FedRows:
@@ -526,7 +526,7 @@ def _values_of(source: Any, name: str) -> list[Any] | None:
 
 
 def _is_number(text: str) -> bool:
-    return number_in(text) is not None
+    return parse_number(text) is not None
 
 
 def _is_missing(label: Any) -> bool:
@@ -538,4 +538,4 @@ def _role_name(roles: Mapping[str, str], role: str) -> str | None:
 
 
 def _listed_values(column: Any) -> list[Any]:
-    return column.texts() if isinstance(column, Texts) else column.tolist()
+    return column.to_list() if isinstance(column, TextColumn) else column.tolist()

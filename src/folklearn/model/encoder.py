@@ -24,9 +24,9 @@ from folklearn.model.terms import (
     place_of,
     terms_of,
 )
-from folklearn.readers.block import Block, Column, Texts, is_gap
-from folklearn.readers.cells import LARGEST, written
-from folklearn.readers.records import block_of_records, no_row
+from folklearn.readers.convert import MAX_ABS_VALUE, format_cell
+from folklearn.readers.records import not_a_row_error, table_from_records
+from folklearn.readers.table import Column, Table, TextColumn, is_missing
 from folklearn.serialization import Record, Serializable
 from folklearn.sparse import SparseRows
 from folklearn.utils import listed
@@ -197,7 +197,7 @@ class Columns(Serializable):
     def row(self, x: Any) -> Encoded:
         """Return one row, a mapping of names to values, as `encode` returns a block."""
         plain = self.plain_row(x)
-        return self.encode(block_of_records([x], [1])) if plain is None else Encoded(plain[None])
+        return self.encode(table_from_records([x], [1])) if plain is None else Encoded(plain[None])
 
     def plain_row(self, x: Any) -> Array | None:
         """Return one row (d,) of numbers and categories that are all known; None for any other.
@@ -216,7 +216,7 @@ class Columns(Serializable):
             except Exception:  # another column, a gap, text, or what no number can be made of
                 pass  # is looked at below, value by value
         if not isinstance(x, Mapping):
-            raise no_row(x)
+            raise not_a_row_error(x)
         return None if self.sparse or self.crosses else self._known_row(x)
 
     def _known_row(self, x: Mapping[str, Any]) -> Array | None:
@@ -229,11 +229,11 @@ class Columns(Serializable):
                 place = self.places.get((name, ""))
                 if place is None or not isinstance(value, float | int):
                     return None
-                if type(value) is int and abs(value) > LARGEST:
+                if type(value) is int and abs(value) > MAX_ABS_VALUE:
                     return None
                 row[place] = value
             elif role == CATEGORY and type(value) is str:
-                text = written(value)
+                text = format_cell(value)
                 place = self.places.get((name, text or ""))
                 if place is None and text is not None:
                     return None
@@ -243,7 +243,7 @@ class Columns(Serializable):
                 return None
         return row
 
-    def encode(self, block: Block) -> Encoded:
+    def encode(self, block: Table) -> Encoded:
         """Return the rows of a block as a matrix, and what they bring that is new."""
         if (
             block.features is not None
@@ -274,7 +274,7 @@ class Columns(Serializable):
         return Encoded(X, keys, roles, n_first)
 
     def _sources(
-        self, block: Block, roles: Mapping[str, str]
+        self, block: Table, roles: Mapping[str, str]
     ) -> Iterator[tuple[str, Sequence[Term]]]:
         """Yield what every column, and every cross, of a block says."""
         found: dict[str, Sequence[Term]] = {}
@@ -292,7 +292,7 @@ class Columns(Serializable):
                 yield f"{a}:{b}", crossed(a, found[a], b, found[b])
 
     def _dense(
-        self, sources: Sequence[tuple[str, Sequence[Term]]], block: Block
+        self, sources: Sequence[tuple[str, Sequence[Term]]], block: Table
     ) -> tuple[Array, list[Key], int]:
         fresh = _Fresh(self)
         columns: list[tuple[int, Array]] = []
@@ -321,7 +321,7 @@ class Columns(Serializable):
         keys, order, n_first = fresh.ordered()
         return X[:, order] if order is not None else X, keys, n_first
 
-    def _features(self, block: Block, fresh: "_Fresh") -> tuple[Any, Array] | None:
+    def _features(self, block: Table, fresh: "_Fresh") -> tuple[Any, Array] | None:
         """Return places and values of what a block brings beside its columns."""
         features = block.features
         if features is None:
@@ -336,7 +336,7 @@ class Columns(Serializable):
         return [fresh.place((FEATURES, str(j))) for j in range(m)], features
 
     def _wide(
-        self, sources: Sequence[tuple[str, Sequence[Term]]], block: Block
+        self, sources: Sequence[tuple[str, Sequence[Term]]], block: Table
     ) -> tuple[SparseInput, list[Key], int]:
         fresh = _Fresh(self)
         parts: dict[int, SparseRows] = {}
@@ -504,7 +504,7 @@ def _checked(source: str, term: Whole) -> Array:
     """Return numbers that can be computed with."""
     values = term.values
     largest = np.fmax.reduce(np.abs(values), initial=0.0)
-    if largest <= LARGEST:
+    if largest <= MAX_ABS_VALUE:
         return values
     bad = values[int(np.nanargmax(np.abs(values)))]
     raise InvalidInputError(
@@ -516,5 +516,5 @@ def _checked(source: str, term: Whole) -> Array:
 
 def _first_value(column: Column) -> Any:
     """Return the first value of a column that has one."""
-    first = int(np.argmin(is_gap(column)))
-    return column.values[column.codes[first]] if isinstance(column, Texts) else column[first]
+    first = int(np.argmin(is_missing(column)))
+    return column.values[column.codes[first]] if isinstance(column, TextColumn) else column[first]

@@ -11,7 +11,7 @@ from folklearn.model.encoder import FEATURES
 from folklearn.model.roles import CATEGORY, NUMBER, WORDS
 from folklearn.model.sparse_scaler import SPACE
 from folklearn.model.terms import HASHED, place_of, vectorizer
-from folklearn.readers.block import Block, as_texts
+from folklearn.readers.table import Table, as_text_column
 from folklearn.sparse import SparseRows
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def _name(model: "Model", key: tuple[str, str]) -> str:
     return f"{source} = {part}" if role == CATEGORY else f"{source}: {part}"
 
 
-def _wide_weights(model: "Model", block: Block) -> tuple[list[str], Array]:
+def _wide_weights(model: "Model", block: Table) -> tuple[list[str], Array]:
     """Return the weights of what occurred in recent rows: the rest has no names any more."""
     core, columns = model.core, model.columns
     assert core is not None
@@ -113,11 +113,11 @@ def _wide_weights(model: "Model", block: Block) -> tuple[list[str], Array]:
                 named[slot * SPACE + index] = columns.feature_names.get(str(index), str(index))
         elif role == WORDS and source in block.columns:
             words = vectorizer().build_analyzer()
-            for text in as_texts(block.columns[source]).values:
+            for text in as_text_column(block.columns[source]).values:
                 for token in words(text):
                     named[slot * SPACE + _place_of_word(token)] = f"{source}: {token}"
         elif role == CATEGORY and source in block.columns:
-            for text in as_texts(block.columns[source]).values:
+            for text in as_text_column(block.columns[source]).values:
                 named[slot * SPACE + place_of(text)] = f"{source} = {text}"
         else:
             named[slot * SPACE] = f"{source}: {part}" if part else source
@@ -134,7 +134,7 @@ def _place_of_word(token: str) -> int:
     return abs(int(murmurhash3_32(token.encode("utf-8"), seed=0))) % HASHED
 
 
-def _importance(model: "Model", block: Block, labels: Any, seed: int) -> dict[str, float]:
+def _importance(model: "Model", block: Table, labels: Any, seed: int) -> dict[str, float]:
     """Return by how much the loss rises if a column is shuffled, for every column learned from."""
     rng = np.random.default_rng(seed)
     known = labels >= 0
@@ -142,7 +142,7 @@ def _importance(model: "Model", block: Block, labels: Any, seed: int) -> dict[st
         return {}
     block, labels = block.take(known), labels[known]
 
-    def loss(rows: Block) -> float:
+    def loss(rows: Table) -> float:
         given = model._frozen(rows)[np.arange(len(labels)), labels]
         return float(-np.log(np.maximum(given, TINY)).mean())
 
@@ -157,6 +157,6 @@ def _importance(model: "Model", block: Block, labels: Any, seed: int) -> dict[st
         for _ in range(_REPEATS):
             shuffled = dict(block.columns)
             shuffled[name] = shuffled[name][rng.permutation(len(labels))]
-            rises.append(loss(Block(shuffled, block.lines, block.features)) - before)
+            rises.append(loss(Table(shuffled, block.lines, block.features)) - before)
         worth[name] = float(np.mean(rises))
     return worth

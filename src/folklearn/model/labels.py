@@ -9,7 +9,7 @@ import numpy as np
 from folklearn import validation
 from folklearn.arrays import Array
 from folklearn.errors import InvalidInputError
-from folklearn.readers.block import Texts
+from folklearn.readers.table import TextColumn
 
 _KINDS: dict[str, Any] = {"str": str, "int": int, "bool": bool, "float": float.fromhex}
 
@@ -55,9 +55,9 @@ class Labels:
         label, number = self._one(y)
         return number, [label] if number == len(self.kept) else ()
 
-    def read_many(self, y: Iterable[Any] | Texts) -> tuple[Any, Sequence[Any]]:
+    def read_many(self, y: Iterable[Any] | TextColumn) -> tuple[Any, Sequence[Any]]:
         """Return numbers (T,) or, if one label is soft, soft labels (T, K); and the new ones."""
-        if isinstance(y, Texts):
+        if isinstance(y, TextColumn):
             return self._read_texts(y)
         later, found = self.copy(), []
         for one in y:
@@ -80,7 +80,7 @@ class Labels:
         texts = {label: k for k, label in enumerate(self.kept) if type(label) is str}
         return {str(label): k for k, label in enumerate(self.kept)} | texts
 
-    def _read_texts(self, texts: Texts) -> tuple[Any, Sequence[Any]]:
+    def _read_texts(self, texts: TextColumn) -> tuple[Any, Sequence[Any]]:
         """Return the numbers (T,) of labels that are text, and the new ones as they appear."""
         codes, firsts = np.unique(texts.codes, return_index=True)
         known = self.by_text()

@@ -38,9 +38,9 @@ from folklearn.model.run import Run, Score, known_numbers
 from folklearn.model.tally import Tally, outcome, outcomes
 from folklearn.model.unlearned import UnlearnedValues
 from folklearn.model.waiting import Asked, Waiting
-from folklearn.readers.block import Block
-from folklearn.readers.cells import written
-from folklearn.readers.records import block_of_records, no_row
+from folklearn.readers.convert import format_cell
+from folklearn.readers.records import not_a_row_error, table_from_records
+from folklearn.readers.table import Table
 from folklearn.serialization import Record, Serializable
 from folklearn.sparse import SparseRows, is_sparse
 from folklearn.utils import counted, listed
@@ -453,7 +453,7 @@ class Model(Serializable):
         soft = len(np.shape(numbers)) == 2
         return np.asarray(numbers, None if soft else np.int64), new
 
-    def _learn_block(self, block: Block, numbers: Any, new: Sequence[Any], weights: Array) -> Step:
+    def _learn_block(self, block: Table, numbers: Any, new: Sequence[Any], weights: Array) -> Step:
         """Predict, then learn, the rows of a block."""
         numbers, weights = self._weighed(numbers, new, weights)
         begun = self.columns, self.core
@@ -524,7 +524,7 @@ class Model(Serializable):
         hard = np.full(len(u), -1) if is_soft else numbers
         return Step(learned.P, u, hard, came.loss, weights, learned, encoded.X, numbers)
 
-    def _predicted_only(self, block: Block, weights: Array) -> Step:
+    def _predicted_only(self, block: Table, weights: Array) -> Step:
         """Predict rows that have no label."""
         T = len(block)
         unseen = np.full(T, self.unseen_probability)
@@ -544,7 +544,7 @@ class Model(Serializable):
 
     # What happens when rows and labels come.
 
-    def begin(self, block: Block, *, n_classes: int = 0) -> None:
+    def begin(self, block: Table, *, n_classes: int = 0) -> None:
         """Prepare for rows like these: the roles of columns, and places for all categories.
 
         Without it, what is learned first decides the roles, and categories have places as they
@@ -585,11 +585,11 @@ class Model(Serializable):
     def _meet_row(self, x: Mapping[Any, Any]) -> Encoded:
         if self.columns is None:
             if not isinstance(x, Mapping):
-                raise no_row(x)
+                raise not_a_row_error(x)
             roles = {  # sorted, so that the order of a mapping is of no account
                 str(name): known_roles.of_value(value)
                 for name, value in sorted(x.items(), key=_name_of)
-                if written(value) is not None
+                if format_cell(value) is not None
             }
             self._begin_columns(roles)
         assert self.columns is not None
@@ -741,7 +741,7 @@ class Model(Serializable):
 
     def refit_blocks(
         self,
-        blocks: Iterable[tuple[Block, Any, Array]],
+        blocks: Iterable[tuple[Table, Any, Array]],
         *,
         most_passes: int | None = None,
         seed: int = 0,
@@ -779,7 +779,7 @@ class Model(Serializable):
             raise InvalidInputError(
                 "the model has learned nothing yet: `learn_one`, `run` or `fit`"
             )
-        if isinstance(source, Block | np.ndarray) or is_sparse(source):
+        if isinstance(source, Table | np.ndarray) or is_sparse(source):
             block = block_of(source)
             UnlearnedValues.of(self, block).warn()
             return self._frozen(block)
@@ -809,7 +809,7 @@ class Model(Serializable):
             return np.ones(len(categories), bool)
         return self.learner.has_occurred(self.columns.wide_places(name, categories))
 
-    def _frozen(self, block: Block) -> Array:
+    def _frozen(self, block: Table) -> Array:
         """Return what the model predicts as it would be saved."""
         assert self.core is not None
         assert self.columns is not None
@@ -1013,7 +1013,7 @@ def _hard(number: Any) -> int:
 def _raise_with_column_name(columns: Columns | None, x: Mapping[Any, Any]) -> None:
     """Say which column of a row that was refused is to blame, if one is."""
     if columns is not None:
-        columns.encode(block_of_records([x], [1]))
+        columns.encode(table_from_records([x], [1]))
 
 
 def _name_of(item: tuple[Any, Any]) -> str:

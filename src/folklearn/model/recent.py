@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from folklearn.errors import StateFileError
-from folklearn.readers.block import Block, Column, Texts, is_gap
-from folklearn.readers.cells import written
-from folklearn.readers.records import block_of_records
+from folklearn.readers.convert import format_cell
+from folklearn.readers.records import table_from_records
+from folklearn.readers.table import Column, Table, TextColumn, is_missing
 from folklearn.serialization import Record, Serializable
 from folklearn.sparse import SparseRows
 
@@ -38,7 +38,7 @@ class Recent(Serializable):
         if self._n_rows > 2 * _MOST_ROWS:
             self._forget(_MOST_ROWS)
 
-    def add(self, block: Block, labels: Sequence[int]) -> None:
+    def add(self, block: Table, labels: Sequence[int]) -> None:
         """Keep the end of a block."""
         width = max(1, len(block.columns) + _width(block.features))
         self._most = most = max(1, min(_MOST_ROWS, _MOST_VALUES // width))
@@ -51,12 +51,12 @@ class Recent(Serializable):
         while self._pieces and self._n_rows - self._pieces[0][2] >= most:
             self._n_rows -= self._pieces.popleft()[2]
 
-    def rows(self) -> tuple[Block, Any]:
+    def rows(self) -> tuple[Table, Any]:
         """Return the last rows as one block, and their classes, in whatever pieces they came."""
-        blocks: list[Block] = []
+        blocks: list[Table] = []
         waiting: list[Any] = []
         for rows, _, _ in self._pieces:
-            if isinstance(rows, Block):
+            if isinstance(rows, Table):
                 if waiting:
                     blocks.append(_block(waiting))
                     waiting = []
@@ -67,27 +67,27 @@ class Recent(Serializable):
             blocks.append(_block(waiting))
         labels = [np.asarray(labels, np.int64) for _, labels, _ in self._pieces]
         if not labels:
-            return Block({}, np.empty(0, np.int64)), np.empty(0, np.int64)
+            return Table({}, np.empty(0, np.int64)), np.empty(0, np.int64)
         own = slice(max(0, self._n_rows - self._most), self._n_rows)
-        block = Block.joined(blocks).take(own)
+        block = Table.concat(blocks).take(own)
         columns = {
-            name: Texts.of(column.texts()) if isinstance(column, Texts) else column
+            name: TextColumn.of(column.to_list()) if isinstance(column, TextColumn) else column
             for name, column in sorted(block.columns.items())
-            if not is_gap(column).all()
+            if not is_missing(column).all()
         }
         n_rows = own.stop - own.start
-        return Block(columns, np.arange(1, n_rows + 1), block.features), np.concatenate(labels)[own]
+        return Table(columns, np.arange(1, n_rows + 1), block.features), np.concatenate(labels)[own]
 
     @property
     def n_bytes(self) -> int:
         """About how much memory the rows take."""
         total: int = 0
         for rows, _, _ in self._pieces:
-            if not isinstance(rows, Block):
+            if not isinstance(rows, Table):
                 total += sum(map(getsizeof, rows)) + sum(map(getsizeof, rows.values()))
                 continue
             for column in rows.columns.values():
-                if isinstance(column, Texts):
+                if isinstance(column, TextColumn):
                     total += column.codes.nbytes + sum(map(getsizeof, column.values))
                 else:
                     total += column.nbytes
@@ -102,8 +102,8 @@ class Recent(Serializable):
         block, labels = self.rows()
         record = Record("Recent", {"columns": [], "most": self._most}, {"labels": labels})
         for i, (name, column) in enumerate(block.columns.items()):
-            array: Any = column.codes if isinstance(column, Texts) else column
-            says: Any = list(column.values) if isinstance(column, Texts) else None
+            array: Any = column.codes if isinstance(column, TextColumn) else column
+            says: Any = list(column.values) if isinstance(column, TextColumn) else None
             if array.dtype.kind == "M":
                 array, says = array.astype(np.int64), "date"
             record.config["columns"].append([name, says])
@@ -131,7 +131,7 @@ class Recent(Serializable):
             if len(features) != len(labels):
                 raise StateFileError("recent rows have other features than labels")
         if len(labels):
-            block = Block(columns, np.arange(1, len(labels) + 1), features)
+            block = Table(columns, np.arange(1, len(labels) + 1), features)
             recent._pieces.append((block, labels, len(labels)))
             recent._n_rows = len(labels)
         return recent
@@ -146,16 +146,16 @@ def _column(record: Record, name: str, n_rows: int, says: Any) -> Column:
     codes = record.part(name, (n_rows,), np.int32, least=-1, most=len(says) - 1)
     if not all(isinstance(text, str) for text in says):
         raise StateFileError(f"{name} of recent rows has values that are no text")
-    return Texts(codes, tuple(says))
+    return TextColumn(codes, tuple(says))
 
 
-def _block(rows: Sequence[Mapping[Any, Any]]) -> Block:
+def _block(rows: Sequence[Mapping[Any, Any]]) -> Table:
     """Return mappings as a block, in which gaps do not decide what kind a column is."""
     there = [
-        {str(name): value for name, value in row.items() if written(value) is not None}
+        {str(name): value for name, value in row.items() if format_cell(value) is not None}
         for row in rows
     ]
-    return block_of_records(there, range(1, len(there) + 1))
+    return table_from_records(there, range(1, len(there) + 1))
 
 
 def _width(features: Any) -> int:

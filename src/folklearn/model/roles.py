@@ -8,8 +8,15 @@ from typing import Any
 import numpy as np
 
 from folklearn.errors import InvalidInputError, warn_of_data
-from folklearn.readers.block import Block, Column, Texts, is_gap
-from folklearn.readers.cells import DATE_KINDS, Kind, amount_in, date_in, role_of, unit_in
+from folklearn.readers.convert import (
+    DATE_KINDS,
+    Kind,
+    find_unit,
+    format_role,
+    parse_amount,
+    parse_date,
+)
+from folklearn.readers.table import Column, Table, TextColumn, is_missing
 from folklearn.utils import listed
 
 NUMBER, CATEGORY, WORDS, DATE = "number", "category", "words", "date"
@@ -39,7 +46,7 @@ def kind_of(role: str) -> Kind:
 
 def natural_kind(column: Column) -> Kind:
     """Return what a column holds by nature."""
-    if isinstance(column, Texts):
+    if isinstance(column, TextColumn):
         return "text"
     return "date" if column.dtype.kind == "M" else "number"
 
@@ -59,13 +66,13 @@ def of_value(value: Any) -> str:
     ['number', 'category', 'date', 'words', 'number']
     """
     if isinstance(value, str):
-        if dates := _dates_of(Texts.of([value])):
+        if dates := _dates_of(TextColumn.of([value])):
             return dates
         return WORDS if len(value.split()) >= _SENTENCE else CATEGORY
     return DATE if isinstance(value, date | datetime | np.datetime64) else NUMBER
 
 
-def of_rows(block: Block) -> dict[str, str]:
+def of_rows(block: Table) -> dict[str, str]:
     """Return the roles of columns that have a value, in the order of `by_first_value`.
 
     As in `of_value`, and unlike in a file, a text of digits is a category.
@@ -74,21 +81,21 @@ def of_rows(block: Block) -> dict[str, str]:
     for name in by_first_value(block):
         column = block.columns[name]
         role = _of_column(name, column)
-        found[name] = CATEGORY if role == NUMBER and isinstance(column, Texts) else role
+        found[name] = CATEGORY if role == NUMBER and isinstance(column, TextColumn) else role
     return found
 
 
-def by_first_value(block: Block) -> list[str]:
+def by_first_value(block: Table) -> list[str]:
     """Return the columns that have a value: as rows bring them, those of one row by name."""
     firsts = [
         (int(there.argmax()), name)
         for name, column in block.columns.items()
-        if (there := ~is_gap(column)).any()
+        if (there := ~is_missing(column)).any()
     ]
     return [name for _, name in sorted(firsts)]
 
 
-def inferred(head: Block, *, skip: Iterable[str] = ()) -> dict[str, str]:
+def inferred(head: Table, *, skip: Iterable[str] = ()) -> dict[str, str]:
     """Return the roles of the columns of the first rows, in order, but for some."""
     left_out = set(skip)
     return {
@@ -99,21 +106,21 @@ def inferred(head: Block, *, skip: Iterable[str] = ()) -> dict[str, str]:
 
 
 def _of_column(name: str, column: Column) -> str:
-    if isinstance(column, Texts):
+    if isinstance(column, TextColumn):
         return _of_texts(name, column)
     if column.dtype.kind == "M":
         return DATE
     return ID if _is_running(name, column) else NUMBER
 
 
-def _of_texts(name: str, column: Texts) -> str:
+def _of_texts(name: str, column: TextColumn) -> str:
     values = [value for value in column.values if value]
     if not values or not (column.codes >= 0).any():  # the values may be those of other rows
         return NUMBER
     numbers = np.array([_number(value) for value in column.values])
     are_numbers = ~np.isnan(numbers)
     if _are_nearly_all(column, are_numbers):
-        units = {unit_in(value) for value in values}
+        units = {find_unit(value) for value in values}
         if len(units - {""}) < 2 and units != {"", "%"}:
             whole = np.append(numbers, np.nan)[column.codes]
             return ID if _is_running(name, whole) else NUMBER
@@ -122,14 +129,14 @@ def _of_texts(name: str, column: Texts) -> str:
         others = [
             value for value, is_one in zip(column.values, are_numbers, strict=True) if not is_one
         ]
-        remedy = f"leave missing values empty; for text, {role_of(name, CATEGORY)}"
+        remedy = f"leave missing values empty; for text, {format_role(name, CATEGORY)}"
         _doubt(name, "numbers", f"some are none: {listed(others)}; {remedy}")
     dates = _dates_of(column)
     if dates is not None:
         return dates
     if _are_nearly_all(column, [bool(_LIKE_DATE.fullmatch(value)) for value in column.values]):
         remedy = "; where the day or the month comes first, say which: "
-        remedy += f"{role_of(name, 'day/month')} or {role_of(name, 'month/day')}"
+        remedy += f"{format_role(name, 'day/month')} or {format_role(name, 'month/day')}"
         _doubt(name, "dates", f"dates are read that look like 2024-05-31 or 31.05.2024{remedy}")
     if sum(len(value.split()) for value in values) >= _SENTENCE * len(values):
         return WORDS
@@ -142,23 +149,23 @@ def _doubt(name: str, what: str, remedy: str) -> None:
     warn_of_data(f"column {name!r} looks like {what} but is taken for text: {remedy}")
 
 
-def _dates_of(column: Texts) -> str | None:
+def _dates_of(column: TextColumn) -> str | None:
     """Return the role of dates, if it is one only; of texts nearly all."""
     orders = [
         role
         for role in DATE_KINDS
-        if _are_nearly_all(column, [date_in(text, role) is not None for text in column.values])
+        if _are_nearly_all(column, [parse_date(text, role) is not None for text in column.values])
     ]
     # What plain dates say is read as such in every order.
     return orders[0] if orders and (orders[0] == DATE or len(orders) == 1) else None
 
 
-def _are_nearly_all(column: Texts, are: Any) -> bool:
+def _are_nearly_all(column: TextColumn, are: Any) -> bool:
     """Tell whether the texts of all rows are of a kind but a few, which are mistakes then."""
     return _share(column, are) >= _NEARLY_ALL
 
 
-def _share(column: Texts, are: Any) -> float:
+def _share(column: TextColumn, are: Any) -> float:
     """Return how many of the rows that have a text have one of a kind, given for each text."""
     return float(np.mean(np.array(are)[column.codes[column.codes >= 0]]))
 
@@ -172,8 +179,8 @@ def _is_running(name: str, numbers: Any) -> bool:
 
 def _number(text: str) -> float:
     """Return a number, NaN if it is none; a decimal comma counts, the reader knows what to do."""
-    found = amount_in(text)
-    found = amount_in(text, ",") if found is None else found
+    found = parse_amount(text)
+    found = parse_amount(text, ",") if found is None else found
     return np.nan if found is None else found
 
 

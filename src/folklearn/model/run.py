@@ -13,7 +13,7 @@ from folklearn.model.hindsight import EncodedRows
 from folklearn.model.history import History, Piece
 from folklearn.model.holdout import has_parted, parted
 from folklearn.progress import working_time
-from folklearn.readers.block import Texts
+from folklearn.readers.table import TextColumn
 
 if TYPE_CHECKING:
     from folklearn.evaluate.regression import Regression
@@ -221,7 +221,7 @@ class Score:
 def known_numbers(model: "Model", labels: Any) -> Any:
     """Return the class numbers of labels, -1 for one that the model does not know."""
     numbers = model._labels.numbers
-    if isinstance(labels, Texts):
+    if isinstance(labels, TextColumn):
         known = model._labels.by_text()
         own = [known.get(value, -1) for value in labels.values]
         return np.array([*own, -1])[labels.codes]

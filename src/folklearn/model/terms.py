@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from folklearn.arrays import Array
 from folklearn.errors import InvalidInputError
 from folklearn.model.roles import CATEGORY, DATES, NUMBER, WORDS, kind_of
-from folklearn.readers.block import Column, Dates, Texts, as_texts
-from folklearn.readers.cells import role_of, with_remedy
-from folklearn.readers.records import spread
+from folklearn.readers.convert import add_remedy, format_role
+from folklearn.readers.records import decode_column
+from folklearn.readers.table import Column, Dates, TextColumn, as_text_column
 from folklearn.sparse import SparseRows
 
 HASHED = 2**30  # places of words and of categories of wide models
@@ -54,7 +54,7 @@ def terms_of(name: str, role: str, column: Column) -> list[Term]:
         return [Whole("", numbers(name, column))]
     if role in DATES:
         return list(map(Whole, DATE_PARTS, _date_parts(name, role, column)))
-    texts = as_texts(column)
+    texts = as_text_column(column)
     if role == CATEGORY:
         return [Picked(texts.values, texts.codes)]
     assert role == WORDS
@@ -69,7 +69,7 @@ def crossed(a: str, first: Sequence[Term], b: str, second: Sequence[Term]) -> li
     if isinstance(one, Counted) or isinstance(other, Counted):
         raise InvalidInputError(
             f"{a}:{b} cannot be crossed: words cannot; for a column of few words: "
-            f"{role_of(a if isinstance(one, Counted) else b, 'category')}"
+            f"{format_role(a if isinstance(one, Counted) else b, 'category')}"
         )
     if isinstance(one, Picked) and isinstance(other, Picked):
         there = (one.codes >= 0) & (other.codes >= 0)
@@ -93,7 +93,7 @@ def crossed(a: str, first: Sequence[Term], b: str, second: Sequence[Term]) -> li
 
 def numbers(name: str, column: Column) -> Array:
     """Return a column as numbers."""
-    if not isinstance(column, Texts):
+    if not isinstance(column, TextColumn):
         if column.dtype.kind != "M":
             return np.asarray(column, np.float64)
         if np.isnat(column).all():
@@ -114,7 +114,7 @@ def _date_parts(name: str, role: str, column: Column) -> Array:
 
 
 def _seconds(name: str, role: str, column: Column) -> Array:
-    column = _read(name, role, column) if isinstance(column, Texts) else column
+    column = _read(name, role, column) if isinstance(column, TextColumn) else column
     if column.dtype.kind != "M":
         if np.isnan(column).all():  # nothing is of no kind
             return np.full(len(column), np.nan)
@@ -123,12 +123,12 @@ def _seconds(name: str, role: str, column: Column) -> Array:
     return np.where(np.isnat(exact), np.nan, exact.astype(np.int64) / 1e6)
 
 
-def _read(name: str, role: str, column: Texts) -> Array | Dates:
+def _read(name: str, role: str, column: TextColumn) -> Array | Dates:
     """Return a column of text as what its role says that it holds."""
-    found, faults = spread(column.codes.astype(np.int64), column.values, kind_of(role))
+    found, faults = decode_column(column.codes.astype(np.int64), column.values, kind_of(role))
     for fault in faults.values():
-        raise InvalidInputError(f"column {name!r}: {with_remedy(fault, name)}")
-    assert not isinstance(found, Texts)
+        raise InvalidInputError(f"column {name!r}: {add_remedy(fault, name)}")
+    assert not isinstance(found, TextColumn)
     return found
 
 
@@ -147,6 +147,6 @@ def vectorizer() -> Any:
     return HashingVectorizer(ngram_range=(1, 2), n_features=HASHED, norm=None, alternate_sign=False)
 
 
-def _words(texts: Texts) -> SparseRows:
+def _words(texts: TextColumn) -> SparseRows:
     counts = SparseRows.of(vectorizer().transform([*texts.values, ""]))
     return counts[np.where(texts.codes < 0, len(texts.values), texts.codes)]

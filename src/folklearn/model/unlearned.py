@@ -6,7 +6,7 @@ import numpy as np
 
 from folklearn.errors import warn_of_data
 from folklearn.model.roles import CATEGORY
-from folklearn.readers.block import Block, Texts, as_texts
+from folklearn.readers.table import Table, TextColumn, as_text_column
 from folklearn.utils import counted, listed
 
 if TYPE_CHECKING:
@@ -32,20 +32,20 @@ class UnlearnedValues:
         self.values: dict[str, dict[str, None]] = {}
 
     @classmethod
-    def of(cls, model: "Model", block: Block) -> Self:
+    def of(cls, model: "Model", block: Table) -> Self:
         """Return those of one block."""
         found = cls()
         found.count(model, block)
         return found
 
-    def count(self, model: "Model", block: Block) -> None:
+    def count(self, model: "Model", block: Table) -> None:
         """Count the rows of a block that is predicted."""
         assert model.columns is not None
         for name, role in model.columns.roles.items():
             if role == CATEGORY and name in block.columns:
-                self._count_column(model, name, as_texts(block.columns[name]))
+                self._count_column(model, name, as_text_column(block.columns[name]))
 
-    def _count_column(self, model: "Model", name: str, texts: Texts) -> None:
+    def _count_column(self, model: "Model", name: str, texts: TextColumn) -> None:
         found = np.bincount(texts.codes + 1, minlength=len(texts.values) + 1)[1:]
         present = np.flatnonzero(found)
         values = [texts.values[code] for code in present.tolist()]

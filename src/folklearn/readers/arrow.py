@@ -16,13 +16,13 @@ from typing import Any
 import numpy as np
 
 from folklearn.errors import InvalidInputError
-from folklearn.readers.block import Block, Column
-from folklearn.readers.cells import DATE_KINDS, Kind
-from folklearn.readers.extras import needed
-from folklearn.readers.reader import Part, Reader
-from folklearn.readers.records import Faults, column_of, faults_of, spread
-from folklearn.readers.source import Source
-from folklearn.readers.unpack import File
+from folklearn.readers.convert import DATE_KINDS, Kind
+from folklearn.readers.decompress import IteratorIO
+from folklearn.readers.reader import ParsedChunk, Reader
+from folklearn.readers.records import Faults, convert_values, decode_column, find_faults
+from folklearn.readers.source import ByteSource
+from folklearn.readers.table import Column, Table
+from folklearn.utils import import_optional
 
 PARQUET, FILE, STREAM, OLD_FEATHER = b"PAR1", b"ARROW1", b"\xff\xff\xff\xff", b"FEA1"
 
@@ -39,9 +39,9 @@ class ArrowReader(Reader):
 
     unit = "row"
 
-    def __init__(self, source: Source, magic: bytes) -> None:
+    def __init__(self, source: ByteSource, magic: bytes) -> None:
         super().__init__(source.name)
-        self._arrow = needed("pyarrow", "Parquet and Arrow files need")
+        self._arrow = import_optional("pyarrow", "Parquet and Arrow files need")
         self.format = "parquet" if magic.startswith(PARQUET) else "arrow"
         if magic.startswith(OLD_FEATHER):
             raise InvalidInputError(
@@ -55,7 +55,7 @@ class ArrowReader(Reader):
         self._stored = _stored(source) if source.is_live and not self.is_live else None
         self._file: Any = source.path
         if self.is_live:
-            self._file = File(source.raw(), is_patient=True)
+            self._file = IteratorIO(source.raw(), is_patient=True)
         elif self._stored is not None:
             self._file = self._stored.name
         self._stream: Any = None  # of a pipe: the one reader of it
@@ -66,7 +66,7 @@ class ArrowReader(Reader):
                 self.n_rows = opened.metadata.num_rows
         self.names = readable_names(self, schema)
 
-    def _parts(self, kinds: Mapping[str, Kind] | None, looking: bool) -> Iterator[Part]:
+    def _parts(self, kinds: Mapping[str, Kind] | None, looking: bool) -> Iterator[ParsedChunk]:
         wanted = dict.fromkeys(self.names) if kinds is None else kinds
         row = 1
         with self._readable():
@@ -87,7 +87,7 @@ class ArrowReader(Reader):
             with pq.ParquetFile(self._file, pre_buffer=False) as file:
                 yield file
             return
-        ipc = needed("pyarrow.ipc", "Arrow files need")
+        ipc = import_optional("pyarrow.ipc", "Arrow files need")
         if self.is_live:
             self._stream = ipc.open_stream(self._arrow.PythonFile(self._file, mode="r"))
             yield self._stream
@@ -141,7 +141,7 @@ def readable_names(reader: Reader, schema: Any) -> tuple[str, ...]:
             )
         if not field.name.strip() and place > 0:
             raise InvalidInputError(f"column {place + 1} of {reader.name} has no name; name it")
-        if own_kind(field.type) is None:
+        if kind_of_type(field.type) is None:
             reader.leave_out(field.name, str(field.type))
             continue
         names[field.name] = None
@@ -154,7 +154,7 @@ def part_of_columns(
     kinds: Mapping[str, Kind | None],
     row: int,
     n_rows: int,
-) -> Part:
+) -> ParsedChunk:
     """Return rows whose columns `column` gives by name and kind; the first has this number."""
     columns: dict[str, Column] = {}
     faults: dict[int, tuple[str, str]] = {}
@@ -162,19 +162,19 @@ def part_of_columns(
         columns[name], own = column(name, kind)
         for place, fault in own.items():
             faults.setdefault(place, (name, fault))
-    return reader.part(Block(columns, np.arange(row, row + n_rows)), faults)
+    return reader.part(Table(columns, np.arange(row, row + n_rows)), faults)
 
 
 def _own(batch: Any, name: str, kind: Kind | None) -> tuple[Column, Faults]:
-    return column_of_array(batch.column(name), kind)
+    return convert_arrow(batch.column(name), kind)
 
 
-def own_kind(type: Any) -> Kind | None:
+def kind_of_type(type: Any) -> Kind | None:
     """Return how values of a type of Arrow are read; None if they cannot be."""
     from pyarrow import types
 
     if types.is_dictionary(type):
-        return None if own_kind(type.value_type) is None else "text"
+        return None if kind_of_type(type.value_type) is None else "text"
     if types.is_string(type) or types.is_large_string(type) or types.is_string_view(type):
         return "text"
     if types.is_timestamp(type) or types.is_date(type):
@@ -186,7 +186,7 @@ def own_kind(type: Any) -> Kind | None:
     return "number" if is_number else None
 
 
-def column_of_array(array: Any, kind: Kind | None = None) -> tuple[Column, Faults]:
+def convert_arrow(array: Any, kind: Kind | None = None) -> tuple[Column, Faults]:
     """Return an array of Arrow as a column of a kind, its own if None, and the faults by row."""
     import pyarrow as pa
     import pyarrow.compute
@@ -198,17 +198,17 @@ def column_of_array(array: Any, kind: Kind | None = None) -> tuple[Column, Fault
     if pa.types.is_duration(array.type):
         ticks = array.cast(pa.int64()).cast(pa.float64(), safe=False)
         array = pa.compute.divide(ticks, _TICKS_PER_SECOND[array.type.unit])
-    own = own_kind(array.type)
+    own = kind_of_type(array.type)
     if kind is None:
-        return column_of_array(array, own or "text")[0], {}
+        return convert_arrow(array, own or "text")[0], {}
     if pa.types.is_null(array.type):
-        return column_of([None] * len(array), kind)
+        return convert_values([None] * len(array), kind)
     if kind == own == "number":
         if pa.types.is_boolean(array.type):
             array = array.cast(pa.int8())
         # Rounding a large integer is what reading it as text would do too.
         numbers = array.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
-        return numbers, faults_of(numbers)
+        return numbers, find_faults(numbers)
     if own == "date" and kind in DATE_KINDS:
         moments = array.cast(pa.timestamp("us"), safe=False).to_numpy(zero_copy_only=False)
         return moments.astype("datetime64[us]"), {}
@@ -217,10 +217,10 @@ def column_of_array(array: Any, kind: Kind | None = None) -> tuple[Column, Fault
             array = array.cast(pa.large_string())
         array = array.dictionary_encode()
     codes = array.indices.cast(pa.int64()).fill_null(-1).to_numpy()
-    return spread(codes, array.dictionary.to_pylist(), kind)
+    return decode_column(codes, array.dictionary.to_pylist(), kind)
 
 
-def _stored(source: Source) -> Any:
+def _stored(source: ByteSource) -> Any:
     """Return a temporary file with all bytes of a stream, which lives as long as it is held."""
     file = tempfile.NamedTemporaryFile()  # noqa: SIM115
     for piece in source.raw():

@@ -13,9 +13,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 
 from folklearn.errors import InvalidInputError
-from folklearn.readers.cells import number_in
+from folklearn.readers.convert import parse_number
 from folklearn.readers.decisions import Features, LoggedDecision, Option
-from folklearn.readers.outcomes import Rewards, played
+from folklearn.readers.outcomes import RewardRange, played
 from folklearn.readers.vw import taken_apart
 
 _SHARED = "shared"
@@ -29,10 +29,10 @@ def has_menus(first: str, second: str) -> bool:
     return "|" in second and not _has_label(second)
 
 
-def parse_line(text: str, rewards: Rewards) -> LoggedDecision:
+def parse_line(text: str, rewards: RewardRange) -> LoggedDecision:
     """Return the decision of one line.
 
-    >>> decision = parse_line("2:-0.5:0.25 | age:30 new", Rewards())
+    >>> decision = parse_line("2:-0.5:0.25 | age:30 new", RewardRange())
     >>> decision.action, decision.reward, decision.propensity, decision.context
     (1, 0.5, 0.25, {'age': 30.0, 'new': 1.0})
     """
@@ -47,11 +47,11 @@ def parse_line(text: str, rewards: Rewards) -> LoggedDecision:
     return LoggedDecision(features, (), action - 1, played(probability), rewards.of_cost(cost))
 
 
-def parse_lines(texts: Sequence[str], rewards: Rewards) -> LoggedDecision:
+def parse_lines(texts: Sequence[str], rewards: RewardRange) -> LoggedDecision:
     """Return the decision that has a line for every action.
 
     >>> lines = ["shared | age:30", "| red", "0:-1:0.5 | blue"]
-    >>> decision = parse_lines(lines, Rewards())
+    >>> decision = parse_lines(lines, RewardRange())
     >>> decision.action, [dict(option.features) for option in decision.options]
     (1, [{'red': 1.0}, {'blue': 1.0}])
     """
@@ -112,7 +112,7 @@ def _is_shared(text: str) -> bool:
 
 def _label(word: str) -> tuple[int, float, float]:
     parts = word.split(":")
-    numbers = [number_in(part) for part in parts]
+    numbers = [parse_number(part) for part in parts]
     action, cost, probability = (*numbers, None, None, None)[:3]
     if len(parts) != 3 or action is None or cost is None or probability is None:
         raise InvalidInputError(f"the label is {word!r}; expected action:cost:probability")

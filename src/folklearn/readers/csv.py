@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 
 from folklearn.errors import InvalidInputError
-from folklearn.readers.block import Block, Column, Texts
-from folklearn.readers.cells import Kind, amount_in, number_in
+from folklearn.readers.convert import Kind, parse_amount, parse_number
 from folklearn.readers.csv_records import (
     cut,
     is_blank,
@@ -25,12 +24,12 @@ from folklearn.readers.csv_records import (
     lines_of,
     records,
 )
-from folklearn.readers.extras import needed
-from folklearn.readers.lines import LinesReader
-from folklearn.readers.reader import Part
-from folklearn.readers.records import Faults, column_of, faults_of, spread
-from folklearn.readers.source import Chunk, Source
-from folklearn.utils import listed
+from folklearn.readers.reader import ParsedChunk
+from folklearn.readers.records import Faults, convert_values, decode_column, find_faults
+from folklearn.readers.source import ByteSource, Chunk
+from folklearn.readers.table import Column, Table, TextColumn
+from folklearn.readers.text import LineReader
+from folklearn.utils import import_optional, listed
 
 _DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 _QUOTED = re.compile(r'"[^"]*"')
@@ -39,7 +38,7 @@ _PART = 2**17  # bytes of the parts into which a chunk with a fault is cut
 _BLOCK = 2**20  # bytes that a thread of pyarrow parses
 
 
-class CsvReader(LinesReader):
+class CsvReader(LineReader):
     """A CSV file or a stream of it.
 
     Parameters
@@ -52,10 +51,10 @@ class CsvReader(LinesReader):
     format = "csv"
 
     def __init__(
-        self, source: Source, *, delimiter: str | None = None, decimal: str | None = None
+        self, source: ByteSource, *, delimiter: str | None = None, decimal: str | None = None
     ) -> None:
         super().__init__(source)
-        needed("pyarrow", "CSV files need")
+        import_optional("pyarrow", "CSV files need")
         self.delimiter = (
             _checked(delimiter) if delimiter else _likely_delimiter(source.first_line())
         )
@@ -89,7 +88,7 @@ class CsvReader(LinesReader):
     def _name(self, names: list[str], line: int) -> None:
         """Name the columns; of those with one name the later ones are called a.1, a.2, ..."""
         self.check_column_count(len(names))
-        numbers = [number_in(name) for name in names]
+        numbers = [parse_number(name) for name in names]
         if all(number is not None for number in numbers) and not all(map(str.isdigit, names)):
             raise InvalidInputError(
                 f"line {line} of {self.name} is a row of numbers; put a line with the names of the "
@@ -114,15 +113,15 @@ class CsvReader(LinesReader):
 
     def _has_decimal_commas(self) -> bool:
         columns = [
-            column for column in self.head(100).columns.values() if isinstance(column, Texts)
+            column for column in self.head(100).columns.values() if isinstance(column, TextColumn)
         ]
         texts = [text for column in columns for text in column.values]
         self._head = None  # its size was for this question only
-        commas = [text for text in texts if "," in text and amount_in(text, ",") is not None]
-        points = [text for text in texts if "." in text and amount_in(text) is not None]
+        commas = [text for text in texts if "," in text and parse_amount(text, ",") is not None]
+        points = [text for text in texts if "." in text and parse_amount(text) is not None]
         return bool(commas) and not set(points) - set(commas)
 
-    def _part_of(self, chunk: Chunk, kinds: Mapping[str, Kind] | None) -> Part:
+    def _part_of(self, chunk: Chunk, kinds: Mapping[str, Kind] | None) -> ParsedChunk:
         wanted: Mapping[str, Kind] = dict.fromkeys(self.names, "text") if kinds is None else kinds
         whole = self._fast(chunk, wanted)
         if whole is not None:
@@ -133,7 +132,7 @@ class CsvReader(LinesReader):
             for part in cut(chunk, self.delimiter, _PART)
         ]
         bad = [row for part in parts for row in part.bad]
-        return Part(Block.joined([part.block for part in parts]), bad)
+        return ParsedChunk(Table.concat([part.block for part in parts]), bad)
 
     def _chunks(self, looking: bool) -> Iterator[Chunk]:
         """Yield the chunks behind the header."""
@@ -153,7 +152,7 @@ class CsvReader(LinesReader):
         if not start.startswith(self._header):
             raise InvalidInputError(f"{self.name} does not have the columns it had before")
 
-    def _fast(self, chunk: Chunk, kinds: Mapping[str, Kind]) -> Part | None:
+    def _fast(self, chunk: Chunk, kinds: Mapping[str, Kind]) -> ParsedChunk | None:
         """Return a chunk as pyarrow reads it, None unless everything is as it should be."""
         data = chunk.data
         if not is_regular(data, self.delimiter, is_narrow=len(self.names) == 1):
@@ -170,12 +169,12 @@ class CsvReader(LinesReader):
             cells = table.column(name)
             if kind == "number" and cells.type == "double":
                 numbers = cells.to_numpy()
-                columns[name], faults = numbers, faults_of(numbers)
+                columns[name], faults = numbers, find_faults(numbers)
             else:
                 columns[name], faults = _encoded(cells, kind, self.decimal)
             if faults:
                 return None
-        return Part(Block(columns, lines), ())
+        return ParsedChunk(Table(columns, lines), ())
 
     def _table(self, data: bytes, kinds: Mapping[str, Kind]) -> Any:
         import pyarrow as pa
@@ -203,7 +202,7 @@ class CsvReader(LinesReader):
         except pa.ArrowInvalid:
             return None
 
-    def _slow(self, chunk: Chunk, kinds: Mapping[str, Kind]) -> Part:
+    def _slow(self, chunk: Chunk, kinds: Mapping[str, Kind]) -> ParsedChunk:
         """Return a chunk as Python reads it, record by record, bad ones apart."""
         whole = records(chunk, self.delimiter)
         found = self._line_by_line(whole, self._row, [""] * len(self.names))
@@ -212,10 +211,12 @@ class CsvReader(LinesReader):
         places = {name: place for place, name in enumerate(self.names)}
         for name, kind in kinds.items():
             place = places[name]
-            columns[name], own = column_of([row[place] for row in found.rows], kind, self.decimal)
+            columns[name], own = convert_values(
+                [row[place] for row in found.rows], kind, self.decimal
+            )
             for row, fault in own.items():
                 faults.setdefault(row, (name, fault))
-        return self.part(Block(columns, np.array(found.lines, np.int64)), faults, found.texts)
+        return self.part(Table(columns, np.array(found.lines, np.int64)), faults, found.texts)
 
     def _row(self, text: str) -> list[str] | None:
         cells = self._cells(text)
@@ -254,6 +255,6 @@ def _encoded(cells: Any, kind: Kind, decimal: str) -> tuple[Column, Faults]:
     if hasattr(whole, "chunks"):  # of several chunks, or of none
         whole = whole.chunk(0) if whole.num_chunks else None
     if whole is None:
-        return column_of([], kind)
+        return convert_values([], kind)
     codes = whole.indices.cast("int64").fill_null(-1).to_numpy()
-    return spread(codes, whole.dictionary.to_pylist(), kind, decimal)
+    return decode_column(codes, whole.dictionary.to_pylist(), kind, decimal)

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from folklearn.kernels.csv_text import ends_of
-from folklearn.readers.lines import is_text
 from folklearn.readers.source import Chunk
+from folklearn.readers.text import is_text
 
 _BLANK_LINE = re.compile(rb"(?:^|\n)[ \t]+\r?\n")  # but not empty
 

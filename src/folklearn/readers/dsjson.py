@@ -17,15 +17,15 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from folklearn.errors import InvalidInputError
-from folklearn.readers.cells import LARGEST
+from folklearn.readers.convert import MAX_ABS_VALUE
 from folklearn.readers.decisions import Features, LoggedDecision, Option
-from folklearn.readers.jsonlines import parse as parse_object
-from folklearn.readers.outcomes import Rewards, played
+from folklearn.readers.jsonl import parse as parse_object
+from folklearn.readers.outcomes import RewardRange, played
 
 _MULTI, _TAG, _TEXT = "_multi", "_tag", "_text"
 
 
-def parse(text: str, rewards: Rewards) -> LoggedDecision | None:
+def parse(text: str, rewards: RewardRange) -> LoggedDecision | None:
     """Return the decision of one line, None if it was never activated."""
     line = parse_object(text)
     if "_slots" in line or "_outcomes" in line:
@@ -115,7 +115,7 @@ def _add(name: str, value: float, found: dict[str, float | str]) -> None:
 def _number(value: Any, what: str) -> float:
     if not isinstance(value, bool | int | float):
         raise InvalidInputError(f"{what} is {value!r}; expected a number")
-    if not abs(value) <= LARGEST:
+    if not abs(value) <= MAX_ABS_VALUE:
         raise InvalidInputError(f"{what} is {value}; expected a number that can be computed with")
     return float(value)
 

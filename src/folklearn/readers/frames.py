@@ -5,12 +5,12 @@ from functools import partial
 from typing import Any
 
 from folklearn.errors import InvalidInputError
-from folklearn.readers.arrow import column_of_array, own_kind, part_of_columns
-from folklearn.readers.block import Column
-from folklearn.readers.cells import Kind
-from folklearn.readers.extras import needed
-from folklearn.readers.reader import Part, Reader
-from folklearn.readers.records import Faults, column_of
+from folklearn.readers.arrow import convert_arrow, kind_of_type, part_of_columns
+from folklearn.readers.convert import Kind
+from folklearn.readers.reader import ParsedChunk, Reader
+from folklearn.readers.records import Faults, convert_values
+from folklearn.readers.table import Column
+from folklearn.utils import import_optional
 
 _AT_A_TIME = 8192  # rows
 
@@ -34,8 +34,8 @@ class FrameReader(Reader):
 
     def __init__(self, frame: Any, name: str = "the data frame") -> None:
         super().__init__(name)
-        nw = needed("narwhals.stable.v2", "data frames need", "df")
-        needed("pyarrow", "data frames need", "df")
+        nw = import_optional("narwhals.stable.v2", "data frames need", "df")
+        import_optional("pyarrow", "data frames need", "df")
         try:
             self._frame = nw.from_native(frame, eager_only=True)
             columns = self._frame.columns
@@ -59,12 +59,12 @@ class FrameReader(Reader):
             return True
         if isinstance(kind, nw.Object):  # what pandas has for text among other things
             first = self._frame[:_AT_A_TIME].get_column(self._own[name]).to_list()
-            if not column_of(first)[1]:
+            if not convert_values(first)[1]:
                 return True
         self.leave_out(name, str(kind))
         return False
 
-    def _parts(self, kinds: Mapping[str, Kind] | None, looking: bool) -> Iterator[Part]:
+    def _parts(self, kinds: Mapping[str, Kind] | None, looking: bool) -> Iterator[ParsedChunk]:
         wanted: Mapping[str, Kind | None] = dict.fromkeys(self.names) if kinds is None else kinds
         n_rows, size = len(self._frame), self.rows_at_once(_AT_A_TIME)
         for start in range(0, n_rows, size):
@@ -78,7 +78,7 @@ class FrameReader(Reader):
         try:
             array = series.to_arrow()
         except (TypeError, ValueError, OverflowError):  # what only Python holds together
-            return column_of(series.to_list(), kind)
-        if own_kind(array.type) is None:
-            return column_of(series.to_list(), kind)
-        return column_of_array(array, kind)
+            return convert_values(series.to_list(), kind)
+        if kind_of_type(array.type) is None:
+            return convert_values(series.to_list(), kind)
+        return convert_arrow(array, kind)

@@ -10,11 +10,11 @@ from folklearn.errors import InvalidInputError
 from folklearn.evaluate.interactions import Interactions
 from folklearn.readers import cb_text, dsjson
 from folklearn.readers.decisions import LoggedDecision, as_decisions, as_interactions
-from folklearn.readers.lines import text_of
-from folklearn.readers.opening import source_of
-from folklearn.readers.outcomes import Rewards
+from folklearn.readers.open import open_source
+from folklearn.readers.outcomes import RewardRange
 from folklearn.readers.reader import BadRow
-from folklearn.readers.source import Source
+from folklearn.readers.source import ByteSource
+from folklearn.readers.text import text_of
 
 VW, DSJSON = "vw", "dsjson"
 FORMATS = {".vw": VW, ".dsjson": DSJSON}  # by the end of a name
@@ -51,8 +51,8 @@ def read_log(
     >>> log.actions.tolist(), log.rewards.tolist(), log.n_actions, log.feature_names
     ([0, 2], [1.0, 0.0], 3, ('age', 'new'))
     """
-    rewards = Rewards(*reward_range)
-    return as_interactions(list(read_decisions(source_of(file), rewards, on_bad)), n_actions)
+    rewards = RewardRange(*reward_range)
+    return as_interactions(list(read_decisions(open_source(file), rewards, on_bad)), n_actions)
 
 
 def write_log(log: Interactions, path: str | os.PathLike[str]) -> None:
@@ -75,7 +75,9 @@ def written(format: str, decisions: Iterable[LoggedDecision]) -> Iterator[str]:
     return _WRITTEN[format](decisions)
 
 
-def read_decisions(source: Source, rewards: Rewards, on_bad: OnBad) -> Iterator[LoggedDecision]:
+def read_decisions(
+    source: ByteSource, rewards: RewardRange, on_bad: OnBad
+) -> Iterator[LoggedDecision]:
     """Yield the decisions of a file in order."""
     for line, texts, fault, parse in _grouped(source):
         decision: LoggedDecision | None = None
@@ -93,10 +95,10 @@ def read_decisions(source: Source, rewards: Rewards, on_bad: OnBad) -> Iterator[
             yield decision
 
 
-Parse = Callable[[list[str], Rewards], LoggedDecision | None]
+Parse = Callable[[list[str], RewardRange], LoggedDecision | None]
 
 
-def _grouped(source: Source) -> Iterator[tuple[int, list[str], str, Parse]]:
+def _grouped(source: ByteSource) -> Iterator[tuple[int, list[str], str, Parse]]:
     """Yield for every decision its first line, its texts, what is wrong with these, its parser."""
     lines: Iterator[Line] = dropwhile(_is_blank, _lines(source))
     first = list(islice(lines, 2))
@@ -130,7 +132,7 @@ def _is_blank(line: Line) -> bool:
     return not text.strip() and not fault
 
 
-def _lines(source: Source) -> Iterator[Line]:
+def _lines(source: ByteSource) -> Iterator[Line]:
     for chunk in source.chunks():
         for line, data in chunk.lines():
             yield line, *text_of(data, source.encoding)

@@ -9,7 +9,7 @@ _ROUNDING = 1e-6  # of numbers that were stored with 4 bytes
 
 
 @dataclass(frozen=True)
-class Rewards:
+class RewardRange:
     """What rewards lie between; they become 0 to 1. A cost is a negative reward."""
 
     low: float = 0.0
@@ -25,7 +25,7 @@ class Rewards:
     def of_cost(self, cost: float) -> float:
         """Return a reward from 0 to 1.
 
-        >>> Rewards().of_cost(-0.25), Rewards(-1, 0).of_cost(0.25)
+        >>> RewardRange().of_cost(-0.25), RewardRange(-1, 0).of_cost(0.25)
         (0.25, 0.75)
         """
         reward = 0.0 - cost

@@ -7,15 +7,15 @@ from typing import NamedTuple
 import numpy as np
 
 from folklearn.errors import InvalidInputError
-from folklearn.readers.block import Block
-from folklearn.readers.cells import Kind, with_remedy
+from folklearn.readers.convert import Kind, add_remedy
+from folklearn.readers.table import Table
 from folklearn.utils import listed, nearest
 
 Faults = Mapping[int, tuple[str, str]]  # by row: the column, "" for none, and what is wrong
 
 # Columns that rows may name, first and late ones together: each is an object in every block.
-MOST_COLUMNS = 100_000
-MOST_CELLS = 2**25  # of a block: 256 MB of numbers
+MAX_COLUMNS = 100_000
+MAX_CELLS = 2**25  # of a block: 256 MB of numbers
 _WAY_OUT = "; to leave bad rows out: on_bad=print"
 
 
@@ -51,10 +51,10 @@ class BadRow(InvalidInputError):  # noqa: N818 - it is also handed over, not rai
         return str(self).removesuffix(_WAY_OUT)
 
 
-class Part(NamedTuple):
+class ParsedChunk(NamedTuple):
     """Rows as they were read at a time: the good ones, and the bad ones in order."""
 
-    block: Block
+    block: Table
     bad: Sequence[BadRow]
 
 
@@ -90,7 +90,7 @@ class Reader(ABC):
     def __init__(self, name: str) -> None:
         self.name = name
         self.notes: list[str] = []
-        self._head: tuple[int, Block] | None = None
+        self._head: tuple[int, Table] | None = None
         self._was_read = False
         self._left_out: dict[str, str] = {}  # columns that nobody can read, and what they hold
         self._late: set[str] = set()  # columns that only later rows have
@@ -116,36 +116,36 @@ class Reader(ABC):
 
     def check_column_count(self, n_columns: int) -> None:
         """Raise if there are more columns than can be read."""
-        if n_columns > MOST_COLUMNS:
+        if n_columns > MAX_COLUMNS:
             raise InvalidInputError(
-                f"{self.name} has {n_columns:,} columns, and at most {MOST_COLUMNS:,} can be read: "
+                f"{self.name} has {n_columns:,} columns, and at most {MAX_COLUMNS:,} can be read: "
                 "leave some out, or write only what is not 0, as svmlight or VW text"
             )
 
-    def rows_at_once(self, most: int) -> int:
+    def rows_at_once(self, max_rows: int) -> int:
         """Return how many rows a block may have: at most so many, and fewer of wide rows."""
         n_columns = len(self.names) + len(self._late)
-        return max(1, min(most, MOST_CELLS // max(1, n_columns)))
+        return max(1, min(max_rows, MAX_CELLS // max(1, n_columns)))
 
-    def _count_late(self, block: Block) -> None:
+    def _count_late(self, block: Table) -> None:
         self._late.update(block.columns.keys() - self.known)
         self.check_column_count(len(self.names) + len(self._late))
 
     @abstractmethod
-    def _parts(self, kinds: Mapping[str, Kind] | None, looking: bool) -> Iterator[Part]:
+    def _parts(self, kinds: Mapping[str, Kind] | None, looking: bool) -> Iterator[ParsedChunk]:
         """Yield all rows in parts of any size.
 
         Columns are of these kinds, or all of their own kind for None. Who is `looking` takes
         nothing away: what it is shown comes again.
         """
 
-    def head(self, n: int = 1000) -> Block:
+    def head(self, n: int = 1000) -> Table:
         """Return the first rows, each column of its own kind, without those that are bad.
 
         Nothing is taken away. A pipe gives what has come so far, at least one row.
         """
         if self._head is None or (n > self._head[0] and not self._was_read):
-            blocks: list[Block] = []
+            blocks: list[Table] = []
             names: set[str] = set()
             n_found = 0
             for block, _ in self._parts(None, looking=True):
@@ -155,23 +155,23 @@ class Reader(ABC):
                 n_found += len(block)
                 if n_found >= n or (self.is_live and n_found):
                     break
-            self._head = n, Block.joined(blocks)
+            self._head = n, Table.concat(blocks)
         return self._head[1].take(slice(0, n))
 
-    def blocks(
+    def read(
         self,
         kinds: Mapping[str, Kind],
         *,
-        most: int = 8192,
+        max_rows: int = 8192,
         on_bad: Callable[[BadRow], None] | None = None,
-    ) -> Iterator[Block]:
+    ) -> Iterator[Table]:
         """Yield all rows in order, in blocks.
 
         Parameters
         ----------
         kinds : the columns to read, and how. Others are left out, but for columns that only
             later rows have, which come as they are.
-        most : rows of a block. Blocks are full but for the last one; those of a pipe come as
+        max_rows : rows of a block. Blocks are full but for the last one; those of a pipe come as
             soon as there are whole lines.
         on_bad : takes every row that cannot be read, which is then left out. If None, the rows
             before it are yielded, and then it is raised.
@@ -184,7 +184,7 @@ class Reader(ABC):
                 "dates can be"
             )
         if unknown and not self._may_bring_more:
-            raise self.no_column(unknown[0])
+            raise self.missing_column_error(unknown[0])
         if self._was_read and not self.can_reread:
             raise InvalidInputError(f"{self.name} can be read only once; store it in a file")
         if not self.can_reread:
@@ -192,13 +192,13 @@ class Reader(ABC):
         self._was_read = True
         self.fraction = None
         good = _without_bad(self._parts(kinds, looking=False), on_bad)
-        return self._cut(good, most) if self.is_live else self._filled(good, most)
+        return self._cut(good, max_rows) if self.is_live else self._filled(good, max_rows)
 
     def feature_names(self, indices: Sequence[int]) -> list[str]:
         """Return what features are called that a block has by number."""
         return [str(index) for index in indices]
 
-    def no_column(self, name: str, more: str = "") -> InvalidInputError:
+    def missing_column_error(self, name: str, more: str = "") -> InvalidInputError:
         """Return the error that a column is not there."""
         meant = nearest(name, self.names)
         question = "; its" if meant is None else f"; did you mean {meant!r}? Its"
@@ -208,56 +208,58 @@ class Reader(ABC):
     def bad_row(self, line: int, column: str, fault: str, text: str = "") -> BadRow:
         """Return the error of a row; column "" if it is the whole row that is wrong."""
         where = f"{self.unit} {line} of {self.name}"
-        remedied = fault if self.has_fixed_roles else with_remedy(fault, column)
+        remedied = fault if self.has_fixed_roles else add_remedy(fault, column)
         what = f", column {column!r}: {remedied}" if column else f": {fault}"
         return BadRow(f"{where}{what}", line=line, column=column or None, text=text, reason=fault)
 
-    def part(self, block: Block, faults: Faults, texts: Sequence[str] = ()) -> Part:
+    def part(self, block: Table, faults: Faults, texts: Sequence[str] = ()) -> ParsedChunk:
         """Return a block without its bad rows, and these; `texts` are rows as written."""
         if not faults:
-            return Part(block, ())
+            return ParsedChunk(block, ())
         bad = [
             self.bad_row(int(block.lines[row]), *faults[row], texts[row] if texts else "")
             for row in sorted(faults)
         ]
         good = np.ones(len(block), bool)
         good[list(faults)] = False
-        return Part(block.take(good), bad)
+        return ParsedChunk(block.take(good), bad)
 
-    def _cut(self, blocks: Iterator[Block], most: int) -> Iterator[Block]:
+    def _cut(self, blocks: Iterator[Table], max_rows: int) -> Iterator[Table]:
         """Yield the rows as they come, at most so many at a time."""
         for block in blocks:
             self._count_late(block)
-            size = self.rows_at_once(most)
+            size = self.rows_at_once(max_rows)
             for start in range(0, len(block), size):
                 yield block.take(slice(start, start + size))
 
-    def _filled(self, blocks: Iterator[Block], most: int) -> Iterator[Block]:
+    def _filled(self, blocks: Iterator[Table], max_rows: int) -> Iterator[Table]:
         """Yield the rows in blocks that are all full but the last; also before an error."""
-        waiting: list[Block] = []
+        waiting: list[Table] = []
         n_waiting = 0
         error: InvalidInputError | None = None
         try:
             for block in blocks:
                 self._count_late(block)
-                size, start = self.rows_at_once(most), 0
+                size, start = self.rows_at_once(max_rows), 0
                 while start < len(block):
                     piece = block.take(slice(start, start + max(1, size - n_waiting)))
                     start += len(piece)
                     n_waiting += len(piece)
                     waiting.append(piece)
                     if n_waiting >= size:
-                        yield Block.joined(waiting)
+                        yield Table.concat(waiting)
                         waiting, n_waiting = [], 0
         except InvalidInputError as caught:
             error = caught
         if waiting:
-            yield Block.joined(waiting)
+            yield Table.concat(waiting)
         if error is not None:
             raise error
 
 
-def _without_bad(parts: Iterator[Part], on_bad: Callable[[BadRow], None] | None) -> Iterator[Block]:
+def _without_bad(
+    parts: Iterator[ParsedChunk], on_bad: Callable[[BadRow], None] | None
+) -> Iterator[Table]:
     """Yield the good rows; a bad one is handed over, or raised behind the rows before it."""
     for block, bad in parts:
         if bad and on_bad is None:

@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from folklearn.arrays import Array
 from folklearn.errors import InvalidInputError
-from folklearn.readers import cells
-from folklearn.readers.block import Block, Column, Texts
-from folklearn.readers.cells import Kind
-from folklearn.readers.reader import Part, Reader
+from folklearn.readers import convert
+from folklearn.readers.convert import Kind
+from folklearn.readers.reader import ParsedChunk, Reader
+from folklearn.readers.table import Column, Table, TextColumn
 
 Faults = dict[int, str]  # what is wrong, by row
 
@@ -22,7 +22,7 @@ _PLAIN = {int, float, bool, type(None)}
 _NESTED = (Mapping, list, tuple, set, np.ndarray)
 
 
-def block_of_records(records: Sequence[Mapping[str, Any]], lines: Sequence[int]) -> Block:
+def table_from_records(records: Sequence[Mapping[str, Any]], lines: Sequence[int]) -> Table:
     """Return rows as a block, every column of the kind of its values.
 
     Numbers and truth values are numbers, strings are text, dates are dates; None and NaN are
@@ -30,23 +30,23 @@ def block_of_records(records: Sequence[Mapping[str, Any]], lines: Sequence[int])
 
     Examples
     --------
-    >>> block = block_of_records([{"size": 30, "kind": "cat"}, {"size": 7.5}], [1, 2])
-    >>> block.columns["size"], block.columns["kind"].texts()
+    >>> block = table_from_records([{"size": 30, "kind": "cat"}, {"size": 7.5}], [1, 2])
+    >>> block.columns["size"], block.columns["kind"].to_list()
     (array([30. ,  7.5]), ['cat', None])
     """
     for line, record in zip(lines, records, strict=True):
         if not isinstance(record, Mapping):
-            raise no_row(record, f"row {line}")
+            raise not_a_row_error(record, f"row {line}")
     names = dict.fromkeys(name for record in records for name in record)
     columns: dict[str, Column] = {}
     for name in names:
-        columns[str(name)], faults = column_of([record.get(name) for record in records])
+        columns[str(name)], faults = convert_values([record.get(name) for record in records])
         for place, fault in faults.items():
             raise InvalidInputError(f"row {lines[place]}, column {name!r}: {fault}")
-    return Block(columns, np.asarray(lines, np.int64))
+    return Table(columns, np.asarray(lines, np.int64))
 
 
-def no_row(row: Any, which: str = "a row") -> InvalidInputError:
+def not_a_row_error(row: Any, which: str = "a row") -> InvalidInputError:
     """Return the error that a row is no mapping of column names to values."""
     got = repr(row)
     if hasattr(row, "to_dict"):  # a Series of pandas, whose repr is a page
@@ -54,7 +54,7 @@ def no_row(row: Any, which: str = "a row") -> InvalidInputError:
     return InvalidInputError(f"{which} must be a dictionary of columns, got {got}")
 
 
-def column_of(
+def convert_values(
     values: Sequence[Any], kind: Kind | None = None, decimal: str = "."
 ) -> tuple[Column, Faults]:
     """Return values as a column of a kind, and what is wrong in which row.
@@ -67,53 +67,55 @@ def column_of(
         if own == "text" and kinds & {bool, int}:
             values = [
                 float(value)
-                if type(value) in (bool, int) and abs(value) <= cells.LARGEST
+                if type(value) in (bool, int) and abs(value) <= convert.MAX_ABS_VALUE
                 else value
                 for value in values
             ]
-        column, faults = column_of(values, own, decimal)
-        if isinstance(column, Texts) or column.dtype.kind != "f":
-            return column, {row: fault for row, fault in faults.items() if fault == cells.IS_NESTED}
+        column, faults = convert_values(values, own, decimal)
+        if isinstance(column, TextColumn) or column.dtype.kind != "f":
+            return column, {
+                row: fault for row, fault in faults.items() if fault == convert.IS_NESTED
+            }
         return column, {row: fault for row, fault in faults.items() if np.isnan(column[row])}
     faults = {
-        row: cells.IS_NESTED
+        row: convert.IS_NESTED
         for row, value in enumerate(values)
         if isinstance(value, _NESTED)
     } if not kinds <= _PLAIN | {str} else {}  # fmt: skip
     if faults:
         values = [None if row in faults else value for row, value in enumerate(values)]
     if kind == "text":
-        return Texts.of(values), faults
-    if kind in cells.DATE_KINDS:
-        dates = [cells.as_date(value, kind) for value in values]
+        return TextColumn.of(values), faults
+    if kind in convert.DATE_KINDS:
+        dates = [convert.to_date(value, kind) for value in values]
         faults |= {row: fault for row, (_, fault) in enumerate(dates) if fault}
         return np.array([found for found, _ in dates], "datetime64[us]"), faults
     plain = _all_at_once(values, kinds, decimal)
     if plain is not None:
         return plain, faults
-    numbers = [cells.as_number(value, decimal) for value in values]
+    numbers = [convert.to_number(value, decimal) for value in values]
     faults |= {row: fault for row, (_, fault) in enumerate(numbers) if fault}
     return np.array([found for found, _ in numbers], np.float64), faults
 
 
-def spread(
+def decode_column(
     codes: NDArray[np.int64], values: Sequence[Any], kind: Kind, decimal: str = "."
 ) -> tuple[Column, Faults]:
     """Return a column whose rows have these values by place, -1 for none."""
     if kind == "text":
-        return Texts.encoded(codes, values), {}
+        return TextColumn.from_codes(codes, values), {}
     distinct: Any
-    distinct, faults = column_of(values, kind, decimal)
+    distinct, faults = convert_values(values, kind, decimal)
     distinct = np.append(distinct, np.array([None], distinct.dtype))  # for -1, which is the last
     rows = np.flatnonzero(np.isin(codes, list(faults))) if faults else ()
     return distinct[codes], {int(row): faults[int(codes[row])] for row in rows}
 
 
-def faults_of(numbers: Array) -> Faults:
+def find_faults(numbers: Array) -> Faults:
     """Return what is wrong with numbers; that one is missing is not."""
     with np.errstate(invalid="ignore"):
-        rows = np.flatnonzero(np.abs(numbers) > cells.LARGEST)
-    return {int(row): cells.as_number(float(numbers[row]))[1] for row in rows}
+        rows = np.flatnonzero(np.abs(numbers) > convert.MAX_ABS_VALUE)
+    return {int(row): convert.to_number(float(numbers[row]))[1] for row in rows}
 
 
 def _own_kind(kinds: set[type]) -> Kind:
@@ -136,7 +138,7 @@ def _all_at_once(values: Sequence[Any], kinds: set[type], decimal: str) -> Array
         column = np.array([*map(float, values)] if kinds == {str} else values, np.float64)
     except (ValueError, OverflowError):  # text, or an integer with hundreds of digits
         return None
-    return None if faults_of(column) else column
+    return None if find_faults(column) else column
 
 
 class RowsReader(Reader):
@@ -160,7 +162,7 @@ class RowsReader(Reader):
         self._kept: list[Mapping[str, Any]] = []  # what was looked at and not yet read
         self.names = tuple(self.head().columns)
 
-    def _parts(self, kinds: Mapping[str, Kind] | None, looking: bool) -> Iterator[Part]:
+    def _parts(self, kinds: Mapping[str, Kind] | None, looking: bool) -> Iterator[ParsedChunk]:
         rows = self._looked_at() if looking else self._all()
         row = 1
         while records := list(islice(rows, _AT_A_TIME)):
@@ -188,7 +190,7 @@ def part_of_records(
     reader: Reader, records: Sequence[Any], lines: NDArray[np.int64],
     kinds: Mapping[str, Kind] | None, faults: dict[int, tuple[str, str]] | None = None,
     texts: Sequence[str] = (),
-) -> Part:  # fmt: skip
+) -> ParsedChunk:  # fmt: skip
     """Return rows of a reader as columns of the kinds asked for, bad rows apart.
 
     A column that is not asked for is left out, unless the reader does not know it yet. Faults
@@ -211,11 +213,11 @@ def part_of_records(
     for name in dict.fromkeys(wanted):
         kind = None if kinds is None else kinds.get(name)
         values = [record.get(name) for record in rows]
-        column, own = column_of(values, kind, reader.decimal)
+        column, own = convert_values(values, kind, reader.decimal)
         if kind is None and own and len(own) == sum(value is not None for value in values):
             reader.leave_out(name, "nested values")
             continue
         columns[name] = column
         for row, fault in own.items():
             faults.setdefault(row, (name, fault))
-    return reader.part(Block(columns, lines), faults, texts)
+    return reader.part(Table(columns, lines), faults, texts)

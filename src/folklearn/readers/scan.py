@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from folklearn.errors import InvalidInputError
-from folklearn.readers.block import Block, Texts, as_texts, is_gap
-from folklearn.readers.cells import Kind
+from folklearn.readers.convert import Kind
 from folklearn.readers.reader import BadRow, Reader
+from folklearn.readers.table import Table, TextColumn, as_text_column, is_missing
 from folklearn.sparse import SparseRows
 
 _MOST_VALUES = 101  # texts of a column that are kept: one more than categories are shown
@@ -83,7 +83,7 @@ def scan(
         if on_bad is not None:
             on_bad(bad)
 
-    for block in reader.blocks(kinds, on_bad=None if on_bad is None else count):
+    for block in reader.read(kinds, on_bad=None if on_bad is None else count):
         pass_.add(block)
         if progress is not None:
             progress(pass_.found.n_rows)
@@ -103,24 +103,24 @@ class _Pass:
         self._n_runs = 0
         self._last: str | None = None
 
-    def add(self, block: Block) -> None:
+    def add(self, block: Table) -> None:
         found = self.found
         found.n_rows += len(block)
         for name, column in block.columns.items():
-            n_gaps = int(np.count_nonzero(is_gap(column)))
+            n_gaps = int(np.count_nonzero(is_missing(column)))
             if n_gaps:
                 found.missing[name] = found.missing.get(name, 0) + n_gaps
-            if isinstance(column, Texts):
+            if isinstance(column, TextColumn):
                 self._add_values(name, column)
         if self._target is not None:
             self._add_labels(block)
         weights = block.columns.get(self._weight) if self._weight is not None else None
-        if isinstance(weights, np.ndarray) and not is_gap(weights).all():
+        if isinstance(weights, np.ndarray) and not is_missing(weights).all():
             found.largest_weight = max(found.largest_weight or 0.0, float(np.nanmax(weights)))
         if isinstance(block.features, SparseRows) and len(self._features) < _MOST_FEATURES:
             self._features.update(np.unique(block.features.compact().indices).tolist())
 
-    def _add_values(self, name: str, column: Texts) -> None:
+    def _add_values(self, name: str, column: TextColumn) -> None:
         values = self._values.setdefault(name, {})
         if len(values) < _MOST_VALUES:
             codes, firsts = np.unique(column.codes, return_index=True)
@@ -128,13 +128,13 @@ class _Pass:
                 if code >= 0 and len(values) < _MOST_VALUES:
                     values.setdefault(column.values[code])
 
-    def _add_labels(self, block: Block) -> None:
+    def _add_labels(self, block: Table) -> None:
         found = self.found
         column = block.columns.get(self._target or "")
         if column is None:
             found.n_unlabelled += len(block)
             return
-        texts = as_texts(column)
+        texts = as_text_column(column)
         known = np.flatnonzero(texts.codes >= 0)
         found.n_unlabelled += len(block) - len(known)
         if not len(known):

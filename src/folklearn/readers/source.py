@@ -8,7 +8,7 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 
 from folklearn.errors import InvalidInputError
-from folklearn.readers.unpack import (
+from folklearn.readers.decompress import (
     LOOK,
     MAGIC,
     as_utf8,
@@ -48,7 +48,7 @@ class Chunk(NamedTuple):
                 start, line = end, line + n_lines
 
 
-class Source:
+class ByteSource:
     """A file, or a stream that is read once as it comes.
 
     Parameters

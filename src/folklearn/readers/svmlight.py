@@ -12,39 +12,39 @@ from collections.abc import Mapping
 import numpy as np
 
 from folklearn.errors import InvalidInputError
-from folklearn.readers.cells import LARGEST, Kind, as_number
-from folklearn.readers.lines import (
+from folklearn.readers.convert import MAX_ABS_VALUE, Kind, to_number
+from folklearn.readers.reader import ParsedChunk
+from folklearn.readers.source import ByteSource, Chunk
+from folklearn.readers.text import (
     EMPTY,
     N_FEATURES,
-    LinesReader,
+    LineReader,
     SparseLine,
     is_text,
     sparse_block,
     sparse_part,
 )
-from folklearn.readers.reader import Part
-from folklearn.readers.source import Chunk, Source
 from folklearn.sparse import SparseRows
 
 _INDEX = re.compile(r"[0-9]{1,10}", re.ASCII)
 
 
-class SvmlightReader(LinesReader):
+class SvmlightReader(LineReader):
     """A file in this format, or a stream of it."""
 
     format = "svmlight"
     names = ("label",)
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: ByteSource) -> None:
         super().__init__(source)
         if not source.first_line("#"):
             raise InvalidInputError(f"{self.name} has no rows; expected lines like: 1 3:0.5 7:2")
 
-    def _part_of(self, chunk: Chunk, kinds: Mapping[str, Kind] | None) -> Part:
+    def _part_of(self, chunk: Chunk, kinds: Mapping[str, Kind] | None) -> ParsedChunk:
         fast = self._fast(chunk, kinds)
         return fast or sparse_part(self, self._line_by_line(chunk.lines(), parse, EMPTY), kinds)
 
-    def _fast(self, chunk: Chunk, kinds: Mapping[str, Kind] | None) -> Part | None:
+    def _fast(self, chunk: Chunk, kinds: Mapping[str, Kind] | None) -> ParsedChunk | None:
         """Return a chunk as scikit-learn reads it, None unless everything is as it should be."""
         from sklearn.datasets import load_svmlight_file
 
@@ -56,7 +56,7 @@ class SvmlightReader(LinesReader):
         except (ValueError, OverflowError):
             return None
         X = SparseRows.of(found)
-        if not (np.abs(X.values) <= LARGEST).all():
+        if not (np.abs(X.values) <= MAX_ABS_VALUE).all():
             return None
         lines, labels = [], []
         for line, text in chunk.lines():
@@ -67,7 +67,7 @@ class SvmlightReader(LinesReader):
         if len(lines) != len(X):
             return None
         none = np.full(len(X), np.nan)
-        return Part(sparse_block(X, labels, none, (), lines, kinds), ())
+        return ParsedChunk(sparse_block(X, labels, none, (), lines, kinds), ())
 
 
 def parse(text: str) -> SparseLine | None:
@@ -96,7 +96,7 @@ def parse(text: str) -> SparseLine | None:
             raise InvalidInputError(f"column {column} occurs twice")
         if column >= N_FEATURES:
             raise InvalidInputError(f"column {column}: numbers of columns are below {N_FEATURES}")
-        features[column], fault = as_number(written)
+        features[column], fault = to_number(written)
         if not fault and np.isnan(features[column]):
             fault = "there is no value; leave the column out instead"
         if fault:

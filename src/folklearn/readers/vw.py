@@ -25,19 +25,19 @@ from numpy.typing import NDArray
 from folklearn.arrays import Array
 from folklearn.errors import InvalidInputError
 from folklearn.kernels import vw_text
-from folklearn.readers.block import Block
-from folklearn.readers.cells import LARGEST, Kind, as_number, number_in
-from folklearn.readers.lines import (
+from folklearn.readers.convert import MAX_ABS_VALUE, Kind, parse_number, to_number
+from folklearn.readers.reader import ParsedChunk
+from folklearn.readers.source import ByteSource, Chunk
+from folklearn.readers.table import Table
+from folklearn.readers.text import (
     EMPTY,
     N_FEATURES,
-    LinesReader,
+    LineReader,
     SparseLine,
     is_text,
     sparse_block,
     sparse_part,
 )
-from folklearn.readers.reader import Part
-from folklearn.readers.source import Chunk, Source
 from folklearn.sparse import Indices, SparseRows
 from folklearn.validation import MAX_WEIGHT
 
@@ -46,13 +46,13 @@ _MOST_NAMES = 100_000
 _SLOTS = 2**18  # of the table of names that were seen; twice as many as names, a power of 2
 
 
-class VwReader(LinesReader):
+class VwReader(LineReader):
     """A file in this format, or a stream of it."""
 
     format = "vw"
     names = ("label", "weight", "tag")
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: ByteSource) -> None:
         super().__init__(source)
         self._seen = np.full(_SLOTS, -1, np.int64)
         self._names: dict[int, str] = {}
@@ -64,7 +64,7 @@ class VwReader(LinesReader):
         """Return the names of features by number, or the number of one whose name is not kept."""
         return [self._names.get(int(index), str(index)) for index in indices]
 
-    def _part_of(self, chunk: Chunk, kinds: Mapping[str, Kind] | None) -> Part:
+    def _part_of(self, chunk: Chunk, kinds: Mapping[str, Kind] | None) -> ParsedChunk:
         """Return a chunk as compiled code reads it, and lines that are not plain as Python does."""
         text = chunk.data
         data = np.frombuffer(text, np.uint8)
@@ -85,7 +85,7 @@ class VwReader(LinesReader):
         )  # fmt: skip
         self._keep_names(text, new[:n_new])
         X = SparseRows(indptr, indices[: indptr[-1]], values[: indptr[-1]], N_FEATURES)
-        large = np.flatnonzero(np.abs(X.values) > LARGEST)
+        large = np.flatnonzero(np.abs(X.values) > MAX_ABS_VALUE)
         types[np.searchsorted(indptr, large, "right") - 1] = vw_text.OTHER
         if not is_text(text):
             types[types == vw_text.PLAIN] = vw_text.OTHER
@@ -101,11 +101,11 @@ class VwReader(LinesReader):
             kinds,
         )
         if vw_text.OTHER not in types:
-            return Part(block, ())
+            return ParsedChunk(block, ())
         lines = compress(chunk.lines(), types == vw_text.OTHER)
         slow, bad = sparse_part(self, self._line_by_line(lines, self._parsed, EMPTY), kinds)
-        both = Block.joined([block, slow])
-        return Part(both.take(np.argsort(both.lines)), bad)
+        both = Table.concat([block, slow])
+        return ParsedChunk(both.take(np.argsort(both.lines)), bad)
 
     def _keep_names(self, text: bytes, new: Any) -> None:
         for index, space_start, space_stop, start, stop in new.tolist():
@@ -123,7 +123,7 @@ class VwReader(LinesReader):
                 "between them"
             )
         indices, values = hashed(row.features)
-        if not (np.abs(values) <= LARGEST).all():
+        if not (np.abs(values) <= MAX_ABS_VALUE).all():
             raise InvalidInputError("its values are too large to compute with; scale the features")
         names = zip(map(place_of, row.features), row.features, strict=True)
         self._names |= {index: name for index, name in names if len(self._names) < _MOST_NAMES}
@@ -207,7 +207,7 @@ def _label(words: list[str]) -> tuple[str | None, float | None]:
 
 
 def _weight(text: str) -> float:
-    weight = number_in(text)
+    weight = parse_number(text)
     if weight is None or not 0.0 <= weight <= MAX_WEIGHT:
         raise InvalidInputError(
             f"the weight is {text!r}; expected a number from 0 to {MAX_WEIGHT:g}"
@@ -237,7 +237,7 @@ def _add(text: str, features: dict[str, float]) -> None:
 
 
 def _value(text: str, where: str) -> float:
-    value, fault = as_number(text)
+    value, fault = to_number(text)
     if not text:
         fault = "there is no value after the colon"
     elif not fault and math.isnan(value):

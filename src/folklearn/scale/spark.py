@@ -22,10 +22,9 @@ from folklearn.evidence.passes import Passes
 from folklearn.kernels.blas import OneThread
 from folklearn.model.model import Model
 from folklearn.model.roles import LEARNED
-from folklearn.readers.extras import needed
 from folklearn.scale.folding import Event, Output, fold, model_of
 from folklearn.scale.spark_passes import Block, SparkPasses
-from folklearn.utils import counted, listed
+from folklearn.utils import counted, import_optional, listed
 from folklearn.validation import Rows
 
 _STORE = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
@@ -269,7 +268,7 @@ def learn_keyed(
     weight : a column of weights.
     settings : of every `Model`, such as ``learner="leader"``.
     """
-    needed("google.protobuf", "keyed models on Spark need", "spark")
+    import_optional("google.protobuf", "keyed models on Spark need", "spark")
     types = _types_of(stream)
     own = [key, sequence, label] + ([] if weight is None else [weight])
     _check_present(types, own)
@@ -368,7 +367,7 @@ def predict_udf(model: Model) -> Any:
     To the last bit if the rows come in the same blocks: BLAS treats the last rows of a block
     apart. The model travels to the executors with the query, and only predicts there.
     """
-    functions = needed("pyspark.sql.functions", "predictions on Spark need", "spark")
+    functions = import_optional("pyspark.sql.functions", "predictions on Spark need", "spark")
     import pyarrow as pa
 
     if model.core is None:
@@ -389,7 +388,7 @@ def predict_udf(model: Model) -> Any:
 
 def _column(name: str) -> Any:
     """Return a column by its name, whatever that is made of."""
-    functions = needed("pyspark.sql.functions", "this needs", "spark")
+    functions = import_optional("pyspark.sql.functions", "this needs", "spark")
     return functions.col("`" + name.replace("`", "``") + "`")
 
 
@@ -421,7 +420,7 @@ def _check_type(types: Mapping[str, str], name: str, known: Iterable[str], rule:
 
 def _check_missing(df: Any, names: Iterable[str]) -> None:
     """Refuse a table that has gaps in some columns."""
-    functions = needed("pyspark.sql.functions", "this needs", "spark")
+    functions = import_optional("pyspark.sql.functions", "this needs", "spark")
     wanted = list(dict.fromkeys(names))
     gaps = [functions.count_if(_column(name).isNull()) for name in wanted]
     for name, n in zip(wanted, df.select(*gaps).first(), strict=True):

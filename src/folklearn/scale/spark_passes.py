@@ -12,7 +12,7 @@ from folklearn.arrays import Array
 from folklearn.errors import InvalidInputError
 from folklearn.evidence.map_reduce import HERE, Leaf, S, added_up
 from folklearn.evidence.passes import Passes
-from folklearn.readers.extras import needed
+from folklearn.utils import import_optional
 from folklearn.validation import Rows
 
 FAN = 8  # sums that are added up at a time
@@ -50,7 +50,7 @@ class SparkPasses(Passes):
         after_pass: Callable[[int], None] | None = None,
     ) -> None:
         self._after_pass, self._n_made = after_pass, 0
-        self._functions = needed("pyspark.sql.functions", "this needs", "spark")
+        self._functions = import_optional("pyspark.sql.functions", "this needs", "spark")
         self._blocks = df.mapInArrow(_kept(blocks_of), "part bigint, n bigint, block binary")
         self._blocks = self._blocks.persist()
         counts = self._blocks.groupBy("part").agg({"n": "sum"}).collect()

@@ -9,7 +9,7 @@ from folklearn.model import roles
 from folklearn.model.encoder import MOST_OWN, SHARED
 from folklearn.model.model import Model
 from folklearn.model.terms import DATE_PARTS
-from folklearn.readers.records import block_of_records
+from folklearn.readers.records import table_from_records
 from folklearn.service import events
 from folklearn.service.answers import RefusedError
 
@@ -114,7 +114,7 @@ class Size(NamedTuple):
         if self.columns * len(items) > MOST_NUMBERS_AT_ONCE:
             return self
         rows = [row for row, _ in items]
-        encoded = columns.encode(block_of_records(rows, range(1, len(rows) + 1)))
+        encoded = columns.encode(table_from_records(rows, range(1, len(rows) + 1)))
         n_features = 0 if columns.sparse else len(columns) + len(encoded.keys)
         n_places = core.n_places_with(encoded.X) if columns.sparse else 0
         n_letters = sum(len(part) for _, part in encoded.keys) + sum(map(len, encoded.roles))

@@ -12,7 +12,7 @@ from folklearn import serialization
 from folklearn.adapters._sklearn.rows import Rows
 from folklearn.arrays import Array
 from folklearn.model.model import Model
-from folklearn.readers.block import Block
+from folklearn.readers.table import Table
 from folklearn.serialization import Record
 
 
@@ -62,7 +62,7 @@ class Draws:
         used, self.slots = np.unique(slots, return_inverse=True)
         self.states = [states[i] for i in used]
 
-    def predict(self, model: Model, block: Block) -> Array:
+    def predict(self, model: Model, block: Table) -> Array:
         """Return the probabilities of the labels of the model, averaged over the draws."""
         if not self.states:
             return model._frozen(block)
@@ -84,7 +84,7 @@ class Draws:
         return cls(m, seed, models, slots)
 
 
-def _shared(state: Model, n_classes: int, block: Block) -> Array:
+def _shared(state: Model, n_classes: int, block: Table) -> Array:
     """Return a state's probabilities; classes that came later share what it held for them."""
     n_later = n_classes - len(state.labels)
     if state.core is None:  # before the first round

@@ -13,9 +13,9 @@ from folklearn import validation
 from folklearn.errors import InvalidInputError
 from folklearn.model.dataset import block_of
 from folklearn.model.roles import IGNORED
-from folklearn.readers.block import Block
 from folklearn.readers.frames import is_frame
-from folklearn.readers.opening import open_reader
+from folklearn.readers.open import open_reader
+from folklearn.readers.table import Table
 from folklearn.sparse import SparseRows
 
 _ACCEPTED = {"accept_sparse": "csr", "dtype": np.float64, "ensure_all_finite": "allow-nan"}
@@ -29,7 +29,7 @@ class Rows:
     position, as scikit-learn compares names.
     """
 
-    def __init__(self, block: Block) -> None:
+    def __init__(self, block: Table) -> None:
         self.whole = block
 
     @classmethod
@@ -42,7 +42,7 @@ class Rows:
             if first:
                 estimator._names = list(block.columns)
             columns = zip(estimator._names, block.columns.values(), strict=True)
-            return cls(Block(dict(columns), block.lines))
+            return cls(Table(dict(columns), block.lines))
         if first and (estimator.roles or estimator.crosses):
             raise InvalidInputError("roles and crosses are for the columns of a data frame")
         _check_no_text(X)
@@ -53,9 +53,9 @@ class Rows:
             estimator._names = None
         if estimator._names is None:
             features = SparseRows.of(X) if scipy.sparse.issparse(X) else X
-            return cls(Block({}, lines, features))
+            return cls(Table({}, lines, features))
         dense = X.toarray() if scipy.sparse.issparse(X) else X
-        return cls(Block(dict(zip(estimator._names, dense.T, strict=True)), lines))
+        return cls(Table(dict(zip(estimator._names, dense.T, strict=True)), lines))
 
     def __len__(self) -> int:
         return len(self.whole)
@@ -76,7 +76,7 @@ class Rows:
             yield slice(start, min(start + size, len(self)))
 
 
-def _block_of_frame(X: Any, estimator: Any) -> Block:
+def _block_of_frame(X: Any, estimator: Any) -> Table:
     import narwhals.stable.v2 as nw
 
     frame, reader = nw.from_native(X, eager_only=True), open_reader(X)
@@ -100,7 +100,7 @@ def _block_of_frame(X: Any, estimator: Any) -> Block:
         )
     block = block_of(X, reader.left_out)  # all of them are ignored, or empty
     gap = np.full(len(block), math.nan)
-    return Block({name: block.columns.get(name, gap) for name in own}, block.lines)
+    return Table({name: block.columns.get(name, gap) for name in own}, block.lines)
 
 
 def _check_no_text(X: Any) -> None:

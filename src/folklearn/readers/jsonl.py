@@ -14,13 +14,13 @@ import numpy as np
 
 from folklearn.errors import InvalidInputError
 from folklearn.kernels.json_text import extent_of
-from folklearn.readers.arrow import column_of_array
-from folklearn.readers.block import Block, Column, Texts
-from folklearn.readers.cells import Kind
-from folklearn.readers.lines import LinesReader, is_text
-from folklearn.readers.reader import MOST_CELLS, MOST_COLUMNS, Part
-from folklearn.readers.records import column_of, part_of_records
-from folklearn.readers.source import Chunk, Source
+from folklearn.readers.arrow import convert_arrow
+from folklearn.readers.convert import Kind
+from folklearn.readers.reader import MAX_CELLS, MAX_COLUMNS, ParsedChunk
+from folklearn.readers.records import convert_values, part_of_records
+from folklearn.readers.source import ByteSource, Chunk
+from folklearn.readers.table import Column, Table, TextColumn
+from folklearn.readers.text import LineReader, is_text
 
 _WORTH_IT = 2**13  # bytes from which on pyarrow is faster
 _BLOCK = 2**20  # bytes that a thread of pyarrow parses
@@ -28,13 +28,13 @@ _DEEPEST = 64  # levels that pyarrow reads; with very many the process would end
 _UNNAMED = re.compile(rb'""\s*:')  # a key that pyarrow takes, if only within a nested value
 
 
-class JsonReader(LinesReader):
+class JsonReader(LineReader):
     """A file of JSON objects, or a stream of them."""
 
     format = "jsonlines"
     _may_bring_more = True
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: ByteSource) -> None:
         super().__init__(source)
         self._is_extreme = False  # whether the current chunk is nothing for pyarrow
         first = source.first_line().lstrip()
@@ -48,7 +48,7 @@ class JsonReader(LinesReader):
         if not head.columns:
             self._check_readable()
         self.names = tuple(head.columns)
-        texts = [name for name, column in head.columns.items() if isinstance(column, Texts)]
+        texts = [name for name, column in head.columns.items() if isinstance(column, TextColumn)]
         self._texts = set(texts)
 
     def _check_readable(self) -> None:
@@ -60,19 +60,19 @@ class JsonReader(LinesReader):
     def _chunks(self, looking: bool) -> Iterator[Chunk]:
         """Yield chunks whose lines may well all have every key: a block has a cell for each."""
         for chunk in super()._chunks(looking):
-            n_keys, deepest = extent_of(chunk.data, MOST_COLUMNS)
-            self._is_extreme = deepest > _DEEPEST or n_keys == MOST_COLUMNS
-            n_lines = max(1, MOST_CELLS // max(1, n_keys + len(self.names)))
+            n_keys, deepest = extent_of(chunk.data, MAX_COLUMNS)
+            self._is_extreme = deepest > _DEEPEST or n_keys == MAX_COLUMNS
+            n_lines = max(1, MAX_CELLS // max(1, n_keys + len(self.names)))
             yield from chunk.cut(n_lines)
 
-    def _part_of(self, chunk: Chunk, kinds: Mapping[str, Kind] | None) -> Part:
+    def _part_of(self, chunk: Chunk, kinds: Mapping[str, Kind] | None) -> ParsedChunk:
         fast = None
         is_worth_it = kinds is not None and len(chunk.data) > _WORTH_IT and not self._is_extreme
         if kinds is not None and is_worth_it and is_text(chunk.data):
             fast = self._fast(chunk, kinds)
         return fast or self._slow(chunk, kinds)
 
-    def _fast(self, chunk: Chunk, kinds: Mapping[str, Kind]) -> Part | None:
+    def _fast(self, chunk: Chunk, kinds: Mapping[str, Kind]) -> ParsedChunk | None:
         """Return a chunk as pyarrow reads it, None unless everything is as it should be."""
         table = self._table(chunk.data, kinds)
         n_lines = chunk.data.count(b"\n")
@@ -85,14 +85,14 @@ class JsonReader(LinesReader):
         for name in (*kinds, *(found - self.known - set(kinds))):
             kind = kinds.get(name)
             if name not in found:
-                columns[name], faults = column_of([None] * n_lines, kind)
+                columns[name], faults = convert_values([None] * n_lines, kind)
             elif _is_plain(table.column(name).type, kind):
-                columns[name], faults = column_of_array(table.column(name), kind)
+                columns[name], faults = convert_arrow(table.column(name), kind)
             else:
                 return None
             if faults:
                 return None
-        return Part(Block(columns, np.arange(chunk.line, chunk.line + n_lines)), ())
+        return ParsedChunk(Table(columns, np.arange(chunk.line, chunk.line + n_lines)), ())
 
     def _table(self, data: bytes, kinds: Mapping[str, Kind]) -> Any:
         try:
@@ -111,7 +111,7 @@ class JsonReader(LinesReader):
         except (pa.ArrowException, UnicodeDecodeError):
             return None
 
-    def _slow(self, chunk: Chunk, kinds: Mapping[str, Kind] | None) -> Part:
+    def _slow(self, chunk: Chunk, kinds: Mapping[str, Kind] | None) -> ParsedChunk:
         """Return a chunk as Python reads it, line by line, bad ones apart."""
         nothing: dict[str, Any] = {}
         found = self._line_by_line(chunk.lines(), _parse_unless_blank, nothing)
@@ -147,9 +147,9 @@ def parse(text: str) -> dict[str, Any]:
         raise InvalidInputError("it has a number that is too long to be read") from None
     if not isinstance(record, dict):
         raise InvalidInputError("it is JSON, but not an object like {...}")
-    if len(record) > MOST_COLUMNS:
+    if len(record) > MAX_COLUMNS:
         raise InvalidInputError(
-            f"it has {len(record):,} keys, and at most {MOST_COLUMNS:,} columns can be read: leave "
+            f"it has {len(record):,} keys, and at most {MAX_COLUMNS:,} columns can be read: leave "
             "some out, or write only what is not 0, as svmlight or VW text"
         )
     return record

@@ -8,10 +8,10 @@ import numpy as np
 
 from folklearn.arrays import Array
 from folklearn.errors import InvalidInputError
-from folklearn.readers.block import Block, Column, Texts
-from folklearn.readers.cells import Kind
-from folklearn.readers.reader import Part, Reader
-from folklearn.readers.source import Chunk, Source
+from folklearn.readers.convert import Kind
+from folklearn.readers.reader import ParsedChunk, Reader
+from folklearn.readers.source import ByteSource, Chunk
+from folklearn.readers.table import Column, Table, TextColumn
 from folklearn.sparse import Indices, SparseRows
 
 T = TypeVar("T")
@@ -19,7 +19,7 @@ T = TypeVar("T")
 N_FEATURES = 2**32  # features are numbered below this, in svmlight as in VW
 
 
-class Found(NamedTuple, Generic[T]):
+class ParsedLines(NamedTuple, Generic[T]):
     """What was found line by line; a bad row has something else in its place."""
 
     rows: list[T]
@@ -28,23 +28,23 @@ class Found(NamedTuple, Generic[T]):
     faults: dict[int, tuple[str, str]]  # by row: no column, and what is wrong
 
 
-class LinesReader(Reader):
+class LineReader(Reader):
     """A text that is read in chunks of lines."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: ByteSource) -> None:
         super().__init__(source.name)
         self._source = source
         self.can_reread, self.is_live = not source.is_live, source.is_live
         self.notes = source.notes
 
     @abstractmethod
-    def _part_of(self, chunk: Chunk, kinds: Mapping[str, Kind] | None) -> Part:
+    def _part_of(self, chunk: Chunk, kinds: Mapping[str, Kind] | None) -> ParsedChunk:
         """Return the rows of a chunk."""
 
     def _chunks(self, looking: bool) -> Iterator[Chunk]:
         return self._source.chunks(looking=looking)
 
-    def _parts(self, kinds: Mapping[str, Kind] | None, looking: bool) -> Iterator[Part]:
+    def _parts(self, kinds: Mapping[str, Kind] | None, looking: bool) -> Iterator[ParsedChunk]:
         for chunk in self._chunks(looking):
             part = self._part_of(chunk, kinds)
             self.fraction = self._source.fraction
@@ -52,9 +52,9 @@ class LinesReader(Reader):
 
     def _line_by_line(
         self, lines: Iterable[tuple[int, bytes]], parse: Callable[[str], T | None], other: T
-    ) -> Found[T]:
+    ) -> ParsedLines[T]:
         """Read lines by a function that gives a row, or None for no row, or raises."""
-        found = Found[T]([], [], [], {})
+        found = ParsedLines[T]([], [], [], {})
         for line, data in lines:
             text, fault = text_of(data, self._source.encoding)
             row: T | None = other
@@ -110,7 +110,9 @@ class SparseLine(NamedTuple):
 EMPTY = SparseLine(np.empty(0, np.int64), np.empty(0))
 
 
-def sparse_part(reader: Reader, found: Found[SparseLine], kinds: Mapping[str, Kind] | None) -> Part:
+def sparse_part(
+    reader: Reader, found: ParsedLines[SparseLine], kinds: Mapping[str, Kind] | None
+) -> ParsedChunk:
     """Return rows that were read line by line, bad ones apart."""
     rows = found.rows
     indptr = np.cumsum([0, *(len(row.indices) for row in rows)])
@@ -126,12 +128,12 @@ def sparse_part(reader: Reader, found: Found[SparseLine], kinds: Mapping[str, Ki
 def sparse_block(
     X: SparseRows, labels: Sequence[str | None], weights: Array, tags: Sequence[str | None],
     lines: Sequence[int], kinds: Mapping[str, Kind] | None,
-) -> Block:  # fmt: skip
+) -> Table:  # fmt: skip
     """Return rows with their labels; weights and tags only if there are any."""
-    columns: dict[str, Column] = {"label": Texts.of(labels)}
+    columns: dict[str, Column] = {"label": TextColumn.of(labels)}
     if not np.isnan(weights).all():
         columns["weight"] = weights
     if any(tag is not None for tag in tags):
-        columns["tag"] = Texts.of(tags)
+        columns["tag"] = TextColumn.of(tags)
     wanted = {name: column for name, column in columns.items() if kinds is None or name in kinds}
-    return Block(wanted, np.asarray(lines, np.int64), X)
+    return Table(wanted, np.asarray(lines, np.int64), X)

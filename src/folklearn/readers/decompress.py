@@ -6,7 +6,7 @@ import zlib
 from collections.abc import Iterator
 
 from folklearn.errors import InvalidInputError
-from folklearn.readers.extras import needed
+from folklearn.utils import import_optional
 
 MAGIC = 8  # bytes that tell how a file is packed,
 LOOK = 1024  # and those that tell whether it is text, and in which encoding
@@ -119,9 +119,9 @@ def _gunzipped(pieces: Iterator[bytes], name: str) -> Iterator[bytes]:
 
 
 def _from_zstd(pieces: Iterator[bytes], name: str) -> Iterator[bytes]:
-    pyarrow = needed("pyarrow", f"{name} is packed with zstd, which needs")
+    pyarrow = import_optional("pyarrow", f"{name} is packed with zstd, which needs")
     try:
-        packed = pyarrow.PythonFile(File(pieces, is_patient=False), mode="r")
+        packed = pyarrow.PythonFile(IteratorIO(pieces, is_patient=False), mode="r")
         with pyarrow.CompressedInputStream(packed, "zstd") as file:
             while text := file.read(2**16):
                 yield text
@@ -131,7 +131,7 @@ def _from_zstd(pieces: Iterator[bytes], name: str) -> Iterator[bytes]:
         ) from None
 
 
-class File:
+class IteratorIO:
     """Pieces as a file, for those who need one.
 
     Parameters

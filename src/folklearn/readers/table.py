@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from folklearn.arrays import Array
-from folklearn.readers.cells import written
+from folklearn.readers.convert import format_cell
 from folklearn.sparse import SparseRows, concatenated
 
 Dates = NDArray[np.datetime64]
@@ -16,7 +16,7 @@ Rows = slice | NDArray[np.int64] | NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)
-class Texts:
+class TextColumn:
     """A column of text that holds every text once.
 
     Parameters
@@ -30,22 +30,22 @@ class Texts:
     values: tuple[str, ...]
 
     @classmethod
-    def of(cls, values: Iterable[Any]) -> "Texts":
+    def of(cls, values: Iterable[Any]) -> "TextColumn":
         """Return the values of rows as text, in order of appearance.
 
-        >>> column = Texts.of(["red", None, " red", "blue", "n/a"])
+        >>> column = TextColumn.of(["red", None, " red", "blue", "n/a"])
         >>> column.codes.tolist(), column.values
         ([0, -1, 0, 1, -1], ('red', 'blue'))
         """
         places: dict[str, int] = {}
         codes = [
             -1 if text is None else places.setdefault(text, len(places))
-            for text in map(written, values)
+            for text in map(format_cell, values)
         ]
         return cls(np.array(codes, np.int32), tuple(places))
 
     @classmethod
-    def encoded(cls, codes: NDArray[np.int64], values: Sequence[Any]) -> "Texts":
+    def from_codes(cls, codes: NDArray[np.int64], values: Sequence[Any]) -> "TextColumn":
         """Return rows whose values are given by place, -1 for none."""
         distinct = cls.of(values)
         own = np.append(distinct.codes, np.int32(-1))[codes]  # -1 is the last, which is missing
@@ -54,25 +54,25 @@ class Texts:
     def __len__(self) -> int:
         return len(self.codes)
 
-    def __getitem__(self, rows: Rows) -> "Texts":
-        return Texts(self.codes[rows], self.values)
+    def __getitem__(self, rows: Rows) -> "TextColumn":
+        return TextColumn(self.codes[rows], self.values)
 
-    def texts(self) -> list[str | None]:
+    def to_list(self) -> list[str | None]:
         """Return the text of every row, None if it is missing."""
         by_code = (*self.values, None)
         return [by_code[code] for code in self.codes.tolist()]
 
 
-Column = Array | Texts | Dates
+Column = Array | TextColumn | Dates
 
 
 @dataclass(frozen=True, eq=False)
-class Block:
+class Table:
     """Rows in columns of one length.
 
     Parameters
     ----------
-    columns : by name, in order: numbers with NaN for what is missing, `Texts`, or dates in
+    columns : by name, in order: numbers with NaN for what is missing, `TextColumn`, or dates in
         microseconds with NaT for what is missing.
     lines : where every row came from: its line in a text file, or its row (from 1) in a table.
     features : of svmlight and VW text what is not 0, by number; of VW by the hash of the name.
@@ -86,16 +86,16 @@ class Block:
     def __len__(self) -> int:
         return len(self.lines)
 
-    def take(self, rows: Rows) -> "Block":
+    def take(self, rows: Rows) -> "Table":
         """Return some of the rows: a slice, numbers, or a mask."""
         if isinstance(rows, slice) and rows.indices(len(self)) == (0, len(self), 1):
             return self
         columns = {name: column[rows] for name, column in self.columns.items()}
         features = None if self.features is None else self.features[rows]
-        return Block(columns, self.lines[rows], features)
+        return Table(columns, self.lines[rows], features)
 
     @classmethod
-    def joined(cls, blocks: Sequence["Block"]) -> "Block":
+    def concat(cls, blocks: Sequence["Table"]) -> "Table":
         """Return the rows of several blocks; a column that a block lacks is missing there."""
         if len(blocks) == 1:
             return blocks[0]
@@ -108,23 +108,23 @@ class Block:
         return cls(columns, lines.astype(np.int64, copy=False), _joined_features(blocks))
 
 
-def is_gap(column: Column) -> NDArray[np.bool_]:
+def is_missing(column: Column) -> NDArray[np.bool_]:
     """Tell of every row whether its value is missing."""
-    if isinstance(column, Texts):
+    if isinstance(column, TextColumn):
         return column.codes < 0
     gaps: NDArray[np.bool_] = np.isnat(column) if column.dtype.kind == "M" else np.isnan(column)
     return gaps
 
 
-def as_texts(column: Column) -> Texts:
+def as_text_column(column: Column) -> TextColumn:
     """Return a column with its values written as text."""
-    if isinstance(column, Texts):
+    if isinstance(column, TextColumn):
         return column
-    gaps = is_gap(column)
+    gaps = is_missing(column)
     values, codes = np.unique(column[~gaps], return_inverse=True)
     own = np.full(len(column), -1, np.int64)
     own[~gaps] = codes
-    return Texts.encoded(own, values.tolist())
+    return TextColumn.from_codes(own, values.tolist())
 
 
 def _joined(parts: Sequence[Column | None], sizes: Sequence[int]) -> Column:
@@ -137,13 +137,15 @@ def _joined(parts: Sequence[Column | None], sizes: Sequence[int]) -> Column:
     places: dict[str, int] = {}
     codes = []
     for part, size in zip(parts, sizes, strict=True):
-        texts = Texts(np.full(size, -1, np.int32), ()) if part is None else as_texts(part)
+        texts = (
+            TextColumn(np.full(size, -1, np.int32), ()) if part is None else as_text_column(part)
+        )
         own = [places.setdefault(value, len(places)) for value in texts.values]
         codes.append(np.array([*own, -1], np.int32)[texts.codes])
-    return Texts(np.concatenate(codes), tuple(places))
+    return TextColumn(np.concatenate(codes), tuple(places))
 
 
-def _joined_features(blocks: Sequence["Block"]) -> SparseRows | Array | None:
+def _joined_features(blocks: Sequence["Table"]) -> SparseRows | Array | None:
     """Return what blocks have beside their columns; a block that lacks it has nothing there."""
     features = [block.features for block in blocks]
     sparse = [own for own in features if isinstance(own, SparseRows)]
@@ -170,7 +172,7 @@ def _joined_features(blocks: Sequence["Block"]) -> SparseRows | Array | None:
 
 
 def _kind(column: Column) -> str:
-    return "text" if isinstance(column, Texts) else column.dtype.kind
+    return "text" if isinstance(column, TextColumn) else column.dtype.kind
 
 
 def _filled(parts: Sequence[Any], sizes: Sequence[int], gap: Any) -> list[Any]:

@@ -5,15 +5,15 @@ from functools import partial
 
 import numpy as np
 
-from folklearn.readers.block import Block, Column, Texts, as_texts
-from folklearn.readers.cells import Kind
-from folklearn.readers.reader import Part, Reader
-from folklearn.readers.records import Faults, column_of, faults_of, spread
+from folklearn.readers.convert import Kind
+from folklearn.readers.reader import ParsedChunk, Reader
+from folklearn.readers.records import Faults, convert_values, decode_column, find_faults
+from folklearn.readers.table import Column, Table, TextColumn, as_text_column
 
 _AT_A_TIME = 8192  # rows
 
 
-class BlockReader(Reader):
+class TableReader(Reader):
     """A block as a reader.
 
     Parameters
@@ -25,7 +25,7 @@ class BlockReader(Reader):
     format = "frame"
     unit = "row"
 
-    def __init__(self, block: Block, name: str = "the rows") -> None:
+    def __init__(self, block: Table, name: str = "the rows") -> None:
         super().__init__(name)
         self._block = block
         self.n_rows = len(block)
@@ -38,7 +38,7 @@ class BlockReader(Reader):
         if reader.can_reread:
             return reader
         kinds = {name: _own_kind(column) for name, column in reader.head().columns.items()}
-        kept = cls(Block.joined(list(reader.blocks(kinds))), reader.name)
+        kept = cls(Table.concat(list(reader.read(kinds))), reader.name)
         kept.format, kept.unit, kept.decimal = reader.format, reader.unit, reader.decimal
         kept.notes, kept._origin = reader.notes, reader
         return kept
@@ -51,7 +51,7 @@ class BlockReader(Reader):
             else (self._origin.feature_names(indices))
         )
 
-    def _parts(self, kinds: Mapping[str, Kind] | None, looking: bool) -> Iterator[Part]:
+    def _parts(self, kinds: Mapping[str, Kind] | None, looking: bool) -> Iterator[ParsedChunk]:
         for start in range(0, len(self._block), _AT_A_TIME):
             rows = self._block.take(slice(start, start + _AT_A_TIME))
             read = partial(_read, decimal=self.decimal)
@@ -64,24 +64,24 @@ class BlockReader(Reader):
                 elif kinds is None:
                     columns[name] = column
             self.fraction = start / len(self._block)
-            yield self.part(Block(columns, rows.lines, rows.features), faults)
+            yield self.part(Table(columns, rows.lines, rows.features), faults)
         self.fraction = 1.0
 
 
 def _own_kind(column: Column) -> Kind:
-    if isinstance(column, Texts):
+    if isinstance(column, TextColumn):
         return "text"
     return "date" if column.dtype.kind == "M" else "number"
 
 
 def _read(column: Column, kind: Kind, decimal: str) -> tuple[Column, Faults]:
     """Return a column as one of another kind, and what is wrong in which row."""
-    if not isinstance(column, Texts) and kind == _own_kind(column) == "number":
-        return column, faults_of(np.asarray(column, np.float64))
+    if not isinstance(column, TextColumn) and kind == _own_kind(column) == "number":
+        return column, find_faults(np.asarray(column, np.float64))
     if kind == _own_kind(column):
         return column, {}
     if kind == "text":
-        return as_texts(column), {}
-    if isinstance(column, Texts):
-        return spread(column.codes.astype("int64"), column.values, kind, decimal)
-    return column_of(column.tolist(), kind)
+        return as_text_column(column), {}
+    if isinstance(column, TextColumn):
+        return decode_column(column.codes.astype("int64"), column.values, kind, decimal)
+    return convert_values(column.tolist(), kind)

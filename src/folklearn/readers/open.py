@@ -16,14 +16,14 @@ from folklearn.readers import arrow
 from folklearn.readers.arrow import ArrowReader
 from folklearn.readers.csv import CsvReader
 from folklearn.readers.frames import FrameReader, is_frame
-from folklearn.readers.jsonlines import JsonReader
+from folklearn.readers.jsonl import JsonReader
 from folklearn.readers.reader import Reader
 from folklearn.readers.records import RowsReader
-from folklearn.readers.source import Source
+from folklearn.readers.source import ByteSource
 from folklearn.readers.svmlight import SvmlightReader
 from folklearn.readers.vw import VwReader
 
-_BY_LINES: dict[str, Callable[[Source], Reader]] = {
+_BY_LINES: dict[str, Callable[[ByteSource], Reader]] = {
     "jsonlines": JsonReader,
     "svmlight": SvmlightReader,
     "vw": VwReader,
@@ -79,13 +79,13 @@ def open_reader(
     >>> reader = open_reader(io.BytesIO(b"size;kind\\n30,5;cat\\n70;dog\\n"))
     >>> reader.names, reader.notes
     (('size', 'kind'), ['separated by semicolons', 'decimal comma'])
-    >>> [block.columns["size"].tolist() for block in reader.blocks({"size": "number"})]
+    >>> [block.columns["size"].tolist() for block in reader.read({"size": "number"})]
     [[30.5, 70.0]]
     """
     if isinstance(source, Reader):
         return source
     if isinstance(source, (str, os.PathLike)) or hasattr(source, "read"):
-        return _of_bytes(source_of(source, encoding), format, delimiter, decimal)
+        return _of_bytes(open_source(source, encoding), format, delimiter, decimal)
     if is_frame(source):
         return FrameReader(source)
     if isinstance(source, Iterable) and not isinstance(source, (Mapping, np.ndarray)):
@@ -96,18 +96,18 @@ def open_reader(
     )
 
 
-def source_of(origin: Any, encoding: str | None = None) -> Source:
+def open_source(origin: Any, encoding: str | None = None) -> ByteSource:
     """Return the bytes of a path, of "-" for standard input, or of something open for reading."""
     if isinstance(origin, str) and origin == "-":
-        return Source(sys.stdin.buffer, "standard input", encoding)
+        return ByteSource(sys.stdin.buffer, "standard input", encoding)
     if isinstance(origin, (str, os.PathLike)):
-        return Source(origin, os.fspath(origin), encoding)
+        return ByteSource(origin, os.fspath(origin), encoding)
     name = getattr(origin, "name", None)
-    return Source(origin, name if isinstance(name, str) else "the stream", encoding)
+    return ByteSource(origin, name if isinstance(name, str) else "the stream", encoding)
 
 
 def _of_bytes(
-    source: Source, format: str | None, delimiter: str | None, decimal: str | None
+    source: ByteSource, format: str | None, delimiter: str | None, decimal: str | None
 ) -> Reader:
     if format is not None and format not in _BY_ENDING:
         raise FolklearnError(f"there is no format {format!r}; choose one of: {', '.join(FORMATS)}")
@@ -120,7 +120,7 @@ def _of_bytes(
     return _BY_LINES[found](source)
 
 
-def _format_of(source: Source, magic: bytes) -> str:
+def _format_of(source: ByteSource, magic: bytes) -> str:
     """Return the format of a file; one of which nothing is known is CSV."""
     for first, format in _FIRST_BYTES.items():
         if magic.startswith(first):

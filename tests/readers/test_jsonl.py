@@ -9,18 +9,18 @@ from hypothesis import strategies as st
 
 from folklearn.errors import FolklearnError, InvalidInputError
 from folklearn.readers import BadRow
-from folklearn.readers.jsonlines import JsonReader, parse
-from folklearn.readers.source import Source
+from folklearn.readers.jsonl import JsonReader, parse
+from folklearn.readers.source import ByteSource
 
 
 def opened(path):
-    return JsonReader(Source(path, "data.jsonl"))
+    return JsonReader(ByteSource(path, "data.jsonl"))
 
 
 @pytest.fixture(params=["by pyarrow", "by Python"], autouse=True)
 def _both_ways(request, monkeypatch):
     worth_it = 0 if request.param == "by pyarrow" else 10**9
-    monkeypatch.setattr("folklearn.readers.jsonlines._WORTH_IT", worth_it)
+    monkeypatch.setattr("folklearn.readers.jsonl._WORTH_IT", worth_it)
 
 
 def test_kinds_and_lines(write, read):
@@ -32,7 +32,7 @@ def test_kinds_and_lines(write, read):
     assert reader.names == ("a", "y", "b", "d")
     head = reader.head()
     assert head.columns["a"].tolist()[:2] == [1.0, -1000.0]
-    assert head.columns["d"].texts() == ["2024-05-01", None, None]
+    assert head.columns["d"].to_list() == ["2024-05-01", None, None]
     rows = read(reader, {"a": "number", "b": "number", "y": "text", "d": "date"})
     assert (rows["a"], rows["b"]) == ([1.0, -1000.0, None], [1.0, 2.5, 0.0])
     assert (rows["y"], rows.lines) == (["p", "q", None], [1, 3, 4])
@@ -73,7 +73,7 @@ def test_nested_columns_are_left_out(write, read):
     rows = read(reader, {"a": "number"})
     assert (rows.names, rows["a"]) == (["a"], [1.0, 2.0, 3.0])
     with pytest.raises(InvalidInputError, match="column 'tags' of data.jsonl cannot be read"):
-        reader.blocks({"tags": "text"})
+        reader.read({"tags": "text"})
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def read_both():
         found = []
         with pytest.MonkeyPatch.context() as patch:
             for worth_it in (0, 10**9):
-                patch.setattr("folklearn.readers.jsonlines._WORTH_IT", worth_it)
+                patch.setattr("folklearn.readers.jsonl._WORTH_IT", worth_it)
                 try:
                     rows = Rows(opened(path), kinds, skip=True)
                 except FolklearnError as error:

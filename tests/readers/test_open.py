@@ -104,7 +104,7 @@ def test_the_rows_do_not_depend_on_the_format_nor_on_the_way(rng, tmp_path, read
     for source in (path, io.BytesIO(content), piped(pieces)):
         reader = open_reader(source)
         assert reader.format == ("arrow" if format == "stream" else format)
-        rows = read(reader, kinds_for(reader), most=100)
+        rows = read(reader, kinds_for(reader), max_rows=100)
         assert rows.error is None
         assert numbers(rows) == (X, [str(k) for k in y])
         assert rows.lines == list(range(1 + (format == "csv"), len(X) + 1 + (format == "csv")))
@@ -196,9 +196,9 @@ def test_a_pipe_is_read_once(piped, read):
     reader = open_reader(piped([b"a,y\n1,p\n"]))
     assert (reader.can_reread, reader.is_live, reader.fraction) == (False, True, None)
     assert read(reader)["a"] == ["1"]
-    assert reader.head().columns["a"].texts() == ["1"]
+    assert reader.head().columns["a"].to_list() == ["1"]
     with pytest.raises(InvalidInputError, match="can be read only once; store it in a file"):
-        reader.blocks({"a": "text"})
+        reader.read({"a": "text"})
 
 
 @pytest.mark.parametrize(
@@ -236,10 +236,10 @@ def test_rows_of_a_pipe_come_as_they_are_written(head, lines, label, packed, end
         send(head + lines[0])
         reader = open_reader(stream)
         assert len(reader.head()) == 1
-        blocks = reader.blocks({label: "text"}, most=3)
+        blocks = reader.read({label: "text"}, max_rows=3)
 
         def labels():
-            return next(blocks).columns[label].texts()
+            return next(blocks).columns[label].to_list()
 
         assert labels() == ["p"]
         send(lines[1] + lines[2][:2])
@@ -288,7 +288,7 @@ def test_bad_rows_are_left_out_exactly(
             texts[line - first].rstrip("\n").replace("\udcff", "\ufffd") for line in bad_lines
         ]
         assert [row.text for row in rows.bad] == written
-    stopped = read(open_reader(path, format=format), kinds, most=7)
+    stopped = read(open_reader(path, format=format), kinds, max_rows=7)
     assert stopped.error.line == bad_lines[0]
     assert stopped.lines == [line for line in good_lines if line < bad_lines[0]]
 

@@ -11,7 +11,7 @@ Kind = Literal["number", "text", "date", "day/month", "month/day"]
 
 DATE_KINDS: tuple[Kind, ...] = ("date", "day/month", "month/day")
 IS_NESTED = "the value is nested; only numbers, text and dates can be read"
-LARGEST = 1e13  # number that is computed with: rows of ten thousand of them still can be
+MAX_ABS_VALUE = 1e13  # number that is computed with: rows of ten thousand of them still can be
 _MISSING = frozenset(("", "nan", "na", "n/a", "null"))
 _TRUTH = {"true": 1.0, "false": 0.0}
 _YEAR_FIRST = re.compile(r"(\d{4})([-/.])(\d{1,2})\2(\d{1,2})([ T]\d.*)?", re.ASCII)
@@ -30,20 +30,20 @@ _OPEN_ORDER = "its role must say which"
 _EXACT = 2.0**53  # whole numbers below it are told apart
 
 
-def is_missing(text: str) -> bool:
+def is_missing_text(text: str) -> bool:
     """Tell whether a text without outer spaces says that there is no value.
 
-    >>> [cell for cell in ("", "NaN", "n/a", "0", "none") if is_missing(cell)]
+    >>> [cell for cell in ("", "NaN", "n/a", "0", "none") if is_missing_text(cell)]
     ['', 'NaN', 'n/a']
     """
     return len(text) < 5 and text.lower() in _MISSING
 
 
-def number_in(text: str, decimal: str = ".") -> float | None:
+def parse_number(text: str, decimal: str = ".") -> float | None:
     """Return the number that a text says, or None; underscores are part of one for Python only.
 
-    >>> number_in("1e3"), number_in("1,5", ","), number_in("1.5", ","), number_in("1_000")
-    (1000.0, 1.5, None, None)
+    >>> parse_number("1e3"), parse_number("1,5", ","), parse_number("1_000")
+    (1000.0, 1.5, None)
     """
     if "_" in text:
         return None
@@ -57,36 +57,36 @@ def number_in(text: str, decimal: str = ".") -> float | None:
         return None
 
 
-def amount_in(text: str, decimal: str = ".") -> float | None:
+def parse_amount(text: str, decimal: str = ".") -> float | None:
     """Return the number that a text says, perhaps in groups, with a currency or in percent.
 
-    >>> amount_in("$5,643.83"), amount_in("1.250,5 €", ","), amount_in("12%"), amount_in("1,5")
-    (5643.83, 1250.5, 0.12, None)
+    >>> [parse_amount(text) for text in ("$5,643.83", "12%", "1,5")]
+    [5643.83, 0.12, None]
     """
-    number = number_in(text, decimal)
+    number = parse_number(text, decimal)
     found = _AMOUNT[decimal].fullmatch(text) if number is None else None
     if found is None:
         return number
     before, within, whole, rest = found.groups("")
     digits = "".join(filter(str.isdigit, whole))
-    number = number_in(f"{before}{within}{digits}{rest}", decimal)
+    number = parse_number(f"{before}{within}{digits}{rest}", decimal)
     return number / 100.0 if number is not None and text.endswith("%") else number
 
 
-def unit_in(text: str) -> str:
+def find_unit(text: str) -> str:
     """Return the currency or the percent sign of an amount, "" if it has none."""
     return next((sign for sign in f"{_MONEY}%" if sign in text), "")
 
 
-def date_in(text: str, kind: Kind = "date") -> datetime | None:
+def parse_date(text: str, kind: Kind = "date") -> datetime | None:
     """Return the date that a text says, in UTC if it has a zone, or None.
 
     The year comes first, or last behind points, as in 31.01.2024. Behind anything else the kind
     tells which of day and month comes first; plain dates leave it open.
 
-    >>> date_in("2024-05-01"), date_in("2024-05-01T10:00+02:00"), date_in("20240501")
+    >>> parse_date("2024-05-01"), parse_date("2024-05-01T10:00+02:00"), parse_date("20240501")
     (datetime.datetime(2024, 5, 1, 0, 0), datetime.datetime(2024, 5, 1, 8, 0), None)
-    >>> date_in("1/5/2024"), date_in("1/5/2024", "day/month")
+    >>> parse_date("1/5/2024"), parse_date("1/5/2024", "day/month")
     (None, datetime.datetime(2024, 5, 1, 0, 0))
     """
     if found := _YEAR_FIRST.fullmatch(text):
@@ -111,17 +111,17 @@ def without_zone(moment: datetime) -> datetime:
     return moment if moment.tzinfo is None else moment.astimezone(UTC).replace(tzinfo=None)
 
 
-def written(value: Any) -> str | None:
+def format_cell(value: Any) -> str | None:
     """Return a value as text, None if it is missing.
 
-    >>> written(" red "), written(True), written(3.0), written(2.5), written("NA")
-    ('red', 'true', '3', '2.5', None)
+    >>> [format_cell(value) for value in (" red ", True, 3.0, 2.5, "NA")]
+    ['red', 'true', '3', '2.5', None]
     """
     if value is None:
         return None
     if isinstance(value, str):
         text = value.strip()
-        return None if is_missing(text) else text
+        return None if is_missing_text(text) else text
     if isinstance(value, (bool, np.bool_)):
         return "true" if value else "false"
     if isinstance(value, (float, np.floating)):
@@ -131,13 +131,13 @@ def written(value: Any) -> str | None:
         whole = abs(number) < _EXACT and number.is_integer()
         return str(int(number)) if whole else repr(number)
     if isinstance(value, (date, np.datetime64)):
-        moment, _ = as_date(value)
+        moment, _ = to_date(value)
         is_day = not isinstance(value, (datetime, np.datetime64))
         return None if moment is None else (moment.date() if is_day else moment).isoformat()
     return str(value)
 
 
-def as_number(value: Any, decimal: str = ".") -> tuple[float, str]:
+def to_number(value: Any, decimal: str = ".") -> tuple[float, str]:
     """Return a number, NaN if it is missing, and what is wrong with it, or nothing.
 
     That of a duration is its seconds.
@@ -146,12 +146,12 @@ def as_number(value: Any, decimal: str = ".") -> tuple[float, str]:
         return math.nan, ""
     if isinstance(value, str):
         text = value.strip()
-        if is_missing(text):
+        if is_missing_text(text):
             return math.nan, ""
-        found = _TRUTH.get(text.lower(), amount_in(text, decimal))
+        found = _TRUTH.get(text.lower(), parse_amount(text, decimal))
         if found is None:
             other = "," if decimal == "." else "."
-            is_other = amount_in(text, other) is not None
+            is_other = parse_amount(text, other) is not None
             remedy = f"; decimals have {decimal!r} here, not {other!r}: decimal={other!r}"
             return math.nan, f"{_shown(text)} is not a number" + (remedy if is_other else "")
     elif isinstance(value, (bytes, bytearray, np.complexfloating)):  # which `float` would take
@@ -163,7 +163,7 @@ def as_number(value: Any, decimal: str = ".") -> tuple[float, str]:
             return math.nan, f"{_shown(value)} is not a number"
         except OverflowError:
             found = math.inf
-    if not abs(found) <= LARGEST:  # also for NaN, which is no fault
+    if not abs(found) <= MAX_ABS_VALUE:  # also for NaN, which is no fault
         fault = "too large to compute with; scale the column"
         if not isinstance(value, int) and math.isinf(found):
             fault = "not finite; leave missing values empty"
@@ -178,7 +178,7 @@ def _seconds_of(value: Any) -> Any:
     return value / np.timedelta64(1, "s") if isinstance(value, np.timedelta64) else value
 
 
-def as_date(value: Any, kind: Kind = "date") -> tuple[datetime | None, str]:
+def to_date(value: Any, kind: Kind = "date") -> tuple[datetime | None, str]:
     """Return a date, None if it is missing, and what is wrong with it, or nothing."""
     if isinstance(value, np.datetime64):
         value = value.astype("datetime64[us]").item()
@@ -186,31 +186,31 @@ def as_date(value: Any, kind: Kind = "date") -> tuple[datetime | None, str]:
         return (without_zone(value) if value == value else None), ""
     if isinstance(value, date):
         return datetime(value.year, value.month, value.day), ""
-    text = written(value)
+    text = format_cell(value)
     if text is None:
         return None, ""
-    found = date_in(text, kind) if isinstance(value, str) else None
+    found = parse_date(text, kind) if isinstance(value, str) else None
     if found is None and kind == "date" and _YEAR_LAST.fullmatch(text):
         return None, f"{_shown(text)} may begin with the day or the month, and {_OPEN_ORDER}"
     return found, "" if found else f"{_shown(text)}, unlike 2024-05-01T10:30, is not a date"
 
 
-def with_remedy(fault: str, column: str) -> str:
+def add_remedy(fault: str, column: str) -> str:
     """Return what is wrong with a cell of a column, and what to do if the column is to blame.
 
-    >>> with_remedy("'x' is not a number", "zip code")
+    >>> add_remedy("'x' is not a number", "zip code")
     "'x' is not a number; for a column of text: roles={'zip code': 'category'}"
     """
     if fault.endswith(_OPEN_ORDER):
-        return f"{fault}: {role_of(column, 'day/month')} or {role_of(column, 'month/day')}"
+        return f"{fault}: {format_role(column, 'day/month')} or {format_role(column, 'month/day')}"
     if fault == IS_NESTED:
-        return f"{fault}; to leave the column out: {role_of(column, 'ignored')}"
+        return f"{fault}; to leave the column out: {format_role(column, 'ignored')}"
     if fault.endswith(_OTHER_KIND):
-        return f"{fault}; for a column of text: {role_of(column, 'category')}"
+        return f"{fault}; for a column of text: {format_role(column, 'category')}"
     return fault
 
 
-def role_of(column: str, role: str) -> str:
+def format_role(column: str, role: str) -> str:
     """Return how a role is given to a column."""
     return f"roles={{{column!r}: {role!r}}}"
 
