@@ -61,7 +61,7 @@ def test_no_rows_prove_nothing():
 
 
 def test_the_allowance_is_the_one_that_is_proven():
-    """docs/theory/wide.md: c is off by kappa [...], and every norm by kappa [...]."""
+    """docs/theory/large-problems.md: c is off by kappa [...], and every norm by kappa [...]."""
     K, n, B = 3, 5, 2.0
     totals = np.zeros(N_TOTALS)
     totals[[CONSTANT, WEIGHT, REACH, DEPTH]] = 900.0, 1000.0, 3000.0, 1e9

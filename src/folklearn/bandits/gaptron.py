@@ -38,7 +38,7 @@ class Gaptron(Agent):
 
     Probabilities and propensity of a delayed outcome are those of its own decision. Differs
     from the paper in that W is not projected onto a ball: the bound below does not need it.
-    The bandit step is derived in docs/theory/bandits.md.
+    The bandit step is derived in docs/theory/reductions.md.
 
     Time and memory O(K d) per round.
 

@@ -71,7 +71,7 @@ class Newtron(Agent):
     horizon : number of rounds T; with it, or with ``exploration="theory"`` too, it is the theory's
         :math:`\varepsilon = \min(1, \sqrt{\alpha K n \ln(1 + 2
         \beta D R^2 T / n) / (2 \beta T)})`, n = (K-1) d, which balances the leading terms of
-        a bound on mistakes (docs/theory/bandits.md). It is far more cautious than the default.
+        a bound on mistakes (docs/theory/reductions.md). It is far more cautious than the default.
     alpha : :math:`\alpha`, sharpness of the probabilities, positive.
     beta : :math:`\beta`, curvature of the expansions, positive.
     D : radius of the ball, in the Frobenius norm, positive. Logits are at most

@@ -18,7 +18,7 @@ class RegretCertificate:
     and `bound` is what stands in the brackets, measured: :math:`c_t` is the most that round t
     could cost beyond :math:`\eta_t` times its excess log loss (known before it is played),
     :math:`\eta` the largest :math:`\eta_t`, and :math:`C_a` the certified log-loss regret of the
-    regressions. The proof is in docs/theory/bandits.md.
+    regressions. The proof is in docs/theory/reductions.md.
 
     Attributes
     ----------

@@ -213,7 +213,7 @@ class RewardAgent(RegressionAgent):
     References
     ----------
     Foster and Rakhlin (2020), "Beyond UCB", for SquareCB; Foster and Krishnamurthy (2021),
-    "Efficient First-Order Contextual Bandits", for FastCB. Constants: docs/theory/bandits.md.
+    "Efficient First-Order Contextual Bandits", for FastCB. Constants: docs/theory/reductions.md.
     """
 
     PARAMS = (*RegressionAgent.PARAMS, "scale")

@@ -61,7 +61,7 @@ class OnlineToBatch(Serializable):
     the bound, and a single predictor may be worse. Averaging is no worse than random stopping
     in expectation, because -ln p is convex in p, and varies less. Risk is the expected log
     loss; with weights, of :math:`w\,\ell` for independent rows (x, y, w). Derived in
-    docs/theory/batch.md.
+    docs/theory/reductions.md.
 
     Parameters
     ----------

@@ -48,7 +48,7 @@ class SMP(Serializable):
     without a guarantee: for T = 20 to 200 its probabilities are off by less than .01 in the
     mean at lam of .1 or more. With a weak ridge on a nearly separable sample (lam = .01, T = 20)
     they are off by .07 and too cautious, in the extreme uniform: the curvature vanishes where
-    the minimiser is certain. Derived in docs/theory/batch.md.
+    the minimiser is certain. Derived in docs/theory/reductions.md.
 
     Parameters
     ----------

@@ -84,7 +84,7 @@ class BoostingRegression(Serializable):
     References
     ----------
     Agarwal, Kale and Zimmert (2021), "Efficient Methods for Online Multiclass Logistic
-    Regression", Algorithm 3 and Theorem 4; docs/theory/boosting.md.
+    Regression", Algorithm 3 and Theorem 4; docs/theory/reductions.md.
     """
 
     PARAMS = ("n_classes", "regression", "horizon")

@@ -59,7 +59,7 @@ def aioli(
         \ln\left(1 + \frac{\gamma_{\max} T R^2}{2 d \lambda}\right)
 
     with :math:`\gamma_{\min} = \gamma_{\max} = 1/(2 + 4BR)`, or, improved,
-    :math:`\gamma^*(2BR)` and 1/2. Derived in docs/theory/gaf-aioli-laplace.md.
+    :math:`\gamma^*(2BR)` and 1/2. Derived in docs/theory/baselines.md.
     """
     T = validation.count("n_rounds", n_rounds, 0)
     d = validation.count("n_features", n_features, 1)
@@ -95,7 +95,7 @@ def gaf(
     factor. With ``n_points`` it bounds what is computed with so many points. For two classes
     every round costs at most a constant more, :math:`\ln \kappa(R/\sqrt\lambda)`; for more
     classes nothing is known but that every class gets mass mu/K, so that a round loses at most
-    ln(K/mu): both are linear in T. Derived in docs/theory/gaf-aioli-laplace.md.
+    ln(K/mu): both are linear in T. Derived in docs/theory/baselines.md.
     """
     T = validation.count("n_rounds", n_rounds, 0)
     K = validation.count("n_classes", n_classes, 2)
@@ -125,7 +125,7 @@ def midpoint_cost(n_points: int, deviation: float) -> float:
 
     for a standard Gaussian Z, its N equally likely cells with medians :math:`Z_j`, and a logit
     of standard deviation at most s; :math:`\rho_j \ge 1` is the largest ratio of mean to median
-    of :math:`e^{sZ}` in the cells up to j. Derived in docs/theory/gaf-aioli-laplace.md.
+    of :math:`e^{sZ}` in the cells up to j. Derived in docs/theory/baselines.md.
     """
     from scipy.special import log_ndtr, ndtri  # slow to import
 
@@ -157,7 +157,7 @@ def ogd(n_rounds: int, *, n_features: int, n_classes: int, B: float, R: float = 
 
     :math:`G = \sqrt 2 R` bounds the gradients and :math:`D = 2B\sqrt K` is the diameter of
     the class; unit weights. It does not depend on the number of features. Derived in
-    docs/theory/ogd-ons.md.
+    docs/theory/baselines.md.
     """
     T = validation.count("n_rounds", n_rounds, 0)
     validation.count("n_features", n_features, 1)
@@ -174,7 +174,7 @@ def ons(n_rounds: int, *, n_features: int, n_classes: int, B: float, R: float = 
 
     with :math:`\beta = \frac12\min(\frac1{4GD}, \frac{e^{-2BR}}{K-1})` and G, D as in `ogd`.
     For T >= 2 it is below the paper's :math:`5(1/\alpha + GD) K d \ln T`. Derived in
-    docs/theory/ogd-ons.md.
+    docs/theory/baselines.md.
     """
     T = validation.count("n_rounds", n_rounds, 0)
     d = validation.count("n_features", n_features, 1)
@@ -207,7 +207,7 @@ def aggregating_uniform(
     Against every W of row norms at most B, hard or soft labels, for the exact integral: the
     error of the particles comes on top. With weights up to w_max it is w_max times the bound
     at T = total weight / w_max. Implies Theorem 3 of Foster et al. (2018),
-    :math:`5Kd\ln(BRT/(Kd) + e) + 2\mu T`; derived in docs/theory/aggregating.md.
+    :math:`5Kd\ln(BRT/(Kd) + e) + 2\mu T`; derived in docs/theory/baselines.md.
     """
     T = validation.count("n_rounds", n_rounds, 0)
     n = validation.count("n_features", n_features, 1) * validation.count("n_classes", n_classes, 2)
@@ -236,7 +236,7 @@ def aggregating_gaussian(
     Against one W of Frobenius norm ``W_norm``, or every W of row norms at most B, whose
     squared norm is at most K B^2; ``nu`` is B by default. Hard or soft labels, weights as in
     `aggregating_uniform`, and for the exact integral: the error of the particles comes on
-    top. Kakade and Ng (2005), Theorem 2.2, for K classes; see docs/theory/aggregating.md.
+    top. Kakade and Ng (2005), Theorem 2.2, for K classes; see docs/theory/baselines.md.
     """
     T = validation.count("n_rounds", n_rounds, 0)
     d = validation.count("n_features", n_features, 1)

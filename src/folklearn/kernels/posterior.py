@@ -2,7 +2,7 @@
 
 Each round multiplies the weights, kept as logs. Before the effective sample size falls below
 half, the particles are resampled in proportion to their weights and moved by Metropolis steps
-that leave the posterior of the whole history unchanged. See docs/theory/aggregating.md.
+that leave the posterior of the whole history unchanged. See docs/theory/baselines.md.
 """
 
 import math

@@ -58,7 +58,7 @@ class ClassBlocks(Learner):
 
     Guarantee: none in advance. Live: regret against every W of row norm at most B is at most
     ``certificate().regret_bound``, for any B, whatever the learner does. It is evidence of first
-    order (docs/theory/class-blocks.md): looser than that of `Leader`.
+    order (docs/theory/large-problems.md): looser than that of `Leader`.
 
     Parameters
     ----------

@@ -83,7 +83,7 @@ class Ons(ProperLearner):
     References
     ----------
     Hazan, Agarwal and Kale (2007), "Logarithmic Regret Algorithms for Online Convex
-    Optimization", Figure 2 and Theorem 2. See docs/theory/ogd-ons.md.
+    Optimization", Figure 2 and Theorem 2. See docs/theory/baselines.md.
     """
 
     ARRAYS = ("W", "matrices", "totals")

@@ -60,7 +60,7 @@ class Ogd(ProperLearner):
     ----------
     Zinkevich (2003), "Online Convex Programming and Generalized Infinitesimal Gradient
     Ascent", Theorem 1. Hazan, Agarwal and Kale (2007), "Logarithmic Regret Algorithms for
-    Online Convex Optimization", for the step sizes. See docs/theory/ogd-ons.md.
+    Online Convex Optimization", for the step sizes. See docs/theory/baselines.md.
     """
 
     PARAMS = ("n_features", "n_classes", "B", "R", "rate")

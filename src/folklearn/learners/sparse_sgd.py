@@ -105,7 +105,8 @@ class Wide(Learner):
     References
     ----------
     Duchi, Hazan and Singer (2011), "Adaptive Subgradient Methods". Xiao (2010), "Dual Averaging
-    Methods". Herbster and Warmuth (1998), "Tracking the best expert". See docs/theory/wide.md.
+    Methods". Herbster and Warmuth (1998), "Tracking the best expert".
+    See docs/theory/large-problems.md.
     """
 
     PARAMS = ("n_features", "n_classes", "R", "B", "retire", "max_weight")
