@@ -45,16 +45,16 @@ LISTED = (
     "folklearn.batch",
     "folklearn.boosting",
     "folklearn.evaluate",
+    "folklearn.metrics",
     "folklearn.plots",
     "folklearn.readers",
     "folklearn.scale",
     "folklearn.synthetic",
 )
-OPEN = ("folklearn.adapters", "folklearn.evaluate", "folklearn.model")
+OPEN = ("folklearn.adapters", "folklearn.evaluate", "folklearn.metrics", "folklearn.model")
 INSIDE = {
     "evaluate.companion",
     "evaluate.projected_gradient",  # what the others are made of
-    "evaluate.probabilities",
     *(f"model.{name}" for name in ("class_weights", "encoder", "document", "holdout", "labels")),
     *(f"model.{name}" for name in ("numbering", "pictures", "recent", "refit", "roles")),
     *(f"model.{name}" for name in ("hindsight", "sparse_scaler", "stream_evidence", "tally")),
@@ -67,6 +67,11 @@ PRIVATE = {  # public only within their package
     "folklearn.evaluate.policies.probabilities",
     "folklearn.evaluate.reward_model.RewardModel",
     *(f"folklearn.evaluate.windows.{name}" for name in ("Stretch", "climb", "suffixes")),
+    *(
+        f"folklearn.metrics.scores.{name}"
+        for name in ("check_rows", "checked_row", "checked_rows", "label_mass")
+    ),
+    "folklearn.metrics.accumulator.ColumnPlaces",
     "folklearn.model.explain.explained",
     "folklearn.model.dataset.block_of",
     "folklearn.model.run.known_numbers",

@@ -13,9 +13,10 @@ import numpy as np
 import pytest
 
 from folklearn import Evidence, Folklore
-from folklearn.evaluate.hindsight import best_in_class, linear_losses
+from folklearn.evaluate.hindsight import best_in_class
 from folklearn.kernels import curvature
 from folklearn.kernels.evidence import certain_curvature
+from folklearn.metrics.scores import linear_losses
 from tests.reference import evidence as twin
 from tests.reference import fifty_digits
 from tests.reference.curvature import ratio

@@ -149,7 +149,7 @@ def test_a_changed_file_is_refused_or_can_be_used(case):
         ("Model", ("labels",), [1, 1, 1], "a Model state cannot be restored .TypeError"),
         ("Model", ("labels",), [["int", 1]] * 3, "two classes have the same label"),
         ("Model", ("tally",), [], "a Model state has no record for tally"),
-        ("Model", ("history",), {"kind": "Waiting", "config": {}}, "a Waiting state needs"),
+        ("Model", ("metrics",), {"kind": "Waiting", "config": {}}, "a Waiting state needs"),
         ("Model", ("core", "config", "n_rounds"), 2**60, "a Core state has n_rounds="),
         ("Model", ("labels",), [["str", "cat"]], "recent rows of classes that it does not have"),
     ],

@@ -6,10 +6,11 @@ import scipy.sparse as sp
 
 from folklearn import Certifier, Evidence, Tangents, best_in_class, progressive
 from folklearn.errors import InvalidInputError
-from folklearn.evaluate import Windows, linear_losses, refine
+from folklearn.evaluate import Windows, refine
 from folklearn.evidence.passes import passes_over
 from folklearn.learners import lanes
 from folklearn.learners.sparse_sgd import Wide
+from folklearn.metrics import linear_losses
 from folklearn.sparse import SparseRows
 
 

@@ -79,12 +79,12 @@ def main() -> None:
     run.name = "flights.csv"
     save(run.plot(), "run.png")
     save(plots.confusion(run.confusion, run.labels), "confusion.png")
-    save(plots.calibration(calibration_tables(run.history), run.labels), "calibration.png")
+    save(plots.calibration(calibration_tables(run.metrics), run.labels), "calibration.png")
     save(model.explain().plot(), "weights.png")
     photograph(model.report(title="Report on flights.folk"), "report.png")
     drift = folklearn.Model().run(frame, target="delayed")
     title = f"The world changes at row {CHANGE:,}"
-    save(plots.losses(window_rows(drift.history), title=title), "drift.png")
+    save(plots.losses(window_rows(drift.metrics), title=title), "drift.png")
 
 
 if __name__ == "__main__":

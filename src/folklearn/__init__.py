@@ -16,8 +16,6 @@ if TYPE_CHECKING:  # what type checkers see; the table in `registry` is what cou
     from folklearn.evaluate.interaction import interact as interact
     from folklearn.evaluate.interactions import Interactions as Interactions
     from folklearn.evaluate.off_policy import off_policy as off_policy
-    from folklearn.evaluate.progressive import progressive as progressive
-    from folklearn.evaluate.progressive import score as score
     from folklearn.evidence.certificate import Certificate as Certificate
     from folklearn.evidence.evidence import Evidence as Evidence
     from folklearn.evidence.linear_evidence import Tangents as Tangents
@@ -34,6 +32,8 @@ if TYPE_CHECKING:  # what type checkers see; the table in `registry` is what cou
     from folklearn.learners.ons import Ons as Ons
     from folklearn.learners.sgd import Ogd as Ogd
     from folklearn.learners.sparse_sgd import Wide as Wide
+    from folklearn.metrics.scores import progressive as progressive
+    from folklearn.metrics.scores import score as score
     from folklearn.model.model import Model as Model
     from folklearn.model.run import Run as Run
     from folklearn.scaler import OnlineScaler as OnlineScaler

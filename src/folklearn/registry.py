@@ -36,17 +36,15 @@ _MODULES = {
     "boosting.weak.subspace": ("Subspace", "random_subspaces"),
     "evidence.certificate": ("Certificate",),
     "errors": ("DataWarning",),
-    "evaluate.calibration": ("CalibrationCurve", "calibration_curve"),
     "evaluate.auditing": ("Certifier", "PredictionCertificate", "audit"),
     "evaluate.best_linear": ("Exact", "Pass", "refine"),
-    "evaluate.hindsight": ("best_in_class", "linear_losses"),
+    "evaluate.hindsight": ("best_in_class",),
     "evaluate.interaction": ("interact",),
     "evaluate.interactions": ("Interactions",),
     "evaluate.monitor": ("Alarm", "Monitor"),
     "evaluate.off_policy": ("Estimate", "logged_value", "off_policy"),
     "evaluate.policies": ("Learned", "best_constant", "greedy", "uniform"),
     "evaluate.reward_model": ("reward_model",),
-    "evaluate.progressive": ("Scores", "progressive", "score"),
     "evaluate.regression": ("Regression", "logistic_regression"),
     "evaluate.windows": ("Window", "Windows"),
     "evidence.evidence": ("Evidence",),
@@ -67,7 +65,15 @@ _MODULES = {
     "model.pipeline": ("Core",),
     "model.explain": ("Explanation",),
     "model.holdout": ("Frozen",),
-    "model.history": ("ClassRecord", "ColumnRecord", "History", "Piece"),
+    "metrics.accumulator": ("ClassRecord", "ColumnRecord", "Metrics", "PredictionBatch", "Segment"),
+    "metrics.scores": (
+        "CalibrationCurve",
+        "Scores",
+        "calibration_curve",
+        "linear_losses",
+        "progressive",
+        "score",
+    ),
     "model.model": ("Model",),
     "model.pictures": ("certificate_card",),
     "model.recent": ("Recent",),
@@ -116,7 +122,7 @@ PUBLIC = (
 )  # fmt: skip
 PACKAGES = (
     "adapters", "bandits", "batch", "boosting", "errors", "evaluate", "evidence", "learners",
-    "model", "plots", "readers", "scale", "synthetic",
+    "metrics", "model", "plots", "readers", "scale", "synthetic",
 )  # fmt: skip
 
 

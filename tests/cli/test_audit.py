@@ -9,8 +9,8 @@ import pytest
 
 from folklearn.evaluate.auditing import Certifier
 from folklearn.evaluate.hindsight import best_in_class
-from folklearn.evaluate.progressive import score
 from folklearn.evidence.map_reduce import leaf_rows
+from folklearn.metrics.scores import score
 from tests.cli.conftest import standardise
 from tests.evaluate.peers import constant, river, vw
 

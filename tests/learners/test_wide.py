@@ -191,9 +191,7 @@ def test_evidence_is_added_up():
     assert both.floor() == pytest.approx(whole.floor(), rel=1e-9)
     assert both.floor(B=0.1) == pytest.approx(whole.floor(B=0.1), rel=1e-9)
     assert (0.5 * both).floor(B=0.1) == pytest.approx(0.5 * whole.floor(B=0.1), rel=1e-9)
-    assert whole.value(W) == pytest.approx(
-        folklearn.evaluate.linear_losses(X, y, W).sum(), rel=1e-9
-    )
+    assert whole.value(W) == pytest.approx(folklearn.metrics.linear_losses(X, y, W).sum(), rel=1e-9)
     floor, least = whole.least(B=0.1)
     assert floor == whole.floor(B=0.1)
     assert whole.value(least) == pytest.approx(floor, rel=1e-9)

@@ -56,7 +56,7 @@ def test_a_saved_model_reports_as_the_one_that_was_saved(rows, tmp_path):
 def test_a_model_of_another_time_says_that_its_rows_were_not_recorded(rows):
     model = Model("folklore")
     model.run(rows, "y")
-    model.history = type(model.history)()
+    model.metrics = type(model.metrics)()
     page = model.report()
     assert "Of 600 rows learned before there is no record here." in page
     assert headings(page) == SECTIONS

@@ -11,7 +11,7 @@ from folklearn.report import canvas, document, html
 from tests.report.test_html import HOSTILE, Reader
 
 
-def pieces(losses, size=100, **more):
+def segments(losses, size=100, **more):
     return [
         {"start": size * i, "stop": size * (i + 1), "loss": loss, **more}
         for i, loss in enumerate(losses)
@@ -35,13 +35,13 @@ def test_drift_is_told_from_the_noise_of_pieces(late, said, rng):
     """Three standard errors: of 100 seeds without drift about one may be told wrong."""
     noise = 0.01 * np.tile([-1.0, 1.0], 32)
     losses = np.where(np.arange(64) < 56, 0.5, late) + noise
-    assert said in document.drift(pieces(losses.tolist()))
-    assert "In the last 800 rows" in document.drift(pieces(losses.tolist()))
+    assert said in document.drift(segments(losses.tolist()))
+    assert "In the last 800 rows" in document.drift(segments(losses.tolist()))
 
 
 def test_a_bad_beginning_is_no_drift():
-    assert "No drift" in document.drift(pieces([3.0] * 16 + [0.5] * 48))
-    assert "too few rows" in document.drift(pieces([0.5] * 20))
+    assert "No drift" in document.drift(segments([3.0] * 16 + [0.5] * 48))
+    assert "too few rows" in document.drift(segments([0.5] * 20))
     assert "too few rows" in document.drift([])
 
 
@@ -107,9 +107,9 @@ def test_no_name_of_a_class_or_a_column_becomes_a_tag(name):
     needs = document.attention(labels, [of_class(recall=0.1)], [of_column(name=name, n_outliers=9)])
     parts = [
         document.summary([name], needs),
-        document.course(pieces([0.5, 0.4], floor=0.1, frozen=0.5, error_rate=0.1)),
+        document.course(segments([0.5, 0.4], floor=0.1, frozen=0.5, error_rate=0.1)),
         document.proven([name], [(name, 1.0)]),
-        document.changed(pieces([0.5])),
+        document.changed(segments([0.5])),
         document.classes(labels, [of_class(), of_class()]),
         document.confusion(labels, [[5, 3], [0, 2]]),
         document.calibration(labels, [table, table]),
@@ -131,7 +131,7 @@ def test_no_name_of_a_class_or_a_column_becomes_a_tag(name):
 
 def test_pictures_take_the_colours_of_the_page():
     """No colour of ours is left that a dark page could not replace."""
-    text = document.course(pieces([0.5, 0.4], floor=0.1, frozen=0.6, error_rate=0.1))
+    text = document.course(segments([0.5, 0.4], floor=0.1, frozen=0.6, error_rate=0.1))
     drawn = re.findall(r": (#[0-9a-f]{6})\b", text)
     assert not drawn
     for colour, dark in canvas.DARK.items():
@@ -141,7 +141,7 @@ def test_pictures_take_the_colours_of_the_page():
 
 def test_the_table_of_pieces_says_what_the_picture_shows():
     text = document.course(
-        pieces([0.5, math.nan]), when="Before it was known.", without_floor="No floor was kept."
+        segments([0.5, math.nan]), when="Before it was known.", without_floor="No floor was kept."
     )
     assert "Before it was known. No floor was kept.</p>" in text
     assert "<details><summary>The same as a table</summary>" in text

@@ -9,7 +9,7 @@ import pytest
 import folklearn
 from folklearn import plots
 from folklearn.errors import FolklearnError, InvalidInputError
-from folklearn.evaluate import calibration_curve
+from folklearn.metrics import calibration_curve
 from folklearn.report import canvas
 
 matplotlib = pytest.importorskip("matplotlib")

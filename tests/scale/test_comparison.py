@@ -5,8 +5,8 @@ import pytest
 
 from folklearn import best_in_class, scale, synthetic
 from folklearn.errors import InvalidInputError
-from folklearn.evaluate.progressive import progressive
 from folklearn.learners import catalogue
+from folklearn.metrics.scores import progressive
 
 LEARNERS = {"auto": {}, "folklore": {"B": 4.0}, "ogd": {"B": 4.0}}
 

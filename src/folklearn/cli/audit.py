@@ -19,10 +19,10 @@ from folklearn.cli.whole import Whole
 from folklearn.errors import FolklearnError
 from folklearn.evaluate.auditing import Certifier, PredictionCertificate
 from folklearn.evaluate.best_linear import Pass
-from folklearn.evaluate.progressive import score
 from folklearn.evaluate.regression import Regression
 from folklearn.evidence.map_reduce import Engine
 from folklearn.kernels.blas import OWN
+from folklearn.metrics.scores import score
 from folklearn.utils import counted
 
 _TOLERANCE = 1e-6  # of --exact, relative

@@ -16,9 +16,9 @@ from folklearn.cli.warmup import warm_up
 from folklearn.cli.whole import Whole
 from folklearn.errors import FolklearnError
 from folklearn.evaluate.best_linear import Exact
-from folklearn.evaluate.hindsight import linear_losses
 from folklearn.evidence.map_reduce import Engine
 from folklearn.learners import catalogue
+from folklearn.metrics.scores import linear_losses
 from folklearn.scale.comparison import Compared, Comparison
 from folklearn.scale.comparison import compare as compared
 

@@ -11,8 +11,7 @@ from folklearn.cli.inputs import STDIN
 from folklearn.cli.predictions import LABEL, OF_CLASS, UNSEEN
 from folklearn.cli.whole import Whole, in_order
 from folklearn.errors import FolklearnError
-from folklearn.evaluate.probabilities import ROW_SUM_TOLERANCE
-from folklearn.evaluate.progressive import FLOOR
+from folklearn.metrics.scores import MIN_PROBABILITY, ROW_SUM_TOLERANCE
 from folklearn.readers.convert import Kind
 from folklearn.readers.open import open_reader
 from folklearn.readers.reader import BadRow, Reader
@@ -36,7 +35,7 @@ class Given:
     @property
     def clipped(self) -> Array:
         """The same, a probability of 0 counted as the floor: sums stay within the tolerance."""
-        return np.maximum(self.P, FLOOR)
+        return np.maximum(self.P, MIN_PROBABILITY)
 
     def check_same_rows(self, start: int, y: Labels) -> None:
         """Raise unless the labels y, of rows from `start` on, are those that the file names."""
@@ -50,11 +49,12 @@ class Given:
 
     def notes(self, y: Labels) -> Iterator[str]:
         """Yield what had to be done to the predictions of labels y (T,)."""
-        low = np.flatnonzero(self.P[np.arange(len(y)), y] < FLOOR)
+        low = np.flatnonzero(self.P[np.arange(len(y)), y] < MIN_PROBABILITY)
         if low.size:
             yield (
                 f"In {low.size} rounds, first in row {low[0] + 1}, the label was given less than "
-                f"{FLOOR:g}, which was counted as {FLOOR:g}; given 0, the log loss is infinite."
+                f"{MIN_PROBABILITY:g}, which was counted as {MIN_PROBABILITY:g}; given 0, the log "
+                "loss is infinite."
             )
         if self.unseen:
             yield (

@@ -12,7 +12,6 @@ from folklearn.arrays import Array, log_losses
 from folklearn.errors import InvalidInputError, StateFileError
 from folklearn.evaluate.best_linear import Report, refine
 from folklearn.evaluate.companion import companion
-from folklearn.evaluate.probabilities import checked_row, checked_rows
 from folklearn.evidence.certificate import Certificate
 from folklearn.evidence.lower_bound import LowerBound, rounded_up
 from folklearn.evidence.map_reduce import Engine
@@ -22,6 +21,7 @@ from folklearn.kernels.lower_bound import into_class
 from folklearn.learners.base import Progress
 from folklearn.learners.leader import Leader
 from folklearn.learners.sparse_sgd import Wide
+from folklearn.metrics.scores import checked_row, checked_rows
 from folklearn.progress import reporter
 from folklearn.serialization import Record, Serializable, put_inside
 from folklearn.validation import Rows

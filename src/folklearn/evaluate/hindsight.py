@@ -2,12 +2,9 @@
 
 from typing import Any
 
-import numpy as np
 from numpy.typing import ArrayLike
 
 from folklearn import validation
-from folklearn.arrays import Array, logit_losses
-from folklearn.errors import InvalidInputError
 from folklearn.evaluate.best_linear import Exact, refine
 from folklearn.evidence.map_reduce import Engine
 from folklearn.evidence.passes import PassesHere
@@ -67,18 +64,3 @@ def best_in_class(
     sizes = {"n_features": X.shape[1], "n_classes": n_classes}
     rows = Rows.checked(X, y, weight, **sizes)
     return refine(PassesHere(lambda: [rows], engine), **sizes, B=B, tol=tol)
-
-
-def linear_losses(X: Any, y: ArrayLike, W: ArrayLike) -> Array:
-    """Return the log loss (T,) of the linear model W (K, d) on every row, unweighted.
-
-    Computed from the logits, so that a probability that underflows costs what it should.
-    """
-    W = validation.numbers("W", W)
-    if W.ndim != 2 or not np.isfinite(W).all():
-        raise InvalidInputError(
-            f"W has shape {W.shape}; expected finite numbers of shape (n_classes, n_features)"
-        )
-    X, _ = validation.rows_of_contexts(X, W.shape[1])
-    labels, soft = validation.labels(y, len(X), len(W))
-    return logit_losses(X @ W.T, labels, soft)

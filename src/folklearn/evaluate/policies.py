@@ -11,8 +11,8 @@ from folklearn import validation
 from folklearn.arrays import Array
 from folklearn.errors import InvalidInputError
 from folklearn.evaluate.interactions import Interactions
-from folklearn.evaluate.probabilities import ROW_SUM_TOLERANCE, check_rows
 from folklearn.evaluate.reward_model import RewardModel
+from folklearn.metrics.scores import ROW_SUM_TOLERANCE, check_rows
 
 
 @dataclass(frozen=True)

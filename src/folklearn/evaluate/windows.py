@@ -14,10 +14,10 @@ from folklearn import validation
 from folklearn.arrays import Array, log_losses
 from folklearn.errors import InvalidInputError, StateFileError
 from folklearn.evaluate.companion import companion
-from folklearn.evaluate.probabilities import checked_row, checked_rows, label_mass
 from folklearn.evidence.lower_bound import LowerBound
 from folklearn.learners.leader import Leader
 from folklearn.learners.sparse_sgd import Wide
+from folklearn.metrics.scores import checked_row, checked_rows, label_mass
 from folklearn.serialization import Record, Serializable, put_inside
 from folklearn.sparse import SparseRows
 from folklearn.validation import Rows

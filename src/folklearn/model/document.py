@@ -11,7 +11,7 @@ from folklearn.arrays import Labels as Numbers
 from folklearn.errors import InvalidInputError
 from folklearn.evaluate.regression import Regression
 from folklearn.evidence.certificate import Certificate
-from folklearn.model.history import History, Learned
+from folklearn.metrics.accumulator import Metrics, PredictionBatch
 from folklearn.model.holdout import has_parted, parted
 from folklearn.model.pictures import bound_label, calibration_tables, window_rows
 from folklearn.report import document, html
@@ -41,7 +41,7 @@ def proven(model: "Model", certificate: Certificate | None = None) -> list[str]:
 
 def model_page(model: "Model", title: str) -> str:
     """Return the life of a model."""
-    return html.page(title, _of_model(model, model.history))
+    return html.page(title, _of_model(model, model.metrics))
 
 
 def run_page(run: "Run") -> str:
@@ -49,7 +49,7 @@ def run_page(run: "Run") -> str:
     model = run.model
     assert model is not None
     speed = document.speed(run.n_rows, run.seconds)
-    return html.page(f"Report on {run.name}", [*_of_model(model, run.history), speed])
+    return html.page(f"Report on {run.name}", [*_of_model(model, run.metrics), speed])
 
 
 class Proof(NamedTuple):
@@ -99,23 +99,23 @@ def predictions_page(
     """Return what somebody's predictions P (T, K) of labels y (T,) were worth."""
     n = len(y)
     nothing = np.zeros(n)
-    history = History()
-    history.add(
-        Learned.of(P, nothing, y, np.full(n, P.shape[1]), nothing + 1.0, nothing * math.nan,
+    metrics = Metrics()
+    metrics.add(
+        PredictionBatch.of(P, nothing, y, np.full(n, P.shape[1]), nothing + 1.0, nothing * math.nan,
                    np.zeros((n, 0)), np.zeros(0))
     )  # fmt: skip
     words, facts, in_full = [_UNPROVEN], [], []
     if proof is not None:
         words, facts = proof.words(), proof.facts()
         in_full = [proof.certificate.in_full()]
-    needs = document.attention(labels, history.by_class(), more=notes)
-    pieces = window_rows(history)
+    needs = document.attention(labels, metrics.by_class(), more=notes)
+    segments = window_rows(metrics)
     parts = [
-        document.summary([_how_good(history), *words, document.drift(pieces)], needs),
-        document.course(pieces),
+        document.summary([_how_good(metrics), *words, document.drift(segments)], needs),
+        document.course(segments),
         document.proven([*words, *in_full], facts),
-        document.changed(pieces),
-        *_by_class(labels, history),
+        document.changed(segments),
+        *_by_class(labels, metrics),
     ]
     return html.page(title, parts)
 
@@ -128,48 +128,52 @@ def put(text: str, path: Any) -> str:
     return text
 
 
-def _of_model(model: "Model", history: History) -> Iterator[Markup]:
+def _of_model(model: "Model", metrics: Metrics) -> Iterator[Markup]:
     if not model.n_rounds:
         raise InvalidInputError("there is nothing to report: the model has learned nothing yet")
-    labels, pieces = model.labels, window_rows(history)
-    columns = [] if model.columns is None else history.by_column(model.columns)
+    labels, segments = model.labels, window_rows(metrics)
+    columns = [] if model.columns is None else metrics.by_column(model.columns)
     loss, frozen = model.average_loss, model.frozen_loss
     certificate = model.certificate()
     claims = proven(model, certificate)
-    lines = [_how_good(history, ", before their label was known"), *claims, document.drift(pieces)]
-    if history.n_rows < model.n_rounds:
-        n_before = model.n_rounds - history.n_rows
+    lines = [
+        _how_good(metrics, ", before their label was known"),
+        *claims,
+        document.drift(segments),
+    ]
+    if metrics.n_rows < model.n_rounds:
+        n_before = model.n_rounds - metrics.n_rows
         lines.append(f"Of {counted(n_before, 'row')} learned before there is no record here.")
     more = [f"Warning: {parted(loss, frozen)}."] if has_parted(loss, frozen) else []
-    needs = document.attention(labels, history.by_class(), columns, history.n_rows, more)
+    needs = document.attention(labels, metrics.by_class(), columns, metrics.n_rows, more)
     yield document.summary(lines, needs)
     yield document.course(
-        pieces, when=_BEFORE, without_floor=_NO_FLOOR,
+        segments, when=_BEFORE, without_floor=_NO_FLOOR,
         bound=bound_label(certificate, of_pieces=True),
         models="" if certificate is None else certificate.models,
     )  # fmt: skip
     yield document.proven(claims, _gains(model, certificate))
-    yield document.changed(pieces)
-    yield from _by_class(labels, history)
+    yield document.changed(segments)
+    yield from _by_class(labels, metrics)
     if model.learner is not None:
         own = model.explain()
         yield document.weights(own.names, labels, own.weights, own.importance, own.n_recent)
-    yield document.quality(columns, history.n_rows)
+    yield document.quality(columns, metrics.n_rows)
 
 
-def _by_class(labels: Sequence[object], history: History) -> Iterator[Markup]:
-    yield document.classes(labels, history.by_class())
-    yield document.confusion(labels, history.confusion)
-    yield document.calibration(labels, calibration_tables(history))
+def _by_class(labels: Sequence[object], metrics: Metrics) -> Iterator[Markup]:
+    yield document.classes(labels, metrics.by_class())
+    yield document.confusion(labels, metrics.confusion)
+    yield document.calibration(labels, calibration_tables(metrics))
 
 
-def _how_good(history: History, when: str = "") -> str:
-    n = history.n_rows
+def _how_good(metrics: Metrics, when: str = "") -> str:
+    n = metrics.n_rows
     if not n:
         return "Its rows were learned before there was a record of them."
-    counts = [one.n_rows for one in history.by_class()]
-    loss = history.loss / history.weight if history.weight > 0.0 else math.nan
-    return document.how_good(n, counts, loss, history.n_errors / n, when=when)
+    counts = [one.n_rows for one in metrics.by_class()]
+    loss = metrics.loss / metrics.weight if metrics.weight > 0.0 else math.nan
+    return document.how_good(n, counts, loss, metrics.n_errors / n, when=when)
 
 
 def _gains(model: "Model", certificate: Certificate | None) -> list[tuple[str, object]]:

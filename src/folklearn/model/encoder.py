@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from folklearn.arrays import Array
 from folklearn.errors import InvalidInputError
+from folklearn.metrics.accumulator import ColumnPlaces
 from folklearn.model import roles as known_roles
 from folklearn.model.roles import CATEGORY, DATES, ID, IGNORED, LEARNED, NUMBER, WORDS
 from folklearn.model.sparse_scaler import SPACE, SparseInput
@@ -374,6 +375,26 @@ class Columns(Serializable):
         """Return the columns (n,) of wide rows that categories of a column of the data have."""
         slot = 1 + self.places.get((name, ""), len(self.keys))
         return slot * SPACE + np.array([place_of(part) for part in categories], np.int64)
+
+    def column_places(self, n_places: int) -> list[ColumnPlaces]:
+        """Return the columns that have some of the first places of a row, in their order."""
+        keys_by_source: dict[str, list[Key]] = {name: [] for name in self.learned}
+        for key in self.keys[:n_places]:
+            if key[0] in keys_by_source or key[0] == FEATURES:
+                keys_by_source.setdefault(key[0], []).append(key)
+        layout = []
+        for source, keys in keys_by_source.items():
+            role, places = self.roles.get(source, NUMBER), [self.places[key] for key in keys]
+            if source == FEATURES:
+                names = [self.feature_names.get(part, part) for _, part in keys]
+                features = zip(names, places, strict=True)
+                layout += [ColumnPlaces(name, role, [at], None, True) for name, at in features]
+            elif keys and role == CATEGORY:
+                categories = () if self.sparse else [part for _, part in keys]
+                layout.append(ColumnPlaces(source, role, places, categories))
+            elif keys:
+                layout.append(ColumnPlaces(source, role, places))
+        return layout
 
     def known(self, X: Any) -> Any:
         """Return a matrix without the places that are not there yet."""

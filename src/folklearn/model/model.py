@@ -23,13 +23,13 @@ from folklearn.learners import catalogue
 from folklearn.learners.base import Learner
 from folklearn.learners.lanes import PAIRS, lane_of
 from folklearn.learners.sparse_sgd import Wide
+from folklearn.metrics.accumulator import Metrics, PredictionBatch
 from folklearn.model import class_weights
 from folklearn.model import roles as known_roles
 from folklearn.model.dataset import FedRows, Feed, block_of
 from folklearn.model.encoder import FEATURES, Columns, Encoded
 from folklearn.model.explain import Explanation, explained
 from folklearn.model.hindsight import EncodedRows
-from folklearn.model.history import History, Learned
 from folklearn.model.labels import Labels
 from folklearn.model.pipeline import Core
 from folklearn.model.recent import Recent
@@ -58,7 +58,7 @@ class Step(NamedTuple):
     numbers : (T,) class numbers, -1 for a row without a label and for a soft label.
     losses : (T,) unweighted log losses, NaN for a row without a label.
     weights : (T,) of the rows.
-    learned : the same with all that a `History` counts, None for rows that were only predicted.
+    learned : the same with all that a `Metrics` counts, None for rows that were only predicted.
     X : the rows as the encoder gives them, None for rows that were only predicted.
     labels : (T,) class numbers, or soft labels (T, K), of these.
     """
@@ -68,7 +68,7 @@ class Step(NamedTuple):
     numbers: Numbers
     losses: Array
     weights: Array
-    learned: Learned | None = None
+    learned: PredictionBatch | None = None
     X: Any = None
     labels: Any = None
 
@@ -115,7 +115,7 @@ class Model(Serializable):
     n_rounds : number of rows learned.
     loss, n_mistakes, total_weight : progressive totals since the first row of its life.
     loss_of_new : the part of the loss that was paid for classes being unknown.
-    history : its life in pieces, and counts by class and by column (`History`); saved with it.
+    metrics : its life in pieces, and counts by class and by column (`Metrics`); saved with it.
 
     Examples
     --------
@@ -174,7 +174,7 @@ class Model(Serializable):
         self.declare(classes)
         self._tally = Tally()
         self._hindsight: Regression | None = None
-        self.history = History()
+        self.metrics = Metrics()
         self._recent, self._waiting = Recent(), Waiting()
         if self._monitor is not None:
             self._monitor.forget()
@@ -345,9 +345,9 @@ class Model(Serializable):
             p, unseen = asked.p, asked.unseen
         came = outcome(p, number, unseen)
         self._tally.add_one(came, weight)
-        self.history.add_one(p, number, unseen, weight, core.frozen.loss, row, columns.absent)
+        self.metrics.add_one(p, number, unseen, weight, core.frozen.loss, row, columns.absent)
         if self.has_floors:
-            self.history.look(self._last_window)
+            self.metrics.note_lower_bounds(self._lower_bound_of_last)
         return float(came.loss)
 
     def predict_proba_one(self, x: Mapping[Any, Any]) -> dict[Any, float]:
@@ -513,14 +513,17 @@ class Model(Serializable):
         self._tally.add(came, weights)
         is_soft = numbers.ndim == 2
         labels = numbers.argmax(axis=1) if is_soft else numbers
-        learned = Learned.of(
-            P, u, labels, known, weights, core.frozen_losses, encoded.X, self.columns.absent
+        absent, values = self.columns.absent, encoded.X
+        if core.sparse:
+            values = encoded.X.values_by_place(len(absent))
+        learned = PredictionBatch.of(
+            P, u, labels, known, weights, core.frozen_losses, values, absent
         )
         if is_soft:
             learned = learned._replace(chance=np.exp(-came.loss))
-        self.history.add(learned)
+        self.metrics.add(learned)
         if self.has_floors:
-            self.history.look(self._last_window, len(weights))
+            self.metrics.note_lower_bounds(self._lower_bound_of_last, len(weights))
         hard = np.full(len(u), -1) if is_soft else numbers
         return Step(learned.P, u, hard, came.loss, weights, learned, encoded.X, numbers)
 
@@ -872,10 +875,12 @@ class Model(Serializable):
         found = self._tally.all()
         return self._bounded(found) if self.has_floors else found
 
-    def _last_window(self, n_rows: int) -> Window | None:
-        """Return the shortest window of so many rows, or of all if there are fewer."""
+    def _lower_bound_of_last(self, n_rows: int) -> float:
+        """Return the lower bound in nats a row of the shortest window of at least `n_rows`."""
         last = self._tally.last(n_rows)
-        return None if last is None else self._bounded([last])[0]
+        if last is None or not last.weight > 0.0:
+            return math.nan
+        return self._bounded([last])[0].floor / last.weight
 
     def _bounded(self, windows: list[Window]) -> list[Window]:
         """Return windows with their lower bounds."""
@@ -950,7 +955,7 @@ class Model(Serializable):
         record = Record("Model", config, {})
         serialization.put_inside(record, "tally", self._tally)
         serialization.put_inside(record, "recent", self._recent)
-        serialization.put_inside(record, "history", self.history)
+        serialization.put_inside(record, "metrics", self.metrics)
         serialization.put_inside(record, "waiting", self._waiting)
         if self._monitor is not None:
             serialization.put_inside(record, "monitor", self._monitor)
@@ -979,8 +984,8 @@ class Model(Serializable):
         model.is_open = bool(word("is_open"))
         model._tally, model._recent = record.inner("tally", Tally), record.inner("recent", Recent)
         model._waiting = record.inner("waiting", Waiting)
-        if "history" in record.config:  # of later files
-            model.history = record.inner("history", History)
+        if "metrics" in record.config:  # of later files
+            model.metrics = record.inner("metrics", Metrics)
         if "monitor" in record.config:
             model._monitor = record.inner("monitor", Monitor)
         if "hindsight" in record.config:

@@ -8,13 +8,13 @@ import numpy as np
 
 from folklearn import plots
 from folklearn.evidence.certificate import round_down
-from folklearn.model.history import LEAST_BOUNDED_ROWS
+from folklearn.metrics.accumulator import LEAST_BOUNDED_ROWS
 from folklearn.report import html
 
 if TYPE_CHECKING:
     from folklearn.evidence.certificate import Certificate
+    from folklearn.metrics.accumulator import Metrics
     from folklearn.model.explain import Explanation
-    from folklearn.model.history import History
     from folklearn.model.model import Model
     from folklearn.model.run import Run
 
@@ -26,8 +26,8 @@ def saved(figure: Any, path: str | os.PathLike[str] | None) -> Any:
     return figure
 
 
-def window_rows(history: "History") -> list[dict[str, float]]:
-    """Return the pieces of a life as `plots.losses` takes them."""
+def window_rows(metrics: "Metrics") -> list[dict[str, float]]:
+    """Return the segments of a life as `plots.losses` takes them."""
     return [
         {
             "start": one.start,
@@ -37,13 +37,13 @@ def window_rows(history: "History") -> list[dict[str, float]]:
             "error_rate": one.n_errors / max(1, one.stop - one.start),
             "frozen": one.frozen_loss,
         }
-        for one in history.pieces
+        for one in metrics.segments
     ]
 
 
-def calibration_tables(history: "History") -> list[dict[str, Any]]:
+def calibration_tables(metrics: "Metrics") -> list[dict[str, Any]]:
     """Return predicted probability, frequency and counts of every class, in bins."""
-    counts, given, hits = history.calibration
+    counts, given, hits = metrics.calibration
     tables = []
     for k in range(counts.shape[0]):
         there = counts[k] > 0.0
@@ -59,7 +59,7 @@ def calibration_tables(history: "History") -> list[dict[str, Any]]:
 
 def run_figure(run: "Run") -> Any:
     """Return a run on one page."""
-    parts: dict[str, Any] = {"windows": window_rows(run.history)} if run.windows else {}
+    parts: dict[str, Any] = {"windows": window_rows(run.metrics)} if run.windows else {}
     floors = [moment.floor for moment in run.moments]
     if any(map(math.isfinite, floors)):
         rounds, losses = zip(*((m.n_rounds, m.loss) for m in run.moments), strict=True)
@@ -69,8 +69,8 @@ def run_figure(run: "Run") -> Any:
     labels = [str(label) for label in run.labels]
     if len(labels) > 1 and run.confusion.any():
         parts["confusion"] = (run.confusion, labels)
-    if len(labels) > 1 and run.history.calibration[0].any():
-        parts["calibration"] = (calibration_tables(run.history), labels)
+    if len(labels) > 1 and run.metrics.calibration[0].any():
+        parts["calibration"] = (calibration_tables(run.metrics), labels)
     return plots.overview(title=f"{run.name}: {run.n_rows:,} rows", **parts)
 
 

@@ -8,9 +8,9 @@ import numpy as np
 
 from folklearn.arrays import Array
 from folklearn.errors import warn_of_data
+from folklearn.metrics.accumulator import Metrics, Segment
 from folklearn.model.dataset import FedRows, Feed
 from folklearn.model.hindsight import EncodedRows
-from folklearn.model.history import History, Piece
 from folklearn.model.holdout import has_parted, parted
 from folklearn.progress import working_time
 from folklearn.readers.table import TextColumn
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Moment:
+class Checkpoint:
     """Where a model stood after so many rows of its life: averages a row."""
 
     n_rounds: int
@@ -51,7 +51,7 @@ class Run:
     hindsight : an ordinary logistic regression of all rows of this run, and what no linear model
         of any norm is below, with its penalty; None where that was too large to be done unasked.
     moments : where the model stood at doubling numbers of rows.
-    history : the rows of this run in up to 64 pieces, and counts by class and column.
+    metrics : the rows of this run in up to 64 segments, and counts by class and column.
     """
 
     name: str
@@ -61,8 +61,8 @@ class Run:
     seconds: float = 0.0
     certificate: "Certificate | None" = None
     hindsight: "Regression | None" = None
-    moments: list[Moment] = field(default_factory=list)
-    history: History = field(default_factory=History)
+    moments: list[Checkpoint] = field(default_factory=list)
+    metrics: Metrics = field(default_factory=Metrics)
     model: "Model | None" = field(default=None, repr=False)
 
     @classmethod
@@ -78,28 +78,28 @@ class Run:
     @property
     def n_rows(self) -> int:
         """The rows that were learned."""
-        return self.history.n_rows
+        return self.metrics.n_rows
 
     @property
-    def windows(self) -> tuple[Piece, ...]:
-        """The run in up to 64 pieces."""
-        return self.history.pieces
+    def windows(self) -> tuple[Segment, ...]:
+        """The run in up to 64 segments."""
+        return self.metrics.segments
 
     @property
     def confusion(self) -> Any:
         """Rows of a class (first) that were taken for a class (second)."""
-        return self.history.confusion
+        return self.metrics.confusion
 
     @property
     def loss(self) -> float:
         """The average loss of the rows of this run."""
-        weight = self.history.weight
-        return self.history.loss / weight if weight > 0.0 else math.nan
+        weight = self.metrics.weight
+        return self.metrics.loss / weight if weight > 0.0 else math.nan
 
     @property
     def error(self) -> float:
         """The share of rows whose most likely class was wrong."""
-        return self.history.n_errors / self.n_rows if self.n_rows else math.nan
+        return self.metrics.n_errors / self.n_rows if self.n_rows else math.nan
 
     def add(self, rows: FedRows, step: "Step") -> None:
         """Take in rows that were learned, or only predicted."""
@@ -108,10 +108,10 @@ class Run:
         if step.learned is None:
             self.n_unlabelled += len(rows.block)
             return
-        self.history.add(step.learned)
+        self.metrics.add(step.learned)
         self._encoded.add(model, step)
         if model.has_floors:
-            self.history.look(model._last_window, len(step.weights))
+            self.metrics.note_lower_bounds(model._lower_bound_of_last, len(step.weights))
         self.frozen_loss = model.frozen_loss
         if model.n_rounds & (model.n_rounds - 1) == 0:
             self._look(model.certificate() if model.has_floors else None)
@@ -122,7 +122,7 @@ class Run:
         if self.moments and self.moments[-1].n_rounds == model.n_rounds:
             self.moments.pop()
         self.moments.append(
-            Moment(
+            Checkpoint(
                 model.n_rounds,
                 model.average_loss,
                 model.frozen_loss,

@@ -65,6 +65,14 @@ class SparseInput:
         parts = {slot: rows for slot, rows in self.parts.items() if slot <= n_slots}
         return SparseInput(self.numbers[:, known], tuple(self.slots[j] for j in known), parts)
 
+    def values_by_place(self, n_places: int) -> Array:
+        """Return (T, n_places): the numbers, and 1 where any other column has a value."""
+        values = np.zeros((len(self), n_places))
+        values[:, [slot - 1 for slot in self.slots]] = self.numbers
+        for slot, rows in self.parts.items():
+            values[:, slot - 1] = np.diff(rows.indptr) > 0
+        return values
+
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return everything as arrays by name."""
         found: dict[str, NDArray[Any]] = {"numbers": self.numbers, "slots": np.array(self.slots)}

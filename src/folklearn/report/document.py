@@ -15,10 +15,10 @@ from folklearn.report import html, plots
 from folklearn.report.html import Markup
 from folklearn.utils import counted
 
-Piece = Mapping[str, Any]
+Segment = Mapping[str, Any]
 
 _RECENT, _HALF = 7 / 8, 1 / 2  # of a life: what is recent, and what it is compared with
-_FEWEST = 4  # pieces on either side of a comparison
+_FEWEST = 4  # segments on either side of a comparison
 _SURE = 3.0  # standard errors
 _LEAST_RECALL, _LEAST_ROWS = 0.5, 30  # below which a class needs attention, if it has so many rows
 _LARGE_CALIBRATION_ERROR = 0.05
@@ -64,11 +64,11 @@ def how_good(
     return f"{words}; always saying how frequent each class is would have lost {number(guess)}."
 
 
-def drift(pieces: Sequence[Piece]) -> str:
+def drift(segments: Sequence[Segment]) -> str:
     """Return in words whether the last eighth of the rows went otherwise than those before."""
-    ended = pieces[-1]["stop"] if pieces else 0
-    recent = [one for one in pieces if one["start"] >= _RECENT * ended]
-    before = [one for one in pieces if _HALF * ended <= one["start"] < _RECENT * ended]
+    ended = segments[-1]["stop"] if segments else 0
+    recent = [one for one in segments if one["start"] >= _RECENT * ended]
+    before = [one for one in segments if _HALF * ended <= one["start"] < _RECENT * ended]
     if min(len(recent), len(before)) < _FEWEST:
         return "Whether it drifts cannot be told yet: there are too few rows."
     late, early = (np.array([one["loss"] for one in some], float) for some in (recent, before))
@@ -131,7 +131,7 @@ def summary(lines: Iterable[str], needs: Iterable[str]) -> Markup:
 
 
 def course(
-    pieces: Sequence[Piece],
+    segments: Sequence[Segment],
     *,
     when: str = "",
     without_floor: str = "",
@@ -142,15 +142,15 @@ def course(
 
     `when` is a sentence about when predictions were made, `models` are those of the bound.
     """
-    if not pieces:
+    if not segments:
         return html.section("Loss, piece by piece", "No rows were recorded.")
-    has_floor = any(math.isfinite(one.get("floor", math.nan)) for one in pieces)
+    has_floor = any(math.isfinite(one.get("floor", math.nan)) for one in segments)
     proof = (
         "Hatched is a proven lower bound on the average loss, over the last rows up to there (see "
         f"its name), of every fixed {models}."
     )
     what = proof if has_floor else without_floor
-    first, last = pieces[0], pieces[-1]
+    first, last = segments[0], segments[-1]
     label = (
         f"Average loss from row {first['start']:,} to {last['stop']:,}: {number(first['loss'])} in "
         f"the first piece, {number(last['loss'])} in the last"
@@ -158,13 +158,13 @@ def course(
     rows = [
         [f"{one['start']:,} to {one['stop']:,}", one["loss"], down(one.get("floor", math.nan)),
          one.get("frozen", math.nan), one.get("error_rate", math.nan)]
-        for one in pieces
+        for one in segments
     ]  # fmt: skip
     head = ["rows", "loss", " ".join(bound.split()), "frozen model", "error rate"]
     return html.section(
         "Loss, piece by piece",
         f"{when} {what}".strip(),
-        html.picture(plots.losses(pieces, title="Loss", bound=bound), label=label),
+        html.picture(plots.losses(segments, title="Loss", bound=bound), label=label),
         html.folded("The same as a table", html.table(head, rows)),
     )
 
@@ -179,9 +179,9 @@ def proven(sentences: Iterable[str], facts: Iterable[tuple[str, object]] = ()) -
     )
 
 
-def changed(pieces: Sequence[Piece]) -> Markup:
+def changed(segments: Sequence[Segment]) -> Markup:
     """Return whether it drifts."""
-    return html.section("Drift", drift(pieces))
+    return html.section("Drift", drift(segments))
 
 
 def classes(labels: Sequence[object], records: Sequence[Any]) -> Markup:
@@ -264,7 +264,7 @@ def weights(
 
 
 def quality(records: Sequence[Any], n_rows: int) -> Markup:
-    """Return what the columns held; records as `History.by_column` returns them."""
+    """Return what the columns held; records as `Metrics.by_column` returns them."""
     if not records:
         return html.section("The data", "What the columns held was not recorded.")
     worst = sorted(records, key=lambda one: -one.n_missing)[:_MOST_COLUMNS]

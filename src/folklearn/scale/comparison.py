@@ -12,9 +12,9 @@ from folklearn import validation
 from folklearn.errors import InvalidInputError
 from folklearn.evaluate.best_linear import Exact
 from folklearn.evaluate.hindsight import best_in_class
-from folklearn.evaluate.progressive import Scores, progressive
 from folklearn.learners import catalogue
 from folklearn.learners.base import Progress
+from folklearn.metrics.scores import Scores, progressive
 from folklearn.report import html
 from folklearn.scale.parallel import ignore_progress, map_in_parallel
 

@@ -16,10 +16,10 @@ from folklearn.arrays import Array, log_losses
 from folklearn.errors import InvalidInputError
 from folklearn.evaluate.auditing import PredictionCertificate, PredictionLoss
 from folklearn.evaluate.best_linear import Report, refine
-from folklearn.evaluate.probabilities import checked_rows
 from folklearn.evidence.map_reduce import Leaf, S
 from folklearn.evidence.passes import Passes
 from folklearn.kernels.blas import OneThread
+from folklearn.metrics.scores import checked_rows
 from folklearn.model.model import Model
 from folklearn.model.roles import LEARNED
 from folklearn.scale.folding import Event, Output, fold, model_of

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 _BUCKETS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1.0, 5.0)
 
 
-class Metrics:
+class RequestMetrics:
     """Counters of requests; what models and the queue are like is looked up when it is asked."""
 
     def __init__(self, service: "Service") -> None:

@@ -15,7 +15,7 @@ from folklearn.service.hosted import Hosted
 from folklearn.service.http import bearer
 from folklearn.service.keys import Key, Keys
 from folklearn.service.limits import Limits
-from folklearn.service.metrics import Metrics
+from folklearn.service.metrics import RequestMetrics
 from folklearn.service.sessions import Sessions
 from folklearn.service.states import State, begun
 from folklearn.service.traffic import Traffic
@@ -45,7 +45,7 @@ class Service:
         self.writer = Writer(self.engine, stop_process)
         self.keys = Keys(folder)
         self.sessions = Sessions()
-        self.metrics = Metrics(self)
+        self.metrics = RequestMetrics(self)
         self.traffic = Traffic(self.limits)
         self._copies: dict[int, tuple[int, State]] = {}
         # Of copies that somebody still holds, in bytes.

@@ -39,7 +39,7 @@ class Look:
     """
 
     def __init__(self, version: int, model: Model) -> None:
-        self.version, self.model, self.history = version, model, model.history
+        self.version, self.model, self.metrics = version, model, model.metrics
         self.labels, self.alarms = [str(label) for label in model.labels], model.monitor().alarms
         self._drawn: dict[tuple[str, bool], str] = {}
 
@@ -100,7 +100,7 @@ class Look:
     @cached_property
     def classes(self) -> list["ClassLine"]:
         """What came of the classes, the most frequent ones first."""
-        found = zip(self.labels, self.history.by_class(), strict=False)
+        found = zip(self.labels, self.metrics.by_class(), strict=False)
         lines = [ClassLine(label, one.n_rows, one.recall, one.precision) for label, one in found]
         return sorted(lines, key=lambda line: -line.n_rows)[:_MOST_LINES]
 

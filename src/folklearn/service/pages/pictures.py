@@ -38,11 +38,11 @@ def _axes(width: float, height: float, is_narrow: bool) -> Any:
 def _losses(look: "Look", is_narrow: bool) -> Any:
     ax = _axes(7.5, 3.2, is_narrow)
     bound = bound_label(look.certificate, of_pieces=True)
-    return plots.losses(window_rows(look.history), title="", bound=bound, ax=ax)
+    return plots.losses(window_rows(look.metrics), title="", bound=bound, ax=ax)
 
 
 def _errors(look: "Look", is_narrow: bool) -> Any:
-    return plots.errors(window_rows(look.history), title="", ax=_axes(7.5, 2.4, is_narrow))
+    return plots.errors(window_rows(look.metrics), title="", ax=_axes(7.5, 2.4, is_narrow))
 
 
 def _drift(look: "Look", is_narrow: bool) -> Any:
@@ -55,13 +55,13 @@ def _drift(look: "Look", is_narrow: bool) -> Any:
 
 
 def _calibration(look: "Look", is_narrow: bool) -> Any:
-    tables = calibration_tables(look.history)
+    tables = calibration_tables(look.metrics)
     return plots.calibration(tables, look.labels, title="", ax=_axes(5.8, 4.8, is_narrow))
 
 
 def _confusion(look: "Look", is_narrow: bool) -> Any:
     size: Any = {"most": 8, "ax": _axes(_NARROW, 3.8, True)} if is_narrow else {"most": 14}
-    return plots.confusion(look.history.confusion, look.labels, title="", **size)
+    return plots.confusion(look.metrics.confusion, look.labels, title="", **size)
 
 
 def _weights(look: "Look", is_narrow: bool) -> Any:
@@ -72,11 +72,11 @@ def _weights(look: "Look", is_narrow: bool) -> Any:
 
 
 def _has_rows(look: "Look") -> bool:
-    return look.history.n_rows > 0
+    return look.metrics.n_rows > 0
 
 
 def _has_tables(look: "Look") -> bool:
-    return len(look.labels) > 1 and bool(look.history.confusion.any())
+    return len(look.labels) > 1 and bool(look.metrics.confusion.any())
 
 
 PICTURES = {

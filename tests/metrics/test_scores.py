@@ -7,9 +7,14 @@ from sklearn.metrics import brier_score_loss, log_loss
 
 from folklearn import Folklore
 from folklearn.errors import InvalidInputError
-from folklearn.evaluate.calibration import calibration_curve
-from folklearn.evaluate.hindsight import best_in_class, linear_losses
-from folklearn.evaluate.progressive import FLOOR, progressive, score
+from folklearn.evaluate.hindsight import best_in_class
+from folklearn.metrics.scores import (
+    MIN_PROBABILITY,
+    calibration_curve,
+    linear_losses,
+    progressive,
+    score,
+)
 from folklearn.synthetic import stochastic
 from tests.reference.streams import soft_labels
 
@@ -46,15 +51,17 @@ def test_nothing_is_skipped():
     P = [[0.0, 1.0], [1.0, 0.0], [0.5, 0.5], [1e-20, 1.0]]
     scores = score(P, [0, 0, 0, 0])
     np.testing.assert_allclose(
-        scores.losses, [-np.log(FLOOR), 0.0, np.log(2.0), -np.log(FLOOR)], rtol=1e-12
+        scores.losses,
+        [-np.log(MIN_PROBABILITY), 0.0, np.log(2.0), -np.log(MIN_PROBABILITY)],
+        rtol=1e-12,
     )
-    assert scores.n_floored == 2
-    strict = score(P, [0, 0, 0, 0], floor=0.0)
+    assert scores.n_clipped == 2
+    strict = score(P, [0, 0, 0, 0], clip=0.0)
     assert strict.losses[0] == np.inf
     assert strict.losses[3] == pytest.approx(-np.log(1e-20))
     assert strict.loss == np.inf
-    assert score(P, [0, 0, 0, 0], floor=0.0, weight=[0.0, 1.0, 1.0, 1.0]).loss < 50.0
-    assert score(P, [[1.0, 0.0]] * 4).n_floored == 2
+    assert score(P, [0, 0, 0, 0], clip=0.0, weight=[0.0, 1.0, 1.0, 1.0]).loss < 50.0
+    assert score(P, [[1.0, 0.0]] * 4).n_clipped == 2
 
 
 def test_curves_and_regret(seed):
@@ -129,8 +136,8 @@ def test_rows_that_are_no_distributions(P, sentence):
 
 def test_other_refusals():
     P = [[0.5, 0.5]]
-    with pytest.raises(InvalidInputError, match="floor must be"):
-        score(P, [0], floor=1.0)
+    with pytest.raises(InvalidInputError, match="clip must be"):
+        score(P, [0], clip=1.0)
     with pytest.raises(InvalidInputError, match="nothing to score"):
         _ = score(P, [0], weight=[0.0]).log_loss
     with pytest.raises(InvalidInputError, match="nothing to score"):

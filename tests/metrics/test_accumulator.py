@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 import folklearn
 from folklearn import Model
 from folklearn.errors import StateFileError
-from folklearn.model.history import History, Learned
+from folklearn.metrics.accumulator import Metrics, PredictionBatch
 from folklearn.serialization import read, write
-from tests.reference import history as reference
+from tests.reference import metrics as reference
 
 
-def bytes_of(history):
-    record = history.to_record()
+def bytes_of(metrics):
+    record = metrics.to_record()
     return record.config, {name: array.tobytes() for name, array in record.arrays.items()}
 
 
@@ -43,34 +43,34 @@ def learned(rows):
     own = zip(*(row[1:] for row in rows), strict=True)
     labels, unseen, weights, frozen, X = map(np.array, own)
     known = np.array([len(p) for p, *_ in rows])
-    return Learned.of(P, unseen, labels, known, weights, frozen, X, ABSENT)
+    return PredictionBatch.of(P, unseen, labels, known, weights, frozen, X, ABSENT)
 
 
 def one_by_one(rows):
-    history = History()
+    metrics = Metrics()
     for row in rows:
-        history.add_one(*row, ABSENT)
-    return history
+        metrics.add_one(*row, ABSENT)
+    return metrics
 
 
 @pytest.mark.parametrize("T", [1, 31, 32, 700, 2048, 2049, 2500])
 def test_it_is_what_counting_all_rows_at_once_gives(T, rng):
     rows = life(rng, T)
-    history = one_by_one(rows)
+    metrics = one_by_one(rows)
     scaled = [
         (p * (1.0 - u), p[y] * (1.0 - u) if y < len(p) else u, y, weight, frozen)
         for p, y, u, weight, frozen, _ in rows
     ]
     found = [
         (one.start, one.stop, pytest.approx(one.loss), one.n_errors, one.weight, one.frozen_loss)
-        for one in history.pieces
+        for one in metrics.segments
     ]
-    assert reference.pieces(scaled) == found
-    classes = history.by_class()
+    assert reference.segments(scaled) == found
+    classes = metrics.by_class()
     K = len(classes)
-    np.testing.assert_array_equal(history.confusion, reference.confusion(scaled, K))
-    np.testing.assert_allclose(history.calibration, reference.calibration(scaled, K), rtol=1e-12)
-    table = history.confusion
+    np.testing.assert_array_equal(metrics.confusion, reference.confusion(scaled, K))
+    np.testing.assert_allclose(metrics.calibration, reference.calibration(scaled, K), rtol=1e-12)
+    table = metrics.confusion
     for k, one in enumerate(classes):
         assert one.n_rows == sum(row[1] == k for row in rows)
         assert one.n_right == table[k, k]
@@ -79,7 +79,7 @@ def test_it_is_what_counting_all_rows_at_once_gives(T, rng):
     model = Model()
     columns = model.open_columns(dict.fromkeys("abc", "number"), sparse=False)
     columns.admit(columns.row({"a": 1.0, "b": 1.0, "c": 1.0}))
-    for j, one in enumerate(history.by_column(columns)):
+    for j, one in enumerate(metrics.by_column(columns)):
         values = [row[-1][j] for row in rows]
         assert one.n_missing == sum(map(math.isnan, values))
         assert one.n_outliers == reference.outliers(values)
@@ -93,17 +93,17 @@ def test_it_is_what_counting_all_rows_at_once_gives(T, rng):
 def test_the_same_rows_in_any_parts_are_the_same_bytes(seed, sizes):
     """Some parts one by one, the others as blocks; and whoever looks changes nothing."""
     rows = life(np.random.default_rng(seed), 700)
-    history, start = History(), 0
+    metrics, start = Metrics(), 0
     for i, size in enumerate([*sizes, len(rows)]):
         part = rows[start : start + size]
         start += size
         if i % 2:
             for row in part:
-                history.add_one(*row, ABSENT)
+                metrics.add_one(*row, ABSENT)
         elif part:
-            history.add(learned(part))
-        history.by_class()
-    assert bytes_of(history) == bytes_of(one_by_one(rows))
+            metrics.add(learned(part))
+        metrics.by_class()
+    assert bytes_of(metrics) == bytes_of(one_by_one(rows))
 
 
 def stream(rng, T=600):
@@ -130,11 +130,11 @@ def test_a_model_one_by_one_in_blocks_and_resumed(name, rng, tmp_path):
         resumed.learn_one(x, y)
     for start in range(0, 600, 77):
         many.learn_many(rows[start : start + 77], labels[start : start + 77])
-    assert bytes_of(one.history) == bytes_of(resumed.history)
-    assert bytes_of(one.history) == bytes_of(many.history)
-    assert one.history.loss == pytest.approx(one.loss, rel=1e-12)
-    assert one.history.n_errors == one.n_mistakes
-    assert one.history.n_rows == one.n_rounds == 600
+    assert bytes_of(one.metrics) == bytes_of(resumed.metrics)
+    assert bytes_of(one.metrics) == bytes_of(many.metrics)
+    assert one.metrics.loss == pytest.approx(one.loss, rel=1e-12)
+    assert one.metrics.n_errors == one.n_mistakes
+    assert one.metrics.n_rows == one.n_rounds == 600
 
 
 @pytest.mark.filterwarnings("ignore:the saved model will do worse")  # the stream turns
@@ -144,10 +144,10 @@ def test_a_run_has_a_history_of_its_own(rng):
     model = Model()
     first = model.run(frame[:300], "y")
     second = model.run(frame[300:], "y")
-    assert (first.n_rows, second.n_rows, model.history.n_rows) == (300, 300, 600)
+    assert (first.n_rows, second.n_rows, model.metrics.n_rows) == (300, 300, 600)
     assert first.loss + second.loss == pytest.approx(2.0 * model.average_loss)
     model.fit(frame, "y")
-    assert model.history.n_rows == 600  # however often they are gone over
+    assert model.metrics.n_rows == 600  # however often they are gone over
 
 
 def test_what_is_told_counts_as_it_was_asked(rng):
@@ -155,15 +155,15 @@ def test_what_is_told_counts_as_it_was_asked(rng):
     model = Model("folklore")
     for x, y in zip(rows, labels, strict=True):
         model.learn_one(x, y)
-    before = model.history.loss
+    before = model.metrics.loss
     p, number = model.ask(rows[0])
     unseen = model.unseen_probability
     for x, y in zip(rows, labels, strict=True):
         model.learn_one(x, y)
-    between = model.history.loss
+    between = model.metrics.loss
     model.tell(number, "low")
     assert between > before
-    assert model.history.loss - between == pytest.approx(-math.log(p["low"] * (1.0 - unseen)))
+    assert model.metrics.loss - between == pytest.approx(-math.log(p["low"] * (1.0 - unseen)))
 
 
 def test_columns_that_come_late_and_what_they_bring(rng):
@@ -174,7 +174,7 @@ def test_columns_that_come_late_and_what_they_bring(rng):
             x["late"] = float(t) if t % 2 else None
         model.learn_one(x, "yz"[t % 2])
     n, c, late = sorted(
-        model.history.by_column(model.columns), key=lambda one: "ncl".index(one.name[0])
+        model.metrics.by_column(model.columns), key=lambda one: "ncl".index(one.name[0])
     )
     assert (n.name, n.role, n.first, n.n_missing, n.n_outliers) == ("n", "number", 0, 0, 1)
     assert (c.n_categories, c.new_categories, c.n_missing) == (3, ("new",), 0)
@@ -185,7 +185,7 @@ def test_words_and_matrices_have_columns_too(rng):
     words = Model(roles={"note": "words"})
     for t in range(60):
         words.learn_one({"note": "" if t % 3 == 0 else f"so many words {t}", "n": float(t)}, t % 2)
-    found = {one.name: one for one in words.history.by_column(words.columns)}
+    found = {one.name: one for one in words.metrics.by_column(words.columns)}
     assert words.core.sparse
     assert (found["note"].n_missing, found["n"].n_missing) == (20, 0)
     X = rng.normal(size=(80, 3))
@@ -193,25 +193,25 @@ def test_words_and_matrices_have_columns_too(rng):
     X.flags.writeable = False
     matrix = Model("folklore")
     matrix.learn_many(X, rng.integers(0, 2, 80))
-    assert [one.n_missing for one in matrix.history.by_column(matrix.columns)] == [0, 20, 0]
+    assert [one.n_missing for one in matrix.metrics.by_column(matrix.columns)] == [0, 20, 0]
 
 
 def test_soft_labels_count_with_their_loss_and_most_likely_class():
     model = Model("folklore", classes="ab")
     soft = [{"a": 0.9, "b": 0.1}, "b", {"a": 0.2, "b": 0.8}]
     step = model.learn_many([{"n": 1.0}, {"n": 2.0}, {"n": 0.0}], soft)
-    assert model.history.loss == pytest.approx(step.losses.sum())
-    assert [one.n_rows for one in model.history.by_class()] == [1, 2]
-    assert model.history.n_errors == model.n_mistakes
+    assert model.metrics.loss == pytest.approx(step.losses.sum())
+    assert [one.n_rows for one in model.metrics.by_class()] == [1, 2]
+    assert model.metrics.n_errors == model.n_mistakes
 
 
 def test_many_classes_have_no_tables_but_precision_and_recall(rng):
     model = Model("ogd", B=1.0)
     for t in range(120):
         model.learn_one({"a": float(t % 60), "b": 1.0}, t % 60 if t > 59 else t % 50)
-    assert model.history.confusion.shape == (0, 0)
-    assert np.isfinite(model.history.by_class()[0].recall)
-    assert math.isnan(model.history.by_class()[0].auc)
+    assert model.metrics.confusion.shape == (0, 0)
+    assert np.isfinite(model.metrics.by_class()[0].recall)
+    assert math.isnan(model.metrics.by_class()[0].auc)
 
 
 def test_floors_are_looked_at_when_a_piece_has_ended(rng, tmp_path):
@@ -222,7 +222,7 @@ def test_floors_are_looked_at_when_a_piece_has_ended(rng, tmp_path):
     for x, y in zip(X[640:], labels[640:], strict=True):
         model.learn_many(x[None], [y])
     model.save(tmp_path / "model")
-    *ended, last = folklearn.load(tmp_path / "model").history.pieces
+    *ended, last = folklearn.load(tmp_path / "model").metrics.segments
     assert all(0.0 < piece.floor < math.log(2.0) for piece in ended)
     assert math.isnan(last.floor)
 
@@ -233,14 +233,14 @@ def test_files_without_a_history_and_with_a_broken_one(rng, tmp_path):
     model.learn_many(rows, labels)
     model.save(tmp_path / "model")
     record = read(tmp_path / "model")
-    history = record.config.pop("history")
+    metrics = record.config.pop("metrics")
     write(tmp_path / "old", record)
     old = folklearn.load(tmp_path / "old")
-    assert (old.n_rounds, old.history.n_rows) == (50, 0)
+    assert (old.n_rounds, old.metrics.n_rows) == (50, 0)
     old.learn_one(rows[0], labels[0])
-    assert old.history.n_rows == 1
-    history["config"]["n_rows"] = 10**6
-    record.config["history"] = history
+    assert old.metrics.n_rows == 1
+    metrics["config"]["n_rows"] = 10**6
+    record.config["metrics"] = metrics
     write(tmp_path / "broken", record)
-    with pytest.raises(StateFileError, match="more rows than its pieces hold"):
+    with pytest.raises(StateFileError, match="more rows than its segments hold"):
         folklearn.load(tmp_path / "broken")

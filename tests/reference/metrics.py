@@ -8,7 +8,7 @@ FIRST_SIZE, N_PIECES, N_BINS, N_SCORES = 32, 64, 10, 100
 FAR, FEW = 5.0, 32
 
 
-def pieces(rows):
+def segments(rows):
     """Rows are (p of known classes with the rest of 1 unseen, chance, label, weight, frozen)."""
     size = FIRST_SIZE
     while len(rows) > N_PIECES * size:

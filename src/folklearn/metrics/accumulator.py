@@ -1,7 +1,7 @@
 """What a model remembers of its life, so that a page can be drawn from a saved file alone."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, NamedTuple
@@ -12,11 +12,7 @@ from numpy.typing import NDArray
 from folklearn.arrays import Array
 from folklearn.arrays import Labels as Numbers
 from folklearn.errors import StateFileError
-from folklearn.evaluate.windows import Window
 from folklearn.kernels import segments as counting
-from folklearn.model.encoder import FEATURES, Columns
-from folklearn.model.roles import CATEGORY, NUMBER
-from folklearn.model.sparse_scaler import SparseInput
 from folklearn.serialization import Record, Serializable
 
 _FIRST_SIZE = 32  # rows of a piece, before neighbours are joined
@@ -25,7 +21,7 @@ LEAST_BOUNDED_ROWS = 512  # rows that a floor speaks of: of fewer, little can be
 _FEW = 256  # rows that were learned one by one, before they are counted
 
 
-class Learned(NamedTuple):
+class PredictionBatch(NamedTuple):
     """Rows that were learned, and what was predicted for them before.
 
     P : (T, K) probabilities of the classes known then, which share 1 - unseen.
@@ -60,7 +56,7 @@ class Learned(NamedTuple):
         frozen: Array,
         X: Any,
         absent: Array,
-    ) -> "Learned":
+    ) -> "PredictionBatch":
         """Return rows by what was predicted if the class is known, P, and that it is not."""
         T, K = P.shape
         P = P * (1.0 - unseen)[:, None]
@@ -69,24 +65,13 @@ class Learned(NamedTuple):
             is_old = labels < known
             chance[is_old] = P[is_old, labels[is_old]]
             best = np.where(known > 0, P.argmax(axis=1), -1)
-        if isinstance(X, SparseInput):
-            X = _by_place(X, len(absent))
         X = np.require(X, np.float64, ["C", "W"])  # as counting is compiled for
         is_number = np.isnan(absent[: X.shape[1]])
         return cls(P, chance, labels, best, known, weights, frozen, X, is_number)
 
 
-def _by_place(X: SparseInput, n_places: int) -> Array:
-    """Return the numbers of wide rows, and 1 where any other column has something."""
-    values = np.zeros((len(X), n_places))
-    values[:, [slot - 1 for slot in X.slots]] = X.numbers
-    for slot, rows in X.parts.items():
-        values[:, slot - 1] = np.diff(rows.indptr) > 0
-    return values
-
-
 @dataclass(frozen=True)
-class Piece:
+class Segment:
     """Rows of a life that lie side by side, from `start` to before `stop`: totals.
 
     Attributes
@@ -156,8 +141,22 @@ class ColumnRecord:
     new_categories: tuple[str, ...] = ()
 
 
-class History(Serializable):
-    """The life of a model in up to 64 pieces, and counts by class and by column over all of it.
+class ColumnPlaces(NamedTuple):
+    """Where the values of a column stand in an encoded row.
+
+    categories : of a category column, one for each place; empty where rows stay sparse.
+    is_feature : whether it is a column of a matrix, in which 0 is no value and NaN is a gap.
+    """
+
+    name: str
+    role: str
+    places: Sequence[int]
+    categories: Sequence[str] | None = None
+    is_feature: bool = False
+
+
+class Metrics(Serializable):
+    """The life of a model in up to 64 segments, and counts by class and by column over all of it.
 
     On the same machine and build the same rows give the same bytes, one by one, in blocks, or
     with a file in between; only floors are those of the end of the call that a piece was
@@ -169,7 +168,7 @@ class History(Serializable):
     Attributes
     ----------
     n_rows : the number of rows.
-    pieces : the rows in up to 64 pieces of one length.
+    segments : the rows in up to 64 segments of one length.
     confusion : (K, K) rows of a class (first) that were taken for a class (second).
     calibration : (3, K, 10) by class and bin of the probability: rows, the sum of what was given,
         and rows of the class.
@@ -177,8 +176,8 @@ class History(Serializable):
 
     def __init__(self) -> None:
         self._n_counted, self._size = 0, _FIRST_SIZE
-        self._pieces = np.zeros((5, counting.N_PIECES))
-        self._pieces[counting.FLOOR :] = math.nan
+        self._segments = np.zeros((5, counting.N_PIECES))
+        self._segments[counting.FLOOR :] = math.nan
         self._classes = np.zeros((3, 0), np.int64)
         self._tables = _tables(0)  # confusion, scores, what was given
         self._counts = np.zeros((4, 0), np.int64)
@@ -212,20 +211,24 @@ class History(Serializable):
         if len(self._singles) >= _FEW:
             self._settle()
 
-    def add(self, rows: Learned) -> None:
+    def add(self, rows: PredictionBatch) -> None:
         """Count rows."""
         self._settle()
         self._count(rows)
 
-    def look(self, last_window: Callable[[int], Window | None], n_rows: int = 1) -> None:
-        """Note what no linear model gets below in the pieces that ended in the last `n_rows`."""
+    def note_lower_bounds(self, bound_of_last: Callable[[int], float], n_rows: int = 1) -> None:
+        """Set the lower bound of the segments that ended within the last `n_rows`.
+
+        `bound_of_last` returns the bound in nats a row over at least as many rows as it is given,
+        NaN where none is known.
+        """
         if self.n_rows // self._size == (self.n_rows - n_rows) // self._size:
             return
         self._settle()
         ended = slice((self._n_counted - n_rows) // self._size, self._n_counted // self._size)
-        last = last_window(max(self._size, LEAST_BOUNDED_ROWS))
-        if last is not None and last.weight > 0.0 and math.isfinite(last.floor):
-            self._pieces[counting.FLOOR, ended] = last.floor / last.weight
+        bound = bound_of_last(max(self._size, LEAST_BOUNDED_ROWS))
+        if math.isfinite(bound):
+            self._segments[counting.FLOOR, ended] = bound
 
     def _settle(self) -> None:
         """Count rows that came one by one."""
@@ -239,24 +242,24 @@ class History(Serializable):
             n, own = len(places), slice(places[0], places[-1] + 1)
             scores = np.array([unseen[own], weights[own], frozen[own]])
             self._count(
-                Learned.of(
+                PredictionBatch.of(
                     np.concatenate(P[own]).reshape(n, K), scores[0], np.array(labels[own]),
                     np.full(n, K), scores[1], scores[2],
                     np.concatenate(X[own]).reshape(n, d), self._absent,
                 )
             )  # fmt: skip
 
-    def _count(self, rows: Learned) -> None:
+    def _count(self, rows: PredictionBatch) -> None:
         self._make_room(rows)
         confusion, scores, given = self._tables
         self._size = counting.count_predictions(
-            *rows[:-2], self._n_counted, self._size, self._pieces, self._classes,
+            *rows[:-2], self._n_counted, self._size, self._segments, self._classes,
             confusion, scores, given,
         )  # fmt: skip
         counting.count_values(rows.X, rows.is_number, self._n_counted, self._counts, self._moments)
         self._n_counted += len(rows.labels)
 
-    def _make_room(self, rows: Learned) -> None:
+    def _make_room(self, rows: PredictionBatch) -> None:
         """Grow for classes and columns that come; too many classes end the tables."""
         K, d = max(rows.P.shape[1], int(rows.labels.max(initial=-1)) + 1), rows.X.shape[1]
         more = K - self._classes.shape[1]
@@ -277,34 +280,34 @@ class History(Serializable):
     # What it tells.
 
     @property
-    def pieces(self) -> tuple[Piece, ...]:
-        """The rows in up to 64 pieces of one length, the last one perhaps shorter."""
+    def segments(self) -> tuple[Segment, ...]:
+        """The rows in up to 64 segments of one length, the last one perhaps shorter."""
         self._settle()
         n, size = self._n_counted, self._size
         found = []
         for i, start in enumerate(range(0, n, size)):
-            loss, n_errors, weight, floor, frozen = self._pieces[:, i].tolist()
+            loss, n_errors, weight, floor, frozen = self._segments[:, i].tolist()
             stop = min(n, start + size)
-            found.append(Piece(start, stop, loss, int(n_errors), weight, floor, frozen))
+            found.append(Segment(start, stop, loss, int(n_errors), weight, floor, frozen))
         return tuple(found)
 
     @property
     def loss(self) -> float:
         """The loss of all rows."""
         self._settle()
-        return float(self._pieces[counting.LOSS].sum())
+        return float(self._segments[counting.LOSS].sum())
 
     @property
     def n_errors(self) -> int:
         """The rows whose most likely class was wrong."""
         self._settle()
-        return int(self._pieces[counting.ERRORS].sum())
+        return int(self._segments[counting.ERRORS].sum())
 
     @property
     def weight(self) -> float:
         """The weight of all rows."""
         self._settle()
-        return float(self._pieces[counting.WEIGHT].sum())
+        return float(self._segments[counting.WEIGHT].sum())
 
     @property
     def confusion(self) -> NDArray[np.int64]:
@@ -334,35 +337,26 @@ class History(Serializable):
             for one, auc, error in zip(records, _aucs(scores), errors, strict=True)
         ]
 
-    def by_column(self, columns: Columns) -> list[ColumnRecord]:
-        """Return what every column held that the model learned from; `columns` are the model's."""
+    def by_column(self, encoder: Any) -> list[ColumnRecord]:
+        """Return what every column held that the model learned from; `encoder` is the model's."""
         self._settle()
-        return list(self._columns(columns))
+        layout = encoder.column_places(self._counts.shape[1])
+        return [self._column_record(column) for column in layout]
 
-    def _columns(self, columns: Columns) -> Iterator[ColumnRecord]:
-        n, d = self._n_counted, self._counts.shape[1]
-        there, gaps, firsts, outliers = self._counts
-        for source, keys in _sources(columns, d).items():
-            places = [columns.places[key] for key in keys]
-            own = [place for place in places if there[place]]
-            first = int(firsts[own].min()) if own else None
-            role = columns.roles.get(source, NUMBER)
-            if source == FEATURES:
-                for (_, part), place in zip(keys, places, strict=True):
-                    name = columns.feature_names.get(part, part)
-                    begun = int(firsts[place]) if there[place] else None
-                    counts = int(gaps[place]), int(outliers[place])
-                    yield ColumnRecord(name, role, begun, *counts)
-            elif role == CATEGORY:
-                categories = () if columns.sparse else tuple(zip(keys, places, strict=True))
-                seen = [(part, place) for (_, part), place in categories if there[place]]
-                new = tuple(part for part, place in seen if firsts[place] >= self._size)
-                missing = n - int(there[places].sum())
-                yield ColumnRecord(source, role, first, missing, 0, len(seen), new)
-            else:  # of a date the parts are there together, or not
-                most = int(there[places].max())
-                far = int(outliers[places].sum()) if role == NUMBER else 0
-                yield ColumnRecord(source, role, first, n - most, far)
+    def _column_record(self, column: ColumnPlaces) -> ColumnRecord:
+        n_values, gaps, firsts, outliers = self._counts[:, list(column.places)]
+        first = int(firsts[n_values > 0].min()) if n_values.any() else None
+        if column.is_feature:
+            return ColumnRecord(column.name, column.role, first, int(gaps[0]), int(outliers[0]))
+        if column.categories is not None:
+            n_missing = self._n_counted - int(n_values.sum())
+            seen = [i for i, n in enumerate(n_values.tolist()) if n and column.categories]
+            new = tuple(column.categories[i] for i in seen if firsts[i] >= self._size)
+            return ColumnRecord(column.name, column.role, first, n_missing, 0, len(seen), new)
+        # The places of a date are filled together, or not.
+        n_missing = self._n_counted - int(n_values.max())
+        n_outliers = int(outliers.sum()) if column.role == "number" else 0
+        return ColumnRecord(column.name, column.role, first, n_missing, n_outliers)
 
     # How it is kept.
 
@@ -371,7 +365,7 @@ class History(Serializable):
         self._settle()
         record = super().to_record()
         record.config.update(n_rows=self._n_counted, size=self._size)
-        names = "pieces", "classes", "counts", "moments"
+        names = "segments", "classes", "counts", "moments"
         record.arrays.update({name: getattr(self, f"_{name}").copy() for name in names})
         for name, table in zip(_TABLES, self._tables, strict=True):
             record.arrays[name] = table.copy()
@@ -380,8 +374,8 @@ class History(Serializable):
     def _restore(self, record: Record) -> None:
         self._n_counted, self._size = record.count("n_rows"), record.count("size", 1)
         if self._n_counted > counting.N_PIECES * self._size:
-            raise StateFileError("a History state has more rows than its pieces hold")
-        self._pieces = record.part("pieces", self._pieces.shape, gaps=True)
+            raise StateFileError("a Metrics state has more rows than its segments hold")
+        self._segments = record.part("segments", self._segments.shape, gaps=True)
         self._classes = record.part("classes", (3, None), np.int64)
         self._counts = record.part("counts", (4, None), np.int64)
         self._moments = record.part("moments", (2, self._counts.shape[1]))
@@ -394,7 +388,7 @@ class History(Serializable):
         return self.__dict__
 
     def __repr__(self) -> str:
-        return f"History of {self.n_rows} rows"
+        return f"Metrics of {self.n_rows} rows"
 
 
 _TABLES = "confusion", "scores", "given"
@@ -434,12 +428,3 @@ def _aucs(scores: NDArray[np.int64]) -> list[float]:
         pairs = float(others.sum() * own.sum())
         found.append(float(own @ (below + 0.5 * others)) / pairs if pairs else math.nan)
     return found
-
-
-def _sources(columns: Columns, n_places: int) -> dict[str, list[tuple[str, str]]]:
-    """Return the keys of every column that has places, in the order of the columns."""
-    found: dict[str, list[tuple[str, str]]] = {name: [] for name in columns.learned}
-    for key in columns.keys[:n_places]:
-        if key[0] in found or key[0] == FEATURES:
-            found.setdefault(key[0], []).append(key)
-    return {source: keys for source, keys in found.items() if keys}

@@ -1,0 +1,345 @@
+"""Scores of arrays of predictions: checked probabilities, losses, calibration, regret."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from folklearn import validation
+from folklearn.arrays import Array, Labels, log_losses, logit_losses
+from folklearn.errors import InvalidInputError
+from folklearn.learners.base import Learner, Progress
+
+ROW_SUM_TOLERANCE = 1e-6
+MIN_PROBABILITY = 1e-15  # a smaller probability of a label is clipped to it
+
+
+def checked_rows(P: ArrayLike, n_rounds: int, n_classes: int) -> Array:
+    """Return P (T, K) if every row is a distribution; else name the first that is not."""
+    P = validation.numbers("P", P)
+    if P.shape != (n_rounds, n_classes):
+        raise InvalidInputError(
+            f"P has shape {P.shape}; expected one row of probabilities per round: "
+            f"{(n_rounds, n_classes)}"
+        )
+    check_rows(P, "row {} of P", ROW_SUM_TOLERANCE)
+    return P
+
+
+def checked_row(p: ArrayLike, n_classes: int) -> Array:
+    """Return p (K,) if it is a distribution."""
+    p = validation.numbers("p", p)
+    if p.shape != (n_classes,):
+        raise InvalidInputError(f"p has shape {p.shape}; expected (n_classes={n_classes},)")
+    check_rows(p[None, :], "p", ROW_SUM_TOLERANCE)
+    return p
+
+
+def check_rows(P: Array, where: str, tolerance: float) -> None:
+    """Raise for the first row that is not non-negative with sum 1 within `tolerance`."""
+    in_range: NDArray[np.bool_] = (P >= 0.0) & (tolerance >= P - 1.0)  # false for NaN too
+    good: NDArray[np.bool_] = np.all(in_range, axis=1)
+    sums = np.where(in_range, P, 0.0).sum(axis=1)
+    bad = np.flatnonzero(~(good & (np.abs(sums - 1.0) <= tolerance)))
+    if not bad.size:
+        return
+    row = bad[0]
+    name = where.format(row)
+    if not good[row]:
+        column = int(np.flatnonzero(~in_range[row])[0])
+        raise InvalidInputError(
+            f"{name} gives class {column} the probability {P[row, column]:g}; "
+            "expected a number from 0 to 1"
+        )
+    raise InvalidInputError(
+        f"{name} sums to {sums[row]:.9g}; probabilities must sum to 1 within {tolerance:g}"
+    )
+
+
+def label_mass(P: Array, labels: Labels, soft: Array) -> Array:
+    """Return how much of the label lies on the most likely class, (T,): 1 or 0 if hard."""
+    predicted = P.argmax(axis=1)
+    if len(soft):
+        mass: Array = soft[np.arange(len(P)), predicted]
+        return mass
+    right: Array = (predicted == labels).astype(np.float64)
+    return right
+
+
+def linear_losses(X: Any, y: ArrayLike, W: ArrayLike) -> Array:
+    """Return the log loss (T,) of the linear model W (K, d) on every row, unweighted.
+
+    Computed from the logits, so that a probability that underflows costs what it should.
+    """
+    W = validation.numbers("W", W)
+    if W.ndim != 2 or not np.isfinite(W).all():
+        raise InvalidInputError(
+            f"W has shape {W.shape}; expected finite numbers of shape (n_classes, n_features)"
+        )
+    X, _ = validation.rows_of_contexts(X, W.shape[1])
+    labels, soft = validation.labels(y, len(X), len(W))
+    return logit_losses(X @ W.T, labels, soft)
+
+
+@dataclass(frozen=True)
+class CalibrationCurve:
+    """Observed frequency against predicted probability, in the bins that hold rounds.
+
+    Attributes
+    ----------
+    predicted : mean predicted probability of each bin.
+    observed : how often the prediction was right there.
+    share : the bin's share of all rounds, by weight; sums to 1.
+    """
+
+    predicted: Array
+    observed: Array
+    share: Array
+
+    @classmethod
+    def of_bins(cls, mass: Any, predicted: Any, observed: Any) -> "CalibrationCurve":
+        """Make it from totals of bins (n,): weight, and weighted sums of both probabilities."""
+        used = mass > 0.0
+        mass = mass[used]
+        return cls(predicted[used] / mass, observed[used] / mass, mass / mass.sum())
+
+    @property
+    def error(self) -> float:
+        """The expected calibration error: the mean of |observed - predicted| over rounds."""
+        return float(self.share @ np.abs(self.observed - self.predicted))
+
+
+def calibration_curve(
+    P: ArrayLike,
+    y: ArrayLike,
+    *,
+    label: int | None = None,
+    n_bins: int = 15,
+    weight: ArrayLike | None = None,
+) -> CalibrationCurve:
+    """Bin the probabilities P (T, K) by equal width and compare each bin with the labels.
+
+    By default the probability of the most likely class (the lowest on ties) against how
+    often it was right, whose `error` is the usual expected calibration error; with `label`,
+    the probability of that class against how often it occurred. A soft label counts with
+    the probability it gives.
+
+    Examples
+    --------
+    >>> curve = calibration_curve([[0.8, 0.2]] * 10, [0] * 7 + [1] * 3)
+    >>> curve.predicted, curve.observed, round(curve.error, 6)
+    (array([0.8]), array([0.7]), 0.1)
+    """
+    P, labels, soft, weights = _checked(P, y, weight)
+    n_bins = validation.count("n_bins", n_bins, 1)
+    if label is None:
+        predicted, observed = P.max(axis=1, initial=0.0), label_mass(P, labels, soft)
+    else:
+        label, _ = validation.label(label, P.shape[1])
+        predicted = P[:, label]
+        observed = soft[:, label] if len(soft) else (labels == label).astype(np.float64)
+    _check_weight(weights)
+    bins = np.minimum((predicted * n_bins).astype(np.int64), n_bins - 1)
+    return CalibrationCurve.of_bins(
+        np.bincount(bins, weights, n_bins),
+        np.bincount(bins, weights * predicted, n_bins),
+        np.bincount(bins, weights * observed, n_bins),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Scores:
+    """Losses and scores of predictions; averages are over the weights.
+
+    Attributes
+    ----------
+    P : (T, K), row t predicted before label t was seen.
+    y : the labels, (T,) classes or (T, K) soft labels.
+    weight : (T,).
+    losses : (T,), -ln of the probability of the label, unweighted; at most -ln `clip`.
+    clip : smallest probability that counts as it is.
+    n_clipped : rounds in which the label had a smaller one.
+    comparator_losses : (T,), of the linear model to compare with, or None.
+    """
+
+    P: Array
+    y: NDArray[np.int64] | Array
+    weight: Array
+    losses: Array
+    clip: float
+    n_clipped: int
+    comparator_losses: Array | None = None
+
+    def __repr__(self) -> str:
+        return (
+            f"Scores({self.n_rounds} rounds, log loss {self.log_loss:.4g}, "
+            f"error {self.error_rate:.3g})"
+        )
+
+    @property
+    def n_rounds(self) -> int:
+        """The number of rounds."""
+        return len(self.P)
+
+    @property
+    def loss(self) -> float:
+        """The total (weighted) log loss."""
+        return float(self._weighted(self.losses).sum())
+
+    @property
+    def log_loss(self) -> float:
+        """The average log loss."""
+        return self._average(self.losses)
+
+    @cached_property
+    def error_rate(self) -> float:
+        """How often the most likely class (the lowest on ties) was wrong."""
+        return self._average(1.0 - label_mass(self.P, *self._labels))
+
+    @cached_property
+    def brier(self) -> float:
+        """The average of sum_k (p_k - y_k)^2, between 0 and 2."""
+        labels, soft = self._labels
+        if len(soft):
+            return self._average(((self.P - soft) ** 2).sum(axis=1))
+        # |p|^2 - 2 p_y + 1, without making the one-hot labels.
+        given = self.P[np.arange(self.n_rounds), labels]
+        return self._average((self.P**2).sum(axis=1) - 2.0 * given + 1.0)
+
+    def calibration(self, *, label: int | None = None, n_bins: int = 15) -> CalibrationCurve:
+        """Return the calibration curve of the most likely class, or of one class."""
+        return calibration_curve(self.P, self.y, label=label, n_bins=n_bins, weight=self.weight)
+
+    @cached_property
+    def calibration_error(self) -> float:
+        """The expected calibration error over 15 bins."""
+        return self.calibration().error
+
+    @cached_property
+    def loss_curve(self) -> Array:
+        """The total (weighted) loss after each round, (T,)."""
+        curve: Array = np.cumsum(self._weighted(self.losses))
+        return curve
+
+    @cached_property
+    def regret_curve(self) -> Array:
+        """The total loss beyond the comparator's after each round, (T,)."""
+        if self.comparator_losses is None:
+            raise InvalidInputError("a regret curve needs a comparator: pass comparator=W")
+        curve: Array = np.cumsum(self._weighted(self.losses - self.comparator_losses))
+        return curve
+
+    @property
+    def regret(self) -> float:
+        """The total loss beyond the comparator's."""
+        return float(self.regret_curve[-1]) if self.n_rounds else 0.0
+
+    @property
+    def _labels(self) -> tuple[NDArray[np.int64], Array]:
+        return validation.labels(self.y, self.n_rounds, self.P.shape[1])
+
+    def _weighted(self, values: Array) -> Array:
+        # A round of weight 0 does not count, even if its loss is infinite.
+        return self.weight * np.where(self.weight > 0.0, values, 0.0)
+
+    def _average(self, values: Array) -> float:
+        _check_weight(self.weight)
+        return float(self._weighted(values).sum()) / float(self.weight.sum())
+
+
+def score(
+    P: ArrayLike,
+    y: ArrayLike,
+    *,
+    weight: ArrayLike | None = None,
+    clip: float = MIN_PROBABILITY,
+    comparator_losses: ArrayLike | None = None,
+) -> Scores:
+    """Score probability rows P (T, K) of any origin, strictly.
+
+    Every round counts: a label costs -ln of its probability, and a probability below
+    `clip` counts as `clip`, so that one round costs at most 34.5 nats by default. Rows
+    must be non-negative and sum to 1 within 1e-6; they are used as they are.
+
+    Examples
+    --------
+    >>> scores = score([[0.5, 0.5], [1.0, 0.0]], [0, 1])
+    >>> [round(float(loss), 3) for loss in scores.losses], scores.n_clipped, scores.error_rate
+    ([0.693, 34.539], 1, 0.5)
+    """
+    P, labels, soft, weights = _checked(P, y, weight)
+    if not 0.0 <= clip < 1.0:
+        raise InvalidInputError(f"clip must be a number from 0 to below 1, got {clip!r}")
+    if comparator_losses is not None:
+        comparator_losses = validation.numbers("comparator_losses", comparator_losses)
+        if comparator_losses.shape != (len(P),):
+            shape = comparator_losses.shape
+            raise InvalidInputError(f"comparator_losses has shape {shape}; expected ({len(P)},)")
+    if len(soft):
+        is_clipped = ((soft > 0.0) & (P - clip < 0.0)).any(axis=1)
+    else:
+        is_clipped = P[np.arange(len(P)), labels] < clip
+    return Scores(
+        P=P,
+        y=soft if len(soft) else labels,
+        weight=weights,
+        losses=log_losses(P, labels, soft, clip),
+        clip=float(clip),
+        n_clipped=int(is_clipped.sum()),
+        comparator_losses=comparator_losses,
+    )
+
+
+def progressive(
+    learner: Learner,
+    X: Any,
+    y: ArrayLike,
+    *,
+    weight: ArrayLike | None = None,
+    comparator: Any = None,
+    clip: float = MIN_PROBABILITY,
+    progress: Progress = False,
+) -> Scores:
+    """Run a learner over a stream, predicting each round before learning it, and score it.
+
+    `comparator` is a linear model W (K, d), or what `best_in_class` returned, for the regret
+    curve. The learner continues from its present state, and has learned the stream afterwards.
+
+    Examples
+    --------
+    >>> from folklearn import Folklore, best_in_class, synthetic
+    >>> X, y = synthetic.stochastic(0, 300, d=3, K=2)
+    >>> best = best_in_class(X, y, B=10.0, n_classes=2)
+    >>> learner = Folklore(n_features=3, n_classes=2)
+    >>> scores = progressive(learner, X, y, comparator=best)
+    >>> scores.regret < learner.certificate(best.W).regret_bound
+    True
+    """
+    losses = None
+    if comparator is not None:
+        W = getattr(comparator, "W", comparator)
+        expected = (learner.n_classes, learner.n_features)
+        if np.shape(W) != expected:
+            raise InvalidInputError(f"comparator has shape {np.shape(W)}; expected {expected}")
+        losses = linear_losses(X, y, W)
+    P = learner.run(X, y, weight=weight, progress=progress)
+    return score(P, y, weight=weight, clip=clip, comparator_losses=losses)
+
+
+def _checked(
+    P: ArrayLike, y: ArrayLike, weight: ArrayLike | None
+) -> tuple[Array, Labels, Array, Array]:
+    """Return P (T, K), labels (T,), soft labels (T, K) or no rows, and weights (T,)."""
+    P = validation.numbers("P", P)
+    if P.ndim != 2:
+        raise InvalidInputError(f"P has shape {P.shape}; expected (number of rounds, classes)")
+    P = checked_rows(P, *P.shape)
+    labels, soft = validation.labels(y, *P.shape)
+    return P, labels, soft, validation.weights(weight, len(P))
+
+
+def _check_weight(weights: Array) -> None:
+    if not float(weights.sum()) > 0.0:
+        raise InvalidInputError("nothing to score: there is no round of positive weight")
