@@ -84,6 +84,16 @@ def test_free_constants_are_below_the_bound_only_beyond_the_stated_norm():
     assert found.penalty == 0.0
 
 
+def test_the_penalty_of_constants_is_taken_off_the_bound():
+    """A class that never comes: constants of the stated norm leave the entropy of the others."""
+    X, y = np.ones((10, 1)), np.arange(10) % 2
+    found = logistic_regression(X, y, n_classes=3, constant=0, tol=1e-9)
+    W = LARGEST_CONSTANT / np.sqrt(6.0) * np.array([1.0, 1.0, -2.0])
+    exact = 10.0 * (np.log(np.exp(W).sum()) - W[0])
+    assert np.linalg.norm(W) == pytest.approx(LARGEST_CONSTANT)
+    assert exact - 1e-4 < found.at_least <= exact
+
+
 def test_sparse_rows_and_rows_without_weight(rng):
     X, y = stream(rng, K=3)
     X[np.abs(X) < 0.7] = 0.0
