@@ -1,6 +1,7 @@
 # make run    learn the embedded stream and show the live certificate
 # make serve  the service with its pages, and something to watch
 # make test   lint, types, import contracts, tests
+# make test-long  experiments, documentation pages, a browser: what make test leaves out
 # make test-portable  the numerical tests with other BLAS kernels and CPUs, shuffled, and file by file: an hour
 # make docs   the documentation as a site, to be read in a browser
 # make mutants  change each line that soundness rests on, and see that a test notices
@@ -16,10 +17,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 .DEFAULT_GOAL := help
-.PHONY: help run serve test lint types check test-portable mutants fuzz torture test-gpu test-spark lowest docs bench clean
+.PHONY: help run serve test lint types check test-long test-portable mutants fuzz torture test-gpu test-spark lowest docs bench clean
 
 help:
-	@sed -n '1,13s/^# //p' Makefile
+	@sed -n '1,14s/^# //p' Makefile
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
@@ -49,7 +50,10 @@ types: $(VENV)/.installed-dev
 	$(BIN)/mypy
 
 check: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest -n 2 --dist worksteal
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not long"
+
+test-long: $(VENV)/.installed-dev
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m long
 
 test-portable: $(VENV)/.installed-dev
 	$(BIN)/python -m tests.long.portable

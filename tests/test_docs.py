@@ -31,6 +31,8 @@ from tests.conftest import ROOT
 DOCS = ROOT / "docs"
 RUN = [DOCS / "index.md", DOCS / "start.md"]
 RUN += [*sorted(DOCS.glob("guide/*.md")), *sorted(DOCS.glob("tutorials/*.md"))]
+# Pages that `make test` runs; the others are for `make test-long`.
+VITAL = ("index.md", "start.md", "guide/train.md", "guide/predict.md", "guide/certificate.md")
 NOT_PAGES = {"decisions/README.md"}  # included in decisions/index.md
 NOT_RUN = ("make", "pip")  # they would install from the network
 OPTIONAL = (
@@ -95,7 +97,14 @@ def blocks(page: Path) -> list[Block]:
     ]
 
 
-@pytest.mark.parametrize("page", RUN, ids=lambda page: page.relative_to(DOCS).as_posix())
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, id=name, marks=() if name in VITAL else pytest.mark.long)
+        for page in RUN
+        for name in [page.relative_to(DOCS).as_posix()]
+    ],
+)
 def test_a_page_runs_as_printed(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     scope: dict[str, object] = {"__name__": "__main__"}

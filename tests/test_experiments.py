@@ -62,12 +62,20 @@ def run(name, *words, out):
     return content
 
 
-@pytest.mark.parametrize("name", [name for name in EXPERIMENTS if name != "real_data"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=() if name == "certificate" else pytest.mark.long)
+        for name in EXPERIMENTS
+        if name != "real_data"
+    ],
+)
 def test_it_runs(name, tmp_path):
     run(name, *EXPERIMENTS[name], out=tmp_path)
     assert list(tmp_path.glob("*.png"))
 
 
+@pytest.mark.long
 def test_tuned_peers_can_be_taken_from_an_earlier_run(tmp_path):
     first, second = tmp_path / "first", tmp_path / "second"
     tuned = run("real_data", "--synthetic", out=first)
@@ -92,6 +100,7 @@ def test_recorded_results_are_committed_with_their_origin(name):
 WIDE = ("banking", "zipf", "classes", "fit")  # a file of results for each
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("part", WIDE)
 def test_wide_runs(part, tmp_path):
     content = run("wide", "--quick", "--only", part, out=tmp_path)

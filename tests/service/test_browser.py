@@ -19,9 +19,13 @@ from selenium.webdriver.common.keys import Keys  # noqa: E402
 from selenium.webdriver.support.ui import WebDriverWait  # noqa: E402
 
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
-pytestmark = pytest.mark.skipif(
-    CHROMIUM is None or DRIVER is None, reason="no chromium, or no chromedriver, on this machine"
-)
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.skipif(
+        CHROMIUM is None or DRIVER is None,
+        reason="no chromium, or no chromedriver, on this machine",
+    ),
+]
 FLAGS = (
     "headless=new", "no-sandbox", "disable-gpu", "disable-dev-shm-usage", "no-first-run",
     "disable-background-networking", "disable-component-update", "disable-sync",
