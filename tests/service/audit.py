@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from folklearn.service import events, verify
-from folklearn.service.engine import Engine
 from folklearn.service.journal import Journal
 from folklearn.service.limits import Limits
+from folklearn.service.store import ModelStore
 from tests.reference import service as reference
 from tests.service.clients import ACTIONS, AGENT, AGENT_CONFIG, CONFIG, MODEL, Answer, Request
 
@@ -51,23 +51,23 @@ def same_bytes(folder: Path, done: Done | None = None) -> dict[str, str]:
 
     With everything that was done, the models must be those of the reference too.
     """
-    engine = Engine(folder, LIMITS)
+    store = ModelStore(folder, LIMITS)
     try:
         found = {}
-        for hosted in engine.models():
-            digest = hosted.state.to_record().digest
-            replayed = verify.replay(folder, hosted.number, hosted.version)
+        for host in store.models():
+            digest = host.state.to_record().digest
+            replayed = verify.replay(folder, host.number, host.version)
             assert replayed["digest"] == digest
             assert replayed["other_predictions"] == 0
-            found[hosted.row.name] = digest
+            found[host.row.name] = digest
         if done is not None:
-            states: list[Any] = [engine.find("main", name).state for name in ("labels", "agent")]
+            states: list[Any] = [store.find("main", name).state for name in ("labels", "agent")]
             labels, agent = reference_of(done)
             assert states[0].model.to_record().digest == labels.model.to_record().digest
-            assert states[1].decider.agent.to_record().digest == agent.agent.to_record().digest
+            assert states[1].named_agent.agent.to_record().digest == agent.agent.to_record().digest
         return found
     finally:
-        engine.abandon()
+        store.abandon()
 
 
 def reference_of(done: Done) -> tuple[reference.Classifier, reference.Agent]:

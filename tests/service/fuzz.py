@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from folklearn.service.openapi import described
+from folklearn.service.app import described
 from folklearn.service.routes import ENDPOINTS
 from tests.service.running import Running, running
 

@@ -131,7 +131,7 @@ def serve(folder: Path, port: int, die_at: str = "", synchronous: str = "FULL") 
     failpoints.die_at(die_at)
 
     def begun(service: Service, port: int) -> None:
-        database = service.engine.journal.db
+        database = service.store.journal.db
         service.writer.call(lambda: database.pragma("synchronous", synchronous)).result()
 
     server.serve(folder, "127.0.0.1", port, LIMITS, begun)

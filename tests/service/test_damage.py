@@ -15,10 +15,10 @@ from folklearn.cli.app import BAD_INPUT, main
 from folklearn.errors import StateFileError
 from folklearn.service import commands, verify
 from folklearn.service.app import application
-from folklearn.service.engine import Engine
 from folklearn.service.journal import NAME
 from folklearn.service.keys import Keys
 from folklearn.service.service import Service
+from folklearn.service.store import ModelStore
 from tests.service import audit, lives
 from tests.service.clients import Answer, Request, ShortLine, session
 
@@ -58,9 +58,9 @@ def served(place: Path, how: str, seed: int = 0) -> Served:
         done.append((request, line.send(request)))
         request = client.send(done[-1][1])
         if n == N_REQUESTS // 2:
-            service.writer.call(service.engine.journal.checkpoint).result()
-    engine = service.engine
-    digests = {one.row.name: one.state.to_record().digest for one in engine.models()}
+            service.writer.call(service.store.journal.checkpoint).result()
+    store = service.store
+    digests = {one.row.name: one.state.to_record().digest for one in store.models()}
     if how == "closed":
         service.close()
     shutil.copytree(folder, place / "left")
@@ -105,28 +105,28 @@ def _used(folder: Path, was: Served) -> str:
     if found is None:
         return "the key is not known"
     try:
-        engine = Engine(folder, audit.LIMITS)
+        store = ModelStore(folder, audit.LIMITS)
     except StateFileError:
         return "refused at the start"
     try:
-        for hosted in engine.models():
-            digest = hosted.state.to_record().digest
-            assert digest == was.digests[hosted.row.name], "another model"
+        for host in store.models():
+            digest = host.state.to_record().digest
+            assert digest == was.digests[host.row.name], "another model"
         for request, answer in was.done:
             if request.key is not None:
-                hosted = engine.find("main", request.path.split("/")[3])
-                assert hosted is not None, "the model is gone"
-                (said,) = engine.write([(hosted, _command(request))])
+                host = store.find("main", request.path.split("/")[3])
+                assert host is not None, "the model is gone"
+                (said,) = store.write([(host, _command(request))])
                 assert Answer(*said) == answer, "another answer"
-        for hosted in engine.models():
-            replayed = verify.replay(folder, hosted.number, hosted.version)
-            assert replayed["digest"] == hosted.state.to_record().digest, "another replay"
+        for host in store.models():
+            replayed = verify.replay(folder, host.number, host.version)
+            assert replayed["digest"] == host.state.to_record().digest, "another replay"
     except apsw.Error:
         return "stopped when it was read"
     except StateFileError:
         return "refused by verify"
     finally:
-        engine.abandon()
+        store.abandon()
     return "harmless"
 
 

@@ -9,8 +9,8 @@ import pytest
 from folklearn.errors import StateFileError
 from folklearn.service import journal, verify
 from folklearn.service.app import application
-from folklearn.service.engine import Engine
 from folklearn.service.service import Service
+from folklearn.service.store import ModelStore
 from tests.service import audit
 from tests.service.clients import MODEL, Answer, Request, ShortLine
 
@@ -43,12 +43,12 @@ def test_its_journal_is_replayed_to_its_snapshots(folder: Path) -> None:
     shutil.rmtree(folder.with_name("bare") / "snapshots")
     found = []
     for one in (folder, folder.with_name("bare")):
-        engine = Engine(one, audit.LIMITS)
-        hosted = engine.find("main", "labels")
-        assert hosted is not None
-        found.append(hosted.view.state.predict_proba_one({"x": 0.5, "colour": "red"}))
-        assert verify.replay(one, hosted.number, hosted.version)["events"] > 10
-        engine.abandon()
+        store = ModelStore(one, audit.LIMITS)
+        host = store.find("main", "labels")
+        assert host is not None
+        found.append(host.view.state.predict_proba_one({"x": 0.5, "colour": "red"}))
+        assert verify.replay(one, host.number, host.version)["events"] > 10
+        store.abandon()
     assert found[0] == pytest.approx(found[1], rel=1e-9)
 
 
@@ -61,4 +61,4 @@ def test_a_folder_of_a_later_release_is_refused(folder: Path) -> None:
     database.pragma("user_version", journal.FORMAT + 1)
     database.close()
     with pytest.raises(StateFileError, match="upgrade folklearn to serve this folder"):
-        Engine(folder)
+        ModelStore(folder)

@@ -7,30 +7,30 @@ import pytest
 
 from folklearn.errors import StateFileError
 from folklearn.service import commands, events
-from folklearn.service.engine import Engine
-from folklearn.service.ids import new_id
+from folklearn.service.events import new_id
 from folklearn.service.journal import NAME, Journal
 from folklearn.service.limits import Limits
+from folklearn.service.store import ModelStore
 
 LIMITS = Limits(free_disk=0)
 LATER = 10**18
 
 
-def engine_with_model(folder: Path, **config: object) -> Engine:
-    engine = Engine(folder, LIMITS)
-    engine.create("main", "labels", events.Config(windows=False, **config))  # type: ignore[arg-type]
-    return engine
+def engine_with_model(folder: Path, **config: object) -> ModelStore:
+    store = ModelStore(folder, LIMITS)
+    store.create("main", "labels", events.Config(windows=False, **config))  # type: ignore[arg-type]
+    return store
 
 
-def learn(engine: Engine, n: int) -> None:
-    hosted = engine.find("main", "labels")
-    assert hosted is not None
+def learn(store: ModelStore, n: int) -> None:
+    host = store.find("main", "labels")
+    assert host is not None
     for i in range(n):
-        engine.write([(hosted, commands.Learn(commands.Label("yes", {"x": float(i)}, None)))])
+        store.write([(host, commands.Learn(commands.Label("yes", {"x": float(i)}, None)))])
 
 
 def test_a_journal_that_grows_while_it_is_opened_is_not_taken_for_damaged(tmp_path: Path) -> None:
-    engine = engine_with_model(tmp_path)
+    store = engine_with_model(tmp_path)
     refused: list[StateFileError] = []
     is_over = threading.Event()
 
@@ -43,92 +43,92 @@ def test_a_journal_that_grows_while_it_is_opened_is_not_taken_for_damaged(tmp_pa
 
     reader = threading.Thread(target=read)
     reader.start()
-    learn(engine, 100)
+    learn(store, 100)
     is_over.set()
     reader.join()
-    engine.abandon()
+    store.abandon()
     assert not refused
 
 
 def test_a_reader_does_not_hold_up_the_writer(tmp_path: Path) -> None:
-    engine = engine_with_model(tmp_path)
-    learn(engine, 20)
+    store = engine_with_model(tmp_path)
+    learn(store, 20)
     reader = Journal(tmp_path, read_only=True)
     entries = reader.entries()
     next(entries)  # from now on it sees the journal as it is
-    learn(engine, 1)
-    engine.journal.checkpoint()
+    learn(store, 1)
+    store.journal.checkpoint()
     wal = tmp_path / f"{NAME}-wal"
     assert wal.stat().st_size > 0, "the reader still needs it"
     assert sum(1 for _ in entries) == 20
     reader.close()
-    engine.journal.checkpoint()
+    store.journal.checkpoint()
     assert wal.stat().st_size == 0
-    engine.abandon()
+    store.abandon()
 
 
 def test_a_deleted_model_waits_for_nothing(tmp_path: Path) -> None:
     """Or what it waited for would hold up what others wait for."""
-    engine = engine_with_model(tmp_path, wait=1.0)
-    hosted = engine.find("main", "labels")
-    assert hosted is not None
-    asked = events.Asked({"x": 1.0}, [], 0.0, hosted.version)
-    engine.write([(hosted, commands.Ask([(new_id(), asked)]))])
-    assert len(engine.journal.due(LATER, 10)) == 1
-    engine.write([(hosted, commands.Delete())])
-    assert engine.journal.due(LATER, 10) == []
-    engine.abandon()
+    store = engine_with_model(tmp_path, wait=1.0)
+    host = store.find("main", "labels")
+    assert host is not None
+    asked = events.Asked({"x": 1.0}, [], 0.0, host.version)
+    store.write([(host, commands.Ask([(new_id(), asked)]))])
+    assert len(store.journal.due(LATER, 10)) == 1
+    store.write([(host, commands.Delete())])
+    assert store.journal.due(LATER, 10) == []
+    store.abandon()
 
 
 @pytest.mark.parametrize("is_empty", [True, False])
 def test_a_journal_that_is_gone_is_not_begun_anew(is_empty: bool, tmp_path: Path) -> None:
-    engine = engine_with_model(tmp_path)
-    learn(engine, 5)
-    engine.abandon()
+    store = engine_with_model(tmp_path)
+    learn(store, 5)
+    store.abandon()
     wal = (tmp_path / f"{NAME}-wal").read_bytes()
     (tmp_path / NAME).unlink()
     if is_empty:
         (tmp_path / NAME).touch()
     with pytest.raises(StateFileError, match="gone or empty: restore it from a backup"):
-        Engine(tmp_path, LIMITS)
+        ModelStore(tmp_path, LIMITS)
     assert (tmp_path / f"{NAME}-wal").read_bytes() == wal
 
 
 def test_a_folder_that_was_refused_can_be_opened_after_it_was_mended(tmp_path: Path) -> None:
-    engine = engine_with_model(tmp_path)
-    learn(engine, 5)
-    engine.abandon()
+    store = engine_with_model(tmp_path)
+    learn(store, 5)
+    store.abandon()
     content = (tmp_path / f"{NAME}-wal").read_bytes()
     (tmp_path / f"{NAME}-wal").write_bytes(content[: len(content) // 2])
     with pytest.raises(StateFileError, match="the end of the journal is damaged"):
-        Engine(tmp_path, LIMITS)
+        ModelStore(tmp_path, LIMITS)
     (tmp_path / f"{NAME}-wal").write_bytes(content)
-    engine = Engine(tmp_path, LIMITS)
-    assert engine.journal.last == 6
-    engine.abandon()
+    store = ModelStore(tmp_path, LIMITS)
+    assert store.journal.last == 6
+    store.abandon()
 
 
 def test_a_label_that_was_refused_can_be_told_otherwise(tmp_path: Path) -> None:
-    engine = Engine(tmp_path, Limits(free_disk=0, classes=1))
-    engine.create("main", "labels", events.Config(windows=False))
-    learn(engine, 1)
-    hosted, id = engine.find("main", "labels"), new_id()
-    assert hosted is not None
-    asked = events.Asked({"x": 1.0}, [1.0], 0.0, hosted.version)
+    store = ModelStore(tmp_path, Limits(free_disk=0, classes=1))
+    store.create("main", "labels", events.Config(windows=False))
+    learn(store, 1)
+    host, id = store.find("main", "labels"), new_id()
+    assert host is not None
+    asked = events.Asked({"x": 1.0}, [1.0], 0.0, host.version)
     told = [commands.Learn(commands.Label(label, None, id)) for label in ("no", "no", "yes", "yes")]
-    answers = engine.write([(hosted, one) for one in (commands.Ask([(id, asked)]), *told)])
+    answers = store.write([(host, one) for one in (commands.Ask([(id, asked)]), *told)])
     assert [answer.status for answer in answers] == [200, 422, 422, 200, 200]
     assert answers[-1].body["already"] == 1
-    engine.abandon()
+    store.abandon()
 
 
 def test_a_batch_cannot_grow_a_model_beyond_its_limits(tmp_path: Path) -> None:
-    engine = Engine(tmp_path, Limits(free_disk=0, classes=2, columns=3))
-    engine.create("main", "labels", events.Config(windows=False))
-    hosted = engine.find("main", "labels")
-    assert hosted is not None
+    store = ModelStore(tmp_path, Limits(free_disk=0, classes=2, columns=3))
+    store.create("main", "labels", events.Config(windows=False))
+    host = store.find("main", "labels")
+    assert host is not None
     labels = [commands.Label(str(i), {"x": 1.0, f"column{i}": 1.0}, None) for i in range(9)]
-    (answer,) = engine.write([(hosted, commands.LearnMany(labels))])
+    (answer,) = store.write([(host, commands.LearnMany(labels))])
     assert answer.body["learned"] == 2
     assert len(answer.body["refused"]) == 7
-    engine.abandon()
+    store.abandon()

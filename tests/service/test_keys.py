@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from folklearn.errors import InvalidInputError, StateFileError
 from folklearn.service.keys import Keys, is_whole
-from folklearn.service.names import SCOPES, check_name
+from folklearn.service.limits import SCOPES, check_name
 
 DAY = 86400
 LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"

@@ -13,10 +13,10 @@ import pytest
 import folklearn
 from folklearn.errors import FolklearnError
 from folklearn.service import commands, events, verify
-from folklearn.service.engine import Engine
-from folklearn.service.ids import new_id
+from folklearn.service.events import new_id
 from folklearn.service.limits import UNLIMITED, Limits, as_markdown
-from folklearn.service.sizes import Size
+from folklearn.service.states import Size
+from folklearn.service.store import ModelStore
 from tests.service.attacks import (
     WORDS,
     ask_and_not_read,
@@ -137,11 +137,11 @@ def test_a_limit_is_reached(name: str, tmp_path: Path) -> None:
 
 def _check_replay(service: Running, name: str) -> str:
     """Raise unless a replay gives the same bytes; return their digest."""
-    engine = service.service.engine
-    hosted = engine.find("main", name)
-    assert hosted is not None
-    digest = hosted.state.to_record().digest
-    assert verify.replay(engine.folder, hosted.number, hosted.version)["digest"] == digest
+    store = service.service.store
+    host = store.find("main", name)
+    assert host is not None
+    digest = host.state.to_record().digest
+    assert verify.replay(store.folder, host.number, host.version)["digest"] == digest
     return digest
 
 
@@ -206,7 +206,7 @@ def test_a_flood_of_words_ends_and_is_replayed_to_the_same_bytes(tmp_path: Path)
         known = bodies[0]["items"][9]  # words that came after the second class
         assert service.ask("POST", "/v1/models/words/learn", known).status == 200
         digest = _check_replay(service, "words")
-        core = service.service.engine.find("main", "words").state.model.core
+        core = service.service.store.find("main", "words").state.model.core
         new = batch_of_words(random, 1)["items"][0]
         keyed = [
             service.ask("POST", "/v1/models/words/learn", one, headers={"Idempotency-Key": "k"})
@@ -239,7 +239,7 @@ def test_categories_and_columns_of_any_kind_stay_within(tmp_path: Path) -> None:
         wide = {f"date{n}": "2026-01-01" for n in range(26)}
         reply = service.ask("POST", f"{MODEL}/learn", {"row": wide, "label": "a"})
         assert (reply.status, "300 features" in reply.body["detail"]) == (422, True)
-        assert len(service.service.engine.find("main", "churn").state.model.columns) <= 300
+        assert len(service.service.store.find("main", "churn").state.model.columns) <= 300
         _check_replay(service, "churn")
 
 
@@ -252,7 +252,7 @@ def test_a_learner_of_many_classes_does_not_grow_by_the_square(tmp_path: Path) -
         assert service.post(f"{MODEL}/learn/batch", {"items": items})["learned"] == 30
         reply = service.ask("POST", f"{MODEL}/learn", {"row": WIDE, "label": "class 1"})
         assert (reply.status, "bytes of weights" in reply.body["detail"]) == (422, True)
-        assert service.service.engine.memory.n_bytes < 50_000_000
+        assert service.service.store.memory.n_bytes < 50_000_000
 
 
 def test_a_refusal_names_what_there_would_be(tmp_path: Path) -> None:
@@ -297,13 +297,13 @@ def test_long_labels_are_refused_and_long_answers_bounded(tmp_path: Path) -> Non
 
 def _filled(folder: Path, limits: Limits) -> tuple[str, int]:
     """Let a model of words grow as it likes; return its digest and version."""
-    engine = Engine(folder, limits)
-    engine.create("main", "small", events.Config(windows=False))
-    engine.create("main", "large", events.Config(roles={"t": "words"}))
+    store = ModelStore(folder, limits)
+    store.create("main", "small", events.Config(windows=False))
+    store.create("main", "large", events.Config(roles={"t": "words"}))
     random = Random(2)
     for name, n_batches in (("large", 14), ("small", 1)):
-        hosted = engine.find("main", name)
-        assert hosted is not None
+        host = store.find("main", name)
+        assert host is not None
         for _ in range(n_batches):
             items = batch_of_words(random, 20)["items"]
             rows = [one["row"] if name == "large" else {"x": 1.0} for one in items]
@@ -311,12 +311,12 @@ def _filled(folder: Path, limits: Limits) -> tuple[str, int]:
                 commands.Label(one["label"], row, None)
                 for one, row in zip(items, rows, strict=True)
             ]
-            (answer,) = engine.write([(hosted, commands.LearnMany(labels))])
+            (answer,) = store.write([(host, commands.LearnMany(labels))])
             assert answer.body["learned"] == 20
-    large = engine.find("main", "large")
+    large = store.find("main", "large")
     assert large is not None
     found = large.state.to_record().digest, large.version
-    engine.abandon()
+    store.abandon()
     return found
 
 
@@ -326,9 +326,9 @@ FREE = Limits(free_disk=0, places=UNLIMITED, learner=UNLIMITED, features=UNLIMIT
 def test_a_folder_that_is_too_large_opens_to_be_read(tmp_path: Path) -> None:
     folder = tmp_path / "folder"
     digest, version = _filled(folder, FREE)
-    engine = Engine(folder, FREE)
-    n_bytes = engine.memory.n_bytes
-    engine.abandon()
+    store = ModelStore(folder, FREE)
+    n_bytes = store.memory.n_bytes
+    store.abandon()
 
     less = dataclasses.replace(FREE, memory=int(0.99 * n_bytes))  # all of it, and nothing more
     with running(folder, less) as service:
@@ -355,7 +355,7 @@ def test_a_folder_that_is_too_large_opens_to_be_read(tmp_path: Path) -> None:
         assert (reply.status, f"as of event {held}" in reply.body["detail"]) == (503, True)
         asked = {"row": {"t": "some words"}}
         assert service.post("/v1/models/large/predict", asked)["version"] == held
-        assert service.service.engine.memory.n_bytes < 2 * little.memory
+        assert service.service.store.memory.n_bytes < 2 * little.memory
 
     with running(folder, FREE, key) as service:  # nothing was lost
         found = service.ask("GET", "/v1/models/large").body
@@ -372,7 +372,7 @@ def test_a_folder_that_is_too_large_opens_to_be_read(tmp_path: Path) -> None:
 def test_memory_is_refused_before_it_is_taken_and_given_back(tmp_path: Path) -> None:
     limits = dataclasses.replace(FREE, memory=30_000_000)
     with running(tmp_path / "folder", limits) as service:
-        memory, random = service.service.engine.memory, Random(3)
+        memory, random = service.service.store.memory, Random(3)
         names = [f"words{n}" for n in range(9)]
         ends = []
         for name in names:
@@ -383,9 +383,9 @@ def test_memory_is_refused_before_it_is_taken_and_given_back(tmp_path: Path) -> 
             assert memory.n_bytes <= limits.memory
         assert ends[0] == "200, none refused"
         assert ends[-1] == "503"
-        n_journalled = service.service.engine.journal.last
+        n_journalled = service.service.store.journal.last
         service.ask("POST", "/v1/models/words8/learn/batch", batch_of_words(random, 40))
-        assert service.service.engine.journal.last == n_journalled
+        assert service.service.store.journal.last == n_journalled
         for name in names[:4]:
             assert service.ask("DELETE", f"/v1/models/{name}").status == 200
         reply = service.ask("POST", "/v1/models/words8/learn/batch", batch_of_words(random, 40))
@@ -404,23 +404,25 @@ def test_another_tenant_is_not_told_whose_model_is_large(tmp_path: Path) -> None
 
 def test_default_labels_wait_until_there_is_room(tmp_path: Path) -> None:
     now = [0]
-    engine = Engine(tmp_path / "folder", dataclasses.replace(FREE, memory=400_000), lambda: now[0])
-    engine.create("main", "late", events.Config(roles={"t": "words"}, wait=1.0, default="none"))
-    hosted = engine.find("main", "late")
-    assert hosted is not None
+    store = ModelStore(
+        tmp_path / "folder", dataclasses.replace(FREE, memory=400_000), lambda: now[0]
+    )
+    store.create("main", "late", events.Config(roles={"t": "words"}, wait=1.0, default="none"))
+    host = store.find("main", "late")
+    assert host is not None
     for label in ("a", "b"):
-        engine.write([(hosted, commands.Learn(commands.Label(label, {"t": "one text"}, None)))])
-    asked = events.Asked({"t": new_words(Random(0), 4_000)}, [0.5, 0.5], 0.1, hosted.version)
-    engine.write([(hosted, commands.Ask([(new_id(), asked)]))])
-    now[0], version = 5_000, hosted.version
-    engine.expire()
-    assert hosted.version == version
-    engine.memory.limit = 10**9
-    engine.expire()
-    assert hosted.version == version + 1
-    digest = hosted.state.to_record().digest
-    assert verify.replay(tmp_path / "folder", hosted.number, hosted.version)["digest"] == digest
-    engine.abandon()
+        store.write([(host, commands.Learn(commands.Label(label, {"t": "one text"}, None)))])
+    asked = events.Asked({"t": new_words(Random(0), 4_000)}, [0.5, 0.5], 0.1, host.version)
+    store.write([(host, commands.Ask([(new_id(), asked)]))])
+    now[0], version = 5_000, host.version
+    store.expire()
+    assert host.version == version
+    store.memory.limit = 10**9
+    store.expire()
+    assert host.version == version + 1
+    digest = host.state.to_record().digest
+    assert verify.replay(tmp_path / "folder", host.number, host.version)["digest"] == digest
+    store.abandon()
 
 
 @pytest.mark.filterwarnings("ignore::folklearn.DataWarning")

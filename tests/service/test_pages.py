@@ -12,11 +12,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from folklearn.service import demo
-from folklearn.service.http import COOKIE
-from folklearn.service.keys import Keys
+from folklearn.service import server
+from folklearn.service.keys import COOKIE, Keys, Sessions
 from folklearn.service.pages.pictures import PICTURES
-from folklearn.service.sessions import Sessions
 from tests.service.running import Reply, Running, running
 
 EVIL = '<script>alert("1")</script>'
@@ -330,7 +328,7 @@ def test_files_of_the_pages_and_no_others(service: Running) -> None:
 
 def test_the_demonstration_is_what_the_pages_show(tmp_path: Path) -> None:
     with running(tmp_path) as own:
-        demo.begin(own.address, own.key)
+        server.start_demo(own.address, own.key)
         shown = Browser(own, own.key)
         while not {"digits", "front-page"} <= set(re.findall("[a-z-]+", shown.text("/"))):
             pass

@@ -9,9 +9,9 @@ import pytest
 
 from folklearn.service import commands, events
 from folklearn.service.commands import Command, Label
-from folklearn.service.engine import Engine
-from folklearn.service.ids import new_id
+from folklearn.service.events import new_id
 from folklearn.service.limits import Limits
+from folklearn.service.store import ModelStore
 
 ROW: events.Row = {"age": 31, "colour": "red"}
 LIMITS = Limits(classes=3, columns=4, free_disk=0)
@@ -23,26 +23,26 @@ class Lives:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self.engine = Engine(folder, LIMITS)
+        self.store = ModelStore(folder, LIMITS)
         agent = events.Config(actions=["a", "b"], context={"z": "number", "b": ["u", "v"]})
-        self.engine.create("main", "labels", events.Config(windows=False))
-        self.engine.create("main", "agent", agent)
+        self.store.create("main", "labels", events.Config(windows=False))
+        self.store.create("main", "agent", agent)
 
     def do(self, name: str, command: Command) -> Any:
         """Return the answer to a command."""
-        hosted = self.engine.find("main", name)
-        assert hosted is not None
-        (answer,) = self.engine.write([(hosted, command)])
+        host = self.store.find("main", name)
+        assert host is not None
+        (answer,) = self.store.write([(host, command)])
         return answer
 
     def digests(self) -> list[str]:
         """Return what the models are."""
-        return [hosted.state.to_record().digest for hosted in self.engine.models()]
+        return [host.state.to_record().digest for host in self.store.models()]
 
-    def again(self, end: Callable[[Engine], None]) -> None:
+    def again(self, end: Callable[[ModelStore], None]) -> None:
         """End, and begin again."""
-        end(self.engine)
-        self.engine = Engine(self._folder, LIMITS)
+        end(self.store)
+        self.store = ModelStore(self._folder, LIMITS)
 
 
 def _requests(lives: Lives) -> list[tuple[str, Command]]:
@@ -78,9 +78,9 @@ def _requests(lives: Lives) -> list[tuple[str, Command]]:
     return [("labels", one) for one in several] + [("agent", one) for one in decisions]
 
 
-@pytest.mark.parametrize("end", [Engine.close, Engine.abandon])
+@pytest.mark.parametrize("end", [ModelStore.close, ModelStore.abandon])
 def test_answers_and_models_are_the_same_after_a_restart(
-    tmp_path: Path, end: Callable[[Engine], None]
+    tmp_path: Path, end: Callable[[ModelStore], None]
 ) -> None:
     lives = Lives(tmp_path / "folder")
     requests = _requests(lives)
@@ -96,7 +96,7 @@ def test_answers_and_models_are_the_same_after_a_restart(
 
 def test_an_agent_goes_on_from_a_snapshot_as_if_there_were_none(tmp_path: Path) -> None:
     found = []
-    for end in (Engine.close, Engine.abandon):
+    for end in (ModelStore.close, ModelStore.abandon):
         lives = Lives(tmp_path / end.__name__)
         for n in range(20):
             made = lives.do("agent", commands.Decide({"z": n / 7, "b": "uv"[n % 2]}))

@@ -15,7 +15,7 @@ import pytest
 from folklearn.cli.app import main
 from folklearn.service.http import Endpoint
 from folklearn.service.keys import Keys
-from folklearn.service.names import SCOPES
+from folklearn.service.limits import SCOPES
 from folklearn.service.routes import ENDPOINTS
 from folklearn.service.server import address
 from tests.service.fuzz import fuzz

@@ -1,4 +1,4 @@
-"""Everything that can be asked of an engine, in any order, beside the reference."""
+"""Everything that can be asked of an store, in any order, beside the reference."""
 
 from pathlib import Path
 from typing import Any
@@ -16,10 +16,10 @@ from hypothesis.stateful import (
 )
 
 from folklearn.service import commands, events
-from folklearn.service.engine import Engine
-from folklearn.service.hosted import Hosted
-from folklearn.service.ids import new_id
+from folklearn.service.events import new_id
 from folklearn.service.limits import Limits
+from folklearn.service.model_host import ModelHost
+from folklearn.service.store import ModelStore
 from tests.reference import service as reference
 from tests.service import lives
 
@@ -51,52 +51,52 @@ class Service(RuleBasedStateMachine):
         self._place = lives.scratch()
         self.now = 0
         self._open()
-        self._stale: Hosted | None = None
+        self._stale: ModelHost | None = None
         self.model: reference.Classifier | None = None
         self.ids: list[UUID] = []
         self.due: dict[UUID, int] = {}
 
     def _open(self) -> None:
-        self.engine = Engine(Path(self._place.name), LIMITS, clock=lambda: self.now)
+        self.store = ModelStore(Path(self._place.name), LIMITS, clock=lambda: self.now)
 
     def teardown(self) -> None:
-        self.engine.abandon()
+        self.store.abandon()
         self._place.cleanup()
 
     @property
-    def hosted(self) -> Hosted | None:
-        return self.engine.find("main", "labels")
+    def host(self) -> ModelHost | None:
+        return self.store.find("main", "labels")
 
     @rule(default=st.none() | labels)
     def create(self, default: str | None) -> None:
         config = events.Config(windows=False, wait=WAIT, default=default)
         if self.model is not None:
             config = self._config
-        answer = self.engine.create("main", "labels", config)
+        answer = self.store.create("main", "labels", config)
         assert answer.status == (201 if self.model is None else 200)
         if self.model is None:
             self.model = reference.Classifier(default, LIMITS.classes, windows=False)
             self._config = config
             self.ids, self.due = [new_id()], {}  # an id that nobody has issued
-            self._stale = self.hosted
+            self._stale = self.host
 
     @precondition(lambda self: self._stale is not None)
     @rule(wanted=st.lists(asks | ones | many | deletions, min_size=1, max_size=5))
     def write(self, wanted: list[Any]) -> None:
         """Write several commands in one commit."""
-        hosted = self._stale
-        assert hosted is not None
-        hosted.publish(now=True)
-        pairs = [self._both(hosted, one) for one in wanted]
-        answers = self.engine.write([(hosted, command) for command, _ in pairs])
+        host = self._stale
+        assert host is not None
+        host.publish(now=True)
+        pairs = [self._both(host, one) for one in wanted]
+        answers = self.store.write([(host, command) for command, _ in pairs])
         for (_, expected), (status, body) in zip(pairs, answers, strict=True):
             assert (status, body.get("learned", 0), body.get("already", 0)) == expected
 
-    def _both(self, hosted: Hosted, wanted: Any) -> tuple[commands.Command, reference.Outcome]:
+    def _both(self, host: ModelHost, wanted: Any) -> tuple[commands.Command, reference.Outcome]:
         """Return a command, and what the reference says to it."""
         match wanted:
             case "ask", row:
-                return self._ask(hosted, row)
+                return self._ask(host, row)
             case "learn", item, key:
                 own, other = self._label(item)
                 outcome = NO_MODEL if self.model is None else self.model.learn(key, other)
@@ -110,10 +110,10 @@ class Service(RuleBasedStateMachine):
         self.model = None
         return commands.Delete(), outcome
 
-    def _ask(self, hosted: Hosted, row: Any) -> tuple[commands.Command, reference.Outcome]:
-        seen = hosted.view.state
+    def _ask(self, host: ModelHost, row: Any) -> tuple[commands.Command, reference.Outcome]:
+        seen = host.view.state
         id, p = new_id(), list(seen.predict_proba_one(row).values())
-        asked = events.Asked(row, p, seen.unseen_probability, hosted.view.version)
+        asked = events.Asked(row, p, seen.unseen_probability, host.view.version)
         if self.model is not None:
             self.model.ask(id, row, p, seen.unseen_probability)
             self.ids.append(id)
@@ -130,7 +130,7 @@ class Service(RuleBasedStateMachine):
     @rule(seconds=st.sampled_from([0.5, 4.0, 11.0]))
     def wait(self, seconds: float) -> None:
         self.now += round(1000 * seconds)
-        self.engine.expire()
+        self.store.expire()
         if self.model is not None:
             for id, due in self.due.items():
                 if due <= self.now and id not in self.model.told:
@@ -138,26 +138,26 @@ class Service(RuleBasedStateMachine):
 
     @rule(is_closed=st.booleans())
     def restart(self, is_closed: bool) -> None:
-        self.engine.close() if is_closed else self.engine.abandon()
+        self.store.close() if is_closed else self.store.abandon()
         self._open()
         if self._stale is not None:
-            self._stale = self.hosted or self._stale
+            self._stale = self.host or self._stale
 
     @precondition(lambda self: self.model is not None)
     @rule()
     def snapshot(self) -> None:
-        assert self.hosted is not None
-        self.engine.snapshot(self.hosted)
+        assert self.host is not None
+        self.store.snapshot(self.host)
 
     @invariant()
     def is_the_reference(self) -> None:
-        assert (self.hosted is None) == (self.model is None)
-        if self.hosted is not None and self.model is not None:
-            state: Any = self.hosted.state
+        assert (self.host is None) == (self.model is None)
+        if self.host is not None and self.model is not None:
+            state: Any = self.host.state
             assert state.to_record().digest == self.model.model.to_record().digest
-            self.engine.write([])  # what waits again is noted with the next commit
+            self.store.write([])  # what waits again is noted with the next commit
             waiting = len(self.model.asked) - len(self.model.told)
-            assert self.engine.journal.n_waiting(self.hosted.number) == waiting
+            assert self.store.journal.n_waiting(self.host.number) == waiting
 
 
 def run(n_runs: int, **options: Any) -> None:

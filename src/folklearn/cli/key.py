@@ -10,7 +10,7 @@ import typer
 from folklearn.cli.display import new_console
 from folklearn.cli.options import explained, seconds_of
 from folklearn.errors import FolklearnError
-from folklearn.service.names import SCOPES, USUAL
+from folklearn.service.limits import SCOPES, USUAL
 
 if TYPE_CHECKING:
     from folklearn.service.keys import Keys

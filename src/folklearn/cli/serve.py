@@ -27,7 +27,6 @@ def serve(
     ] = False,
 ) -> None:
     """Serve the models of a folder: predict, learn durably, decide, and watch."""
-    from folklearn.service import demo as shown
     from folklearn.service import server
     from folklearn.service.service import Service
 
@@ -42,10 +41,9 @@ def serve(
     def begun(service: Service, port: int) -> None:
         if file is not None:
             typer.echo(f"imported   {server.import_model(service, file, name)}")
-        models = [hosted.row.name for hosted in service.engine.models()]
+        models = [hosted.row.name for hosted in service.store.models()]
         typer.echo(
-            f"folder     {folder}, {len(models)} models, "
-            f"{service.engine.n_replayed} events replayed"
+            f"folder     {folder}, {len(models)} models, {service.store.n_replayed} events replayed"
         )
         address = server.address(host, port)
         key = server.first_key(folder) if is_new else None  # not before it can be shown
@@ -55,7 +53,7 @@ def serve(
             typer.echo(f"           folklearn key {folder} create --scope predict --scope learn")
         typer.echo(f"listening  {address}   Ctrl-C ends it, and keeps everything")
         if demo and key is not None:
-            shown.begin(address, key)
+            server.start_demo(address, key)
             typer.echo("           open it in a browser, log in with the key, and watch")
 
     try:

@@ -9,7 +9,7 @@ import numpy as np
 import urllib3
 
 from folklearn.errors import FolklearnError
-from folklearn.service.ids import new_id
+from folklearn.service.events import new_id
 
 _AGAIN = (429, 502, 503, 504)
 _PATIENCE = 8  # tries, with pauses that double: about a minute

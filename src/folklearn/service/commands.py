@@ -9,14 +9,13 @@ import msgspec
 
 from folklearn.errors import FolklearnError
 from folklearn.service import events
-from folklearn.service.answers import Answer, RefusedError
-from folklearn.service.ids import new_id
+from folklearn.service.events import Answer, RefusedError, new_id
 from folklearn.service.journal import Entry, Journal
-from folklearn.service.states import Classifier, Decisions, begun, item_of, learned_answer
+from folklearn.service.states import AgentState, ClassifierState, begun, item_of, learned_answer
 
 if TYPE_CHECKING:
-    from folklearn.service.hosted import Hosted
     from folklearn.service.limits import Limits
+    from folklearn.service.model_host import ModelHost
 
 
 @dataclass(frozen=True)
@@ -46,11 +45,11 @@ class Command:
     key: str | None = field(default=None, kw_only=True)
     size: int = field(default=500, kw_only=True)
 
-    def prepare(self, journal: Journal, hosted: "Hosted", now: int) -> Prepared:
+    def prepare(self, journal: Journal, host: "ModelHost", now: int) -> Prepared:
         """Add the events of the command to the journal; refuse, and add nothing, or repeat."""
         digest = self._digest()
         if self.key is not None:
-            found = journal.by_key(hosted.number, self.key)
+            found = journal.by_key(host.number, self.key)
             if found is not None:
                 if found[1] != digest:
                     raise RefusedError(
@@ -59,10 +58,10 @@ class Command:
                         "request needs a new key",
                     )
                 return Repeat(found[0])
-        return self._events(journal, hosted, now, digest)
+        return self._events(journal, host, now, digest)
 
     def _events(
-        self, journal: Journal, hosted: "Hosted", now: int, digest: bytes | None
+        self, journal: Journal, host: "ModelHost", now: int, digest: bytes | None
     ) -> Prepared:
         raise NotImplementedError
 
@@ -81,11 +80,11 @@ class Ask(Command):
 
     rows: list[tuple[UUID, events.Asked]]
 
-    def _events(self, journal: Journal, hosted: "Hosted", now: int, digest: Any) -> Prepared:
+    def _events(self, journal: Journal, host: "ModelHost", now: int, digest: Any) -> Prepared:
         added = []
         for id, asked in self.rows:
-            added.append(journal.add(hosted.number, now, asked, id=id.bytes))
-            journal.wait_for(added[-1].seq, hosted.number, hosted.due(now))
+            added.append(journal.add(host.number, now, asked, id=id.bytes))
+            journal.wait_for(added[-1].seq, host.number, host.due(now))
         return added
 
 
@@ -98,11 +97,11 @@ class Label:
     id: UUID | None
     weight: float = 1.0
 
-    def event(self, journal: Journal, hosted: "Hosted") -> events.Learned | Repeat:
+    def event(self, journal: Journal, host: "ModelHost") -> events.Learned | Repeat:
         """Return what is to be learned, or that it was learned before."""
         if self.id is None:
             return events.Learned(self.label, self.row, None, self.weight)
-        asked, told = _asked(journal, hosted, self.id, "label")
+        asked, told = _asked(journal, host, self.id, "label")
         wanted = events.Learned(self.label, None, asked, self.weight)
         if told is None:
             return wanted
@@ -115,16 +114,16 @@ class Learn(Command):
 
     label: Label
 
-    def _events(self, journal: Journal, hosted: "Hosted", now: int, digest: Any) -> Prepared:
-        learned = self.label.event(journal, hosted)
+    def _events(self, journal: Journal, host: "ModelHost", now: int, digest: Any) -> Prepared:
+        learned = self.label.event(journal, host)
         if isinstance(learned, Repeat):
             return _already(learned)
-        for why in hosted.expect([item_of(learned, journal.entry)]).values():
+        for why in host.expect([item_of(learned, journal.entry)]).values():
             if self.key is None:
                 raise RefusedError(422, why)
             refused = events.Refused(422, why)  # the key is taken, as by all that it comes with
-            return [journal.add(hosted.number, now, refused, key=self.key, digest=digest)]
-        entry = journal.add(hosted.number, now, learned, key=self.key, digest=digest)
+            return [journal.add(host.number, now, refused, key=self.key, digest=digest)]
+        entry = journal.add(host.number, now, learned, key=self.key, digest=digest)
         if learned.of is not None:
             journal.told(learned.of, entry.seq)
         return [entry]
@@ -136,12 +135,12 @@ class LearnMany(Command):
 
     labels: list[Label]
 
-    def _events(self, journal: Journal, hosted: "Hosted", now: int, digest: Any) -> Prepared:
+    def _events(self, journal: Journal, host: "ModelHost", now: int, digest: Any) -> Prepared:
         items: list[events.Learned] = []
         places, refused, asked = [], [], set()
         for place, label in enumerate(self.labels):
             try:
-                learned = label.event(journal, hosted)
+                learned = label.event(journal, host)
                 if isinstance(learned, Repeat):
                     continue
                 if learned.of in asked:
@@ -153,18 +152,18 @@ class LearnMany(Command):
             places.append(place)
             asked |= set() if learned.of is None else {learned.of}
         n_already = len(self.labels) - len(items) - len(refused)
-        too_large = hosted.expect([item_of(item, journal.entry) for item in items])
+        too_large = host.expect([item_of(item, journal.entry) for item in items])
         if too_large:
             refused += [events.Left(places[at], 422, why) for at, why in too_large.items()]
             left = [at for at in range(len(items)) if at not in too_large]
             items, places = [items[at] for at in left], [places[at] for at in left]
             asked = {item.of for item in items if item.of is not None}
             if not items and self.key is None:
-                return learned_answer(hosted.version, 0, n_already, refused)
+                return learned_answer(host.version, 0, n_already, refused)
         event = events.LearnedMany(
             items, n_already, refused, None if len(items) == len(self.labels) else places
         )
-        entry = journal.add(hosted.number, now, event, key=self.key, digest=digest)
+        entry = journal.add(host.number, now, event, key=self.key, digest=digest)
         for of in asked:
             journal.told(of, entry.seq)
         return [entry]
@@ -176,19 +175,19 @@ class Decide(Command):
 
     context: events.Row
 
-    def _events(self, journal: Journal, hosted: "Hosted", now: int, digest: Any) -> Prepared:
-        if isinstance(hosted.state, Decisions):
-            hosted.state.check_context_fits(self.context)  # or else it would wait for a reward
-        hosted.expect_decision()
+    def _events(self, journal: Journal, host: "ModelHost", now: int, digest: Any) -> Prepared:
+        if isinstance(host.state, AgentState):
+            host.state.check_context_fits(self.context)  # or else it would wait for a reward
+        host.expect_decision()
         entry = journal.add(
-            hosted.number,
+            host.number,
             now,
             events.Decided(self.context),
             id=new_id().bytes,
             key=self.key,
             digest=digest,
         )
-        journal.wait_for(entry.seq, hosted.number, hosted.due(now))
+        journal.wait_for(entry.seq, host.number, host.due(now))
         return [entry]
 
 
@@ -199,13 +198,13 @@ class Reward(Command):
     id: UUID
     reward: float
 
-    def _events(self, journal: Journal, hosted: "Hosted", now: int, digest: Any) -> Prepared:
-        decided, told = _asked(journal, hosted, self.id, "reward")
+    def _events(self, journal: Journal, host: "ModelHost", now: int, digest: Any) -> Prepared:
+        decided, told = _asked(journal, host, self.id, "reward")
         wanted = events.Rewarded(decided, self.reward)
         if told is not None:
             what, over = f"reward of {self.id}", "the default was taken"
             return _already(_repeated(journal, told, wanted, what, over))
-        entry = journal.add(hosted.number, now, wanted, key=self.key, digest=digest)
+        entry = journal.add(host.number, now, wanted, key=self.key, digest=digest)
         journal.told(decided, entry.seq)
         return [entry]
 
@@ -216,12 +215,12 @@ class Expire(Command):
 
     of: list[int]
 
-    def _events(self, journal: Journal, hosted: "Hosted", now: int, digest: Any) -> Prepared:
+    def _events(self, journal: Journal, host: "ModelHost", now: int, digest: Any) -> Prepared:
         expired = events.Expired(self.of)
-        if isinstance(hosted.state, Classifier):
-            late = hosted.state.labels_of(expired)
-            hosted.expect([item_of(label, journal.entry) for label in late])
-        entry = journal.add(hosted.number, now, expired)
+        if isinstance(host.state, ClassifierState):
+            late = host.state.labels_of(expired)
+            host.expect([item_of(label, journal.entry) for label in late])
+        entry = journal.add(host.number, now, expired)
         for of in self.of:
             journal.told(of, entry.seq)
         return [entry]
@@ -231,9 +230,9 @@ class Expire(Command):
 class Delete(Command):
     """End a model; its events stay in the journal, its name is free."""
 
-    def _events(self, journal: Journal, hosted: "Hosted", now: int, digest: Any) -> Prepared:
-        entry = journal.add(hosted.number, now, events.Deleted())
-        journal.end_model(hosted.number, entry.seq)
+    def _events(self, journal: Journal, host: "ModelHost", now: int, digest: Any) -> Prepared:
+        entry = journal.add(host.number, now, events.Deleted())
+        journal.end_model(host.number, entry.seq)
         return [entry]
 
 
@@ -326,8 +325,8 @@ def _already(repeat: Repeat) -> Answer:
     return Answer(200, {"event": repeat.seq, "learned": 0, "already": 1})
 
 
-def _asked(journal: Journal, hosted: "Hosted", id: UUID, what: str) -> tuple[int, int | None]:
-    found = journal.by_id(hosted.number, id.bytes)
+def _asked(journal: Journal, host: "ModelHost", id: UUID, what: str) -> tuple[int, int | None]:
+    found = journal.by_id(host.number, id.bytes)
     if found is None:
         raise RefusedError(
             404,

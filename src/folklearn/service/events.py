@@ -5,12 +5,56 @@ what a prediction was - is written into it, so that replay gives the same bytes 
 machine and build.
 """
 
-from typing import Annotated, Any
+import os
+import threading
+import time
+import uuid
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
-from folklearn.service.answers import RefusedError
+from folklearn.errors import FolklearnError
 from folklearn.service.limits import UNLIMITED
+
+
+class Answer(NamedTuple):
+    """A status of HTTP and a body, as plain data."""
+
+    status: int
+    body: Any
+
+
+class RefusedError(FolklearnError):
+    """A request that is not done; nothing has changed.
+
+    Attributes
+    ----------
+    status : of HTTP.
+    retry_after : seconds after which it may be tried again, None if that is of no use.
+    """
+
+    def __init__(self, status: int, sentence: str, *, retry_after: int | None = None) -> None:
+        super().__init__(sentence)
+        self.status, self.retry_after = status, retry_after
+
+    @property
+    def answer(self) -> Answer:
+        """The refusal as an answer."""
+        body: dict[str, Any] = {"status": self.status, "detail": str(self)}
+        if self.retry_after is not None:
+            body["retry_after"] = self.retry_after
+        return Answer(self.status, body)
+
+
+def packed(answer: Answer) -> bytes:
+    """Return an answer as the journal keeps it."""
+    return msgspec.json.encode(answer)
+
+
+def unpacked(content: bytes) -> Answer:
+    """Return what `packed` wrote."""
+    return Answer(*msgspec.json.decode(content))
+
 
 Whole = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 Cell = str | Whole | float | bool | None
@@ -173,3 +217,29 @@ def decode(content: bytes) -> Any:
         return _decoder.decode(content)
     except msgspec.MsgspecError as error:
         raise RefusedError(422, str(error)) from None
+
+
+_lock = threading.Lock()
+_last = 0
+
+
+def new_id() -> uuid.UUID:
+    """Return a new identifier, above all that this process has made.
+
+    Time ordered, because an index over random keys is several times slower to write.
+    """
+    global _last
+    with _lock:
+        _last = max(time.time_ns() // 1_000_000 << 12, _last + 1)
+        stamp = _last
+    random = int.from_bytes(os.urandom(8)) & (1 << 62) - 1
+    milliseconds, counter = stamp >> 12, stamp & 0xFFF
+    return uuid.UUID(int=milliseconds << 80 | 7 << 76 | counter << 64 | 2 << 62 | random)
+
+
+def read_id(text: str) -> uuid.UUID | None:
+    """Return an identifier that was written as text, None if it is none."""
+    try:
+        return uuid.UUID(text)
+    except ValueError:
+        return None

@@ -6,7 +6,9 @@ writes; others may read.
 """
 
 import ctypes
+import json
 import os
+import platform
 import struct
 import zlib
 from collections.abc import Iterator
@@ -16,7 +18,11 @@ from typing import Any, NamedTuple
 
 import apsw
 import apsw.sqlite_extra
+import numba
+import numpy
+import scipy
 
+import folklearn
 from folklearn.errors import StateFileError
 from folklearn.service import events, failpoints
 
@@ -428,3 +434,15 @@ def _size(path: Path) -> int:
         return os.stat(path).st_size
     except FileNotFoundError:
         return 0
+
+
+BUILD = json.dumps(
+    {
+        "folklearn": folklearn.__version__,
+        "numba": numba.__version__,
+        "numpy": numpy.__version__,
+        "scipy": scipy.__version__,
+        "python": platform.python_version(),
+        "machine": platform.machine(),
+    }
+)

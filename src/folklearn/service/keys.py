@@ -12,6 +12,7 @@ import zlib
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from http.cookies import CookieError, SimpleCookie
 from os import PathLike
 from pathlib import Path
 from typing import Literal
@@ -19,7 +20,7 @@ from typing import Literal
 import apsw
 
 from folklearn.errors import InvalidInputError, StateFileError
-from folklearn.service.names import SCOPES, USUAL, Scope, check_name
+from folklearn.service.limits import SCOPES, USUAL, Scope, check_name
 from folklearn.utils import listed
 
 State = Literal["live", "expired", "revoked"]
@@ -306,3 +307,43 @@ def _as_life(seconds: float) -> int:
             "needs no time"
         )
     return int(seconds)
+
+
+COOKIE = "folklearn_session"
+_LIFE = 12 * 3600.0  # seconds
+_MOST = 10_000
+
+
+class Sessions:
+    """Sessions of browsers, in memory: a restart logs everybody out.
+
+    A session holds the text of its key, so that a key that is revoked ends its sessions too.
+    """
+
+    def __init__(self) -> None:
+        self._keys: dict[str, tuple[str, float]] = {}
+
+    def begin(self, text: str) -> str:
+        """Return the token of a new session for a key."""
+        if len(self._keys) >= _MOST:
+            del self._keys[next(iter(self._keys))]  # the oldest, which ends first anyway
+        token = secrets.token_urlsafe(32)
+        self._keys[token] = text, time.monotonic() + _LIFE
+        return token
+
+    def end(self, headers: dict[bytes, bytes]) -> None:
+        """Forget the session of a request."""
+        self._keys.pop(_token(headers), None)
+
+    def find(self, headers: dict[bytes, bytes], keys: Keys) -> Key | None:
+        """Return the live key of the session that a request names, if any."""
+        text, until = self._keys.get(_token(headers), ("", 0.0))
+        return keys.find(text) if text and until > time.monotonic() else None
+
+
+def _token(headers: dict[bytes, bytes]) -> str:
+    try:
+        found = SimpleCookie(headers.get(b"cookie", b"").decode("latin-1")).get(COOKIE)
+    except CookieError:
+        return ""
+    return "" if found is None else found.value

@@ -11,12 +11,12 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.responses import Response, StreamingResponse
 
 from folklearn.model.model import Model
-from folklearn.service import bodies, commands, events, names
-from folklearn.service.answers import Answer, RefusedError
-from folklearn.service.hosted import Hosted, View
+from folklearn.service import bodies, commands, events
+from folklearn.service.events import Answer, RefusedError, new_id
 from folklearn.service.http import Call, Endpoint, check_answer_length
-from folklearn.service.ids import new_id
-from folklearn.service.states import Classifier
+from folklearn.service.limits import check_name
+from folklearn.service.model_host import ModelHost, PublishedModel
+from folklearn.service.states import ClassifierState
 
 _AT_A_TIME = 256  # rows predicted before others get their turn
 _EVERY = 1.0  # seconds between messages to those who watch
@@ -32,16 +32,16 @@ async def live(call: Call) -> Answer:
 
 async def ready(call: Call) -> Answer:
     """Tell whether labels can be learned now."""
-    call.service.engine.check_not_full()
-    call.service.engine.check_if_large()
+    call.service.store.check_not_full()
+    call.service.store.check_if_large()
     return Answer(200, {"status": "ready"})
 
 
 async def limits(call: Call) -> Answer:
     """Return every limit of the service, and how much memory the models of the tenant take."""
-    engine = call.service.engine
-    own = {hosted.row.name: hosted.n_bytes for hosted in engine.models(call.key.tenant)}
-    used = {"bytes": engine.memory.n_bytes, "models": own}
+    store = call.service.store
+    own = {host.row.name: host.n_bytes for host in store.models(call.key.tenant)}
+    used = {"bytes": store.memory.n_bytes, "models": own}
     return Answer(200, {"limits": call.service.limits.rows(), "memory": used})
 
 
@@ -53,7 +53,7 @@ async def metrics(call: Call) -> Response:
 
 async def models(call: Call) -> Answer:
     """List the models of the tenant."""
-    own = call.service.engine.models(call.key.tenant)
+    own = call.service.store.models(call.key.tenant)
     return Answer(200, {"models": await call.service.numbers(own)})
 
 
@@ -63,21 +63,21 @@ async def models(call: Call) -> Answer:
 async def create(call: Call) -> Answer:
     """Create a model; the same request again changes nothing."""
     service = call.service
-    names.check_name("model", call.name)
+    check_name("model", call.name)
     return await done(
-        service.writer.call(lambda: service.engine.create(call.key.tenant, call.name, call.body))
+        service.writer.call(lambda: service.store.create(call.key.tenant, call.name, call.body))
     )
 
 
 async def describe(call: Call) -> Answer:
     """Return what a model is and how it does."""
-    (found,) = await call.service.numbers([call.hosted])
-    return Answer(200, {**found, "config": msgspec.to_builtins(call.hosted.config)})
+    (found,) = await call.service.numbers([call.host])
+    return Answer(200, {**found, "config": msgspec.to_builtins(call.host.config)})
 
 
 async def delete(call: Call) -> Answer:
     """Delete a model; its events stay in the journal."""
-    return await done(call.service.writer.submit(call.hosted, commands.Delete()))
+    return await done(call.service.writer.submit(call.host, commands.Delete()))
 
 
 async def predict(call: Call) -> Answer:
@@ -132,16 +132,16 @@ async def predict_many(call: Call) -> Answer:
 
 async def learn(call: Call) -> Answer:
     """Learn a label, with its row or by the id of a prediction."""
-    _check_not_agent(call.hosted)
+    _check_not_agent(call.host)
     command = commands.Learn(
         _label(call.body), key=call.idempotency_key, size=_size(call, [call.body.row])
     )
-    return await done(call.service.writer.submit(call.hosted, command))
+    return await done(call.service.writer.submit(call.host, command))
 
 
 async def learn_many(call: Call) -> Answer:
     """Learn labels together, in order; the answer names those that were refused."""
-    _check_not_agent(call.hosted)
+    _check_not_agent(call.host)
     items = call.body.items
     _check_count(call, len(items))
     command = commands.LearnMany(
@@ -149,24 +149,24 @@ async def learn_many(call: Call) -> Answer:
         key=call.idempotency_key,
         size=_size(call, [item.row for item in items]),
     )
-    return await done(call.service.writer.submit(call.hosted, command))
+    return await done(call.service.writer.submit(call.host, command))
 
 
 async def decide(call: Call) -> Answer:
     """Choose an action for a context; its reward is told by the id of the answer."""
-    if not call.hosted.config.decides:
+    if not call.host.config.decides:
         raise RefusedError(422, "this model predicts labels: send the row to /predict")
     context = call.body.context
     command = commands.Decide(context, key=call.idempotency_key, size=_size(call, [context]))
-    return await done(call.service.writer.submit(call.hosted, command))
+    return await done(call.service.writer.submit(call.host, command))
 
 
 async def reward(call: Call) -> Answer:
     """Learn the reward of a decision, a number from 0 to 1."""
-    if not call.hosted.config.decides:
+    if not call.host.config.decides:
         raise RefusedError(422, "this model predicts labels: tell them to /learn")
     command = commands.Reward(call.body.id, call.body.reward, key=call.idempotency_key)
-    return await done(call.service.writer.submit(call.hosted, command))
+    return await done(call.service.writer.submit(call.host, command))
 
 
 # Looking at a model.
@@ -230,10 +230,10 @@ async def explain(call: Call) -> Answer:
 
 async def file(call: Call) -> Response:
     """Return the model as a file that `folklearn.load` reads."""
-    check_answer_length(call.hosted.n_bytes, call.service.limits.answer)
+    check_answer_length(call.host.n_bytes, call.service.limits.answer)
     _, model = await _model_copy(call)
     content = await asyncio.to_thread(model.to_bytes)
-    name = f'attachment; filename="{call.hosted.row.name}.folk"'
+    name = f'attachment; filename="{call.host.row.name}.folk"'
     return Response(
         content, media_type="application/octet-stream", headers={"content-disposition": name}
     )
@@ -241,12 +241,12 @@ async def file(call: Call) -> Response:
 
 async def verify(call: Call) -> Answer:
     """Replay the journal of a model from its beginning, and compare the bytes."""
-    return Answer(200, await call.service.verify(call.hosted))
+    return Answer(200, await call.service.verify(call.host))
 
 
 async def verified(call: Call) -> Answer:
     """Return the last result of a replay."""
-    return Answer(200, call.service.verified.get(call.hosted.number, {"version": None}))
+    return Answer(200, call.service.verified.get(call.host.number, {"version": None}))
 
 
 async def watch(call: Call) -> StreamingResponse:
@@ -255,12 +255,12 @@ async def watch(call: Call) -> StreamingResponse:
 
 
 async def _messages(call: Call) -> Any:
-    hosted: Hosted = call.hosted
+    host: ModelHost = call.host
     service, last = call.service, -1
     while _may_watch(call):
-        if hosted.version != last:
-            last = hosted.version
-            (found,) = await service.numbers([hosted])
+        if host.version != last:
+            last = host.version
+            (found,) = await service.numbers([host])
             yield b"data: " + msgspec.json.encode(found) + b"\n\n"
         else:
             yield b": nothing new\n\n"
@@ -269,10 +269,10 @@ async def _messages(call: Call) -> Any:
 
 def _may_watch(call: Call) -> bool:
     """Tell whether the model is still there, and the key that began to watch still good."""
-    row = call.hosted.row
+    row = call.host.row
     with suppress(RefusedError):
         call.service.key_of(call.headers, with_session=True)
-        return call.service.engine.find(row.tenant, row.name) is call.hosted
+        return call.service.store.find(row.tenant, row.name) is call.host
     return False
 
 
@@ -287,22 +287,22 @@ async def done(future: Any) -> Answer:
     return answer
 
 
-async def _view(call: Call, at_least: int) -> View:
+async def _view(call: Call, at_least: int) -> PublishedModel:
     """Return the state that was published last, or wait for a version if that is asked for."""
-    _check_not_agent(call.hosted)
-    hosted = call.hosted
-    if hosted.view.version < at_least:
-        await call.service.writer.call(lambda: hosted.publish(now=True))
-        if hosted.view.version < at_least:
+    _check_not_agent(call.host)
+    host = call.host
+    if host.view.version < at_least:
+        await call.service.writer.call(lambda: host.publish(now=True))
+        if host.view.version < at_least:
             raise RefusedError(
-                409, f"the model is at version {hosted.view.version}, and not at {at_least} yet"
+                409, f"the model is at version {host.view.version}, and not at {at_least} yet"
             )
-    view: View = hosted.view
+    view: PublishedModel = host.view
     return view
 
 
-def _check_not_agent(hosted: Hosted) -> None:
-    if hosted.config.decides:
+def _check_not_agent(host: ModelHost) -> None:
+    if host.config.decides:
         raise RefusedError(422, "this model decides: ask /decide, and tell rewards to /reward")
 
 
@@ -321,8 +321,8 @@ def _check_width(call: Call, rows: Sequence[events.Row]) -> None:
 
 
 async def _model_copy(call: Call) -> tuple[int, Model]:
-    version, state = await call.service.copy_of(call.hosted)
-    if not isinstance(state, Classifier):
+    version, state = await call.service.copy_of(call.host)
+    if not isinstance(state, ClassifierState):
         raise RefusedError(
             422, "a model that decides has none: GET /v1/models/NAME has its numbers"
         )
@@ -348,7 +348,7 @@ def _predicted(p: dict[Any, float]) -> dict[str, Any]:
     }
 
 
-def _asked(view: View, row: events.Row, p: list[float]) -> events.Asked:
+def _asked(view: PublishedModel, row: events.Row, p: list[float]) -> events.Asked:
     return events.Asked(row, p, view.state.unseen_probability, view.version)
 
 
@@ -362,7 +362,7 @@ def _label(body: bodies.LearnBody) -> commands.Label:
 def _remembered(call: Call, asked: list[tuple[UUID, events.Asked]]) -> Any:
     """Have predictions remembered; return the future, which nobody needs to wait for."""
     size = _size(call, [one.row for _, one in asked]) + sum(32 * len(one.p) for _, one in asked)
-    kept = call.service.writer.submit(call.hosted, commands.Ask(asked, size=size))
+    kept = call.service.writer.submit(call.host, commands.Ask(asked, size=size))
     kept.add_done_callback(lambda done: done.cancelled() or done.exception())
     return kept
 

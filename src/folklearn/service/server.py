@@ -6,10 +6,16 @@ import os
 import shutil
 import socket
 import tempfile
+import threading
+import time
+from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
+from itertools import cycle
 from pathlib import Path
 from uuid import UUID
 
+import numpy as np
 import uvicorn
 
 from folklearn import serialization
@@ -17,11 +23,12 @@ from folklearn.errors import InvalidInputError
 from folklearn.model.model import Model
 from folklearn.service import commands, events, failpoints
 from folklearn.service.app import application
-from folklearn.service.engine import Engine
+from folklearn.service.client import Client, ServiceError
 from folklearn.service.keys import Keys
-from folklearn.service.limits import Limits
-from folklearn.service.names import check_name
+from folklearn.service.limits import Limits, check_name
 from folklearn.service.service import Service
+from folklearn.service.store import ModelStore
+from folklearn.synthetic.digits import digits
 
 TENANT = "main"
 
@@ -67,31 +74,31 @@ def address(host: str, port: int) -> str:
 def use_every_kernel() -> None:
     """Do once what requests do, in a folder that is thrown away."""
     with tempfile.TemporaryDirectory() as place:
-        engine = Engine(Path(place), Limits(free_disk=0))
+        store = ModelStore(Path(place), Limits(free_disk=0))
         agent = events.Config(actions=["a", "b"], context={"x": "number"})
         for name, config in (("numbers", events.Config()), ("agent", agent)):
-            engine.create(TENANT, name, config)
-        engine.create(TENANT, "words", events.Config(roles={"text": "words"}))
+            store.create(TENANT, name, config)
+        store.create(TENANT, "words", events.Config(roles={"text": "words"}))
         rows: list[events.Row] = [
             {"x": i % 7, "z": i / 3, "c": f"{i % 5}", "when": f"2026-01-{1 + i % 28:02}"}
             for i in range(160)
         ]
         for name, column in (("numbers", {}), ("words", {"text": "one more text"})):
-            hosted = engine.find(TENANT, name)
+            hosted = store.find(TENANT, name)
             assert hosted is not None
             labels = [
                 commands.Label("ab"[i % 2], {**row, **column}, None) for i, row in enumerate(rows)
             ]
-            engine.write([(hosted, commands.Learn(label)) for label in labels])
-            engine.write([(hosted, commands.LearnMany(labels))])
+            store.write([(hosted, commands.Learn(label)) for label in labels])
+            store.write([(hosted, commands.LearnMany(labels))])
             hosted.publish(now=True)
             hosted.view.state.predict_proba_one({**rows[0], **column})
-        hosted = engine.find(TENANT, "agent")
+        hosted = store.find(TENANT, "agent")
         assert hosted is not None
         for _ in range(3):
-            made = engine.write([(hosted, commands.Decide({"x": 1}))])[0]
-            engine.write([(hosted, commands.Reward(UUID(made.body["id"]), 1.0))])
-        engine.abandon()
+            made = store.write([(hosted, commands.Decide({"x": 1}))])[0]
+            store.write([(hosted, commands.Reward(UUID(made.body["id"]), 1.0))])
+        store.abandon()
 
 
 def import_model(service: Service, path: Path, name: str | None = None) -> str:
@@ -100,13 +107,13 @@ def import_model(service: Service, path: Path, name: str | None = None) -> str:
     check_name("model", name)
     if not isinstance(serialization.load(path), Model):
         raise InvalidInputError(f"{path} holds no folklearn.Model: save one with Model.save")
-    content, engine = path.read_bytes(), service.engine
-    if engine.find(TENANT, name) is not None:
+    content, store = path.read_bytes(), service.store
+    if store.find(TENANT, name) is not None:
         raise InvalidInputError(
             f"there is a model {name} already: start without --import to go on with it, or give "
             "the new one another --name"
         )
-    service.writer.call(lambda: engine.create(TENANT, name, events.Config(), content)).result()
+    service.writer.call(lambda: store.create(TENANT, name, events.Config(), content)).result()
     return name
 
 
@@ -157,3 +164,48 @@ def _listening(host: str, port: int) -> socket.socket:
         raise InvalidInputError(
             f"cannot listen on {host}, port {port}: {error.strerror or error}; choose another port"
         ) from None
+
+
+_PAUSE = 0.1  # seconds between two rows
+_LATE = 30  # rows that come before a label does
+_CLICKS = {"morning": [0.5, 0.2, 0.1], "evening": [0.1, 0.3, 0.6]}  # how likely, by action
+_ACTIONS = ["news", "weather", "film"]
+
+
+def start_demo(address: str, key: str) -> None:
+    """Create a model and an agent, and teach them in the background until the service ends."""
+    client = Client(address, key, tries=0)
+
+    def run(teach: Callable[[Client], None]) -> None:
+        with suppress(ConnectionError, ServiceError):
+            teach(client)
+
+    for teach in (_show_digits, _recommend):
+        threading.Thread(target=run, args=(teach,), daemon=True).start()
+
+
+def _show_digits(client: Client) -> None:
+    """Let a model guess handwritten digits; what they are is told a little later."""
+    pixels, labels = digits()
+    rows = (
+        dict(zip(pixels, row, strict=True)) for row in np.column_stack([*pixels.values()]).tolist()
+    )
+    model = client.create("digits")
+    asked: deque[tuple[str | None, str]] = deque()
+    for row, label in cycle([*zip(rows, labels, strict=True)]):
+        asked.append((model.predict(row).id, label))
+        if len(asked) > _LATE:
+            id, shown = asked.popleft()
+            model.learn(shown, id=id)
+        time.sleep(_PAUSE)
+
+
+def _recommend(client: Client) -> None:
+    """Let an agent find out what people click on in the morning, and what in the evening."""
+    agent = client.create("front-page", actions=_ACTIONS, context={"time": [*_CLICKS]})
+    rng = np.random.default_rng(7)  # not the seed of the agent: the world draws for itself
+    for time_of_day in cycle(_CLICKS):
+        chosen = agent.decide({"time": time_of_day})
+        chance = _CLICKS[time_of_day][_ACTIONS.index(chosen.action)]
+        agent.reward(chosen.id, float(rng.random() < chance))
+        time.sleep(_PAUSE)

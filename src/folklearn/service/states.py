@@ -1,22 +1,165 @@
 """What events make of a model: a pure fold, the same for every replay."""
 
+from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, Self
+from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 
 from folklearn import serialization
 from folklearn.errors import FolklearnError
+from folklearn.learners import catalogue
+from folklearn.model import roles
+from folklearn.model.encoder import MOST_OWN, SHARED
 from folklearn.model.model import Model
+from folklearn.model.terms import DATE_PARTS
 from folklearn.model.waiting import Asked
+from folklearn.readers.records import table_from_records
 from folklearn.serialization import Record
 from folklearn.service import events
-from folklearn.service.answers import Answer, RefusedError
-from folklearn.service.decider import Decider
+from folklearn.service.events import Answer, RefusedError
 from folklearn.service.journal import Entry
-from folklearn.service.sizes import MOST_NUMBERS_AT_ONCE, Item, Size
+from folklearn.service.named_agent import NamedAgent
 
 Find = Callable[[int], Entry]  # an event of the journal by number
+
+
+Item = tuple[events.Row, events.Label]
+
+
+_MOST_OF_COLUMN = MOST_OWN + SHARED  # features that categories of one column take
+
+
+_BYTES_OF_WEIGHT = 64  # of a wide learner, which has eight experts at first
+
+
+MOST_NUMBERS_AT_ONCE = 8_000_000  # of a matrix; what is larger is learned row by row
+
+
+class Size(NamedTuple):
+    """What limits count of a model; `learner` is in bytes, about."""
+
+    classes: int
+    columns: int
+    features: int
+    places: int
+    learner: int
+
+    @classmethod
+    def of(cls, model: Model) -> "Size":
+        """Return how large a model is."""
+        columns = model.columns
+        n_columns, n_features = len(model.asked_roles), 0
+        if columns is not None:
+            n_columns, n_features = len(columns.roles), len(columns)
+        n_places = 0 if model.core is None else model.core.n_places
+        if columns is not None and columns.sparse:
+            n_features = 0
+        return cls._filled(model, 0, len(model._labels), n_columns, n_features, n_places)
+
+    @classmethod
+    def _filled(
+        cls,
+        model: Model,
+        n_letters: int,
+        n_classes: int,
+        n_columns: int,
+        n_features: int,
+        n_places: int,
+    ) -> "Size":
+        """Return the size with the bytes that weights, names and so many more letters take."""
+        n_weights = (n_classes + 1) * max(n_places, n_features)
+        n_bytes = _BYTES_OF_WEIGHT * n_weights if model.learner_name == "auto" else 0
+        if n_features:
+            size = n_features + 1, max(2, n_classes)
+            n_bytes = max(n_bytes, catalogue.n_bytes(model.learner_name, *size))
+            if model.learner is not None:  # one that began small may stay of a dearer kind
+                n_bytes = max(n_bytes, model.learner.expected_bytes(*size))
+        n_letters += 0 if model.columns is None else model.columns.n_letters
+        return cls(n_classes, n_columns, n_features, n_places, n_bytes + n_letters)
+
+    @classmethod
+    def bound(cls, model: Model, items: Sequence[Item]) -> "Size":
+        """Return a size that the model does not exceed with more items: fast, and not tight."""
+        columns, labels = model.columns, model._labels.numbers
+        known = model.asked_roles if columns is None else columns.roles
+        new_columns: dict[str, Any] = {}
+        new_classes: set[Any] = set()
+        n_texts: Counter[str] = Counter()  # by column
+        n_cells = n_letters = 0
+        for row, label in items:
+            n_cells += len(row)
+            if not row.keys() <= known.keys():
+                new_columns |= {name: value for name, value in row.items() if name not in known}
+            new_classes |= set(label if isinstance(label, dict) else (label,)) - labels.keys()
+            texts = [(name, value) for name, value in row.items() if type(value) is str]
+            n_texts.update(name for name, _ in texts)
+            n_letters += sum(len(value) for _, value in texts)
+        now = cls.of(model)
+        # Columns that are known, and have no value so far.
+        n_unplaced = len(known) if columns is None else columns.n_unplaced
+        is_dense = columns is not None and not columns.sparse
+        if is_dense and not (new_columns or new_classes or n_texts or n_unplaced):
+            return now  # nearly all rows of numbers
+        n_new = sum(_n_features_of(value) for value in new_columns.values())
+        n_new += len(DATE_PARTS) * n_unplaced
+        n_crossed = len(model.crosses)
+        n_features = now.features + n_new
+        n_features += sum(min(n, _MOST_OF_COLUMN) for n in n_texts.values())
+        n_features += n_crossed * min(len(items), _MOST_OF_COLUMN)
+        # A word has two letters and one between it and the next, which is a pair of words too.
+        n_places = now.places + 1 + n_cells + n_new + n_crossed * len(items) + 2 * n_letters // 3
+        n_places += len(n_texts)
+        if columns is not None:
+            n_places += columns.n_numbers  # a number that was always the same has no weight yet
+            n_features, n_places = (0, n_places) if columns.sparse else (n_features, 0)
+        return cls._filled(
+            model,
+            n_letters + sum(map(len, new_columns)),
+            now.classes + len(new_classes),
+            now.columns + len(new_columns),
+            n_features,
+            n_places,
+        )
+
+    def exactly(self, model: Model, items: Sequence[Item]) -> "Size":
+        """Return this bound with features or places counted, which takes as long as reading."""
+        columns, core = model.columns, model.core
+        if columns is None or core is None or not (columns.sparse or len(items) == 1):
+            return self
+        if self.columns * len(items) > MOST_NUMBERS_AT_ONCE:
+            return self
+        rows = [row for row, _ in items]
+        encoded = columns.encode(table_from_records(rows, range(1, len(rows) + 1)))
+        n_features = 0 if columns.sparse else len(columns) + len(encoded.keys)
+        n_places = core.n_places_with(encoded.X) if columns.sparse else 0
+        n_letters = sum(len(part) for _, part in encoded.keys) + sum(map(len, encoded.roles))
+        return self._filled(model, n_letters, self.classes, self.columns, n_features, n_places)
+
+    def exceeds(self, limits: "Size", now: "Size") -> str | None:
+        """Return what would grow from now beyond its limit, None if nothing would."""
+        for what, wanted, limit, present in zip(self._fields, self, limits, now, strict=True):
+            if wanted > max(limit, present):
+                return what
+        return None
+
+    def check(self, limits: "Size", now: "Size") -> None:
+        """Refuse to grow from now to this, if that is beyond the limits."""
+        what = self.exceeds(limits, now)
+        if what is not None:
+            wanted, limit, present = (getattr(size, what) for size in (self, limits, now))
+            unit = {"learner": "bytes of weights", "places": "hashed places"}.get(what, what)
+            raise RefusedError(
+                422,
+                f"the model may have {limit:,} {unit}; with this it could come to {wanted:,}, and "
+                f"it has {present:,} now",
+            )
+
+
+def _n_features_of(value: Any) -> int:
+    """Return how many features a column begins with, by its first value."""
+    is_date = type(value) is str and roles.of_value(value) in roles.DATES
+    return len(DATE_PARTS) if is_date else 1
 
 
 class State(Protocol):
@@ -39,7 +182,7 @@ class State(Protocol):
         """About how much memory it takes, and what was published of it."""
 
 
-class Classifier:
+class ClassifierState:
     """A `folklearn.Model` that is told by events."""
 
     def __init__(self, model: Model, created: events.Created | events.Imported) -> None:
@@ -184,11 +327,11 @@ class Classifier:
         }
 
 
-class Decisions:
-    """A `Decider` that is told by events."""
+class AgentState:
+    """A `NamedAgent` that is told by events."""
 
-    def __init__(self, decider: Decider) -> None:
-        self.decider = decider
+    def __init__(self, named_agent: NamedAgent) -> None:
+        self.named_agent = named_agent
 
     @classmethod
     def of(cls, created: events.Created) -> Self:
@@ -199,12 +342,12 @@ class Decisions:
             raise RefusedError(
                 422, f"the default of an agent is a reward from 0 to 1, got {default!r}"
             )
-        return cls(Decider(config.actions, config.context, default=default, seed=config.seed))
+        return cls(NamedAgent(config.actions, config.context, default=default, seed=config.seed))
 
     def check_context_fits(self, context: events.Row) -> None:
         """Refuse what is no context of this agent, whatever it has learned."""
         try:
-            self.decider.read(context)
+            self.named_agent.read(context)
         except FolklearnError as error:
             raise RefusedError(422, str(error)) from None
 
@@ -212,22 +355,22 @@ class Decisions:
         """Take in an event."""
         match entry.event:
             case events.Decided(context=context):
-                made = self.decider.act(entry.seq, context)
-                action = self.decider.actions[made.action]
+                made = self.named_agent.act(entry.seq, context)
+                action = self.named_agent.actions[made.action]
                 return Answer(
                     200, {"event": entry.seq, "action": action, "propensity": made.propensity}
                 )
             case events.Rewarded(of=of, reward=reward):
-                self.decider.learn(of, reward)
+                self.named_agent.learn(of, reward)
                 return learned_answer(entry.seq, 1)
             case events.Expired(of=several):
                 for of in several:
-                    self.decider.expire(of)
+                    self.named_agent.expire(of)
         return Answer(200, {"event": entry.seq})
 
     def to_record(self) -> Record:
         """Return the agent as a record."""
-        return self.decider.to_record()
+        return self.named_agent.to_record()
 
     def view(self) -> None:
         """Return nothing: who asks what to do changes the agent."""
@@ -235,11 +378,11 @@ class Decisions:
     @property
     def n_bytes(self) -> int:
         """About how much memory the agent takes, with the decisions that wait."""
-        return self.decider.n_bytes
+        return self.named_agent.n_bytes
 
     def numbers(self) -> dict[str, Any]:
         """Return how the agent does."""
-        agent, rows = self.decider.agent, self.decider.table()
+        agent, rows = self.named_agent.agent, self.named_agent.table()
         n = sum(n for _, n, _ in rows)
         total = sum(n * mean for _, n, mean in rows if mean is not None)
         return {
@@ -265,15 +408,17 @@ def begun(created: events.Created | events.Imported, record: Record | None = Non
     if isinstance(created, events.Imported):
         record = serialization.of_bytes(created.file) if record is None else record
     elif created.config.decides:
-        return Decisions.of(created) if record is None else Decisions(Decider.from_record(record))
+        return (
+            AgentState.of(created) if record is None else AgentState(NamedAgent.from_record(record))
+        )
     if record is None:
         assert isinstance(created, events.Created)
-        return Classifier.of(created)
+        return ClassifierState.of(created)
     revived = serialization.revive(record)
     if not isinstance(revived, Model):
         raise RefusedError(422, "the file holds no folklearn.Model: save one with Model.save")
     revived.monitor()
-    return Classifier(revived, created)
+    return ClassifierState(revived, created)
 
 
 def learned_answer(

@@ -15,7 +15,7 @@ from threadpoolctl import threadpool_limits
 from folklearn.errors import FolklearnError
 from folklearn.service import events
 from folklearn.service.journal import Entry, Journal
-from folklearn.service.states import Classifier, State, begun
+from folklearn.service.states import ClassifierState, State, begun
 
 
 def replay(folder: Path, number: int, version: int) -> dict[str, Any]:
@@ -32,7 +32,7 @@ def replay(folder: Path, number: int, version: int) -> dict[str, Any]:
             elif state is not None and entry.seq not in skipped:
                 apply(state, entry, journal)
             for own in asked.get(entry.seq, ()):
-                assert isinstance(state, Classifier)
+                assert isinstance(state, ClassifierState)
                 n_predictions += 1
                 n_other += list(state.model.predict_proba_one(own.row).values()) != own.p
     assert state is not None

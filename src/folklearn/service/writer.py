@@ -1,4 +1,4 @@
-"""The thread that owns the engine: it takes what is queued, all at once, and answers."""
+"""The thread that owns the store: it takes what is queued, all at once, and answers."""
 
 import asyncio
 import logging
@@ -14,12 +14,11 @@ from typing import Any
 import apsw
 
 from folklearn.service import snapshots
-from folklearn.service.answers import RefusedError
-from folklearn.service.build import BUILD
 from folklearn.service.commands import Command
-from folklearn.service.engine import Engine
-from folklearn.service.hosted import Hosted
-from folklearn.service.journal import SnapshotRow
+from folklearn.service.events import RefusedError
+from folklearn.service.journal import BUILD, SnapshotRow
+from folklearn.service.model_host import ModelHost
+from folklearn.service.store import ModelStore
 
 log = logging.getLogger("folklearn.service")
 
@@ -33,10 +32,10 @@ IO_ERROR = 74  # exit code
 class Job:
     """A command, or something to be called between commands, with the future of its answer."""
 
-    __slots__ = ("command", "future", "hosted", "late", "loop", "size")
+    __slots__ = ("command", "future", "host", "late", "loop", "size")
 
-    def __init__(self, hosted: Hosted | None, command: Any, late: float, size: int = 0) -> None:
-        self.hosted, self.command, self.late, self.size = hosted, command, late, size
+    def __init__(self, host: ModelHost | None, command: Any, late: float, size: int = 0) -> None:
+        self.host, self.command, self.late, self.size = host, command, late, size
         try:
             self.loop: Any = asyncio.get_running_loop()
             self.future: Any = self.loop.create_future()
@@ -45,7 +44,7 @@ class Job:
 
 
 class Writer:
-    """A queue in front of an engine, and the thread that empties it.
+    """A queue in front of an store, and the thread that empties it.
 
     Nothing waits for a timer: while a commit is under way the next batch gathers. What is queued is
     bounded, and what has waited too long is refused before it is begun, so no answer means that
@@ -53,12 +52,12 @@ class Writer:
 
     Parameters
     ----------
-    engine : which from now on belongs to this thread.
+    store : which from now on belongs to this thread.
     stop_process : called if the disk fails. No answer can be given then; a new process recovers.
     """
 
-    def __init__(self, engine: Engine, stop_process: Callable[[int], Any] = os._exit) -> None:
-        self.engine, self._stop_process = engine, stop_process
+    def __init__(self, store: ModelStore, stop_process: Callable[[int], Any] = os._exit) -> None:
+        self.store, self._stop_process = store, stop_process
         self._jobs: deque[Job] = deque()
         self._bytes = 0
         self._wake = threading.Condition()
@@ -79,20 +78,20 @@ class Writer:
         """How many commands wait."""
         return len(self._jobs)
 
-    def submit(self, hosted: Hosted, command: Command) -> Any:
+    def submit(self, host: ModelHost, command: Command) -> Any:
         """Queue a command; return the future of its answer, of asyncio if a loop is running."""
-        limits = self.engine.limits
+        limits = self.store.limits
         n_bytes = self._bytes + command.size
         if len(self._jobs) >= limits.queued_events or n_bytes > limits.queued_bytes:
             raise RefusedError(429, "too many requests wait: try again in a second", retry_after=1)
         late = time.monotonic() + limits.deadline
-        return self._put(Job(hosted, command, late, command.size))
+        return self._put(Job(host, command, late, command.size))
 
     def call(self, function: Callable[[], Any]) -> Any:
-        """Queue a function of the engine's thread; return the future of its result."""
+        """Queue a function of the store's thread; return the future of its result."""
         job = Job(None, function, float("inf"))
         if job.loop is not None:  # a request: its client does not wait for ever
-            job.late = time.monotonic() + self.engine.limits.deadline
+            job.late = time.monotonic() + self.store.limits.deadline
         return self._put(job)
 
     def _put(self, job: Job) -> Any:
@@ -136,11 +135,11 @@ class Writer:
                 if jobs:
                     self._do(jobs)
                 if time.monotonic() >= next_tick:
-                    self.engine.expire()
+                    self.store.expire()
                     next_tick = time.monotonic() + _TICK
                 self._tidy()
             self._snapshotting.shutdown()
-            self.engine.close()
+            self.store.close()
         except BaseException:
             # Whether the last commit is on the disk is not known: only a new start can tell.
             log.critical("the service stops: the journal cannot be written", exc_info=True)
@@ -151,7 +150,7 @@ class Writer:
         """Return what is queued, waiting for a first one; None if it is time to end."""
         with self._wake:
             if not self._jobs and not self._is_closing and patience > 0.0:
-                unpublished = any(not one.is_published for one in self.engine.models())
+                unpublished = any(not one.is_published for one in self.store.models())
                 self._wake.wait(min(patience, 0.005) if unpublished else patience)
             jobs: list[Job] = []
             n_bytes = 0
@@ -168,7 +167,7 @@ class Writer:
         done: list[tuple[Job, Any]] = []
         together: list[Job] = []
         for job in jobs:
-            if job.hosted is None:
+            if job.host is None:
                 done += self._written(together)
                 together = []
                 done.append((job, self._result(job.command)))
@@ -186,7 +185,7 @@ class Writer:
             return []
         self.n_batches += 1
         self.n_events += len(jobs)
-        answers = self.engine.write([(job.hosted, job.command) for job in jobs])  # type: ignore[misc]
+        answers = self.store.write([(job.host, job.command) for job in jobs])  # type: ignore[misc]
         return list(zip(jobs, answers, strict=True))
 
     def _result(self, function: Callable[[], Any]) -> Any:
@@ -196,7 +195,7 @@ class Writer:
         except (apsw.Error, OSError, MemoryError):
             raise
         except Exception as error:
-            if self.engine.journal.is_writing:
+            if self.store.journal.is_writing:
                 raise
             return error
 
@@ -204,7 +203,7 @@ class Writer:
         if now >= self._looks_at_disk:
             self._looks_at_disk = now + 0.5
             try:
-                self.engine.check_not_full()
+                self.store.check_not_full()
                 self._disk = None
             except RefusedError as refusal:
                 self._disk = refusal
@@ -224,21 +223,21 @@ class Writer:
 
     def _tidy(self) -> None:
         """Publish what is not yet, move the WAL, and snapshot what would take long to replay."""
-        engine = self.engine
-        engine.journal.checkpoint_if_long()
-        for hosted in engine.models():
-            hosted.publish()
-            is_long = hosted.replay_seconds > engine.limits.replay
+        store = self.store
+        store.journal.checkpoint_if_long()
+        for host in store.models():
+            host.publish()
+            is_long = host.replay_seconds > store.limits.replay
             if is_long and not self._under_way:  # one at a time: each is a copy in memory
-                self._under_way.add(hosted.number)
-                job = hosted.number, hosted.version, hosted.state.to_record()
-                hosted.snapshotted()
+                self._under_way.add(host.number)
+                job = host.number, host.version, host.state.to_record()
+                host.snapshotted()
                 self._snapshotting.submit(self._snapshot, *job)
 
     def _snapshot(self, number: int, version: int, record: Any) -> None:
         """Write a snapshot file in a thread of its own; it is a cache, so a failure is no harm."""
         try:
-            row = snapshots.write(self.engine.folder, number, version, record, BUILD)
+            row = snapshots.write(self.store.folder, number, version, record, BUILD)
         except OSError as error:
             log.warning("a snapshot could not be written: %s", error)
             self._under_way.discard(number)
@@ -248,7 +247,7 @@ class Writer:
 
     def _note(self, row: SnapshotRow) -> None:
         self._under_way.discard(row.model)
-        self.engine.note_snapshot(row)
+        self.store.note_snapshot(row)
 
 
 def _busy() -> RefusedError:

@@ -11,10 +11,10 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from folklearn.errors import FolklearnError
-from folklearn.service.answers import RefusedError
-from folklearn.service.hosted import Hosted
+from folklearn.service.events import RefusedError
 from folklearn.service.http import NOBODY, read_body
 from folklearn.service.keys import Key
+from folklearn.service.model_host import ModelHost
 from folklearn.service.pages import words
 from folklearn.service.pages.looks import Looks
 from folklearn.service.service import Service
@@ -44,7 +44,7 @@ class Visit:
     desk: "Desk"
     request: Request
     key: Key
-    hosted: Any = None  # `Hosted`, where the path names a model
+    host: Any = None  # `ModelHost`, where the path names a model
 
     @property
     def service(self) -> Service:
@@ -56,10 +56,10 @@ class Visit:
         """The headers of the request."""
         return dict(self.request.scope["headers"])
 
-    def models(self) -> list[Hosted]:
+    def models(self) -> list[ModelHost]:
         """Return the models that the visitor may see."""
-        own = self.service.engine.models(self.key.tenant)
-        return [hosted for hosted in own if self.key.allows("read", hosted.row.name)]
+        own = self.service.store.models(self.key.tenant)
+        return [host for host in own if self.key.allows("read", host.row.name)]
 
     async def form(self) -> dict[str, str]:
         """Return the fields of a form that was sent."""
@@ -107,12 +107,12 @@ class Desk:
             key = service.sessions.find(dict(request.scope["headers"]), service.keys)
             if key is None:
                 return RedirectResponse("/login", 303)
-            name, hosted = request.path_params.get("name"), None
+            name, host = request.path_params.get("name"), None
             if name is not None:
-                hosted = service.engine.find(key.tenant, name)
-                if hosted is None or not key.allows("read", name):
+                host = service.store.find(key.tenant, name)
+                if host is None or not key.allows("read", name):
                     raise RefusedError(404, f"There is no model {name!r}.")
-            return await view(Visit(self, request, key, hosted))
+            return await view(Visit(self, request, key, host))
 
         return self._framed(found)
 

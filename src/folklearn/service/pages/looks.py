@@ -15,11 +15,11 @@ from folklearn.model.document import proven
 from folklearn.model.explain import Explanation
 from folklearn.model.model import Model
 from folklearn.serialization import Record
-from folklearn.service.hosted import Hosted
+from folklearn.service.model_host import ModelHost
 from folklearn.service.pages import words
 from folklearn.service.pages.pictures import PICTURES, Picture, drawn
 from folklearn.service.service import Service
-from folklearn.service.states import Classifier
+from folklearn.service.states import ClassifierState
 
 _PATIENCE = 5.0  # seconds that a look is good for, at least,
 _SHARE = 5.0  # and times what it cost
@@ -141,46 +141,46 @@ class Looks:
         self._kept: dict[int, tuple[Look, float]] = {}
         self._worth: dict[int, tuple[list[tuple[str, float]] | None, float]] = {}
 
-    async def of(self, hosted: Hosted) -> Look:
+    async def of(self, host: ModelHost) -> Look:
         """Return what a classifier looks like, or looked like a moment ago."""
         async with self._one_at_a_time:
-            kept, until = self._kept.get(hosted.number, (None, 0.0))
+            kept, until = self._kept.get(host.number, (None, 0.0))
             began = time.monotonic()
-            if kept is not None and (kept.version == hosted.version or began < until):
+            if kept is not None and (kept.version == host.version or began < until):
                 return kept
-            version, state = await self._service.copy_of(hosted)
-            assert isinstance(state, Classifier)
+            version, state = await self._service.copy_of(host)
+            assert isinstance(state, ClassifierState)
             look: Look = await self._in_thread(Look(version, state.model).work_out)
             ended = time.monotonic()
             until = ended + max(_PATIENCE, _SHARE * (ended - began))
-            self._kept.pop(hosted.number, None)
+            self._kept.pop(host.number, None)
             if len(self._kept) >= _MOST:
                 del self._kept[next(iter(self._kept))]
-            self._kept[hosted.number] = look, until
+            self._kept[host.number] = look, until
             return look
 
-    async def picture(self, hosted: Hosted, name: str, *, is_narrow: bool) -> str:
+    async def picture(self, host: ModelHost, name: str, *, is_narrow: bool) -> str:
         """Return a picture of a classifier as SVG."""
-        look = await self.of(hosted)
+        look = await self.of(host)
         drawn: str = await self._in_thread(partial(look.draw, name, is_narrow))
         return drawn
 
-    async def report(self, hosted: Hosted) -> str:
+    async def report(self, host: ModelHost) -> str:
         """Return all about a classifier as one document."""
-        record = (await self.of(hosted)).model.to_record()
-        title = f"Report on {hosted.row.name}"
+        record = (await self.of(host)).model.to_record()
+        title = f"Report on {host.row.name}"
         return await asyncio.to_thread(lambda: Model.from_record(record).report(title=title))
 
-    def worth(self, hosted: Hosted, look: Look) -> list[tuple[str, float]] | None:
+    def worth(self, host: ModelHost, look: Look) -> list[tuple[str, float]] | None:
         """Return what columns were worth when that was measured last; None if it is under way.
 
         To measure it takes long, so it is done beside, and seldom.
         """
-        worth, until = self._worth.get(hosted.number, (None, 0.0))
+        worth, until = self._worth.get(host.number, (None, 0.0))
         if time.monotonic() >= until and look.explanation is not None:
-            self._worth[hosted.number] = worth, math.inf
+            self._worth[host.number] = worth, math.inf
             # A daemon: whoever stops the service does not wait for it.
-            own = hosted.number, look.model.to_record()
+            own = host.number, look.model.to_record()
             threading.Thread(target=self._measure, args=own, daemon=True).start()
         return worth
 

@@ -5,11 +5,11 @@ from typing import Any
 
 from starlette.responses import RedirectResponse, Response
 
-from folklearn.service.answers import RefusedError
-from folklearn.service.http import COOKIE
+from folklearn.service.events import RefusedError
+from folklearn.service.keys import COOKIE
 from folklearn.service.pages.desk import DRAWN, Visit
 from folklearn.service.pages.pictures import PICTURES
-from folklearn.service.states import Decisions
+from folklearn.service.states import AgentState
 
 _STATIC = Path(__file__).parent / "static"
 _KINDS = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
@@ -58,53 +58,53 @@ async def logout(visit: Visit) -> Response:
 async def models(visit: Visit) -> Response:
     """List the models, or say how to make the first one."""
     found = await visit.service.numbers(visit.models())
-    now = visit.service.engine.clock()
+    now = visit.service.store.clock()
     return visit.page("models.html", models=found, now=now, address=_address(visit))
 
 
 async def model(visit: Visit) -> Response:
     """Show one model."""
-    service, hosted = visit.service, visit.hosted
-    (numbers,) = await service.numbers([hosted])
+    service, host = visit.service, visit.host
+    (numbers,) = await service.numbers([host])
     shared: dict[str, Any] = {
         "numbers": numbers,
-        "now": service.engine.clock(),
-        "verified": service.verified.get(hosted.number),
-        "may_verify": visit.key.allows("admin", hosted.row.name),
+        "now": service.store.clock(),
+        "verified": service.verified.get(host.number),
+        "may_verify": visit.key.allows("admin", host.row.name),
         "address": _address(visit),
     }
-    if hosted.config.decides:
-        _, state = await service.copy_of(hosted)
-        assert isinstance(state, Decisions)
-        return visit.page("agent.html", actions=state.decider.table(), **shared)
+    if host.config.decides:
+        _, state = await service.copy_of(host)
+        assert isinstance(state, AgentState)
+        return visit.page("agent.html", actions=state.named_agent.table(), **shared)
     looks = visit.desk.looks
-    look = await looks.of(hosted)
-    return visit.page("model.html", look=look, worth=looks.worth(hosted, look), **shared)
+    look = await looks.of(host)
+    return visit.page("model.html", look=look, worth=looks.worth(host, look), **shared)
 
 
 async def picture(visit: Visit) -> Response:
     """Draw something about a model."""
     name, is_narrow = visit.request.path_params["picture"], "narrow" in visit.request.query_params
-    if visit.hosted.config.decides or name not in PICTURES:
+    if visit.host.config.decides or name not in PICTURES:
         raise RefusedError(404, "There is no such picture.")
-    drawn = await visit.desk.looks.picture(visit.hosted, name, is_narrow=is_narrow)
+    drawn = await visit.desk.looks.picture(visit.host, name, is_narrow=is_narrow)
     return Response(drawn, media_type="image/svg+xml", headers=DRAWN)
 
 
 async def report(visit: Visit) -> Response:
     """Show all about a classifier as one document, to be kept or sent."""
-    if visit.hosted.config.decides:
+    if visit.host.config.decides:
         raise RefusedError(404, "There is no report on a model that decides.")
-    text = await visit.desk.looks.report(visit.hosted)
+    text = await visit.desk.looks.report(visit.host)
     return Response(text, media_type="text/html", headers=DRAWN)
 
 
 async def verify(visit: Visit) -> Response:
     """Replay the journal of a model, then show the page again, with the result."""
-    name = visit.hosted.row.name
+    name = visit.host.row.name
     if not visit.key.allows("admin", name):
         raise RefusedError(403, "Only a key with the scope admin may do this.")
-    await visit.service.verify(visit.hosted)
+    await visit.service.verify(visit.host)
     return RedirectResponse(f"/models/{name}#journal", 303)
 
 

@@ -9,10 +9,9 @@ import msgspec
 
 from folklearn.errors import FolklearnError
 from folklearn.service import events
-from folklearn.service.answers import RefusedError
+from folklearn.service.events import RefusedError
 from folklearn.service.journal import Entry, ModelRow
-from folklearn.service.sizes import Item
-from folklearn.service.states import Classifier, Decisions, Find, State, item_of
+from folklearn.service.states import AgentState, ClassifierState, Find, Item, State, item_of
 
 _COPIES = 5  # of its weights: in the model, its windows, its frozen record, its view, and the next
 # As much memory a start may take: a model is now larger, now smaller, and bounds of what events may
@@ -21,7 +20,7 @@ TIMES_AT_START, _TIMES_OF_OTHERS = 2.0, 3.0
 _BYTES_OF_PREDICTION = 100  # beside those of the labels, and for each of them
 
 
-class View:
+class PublishedModel:
     """What a model was at a version: it does not change any more.
 
     Attributes
@@ -49,34 +48,34 @@ class Memory:
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
-        self.models: dict[int, Hosted] = {}
+        self.models: dict[int, ModelHost] = {}
 
     @property
     def n_bytes(self) -> int:
         """What is taken now, and would be by events that are under way, about."""
         models = list(self.models.values())
-        return sum(hosted.n_bytes + hosted.n_coming + hosted.n_pending for hosted in models)
+        return sum(host.n_bytes + host.n_coming + host.n_pending for host in models)
 
     def has_room(self, n_more: int, times: float = 1.0) -> bool:
         """Tell whether so many bytes more are within the limit, or within some times as much."""
         if self.n_bytes + n_more <= times * self.limit:
             return True
-        for hosted in self.models.values():
-            if hosted.n_coming:
-                hosted.measure()
+        for host in self.models.values():
+            if host.n_coming:
+                host.measure()
         return self.n_bytes + n_more <= times * self.limit
 
-    def check(self, hosted: "Hosted", n_more: int = 0) -> None:
+    def check(self, host: "ModelHost", n_more: int = 0) -> None:
         """Refuse to let a model grow where there is no room for all; say which takes most."""
-        if hosted.is_held:
-            raise RefusedError(503, hosted.why_held, retry_after=60)
+        if host.is_held:
+            raise RefusedError(503, host.why_held, retry_after=60)
         if not self.has_room(n_more):
-            raise RefusedError(503, self.in_words(hosted.row.tenant, n_more), retry_after=60)
+            raise RefusedError(503, self.in_words(host.row.tenant, n_more), retry_after=60)
 
     @property
-    def largest(self) -> "Hosted | None":
+    def largest(self) -> "ModelHost | None":
         """The model that takes most."""
-        return max(self.models.values(), key=lambda hosted: hosted.n_bytes, default=None)
+        return max(self.models.values(), key=lambda host: host.n_bytes, default=None)
 
     def in_words(self, tenant: str | None, n_more: int = 0) -> str:
         """Say what takes the memory, to a tenant or, with None, to whoever starts the service."""
@@ -99,7 +98,7 @@ def _megabytes(n_bytes: float) -> str:
     return f"{n_bytes / 1e6:,.0f}"
 
 
-class Hosted:
+class ModelHost:
     """A model that the writer changes, and the view that everybody else reads.
 
     Attributes
@@ -127,7 +126,7 @@ class Hosted:
         self.row, self.created, self.state, self.version = row, created, state, version
         self.replay_seconds = 0.0
         self.n_since_snapshot = 0
-        self.view = View(version, state.view())
+        self.view = PublishedModel(version, state.view())
         self._may_publish = 0.0
         self.memory, self.why_held = memory, ""
         self.n_bytes = self.n_coming = self.n_pending = 0
@@ -176,7 +175,7 @@ class Hosted:
         began = time.monotonic()
         if self.is_published or (began < self._may_publish and not now):
             return
-        self.view = View(self.version, self.state.view())
+        self.view = PublishedModel(self.version, self.state.view())
         self.measure()
         ended = time.monotonic()
         self._may_publish = ended + self._SHARE * (ended - began)
@@ -193,7 +192,7 @@ class Hosted:
         the journal needs not hold it.
         """
         state = self.state
-        if not isinstance(state, Classifier) or not items:
+        if not isinstance(state, ClassifierState) or not items:
             return {}
         refused = {}
         try:
@@ -214,14 +213,14 @@ class Hosted:
 
     def expect_decision(self) -> None:
         """Refuse a decision that there is no room for while it waits."""
-        if isinstance(self.state, Decisions):
-            n_more = self.state.decider.n_bytes_of_decision
+        if isinstance(self.state, AgentState):
+            n_more = self.state.named_agent.n_bytes_of_decision
             self.memory.check(self, n_more)
             self.n_pending += n_more
 
     def has_room_for(self, entry: Entry, find: Find) -> bool:
         """Tell whether a replay may take in an event; count what it may add."""
-        if not isinstance(self.state, Classifier):
+        if not isinstance(self.state, ClassifierState):
             return True
         items = [item_of(one, find) for one in self.state.labels_of(entry.event)]
         if not items:

@@ -15,10 +15,10 @@ from folklearn.utils import listed
 NUMBER = "number"
 
 
-class Decider(Serializable):
+class NamedAgent(Serializable):
     """`folklearn.bandits.auto` for contexts that are dictionaries and actions that have names.
 
-    Decisions are known by the number that the caller gives them.
+    AgentState are known by the number that the caller gives them.
 
     Parameters
     ----------

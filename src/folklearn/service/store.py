@@ -16,12 +16,11 @@ from threadpoolctl import threadpool_limits
 
 from folklearn.errors import FolklearnError, StateFileError
 from folklearn.service import commands, events, failpoints, snapshots
-from folklearn.service.answers import Answer, RefusedError, packed, unpacked
-from folklearn.service.build import BUILD
 from folklearn.service.commands import Command, Repeat, not_learned, standard_answer
-from folklearn.service.hosted import TIMES_AT_START, Hosted, Memory
-from folklearn.service.journal import Entry, Journal, ModelRow, SnapshotRow, naming_damage
+from folklearn.service.events import Answer, RefusedError, packed, unpacked
+from folklearn.service.journal import BUILD, Entry, Journal, ModelRow, SnapshotRow, naming_damage
 from folklearn.service.limits import Limits
+from folklearn.service.model_host import TIMES_AT_START, Memory, ModelHost
 from folklearn.service.states import begun
 
 log = logging.getLogger("folklearn.service")
@@ -34,7 +33,7 @@ def milliseconds() -> int:
     return time.time_ns() // 1_000_000
 
 
-class Engine:
+class ModelStore:
     """The models of a folder, and the only hand that changes them.
 
     Every method but `find` is for one thread, that of `Writer`. What happens to a batch of
@@ -60,8 +59,8 @@ class Engine:
         # What came of events, which the journal does not hold yet.
         self._answers: dict[int, bytes] = {}
         self._refused: dict[int, int] = {}  # events whose label was not learned, by the asked one
-        self._by_name: dict[tuple[str, str], Hosted] = {}
-        self._by_number: dict[int, Hosted] = {}
+        self._by_name: dict[tuple[str, str], ModelHost] = {}
+        self._by_number: dict[int, ModelHost] = {}
         self.n_replayed = 0
         self._held = ExitStack()
         with self._held:
@@ -76,10 +75,10 @@ class Engine:
 
     def close(self) -> None:
         """Snapshot what has changed, and let go of the folder."""
-        for hosted in list(self._by_number.values()):
-            if hosted.n_since_snapshot and not hosted.is_held:
+        for host in list(self._by_number.values()):
+            if host.n_since_snapshot and not host.is_held:
                 with suppress(OSError):  # a cache: the journal has everything
-                    self.snapshot(hosted)
+                    self.snapshot(host)
         self.journal.checkpoint()
         self.abandon()
 
@@ -89,14 +88,14 @@ class Engine:
 
     # Finding models.
 
-    def find(self, tenant: str, name: str) -> Hosted | None:
+    def find(self, tenant: str, name: str) -> ModelHost | None:
         """Return the model of a tenant."""
         return self._by_name.get((tenant, name))
 
-    def models(self, tenant: str | None = None) -> list[Hosted]:
+    def models(self, tenant: str | None = None) -> list[ModelHost]:
         """Return the models of a tenant, or of all, by name."""
         own = list(self._by_name.items())
-        return [hosted for (of, _), hosted in sorted(own) if tenant in (None, of)]
+        return [host for (of, _), host in sorted(own) if tenant in (None, of)]
 
     # Recovering.
 
@@ -108,24 +107,24 @@ class Engine:
             known += [snapshot.file for snapshot in journal.snapshots(row.number)]
             self._host(*self._restored(row))
         snapshots.remove_unknown(self.folder, known)
-        first = min((hosted.version for hosted in self._by_number.values()), default=0)
+        first = min((host.version for host in self._by_number.values()), default=0)
         for entry in journal.entries(after=first):
-            hosted = self._by_number.get(entry.model)
-            if hosted is None or hosted.is_held or entry.seq <= hosted.version:
+            host = self._by_number.get(entry.model)
+            if host is None or host.is_held or entry.seq <= host.version:
                 continue
             failpoints.reach("in_replay")
-            if hosted.has_room_for(entry, journal.entry):
-                self._apply(hosted, entry)
+            if host.has_room_for(entry, journal.entry):
+                self._apply(host, entry)
                 self.n_replayed += 1
             else:  # or memory would end, at every start: what there is room for can be read
-                hosted.hold()
-                log.error("%s", hosted.why_held)
+                host.hold()
+                log.error("%s", host.why_held)
         self._begin()
         journal.add_opened(self.clock(), BUILD)
         self._commit()
-        for hosted in self._by_number.values():
-            hosted.publish(now=True)
-            hosted.measure()
+        for host in self._by_number.values():
+            host.publish(now=True)
+            host.measure()
         if not self.memory.has_room(0):
             log.error("%s", self.memory.in_words(None))
 
@@ -145,35 +144,35 @@ class Engine:
             log.warning("snapshot %s cannot be used: the journal is replayed", snapshot.file)
         return row, created, begun(created), row.first
 
-    def _host(self, row: ModelRow, created: Any, state: Any, version: int) -> Hosted:
-        hosted = Hosted(row, created, state, version, self.memory)
-        self._by_number[row.number] = hosted
-        self._by_name[row.tenant, row.name] = hosted
-        return hosted
+    def _host(self, row: ModelRow, created: Any, state: Any, version: int) -> ModelHost:
+        host = ModelHost(row, created, state, version, self.memory)
+        self._by_number[row.number] = host
+        self._by_name[row.tenant, row.name] = host
+        return host
 
     # Changing.
 
-    def write(self, wanted: Sequence[tuple[Hosted, Command]]) -> list[Answer]:
+    def write(self, wanted: Sequence[tuple[ModelHost, Command]]) -> list[Answer]:
         """Do commands in order; an answer is given only for what is durable and applied."""
         answers = self._write(wanted)
         while len(answers) < len(wanted):
             answers += self._write(wanted[len(answers) :])
         return answers
 
-    def _write(self, wanted: Sequence[tuple[Hosted, Command]]) -> list[Answer]:
+    def _write(self, wanted: Sequence[tuple[ModelHost, Command]]) -> list[Answer]:
         """Do together as many of the commands as do not depend on how earlier ones end."""
         now, journal = self.clock(), self.journal
         prepared: list[Any] = []
         self._begin()
         deleted = set()
-        for hosted, command in wanted:
-            number = hosted.number
+        for host, command in wanted:
+            number = host.number
             try:
-                if number in deleted or self._by_number.get(number) is not hosted:
-                    raise RefusedError(404, f"the model {hosted.row.name} was deleted")
+                if number in deleted or self._by_number.get(number) is not host:
+                    raise RefusedError(404, f"the model {host.row.name} was deleted")
                 if not isinstance(command, commands.Delete):
-                    self.memory.check(hosted)
-                prepared.append(command.prepare(journal, hosted, now))
+                    self.memory.check(host)
+                prepared.append(command.prepare(journal, host, now))
             except RefusedError as refusal:
                 prepared.append(refusal.answer)
             except commands.TooEarlyError:
@@ -185,10 +184,10 @@ class Engine:
         else:
             self._commit()
         failpoints.reach("before_apply")
-        answers = [self._done(hosted, done) for (hosted, _), done in zip(wanted, prepared)]  # noqa: B905
-        for hosted in {id(hosted): hosted for hosted, _ in wanted}.values():
-            hosted.applied()
-            hosted.publish()
+        answers = [self._done(host, done) for (host, _), done in zip(wanted, prepared)]  # noqa: B905
+        for host in {id(host): host for host, _ in wanted}.values():
+            host.applied()
+            host.publish()
         failpoints.reach("before_answer")
         return answers
 
@@ -203,7 +202,7 @@ class Engine:
         self._answers.clear()
         self._refused.clear()
 
-    def _done(self, hosted: Hosted, prepared: commands.Prepared) -> Answer:
+    def _done(self, host: ModelHost, prepared: commands.Prepared) -> Answer:
         """Apply the events of a command; return its answer."""
         if isinstance(prepared, Answer):
             return prepared
@@ -211,47 +210,47 @@ class Engine:
             return self._answer_of(prepared.seq)
         answer = Answer(200, {})
         for entry in prepared:
-            answer = self._named(entry, self._apply(hosted, entry))
+            answer = self._named(entry, self._apply(host, entry))
             if isinstance(entry.event, events.Deleted):
-                self._forget(hosted)
+                self._forget(host)
         return answer
 
-    def _apply(self, hosted: Hosted, entry: Entry) -> Answer:
+    def _apply(self, host: ModelHost, entry: Entry) -> Answer:
         """Take an event into the state of its model, or note that it cannot be."""
         began = time.perf_counter()
         if entry.seq in self._skipped:
             answer = _left_out(self._skipped[entry.seq])
         else:
             try:
-                answer = hosted.state.apply(entry, self.journal.entry)
+                answer = host.state.apply(entry, self.journal.entry)
             except FolklearnError as error:
                 answer = RefusedError(422, str(error)).answer
             except (apsw.Error, MemoryError):
                 raise  # which is no fault of the event: a new start will take it in
             except Exception as error:
                 # The state may be half changed: the event is left out for ever.
-                answer = self._skip(hosted, entry, error)
-        hosted.version = entry.seq
-        hosted.replay_seconds += time.perf_counter() - began
-        hosted.n_since_snapshot += 1
+                answer = self._skip(host, entry, error)
+        host.version = entry.seq
+        host.replay_seconds += time.perf_counter() - began
+        host.n_since_snapshot += 1
         if entry.has_key and answer != standard_answer(entry):
             self._answers[entry.seq] = packed(answer)
         for of in not_learned(entry, answer):
             self._refused[of] = entry.seq
         return answer
 
-    def _skip(self, hosted: Hosted, entry: Entry, error: Exception) -> Answer:
+    def _skip(self, host: ModelHost, entry: Entry, error: Exception) -> Answer:
         """Leave out an event that fails, and bring the state back to where it was before."""
-        log.exception("event %s of %s is left out", entry.seq, hosted.row.name, exc_info=error)
+        log.exception("event %s of %s is left out", entry.seq, host.row.name, exc_info=error)
         reason = f"{type(error).__name__}: {error}"
         self._skipped[entry.seq] = reason
         self.journal.begin()
         self.journal.add_skipped(entry.seq, reason)
         self.journal.commit()
-        _, _, hosted.state, version = self._restored(hosted.row, below=entry.seq)
-        earlier = self.journal.entries(after=version, upto=entry.seq - 1, model=hosted.number)
+        _, _, host.state, version = self._restored(host.row, below=entry.seq)
+        earlier = self.journal.entries(after=version, upto=entry.seq - 1, model=host.number)
         for one in earlier:
-            self._apply(hosted, one)
+            self._apply(host, one)
         return _left_out(reason)
 
     def _named(self, entry: Entry, answer: Answer) -> Answer:
@@ -269,10 +268,10 @@ class Engine:
         assert answer is not None
         return self._named(entry, answer)
 
-    def _forget(self, hosted: Hosted) -> None:
-        del self._by_number[hosted.number]
-        del self._by_name[hosted.row.tenant, hosted.row.name]
-        del self.memory.models[hosted.number]
+    def _forget(self, host: ModelHost) -> None:
+        del self._by_number[host.number]
+        del self._by_name[host.row.tenant, host.row.name]
+        del self.memory.models[host.number]
 
     # Creating, importing.
 
@@ -320,12 +319,10 @@ class Engine:
         if wanted:
             self.write(wanted)
 
-    def snapshot(self, hosted: Hosted) -> None:
+    def snapshot(self, host: ModelHost) -> None:
         """Write the state of a model into a file, and note it in the journal."""
-        row = snapshots.write(
-            self.folder, hosted.number, hosted.version, hosted.state.to_record(), BUILD
-        )
-        hosted.snapshotted()
+        row = snapshots.write(self.folder, host.number, host.version, host.state.to_record(), BUILD)
+        host.snapshotted()
         self.note_snapshot(row)
 
     def note_snapshot(self, row: SnapshotRow) -> None:
