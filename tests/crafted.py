@@ -13,7 +13,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 import folklearn
-from folklearn import bandits, batch, boosting, evaluate, registry
+from folklearn import bandits, baselines, batch, boosting, evaluate, registry
 from folklearn.errors import FolklearnError
 from folklearn.serialization import Record, Serializable, as_bytes, of_bytes
 
@@ -136,22 +136,22 @@ _MAKERS = {
     "Certifier": lambda: _certified(folklearn.Certifier),
     "Windows": lambda: _certified(evaluate.Windows),
     "Monitor": _monitored,
-    "Banditron": lambda: _acted(bandits.Banditron(**_SIZES, exploration=0.4)),
-    "Newtron": lambda: _acted(bandits.Newtron(**_SIZES, exploration=0.4, beta=0.1)),
-    "Soba": lambda: _acted(bandits.Soba(**_SIZES, exploration=0.4)),
-    "Gaptron": lambda: _acted(bandits.Gaptron(**_SIZES, exploration=0.2, step=0.5)),
-    "Obama": lambda: _acted(bandits.Obama(**_SIZES, exploration=0.5, n_particles=12, n_moves=1)),
+    "Banditron": lambda: _acted(baselines.Banditron(**_SIZES, exploration=0.4)),
+    "Newtron": lambda: _acted(baselines.Newtron(**_SIZES, exploration=0.4, beta=0.1)),
+    "Soba": lambda: _acted(baselines.Soba(**_SIZES, exploration=0.4)),
+    "Gaptron": lambda: _acted(baselines.Gaptron(**_SIZES, exploration=0.2, step=0.5)),
+    "Obama": lambda: _acted(baselines.Obama(**_SIZES, exploration=0.5, n_particles=12, n_moves=1)),
     "BanditReduction": lambda: _acted(
         bandits.BanditReduction(folklearn.Folklore(**_SIZES), exploration=0.5)
     ),
     "RewardAgent": lambda: _acted(bandits.auto(n_features=D, n_actions=K)),
     "ListAgent": _listed,
     "OnlineToBatch": lambda: batch.OnlineToBatch(folklearn.Folklore(**_SIZES)).fit(*_rows(30)),
-    "SMP": lambda: batch.SMP(**_SIZES).fit(*_rows(30)),
+    "SMP": lambda: baselines.SMP(**_SIZES).fit(*_rows(30)),
     "AdaBoostOLMpp": lambda: _boosted(boosting.AdaBoostOLMpp),
-    "AdaBoostOLM": lambda: _boosted(boosting.AdaBoostOLM),
-    "OnlineMBBM": lambda: _boosted(boosting.OnlineMBBM, edge=0.3, n_samples=20),
-    "AdaBoostOL": lambda: _boosted(boosting.AdaBoostOL, n_classes=2),
+    "AdaBoostOLM": lambda: _boosted(baselines.AdaBoostOLM),
+    "OnlineMBBM": lambda: _boosted(baselines.OnlineMBBM, edge=0.3, n_samples=20),
+    "AdaBoostOL": lambda: _boosted(baselines.AdaBoostOL, n_classes=2),
     "BoostingRegression": lambda: boosting.BoostingRegression(n_classes=K),
     "Model": lambda: _model(roles={"said": "ignored"}, windows=True),
     "Model of words": lambda: _model(roles={"said": "words"}),
@@ -387,7 +387,7 @@ _STEPS = {
     folklearn.Tangents: _use_evidence,
     bandits.Agent: _use_agent,
     batch.OnlineToBatch: _use_batch,
-    batch.SMP: _use_batch,
+    baselines.SMP: _use_batch,
     folklearn.Certifier: _use_watcher,
     evaluate.Windows: _use_watcher,
     evaluate.Monitor: _use_monitor,

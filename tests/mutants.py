@@ -40,7 +40,7 @@ _RULES = "kernels/prediction_rules.py"
 _STATE = "kernels/state.py"
 _SECOND = "kernels/second_order.py"
 _BLOCKS = "kernels/block_update.py"
-_FIRST = "kernels/first_order.py"
+_FIRST = "baselines/kernels.py"
 _BOOSTING = "kernels/boosting.py"
 _GAPS = "kernels/gaps.py"
 
@@ -72,7 +72,7 @@ _OF_CURVATURE = ("tests/kernels/test_curvature.py",)
 _OF_SURROGATE = ("tests/kernels/test_surrogate.py",)
 _OF_RULES = ("tests/kernels/test_rules.py",)
 _OF_STATE = ("tests/kernels/test_state.py",)
-_OF_FIRST = ("tests/kernels/test_first_order.py",)
+_OF_FIRST = ("tests/baselines/test_ons_kernels.py",)
 _OF_BOOSTING = ("tests/boosting/test_regression_kernels.py",)
 _OF_BOUNDS = (
     "tests/test_bounds.py::test_bounds_do_not_depend_on_the_unit_of_x",
@@ -464,14 +464,14 @@ MUTANTS = (
     # The online Newton step.
     Mutant(
         "ONS does not count what projections lack", _FIRST,
-        "(gap + _ROUNDING * largest", "(0.0 * gap + _ROUNDING * largest", _OF_FIRST,
+        "(gap + _WEIGHT_ROUNDING * largest", "(0.0 * gap + _WEIGHT_ROUNDING * largest", _OF_FIRST,
     ),
     Mutant(
         "ONS does not count the rounding of W", _FIRST,
-        "(gap + _ROUNDING * largest", "(gap + 0.0 * largest", _OF_FIRST,
+        "(gap + _WEIGHT_ROUNDING * largest", "(gap + 0.0 * largest", _OF_FIRST,
     ),
     Mutant(
-        "ONS does not count slack at all", "learners/ons.py",
+        "ONS does not count slack at all", "baselines/ons.py",
         "totals[NEWTON] + totals[SLACK] + norm", "totals[NEWTON] + norm", _OF_FIRST,
     ),
     Mutant(
@@ -480,7 +480,7 @@ MUTANTS = (
     ),
     Mutant(
         "ONS does not count long contexts", _FIRST,
-        "totals[FAR] += size > R * _LONGER", "totals[FAR] += 0.0", _OF_FIRST,
+        "totals[FAR] += size > R * _MAX_NORM_RATIO", "totals[FAR] += 0.0", _OF_FIRST,
     ),
     Mutant(
         "ONS does not count lost rounds", _FIRST,
@@ -629,15 +629,15 @@ MUTANTS = (
         "most * T * R**2 / (lam * K * d)", "most * T * R / (lam * K * d)", _OF_BOUNDS,
     ),
     Mutant(
-        "AIOLI's bound has R for R^2", "evidence/bounds.py",
+        "AIOLI's bound has R for R^2", "baselines/bounds.py",
         "most * T * R**2 / (2.0 * d * lam)", "most * T * R / (2.0 * d * lam)", _OF_BOUNDS,
     ),
     Mutant(
-        "GAF's bound has R for R^2", "evidence/bounds.py",
+        "GAF's bound has R for R^2", "baselines/bounds.py",
         "a = R**2 / (2.0 * lam)", "a = R / (2.0 * lam)", _OF_BOUNDS,
     ),
     Mutant(
-        "GAF's bound does not count its points", "evidence/bounds.py",
+        "GAF's bound does not count its points", "baselines/bounds.py",
         "T * (inexact - math.log1p(-mu))", "T * (0.0 * inexact - math.log1p(-mu))",
         ("tests/test_soundness.py::test_the_bound_of_gaf_counts_its_points",),
     ),

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from folklearn import Aggregating, Aioli, Folklore, Gaf, Ogd, Ons, best_in_class, synthetic
+from folklearn.baselines import bounds as baseline_bounds
 from folklearn.evidence import bounds
 
 B = 3.0
@@ -15,10 +16,10 @@ T = 300
 LEARNERS = {
     "folklore": (3, Folklore, bounds.folklore, 0.0),
     "folklore, K=2": (2, Folklore, bounds.folklore, 0.0),
-    "gaf": (3, Gaf, bounds.gaf, 0.5),
+    "gaf": (3, Gaf, baseline_bounds.gaf, 0.5),
     "ogd": (3, Ogd, bounds.ogd, 0.0),
-    "ons": (3, Ons, bounds.ons, 0.0),
-    "aggregating": (2, Aggregating, bounds.aggregating_uniform, 2.0),
+    "ons": (3, Ons, baseline_bounds.ons, 0.0),
+    "aggregating": (2, Aggregating, baseline_bounds.aggregating_uniform, 2.0),
 }
 
 
@@ -62,12 +63,12 @@ def test_aioli_is_below_its_bound(name, improved, seed):
     d = 1 if name == "hard_for_proper" else 2
     model = Aioli(n_features=d, B=B, improved=improved)
     _, _, best = play(model, name, seed, d, 2)
-    assert model.certificate().loss - best.at_least <= bounds.aioli(
+    assert model.certificate().loss - best.at_least <= baseline_bounds.aioli(
         T, n_features=d, B=B, improved=improved
     )
 
 
-@pytest.mark.parametrize("bound", [bounds.folklore, bounds.gaf])
+@pytest.mark.parametrize("bound", [bounds.folklore, baseline_bounds.gaf])
 @pytest.mark.parametrize("n_rounds", [1, 100])
 def test_bounds_do_not_depend_on_the_unit_of_x(bound, n_rounds):
     """Contexts R times as long are models R times as short and ridges R^2 times as large."""
@@ -80,6 +81,6 @@ def test_bounds_do_not_depend_on_the_unit_of_x(bound, n_rounds):
 
 def test_aiolis_bound_does_not_depend_on_the_unit_of_x():
     for improved in (False, True):
-        unit = bounds.aioli(50, n_features=3, B=2.0, lam=0.3, improved=improved)
-        scaled = bounds.aioli(50, n_features=3, B=0.4, R=5.0, lam=7.5, improved=improved)
+        unit = baseline_bounds.aioli(50, n_features=3, B=2.0, lam=0.3, improved=improved)
+        scaled = baseline_bounds.aioli(50, n_features=3, B=0.4, R=5.0, lam=7.5, improved=improved)
         assert scaled == pytest.approx(unit, rel=1e-12)

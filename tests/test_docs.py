@@ -43,6 +43,7 @@ OPTIONAL = (
 LISTED = (
     "folklearn",
     "folklearn.bandits",
+    "folklearn.baselines",
     "folklearn.batch",
     "folklearn.boosting",
     "folklearn.evaluate",
@@ -300,7 +301,9 @@ def test_the_guide_names_every_learner():
     learners = [
         name
         for name in folklearn.__all__
-        if getattr(getattr(folklearn, name), "__module__", "").startswith("folklearn.learners.")
+        if getattr(getattr(folklearn, name), "__module__", "").startswith(
+            ("folklearn.learners.", "folklearn.baselines.")
+        )
     ]
     assert len(learners) > 8
     assert [name for name in learners if name not in page] == []

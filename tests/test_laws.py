@@ -66,7 +66,7 @@ def shared(d, K):
 
 
 # The integral of GAF and, if asked for, of Laplace has 512 points here, whose error is a few
-# percent in the worst case; tests/learners/test_gaf.py shows that it shrinks.
+# percent in the worst case; tests/baselines/test_gaf.py shows that it shrinks.
 LEARNERS = {
     "folklore": Case(sizes(Folklore, B=6.0), certified=True),
     "folklore, large B": Case(sizes(Folklore, B=300.0), certified=True),

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from folklearn import Aioli, Folklore, Gaf, Laplace, auto, best_in_class
+from folklearn.baselines import bounds
 from folklearn.boosting import BoostingRegression
-from folklearn.evidence import bounds
 from folklearn.kernels import prediction_rules
 from tests.reference import boosting as reference
 

@@ -7,15 +7,8 @@ from math import sqrt
 from pathlib import Path
 
 from folklearn import Folklore, Ogd, auto
-from folklearn.bandits import (
-    Agent,
-    BanditReduction,
-    Banditron,
-    Gaptron,
-    Newtron,
-    Obama,
-    Soba,
-)
+from folklearn.bandits import Agent, BanditReduction
+from folklearn.baselines import Banditron, Gaptron, Newtron, Obama, Soba
 from folklearn.synthetic import syn_non_sep, syn_sep
 
 from ..data import Source, Stream

@@ -7,14 +7,8 @@ from typing import Any
 from river.ensemble import AdaBoostClassifier, ADWINBoostingClassifier, BOLEClassifier
 from river.tree import HoeffdingTreeClassifier
 
-from folklearn.boosting import (
-    AdaBoostOL,
-    AdaBoostOLM,
-    AdaBoostOLMpp,
-    OnlineMBBM,
-    RiverClassifier,
-    hoeffding_trees,
-)
+from folklearn.baselines import AdaBoostOL, AdaBoostOLM, OnlineMBBM
+from folklearn.boosting import AdaBoostOLMpp, RiverClassifier, hoeffding_trees
 
 SETS = ("balance_scale", "mice", "car", "mushroom", "nursery", "segment", "pendigits")
 # All rows of the others. Trees take a millisecond or more a round where features are many.

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from folklearn.boosting import Booster
-from folklearn.boosting.hedge import Prefixes
+from folklearn.boosting.booster import Prefixes
 
 from ..data import Source, Stream, stream
 from .plan import FLOOR, METHODS, TRAINED, Method

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from folklearn import interact, off_policy
-from folklearn.bandits import Banditron
+from folklearn.baselines import Banditron
 from folklearn.evaluate.off_policy import Estimate
 from folklearn.evaluate.policies import best_constant, greedy
 from tests.reference.decisions import World, binary, graded, judged, judged_learned, world

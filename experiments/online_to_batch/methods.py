@@ -10,7 +10,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import KFold
 
 from folklearn import Folklore
-from folklearn.batch import SMP, OnlineToBatch
+from folklearn.baselines import SMP
+from folklearn.batch import OnlineToBatch
 
 from .worlds import B, D, K, Labels, Rows, judge, sample
 

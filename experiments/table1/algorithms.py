@@ -4,9 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from folklearn import Aioli, Folklore, Gaf, Leader
-from folklearn.learners.aggregating import Aggregating
+from folklearn.baselines.aggregating import Aggregating
+from folklearn.baselines.ons import Ons
 from folklearn.learners.base import Learner
-from folklearn.learners.ons import Ons
 from folklearn.learners.sgd import Ogd
 
 R = 1.0

@@ -10,6 +10,11 @@ from folklearn import registry
 
 if TYPE_CHECKING:  # what type checkers see; the table in `registry` is what counts
     from folklearn.adapters.sklearn import FolkloreClassifier as FolkloreClassifier
+    from folklearn.baselines.aggregating import Aggregating as Aggregating
+    from folklearn.baselines.ons import Ons as Ons
+    from folklearn.baselines.second_order import Aioli as Aioli
+    from folklearn.baselines.second_order import Gaf as Gaf
+    from folklearn.baselines.second_order import Laplace as Laplace
     from folklearn.errors import DataWarning as DataWarning
     from folklearn.evaluate.auditing import Certifier as Certifier
     from folklearn.evaluate.hindsight import best_in_class as best_in_class
@@ -19,17 +24,12 @@ if TYPE_CHECKING:  # what type checkers see; the table in `registry` is what cou
     from folklearn.evidence.certificate import Certificate as Certificate
     from folklearn.evidence.evidence import Evidence as Evidence
     from folklearn.evidence.linear_evidence import Tangents as Tangents
-    from folklearn.learners.aggregating import Aggregating as Aggregating
-    from folklearn.learners.aioli import Aioli as Aioli
     from folklearn.learners.auto import auto as auto
     from folklearn.learners.base import Learner as Learner
     from folklearn.learners.class_gaussians import ClassBlocks as ClassBlocks
     from folklearn.learners.folklore import Folklore as Folklore
-    from folklearn.learners.gaf import Gaf as Gaf
-    from folklearn.learners.laplace import Laplace as Laplace
     from folklearn.learners.leader import Leader as Leader
     from folklearn.learners.mixture import Mixture as Mixture
-    from folklearn.learners.ons import Ons as Ons
     from folklearn.learners.sgd import Ogd as Ogd
     from folklearn.learners.sparse_sgd import Wide as Wide
     from folklearn.metrics.scores import progressive as progressive

@@ -9,16 +9,8 @@ import pytest
 from numpy.typing import NDArray
 
 from folklearn import Aggregating, Folklore, Ogd, auto
-from folklearn.bandits import (
-    Agent,
-    BanditReduction,
-    Banditron,
-    Gaptron,
-    Newtron,
-    Obama,
-    RewardAgent,
-    Soba,
-)
+from folklearn.bandits import Agent, BanditReduction, RewardAgent
+from folklearn.baselines import Banditron, Gaptron, Newtron, Obama, Soba
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from folklearn import Folklore, Ogd
-from folklearn.bandits import BanditReduction, Banditron, Gaptron, Newtron, Obama, Soba
+from folklearn.bandits import BanditReduction
+from folklearn.baselines import Banditron, Gaptron, Newtron, Obama, Soba
 from tests.bandits.forced import act_as, exploitation
 from tests.bandits.registered import contexts
 

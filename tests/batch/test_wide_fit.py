@@ -9,8 +9,7 @@ from sklearn.linear_model import LogisticRegression
 
 from folklearn.arrays import logit_losses, softmax
 from folklearn.batch import wide_fit as module
-from folklearn.batch.column_model import ColumnModel
-from folklearn.batch.wide_fit import wide_fit
+from folklearn.batch.wide_fit import ColumnModel, wide_fit
 from folklearn.kernels import dual_ascent
 from folklearn.sparse import SparseRows
 from folklearn.validation import Rows

@@ -12,13 +12,11 @@ import pytest
 
 import folklearn
 from folklearn import Folklore
+from folklearn.baselines import AdaBoostOL, AdaBoostOLM, OnlineMBBM
 from folklearn.boosting import (
-    AdaBoostOL,
-    AdaBoostOLM,
     AdaBoostOLMpp,
     Booster,
     NaiveBayes,
-    OnlineMBBM,
     Probabilistic,
     WeakLearnerError,
     random_subspaces,

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from folklearn import Folklore, interact, load, off_policy, synthetic
-from folklearn.bandits import Banditron
+from folklearn.baselines import Banditron
 from folklearn.evaluate.off_policy import logged_value
 from folklearn.evaluate.policies import Learned, best_constant, greedy, uniform
 from folklearn.readers.logs import read_log, write_log

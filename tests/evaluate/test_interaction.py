@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from folklearn import Folklore, synthetic
-from folklearn.bandits import BanditReduction, Banditron, ListAgent, Soba
+from folklearn.bandits import BanditReduction, ListAgent
+from folklearn.baselines import Banditron, Soba
 from folklearn.errors import FolklearnError, InvalidInputError
 from folklearn.evaluate.interaction import interact
 from folklearn.evaluate.interactions import Interactions

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from folklearn import Folklore, synthetic
-from folklearn.bandits import Banditron
+from folklearn.baselines import Banditron
 from folklearn.errors import InvalidInputError
 from folklearn.evaluate.interaction import interact
 from folklearn.evaluate.interactions import Interactions

@@ -1,6 +1,5 @@
-"""From a sample to one predictor: online learners stopped and averaged, and SMP."""
+"""From a sample to one predictor: online learners stopped and averaged, and penalised fits."""
 
 from folklearn.batch.online_to_batch import OnlineToBatch
-from folklearn.batch.smp import SMP
 
-__all__ = ["SMP", "OnlineToBatch"]
+__all__ = ["OnlineToBatch"]

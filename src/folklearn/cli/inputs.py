@@ -15,7 +15,7 @@ from folklearn.readers.memory import TableReader
 from folklearn.readers.open import open_reader
 from folklearn.readers.reader import Reader
 from folklearn.readers.table import Column, Table, TextColumn
-from folklearn.synthetic.digits import NAME, TARGET, digits
+from folklearn.synthetic import DIGITS_NAME, DIGITS_TARGET, digits
 from folklearn.utils import listed
 
 STDIN = "-"
@@ -28,10 +28,10 @@ def open_rows(
     """Return the rows of a file, `-` for standard input, None for the digits; and the target."""
     if file is None:
         given = [name for name, value in options.items() if value is not None]
-        if given or target not in (None, TARGET):
+        if given or target not in (None, DIGITS_TARGET):
             what = f"--{given[0]}" if given else f"--target {target!r}"
             raise FolklearnError(f"{what} is about a file, but no file was given")
-        return _digits(), TARGET
+        return _digits(), DIGITS_TARGET
     if file == STDIN and sys.stdin is None:  # whoever called closed it
         raise FolklearnError("standard input is closed: give a file, or something to read")
     if os.path.isdir(file):
@@ -41,8 +41,8 @@ def open_rows(
 
 def _digits() -> Reader:
     pixels, labels = digits()
-    columns: dict[str, Column] = {**pixels, TARGET: TextColumn.of(labels)}
-    return TableReader(Table(columns, np.arange(1, len(labels) + 1)), NAME)
+    columns: dict[str, Column] = {**pixels, DIGITS_TARGET: TextColumn.of(labels)}
+    return TableReader(Table(columns, np.arange(1, len(labels) + 1)), DIGITS_NAME)
 
 
 def roles_of(role: Sequence[str] | None, drop: Sequence[str] | None) -> dict[str, str]:

@@ -88,8 +88,7 @@ def _decide() -> None:
 def _boost() -> None:
     """Let AdaBoost.OLM++ over naive Bayes learn and predict a few rows."""
     from folklearn.boosting.olmpp import AdaBoostOLMpp
-    from folklearn.boosting.weak.naive_bayes import NaiveBayes
-    from folklearn.boosting.weak.probabilistic import Probabilistic
+    from folklearn.boosting.weak_learners import NaiveBayes, Probabilistic
 
     weak = [Probabilistic(NaiveBayes(n_features=2, n_classes=2)) for _ in range(2)]
     booster = AdaBoostOLMpp(n_features=2, n_classes=2, n_learners=2, weak_learner=weak)

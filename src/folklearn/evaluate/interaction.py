@@ -40,7 +40,7 @@ def interact(
 
     Examples
     --------
-    >>> from folklearn.bandits import Banditron
+    >>> from folklearn.baselines import Banditron
     >>> from folklearn.synthetic import syn_sep
     >>> X, y = syn_sep(0, 3000, d=80, K=3)
     >>> log = interact(Banditron(n_features=80, n_classes=3), X, y)

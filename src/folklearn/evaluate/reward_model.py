@@ -80,7 +80,7 @@ def reward_model(log: Interactions, *, n_blocks: int = 10) -> Array:
     Examples
     --------
     >>> from folklearn import interact
-    >>> from folklearn.bandits import Banditron
+    >>> from folklearn.baselines import Banditron
     >>> from folklearn import synthetic
     >>> X, y = synthetic.separable(0, 2000, d=3, K=2)
     >>> q = reward_model(interact(Banditron(n_features=3, n_classes=2, exploration=0.2), X, y))

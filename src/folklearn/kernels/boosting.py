@@ -203,66 +203,6 @@ def logistic_costs(s):
 
 
 @kernel
-def pairwise_costs(s):
-    """Return the cost matrix (K, K) of AdaBoost.OLM; a row has an L1 norm of at most K (K-1)."""
-    K = s.shape[0]
-    C = np.empty((K, K))
-    for y in range(K):
-        total = 0.0
-        for k in range(K):
-            C[y, k] = sigmoid(s[k] - s[y])
-            if k != y:
-                total += C[y, k]
-        for k in range(K):
-            C[y, k] += total
-        C[y, y] = 0.0
-    return C
-
-
-@kernel
-def potentials(votes, steps):
-    """Return phi^y(votes + e_l) as (K, K), by what `steps` (n, K) adds in n futures.
-
-    Column 0 of a future counts the true label, the others the other classes in order; a
-    future is lost if some other class reaches the true one.
-    """
-    K = votes.shape[0]
-    n = steps.shape[0]
-    phi = np.zeros((K, K))
-    for y in range(K):
-        for f in range(n):
-            mine = votes[y] + steps[f, 0]
-            best = -1.0
-            for k in range(K):
-                if k != y:
-                    best = max(best, votes[k] + steps[f, k + 1 if k < y else k])
-            phi[y, y] += best >= mine + 1
-            if best >= mine:  # a vote for another class changes nothing
-                for k in range(K):
-                    phi[y, k] += k != y
-            elif best == mine - 1:  # one vote short: those that stand there would tie
-                for k in range(K):
-                    if k != y:
-                        phi[y, k] += votes[k] + steps[f, k + 1 if k < y else k] == best
-    return phi / n
-
-
-@kernel
-def step_pairwise(alphas, scores, labels, y, step):
-    """alpha_i <- clip(alpha_i - step f'(alpha_i)) for the pairwise logistic loss of prefix i."""
-    for i in range(alphas.shape[0]):
-        s, said, alpha = scores[i], labels[i], alphas[i]
-        slope = 0.0
-        if said != y:
-            slope = sigmoid(s[said] + alpha - s[y])
-        else:
-            for k in range(s.shape[0]):
-                if k != y:
-                    slope -= sigmoid(s[k] - s[y] - alpha)
-        alphas[i] = min(REACH, max(-REACH, alpha - step * slope))
-
-
-@kernel
 def softmin(losses, out):
     """Write weights proportional to exp(-losses) into out."""
     least = losses.min()
@@ -302,3 +242,52 @@ def score_prefixes(scores, scale, y, weight, losses, mistakes):
         if np.argmax(z) != y:  # ties go to the lowest class
             mistakes[i] += weight
     return loss
+
+
+# Of the variance of a feature: a class in which the feature has not varied yet would else be
+# the more certain of it the more examples it has, and every constant feature would vote for
+# the most frequent class.
+_LEAST_SHARE = 0.1
+
+
+@kernel
+def add_moments(mass, mean, spread, x, y, weight):
+    """Add one example to the mass (K,), mean (K, d) and sum of squares around it (K, d)."""
+    mass[y] += weight
+    share = weight / mass[y]
+    for j in range(x.shape[0]):
+        away = x[j] - mean[y, j]
+        mean[y, j] += share * away
+        spread[y, j] += weight * away * (x[j] - mean[y, j])
+
+
+@kernel
+def class_probabilities(mass, mean, spread, x, p):
+    """Write the posterior of the classes into p (K,).
+
+    All classes together start from one imagined example of mean 0 and variance 1, and every
+    class from one imagined example with the moments of all classes together.
+    """
+    K, d = mean.shape
+    n = mass.sum()
+    for k in range(K):
+        p[k] = math.log((mass[k] + 1.0) / (n + K))
+    for j in range(d):
+        centre = 0.0
+        for k in range(K):
+            centre += mass[k] * mean[k, j]
+        centre /= n + 1.0
+        variance = 1.0 + centre * centre
+        for k in range(K):
+            variance += spread[k, j] + mass[k] * (mean[k, j] - centre) ** 2
+        variance /= n + 1.0
+        for k in range(K):
+            share = mass[k] / (mass[k] + 1.0)
+            away = mean[k, j] - centre
+            own = (variance + spread[k, j]) / (mass[k] + 1.0) + share * away * away / (
+                mass[k] + 1.0
+            )
+            own = max(own, _LEAST_SHARE * variance)
+            gap = x[j] - centre - share * away
+            p[k] -= 0.5 * (math.log(own) + gap * gap / own)
+    softmax(p, p)

@@ -69,12 +69,21 @@ def keep_until_sources_change(dispatcher: Any, sources: str = _SOURCES) -> Any:
     return dispatcher
 
 
+def _sources_of_kernel(function: Callable[..., Any]) -> str:
+    """Return a digest of all kernels, and of the file of this one if it lies elsewhere."""
+    file = Path(function.__code__.co_filename)
+    if file.parent == Path(__file__).parent or not file.exists():
+        return _SOURCES
+    return _SOURCES + hashlib.blake2b(file.read_bytes(), digest_size=16).hexdigest()
+
+
 def _compiled(function: Callable[..., Any], options: dict[str, Any]) -> Any:
+    sources = _sources_of_kernel(function)
     if version_info.short in KNOWN and not config.DISABLE_JIT:
         from folklearn.kernels.parts import Kernel
 
-        return keep_until_sources_change(Kernel(function, options))
-    return keep_until_sources_change(jit(function, cache=True, **options))
+        return keep_until_sources_change(Kernel(function, options), sources)
+    return keep_until_sources_change(jit(function, cache=True, **options), sources)
 
 
 def kernel(function: Callable[..., Any]) -> Any:

@@ -9,8 +9,8 @@ from numpy.typing import ArrayLike
 
 from folklearn import serialization, validation
 from folklearn.arrays import TINY, Array, Labels, softmax
-from folklearn.batch.column_model import ColumnModel
 from folklearn.batch.penalised import MOST_PASSES
+from folklearn.batch.wide_fit import ColumnModel
 from folklearn.errors import InvalidInputError, StateFileError
 from folklearn.evidence.certificate import Certificate
 from folklearn.evidence.map_reduce import Engine

@@ -7,9 +7,8 @@ import numpy as np
 
 from folklearn import memory, validation
 from folklearn.arrays import Array
-from folklearn.batch.column_model import ColumnModel
 from folklearn.batch.penalised import FIRST_RIDGE, penalised
-from folklearn.batch.wide_fit import wide_fit
+from folklearn.batch.wide_fit import ColumnModel, wide_fit
 from folklearn.errors import warn_of_data
 from folklearn.evidence.passes import Passes
 from folklearn.learners.base import Learner

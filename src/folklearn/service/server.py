@@ -28,7 +28,7 @@ from folklearn.service.keys import Keys
 from folklearn.service.limits import Limits, check_name
 from folklearn.service.service import Service
 from folklearn.service.store import ModelStore
-from folklearn.synthetic.digits import digits
+from folklearn.synthetic import digits
 
 TENANT = "main"
 

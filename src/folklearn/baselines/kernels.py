@@ -1,0 +1,373 @@
+"""Kernels of the baselines: particles, the online Newton step, and cost matrices of boosters.
+
+Particles are N linear models W (N, K, d); a label is always a point of the simplex (K,), hard
+ones a corner. A loss is written <y, max z - z> + ln sum exp(z - max z): both terms are
+non-negative and neither cancels, however large the logits.
+"""
+
+import math
+
+import numpy as np
+
+from folklearn.kernels.boosting import REACH
+from folklearn.kernels.compile import fast_kernel, kernel
+from folklearn.kernels.first_order import linear_residual, predict_linear
+from folklearn.kernels.projections import length, project_rows
+from folklearn.kernels.simplex import sigmoid
+
+# Totals of the rounds of ONS, by position: weighted loss; rounds; the sum of gradient' A_t^-1
+# gradient; 2 beta times what projections and the rounding of W add to the regret; the trace of
+# (beta D)^2 A_t - I. The last four count rounds: with a weight above 1, with a context longer
+# than R, with an unsolved projection, lost to rounding.
+N_ONS_TOTALS = 9
+LOSS, ROUNDS, NEWTON, SLACK, TRACE, HEAVY, FAR, UNSOLVED, LOST = range(N_ONS_TOTALS)
+
+PROJECTION_GAP = 1e-10  # nats that one projection may add to the regret
+_MAX_NORM_RATIO = 1.0 + 1e-9  # rounding of |x| against R; the proof has more room than that
+_MAX_SQUARE = 1e12  # of a scaled gradient, at most 1/64 in a guaranteed round
+_WEIGHT_ROUNDING = 4e-16  # of W, relative
+_GAP_ROUNDING = 1e-14  # of an optimality gap, relative to its largest terms
+_MIN_MOVE = 2e-15  # of B; a smaller step moves nothing but rounding
+_STEPS_WITHOUT_MOVE = 3
+_MAX_PROJECTION_STEPS = 20_000
+
+
+@fast_kernel
+def _logits(W, x, z):
+    """Write W x into z for W (K, d), and return the index of the largest."""
+    best = 0
+    for k in range(z.shape[0]):
+        row = W[k]
+        total = 0.0
+        for j in range(x.shape[0]):
+            total += row[j] * x[j]
+        z[k] = total
+        if total > z[best]:
+            best = k
+    return best
+
+
+@kernel
+def _loss(W, x, y, z):
+    best = _logits(W, x, z)
+    top = z[best]
+    behind = 0.0
+    others = 0.0
+    for k in range(z.shape[0]):
+        if k != best:
+            lag = top - z[k]
+            behind += y[k] * lag
+            others += math.exp(-lag)
+    return behind + math.log1p(others)
+
+
+@kernel
+def round_losses(W, x, y, z, losses):
+    """Write the loss of every model on one round into losses (N,); z (K,) is scratch."""
+    for i in range(W.shape[0]):
+        losses[i] = _loss(W[i], x, y, z)
+
+
+@kernel
+def history_losses(W, X, Y, w, limits, z, losses):
+    """Write the total weighted loss of every model into losses (N,), infinity above its limit.
+
+    Losses are non-negative, so a model is given up exactly as soon as it passes its limit.
+    """
+    for i in range(W.shape[0]):
+        total = 0.0
+        s = 0
+        while s < X.shape[0] and total <= limits[i]:
+            total += w[s] * _loss(W[i], X[s], Y[s], z)
+            s += 1
+        losses[i] = total if total <= limits[i] else math.inf
+
+
+@kernel
+def log_mixture(W, log_weights, mu, x, max_norm, terms, log_p):
+    """Write ln((1 - mu) sum_i weight_i softmax(W_i x) + mu/K) into log_p (K,).
+
+    terms is scratch (N, K). Return False, before anything else, if |x| is not at most max_norm.
+    """
+    squared = 0.0
+    for j in range(x.shape[0]):
+        squared += x[j] * x[j]
+    if not squared <= max_norm * max_norm:
+        return False
+    N, K = terms.shape
+    for i in range(N):
+        top = terms[i, _logits(W[i], x, terms[i])]
+        total = 0.0
+        for k in range(K):
+            total += math.exp(terms[i, k] - top)
+        shift = log_weights[i] - math.log(total)
+        for k in range(K):
+            terms[i, k] = (terms[i, k] - top) + shift
+    for k in range(K):
+        top = terms[0, k]
+        for i in range(1, N):
+            top = max(top, terms[i, k])
+        total = 0.0
+        for i in range(N):
+            total += math.exp(terms[i, k] - top)
+        log_p[k] = top + math.log(total)
+        log_p[k] = min(log_p[k], 0.0)  # rounding
+        if mu > 0.0:
+            log_p[k] = math.log((1.0 - mu) * math.exp(log_p[k]) + mu / K)
+    return True
+
+
+@kernel
+def optimality_gap(W, gradient, B):
+    """Return <g, W> + B sum_k |g_k|, at least f(W) - min f over the class for convex f.
+
+    More than that, it is the largest of <g, W - U> over the class, which is what an inexact
+    projection adds to the regret of a projected method.
+    """
+    gap = 0.0
+    for k in range(W.shape[0]):
+        gap += B * length(gradient[k])
+        for j in range(W.shape[1]):
+            gap += gradient[k, j] * W[k, j]
+    return gap
+
+
+@fast_kernel
+def multiply(A, v, out):
+    """Write A v into out, for A (n, n) and v (n,)."""
+    for i in range(A.shape[0]):
+        row = A[i]
+        total = 0.0
+        for j in range(A.shape[1]):
+            total += row[j] * v[j]
+        out[i] = total
+
+
+@fast_kernel
+def largest_row_sum(A):
+    """Return the largest sum of absolute values of a row, at least the largest eigenvalue."""
+    top = 0.0
+    for i in range(A.shape[0]):
+        row = A[i]
+        total = 0.0
+        for j in range(A.shape[1]):
+            total += abs(row[j])
+        top = max(top, total)
+    return top
+
+
+@kernel
+def _gradient(W, origin, step, A, away, g):
+    """Write A(W - V) into g, V = origin - step; away (n,) is scratch."""
+    K, d = W.shape
+    for k in range(K):
+        for j in range(d):
+            away[k * d + j] = (W[k, j] - origin[k, j]) + step[k, j]
+    multiply(A, away, g.reshape(K * d))
+
+
+@kernel
+def project(origin, step, A, largest, B, tolerance, W, work):
+    """Write the member of the class that is nearest to V = origin - step in the norm of A.
+
+    A is (K d, K d), symmetric, with eigenvalues from 1 to at most `largest`; W, origin and
+    step are (K, d), and work is (4, K, d). V is never rounded to one number: with a tiny
+    step, origin - step has lost the digits that say how far W may be from it.
+
+    Gradient descent with the constant momentum for strongly convex functions, until W has
+    stopped moving and the gap of f(W) = |W - V|^2_A / 2 is at most `tolerance`, or what
+    rounding leaves of it. (A gap of 1e-10 alone leaves an error near 1e-5 in W.)
+    Return (gap, solved); W is in the class and the gap is true even if not solved.
+    """
+    K, d = W.shape
+    for k in range(K):
+        for j in range(d):
+            W[k, j] = origin[k, j] - step[k, j]
+    if project_rows(W, B) == 0:
+        return 0.0, True
+    largest = min(largest, largest_row_sum(A))
+    root = math.sqrt(largest)
+    momentum = (root - 1.0) / (root + 1.0)
+    tolerance = max(tolerance, _GAP_ROUNDING * largest * K * B * B)
+    ahead, previous, g, away = work[0], work[1], work[2], work[3].reshape(K * d)
+    ahead[:] = W
+    still = 0
+    for _ in range(min(_MAX_PROJECTION_STEPS, 100 + int(80.0 * root))):
+        _gradient(ahead, origin, step, A, away, g)
+        previous[:] = W
+        for k in range(K):
+            for j in range(d):
+                W[k, j] = ahead[k, j] - g[k, j] / largest
+        project_rows(W, B)
+        move = 0.0
+        for k in range(K):
+            for j in range(d):
+                change = W[k, j] - previous[k, j]
+                ahead[k, j] = W[k, j] + momentum * change
+                move = max(move, abs(change))
+        still = still + 1 if move <= _MIN_MOVE * B else 0
+        if still == _STEPS_WITHOUT_MOVE:
+            _gradient(W, origin, step, A, away, g)
+            gap = optimality_gap(W, g, B)
+            if gap <= tolerance:
+                return max(gap, 0.0), True
+            still = 0
+    _gradient(W, origin, step, A, away, g)
+    gap = optimality_gap(W, g, B)
+    return max(gap, 0.0), gap <= tolerance
+
+
+@fast_kernel
+def add_direction(A, S, v, u):
+    """A += vv', and S = A^-1 with it (Sherman and Morrison); leave S v in u.
+
+    Return v'S v, with the new S, which is below 1; NaN, all untouched, where rounding has
+    left nothing to learn from.
+    """
+    n = v.shape[0]
+    square = 0.0
+    for i in range(n):
+        square += v[i] * v[i]
+    if not square <= _MAX_SQUARE:
+        return math.nan
+    multiply(S, v, u)
+    before = 0.0
+    size = 0.0
+    for i in range(n):
+        before += v[i] * u[i]
+        size += abs(u[i])
+    if not (before >= 0.0 and size < 1e100):
+        return math.nan
+    root = math.sqrt(1.0 + before)
+    for i in range(n):
+        u[i] /= root
+    for i in range(n):
+        row, down = S[i], u[i]
+        for j in range(n):
+            row[j] -= down * u[j]
+        row, up = A[i], v[i]
+        for j in range(n):
+            row[j] += up * v[j]
+    for i in range(n):
+        u[i] /= root
+    return before / (1.0 + before)
+
+
+@kernel
+def ons_round(W, matrices, totals, work, x, label, soft, weight, B, R, D, beta, max_norm):
+    """Learn one example and return its loss.
+
+    matrices (2, n, n) holds (beta D)^2 A, which starts as the identity, and its inverse;
+    n = K d. In this scale the step A^-1 gradient / beta is D times S v, v = beta D gradient.
+    work is (6, K, d) scratch, preceded by two vectors of K numbers.
+    """
+    size = length(x)
+    if not size <= max_norm:
+        return math.nan
+    K, d = W.shape
+    n = K * d
+    residual = work[K : 2 * K]
+    loss = linear_residual(W, x, label, soft, work[:K], residual)
+    totals[LOSS] += weight * loss
+    totals[ROUNDS] += 1.0
+    if weight == 0.0 or size == 0.0:
+        return loss
+    totals[HEAVY] += weight > 1.0
+    totals[FAR] += size > R * _MAX_NORM_RATIO
+    space = work[2 * K :].reshape(6, K, d)
+    v, step, scratch = space[0], space[1], space[2:]
+    for k in range(K):
+        factor = weight * (beta * D) * residual[k]
+        for j in range(d):
+            v[k, j] = factor * x[j]
+    gain = add_direction(matrices[0], matrices[1], v.reshape(n), step.reshape(n))
+    if not gain >= 0.0:
+        totals[LOST] += 1.0
+        return loss
+    totals[NEWTON] += gain
+    for k in range(K):
+        for j in range(d):
+            totals[TRACE] += v[k, j] * v[k, j]
+            v[k, j] = W[k, j]
+            step[k, j] *= D
+    largest = 1.0 + totals[TRACE]
+    gap, solved = project(
+        v, step, matrices[0], largest, B, PROJECTION_GAP * (beta * D * D), W, scratch
+    )  # fmt: skip
+    totals[UNSOLVED] += not solved
+    totals[SLACK] += 2.0 / (D * D) * (gap + _WEIGHT_ROUNDING * largest * D * length(W.reshape(n)))
+    return loss
+
+
+@kernel
+def ons_rounds(
+    W, matrices, totals, work, X, labels, soft, weights, B, R, D, beta, P, losses
+):  # fmt: skip
+    """Predict every row of X into P and learn it."""
+    no_label = np.empty(0)
+    for t in range(X.shape[0]):
+        y = soft[t] if labels[t] < 0 else no_label
+        predict_linear(W, X[t], np.inf, P[t])
+        losses[t] = ons_round(
+            W, matrices, totals, work, X[t], labels[t], y, weights[t], B, R, D, beta, np.inf
+        )
+
+
+@kernel
+def pairwise_costs(s):
+    """Return the cost matrix (K, K) of AdaBoost.OLM; a row has an L1 norm of at most K (K-1)."""
+    K = s.shape[0]
+    C = np.empty((K, K))
+    for y in range(K):
+        total = 0.0
+        for k in range(K):
+            C[y, k] = sigmoid(s[k] - s[y])
+            if k != y:
+                total += C[y, k]
+        for k in range(K):
+            C[y, k] += total
+        C[y, y] = 0.0
+    return C
+
+
+@kernel
+def potentials(votes, steps):
+    """Return phi^y(votes + e_l) as (K, K), by what `steps` (n, K) adds in n futures.
+
+    Column 0 of a future counts the true label, the others the other classes in order; a
+    future is lost if some other class reaches the true one.
+    """
+    K = votes.shape[0]
+    n = steps.shape[0]
+    phi = np.zeros((K, K))
+    for y in range(K):
+        for f in range(n):
+            mine = votes[y] + steps[f, 0]
+            best = -1.0
+            for k in range(K):
+                if k != y:
+                    best = max(best, votes[k] + steps[f, k + 1 if k < y else k])
+            phi[y, y] += best >= mine + 1
+            if best >= mine:  # a vote for another class changes nothing
+                for k in range(K):
+                    phi[y, k] += k != y
+            elif best == mine - 1:  # one vote short: those that stand there would tie
+                for k in range(K):
+                    if k != y:
+                        phi[y, k] += votes[k] + steps[f, k + 1 if k < y else k] == best
+    return phi / n
+
+
+@kernel
+def step_pairwise(alphas, scores, labels, y, step):
+    """alpha_i <- clip(alpha_i - step f'(alpha_i)) for the pairwise logistic loss of prefix i."""
+    for i in range(alphas.shape[0]):
+        s, said, alpha = scores[i], labels[i], alphas[i]
+        slope = 0.0
+        if said != y:
+            slope = sigmoid(s[said] + alpha - s[y])
+        else:
+            for k in range(s.shape[0]):
+                if k != y:
+                    slope -= sigmoid(s[k] - s[y] - alpha)
+        alphas[i] = min(REACH, max(-REACH, alpha - step * slope))

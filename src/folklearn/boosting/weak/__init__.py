@@ -1,1 +1,0 @@
-"""Weak learners: anything with probabilities becomes one, told its costs by a wrapper."""

@@ -1,0 +1,351 @@
+"""From probabilities to a weak learner: choose by expected cost, learn by importance."""
+
+import inspect
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from folklearn import validation
+from folklearn.arrays import Array
+from folklearn.errors import FolklearnError, InvalidInputError
+from folklearn.kernels.boosting import add_moments, class_probabilities
+from folklearn.learners.base import Learner, check_is_learner
+from folklearn.serialization import Serializable
+
+
+@runtime_checkable
+class Classifier(Protocol):
+    """What is wrapped: every learner of this library is one."""
+
+    def predict(self, x: Array) -> Array:
+        """Return the class probabilities (K,) of a context (d,)."""
+
+    def update(self, x: Array, y: int, *, weight: float = 1.0) -> Any:
+        """Learn one example that counts `weight` times."""
+
+
+class Probabilistic(Serializable):
+    r"""A weak learner made of a classifier with probabilities and weighted examples.
+
+    Use it around any learner of this library, `NaiveBayes`, `Subspace` or `RiverClassifier`.
+
+    .. math:: \hat l = \arg\min_k \sum_y p(y \mid x)\, C(y, k), \qquad
+        \text{weight} = K \|C(y, \cdot)\|_1
+
+    Ties go to the lowest class, and an example of weight 0 is not learned. The weight is at
+    most K for sample weights of at most 1; a `Mixture` inside needs ``max_weight=K``.
+
+    Time O(K^2) a round beside the classifier.
+
+    Parameters
+    ----------
+    model : the classifier; the weak learner takes it over.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from folklearn.boosting import NaiveBayes, Probabilistic
+    >>> learner = Probabilistic(NaiveBayes(n_features=1, n_classes=2))
+    >>> C = np.array([[0.0, 0.1], [0.9, 0.0]])  # to miss class 1 is what costs
+    >>> learner.predict(np.zeros(1), C)
+    1
+    """
+
+    CHILDREN = ("model",)
+
+    def __init__(self, model: Any) -> None:
+        if not isinstance(model, Classifier) or isinstance(model, type):
+            raise InvalidInputError(
+                f"{model!r} is no classifier: it needs predict(x) and update(x, y, weight=...)"
+            )
+        self.model: Classifier = model
+
+    def predict(self, x: Array, C: Array) -> int:
+        """Return the label of the least expected cost."""
+        p = np.asarray(self.model.predict(x))
+        if p.shape != (len(C),) or not np.isfinite(p).all():
+            raise InvalidInputError(
+                f"the classifier gave {p!r}; expected the probabilities of {len(C)} classes"
+            )
+        return int((p @ C).argmin())
+
+    def update(self, x: Array, C: Array, y: int) -> None:
+        """Learn the example as important as it is expensive."""
+        weight = len(C) * float(np.abs(C[y]).sum())
+        if weight > 0.0:
+            self.model.update(x, y, weight=weight)
+
+
+class NaiveBayes(Serializable):
+    r"""Gaussian naive Bayes: a cheap weak learner that needs no extra and saves itself.
+
+    Use it inside `Probabilistic`. Features are taken as independent within a class, so its
+    probabilities are extreme; boosting corrects that, and on its own it is a poor forecaster.
+
+    .. math:: p(y \mid x) \propto (n_y + 1) \prod_j N(x_j; \mu_{yj}, v_{yj})
+
+    with weighted running moments. They start from imagined examples: one of mean 0 and
+    variance 1 for all classes together, and for each class one with the moments of all
+    classes. So the first prediction is uniform, and features should be of order 1. No
+    variance of a class is below a tenth of the feature's own: a feature that does not vary
+    then says nothing.
+
+    Time O(K d) a round, memory 2 K d numbers.
+
+    Parameters
+    ----------
+    n_features : number of features d.
+    n_classes : number of classes K, at least 2.
+
+    Examples
+    --------
+    >>> from folklearn.boosting import NaiveBayes
+    >>> model = NaiveBayes(n_features=1, n_classes=2)
+    >>> for x, y in [(-1.0, 0), (1.0, 1), (-1.2, 0), (0.9, 1)]:
+    ...     model.update([x], y)
+    >>> model.predict([1.0]).argmax()
+    np.int64(1)
+    """
+
+    PARAMS = ("n_features", "n_classes")
+    ARRAYS = ("mass", "mean", "spread")
+
+    @classmethod
+    def _fewest_numbers(cls, **words: Any) -> int:
+        d, K = validation.sizes(words)
+        return 2 * K * d
+
+    def __init__(self, *, n_features: int, n_classes: int) -> None:
+        self.n_features = validation.count("n_features", n_features, 1)
+        self.n_classes = validation.count("n_classes", n_classes, 2)
+        self._shape = (self.n_features,)
+        self._mass: Array = np.zeros(self.n_classes)
+        self._mean: Array = np.zeros((self.n_classes, self.n_features))
+        self._spread: Array = np.zeros((self.n_classes, self.n_features))
+
+    def predict(self, x: ArrayLike) -> Array:
+        """Return the class probabilities (K,) of a context (d,)."""
+        if not validation.is_context(x, self._shape):
+            x = validation.usable_context(x, self.n_features)
+        p = np.empty(self.n_classes)
+        class_probabilities(self._mass, self._mean, self._spread, x, p)
+        return p
+
+    def update(self, x: ArrayLike, y: Any, *, weight: float = 1.0) -> None:
+        """Learn one example with a class 0..K-1; weight 0 changes nothing."""
+        x = validation.usable_context(x, self.n_features)
+        label, _ = validation.label(y, self.n_classes)
+        if label < 0:
+            raise InvalidInputError("NaiveBayes learns from hard labels 0..K-1 only")
+        weight = validation.weight(weight)
+        if weight > 0.0:
+            add_moments(self._mass, self._mean, self._spread, x, label, weight)
+
+
+_MOST_REPETITIONS = 1000
+
+
+@runtime_checkable
+class _OfRiver(Protocol):
+    def learn_one(self, x: dict[Any, Any], y: Any) -> Any: ...
+
+    def predict_proba_one(self, x: dict[Any, Any]) -> dict[Any, float]: ...
+
+
+class RiverClassifier:
+    """Any River classifier behind this library's verbs, for use inside `Probabilistic`.
+
+    Features become a dictionary {column: value} and classes the integers 0..K-1. A class
+    that River does not mention has probability 0, and before the first example all are equal.
+    A classifier that takes no weight ``w`` learns an example of weight w floor(w) times, and
+    once more with probability w - floor(w): right on average, and as reproducible as `rng`.
+    It cannot be saved: River has no state file but pickle.
+
+    Parameters
+    ----------
+    model : a River classifier, or a pipeline that ends in one.
+    n_classes : number of classes K.
+    rng : for a classifier without weights.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from river.linear_model import Perceptron
+    >>> from folklearn.boosting import RiverClassifier
+    >>> model = RiverClassifier(Perceptron(), n_classes=2)
+    >>> model.update(np.array([1.0, -1.0]), 1, weight=0.5)
+    >>> model.predict(np.array([1.0, -1.0])).argmax()
+    np.int64(1)
+    """
+
+    def __init__(
+        self, model: Any, *, n_classes: int, rng: np.random.Generator | None = None
+    ) -> None:
+        if not isinstance(model, _OfRiver) or isinstance(model, type):
+            raise InvalidInputError(
+                f"{model!r} is no River classifier: it needs learn_one and predict_proba_one"
+            )
+        if n_classes > 2 and getattr(model, "_multiclass", True) is False:
+            raise InvalidInputError(
+                f"River's {type(model).__name__} is for two classes, not {n_classes}: put it "
+                "inside river.multiclass.OneVsRestClassifier"
+            )
+        self.model: Any = model
+        self.n_classes = validation.count("n_classes", n_classes, 2)
+        # A pipeline hands keywords to its last step.
+        last = list(model.steps.values())[-1] if hasattr(model, "steps") else model
+        self._weighs = "w" in inspect.signature(last.learn_one).parameters
+        self._rng = np.random.default_rng(0) if rng is None else rng
+
+    def predict(self, x: Array) -> Array:
+        """Return the class probabilities (K,) of a context (d,)."""
+        said = self.model.predict_proba_one(dict(enumerate(x.tolist())))
+        p = np.array([said.get(k, 0.0) for k in range(self.n_classes)])
+        total = p.sum()
+        if not 0.0 < total < math.inf:  # nothing said, or nothing usable
+            return np.full(self.n_classes, 1.0 / self.n_classes)
+        p /= total
+        return p
+
+    def update(self, x: Array, y: int, *, weight: float = 1.0) -> None:
+        """Learn one example that counts `weight` times."""
+        features = dict(enumerate(x.tolist()))
+        if self._weighs:
+            self.model.learn_one(features, y, w=weight)
+            return
+        if weight > _MOST_REPETITIONS:
+            raise InvalidInputError(
+                f"River's {type(self.model).__name__} takes no weights and would learn an example "
+                f"of weight {weight:g} that many times; at most {_MOST_REPETITIONS} are allowed"
+            )
+        whole = math.floor(weight)
+        for _ in range(whole + int(self._rng.random() < weight - whole)):
+            self.model.learn_one(features, y)
+
+    def __repr__(self) -> str:
+        return f"RiverClassifier({type(self.model).__name__}, n_classes={self.n_classes})"
+
+
+def hoeffding_trees(
+    *, n_classes: int, grace_period: int = 20, delta: float = 0.1
+) -> Callable[[int, np.random.Generator], Probabilistic]:
+    """Return a factory of River's Hoeffding trees, the default weak learners.
+
+    They split early: a small `grace_period` and a large `delta` suit a tree that only has to
+    be better than guessing. All start equal, and differ by what their costs make important.
+    """
+    try:
+        from river.tree import HoeffdingTreeClassifier
+    except ImportError:
+        raise FolklearnError(
+            "the default weak learners are River's Hoeffding trees, which come with the extra: "
+            "pip install 'folklearn[river]', or give weak_learner"
+        ) from None
+
+    def factory(index: int, rng: np.random.Generator) -> Probabilistic:
+        tree = HoeffdingTreeClassifier(grace_period=grace_period, delta=delta)
+        return Probabilistic(RiverClassifier(tree, n_classes=n_classes, rng=rng))
+
+    return factory
+
+
+class Subspace(Learner):
+    r"""A learner that sees a few columns of x and a constant 1.
+
+    Use it to make weak learners that differ: `random_subspaces` draws the columns. It
+    predicts and learns as the learner inside does, with :math:`(x_J, 1)` for x.
+
+    Parameters
+    ----------
+    learner : any learner, with ``n_features`` one more than the number of columns.
+    columns : the columns J of x, different, each 0..d-1.
+    n_features : number of features d of x.
+
+    Examples
+    --------
+    >>> from folklearn import Folklore
+    >>> from folklearn.boosting import Subspace
+    >>> model = Subspace(Folklore(n_features=3, n_classes=2), columns=[0, 4], n_features=5)
+    >>> model.predict([1.0, 2.0, 3.0, 4.0, 5.0])
+    array([0.5, 0.5])
+    """
+
+    PARAMS = ("columns", "n_features")
+    CHILDREN = ("learner",)
+
+    def __init__(self, learner: Learner, *, columns: Sequence[int], n_features: int) -> None:
+        check_is_learner("the learner", learner)
+        self._size(n_features, learner.n_classes)
+        self.columns = [validation.count("a column", column, 0) for column in columns]
+        if len(set(self.columns)) < len(self.columns) or max(self.columns, default=0) >= n_features:
+            raise InvalidInputError(
+                f"columns are {self.columns}; expected different ones, each 0 to {n_features - 1}"
+            )
+        if learner.n_features != len(self.columns) + 1:
+            raise InvalidInputError(
+                f"the learner has n_features={learner.n_features}; expected "
+                f"{len(self.columns) + 1}: the columns and a constant"
+            )
+        self.learner = learner
+        self.max_weight = learner.max_weight
+        self._places = np.array(self.columns, dtype=np.int64)
+
+    def _own_columns(self, x: Array) -> Array:
+        part = np.ones(len(self.columns) + 1)
+        part[:-1] = validation.usable(x)[self._places]
+        return part
+
+    def _predict(self, x: Array) -> Array:
+        return self.learner._predict(self._own_columns(x))
+
+    def _learn(self, x: Array, label: int, soft: Array, weight: float) -> float:
+        return self.learner._learn(self._own_columns(x), label, soft, weight)
+
+    @property
+    def n_rounds(self) -> int:
+        """The number of rounds learned so far, those of weight 0 included."""
+        return self.learner.n_rounds
+
+    @property
+    def n_bytes(self) -> int:
+        """The memory of the learner inside."""
+        return self.learner.n_bytes
+
+    def expected_bytes(self, n_features: int, n_classes: int) -> int:
+        """Return about how much memory the learner inside takes with so many classes."""
+        return self.learner.expected_bytes(self.learner.n_features, n_classes)
+
+
+def random_subspaces(
+    make: Callable[[int], Learner], *, n_features: int, n_columns: int | None = None
+) -> Callable[[int, np.random.Generator], Probabilistic]:
+    """Return a factory of weak learners, each on its own random columns.
+
+    Parameters
+    ----------
+    make : function of a number of features that makes a learner of this library.
+    n_features : number of features d of x.
+    n_columns : how many columns each sees, by default the square root of d, rounded up.
+
+    Examples
+    --------
+    >>> from folklearn import Folklore
+    >>> from folklearn.boosting import AdaBoostOLMpp, random_subspaces
+    >>> weak = random_subspaces(lambda d: Folklore(n_features=d, n_classes=3), n_features=9)
+    >>> model = AdaBoostOLMpp(n_features=9, n_classes=3, n_learners=4, weak_learner=weak)
+    >>> [len(learner.model.columns) for learner in model.learners]
+    [3, 3, 3, 3]
+    """
+    n_features = validation.count("n_features", n_features, 1)
+    n = math.isqrt(n_features - 1) + 1 if n_columns is None else n_columns
+    if validation.count("n_columns", n, 1) > n_features:
+        raise InvalidInputError(f"n_columns={n} is more than the n_features={n_features}")
+
+    def factory(index: int, rng: np.random.Generator) -> Probabilistic:
+        columns = np.sort(rng.choice(n_features, size=n, replace=False))
+        return Probabilistic(Subspace(make(n + 1), columns=columns.tolist(), n_features=n_features))
+
+    return factory

@@ -1,0 +1,356 @@
+"""Seeded streams of every temper, from well specified to hostile.
+
+Every generator is called as ``stream(seed, T, *, d, K, R=1.0, ...)`` and returns contexts X
+(T, d), rows of norm at most R, and labels y (T,) in 0..K-1. The same arguments give the same
+bytes. `OBLIVIOUS` holds them by name; `against` needs a learner to play against.
+
+>>> X, y = stochastic(0, 100, d=3, K=4)
+>>> X.shape, y.shape, int(y.max())
+((100, 3), (100,), 3)
+"""
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from folklearn import validation
+from folklearn.arrays import Array, Labels
+from folklearn.errors import InvalidInputError
+
+if TYPE_CHECKING:  # streams load faster without the learners
+    from folklearn.learners.base import Learner
+
+__all__ = [
+    "OBLIVIOUS",
+    "Stream",
+    "against",
+    "contexts",
+    "digits",
+    "drifting",
+    "hard_for_proper",
+    "pure_noise",
+    "rare_flip",
+    "separable",
+    "stochastic",
+    "syn_non_sep",
+    "syn_non_sep_blocks",
+    "syn_sep",
+    "syn_sep_blocks",
+]
+
+Stream = tuple[Array, Labels]
+
+_INSIDE = 1.0 - 1e-12  # so that rounding puts no row outside the ball
+
+
+def stochastic(seed: int, T: int, *, d: int, K: int, R: float = 1.0, B: float = 5.0) -> Stream:
+    """y ~ softmax(W x), one W with row norms B: the well-specified model."""
+    rng, X = _start(seed, T, d, K, R)
+    return X, _draw(rng, X @ _predictor(rng, K, d, validation.positive("B", B)).T)
+
+
+def separable(seed: int, T: int, *, d: int, K: int, R: float = 1.0) -> Stream:
+    """y = argmax W x: the loss of the best model goes to 0 as its norm grows."""
+    rng, X = _start(seed, T, d, K, R)
+    return X, np.argmax(X @ _predictor(rng, K, d, 1.0).T, axis=1)
+
+
+def pure_noise(seed: int, T: int, *, d: int, K: int, R: float = 1.0) -> Stream:
+    """Labels uniform and independent of the contexts: there is nothing to learn."""
+    rng, X = _start(seed, T, d, K, R)
+    return X, rng.integers(K, size=T)
+
+
+def rare_flip(seed: int, T: int, *, d: int, K: int, R: float = 1.0, rate: float = 0.01) -> Stream:
+    """Separable, but a fraction `rate` of the labels is replaced by another class.
+
+    Confidence is right almost always, and expensive when it is wrong.
+    """
+    if not 0.0 <= rate <= 1.0:
+        raise InvalidInputError(f"rate must be between 0 and 1, got {rate!r}")
+    X, y = separable(seed, T, d=d, K=K, R=R)
+    rng = np.random.default_rng([seed, 1])  # not the generator that made the labels
+    others = (y + rng.integers(1, K, size=T)) % K
+    return X, np.where(rng.random(T) < rate, others, y)
+
+
+def drifting(
+    seed: int,
+    T: int,
+    *,
+    d: int,
+    K: int,
+    R: float = 1.0,
+    B: float = 5.0,
+    turns: float = 1.0,
+) -> Stream:
+    """y ~ softmax(W_t x), W_t turning from one predictor to another and round, `turns` times.
+
+    No single model is good: regret against the best one may well be negative.
+    """
+    rng, X = _start(seed, T, d, K, R)
+    B = validation.positive("B", B)
+    start, other = _predictor(rng, K, d, B), _predictor(rng, K, d, B)
+    angle = 2.0 * np.pi * turns * np.arange(T)[:, None] / T
+    return X, _draw(rng, np.cos(angle) * (X @ start.T) + np.sin(angle) * (X @ other.T))
+
+
+def hard_for_proper(
+    seed: int, T: int, *, d: int = 1, K: int = 2, R: float = 1.0, B: float = 10.0
+) -> Stream:
+    r"""Labels that cost every proper learner of row norm B a power of B and T, not ln T.
+
+    One dimension, two classes (further features are 0, further classes do not occur). With
+    D = 2BR, the largest difference of logits, a round is independently
+
+    * rare, with probability :math:`p = 2 (T D^2)^{-1/3}`, at most 1/4: x = R, label 1;
+    * common otherwise: x = 2pR / (1 - p), label 0.
+
+    For a model whose logits differ by :math:`\theta x / R` a rare round costs
+    :math:`\ln(1 + e^\theta)`, about :math:`\theta`, and a common one about
+    :math:`\ln 2 - p\theta`: on 0..D the *expected* loss is flat, so that no proper learner
+    gains by any choice, while the number of rare rounds deviates by :math:`\sqrt{Tp}`, and
+    the best model in hindsight, at one of the ends, gains about :math:`D \sqrt{Tp}`, less
+    the curvature :math:`T p^2 D^2` of the common rounds. With this p that is of the order
+    :math:`D^{2/3} T^{1/3}` as long as T is below about :math:`e^D`, where :math:`e^{-\theta}`
+    becomes visible: no e^B ln T of a proper learner can be had for less. In addition gradient
+    descent jumps at every rare round, and Online Newton Step, whose steps are of the order
+    e^-D, does not move. An improper learner knows x before it answers, treats rare and
+    common rounds apart, and pays O(BR ln T).
+
+    References
+    ----------
+    Hazan, Koren and Levy (2014), "Logistic Regression: Tight Bounds for Stochastic and
+    Online Optimization", the one-dimensional lower bound; the constants here are our own.
+    """
+    T, d, K = validation.count("T", T, 1), validation.count("d", d, 1), validation.count("K", K, 2)
+    R, B = validation.positive("R", R), validation.positive("B", B)
+    p = min(0.25, 2.0 * (T * (2.0 * B * R) ** 2) ** (-1.0 / 3.0))
+    rare = np.random.default_rng(seed).random(T) < p
+    X = np.zeros((T, d))
+    X[:, 0] = np.where(rare, R, 2.0 * p / (1.0 - p) * R)
+    return X, rare.astype(np.int64)
+
+
+OBLIVIOUS: dict[str, Callable[..., Stream]] = {
+    stream.__name__: stream
+    for stream in (stochastic, separable, pure_noise, rare_flip, drifting, hard_for_proper)
+}
+
+
+def against(learner: "Learner", X: ArrayLike) -> Labels:
+    """Play X against a learner, which learns as it goes; return the labels (T,).
+
+    Every label is the class that the learner holds least likely, the lowest on ties: the
+    worst case that can be had without looking ahead.
+
+    >>> from folklearn import Folklore
+    >>> learner = Folklore(n_features=2, n_classes=2)
+    >>> y = against(learner, contexts(0, 50, d=2))
+    >>> bool(learner.certificate().loss > 50 * np.log(2))
+    True
+    """
+    X, _ = validation.contexts(X, learner.n_features)
+    labels = np.empty(len(X), dtype=np.int64)
+    for t, x in enumerate(X):
+        labels[t] = np.argmin(learner.predict(x))
+        learner.update(x, int(labels[t]))
+    return labels
+
+
+def contexts(seed: int, T: int, *, d: int, R: float = 1.0) -> Array:
+    """Return X (T, d), rows uniform in the ball of radius R."""
+    return _start(seed, T, d, 2, R)[1]
+
+
+def _start(seed: Any, T: int, d: int, K: int, R: float) -> tuple[np.random.Generator, Array]:
+    """Check what all streams take; return the generator, and contexts uniform in the ball."""
+    T, d, R = validation.count("T", T, 1), validation.count("d", d, 1), validation.positive("R", R)
+    validation.count("K", K, 2)
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((T, d))
+    X /= np.linalg.norm(X, axis=1, keepdims=True)
+    return rng, X * (_INSIDE * R * rng.random((T, 1)) ** (1.0 / d))
+
+
+def _predictor(rng: np.random.Generator, K: int, d: int, B: float) -> Array:
+    """Return a random W with every row of norm B."""
+    W = rng.standard_normal((K, d))
+    rows: Array = W * (B / np.linalg.norm(W, axis=1, keepdims=True))
+    return rows
+
+
+def _draw(rng: np.random.Generator, Z: Array) -> Labels:
+    """Draw one label per row of logits, by the Gumbel trick."""
+    labels: Labels = np.argmax(Z + rng.gumbel(size=Z.shape), axis=1)
+    return labels
+
+
+BLOCK = 1000
+
+_LEAST_FEATURES = 20
+_ATTEMPTS = 1000
+
+
+def syn_sep(seed: int, T: int, *, d: int = 400, K: int = 9) -> Stream:
+    r"""Return X (T, d) of zeros and ones and y (T,), linearly separable: SynSep.
+
+    Separable because the sets of two classes are made to differ in more than 2m bits, m the
+    number turned off: with the scores :math:`2 |x \cap S_j| - |S_j|`, linear since the noise
+    bits have a constant sum, an example of class k has :math:`|S_k| - 2m` for its own class,
+    and for another at least :math:`|S_j| + |S_k| - 2|S_j \cap S_k| - 2m \ge 1` less. At
+    d = 400 random sets differ that much anyway, and practically none is drawn again.
+
+    Examples
+    --------
+    >>> X, y = syn_sep(0, 1000)
+    >>> X.shape, sorted(set(y.tolist())), set(X[:, 120:].sum(axis=1).tolist())
+    ((1000, 400), [0, 1, 2, 3, 4, 5, 6, 7, 8], {20.0})
+    """
+    return _whole(syn_sep_blocks(seed, T, d=d, K=K), T, d)
+
+
+def syn_non_sep(seed: int, T: int, *, d: int = 400, K: int = 9, rate: float = 0.05) -> Stream:
+    """Return SynNonSep: the examples of `syn_sep`, a part of the labels replaced.
+
+    Every label is replaced with probability `rate`, by one of the others at random.
+
+    Examples
+    --------
+    >>> X, y = syn_non_sep(0, 1000)
+    >>> truth = syn_sep(0, 1000)[1]
+    >>> bool(0.02 < (y != truth).mean() < 0.08)
+    True
+    """
+    return _whole(syn_non_sep_blocks(seed, T, d=d, K=K, rate=rate), T, d)
+
+
+def syn_sep_blocks(seed: int, T: int, *, d: int = 400, K: int = 9) -> Iterator[Stream]:
+    """Yield `syn_sep` in blocks of `BLOCK` rows, the last one shorter.
+
+    Examples
+    --------
+    >>> [len(y) for X, y in syn_sep_blocks(0, 2500)]
+    [1000, 1000, 500]
+    """
+    return syn_non_sep_blocks(seed, T, d=d, K=K, rate=0.0)
+
+
+def syn_non_sep_blocks(
+    seed: int, T: int, *, d: int = 400, K: int = 9, rate: float = 0.05
+) -> Iterator[Stream]:
+    """Yield `syn_non_sep` in blocks of `BLOCK` rows, the last one shorter."""
+    T, seed = validation.count("T", T, 1), validation.count("seed", seed, 0)
+    rate = validation.fraction("rate", rate, 1.0)
+    sizes = _sizes(d)
+    rng = np.random.default_rng(seed)
+    owned = _class_bits(rng, sizes, validation.count("K", K, 2))
+    # The noise has its own generator, so that the examples do not depend on the rate.
+    return _blocks(rng, np.random.default_rng([seed, 1]), sizes, owned, T, rate)
+
+
+class _Sizes(NamedTuple):
+    features: int
+    class_bits: int
+    fewest: int  # bits of a class, from fewest to most
+    most: int
+    off: int
+    noise: int
+
+
+def _sizes(d: int) -> _Sizes:
+    d = validation.count("d", d, 1)
+    if d < _LEAST_FEATURES:
+        raise InvalidInputError(
+            f"d must be at least {_LEAST_FEATURES}, got {d}: a class needs a bit of its own"
+        )
+    return _Sizes(d, round(0.3 * d), round(0.05 * d), round(0.1 * d), d // 80, round(d / 20))
+
+
+def _class_bits(rng: np.random.Generator, sizes: _Sizes, K: int) -> NDArray[np.bool_]:
+    """Draw the sets of the classes, (K, class bits), any two further apart than 2 off bits."""
+    owned = np.zeros((K, sizes.class_bits), dtype=np.bool_)
+    for k in range(K):
+        for _ in range(_ATTEMPTS):
+            size = rng.integers(sizes.fewest, sizes.most, endpoint=True)
+            owned[k] = False
+            owned[k, rng.choice(sizes.class_bits, size, replace=False)] = True
+            if ((owned[:k] ^ owned[k]).sum(axis=1) > 2 * sizes.off).all():
+                break
+        else:
+            raise InvalidInputError(
+                f"d={sizes.features} is too small for K={K} classes whose sets of bits differ "
+                f"in more than {2 * sizes.off}: take more features or fewer classes"
+            )
+    return owned
+
+
+def _blocks(
+    rng: np.random.Generator,
+    noise_rng: np.random.Generator,
+    sizes: _Sizes,
+    owned: NDArray[np.bool_],
+    T: int,
+    rate: float,
+) -> Iterator[Stream]:
+    K = len(owned)
+    for start in range(0, T, BLOCK):
+        # Whole blocks are drawn and the last one is cut: T does not change what is drawn.
+        rows = min(BLOCK, T - start)
+        y = rng.integers(K, size=BLOCK)
+        X = np.zeros((BLOCK, sizes.features))
+        X[:, : sizes.class_bits] = owned[y]
+        off = _random_places(rng, owned[y], sizes.off)
+        np.put_along_axis(X, off, 0.0, axis=1)
+        anywhere = np.ones((BLOCK, sizes.features - sizes.class_bits), dtype=np.bool_)
+        on = sizes.class_bits + _random_places(rng, anywhere, sizes.noise)
+        np.put_along_axis(X, on, 1.0, axis=1)
+        others = (y + noise_rng.integers(1, K, size=BLOCK)) % K
+        y = np.where(noise_rng.random(BLOCK) < rate, others, y)
+        yield X[:rows], y[:rows]
+
+
+def _random_places(
+    rng: np.random.Generator, allowed: NDArray[np.bool_], n_places: int
+) -> NDArray[np.intp]:
+    """Return n random columns for every row, among those allowed: the least random keys."""
+    keys = np.where(allowed, rng.random(allowed.shape), 2.0)
+    return np.argpartition(keys, n_places, axis=1)[:, :n_places]
+
+
+def _whole(blocks: Iterator[Stream], T: int, d: int) -> Stream:
+    X: Array = np.empty((T, d))
+    y: Labels = np.empty(T, dtype=np.int64)
+    start = 0
+    for rows, labels in blocks:
+        X[start : start + len(rows)] = rows
+        y[start : start + len(rows)] = labels
+        start += len(rows)
+    return X, y
+
+
+DIGITS_NAME = "scikit-learn's digits"
+DIGITS_TARGET = "digit"
+_DIGITS_SEED = 0  # the stored order goes through the writers one by one; a stream should not
+
+
+def digits() -> tuple[dict[str, Array], list[str]]:
+    """Return 1797 images of 8 × 8 pixels, by columns, and which digit each shows.
+
+    They come in one fixed random order.
+
+    >>> pixels, labels = digits()
+    >>> len(pixels), len(labels), labels[:3]
+    (64, 1797, ['6', '6', '6'])
+    """
+    # Here, because this import takes longer than everything else in the package.
+    from sklearn.datasets import load_digits
+
+    images, shown = load_digits(return_X_y=True)
+    order = np.random.default_rng(_DIGITS_SEED).permutation(len(shown))
+    images = images[order].astype(np.float64)
+    names = [f"pixel_{row}_{column}" for row in range(8) for column in range(8)]
+    pixels = {name: np.ascontiguousarray(images[:, j]) for j, name in enumerate(names)}
+    return pixels, [str(digit) for digit in shown[order]]
