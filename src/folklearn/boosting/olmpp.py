@@ -13,64 +13,63 @@ from folklearn.kernels import boosting as kernels
 class AdaBoostOLMpp(Booster):
     r"""Online multiclass boosting that needs no edge, no learning rate and no horizon.
 
-        Use it to turn a stream of weak classifiers into a strong one; it finds out itself how
-        far each can be trusted, and a useless one costs little. Prefer a single learner of this
-        library when a linear model is enough, and `OnlineMBBM` only if the edge is known.
+    Use it to turn a stream of weak classifiers into a strong one; it finds out itself how
+    far each can be trusted, and a useless one costs little. Prefer a single learner of this
+    library when a linear model is enough, and `OnlineMBBM` only if the edge is known.
 
-        From :math:`s^0 = 0`, for i = 1..N: the costs of learner i are the logistic gradient at
-        :math:`s^{i-1}` (`logistic_costs`), its label is :math:`l_i`, and
+    From :math:`s^0 = 0`, for i = 1..N: the costs of learner i are the logistic gradient at
+    :math:`s^{i-1}` (`logistic_costs`), its label is :math:`l_i`, and
 
-        .. math:: s^i = \mathrm{BoostReg}_i(s^{i-1}, l_i), \qquad \hat y^i = \arg\max_k s^i_k
+    .. math:: s^i = \mathrm{BoostReg}_i(s^{i-1}, l_i), \qquad \hat y^i = \arg\max_k s^i_k
 
-        by its own `BoostingRegression`. `predict_label` follows a prefix i drawn by Hedge,
-        `predict` mixes the probabilities of all prefixes. Differs from the paper's Algorithm 4
-        in the sign and the index order of the costs, which are wrong as printed, and in offering
-        probabilities.
+    by its own `BoostingRegression`. `predict_label` follows a prefix i drawn by Hedge,
+    `predict` mixes the probabilities of all prefixes. Differs from the paper's Algorithm 4
+    in the sign and the index order of the costs, which are wrong as printed, and in offering
+    probabilities.
 
-        Time O(N K^2) a round for the costs and O(N K) for the regressions, beside the weak
-        learners; memory ten numbers a learner, and N K^2 for the last prediction.
+    Time O(N K^2) a round for the costs and O(N K) for the regressions, beside the weak
+    learners; memory ten numbers a learner, and N K^2 for the last prediction.
 
-        Guarantee, for unit weights and labels that do not depend on the draws of Hedge, with
-        probability :math:`1 - \delta`, for the empirical edges
-        :math:`\gamma_i` (``edges``) and the regret bounds :math:`R_i` (``regret_bounds``):
+    Guarantee, for unit weights and labels that do not depend on the draws of Hedge, with
+    probability :math:`1 - \delta`, for the empirical edges
+    :math:`\gamma_i` (``edges``) and the regret bounds :math:`R_i` (``regret_bounds``):
 
-        .. math:: \text{mistakes} \le \frac{16 (T \ln K + \sum_i R_i)}{\sum_i \gamma_i^2}
-            + 2.05 \ln(N/\delta)
+    .. math:: \text{mistakes} \le \frac{16 (T \ln K + \sum_i R_i)}{\sum_i \gamma_i^2}
+        + 2.05 \ln(N/\delta)
 
-        and the log loss of `predict` is at most that of the best prefix plus ln N.
+    and the log loss of `predict` is at most that of the best prefix plus ln N.
 
-        Parameters
-        ----------
-        n_features : number of features d.
-        n_classes : number of classes K, at least 2.
-        n_learners : number of weak learners N.
-        weak_learner : function of (index, generator) that makes a `WeakLearner`, or a sequence
-            of N of them, which the booster takes over. By default River's Hoeffding trees with
-            grace_period=20 and delta=0.1, which need the extra ``folklearn[river]``.
-        horizon : number of rounds T if known; see `BoostingRegression`.
-        regression : "folklore", "aioli" or "offset"; see `BoostingRegression`.
-        seed : of the generators that the weak learners are made with, and of Hedge.
+    Parameters
+    ----------
+    n_features : number of features d.
+    n_classes : number of classes K, at least 2.
+    n_learners : number of weak learners N.
+    weak_learner : function of (index, generator) that makes a `WeakLearner`, or a sequence
+        of N of them, which the booster takes over. By default River's Hoeffding trees with
+        grace_period=20 and delta=0.1, which need the extra ``folklearn[river]``.
+    horizon : number of rounds T if known; see `BoostingRegression`.
+    regression : "folklore", "aioli" or "offset"; see `BoostingRegression`.
+    seed : of the generators that the weak learners are made with, and of Hedge.
 
-        Examples
-        --------
-        >>> import numpy as np
-    from numpy.typing import ArrayLike
-        >>> from folklearn.boosting import AdaBoostOLMpp, NaiveBayes, Probabilistic
-        >>> rng = np.random.default_rng(0)
-        >>> X = rng.normal(size=(300, 2))
-        >>> y = (X[:, 0] * X[:, 1] > 0).astype(int)  # naive Bayes alone is right half the time
-        >>> def weak(i, rng):
-        ...     return Probabilistic(NaiveBayes(n_features=2, n_classes=2))
-        >>> model = AdaBoostOLMpp(n_features=2, n_classes=2, n_learners=10, weak_learner=weak)
-        >>> P = model.run(X, y)
-        >>> P.shape, model.predict_label(X[0]) in (0, 1), model.hedge_weights.shape
-        ((300, 2), True, (10,))
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from folklearn.boosting import AdaBoostOLMpp, NaiveBayes, Probabilistic
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(300, 2))
+    >>> y = (X[:, 0] * X[:, 1] > 0).astype(int)  # naive Bayes alone is right half the time
+    >>> def weak(i, rng):
+    ...     return Probabilistic(NaiveBayes(n_features=2, n_classes=2))
+    >>> model = AdaBoostOLMpp(n_features=2, n_classes=2, n_learners=10, weak_learner=weak)
+    >>> P = model.run(X, y)
+    >>> P.shape, model.predict_label(X[0]) in (0, 1), model.hedge_weights.shape
+    ((300, 2), True, (10,))
 
-        References
-        ----------
-        Foster, Kale, Luo, Mohri and Sridharan (2018), "Logistic regression: the importance of
-        being improper", Theorem 8. Agarwal, Kale and Zimmert (2021), Algorithm 4 and its
-        proposition.
+    References
+    ----------
+    Foster, Kale, Luo, Mohri and Sridharan (2018), "Logistic regression: the importance of
+    being improper", Theorem 8. Agarwal, Kale and Zimmert (2021), Algorithm 4 and its
+    proposition.
     """
 
     PARAMS = ("n_features", "n_classes", "n_learners", "horizon", "regression", "seed")
