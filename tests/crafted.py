@@ -131,7 +131,7 @@ _MAKERS = {
     "Wide": lambda: _learned(folklearn.Wide(**_SIZES)),
     "Aggregating": lambda: _learned(folklearn.Aggregating(**_SIZES, n_particles=12, n_moves=1), 10),
     "Evidence": lambda: _evidence(folklearn.Evidence),
-    "Tangents": lambda: _evidence(folklearn.Tangents),
+    "LinearEvidence": lambda: _evidence(folklearn.LinearEvidence),
     "OnlineScaler": _scaled,
     "Certifier": lambda: _certified(folklearn.Certifier),
     "Windows": lambda: _certified(evaluate.Windows),
@@ -384,7 +384,7 @@ def _use_model(model):
 _STEPS = {
     folklearn.Learner: _use_learner,
     folklearn.Evidence: _use_evidence,
-    folklearn.Tangents: _use_evidence,
+    folklearn.LinearEvidence: _use_evidence,
     bandits.Agent: _use_agent,
     batch.OnlineToBatch: _use_batch,
     baselines.SMP: _use_batch,

@@ -50,9 +50,9 @@ _TANGENTS = "kernels/linear_evidence.py"
 _MONITOR = "evaluate/monitor.py"
 
 _OF_HINDSIGHT = (
-    "tests/evaluate/test_hindsight.py::test_a_huge_weight_does_not_lift_the_bound_above_the_loss",
-    "tests/evaluate/test_hindsight.py::test_a_sum_of_losses_is_rounded_up",
-    "tests/evaluate/test_hindsight.py::test_the_rounding_of_logits_is_part_of_a_loss",
+    "tests/evaluate/test_best_linear.py::test_a_huge_weight_does_not_lift_the_bound_above_the_loss",
+    "tests/evaluate/test_best_linear.py::test_a_sum_of_losses_is_rounded_up",
+    "tests/evaluate/test_best_linear.py::test_the_rounding_of_logits_is_part_of_a_loss",
 )
 _OF_MONITOR = ("tests/evaluate/test_monitor.py",)
 _OF_GAPS = ("tests/kernels/test_gaps.py",)
@@ -67,7 +67,7 @@ _OF_STREAMS = tuple(  # of those that compile nothing
         "a_model_is_the_same_in_either_coordinates",
     )
 )
-_OF_TANGENTS = ("tests/kernels/test_tangents.py",)
+_OF_TANGENTS = ("tests/kernels/test_linear_evidence.py",)
 _OF_CURVATURE = ("tests/kernels/test_curvature.py",)
 _OF_SURROGATE = ("tests/kernels/test_surrogate.py",)
 _OF_RULES = ("tests/kernels/test_rules.py",)
@@ -194,15 +194,15 @@ MUTANTS = (
          "test_the_curvature_of_a_row_leaves_room_for_rounding",),
     ),
     Mutant(
-        "merging takes the depth of one side", "evidence/lower_bound.py",
+        "merging takes the depth of one side", "evidence/evidence.py",
         "np.maximum(one[..., DEPTH], other[..., DEPTH]) + 1.0", "one[..., DEPTH] + 1.0",
         _OF_EVIDENCE,
     ),
     Mutant(
-        "a merge is not counted", "evidence/lower_bound.py",
+        "a merge is not counted", "evidence/evidence.py",
         "np.maximum(one[..., DEPTH], other[..., DEPTH]) + 1.0",
         "np.maximum(one[..., DEPTH], other[..., DEPTH])",
-        ("tests/test_engine.py::test_sums_of_a_pass_count_every_merge",),
+        ("tests/test_map_reduce.py::test_sums_of_a_pass_count_every_merge",),
     ),
     Mutant(
         "rows beyond the first scratch are forgotten", _EVIDENCE,
@@ -210,12 +210,12 @@ MUTANTS = (
         _OF_EVIDENCE,
     ),
     Mutant(
-        "scaling is not counted", "evidence/lower_bound.py",
+        "scaling is not counted", "evidence/evidence.py",
         "scaled._totals[DEPTH] = self._totals[DEPTH] + 1.0",
         "scaled._totals[DEPTH] = self._totals[DEPTH]", _OF_EVIDENCE,
     ),
     Mutant(
-        "a loss is not rounded up", "evidence/lower_bound.py",
+        "a loss is not rounded up", "evidence/evidence.py",
         "return loss + abs(loss) * _ROUNDING_UP * (n_rounds + 2)", "return loss",
         _OF_EVIDENCE,
     ),
@@ -516,7 +516,7 @@ MUTANTS = (
     Mutant(
         "a small loss is the difference of two large numbers", "arrays.py",
         "np.log1p(others.sum(axis=1)) - given", "np.log(1.0 + others.sum(axis=1)) - given",
-        ("tests/evaluate/test_hindsight.py::test_a_small_loss_has_all_its_digits",),
+        ("tests/evaluate/test_best_linear.py::test_a_small_loss_has_all_its_digits",),
     ),
     Mutant(
         "the rounding of logits is not counted into a loss", _FLOOR,

@@ -55,7 +55,6 @@ LISTED = (
 )
 OPEN = ("folklearn.adapters", "folklearn.evaluate", "folklearn.metrics", "folklearn.model")
 INSIDE = {
-    "evaluate.companion",
     "evaluate.projected_gradient",  # what the others are made of
     *(f"model.{name}" for name in ("class_weights", "encoder", "document", "holdout", "labels")),
     *(f"model.{name}" for name in ("numbering", "pictures", "recent", "refit", "roles")),
@@ -65,10 +64,11 @@ INSIDE = {
 PRIVATE = {  # public only within their package
     "folklearn.errors.warn_of_data",
     "folklearn.evaluate.auditing.PredictionLoss",
-    "folklearn.evaluate.policies.learned_probabilities",
+    "folklearn.evaluate.policies.probabilities_while_learning",
     "folklearn.evaluate.policies.probabilities",
-    "folklearn.evaluate.reward_model.RewardModel",
+    "folklearn.evaluate.policies.RewardModel",
     *(f"folklearn.evaluate.windows.{name}" for name in ("Stretch", "climb", "suffixes")),
+    "folklearn.evaluate.windows.make_reference_learner",
     *(
         f"folklearn.metrics.scores.{name}"
         for name in ("check_rows", "checked_row", "checked_rows", "label_mass")

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from folklearn import Evidence, Folklore
-from folklearn.evaluate.hindsight import best_in_class
+from folklearn.evaluate.best_linear import best_in_class
 from folklearn.kernels import curvature
 from folklearn.kernels.evidence import certain_curvature
 from folklearn.metrics.scores import linear_losses

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from folklearn import Certifier, Evidence, Tangents, best_in_class, progressive
+from folklearn import Certifier, Evidence, LinearEvidence, best_in_class, progressive
 from folklearn.errors import InvalidInputError
 from folklearn.evaluate import Windows, refine
 from folklearn.evidence.passes import passes_over
@@ -99,7 +99,7 @@ def test_what_is_wide_is_certified_by_first_order(rows, always_wide, tmp_path):
     certifier, windows = Certifier(**sizes, B=2.0), Windows(**sizes, B=2.0, block=32)
     certifier.observe_many(X, y, P)
     windows.observe_many(X, y, P)
-    assert isinstance(certifier.evidence, Tangents)
+    assert isinstance(certifier.evidence, LinearEvidence)
     best = best_in_class(X, y, B=2.0, n_classes=3, tol=1e-6)
     assert best.converged
     assert 0.5 * best.loss < certifier.certificate().best_linear_at_least < best.loss
@@ -133,7 +133,7 @@ def test_first_order_finds_what_newton_finds(rows, monkeypatch):
         assert found.at_least <= newton.loss
         assert np.sqrt((found.W**2).sum(axis=1)).max() <= B * (1 + 1e-12)
         assert passes[-1].number == found.n_passes
-        assert isinstance(found.evidence, Tangents)
+        assert isinstance(found.evidence, LinearEvidence)
 
 
 def test_soft_labels_of_wide_rows(rows, always_wide):
@@ -196,7 +196,7 @@ def test_passes_are_counted(rows, always_wide):
 def test_evidence_of_first_order_costs_what_occurs(rows):
     X, y, _ = rows
     wide = sp.csr_array((X.data, X.indices.astype(np.int64) * 2**35, X.indptr), (300, 2**40))
-    tangents = Tangents(n_features=2**40, n_classes=3, B=0.1)
+    tangents = LinearEvidence(n_features=2**40, n_classes=3, B=0.1)
     tangents.add(wide, y)
     assert tangents.floor() > 0.0
     assert tangents.n_bytes < 10_000

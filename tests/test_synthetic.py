@@ -5,7 +5,7 @@ import pytest
 
 from folklearn import Folklore, synthetic
 from folklearn.errors import InvalidInputError
-from folklearn.evaluate.hindsight import best_in_class
+from folklearn.evaluate.best_linear import best_in_class
 from folklearn.synthetic import (
     BLOCK,
     OBLIVIOUS,

@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.feature_extraction.text import HashingVectorizer
 
 from folklearn import auto
-from folklearn.evaluate.hindsight import best_in_class
+from folklearn.evaluate.best_linear import best_in_class
 
 from . import vw
 from .common import (

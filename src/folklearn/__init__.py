@@ -17,13 +17,13 @@ if TYPE_CHECKING:  # what type checkers see; the table in `registry` is what cou
     from folklearn.baselines.second_order import Laplace as Laplace
     from folklearn.errors import DataWarning as DataWarning
     from folklearn.evaluate.auditing import Certifier as Certifier
-    from folklearn.evaluate.hindsight import best_in_class as best_in_class
-    from folklearn.evaluate.interaction import interact as interact
+    from folklearn.evaluate.best_linear import best_in_class as best_in_class
     from folklearn.evaluate.interactions import Interactions as Interactions
     from folklearn.evaluate.off_policy import off_policy as off_policy
+    from folklearn.evaluate.policies import interact as interact
     from folklearn.evidence.certificate import Certificate as Certificate
     from folklearn.evidence.evidence import Evidence as Evidence
-    from folklearn.evidence.linear_evidence import Tangents as Tangents
+    from folklearn.evidence.linear_evidence import LinearEvidence as LinearEvidence
     from folklearn.learners.auto import auto as auto
     from folklearn.learners.base import Learner as Learner
     from folklearn.learners.class_gaussians import ClassBlocks as ClassBlocks

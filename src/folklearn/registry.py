@@ -37,14 +37,18 @@ _MODULES = {
     "evidence.certificate": ("Certificate",),
     "errors": ("DataWarning",),
     "evaluate.auditing": ("Certifier", "PredictionCertificate", "audit"),
-    "evaluate.best_linear": ("Exact", "Pass", "refine"),
-    "evaluate.hindsight": ("best_in_class",),
-    "evaluate.interaction": ("interact",),
+    "evaluate.best_linear": ("Exact", "Pass", "best_in_class", "refine"),
     "evaluate.interactions": ("Interactions",),
     "evaluate.monitor": ("Alarm", "Monitor"),
     "evaluate.off_policy": ("Estimate", "logged_value", "off_policy"),
-    "evaluate.policies": ("Learned", "best_constant", "greedy", "uniform"),
-    "evaluate.reward_model": ("reward_model",),
+    "evaluate.policies": (
+        "LearnedPolicy",
+        "best_constant",
+        "greedy",
+        "interact",
+        "reward_model",
+        "uniform",
+    ),
     "evaluate.regression": ("Regression", "logistic_regression"),
     "evaluate.windows": ("Window", "Windows"),
     "evidence.evidence": ("Evidence",),
@@ -90,7 +94,7 @@ _MODULES = {
     "scale.folding": ("Event", "Output", "fold"),
     "scale.parallel": ("map_in_parallel",),
     "scaler": ("OnlineScaler",),
-    "evidence.linear_evidence": ("Tangents",),
+    "evidence.linear_evidence": ("LinearEvidence",),
 }
 HOMES = {name: f"folklearn.{module}" for module, names in _MODULES.items() for name in names}
 
@@ -98,7 +102,7 @@ HOMES = {name: f"folklearn.{module}" for module, names in _MODULES.items() for n
 PUBLIC = (
     "Aggregating", "Aioli", "Certificate", "Certifier", "ClassBlocks", "DataWarning", "Evidence",
     "Folklore", "FolkloreClassifier", "Gaf", "Interactions", "Laplace", "Leader", "Learner",
-    "Mixture", "Ogd", "Model", "OnlineScaler", "Ons", "Run", "Tangents", "Wide", "auto",
+    "Mixture", "Ogd", "Model", "OnlineScaler", "Ons", "Run", "LinearEvidence", "Wide", "auto",
     "best_in_class", "interact", "load", "off_policy", "progressive", "score",
 )  # fmt: skip
 PACKAGES = (

@@ -7,7 +7,7 @@ from sklearn.linear_model import LogisticRegression
 import folklearn
 from folklearn.baselines import SMP
 from folklearn.errors import FolklearnError, InvalidInputError, StateFileError
-from folklearn.evaluate.hindsight import best_in_class
+from folklearn.evaluate.best_linear import best_in_class
 from folklearn.serialization import Record
 from tests.reference import streams
 from tests.reference.smp import ridge_minimiser, smp, smp_parts

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from folklearn.evaluate.auditing import Certifier
-from folklearn.evaluate.hindsight import best_in_class
-from folklearn.evidence.map_reduce import leaf_rows
+from folklearn.evaluate.best_linear import best_in_class
+from folklearn.evidence.map_reduce import chunk_rows
 from folklearn.metrics.scores import score
 from tests.cli.conftest import standardise
 from tests.evaluate.peers import constant, river, vw
@@ -98,7 +98,7 @@ def test_what_run_writes_can_be_audited(folklearn, pets, as_arrays, tmp_path):
 
 
 def test_threads_print_the_same(folklearn, refused, write_csv, write_predictions, rng):
-    n = leaf_rows(2, 2, 2) + 1000  # more than one thread has something to do
+    n = chunk_rows(2, 2, 2) + 1000  # more than one thread has something to do
     x = rng.normal(size=n).round(3)
     coin = (x + rng.logistic(size=n) > 0).astype(int)
     path = write_csv("many.csv", zip(x, coin, strict=True), columns=("x", "coin"))

@@ -9,7 +9,7 @@ import pytest
 from folklearn import Folklore, interact, load, off_policy, synthetic
 from folklearn.baselines import Banditron
 from folklearn.evaluate.off_policy import logged_value
-from folklearn.evaluate.policies import Learned, best_constant, greedy, uniform
+from folklearn.evaluate.policies import LearnedPolicy, best_constant, greedy, uniform
 from folklearn.readers.logs import read_log, write_log
 from tests.cli.conftest import standardise
 
@@ -51,8 +51,8 @@ def test_what_is_printed_is_what_the_library_estimates(folklearn, log, path):
     assert line_of("the log's own", logged_value(log, confidence=0.8)) in lines
     for name, policy in {
         "uniform": uniform(log),
-        "best constant action": Learned(best_constant),
-        "learned from this log": Learned(greedy),
+        "best constant action": LearnedPolicy(best_constant),
+        "learned from this log": LearnedPolicy(greedy),
     }.items():
         assert line_of(name, off_policy(log, policy, confidence=0.8)) in lines
 

@@ -9,8 +9,8 @@ from folklearn import Folklore, synthetic
 from folklearn.bandits import BanditReduction, ListAgent
 from folklearn.baselines import Banditron, Soba
 from folklearn.errors import FolklearnError, InvalidInputError
-from folklearn.evaluate.interaction import interact
 from folklearn.evaluate.interactions import Interactions
+from folklearn.evaluate.policies import interact
 
 T, d, K = 300, 4, 3
 

@@ -8,11 +8,16 @@ import pytest
 from folklearn import Folklore, synthetic
 from folklearn.baselines import Banditron
 from folklearn.errors import InvalidInputError
-from folklearn.evaluate.interaction import interact
 from folklearn.evaluate.interactions import Interactions
 from folklearn.evaluate.off_policy import logged_value, off_policy
-from folklearn.evaluate.policies import Learned, best_constant, greedy, uniform
-from folklearn.evaluate.reward_model import reward_model
+from folklearn.evaluate.policies import (
+    LearnedPolicy,
+    best_constant,
+    greedy,
+    interact,
+    reward_model,
+    uniform,
+)
 from tests.reference import decisions
 from tests.reference import off_policy as reference
 
@@ -290,20 +295,20 @@ def test_the_mean_over_all_logs_is_the_truth_of_a_learned_policy_too(agent, rng)
             values.append(0.5 * best(X[t : t + 1])[0, y[t]] + 0.5 / K)
             return lambda X: 0.5 * best(X) + 0.5 / K
 
-        return off_policy(log, Learned(learn, n_blocks=T)).value - np.mean(values)
+        return off_policy(log, LearnedPolicy(learn, n_blocks=T)).value - np.mean(values)
 
     assert mean_over_all_logs(agent, gap, X, y, base) == pytest.approx(0.0, abs=1e-13)
 
 
 def test_a_policy_learned_and_judged_by_the_same_rounds_flatters_itself(rng):
-    """Why there is `Learned`: all actions earn the same, and the best of a log looks better."""
+    """Why there is `LearnedPolicy`: actions earn the same, and the best of a log looks better."""
     gaps = []
     for _ in range(60):
         log = Interactions(
             rng.normal(size=(60, 1)), rng.integers(8, size=60), [1 / 8] * 60, rng.random(60), 8
         )
         naive = off_policy(log, best_constant(log), method="snips").value
-        honest = off_policy(log, Learned(best_constant), method="snips").value
+        honest = off_policy(log, LearnedPolicy(best_constant), method="snips").value
         gaps.append((naive - 0.5, honest - 0.5))
     naive, honest = np.mean(gaps, axis=0)
     assert naive > 0.1
@@ -512,9 +517,9 @@ def test_bad_policies_for_actions_with_features_are_refused(policy, sentence):
 def test_a_learned_policy_needs_rounds_and_ties_them(rng):
     log, _, _ = example(rng)
     with pytest.raises(InvalidInputError, match="at least 3 rounds; the log has 2"):
-        off_policy(log[:2], Learned(uniform))
+        off_policy(log[:2], LearnedPolicy(uniform))
     with pytest.raises(InvalidInputError, match="n_blocks must be at least 2"):
-        off_policy(log, Learned(uniform, n_blocks=1))
+        off_policy(log, LearnedPolicy(uniform, n_blocks=1))
     with pytest.raises(InvalidInputError, match="a policy learned from the log ties them"):
-        off_policy(log, Learned(uniform), method="ips", interval="bernstein")
-    assert off_policy(log[:3], Learned(uniform)).n_rounds == 2
+        off_policy(log, LearnedPolicy(uniform), method="ips", interval="bernstein")
+    assert off_policy(log[:3], LearnedPolicy(uniform)).n_rounds == 2

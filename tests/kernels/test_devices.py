@@ -8,7 +8,7 @@ import pytest
 
 from folklearn import Certifier, Evidence, Leader, Model, auto, best_in_class
 from folklearn.errors import InvalidInputError
-from folklearn.evidence.map_reduce import Engine
+from folklearn.evidence.map_reduce import MapReduce
 from folklearn.evidence.passes import passes_over
 from folklearn.kernels.blas import OWN, device_named
 
@@ -23,7 +23,7 @@ ASKED = {
     "Certifier": lambda device: Certifier(**SIZES, device=device),
     "best_in_class": lambda device: best_in_class(X, y, B=1.0, n_classes=2, device=device),
     "passes_over": lambda device: passes_over(X, y, None, **SIZES, device=device),
-    "Engine": lambda device: Engine.chosen(device=device),
+    "MapReduce": lambda device: MapReduce.from_options(device=device),
     "Model": lambda device: Model(device=device),
     "Model.to": lambda device: Model().to(device),
     "Model.fit": lambda device: Model().fit([{"a": 1, "y": 0}], "y", device=device),

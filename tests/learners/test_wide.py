@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse as sp
 
 import folklearn
-from folklearn import Tangents, Wide, best_in_class
+from folklearn import LinearEvidence, Wide, best_in_class
 from folklearn.errors import InvalidInputError, StateFileError
 from folklearn.learners import sparse_sgd as module
 from folklearn.serialization import Record
@@ -183,7 +183,7 @@ def test_bad_rows_change_nothing(x, complaint):
 def test_evidence_is_added_up():
     X, y, rng = words(6, 200)
     W = rng.normal(size=(4, 60))
-    whole, a, b = (Tangents(n_features=60, n_classes=4, B=2.0) for _ in range(3))
+    whole, a, b = (LinearEvidence(n_features=60, n_classes=4, B=2.0) for _ in range(3))
     whole.add(X, y, at=W)
     a.add(X[:70], y[:70], at=W)
     b.add(X[70:].toarray(), y[70:], at=W)
@@ -198,7 +198,7 @@ def test_evidence_is_added_up():
 
 
 def test_evidence_of_first_order_by_hand():
-    tangents = Tangents(n_features=3, n_classes=2, B=1.0)
+    tangents = LinearEvidence(n_features=3, n_classes=2, B=1.0)
     tangents.add([[3.0, 0.0, 4.0]], [0], at=np.zeros((2, 3)), weight=[2.0])
     # p = (1/2, 1/2); G has rows -/+ 2 * 1/2 * x, each of norm 5
     assert tangents.floor(B=0.1) == pytest.approx(2 * np.log(2) - 0.1 * 10.0)

@@ -7,7 +7,7 @@ from sklearn.metrics import brier_score_loss, log_loss
 
 from folklearn import Folklore
 from folklearn.errors import InvalidInputError
-from folklearn.evaluate.hindsight import best_in_class
+from folklearn.evaluate.best_linear import best_in_class
 from folklearn.metrics.scores import (
     MIN_PROBABILITY,
     calibration_curve,

@@ -106,7 +106,7 @@ def test_the_best_in_class(rows, device):
 @pytest.fixture
 def certifiers(rows, device, rng, monkeypatch):
     """Two that have seen the same predictions, some rows one by one."""
-    monkeypatch.setattr("folklearn.evaluate.companion.Leader", early_leader)
+    monkeypatch.setattr("folklearn.evaluate.windows.Leader", early_leader)
     X, Y, weight = rows
     P = rng.dirichlet(np.ones(K), size=len(X))
     found = [Certifier(**SIZES, B=5.0, device=place) for place in (None, device.name)]

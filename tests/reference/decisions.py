@@ -11,7 +11,7 @@ import numpy as np
 
 from folklearn.evaluate.interactions import Interactions
 from folklearn.evaluate.off_policy import Estimate, off_policy
-from folklearn.evaluate.policies import Learned
+from folklearn.evaluate.policies import LearnedPolicy
 
 Draw = Callable[[np.random.Generator, Any], Any]
 SIZE, d, K = 100, 3, 4
@@ -98,6 +98,6 @@ def judged_learned(
         values.append(own.value(policy))
         return policy
 
-    estimate = off_policy(log, Learned(noted))
-    sizes = [stop - start for start, stop in log.blocks(Learned(noted).n_blocks)][1:]
+    estimate = off_policy(log, LearnedPolicy(noted))
+    sizes = [stop - start for start, stop in log.blocks(LearnedPolicy(noted).n_blocks)][1:]
     return estimate, float(np.average(values, weights=sizes))

@@ -20,7 +20,7 @@ from folklearn.arrays import TINY, Array
 from folklearn.batch.penalised import MOST_PASSES
 from folklearn.errors import InvalidInputError
 from folklearn.evidence.certificate import Certificate
-from folklearn.evidence.map_reduce import Engine
+from folklearn.evidence.map_reduce import MapReduce
 from folklearn.learners import catalogue
 from folklearn.model.encoder import FEATURES
 from folklearn.model.model import Model
@@ -258,7 +258,7 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         learned before is forgotten.
         """
         n_jobs = 1 if self.n_jobs is None else self.n_jobs
-        Engine.chosen(n_jobs, self.device)  # hears what is wrong before anything is learned
+        MapReduce.from_options(n_jobs, self.device)  # check before anything is learned
         with _all_or_nothing(self):
             rows = Rows.of(self, X, first=True)
             y = labels.read(y)

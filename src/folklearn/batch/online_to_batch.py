@@ -11,7 +11,7 @@ from folklearn import validation
 from folklearn.arrays import Array, softmax
 from folklearn.batch.penalised import FIRST_RIDGE, penalised
 from folklearn.errors import FolklearnError, InvalidInputError, StateFileError
-from folklearn.evidence.map_reduce import Engine
+from folklearn.evidence.map_reduce import MapReduce
 from folklearn.evidence.passes import PassesHere
 from folklearn.learners.base import Learner, Progress, Report, check_is_learner
 from folklearn.learners.experts import PanelLearner
@@ -147,7 +147,7 @@ class OnlineToBatch(Serializable):
         the sums of that fit are made: "cpu", the default, or a device of PyTorch such as "cuda"
         (extra ``gpu``).
         """
-        engine = Engine.chosen(n_jobs, device)
+        engine = MapReduce.from_options(n_jobs, device)
         rows = self.learner._checked(X, y, weight)
         T = len(rows.X)
         if T == 0:
@@ -183,7 +183,7 @@ class OnlineToBatch(Serializable):
         """Whether further passes are those of a penalised fit."""
         return self.passes > 1 and self.select == LAST and isinstance(self.learner, PanelLearner)
 
-    def _fitted(self, rows: Rows, engine: Engine) -> Array:
+    def _fitted(self, rows: Rows, engine: MapReduce) -> Array:
         """Return the penalised fit to all rows, from the best leader on."""
         led = self.learner.leader() if isinstance(self.learner, PanelLearner) else None
         ridge, W = led or (FIRST_RIDGE, np.zeros((self.n_classes, self.n_features)))

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from folklearn.arrays import Array, logit_losses
-from folklearn.evidence.map_reduce import Leaf, S
+from folklearn.evidence.map_reduce import RowChunk, S
 from folklearn.evidence.passes import Passes, shorter
 from folklearn.kernels.blas import threads_for
 from folklearn.kernels.on_torch.device import Device
@@ -22,7 +22,7 @@ FIRST_RIDGE = 0.003  # for contexts of norm about 1
 N_FOLDS = 3
 _ORDERS = np.array(list(permutations(range(N_FOLDS))))
 _DRAWS_OF_A_STEP = 4  # that Philox makes at once
-_A_LEAF = 1 << 14  # rows of which only the loss is wanted
+_CHUNK_ROWS = 1 << 14  # rows of which only the loss is wanted
 _FEWEST = 4  # rows in a fold, on average: below, the first ridge is taken
 _STEP = math.sqrt(10.0)  # from ridge to ridge
 _FINER = 10.0**0.25  # around the best of these
@@ -154,7 +154,7 @@ class _Search:
         for fold, W in zip(self._folds, starts, strict=True):
             fit = mode(_Others(self._passes, fold), W, ridge, self._most, _ROUGHLY)
             fits[fold.number] = fit
-            lost += self._passes.total(_A_LEAF, partial(_lost, fold, fit))
+            lost += self._passes.total(_CHUNK_ROWS, partial(_lost, fold, fit))
         loss, weight = lost.tolist()
         average = loss / weight if weight > 0.0 else math.inf
         return _Tried(fits, ridge, average if math.isfinite(average) else math.inf)
@@ -166,10 +166,10 @@ class _Fold(NamedTuple):
     seed: int
     number: int
 
-    def split(self, leaf: Leaf, *, own: bool) -> Iterator[Rows]:
-        """Yield the rows of a leaf that are in this fold, or those that are not."""
-        first = leaf.first
-        for rows in leaf.parts:
+    def split(self, chunk: RowChunk, *, own: bool) -> Iterator[Rows]:
+        """Yield the rows of a chunk that are in this fold, or those that are not."""
+        first = chunk.first
+        for rows in chunk.batches:
             yield rows.of((dealt(self.seed, first, len(rows.X)) == self.number) == own)
             first += len(rows.X)
 
@@ -192,18 +192,18 @@ class _Others(Passes):
             outside = rows.weights.new_tensor(~own)
             yield first, rows._replace(weights=rows.weights * outside)
 
-    def total(self, size: int | None, summed: Callable[[Leaf], S]) -> S:
+    def total(self, size: int | None, sum_chunk: Callable[[RowChunk], S]) -> S:
         """Return what they add up to."""
         fold = self._fold
         return self._passes.total(
-            size, lambda leaf: summed(Leaf(leaf.first, fold.split(leaf, own=False)))
+            size, lambda chunk: sum_chunk(RowChunk(chunk.first, fold.split(chunk, own=False)))
         )
 
 
-def _lost(fold: _Fold, W: Array, leaf: Leaf) -> Array:
+def _lost(fold: _Fold, W: Array, chunk: RowChunk) -> Array:
     """Return the total loss at W of a fold's rows, and their weight."""
     lost = np.zeros(2)
-    for rows in fold.split(leaf, own=True):
+    for rows in fold.split(chunk, own=True):
         losses = logit_losses(rows.X @ W.T, rows.labels, rows.soft)
         lost += rows.weights @ losses, rows.weights.sum()
     return lost

@@ -20,7 +20,7 @@ from folklearn.errors import FolklearnError
 from folklearn.evaluate.auditing import Certifier, PredictionCertificate
 from folklearn.evaluate.best_linear import Pass
 from folklearn.evaluate.regression import Regression
-from folklearn.evidence.map_reduce import Engine
+from folklearn.evidence.map_reduce import MapReduce
 from folklearn.kernels.blas import OWN
 from folklearn.metrics.scores import score
 from folklearn.utils import counted
@@ -73,7 +73,7 @@ def audit(
     """
     if not any(given.predictions):
         raise FolklearnError("--predictions is needed: the file that holds what was predicted")
-    Engine.chosen(jobs, device)  # hears what is wrong before anything is read
+    MapReduce.from_options(jobs, device)  # check before anything is read
     sources = [source, *(replace(source, file=file) for file in given.more)]
     if len(given.predictions) != len(sources):
         raise FolklearnError(

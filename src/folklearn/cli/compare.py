@@ -16,7 +16,7 @@ from folklearn.cli.warmup import warm_up
 from folklearn.cli.whole import Whole
 from folklearn.errors import FolklearnError
 from folklearn.evaluate.best_linear import Exact
-from folklearn.evidence.map_reduce import Engine
+from folklearn.evidence.map_reduce import MapReduce
 from folklearn.learners import catalogue
 from folklearn.metrics.scores import linear_losses
 from folklearn.scale.comparison import Compared, Comparison
@@ -57,7 +57,7 @@ def compare(
     The table goes to standard output.
     """
     check_settings({} if B is None else {"B": B})
-    Engine.chosen(jobs)  # hears what is wrong before anything is read
+    MapReduce.from_options(jobs)  # check before anything is read
     names, console = _names(learners), new_console(quiet)
     with Outputs(source.file) as outputs, warnings_shown(console):
         plot_path = outputs.promise_plot(plot)

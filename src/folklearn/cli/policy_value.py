@@ -17,8 +17,7 @@ from folklearn.cli.run import skipping
 from folklearn.errors import FolklearnError, InvalidInputError
 from folklearn.evaluate.interactions import Interactions
 from folklearn.evaluate.off_policy import Estimate, logged_value, off_policy
-from folklearn.evaluate.policies import Learned, best_constant, greedy, uniform
-from folklearn.evaluate.reward_model import reward_model
+from folklearn.evaluate.policies import LearnedPolicy, best_constant, greedy, reward_model, uniform
 from folklearn.model.model import Model
 from folklearn.model.roles import LEARNED
 from folklearn.readers.decisions import Features, LoggedDecision, as_interactions, as_numbers
@@ -96,8 +95,8 @@ def policy_value(
 def _beside(log: Interactions) -> Iterator[tuple[str, Any]]:
     yield "uniform", uniform(log)
     if log.n_actions is not None:
-        yield "best constant action", Learned(best_constant)
-    yield "learned from this log", Learned(greedy)
+        yield "best constant action", LearnedPolicy(best_constant)
+    yield "learned from this log", LearnedPolicy(greedy)
 
 
 def _about(name: str, log: Interactions, n_bad: int) -> list[tuple[str, str]]:

@@ -9,7 +9,7 @@ from folklearn.cli import learners
 from folklearn.cli.display import bar, new_console, warnings_shown
 from folklearn.cli.options import explained
 from folklearn.evaluate.auditing import audit
-from folklearn.evaluate.hindsight import best_in_class
+from folklearn.evaluate.best_linear import best_in_class
 from folklearn.model.model import Model
 
 _ROWS = 160  # enough for every kind of block, and for a stretch of rows ahead

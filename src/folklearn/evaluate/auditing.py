@@ -11,10 +11,10 @@ from folklearn import validation
 from folklearn.arrays import Array, log_losses
 from folklearn.errors import InvalidInputError, StateFileError
 from folklearn.evaluate.best_linear import Report, refine
-from folklearn.evaluate.companion import companion
+from folklearn.evaluate.windows import make_reference_learner
 from folklearn.evidence.certificate import Certificate
-from folklearn.evidence.lower_bound import LowerBound, rounded_up
-from folklearn.evidence.map_reduce import Engine
+from folklearn.evidence.evidence import LowerBound, round_loss_up
+from folklearn.evidence.map_reduce import MapReduce
 from folklearn.evidence.passes import PassesHere, passes_over
 from folklearn.kernels.blas import OWN
 from folklearn.kernels.lower_bound import into_class
@@ -84,7 +84,7 @@ class PredictionLoss:
         """Return what a lower bound on the loss of linear models says of the predictions."""
         return PredictionCertificate(
             loss=self.total,
-            regret_bound=rounded_up(self.total, n_rounds) - linear,
+            regret_bound=round_loss_up(self.total, n_rounds) - linear,
             B=B,
             n_rounds=n_rounds,
             reason=self._why_infinite(n_rounds),
@@ -143,7 +143,11 @@ def audit(
     >>> round(certificate.loss / 1000, 4), certificate.best_linear_at_least > 400
     (0.6931, True)
     """
-    engine, X, P = Engine.chosen(n_jobs, device), validation.table(X), validation.numbers("P", P)
+    engine, X, P = (
+        MapReduce.from_options(n_jobs, device),
+        validation.table(X),
+        validation.numbers("P", P),
+    )
     if P.ndim != 2:
         raise InvalidInputError(f"P must be a table of probabilities (T, K), got shape {P.shape}")
     K = validation.count("the number of columns of P", P.shape[1], 2)
@@ -172,7 +176,7 @@ class Certifier(Serializable):
 
     It collects `Evidence` from the rows, expanded as they come at the model of the class that
     fits those before (`Leader`; the first 2000 rows are kept and expanded anew); where that does
-    not fit, for wide rows and many classes, `Tangents` at what `Wide` predicts. Its sum
+    not fit, for wide rows and many classes, `LinearEvidence` at what `Wide` predicts. Its sum
     :math:`\hat E` lies below the loss of every linear model, whoever predicts, so for *any*
     predictions
 
@@ -223,7 +227,7 @@ class Certifier(Serializable):
         device: str | None = None,
     ) -> None:
         self.device = OWN if device is None else device
-        self._beside = companion(
+        self._beside = make_reference_learner(
             n_features=n_features, n_classes=n_classes, B=B, R=R, device=device
         )
         self.n_features, self.n_classes = self._beside.n_features, self._beside.n_classes

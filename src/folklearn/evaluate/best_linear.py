@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -10,13 +10,14 @@ from numpy.typing import ArrayLike
 from folklearn import validation
 from folklearn.arrays import Array
 from folklearn.evaluate.projected_gradient import Descent, WideLoss
-from folklearn.evidence.evidence import Evidence
-from folklearn.evidence.lower_bound import LowerBound
-from folklearn.evidence.passes import Passes, shorter
+from folklearn.evidence.evidence import Evidence, LowerBound
+from folklearn.evidence.map_reduce import MapReduce
+from folklearn.evidence.passes import Passes, PassesHere, shorter
 from folklearn.kernels.blas import threads_for
 from folklearn.kernels.evidence import WEIGHT
 from folklearn.kernels.lower_bound import TOLERANCE, floor, into_class
 from folklearn.learners.lanes import PAIRS, lane_of
+from folklearn.validation import Rows
 
 Report = Callable[["Pass"], None]
 
@@ -105,7 +106,7 @@ def refine(
 
     A pass takes (K d)^2 flops a row and the floors some twenty systems of K d equations;
     memory 4 (K d)^2 bytes and one block of rows. Where that does not fit (`lane_of`), it is
-    projected gradients and evidence of first order, `Tangents`: two passes at least, tens to
+    projected gradients and evidence of first order, `LinearEvidence`: two passes at least, tens to
     hundreds mostly, of O(K) a value that is not 0.
 
     Guarantee: `Exact.at_least` is at most the loss of every model of the class, and `Exact.loss` at
@@ -197,3 +198,58 @@ def _refine_wide(
             break
     W = loss.widened(best.W)
     return Exact(W, best.loss_at_most, proof, at_least, B, descent.n_passes, done)
+
+
+def best_in_class(
+    X: Any,
+    y: ArrayLike,
+    *,
+    B: float,
+    n_classes: int,
+    weight: ArrayLike | None = None,
+    tol: float = 1e-8,
+    n_jobs: int = 1,
+    device: str | None = None,
+) -> Exact:
+    """Minimise the total log loss over linear models of row norm at most B.
+
+    The passes of `refine` over rows in memory: Newton's method with the class as it is, mostly 3
+    to 10 steps, each with a floor of `Evidence` that proves how far the model is from the best.
+    T (K d)^2 multiply-adds a step, and some twenty systems of K d equations; memory 8 (K d)^2
+    bytes. For problems too wide for that (`lane_of`): first order, many passes, and a gap that may
+    stay above the tolerance.
+
+    Guarantee: `Exact.at_least` is at most the loss of every model of the class and `Exact.loss` at
+    least that of W, in floating point too. The gap between them comes below ``tol`` times
+    (1 + loss) unless rounding is in the way, as with rows or weights that are huge beside the loss;
+    `Exact.converged` tells.
+
+    Parameters
+    ----------
+    X, y, weight : as in `Folklore.run`; y is (T,) classes or (T, K) soft labels.
+    B : largest row norm, positive.
+    n_classes : K, at least 2.
+    tol : relative tolerance of the gap, positive.
+    n_jobs : threads that share the sums over rows, -1 for as many as there are cores; the result
+        is the same to the last bit. From 1000 coordinates d K on BLAS shares them out itself.
+    device : where the sums are made: "cpu", the default, or a device of PyTorch such as "cuda"
+        (extra ``gpu``).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(200, 2))
+    >>> y = (X[:, 0] + rng.logistic(size=200) > 0).astype(int)
+    >>> best = best_in_class(X, y, B=5.0, n_classes=2)
+    >>> best.converged, best.gap < 1e-5, bool(best.loss < 200 * np.log(2))
+    (True, True, True)
+    """
+    engine = MapReduce.from_options(n_jobs, device)
+    n_classes = validation.count("n_classes", n_classes, 2)
+    B = validation.positive("B", B)
+    tol = validation.positive("tol", tol)
+    X = validation.table(X)
+    sizes = {"n_features": X.shape[1], "n_classes": n_classes}
+    rows = Rows.checked(X, y, weight, **sizes)
+    return refine(PassesHere(lambda: [rows], engine), **sizes, B=B, tol=tol)

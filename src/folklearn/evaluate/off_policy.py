@@ -12,8 +12,12 @@ from folklearn import validation
 from folklearn.arrays import Array
 from folklearn.errors import InvalidInputError
 from folklearn.evaluate.interactions import Interactions
-from folklearn.evaluate.policies import Learned, learned_probabilities, probabilities
-from folklearn.evaluate.reward_model import reward_model
+from folklearn.evaluate.policies import (
+    LearnedPolicy,
+    probabilities,
+    probabilities_while_learning,
+    reward_model,
+)
 
 IPS = "ips"
 SNIPS = "snips"
@@ -82,7 +86,7 @@ def off_policy(
     Unbiased means over the draws of the actions, also if the agent learned as it went, and
     supposes that: the propensities are those of the draws; every action that the policy plays
     could have been drawn, which no log can show; and the policy was *not learned from this
-    log*, or it is judged by what it was fitted to: for that there is `Learned`, which judges
+    log*, or it is judged by what it was fitted to: for that there is `LearnedPolicy`, which judges
     every part of a policy's life by later rounds. Look at `Estimate.effective_size` first.
 
     The interval ``"normal"`` is asymptotic, by the delta method for SNIPS, with the standard
@@ -105,7 +109,7 @@ def off_policy(
     policy : action probabilities (T, K); or what makes them from the contexts (T, d): an agent,
         by its `policy`; a learner, by its `predict`, played by sampling; a function. If actions
         have features, probabilities (m,) of each decision, or what makes them from its rows
-        (m, d). Or `Learned`, a policy that is learned from the log on the way.
+        (m, d). Or `LearnedPolicy`, a policy that is learned from the log on the way.
     method : ``"ips"``, ``"snips"`` or ``"dr"``.
     rewards : q (T, K) between 0 and 1, for DR only, such as the predictions of a learner
         trained elsewhere; if actions have features, q (N,) of all of them, one decision after
@@ -149,7 +153,7 @@ def off_policy(
     _one_of("method", method, METHODS)
     _one_of("interval", interval, INTERVALS)
     confidence = _inside("confidence", confidence)
-    is_learned = isinstance(policy, Learned)
+    is_learned = isinstance(policy, LearnedPolicy)
     _check_length(log, 3 if is_learned else 2)
     if rewards is not None and method != DR:
         raise InvalidInputError(f'rewards are for method="dr", not for {method!r}')
@@ -166,8 +170,8 @@ def off_policy(
         _check_dependence(method, rewards is not None, is_learned)
         least = _least_propensity(seen, least_propensity)
     q = _modelled(log, rewards) if method == DR else None
-    if isinstance(policy, Learned):
-        first, P = learned_probabilities(log, policy)
+    if isinstance(policy, LearnedPolicy):
+        first, P = probabilities_while_learning(log, policy)
         log, q = log[first:], None if q is None else q[log.offsets[first] :]
     else:
         P = probabilities(log, policy)

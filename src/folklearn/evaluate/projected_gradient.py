@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from folklearn.arrays import Array, logit_losses, softmax
-from folklearn.evidence.linear_evidence import Tangents
-from folklearn.evidence.lower_bound import merged
-from folklearn.evidence.map_reduce import Leaf
+from folklearn.evidence.evidence import merged
+from folklearn.evidence.linear_evidence import LinearEvidence
+from folklearn.evidence.map_reduce import RowChunk
 from folklearn.evidence.passes import Passes
 from folklearn.kernels.evidence import CONSTANT, DEPTH, N_TOTALS, REACH, ROUNDS, WEIGHT
 from folklearn.kernels.hash_index import Columns
@@ -28,13 +28,13 @@ _SUFFICIENT = 1e-4
 _SHORTEST, _LONGEST = 1e-10, 1e10
 _BLOCK = 2**22  # logits at a time
 _MANY = 2**16  # rows at a time whose columns are looked for
-_LEAF = 2**23  # multiply-adds of a leaf: some ten milliseconds
+_LEAF = 2**23  # multiply-adds of a chunk: some ten milliseconds
 _MERGED = 16  # values to be met for every column: to add sums up must take far less time
 _A_ROW = 8  # values that a row takes as long as, beside its own
 
 
 @dataclass(frozen=True)
-class Touched:
+class LossAndGradient:
     """Rows at one model: its loss, the gradient (n, K), and the totals of their planes."""
 
     W: Array
@@ -47,10 +47,10 @@ class Touched:
         """The loss of W, rounded up: its true loss is not above."""
         return loss_at_most(self.loss, self.totals, self.W.T)
 
-    def __add__(self, other: "Touched") -> "Touched":
+    def __add__(self, other: "LossAndGradient") -> "LossAndGradient":
         """Return both sets of rows, at the same model."""
         totals = merged(self.totals, other.totals)
-        return Touched(self.W, self.loss + other.loss, self.G + other.G, totals)
+        return LossAndGradient(self.W, self.loss + other.loss, self.G + other.G, totals)
 
 
 @dataclass(frozen=True)
@@ -62,9 +62,9 @@ class _Seen:
     n_values: int
 
     @classmethod
-    def of(cls, leaf: Leaf) -> "_Seen":
+    def of(cls, chunk: RowChunk) -> "_Seen":
         columns, n_rows, n_values = [np.empty(0, np.int64)], 0, 0
-        for rows in leaf.parts:
+        for rows in chunk.batches:
             X = SparseRows.of_any(rows.X).compact()
             columns.append(np.unique(X.indices))
             n_rows, n_values = n_rows + len(X), n_values + X.nnz
@@ -84,7 +84,7 @@ class WideLoss:
         self._columns = Columns.of(seen.columns)
         met = seen.n_values / max(seen.n_rows, 1) + _A_ROW
         least = max(_LEAF / n_classes, _MERGED * self._columns.n)
-        self._leaf = math.ceil(least / met)
+        self._chunk_rows = math.ceil(least / met)
 
     @property
     def columns(self) -> NDArray[np.int64]:
@@ -101,14 +101,14 @@ class WideLoss:
         wide[:, self._columns.columns] = W.T
         return wide
 
-    def at(self, W: Array) -> Touched:
+    def at(self, W: Array) -> LossAndGradient:
         """Read all rows: their loss at W, and its gradient."""
-        return self._passes.total(self._leaf, lambda leaf: self._touched(leaf, W))
+        return self._passes.total(self._chunk_rows, lambda chunk: self._touched(chunk, W))
 
-    def _touched(self, leaf: Leaf, W: Array) -> Touched:
+    def _touched(self, chunk: RowChunk, W: Array) -> LossAndGradient:
         loss, G, totals = 0.0, np.zeros_like(W), np.zeros(N_TOTALS)
         size = max(1, _BLOCK // self.n_classes)
-        for rows in leaf.parts:
+        for rows in chunk.batches:
             for start in range(0, len(rows.X), size):
                 part = rows.part(start, start + size)
                 X = self._narrowed(SparseRows.of_any(part.X).compact())
@@ -125,16 +125,16 @@ class WideLoss:
                 else:
                     P[np.arange(len(P)), part.labels] -= 1.0
                 G += X.T @ (P * part.weights[:, None])
-        return Touched(W, loss, G, totals)
+        return LossAndGradient(W, loss, G, totals)
 
     def _narrowed(self, X: SparseRows) -> Any:
         """Return rows as a SciPy array of the columns that occur."""
         places = self._columns.find(X.indices)
         return SparseRows(X.indptr, places, X.values, self._columns.n).array()
 
-    def evidence(self, touched: Touched, B: float) -> Tangents:
+    def evidence(self, touched: LossAndGradient, B: float) -> LinearEvidence:
         """Return the evidence of all rows, their planes where `touched` is."""
-        return Tangents.of(
+        return LinearEvidence.of(
             self._columns.columns,
             touched.G,
             touched.totals,

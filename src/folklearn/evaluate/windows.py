@@ -13,8 +13,9 @@ from numpy.typing import ArrayLike
 from folklearn import validation
 from folklearn.arrays import Array, log_losses
 from folklearn.errors import InvalidInputError, StateFileError
-from folklearn.evaluate.companion import companion
-from folklearn.evidence.lower_bound import LowerBound
+from folklearn.evidence.evidence import LowerBound
+from folklearn.kernels.blas import device_named
+from folklearn.learners.lanes import PAIRS, lane_of
 from folklearn.learners.leader import Leader
 from folklearn.learners.sparse_sgd import Wide
 from folklearn.metrics.scores import checked_row, checked_rows, label_mass
@@ -152,7 +153,9 @@ class Windows(Serializable):
         self.block, self.floors = validation.count("block", block, 1), bool(floors)
         self._beside: Leader | Wide | None = None
         if self.floors:
-            self._beside = companion(n_features=n_features, n_classes=n_classes, B=B, R=R)
+            self._beside = make_reference_learner(
+                n_features=n_features, n_classes=n_classes, B=B, R=R
+            )
         self._ladder: list[Stretch] = []
         # Rows of the block that is not full yet, none without floors; and of each its loss, error
         # and weight.
@@ -310,3 +313,21 @@ class Windows(Serializable):
                     raise StateFileError("windows have other rows than scores")
             self._waiting.append((rows, scores))
             self._n_waiting += scores.shape[1]
+
+
+def make_reference_learner(
+    *, n_features: int, n_classes: int, B: float, R: float, device: str | None = None
+) -> Leader | Wide:
+    """Return a learner at whose predictions rows are expanded, as tight as the size allows.
+
+    Its evidence is about models of row norm at most B. `_learn` and `_run_all` take any weight.
+    """
+    B = validation.positive("B", B)
+    d = validation.count("n_features", n_features, 1)
+    K = validation.count("n_classes", n_classes, 2)
+    if lane_of(d, K, device_named(device)) == PAIRS:
+        most = validation.MAX_WEIGHT
+        return Leader(
+            n_features=d, n_classes=K, ridges=(), B=B, R=R, max_weight=most, device=device
+        )
+    return Wide(n_features=d, n_classes=K, B=B, R=R)

@@ -9,9 +9,8 @@ from numpy.typing import ArrayLike, NDArray
 from folklearn import validation
 from folklearn.arrays import Array, softmax
 from folklearn.evidence.certificate import Certificate
-from folklearn.evidence.evidence import Evidence
-from folklearn.evidence.lower_bound import LowerBound
-from folklearn.evidence.map_reduce import HERE, Engine
+from folklearn.evidence.evidence import Evidence, LowerBound
+from folklearn.evidence.map_reduce import ONE_THREAD, MapReduce
 from folklearn.kernels import linear_evidence
 from folklearn.kernels import lower_bound as floors
 from folklearn.kernels.evidence import CONSTANT
@@ -23,7 +22,7 @@ from folklearn.validation import Rows
 _BLOCK = 2**20  # logits at a time
 
 
-class Tangents(LowerBound):
+class LinearEvidence(LowerBound):
     r"""A sum of planes, each below the loss of its row for every linear model.
 
     Use it where `Evidence`, which has a matrix for every pair of classes, does not fit: wide and
@@ -53,10 +52,10 @@ class Tangents(LowerBound):
     --------
     >>> import numpy as np
     >>> from scipy.sparse import random_array
-    >>> from folklearn import Tangents
+    >>> from folklearn import LinearEvidence
     >>> X = random_array((500, 10**6), density=2e-5, format="csr", rng=np.random.default_rng(0))
     >>> y = np.arange(500) % 3
-    >>> tangents = Tangents(n_features=10**6, n_classes=3, B=0.1)
+    >>> tangents = LinearEvidence(n_features=10**6, n_classes=3, B=0.1)
     >>> tangents.add(X, y)  # at the model that says 1/3, 1/3, 1/3
     >>> tangents.n_rounds, bool(0.9 < tangents.floor() / (500 * np.log(3)) < 1.0)
     (500, True)
@@ -141,7 +140,7 @@ class Tangents(LowerBound):
             "totals": self._totals,
         }
 
-    def _add(self, rows: Rows, W: Array | None, engine: Engine = HERE) -> None:
+    def _add(self, rows: Rows, W: Array | None, engine: MapReduce = ONE_THREAD) -> None:
         size = max(1, _BLOCK // self.n_classes)
         in_one_go = len(rows.X) <= size
         own = self if in_one_go else self._like()
@@ -162,7 +161,7 @@ class Tangents(LowerBound):
             self._rows, self._totals, P, X.indptr, places, X.values, labels, soft, weights, norms
         )
 
-    def _sum(self, other: "Tangents") -> Self:
+    def _sum(self, other: "LinearEvidence") -> Self:
         both = self._like()
         both._take(self.columns, self.G)
         both._take(other.columns, other.G)

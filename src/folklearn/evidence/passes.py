@@ -18,8 +18,8 @@ from numpy.typing import ArrayLike
 
 from folklearn.arrays import Array, logit_losses
 from folklearn.errors import InvalidInputError
-from folklearn.evidence.lower_bound import merged
-from folklearn.evidence.map_reduce import HERE, Engine, Leaf, S, leaf_rows
+from folklearn.evidence.evidence import merged
+from folklearn.evidence.map_reduce import ONE_THREAD, MapReduce, RowChunk, S, chunk_rows
 from folklearn.kernels.evidence import (
     N_TOTALS,
     add_products,
@@ -49,10 +49,10 @@ class Passes(ABC):
     """All rows, to be gone over as often as it takes, wherever they lie."""
 
     @abstractmethod
-    def total(self, size: int | None, summed: Callable[[Leaf], S]) -> S:
-        """Return what all rows add up to: `summed` of leaves of about so many rows, added up.
+    def total(self, size: int | None, sum_chunk: Callable[[RowChunk], S]) -> S:
+        """Return what all rows add up to: `sum_chunk` of chunks of about so many rows, added up.
 
-        Without a size one leaf is best. What `summed` and its sums hold can be pickled.
+        Without a size one chunk is best. What `sum_chunk` and its sums hold can be pickled.
         """
 
     @property
@@ -69,13 +69,13 @@ class Passes(ABC):
         K, d = W.shape
         if self.device is not None:
             return SumsOnDevice(self.device, self.on_device(K), W, classes)
-        size = leaf_rows(d, K, 1 + len(classes))
-        return self.total(size, lambda leaf: Sums.of(leaf, W, classes))
+        size = chunk_rows(d, K, 1 + len(classes))
+        return self.total(size, lambda chunk: Sums.of(chunk, W, classes))
 
     @property
     def n_rows(self) -> int:
         """How many rows there are; it takes a pass."""
-        return self.total(_MANY, lambda leaf: sum(len(rows.X) for rows in leaf.parts))
+        return self.total(_MANY, lambda chunk: sum(len(rows.X) for rows in chunk.batches))
 
 
 class PassesHere(Passes):
@@ -87,7 +87,7 @@ class PassesHere(Passes):
     engine : what goes over them.
     """
 
-    def __init__(self, blocks: Blocks, engine: Engine = HERE) -> None:
+    def __init__(self, blocks: Blocks, engine: MapReduce = ONE_THREAD) -> None:
         self._blocks, self._engine = blocks, engine
         self._held: list[tuple[int, DeviceRows]] | None = None
 
@@ -116,9 +116,9 @@ class PassesHere(Passes):
                     first += len(part.X)
         self._held = held if room >= 0.0 else None
 
-    def total(self, size: int | None, summed: Callable[[Leaf], S]) -> S:
+    def total(self, size: int | None, sum_chunk: Callable[[RowChunk], S]) -> S:
         """Return what all rows add up to."""
-        return self._engine.total(self._blocks(), size, summed)
+        return self._engine.total(self._blocks(), size, sum_chunk)
 
 
 def passes_over(
@@ -139,7 +139,7 @@ def passes_over(
     ``device`` is where sums over pairs of classes are made: "cpu", the default, or a device of
     PyTorch such as "cuda". Rows stay there between two passes if they fit in half of its memory.
     """
-    engine = Engine.chosen(n_jobs, device)
+    engine = MapReduce.from_options(n_jobs, device)
     sizes = {"n_features": n_features, "n_classes": n_classes}
     if not callable(X):
         rows = Rows.checked(X, [] if y is None else y, weight, **sizes)
@@ -223,10 +223,10 @@ class Sums(AtModel):
         self._totals: Array = np.zeros((n, N_TOTALS))
 
     @classmethod
-    def of(cls, leaf: Leaf, W: Array, classes: Sequence[float] = ()) -> Self:
-        """Return the sums of the rows of a leaf."""
+    def of(cls, chunk: RowChunk, W: Array, classes: Sequence[float] = ()) -> Self:
+        """Return the sums of the rows of a chunk."""
         sums = cls(W, classes)
-        for rows in leaf.parts:
+        for rows in chunk.batches:
             sums.add(rows)
         return sums
 

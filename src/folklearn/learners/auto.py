@@ -7,7 +7,7 @@ from typing import Any, Self
 from folklearn import validation
 from folklearn.evidence import bounds
 from folklearn.evidence.evidence import Evidence
-from folklearn.evidence.linear_evidence import Tangents
+from folklearn.evidence.linear_evidence import LinearEvidence
 from folklearn.kernels.blas import device_named
 from folklearn.kernels.evidence import n_pairs, n_products
 from folklearn.kernels.expert_state import Forgetting, Spec, Tracker
@@ -148,7 +148,7 @@ class Auto(PanelLearner):
             self.evidence(B=max(self.classes)) if self.classes else Evidence(**own, B=_NO_CLASS)
         )
         start = Start(
-            self.coef(), self.curvature(), Tangents.under(evidence), self.loss, self.n_rounds
+            self.coef(), self.curvature(), LinearEvidence.under(evidence), self.loss, self.n_rounds
         )
         moved._begin(start)
         return moved

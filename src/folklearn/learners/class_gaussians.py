@@ -10,7 +10,7 @@ from folklearn import validation
 from folklearn.arrays import Array
 from folklearn.errors import StateFileError
 from folklearn.evidence.certificate import Certificate
-from folklearn.evidence.linear_evidence import Tangents
+from folklearn.evidence.linear_evidence import LinearEvidence
 from folklearn.kernels.class_gaussians import (
     LOSS,
     N_BLOCK_TOTALS,
@@ -191,9 +191,9 @@ class ClassBlocks(Learner):
         """Whether `certificate` can speak of a class: of any, unless it took over."""
         return bool(self._limit[0] * (1.0 + 1e-9) >= B)
 
-    def evidence(self, *, B: float | None = None) -> Tangents:
+    def evidence(self, *, B: float | None = None) -> LinearEvidence:
         """Return the evidence of all rounds so far, to be merged or sent, for any B."""
-        return Tangents.of(
+        return LinearEvidence.of(
             np.arange(self.n_features),
             self._G,
             self._totals[:N_TOTALS],

@@ -10,7 +10,7 @@ from folklearn import validation
 from folklearn.arrays import Array
 from folklearn.errors import InvalidInputError, StateFileError
 from folklearn.evidence.certificate import Certificate
-from folklearn.evidence.linear_evidence import Tangents
+from folklearn.evidence.linear_evidence import LinearEvidence
 from folklearn.kernels import sparse_sgd
 from folklearn.kernels.evidence import CONSTANT, DEPTH, N_TOTALS, REACH, ROUNDS, WEIGHT
 from folklearn.kernels.hash_index import Columns, in_order
@@ -70,7 +70,7 @@ class Wide(Learner):
     with a = 1/2 (AdaGrad; four rates), a = 1 (about a Newton step; two) and a = 0 (a constant
     rate, for streams that drift), and one by dual averaging,
     :math:`W_j = -\eta G_j / (\epsilon + h_j)^{1/2}`, whose sum of gradients G is the evidence of
-    the certificate (`Tangents`). One rate for a column, instead of one for each of its K
+    the certificate (`LinearEvidence`). One rate for a column, instead of one for each of its K
     weights, needs a root instead of K and had the lower loss on every stream that was tried. At
     1024, 2048, ... rounds models retire that lost 20 nats and a tenth more than the best since
     the last time; the last two kinds stay.
@@ -79,7 +79,7 @@ class Wide(Learner):
     bytes for every column that occurred; d itself costs nothing, and may be 2^62.
 
     Guarantee: regret against every W of row norm at most B is at most
-    ``certificate().regret_bound``, for any B. It is of first order (`Tangents`), looser than
+    ``certificate().regret_bound``, for any B. It is of first order (`LinearEvidence`), looser than
     that of `Leader` where both fit. A bound known in advance is not claimed. The loss is at most
     that of the best model that has not retired plus :math:`w_{\max} (\ln 8 + \ln T)`; against one
     that has, this holds up to its retirement, and with ``retire=False`` nobody retires.
@@ -325,13 +325,13 @@ class Wide(Learner):
         # All at once: an interrupt must not leave experts without their entries.
         self._experts, self._standing, self._table = experts, standing, table
 
-    def evidence(self, *, B: float | None = None) -> Tangents:
+    def evidence(self, *, B: float | None = None) -> LinearEvidence:
         """Return the evidence of all rounds so far, to be merged or sent, for any B."""
         n, unit = self._columns.n, self.max_weight
         totals = self._totals.copy()
         totals[[CONSTANT, WEIGHT, REACH]] *= unit
         totals[DEPTH] += 1.0
-        return Tangents.of(
+        return LinearEvidence.of(
             self._columns.columns,
             unit * self._table[:n, 0, : self.n_classes],
             totals,
@@ -341,9 +341,9 @@ class Wide(Learner):
             limit=float(self._limit[0]),
         )
 
-    def expanded(self, rows: Rows) -> Tangents:
+    def expanded(self, rows: Rows) -> LinearEvidence:
         """Return the evidence of checked rows, expanded at what is predicted now."""
-        own = Tangents(n_features=self.n_features, n_classes=self.n_classes, B=self.B)
+        own = LinearEvidence(n_features=self.n_features, n_classes=self.n_classes, B=self.B)
         own._touch(rows, self._predict_rows(rows.X, rows.norms))
         return own
 

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from folklearn.arrays import Array
-from folklearn.evidence.linear_evidence import Tangents
+from folklearn.evidence.linear_evidence import LinearEvidence
 
 
 class Start(NamedTuple):
@@ -17,6 +17,6 @@ class Start(NamedTuple):
 
     W: Array
     curvature: Array
-    past: Tangents
+    past: LinearEvidence
     loss: float
     n_rounds: int

@@ -17,7 +17,7 @@ from folklearn.evaluate.monitor import Alarm, Monitor
 from folklearn.evaluate.regression import Regression
 from folklearn.evaluate.windows import Window
 from folklearn.evidence.certificate import Certificate
-from folklearn.evidence.map_reduce import Engine
+from folklearn.evidence.map_reduce import MapReduce
 from folklearn.kernels.blas import OWN, device_named
 from folklearn.learners import catalogue
 from folklearn.learners.base import Learner
@@ -713,7 +713,7 @@ class Model(Serializable):
         bit; rows are learned by one. ``device`` is where its sums are made, by default that of the
         model.
         """
-        Engine.chosen(n_jobs, device)  # hears what is wrong before anything is learned
+        MapReduce.from_options(n_jobs, device)  # check before anything is learned
         self.forget()
         feed = self.feed(source, target, weight=weight, shuffle=seed, **options)
         blocks, encoded = [], EncodedRows(exact)

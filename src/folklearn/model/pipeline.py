@@ -13,7 +13,7 @@ from folklearn.batch.penalised import MOST_PASSES
 from folklearn.batch.wide_fit import ColumnModel
 from folklearn.errors import InvalidInputError, StateFileError
 from folklearn.evidence.certificate import Certificate
-from folklearn.evidence.map_reduce import Engine
+from folklearn.evidence.map_reduce import MapReduce
 from folklearn.evidence.passes import Passes, PassesHere
 from folklearn.kernels.blas import OWN, device_named
 from folklearn.kernels.on_torch.device import Device
@@ -521,7 +521,7 @@ class Core(Serializable):
         takes memory for K numbers a row and for the values that are not 0; should this machine not
         have it, nothing is fitted, and a line says so. One thread does it, whatever `n_jobs` is.
         """
-        engine = Engine.chosen(n_jobs, self.device if device is None else device)
+        engine = MapReduce.from_options(n_jobs, self.device if device is None else device)
         if self.learner is None:
             return
 

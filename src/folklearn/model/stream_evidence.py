@@ -18,9 +18,8 @@ from folklearn.errors import StateFileError
 from folklearn.evaluate.best_linear import refine
 from folklearn.evaluate.windows import Stretch, climb, suffixes
 from folklearn.evidence.certificate import Certificate, round_down
-from folklearn.evidence.evidence import Evidence
-from folklearn.evidence.linear_evidence import Tangents
-from folklearn.evidence.lower_bound import rounded_up
+from folklearn.evidence.evidence import Evidence, round_loss_up
+from folklearn.evidence.linear_evidence import LinearEvidence
 from folklearn.evidence.passes import PassesHere
 from folklearn.kernels.lower_bound import into_class
 from folklearn.learners.lanes import PAIRS, lane_of
@@ -40,7 +39,7 @@ DEFAULT_B = 10.0  # norm of weights for rows of norm about 1
 
 COLUMNS = "standardised by {by}"  # what models are linear in, where all columns are numbers
 
-Sums = Evidence | Tangents
+Sums = Evidence | LinearEvidence
 Line = Callable[[], tuple[Array, Array]]  # weights (K, d) of raw values and constants (K,)
 
 
@@ -99,7 +98,7 @@ class StreamEvidence(Serializable):
     The first 2,048 rows are kept as they came. They set means and deviations of numbers
     (`FixedScaler`), and are expanded anew whenever a bound is asked for. Later rows enter the sums
     of `Evidence` in blocks of 1,024, expanded at the learner's own model; where matrices of all
-    pairs of classes are too large those of `Tangents`, and for sparse rows these at what was
+    pairs of classes are too large those of `LinearEvidence`, and for sparse rows these at what was
     predicted.
     Blocks end at fixed numbers of rows, so that it does not matter in what portions rows come.
 
@@ -216,7 +215,7 @@ class StreamEvidence(Serializable):
         """Add a block behind the head to the sums."""
         assert self._scaler is not None
         sums = self._sized(self._sums, self._scaler)
-        if isinstance(sums, Tangents) and self._kept is not None:
+        if isinstance(sums, LinearEvidence) and self._kept is not None:
             # To expand planes anew gains next to nothing.
             sums, self._kept = _sum(sums, self._of(self._scaler, self._kept, line)), None
         own = self._of(self._scaler, block, line)
@@ -279,10 +278,10 @@ class StreamEvidence(Serializable):
         d, K = sizes = self._n_columns(scaler), self._K
         is_wide = self.sparse or lane_of(d, K) != PAIRS
         if sums is None:
-            kind = Tangents if is_wide else Evidence
+            kind = LinearEvidence if is_wide else Evidence
             return kind(n_features=d, n_classes=K, B=self._norm(scaler))
         if isinstance(sums, Evidence) and is_wide:
-            sums = Tangents.under(sums)
+            sums = LinearEvidence.under(sums)
         same = (sums.n_features, sums.n_classes) == sizes
         return sums if same else sums.grown(n_features=d, n_classes=K)
 
@@ -291,7 +290,7 @@ class StreamEvidence(Serializable):
         own = self._sized(None, scaler)
         rows, P = self._transformed(scaler, block)
         if self.sparse:
-            assert isinstance(own, Tangents)
+            assert isinstance(own, LinearEvidence)
             own._touch(rows, _distributions(P))
         else:
             own._add(rows, self._point(scaler, line) if at is None else at)
@@ -416,7 +415,7 @@ class StreamEvidence(Serializable):
             by += ", and those that came later by the rows that brought them"
         models = class_in_words(columns.format(by=by), norm, self.intercept)
         return Certificate(
-            loss, rounded_up(loss, n_rounds) - least, norm, n_rounds, models=models,
+            loss, round_loss_up(loss, n_rounds) - least, norm, n_rounds, models=models,
             norm=math.nan if own is None or self.sparse else self._length(scaler, own),
         )  # fmt: skip
 
@@ -483,7 +482,7 @@ class StreamEvidence(Serializable):
         if self.rows_ahead <= 0 or (self._kept is not None and self._scaler is None):
             raise StateFileError("the rows of evidence do not fit its counts")
         if "sums" in record.config:
-            self._sums = record.inner("sums", Evidence, Tangents)
+            self._sums = record.inner("sums", Evidence, LinearEvidence)
         if "ladder" in record.config:
             spans = record.part("spans", (None, 2), np.int64).tolist()
             found = record.inner("ladder")

@@ -10,8 +10,7 @@ from numpy.typing import ArrayLike
 
 from folklearn import validation
 from folklearn.errors import InvalidInputError
-from folklearn.evaluate.best_linear import Exact
-from folklearn.evaluate.hindsight import best_in_class
+from folklearn.evaluate.best_linear import Exact, best_in_class
 from folklearn.learners import catalogue
 from folklearn.learners.base import Progress
 from folklearn.metrics.scores import Scores, progressive

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple, TypeVar
 from folklearn import serialization
 from folklearn.errors import InvalidInputError
 from folklearn.evaluate.auditing import Certifier, PredictionCertificate, PredictionLoss
-from folklearn.evidence.lower_bound import LowerBound
-from folklearn.evidence.map_reduce import added_up
+from folklearn.evidence.evidence import LowerBound
+from folklearn.evidence.map_reduce import add_in_tree
 from folklearn.learners.base import Progress
 from folklearn.report import html
 from folklearn.scale.parallel import ignore_progress, map_in_parallel
@@ -111,7 +111,7 @@ def audit_files(
     audited = partial(_audited, read, sizes)
     found = map_in_parallel(audited, files, n_jobs=n_jobs, progress=progress)
     sums: list[Any] = [serialization.load(content) for _, content in found]
-    evidence: LowerBound = added_up(sums)
+    evidence: LowerBound = add_in_tree(sums)
     rows = tuple(AuditedFile(file, own) for file, (own, _) in zip(files, found, strict=True))
     return FilesAudit(rows, _together(rows, evidence), evidence)
 

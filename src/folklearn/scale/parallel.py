@@ -12,7 +12,7 @@ from joblib.parallel import get_active_backend
 from threadpoolctl import threadpool_limits
 
 from folklearn.errors import FolklearnError
-from folklearn.evidence.map_reduce import Engine
+from folklearn.evidence.map_reduce import MapReduce
 from folklearn.progress import Report, reporter
 
 Task = TypeVar("Task")
@@ -51,7 +51,7 @@ def map_in_parallel(
     """
     tasks = list(tasks)
     if n_jobs is not None:
-        Engine.chosen(n_jobs)  # refuses what is no number of jobs, before anything runs
+        MapReduce.from_options(n_jobs)  # refuses what is no number of jobs, before anything runs
     folder = os.getcwd()
     calls = [delayed(_call)(folder, function, *numbered) for numbered in enumerate(tasks)]
     is_streamed = get_active_backend()[0].supports_return_generator  # not by Ray's backend

@@ -16,7 +16,7 @@ from folklearn.arrays import Array, log_losses
 from folklearn.errors import InvalidInputError
 from folklearn.evaluate.auditing import PredictionCertificate, PredictionLoss
 from folklearn.evaluate.best_linear import Report, refine
-from folklearn.evidence.map_reduce import Leaf, S
+from folklearn.evidence.map_reduce import RowChunk, S
 from folklearn.evidence.passes import Passes
 from folklearn.kernels.blas import OneThread
 from folklearn.metrics.scores import checked_rows
@@ -119,9 +119,9 @@ class _Moments:
     squares: Array
 
     @classmethod
-    def of(cls, leaf: Leaf) -> "_Moments":
+    def of(cls, chunk: RowChunk) -> "_Moments":
         """Return those of some rows, at least one."""
-        X = np.concatenate([rows.X for rows in leaf.parts])
+        X = np.concatenate([rows.X for rows in chunk.batches])
         means = X.mean(axis=0)
         return cls(len(X), means, ((X - means) ** 2).sum(axis=0))
 
@@ -153,7 +153,7 @@ class _Scaled(Passes):
         """How many rows there are."""
         return self._passes.n_rows
 
-    def total(self, size: int | None, summed: Callable[[Leaf], S]) -> S:
+    def total(self, size: int | None, sum_chunk: Callable[[RowChunk], S]) -> S:
         """Return what they add up to."""
         factor, shift = self._factor, self._shift
 
@@ -162,7 +162,9 @@ class _Scaled(Passes):
                 Z = (rows.X - shift) * factor
                 yield rows._replace(X=Z, norms=validation.norms(Z))
 
-        return self._passes.total(size, lambda leaf: summed(Leaf(leaf.first, scaled(leaf.parts))))
+        return self._passes.total(
+            size, lambda chunk: sum_chunk(RowChunk(chunk.first, scaled(chunk.batches)))
+        )
 
 
 def fit(

@@ -1,4 +1,4 @@
-"""Rows of a Spark data frame: made once, kept by the executors, and summed there in a tree."""
+"""Rows of a Spark data frame: made once, kept by the executors, and sum_chunk there in a tree."""
 
 import pickle
 from collections.abc import Callable, Iterable, Iterator
@@ -10,7 +10,7 @@ import numpy as np
 
 from folklearn.arrays import Array
 from folklearn.errors import InvalidInputError
-from folklearn.evidence.map_reduce import HERE, Leaf, S, added_up
+from folklearn.evidence.map_reduce import ONE_THREAD, RowChunk, S, add_in_tree
 from folklearn.evidence.passes import Passes
 from folklearn.utils import import_optional
 from folklearn.validation import Rows
@@ -73,11 +73,11 @@ class SparkPasses(Passes):
         """How many rows there are."""
         return self._n_rows
 
-    def total(self, size: int | None, summed: Callable[[Leaf], S]) -> S:
+    def total(self, size: int | None, sum_chunk: Callable[[RowChunk], S]) -> S:
         """Return what all rows add up to."""
 
         def of_rows(first: int, blocks: Iterable[Block]) -> S:
-            return HERE.total((block.rows for block in blocks), size, summed, first)
+            return ONE_THREAD.total((block.rows for block in blocks), size, sum_chunk, first)
 
         return self.of_partitions(of_rows)
 
@@ -90,7 +90,7 @@ class SparkPasses(Passes):
             sums = sums.groupBy(neighbours).applyInArrow(_joined, _SUM)
             n_sums = -(n_sums // -FAN)
         found = sorted(sums.collect(), key=itemgetter("place"))
-        total: S = added_up(pickle.loads(row["content"]) for row in found)
+        total: S = add_in_tree(pickle.loads(row["content"]) for row in found)
         self._n_made += 1
         if self._after_pass is not None:
             self._after_pass(self._n_made)
@@ -132,7 +132,7 @@ def _joined(key: tuple[Any, ...], sums: Any) -> Any:
     import pyarrow as pa
 
     own = sums.sort_by("place")["content"]
-    total = added_up(pickle.loads(content.as_buffer()) for content in own)
+    total = add_in_tree(pickle.loads(content.as_buffer()) for content in own)
     return pa.Table.from_batches([_batch(key[0].as_py(), total)])
 
 

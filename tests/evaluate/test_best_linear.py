@@ -6,7 +6,7 @@ import pytest
 
 from folklearn.arrays import logit_losses
 from folklearn.errors import InvalidInputError
-from folklearn.evaluate.hindsight import best_in_class
+from folklearn.evaluate.best_linear import best_in_class
 from folklearn.evidence.passes import passes_over
 from folklearn.metrics.scores import linear_losses
 from folklearn.synthetic import OBLIVIOUS, separable

@@ -9,7 +9,7 @@ from scipy.special import softmax
 from folklearn import Certificate, Folklore
 from folklearn.errors import InvalidInputError, StateFileError
 from folklearn.evaluate.auditing import Certifier
-from folklearn.evaluate.hindsight import best_in_class
+from folklearn.evaluate.best_linear import best_in_class
 from folklearn.serialization import Record, read
 from folklearn.synthetic import OBLIVIOUS, against, contexts
 from tests.evaluate.peers import PEERS, river

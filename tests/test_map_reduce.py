@@ -9,13 +9,19 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from folklearn import Certifier, Evidence, FolkloreClassifier, Model, Tangents, best_in_class
+from folklearn import Certifier, Evidence, FolkloreClassifier, LinearEvidence, Model, best_in_class
 from folklearn.batch import OnlineToBatch
 from folklearn.batch.penalised import N_FOLDS, dealt, penalised
 from folklearn.errors import InvalidInputError
 from folklearn.evaluate.best_linear import refine
 from folklearn.evaluate.projected_gradient import WideLoss
-from folklearn.evidence.map_reduce import HERE, Engine, added_up, leaf_rows, leaves
+from folklearn.evidence.map_reduce import (
+    ONE_THREAD,
+    MapReduce,
+    add_in_tree,
+    chunk_rows,
+    split_into_chunks,
+)
 from folklearn.evidence.passes import Passes, PassesHere, Sums, passes_over
 from folklearn.kernels.evidence import DEPTH
 from folklearn.learners.auto import auto
@@ -25,7 +31,7 @@ from tests.reference.streams import soft_labels
 
 D, K = 3, 3
 SIZES = {"n_features": D, "n_classes": K}
-LEAF = leaf_rows(D, K)
+CHUNK_ROWS = chunk_rows(D, K)
 JOBS = (1, 2, 3, -1)
 
 
@@ -60,38 +66,40 @@ class Added:
 @pytest.mark.parametrize("n", [*range(1, 18), 31, 33, 100])
 def test_the_tree_is_that_of_its_definition(n):
     parts = [Added(str(i)) for i in range(n)]
-    assert added_up(iter(parts)).how == twin.tree(parts).how
+    assert add_in_tree(iter(parts)).how == twin.tree(parts).how
 
 
 @given(st.lists(st.integers(0, 9), max_size=8), st.integers(1, 7))
-def test_leaves_do_not_depend_on_blocks(lengths, size):
+def test_chunks_do_not_depend_on_blocks(lengths, size):
     X = np.arange(sum(lengths), dtype=float)[:, None]
     whole = Rows.checked(X, np.zeros(len(X), int), None, n_features=1, n_classes=2)
     ends = np.cumsum([0, *lengths])
     blocks = [whole.part(*ends[i : i + 2]) for i in range(len(lengths))]
     found = [
-        (leaf.first, [x for part in leaf.parts for x in part.X[:, 0]])
-        for leaf in leaves(blocks, size)
+        (chunk.first, [x for part in chunk.batches for x in part.X[:, 0]])
+        for chunk in split_into_chunks(blocks, size)
     ]
     assert found == [(rows.start, list(rows)) for rows in twin.cut(len(X), size)]
 
 
-@pytest.mark.parametrize("T", [0, 1, LEAF, LEAF + 1, 2 * LEAF, 3 * LEAF + 7])
+@pytest.mark.parametrize(
+    "T", [0, 1, CHUNK_ROWS, CHUNK_ROWS + 1, 2 * CHUNK_ROWS, 3 * CHUNK_ROWS + 7]
+)
 def test_evidence_has_the_bits_of_the_tree(T, rng):
     X, y, weight = stream(rng, T)
     W = rng.normal(size=(K, D))
-    cuts = twin.cut(T, LEAF)
+    cuts = twin.cut(T, CHUNK_ROWS)
 
-    def of_leaf(rows):
+    def of_chunk(rows):
         own = Evidence(**SIZES)
         own.add(X[rows.start : rows.stop], y[rows.start : rows.stop], at=W,
                 weight=weight[rows.start : rows.stop])  # fmt: skip
         return own
 
-    before = of_leaf(range(min(T, 5)))
-    whole = twin.tree([of_leaf(rows) for rows in cuts])
+    before = of_chunk(range(min(T, 5)))
+    whole = twin.tree([of_chunk(rows) for rows in cuts])
     for n_jobs in JOBS:
-        alone, onto = Evidence(**SIZES), of_leaf(range(min(T, 5)))
+        alone, onto = Evidence(**SIZES), of_chunk(range(min(T, 5)))
         for one in (alone, onto):
             one.add(X, y, at=W, weight=weight, n_jobs=n_jobs)
         if len(cuts) > 1:
@@ -103,7 +111,7 @@ def test_evidence_has_the_bits_of_the_tree(T, rng):
 
 
 def test_the_tree_is_the_plain_sum(rng):
-    T = 2 * LEAF + 100
+    T = 2 * CHUNK_ROWS + 100
     X, y, weight = stream(rng, T)
     W = rng.normal(size=(K, D))
     sums = passes_over(X, y, weight, **SIZES, n_jobs=2).sums(W)
@@ -122,7 +130,7 @@ def test_the_tree_is_the_plain_sum(rng):
 
 @pytest.mark.parametrize("kind", ["classes", "soft", "sparse", "function"])
 def test_a_pass_has_the_same_bits_on_any_number_of_threads(kind, seed, rng):
-    T = 2 * leaf_rows(D, K, 2) + 100
+    T = 2 * chunk_rows(D, K, 2) + 100
     X, y, weight = stream(rng, T)
     W = rng.normal(size=(K, D))
     given = {
@@ -138,7 +146,7 @@ def test_a_pass_has_the_same_bits_on_any_number_of_threads(kind, seed, rng):
 
 
 def test_sums_of_a_pass_count_every_merge(rng):
-    size = leaf_rows(D, K, 2)
+    size = chunk_rows(D, K, 2)
     X, y, weight = stream(rng, 2 * size + 100)
     sums = passes_over(X, y, weight, **SIZES).sums(np.zeros((K, D)), (10.0,))
     for place in range(2):
@@ -178,28 +186,28 @@ def test_rows_are_read_hardly_ahead(n_jobs):
                 ahead.append(n_read - n_summed)
             yield row
 
-    def summed(leaf):
+    def sum_chunk(chunk):
         nonlocal n_summed
         with lock:
             n_summed += 1
         return 1
 
-    assert Engine(n_jobs).total(blocks(), 1, summed) == 50
+    assert MapReduce(n_jobs).total(blocks(), 1, sum_chunk) == 50
     assert max(ahead) <= n_jobs + 2
 
 
 class Interrupted(Evidence):
-    """Evidence of which the third leaf never ends well."""
+    """Evidence of which the third chunk never ends well."""
 
-    def _of_leaf(self, leaf, W):
-        if leaf.first == 2 * LEAF:
+    def _of_chunk(self, chunk, W):
+        if chunk.first == 2 * CHUNK_ROWS:
             raise KeyboardInterrupt
-        return super()._of_leaf(leaf, W)
+        return super()._of_chunk(chunk, W)
 
 
 @pytest.mark.parametrize("n_jobs", [1, 2])
 def test_an_interrupt_leaves_evidence_as_it_was(n_jobs, rng):
-    X, y, _ = stream(rng, 4 * LEAF)
+    X, y, _ = stream(rng, 4 * CHUNK_ROWS)
     evidence = Interrupted(**SIZES)
     evidence.add(X[:100], y[:100])
     before, floor, threads = of_evidence(evidence), evidence.floor(), set(threading.enumerate())
@@ -213,7 +221,7 @@ def test_an_interrupt_leaves_evidence_as_it_was(n_jobs, rng):
 
 
 def test_an_interrupt_leaves_planes_as_they_were(rng):
-    class Stopped(Tangents):
+    class Stopped(LinearEvidence):
         def _touch(self, rows, P):
             super()._touch(rows, P)
             if len(rows.X) < 100 < self.n_rounds:  # behind the first block
@@ -221,7 +229,9 @@ def test_an_interrupt_leaves_planes_as_they_were(rng):
 
     n_classes = 2**14
     X, y = rng.normal(size=(70, 2)), rng.integers(n_classes, size=70)
-    tangents, whole = (kind(n_features=2, n_classes=n_classes) for kind in (Stopped, Tangents))
+    tangents, whole = (
+        kind(n_features=2, n_classes=n_classes) for kind in (Stopped, LinearEvidence)
+    )
     tangents.add(X[:40], y[:40])
     before = of_evidence(tangents)
     with pytest.raises(KeyboardInterrupt):
@@ -255,13 +265,13 @@ class Elsewhere(Passes):
     def __init__(self, parts):
         self.parts = parts
 
-    def total(self, size, summed):
+    def total(self, size, sum_chunk):
         first, found = 0, []
         for rows in self.parts:
-            own = HERE.total([rows], size, summed, first)
+            own = ONE_THREAD.total([rows], size, sum_chunk, first)
             found.append(pickle.loads(pickle.dumps(own)))
             first += len(rows.X)
-        return added_up(found)
+        return add_in_tree(found)
 
 
 def test_another_engine_is_a_method(rng):
@@ -303,16 +313,16 @@ def test_planes_have_the_same_bits_on_any_number_of_threads(rng):
     for n_jobs in JOBS:
         loss = WideLoss(passes_over(X, y, None, **sizes, n_jobs=n_jobs), **sizes)
         touched = loss.at(loss.narrow(W))
-        assert touched.totals[DEPTH] == twin.depth(twin.cut(70_000, loss._leaf)) < 70_000
+        assert touched.totals[DEPTH] == twin.depth(twin.cut(70_000, loss._chunk_rows)) < 70_000
         found.append(content(touched.loss, touched.G, touched.totals, loss.columns))
     assert found[1:] == found[:-1]
-    tangents = Tangents(**sizes)
+    tangents = LinearEvidence(**sizes)
     tangents.add(X, y, at=W, n_jobs=2)
     assert loss.evidence(touched, 1.0).floor() == pytest.approx(tangents.floor(B=1.0), rel=1e-9)
 
 
 def test_what_is_made_of_sums_does_not_depend_on_threads(rng):
-    X, y, weight = stream(rng, LEAF + 500)
+    X, y, weight = stream(rng, CHUNK_ROWS + 500)
     best = [best_in_class(X, y, B=5.0, n_classes=K, weight=weight, n_jobs=j) for j in (1, 2)]
     assert content(best[0].W, best[0].loss, best[0].gap) == content(
         best[1].W, best[1].loss, best[1].gap
@@ -324,7 +334,7 @@ def test_what_is_made_of_sums_does_not_depend_on_threads(rng):
 
 
 def test_a_fit_does_not_depend_on_threads(rng):
-    X, y, _ = stream(rng, LEAF + 500)
+    X, y, _ = stream(rng, CHUNK_ROWS + 500)
     rows = [{"a": a, "b": b, "y": str(label)} for (a, b, _), label in zip(X, y, strict=True)]
     one, other = (Model().fit(rows, "y", passes=4, n_jobs=n_jobs) for n_jobs in (1, 2))
     assert one.to_record().digest == other.to_record().digest
@@ -357,11 +367,11 @@ def test_what_cannot_be_an_engine_is_refused(rng):
             best_in_class(X, y, B=1.0, n_classes=K, device=device)
         with pytest.raises(InvalidInputError, match="device"):
             Certifier(**SIZES, device=device)
-    assert Engine.chosen(-1).n_jobs >= 1
-    assert Engine.chosen(2, "cpu") == Engine(2)
+    assert MapReduce.from_options(-1).n_jobs >= 1
+    assert MapReduce.from_options(2, "cpu") == MapReduce(2)
     assert evidence.n_rounds == 0
 
 
 def test_large_problems_are_not_cut():
-    assert leaf_rows(400, 10) is None
-    assert leaf_rows(399, 10) == 2048
+    assert chunk_rows(400, 10) is None
+    assert chunk_rows(399, 10) == 2048

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.special import softmax
 
-from folklearn import Evidence, Tangents
+from folklearn import Evidence, LinearEvidence
 from folklearn.errors import InvalidInputError
 from folklearn.kernels import linear_evidence
 from folklearn.kernels.evidence import CONSTANT, DEPTH, N_TOTALS, REACH, WEIGHT
@@ -94,7 +94,7 @@ def test_a_plane_lies_under_its_quadratic(rng):
     for _ in range(300):
         W = into_class(4.0 * rng.normal(size=(4, 3)), 2.0)
         assert c + (G * W).sum() <= evidence.value(W)
-    assert Tangents.under(evidence).floor() == pytest.approx(evidence.floor(), rel=1e-5)
+    assert LinearEvidence.under(evidence).floor() == pytest.approx(evidence.floor(), rel=1e-5)
     assert np.abs(best).max() > 0.0
 
 
@@ -116,7 +116,7 @@ def test_limits_travel(rng):
     X, y = rng.normal(size=(50, 2)), rng.integers(3, size=50)
     second = Evidence(n_features=2, n_classes=3, B=2.0)
     second.add(X, y)
-    limited, free = Tangents.under(second), Tangents(n_features=2, n_classes=3, B=2.0)
+    limited, free = LinearEvidence.under(second), LinearEvidence(n_features=2, n_classes=3, B=2.0)
     free.add(X, y)
     assert free.floor(B=50.0) == 0.0
     for one in (limited, limited + free, free + limited, 0.5 * limited, limited.grown(n_classes=5)):
@@ -125,11 +125,11 @@ def test_limits_travel(rng):
             one.floor(B=2.1)
         with pytest.raises(InvalidInputError, match="row of norm"):
             one.value(3.0 * np.eye(one.n_classes, 2))
-        again = Tangents.from_record(one.to_record())
+        again = LinearEvidence.from_record(one.to_record())
         assert again.largest_B == 2.0
 
 
 def test_next_to_no_weight_proves_nothing():
-    tiny = Tangents(n_features=1, n_classes=2, B=10.0)
+    tiny = LinearEvidence(n_features=1, n_classes=2, B=10.0)
     tiny.add([[1.0]], [0], weight=[1e-170])
     assert tiny.floor() == tiny.value([[1.0], [-1.0]]) == 0.0
