@@ -367,7 +367,7 @@ def _use_scaler(scaler):
 
 def _use_model(model):
     repr(model)
-    of_arrays = model.columns is not None and model.columns.is_matrix
+    of_arrays = model.encoder is not None and model.encoder.is_matrix
     rows = [[0.5] * D] * 3 if of_arrays else [{"size": 1.0, "colour": "red", "said": "word1"}] * 3
     if of_arrays:
         model.predict_proba(np.array(rows))

@@ -149,8 +149,13 @@ def test_a_changed_file_is_refused_or_can_be_used(case):
         ("Model", ("labels",), [1, 1, 1], "a Model state cannot be restored .TypeError"),
         ("Model", ("labels",), [["int", 1]] * 3, "two classes have the same label"),
         ("Model", ("tally",), [], "a Model state has no record for tally"),
-        ("Model", ("metrics",), {"kind": "Waiting", "config": {}}, "a Waiting state needs"),
-        ("Model", ("core", "config", "n_rounds"), 2**60, "a Core state has n_rounds="),
+        (
+            "Model",
+            ("metrics",),
+            {"kind": "PendingPredictions", "config": {}},
+            "a PendingPredictions state needs",
+        ),
+        ("Model", ("pipeline", "config", "n_rounds"), 2**60, "state has n_rounds="),
         ("Model", ("labels",), [["str", "cat"]], "recent rows of classes that it does not have"),
     ],
 )
@@ -164,7 +169,7 @@ def test_entries_that_nobody_saves(kind, path, value, sentence):
 def test_a_part_of_another_kind_is_named():
     record = crafted.record_of("Model")
     record.config["recent"] = record.config["waiting"]
-    with pytest.raises(StateFileError, match="a Model state has a Waiting for recent"):
+    with pytest.raises(StateFileError, match="a Model state has a PendingPredictions for recent"):
         loaded(record)
 
 

@@ -14,7 +14,7 @@ import folklearn
 PACKAGE = os.path.dirname(folklearn.__file__) + os.sep
 N_ROWS, PASSES = 24, 2  # rows: no window and no stripe of the frozen record ends on the way
 MOST_FUNCTIONS = 137
-BEGINS, ENDS = "model.dataset.Feed.rows", "model.run.Run.ended"
+BEGINS, ENDS = "model.dataset.Dataset.rows", "model.run.Run.ended"
 
 _opened: list[str] = []
 _watched: str | None = None
@@ -93,7 +93,7 @@ def test_a_file_is_opened_at_most_twice_a_pass(tmp_path):
 def test_rows_are_checked_once_a_block(tmp_path):
     model, path = folklearn.Model(), written(tmp_path)
     calls = Counter(calls_of(lambda: model.run(path, target="label", exact=False)))
-    n_blocks = calls["model.pipeline.Core.run"]
+    n_blocks = calls["model.pipeline.OnlinePipeline.run"]
     assert n_blocks == 1
     assert calls["validation.contexts"] == n_blocks
-    assert calls["model.encoder.Columns.encode"] == n_blocks + 1  # once to open the columns
+    assert calls["model.encoder.TableEncoder.encode"] == n_blocks + 1  # once to open the columns

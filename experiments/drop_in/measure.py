@@ -14,7 +14,7 @@ from sklearn.feature_extraction import FeatureHasher
 from sklearn.model_selection import train_test_split
 
 from folklearn import FolkloreClassifier
-from folklearn.model.pipeline import Core
+from folklearn.model.pipeline import OnlinePipeline
 
 from .methods import METHODS, SORTED, facts, strict_losses
 
@@ -80,12 +80,12 @@ def late_classes(source: Source, arrival: str, seed: int) -> dict[str, float]:
         order = np.argsort(begin + (1.0 - begin) * rng.random(len(y)))
         X, y = X[order], _by_appearance(y[order])
     K, T, d = int(y.max()) + 1, len(y), X.shape[1]
-    P, u = Core("auto", n_features=d).run(X, y)
+    P, u = OnlinePipeline("auto", n_features=d).run(X, y)
     first = np.zeros(T, dtype=bool)
     first[np.unique(y, return_index=True)[1]] = True
     novelty = -np.log(np.where(first, u, 1.0 - u))
     known = -np.log(P[~first, y[~first]])
-    P, u = Core("auto", n_features=d, n_classes=K).run(X, y)
+    P, u = OnlinePipeline("auto", n_features=d, n_classes=K).run(X, y)
     plain = -np.log(P[np.arange(T), y])
     return {
         "T": T,
@@ -112,7 +112,7 @@ def hashed_text(source: Source, n_buckets: int | None, seed: int) -> dict[str, f
         tokens = [[f"category={category}"] for category in range(int(is_text.sum()))]
         signs = hasher.transform(tokens).toarray()
         X = np.hstack([X[:, ~is_text], X[:, is_text] @ signs])
-    P, _ = Core("auto", n_features=X.shape[1], n_classes=int(y.max()) + 1).run(X, y)
+    P, _ = OnlinePipeline("auto", n_features=X.shape[1], n_classes=int(y.max()) + 1).run(X, y)
     return {
         "T": len(y),
         "categories": int(is_text.sum()),

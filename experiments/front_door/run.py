@@ -96,7 +96,7 @@ def saved(X: Any, y: Any, cuts: Sequence[int], ahead: int, every: int) -> list[F
 
 def _scored(model: Any, X: Any, y: Any) -> Found:
     columns = np.array([model.labels.index(label) for label in y.tolist()])
-    core = model.core
+    core = model.pipeline
     Z = core._scaler.transform(X)
     experts = core.learner._expert_predictions(Z, np.sqrt((Z * Z).sum(axis=1)))
     losses = [loss(P, columns) for P in experts]
@@ -104,7 +104,7 @@ def _scored(model: Any, X: Any, y: Any) -> Found:
     return {
         "saved": loss(core.predict(X), columns),
         "running": loss(core.predict_next(X), columns),
-        "printed": model.frozen_loss,
+        "printed": model.holdout_loss,
         "best expert": losses[best],
         "its name": core.learner._expert_names()[best],
         "progressive": model.average_loss,
@@ -115,7 +115,7 @@ def words(path: Path) -> Found:
     """Learn a file of sentences as it is."""
     model = Model()
     run = model.run(path, target="intent", shuffle=True)
-    return {"rows": run.n_rows, "progressive": run.loss, "frozen": run.frozen_loss,
+    return {"rows": run.n_rows, "progressive": run.loss, "frozen": run.holdout_loss,
             "error": run.error, "roles": model.roles}  # fmt: skip
 
 

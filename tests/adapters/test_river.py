@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import folklearn
 from folklearn import Folklore
 from folklearn.errors import InvalidInputError, StateFileError
-from folklearn.model.pipeline import Core
+from folklearn.model.pipeline import OnlinePipeline
 
 river = pytest.importorskip("river", reason="River comes with the extra `river`")
 
@@ -84,7 +84,7 @@ def test_the_other_learners_pass_too(name):
 @pytest.mark.parametrize("name", LEARNERS)
 def test_it_is_the_core_of_the_model(name, rng):
     examples = stream(rng, T=80, missing=0.1)
-    model, core, known = FolkloreClassifier(name), Core(name, n_features=3), []
+    model, core, known = FolkloreClassifier(name), OnlinePipeline(name, n_features=3), []
     for x, y in examples:
         row = np.array(list(x.values()))
         assert model.unseen_probability == core.unseen_probability
@@ -177,7 +177,7 @@ def test_the_order_of_features_is_of_no_account(rng):
         assert one.predict_proba_one(x) == other.predict_proba_one(shuffled)
         one.learn_one(x, t % 3)
         other.learn_one(shuffled, t % 3)
-    assert one.model.columns.keys == other.model.columns.keys
+    assert one.model.encoder.keys == other.model.encoder.keys
 
 
 def test_labels_that_python_holds_equal_are_not_confused():
@@ -413,7 +413,7 @@ def test_many_is_the_loop(kind, name, rng):
         np.testing.assert_allclose(P.to_numpy(), expected, atol=1e-8)
         assert many.predict_many(X).to_list() == [one.predict_one(x) for x, _ in batch]
         assert many.unseen_probability == one.unseen_probability
-    assert many.model.columns.keys == one.model.columns.keys
+    assert many.model.encoder.keys == one.model.encoder.keys
 
 
 def test_pandas_keeps_index_and_labels():

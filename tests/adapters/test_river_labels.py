@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from folklearn.errors import InvalidInputError
-from folklearn.model.pipeline import Core
+from folklearn.model.pipeline import OnlinePipeline
 
 pytest.importorskip("river", reason="River comes with the extra `river`")
 
@@ -31,7 +31,7 @@ def test_a_certain_soft_label_is_the_hard_one(rng):
 
 @pytest.mark.parametrize("name", ["auto", "folklore", "ogd"])
 def test_soft_labels_are_those_of_the_core(name, rng):
-    model, core = FolkloreClassifier(name), Core(name, n_features=3, n_classes=3)
+    model, core = FolkloreClassifier(name), OnlinePipeline(name, n_features=3, n_classes=3)
     core.n_new = 1  # the classes came with the first example, and core was told them
     for x, _ in stream(rng):
         q = rng.dirichlet(np.ones(3))
@@ -119,7 +119,7 @@ def test_soft_labels_bring_classes_to_the_core(rng):
     Y[:3, 0] = 1.0
     Y[3:6, :3] = rng.dirichlet(np.ones(3), size=3)
     Y[6:] = rng.dirichlet(np.ones(4), size=3)
-    block, loop = Core("folklore", n_features=2), Core("folklore", n_features=2)
+    block, loop = OnlinePipeline("folklore", n_features=2), OnlinePipeline("folklore", n_features=2)
     P, u = block.run(X, Y)
     for t in range(9):
         assert u[t] == loop.unseen_probability
@@ -134,7 +134,7 @@ def test_soft_labels_bring_classes_to_the_core(rng):
         with pytest.raises(InvalidInputError):
             block.learn_row(X[0], bad)
     assert pickle.dumps(block) == before
-    declared = Core("ons", n_features=2, n_classes=2)
+    declared = OnlinePipeline("ons", n_features=2, n_classes=2)
     with pytest.raises(InvalidInputError, match="'ons' is no learner that takes"):
         declared.learn_row(X[0], [0.5, 0.25, 0.25])
 

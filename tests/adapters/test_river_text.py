@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from folklearn.errors import InvalidInputError
-from folklearn.model.pipeline import Core
+from folklearn.model.pipeline import OnlinePipeline
 
 pytest.importorskip("river", reason="River comes with the extra `river`")
 
@@ -30,7 +30,7 @@ def coloured(rng, T=80, n_colours=5):
 
 def test_a_category_is_a_number_of_its_own(rng):
     """The twin is told 1 and 0, of every category from the row that brings it."""
-    twin, model = Core("folklore", n_features=2), FolkloreClassifier("folklore")
+    twin, model = OnlinePipeline("folklore", n_features=2), FolkloreClassifier("folklore")
     numbers = {}
     for t, (x, y) in enumerate(stream(rng, d=1)):
         colour = COLOURS[t % 3]
@@ -41,7 +41,7 @@ def test_a_category_is_a_number_of_its_own(rng):
             np.testing.assert_allclose(list(p.values()), expected, atol=1e-8)
         model.learn_one(x | {"colour": colour}, y)
         twin.learn_row(row, numbers.setdefault(y, len(numbers)))
-    assert len(model.model.columns) == 4
+    assert len(model.model.encoder) == 4
 
 
 def test_text_is_learned():
@@ -49,7 +49,7 @@ def test_text_is_learned():
     for t in range(90):
         model.learn_one({"colour": COLOURS[t % 3], "noise": math.sin(t)}, t % 3)
     assert [model.predict_one({"colour": colour}) for colour in COLOURS[:3]] == [0, 1, 2]
-    assert len(model.model.columns) == 4  # the noise and three colours
+    assert len(model.model.encoder) == 4  # the noise and three colours
 
 
 def test_the_first_value_says_what_a_feature_is():
@@ -59,7 +59,7 @@ def test_the_first_value_says_what_a_feature_is():
         model.learn_one({"a": "red"}, 1)
     assert pickle.dumps(model) == before
     model = learned([({"a": "red"}, 0), ({"a": 1}, 1), ({"a": "1"}, 0), ({"a": 1.0}, 1)])
-    assert model.model.columns.keys == [("a", "red"), ("a", "1")]
+    assert model.model.encoder.keys == [("a", "red"), ("a", "1")]
 
 
 def test_text_never_learned_is_ignored(rng):
@@ -89,7 +89,7 @@ def test_the_order_of_texts_is_of_no_account(rng):
         assert one.predict_proba_one(x) == other.predict_proba_one(shuffled)
         one.learn_one(x, t % 3)
         other.learn_one(shuffled, t % 3)
-    assert one.model.columns.keys == other.model.columns.keys
+    assert one.model.encoder.keys == other.model.encoder.keys
 
 
 @pytest.mark.parametrize("cut", [0, 1, 40])
@@ -126,7 +126,7 @@ def test_many_is_the_loop(kind, dtype, rng):
         for x, label in batch:
             one.learn_one(x, label)
         many.learn_many(X, y)
-        assert many.model.columns.keys == one.model.columns.keys
+        assert many.model.encoder.keys == one.model.encoder.keys
         P = many.predict_proba_many(X).to_numpy()
         expected = [list(one.predict_proba_one(x).values()) for x, _ in batch]
         np.testing.assert_allclose(P, expected, atol=1e-8)
@@ -141,7 +141,7 @@ def test_the_first_row_of_a_frame_sets_the_unit(rng):
     many = FolkloreClassifier("folklore")
     many.learn_many(X, [y for _, y in examples])
     one = learned(examples, "folklore")
-    scalers = [each.model.core.to_record().config["scaler"] for each in (many, one)]
+    scalers = [each.model.pipeline.to_record().config["scaler"] for each in (many, one)]
     assert scalers[0] == scalers[1]
     np.testing.assert_allclose(
         many.predict_proba_many(X).to_numpy()[7],
@@ -165,6 +165,6 @@ def test_any_text_in_frames_is_the_loop(rows, cut):
         one.learn_one({"a": a, 1: b}, label)
     many.learn_many(X[:cut], y[:cut])
     many.learn_many(X[cut:], y[cut:])
-    assert many.model.columns.keys == one.model.columns.keys
+    assert many.model.encoder.keys == one.model.encoder.keys
     expected = [list(one.predict_proba_one({"a": a, 1: b}).values()) for a, b, _ in rows]
     np.testing.assert_allclose(many.predict_proba_many(X).to_numpy(), expected, atol=1e-7)

@@ -23,7 +23,7 @@ from folklearn import FolkloreClassifier
 from folklearn.adapters._sklearn import rows as adapter_rows
 from folklearn.errors import InvalidInputError
 from folklearn.learners import catalogue
-from folklearn.model.pipeline import Core
+from folklearn.model.pipeline import OnlinePipeline
 from folklearn.scaler import OnlineScaler
 from tests.adapters.copying import TRUSTED, copies
 
@@ -88,13 +88,13 @@ def test_fit_is_partial_fit_with_classes_declared(learner, rng):
 
 def test_it_is_the_core_of_the_model(rng):
     X, y = sample(rng)
-    model = Core("folklore", {"lam": 0.3}, n_features=3, n_classes=3, B=4.0)
+    model = OnlinePipeline("folklore", {"lam": 0.3}, n_features=3, n_classes=3, B=4.0)
     model.run(X, y)
     estimator = quick(B=4.0, lam=0.3).fit(X, y)
     np.testing.assert_array_equal(estimator.predict_proba(X), model.predict(X))
     np.testing.assert_array_equal(estimator.predict(X), model.predict(X).argmax(axis=1))
     found = estimator.certificate()
-    assert found == model.certificate(found.loss, estimator.model_.columns.in_words)
+    assert found == model.certificate(found.loss, estimator.model_.encoder.in_words)
     assert FolkloreClassifier(learner="ogd").fit(X, y).certificate().valid
 
 
@@ -123,7 +123,7 @@ def test_states_drawn_are_those_before_their_rounds(select, rng, seed):
     assert len(rounds) == (4 if select == "average" else 1)
     expected = 0.0
     for t in rounds:
-        twin = Core("folklore", n_features=3, n_classes=3)
+        twin = OnlinePipeline("folklore", n_features=3, n_classes=3)
         twin.run(X[:t], y[:t])
         expected = expected + twin.predict(X) / len(rounds)
     np.testing.assert_allclose(model.predict_proba(X), expected, atol=1e-9)
@@ -243,7 +243,7 @@ def test_classes_may_be_declared_at_any_time(rng):
     model = quick().partial_fit(X, y, classes=[0, 5]).partial_fit(X, y, classes=[9, 1])
     assert model.classes_.tolist() == [0, 1, 2, 5, 9]
     assert sorted(model.model_.labels[:2]) == [0, 5]
-    assert model.model_.core.n_new == 2  # 1 and 2 were not declared before they came
+    assert model.model_.pipeline.n_new == 2  # 1 and 2 were not declared before they came
 
 
 def test_one_class_is_certain(rng):
@@ -495,7 +495,7 @@ def test_every_growing_learner_can_be_chosen(name):
 @pytest.mark.parametrize("name", sorted({*catalogue.CATALOGUE} - {*catalogue.growing()}))
 def test_a_learner_that_cannot_grow_is_told_all_classes(name, rng):
     X, y = sample(rng, K=2)
-    twin = Core(name, n_features=3, n_classes=2, B=3.0)
+    twin = OnlinePipeline(name, n_features=3, n_classes=2, B=3.0)
     twin.run(X, y)
     model = quick(learner=name, B=3.0)
     np.testing.assert_array_equal(model.fit(X, y).predict_proba(X), twin.predict(X))
@@ -527,7 +527,7 @@ def test_a_learner_that_cannot_grow_is_copied(name, rng):
 def test_memory_forgets(rng):
     X = rng.normal(size=(1000, 3))
     y = ((X[:, 0] > 0.0) ^ (rng.random(1000) < 0.1)).astype(int)
-    twin = Core("folklore", {"memory": 100}, n_features=3, n_classes=2)
+    twin = OnlinePipeline("folklore", {"memory": 100}, n_features=3, n_classes=2)
     twin.run(X, y)
     model = quick(memory=100).fit(X, y)
     np.testing.assert_array_equal(model.predict_proba(X), twin.predict(X))
@@ -622,7 +622,7 @@ def test_an_interrupted_call_can_be_followed_by_others(rng, monkeypatch):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(Core, "run", interrupted)
+        patch.setattr(OnlinePipeline, "run", interrupted)
         with pytest.raises(KeyboardInterrupt):
             model.partial_fit(X[:2], [7, 5])
     np.testing.assert_allclose(model.predict_proba(X).sum(axis=1), 1.0)

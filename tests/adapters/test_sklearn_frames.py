@@ -19,7 +19,7 @@ from folklearn import FolkloreClassifier, memory
 from folklearn.adapters._sklearn import rows as adapter_rows
 from folklearn.errors import InvalidInputError
 from folklearn.learners import catalogue
-from folklearn.model.pipeline import Core
+from folklearn.model.pipeline import OnlinePipeline
 from tests.adapters.copying import copies
 
 pd = pytest.importorskip("pandas")
@@ -61,7 +61,7 @@ def by_hand(columns):
 
 
 def places(model):
-    return [" = ".join(filter(None, key)) for key in model.model_.columns.keys]
+    return [" = ".join(filter(None, key)) for key in model.model_.encoder.keys]
 
 
 def some(columns, rows):
@@ -94,7 +94,7 @@ def test_categories_have_places_of_their_own(kind, rng):
     columns, y = sample(rng)
     frame, X = MAKERS[kind](columns), by_hand(columns)
     names, numbers = np.unique(y, return_inverse=True)
-    twin = Core("folklore", n_features=7, n_classes=len(names))
+    twin = OnlinePipeline("folklore", n_features=7, n_classes=len(names))
     model = quick().fit(frame, y)
     wanted = ["colour", "old", "size", "width"]
     assert sorted({place.split(" = ")[0] for place in places(model)}) == wanted
@@ -201,7 +201,7 @@ def test_roles_dates_words_ids_and_crosses(rng):
 def test_missing_text_adds_nothing(values):
     model = quick().fit(pd.DataFrame({"t": values}), [0, 1, 1])
     X = np.array([[1.0, 0.0], [0.0, 0.0], [0.0, 1.0]])
-    twin = Core("folklore", n_features=2, n_classes=2)
+    twin = OnlinePipeline("folklore", n_features=2, n_classes=2)
     twin.run(X, [0, 1, 1])
     np.testing.assert_array_equal(model.predict_proba(pd.DataFrame({"t": values})), twin.predict(X))
 

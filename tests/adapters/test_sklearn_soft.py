@@ -13,7 +13,7 @@ from sklearn.model_selection import cross_val_score
 from folklearn import FolkloreClassifier
 from folklearn.errors import InvalidInputError
 from folklearn.learners import catalogue
-from folklearn.model.pipeline import Core
+from folklearn.model.pipeline import OnlinePipeline
 from tests.adapters.copying import copies
 
 NAMES = ["cloud", "rain", "sun"]
@@ -32,7 +32,7 @@ def sample(rng, T=60, d=3, K=3):
 @pytest.mark.parametrize("learner", catalogue.CATALOGUE)
 def test_it_is_the_core_of_the_model(learner, rng):
     X, Y = sample(rng, K=2)
-    twin = Core(learner, n_features=3, n_classes=2)
+    twin = OnlinePipeline(learner, n_features=3, n_classes=2)
     twin.run(X, Y)
     model = quick(learner=learner, passes=1).fit(X, Y)
     np.testing.assert_array_equal(model.predict_proba(X), twin.predict(X))

@@ -30,7 +30,7 @@ def test_every_kind_of_sparse_rows_and_dense_ones_to_predict(kind, seed):
     X, y = sample(seed)
     expected = FolkloreClassifier().fit(X, y)
     model = FolkloreClassifier().fit(getattr(scipy.sparse, kind)(X), y)
-    assert model.model_.core.sparse
+    assert model.model_.pipeline.sparse
     assert isinstance(model.model_.learner, Wide)
     P = expected.predict_proba(X)
     np.testing.assert_array_equal(model.predict_proba(getattr(scipy.sparse, kind)(X)), P)
@@ -55,7 +55,7 @@ def test_it_is_a_model_of_sparse_rows(seed):
 def test_small_sparse_problems_are_dense_as_ever(seed):
     X, y = sample(seed, d=50)
     model = FolkloreClassifier().fit(X, y)
-    assert not model.model_.core.sparse
+    assert not model.model_.pipeline.sparse
     dense = FolkloreClassifier().fit(X.toarray(), y)
     np.testing.assert_array_equal(model.predict_proba(X), dense.predict_proba(X.toarray()))
 
@@ -65,7 +65,7 @@ def test_a_wide_problem_is_learned_well(seed):
     model = FolkloreClassifier().fit(X[:2000], y[:2000])
     assert X.shape[1] == 100_000
     assert log_loss(y[2000:], model.predict_proba(X[2000:])) < 0.4 * np.log(8)
-    fitted = model.model_.core._refitted
+    fitted = model.model_.pipeline._refitted
     assert isinstance(fitted, ColumnModel)
     assert len(fitted.columns) == len(np.unique(X[:2000].indices)) + 1
     once = FolkloreClassifier(passes=1).fit(X[:2000], y[:2000])
@@ -95,7 +95,7 @@ def test_classes_come_late(seed):
     model.partial_fit(X, y)
     assert model.classes_.tolist() == ["apple", "pear", "plum"]
     assert model.score(X, y) > 0.9
-    assert model.model_.core.n_classes == K
+    assert model.model_.pipeline.n_classes == K
 
 
 def test_partial_fit_goes_on_from_the_learner(seed):
@@ -158,7 +158,7 @@ def test_dense_rows_of_many_classes(rng):
     y[:120] = np.arange(120)
     model = FolkloreClassifier().fit(X, y)
     assert isinstance(model.model_.learner, Mixture)  # of class blocks
-    assert not model.model_.core.sparse
+    assert not model.model_.pipeline.sparse
     assert model.score(X, y) > 0.5
     late = FolkloreClassifier().partial_fit(X, y)  # no class was declared
     assert isinstance(late.model_.learner, Mixture)
@@ -178,12 +178,12 @@ def test_frames_of_words_stay_sparse_and_categories_do_not():
     frame = pandas.DataFrame({"a": ["x", "y", "z"] * 20, "n": 1000.0 + np.tile([5.0, 1.0], 30)})
     y = np.array([0, 1, 1] * 20)
     model = FolkloreClassifier().fit(frame, y)
-    assert not model.model_.core.sparse
+    assert not model.model_.pipeline.sparse
     assert model.score(frame, y) == 1.0
     frame["note"] = ["it rains and rains", "the sun is out", "sun and some wind"] * 20
     model = FolkloreClassifier().fit(frame[["n", "note"]], y)
     assert model.model_.roles == {"n": "number", "note": "words"}
-    assert model.model_.core.sparse
+    assert model.model_.pipeline.sparse
     assert model.score(frame[["n", "note"]], y) == 1.0
 
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from folklearn import DataWarning, Model, load
 from folklearn.cli.app import main
-from folklearn.model.pipeline import Core
+from folklearn.model.pipeline import OnlinePipeline
 from tests.cli.test_app import COMMAND
 from tests.cli.test_run import read_predictions, table_rows
 
@@ -55,7 +55,7 @@ def test_predictions_are_those_of_an_open_model(folklearn, feed, pets, rows, pac
     labels = list(dict.fromkeys(row[-1] for row in rows))
     y = [labels.index(row[-1]) for row in rows]
     X = np.array([[float(cell) for cell in row[:-1]] for row in rows])
-    P, unseen = Core("folklore", n_features=3).run(X, y)
+    P, unseen = OnlinePipeline("folklore", n_features=3).run(X, y)
     assert true == [row[-1] for row in rows]
     assert predicted == ["", *(labels[k] for k in P.argmax(axis=1)[1:])]
     np.testing.assert_allclose(u, unseen, atol=1e-9)

@@ -62,7 +62,7 @@ def test_it_is_what_counting_all_rows_at_once_gives(T, rng):
         for p, y, u, weight, frozen, _ in rows
     ]
     found = [
-        (one.start, one.stop, pytest.approx(one.loss), one.n_errors, one.weight, one.frozen_loss)
+        (one.start, one.stop, pytest.approx(one.loss), one.n_errors, one.weight, one.holdout_loss)
         for one in metrics.segments
     ]
     assert reference.segments(scaled) == found
@@ -174,7 +174,7 @@ def test_columns_that_come_late_and_what_they_bring(rng):
             x["late"] = float(t) if t % 2 else None
         model.learn_one(x, "yz"[t % 2])
     n, c, late = sorted(
-        model.metrics.by_column(model.columns), key=lambda one: "ncl".index(one.name[0])
+        model.metrics.by_column(model.encoder), key=lambda one: "ncl".index(one.name[0])
     )
     assert (n.name, n.role, n.first, n.n_missing, n.n_outliers) == ("n", "number", 0, 0, 1)
     assert (c.n_categories, c.new_categories, c.n_missing) == (3, ("new",), 0)
@@ -185,8 +185,8 @@ def test_words_and_matrices_have_columns_too(rng):
     words = Model(roles={"note": "words"})
     for t in range(60):
         words.learn_one({"note": "" if t % 3 == 0 else f"so many words {t}", "n": float(t)}, t % 2)
-    found = {one.name: one for one in words.metrics.by_column(words.columns)}
-    assert words.core.sparse
+    found = {one.name: one for one in words.metrics.by_column(words.encoder)}
+    assert words.pipeline.sparse
     assert (found["note"].n_missing, found["n"].n_missing) == (20, 0)
     X = rng.normal(size=(80, 3))
     X[::4, 1] = math.nan

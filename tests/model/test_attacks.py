@@ -160,7 +160,7 @@ def test_weights_of_words_are_those_of_the_model_without_scaling_too():
         model.learn_one({"text": ["good good", "bad"][k % 2]}, "+-"[k % 2])
     found = model.explain(importance=False)
     named = dict(zip(found.names, found.weights[:, 0], strict=True))
-    _, weights = model.core.column_weights()
+    _, weights = model.pipeline.column_weights()
     assert np.abs(weights[:, 0] - weights[:, 1]).max() / 2 == pytest.approx(
         max(map(abs, named.values()))
     )

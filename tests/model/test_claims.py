@@ -154,7 +154,7 @@ def case(request):
 def test_no_regression_is_below_the_bound_of_its_norm(case):
     data, model, run, y = case
     found, n = run.certificate, len(y)
-    X = data.design(256 if model.columns.sparse else HEAD)
+    X = data.design(256 if model.encoder.sparse else HEAD)
     classes = sorted(set(y))
     models = [_weights(LogisticRegression(C=C, max_iter=3000).fit(X[:, 1:], y)) for C in PENALTIES]
     inside = 0
@@ -196,10 +196,10 @@ def test_no_model_of_any_norm_is_below_hindsight(case):
 def test_the_saved_model_itself_keeps_to_both(case):
     data, model, run, y = case
     found = run.certificate
-    if model.columns.sparse:
+    if model.encoder.sparse:
         assert np.isnan(found.norm)
         return
-    evidence, core = model.core.evidence, model.core
+    evidence, core = model.pipeline.evidence, model.pipeline
     scaler = evidence._scaler_now(evidence._waiting())
     W = scaler.model(*core.linear()) * scaler.unit
     W -= W.mean(axis=0)
@@ -213,7 +213,7 @@ def test_the_saved_model_itself_keeps_to_both(case):
 
 def test_windows_have_bounds_for_the_same_class(case):
     data, model, _, y = case
-    X = data.design(256 if model.columns.sparse else HEAD)
+    X = data.design(256 if model.encoder.sparse else HEAD)
     fit = LogisticRegression(C=1.0, max_iter=3000).fit(X[:, 1:], y)
     windows = model.windows()
     assert windows[-1].start == 0

@@ -68,7 +68,7 @@ def test_categories_that_were_never_learned_are_counted_by_column(rows, words):
     rows = [{**row, "place": "xy"[i % 2], **text} for i, row in enumerate(rows)]
     model = Model()
     assert heard(model.run, rows, "y")[0] == []
-    assert model.columns.sparse == words
+    assert model.encoder.sparse == words
     for use in (model.predict, model.predict_proba, model.score):
         assert heard(use, rows)[0] == []
     renamed = [{**row, "kind": "U" if row["kind"] == "u" else row["kind"]} for row in rows]
@@ -131,8 +131,8 @@ def test_a_frozen_loss_far_above_the_progressive_one_is_warned_of(rng):
     said, run = heard(Model().run, rows, "y")
     assert said[-1] == (
         "the saved model will do worse than the running one. Rows ahead, it had an average loss of "
-        f"{run.frozen_loss:.4f}, where predictions with every label known had {run.loss:.4f}: what "
-        "is learned here goes out of date, so go on learning while you predict"
+        f"{run.holdout_loss:.4f}, where predictions with every label known had {run.loss:.4f}: "
+        "what is learned here goes out of date, so go on learning while you predict"
     )
     assert len([sentence for sentence in said if "saved model" in sentence]) == 1
 

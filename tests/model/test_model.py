@@ -107,7 +107,7 @@ def test_a_class_known_by_a_soft_label_is_not_new():
     assert step.losses[0] == 0.0  # nothing was known, and nothing is what it said
     p = step.P[1, 1]
     assert step.losses[1] == pytest.approx(-math.log(p))
-    assert model.core.n_new == 1
+    assert model.pipeline.n_new == 1
 
 
 def test_a_declared_model_is_closed_until_a_class_comes():
@@ -235,7 +235,7 @@ def test_a_bad_first_row_decides_nothing():
         with pytest.raises(InvalidInputError):
             model.learn_many([bad], ["a"], weight=7.0)
         assert state(model) == before
-        assert model.columns is model.core is None
+        assert model.encoder is model.pipeline is None
         model.learn_one({"n": "text"}, "a")
         assert model.roles == {"n": "category"}
 
@@ -306,7 +306,7 @@ def test_matrices_dense_and_sparse(rng):
     assert dense.columns.encode(folklearn.model.dataset.block_of(X)).X is X  # not copied
     wide = Model()
     wide.learn_many(csr_array((80, 10**6)), y)
-    assert wide.core.sparse
+    assert wide.pipeline.sparse
     with pytest.raises(InvalidInputError, match='needs .* GB of memory.* use learner="auto"'):
         Model("folklore").learn_many(csr_array((80, 10**6)), y)
 
@@ -327,7 +327,7 @@ def test_soft_labels_as_a_matrix_need_declared_classes(rng):
 def test_an_interruption_leaves_names_for_what_has_grown(rng, monkeypatch):
     rows = rows_of(rng, T=100)
     model = learned(rows[:20], "folklore")
-    learn = type(model.core)._learn
+    learn = type(model.pipeline)._learn
 
     def interrupted(self, *arguments):
         if self.n_rounds > 60:
@@ -335,12 +335,12 @@ def test_an_interruption_leaves_names_for_what_has_grown(rng, monkeypatch):
         return learn(self, *arguments)
 
     with monkeypatch.context() as patch:
-        patch.setattr(type(model.core), "_learn", interrupted)
+        patch.setattr(type(model.pipeline), "_learn", interrupted)
         model.learn_many([x for x, _ in rows[20:50]], [y for _, y in rows[20:50]])
         with pytest.raises(KeyboardInterrupt):
             model.learn_many([x for x, _ in rows[50:]], [y for _, y in rows[50:]])
-    assert len(model.labels) == model.core.n_classes
-    assert len(model.columns) == model.core.n_features
+    assert len(model.labels) == model.pipeline.n_classes
+    assert len(model.encoder) == model.pipeline.n_features
     assert sum(model.predict_proba_one(rows[0][0]).values()) == pytest.approx(1.0)
 
 

@@ -91,7 +91,7 @@ def test_portions_do_not_matter_and_files_go_on(rng, tmp_path):
         parts.certificate()  # to look changes nothing
         parts.windows()
         parts = load(parts.to_bytes())
-    assert parts.core.evidence.to_bytes() == whole.core.evidence.to_bytes()
+    assert parts.pipeline.evidence.to_bytes() == whole.pipeline.evidence.to_bytes()
     found, expected = parts.certificate(), whole.certificate()
     assert found.best_linear_at_least == pytest.approx(expected.best_linear_at_least, rel=1e-12)
     assert [one.floor for one in parts.windows()] == [one.floor for one in whole.windows()]
@@ -161,7 +161,7 @@ def test_what_comes_late_never_lifts_the_bound(seed):
     numeric = [True] * d + [False] * len(kinds)
     present = [not numeric[j] or not np.isnan(raw[:, j]).all() for j in range(raw.shape[1])]
     Z, unit = coordinates(raw[:, present], np.array(numeric)[present], min(T, HEAD))
-    assert model.core.evidence.norm() == pytest.approx(norm)
+    assert model.pipeline.evidence.norm() == pytest.approx(norm)
     best = best_in_class(Z * unit, y, B=norm / unit, n_classes=len(first), weight=weights)
     assert found.best_linear_at_least <= best.loss * (1.0 + 1e-12)
 
@@ -200,7 +200,7 @@ def test_a_stream_of_words(rng):
     for text, label in zip(words, labels, strict=True):
         one.learn_one({"t": text}, label)
     many.learn_many([{"t": text} for text in words], labels)
-    assert one.core.evidence.to_bytes() == many.core.evidence.to_bytes()
+    assert one.pipeline.evidence.to_bytes() == many.pipeline.evidence.to_bytes()
     found = load(one.to_bytes()).certificate()
     assert found == one.certificate()
     # Models of this norm hardly move from one half.

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from folklearn.bandits import auto
+from folklearn.model.buffers import PendingPrediction
 from folklearn.model.model import Model
-from folklearn.model.waiting import Asked
 
 Row = dict[str, Any]
 Outcome = tuple[int, int, int]  # status, labels learned now, labels learned before
@@ -33,11 +33,11 @@ class Classifier:
         self.model, self.default, self.max_classes = Model(**settings), default, max_classes
         self.model.monitor()
         self.keys: dict[str, tuple[Any, Outcome]] = {}
-        self.asked: dict[Hashable, Asked] = {}
+        self.asked: dict[Hashable, PendingPrediction] = {}
         self.told: dict[Hashable, str | None] = {}  # None: nobody did in time
 
     def ask(self, id: Hashable, row: Row, p: Sequence[float], unseen: float) -> None:
-        self.asked[id] = Asked(row, np.array(p), unseen)
+        self.asked[id] = PendingPrediction(row, np.array(p), unseen)
 
     def learn(self, key: str | None, label: Label) -> Outcome:
         return self._once(key, label, lambda: self._learn(label))

@@ -136,7 +136,7 @@ def both(df):
     """Return the floor of an audit, and the weights of a fit."""
     floor = audit(df, **local.AUDITED, tol=1e-9).best_linear_at_least
     in_order = df.select("a", "b", "label").orderBy("b")  # files are dealt out by how many cores
-    return floor, fit(in_order, label="label", sample=500).core.coef().tolist()
+    return floor, fit(in_order, label="label", sample=500).pipeline.coef().tolist()
 
 
 if __name__ == "__main__":  # in a cluster of its own

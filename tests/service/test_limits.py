@@ -206,7 +206,7 @@ def test_a_flood_of_words_ends_and_is_replayed_to_the_same_bytes(tmp_path: Path)
         known = bodies[0]["items"][9]  # words that came after the second class
         assert service.ask("POST", "/v1/models/words/learn", known).status == 200
         digest = _check_replay(service, "words")
-        core = service.service.store.find("main", "words").state.model.core
+        core = service.service.store.find("main", "words").state.model.pipeline
         new = batch_of_words(random, 1)["items"][0]
         keyed = [
             service.ask("POST", "/v1/models/words/learn", one, headers={"Idempotency-Key": "k"})
@@ -239,7 +239,7 @@ def test_categories_and_columns_of_any_kind_stay_within(tmp_path: Path) -> None:
         wide = {f"date{n}": "2026-01-01" for n in range(26)}
         reply = service.ask("POST", f"{MODEL}/learn", {"row": wide, "label": "a"})
         assert (reply.status, "300 features" in reply.body["detail"]) == (422, True)
-        assert len(service.service.store.find("main", "churn").state.model.columns) <= 300
+        assert len(service.service.store.find("main", "churn").state.model.encoder) <= 300
         _check_replay(service, "churn")
 
 
@@ -452,7 +452,7 @@ def test_a_bound_of_a_size_is_one(seed: int) -> None:
                 model.learn_many(rows, labels)
             except FolklearnError:
                 continue  # a cell of another kind than its column
-            is_sparse = model.columns is not None and model.columns.sparse
+            is_sparse = model.encoder is not None and model.encoder.sparse
             counted = Size._fields[:4] if is_sparse else Size._fields[:3]
             after = Size.of(model)
             for what in counted:

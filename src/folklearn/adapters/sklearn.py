@@ -22,10 +22,10 @@ from folklearn.errors import InvalidInputError
 from folklearn.evidence.certificate import Certificate
 from folklearn.evidence.map_reduce import MapReduce
 from folklearn.learners import catalogue
+from folklearn.model.dataset import UnlearnedValues
 from folklearn.model.encoder import FEATURES
 from folklearn.model.model import Model
 from folklearn.model.sparse_scaler import SPACE
-from folklearn.model.unlearned import UnlearnedValues
 from folklearn.progress import reporter
 from folklearn.serialization import Record
 
@@ -351,8 +351,8 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self._linear()[1]
 
     def _linear(self) -> tuple[Array, Array]:
-        columns = self.model_.columns if hasattr(self, "model_") else None
-        core = self.model_.core if columns is not None else None
+        columns = self.model_.encoder if hasattr(self, "model_") else None
+        core = self.model_.pipeline if columns is not None else None
         if columns is None or core is None or core.learner is None:
             raise AttributeError("there are no weights before two classes were learned")
         d = self.n_features_in_

@@ -51,8 +51,8 @@ def _of_model(model: Model) -> list[str]:
     if target:
         lines.append(("predicted", listed(target)))
     lines += report.columns_of(model.roles)
-    if model.columns is not None and model.columns.feature_names:
-        lines.append(("features", listed(list(model.columns.feature_names.values()))))
+    if model.encoder is not None and model.encoder.feature_names:
+        lines.append(("features", listed(list(model.encoder.feature_names.values()))))
     if model.crosses:
         lines.append(("crosses", listed([":".join(pair) for pair in model.crosses])))
     if model.waiting:
@@ -64,7 +64,7 @@ def _of_model(model: Model) -> list[str]:
         ("loss", f"{report.number(model.average_loss)}, each row predicted before it was learned"),
         (
             "frozen",
-            f"{report.number(model.frozen_loss)}, of rows ahead by the model as saved",
+            f"{report.number(model.holdout_loss)}, of rows ahead by the model as saved",
         ),
         ("error", f"{error:.2%}"),
         ("proven", " ".join(document.proven(model))),

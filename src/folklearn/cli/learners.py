@@ -92,7 +92,7 @@ def described(model: Model) -> str:
 
 def _lane_to_come(model: Model) -> str | None:
     """Return the lane that rows will be learned in; None before their size is known."""
-    columns = model.columns
+    columns = model.encoder
     if columns is not None and columns.sparse:
         return lanes.WIDE
     if columns is None or not columns.keys or not model.labels:

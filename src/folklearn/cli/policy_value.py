@@ -171,7 +171,7 @@ def _playing(
 
 def _predicted(model: Model, name: str, contexts: Sequence[Features]) -> Array:
     """Return what a model says of the contexts: by column, or by feature if it learned VW text."""
-    if model.columns is not None and model.columns.feature_names:
+    if model.encoder is not None and model.encoder.feature_names:
         rows = [hashed(as_numbers(context)) for context in contexts]
         indptr = np.cumsum([0, *(len(indices) for indices, _ in rows)])
         indices, values = (np.concatenate(parts) for parts in zip(*rows, strict=True))

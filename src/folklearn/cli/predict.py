@@ -13,7 +13,7 @@ from folklearn.cli.outputs import Outputs
 from folklearn.cli.predictions import UNSEEN, writer_to
 from folklearn.cli.run import skipping
 from folklearn.errors import FolklearnError
-from folklearn.model.dataset import Feed
+from folklearn.model.dataset import Dataset
 from folklearn.model.run import Score
 from folklearn.utils import counted, listed
 
@@ -51,7 +51,7 @@ def predict(
         loaded = load_model(model, "folklearn predict")
         reader, target = source.open()
         feed = loaded.feed(reader, target, one_pass=True, known_only=True, on_bad=skipped)
-        if loaded.core is None:
+        if loaded.pipeline is None:
             raise FolklearnError(f"{model} has learned nothing yet")
         labelled = feed.target in reader.names
         console.print(_about(feed))
@@ -94,7 +94,7 @@ def _score(score: Score) -> str:
     )
 
 
-def _about(feed: Feed) -> str:
+def _about(feed: Dataset) -> str:
     model, reader = feed.model, feed.reader
     lines = [
         ("data", report.source(reader, reader.n_rows)),

@@ -11,8 +11,8 @@ from typing import Any, TextIO
 import numpy as np
 
 from folklearn.errors import FolklearnError
-from folklearn.model.dataset import FedRows, Feed
-from folklearn.model.model import Step
+from folklearn.model.dataset import Dataset, LabelledTable
+from folklearn.model.model import BatchResult
 from folklearn.model.roles import ID
 from folklearn.readers.table import TextColumn
 
@@ -30,7 +30,7 @@ class PredictionWriter:
     when the first row is written.
     """
 
-    def __init__(self, file: TextIO, feed: Feed, *, labelled: bool) -> None:
+    def __init__(self, file: TextIO, feed: Dataset, *, labelled: bool) -> None:
         self._file, self._model, self._labelled = file, feed.model, labelled
         self._is_live = feed.reader.is_live
         self._ids = [name for name in feed.kinds if feed.roles[name] == ID]
@@ -43,7 +43,7 @@ class PredictionWriter:
         self._writer.writerow([own[0], *ids, *(name for name in own[1:] if name not in hidden)])
         self._show()
 
-    def write(self, rows: FedRows, step: Step) -> None:
+    def write(self, rows: LabelledTable, step: BatchResult) -> None:
         """Write rows with what was predicted for them."""
         labels, n_rows = self._model.labels, len(rows.block)
         best, most = np.zeros(n_rows, np.int64), np.zeros(n_rows)
@@ -71,7 +71,7 @@ def _listed(labels: Any) -> list[Any]:
     return labels.to_list() if isinstance(labels, TextColumn) else list(labels)
 
 
-def _spread(values: Sequence[Any], rows: FedRows) -> list[Any]:
+def _spread(values: Sequence[Any], rows: LabelledTable) -> list[Any]:
     """Return values of the rows that have a label, and nothing for the others."""
     coming = iter(values)
     return [next(coming) if there else "" for there in rows.has_label.tolist()]
@@ -79,7 +79,7 @@ def _spread(values: Sequence[Any], rows: FedRows) -> list[Any]:
 
 @contextmanager
 def writer_to(
-    name: str | None, path: Path | None, feed: Feed, *, labelled: bool = True
+    name: str | None, path: Path | None, feed: Dataset, *, labelled: bool = True
 ) -> Iterator[PredictionWriter | None]:
     """Yield a writer to a path, to standard output if there is none; nothing without a name."""
     if name is None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from folklearn.cli.learners import described as described_learner
 from folklearn.cli.learners import sizes_of
 from folklearn.learners.auto import Auto
-from folklearn.model.dataset import Feed
+from folklearn.model.dataset import Dataset
 from folklearn.model.model import Model
 from folklearn.model.roles import ID, LEARNED, TARGET, described
 from folklearn.readers.reader import Reader
@@ -36,7 +36,7 @@ def source(reader: Reader, n_rows: int | None) -> str:
     return ", ".join([f"{reader.name}{size}", *reader.notes])
 
 
-def first_screen(feed: Feed, *more: tuple[str, str]) -> str:
+def first_screen(feed: Dataset, *more: tuple[str, str]) -> str:
     """Return what was read, and what every column is taken for."""
     model, reader, found = feed.model, feed.reader, feed.scan
     lines = [("data", source(reader, found.n_rows if found else None))]

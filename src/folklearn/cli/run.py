@@ -22,7 +22,7 @@ from folklearn.cli.warmup import warm_up
 from folklearn.errors import FolklearnError
 from folklearn.evidence.certificate import round_down
 from folklearn.kernels.blas import OWN
-from folklearn.model.dataset import Feed
+from folklearn.model.dataset import Dataset
 from folklearn.model.model import Model
 from folklearn.model.run import Run
 from folklearn.readers.reader import BadRow
@@ -149,7 +149,7 @@ def run(
             begin(feed, console)
             more = [("learner", learners.described(model))] if verbose else []
             console.print(report.first_screen(feed, *more))
-            warm_up(model.learner_name, bool(model.columns and model.columns.sparse))
+            warm_up(model.learner_name, bool(model.encoder and model.encoder.sparse))
             with writer_to(predictions, predictions_path, feed) as writer:
                 keep = None if save_path is None else lambda: _put(outputs, model, save_path)
                 signals = until_the_end.enter_context(Signals())  # also while results are saved
@@ -234,7 +234,7 @@ def skipping(on_bad_row: str, path: Path | None = None) -> Iterator[BadRowSink |
             yield BadRowSink(writer.writerow)
 
 
-def begin(feed: Feed, console: Console) -> None:
+def begin(feed: Dataset, console: Console) -> None:
     """Let a feed look at the rows, and refuse what cannot be learned."""
     model, reader = feed.model, feed.reader
     if not feed.one_pass:
@@ -266,7 +266,7 @@ class Learning:
     exact : as for `Model.run`.
     """
 
-    feed: Feed
+    feed: Dataset
     console: Console
     writer: PredictionWriter | None
     signals: Signals
@@ -315,7 +315,7 @@ class Learning:
             yield self.n_learned
 
     def _cells(self, speed: float) -> list[str]:
-        course, frozen = self.course, report.number(self.model.frozen_loss)
+        course, frozen = self.course, report.number(self.model.holdout_loss)
         cells = [f"{course.n_rows}", report.number(course.loss), frozen]
         return [*cells, f"{course.error:.2%}", f"{speed:.0f}"]
 

@@ -18,8 +18,8 @@ from folklearn.cli.options import Source
 from folklearn.errors import FolklearnError
 from folklearn.evaluate.regression import Regression, logistic_regression
 from folklearn.evidence.certificate import Certificate
-from folklearn.model.dataset import FedRows, Feed
-from folklearn.model.encoder import MOST_OWN, Columns, Encoded, Key
+from folklearn.model.dataset import Dataset, LabelledTable
+from folklearn.model.encoder import MOST_OWN, EncodedBatch, Key, TableEncoder
 from folklearn.model.hindsight import MOST_WEIGHTS, SHARE_OF_MEMORY
 from folklearn.model.model import Model
 from folklearn.model.roles import CATEGORY, WORDS
@@ -52,14 +52,14 @@ class Whole:
         reader, target = source.open()
         self._command = command
         with _plainly():
-            self.feed = Feed(Model(roles=roles), TableReader.stored(reader), target, dense=True)
+            self.feed = Dataset(Model(roles=roles), TableReader.stored(reader), target, dense=True)
             self._check_words()
             with bar(console, endless=reader.n_rows is None) as progress:
                 task = progress.add_task("checking", total=reader.n_rows)
                 self.feed.begin(lambda n_rows: progress.update(task, completed=n_rows))
         found, model = self.feed.scan, self.feed.model
         assert found is not None
-        assert model.columns is not None
+        assert model.encoder is not None
         self.name, self.target = reader.name, self.feed.target or ""
         self.first_lines, self.unit = found.first_lines, reader.unit
         self.labels = in_order(found.labels)
@@ -70,11 +70,11 @@ class Whole:
                 "classes"
             )
         self.n_rows, self.n_unlabelled = found.n_rows - found.n_unlabelled, found.n_unlabelled
-        self._columns = model.columns
+        self._columns = model.encoder
         if found.largest_weight is not None:
             self._check_weights()
         many = [name for name, values in found.values.items() if len(values) > MOST_OWN]
-        if any(model.columns.roles.get(name) == CATEGORY for name in many):
+        if any(model.encoder.roles.get(name) == CATEGORY for name in many):
             for rows in self._rows():  # places that rare categories share
                 self._columns.admit(self._columns.encode(rows.block))
         self.n_inputs = max(1, len(self._columns.keys))
@@ -100,7 +100,7 @@ class Whole:
                     "with them"
                 )
 
-    def _rows(self) -> Iterator[FedRows]:
+    def _rows(self) -> Iterator[LabelledTable]:
         return self.feed.rows(doubling=False)
 
     @property
@@ -113,8 +113,8 @@ class Whole:
 
         Then `moments` are those of the rows of all files.
         """
-        self._columns = Columns(self._columns.roles)
-        self._columns.admit(Encoded(None, keys))
+        self._columns = TableEncoder(self._columns.roles)
+        self._columns.admit(EncodedBatch(None, keys))
         self.n_inputs = max(1, len(keys))
         self._scaler = None if moments is None else self.scaler_of(moments)
 
@@ -127,7 +127,7 @@ class Whole:
 
     def scaler_of(self, moments: Moments) -> FixedScaler:
         """Return what standardises numbers, by the moments of rows."""
-        numeric = self._columns.are_numbers(Encoded(None, self._columns.keys)) or [True]
+        numeric = self._columns.are_numbers(EncodedBatch(None, self._columns.keys)) or [True]
         return FixedScaler().opened(moments, numeric)
 
     def moments(self) -> Moments:

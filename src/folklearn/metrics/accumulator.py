@@ -78,7 +78,7 @@ class Segment:
     ----------
     loss, n_errors, weight : totals; the loss is weighted.
     floor : nats a row that no linear model gets below, in about this piece; NaN if not known.
-    frozen_loss : the frozen loss a row, when the piece ended.
+    holdout_loss : the frozen loss a row, when the piece ended.
     """
 
     start: int
@@ -87,7 +87,7 @@ class Segment:
     n_errors: int
     weight: float
     floor: float
-    frozen_loss: float
+    holdout_loss: float
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,6 @@ from folklearn.learners.lanes import PAIRS, lane_of
 from folklearn.model import roles as known_roles
 from folklearn.model.encoder import FEATURES
 from folklearn.model.roles import CATEGORY, DATES, ID, IGNORED, LEARNED, TARGET, WEIGHT, WORDS
-from folklearn.model.unlearned import UnlearnedValues
 from folklearn.progress import reporter
 from folklearn.readers.convert import parse_number
 from folklearn.readers.frames import is_frame
@@ -29,7 +28,14 @@ from folklearn.sparse import SparseRows, is_sparse
 from folklearn.utils import listed
 
 if TYPE_CHECKING:
-    from folklearn.model.model import Model, Step
+    from folklearn.model.model import BatchResult, Model
+from typing import TYPE_CHECKING, Self
+
+from folklearn.readers.table import as_text_column
+from folklearn.utils import counted
+
+if TYPE_CHECKING:
+    from folklearn.model.model import Model
 
 _COARSE, _FINE = 8192, 512  # rows of a block
 _MOST_NAMED = 6  # columns that are left out
@@ -42,7 +48,7 @@ _SORTED = (
 
 
 @dataclass(frozen=True)
-class FedRows:
+class LabelledTable:
     """Rows of a block with what was taken out of it.
 
     block : the columns that are learned from.
@@ -66,7 +72,7 @@ class FedRows:
         return [label for label, wanted in zip(self.labels, own.tolist(), strict=True) if wanted]
 
 
-class Feed:
+class Dataset:
     """The rows of one source, as a model learns them.
 
     What can be read twice is, unless `one_pass`: the first time every cell is checked, and classes
@@ -109,7 +115,7 @@ class Feed:
         self._own_labels: dict[int, Any] | None = None
         self._labels_apart = False  # not read with the rows, because they may be soft
         self.reader = self._opened(source, target, options)
-        self.reader.has_fixed_roles = model.columns is not None
+        self.reader.has_fixed_roles = model.encoder is not None
         self.one_pass = bool(one_pass) or not self.reader.can_reread
         self.target = self._named(TARGET, target)
         self.weight = self._named(WEIGHT, weight)
@@ -139,7 +145,7 @@ class Feed:
         if asked is not None and asked not in names and not self._labels_apart:
             raise self.reader.missing_column_error(asked)
         own = _role_name(self.model.roles, role)
-        if asked is not None and role == TARGET and self.model.columns is not None:
+        if asked is not None and role == TARGET and self.model.encoder is not None:
             self._check_same_target(asked, own)
         if asked is None:
             asked = own
@@ -166,9 +172,9 @@ class Feed:
         if self.reader.format == "vw":
             asked.setdefault("tag", ID)
         new = {}
-        if model.columns is None or not self.known_only:
+        if model.encoder is None or not self.known_only:
             new = known_roles.inferred(self.reader.head(), skip=asked)
-        if model.columns is None:
+        if model.encoder is None:
             unknown = [
                 name
                 for name, role in model.asked_roles.items()
@@ -229,7 +235,7 @@ class Feed:
                 warn_of_data(_SORTED)
             self._doubt_numbers(self.scan)
             self._declare(self.scan)
-        if model.columns is None:
+        if model.encoder is None:
             self._open_columns()
 
     def _doubt_numbers(self, found: Scan) -> None:
@@ -279,7 +285,7 @@ class Feed:
             return
         columns.admit(columns.encode(_first_rows(head, found, learned)))
 
-    def steps(self, *, progress: bool = False) -> Iterator[tuple[FedRows, "Step"]]:
+    def steps(self, *, progress: bool = False) -> Iterator[tuple[LabelledTable, "BatchResult"]]:
         """Predict, then learn, all rows; yield them block by block."""
         self.begin()
         self.warn_of_left_out()
@@ -294,7 +300,7 @@ class Feed:
         self.keep_names()
         self.warn_of_left_out()
 
-    def rows(self, *, doubling: bool = True) -> Iterator[FedRows]:
+    def rows(self, *, doubling: bool = True) -> Iterator[LabelledTable]:
         """Yield the rows with their labels, not yet learned.
 
         A block ends where the number of rows that the model has learned doubles, unless that
@@ -321,7 +327,7 @@ class Feed:
         for start in range(0, len(joined), self.most):
             yield joined.take(order[start : start + self.most])
 
-    def _taken_apart(self, block: Table) -> FedRows:
+    def _taken_apart(self, block: Table) -> LabelledTable:
         weights = np.ones(len(block))
         if self.weight is not None and self.weight in block.columns:
             block, weights = self._weighed(block)
@@ -341,7 +347,9 @@ class Feed:
             labels = target[there]
         else:
             there, labels = np.zeros(len(block), bool), []
-        return FedRows(Table(columns, block.lines, block.features), labels, there, weights, ids)
+        return LabelledTable(
+            Table(columns, block.lines, block.features), labels, there, weights, ids
+        )
 
     def _weighed(self, block: Table) -> tuple[Table, Array]:
         """Return the rows whose weights can be used, and these weights."""
@@ -367,7 +375,7 @@ class Feed:
             message + reason, line=line, column=self.weight, reason=f"the weight is {weight:g}"
         )
 
-    def learn(self, rows: FedRows) -> Iterator[tuple[FedRows, "Step"]]:
+    def learn(self, rows: LabelledTable) -> Iterator[tuple[LabelledTable, "BatchResult"]]:
         """Learn the rows that have a label and predict the others, in order."""
         changes = np.flatnonzero(np.diff(rows.has_label)) + 1
         ends = [*changes.tolist(), len(rows.block)]
@@ -381,7 +389,7 @@ class Feed:
             yield part, self._step(part)
             start = stop
 
-    def _step(self, rows: FedRows) -> "Step":
+    def _step(self, rows: LabelledTable) -> "BatchResult":
         model, n_rows = self.model, len(rows.block)
         if rows.has_label.all():
             numbers, new = model._read_labels(rows.labels, n_rows)
@@ -390,7 +398,7 @@ class Feed:
         self.n_unlabelled += n_rows
         return model._predicted_only(rows.block, rows.weights)
 
-    def predict(self, rows: FedRows) -> "Step":
+    def predict(self, rows: LabelledTable) -> "BatchResult":
         """Predict rows as the model would once it is saved; nothing is learned."""
         self.unlearned.count(self.model, rows.block)
         return self.model._predicted_frozen(rows)
@@ -418,7 +426,7 @@ class Feed:
 
     def keep_names(self) -> None:
         """Remember what features are called that the source has by number."""
-        columns = self.model.columns
+        columns = self.model.encoder
         if columns is not None and isinstance(self.reader.head().features, SparseRows):
             indices = [int(part) for source, part in columns.keys if source == FEATURES and part]
             recent = self.model._recent.rows()[0].features
@@ -488,9 +496,9 @@ def _first_rows(head: Table, found: Scan, learned: Mapping[str, str]) -> Table:
     return Table(columns, np.arange(1, n_rows + 1), features)
 
 
-def _part(rows: FedRows, some: NDArray[np.bool_], start: int, stop: int) -> FedRows:
+def _part(rows: LabelledTable, some: NDArray[np.bool_], start: int, stop: int) -> LabelledTable:
     part = slice(start, stop)
-    return FedRows(
+    return LabelledTable(
         rows.block.take(part),
         rows.labels_of(some & rows.has_label),
         rows.has_label[part],
@@ -539,3 +547,65 @@ def _role_name(roles: Mapping[str, str], role: str) -> str | None:
 
 def _listed_values(column: Any) -> list[Any]:
     return column.to_list() if isinstance(column, TextColumn) else column.tolist()
+
+
+_MOST_VALUES_SHOWN = 3
+
+
+class UnlearnedValues:
+    """Counts, by column, the rows whose category a model never learned.
+
+    Such a value speaks for no class, as if it were missing. Of a column with more than a hundred
+    categories those that share places cannot be told apart, and are not counted.
+
+    Attributes
+    ----------
+    n_rows : by column.
+    values : some of the values, by column, in the order in which they came.
+    """
+
+    def __init__(self) -> None:
+        self.n_rows: dict[str, int] = {}
+        self.values: dict[str, dict[str, None]] = {}
+
+    @classmethod
+    def of(cls, model: "Model", block: Table) -> Self:
+        """Return those of one block."""
+        found = cls()
+        found.count(model, block)
+        return found
+
+    def count(self, model: "Model", block: Table) -> None:
+        """Count the rows of a block that is predicted."""
+        assert model.encoder is not None
+        for name, role in model.encoder.roles.items():
+            if role == CATEGORY and name in block.columns:
+                self._count_column(model, name, as_text_column(block.columns[name]))
+
+    def _count_column(self, model: "Model", name: str, texts: TextColumn) -> None:
+        found = np.bincount(texts.codes + 1, minlength=len(texts.values) + 1)[1:]
+        present = np.flatnonzero(found)
+        values = [texts.values[code] for code in present.tolist()]
+        is_new = ~model._has_learned(name, values)
+        if is_new.any():
+            n_rows = int(found[present[is_new]].sum())
+            self.n_rows[name] = self.n_rows.get(name, 0) + n_rows
+            shown = self.values.setdefault(name, {})
+            for place in np.flatnonzero(is_new)[:_MOST_VALUES_SHOWN].tolist():
+                shown[values[place]] = None
+
+    def warn(self) -> None:
+        """Warn of what was found, if anything was."""
+        if sentence := self.sentence():
+            warn_of_data(sentence)
+
+    def sentence(self) -> str:
+        """Return what was found, columns with most rows first; nothing if there was nothing."""
+        columns = sorted(self.n_rows, key=lambda name: -self.n_rows[name])
+        parts = [
+            f"{counted(self.n_rows[name], 'row')} "
+            f"{'has' if self.n_rows[name] == 1 else 'have'} a value of {name!r} that was never "
+            f"learned ({listed([*self.values[name]][:_MOST_VALUES_SHOWN])})"
+            for name in columns
+        ]
+        return f"{'; '.join(parts)}: such values count as missing" if parts else ""

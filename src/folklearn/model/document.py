@@ -132,8 +132,8 @@ def _of_model(model: "Model", metrics: Metrics) -> Iterator[Markup]:
     if not model.n_rounds:
         raise InvalidInputError("there is nothing to report: the model has learned nothing yet")
     labels, segments = model.labels, window_rows(metrics)
-    columns = [] if model.columns is None else metrics.by_column(model.columns)
-    loss, frozen = model.average_loss, model.frozen_loss
+    columns = [] if model.encoder is None else metrics.by_column(model.encoder)
+    loss, frozen = model.average_loss, model.holdout_loss
     certificate = model.certificate()
     claims = proven(model, certificate)
     lines = [
@@ -182,8 +182,8 @@ def _gains(model: "Model", certificate: Certificate | None) -> list[tuple[str, o
     if certificate is not None and certificate.valid and model.total_weight > 0.0:
         floor = certificate.best_linear_at_least / model.total_weight
         facts.append((certificate.bound_name, document.down(max(0.0, floor))))
-    if not math.isnan(model.frozen_loss):
-        facts.append(("of late, rows ahead, by the model as saved", model.frozen_loss))
+    if not math.isnan(model.holdout_loss):
+        facts.append(("of late, rows ahead, by the model as saved", model.holdout_loss))
     if model.has_floors:
         facts += [
             (

@@ -18,9 +18,9 @@ from folklearn.model.roles import CATEGORY, DATES, ID, IGNORED, LEARNED, NUMBER,
 from folklearn.model.sparse_scaler import SPACE, SparseInput
 from folklearn.model.terms import (
     HASHED,
-    Picked,
+    CategoricalColumn,
+    NumericColumn,
     Term,
-    Whole,
     crossed,
     place_of,
     terms_of,
@@ -40,7 +40,7 @@ SHARED = 28  # and places that all further ones share
 
 
 @dataclass(frozen=True)
-class Encoded:
+class EncodedBatch:
     """Rows as a matrix, and what they bring that was not there: reading changes nothing.
 
     X : (T, d) raw numbers, places of new keys included, or a `SparseInput`.
@@ -54,7 +54,7 @@ class Encoded:
     n_first: int = 0
 
 
-class Columns(Serializable):
+class TableEncoder(Serializable):
     """Rows of any kind in, a matrix out.
 
     A number has a place of its own. So has every category of a column, up to a hundred, and
@@ -98,7 +98,7 @@ class Columns(Serializable):
         both = {f"{a}:{b}" for a, b in self.crosses} & set(roles or ())
         if both:
             raise InvalidInputError(f"a column is called {min(both)!r}, like a cross: rename it")
-        self.admit(Encoded(None, [], dict(roles or {})))
+        self.admit(EncodedBatch(None, [], dict(roles or {})))
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -123,7 +123,7 @@ class Columns(Serializable):
         """The number of places that hold numbers."""
         return len(self._whole)
 
-    def admit(self, encoded: Encoded) -> None:
+    def admit(self, encoded: EncodedBatch) -> None:
         """Open the places that rows needed, behind those that are there."""
         self.n_letters += sum(len(name) for name in encoded.roles if name not in self.roles)
         self.n_letters += sum(len(part) for _, part in encoded.keys)
@@ -147,12 +147,12 @@ class Columns(Serializable):
             return self.roles[source] in (NUMBER, *DATES)
         return all(self.roles.get(name) == NUMBER for name in self._crossed[source])
 
-    def were_missing(self, encoded: Encoded) -> list[bool]:
+    def were_missing(self, encoded: EncodedBatch) -> list[bool]:
         """Tell of new keys whether they are numbers, missing until now; others were 0."""
         roles = {**self.roles, **encoded.roles}
         return [roles.get(source) in (NUMBER, *DATES) for source, _ in encoded.keys]
 
-    def are_numbers(self, encoded: Encoded) -> list[bool]:
+    def are_numbers(self, encoded: EncodedBatch) -> list[bool]:
         """Tell of new keys whether they hold numbers, which are standardised; others are 0 or 1."""
         known, self.roles = self.roles, {**self.roles, **encoded.roles}
         numbers = [self._is_whole(source) for source, _ in encoded.keys]
@@ -195,15 +195,19 @@ class Columns(Serializable):
             self._row_values = itemgetter(*learned)
             self._row_format = f"{len(learned)}d"
 
-    def row(self, x: Any) -> Encoded:
+    def row(self, x: Any) -> EncodedBatch:
         """Return one row, a mapping of names to values, as `encode` returns a block."""
         plain = self.plain_row(x)
-        return self.encode(table_from_records([x], [1])) if plain is None else Encoded(plain[None])
+        return (
+            self.encode(table_from_records([x], [1]))
+            if plain is None
+            else EncodedBatch(plain[None])
+        )
 
     def plain_row(self, x: Any) -> Array | None:
         """Return one row (d,) of numbers and categories that are all known; None for any other.
 
-        Whether numbers can be computed with is for `Core` to say.
+        Whether numbers can be computed with is for `OnlinePipeline` to say.
         """
         if type(x) is dict and len(x) == self._row_size:
             try:  # the way of nearly all rows of numbers
@@ -244,7 +248,7 @@ class Columns(Serializable):
                 return None
         return row
 
-    def encode(self, block: Table) -> Encoded:
+    def encode(self, block: Table) -> EncodedBatch:
         """Return the rows of a block as a matrix, and what they bring that is new."""
         if (
             block.features is not None
@@ -269,10 +273,10 @@ class Columns(Serializable):
         is_whole = features is not None and features.shape[1] == len(self.keys)
         if self.is_matrix and not sources and is_whole:  # the rows as they are
             matrix: Any = features.dense() if isinstance(features, SparseRows) else features
-            return Encoded(matrix, (), roles, len(self.keys))
+            return EncodedBatch(matrix, (), roles, len(self.keys))
         encode = self._wide if self.sparse else self._dense
         X, keys, n_first = encode(sources, block)
-        return Encoded(X, keys, roles, n_first)
+        return EncodedBatch(X, keys, roles, n_first)
 
     def _sources(
         self, block: Table, roles: Mapping[str, str]
@@ -295,16 +299,16 @@ class Columns(Serializable):
     def _dense(
         self, sources: Sequence[tuple[str, Sequence[Term]]], block: Table
     ) -> tuple[Array, list[Key], int]:
-        fresh = _Fresh(self)
+        fresh = _ColumnAllocator(self)
         columns: list[tuple[int, Array]] = []
         cells: list[tuple[Any, Any]] = []
         present = {source for source, _ in sources}
         for source, terms in sources:
             for term in terms:
-                if isinstance(term, Whole):
+                if isinstance(term, NumericColumn):
                     if fresh.needs((source, term.part), term.values):
                         columns.append((fresh.place((source, term.part)), _checked(source, term)))
-                elif isinstance(term, Picked):
+                elif isinstance(term, CategoricalColumn):
                     cells.append((fresh.picked(source, term), term.values))
         matrix = self._features(block, fresh)
         X = np.zeros((len(block), max(1, len(self.keys) + len(fresh.keys))))
@@ -322,7 +326,7 @@ class Columns(Serializable):
         keys, order, n_first = fresh.ordered()
         return X[:, order] if order is not None else X, keys, n_first
 
-    def _features(self, block: Table, fresh: "_Fresh") -> tuple[Any, Array] | None:
+    def _features(self, block: Table, fresh: "_ColumnAllocator") -> tuple[Any, Array] | None:
         """Return places and values of what a block brings beside its columns."""
         features = block.features
         if features is None:
@@ -339,17 +343,17 @@ class Columns(Serializable):
     def _wide(
         self, sources: Sequence[tuple[str, Sequence[Term]]], block: Table
     ) -> tuple[SparseInput, list[Key], int]:
-        fresh = _Fresh(self)
+        fresh = _ColumnAllocator(self)
         parts: dict[int, SparseRows] = {}
         numbers: dict[Key, Array] = {}
         for source, terms in sources:
             for term in terms:
-                if isinstance(term, Whole):
+                if isinstance(term, NumericColumn):
                     if fresh.needs((source, term.part), term.values):
                         fresh.place((source, term.part))
                         numbers[source, term.part] = _checked(source, term)
                     continue
-                rows = _hashed(term) if isinstance(term, Picked) else term.rows
+                rows = _hashed(term) if isinstance(term, CategoricalColumn) else term.rows
                 parts[1 + fresh.place((source, ""))] = rows
         if block.features is not None:
             parts[1 + fresh.place((FEATURES, ""))] = _without_gaps(block.features)
@@ -408,7 +412,7 @@ class Columns(Serializable):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Copy and pickle as the record, of which reading a row changes no byte."""
-        return Columns.from_record, (self.to_record(),)
+        return TableEncoder.from_record, (self.to_record(),)
 
     def to_record(self) -> Record:
         """Return everything as a record."""
@@ -425,16 +429,16 @@ class Columns(Serializable):
         self.crosses = [(str(a), str(b)) for a, b in record.word("crosses")]
         self._crossed = {f"{a}:{b}": (a, b) for a, b in self.crosses}
         self.feature_names = dict(record.word("feature_names"))
-        self.admit(Encoded(None, keys, roles))
+        self.admit(EncodedBatch(None, keys, roles))
 
     def __repr__(self) -> str:
-        return f"Columns({listed(list(self.roles))})"
+        return f"TableEncoder({listed(list(self.roles))})"
 
 
-class _Fresh:
+class _ColumnAllocator:
     """The places of keys while rows are read: those there, and new ones behind them."""
 
-    def __init__(self, columns: Columns) -> None:
+    def __init__(self, columns: TableEncoder) -> None:
         self._columns = columns
         self._new: dict[Key, int] = {}
         self._first: dict[Key, int] = {}  # the row that needs a new key first; 0 if not here
@@ -473,7 +477,7 @@ class _Fresh:
         keys = self.keys
         return [keys[i] for i in order.tolist()], [*range(n), *(n + order).tolist()], n_first
 
-    def picked(self, source: str, term: Picked) -> Any:
+    def picked(self, source: str, term: CategoricalColumn) -> Any:
         """Return the place of every row, -1 for none; new categories as they come."""
         found, first = np.unique(term.codes, return_index=True)
         lookup = np.full(len(term.parts) + 1, -1)
@@ -501,7 +505,7 @@ def _shared_part(category: str) -> str:
     return f"#{place_of(category) % SHARED}"
 
 
-def _hashed(term: Picked) -> SparseRows:
+def _hashed(term: CategoricalColumn) -> SparseRows:
     """Return one hashed place for every row that has a category."""
     places = np.array([*map(place_of, term.parts), 0])
     there = term.codes >= 0
@@ -521,7 +525,7 @@ def _without_gaps(features: Any) -> SparseRows:
     return SparseRows.of(own)
 
 
-def _checked(source: str, term: Whole) -> Array:
+def _checked(source: str, term: NumericColumn) -> Array:
     """Return numbers that can be computed with."""
     values = term.values
     largest = np.fmax.reduce(np.abs(values), initial=0.0)

@@ -69,18 +69,18 @@ class Explanation:
 
 def explained(model: "Model", *, importance: bool, seed: int) -> Explanation:
     """Return the explanation of a model."""
-    core, columns = model.core, model.columns
-    if core is None or columns is None or core.learner is None:
+    pipeline, columns = model.pipeline, model.encoder
+    if pipeline is None or columns is None or pipeline.learner is None:
         raise InvalidInputError("there is nothing to explain before two classes were learned")
     block, labels = model._recent.rows()
-    if core.sparse:
+    if pipeline.sparse:
         names, W = _wide_weights(model, block)
     else:
-        places = [core.column_of(place) for place in range(len(columns.keys))]
+        places = [pipeline.column_of(place) for place in range(len(columns.keys))]
         names = [_name(model, key) for key in columns.keys]
-        W = core.coef()[:, places].T * core.unit
+        W = pipeline.coef()[:, places].T * pipeline.unit
         picked = [not columns._is_whole(source) for source, _ in columns.keys]
-        W[picked] = core.linear()[0].T[: len(picked)][picked]
+        W[picked] = pipeline.linear()[0].T[: len(picked)][picked]
     W = W - W.mean(axis=1, keepdims=True)
     worth = _importance(model, block, labels, seed) if importance and len(labels) else {}
     return Explanation(tuple(names), model.labels, W, worth, len(labels))
@@ -88,7 +88,7 @@ def explained(model: "Model", *, importance: bool, seed: int) -> Explanation:
 
 def _name(model: "Model", key: tuple[str, str]) -> str:
     source, part = key
-    columns = model.columns
+    columns = model.encoder
     assert columns is not None
     if source == FEATURES:
         return columns.feature_names.get(part, part)
@@ -102,8 +102,8 @@ def _name(model: "Model", key: tuple[str, str]) -> str:
 
 def _wide_weights(model: "Model", block: Table) -> tuple[list[str], Array]:
     """Return the weights of what occurred in recent rows: the rest has no names any more."""
-    core, columns = model.core, model.columns
-    assert core is not None
+    pipeline, columns = model.pipeline, model.encoder
+    assert pipeline is not None
     assert columns is not None
     named: dict[int, str] = {}
     for slot, (source, part) in enumerate(columns.keys, 1):
@@ -121,11 +121,11 @@ def _wide_weights(model: "Model", block: Table) -> tuple[list[str], Array]:
                 named[slot * SPACE + place_of(text)] = f"{source} = {text}"
         else:
             named[slot * SPACE] = f"{source}: {part}" if part else source
-    found, weights = core.column_weights()
+    found, weights = pipeline.column_weights()
     places = {int(column): i for i, column in enumerate(found.tolist())}
     there = [column for column in named if column in places]
     W = weights[np.array([places[column] for column in there], np.int64)]
-    return [named[column] for column in there], W * core.unit
+    return [named[column] for column in there], W * pipeline.unit
 
 
 def _place_of_word(token: str) -> int:
@@ -147,7 +147,7 @@ def _importance(model: "Model", block: Table, labels: Any, seed: int) -> dict[st
         return float(-np.log(np.maximum(given, TINY)).mean())
 
     before = loss(block)
-    columns = model.columns
+    columns = model.encoder
     assert columns is not None
     worth = {}
     for name in columns.learned:

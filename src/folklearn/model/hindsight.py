@@ -15,7 +15,7 @@ from folklearn.scaler import FixedScaler, Moments
 from folklearn.sparse import SparseRows
 
 if TYPE_CHECKING:
-    from folklearn.model.model import Model, Step
+    from folklearn.model.model import BatchResult, Model
 
 MOST_WEIGHTS = 3000  # classes times columns that are fitted unasked
 SHARE_OF_MEMORY = 1.0 / 16.0  # that encoded rows may take, unasked
@@ -35,7 +35,7 @@ class EncodedRows:
         self._n_bytes = 0
         self.are_kept = exact is not False
 
-    def add(self, model: "Model", step: "Step") -> None:
+    def add(self, model: "Model", step: "BatchResult") -> None:
         """Take rows that were learned."""
         if not self.are_kept or step.X is None:
             return
@@ -49,11 +49,11 @@ class EncodedRows:
 
     def regression(self, model: "Model") -> Regression | None:
         """Return the regression of all rows, None if they were not kept or have one class."""
-        core, columns, K = model.core, model.columns, len(model.labels)
-        if not self._parts or core is None or columns is None or K < 2:
+        pipeline, columns, K = model.pipeline, model.encoder, len(model.labels)
+        if not self._parts or pipeline is None or columns is None or K < 2:
             return None
         parts, self._parts = self._parts, []
-        encode = self._sparse if core.sparse else self._dense
+        encode = self._sparse if pipeline.sparse else self._dense
         X, start, constant = encode(parts, model)
         y = _joined_labels([labels for _, labels, _ in parts], K)
         weights = np.concatenate([weights for *_, weights in parts])
@@ -62,13 +62,13 @@ class EncodedRows:
         )
         words = columns.in_words.format(by="these rows") if model.scale else "as they are"
         # Weights of words are too many to be kept, and the model has its own.
-        kept = found.W if not core.sparse else np.empty((K, 0))
+        kept = found.W if not pipeline.sparse else np.empty((K, 0))
         return replace(found, W=kept, features=f"the columns ({words})")
 
     def _dense(self, parts: list[Any], model: "Model") -> tuple[Any, Array, int | None]:
-        core = model.core
-        assert core is not None
-        numeric = np.array(core.evidence.numeric, bool)
+        pipeline = model.pipeline
+        assert pipeline is not None
+        numeric = np.array(pipeline.evidence.numeric, bool)
         d = len(numeric)
 
         def widened(X: Array) -> Array:
@@ -84,7 +84,7 @@ class EncodedRows:
         for X, *_ in parts:
             Z[first : first + len(X)] = scaler.transform(widened(X))
             first += len(X)
-        start = np.nan_to_num(scaler.model(*core.linear()))
+        start = np.nan_to_num(scaler.model(*pipeline.linear()))
         return Z, start, 0 if model.intercept else None
 
     def _sparse(self, parts: list[Any], model: "Model") -> tuple[Any, Array, int | None]:

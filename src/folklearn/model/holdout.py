@@ -45,7 +45,7 @@ def parted(loss: float, frozen: float) -> str:
     )
 
 
-class Held(NamedTuple):
+class HeldRows(NamedTuple):
     """Rows of a stripe: raw inputs, labels or soft labels, weights."""
 
     X: Any
@@ -60,7 +60,7 @@ class Held(NamedTuple):
         return own | X
 
     @classmethod
-    def of_arrays(cls, arrays: dict[str, Any]) -> "Held":
+    def of_arrays(cls, arrays: dict[str, Any]) -> "HeldRows":
         """Return what `arrays` gave, behind the prefix "held."."""
         start = "held."
         own = {k.removeprefix(start): v for k, v in arrays.items() if k.startswith(start)}
@@ -80,16 +80,16 @@ class Held(NamedTuple):
         if self.labels.dtype != np.int64 or self.weights.dtype != np.float64:
             raise InvalidInputError("rows of a stripe are of another kind")
 
-    def copy(self) -> "Held":
+    def copy(self) -> "HeldRows":
         """Return rows that share nothing with anybody's arrays."""
         X = SparseInput.joined([self.X]) if isinstance(self.X, SparseInput) else self.X.copy()
-        return Held(X, self.labels.copy(), self.soft.copy(), self.weights.copy())
+        return HeldRows(X, self.labels.copy(), self.soft.copy(), self.weights.copy())
 
 
 _Row = tuple[Array, int, Array, float]  # x, label, soft label, weight
 
 
-class Judged(NamedTuple):
+class HoldoutScores(NamedTuple):
     """What the experts lost in a stripe, a row, and what their mixture lost in all."""
 
     names: list[str]
@@ -98,7 +98,7 @@ class Judged(NamedTuple):
     weight: float
 
 
-class Frozen(Serializable):
+class HoldoutWeights(Serializable):
     """The record of the experts of a learner on rows that they did not follow.
 
     Attributes
@@ -118,7 +118,7 @@ class Frozen(Serializable):
         self._totals: Array = np.zeros(2)  # loss and weight of recent stripes
         self._learner: Learner | None = None  # as it was when the stripe began
         self._scaler: Any = None
-        self._held: list[Held] = []
+        self._held: list[HeldRows] = []
         self._rows: list[_Row] = []  # that came one by one, behind those
 
     def rows_ahead(self, n_rounds: int) -> int:
@@ -136,8 +136,8 @@ class Frozen(Serializable):
         return min(_LONGEST, self._begins // _SHARE)
 
     def begin(
-        self, n_rounds: int, learner: Learner | None, scaler: Any, ahead: Held | None
-    ) -> Judged | None:
+        self, n_rounds: int, learner: Learner | None, scaler: Any, ahead: HeldRows | None
+    ) -> HoldoutScores | None:
         """Begin a stripe if it is time.
 
         If all of its rows are known, `ahead`, nothing has to be put aside: the verdict is returned,
@@ -160,7 +160,7 @@ class Frozen(Serializable):
         self._rows.append((x.copy(), label, soft, weight))
         return n_rounds == self._ends and self._end()
 
-    def hold(self, n_rounds: int, rows: Held) -> bool:
+    def hold(self, n_rounds: int, rows: HeldRows) -> bool:
         """Keep rows of the stripe that is under way; at its end count them, and say so."""
         self._gather()
         self._held.append(rows)
@@ -172,7 +172,7 @@ class Frozen(Serializable):
         for (_, width), alike in groupby(rows, key=lambda row: (row[0].size, row[2].size)):
             X, labels, soft, weights = zip(*alike, strict=True)
             own = np.array(soft) if width else np.empty((0, 0))
-            self._held.append(Held(np.array(X), np.array(labels), own, np.array(weights)))
+            self._held.append(HeldRows(np.array(X), np.array(labels), own, np.array(weights)))
 
     def _end(self) -> bool:
         """Count the rows of a stripe that is over."""
@@ -184,7 +184,7 @@ class Frozen(Serializable):
             self.take_in(judged)
         return True
 
-    def _judged(self, learner: Learner, scaler: Any, held: list[Held]) -> Judged | None:
+    def _judged(self, learner: Learner, scaler: Any, held: list[HeldRows]) -> HoldoutScores | None:
         """Return what the experts lose on rows, None if none of them counts."""
         names = learner._expert_names()
         before = self.weights(learner)
@@ -196,9 +196,9 @@ class Frozen(Serializable):
         losses = log_losses(P, labels, soft, TINY) @ weights
         own = float(log_losses(np.tensordot(before, P, 1), labels, soft, TINY) @ weights)
         weight = float(weights.sum())
-        return Judged(names, losses / weight, own, weight)
+        return HoldoutScores(names, losses / weight, own, weight)
 
-    def take_in(self, judged: Judged) -> None:
+    def take_in(self, judged: HoldoutScores) -> None:
         """Add what the experts lost in a stripe to their record."""
         names, losses, own, weight = judged
         past = dict(zip(self._names, self._losses.tolist(), strict=True))
@@ -265,11 +265,11 @@ class Frozen(Serializable):
             self._learner = record.inner("learner", Learner)
             self._scaler = record.inner("scaler", OnlineScaler, SparseScaler)
             if "held.labels" in record.arrays:
-                self._held = [Held.of_arrays(record.arrays)]
+                self._held = [HeldRows.of_arrays(record.arrays)]
                 self._held[0].check_shape_of(self._scaler, self._learner.n_classes)
 
 
-def _joined(held: list[Held], scaler: Any, n_classes: int) -> Held:
+def _joined(held: list[HeldRows], scaler: Any, n_classes: int) -> HeldRows:
     """Return the rows as they would have been seen when the scaler and the learner were put aside.
 
     Columns that came later are left out, and so are rows of later classes, and of weight 0.
@@ -285,7 +285,7 @@ def _joined(held: list[Held], scaler: Any, n_classes: int) -> Held:
         if len(soft):
             soft = soft[own, :n_classes]
             soft = np.pad(soft, ((0, 0), (0, n_classes - soft.shape[1])))
-        parts.append(Held(seen, labels[own], soft, weights[own]))
+        parts.append(HeldRows(seen, labels[own], soft, weights[own]))
     if len(parts) == 1:
         return parts[0]
     Xs, numbers, softs, counts = map(list, zip(*parts, strict=True))
@@ -295,4 +295,4 @@ def _joined(held: list[Held], scaler: Any, n_classes: int) -> Held:
     soft = np.concatenate(softs) if is_soft else parts[0].soft[:0]
     sparse = isinstance(Xs[0], SparseInput)
     X = SparseInput.joined(Xs) if sparse else np.concatenate(Xs)
-    return Held(X, np.concatenate(numbers), soft, np.concatenate(counts))
+    return HeldRows(X, np.concatenate(numbers), soft, np.concatenate(counts))

@@ -1,21 +1,22 @@
-"""Labels of any hashable kind, or probabilities of them, by the numbers of their classes."""
+"""LabelEncoder of any hashable kind, or probabilities of them, by the numbers of their classes."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from folklearn import validation
-from folklearn.arrays import Array
+from folklearn.arrays import Array, Labels
 from folklearn.errors import InvalidInputError
 from folklearn.readers.table import TextColumn
 
 _KINDS: dict[str, Any] = {"str": str, "int": int, "bool": bool, "float": float.fromhex}
 
 
-class Labels:
-    """The labels of a model, numbered in order of appearance.
+class LabelEncoder:
+    """The labels of a model in order of appearance.
 
     Reading a label enrols none: `admit` does, once the example was learned.
     """
@@ -173,3 +174,96 @@ def _probability(label: Any, value: Any) -> float:
             f"the label gives {label!r} the probability {value!r}: expected a number from 0 to 1"
         )
     return p
+
+
+def encode_labels(y: ArrayLike, n_rounds: int, n_classes: int) -> tuple[Labels, Array, Labels]:
+    """Return labels (T,), soft ones (T, K), and the number of classes known after each.
+
+    So many are known before. A new class must have the next number; a soft label may bring
+    several, which are known from the first row that gives them, or a later class, probability.
+    """
+    return (_encode_soft if np.ndim(y) == 2 else _encode_hard)(y, n_rounds, n_classes)
+
+
+def _encode_hard(y: ArrayLike, n_rounds: int, n_classes: int) -> tuple[Labels, Array, Labels]:
+    y, none = validation.labels(y, n_rounds, n_classes + n_rounds + 1)
+    known = np.maximum.accumulate(np.concatenate([[n_classes - 1], y]))
+    gaps = np.flatnonzero(y > known[:-1] + 1)
+    if gaps.size:
+        row = gaps[0]
+        raise InvalidInputError(
+            f"y[{row}] is {y[row]}, but only {known[row] + 1} classes were known then: a new "
+            f"class has the next number, {known[row] + 1}"
+        )
+    return y, none, known[1:] + 1
+
+
+def _encode_soft(y: ArrayLike, n_rounds: int, n_classes: int) -> tuple[Labels, Array, Labels]:
+    """Check soft labels; those of one class alone say nothing."""
+    width = max(n_classes, np.shape(y)[1])
+    if width < 2:
+        raise InvalidInputError(
+            f"soft labels need two known classes, and there are {n_classes}: declare them first"
+        )
+    none, soft = validation.labels(y, n_rounds, width)
+    behind = np.argmax(soft[:, ::-1] > 0.0, axis=1)  # classes without probability at the end
+    known = np.maximum.accumulate(np.maximum(width - behind, n_classes))
+    return none, soft, known
+
+
+BALANCED = "balanced"
+
+ClassWeight = Mapping[Any, float] | str | None
+
+
+def check_class_weight(given: Any) -> None:
+    """Raise unless it is None, weights by label, or "balanced"."""
+    if not (given is None or isinstance(given, Mapping) or given == BALANCED):
+        raise InvalidInputError(f'class_weight must be None, a dict or "balanced", got {given!r}')
+
+
+def balance_class_weight(counts: Mapping[Any, int]) -> dict[Any, float]:
+    """Return weights that make all classes count alike."""
+    total = sum(counts.values())
+    return {label: total / (len(counts) * count) for label, count in counts.items()}
+
+
+def apply_class_weight(
+    given: ClassWeight, labels: Sequence[Any], numbers: Any, weights: Array
+) -> tuple[Any, Array]:
+    r"""Return class numbers (T,) or soft labels (T, K), and weights with those of classes in them.
+
+    A soft label y counts as what is expected of hard ones: the soft label
+    :math:`y_k w_k / w` with the weight :math:`w = \sum_k y_k w_k`.
+    """
+    if given is None:
+        return numbers, weights
+    if isinstance(given, str):
+        raise InvalidInputError(
+            'class_weight="balanced" needs to see all labels first: use `fit`, `run` over a '
+            "file or a frame, or give the weights as a dictionary"
+        )
+    factors = np.array([validation.weight(given.get(label, 1.0)) for label in labels])
+    if np.ndim(numbers) == 1:
+        return numbers, weights * factors[numbers]
+    shares = numbers * factors[: numbers.shape[1]]
+    totals = shares.sum(axis=1, keepdims=True)
+    shares = np.divide(shares, totals, out=np.array(numbers, float), where=totals > 0.0)
+    return shares, weights * totals[:, 0]
+
+
+def class_weight_to_json(given: ClassWeight) -> Any:
+    """Return them as JSON holds them."""
+    if not isinstance(given, Mapping):
+        return given
+    labels = LabelEncoder()
+    labels.admit(given)
+    return [labels.plain(), [float(weight) for weight in given.values()]]
+
+
+def class_weight_from_json(saved: Any) -> ClassWeight:
+    """Return what `class_weight_to_json` gave."""
+    if not isinstance(saved, list):
+        return saved  # type: ignore[no-any-return]
+    keys, values = saved
+    return dict(zip(LabelEncoder.of_plain(keys).kept, values, strict=True))

@@ -24,20 +24,26 @@ from folklearn.learners.base import Learner
 from folklearn.learners.lanes import PAIRS, lane_of
 from folklearn.learners.sparse_sgd import Wide
 from folklearn.metrics.accumulator import Metrics, PredictionBatch
-from folklearn.model import class_weights
 from folklearn.model import roles as known_roles
-from folklearn.model.dataset import FedRows, Feed, block_of
-from folklearn.model.encoder import FEATURES, Columns, Encoded
+from folklearn.model.buffers import PendingPrediction, PendingPredictions, RowBuffer
+from folklearn.model.dataset import Dataset, LabelledTable, UnlearnedValues, block_of
+from folklearn.model.encoder import FEATURES, EncodedBatch, TableEncoder
 from folklearn.model.explain import Explanation, explained
 from folklearn.model.hindsight import EncodedRows
-from folklearn.model.labels import Labels
-from folklearn.model.pipeline import Core
-from folklearn.model.recent import Recent
+from folklearn.model.labels import (
+    BALANCED,
+    ClassWeight,
+    LabelEncoder,
+    apply_class_weight,
+    balance_class_weight,
+    check_class_weight,
+    class_weight_from_json,
+    class_weight_to_json,
+)
+from folklearn.model.pipeline import OnlinePipeline
 from folklearn.model.roles import WORDS
 from folklearn.model.run import Run, Score, known_numbers
 from folklearn.model.tally import Tally, outcome, outcomes
-from folklearn.model.unlearned import UnlearnedValues
-from folklearn.model.waiting import Asked, Waiting
 from folklearn.readers.convert import format_cell
 from folklearn.readers.records import not_a_row_error, table_from_records
 from folklearn.readers.table import Table
@@ -50,7 +56,7 @@ _AT_A_TIME = 8192  # rows
 _UNCOUNTED = "a call was interrupted that had learned rows, and their loss was not counted"
 
 
-class Step(NamedTuple):
+class BatchResult(NamedTuple):
     """Rows that were predicted and, where they have a label, learned.
 
     P : (T, K) probabilities of the classes known by then, which share 1 - unseen.
@@ -82,7 +88,7 @@ class Model(Serializable):
     dictionary of probabilities). No learning rate has to be chosen.
 
     Two losses are kept. The *progressive* one, of predictions made just before each label came; and
-    the *frozen* one, of rows ahead predicted by the model as it would be saved (`Frozen`).
+    the *frozen* one, of rows ahead predicted by the model as it would be saved (`HoldoutWeights`).
     `predict_one` and `predict_proba_one` are for a row whose label comes soon; `predict` and
     `predict_proba` are for many rows that the model will not follow, and weigh what they mix by
     the frozen record. After `fit` all of them are the fit.
@@ -156,7 +162,7 @@ class Model(Serializable):
         self.crosses = [tuple(pair) for pair in crosses]
         for name, role in self.asked_roles.items():
             known_roles.check_known(role, name)
-        class_weights.check_usable(class_weight)
+        check_class_weight(class_weight)
         self._monitor: Monitor | None = None
         self.forget()
         # One of the least size hears bad settings.
@@ -167,15 +173,15 @@ class Model(Serializable):
         """Forget what was learned; roles that were asked for, classes and settings stay."""
         settings, class_weight, classes = self._asked
         self.settings: dict[str, Any] = dict(settings)
-        self.class_weight: class_weights.Given = class_weight
-        self.columns: Columns | None = None
-        self.core: Core | None = None
-        self._labels, self.is_open = Labels(), True
+        self.class_weight: ClassWeight = class_weight
+        self.encoder: TableEncoder | None = None
+        self.pipeline: OnlinePipeline | None = None
+        self._labels, self.is_open = LabelEncoder(), True
         self.declare(classes)
         self._tally = Tally()
         self._hindsight: Regression | None = None
         self.metrics = Metrics()
-        self._recent, self._waiting = Recent(), Waiting()
+        self._recent, self._waiting = RowBuffer(), PendingPredictions()
         if self._monitor is not None:
             self._monitor.forget()
 
@@ -183,8 +189,8 @@ class Model(Serializable):
         """Move the sums of the learner to a device, or back to the "cpu", and return the model."""
         catalogue.make(self.learner_name, 1, 2, {}, device)  # hears what is wrong
         self.device = device
-        if self.core is not None:
-            self.core.to(device)
+        if self.pipeline is not None:
+            self.pipeline.to(device)
         return self
 
     def declare(self, classes: Iterable[Any]) -> None:
@@ -192,8 +198,8 @@ class Model(Serializable):
         _, new = self._labels.read_many(classes)
         if not new:
             return
-        if self.core is not None:
-            self.core.grow(n_classes=len(self._labels) + len(new))
+        if self.pipeline is not None:
+            self.pipeline.grow(n_classes=len(self._labels) + len(new))
         elif not self._labels:
             self.is_open = False
         self._labels.admit(new)
@@ -204,14 +210,14 @@ class Model(Serializable):
         Classes are declared unless the model takes them as they come; "balanced" weights, and what
         the learner is made for, are decided.
         """
-        if self.core is None or not self.is_open:
+        if self.pipeline is None or not self.is_open:
             self.declare(labels)
-        if self.class_weight == class_weights.BALANCED:
+        if self.class_weight == BALANCED:
             numbers, new = self._labels.read_many(labels)
             known = [*self._labels.kept, *new]
             own = zip([known[number] for number in numbers], counts, strict=True)
-            self.class_weight = class_weights.balanced(dict(own))
-        if self.core is None and "max_weight" in catalogue.settings_of(self.learner_name):
+            self.class_weight = balance_class_weight(dict(own))
+        if self.pipeline is None and "max_weight" in catalogue.settings_of(self.learner_name):
             given = self.class_weight if isinstance(self.class_weight, Mapping) else {}
             most = max(1.0, heaviest) * max([1.0, *given.values()])
             self.settings.setdefault("max_weight", most)
@@ -226,23 +232,23 @@ class Model(Serializable):
     @property
     def roles(self) -> dict[str, str]:
         """The role of every column so far."""
-        return dict(self.asked_roles if self.columns is None else self.columns.roles)
+        return dict(self.asked_roles if self.encoder is None else self.encoder.roles)
 
     @property
     def n_rounds(self) -> int:
         """The number of rows learned."""
-        return 0 if self.core is None else self.core.n_rounds
+        return 0 if self.pipeline is None else self.pipeline.n_rounds
 
     @property
     def learner(self) -> Learner | None:
         """The learner inside, None before the second class."""
-        return None if self.core is None else self.core.learner
+        return None if self.pipeline is None else self.pipeline.learner
 
     @property
     def max_weight(self) -> float:
         """The largest weight of a row that it accepts."""
-        if self.core is not None:
-            return self.core.max_weight
+        if self.pipeline is not None:
+            return self.pipeline.max_weight
         return float(self.settings.get("max_weight", self._max_weight))
 
     @property
@@ -250,7 +256,7 @@ class Model(Serializable):
         """The probability that the next row is of a class that was never seen."""
         if not self.is_open:
             return 0.0
-        return 1.0 if self.core is None else self.core.unseen_probability
+        return 1.0 if self.pipeline is None else self.pipeline.unseen_probability
 
     @property
     def loss(self) -> float:
@@ -278,9 +284,9 @@ class Model(Serializable):
         return self._tally.average
 
     @property
-    def frozen_loss(self) -> float:
+    def holdout_loss(self) -> float:
         """The frozen loss a row, of late; NaN before it was measured."""
-        return math.nan if self.core is None else self.core.frozen.loss
+        return math.nan if self.pipeline is None else self.pipeline.holdout.loss
 
     # One row at a time.
 
@@ -289,7 +295,7 @@ class Model(Serializable):
         self._watch(self._learn_row(x, y, weight))
 
     def _learn_row(
-        self, x: Mapping[Any, Any], y: Any, weight: float, asked: Asked | None = None
+        self, x: Mapping[Any, Any], y: Any, weight: float, asked: PendingPrediction | None = None
     ) -> float:
         """Learn one row, and return its loss; `asked` is what was predicted when it was asked."""
         number, new = self._labels.read(y)
@@ -298,24 +304,24 @@ class Model(Serializable):
             numbers, weights = np.asarray([number]), np.array([weight])
             numbers, weights = self._weighed(numbers, new, weights)
             number, weight = number if numbers.ndim == 1 else numbers[0], float(weights[0])
-        begun = core, columns = self.core, self.columns
-        row = None if columns is None or core is None else columns.plain_row(x)
+        begun = pipeline, columns = self.pipeline, self.encoder
+        row = None if columns is None or pipeline is None else columns.plain_row(x)
         try:
-            if core is not None and row is not None and type(number) is int:  # nearly all rows
-                loss = self._learn_numbers(core, row, number, weight, new, asked)
+            if pipeline is not None and row is not None and type(number) is int:  # nearly all rows
+                loss = self._learn_numbers(pipeline, row, number, weight, new, asked)
             else:
                 encoded = self._meet_row(x)
-                core = self._core_for(encoded)
-                if core.sparse or type(number) is not int:
+                pipeline = self._core_for(encoded)
+                if pipeline.sparse or type(number) is not int:
                     labels: Any = [number] if type(number) is int else np.asarray(number)[None]
                     step = self._run(encoded, labels, np.array([weight]), new, asked)
                     loss = float(step.losses[0])
                 else:
                     row = encoded.X[0]
-                    loss = self._learn_numbers(core, row, number, weight, new, asked, encoded)
+                    loss = self._learn_numbers(pipeline, row, number, weight, new, asked, encoded)
         except InvalidInputError:
-            columns = self.columns
-            self.core, self.columns = begun  # a first row that is refused decides nothing
+            columns = self.encoder
+            self.pipeline, self.encoder = begun  # a first row that is refused decides nothing
             _raise_with_column_name(columns, x)
             raise
         self._recent.add_row(dict(x), _hard(number))
@@ -323,29 +329,29 @@ class Model(Serializable):
 
     def _learn_numbers(
         self,
-        core: Core,
+        pipeline: OnlinePipeline,
         row: Array,
         number: int,
         weight: float,
         new: Sequence[Any],
-        asked: Asked | None,
-        encoded: Encoded | None = None,
+        asked: PendingPrediction | None,
+        encoded: EncodedBatch | None = None,
     ) -> float:
         """Learn one row of a dense model, count its loss, and return it."""
-        unseen = core.unseen_probability if new or self.is_open else 0.0
-        columns = self.columns
+        unseen = pipeline.unseen_probability if new or self.is_open else 0.0
+        columns = self.encoder
         assert columns is not None
         if encoded is not None:
-            core.late_numbers = columns.were_missing(encoded)
-            core.late_numeric = columns.are_numbers(encoded)
-        p = core.learn_row(row, number, weight)
+            pipeline.late_numbers = columns.were_missing(encoded)
+            pipeline.late_numeric = columns.are_numbers(encoded)
+        p = pipeline.learn_row(row, number, weight)
         if new or encoded is not None:
             self._admit(encoded, new)
         if asked is not None:
             p, unseen = asked.p, asked.unseen
         came = outcome(p, number, unseen)
         self._tally.add_one(came, weight)
-        self.metrics.add_one(p, number, unseen, weight, core.frozen.loss, row, columns.absent)
+        self.metrics.add_one(p, number, unseen, weight, pipeline.holdout.loss, row, columns.absent)
         if self.has_floors:
             self.metrics.note_lower_bounds(self._lower_bound_of_last)
         return float(came.loss)
@@ -356,17 +362,17 @@ class Model(Serializable):
         They sum to 1; that it is none of them has the probability `unseen_probability`. Before the
         first class there are none.
         """
-        core, columns = self.core, self.columns
-        if core is None or columns is None:
+        pipeline, columns = self.pipeline, self.encoder
+        if pipeline is None or columns is None:
             return dict.fromkeys(self._labels.kept, 1.0 / max(1, len(self._labels)))
         row = columns.plain_row(x)
         try:
             if row is not None:
-                p = core.predict_row(row)
+                p = pipeline.predict_row(row)
             else:
                 own = {name: x[name] for name in x if str(name) in columns.roles}
                 X = columns.known(columns.row(own).X)
-                p = core.predict_next(X)[0] if core.sparse else core.predict_row(X[0])
+                p = pipeline.predict_next(X)[0] if pipeline.sparse else pipeline.predict_row(X[0])
         except InvalidInputError:
             _raise_with_column_name(columns, x)
             raise
@@ -375,9 +381,9 @@ class Model(Serializable):
     def predict_next(self, rows: Any) -> Array:
         """Return what `predict_proba_one` gives of every row (T, K), one not knowing the others."""
         block, K = block_of(rows), len(self._labels)
-        if self.core is None or self.columns is None:
+        if self.pipeline is None or self.encoder is None:
             return np.full((len(block), K), 1.0 / max(1, K))
-        return self.core.predict_next(self.columns.known(self.columns.encode(block).X))
+        return self.pipeline.predict_next(self.encoder.known(self.encoder.encode(block).X))
 
     def predict_one(self, x: Mapping[Any, Any]) -> Any:
         """Return the most likely label of a row whose label comes soon, None before any class."""
@@ -391,7 +397,7 @@ class Model(Serializable):
         """
         p = self.predict_proba_one(x)
         given = np.array(list(p.values()))
-        return p, self._waiting.add(Asked(dict(x), given, self.unseen_probability))
+        return p, self._waiting.add(PendingPrediction(dict(x), given, self.unseen_probability))
 
     def tell(self, number: int, y: Any, *, weight: float = 1.0) -> None:
         """Learn the row that was asked for under a number, now that its label is known.
@@ -402,15 +408,15 @@ class Model(Serializable):
         self._waiting.drop(number)
         self._watch(loss)
 
-    def learn_asked(self, asked: Asked, y: Any, *, weight: float = 1.0) -> None:
+    def learn_asked(self, asked: PendingPrediction, y: Any, *, weight: float = 1.0) -> None:
         """Learn a row that waited elsewhere, with what was predicted when it was asked for."""
         self._watch(self._learn_asked(asked, y, weight))
 
-    def _learn_asked(self, asked: Asked, y: Any, weight: float) -> float:
+    def _learn_asked(self, asked: PendingPrediction, y: Any, weight: float) -> float:
         label, _ = self._labels.read(y)
         if not asked.unseen and (type(label) is not int or label >= len(asked.p)):
             # Nothing was given to a class that nobody had declared; it costs what `learn_one` says.
-            unseen = 0.5 if self.core is None else self.core.unseen_probability
+            unseen = 0.5 if self.pipeline is None else self.pipeline.unseen_probability
             asked = asked._replace(unseen=unseen)
         return self._learn_row(asked.x, y, weight, asked)
 
@@ -426,7 +432,7 @@ class Model(Serializable):
 
     # Many rows.
 
-    def learn_many(self, rows: Any, y: Any, *, weight: Any = None) -> Step:
+    def learn_many(self, rows: Any, y: Any, *, weight: Any = None) -> BatchResult:
         """Predict, then learn, rows (a frame, dictionaries, a matrix) with labels y, one by one.
 
         y holds a label for every row, some of them may be soft; or it is a matrix (T, K) of
@@ -453,22 +459,24 @@ class Model(Serializable):
         soft = len(np.shape(numbers)) == 2
         return np.asarray(numbers, None if soft else np.int64), new
 
-    def _learn_block(self, block: Table, numbers: Any, new: Sequence[Any], weights: Array) -> Step:
+    def _learn_block(
+        self, block: Table, numbers: Any, new: Sequence[Any], weights: Array
+    ) -> BatchResult:
         """Predict, then learn, the rows of a block."""
         numbers, weights = self._weighed(numbers, new, weights)
-        begun = self.columns, self.core
+        begun = self.encoder, self.pipeline
         try:
-            if self.columns is None:
+            if self.encoder is None:
                 n_classes = len(self._labels) + len(new)
                 self._begin_columns(known_roles.of_rows(block), block.features, n_classes)
-            assert self.columns is not None
-            encoded = self.columns.encode(block)
-            if self.core is None:
+            assert self.encoder is not None
+            encoded = self.encoder.encode(block)
+            if self.pipeline is None:
                 self._core_for(encoded)
             step = self._run(encoded, numbers, weights, new)
         except BaseException:
-            if begun[1] is None and (self.core is None or not self.core.n_rounds):
-                self.columns, self.core = begun
+            if begun[1] is None and (self.pipeline is None or not self.pipeline.n_rounds):
+                self.encoder, self.pipeline = begun
             raise
         hard = step.numbers if np.ndim(numbers) == 1 else np.argmax(numbers, axis=1)
         self._recent.add(block, hard.tolist())
@@ -478,24 +486,24 @@ class Model(Serializable):
 
     def _run(
         self,
-        encoded: Encoded,
+        encoded: EncodedBatch,
         numbers: Any,
         weights: Array,
         new: Sequence[Any],
-        asked: Asked | None = None,
-    ) -> Step:
+        asked: PendingPrediction | None = None,
+    ) -> BatchResult:
         """Predict, then learn, encoded rows."""
-        core, was_open = self.core, self.is_open
-        assert core is not None
-        n_before, n_rounds = core.n_classes, core.n_rounds
-        assert self.columns is not None
-        core.late_numbers = self.columns.were_missing(encoded)
-        core.late_numeric = self.columns.are_numbers(encoded)
+        pipeline, was_open = self.pipeline, self.is_open
+        assert pipeline is not None
+        n_before, n_rounds = pipeline.n_classes, pipeline.n_rounds
+        assert self.encoder is not None
+        pipeline.late_numbers = self.encoder.were_missing(encoded)
+        pipeline.late_numeric = self.encoder.are_numbers(encoded)
         try:
-            P, u = core.run(encoded.X, numbers, weight=weights)
+            P, u = pipeline.run(encoded.X, numbers, weight=weights)
         except BaseException:
-            if core.n_rounds > n_rounds:  # interrupted: what has grown must have its names
-                self._admit(encoded, new[: core.n_classes - len(self._labels)])
+            if pipeline.n_rounds > n_rounds:  # interrupted: what has grown must have its names
+                self._admit(encoded, new[: pipeline.n_classes - len(self._labels)])
             raise
         self._admit(encoded, new)
         numbers = np.asarray(numbers)
@@ -513,11 +521,11 @@ class Model(Serializable):
         self._tally.add(came, weights)
         is_soft = numbers.ndim == 2
         labels = numbers.argmax(axis=1) if is_soft else numbers
-        absent, values = self.columns.absent, encoded.X
-        if core.sparse:
+        absent, values = self.encoder.absent, encoded.X
+        if pipeline.sparse:
             values = encoded.X.values_by_place(len(absent))
         learned = PredictionBatch.of(
-            P, u, labels, known, weights, core.frozen_losses, values, absent
+            P, u, labels, known, weights, pipeline.holdout_losses, values, absent
         )
         if is_soft:
             learned = learned._replace(chance=np.exp(-came.loss))
@@ -525,17 +533,17 @@ class Model(Serializable):
         if self.has_floors:
             self.metrics.note_lower_bounds(self._lower_bound_of_last, len(weights))
         hard = np.full(len(u), -1) if is_soft else numbers
-        return Step(learned.P, u, hard, came.loss, weights, learned, encoded.X, numbers)
+        return BatchResult(learned.P, u, hard, came.loss, weights, learned, encoded.X, numbers)
 
-    def _predicted_only(self, block: Table, weights: Array) -> Step:
+    def _predicted_only(self, block: Table, weights: Array) -> BatchResult:
         """Predict rows that have no label."""
         T = len(block)
         unseen = np.full(T, self.unseen_probability)
         nothing = np.full(T, math.nan)
         P = self.predict_next(block) * (1.0 - unseen)[:, None]
-        return Step(P, unseen, np.full(T, -1), nothing, weights)
+        return BatchResult(P, unseen, np.full(T, -1), nothing, weights)
 
-    def _predicted_frozen(self, rows: FedRows) -> Step:
+    def _predicted_frozen(self, rows: LabelledTable) -> BatchResult:
         """Predict rows as the model would once it is saved, and say what that costs."""
         there, unseen = rows.has_label, np.full(len(rows.block), self.unseen_probability)
         P = self._frozen(rows.block) * (1.0 - unseen)[:, None]
@@ -543,7 +551,7 @@ class Model(Serializable):
         numbers[there] = known_numbers(self, rows.labels)
         given = np.where(numbers >= 0, P[np.arange(len(P)), numbers], unseen)
         losses = np.where(there, -np.log(np.maximum(given, TINY)), math.nan)
-        return Step(P, unseen, numbers, losses, rows.weights)
+        return BatchResult(P, unseen, numbers, losses, rows.weights)
 
     # What happens when rows and labels come.
 
@@ -560,7 +568,7 @@ class Model(Serializable):
 
     def _begin_columns(
         self, roles: Mapping[str, str], features: Any = None, n_classes: int = 0
-    ) -> Columns:
+    ) -> TableEncoder:
         """Decide whether rows stay sparse.
 
         They do if there are words, and if a sparse matrix is too large for sums over all pairs of
@@ -577,16 +585,16 @@ class Model(Serializable):
         columns = self.open_columns(roles, sparse=sparse)
         if features is not None and not sparse:  # every column of a matrix has its place
             keys = [(FEATURES, str(j)) for j in range(features.shape[1])]
-            columns.admit(Encoded(None, keys))
+            columns.admit(EncodedBatch(None, keys))
         return columns
 
-    def open_columns(self, roles: Mapping[str, str], *, sparse: bool) -> Columns:
+    def open_columns(self, roles: Mapping[str, str], *, sparse: bool) -> TableEncoder:
         """Begin with columns of these roles, which stay; their places come with the rows."""
-        self.columns = Columns(roles, self.crosses, sparse=sparse)
-        return self.columns
+        self.encoder = TableEncoder(roles, self.crosses, sparse=sparse)
+        return self.encoder
 
-    def _meet_row(self, x: Mapping[Any, Any]) -> Encoded:
-        if self.columns is None:
+    def _meet_row(self, x: Mapping[Any, Any]) -> EncodedBatch:
+        if self.encoder is None:
             if not isinstance(x, Mapping):
                 raise not_a_row_error(x)
             roles = {  # sorted, so that the order of a mapping is of no account
@@ -595,17 +603,17 @@ class Model(Serializable):
                 if format_cell(value) is not None
             }
             self._begin_columns(roles)
-        assert self.columns is not None
-        return self.columns.row(x)
+        assert self.encoder is not None
+        return self.encoder.row(x)
 
-    def _core_for(self, encoded: Encoded) -> Core:
-        """Return the core, made for these rows if they are the first."""
-        if self.core is None:
-            columns = self.columns
+    def _core_for(self, encoded: EncodedBatch) -> OnlinePipeline:
+        """Return the pipeline, made for these rows if they are the first."""
+        if self.pipeline is None:
+            columns = self.encoder
             assert columns is not None
             n_numbers = encoded.X.numbers.shape[1] if columns.sparse else 0
             n_places = max(1, len(columns.keys), encoded.n_first)
-            self.core = Core(
+            self.pipeline = OnlinePipeline(
                 self.learner_name,
                 self.settings,
                 n_features=n_places,
@@ -618,16 +626,16 @@ class Model(Serializable):
                 windows=self.has_floors,
                 device=self.device,
             )
-            known = Encoded(None, [*columns.keys, *encoded.keys], encoded.roles)
+            known = EncodedBatch(None, [*columns.keys, *encoded.keys], encoded.roles)
             numeric = columns.are_numbers(known)[:n_places]
-            self.core.evidence.numeric = numeric + [True] * (n_places - len(numeric))
-        return self.core
+            self.pipeline.evidence.numeric = numeric + [True] * (n_places - len(numeric))
+        return self.pipeline
 
-    def _admit(self, encoded: Encoded | None, new: Sequence[Any]) -> None:
+    def _admit(self, encoded: EncodedBatch | None, new: Sequence[Any]) -> None:
         """Remember what was new in rows that have been learned."""
         if encoded is not None and (encoded.keys or encoded.roles):
-            assert self.columns is not None
-            self.columns.admit(encoded)
+            assert self.encoder is not None
+            self.encoder.admit(encoded)
         if new:
             self._labels.admit(new)
             self.is_open = True
@@ -639,19 +647,19 @@ class Model(Serializable):
     def _weighed(self, numbers: Any, new: Sequence[Any], weights: Array) -> tuple[Any, Array]:
         """Return labels and weights with the weights of classes in them."""
         known = [*self._labels.kept, *new]
-        return class_weights.weighed(self.class_weight, known, numbers, weights)
+        return apply_class_weight(self.class_weight, known, numbers, weights)
 
     # Files and frames.
 
-    def feed(self, source: Any, target: str | None = None, **options: Any) -> Feed:
-        """Return the rows of a file, a pipe or a frame, ready to be learned; see `Feed`."""
+    def feed(self, source: Any, target: str | None = None, **options: Any) -> Dataset:
+        """Return the rows of a file, a pipe or a frame, ready to be learned; see `Dataset`."""
         if not (target is None or isinstance(target, str)):
             raise InvalidInputError(
                 f"target is the name of the column of labels, got {type(target).__name__}: put the "
                 "labels into the rows, as in X.assign(label=y) with target='label'; learn_many(X, "
                 "y) and FolkloreClassifier take labels apart"
             )
-        return Feed(self, source, target, **options)
+        return Dataset(self, source, target, **options)
 
     def run(
         self,
@@ -734,7 +742,7 @@ class Model(Serializable):
         n_jobs: int = 1,
         device: str | None = None,
     ) -> None:
-        """Fit rows that were learned, and are at hand, all together; see `Core.refit`."""
+        """Fit rows that were learned, and are at hand, all together; see `OnlinePipeline.refit`."""
         found = [
             (rows.block.take(rows.has_label), rows.labels, rows.weights[rows.has_label])
             for rows in blocks
@@ -752,8 +760,8 @@ class Model(Serializable):
         device: str | None = None,
     ) -> None:
         """Do so with blocks that all have labels, as `learn_many` takes them, and weights."""
-        core, columns = self.core, self.columns
-        if core is None or columns is None:
+        pipeline, columns = self.pipeline, self.encoder
+        if pipeline is None or columns is None:
             return
         parts = []
         for block, y, weights in blocks:
@@ -765,20 +773,20 @@ class Model(Serializable):
             for block, numbers, weights in parts:
                 yield columns.known(columns.encode(block).X), numbers, weights
 
-        core.refit(raw, seed=seed, n_jobs=n_jobs, device=device, **limit)
+        pipeline.refit(raw, seed=seed, n_jobs=n_jobs, device=device, **limit)
 
-    def rows_to_fit(self, fed: FedRows) -> Rows:
-        """Return rows with a label as `Core.refit_over` takes them, from wherever they lie."""
-        assert self.core is not None
-        assert self.columns is not None
+    def rows_to_fit(self, fed: LabelledTable) -> Rows:
+        """Return rows with a label as `OnlinePipeline.refit_over` takes them."""
+        assert self.pipeline is not None
+        assert self.encoder is not None
         block, weights = fed.block.take(fed.has_label), fed.weights[fed.has_label]
         numbers, weights = self._weighed(*self._read_labels(fed.labels, len(block)), weights)
-        X = self.columns.known(self.columns.encode(block).X)
-        return self.core.rows_to_fit(X, numbers, weights)
+        X = self.encoder.known(self.encoder.encode(block).X)
+        return self.pipeline.rows_to_fit(X, numbers, weights)
 
     def predict_proba(self, source: Any, **options: Any) -> Array:
         """Return the probabilities (T, K) of `labels` for rows that the model will not follow."""
-        if self.core is None or self.columns is None:
+        if self.pipeline is None or self.encoder is None:
             raise InvalidInputError(
                 "the model has learned nothing yet: `learn_one`, `run` or `fit`"
             )
@@ -799,24 +807,24 @@ class Model(Serializable):
         """
         own = self._shallow()
         own._labels = self._labels.copy()
-        own.columns = copy.deepcopy(self.columns)
-        own.core = None if self.core is None else self.core.predicting()
+        own.encoder = copy.deepcopy(self.encoder)
+        own.pipeline = None if self.pipeline is None else self.pipeline.predicting()
         return own
 
     def _has_learned(self, name: str, categories: Sequence[str]) -> NDArray[np.bool_]:
         """Tell which categories of a column were learned."""
-        assert self.columns is not None
-        if not self.columns.sparse:
-            return self.columns.has_places(name, categories)
+        assert self.encoder is not None
+        if not self.encoder.sparse:
+            return self.encoder.has_places(name, categories)
         if not isinstance(self.learner, Wide):  # before the second class
             return np.ones(len(categories), bool)
-        return self.learner.has_occurred(self.columns.wide_places(name, categories))
+        return self.learner.has_occurred(self.encoder.wide_places(name, categories))
 
     def _frozen(self, block: Table) -> Array:
         """Return what the model predicts as it would be saved."""
-        assert self.core is not None
-        assert self.columns is not None
-        return self.core.predict(self.columns.known(self.columns.encode(block).X))
+        assert self.pipeline is not None
+        assert self.encoder is not None
+        return self.pipeline.predict(self.encoder.known(self.encoder.encode(block).X))
 
     def predict(self, source: Any, **options: Any) -> list[Any]:
         """Return the most likely label of every row."""
@@ -825,7 +833,7 @@ class Model(Serializable):
 
     def score(self, source: Any, target: str | None = None, **options: Any) -> Score:
         """Return loss and error of the model as it stands on labelled rows; nothing is learned."""
-        if self.core is None:
+        if self.pipeline is None:
             raise InvalidInputError(
                 "the model has learned nothing yet: `learn_one`, `run` or `fit`"
             )
@@ -841,19 +849,19 @@ class Model(Serializable):
         class have a norm of at most B per standard deviation: that of the model, or a smaller one.
         ``certificate().models`` names them. `Run.hindsight` is about those of any norm.
         """
-        core, columns = self.core, self.columns
-        if core is None or columns is None:
+        pipeline, columns = self.pipeline, self.encoder
+        if pipeline is None or columns is None:
             return None
         words = columns.in_words if self.scale else "as they are"
         if not self._has_counted_all:
             nothing = Certificate(self.loss, math.inf, math.inf, self.n_rounds, valid=False)
             return replace(nothing, reason=_UNCOUNTED)
-        return core.certificate(self.loss, words, B=B)
+        return pipeline.certificate(self.loss, words, B=B)
 
     @property
     def _has_counted_all(self) -> bool:
         """Whether the loss of every row that was learned is known: an interrupt may lose some."""
-        return self.core is not None and self.core.evidence.n_rows == self._tally.n_rows
+        return self.pipeline is not None and self.pipeline.evidence.n_rows == self._tally.n_rows
 
     @property
     def hindsight(self) -> Regression | None:
@@ -884,10 +892,10 @@ class Model(Serializable):
 
     def _bounded(self, windows: list[Window]) -> list[Window]:
         """Return windows with their lower bounds."""
-        core = self.core
-        if core is None or not self._has_counted_all:
+        pipeline = self.pipeline
+        if pipeline is None or not self._has_counted_all:
             return windows
-        evidence, B = core.evidence.suffixes(core.expansion_line), core.evidence.norm()
+        evidence, B = pipeline.evidence.suffixes(pipeline.expansion_line), pipeline.evidence.norm()
         return [
             replace(one, floor=evidence[one.start].floor(), B=B) if one.start in evidence else one
             for one in windows
@@ -922,14 +930,14 @@ class Model(Serializable):
     @property
     def n_bytes(self) -> int:
         """About how much memory the model takes, with its windows and the rows that it keeps."""
-        core = self.core
-        kept = 0 if core is None else core.evidence.n_bytes + core.frozen.n_bytes
+        pipeline = self.pipeline
+        kept = 0 if pipeline is None else pipeline.evidence.n_bytes + pipeline.holdout.n_bytes
         return self._tally.n_bytes + self._recent.n_bytes + kept + self.n_bytes_to_predict
 
     @property
     def n_bytes_to_predict(self) -> int:
         """About how much memory a copy takes that `predicting` returns."""
-        own = 0 if self.columns is None else self.columns.n_bytes
+        own = 0 if self.encoder is None else self.encoder.n_bytes
         learner = self.learner
         return own + (0 if learner is None else learner.n_bytes)
 
@@ -940,7 +948,7 @@ class Model(Serializable):
         config: dict[str, Any] = {
             "learner": self.learner_name,
             "settings": self.settings,
-            "class_weight": class_weights.plain(self.class_weight),
+            "class_weight": class_weight_to_json(self.class_weight),
             "scale": self.scale,
             "intercept": self.intercept,
             "B": self.B,
@@ -959,9 +967,9 @@ class Model(Serializable):
         serialization.put_inside(record, "waiting", self._waiting)
         if self._monitor is not None:
             serialization.put_inside(record, "monitor", self._monitor)
-        if self.core is not None:
-            serialization.put_inside(record, "columns", self.columns)
-            serialization.put_inside(record, "core", self.core)
+        if self.pipeline is not None:
+            serialization.put_inside(record, "encoder", self.encoder)
+            serialization.put_inside(record, "pipeline", self.pipeline)
         return record
 
     @classmethod
@@ -973,17 +981,20 @@ class Model(Serializable):
                 word("learner"),
                 roles=dict(word("roles")),
                 crosses=word("crosses"),
-                class_weight=class_weights.of_plain(word("class_weight")),
+                class_weight=class_weight_from_json(word("class_weight")),
                 scale=word("scale"),
                 intercept=word("intercept"),
                 B=word("B"),
                 windows=word("windows"),
                 **word("settings"),
             )
-            model._labels = Labels.of_plain(word("labels"))
+            model._labels = LabelEncoder.of_plain(word("labels"))
         model.is_open = bool(word("is_open"))
-        model._tally, model._recent = record.inner("tally", Tally), record.inner("recent", Recent)
-        model._waiting = record.inner("waiting", Waiting)
+        model._tally, model._recent = (
+            record.inner("tally", Tally),
+            record.inner("recent", RowBuffer),
+        )
+        model._waiting = record.inner("waiting", PendingPredictions)
         if "metrics" in record.config:  # of later files
             model.metrics = record.inner("metrics", Metrics)
         if "monitor" in record.config:
@@ -991,9 +1002,9 @@ class Model(Serializable):
         if "hindsight" in record.config:
             with serialization.state_file_errors(record.kind):
                 model._hindsight = Regression.of_numbers(word("hindsight"))
-        if "core" in record.config:
-            model.columns = record.inner("columns", Columns)
-            model.core = record.inner("core", Core)
+        if "pipeline" in record.config:
+            model.encoder = record.inner("encoder", TableEncoder)
+            model.pipeline = record.inner("pipeline", OnlinePipeline)
         if model._recent.rows()[1].max(initial=-1) >= len(model._labels):
             raise StateFileError("a Model state has recent rows of classes that it does not have")
         return model
@@ -1015,7 +1026,7 @@ def _hard(number: Any) -> int:
     return number if type(number) is int else int(np.argmax(number))
 
 
-def _raise_with_column_name(columns: Columns | None, x: Mapping[Any, Any]) -> None:
+def _raise_with_column_name(columns: TableEncoder | None, x: Mapping[Any, Any]) -> None:
     """Say which column of a row that was refused is to blame, if one is."""
     if columns is not None:
         columns.encode(table_from_records([x], [1]))

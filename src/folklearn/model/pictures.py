@@ -35,7 +35,7 @@ def window_rows(metrics: "Metrics") -> list[dict[str, float]]:
             "loss": one.loss / one.weight if one.weight > 0.0 else math.nan,
             "floor": one.floor if math.isfinite(one.floor) else math.nan,
             "error_rate": one.n_errors / max(1, one.stop - one.start),
-            "frozen": one.frozen_loss,
+            "frozen": one.holdout_loss,
         }
         for one in metrics.segments
     ]
@@ -117,7 +117,7 @@ def model_card(model: "Model") -> str:
             ", ".join(map(str, model.labels[:10])) + (" …" if len(model.labels) > 10 else ""),
         ),
         ("average log loss", model.average_loss),
-        ("frozen log loss", model.frozen_loss),
+        ("frozen log loss", model.holdout_loss),
         ("error", model.n_mistakes / model.n_rounds if model.n_rounds else math.nan),
     ]
     from folklearn.model.roles import described
@@ -131,7 +131,7 @@ def run_card(run: "Run") -> str:
     rows = [
         ("rows", run.n_rows),
         ("average log loss", run.loss),
-        ("frozen log loss", run.frozen_loss),
+        ("frozen log loss", run.holdout_loss),
         ("error", run.error),
         *certificate_rows(run.certificate)[1:2],
     ]

@@ -22,8 +22,8 @@ from folklearn.learners.base import Learner
 from folklearn.learners.experts import PanelLearner
 from folklearn.learners.lanes import PAIRS, WIDE, lane_of
 from folklearn.learners.sparse_sgd import Wide
-from folklearn.model.holdout import Frozen, Held
-from folklearn.model.numbering import numbered
+from folklearn.model.holdout import HeldRows, HoldoutWeights
+from folklearn.model.labels import encode_labels
 from folklearn.model.refit import at_hand, freed, refit_dense, refit_wide
 from folklearn.model.sparse_scaler import SPACE, SparseInput, SparseScaler
 from folklearn.model.stream_evidence import COLUMNS, StreamEvidence
@@ -35,10 +35,10 @@ from folklearn.validation import Rows
 Raw = Callable[[], Iterable[tuple[Any, ArrayLike, ArrayLike]]]  # X, y, weights
 
 
-class Core(Serializable):
+class OnlinePipeline(Serializable):
     r"""A scaler and a learner that grow with what the stream brings, and the frozen record.
 
-    The part of `folklearn.Model` that knows no names. Classes are numbered in order of appearance.
+    The part of `folklearn.Model` that knows no names. Class numbers are in order of appearance.
     A class that was never seen has the probability `unseen_probability`,
 
     .. math:: u = \frac{m + 1/2}{t + 1}
@@ -52,7 +52,7 @@ class Core(Serializable):
     it grows (`Folklore.grown`). Missing values (NaN) become the mean of their feature.
 
     Two ways to predict: `predict_row`, and `run`, as the learner weighs its experts now, for a row
-    whose label comes soon; and `predict`, as their frozen record weighs them (`Frozen`), for rows
+    whose label comes soon; and `predict`, as the hold-out weighs them (`HoldoutWeights`), for rows
     that the model will not follow. After `refit` both are that fit.
 
     With ``sparse=True`` rows stay sparse all the way (`SparseInput`, `SparseScaler`), and
@@ -73,7 +73,7 @@ class Core(Serializable):
 
     Examples
     --------
-    >>> model = Core("folklore", n_features=1)
+    >>> model = OnlinePipeline("folklore", n_features=1)
     >>> P, u = model.run([[0.0], [1.0], [0.1], [0.9]], [0, 1, 0, 1])
     >>> P.shape, u.round(2).tolist(), model.n_classes
     ((4, 2), [1.0, 0.75, 0.83, 0.62], 2)
@@ -105,7 +105,7 @@ class Core(Serializable):
             )
         self.n_rounds = 0
         self.n_new = 0
-        self.frozen_losses: Array = np.empty(0)  # after every row of the last `run`
+        self.holdout_losses: Array = np.empty(0)  # after every row of the last `run`
         # Of features that come late, whether they are numbers, which were missing until then;
         # others, categories and what svmlight leaves out, were 0.
         self.late_numbers: Sequence[bool] = ()
@@ -122,7 +122,7 @@ class Core(Serializable):
             self._scaler = OnlineScaler(
                 n_features=n_features, scale=scale, intercept=intercept, gaps=True
             )
-        self.frozen = Frozen(wide=self.sparse)
+        self.holdout = HoldoutWeights(wide=self.sparse)
         self.evidence = StreamEvidence(
             B=B, scale=scale, intercept=intercept, sparse=self.sparse, windows=windows
         )
@@ -160,7 +160,7 @@ class Core(Serializable):
         return catalogue.make(self.name, n_columns, n_classes, settings, self.device)
 
     def to(self, device: str) -> Self:
-        """Move the sums of the learner to a device, or back to the "cpu", and return the core."""
+        """Move the sums of the learner to a device, or back to the "cpu"; return self."""
         self.device = device
         if isinstance(self.learner, PanelLearner):
             self.learner.to(device)
@@ -200,11 +200,11 @@ class Core(Serializable):
         if self._refitted is not None:
             return softmax(Z @ self._refitted.T)
         norms = validation.norms(Z)
-        if not self.frozen.has_judged(learner):
+        if not self.holdout.has_judged(learner):
             return learner._predict_all(Z, norms)
         P = learner._expert_predictions(Z, norms)
         np.maximum(P, TINY, out=P)
-        mixed: Array = np.tensordot(self.frozen.weights(learner), P, 1)
+        mixed: Array = np.tensordot(self.holdout.weights(learner), P, 1)
         return mixed
 
     def predict_next(self, X: Any) -> Array:
@@ -215,10 +215,10 @@ class Core(Serializable):
         return self.learner._predict_all(Z, validation.norms(Z))
 
     def predicting(self) -> Self:
-        """Return a copy that predicts as this core does now, and must not learn."""
+        """Return a copy that predicts as this pipeline does now, and must not learn."""
         own = self._shallow()
         own._scaler, own.learner = copy.deepcopy((self._scaler, self.learner))
-        own.frozen = self.frozen.record_only()
+        own.holdout = self.holdout.record_only()
         own.evidence = StreamEvidence()  # a copy that learns nothing proves nothing
         return own
 
@@ -248,7 +248,7 @@ class Core(Serializable):
         assert isinstance(scaler, OnlineScaler)
         label, soft = y, validation.NO_SOFT
         if type(y) is not int or not 0 <= y < n_classes:
-            labels, softs, known = numbered([y], 1, n_classes)
+            labels, softs, known = encode_labels([y], 1, n_classes)
             label, n_classes = int(labels[0]), int(known[0])
             soft = softs[0, :n_classes] if len(softs) else soft
         if type(weight) is not float or weight != 1.0:
@@ -261,9 +261,9 @@ class Core(Serializable):
                 n_columns = scaler.n_columns + x.size - scaler.n_features
                 catalogue.check_size(self.name, n_columns, n_classes)
             self._make_room(x.size, 0, self.n_classes)
-        if self.frozen.rows_ahead(self.n_rounds) <= 0:
+        if self.holdout.rows_ahead(self.n_rounds) <= 0:
             scaler.check_usable(x)
-            self.frozen.begin(self.n_rounds, self.learner, scaler, None)
+            self.holdout.begin(self.n_rounds, self.learner, scaler, None)
         p, is_new = _ALL, n_classes > self.n_classes
         if is_new:  # predicted by those who do not know of it
             p = self.predict_row(x) if self.n_classes else _NOTHING
@@ -285,7 +285,7 @@ class Core(Serializable):
         self.evidence.hold_row(x, label, soft, weight)
         if not self.evidence.rows_ahead:
             self.evidence.settle(self.expansion_line)
-        if self.frozen.is_open and self.frozen.hold_row(self.n_rounds, x, label, soft, weight):
+        if self.holdout.is_open and self.holdout.hold_row(self.n_rounds, x, label, soft, weight):
             self._tell()
         return p
 
@@ -366,7 +366,7 @@ class Core(Serializable):
     def _tell(self) -> None:
         """Let the learner know how its experts stand in the frozen record."""
         if self.learner is not None:
-            self.frozen.tell(self.learner)
+            self.holdout.tell(self.learner)
 
     def grow(
         self,
@@ -422,7 +422,7 @@ class Core(Serializable):
         """
         X = self._raw(X)
         T = len(X)
-        labels, soft, known = numbered(y, T, self.n_classes)
+        labels, soft, known = encode_labels(y, T, self.n_classes)
         n_classes = int(known.max(initial=self.n_classes))
         weights = validation.weights(weight, T)
         validation.check_max_weight(weights, self.max_weight)
@@ -431,8 +431,8 @@ class Core(Serializable):
         self._n_coming = n_classes
         self._make_room(*self._sizes(X), self.n_classes)
         P, u = np.zeros((T, n_classes)), np.empty(T)
-        self.frozen_losses = np.empty(T)
-        start, frozen, judged, end = 0, self.frozen, None, 0
+        self.holdout_losses = np.empty(T)
+        start, frozen, judged, end = 0, self.holdout, None, 0
         while start < T:
             if frozen.rows_ahead(self.n_rounds) <= 0:
                 end = start + frozen.length
@@ -443,7 +443,7 @@ class Core(Serializable):
             Z = self._scaler.learn_checked(X[part])
             rows = Rows(Z, validation.norms(Z), labels[part], soft[part], weights[part])
             self._learn_rows(rows, known[part], P[part], u[part])
-            self.frozen_losses[part] = frozen.loss
+            self.holdout_losses[part] = frozen.loss
             start = part.stop
             self._hold(X[part], rows, P[part])
             if judged is not None and start == end:  # as if the rows had been held until now
@@ -454,7 +454,7 @@ class Core(Serializable):
                 self.n_rounds, _held(X, labels, soft, weights, part).copy()
             ):
                 self._tell()
-            self.frozen_losses[start - 1] = frozen.loss
+            self.holdout_losses[start - 1] = frozen.loss
         self._n_coming = 0
         return P, u
 
@@ -618,9 +618,9 @@ class Core(Serializable):
         """Return the full state as a record; learner, scaler and frozen record lie inside."""
         config = {"learner": self.name, "settings": self.settings, "n_classes": self.n_classes}
         config |= {"n_rounds": self.n_rounds, "n_new": self.n_new, "B": self.B}
-        record = Record("Core", config, {})
+        record = Record("OnlinePipeline", config, {})
         serialization.put_inside(record, "scaler", self._scaler)
-        serialization.put_inside(record, "frozen", self.frozen)
+        serialization.put_inside(record, "holdout", self.holdout)
         serialization.put_inside(record, "evidence", self.evidence)
         if self.learner is not None:
             serialization.put_inside(record, "state", self.learner)
@@ -640,9 +640,9 @@ class Core(Serializable):
         if "state" in record.config:
             learner = record.inner("state", Learner)
             if (learner.n_features, learner.n_classes) != (scaler.n_columns, n_classes):
-                raise StateFileError("a Core state holds a learner of another size")
+                raise StateFileError("a OnlinePipeline state holds a learner of another size")
         elif n_classes >= 2:
-            raise StateFileError("a Core state lacks its learner")
+            raise StateFileError("a OnlinePipeline state lacks its learner")
         with serialization.state_file_errors(record.kind):
             name = record.word("learner")
             # A learner of full size would be made only to be replaced by the recorded one; those
@@ -654,10 +654,10 @@ class Core(Serializable):
                 None if record.word("B") is None else validation.positive("B", record.word("B"))
             )
         model._scaler, model.learner, model.n_classes = scaler, learner, n_classes
-        model.frozen = record.inner("frozen", Frozen)
+        model.holdout = record.inner("holdout", HoldoutWeights)
         model.evidence = record.inner("evidence", StreamEvidence)
         if len(model.evidence.numeric) != model.n_features or model.evidence.n_classes > n_classes:
-            raise StateFileError("a Core state holds evidence of another size")
+            raise StateFileError("a OnlinePipeline state holds evidence of another size")
         model.n_rounds, model.n_new = record.count("n_rounds"), record.count("n_new")
         if learner is not None:
             if "refitted" in record.arrays:
@@ -676,20 +676,20 @@ class Core(Serializable):
         return _revived, (self.to_record(), self.device)
 
     def __repr__(self) -> str:
-        return f"Core({self.name!r}, {self.settings}, n_features={self.n_features})"
+        return f"OnlinePipeline({self.name!r}, {self.settings}, n_features={self.n_features})"
 
 
-def _revived(record: Record, device: str) -> Core:
-    return Core.from_record(record).to(device)
+def _revived(record: Record, device: str) -> OnlinePipeline:
+    return OnlinePipeline.from_record(record).to(device)
 
 
 _NOTHING: Array = np.empty(0)  # predicted while no class is known
 _ALL: Array = np.ones(1)  # predicted while one class is
 
 
-def _held(X: Any, labels: Labels, soft: Array, weights: Array, part: slice) -> Held:
+def _held(X: Any, labels: Labels, soft: Array, weights: Array, part: slice) -> HeldRows:
     """Return a part of the rows, as a stripe keeps them."""
-    return Held(X[part], labels[part], soft[part], weights[part])
+    return HeldRows(X[part], labels[part], soft[part], weights[part])
 
 
 def _context(X: Any, learner: Learner) -> Any:

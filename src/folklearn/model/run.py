@@ -9,7 +9,7 @@ import numpy as np
 from folklearn.arrays import Array
 from folklearn.errors import warn_of_data
 from folklearn.metrics.accumulator import Metrics, Segment
-from folklearn.model.dataset import FedRows, Feed
+from folklearn.model.dataset import Dataset, LabelledTable
 from folklearn.model.hindsight import EncodedRows
 from folklearn.model.holdout import has_parted, parted
 from folklearn.progress import working_time
@@ -18,7 +18,7 @@ from folklearn.readers.table import TextColumn
 if TYPE_CHECKING:
     from folklearn.evaluate.regression import Regression
     from folklearn.evidence.certificate import Certificate
-    from folklearn.model.model import Model, Step
+    from folklearn.model.model import BatchResult, Model
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Checkpoint:
 
     n_rounds: int
     loss: float
-    frozen_loss: float
+    holdout_loss: float
     error: float
     seconds: float
     floor: float = (
@@ -45,7 +45,7 @@ class Run:
     labels : the classes known at the end.
     n_rows, n_unlabelled : rows that were learned, and rows that were only predicted.
     loss, error : averages over the rows of this run, each predicted before it was learned.
-    frozen_loss : the average loss of the model as it would be saved, of late.
+    holdout_loss : the average loss of the model as it would be saved, of late.
     seconds : how long it took, without what kernels took to be compiled.
     certificate : what no linear model of a norm could have beaten, over the life of the model.
     hindsight : an ordinary logistic regression of all rows of this run, and what no linear model
@@ -57,7 +57,7 @@ class Run:
     name: str
     labels: tuple[Any, ...] = ()
     n_unlabelled: int = 0
-    frozen_loss: float = math.nan
+    holdout_loss: float = math.nan
     seconds: float = 0.0
     certificate: "Certificate | None" = None
     hindsight: "Regression | None" = None
@@ -66,7 +66,7 @@ class Run:
     model: "Model | None" = field(default=None, repr=False)
 
     @classmethod
-    def of(cls, model: "Model", feed: Feed, exact: bool | None = None) -> "Run":
+    def of(cls, model: "Model", feed: Dataset, exact: bool | None = None) -> "Run":
         """Begin to record; `exact` decides whether there will be a `hindsight`."""
         run = cls(feed.reader.name, model=model)
         run._started, run._encoded = working_time(), EncodedRows(exact)
@@ -101,7 +101,7 @@ class Run:
         """The share of rows whose most likely class was wrong."""
         return self.metrics.n_errors / self.n_rows if self.n_rows else math.nan
 
-    def add(self, rows: FedRows, step: "Step") -> None:
+    def add(self, rows: LabelledTable, step: "BatchResult") -> None:
         """Take in rows that were learned, or only predicted."""
         model = self.model
         assert model is not None
@@ -112,7 +112,7 @@ class Run:
         self._encoded.add(model, step)
         if model.has_floors:
             self.metrics.note_lower_bounds(model._lower_bound_of_last, len(step.weights))
-        self.frozen_loss = model.frozen_loss
+        self.holdout_loss = model.holdout_loss
         if model.n_rounds & (model.n_rounds - 1) == 0:
             self._look(model.certificate() if model.has_floors else None)
 
@@ -125,7 +125,7 @@ class Run:
             Checkpoint(
                 model.n_rounds,
                 model.average_loss,
-                model.frozen_loss,
+                model.holdout_loss,
                 model.n_mistakes / max(1, model.n_rounds),
                 working_time() - self._started,
                 _certified(certificate, model.total_weight),
@@ -141,13 +141,13 @@ class Run:
         self._look(self.certificate)
         self.labels = model.labels
         self.seconds = working_time() - self._started
-        if has_parted(model.average_loss, model.frozen_loss):
-            warn_of_data(parted(model.average_loss, model.frozen_loss))
+        if has_parted(model.average_loss, model.holdout_loss):
+            warn_of_data(parted(model.average_loss, model.holdout_loss))
         return self
 
     def table(self) -> list[tuple[int, float, float, float]]:
         """Return (rows, loss, frozen loss, error) at doubling numbers of rows, averages."""
-        return [(m.n_rounds, m.loss, m.frozen_loss, m.error) for m in self.moments]
+        return [(m.n_rounds, m.loss, m.holdout_loss, m.error) for m in self.moments]
 
     def plot(self, path: str | None = None) -> Any:
         """Draw the run on one page; return the figure, or write it to a file."""
@@ -162,7 +162,7 @@ class Run:
         return put(run_page(self), path)
 
     def __repr__(self) -> str:
-        frozen = "" if math.isnan(self.frozen_loss) else f"frozen {self.frozen_loss:.4f}, "
+        frozen = "" if math.isnan(self.holdout_loss) else f"frozen {self.holdout_loss:.4f}, "
         return (
             f"Run over {self.name}: {self.n_rows} rows, loss {self.loss:.4f}, "
             f"{frozen}error {100.0 * self.error:.1f} %"
@@ -192,7 +192,7 @@ class Score:
     n_unknown: int = 0
 
     @classmethod
-    def of(cls, model: "Model", feed: Feed) -> "Score":
+    def of(cls, model: "Model", feed: Dataset) -> "Score":
         """Score all rows of a feed that have a label."""
         totals = np.zeros(5)
         for rows in feed.rows(doubling=False):
@@ -202,7 +202,7 @@ class Score:
         return cls.of_totals(totals)
 
     @staticmethod
-    def totals(rows: FedRows, step: "Step") -> Array:
+    def totals(rows: LabelledTable, step: "BatchResult") -> Array:
         """Return rows with a label, their loss, weight, mistakes and unknown classes."""
         there = rows.has_label
         numbers, weights = step.numbers[there], step.weights[there]

@@ -24,14 +24,14 @@ _DAY, _YEAR = 86_400.0, 365.2425 * 86_400.0  # seconds
 _MONDAY = 3  # the first of January 1970 was a Thursday
 
 
-class Whole(NamedTuple):
+class NumericColumn(NamedTuple):
     """A number for every row, NaN where it is missing."""
 
     part: str
     values: Array
 
 
-class Picked(NamedTuple):
+class CategoricalColumn(NamedTuple):
     """One of several parts for every row, -1 for none, and the value it has there."""
 
     parts: Sequence[str]
@@ -39,26 +39,26 @@ class Picked(NamedTuple):
     values: Array | float = 1.0
 
 
-class Counted(NamedTuple):
+class HashedColumn(NamedTuple):
     """Any number of places for every row: words, by their hash."""
 
     rows: SparseRows
 
 
-Term = Whole | Picked | Counted
+Term = NumericColumn | CategoricalColumn | HashedColumn
 
 
 def terms_of(name: str, role: str, column: Column) -> list[Term]:
     """Return what a column says in a role."""
     if role == NUMBER:
-        return [Whole("", numbers(name, column))]
+        return [NumericColumn("", numbers(name, column))]
     if role in DATES:
-        return list(map(Whole, DATE_PARTS, _date_parts(name, role, column)))
+        return list(map(NumericColumn, DATE_PARTS, _date_parts(name, role, column)))
     texts = as_text_column(column)
     if role == CATEGORY:
-        return [Picked(texts.values, texts.codes)]
+        return [CategoricalColumn(texts.values, texts.codes)]
     assert role == WORDS
-    return [Counted(_words(texts))]
+    return [HashedColumn(_words(texts))]
 
 
 def crossed(a: str, first: Sequence[Term], b: str, second: Sequence[Term]) -> list[Term]:
@@ -66,12 +66,12 @@ def crossed(a: str, first: Sequence[Term], b: str, second: Sequence[Term]) -> li
     if len(first) != 1 or len(second) != 1:
         raise InvalidInputError(f"{a}:{b} cannot be crossed: dates cannot")
     one, other = first[0], second[0]
-    if isinstance(one, Counted) or isinstance(other, Counted):
+    if isinstance(one, HashedColumn) or isinstance(other, HashedColumn):
         raise InvalidInputError(
             f"{a}:{b} cannot be crossed: words cannot; for a column of few words: "
-            f"{format_role(a if isinstance(one, Counted) else b, 'category')}"
+            f"{format_role(a if isinstance(one, HashedColumn) else b, 'category')}"
         )
-    if isinstance(one, Picked) and isinstance(other, Picked):
+    if isinstance(one, CategoricalColumn) and isinstance(other, CategoricalColumn):
         there = (one.codes >= 0) & (other.codes >= 0)
         pairs = np.where(there, one.codes * np.int64(len(other.parts)) + other.codes, -1)
         found, codes = np.unique(pairs, return_inverse=True)
@@ -80,15 +80,15 @@ def crossed(a: str, first: Sequence[Term], b: str, second: Sequence[Term]) -> li
             for pair in found.tolist()
             if pair >= 0
         ]
-        return [Picked(parts, (codes - (len(found) - len(parts))).astype(np.int32))]
-    if isinstance(one, Picked):
+        return [CategoricalColumn(parts, (codes - (len(found) - len(parts))).astype(np.int32))]
+    if isinstance(one, CategoricalColumn):
         one, other = other, one
-    assert isinstance(one, Whole)
-    if isinstance(other, Picked):
+    assert isinstance(one, NumericColumn)
+    if isinstance(other, CategoricalColumn):
         own = other.codes.copy()
         own[np.isnan(one.values)] = -1
-        return [Picked(other.parts, own, np.nan_to_num(one.values))]
-    return [Whole("", one.values * other.values)]
+        return [CategoricalColumn(other.parts, own, np.nan_to_num(one.values))]
+    return [NumericColumn("", one.values * other.values)]
 
 
 def numbers(name: str, column: Column) -> Array:

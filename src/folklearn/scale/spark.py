@@ -215,9 +215,9 @@ def fit(
     counts = sorted(map(tuple, table.groupBy(_column(label)).count().collect()))
     model.expect([value for value, _ in counts], [n for _, n in counts], heaviest=heaviest or 1.0)
     model.run(table.limit(sample).toArrow(), label, weight=weight)
-    if model.core is None or model.learner is None:
+    if model.pipeline is None or model.learner is None:
         raise InvalidInputError(f"column {label!r} needs two classes, and rows to learn")
-    model.core.check_fit_size()
+    model.pipeline.check_fit_size()
     content = model.to_bytes()
 
     def blocks_of(batches: Iterable[Any]) -> Iterator[Block]:
@@ -231,7 +231,7 @@ def fit(
 
     limit = {} if most_passes is None else {"most_passes": most_passes}
     with SparkPasses(table, blocks_of, after_pass) as passes:
-        model.core.refit_over(passes, seed=seed, **limit)
+        model.pipeline.refit_over(passes, seed=seed, **limit)
     return model
 
 
@@ -372,7 +372,7 @@ def predict_udf(model: Model) -> Any:
     functions = import_optional("pyspark.sql.functions", "predictions on Spark need", "spark")
     import pyarrow as pa
 
-    if model.core is None:
+    if model.pipeline is None:
         raise InvalidInputError("the model has learned nothing yet: `learn_one`, `run` or `fit`")
     content = model.to_bytes()
 

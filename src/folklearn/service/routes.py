@@ -335,7 +335,7 @@ def _probabilities(model: Model, rows: list[events.Row]) -> list[list[float]]:
     Sums over dense rows round otherwise where there are several. Rows of words are summed each
     for itself, and would take many times as long one by one.
     """
-    if model.core is not None and model.core.sparse:
+    if model.pipeline is not None and model.pipeline.sparse:
         found: list[list[float]] = model.predict_next(rows).tolist()
         return found
     return [list(model.predict_proba_one(row).values()) for row in rows]

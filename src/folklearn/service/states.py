@@ -10,10 +10,10 @@ from folklearn import serialization
 from folklearn.errors import FolklearnError
 from folklearn.learners import catalogue
 from folklearn.model import roles
+from folklearn.model.buffers import PendingPrediction
 from folklearn.model.encoder import MOST_OWN, SHARED
 from folklearn.model.model import Model
 from folklearn.model.terms import DATE_PARTS
-from folklearn.model.waiting import Asked
 from folklearn.readers.records import table_from_records
 from folklearn.serialization import Record
 from folklearn.service import events
@@ -48,11 +48,11 @@ class Size(NamedTuple):
     @classmethod
     def of(cls, model: Model) -> "Size":
         """Return how large a model is."""
-        columns = model.columns
+        columns = model.encoder
         n_columns, n_features = len(model.asked_roles), 0
         if columns is not None:
             n_columns, n_features = len(columns.roles), len(columns)
-        n_places = 0 if model.core is None else model.core.n_places
+        n_places = 0 if model.pipeline is None else model.pipeline.n_places
         if columns is not None and columns.sparse:
             n_features = 0
         return cls._filled(model, 0, len(model._labels), n_columns, n_features, n_places)
@@ -75,13 +75,13 @@ class Size(NamedTuple):
             n_bytes = max(n_bytes, catalogue.n_bytes(model.learner_name, *size))
             if model.learner is not None:  # one that began small may stay of a dearer kind
                 n_bytes = max(n_bytes, model.learner.expected_bytes(*size))
-        n_letters += 0 if model.columns is None else model.columns.n_letters
+        n_letters += 0 if model.encoder is None else model.encoder.n_letters
         return cls(n_classes, n_columns, n_features, n_places, n_bytes + n_letters)
 
     @classmethod
     def bound(cls, model: Model, items: Sequence[Item]) -> "Size":
         """Return a size that the model does not exceed with more items: fast, and not tight."""
-        columns, labels = model.columns, model._labels.numbers
+        columns, labels = model.encoder, model._labels.numbers
         known = model.asked_roles if columns is None else columns.roles
         new_columns: dict[str, Any] = {}
         new_classes: set[Any] = set()
@@ -124,7 +124,7 @@ class Size(NamedTuple):
 
     def exactly(self, model: Model, items: Sequence[Item]) -> "Size":
         """Return this bound with features or places counted, which takes as long as reading."""
-        columns, core = model.columns, model.core
+        columns, core = model.encoder, model.pipeline
         if columns is None or core is None or not (columns.sparse or len(items) == 1):
             return self
         if self.columns * len(items) > MOST_NUMBERS_AT_ONCE:
@@ -244,7 +244,7 @@ class ClassifierState:
             return
         asked = find(learned.of).event
         self.check_growth([(asked.row, learned.label)])
-        row = Asked(asked.row, np.array(asked.p), asked.unseen)
+        row = PendingPrediction(asked.row, np.array(asked.p), asked.unseen)
         self.model.learn_asked(row, learned.label, weight=learned.weight)
 
     def _learn_many(self, many: events.LearnedMany, find: Find) -> list[events.Left]:

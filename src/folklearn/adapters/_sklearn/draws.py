@@ -87,10 +87,10 @@ class Draws:
 def _shared(state: Model, n_classes: int, block: Table) -> Array:
     """Return a state's probabilities; classes that came later share what it held for them."""
     n_later = n_classes - len(state.labels)
-    if state.core is None:  # before the first round
+    if state.pipeline is None:  # before the first round
         return np.full((len(block), n_classes), 1.0 / n_classes)
     P = state._frozen(block)
     if n_later:
-        u = state.core.unseen_probability
+        u = state.pipeline.unseen_probability
         P = np.hstack([(1.0 - u) * P, np.full((len(P), n_later), u / n_later)])
     return P

@@ -1,13 +1,16 @@
 """The last rows of a stream as they came: what explanations are tried on."""
 
+import math
 from collections import deque
 from collections.abc import Mapping, Sequence
 from sys import getsizeof
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from folklearn.errors import StateFileError
+from folklearn import validation
+from folklearn.arrays import Array
+from folklearn.errors import InvalidInputError, StateFileError
 from folklearn.readers.convert import format_cell
 from folklearn.readers.records import table_from_records
 from folklearn.readers.table import Column, Table, TextColumn, is_missing
@@ -18,7 +21,7 @@ _MOST_ROWS = 256
 _MOST_VALUES = 2**16  # of numbers and texts together: wide rows are kept in smaller number
 
 
-class Recent(Serializable):
+class RowBuffer(Serializable):
     """A few hundred rows, the newest ones, with the numbers of their classes.
 
     Rows are given as a block, or as one mapping; they are put together when they are asked for.
@@ -100,7 +103,7 @@ class Recent(Serializable):
     def to_record(self) -> Record:
         """Return everything as a record."""
         block, labels = self.rows()
-        record = Record("Recent", {"columns": [], "most": self._most}, {"labels": labels})
+        record = Record("RowBuffer", {"columns": [], "most": self._most}, {"labels": labels})
         for i, (name, column) in enumerate(block.columns.items()):
             array: Any = column.codes if isinstance(column, TextColumn) else column
             says: Any = list(column.values) if isinstance(column, TextColumn) else None
@@ -115,7 +118,7 @@ class Recent(Serializable):
         return record
 
     @classmethod
-    def from_record(cls, record: Record) -> "Recent":
+    def from_record(cls, record: Record) -> "RowBuffer":
         """Rebuild what was recorded."""
         recent = cls()
         recent._most = record.count("most", 1)
@@ -164,3 +167,76 @@ def _width(features: Any) -> int:
     if isinstance(features, SparseRows):
         return features.nnz // max(1, len(features))
     return int(features.shape[1])
+
+
+class PendingPrediction(NamedTuple):
+    """A row, what was predicted for the classes known then, and for one that was not."""
+
+    x: dict[str, Any]
+    p: Array
+    unseen: float
+
+
+class PendingPredictions(Serializable):
+    """Rows by number, in the order in which they were asked for."""
+
+    COUNTERS = ("_n_asked",)
+
+    def __init__(self) -> None:
+        self._n_asked = 0
+        self._rows: dict[int, PendingPrediction] = {}
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """The numbers of the rows that wait."""
+        return tuple(self._rows)
+
+    def add(self, row: PendingPrediction) -> int:
+        """Keep a row; return its number."""
+        self._n_asked += 1
+        self._rows[self._n_asked] = row
+        return self._n_asked
+
+    def find(self, number: int) -> PendingPrediction:
+        """Return a row that waits."""
+        if validation.count("the number of a row", number, 1) not in self._rows:
+            raise InvalidInputError(
+                f"no row waits under the number {number!r}: it was never asked for, or told already"
+            )
+        return self._rows[number]
+
+    def drop(self, number: int) -> None:
+        """Wait for a row no longer."""
+        del self._rows[number]
+
+    def to_record(self) -> Record:
+        """Return everything as a record; values of other kinds than JSON's become text."""
+        record = super().to_record()
+        record.config["rows"] = [
+            [n, {name: _plain(value) for name, value in x.items()}, p.tolist(), unseen]
+            for n, (x, p, unseen) in self._rows.items()
+        ]
+        return record
+
+    def _restore(self, record: Record) -> None:
+        super()._restore(record)
+        self._rows = {
+            int(n): PendingPrediction(dict(x), np.array(p), u) for n, x, p, u in record.word("rows")
+        }
+
+
+def _plain(value: Any) -> Any:
+    if value is None or isinstance(value, str | bool | int):
+        return value
+    if isinstance(value, Mapping):
+        return {str(key): _plain(own) for key, own in value.items()}
+    if isinstance(value, np.generic):
+        return _plain(value.item())
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    try:
+        if bool(value != value):  # pandas' NaT
+            return None
+    except TypeError:  # its NA, which does not compare
+        return None
+    return value.isoformat() if hasattr(value, "isoformat") else str(value)

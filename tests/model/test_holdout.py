@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from folklearn import serialization, synthetic
-from folklearn.model.pipeline import Core
+from folklearn.model.pipeline import OnlinePipeline
 from tests.reference import frozen as reference
 
 
@@ -18,20 +18,20 @@ def rows(seed, T, d=3, K=2):
 def test_it_is_the_definition(learner, seed):
     X, y = rows(seed, 900)
     weight = np.random.default_rng(seed).choice([0.0, 0.5, 1.0], len(y))
-    slow = Core(learner, n_features=3, n_classes=2)
+    slow = OnlinePipeline(learner, n_features=3, n_classes=2)
     record, loss = reference.played(slow, X, y, weight)
-    core = Core(learner, n_features=3, n_classes=2)
-    core.run(X, y, weight=weight)
-    names = core.learner._expert_names()
-    np.testing.assert_allclose(core.frozen.loss, loss, rtol=1e-9)
+    pipeline = OnlinePipeline(learner, n_features=3, n_classes=2)
+    pipeline.run(X, y, weight=weight)
+    names = pipeline.learner._expert_names()
+    np.testing.assert_allclose(pipeline.holdout.loss, loss, rtol=1e-9)
     expected = reference.weights_of(record, names)
-    np.testing.assert_allclose(core.frozen.weights(core.learner), expected, atol=1e-9)
+    np.testing.assert_allclose(pipeline.holdout.weights(pipeline.learner), expected, atol=1e-9)
 
 
 @pytest.mark.parametrize("block", [1, 7, 64, 250])
 def test_pieces_make_no_difference(block):
     X, y = rows(2, 700)
-    whole, pieces = (Core("auto", n_features=3, n_classes=2) for _ in range(2))
+    whole, pieces = (OnlinePipeline("auto", n_features=3, n_classes=2) for _ in range(2))
     whole.run(X, y)
     for start in range(0, len(y), block):
         pieces.run(X[start : start + block], y[start : start + block])
@@ -40,7 +40,7 @@ def test_pieces_make_no_difference(block):
 
 def test_one_by_one_makes_no_difference():
     X, y = rows(3, 700)
-    whole, single = (Core("auto", n_features=3, n_classes=2) for _ in range(2))
+    whole, single = (OnlinePipeline("auto", n_features=3, n_classes=2) for _ in range(2))
     whole.run(X, y)
     for x, label in zip(X, y.tolist(), strict=True):
         single.learn_row(x, label)
@@ -50,11 +50,11 @@ def test_one_by_one_makes_no_difference():
 @pytest.mark.parametrize("cut", [70, 100, 380, 650])
 def test_it_goes_on_from_a_file_in_the_middle_of_a_stripe(cut, tmp_path):
     X, y = rows(4, 700)
-    whole, first = (Core("auto", n_features=3, n_classes=2) for _ in range(2))
+    whole, first = (OnlinePipeline("auto", n_features=3, n_classes=2) for _ in range(2))
     whole.run(X, y)
     first.run(X[:cut], y[:cut])
-    first.save(tmp_path / "core")
-    second = serialization.load(tmp_path / "core")
+    first.save(tmp_path / "pipeline")
+    second = serialization.load(tmp_path / "pipeline")
     second.run(X[cut:], y[cut:])
     assert_same_record(whole, second)
 
@@ -69,25 +69,25 @@ def assert_same_record(one, other):
 
 def test_classes_and_features_may_come_in_the_middle_of_a_stripe():
     X, y = rows(5, 400, d=4, K=3)
-    core = Core("auto", n_features=3)
+    pipeline = OnlinePipeline("auto", n_features=3)
     y[:66] = np.arange(66) % 2
     y[70] = 2
     for t in range(400):
         x = X[t, :3] if t < 75 else X[t]
-        core.learn_row(np.ascontiguousarray(x), int(y[t]))
-    assert core.n_classes == 3
-    assert np.isfinite(core.frozen.loss)
+        pipeline.learn_row(np.ascontiguousarray(x), int(y[t]))
+    assert pipeline.n_classes == 3
+    assert np.isfinite(pipeline.holdout.loss)
 
 
 def test_soft_labels_count():
     X, y = rows(6, 300)
     soft = 0.9 * np.eye(2)[y] + 0.05
-    core = Core("auto", n_features=3, n_classes=2)
-    core.run(X, soft)
-    hard = Core("auto", n_features=3, n_classes=2)
+    pipeline = OnlinePipeline("auto", n_features=3, n_classes=2)
+    pipeline.run(X, soft)
+    hard = OnlinePipeline("auto", n_features=3, n_classes=2)
     hard.run(X, y)
-    assert np.isfinite(core.frozen.loss)
-    assert core.frozen.loss != hard.frozen.loss
+    assert np.isfinite(pipeline.holdout.loss)
+    assert pipeline.holdout.loss != hard.holdout.loss
 
 
 def persistent(seed, T):
@@ -100,18 +100,18 @@ def persistent(seed, T):
 
 def test_a_tracker_does_not_end_up_in_what_predicts():
     X, y = persistent(0, 8000)
-    core = Core("auto", n_features=3, n_classes=2)
+    pipeline = OnlinePipeline("auto", n_features=3, n_classes=2)
     losses = []
     for start in range(0, 7000, 1000):
         part, ahead = slice(start, start + 1000), slice(start + 1000, start + 2000)
-        P, _ = core.run(X[part], y[part])
-        told = P, core.predict_next(X[ahead]), core.predict(X[ahead])
+        P, _ = pipeline.run(X[part], y[part])
+        told = P, pipeline.predict_next(X[ahead]), pipeline.predict(X[ahead])
         losses.append(
             [
                 -np.log(Q[np.arange(1000), y[own]]).mean()
                 for Q, own in zip(told, (part, ahead, ahead), strict=True)
             ]
-            + [core.frozen.loss]
+            + [pipeline.holdout.loss]
         )
     progressive, running, saved, said = np.mean(losses, axis=0)
     assert progressive < 0.45  # it pays to follow,
@@ -122,9 +122,9 @@ def test_a_tracker_does_not_end_up_in_what_predicts():
 
 def test_an_expert_that_the_record_puts_first_does_not_retire():
     X, y = persistent(1, 9000)
-    core, alone = (Core("auto", n_features=3, n_classes=2) for _ in range(2))
-    alone.frozen.tell = lambda _: None
-    core.run(X, y)
+    pipeline, alone = (OnlinePipeline("auto", n_features=3, n_classes=2) for _ in range(2))
+    alone.holdout.tell = lambda _: None
+    pipeline.run(X, y)
     alone.run(X, y)
-    left = set(core.learner._expert_names()) - set(alone.learner._expert_names())
+    left = set(pipeline.learner._expert_names()) - set(alone.learner._expert_names())
     assert left  # what would have gone by the progressive losses alone

@@ -10,7 +10,7 @@ import pytest
 import folklearn
 from folklearn import Folklore, best_in_class, memory
 from folklearn.errors import InvalidInputError
-from folklearn.model.pipeline import Core
+from folklearn.model.pipeline import OnlinePipeline
 from folklearn.scaler import OnlineScaler
 
 
@@ -28,7 +28,7 @@ def arriving(rng, T, d, K):
 
 def frozen_of(model):
     """The frozen record, and what a stripe under way holds."""
-    record = model.frozen.to_record()
+    record = model.holdout.to_record()
     held = {part: array for part, array in record.arrays.items() if part.startswith("held")}
     return record.config.get("names"), record.arrays["losses"], record.arrays["totals"], held
 
@@ -44,7 +44,7 @@ def strict_losses(P, u, y):
 def test_it_is_the_definition(rng):
     """A loop with a learner that grows by hand."""
     X, y = arriving(rng, 120, 3, 5)
-    P, u = Core("folklore", n_features=3).run(X, y)
+    P, u = OnlinePipeline("folklore", n_features=3).run(X, y)
     Z = OnlineScaler(n_features=3).learn_transform(X)
     learner, known = None, 0
     for t, label in enumerate(y):
@@ -67,7 +67,7 @@ def test_it_is_the_definition(rng):
 @pytest.mark.parametrize("name", ["auto", "folklore", "ogd"])
 def test_strict_loss_is_finite_and_probabilities_add_up(name, rng):
     X, y = arriving(rng, 200, 3, 8)
-    model = Core(name, n_features=3)
+    model = OnlinePipeline(name, n_features=3)
     P, u = model.run(X, y)
     assert np.isfinite(strict_losses(P, u, y)).all()
     assert (u > 0.0).all()
@@ -80,7 +80,10 @@ def test_strict_loss_is_finite_and_probabilities_add_up(name, rng):
 @pytest.mark.parametrize("cuts", [[1, 2, 50], list(range(1, 120))])
 def test_blocks_are_their_rows(cuts, rng):
     X, y = arriving(rng, 120, 2, 4)
-    whole, parts = Core("folklore", n_features=2), Core("folklore", n_features=2)
+    whole, parts = (
+        OnlinePipeline("folklore", n_features=2),
+        OnlinePipeline("folklore", n_features=2),
+    )
     P, u = whole.run(X, y)
     done = [parts.run(*pair) for pair in zip(np.split(X, cuts), np.split(y, cuts), strict=True)]
     np.testing.assert_allclose(np.concatenate([part[1] for part in done]), u)
@@ -104,7 +107,7 @@ def test_one_by_one_is_the_run(name, words, rng):
     X, y = arriving(rng, 120, 3, 5)
     X = with_gaps(rng, X)
     weights = rng.uniform(size=120)
-    block, single = (Core(name, n_features=3, **words) for _ in range(2))
+    block, single = (OnlinePipeline(name, n_features=3, **words) for _ in range(2))
     P, u = block.run(X, y, weight=weights)
     for t, label in enumerate(y.tolist()):
         assert single.unseen_probability == u[t]
@@ -124,7 +127,7 @@ def test_one_by_one_is_exactly_runs_of_one_row(rng):
     """Runs of one row may take the other way through the kernels; gradient descent has one."""
     X, y = arriving(rng, 60, 3, 4)
     X = with_gaps(rng, X)
-    rows, single = Core("ogd", n_features=3), Core("ogd", n_features=3)
+    rows, single = OnlinePipeline("ogd", n_features=3), OnlinePipeline("ogd", n_features=3)
     for t, label in enumerate(y.tolist()):
         p = single.predict_row(X[t])
         P, _ = rows.run(X[t : t + 1], [label])
@@ -135,7 +138,7 @@ def test_one_by_one_is_exactly_runs_of_one_row(rng):
 
 def test_predicting_changes_nothing(rng):
     X, y = arriving(rng, 60, 3, 3)
-    asked, silent = Core("auto", n_features=3), Core("auto", n_features=3)
+    asked, silent = OnlinePipeline("auto", n_features=3), OnlinePipeline("auto", n_features=3)
     for x, label in zip(X, y.tolist(), strict=True):
         asked.predict_row(x)
         asked.predict_row(x[::-1].copy())
@@ -148,7 +151,7 @@ def test_predicting_changes_nothing(rng):
 @pytest.mark.parametrize("name", ["auto", "folklore"])
 def test_wider_rows_bring_features(name, rng):
     X, y = arriving(rng, 60, 3, 4)
-    told, wide, single = (Core(name, n_features=1) for _ in range(3))
+    told, wide, single = (OnlinePipeline(name, n_features=1) for _ in range(3))
     for model in (told, wide, single):
         model.run(X[:20, :1], y[:20])
     told.grow(n_features=3)
@@ -162,7 +165,7 @@ def test_wider_rows_bring_features(name, rng):
 def test_no_memory_to_grow_changes_nothing(rng, monkeypatch):
     """The last expert fails after everything else has grown."""
     X, y = arriving(rng, 60, 3, 3)
-    model = Core("auto", n_features=3)
+    model = OnlinePipeline("auto", n_features=3)
     model.run(X, y)
     before = pickle.dumps(model)
 
@@ -181,7 +184,7 @@ def test_no_memory_to_grow_changes_nothing(rng, monkeypatch):
 
 def test_copies_are_equal_and_independent(rng):
     X, y = arriving(rng, 60, 3, 3)
-    model = Core("auto", n_features=3)
+    model = OnlinePipeline("auto", n_features=3)
     model.run(X, y)
     before = pickle.dumps(model)
     for other in (copy.deepcopy(model), pickle.loads(before)):
@@ -193,7 +196,7 @@ def test_copies_are_equal_and_independent(rng):
 
 def test_declared_classes_are_not_new(rng):
     X, y = rng.normal(size=(50, 2)), rng.integers(0, 3, 50)
-    model = Core("folklore", n_features=2, n_classes=3)
+    model = OnlinePipeline("folklore", n_features=2, n_classes=3)
     P, u = model.run(X, y)
     np.testing.assert_allclose(P[0], 1 / 3)
     np.testing.assert_allclose(u, 0.5 / (np.arange(50) + 1))
@@ -208,7 +211,7 @@ def test_declared_classes_are_not_new(rng):
 def test_a_late_feature_changes_nothing_before_it_speaks(rng):
     X, y = arriving(rng, 80, 3, 3)
     X[:40, 2] = 0.0
-    told, late = Core("folklore", n_features=3), Core("folklore", n_features=2)
+    told, late = OnlinePipeline("folklore", n_features=3), OnlinePipeline("folklore", n_features=2)
     told._scaler._first = 2  # the same unit and order of columns
     expected, _ = told.run(X, y)
     first, _ = late.run(X[:40, :2], y[:40])
@@ -222,7 +225,7 @@ def test_a_late_feature_changes_nothing_before_it_speaks(rng):
 def test_resuming_equals_never_stopping(cut, rng, tmp_path):
     X, y = arriving(rng, 100, 3, 5)
     X[rng.random((100, 3)) < 0.1] = np.nan
-    straight, stopped = Core("auto", n_features=3), Core("auto", n_features=3)
+    straight, stopped = OnlinePipeline("auto", n_features=3), OnlinePipeline("auto", n_features=3)
     for model in (straight, stopped):
         model.run(X[:cut], y[:cut])
     stopped.save(tmp_path / "model")
@@ -234,7 +237,7 @@ def test_resuming_equals_never_stopping(cut, rng, tmp_path):
 
 
 def test_the_certificate_is_about_models_of_all_classes(rng):
-    model = Core("folklore", n_features=2)
+    model = OnlinePipeline("folklore", n_features=2)
     assert model.certificate(0.0) is None
     X, y = arriving(rng, 100, 2, 4)
     model.run(X, y)
@@ -258,7 +261,7 @@ def test_the_certificate_is_about_models_of_all_classes(rng):
     ],
 )
 def test_bad_rows_change_nothing(X, y, words, sentence):
-    model = Core("auto", n_features=2)
+    model = OnlinePipeline("auto", n_features=2)
     before = model.to_record()
     with pytest.raises(InvalidInputError, match=sentence):
         model.run(X, y, **words)
@@ -282,7 +285,7 @@ def test_bad_rows_change_nothing(X, y, words, sentence):
     ],
 )
 def test_a_bad_row_changes_nothing(x, y, words, sentence):
-    model = Core("auto", n_features=2)
+    model = OnlinePipeline("auto", n_features=2)
     model.learn_row(np.array([1.0, np.nan]), 0)
     before = pickle.dumps(model)
     with pytest.raises(InvalidInputError, match=sentence):
@@ -302,12 +305,12 @@ def test_a_bad_row_changes_nothing(x, y, words, sentence):
 )
 def test_bad_learners_are_refused_at_once(arguments, sentence):
     with pytest.raises(InvalidInputError, match=sentence):
-        Core(*arguments, n_features=2)
+        OnlinePipeline(*arguments, n_features=2)
 
 
 def test_soft_labels_are_learned_as_by_the_learner(rng):
     X, Y = rng.normal(size=(60, 2)), rng.dirichlet(np.ones(3), size=60)
-    model, single = (Core("folklore", n_features=2, n_classes=3) for _ in range(2))
+    model, single = (OnlinePipeline("folklore", n_features=2, n_classes=3) for _ in range(2))
     P, u = model.run(X, Y)
     learner = Folklore(n_features=3, n_classes=3)
     expected = learner.run(OnlineScaler(n_features=2, gaps=True).learn_transform(X), Y)
@@ -324,18 +327,18 @@ def test_soft_labels_are_learned_as_by_the_learner(rng):
     ("y", "sentence"), [([0.5, 0.4], "sum"), ([1.0], "shape"), ([[0.5, 0.5]], "labels|shape")]
 )
 def test_bad_soft_labels_change_nothing(y, sentence):
-    model = Core("folklore", n_features=1, n_classes=2)
+    model = OnlinePipeline("folklore", n_features=1, n_classes=2)
     before = pickle.dumps(model)
     with pytest.raises(InvalidInputError, match=sentence):
         model.learn_row(np.ones(1), y)
     assert pickle.dumps(model) == before
     with pytest.raises(InvalidInputError, match="need two known classes"):
-        Core("folklore", n_features=1).learn_row(np.ones(1), [1.0])
+        OnlinePipeline("folklore", n_features=1).learn_row(np.ones(1), [1.0])
 
 
 def test_a_learner_that_cannot_grow_takes_what_was_declared(rng):
     X, y = rng.normal(size=(20, 2)), rng.integers(3, size=20)
-    model = Core("ons", n_features=2, n_classes=3)
+    model = OnlinePipeline("ons", n_features=2, n_classes=3)
     P, _ = model.run(X, y)
     assert P.shape == (20, 3)
     before = pickle.dumps(model)
@@ -367,20 +370,20 @@ def drawn(rng, T=500, kind="hard"):
 def test_a_run_is_the_loop_byte_for_byte(kind, stop, rng):
     """Of gradient descent, whose kernels are the same for one row and for many; in any pieces."""
     X, Y, weights = drawn(rng, kind=kind)
-    run, single, pieces = (Core("ogd", n_features=3, n_classes=4) for _ in range(3))
+    run, single, pieces = (OnlinePipeline("ogd", n_features=3, n_classes=4) for _ in range(3))
     run.run(X[:stop], Y[:stop], weight=weights[:stop])
     loop(single, X[:stop], Y[:stop], weights[:stop])
     for start in range(0, stop, 37):
         part = slice(start, min(start + 37, stop))
         pieces.run(X[part], Y[part], weight=weights[part])
     assert state(run) == state(single) == state(pieces)
-    assert math.isfinite(run.frozen.loss) == (stop >= 80)
+    assert math.isfinite(run.holdout.loss) == (stop >= 80)
 
 
 @pytest.mark.parametrize("kind", ["hard", "soft"])
 def test_stripes_are_those_of_the_loop_for_a_mixture(kind, rng):
     X, Y, weights = drawn(rng, kind=kind)
-    run, single = (Core("auto", n_features=3, n_classes=4) for _ in range(2))
+    run, single = (OnlinePipeline("auto", n_features=3, n_classes=4) for _ in range(2))
     run.run(X, Y, weight=weights)
     loop(single, X, Y, weights)
     for one, other in zip(frozen_of(run)[1:3], frozen_of(single)[1:3], strict=True):
@@ -394,7 +397,7 @@ def test_stripes_are_those_of_the_loop_for_a_mixture(kind, rng):
 @pytest.mark.parametrize("cut", [66, 75, 140, 300])
 def test_resuming_within_a_stripe_equals_never_stopping(name, cut, rng, tmp_path):
     X, y, weights = drawn(rng)
-    straight = Core(name, n_features=3)
+    straight = OnlinePipeline(name, n_features=3)
     straight.run(X[:cut], y[:cut], weight=weights[:cut])
     straight.save(tmp_path / "model")
     resumed = folklearn.load(tmp_path / "model")
@@ -410,7 +413,7 @@ def test_growth_within_a_stripe(name, rng):
     X, y = rng.normal(size=(100, 4)), rng.integers(0, 2, 100)
     y[70], y[73:] = 2, rng.integers(0, 3, 27)
     y[:2] = 0, 1
-    run, single = Core(name, n_features=3), Core(name, n_features=3)
+    run, single = OnlinePipeline(name, n_features=3), OnlinePipeline(name, n_features=3)
     for model in (run, single):
         model.run(X[:64, :3], y[:64])
     run.run(X[64:72, :3], y[64:72])
@@ -419,15 +422,15 @@ def test_growth_within_a_stripe(name, rng):
         single.learn_row(X[t, : 3 if t < 72 else 4].copy(), int(y[t]))
     assert run.n_classes == 3
     assert run.n_features == 4
-    assert math.isfinite(run.frozen.loss)
-    np.testing.assert_allclose(run.frozen.loss, single.frozen.loss, rtol=1e-9)
+    assert math.isfinite(run.holdout.loss)
+    np.testing.assert_allclose(run.holdout.loss, single.holdout.loss, rtol=1e-9)
     if name == "ogd":
         assert state(run) == state(single)
 
 
 def test_nobodys_array_is_held(rng):
     X, y, _ = drawn(rng, T=70)
-    model = Core("ogd", n_features=3, n_classes=4)
+    model = OnlinePipeline("ogd", n_features=3, n_classes=4)
     own = X.copy()
     model.run(own, y)
     before = state(model)
@@ -438,17 +441,17 @@ def test_nobodys_array_is_held(rng):
 def test_hard_and_soft_labels_in_one_stripe(rng):
     X, y, _ = drawn(rng)
     Y = np.eye(4)[y]
-    mixed, soft = (Core("ogd", n_features=3, n_classes=4) for _ in range(2))
+    mixed, soft = (OnlinePipeline("ogd", n_features=3, n_classes=4) for _ in range(2))
     soft.run(X, Y)
     mixed.run(X[:70], y[:70])
     mixed.run(X[70:], Y[70:])
-    np.testing.assert_allclose(mixed.frozen.loss, soft.frozen.loss, rtol=1e-9)
+    np.testing.assert_allclose(mixed.holdout.loss, soft.holdout.loss, rtol=1e-9)
 
 
 def test_the_linear_model_in_units_of_the_rows(rng):
     X, y, _ = drawn(rng)
     X = 50.0 + 9.0 * X
-    model = Core("auto", n_features=3, n_classes=4)
+    model = OnlinePipeline("auto", n_features=3, n_classes=4)
     model.run(X, y)
     model.refit(lambda: [(X, y, np.ones(500))])
     W, constants = model.linear()
@@ -463,7 +466,7 @@ def test_rows_that_do_not_fit_in_memory_are_scaled_in_every_pass(rng, monkeypatc
     X, y, _ = drawn(rng)
     found, passes = [], []
     for present in (None, 1):
-        model, n_read = Core("auto", n_features=3, n_classes=4), 0
+        model, n_read = OnlinePipeline("auto", n_features=3, n_classes=4), 0
 
         def blocks():
             nonlocal n_read

@@ -10,7 +10,7 @@ from scipy.sparse import csr_array
 import folklearn
 from folklearn import DataWarning, Mixture, Wide
 from folklearn.errors import InvalidInputError
-from folklearn.model.pipeline import Core
+from folklearn.model.pipeline import OnlinePipeline
 from folklearn.model.sparse_scaler import SparseInput, SparseScaler
 from folklearn.sparse import SparseRows
 from tests.reference.streams import soft_labels, words
@@ -25,7 +25,7 @@ def sample(seed, T=300):
 
 
 def open_model(n_classes=0, **words):
-    return Core("auto", n_features=1, n_classes=n_classes, sparse=True, **words)
+    return OnlinePipeline("auto", n_features=1, n_classes=n_classes, sparse=True, **words)
 
 
 def scaled(X):
@@ -166,13 +166,13 @@ def test_it_goes_on_after_every_way_of_keeping_it(seed, tmp_path):
 def test_other_learners_do_not_take_such_rows():
     for name in ("folklore", "ogd"):  # whose state has a number for every place
         with pytest.raises(InvalidInputError, match="takes no words and no wide rows"):
-            Core(name, n_features=1, n_classes=K, sparse=True)
+            OnlinePipeline(name, n_features=1, n_classes=K, sparse=True)
 
 
 def test_dense_rows_of_many_classes_are_fitted_too(rng):
     X, V = rng.normal(size=(900, 40)), rng.normal(size=(100, 40))
     y = (2.0 * X @ V.T + rng.gumbel(size=(900, 100))).argmax(axis=1)
-    model = Core("auto", n_features=40, n_classes=100)
+    model = OnlinePipeline("auto", n_features=40, n_classes=100)
     model.run(X, y)
     assert isinstance(model.learner, Mixture)  # of class blocks
     before = model.predict(X)

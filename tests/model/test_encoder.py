@@ -1,4 +1,4 @@
-"""Columns: rows of any role as a matrix, the same one by one and together."""
+"""TableEncoder: rows of any role as a matrix, the same one by one and together."""
 
 import datetime
 import math
@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from folklearn.errors import InvalidInputError
-from folklearn.model.encoder import FEATURES, MOST_OWN, Columns
+from folklearn.model.encoder import FEATURES, MOST_OWN, TableEncoder
 from folklearn.model.terms import DATE_PARTS, place_of
 from folklearn.readers.records import table_from_records
 from folklearn.readers.table import Table
@@ -52,7 +52,7 @@ ROWS = st.lists(
 
 @given(rows=ROWS, crosses=st.sampled_from([(), [("c", "e")], [("n", "m"), ("n", "c")]]))
 def test_row_by_row_is_the_block(rows, crosses):
-    whole, single = Columns(ROLES, crosses), Columns(ROLES, crosses)
+    whole, single = TableEncoder(ROLES, crosses), TableEncoder(ROLES, crosses)
     encoded = whole.encode(block(rows))
     whole.admit(encoded)
     X = grown(single, rows)
@@ -70,7 +70,7 @@ def test_row_by_row_is_the_block(rows, crosses):
 
 @given(rows=ROWS)
 def test_row_by_row_is_the_block_in_a_wide_model(rows):
-    columns = Columns(ROLES | {"w": "words"}, [("c", "e")], sparse=True)
+    columns = TableEncoder(ROLES | {"w": "words"}, [("c", "e")], sparse=True)
     texts = ["late again", "late", None, ""]
     rows = [row | {"w": texts[t % 4]} for t, row in enumerate(rows)]
     columns.admit(columns.encode(block(rows)))
@@ -84,7 +84,7 @@ def test_row_by_row_is_the_block_in_a_wide_model(rows):
 
 
 def test_reading_changes_nothing():
-    columns = Columns(ROLES)
+    columns = TableEncoder(ROLES)
     rows = [{"n": 1.0, "c": "red", "late": 5.0}]
     before = columns.to_record()
     encoded = columns.encode(block(rows))
@@ -95,7 +95,7 @@ def test_reading_changes_nothing():
 
 
 def test_new_places_are_in_the_order_of_the_rows():
-    columns = Columns({"a": "category", "b": "category"})
+    columns = TableEncoder({"a": "category", "b": "category"})
     encoded = columns.encode(block([{"b": "x"}, {"a": "y", "b": "z"}, {"a": "w"}]))
     assert encoded.keys == [("b", "x"), ("a", "y"), ("b", "z"), ("a", "w")]
     assert encoded.n_first == 1
@@ -104,7 +104,7 @@ def test_new_places_are_in_the_order_of_the_rows():
 
 def test_categories_beyond_a_hundred_share_places():
     names = [f"k{i}" for i in range(300)]
-    columns = Columns({"c": "category"})
+    columns = TableEncoder({"c": "category"})
     encoded = columns.encode(block([{"c": name} for name in names]))
     columns.admit(encoded)
     assert encoded.keys[:MOST_OWN] == [("c", name) for name in names[:MOST_OWN]]
@@ -114,7 +114,7 @@ def test_categories_beyond_a_hundred_share_places():
         assert np.flatnonzero(encoded.X[i]).tolist() == [columns.places[key]]
     unknown = columns.row({"c": "never seen"})
     assert unknown.X.sum() <= 1.0
-    again = Columns.from_record(columns.to_record())
+    again = TableEncoder.from_record(columns.to_record())
     np.testing.assert_array_equal(again.row({"c": "k250"}).X, columns.row({"c": "k250"}).X)
 
 
@@ -123,7 +123,7 @@ def test_categories_beyond_a_hundred_share_places():
     [("2026-11-15", "Sunday", 0.0), ("2024-02-29T18:00", "Thursday", 18.0)],
 )
 def test_dates(text, weekday, hour):
-    columns = Columns({"d": "date"})
+    columns = TableEncoder({"d": "date"})
     encoded = columns.encode(block([{"d": text}, {"d": None}]))
     assert encoded.keys == [("d", part) for part in DATE_PARTS]
     row = dict(zip(DATE_PARTS, encoded.X[0], strict=True))
@@ -145,7 +145,7 @@ def test_crosses_are_products():
         {"n": 4.0, "c": None, "e": "y"},
     ]
     crosses = [("n", "m"), ("n", "c"), ("c", "e")]
-    columns = Columns(ROLES, crosses)
+    columns = TableEncoder(ROLES, crosses)
     encoded = columns.encode(block(rows))
     columns.admit(encoded)
 
@@ -166,13 +166,13 @@ def test_crosses_are_products():
         np.testing.assert_array_equal(encoded.X[t, own], expected[own])
     assert np.isnan(columns.row({"n": 1.0}).X[0, columns.places["n:m", ""]])
     with pytest.raises(InvalidInputError, match="c:d cannot be crossed: dates cannot"):
-        Columns(ROLES, [("c", "d")]).encode(block([{"c": "x", "d": "2026-01-01"}]))
+        TableEncoder(ROLES, [("c", "d")]).encode(block([{"c": "x", "d": "2026-01-01"}]))
 
 
 @pytest.mark.parametrize("name", ["features", "a:b", "", "#", "n"])
 def test_columns_may_have_any_name(name):
     for role, values, first in (("category", ["x", "y"], "x"), ("number", [1.0, 2.0], "")):
-        columns = Columns({name: role, "other": "number"}, [("other", name)])
+        columns = TableEncoder({name: role, "other": "number"}, [("other", name)])
         rows = [{name: value, "other": 5.0} for value in values]
         columns.admit(columns.encode(block(rows)))
         assert columns.places[name, first] < len(columns)
@@ -184,7 +184,7 @@ def test_columns_may_have_any_name(name):
 
 def test_a_matrix_is_taken_as_it_is(rng):
     X = rng.normal(size=(7, 3))
-    columns = Columns()
+    columns = TableEncoder()
     encoded = columns.encode(Table({}, np.arange(1, 8), X))
     assert encoded.keys == [(FEATURES, str(j)) for j in range(3)]
     columns.admit(encoded)
@@ -196,7 +196,7 @@ def test_a_matrix_is_taken_as_it_is(rng):
 
 def test_gaps_of_wide_features_are_0():
     X = np.array([[1.0, np.nan, 0.0, 2.0]])
-    columns = Columns(sparse=True)
+    columns = TableEncoder(sparse=True)
     encoded = columns.encode(Table({}, np.arange(1, 2), SparseRows.of(X)))
     assert encoded.X.parts[1].row(0).indices.tolist() == [0, 3]
 
@@ -215,14 +215,14 @@ def test_gaps_of_wide_features_are_0():
 )
 def test_what_cannot_be_read_is_named(row, sentence):
     with pytest.raises(InvalidInputError, match=sentence):
-        Columns(ROLES).encode(block([{"n": 1.0}, row]))
+        TableEncoder(ROLES).encode(block([{"n": 1.0}, row]))
 
 
 def test_roles_that_are_not_learned_have_no_place():
     roles = {"id": "id", "w": "weight", "y": "target", "x": "ignored", "n": "number"}
-    columns = Columns(roles)
+    columns = TableEncoder(roles)
     encoded = columns.encode(block([dict.fromkeys(roles, 1.0)]))
     assert encoded.keys == [("n", "")]
     assert columns.learned == ["n"]
     with pytest.raises(InvalidInputError, match="cannot have the role 'colour'"):
-        Columns({"n": "colour"})
+        TableEncoder({"n": "colour"})
