@@ -193,7 +193,7 @@ def test_words_and_matrices_have_columns_too(rng):
     X.flags.writeable = False
     matrix = Model("folklore")
     matrix.learn_many(X, rng.integers(0, 2, 80))
-    assert [one.n_missing for one in matrix.metrics.by_column(matrix.columns)] == [0, 20, 0]
+    assert [one.n_missing for one in matrix.metrics.by_column(matrix.encoder)] == [0, 20, 0]
 
 
 def test_soft_labels_count_with_their_loss_and_most_likely_class():

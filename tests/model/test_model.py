@@ -52,13 +52,13 @@ def test_many_rows_are_the_loop(name, words, rng):
     one, many = Model(name), Model(name)
     P, losses, is_old = np.zeros((200, 3)), [], np.zeros(200, bool)
     for t, (x, y) in enumerate(rows):
-        n_places = 0 if one.columns is None else len(one.columns)
+        n_places = 0 if one.encoder is None else len(one.encoder)
         known = one.predict_proba_one(x)
         unseen, before = one.unseen_probability, one.loss
         P[t, : len(known)] = (1.0 - unseen) * np.array(list(known.values()))
         one.learn_one(x, y)
         losses.append(one.loss - before)
-        is_old[t] = len(one.columns) == n_places  # a category that is new is ignored when asked
+        is_old[t] = len(one.encoder) == n_places  # a category that is new is ignored when asked
     xs, ys = zip(*rows, strict=True)
     step = many.learn_many(xs[:90], ys[:90])
     later = many.learn_many(xs[90:], ys[90:])
@@ -69,7 +69,7 @@ def test_many_rows_are_the_loop(name, words, rng):
     for total in ("loss", "loss_of_new", "total_weight", "n_mistakes", "n_rounds", "labels"):
         ours, theirs = getattr(one, total), getattr(many, total)
         assert ours == (theirs if isinstance(ours, tuple) else pytest.approx(theirs, rel=1e-6))
-    assert one.columns.keys == many.columns.keys
+    assert one.encoder.keys == many.encoder.keys
     assert one.roles == many.roles
     frozen = one.predict_proba(list(xs))
     np.testing.assert_allclose(frozen, many.predict_proba(list(xs)), atol=1e-6)
@@ -292,7 +292,7 @@ def test_the_order_of_a_mapping_is_of_no_account(rng):
         shuffled = {names[j]: x[names[j]] for j in rng.permutation(len(names))}
         one.learn_one(x, y)
         other.learn_one(shuffled, y)
-    assert one.columns.keys == other.columns.keys
+    assert one.encoder.keys == other.encoder.keys
     assert one.predict_proba_one(x) == other.predict_proba_one(x)
 
 
@@ -303,7 +303,7 @@ def test_matrices_dense_and_sparse(rng):
     dense.learn_many(X, y)
     sparse.learn_many(csr_array(X), y.tolist())
     np.testing.assert_array_equal(sparse.predict_proba(csr_array(X)), dense.predict_proba(X))
-    assert dense.columns.encode(folklearn.model.dataset.block_of(X)).X is X  # not copied
+    assert dense.encoder.encode(folklearn.model.dataset.block_of(X)).X is X  # not copied
     wide = Model()
     wide.learn_many(csr_array((80, 10**6)), y)
     assert wide.pipeline.sparse
