@@ -146,6 +146,8 @@ DAMAGES = {
     "no propensities": ("pending.propensity", DROP),
     "no contexts": ("pending.x", DROP),
     "nothing seen": ("pending.seen", DROP),
+    "no numbers of rows": ("pending.n_rows", DROP),
+    "two rows for one decision": ("pending.n_rows", lambda a: a * 2),
     "too few ids": ("pending.id", lambda a: a[:-1]),
     "too few actions": ("pending.action", lambda a: a[:-1]),
     "too few propensities": ("pending.propensity", lambda a: a[:-1]),
@@ -168,9 +170,8 @@ DAMAGES = {
     "contexts too wide": ("pending.x", lambda a: np.hstack([a, a])),
     "contexts flattened": ("pending.x", lambda a: a[:, 0]),
     "too much seen": ("pending.seen", lambda a: np.hstack([a, a])),
-    "seen too narrow": ("pending.seen", lambda a: a[:, :-1].copy()),
-    "seen flattened": ("pending.seen", lambda a: a[:, 0].copy()),
-    "seen that is no number": ("pending.seen", put((0, 0), math.nan)),
+    "seen in columns": ("pending.seen", lambda a: a[:, None].copy()),
+    "seen that is no number": ("pending.seen", put(0, math.nan)),
     "seen of the wrong type": ("pending.seen", lambda a: a.astype(np.float32)),
 }
 

@@ -69,7 +69,7 @@ def test_mistakes_in_numbers():
 
 @pytest.mark.parametrize("scale", [1.0, bounds.DECODING_COST])
 @pytest.mark.parametrize("T", [10, 1000, 10**6])
-def test_the_chosen_exploration_has_the_least_bound(T, scale):
+def test_the_choose_exploration_has_the_least_bound(T, scale):
     problem = {"n_classes": 4, "regret": 20.0, "loss": 100.0, "cost": scale}
     best = bounds.bandit_mistakes(T, **problem)
     for exploration in np.geomspace(1e-6, 1.0, 200):

@@ -123,8 +123,8 @@ def test_who_was_rewarded_longest_ago_makes_room(rng):
     rows = contexts(rng, 1, D)
     for name in ("tea", "milk", "tea", 7):
         agent.learn(agent.act(rows, [name]), 1.0)
-    assert list(agent._places) == ["tea", 7]
-    assert len({agent._empty, *agent._places.values()}) == 3
+    assert list(agent._offset_columns) == ["tea", 7]
+    assert len({agent._free_column, *agent._offset_columns.values()}) == 3
     fresh = agent.expected_rewards(rows, ["milk"])
     np.testing.assert_array_equal(fresh, agent.expected_rewards(rows, ["water"]))
     assert agent.expected_rewards(rows, ["tea"]) > fresh
@@ -284,7 +284,7 @@ def test_bad_lists_are_refused_and_change_nothing(rows, names, message):
 def test_constructor_checks():
     with pytest.raises(InvalidInputError, match="construct the agent with offsets above 0"):
         agent_of().act(np.zeros((2, D)), ["tea", "milk"])
-    with pytest.raises(InvalidInputError, match="one place is for newcomers"):
+    with pytest.raises(InvalidInputError, match="one column is for new actions"):
         agent_of(1)
     with pytest.raises(InvalidInputError, match="offsets need a learner that can forget one"):
         ListAgent(Ogd(n_features=5, n_classes=2), offsets=2)
@@ -304,9 +304,9 @@ DAMAGES = {
     "no names": ("pending_names", lambda a: None),
     "too few names": ("pending_names", lambda a: a[:-1]),
     "a name that is none": ("pending_names", lambda a: [1.5, *a[1:]]),
-    "no places": ("places", lambda a: None),
-    "a place twice": ("places", lambda a: [[name, 0] for name, _ in a]),
-    "too many places": ("places", lambda a: [[str(i), i] for i in range(9)]),
+    "no places": ("offset_columns", lambda a: None),
+    "a place twice": ("offset_columns", lambda a: [[name, 0] for name, _ in a]),
+    "too many places": ("offset_columns", lambda a: [[str(i), i] for i in range(9)]),
     "a bad number of offsets": ("offsets", lambda a: 99),
 }
 

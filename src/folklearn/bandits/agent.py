@@ -1,19 +1,19 @@
-"""What every bandit agent offers: act on a context, learn what came of the action.
+"""The interface of bandit agents: act on a context, learn the outcome of the action.
 
-An agent sees a context, plays one of K actions and is told, at once or much later, only the
-outcome of that action: whether it was right, or what reward it brought. Everything that an
-outcome needs when it arrives is kept with its own decision: the context, the action, the
-*propensity* with which that action was played, and what the agent saw when it decided. Nothing
-of a later decision is ever used.
+An agent sees a context, plays one of K actions and learns, at once or much later, only the
+outcome of that action: whether it was right, or its reward. What an outcome needs when it
+arrives is kept with its decision: the context, the action, the *propensity* with which that
+action was played, and what the agent saw when it decided. Nothing of a later decision is used.
 """
 
+import operator
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from folklearn import validation
 from folklearn.arrays import Array
@@ -43,34 +43,34 @@ class Decision:
     x: Array = field(repr=False)
     name: str | int | None = None
 
-    def _is(self, other: "Decision") -> bool:
-        return self is other or (
+    def _equals(self, decision: "Decision") -> bool:
+        return self is decision or (
             (self.id, self.action, self.propensity, self.name)
-            == (other.id, other.action, other.propensity, other.name)
-            and np.array_equal(self.x, other.x)
+            == (decision.id, decision.action, decision.propensity, decision.name)
+            and np.array_equal(self.x, decision.x)
         )
 
 
-Waiting = tuple[Decision, Array]  # a decision, and what was seen
+Pending = tuple[Decision, Array]  # a decision, and what was seen
 Names = Sequence[str | int] | None
 
 
 class Agent(Serializable):
-    """The verbs; an agent brings what it sees, how it plays, and how it learns.
+    """Base of the agents; a subclass adds what it sees, how it plays, and how it learns.
 
-    One agent is for one thread at a time.
-
-    A subclass validates its parameters, calls `_start`, and implements `_see`, `_play` and
-    `_absorb`; what it keeps is declared, see `Serializable`. An outcome is whether
-    the action was right, unless `_outcome` says otherwise.
+    One agent is for one thread at a time. A subclass validates its parameters, calls `_start`,
+    and implements `_see`, `_play` and `_absorb`; its state is declared, see `Serializable`. An
+    outcome is whether the action was right, unless `_outcome` says otherwise.
 
     Attributes
     ----------
     n_features, n_classes : sizes of the problem, d and K; a class is an action.
-    learns_labels : whether it is told true classes, by `learn_label`, instead of outcomes.
+    learns_labels : whether it learns true classes, by `learn_label`, instead of outcomes.
     """
 
     COUNTERS: ClassVar[tuple[str, ...]] = ("n_decisions", "n_outcomes", "n_dropped")
+    N_SEEN_BEYOND_ACTIONS: ClassVar[int] = 0  # numbers that `_see` returns beyond one an action
+    LISTS_ACTIONS: ClassVar[bool] = False  # whether x is a row for each action
     n_features: int
     n_classes: int
     learns_labels: bool = False
@@ -82,7 +82,6 @@ class Agent(Serializable):
         default: Any = None,
         wait: int | None = None,
     ) -> None:
-        """Begin; decisions whose outcome does not come within `wait` others get the default."""
         self._rng = validation.generator(seed)
         self.max_pending = validation.count("max_pending", max_pending, 1)
         self.wait = None if wait is None else validation.count("wait", wait, 1)
@@ -92,12 +91,7 @@ class Agent(Serializable):
         self.n_dropped = 0
         self.n_expired = 0
         # Ordered, because a plain dict is slow to find its oldest key after many deletions.
-        self._pending: OrderedDict[int, Waiting] = OrderedDict()
-
-    @property
-    def _n_seen(self) -> int:
-        """How many numbers `_see` returns."""
-        return self.n_classes
+        self._pending: OrderedDict[int, Pending] = OrderedDict()
 
     def _see(self, x: Array) -> Array:
         """Return what the present state makes of x (d,): the numbers kept with a decision."""
@@ -108,7 +102,7 @@ class Agent(Serializable):
         raise NotImplementedError
 
     def _choose(self, seen: Array) -> tuple[int, float]:
-        """Draw an action; return it and its propensity."""
+        """Return a random action and its propensity."""
         P = self._play(seen)
         action = draw(self._rng, P)
         return action, float(P[action])
@@ -118,7 +112,7 @@ class Agent(Serializable):
         raise NotImplementedError
 
     def _outcome(self, value: Any) -> Any:
-        """Return an outcome as `_absorb` takes it, or refuse it."""
+        """Return an outcome as `_absorb` takes it, checked."""
         if isinstance(value, bool | int | float | np.bool_ | np.number) and value in (0, 1):
             return bool(value)
         raise InvalidInputError(
@@ -144,12 +138,11 @@ class Agent(Serializable):
         Acting never learns, but for decisions that expire: those older than ``wait`` decisions,
         and the oldest where ``max_pending`` wait (`expire`).
         """
-        own = validation.usable_context(x, self.n_features).copy()
+        context = validation.usable_context(x, self.n_features).copy()
         self._expire_old()
-        return self._decide(own, self._see(own))
+        return self._decide(context, self._see(context))
 
     def _decide(self, x: Array, seen: Array, names: Names = None) -> Decision:
-        """Draw an action for a context of our own, and wait for its outcome."""
         x.flags.writeable = False
         action, propensity = self._choose(seen)
         name = None if names is None else names[action]
@@ -160,7 +153,6 @@ class Agent(Serializable):
         return decision
 
     def _expire_old(self) -> None:
-        """Make room for one more decision, and let go of what has waited long enough."""
         first = -1 if self.wait is None else self.n_decisions - self.wait
         while self._pending:
             oldest = next(iter(self._pending))
@@ -169,7 +161,7 @@ class Agent(Serializable):
             self.expire(oldest)
 
     def learn_label(self, decision: Decision | int, y: Any) -> None:
-        """Learn the true class of a decision, if ``learns_labels``; others refuse."""
+        """Learn the true class of a decision; an error unless ``learns_labels``."""
         raise InvalidInputError(
             "this agent learns from outcomes, not from classes: call learn(decision, correct)"
         )
@@ -181,9 +173,9 @@ class Agent(Serializable):
         Outcomes may arrive late and in any order, each at most once.
         """
         outcome = self._outcome(outcome)
-        own, seen = self._find(decision)
-        self._absorb(own, seen, outcome)
-        self._settle(own)
+        decision, seen = self._find(decision)
+        self._absorb(decision, seen, outcome)
+        self._settle(decision)
 
     def learn_logged(self, x: ArrayLike, action: int, propensity: float, outcome: Any) -> None:
         """Learn one interaction of another policy: its context, action, propensity, outcome.
@@ -192,13 +184,12 @@ class Agent(Serializable):
         propensity is the probability with which that policy played the action.
         """
         x = validation.usable_context(x, self.n_features)
-        decision = self._logged(x, action, propensity, self.n_classes)
+        decision = self._logged_decision(x, action, propensity, self.n_classes)
         self._absorb(decision, self._see(x), self._outcome(outcome))
 
-    def _logged(
+    def _logged_decision(
         self, x: Array, action: Any, propensity: Any, K: int, names: Names = None
     ) -> Decision:
-        """Return a decision of another policy among K actions, checked."""
         action = validation.count("action", action, 0)
         if action >= K:
             raise InvalidInputError(f"action is {action}; expected 0 to {K - 1}")
@@ -224,27 +215,25 @@ class Agent(Serializable):
         """Return a decision that waits for its outcome, by its id."""
         return self._find(decision)[0]
 
-    def _find(self, decision: Decision | int) -> Waiting:
-        """Return a pending decision and what was seen; refuse any other."""
-        given = decision.id if isinstance(decision, Decision) else decision
-        number = validation.count("the id of a decision", given, 0)
+    def _find(self, decision: Decision | int) -> Pending:
+        number = decision.id if isinstance(decision, Decision) else decision
+        number = validation.count("the id of a decision", number, 0)
         if number not in self._pending:
             if number >= self.n_decisions:
                 raise InvalidInputError(f"decision {number} was not made by this agent")
             raise InvalidInputError(
                 f"decision {number} does not wait for an outcome: it was reported already"
-                f"{self._or_gone()}"
+                f"{self._other_reasons()}"
             )
-        own, seen = self._pending[number]
-        if isinstance(decision, Decision) and not own._is(decision):
+        pending, seen = self._pending[number]
+        if isinstance(decision, Decision) and not pending._equals(decision):
             raise InvalidInputError(
                 f"decision {number} is not the one that this agent made under that id: hand an "
                 "outcome to the agent that acted"
             )
-        return own, seen
+        return pending, seen
 
-    def _or_gone(self) -> str:
-        """Return why else a decision may not wait."""
+    def _other_reasons(self) -> str:
         dropped = ", or it was dropped (by you, wait or max_pending)" if self.n_dropped else ""
         return dropped + (", or it expired and got the default" if self.n_expired else "")
 
@@ -262,37 +251,27 @@ class Agent(Serializable):
         record = super().to_record()
         record.config["max_pending"] = self.max_pending
         record.config["generator"] = generator_state(self._rng)
-        waiting = list(self._pending.values())
-        if waiting:
-            decisions = self.pending
-            columns = {
+        decisions = self.pending
+        if any(decision.name is not None for decision in decisions):
+            record.config["pending_names"] = [decision.name for decision in decisions]
+        if decisions:
+            contexts = [np.atleast_2d(decision.x) for decision in decisions]
+            arrays = {
                 "id": np.array([decision.id for decision in decisions], np.int64),
                 "action": np.array([decision.action for decision in decisions], np.int64),
                 "propensity": np.array([decision.propensity for decision in decisions]),
-                **self._packed(waiting),
+                "n_rows": np.array([len(x) for x in contexts], np.int64),
+                "x": np.concatenate(contexts),
+                "seen": np.concatenate([seen for _, seen in self._pending.values()]),
             }
-            record.arrays.update({f"pending.{part}": array for part, array in columns.items()})
+            record.arrays.update({f"pending.{name}": array for name, array in arrays.items()})
         return record
-
-    def _packed(self, waiting: list[Waiting]) -> dict[str, NDArray[Any]]:
-        """Return the contexts of decisions that wait, and what was seen, as arrays."""
-        return {
-            "x": np.array([decision.x for decision, _ in waiting]),
-            "seen": np.array([seen for _, seen in waiting]),
-        }
-
-    def _unpacked(self, record: Record, T: int) -> list[tuple[Array, Array, int]]:
-        """Return x, what was seen, and how many actions there were, from what was packed."""
-        X = record.part("pending.x", (T, self.n_features))
-        seen = record.part("pending.seen", (T, self._n_seen))
-        rows = [validation.usable_context(x, self.n_features).copy() for x in X]
-        return [(x, own.copy(), self.n_classes) for x, own in zip(rows, seen, strict=True)]
 
     def _restore(self, record: Record) -> None:
         super()._restore(record)
-        for part, own in self._parts().items():
-            if not np.isfinite(own).all():
-                raise StateFileError(f"{part} of a {record.kind} state is not finite")
+        for name, array in self._parts().items():
+            if not np.isfinite(array).all():
+                raise StateFileError(f"{name} of a {record.kind} state is not finite")
         self.max_pending = record.count("max_pending", 1)
         self._rng = generator_from(record.word("generator"))
         try:
@@ -300,29 +279,52 @@ class Agent(Serializable):
         except InvalidInputError as error:
             raise StateFileError(f"a decision that waits is damaged: {error}") from None
 
-    def _read_pending(self, record: Record) -> OrderedDict[int, Waiting]:
+    def _read_pending(self, record: Record) -> OrderedDict[int, Pending]:
         T = self.n_decisions - self.n_outcomes - self.n_dropped
+        pending: OrderedDict[int, Pending] = OrderedDict()
         if not T and not any(name.startswith("pending.") for name in record.arrays):
-            return OrderedDict()
+            return pending
         if not 0 <= T <= self.max_pending:
             raise StateFileError(f"{T} decisions wait, and max_pending={self.max_pending}")
         ids = record.part("pending.id", (T,), np.int64)
         actions = record.part("pending.action", (T,), np.int64)
         propensities = record.part("pending.propensity", (T,))
-        in_order = (np.diff(ids, prepend=-1) > 0).all() and (ids < self.n_decisions).all()
-        likely = ((propensities > 0.0) & (propensities <= 1.0)).all()
-        names = self._pending_names(record, T)
-        pending: OrderedDict[int, Waiting] = OrderedDict()
-        sound = bool(in_order and likely)
-        for t, (x, seen, K) in enumerate(self._unpacked(record, T)):
-            sound &= bool(0 <= actions[t] < K and np.isfinite(seen).all())
-            x.flags.writeable = False
-            own = Decision(int(ids[t]), int(actions[t]), float(propensities[t]), x, names[t])
-            pending[own.id] = (own, seen)
-        if not sound:
+        d = self.n_features
+        X, _ = validation.contexts(record.part("pending.x", (None, d)), d)
+        n_rows = record.part("pending.n_rows", (T,), np.int64, least=1, most=len(X))
+        n_actions = n_rows if self.LISTS_ACTIONS else np.full(T, self.n_classes)
+        ends = np.cumsum(n_actions + self.N_SEEN_BEYOND_ACTIONS)
+        seen = record.part("pending.seen", (int(ends[-1]) if T else 0,))
+        names = record.config.get("pending_names", [None] * T)
+        if not (
+            (np.diff(ids, prepend=-1) > 0).all()
+            and (ids < self.n_decisions).all()
+            and ((actions >= 0) & (actions < n_actions)).all()
+            and ((propensities > 0.0) & (propensities <= 1.0)).all()
+            and n_rows.sum() == len(X)
+            and (self.LISTS_ACTIONS or len(X) == T)
+            and isinstance(names, list)
+            and len(names) == T
+        ):
             raise StateFileError("the decisions that wait for their outcome are damaged")
+        contexts = np.split(X, np.cumsum(n_rows)[:-1]) if self.LISTS_ACTIONS else X
+        seen_by_decision = np.split(seen, ends[:-1])
+        for t in range(T):
+            x = contexts[t].copy()
+            x.flags.writeable = False
+            name = None if names[t] is None else action_name(names[t])
+            decision = Decision(int(ids[t]), int(actions[t]), float(propensities[t]), x, name)
+            pending[decision.id] = (decision, seen_by_decision[t].copy())
         return pending
 
-    def _pending_names(self, record: Record, T: int) -> list[str | int | None]:
-        """Return the names of the actions that wait: there are none."""
-        return [None] * T
+
+def action_name(value: Any) -> str | int:
+    """Return the name of an action, a string or an integer, checked."""
+    if isinstance(value, str):
+        return value
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise InvalidInputError(
+            f"the id of an action must be a string or an integer, got {value!r}"
+        ) from None

@@ -1,4 +1,4 @@
-"""How agents explore: the mixtures that they play, and how much of chance is in them."""
+"""Exploration of agents: the distributions that they play, and the rules that set gamma."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -68,15 +68,15 @@ RULES: Mapping[str, Rule] = MappingProxyType(
 )
 
 
-def chosen_exploration(
+def choose_exploration(
     exploration: float | str | None,
     horizon: int | None,
     default: float,
     theory: Callable[[int], float],
 ) -> float:
-    """Return the exploration that was given, the theory's for a horizon, or the default.
+    """Return the exploration from a number, the theory's for a horizon, or the default.
 
-    `theory` is a function of the horizon, which asks for it even without the word.
+    `theory` is a function of the horizon; a horizon without an exploration selects it.
     """
     if exploration == THEORY:
         if horizon is None:

@@ -1,8 +1,8 @@
-"""The paper's bandit algorithm: any learner of probabilities, fed by uniform exploration."""
+"""The paper's bandit algorithm: any learner of probabilities, with uniform exploration."""
 
 import math
 import warnings
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from folklearn import validation
 from folklearn.arrays import Array
 from folklearn.bandits.agent import MAX_PENDING, Agent, Decision
-from folklearn.bandits.exploration import THEORY, chosen_exploration, draw, explore
+from folklearn.bandits.exploration import THEORY, choose_exploration, draw, explore
 from folklearn.errors import InvalidInputError
 from folklearn.evidence import bounds
 from folklearn.learners.base import Learner, check_is_learner
@@ -22,17 +22,16 @@ RANDOMISED = "randomised"
 EXPLORED = "explored"
 CORRECT = "correct"
 
-
-_EXPLORATION = 0.1
-_REGRET, _NEXT_LOOK = range(2)
-_LOOKS = 20
+_DEFAULT_EXPLORATION = 0.1
+_REGRET, _NEXT_REFRESH = range(2)
+_ROUNDS_PER_REFRESH = 20  # a certificate is made again after a twentieth more rounds
 
 
 class BanditReduction(Agent):
     r"""Turn any online learner into a bandit agent with a mistake bound.
 
     Use it with a strong learner (`folklearn.Folklore`, `folklearn.auto`) when outcomes are
-    dearer than arithmetic. As in the paper the learner is updated only by correct
+    more expensive than arithmetic. As in the paper the learner is updated only by correct
     explorations, about :math:`\varepsilon/K` of the rounds, so that even a second-order
     learner is cheap; where outcomes are scarce, ``updates="correct"`` learns far more from
     them (experiments/bandit).
@@ -76,14 +75,13 @@ class BanditReduction(Agent):
     max_pending : decisions that may wait for an outcome, at least 1.
 
     With ``exploration="theory"`` and no horizon, round t explores with probability
-    :math:`\min(1, \sqrt{c K R_t / t})`, where :math:`R_t` is the live regret bound of the
-    learner's certificate, at least 1 nat, looked at after every twentieth more that it learned:
-    always, for the first ten thousands of rounds.
-    With ``updates="explored"`` that is a heuristic: the proof needs a constant
-    :math:`\varepsilon`, and what is certified for an unknown T is to start again with the horizon
-    doubled each time that it is reached. With ``updates="correct"`` the weights are 1/P(action)
-    and expected mistakes are at most :math:`c \sum_t \ell_t(W) + E[\sum_t \varepsilon_t + c\, C]`,
-    whatever the exploration was.
+    :math:`\min(1, \sqrt{c K R_t / t})`, where :math:`R_t` is the regret bound of the learner's
+    certificate, at least 1 nat, computed again after a twentieth more rounds that it learned:
+    it always explores for the first ten thousands of rounds. With ``updates="explored"`` that is a
+    heuristic: the proof needs a constant :math:`\varepsilon`, and what is certified for an unknown
+    T is to start again with the horizon doubled each time that it is reached. With
+    ``updates="correct"`` the weights are 1/P(action) and expected mistakes are at most
+    :math:`c \sum_t \ell_t(W) + E[\sum_t \varepsilon_t + c\, C]`, whatever the exploration was.
 
     Examples
     --------
@@ -92,14 +90,11 @@ class BanditReduction(Agent):
     >>> from folklearn.bandits import BanditReduction
     >>> rng = np.random.default_rng(0)
     >>> agent = BanditReduction(Folklore(n_features=3, n_classes=3), exploration=0.1)
-    >>> right = 0
     >>> for t in range(2000):
     ...     x = rng.normal(size=3) / 2
     ...     decision = agent.act(x)
-    ...     correct = decision.action == np.argmax(x)
-    ...     agent.learn(decision, correct)
-    ...     right += correct
-    >>> bool(right > 1200)
+    ...     agent.learn(decision, decision.action == np.argmax(x))
+    >>> bool(agent.policy([1.0, 0.0, 0.0]).argmax() == 0)
     True
 
     References
@@ -111,6 +106,9 @@ class BanditReduction(Agent):
     PARAMS = ("exploration", "decoding", "updates")
     ARRAYS = ("live",)
     CHILDREN = ("learner",)
+    # Seen are the learner's probabilities, the exploration, and, once chosen, whether the
+    # decision explored.
+    N_SEEN_BEYOND_ACTIONS = 2
 
     def __init__(
         self,
@@ -140,16 +138,16 @@ class BanditReduction(Agent):
         # A constant factor of all weights keeps those of a constant exploration at most K.
         self._scale, self._heaviest = 1.0, math.inf
         if exploration == THEORY and horizon is None:
-            self._check_live()
+            self._check_certificate()
         else:
-            constant = chosen_exploration(exploration, horizon, _EXPLORATION, self._theory)
+            constant = choose_exploration(exploration, horizon, _DEFAULT_EXPLORATION, self._theory)
             if constant == 0.0:
                 raise InvalidInputError("exploration must be above 0: only explorations teach")
             self.exploration = constant
             self._scale, self._heaviest = constant, float(self.n_classes)
-        self._check_too_heavy()
+        self._check_max_weight()
         self._warned = False
-        self._live: Array = np.zeros(2)  # regret at the last look, and rounds until the next
+        self._live: Array = np.zeros(2)  # regret at the last refresh, and rounds at the next
         self._start(seed, max_pending)
 
     def _theory(self, horizon: int) -> float:
@@ -163,8 +161,7 @@ class BanditReduction(Agent):
             horizon, n_classes=self.n_classes, regret=regret, cost=self._cost
         )
 
-    def _check_live(self) -> None:
-        """Raise unless the learner has a certificate that can set exploration."""
+    def _check_certificate(self) -> None:
         certificate = self.learner.certificate()
         if not certificate.valid or not self._stays_valid():
             raise InvalidInputError(
@@ -174,22 +171,13 @@ class BanditReduction(Agent):
                 "regret bound"
             )
 
-    @classmethod
-    def _made(cls, **words: Any) -> Self:
-        # Files of version 0.1 have none for the theory's.
-        return cls(**words | {"exploration": words["exploration"] or THEORY})
-
     def _stays_valid(self) -> bool:
-        """Whether a valid certificate can be expected to stay so: a bound is known, or mixed."""
-        several = isinstance(self.learner, Mixture | PanelLearner)
-        return several or math.isfinite(self.learner.regret_bound(1))
+        is_mixture = isinstance(self.learner, Mixture | PanelLearner)
+        return is_mixture or math.isfinite(self.learner.regret_bound(1))
 
-    def _check_too_heavy(self) -> None:
-        """Raise if the learner takes no weights as large as the updates give."""
-        heaviest, limit = (
-            self._heaviest if self.updates == CORRECT else 1.0,
-            self.learner.max_weight,
-        )
+    def _check_max_weight(self) -> None:
+        heaviest = self._heaviest if self.updates == CORRECT else 1.0
+        limit = self.learner.max_weight
         if self.exploration == THEORY:  # it lives on the certificate
             limit = min(limit, self.learner.max_certified_weight)
         if heaviest <= limit:
@@ -208,8 +196,8 @@ class BanditReduction(Agent):
         """Return the probability with which the next decision explores."""
         if not isinstance(self.exploration, str):
             return self.exploration
-        if self.learner.n_rounds < self._live[_NEXT_LOOK]:
-            return self._explored_by(self._live[_REGRET])
+        if self.learner.n_rounds < self._live[_NEXT_REFRESH]:
+            return self._exploration_for(self._live[_REGRET])
         certificate = self.learner.certificate()
         if not certificate.valid:
             if not self._warned:
@@ -223,19 +211,13 @@ class BanditReduction(Agent):
             return 1.0
         # A mixture may have a regret below 0, and an agent that never explores never learns.
         n = self.learner.n_rounds
-        self._live[:] = max(certificate.regret_bound, 1.0), n + max(1, n // _LOOKS)
-        return self._explored_by(self._live[_REGRET])
+        self._live[:] = max(certificate.regret_bound, 1.0), n + max(1, n // _ROUNDS_PER_REFRESH)
+        return self._exploration_for(self._live[_REGRET])
 
-    def _explored_by(self, regret: float) -> float:
+    def _exploration_for(self, regret: float) -> float:
         return bounds.bandit_exploration(
             self.n_decisions + 1, n_classes=self.n_classes, regret=float(regret), cost=self._cost
         )
-
-    # What is seen: the learner's probabilities, the exploration, and, once chosen, whether
-    # the decision explored.
-    @property
-    def _n_seen(self) -> int:
-        return self.n_classes + 2
 
     def _see(self, x: Array) -> Array:
         return np.concatenate([self.learner._predict(x), [self.next_exploration(), 0.0]])
@@ -274,12 +256,11 @@ class BanditReduction(Agent):
         super().learn_logged(x, action, propensity, outcome)
 
     def _absorb(self, decision: Decision, seen: Array, correct: bool) -> None:
-        explored = seen[-1] == 1.0
         if not correct:
             return
         if self.updates == CORRECT:
             weight = validation.weight(min(self._scale / decision.propensity, self._heaviest))
-        elif explored:
+        elif seen[-1] == 1.0:  # it explored
             weight = 1.0
         else:
             return

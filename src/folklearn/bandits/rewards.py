@@ -1,4 +1,4 @@
-"""Rewards instead of right and wrong: regressions of the reward, played by their gaps."""
+"""Agents of rewards: regressions of the reward, played by the gaps of their predictions."""
 
 import math
 from collections.abc import Sequence
@@ -67,12 +67,12 @@ class RegretCertificate:
 
     @property
     def hypotheses(self) -> tuple[str, ...]:
-        """What must be true of the world for the bound to hold."""
+        """What must be true of contexts and rewards for the bound to hold."""
         return (
             "the expected reward of an action is the sigmoid of a linear function of "
             f"{self.features}, with weights of norm at most {2.0 * self.B:g} that never change",
             "contexts may depend on all that happened before, but not on the draw to come",
-            "every reward is told before the next decision, and none twice, those of logs included",
+            "every reward arrives before the next decision, and none twice, those of logs included",
             "the number of decisions does not depend on the rewards",
         )
 
@@ -93,15 +93,15 @@ class RegretCertificate:
         )
 
 
-STRENGTH = 5.0
-_SPENT, _ETA = range(2)
+DEFAULT_STRENGTH = 5.0
+_EXPLORED, _ETA = range(2)
 
 
 class RegressionAgent(Agent):
-    """What agents of rewards share: how they play, expire, and prove.
+    """Base of agents of rewards: how they play, expire decisions, and bound their regret.
 
-    A subclass brings `_regressions`, `_losses_of` and `_teach`, and calls `_begin`. What is seen:
-    the expected loss of every action, which unlike a reward near 1 keeps its digits; then gamma.
+    A subclass implements `_regressions`, `_losses_of` and `_teach`, and calls `_begin`. Seen are
+    the expected loss of every action, which unlike a reward near 1 keeps its digits, and gamma.
 
     Attributes
     ----------
@@ -111,6 +111,7 @@ class RegressionAgent(Agent):
     PARAMS: ClassVar[tuple[str, ...]] = ("exploration", "strength", "default_reward", "wait")
     COUNTERS = (*Agent.COUNTERS, "n_expired", "n_late")
     ARRAYS = ("totals",)
+    N_SEEN_BEYOND_ACTIONS = 1
     n_actions: int
 
     def _begin(
@@ -138,7 +139,6 @@ class RegressionAgent(Agent):
         self._gamma(1)
 
     def _regressions(self) -> Sequence[Learner]:
-        """Return the learners of the reward."""
         raise NotImplementedError
 
     def _losses_of(self, x: Array) -> Array:
@@ -159,32 +159,24 @@ class RegressionAgent(Agent):
         return self._rule.best_gamma(t, K, 0.5 * n * self.n_features * math.log1p(t / n))
 
     def _outcome(self, value: Any) -> float:
-        real = isinstance(value, bool | int | float | np.bool_ | np.integer | np.floating)
-        if real and 0 <= value <= 1:
+        is_real = isinstance(value, bool | int | float | np.bool_ | np.integer | np.floating)
+        if is_real and 0 <= value <= 1:
             return float(value)
         raise InvalidInputError(f"reward must be a number from 0 to 1, got {value!r}")
 
-    @property
-    def _n_seen(self) -> int:
-        return self.n_actions + 1
-
     def _see(self, x: Array) -> Array:
-        losses = self._losses_of(x)
-        seen = np.empty(len(losses) + 1)
-        seen[:-1] = losses
-        seen[-1] = self._gamma(self.n_decisions + 1)
-        return seen
+        return np.append(self._losses_of(x), self._gamma(self.n_decisions + 1))
 
     def _play(self, seen: Array) -> Array:
         return self._rule.play(seen[:-1], float(seen[-1]))
 
     def _absorb(self, decision: Decision, seen: Array, outcome: Any) -> None:
         self._teach(decision, np.array([1.0 - outcome, outcome]))
-        if decision.id < 0:  # it was not ours: it teaches, and is no regret of ours
-            self.n_late += len(self._pending)  # they were played by what was predicted before
+        if decision.id < 0:  # of a log: it teaches, and is no regret of this agent
+            self.n_late += len(self._pending)  # played by what was predicted before
             return
         eta = self._rule.price * float(seen[-1])
-        self._totals[_SPENT] += most_regret(self._play(seen), seen[:-1], eta)
+        self._totals[_EXPLORED] += most_regret(self._play(seen), seen[:-1], eta)
         self._totals[_ETA] = max(self._totals[_ETA], eta)
         self.n_late += decision.id < self.n_decisions - 1
 
@@ -193,20 +185,19 @@ class RegressionAgent(Agent):
 
         B may be smaller than that of the regressions: a smaller class, and a smaller bound.
         """
-        certificates = [one.certificate(B=B) for one in self._regressions()]
+        certificates = [learner.certificate(B=B) for learner in self._regressions()]
         return RegretCertificate(
             n_rounds=self.n_outcomes,
-            explored=float(self._totals[_SPENT]),
+            explored=float(self._totals[_EXPLORED]),
             eta=float(self._totals[_ETA]),
-            regression=sum(max(one.regret_bound, 0.0) for one in certificates),
-            B=min(one.B for one in certificates),
+            regression=sum(max(of_action.regret_bound, 0.0) for of_action in certificates),
+            B=min(of_action.B for of_action in certificates),
             features=self._features(),
             reason=self._why_unproven()
-            or next((one.reason for one in certificates if one.reason), ""),
+            or next((of_action.reason for of_action in certificates if of_action.reason), ""),
         )
 
     def _features(self) -> str:
-        """Return what the regressions are linear in."""
         return "its features"
 
     def _why_unproven(self) -> str:
@@ -273,15 +264,12 @@ class RewardAgent(RegressionAgent):
     >>> from folklearn import bandits
     >>> rng = np.random.default_rng(0)
     >>> agent = bandits.auto(n_features=3, n_actions=4)
-    >>> total = 0.0
     >>> for t in range(1000):
     ...     x = rng.normal(size=3) / 2
     ...     decision = agent.act(x)
-    ...     reward = 0.9 if decision.action == np.argmax([*x, 0.2]) else 0.1
-    ...     agent.learn(decision, reward)
-    ...     total += reward
-    >>> bool(total > 700)
-    True
+    ...     agent.learn(decision, 0.9 if decision.action == np.argmax([*x, 0.2]) else 0.1)
+    >>> agent.expected_rewards([1.0, 0.0, 0.0]).argmax()
+    np.int64(0)
 
     References
     ----------
@@ -298,7 +286,7 @@ class RewardAgent(RegressionAgent):
         *,
         scale: bool = False,
         exploration: str = "fastcb",
-        strength: float | str = STRENGTH,
+        strength: float | str = DEFAULT_STRENGTH,
         default_reward: float | None = None,
         wait: int | None = None,
         seed: int | np.random.Generator = 0,
@@ -308,32 +296,31 @@ class RewardAgent(RegressionAgent):
         self.n_actions = self.n_classes = len(self.regressions)
         if self.n_actions < 2:
             raise InvalidInputError("an agent needs at least two actions, a regression for each")
-        for one in self.regressions:
-            check_is_regression(one)
+        for learner in self.regressions:
+            check_is_regression(learner)
         n_columns = self.regressions[0].n_features
-        if {one.n_features for one in self.regressions} != {n_columns}:
+        if {learner.n_features for learner in self.regressions} != {n_columns}:
             raise InvalidInputError("the regressions take different numbers of features")
         self.scale = bool(scale)
         self.n_features = n_columns - self.scale
         self._scaler = OnlineScaler(n_features=self.n_features) if self.scale else None
-        if len({id(one) for one in self.regressions}) < self.n_actions:
+        if len({id(learner) for learner in self.regressions}) < self.n_actions:
             raise InvalidInputError("one learner stands for two actions: give each its own")
         self._begin(exploration, strength, default_reward, wait, seed, max_pending)
 
     def _regressions(self) -> Sequence[Learner]:
         return self.regressions
 
-    def _scaled(self, x: Array, learn: bool) -> Array:
-        """Return a context as the regressions see it, the same before and after it is learned."""
+    def _scale_context(self, x: Array, learn: bool) -> Array:
         return x if self._scaler is None else self._scaler.one(x, learn)
 
     def _losses_of(self, x: Array) -> Array:
-        z = self._scaled(x, False)
-        return np.array([float(one._predict(z)[0]) for one in self.regressions])
+        z = self._scale_context(x, False)
+        return np.array([float(learner._predict(z)[0]) for learner in self.regressions])
 
     def _teach(self, decision: Decision, soft: Array) -> None:
         # A copy: kernels would be compiled once more for an array that is read-only.
-        z = self._scaled(decision.x.copy(), True)
+        z = self._scale_context(decision.x.copy(), True)
         self.regressions[decision.action]._learn(z, -1, soft, 1.0)
 
     def _features(self) -> str:
@@ -347,7 +334,8 @@ class RewardAgent(RegressionAgent):
             if self._scaler is not None:
                 Z = self._scaler.transform(rows[0])
                 rows = Z, validation.norms(Z)
-            return np.stack([one._predict_rows(*rows)[:, 1] for one in self.regressions], axis=1)
+            predictions = [learner._predict_rows(*rows) for learner in self.regressions]
+            return np.stack([P[:, 1] for P in predictions], axis=1)
         return 1.0 - self._losses_of(validation.usable_context(x, self.n_features))
 
     def to_record(self) -> Record:
@@ -383,7 +371,7 @@ def auto(
     seed: int | np.random.Generator = 0,
     max_pending: int = MAX_PENDING,
 ) -> RewardAgent:
-    """Return the agent to use if nothing else is known: no horizon, no rate, no exploration to set.
+    """Return the agent to use by default: no horizon, no rate, no exploration to set.
 
     FastCB over `folklearn.auto` for each action: see `RewardAgent` for what it does and what is
     proven. Contexts are numbers of any scale.

@@ -1,19 +1,52 @@
-"""Banditron: the perceptron under bandit feedback (Kakade, Shalev-Shwartz and Tewari 2008)."""
+"""First-order bandits: Banditron and Gaptron, and the base of all bandit baselines."""
 
 import math
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from folklearn import validation
 from folklearn.arrays import Array
 from folklearn.bandits.agent import MAX_PENDING, Agent, Decision
-from folklearn.bandits.exploration import chosen_exploration, greedy
+from folklearn.bandits.exploration import choose_exploration, greedy
 from folklearn.errors import InvalidInputError
 from folklearn.kernels.simplex import softmax
 
 
-class Banditron(Agent):
+class LinearAgent(Agent):
+    r"""Base of the bandit baselines: scores W x, exploration with probability :math:`\varepsilon`.
+
+    Parameters
+    ----------
+    n_features, n_classes : sizes of the problem, d at least 1 and K at least 2.
+    exploration : :math:`\varepsilon`, from 0 to 1, or "theory", which needs a horizon.
+    horizon : number of rounds T; it sets :math:`\varepsilon` by the theory of the algorithm.
+    """
+
+    ARRAYS: ClassVar[tuple[str, ...]] = ("W",)
+    exploration: float
+
+    @classmethod
+    def _fewest_numbers(cls, **words: Any) -> int:
+        d, K = validation.sizes(words)
+        return K * d
+
+    def _configure(self, n_features: int, n_classes: int, **norms: float) -> None:
+        self.n_features = validation.count("n_features", n_features, 1)
+        self.n_classes = validation.count("n_classes", n_classes, 2)
+        for name, norm in norms.items():
+            setattr(self, name, validation.positive(name, norm))
+        self._W: Array = np.zeros((self.n_classes, self.n_features))
+
+    def _see(self, x: Array) -> Array:
+        scores: Array = self._W @ x
+        return scores
+
+    def _play(self, seen: Array) -> Array:
+        return greedy(seen, self.exploration)
+
+
+class Banditron(LinearAgent):
     r"""The multiclass perceptron, with uniform exploration and importance-weighted steps.
 
     Use it when a round must cost next to nothing and the classes are nearly separable; its
@@ -35,16 +68,15 @@ class Banditron(Agent):
     :math:`\varepsilon`: expected mistakes are at most the multiclass hinge loss of any W of
     Frobenius norm at most D, plus :math:`O(T^{2/3})`. If some W has no loss at all,
     :math:`\varepsilon = D R \sqrt{K/T}` makes it :math:`O(\sqrt T)`. A constant
-    :math:`\varepsilon` costs :math:`\varepsilon T` for good.
+    :math:`\varepsilon` costs :math:`\varepsilon T`.
 
     Parameters
     ----------
-    n_features : number of features d, at least 1.
-    n_classes : number of classes K, at least 2.
+    n_features, n_classes, seed, max_pending : as `LinearAgent` has them.
     exploration : :math:`\varepsilon`, from 0 to 1; by default 1/32, near the best on streams
         with and without noise (experiments/bandit).
-    horizon : number of rounds T; with it, or with ``exploration="theory"`` too, it is the theory's
-        :math:`\varepsilon = \min(1, (K D^2 R^2 / (2T))^{1/3})`, which minimises the sum of
+    horizon : number of rounds T, which sets
+        :math:`\varepsilon = \min(1, (K D^2 R^2 / (2T))^{1/3})`: it minimises the sum of
         the leading terms :math:`\varepsilon T` and :math:`DR\sqrt{2KT/\varepsilon}` of the
         theorem for a hinge loss of the order of T.
     D, R : norms of the comparator and the contexts, for the horizon only.
@@ -53,18 +85,11 @@ class Banditron(Agent):
 
     Examples
     --------
-    >>> import numpy as np
+    >>> from folklearn import interact, synthetic
     >>> from folklearn.baselines import Banditron
-    >>> rng = np.random.default_rng(0)
-    >>> agent = Banditron(n_features=3, n_classes=3)
-    >>> right = 0
-    >>> for t in range(2000):
-    ...     x = rng.normal(size=3)
-    ...     decision = agent.act(x)
-    ...     correct = decision.action == np.argmax(x)
-    ...     agent.learn(decision, correct)
-    ...     right += correct
-    >>> bool(right > 1500)
+    >>> X, y = synthetic.separable(0, 2000, d=3, K=3)
+    >>> log = interact(Banditron(n_features=3, n_classes=3), X, y)
+    >>> bool(log.rewards.mean() > 0.75)
     True
 
     References
@@ -74,12 +99,8 @@ class Banditron(Agent):
     """
 
     PARAMS = ("n_features", "n_classes", "exploration", "D", "R")
-    ARRAYS = ("W",)
-
-    @classmethod
-    def _fewest_numbers(cls, **words: Any) -> int:
-        d, K = validation.sizes(words)
-        return K * d
+    D: float
+    R: float
 
     def __init__(
         self,
@@ -93,25 +114,12 @@ class Banditron(Agent):
         seed: int | np.random.Generator = 0,
         max_pending: int = MAX_PENDING,
     ) -> None:
-        self.n_features = validation.count("n_features", n_features, 1)
-        self.n_classes = K = validation.count("n_classes", n_classes, 2)
-        self.D = D = validation.positive("D", D)
-        self.R = R = validation.positive("R", R)
-        self.exploration = chosen_exploration(
-            exploration,
-            horizon,
-            1.0 / 32.0,
-            lambda T: (K * (D * R) ** 2 / (2.0 * T)) ** (1.0 / 3.0),
-        )
-        self._W: Array = np.zeros((K, self.n_features))
+        self._configure(n_features, n_classes, D=D, R=R)
+        self.exploration = choose_exploration(exploration, horizon, 1.0 / 32.0, self._theory)
         self._start(seed, max_pending)
 
-    def _see(self, x: Array) -> Array:
-        scores: Array = self._W @ x
-        return scores
-
-    def _play(self, seen: Array) -> Array:
-        return greedy(seen, self.exploration)
+    def _theory(self, T: int) -> float:
+        return float((self.n_classes * (self.D * self.R) ** 2 / (2.0 * T)) ** (1.0 / 3.0))
 
     def _absorb(self, decision: Decision, seen: Array, correct: bool) -> None:
         self._W[np.argmax(seen)] -= decision.x
@@ -124,11 +132,11 @@ FULL = "full"
 _LN2 = math.log(2.0)
 
 
-class Gaptron(Agent):
-    r"""Gradient descent on the logistic loss, randomised as much as the model is in doubt.
+class Gaptron(LinearAgent):
+    r"""Gradient descent on the logistic loss, randomised by the gap of the prediction.
 
     Use it for a mistake bound with explicit constants at the cost of a perceptron, or, with
-    ``feedback="full"``, where the true class is told and the expected number of mistakes, not
+    ``feedback="full"``, where the true class is known and the expected number of mistakes, not
     the log loss, is to be kept low. With noisy labels and bandit feedback `Soba` makes fewer
     mistakes.
 
@@ -156,22 +164,19 @@ class Gaptron(Agent):
 
     Parameters
     ----------
-    n_features : number of features d, at least 1.
-    n_classes : number of classes K, at least 2.
+    n_features, n_classes, seed, max_pending : as `LinearAgent` has them.
     feedback : "bandit", outcomes go to `learn`; or "full", true classes go to `learn_label`.
     exploration : :math:`\varepsilon`, above 0 and at most 1, for bandit feedback only; by
         default 0.1, the best of 0.01 to 0.3 on a separable stream with K = 3.
-    horizon : number of rounds T; with it, or with ``exploration="theory"`` too, it is the theory's
-        :math:`\varepsilon = \min(1, K R D / \sqrt{2 T \ln 2})`,
-        which makes the last two terms of the bandit bound equal for a W of norm D.
+    horizon : number of rounds T, which sets
+        :math:`\varepsilon = \min(1, K R D / \sqrt{2 T \ln 2})`:
+        it makes the last two terms of the bandit bound equal for a W of norm D.
     D : norm of the comparator, for the horizon only.
     R : norm of the contexts, for the default step and the horizon.
     step : :math:`\eta`, positive; by default :math:`\ln 2 / (2 K R^2)` (full) or
         :math:`\varepsilon \ln 2 / (K^2 R^2)` (bandit). Another step voids the
         guarantee, but the theory's is slow for many classes: with K = 9 and R = 7 a step of 0.01
         made 10 % mistakes in 20,000 rounds where the default, 1.7e-5, had hardly begun.
-    seed : an integer, or a NumPy Generator, which is then used and advanced.
-    max_pending : decisions that may wait for an outcome, at least 1.
 
     Examples
     --------
@@ -195,12 +200,8 @@ class Gaptron(Agent):
     """
 
     PARAMS = ("n_features", "n_classes", "feedback", "exploration", "D", "R", "step")
-    ARRAYS = ("W",)
-
-    @classmethod
-    def _fewest_numbers(cls, **words: Any) -> int:
-        d, K = validation.sizes(words)
-        return K * d
+    D: float
+    R: float
 
     def __init__(
         self,
@@ -216,14 +217,12 @@ class Gaptron(Agent):
         seed: int | np.random.Generator = 0,
         max_pending: int = MAX_PENDING,
     ) -> None:
-        self.n_features = validation.count("n_features", n_features, 1)
-        self.n_classes = K = validation.count("n_classes", n_classes, 2)
+        self._configure(n_features, n_classes, D=D, R=R)
         if feedback not in (BANDIT, FULL):
             raise InvalidInputError(f"feedback must be {BANDIT!r} or {FULL!r}, got {feedback!r}")
         self.feedback = feedback
         self.learns_labels = feedback == FULL
-        self.D = D = validation.positive("D", D)
-        self.R = R = validation.positive("R", R)
+        KR = self.n_classes * self.R
         if feedback == FULL:
             if exploration or horizon is not None:
                 raise InvalidInputError(
@@ -231,24 +230,23 @@ class Gaptron(Agent):
                     "round teaches, and none explores"
                 )
             self.exploration = 0.0
-            own_step = _LN2 / (2.0 * K * R**2)
+            default_step = _LN2 / (2.0 * self.n_classes * self.R**2)
         else:
-            self.exploration = chosen_exploration(
-                exploration, horizon, 0.1, lambda T: K * R * D / math.sqrt(2.0 * _LN2 * T)
+            self.exploration = choose_exploration(
+                exploration, horizon, 0.1, lambda T: KR * self.D / math.sqrt(2.0 * _LN2 * T)
             )
             if self.exploration == 0.0:
                 raise InvalidInputError(
                     "exploration must be above 0 with feedback='bandit': the step is "
                     "proportional to it"
                 )
-            own_step = self.exploration * _LN2 / (K * R) ** 2
-        self._given_step = None if step is None else validation.positive("step", step)
-        self.step = own_step if self._given_step is None else self._given_step
-        self._W: Array = np.zeros((K, self.n_features))
+            default_step = self.exploration * _LN2 / KR**2
+        self._fixed_step = None if step is None else validation.positive("step", step)
+        self.step = default_step if self._fixed_step is None else self._fixed_step
         self._start(seed, max_pending)
 
     def _word(self, word: str) -> Any:
-        return self._given_step if word == "step" else super()._word(word)
+        return self._fixed_step if word == "step" else super()._word(word)
 
     def _see(self, x: Array) -> Array:
         p = np.empty(self.n_classes)
@@ -270,10 +268,7 @@ class Gaptron(Agent):
         self._W -= np.outer(slope * (self.step * weight / _LN2), decision.x)
 
     def learn(self, decision: Decision | int, outcome: Any) -> None:
-        """Learn whether the action of a decision, or of the decision of this id, was right.
-
-        Outcomes may arrive late and in any order, each at most once. For bandit feedback only.
-        """
+        """Learn whether the action of a decision was right; for bandit feedback only."""
         if self.feedback == FULL:
             raise InvalidInputError(
                 "this agent has feedback='full' and learns from true classes: call "
@@ -282,10 +277,7 @@ class Gaptron(Agent):
         super().learn(decision, outcome)
 
     def learn_label(self, decision: Decision | int, y: Any) -> None:
-        """Learn the true class y, 0..K-1, of a decision; for full feedback only.
-
-        Classes may arrive late and in any order, each at most once.
-        """
+        """Learn the true class y, 0..K-1, of a decision; for full feedback only."""
         if self.feedback == BANDIT:
             raise InvalidInputError(
                 "this agent has feedback='bandit' and learns from outcomes: call "
@@ -294,6 +286,6 @@ class Gaptron(Agent):
         label, _ = validation.label(y, self.n_classes)
         if label < 0:
             raise InvalidInputError("y must be one class: Gaptron does not learn soft labels")
-        own, seen = self._find(decision)
-        self._descend(own, seen, label, 1.0)
-        self._settle(own)
+        decision, seen = self._find(decision)
+        self._descend(decision, seen, label, 1.0)
+        self._settle(decision)

@@ -7,7 +7,7 @@ import numpy as np
 from folklearn import validation
 from folklearn.arrays import Array
 from folklearn.bandits.agent import MAX_PENDING, Agent, Decision
-from folklearn.bandits.exploration import chosen_exploration, explore
+from folklearn.bandits.exploration import choose_exploration, explore
 from folklearn.baselines.aggregating import Aggregating
 from folklearn.errors import InvalidInputError, StateFileError
 from folklearn.evidence import bounds
@@ -19,7 +19,7 @@ class Obama(Agent):
 
     Use it as the yardstick on small problems, K d up to about 20: its dependence on B is
     logarithmic, and every correct outcome teaches, not only those of explorations. Its cost
-    is that of `folklearn.baselines.aggregating.Aggregating`; for everything else use
+    is that of `Aggregating`; for everything else use
     `BanditReduction` over `folklearn.Folklore`.
 
     .. math:: p = E_{W \sim P_t} \mathrm{softmax}(W x), \qquad \tilde y \sim P = (1-\mu) p +
@@ -43,13 +43,11 @@ class Obama(Agent):
 
     Parameters
     ----------
-    n_features : number of features d, at least 1.
-    n_classes : number of classes K, at least 2.
+    n_features, n_classes : sizes of the problem, d at least 1 and K at least 2.
     exploration : :math:`\mu`, above 0 and at most 1; by default 0.1, the best of
         0.03 to 0.6 on streams with and without noise.
-    horizon : number of rounds T; with it, or with ``exploration="theory"`` too, it is the theory's
-        :math:`\mu = \min(1, \sqrt{K R(T) / T})`, which makes the
-        last two terms equal (`folklearn.evidence.bounds.bandit_exploration`). It is cautious.
+    horizon : number of rounds T, which sets :math:`\mu = \min(1, \sqrt{K R(T) / T})`: it makes
+        the last two terms equal, and is cautious.
     B : largest row norm of the linear models to compete with, positive.
     R : bound on the norm of x, for the horizon only.
     n_particles : number of particles, at least 2; rounded up to a multiple of K.
@@ -60,18 +58,11 @@ class Obama(Agent):
 
     Examples
     --------
-    >>> import numpy as np
+    >>> from folklearn import interact, synthetic
     >>> from folklearn.baselines import Obama
-    >>> rng = np.random.default_rng(0)
-    >>> agent = Obama(n_features=2, n_classes=3, n_particles=120)
-    >>> centres = np.array([[1.0, 0.0], [-0.5, 0.8], [-0.5, -0.8]])
-    >>> right = 0
-    >>> for t in range(500):
-    ...     y = rng.integers(3)
-    ...     decision = agent.act(centres[y] + 0.1 * rng.normal(size=2))
-    ...     agent.learn(decision, decision.action == y)
-    ...     right += decision.action == y
-    >>> bool(right > 350)
+    >>> X, y = synthetic.separable(0, 500, d=2, K=3)
+    >>> log = interact(Obama(n_features=2, n_classes=3, n_particles=120), X, y)
+    >>> bool(log.rewards.mean() > 0.6)
     True
 
     References
@@ -102,8 +93,6 @@ class Obama(Agent):
         max_pending: int = MAX_PENDING,
     ) -> None:
         self._start(seed, max_pending)
-        # A generator of their own: the record of the learner carries its state.
-        own = np.random.default_rng(self._rng.integers(2**63))
         self._learner = Aggregating(
             n_features=n_features,
             n_classes=n_classes,
@@ -111,13 +100,14 @@ class Obama(Agent):
             R=R,
             n_particles=n_particles,
             n_moves=n_moves,
-            seed=own,
+            # A second generator: the record of the learner has its state.
+            seed=np.random.default_rng(self._rng.integers(2**63)),
         )
         learner = self._learner
         self.n_features, self.n_classes = learner.n_features, learner.n_classes
         self.B, self.R = learner.B, learner.R
         self.n_particles, self.n_moves = learner.n_particles, learner.n_moves
-        self.exploration = chosen_exploration(exploration, horizon, 0.1, self._theory)
+        self.exploration = choose_exploration(exploration, horizon, 0.1, self._theory)
         if self.exploration == 0.0:
             raise InvalidInputError(
                 "exploration must be above 0: the weight of every example is proportional to it"
@@ -140,7 +130,7 @@ class Obama(Agent):
             self._learner._learn(x, y, validation.NO_SOFT, min(1.0, weight))
 
     def to_record(self) -> Record:
-        """Return the full state as a record, that of the particles inside."""
+        """Return the full state as a record, that of the particles included."""
         record = super().to_record()
         put_inside(record, "learner", self._learner)
         return record

@@ -1,4 +1,4 @@
-"""SOBA: the second-order perceptron under bandit feedback (Beygelzimer, Orabona, Zhang 2017)."""
+"""Second-order bandits: Soba and Newtron, with a full matrix or its diagonal."""
 
 import math
 from collections.abc import Callable
@@ -10,20 +10,21 @@ from scipy.linalg.blas import dsymv, dsyr
 
 from folklearn import validation
 from folklearn.arrays import Array
-from folklearn.bandits.agent import MAX_PENDING, Agent, Decision
-from folklearn.bandits.exploration import chosen_exploration, explore, greedy
+from folklearn.bandits.agent import MAX_PENDING, Decision
+from folklearn.bandits.exploration import choose_exploration, explore
+from folklearn.baselines.first_order_bandits import LinearAgent
 from folklearn.errors import FolklearnError
 from folklearn.kernels.blas import OneThread
 from folklearn.kernels.simplex import helmert, softmax
 
-_DIGITS = 1e-14  # relative rounding of A^-1, beyond which a direction is lost
+_INVERSE_ROUNDING = 1e-14  # relative rounding of A^-1, beyond which a direction is lost
 
 
-class Soba(Agent):
+class Soba(LinearAgent):
     r"""A second-order perceptron with uniform exploration, which learns from correct rounds.
 
     Use it when the classes are nearly separable and labels noisy, or features differ in
-    scale: it has no step size. Use `Banditron` if even the diagonal is too dear, or where
+    scale: it has no step size. Use `Banditron` if even the diagonal is too expensive, or where
     there is no noise at all.
 
     With :math:`\hat y = \arg\max_k (Wx)_k` (ties to the lowest class) and exploration
@@ -62,32 +63,22 @@ class Soba(Agent):
 
     Parameters
     ----------
-    n_features : number of features d, at least 1.
-    n_classes : number of classes K, at least 2.
+    n_features, n_classes, seed, max_pending : as `LinearAgent` has them.
     exploration : :math:`\varepsilon`, from 0 to 1; by default 1/16: twice and half of
         it do about as well, with and without noise, once there are ten thousand rounds.
-    horizon : number of rounds T; with it, or with ``exploration="theory"`` too, it is the theory's
-        :math:`\varepsilon = \min(1, K\sqrt{d \ln(1 + 2TR^2 /
-        (Kd)) / T})`, which makes the last two terms equal. It is cautious.
+    horizon : number of rounds T, which sets
+        :math:`\varepsilon = \min(1, K\sqrt{d \ln(1 + 2TR^2 / (Kd)) / T})`: it makes
+        the last two terms equal, and is cautious.
     diagonal : keep the diagonal of A only.
     R : norm of the contexts, for the horizon only.
-    seed : an integer, or a NumPy Generator, which is then used and advanced.
-    max_pending : decisions that may wait for an outcome, at least 1.
 
     Examples
     --------
-    >>> import numpy as np
+    >>> from folklearn import interact, synthetic
     >>> from folklearn.baselines import Soba
-    >>> rng = np.random.default_rng(0)
-    >>> agent = Soba(n_features=3, n_classes=3)
-    >>> right = 0
-    >>> for t in range(2000):
-    ...     x = rng.normal(size=3)
-    ...     decision = agent.act(x)
-    ...     correct = decision.action == np.argmax(x)
-    ...     agent.learn(decision, correct)
-    ...     right += correct
-    >>> bool(right > 1400)
+    >>> X, y = synthetic.separable(0, 2000, d=3, K=3)
+    >>> log = interact(Soba(n_features=3, n_classes=3), X, y)
+    >>> bool(log.rewards.mean() > 0.7)
     True
 
     References
@@ -98,6 +89,7 @@ class Soba(Agent):
 
     PARAMS = ("n_features", "n_classes", "exploration", "diagonal", "R")
     ARRAYS = ("W", "S", "total")
+    R: float
 
     @classmethod
     def _fewest_numbers(cls, **words: Any) -> int:
@@ -116,36 +108,25 @@ class Soba(Agent):
         seed: int | np.random.Generator = 0,
         max_pending: int = MAX_PENDING,
     ) -> None:
-        self.n_features = d = validation.count("n_features", n_features, 1)
-        self.n_classes = K = validation.count("n_classes", n_classes, 2)
+        self._configure(n_features, n_classes, R=R)
         self.diagonal = bool(diagonal)
-        self.R = R = validation.positive("R", R)
-        self.exploration = chosen_exploration(
-            exploration,
-            horizon,
-            1.0 / 16.0,
-            lambda T: K * math.sqrt(d * math.log1p(2.0 * T * R**2 / (K * d)) / T),
-        )
-        self._W: Array = np.zeros((K, d))
+        self.exploration = choose_exploration(exploration, horizon, 1.0 / 16.0, self._theory)
         # A^-1: its diagonal (K, d), or its lower triangle, class-major (K d, K d).
-        self._S: Array = np.ones((K, d)) if self.diagonal else np.eye(K * d)
+        self._S: Array = np.ones_like(self._W) if self.diagonal else np.eye(self._W.size)
         self._total: Array = np.zeros(1)
         self._start(seed, max_pending)
 
-    def _see(self, x: Array) -> Array:
-        scores: Array = self._W @ x
-        return scores
-
-    def _play(self, seen: Array) -> Array:
-        return greedy(seen, self.exploration)
+    def _theory(self, T: int) -> float:
+        d, K = self.n_features, self.n_classes
+        return K * math.sqrt(d * math.log1p(2.0 * T * self.R**2 / (K * d)) / T)
 
     def _absorb(self, decision: Decision, seen: Array, correct: bool) -> None:
         if not correct:
             return
         y, weight = decision.action, 1.0 / math.sqrt(decision.propensity)
-        others = seen.copy()
-        others[y] = -np.inf
-        rival = int(np.argmax(others))
+        scores = seen.copy()
+        scores[y] = -np.inf
+        rival = int(np.argmax(scores))
         zeta = weight * decision.x  # in the row of the rival; minus it in that of y; else 0
         margin = float((self._W[rival] - self._W[y]) @ zeta)
         if self.diagonal:
@@ -156,14 +137,13 @@ class Soba(Agent):
             with OneThread():  # several threads on products this small wait for each other
                 self._learn_full(rows.ravel(), margin, weight)
 
-    def _sum(self, margin: float, weight: float, spread: float) -> float:
-        """Return the sum with this round's m, for margin <W, zeta> and spread zeta'S zeta."""
+    def _new_total(self, margin: float, weight: float, spread: float) -> float:
         return float(self._total[0]) + margin * (margin + 2.0 * weight) / (1.0 + spread)
 
     def _learn_diagonal(self, rows: list[int], zeta: Array, margin: float, weight: float) -> None:
         S = self._S[rows]
         growth = 1.0 + S * zeta**2
-        total = self._sum(margin, weight, float((S * zeta**2).sum()))
+        total = self._new_total(margin, weight, float((S * zeta**2).sum()))
         if total >= 0.0:
             self._W[rows] = (self._W[rows] - S * zeta * weight) / growth
             self._S[rows] = S / growth
@@ -173,25 +153,25 @@ class Soba(Agent):
         # BLAS counts by columns: the upper triangle of the transpose is the lower one of S.
         v: Array = dsymv(1.0, self._S.T, zeta)
         spread = float(zeta @ v)
-        if 1.0 + spread < _DIGITS * float(zeta @ zeta):
+        if 1.0 + spread < _INVERSE_ROUNDING * float(zeta @ zeta):
             raise FolklearnError(
                 f"a context weighted to norm {np.linalg.norm(zeta):.2g} is too long to be learned "
                 "again: the inverse matrix has no digits left for it; scale the features to "
                 "norms of about 1"
             )
-        total = self._sum(margin, weight, spread)
+        total = self._new_total(margin, weight, spread)
         if total >= 0.0:
             self._W -= v.reshape(self._W.shape) * ((margin + weight) / (1.0 + spread))
             dsyr(-1.0 / (1.0 + spread), v, a=self._S.T, overwrite_a=True)
             self._total[0] = total
 
 
-_TOLERANCE = 1e-12  # of D, on the norm of W
-_MAX_STEPS = 100
-_NEGLIGIBLE = 1e-100  # a gradient so small that squares of it underflow
+_NORM_TOLERANCE = 1e-12  # of D, on the norm of W
+_MAX_NEWTON_STEPS = 100
+_MIN_GRADIENT_NORM = 1e-100  # a gradient so small that squares of it underflow
 
 
-class Newtron(Agent):
+class Newtron(LinearAgent):
     r"""Follow the leader of quadratic expansions of the log loss, within a ball.
 
     Use it on small problems, (K-1) d up to a few hundred, when wrong outcomes should teach
@@ -236,13 +216,12 @@ class Newtron(Agent):
 
     Parameters
     ----------
-    n_features : number of features d, at least 1.
-    n_classes : number of classes K, at least 2.
+    n_features, n_classes, seed, max_pending : as `LinearAgent` has them.
     exploration : :math:`\varepsilon`, from 0 to 1; by default 0.01, the paper's, and the best of
         0.01 to 0.3 on separable streams, since :math:`p` itself explores.
-    horizon : number of rounds T; with it, or with ``exploration="theory"`` too, it is the theory's
-        :math:`\varepsilon = \min(1, \sqrt{\alpha K n \ln(1 + 2
-        \beta D R^2 T / n) / (2 \beta T)})`, n = (K-1) d, which balances the leading terms of
+    horizon : number of rounds T, which sets
+        :math:`\varepsilon = \min(1, \sqrt{\alpha K n \ln(1 + 2 \beta D R^2 T / n) /
+        (2 \beta T)})`, n = (K-1) d: it balances the leading terms of
         a bound on mistakes (docs/theory/reductions.md). It is far more cautious than the default.
     alpha : :math:`\alpha`, sharpness of the probabilities, positive.
     beta : :math:`\beta`, curvature of the expansions, positive.
@@ -250,23 +229,14 @@ class Newtron(Agent):
         :math:`\alpha D |x|`: where that is small for the number of features, raise D.
     R : norm of the contexts, for the horizon only.
     diagonal : keep the diagonal of H only.
-    seed : an integer, or a NumPy Generator, which is then used and advanced.
-    max_pending : decisions that may wait for an outcome, at least 1.
 
     Examples
     --------
-    >>> import numpy as np
+    >>> from folklearn import interact, synthetic
     >>> from folklearn.baselines import Newtron
-    >>> rng = np.random.default_rng(0)
-    >>> agent = Newtron(n_features=3, n_classes=3)
-    >>> right = 0
-    >>> for t in range(2000):
-    ...     x = rng.normal(size=3)
-    ...     decision = agent.act(x)
-    ...     correct = decision.action == np.argmax(x)
-    ...     agent.learn(decision, correct)
-    ...     right += correct
-    >>> bool(right > 1500)
+    >>> X, y = synthetic.separable(0, 2000, d=3, K=3)
+    >>> log = interact(Newtron(n_features=3, n_classes=3), X, y)
+    >>> bool(log.rewards.mean() > 0.75)
     True
 
     References
@@ -301,51 +271,44 @@ class Newtron(Agent):
     ) -> None:
         self.n_features = d = validation.count("n_features", n_features, 1)
         self.n_classes = K = validation.count("n_classes", n_classes, 2)
-        self.alpha = alpha = validation.positive("alpha", alpha)
-        self.beta = beta = validation.positive("beta", beta)
+        self.alpha = validation.positive("alpha", alpha)
+        self.beta = validation.positive("beta", beta)
         self.D = D = validation.positive("D", D)
-        self.R = R = validation.positive("R", R)
+        self.R = validation.positive("R", R)
         self.diagonal = bool(diagonal)
         n = (K - 1) * d
-        self.exploration = chosen_exploration(
-            exploration,
-            horizon,
-            0.01,
-            lambda T: math.sqrt(
-                alpha * K * n * math.log1p(2.0 * beta * D * R**2 * T / n) / (2.0 * beta * T)
-            ),
-        )
+        self.exploration = choose_exploration(exploration, horizon, 0.01, self._theory)
         self._Q = helmert(K)
         self._H: Array = np.full(K * d, 1.0 / D) if self.diagonal else np.eye(n) / D
         self._b: Array = np.zeros(len(self._H))
         self._leader: Array | None = None  # W, until an outcome changes H and b
         self._start(seed, max_pending)
 
+    def _theory(self, T: int) -> float:
+        n = (self.n_classes - 1) * self.n_features
+        growth = math.log1p(2.0 * self.beta * self.D * self.R**2 * T / n)
+        return math.sqrt(self.alpha * self.n_classes * n * growth / (2.0 * self.beta * T))
+
     @property
-    def _W(self) -> Array:
+    def _W(self) -> Array:  # type: ignore[override]
         if self._leader is None:
             with OneThread():  # several threads on factors this small wait for each other
                 self._leader = self._solve()
         return self._leader
 
     def _solve(self) -> Array:
-        """Return W (K, d), a function of H and b alone."""
         if self.diagonal:
-            w = _in_ball(_diagonal(self._H, self._b), self._H * self._b, self._b, self.D)
+            w = _constrain(_solve_diagonal(self._H, self._b), self._H * self._b, self._b, self.D)
             return w.reshape(self.n_classes, self.n_features)
         try:
-            w = _in_ball(_dense(self._H, self._b), self._H @ self._b, self._b, self.D)
+            w = _constrain(_solve_dense(self._H, self._b), self._H @ self._b, self._b, self.D)
         except LinAlgError:
             # The eigenvalues span more than the digits of a float; none is below 1/D.
             values, V = eigh(self._H)
             values, b = np.maximum(values, 1.0 / self.D), V.T @ self._b
-            w = V @ _in_ball(_diagonal(values, b), values * b, b, self.D)
+            w = V @ _constrain(_solve_diagonal(values, b), values * b, b, self.D)
         W: Array = self._Q @ w.reshape(self.n_classes - 1, self.n_features)
         return W
-
-    def _see(self, x: Array) -> Array:
-        logits: Array = self._W @ x
-        return logits
 
     def _probabilities(self, seen: Array) -> Array:
         p = np.empty(self.n_classes)
@@ -374,12 +337,10 @@ class Newtron(Agent):
         self._leader = None
 
 
-Solution = tuple[Array, float]
+Solution = tuple[Array, float]  # of mu: w = -(H + mu)^-1 b, and w'(H + mu)^-1 w
 
 
-def _diagonal(H: Array, b: Array) -> Callable[[float], Solution]:
-    """Return mu -> w = -(H + mu)^-1 b and w'(H + mu)^-1 w, for a diagonal H (n,)."""
-
+def _solve_diagonal(H: Array, b: Array) -> Callable[[float], Solution]:
     def solution(mu: float) -> Solution:
         w = -b / (H + mu)
         return w, float(w @ (w / (H + mu)))
@@ -387,9 +348,7 @@ def _diagonal(H: Array, b: Array) -> Callable[[float], Solution]:
     return solution
 
 
-def _dense(H: Array, b: Array) -> Callable[[float], Solution]:
-    """Return mu -> w = -(H + mu)^-1 b and w'(H + mu)^-1 w, for H (n, n)."""
-
+def _solve_dense(H: Array, b: Array) -> Callable[[float], Solution]:
     def solution(mu: float) -> Solution:
         M = H.copy()
         M.flat[:: len(b) + 1] += mu
@@ -400,7 +359,7 @@ def _dense(H: Array, b: Array) -> Callable[[float], Solution]:
     return solution
 
 
-def _in_ball(solution: Callable[[float], Solution], Hb: Array, b: Array, D: float) -> Array:
+def _constrain(solution: Callable[[float], Solution], Hb: Array, b: Array, D: float) -> Array:
     """Return w(mu) with the least mu >= 0 for which |w(mu)| <= D.
 
     Newton's method on 1/|w(mu)| - 1/D, which is concave and increasing: from below the root
@@ -409,15 +368,15 @@ def _in_ball(solution: Callable[[float], Solution], Hb: Array, b: Array, D: floa
     only rounding makes necessary.
     """
     length = float(np.linalg.norm(b))
-    if length < _NEGLIGIBLE:
+    if length < _MIN_GRADIENT_NORM:
         return np.zeros_like(b)
     mu = max(0.0, length / D - float(b @ Hb) / length**2)
     most = (length - 1.0) / D
     w, slope = solution(mu)
-    for _ in range(_MAX_STEPS):
+    for _ in range(_MAX_NEWTON_STEPS):
         norm = float(np.linalg.norm(w))
         climbed = min(most, mu + norm**2 / slope * (norm / D - 1.0))
-        if norm <= D * (1.0 + _TOLERANCE) or climbed <= mu:
+        if norm <= D * (1.0 + _NORM_TOLERANCE) or climbed <= mu:
             break
         mu = climbed
         w, slope = solution(mu)
