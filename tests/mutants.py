@@ -109,7 +109,7 @@ MUTANTS = (
     ),
     Mutant(
         "rows whose loss was not counted are in the bound", "model/model.py",
-        "self.pipeline.evidence.n_rows == self._tally.n_rows", "True",
+        "self.pipeline.evidence.n_rows == self.metrics.n_rows", "True",
         ("tests/model/test_attacks.py::test_an_interrupt_leaves_no_rows_for_later_floors",),
     ),
     Mutant(

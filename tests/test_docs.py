@@ -58,7 +58,7 @@ INSIDE = {
     "evaluate.projected_gradient",  # what the others are made of
     *(f"model.{name}" for name in ("class_weights", "encoder", "document", "holdout", "labels")),
     *(f"model.{name}" for name in ("numbering", "pictures", "recent", "refit", "roles")),
-    *(f"model.{name}" for name in ("hindsight", "sparse_scaler", "stream_evidence", "tally")),
+    *(f"model.{name}" for name in ("hindsight", "sparse_scaler", "stream_evidence")),
     *(f"model.{name}" for name in ("terms", "unlearned", "waiting")),
 }
 PRIVATE = {  # public only within their package

@@ -148,7 +148,7 @@ def test_a_changed_file_is_refused_or_can_be_used(case):
         ("Windows", ("n_features",), 4, "windows lack their evidence"),
         ("Model", ("labels",), [1, 1, 1], "a Model state cannot be restored .TypeError"),
         ("Model", ("labels",), [["int", 1]] * 3, "two classes have the same label"),
-        ("Model", ("tally",), [], "a Model state has no record for tally"),
+        ("Model", ("metrics",), [], "a Model state has no record for metrics"),
         (
             "Model",
             ("metrics",),

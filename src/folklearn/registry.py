@@ -79,7 +79,6 @@ _MODULES = {
         "PendingPredictions",
         "RowBuffer",
     ),
-    "model.tally": ("Tally",),
     "model.run": ("Run", "Score"),
     "model.sparse_scaler": ("SparseScaler",),
     "model.stream_evidence": ("StreamEvidence",),

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 import folklearn
 from folklearn import Model
 from folklearn.errors import StateFileError
-from folklearn.metrics.accumulator import Metrics, PredictionBatch
+from folklearn.evaluate import Windows
+from folklearn.metrics.accumulator import Metrics, PredictionBatch, loss_of_row
 from folklearn.serialization import read, write
 from tests.reference import metrics as reference
 
@@ -104,6 +105,7 @@ def test_the_same_rows_in_any_parts_are_the_same_bytes(seed, sizes):
             metrics.add(learned(part))
         metrics.by_class()
     assert bytes_of(metrics) == bytes_of(one_by_one(rows))
+    assert metrics.loss == pytest.approx(sum(one.loss for one in metrics.segments), rel=1e-12)
 
 
 def stream(rng, T=600):
@@ -201,6 +203,8 @@ def test_soft_labels_count_with_their_loss_and_most_likely_class():
     soft = [{"a": 0.9, "b": 0.1}, "b", {"a": 0.2, "b": 0.8}]
     step = model.learn_many([{"n": 1.0}, {"n": 2.0}, {"n": 0.0}], soft)
     assert model.metrics.loss == pytest.approx(step.losses.sum())
+    p = step.P[2]
+    assert step.losses[2] == pytest.approx(-0.2 * math.log(p[0]) - 0.8 * math.log(p[1]))
     assert [one.n_rows for one in model.metrics.by_class()] == [1, 2]
     assert model.metrics.n_errors == model.n_mistakes
 
@@ -214,7 +218,7 @@ def test_many_classes_have_no_tables_but_precision_and_recall(rng):
     assert math.isnan(model.metrics.by_class()[0].auc)
 
 
-def test_floors_are_looked_at_when_a_piece_has_ended(rng, tmp_path):
+def test_lower_bounds_are_noted_when_a_segment_has_ended(rng, tmp_path):
     model = Model("folklore", windows=True, classes="pq")
     X = rng.normal(size=(700, 2))
     labels = ["pq"[int(v > 0)] for v in X[:, 0] + 2.0 * rng.normal(size=700)]
@@ -223,24 +227,38 @@ def test_floors_are_looked_at_when_a_piece_has_ended(rng, tmp_path):
         model.learn_many(x[None], [y])
     model.save(tmp_path / "model")
     *ended, last = folklearn.load(tmp_path / "model").metrics.segments
-    assert all(0.0 < piece.floor < math.log(2.0) for piece in ended)
-    assert math.isnan(last.floor)
+    assert all(0.0 < segment.lower_bound < math.log(2.0) for segment in ended)
+    assert math.isnan(last.lower_bound)
 
 
-def test_files_without_a_history_and_with_a_broken_one(rng, tmp_path):
+def test_a_damaged_state_is_refused(rng, tmp_path):
     rows, labels = stream(rng, T=50)
     model = Model("folklore")
     model.learn_many(rows, labels)
     model.save(tmp_path / "model")
     record = read(tmp_path / "model")
-    metrics = record.config.pop("metrics")
-    write(tmp_path / "old", record)
-    old = folklearn.load(tmp_path / "old")
-    assert (old.n_rounds, old.metrics.n_rows) == (50, 0)
-    old.learn_one(rows[0], labels[0])
-    assert old.metrics.n_rows == 1
-    metrics["config"]["n_rows"] = 10**6
-    record.config["metrics"] = metrics
+    record.config["metrics"]["config"]["n_rows"] = 10**6
     write(tmp_path / "broken", record)
     with pytest.raises(StateFileError, match="more rows than its segments hold"):
         folklearn.load(tmp_path / "broken")
+
+
+@pytest.mark.parametrize("T", [0, 1, 63, 64, 65, 192, 640, 1000])
+def test_windows_are_sums_over_the_last_rows(T, rng):
+    """The same windows as those of `Windows`, which keeps a ladder of sums of its own."""
+    rows = life(rng, T)
+    metrics, windows = one_by_one(rows), Windows(n_features=1, n_classes=2, floors=False)
+    losses = np.array([loss_of_row(p, y, u) for p, y, u, *_ in rows])
+    wrong = [not (len(p) and p.argmax() == y) for p, y, *_ in rows]
+    weights = np.array([row[3] for row in rows])
+    windows._observe(None, np.array([losses, wrong, weights]))
+    expected = [(one.start, one.stop) for one in windows.all()]
+    assert [(one.start, one.stop) for one in metrics.windows()] == expected
+    for one in metrics.windows():
+        inside = slice(one.start, one.stop)
+        assert one.loss == pytest.approx(weights[inside] @ losses[inside])
+        assert (one.n_errors, one.weight) == (sum(wrong[inside]), weights[inside].sum())
+    for n in (1, 64, 65, 500):
+        last = metrics.last_window(n)
+        assert (last is None) == (T == 0)
+        assert last is None or last.start == windows.last(min(n, T)).start

@@ -41,5 +41,5 @@ def test_a_run_ends_with_what_is_proven(rng):
     run = Model().run(rows, target="y")
     *before, last = run.moments
     assert last.n_rounds == 512
-    assert all(math.isnan(one.floor) for one in before)
-    assert last.floor == run.certificate.best_linear_at_least / 512
+    assert all(math.isnan(one.lower_bound) for one in before)
+    assert last.lower_bound == run.certificate.best_linear_at_least / 512

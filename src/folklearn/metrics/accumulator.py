@@ -1,47 +1,52 @@
-"""What a model remembers of its life, so that a page can be drawn from a saved file alone."""
+"""`Metrics`: totals over a stream, its segments and recent windows, classes and columns."""
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from folklearn.arrays import Array
+from folklearn.arrays import TINY, Array
 from folklearn.arrays import Labels as Numbers
 from folklearn.errors import StateFileError
-from folklearn.kernels import segments as counting
+from folklearn.kernels import metrics as kernels
+from folklearn.metrics.scores import CalibrationCurve
 from folklearn.serialization import Record, Serializable
 
-_FIRST_SIZE = 32  # rows of a piece, before neighbours are joined
-_MOST_CLASSES = 50  # of which confusion and calibration are recorded
-LEAST_BOUNDED_ROWS = 512  # rows that a floor speaks of: of fewer, little can be proven
-_FEW = 256  # rows that were learned one by one, before they are counted
+_FIRST_SEGMENT_ROWS = 32  # before neighbours are joined
+_MAX_CLASSES_OF_TABLES = 50  # with confusion, calibration and AUC
+_MAX_PENDING_ROWS = 256  # added one by one, before they are counted
+MIN_BOUNDED_ROWS = 512  # of a lower bound: of fewer rows little can be proven
 
 
 class PredictionBatch(NamedTuple):
-    """Rows that were learned, and what was predicted for them before.
+    """Labelled rows with what was predicted for them before their labels were known.
 
     P : (T, K) probabilities of the classes known then, which share 1 - unseen.
-    chance : (T,) what was given to the label; of a soft label exp(-loss).
-    labels : (T,) class numbers; the most likely one of a soft label.
-    best : (T,) the most likely class, -1 while none was known.
-    known : (T,) how many classes were known.
+    p_label : (T,) probability of the label; of a soft label exp(-loss).
+    unseen : (T,) probability of a class that was never seen.
+    new_mass : (T,) share of the label that is of classes not known: 0 or 1 if it is hard.
+    labels : (T,) class numbers; the most likely class of a soft label.
+    best : (T,) most likely class of the prediction, -1 while none was known.
+    known : (T,) number of classes known.
     weights : (T,) of the rows.
-    frozen : (T,) the frozen loss of the model by then.
-    X : (T, d) what the columns held, place by place.
-    is_number : (d,) whether a place holds a number that has a name, which may be missing.
+    holdout : (T,) hold-out loss of the model by then, NaN if not measured.
+    X : (T, d) encoded values, place by place.
+    is_number : (d,) whether a place holds a number with a name, which is missing where it is NaN.
     """
 
     P: Array
-    chance: Array
+    p_label: Array
+    unseen: Array
+    new_mass: Array
     labels: Numbers
     best: Numbers
     known: Numbers
     weights: Array
-    frozen: Array
+    holdout: Array
     X: Array
     is_number: NDArray[np.bool_]
 
@@ -50,35 +55,66 @@ class PredictionBatch(NamedTuple):
         cls,
         P: Array,
         unseen: Array,
-        labels: Numbers,
+        labels: Any,
         known: Numbers,
         weights: Array,
-        frozen: Array,
+        holdout: Array,
         X: Any,
         absent: Array,
     ) -> "PredictionBatch":
-        """Return rows by what was predicted if the class is known, P, and that it is not."""
-        T, K = P.shape
-        P = P * (1.0 - unseen)[:, None]
-        chance, best = unseen.copy(), np.full(T, -1)
-        if K:
+        """Make a batch of P (T, K), the probabilities given that the class is known.
+
+        Labels are class numbers (T,), or soft (T, K). `absent` (d,) is an encoded row without
+        values: NaN for numbers.
+        """
+        n_classes, soft = P.shape[1], labels if labels.ndim == 2 else None
+        if soft is not None:
+            labels = soft.argmax(axis=1)
+            soft = soft[:, :n_classes]
+            is_known = np.arange(n_classes) < known[:, None]
+            costs = -np.log(
+                np.maximum(P, TINY), where=is_known & (soft > 0.0), out=np.zeros_like(P)
+            )
+            new_mass = np.where(is_known, 0.0, soft).sum(axis=1)
+            cost_of_new = -np.log(np.maximum(unseen, TINY))
+            cost_of_known = -np.log1p(-np.where(unseen >= 1.0, 0.0, unseen))
+            losses = new_mass * cost_of_new + (1.0 - new_mass) * cost_of_known
+            p_label = np.exp(-losses - (soft * costs).sum(axis=1))
+            P = P * (1.0 - unseen)[:, None]
+        else:
+            P = P * (1.0 - unseen)[:, None]
             is_old = labels < known
-            chance[is_old] = P[is_old, labels[is_old]]
-            best = np.where(known > 0, P.argmax(axis=1), -1)
-        X = np.require(X, np.float64, ["C", "W"])  # as counting is compiled for
+            p_label, new_mass = unseen.copy(), (~is_old).astype(np.float64)
+            p_label[is_old] = P[is_old, labels[is_old]]
+        best = np.where(known > 0, P.argmax(axis=1), -1) if n_classes else np.full(len(P), -1)
+        X = np.require(X, np.float64, ["C", "W"])  # as the kernel is compiled for
         is_number = np.isnan(absent[: X.shape[1]])
-        return cls(P, chance, labels, best, known, weights, frozen, X, is_number)
+        return cls(
+            P, p_label, unseen, new_mass, labels, best, known, weights, holdout, X, is_number
+        )
+
+    @property
+    def losses(self) -> Array:
+        """The unweighted log losses (T,)."""
+        losses: Array = -np.log(np.maximum(self.p_label, TINY))
+        return losses
+
+
+def loss_of_row(p: Array, label: int, unseen: float) -> float:
+    """Return the log loss of a prediction p (K,) of the classes known, which share 1 - unseen."""
+    p_label = unseen if label >= p.size else float(p[label]) * (1.0 - unseen)
+    return -math.log(max(p_label, TINY))
 
 
 @dataclass(frozen=True)
 class Segment:
-    """Rows of a life that lie side by side, from `start` to before `stop`: totals.
+    """Consecutive rows of a stream, from `start` to before `stop`: totals.
 
     Attributes
     ----------
     loss, n_errors, weight : totals; the loss is weighted.
-    floor : nats a row that no linear model gets below, in about this piece; NaN if not known.
-    holdout_loss : the frozen loss a row, when the piece ended.
+    lower_bound : nats a row that no linear model is below, over about these rows; NaN if not known.
+    holdout_loss : a row, when the segment ended; NaN if not known.
     """
 
     start: int
@@ -86,19 +122,20 @@ class Segment:
     loss: float
     n_errors: int
     weight: float
-    floor: float
-    holdout_loss: float
+    lower_bound: float = math.nan
+    holdout_loss: float = math.nan
 
 
 @dataclass(frozen=True)
 class ClassRecord:
-    """What came of the rows of one class, and of predictions of it.
+    """Counts of the rows of one class, and of predictions of it.
 
     Attributes
     ----------
-    n_rows, n_predicted, n_right : rows of the class; rows taken for it; rows that are both.
-    auc : how often a row of the class was given more than one of another class; NaN if not known.
-    calibration_error : mean distance of the probability given to what came true; NaN if not known.
+    n_rows, n_predicted, n_right : rows of the class; rows predicted as it; rows that are both.
+    auc : share of pairs in which a row of the class had a higher probability of it than a row of
+        another class; NaN if not known.
+    calibration_error : mean distance of predicted and observed frequency; NaN if not known.
     """
 
     n_rows: int
@@ -109,27 +146,27 @@ class ClassRecord:
 
     @property
     def precision(self) -> float:
-        """The share of the rows taken for the class that were of it."""
+        """The share of the rows predicted as the class that were of it."""
         return self.n_right / self.n_predicted if self.n_predicted else math.nan
 
     @property
     def recall(self) -> float:
-        """The share of the rows of the class that were taken for it."""
+        """The share of the rows of the class that were predicted as it."""
         return self.n_right / self.n_rows if self.n_rows else math.nan
 
 
 @dataclass(frozen=True)
 class ColumnRecord:
-    """What a column of the data held.
+    """Quality of the data in one column.
 
     Attributes
     ----------
     name, role : of the column.
-    first : the row that brought its first value, counted from 0; None before that.
+    first : the row of its first value, counted from 0; None before that.
     n_missing : rows without a value.
     n_outliers : numbers more than 5 standard deviations from the mean of those before.
-    n_categories : that had a place of their own, or shared one; 0 for other roles, and for words.
-    new_categories : those that came after the first piece.
+    n_categories : with a place of their own, or a shared one; 0 for other roles, and for words.
+    new_categories : those that came after the first segment.
     """
 
     name: str
@@ -142,7 +179,7 @@ class ColumnRecord:
 
 
 class ColumnPlaces(NamedTuple):
-    """Where the values of a column stand in an encoded row.
+    """The places of a column in an encoded row.
 
     categories : of a category column, one for each place; empty where rows stay sparse.
     is_feature : whether it is a column of a matrix, in which 0 is no value and NaN is a gap.
@@ -156,39 +193,41 @@ class ColumnPlaces(NamedTuple):
 
 
 class Metrics(Serializable):
-    """The life of a model in up to 64 segments, and counts by class and by column over all of it.
+    """Totals of predictions made before their labels: of all rows, segments, windows, classes.
 
-    On the same machine and build the same rows give the same bytes, one by one, in blocks, or
-    with a file in between; only floors are those of the end of the call that a piece was
-    learned in.
+    On the same machine and build the same rows give the same bytes, one by one, in batches, or
+    with a file in between; only lower bounds are those of the end of the call that completed a
+    segment.
 
     Of more than 50 classes there is no confusion, no calibration and no AUC. Categories are not
     counted where rows stay sparse.
 
     Attributes
     ----------
-    n_rows : the number of rows.
+    n_rows, n_errors : rows, and rows whose most likely class was wrong.
+    loss, loss_of_new, weight : weighted loss, its part due to classes that were not known, and
+        weight of all rows.
     segments : the rows in up to 64 segments of one length.
-    confusion : (K, K) rows of a class (first) that were taken for a class (second).
-    calibration : (3, K, 10) by class and bin of the probability: rows, the sum of what was given,
-        and rows of the class.
+    confusion : (K, K) rows of a class (first) that were predicted as a class (second).
     """
 
     def __init__(self) -> None:
-        self._n_counted, self._size = 0, _FIRST_SIZE
-        self._segments = np.zeros((5, counting.N_PIECES))
-        self._segments[counting.FLOOR :] = math.nan
+        self._n_counted, self._segment_rows = 0, _FIRST_SEGMENT_ROWS
+        self._totals = np.zeros(3)
+        self._segments = np.zeros((5, kernels.N_SEGMENTS))
+        self._segments[kernels.LOWER_BOUND :] = math.nan
+        self._windows = np.zeros((1 + 2 * kernels.N_WINDOW_LEVELS, 3))
         self._classes = np.zeros((3, 0), np.int64)
-        self._tables = _tables(0)  # confusion, scores, what was given
+        self._confusion, self._scores, self._probability_sums = _tables(0)
         self._counts = np.zeros((4, 0), np.int64)
         self._moments = np.zeros((2, 0))
-        self._singles: list[tuple[Any, ...]] = []  # rows that came one by one, not yet counted
+        self._pending: list[tuple[Any, ...]] = []  # rows that came one by one, not counted yet
         self._absent: Array = np.zeros(0)
 
     @property
     def n_rows(self) -> int:
         """The number of rows."""
-        return self._n_counted + len(self._singles)
+        return self._n_counted + len(self._pending)
 
     def add_one(
         self,
@@ -196,25 +235,26 @@ class Metrics(Serializable):
         label: int,
         unseen: float,
         weight: float,
-        frozen: float,
+        holdout: float,
         row: Array,
         absent: Array,
     ) -> None:
-        """Count a row of a dense model: its prediction p (K,) of the classes known, and values.
+        """Add a dense row: its prediction p (K,) of the classes known, and encoded values (d,).
 
-        `absent` is a row of which nothing is known: NaN for numbers.
+        `absent` is an encoded row without values, NaN for numbers. Rows are counted in batches:
+        a kernel call for each would cost more than learning it.
         """
-        if absent is not self._absent:  # a place that nothing had may be that of a number now
-            self._settle()
+        if absent is not self._absent:  # a place that was empty may be that of a number now
+            self._count_pending()
         self._absent = absent
-        self._singles.append((p, unseen, label, weight, frozen, row))
-        if len(self._singles) >= _FEW:
-            self._settle()
+        self._pending.append((p, unseen, label, weight, holdout, row))
+        if len(self._pending) >= _MAX_PENDING_ROWS:
+            self._count_pending()
 
-    def add(self, rows: PredictionBatch) -> None:
-        """Count rows."""
-        self._settle()
-        self._count(rows)
+    def add(self, batch: PredictionBatch) -> None:
+        """Add rows."""
+        self._count_pending()
+        self._count(batch)
 
     def note_lower_bounds(self, bound_of_last: Callable[[int], float], n_rows: int = 1) -> None:
         """Set the lower bound of the segments that ended within the last `n_rows`.
@@ -222,124 +262,172 @@ class Metrics(Serializable):
         `bound_of_last` returns the bound in nats a row over at least as many rows as it is given,
         NaN where none is known.
         """
-        if self.n_rows // self._size == (self.n_rows - n_rows) // self._size:
+        if self.n_rows // self._segment_rows == (self.n_rows - n_rows) // self._segment_rows:
             return
-        self._settle()
-        ended = slice((self._n_counted - n_rows) // self._size, self._n_counted // self._size)
-        bound = bound_of_last(max(self._size, LEAST_BOUNDED_ROWS))
+        self._count_pending()
+        n, size = self._n_counted, self._segment_rows
+        bound = bound_of_last(max(size, MIN_BOUNDED_ROWS))
         if math.isfinite(bound):
-            self._segments[counting.FLOOR, ended] = bound
+            self._segments[kernels.LOWER_BOUND, (n - n_rows) // size : n // size] = bound
 
-    def _settle(self) -> None:
-        """Count rows that came one by one."""
-        if not self._singles:
+    def _count_pending(self) -> None:
+        if not self._pending:
             return
-        P, unseen, labels, weights, frozen, X = zip(*self._singles, strict=True)
-        self._singles = []
+        P, unseen, labels, weights, holdout, X = zip(*self._pending, strict=True)
+        self._pending = []
         sizes = list(zip(map(len, P), map(len, X), strict=True))
-        for (K, d), alike in groupby(range(len(sizes)), key=sizes.__getitem__):
-            places = list(alike)
-            n, own = len(places), slice(places[0], places[-1] + 1)
-            scores = np.array([unseen[own], weights[own], frozen[own]])
+        for (K, d), group in groupby(range(len(sizes)), key=sizes.__getitem__):
+            indices = list(group)
+            n, rows = len(indices), slice(indices[0], indices[-1] + 1)
+            numbers = np.array([unseen[rows], weights[rows], holdout[rows]])
             self._count(
                 PredictionBatch.of(
-                    np.concatenate(P[own]).reshape(n, K), scores[0], np.array(labels[own]),
-                    np.full(n, K), scores[1], scores[2],
-                    np.concatenate(X[own]).reshape(n, d), self._absent,
+                    np.concatenate(P[rows]).reshape(n, K), numbers[0], np.array(labels[rows]),
+                    np.full(n, K), numbers[1], numbers[2],
+                    np.concatenate(X[rows]).reshape(n, d), self._absent,
                 )
             )  # fmt: skip
 
-    def _count(self, rows: PredictionBatch) -> None:
-        self._make_room(rows)
-        confusion, scores, given = self._tables
-        self._size = counting.count_predictions(
-            *rows[:-2], self._n_counted, self._size, self._segments, self._classes,
-            confusion, scores, given,
+    def _count(self, batch: PredictionBatch) -> None:
+        n_classes = max(batch.P.shape[1], int(batch.labels.max(initial=-1)) + 1)
+        self._grow(n_classes, batch.X.shape[1])
+        self._segment_rows = kernels.count_predictions(
+            *batch[:-2], self._n_counted, self._segment_rows, self._totals, self._segments,
+            self._windows, self._classes, self._confusion, self._scores, self._probability_sums,
         )  # fmt: skip
-        counting.count_values(rows.X, rows.is_number, self._n_counted, self._counts, self._moments)
-        self._n_counted += len(rows.labels)
+        columns = batch.X, batch.is_number
+        kernels.count_values(*columns, self._n_counted, self._counts, self._moments)
+        self._n_counted += len(batch.labels)
 
-    def _make_room(self, rows: PredictionBatch) -> None:
-        """Grow for classes and columns that come; too many classes end the tables."""
-        K, d = max(rows.P.shape[1], int(rows.labels.max(initial=-1)) + 1), rows.X.shape[1]
-        more = K - self._classes.shape[1]
-        if more > 0:
-            self._classes = np.pad(self._classes, ((0, 0), (0, more)))
-            if K > _MOST_CLASSES:
-                self._tables = _tables(0)
-            else:
-                grown = _tables(K)
-                for new, old in zip(grown, self._tables, strict=True):
+    def _grow(self, n_classes: int, n_places: int) -> None:
+        """Make room for more classes and places; too many classes end the tables."""
+        n_new = n_classes - self._classes.shape[1]
+        if n_new > 0:
+            self._classes = np.pad(self._classes, ((0, 0), (0, n_new)))
+            tables = self._confusion, self._scores, self._probability_sums
+            grown = _tables(n_classes)
+            if n_classes <= _MAX_CLASSES_OF_TABLES:
+                for new, old in zip(grown, tables, strict=True):
                     new[tuple(map(slice, old.shape))] = old
-                self._tables = grown
-        more = d - self._counts.shape[1]
-        if more > 0:
-            wider = (0, 0), (0, more)
+            self._confusion, self._scores, self._probability_sums = grown
+        n_new = n_places - self._counts.shape[1]
+        if n_new > 0:
+            wider = (0, 0), (0, n_new)
             self._counts, self._moments = np.pad(self._counts, wider), np.pad(self._moments, wider)
 
-    # What it tells.
-
-    @property
-    def segments(self) -> tuple[Segment, ...]:
-        """The rows in up to 64 segments of one length, the last one perhaps shorter."""
-        self._settle()
-        n, size = self._n_counted, self._size
-        found = []
-        for i, start in enumerate(range(0, n, size)):
-            loss, n_errors, weight, floor, frozen = self._segments[:, i].tolist()
-            stop = min(n, start + size)
-            found.append(Segment(start, stop, loss, int(n_errors), weight, floor, frozen))
-        return tuple(found)
+    # Totals.
 
     @property
     def loss(self) -> float:
-        """The loss of all rows."""
-        self._settle()
-        return float(self._segments[counting.LOSS].sum())
+        """The weighted loss of all rows."""
+        self._count_pending()
+        return float(self._totals[kernels.LOSS])
 
     @property
-    def n_errors(self) -> int:
-        """The rows whose most likely class was wrong."""
-        self._settle()
-        return int(self._segments[counting.ERRORS].sum())
+    def loss_of_new(self) -> float:
+        """The part of the loss that is due to classes that were not known."""
+        self._count_pending()
+        return float(self._totals[kernels.NEW_CLASSES])
 
     @property
     def weight(self) -> float:
         """The weight of all rows."""
-        self._settle()
-        return float(self._segments[counting.WEIGHT].sum())
+        self._count_pending()
+        return float(self._totals[kernels.WEIGHT])
+
+    @property
+    def n_errors(self) -> int:
+        """The rows whose most likely class was wrong."""
+        self._count_pending()
+        return self._n_counted - int(self._classes[kernels.N_RIGHT].sum())
+
+    @property
+    def average_loss(self) -> float:
+        """The loss per unit of weight, NaN before the first row."""
+        weight = self.weight
+        return self.loss / weight if weight > 0.0 else math.nan
+
+    @property
+    def error_rate(self) -> float:
+        """The share of rows whose most likely class was wrong, NaN before the first row."""
+        return self.n_errors / self.n_rows if self.n_rows else math.nan
+
+    # Over time.
+
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        """The rows in up to 64 segments of one length, the last one perhaps shorter."""
+        self._count_pending()
+        n, size = self._n_counted, self._segment_rows
+        segments = []
+        for start, column in zip(range(0, n, size), self._segments.T.tolist(), strict=False):
+            loss, n_errors, weight, lower_bound, holdout = column
+            totals = loss, int(n_errors), weight
+            segments.append(Segment(start, min(n, start + size), *totals, lower_bound, holdout))
+        return tuple(segments)
+
+    def windows(self) -> list[Segment]:
+        """Return the last 64, 128, 256, ... rows or a few more, the shortest first, and all."""
+        windows, wanted = [], kernels.WINDOW_ROWS
+        for window in self._suffixes():
+            n_rows = window.stop - window.start
+            if n_rows >= wanted or window.start == 0:
+                windows.append(window)
+                while wanted <= n_rows:
+                    wanted *= 2
+        return windows
+
+    def last_window(self, n_rows: int) -> Segment | None:
+        """Return the shortest window of at least `n_rows`, or all rows; None before the first."""
+        last = None
+        for last in self._suffixes():
+            if last.stop - last.start >= n_rows:
+                break
+        return last
+
+    def _suffixes(self) -> Iterator[Segment]:
+        """Yield all windows that end with the last row, the shortest first."""
+        self._count_pending()
+        n = start = self._n_counted
+        totals = np.zeros(3)
+        for place, n_rows in _window_places(n):
+            start -= n_rows
+            totals = totals + self._windows[place]
+            loss, n_errors, weight = totals.tolist()
+            yield Segment(start, n, loss, int(n_errors), weight)
+
+    # By class and column.
 
     @property
     def confusion(self) -> NDArray[np.int64]:
-        """Rows of a class (first) that were taken for a class (second)."""
-        self._settle()
-        table: NDArray[np.int64] = self._tables[0].copy()
-        return table
+        """Rows of a class (first) that were predicted as a class (second), (K, K)."""
+        self._count_pending()
+        return self._confusion.copy()
 
     @property
     def calibration(self) -> Array:
-        """Rows, the sum of what was given, and rows of the class, by class and bin."""
-        self._settle()
-        _, scores, given = self._tables
-        others, own = _in_bins(scores)
-        return np.array([others + own, given, own])
+        """Rows, sum of probabilities, and rows of the class, (3, K, 10) by class and bin."""
+        self._count_pending()
+        shape = len(self._scores), 2, kernels.N_BINS, -1
+        others, hits = self._scores.reshape(shape).sum(axis=3).transpose(1, 0, 2)
+        return np.array([others + hits, self._probability_sums, hits], np.float64)
 
     def by_class(self) -> list[ClassRecord]:
-        """Return what came of every class, in the order of their numbers."""
-        self._settle()
+        """Return the counts of every class, in the order of their numbers."""
+        self._count_pending()
         records = [ClassRecord(*counts) for counts in self._classes.T.tolist()]
-        _, scores, _ = self._tables
-        if not len(scores):
+        if not len(self._scores):
             return records
-        errors = _calibration_errors(self.calibration)
+        curves = [CalibrationCurve.of_bins(*bins) for bins in self.calibration.transpose(1, 0, 2)]
+        errors = [curve.error if len(curve.share) else math.nan for curve in curves]
         return [
-            ClassRecord(one.n_rows, one.n_predicted, one.n_right, auc, error)
-            for one, auc, error in zip(records, _aucs(scores), errors, strict=True)
+            replace(record, auc=_auc(scores), calibration_error=error)
+            for record, scores, error in zip(records, self._scores, errors, strict=True)
         ]
 
     def by_column(self, encoder: Any) -> list[ColumnRecord]:
-        """Return what every column held that the model learned from; `encoder` is the model's."""
-        self._settle()
+        """Return the data quality of every column learned from; `encoder` is the model's."""
+        self._count_pending()
         layout = encoder.column_places(self._counts.shape[1])
         return [self._column_record(column) for column in layout]
 
@@ -351,80 +439,78 @@ class Metrics(Serializable):
         if column.categories is not None:
             n_missing = self._n_counted - int(n_values.sum())
             seen = [i for i, n in enumerate(n_values.tolist()) if n and column.categories]
-            new = tuple(column.categories[i] for i in seen if firsts[i] >= self._size)
+            new = tuple(column.categories[i] for i in seen if firsts[i] >= self._segment_rows)
             return ColumnRecord(column.name, column.role, first, n_missing, 0, len(seen), new)
         # The places of a date are filled together, or not.
         n_missing = self._n_counted - int(n_values.max())
         n_outliers = int(outliers.sum()) if column.role == "number" else 0
         return ColumnRecord(column.name, column.role, first, n_missing, n_outliers)
 
-    # How it is kept.
+    # State.
 
     def to_record(self) -> Record:
-        """Return everything as a record."""
-        self._settle()
+        """Return the full state as a record."""
+        self._count_pending()
         record = super().to_record()
-        record.config.update(n_rows=self._n_counted, size=self._size)
-        names = "segments", "classes", "counts", "moments"
-        record.arrays.update({name: getattr(self, f"_{name}").copy() for name in names})
-        for name, table in zip(_TABLES, self._tables, strict=True):
-            record.arrays[name] = table.copy()
+        record.config.update(n_rows=self._n_counted, segment_rows=self._segment_rows)
+        record.arrays.update({name: getattr(self, f"_{name}").copy() for name in _ARRAYS})
         return record
 
     def _restore(self, record: Record) -> None:
-        self._n_counted, self._size = record.count("n_rows"), record.count("size", 1)
-        if self._n_counted > counting.N_PIECES * self._size:
+        self._n_counted = record.count("n_rows")
+        self._segment_rows = record.count("segment_rows", 1)
+        if self._n_counted > kernels.N_SEGMENTS * self._segment_rows:
             raise StateFileError("a Metrics state has more rows than its segments hold")
+        self._totals = record.part("totals", (3,))
         self._segments = record.part("segments", self._segments.shape, gaps=True)
+        self._windows = record.part("windows", self._windows.shape)
         self._classes = record.part("classes", (3, None), np.int64)
         self._counts = record.part("counts", (4, None), np.int64)
         self._moments = record.part("moments", (2, self._counts.shape[1]))
-        K = self._classes.shape[1]
-        tables = zip(_TABLES, _tables(K if K <= _MOST_CLASSES else 0), strict=True)
-        self._tables = tuple(record.part(name, own.shape, own.dtype) for name, own in tables)
+        names = "confusion", "scores", "probability_sums"
+        for name, empty in zip(names, _tables(self._classes.shape[1]), strict=True):
+            setattr(self, f"_{name}", record.part(name, empty.shape, empty.dtype))
 
     def __getstate__(self) -> dict[str, Any]:
-        self._settle()  # so that what is pickled does not depend on who has looked
+        self._count_pending()  # so that the bytes do not depend on what was read before
         return self.__dict__
 
     def __repr__(self) -> str:
         return f"Metrics of {self.n_rows} rows"
 
 
-_TABLES = "confusion", "scores", "given"
+_ARRAYS = (
+    "totals", "segments", "windows", "classes", "confusion", "scores", "probability_sums",
+    "counts", "moments",
+)  # fmt: skip
 
 
-def _tables(K: int) -> tuple[Any, ...]:
-    """Return empty tables of K classes."""
+def _tables(n_classes: int) -> tuple[NDArray[np.int64], NDArray[np.int64], Array]:
+    """Return empty tables: confusion, counts of probabilities, and their sums by bin."""
+    K = n_classes if n_classes <= _MAX_CLASSES_OF_TABLES else 0
     return (
         np.zeros((K, K), np.int64),
-        np.zeros((K, 2, counting.N_SCORES), np.int64),  # of rows of others, and of the class
-        np.zeros((K, counting.N_BINS)),
+        np.zeros((K, 2, kernels.N_SCORES), np.int64),  # of rows of others, and of the class
+        np.zeros((K, kernels.N_BINS)),
     )
 
 
-def _in_bins(scores: NDArray[np.int64]) -> Array:
-    """Return how many rows of others and of the class (2, K, bins) a bin of calibration holds."""
-    each = counting.N_SCORES // counting.N_BINS
-    pooled = scores.reshape(len(scores), 2, counting.N_BINS, each).sum(axis=3)
-    counts: Array = pooled.transpose(1, 0, 2).astype(np.float64)
-    return counts
+def _window_places(n_rows: int) -> Iterator[tuple[int, int]]:
+    """Yield the place and the rows of every window of the ladder, the newest first."""
+    n_closed, size = divmod(n_rows, kernels.WINDOW_ROWS)
+    if size:
+        yield 0, size
+    place, size = 1, kernels.WINDOW_ROWS
+    while n_closed:
+        n_here = 2 - n_closed % 2
+        for i in reversed(range(n_here)):
+            yield place + i, size
+        place, size, n_closed = place + 2, 2 * size, (n_closed - n_here) // 2
 
 
-def _calibration_errors(calibration: Array) -> list[float]:
-    rows, given, own = calibration
-    totals = rows.sum(axis=1)
-    distance = np.abs(given - own).sum(axis=1)
-    return [
-        d / n if n else math.nan for d, n in zip(distance.tolist(), totals.tolist(), strict=True)
-    ]
-
-
-def _aucs(scores: NDArray[np.int64]) -> list[float]:
-    """Return of every class how often its rows were given more than others; ties count half."""
-    found = []
-    for others, own in scores.astype(np.float64):
-        below = np.cumsum(others) - others
-        pairs = float(others.sum() * own.sum())
-        found.append(float(own @ (below + 0.5 * others)) / pairs if pairs else math.nan)
-    return found
+def _auc(scores: NDArray[np.int64]) -> float:
+    """Return the AUC of a class by counts of its probability, (2, bins); ties count half."""
+    others, hits = scores.astype(np.float64)
+    below = np.cumsum(others) - others
+    n_pairs = float(others.sum() * hits.sum())
+    return float(hits @ (below + 0.5 * others)) / n_pairs if n_pairs else math.nan

@@ -23,7 +23,7 @@ from folklearn.learners import catalogue
 from folklearn.learners.base import Learner
 from folklearn.learners.lanes import PAIRS, lane_of
 from folklearn.learners.sparse_sgd import Wide
-from folklearn.metrics.accumulator import Metrics, PredictionBatch
+from folklearn.metrics.accumulator import Metrics, PredictionBatch, Segment, loss_of_row
 from folklearn.model import roles as known_roles
 from folklearn.model.buffers import PendingPrediction, PendingPredictions, RowBuffer
 from folklearn.model.dataset import Dataset, LabelledTable, UnlearnedValues, block_of
@@ -43,7 +43,6 @@ from folklearn.model.labels import (
 from folklearn.model.pipeline import OnlinePipeline
 from folklearn.model.roles import WORDS
 from folklearn.model.run import Run, Score, known_numbers
-from folklearn.model.tally import Tally, outcome, outcomes
 from folklearn.readers.convert import format_cell
 from folklearn.readers.records import not_a_row_error, table_from_records
 from folklearn.readers.table import Table
@@ -121,7 +120,7 @@ class Model(Serializable):
     n_rounds : number of rows learned.
     loss, n_mistakes, total_weight : progressive totals since the first row of its life.
     loss_of_new : the part of the loss that was paid for classes being unknown.
-    metrics : its life in pieces, and counts by class and by column (`Metrics`); saved with it.
+    metrics : totals over the stream, its segments, classes and columns (`Metrics`); saved with it.
 
     Examples
     --------
@@ -178,7 +177,6 @@ class Model(Serializable):
         self.pipeline: OnlinePipeline | None = None
         self._labels, self.is_open = LabelEncoder(), True
         self.declare(classes)
-        self._tally = Tally()
         self._hindsight: Regression | None = None
         self.metrics = Metrics()
         self._recent, self._waiting = RowBuffer(), PendingPredictions()
@@ -261,27 +259,27 @@ class Model(Serializable):
     @property
     def loss(self) -> float:
         """The progressive loss of all rows."""
-        return self._tally.loss
+        return self.metrics.loss
 
     @property
     def loss_of_new(self) -> float:
         """The part of the loss that was paid for classes being unknown."""
-        return self._tally.loss_of_new
+        return self.metrics.loss_of_new
 
     @property
     def total_weight(self) -> float:
         """The weight of all rows."""
-        return self._tally.total_weight
+        return self.metrics.weight
 
     @property
     def n_mistakes(self) -> int:
         """The rows whose most likely class was wrong."""
-        return self._tally.n_mistakes
+        return self.metrics.n_errors
 
     @property
     def average_loss(self) -> float:
         """The progressive loss a row, NaN before the first."""
-        return self._tally.average
+        return self.metrics.average_loss
 
     @property
     def holdout_loss(self) -> float:
@@ -349,12 +347,10 @@ class Model(Serializable):
             self._admit(encoded, new)
         if asked is not None:
             p, unseen = asked.p, asked.unseen
-        came = outcome(p, number, unseen)
-        self._tally.add_one(came, weight)
         self.metrics.add_one(p, number, unseen, weight, pipeline.holdout.loss, row, columns.absent)
         if self.has_floors:
             self.metrics.note_lower_bounds(self._lower_bound_of_last)
-        return float(came.loss)
+        return loss_of_row(p, number, unseen)
 
     def predict_proba_one(self, x: Mapping[Any, Any]) -> dict[Any, float]:
         """Return the probabilities of the classes seen, for a row whose label comes soon.
@@ -517,23 +513,17 @@ class Model(Serializable):
         if asked is not None:
             P = np.pad(asked.p, (0, P.shape[1] - len(asked.p)))[None]
             u, known = np.array([asked.unseen]), np.array([len(asked.p)])
-        came = outcomes(P, u, numbers, known)
-        self._tally.add(came, weights)
-        is_soft = numbers.ndim == 2
-        labels = numbers.argmax(axis=1) if is_soft else numbers
         absent, values = self.encoder.absent, encoded.X
         if pipeline.sparse:
             values = encoded.X.values_by_place(len(absent))
         learned = PredictionBatch.of(
-            P, u, labels, known, weights, pipeline.holdout_losses, values, absent
+            P, u, numbers, known, weights, pipeline.holdout_losses, values, absent
         )
-        if is_soft:
-            learned = learned._replace(chance=np.exp(-came.loss))
         self.metrics.add(learned)
         if self.has_floors:
             self.metrics.note_lower_bounds(self._lower_bound_of_last, len(weights))
-        hard = np.full(len(u), -1) if is_soft else numbers
-        return BatchResult(learned.P, u, hard, came.loss, weights, learned, encoded.X, numbers)
+        hard = np.full(len(u), -1) if numbers.ndim == 2 else numbers
+        return BatchResult(learned.P, u, hard, learned.losses, weights, learned, encoded.X, numbers)
 
     def _predicted_only(self, block: Table, weights: Array) -> BatchResult:
         """Predict rows that have no label."""
@@ -861,7 +851,7 @@ class Model(Serializable):
     @property
     def _has_counted_all(self) -> bool:
         """Whether the loss of every row that was learned is known: an interrupt may lose some."""
-        return self.pipeline is not None and self.pipeline.evidence.n_rows == self._tally.n_rows
+        return self.pipeline is not None and self.pipeline.evidence.n_rows == self.metrics.n_rows
 
     @property
     def hindsight(self) -> Regression | None:
@@ -880,26 +870,28 @@ class Model(Serializable):
         With ``windows=True`` each has a floor: a lower bound on the total loss there of every
         linear model that `certificate` is about.
         """
-        found = self._tally.all()
-        return self._bounded(found) if self.has_floors else found
+        return self._bounded(self.metrics.windows())
 
     def _lower_bound_of_last(self, n_rows: int) -> float:
         """Return the lower bound in nats a row of the shortest window of at least `n_rows`."""
-        last = self._tally.last(n_rows)
+        last = self.metrics.last_window(n_rows)
         if last is None or not last.weight > 0.0:
             return math.nan
         return self._bounded([last])[0].floor / last.weight
 
-    def _bounded(self, windows: list[Window]) -> list[Window]:
-        """Return windows with their lower bounds."""
-        pipeline = self.pipeline
-        if pipeline is None or not self._has_counted_all:
-            return windows
-        evidence, B = pipeline.evidence.suffixes(pipeline.expansion_line), pipeline.evidence.norm()
-        return [
-            replace(one, floor=evidence[one.start].floor(), B=B) if one.start in evidence else one
-            for one in windows
-        ]
+    def _bounded(self, segments: list[Segment]) -> list[Window]:
+        """Return windows with their lower bounds, where these are kept."""
+        pipeline, evidence, B = self.pipeline, {}, math.nan
+        if pipeline is not None and self.has_floors and self._has_counted_all:
+            evidence = pipeline.evidence.suffixes(pipeline.expansion_line)
+            B = pipeline.evidence.norm()
+        windows = []
+        for one in segments:
+            floor = evidence[one.start].floor() if one.start in evidence else -math.inf
+            windows.append(
+                Window(one.start, one.stop, one.loss, one.n_errors, one.weight, floor, B)
+            )
+        return windows
 
     def monitor(self, alert: Callable[[Alarm], Any] | None = None, **settings: Any) -> Monitor:
         """Watch the loss of every row from now on, each counted once; return the `Monitor`.
@@ -932,7 +924,7 @@ class Model(Serializable):
         """About how much memory the model takes, with its windows and the rows that it keeps."""
         pipeline = self.pipeline
         kept = 0 if pipeline is None else pipeline.evidence.n_bytes + pipeline.holdout.n_bytes
-        return self._tally.n_bytes + self._recent.n_bytes + kept + self.n_bytes_to_predict
+        return self._recent.n_bytes + kept + self.n_bytes_to_predict
 
     @property
     def n_bytes_to_predict(self) -> int:
@@ -961,7 +953,6 @@ class Model(Serializable):
         if self.hindsight is not None:
             config["hindsight"] = self.hindsight.numbers()
         record = Record("Model", config, {})
-        serialization.put_inside(record, "tally", self._tally)
         serialization.put_inside(record, "recent", self._recent)
         serialization.put_inside(record, "metrics", self.metrics)
         serialization.put_inside(record, "waiting", self._waiting)
@@ -990,13 +981,9 @@ class Model(Serializable):
             )
             model._labels = LabelEncoder.of_plain(word("labels"))
         model.is_open = bool(word("is_open"))
-        model._tally, model._recent = (
-            record.inner("tally", Tally),
-            record.inner("recent", RowBuffer),
-        )
+        model._recent = record.inner("recent", RowBuffer)
+        model.metrics = record.inner("metrics", Metrics)
         model._waiting = record.inner("waiting", PendingPredictions)
-        if "metrics" in record.config:  # of later files
-            model.metrics = record.inner("metrics", Metrics)
         if "monitor" in record.config:
             model._monitor = record.inner("monitor", Monitor)
         if "hindsight" in record.config:

@@ -8,7 +8,7 @@ import numpy as np
 
 from folklearn import plots
 from folklearn.evidence.certificate import round_down
-from folklearn.metrics.accumulator import LEAST_BOUNDED_ROWS
+from folklearn.metrics.accumulator import MIN_BOUNDED_ROWS
 from folklearn.report import html
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def window_rows(metrics: "Metrics") -> list[dict[str, float]]:
             "start": one.start,
             "stop": one.stop,
             "loss": one.loss / one.weight if one.weight > 0.0 else math.nan,
-            "floor": one.floor if math.isfinite(one.floor) else math.nan,
+            "floor": one.lower_bound if math.isfinite(one.lower_bound) else math.nan,
             "error_rate": one.n_errors / max(1, one.stop - one.start),
             "frozen": one.holdout_loss,
         }
@@ -60,7 +60,7 @@ def calibration_tables(metrics: "Metrics") -> list[dict[str, Any]]:
 def run_figure(run: "Run") -> Any:
     """Return a run on one page."""
     parts: dict[str, Any] = {"windows": window_rows(run.metrics)} if run.windows else {}
-    floors = [moment.floor for moment in run.moments]
+    floors = [moment.lower_bound for moment in run.moments]
     if any(map(math.isfinite, floors)):
         rounds, losses = zip(*((m.n_rounds, m.loss) for m in run.moments), strict=True)
         parts["certificate"] = (rounds, losses, floors)
@@ -76,7 +76,7 @@ def run_figure(run: "Run") -> Any:
 
 def bound_label(certificate: "Certificate | None", *, of_pieces: bool = False) -> str:
     """Return what a lower bound is called in a picture; that of a piece is of more rows."""
-    over = f",\nover {LEAST_BOUNDED_ROWS}+ rows" * of_pieces
+    over = f",\nover {MIN_BOUNDED_ROWS}+ rows" * of_pieces
     if certificate is None or not certificate.valid:
         return plots.BOUND + over
     return f"lower bound,\nlinear models of\nnorm up to {round_down(certificate.B)}{over}"

@@ -23,16 +23,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Where a model stood after so many rows of its life: averages a row."""
+    """Averages a row over all rows that a model has learned, after `n_rounds` of them."""
 
     n_rounds: int
     loss: float
     holdout_loss: float
     error: float
     seconds: float
-    floor: float = (
-        math.nan
-    )  # that no linear model gets below: at the end, and where floors are kept
+    lower_bound: float = math.nan  # known at the end, and where bounds of windows are kept
 
 
 @dataclass
@@ -93,13 +91,12 @@ class Run:
     @property
     def loss(self) -> float:
         """The average loss of the rows of this run."""
-        weight = self.metrics.weight
-        return self.metrics.loss / weight if weight > 0.0 else math.nan
+        return self.metrics.average_loss
 
     @property
     def error(self) -> float:
         """The share of rows whose most likely class was wrong."""
-        return self.metrics.n_errors / self.n_rows if self.n_rows else math.nan
+        return self.metrics.error_rate
 
     def add(self, rows: LabelledTable, step: "BatchResult") -> None:
         """Take in rows that were learned, or only predicted."""

@@ -1,0 +1,140 @@
+"""Totals of predictions and of column values, row by row.
+
+Rows are added one after the other, also in batches, so that no sum depends on how they came.
+"""
+
+import math
+
+from folklearn.arrays import TINY
+from folklearn.kernels.compile import kernel
+
+N_SEGMENTS = 64
+LOSS, ERRORS, WEIGHT, LOWER_BOUND, HOLDOUT = range(5)  # of a segment; a window has the first three
+NEW_CLASSES = 1  # of the totals, between LOSS and WEIGHT: loss due to classes that were unknown
+WINDOW_ROWS = 64  # rows of the shortest window
+N_WINDOW_LEVELS = 48  # lengths of windows: 64 rows times powers of 2
+N_ROWS, N_PREDICTED, N_RIGHT = range(3)  # of a class
+N_SCORES = 100  # bins of a probability
+N_BINS = 10  # of calibration
+PRESENT, GAPS, FIRST, OUTLIERS = range(4)  # of a place in a row
+MEAN, SQUARES = range(2)
+
+OUTLIER_DEVIATIONS = 5.0  # an outlier is further from the mean, and moves it no more than that
+_MIN_VALUES_FOR_OUTLIERS = 32
+
+
+@kernel
+def _join_pairs(segments):
+    """Join every two segments, in the first half of the places."""
+    half = segments.shape[1] // 2
+    for i in range(half):
+        for kind in range(LOWER_BOUND):
+            segments[kind, i] = segments[kind, 2 * i] + segments[kind, 2 * i + 1]
+        for kind in range(LOWER_BOUND, segments.shape[0]):  # the later one's
+            segments[kind, i] = segments[kind, 2 * i + 1]
+    segments[:LOWER_BOUND, half:] = 0.0
+    segments[LOWER_BOUND:, half:] = math.nan
+
+
+@kernel
+def _close_window(windows, n_closed):
+    """Add windows[0], 64 rows that are complete, to the ladder of the n_closed before.
+
+    A level holds one or two windows, of twice the length of the level below: a third one moves
+    the sum of the older two up. So n_closed gives the number at every level.
+    """
+    level, n_here = 0, n_closed
+    loss, errors, weight = windows[0, LOSS], windows[0, ERRORS], windows[0, WEIGHT]
+    windows[0] = 0.0
+    while n_here > 0 and n_here % 2 == 0:  # two windows here
+        older, newer = windows[1 + 2 * level], windows[2 + 2 * level]
+        sums = (
+            older[LOSS] + newer[LOSS],
+            older[ERRORS] + newer[ERRORS],
+            older[WEIGHT] + newer[WEIGHT],
+        )
+        older[LOSS], older[ERRORS], older[WEIGHT] = loss, errors, weight
+        newer[:] = 0.0
+        loss, errors, weight = sums
+        level, n_here = level + 1, (n_here - 2) // 2
+    place = windows[1 + 2 * level + (1 if n_here > 0 else 0)]
+    place[LOSS], place[ERRORS], place[WEIGHT] = loss, errors, weight
+
+
+@kernel
+def _count_scores(p, n_known, label, scores, probability_sums):
+    """Count the probability of every class known, of rows of the class and of others."""
+    for k in range(min(n_known, scores.shape[0])):
+        # A damaged state may predict NaN: every index must be inside.
+        place = max(0, min(int(p[k] * N_SCORES), N_SCORES - 1))
+        scores[k, 1 if k == label else 0, place] += 1
+        probability_sums[k, place * N_BINS // N_SCORES] += p[k]
+
+
+@kernel
+def count_predictions(
+    P, p_label, unseen, new_mass, labels, best, known, weights, holdout,
+    n_before, size, totals, segments, windows, classes, confusion, scores, probability_sums,
+):  # fmt: skip
+    """Add rows that come after n_before others; return the rows of a segment then."""
+    for t in range(P.shape[0]):
+        n = n_before + t
+        if n == N_SEGMENTS * size:
+            _join_pairs(segments)
+            size *= 2
+        at = n // size
+        wrong = best[t] != labels[t]
+        loss = -weights[t] * math.log(max(p_label[t], TINY))
+        totals[LOSS] += loss
+        if unseen[t] < 1.0:
+            totals[NEW_CLASSES] -= weights[t] * (1.0 - new_mass[t]) * math.log1p(-unseen[t])
+        if new_mass[t] > 0.0:
+            totals[NEW_CLASSES] -= weights[t] * new_mass[t] * math.log(max(unseen[t], TINY))
+        totals[WEIGHT] += weights[t]
+        segments[LOSS, at] += loss
+        segments[ERRORS, at] += wrong
+        segments[WEIGHT, at] += weights[t]
+        segments[HOLDOUT, at] = holdout[t]
+        windows[0, LOSS] += loss
+        windows[0, ERRORS] += wrong
+        windows[0, WEIGHT] += weights[t]
+        if (n + 1) % WINDOW_ROWS == 0:
+            _close_window(windows, n // WINDOW_ROWS)
+        classes[N_ROWS, labels[t]] += 1
+        classes[N_RIGHT, labels[t]] += not wrong
+        if best[t] >= 0:
+            classes[N_PREDICTED, best[t]] += 1
+            if confusion.shape[0] > 0:
+                confusion[labels[t], best[t]] += 1
+        _count_scores(P[t], known[t], labels[t], scores, probability_sums)
+    return size
+
+
+@kernel
+def count_values(X, is_number, n_before, counts, moments):
+    """Count the values in every place of rows that come after n_before others.
+
+    A number is missing where it is NaN. Elsewhere, in a category or a feature without a name, 0 is
+    no value, and NaN a gap.
+    """
+    for t in range(X.shape[0]):
+        for j in range(X.shape[1]):
+            value = X[t, j]
+            if math.isnan(value):
+                counts[GAPS, j] += not is_number[j]
+                continue
+            if value == 0.0 and not is_number[j]:
+                continue
+            n = counts[PRESENT, j]
+            if n == 0:
+                counts[FIRST, j] = n_before + t
+            step = value - moments[MEAN, j]
+            if n >= _MIN_VALUES_FOR_OUTLIERS:
+                limit = OUTLIER_DEVIATIONS * math.sqrt(moments[SQUARES, j] / n)
+                if 0.0 < limit < abs(step):
+                    counts[OUTLIERS, j] += 1
+                    step = math.copysign(limit, step)
+            counts[PRESENT, j] = n + 1
+            # Welford's recursion: no sum of squares, so a large offset costs no accuracy.
+            moments[MEAN, j] += step / (n + 1)
+            moments[SQUARES, j] += step * step * (n / (n + 1))
