@@ -1,7 +1,11 @@
-"""Error types, and what is warned of. Errors are ValueErrors: the message says what to do."""
+"""Error types and warnings. Errors are ValueErrors: the message says what to do."""
 
 import sys
 import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+Spelling = Callable[..., str]
 
 
 class FolklearnError(ValueError):
@@ -29,3 +33,31 @@ def warn_of_data(message: str) -> None:
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("folklearn."):
         frame, level = frame.f_back, level + 1
     warnings.warn(message, DataWarning, stacklevel=level)
+
+
+_spelling: Spelling = str.format
+
+
+def spell_argument(template: str, *values: str) -> str:
+    """Return how a user sets an argument, for messages: in Python, or as the caller has set.
+
+    >>> spell_argument("encoding={!r}", "cp1252")
+    "encoding='cp1252'"
+    """
+    return _spelling(template, *values)
+
+
+def current_spelling() -> Spelling:
+    """Return how this process spells arguments, for another process."""
+    return _spelling
+
+
+@contextmanager
+def arguments_spelled_by(spelling: Spelling) -> Iterator[None]:
+    """Let messages of this process spell arguments otherwise, such as by command-line options."""
+    global _spelling
+    before, _spelling = _spelling, spelling
+    try:
+        yield
+    finally:
+        _spelling = before

@@ -8,7 +8,6 @@ import os
 import re
 import tempfile
 from pathlib import Path
-from unittest import mock
 
 import numpy as np
 from hypothesis import strategies as st
@@ -162,7 +161,6 @@ def check(case):
         outputs = ["-f", str(model), "-p", str(predictions), "--quiet"]
         with (
             contextlib.redirect_stderr(said),
-            mock.patch("folklearn.cli.run.warm_up"),
             np.errstate(all="ignore"),
         ):
             code = main(["run", str(path), *chosen, *outputs])

@@ -9,7 +9,7 @@ import pytest
 
 import folklearn as library
 from folklearn import progress
-from folklearn.cli import warmup
+from folklearn.cli import text, warmup
 
 COMMAND = [sys.executable, "-m", "folklearn.cli.app"]
 
@@ -106,7 +106,7 @@ def test_a_bug_is_not_hidden(folklearn, monkeypatch):
     def fail(*_):
         raise ZeroDivisionError
 
-    monkeypatch.setattr("folklearn.cli.run.warm_up", fail)
+    monkeypatch.setattr("folklearn.cli.text.describe_run", fail)
     with pytest.raises(ZeroDivisionError):
         folklearn("run")
 
@@ -170,7 +170,8 @@ def test_compiling_is_announced_when_it_takes_long(folklearn, pets, monkeypatch,
             compilation.end()
 
     monkeypatch.setattr(progress, "_SECONDS_TO_COMPILE_SILENTLY", seconds)
-    monkeypatch.setattr("folklearn.cli.run.warm_up", compile)
+    describe_run = text.describe_run
+    monkeypatch.setattr(text, "describe_run", lambda *feed: compile() or describe_run(*feed))
     said = folklearn("run", pets, "--target", "kind").stderr
     sentence = (
         "Compiling kernels, once per machine, which takes a minute or two; `folklearn warmup` "
@@ -204,7 +205,7 @@ assert max(before) == 1, before
 def test_everything_can_be_compiled_beforehand(folklearn, monkeypatch):
     used = []
     monkeypatch.setattr(warmup, "warm_up", lambda *given: used.append(given))
-    for step in ("_use_every_verb", "_decide", "_boost"):
+    for step in ("_learn_words", "_use_model", "_decide", "_boost"):
         monkeypatch.setattr(warmup, step, lambda step=step: used.append(step))
     outcome = folklearn("warmup")
     assert outcome.code == 0

@@ -449,7 +449,6 @@ def test_a_signal_does_not_cut_a_block(
         return learn_block(self, *arguments)
 
     path = write_csv("t.csv", rows)
-    monkeypatch.setattr("folklearn.cli.run.warm_up", lambda *_: None)
     monkeypatch.setattr(Model, "_learn_block", interrupted)
     outcome = folklearn("run", path, *TARGET, "-f", tmp_path / "m", "--learner", "ogd")
     assert outcome.code == code
@@ -481,7 +480,6 @@ def test_ctrl_c_twice_while_a_block_is_learned(folklearn, feed, tmp_path, monkey
         os.kill(os.getpid(), signal.SIGINT)
         os.kill(os.getpid(), signal.SIGINT)
 
-    monkeypatch.setattr("folklearn.cli.run.warm_up", lambda *_: None)
     monkeypatch.setattr(Model, "_learn_block", interrupted)
     feed(b"a,kind\n1,x\n2,y\n")
     outcome = folklearn("run", "-", *TARGET, "-f", tmp_path / "m", "--learner", "ogd", "--quiet")

@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 from folklearn import load
-from folklearn.cli.display import bar
+from folklearn.cli.display import progress_bar
 from tests.cli.conftest import KINDS
 from tests.cli.test_run import read_predictions
 
@@ -310,12 +310,10 @@ def test_the_bar_tells_rate_and_time_left_on_a_terminal(terminal, monkeypatch):
     file = Terminal() if terminal else io.StringIO()
     clock = iter(range(1000))
     console = Console(file=file, width=120, force_terminal=terminal)
-    with bar(console) as progress:
-        progress.get_time = lambda: float(next(clock))
-        task = progress.add_task("learning", total=1_000_000)
-        progress.advance(task, 1000)
-        progress.advance(task, 3000)
-        progress.refresh()
+    monkeypatch.setattr("folklearn.cli.display.working_time", lambda: float(next(clock)))
+    with progress_bar(console, "learning", 1_000_000) as report:
+        report(1000)
+        report(4000)
     said = file.getvalue()
     assert bool(re.search(r"learning.*4000/1000000.*rows/s.*\d:\d\d:\d\d.*left", said)) == terminal
 

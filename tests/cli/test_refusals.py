@@ -270,5 +270,5 @@ def test_a_failure_while_learning_leaves_nothing(refused, pets, outputs, monkeyp
     def fail(*_, **__):
         raise OSError(28, "No space left on device", "p.csv")
 
-    monkeypatch.setattr("folklearn.cli.predictions.PredictionWriter.write", fail)
+    monkeypatch.setattr("folklearn.cli.predictions_file.PredictionWriter.write", fail)
     assert refused(pets, *TRAINED, "--quiet", *outputs) == "p.csv: No space left on device"

@@ -1,115 +1,72 @@
-"""Sentences about certificates claim what is proven, and no more."""
+"""`folklearn report`: a page about a model, a file of rows, or somebody's predictions."""
 
-import math
 import re
 
 import pytest
 
-from folklearn import Certificate, Folklore, Model
-from folklearn.cli import report
-from folklearn.model import document
+TARGET = ["--target", "kind"]
 
 
-def certificate(loss, regret_bound, **more):
-    return Certificate(loss=loss, regret_bound=regret_bound, B=10.0, n_rounds=100, **more)
+def headings(path):
+    return re.findall(r"<h[12]>(.*?)</h[12]>", path.read_text(encoding="utf-8"))
 
 
-MODELS = "linear model of the features as given with row norms at most 10"
+def test_rows_are_learned_and_reported(folklearn, pets, tmp_path):
+    report = tmp_path / "report.html"
+    outcome = folklearn("report", pets, *TARGET, "-o", report)
+    assert outcome.code == 0
+    assert f"Wrote the report to {report}." in outcome.stderr
+    assert headings(report)[0] == f"Report on {pets}"
+    assert headings(report)[-1] == "Speed"
 
 
-def test_the_plain_sentence():
-    assert certificate(80.0, 30.0).in_words() == (
-        f"Lower bound: every fixed {MODELS} has an average log loss of at least 0.5 on these rows; "
-        "this model had 0.8000, each row predicted before its label was known, so that none of "
-        "them is better by more than 0.3."
-    )
-    words = certificate(80.0, 30.0, norm=12.0).in_words(weight=200.0)
-    assert "at least 0.25 on these rows; this model had 0.4000" in words
-    assert words.endswith("Its own weights have the norm 12 now, which is outside of that class.")
-    beaten = certificate(80.0, -20.0, models="model of some kind").in_words()
-    assert beaten == (
-        "Lower bound: every fixed model of some kind has an average log loss of at least 1 on "
-        "these rows; this model had 0.8000, each row predicted before its label was known."
-    )
-    assert certificate(80.0, 80.0).in_words().startswith("There is no useful lower bound yet")
-    assert document.proven(Model()) == ["Nothing is proven before there is a second class."]
-    invalid = certificate(10.0, float("inf"), valid=False, reason="gamma was too large")
-    assert invalid.in_words() == "There is no lower bound: gamma was too large."
+def test_a_saved_model_is_reported(folklearn, pets, tmp_path):
+    model, report = tmp_path / "pets.model", tmp_path / "report.html"
+    assert folklearn("run", pets, *TARGET, "--learner", "folklore", "--save", model).code == 0
+    assert folklearn("report", model, "-o", report, "--quiet").code == 0
+    assert headings(report)[:2] == ["Report on pets.model", "In short"]
 
 
-def test_a_certificate_names_its_models():
-    assert certificate(80.0, 30.0).in_full() == (
-        f"Certificate: every fixed {MODELS} has an average log loss of at least 0.5 on these rows "
-        "(regret bound 0.3 per round, 30 in total)."
-    )
+def test_predictions_are_audited_in_a_document(folklearn, pets, tmp_path):
+    preds, report = tmp_path / "preds.csv", tmp_path / "report.html"
+    assert folklearn("run", pets, *TARGET, "--learner", "ogd", "-p", preds).code == 0
+    outcome = folklearn("report", pets, *TARGET, "-p", preds, "-o", report)
+    assert outcome.code == 0
+    text = report.read_text(encoding="utf-8")
+    assert headings(report)[0] == "Audit of preds.csv"
+    assert "Lower bound: every fixed linear model of the columns" in text
+    assert "A linear model that learned the same rows beside them" in text
+    assert "lower bound for linear models of norm up to" in text
 
 
-@pytest.mark.parametrize("gain", [1.23456, 0.0123456, 123.999999, 99.99999, 123456.7, 1e-9])
-def test_the_best_loss_is_rounded_downwards(gain):
-    proof = certificate(300.0 + gain, 300.0)
-    words = proof.in_full()
-    below = float(re.search(r"at least (\S+) on", words)[1])
-    per_round = float(re.search(r"bound (\S+) per", words)[1])
-    total = float(re.search(r"round, (\S+) in", words)[1])
-    assert 0.999 * gain / 100 <= below <= gain / 100
-    assert (per_round, total) == (3.0, 300.0)
-    assert float(re.search(r"at least (\S+) on", proof.in_words())[1]) == below
+def test_predictions_alone_are_reported_without_a_proof(folklearn, refusal, pets, tmp_path):
+    preds, report = tmp_path / "preds.csv", tmp_path / "report.html"
+    assert folklearn("run", pets, *TARGET, "--learner", "ogd", "-p", preds).code == 0
+    assert folklearn("report", preds, "-o", report).code == 0
+    text = report.read_text(encoding="utf-8")
+    assert headings(report)[0] == "Audit of preds.csv"
+    assert "Of 300 rows" in text
+    assert "it takes the rows that they are about" in text
+    preds.write_text("label,p:a,p:b\nc,0.5,0.5\n")
+    assert "the label 'c', and no column" in refusal("report", preds, "-o", report)
+    preds.write_text("label,p:a,p:b\n,0.5,0.5\n")
+    assert "no row with a label" in refusal("report", preds, "-o", report)
 
 
-@pytest.mark.parametrize("bound", [1.23456, 0.0123456, 123.999999, 99.99999, 123456.7, -2.34567])
-def test_bounds_are_rounded_upwards(bound):
-    words = certificate(1e6, bound).in_full()
-    total = float(re.search(r"round, (\S+) in", words)[1])
-    assert bound <= total <= bound + 1e-3 * abs(bound)
-    assert "e+" not in words
-    if bound > 0.0:
-        gain = float(re.search(r"more than (\S+)\.$", certificate(1e6, bound).in_words())[1])
-        assert bound / 100 <= gain <= 1.001 * bound / 100
+def test_refusals(folklearn, refusal, pets, tmp_path):
+    model = tmp_path / "pets.model"
+    folklearn("run", pets, *TARGET, "--learner", "folklore", "--save", model)
+    assert "are about rows" in refusal("report", model, *TARGET)
+    assert "it would replace the input" in refusal("report", pets, *TARGET, "-o", pets)
+    assert "there is no file" in refusal("report", tmp_path / "none")
+    assert "which column" in refusal("report", pets).lower()
 
 
-@pytest.mark.parametrize("loss", [10.0, 30.0])
-def test_a_bound_above_the_loss_certifies_nothing_yet(loss):
-    words = certificate(loss, 30.0).in_full()
-    assert words.startswith(f"The certificate does not yet exclude a perfect {MODELS}")
-    assert "at least" not in words
-
-
-def test_large_numbers_have_exponents():
-    words = certificate(1.0, 123456789.0).in_full()
-    assert "regret bound 1.235e+06 per round, 1.235e+08 in total" in words
-
-
-def test_unsolved_rounds_are_spoken_of(monkeypatch):
-    monkeypatch.setattr(Folklore, "n_unsolved", 1)
-    model = Model("folklore", classes=["a", "b"])
-    model.learn_many([{"x": 1.0}, {"x": 2.0}, {"x": 3.0}], ["a", "b", "a"])
-    words = "\n".join(report.expert_words(model))
-    assert "In 1 round the prediction was not solved" in words
-
-
-def test_an_invalid_certificate_gives_its_reason():
-    invalid = certificate(10.0, float("inf"), valid=False, reason="gamma was too large")
-    assert invalid.in_full() == "There is no certificate: gamma was too large."
-
-
-def test_losses_part():
-    assert not document.has_parted(0.5, 0.6)
-    assert not document.has_parted(0.5, 0.65)
-    assert document.has_parted(0.5, 0.66)
-    assert not document.has_parted(0.5, math.nan)
-
-
-def test_numbers_of_a_table():
-    numbers = [1.0, math.nan, None, math.inf, 1e30, -0.12345]
-    assert list(map(report.number, numbers)) == ["1.0000", "-", "-", "none", "1.000e+30", "-0.1235"]
-
-
-def test_what_new_classes_cost_is_part_of_the_loss(rng):
-    model = Model(learner="folklore")
-    for label in rng.choice(["a", "b", "c"], size=400, p=[0.6, 0.3, 0.1]).tolist():
-        model.learn_one({"x": float(len(label))}, label)
-    said = document.proven(model)[-1]
-    below = float(re.search(r"of at least (\S+) on these rows", said)[1])
-    gain = float(re.search(r"by more than ([0-9.]+[0-9])\.", said)[1])
-    assert model.loss_of_new > 4.0
-    assert below + gain == pytest.approx(model.average_loss, abs=1e-3)
+@pytest.mark.parametrize("name", ["<script>.csv", "a & b.csv"])
+def test_the_name_of_a_file_is_no_tag(folklearn, write_csv, rows, tmp_path, name):
+    data = write_csv(name, rows)
+    report = tmp_path / "report.html"
+    assert folklearn("report", data, *TARGET, "-o", report, "--quiet").code == 0
+    text = report.read_text(encoding="utf-8")
+    assert "<script" not in text
+    assert name.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;") in text

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from folklearn import Folklore, Model, load
-from folklearn.cli import learners
+from folklearn.cli.options import LEARNERS
 from folklearn.learners.auto import Auto
 from folklearn.scaler import OnlineScaler
 from tests.cli.conftest import KINDS
@@ -255,7 +255,7 @@ def two_kinds(write_csv, rows):
     return write_csv("two.csv", [row for row in rows if row[-1] != KINDS[1]])
 
 
-@pytest.mark.parametrize("name", learners.NAMES)
+@pytest.mark.parametrize("name", LEARNERS)
 def test_every_learner_runs_saves_and_goes_on(folklearn, two_kinds, tmp_path, name):
     arguments = ["run", two_kinds, *TARGET]
     first = folklearn(*arguments, "--learner", name, "-f", tmp_path / "m", "-p", tmp_path / "p")

@@ -1,4 +1,4 @@
-"""The entry point: every way to fail becomes one sentence and an exit code."""
+"""Entry point of the command line: every error becomes one sentence and an exit code."""
 
 import os
 import signal
@@ -8,9 +8,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 
-from folklearn.cli.flags import as_flags
-from folklearn.cli.interrupts import EXIT_CODES, Ended, Terminated
-from folklearn.errors import FolklearnError
+from folklearn.cli.signals import EXIT_CODES, Ended, Terminated
+from folklearn.errors import FolklearnError, arguments_spelled_by
 
 BAD_INPUT = 2
 BROKEN_PIPE = 1
@@ -22,12 +21,13 @@ _EXTRAS = dict.fromkeys(("rich", "typer"), "cli") | dict.fromkeys(
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
     try:
-        # Here, because the extra may be missing, and that deserves a sentence too.
+        # Imported here, because the extra may be missing.
         from folklearn.cli.commands import dispatch
+        from folklearn.cli.options import spell_option
 
-        with _sigterm_raises():
+        with _sigterm_raises(), arguments_spelled_by(spell_option):
             code = dispatch(arguments)
-        if sys.stdout is not None:  # which it is if whoever called closed it
+        if sys.stdout is not None:  # None if the calling process closed it
             sys.stdout.flush()  # a closed pipe must show here, not when the interpreter ends
         return code
     except ModuleNotFoundError as error:
@@ -39,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             f"pip install 'folklearn[{_EXTRAS[package]}]'"
         )
     except FolklearnError as error:
-        return _fail(as_flags(str(error)))
+        return _fail(str(error))
     except Ended as end:
         return end.code
     except KeyboardInterrupt:

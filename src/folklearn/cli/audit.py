@@ -1,21 +1,47 @@
-"""`folklearn audit`: certify the predictions of any model."""
+"""`folklearn audit`: certify the predictions of any model, in one file or several."""
 
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial, reduce
+from itertools import chain
+from typing import Annotated, NamedTuple
 
 import numpy as np
+import typer
 from rich.console import Console
 
 from folklearn.arrays import Array, Labels
-from folklearn.cli import report
-from folklearn.cli.display import Table, follow, new_console, warnings_shown
-from folklearn.cli.given import Given, read
-from folklearn.cli.inputs import check_settings
-from folklearn.cli.many_files import Pair, audit_together
-from folklearn.cli.options import Columns, Source, explained
-from folklearn.cli.warmup import warm_up
-from folklearn.cli.whole import Whole
+from folklearn.cli import text
+from folklearn.cli.display import (
+    TextTable,
+    new_console,
+    progress_bar,
+    run_with_table,
+    warnings_shown,
+)
+from folklearn.cli.labelled_file import LabelledFile
+from folklearn.cli.options import (
+    STDIN,
+    Decimal,
+    Delimiter,
+    Device,
+    Dropped,
+    Encoding,
+    File,
+    Format,
+    Quiet,
+    Roles,
+    Source,
+    Target,
+    check_jobs,
+    check_settings,
+    parse_roles,
+)
+from folklearn.cli.predictions_file import (
+    PredictionsFile,
+    read_classes_of_predictions,
+    read_predictions,
+)
 from folklearn.errors import FolklearnError
 from folklearn.evaluate.auditing import Certifier, PredictionCertificate
 from folklearn.evaluate.best_linear import Pass
@@ -23,10 +49,16 @@ from folklearn.evaluate.regression import Regression
 from folklearn.evidence.map_reduce import MapReduce
 from folklearn.kernels.blas import OWN
 from folklearn.metrics.scores import score
-from folklearn.utils import counted
+from folklearn.model.encoder import Key
+from folklearn.model.roles import LEARNED
+from folklearn.scale.files import AuditedFile, FilesAudit, audit_files, averages
+from folklearn.scale.parallel import map_in_parallel
+from folklearn.scaler import Moments
+from folklearn.utils import counted, listed
 
 _TOLERANCE = 1e-6  # of --exact, relative
-_TABLE = Table(
+_MIN_FILE_WIDTH, _MAX_FILE_WIDTH = 10, 40  # characters
+_TABLE = TextTable(
     [
         ("", "loss since", "average", "error", "regret bound", ""),
         ("rows", "last line", "log loss", "rate", "a row", "rows/s"),
@@ -35,98 +67,132 @@ _TABLE = Table(
 )
 
 
-@dataclass(frozen=True)
-class Predicted:
-    """Files of predictions, one for each file of rows, and the files of rows after the first."""
-
-    more: list[str] = field(default_factory=list)
-    predictions: list[str] = field(default_factory=list)
-
-
-@explained(
-    f"""
-MORE  Further files, audited together with the first: their evidence is added up.
---predictions -p PREDS.csv  What a model predicted: a line of probabilities for every row, in order,
-    under a header of labels, plain or as p:label; what run and predict write will do. For several
-    files, given as often, in their order.
---B  Largest norm of the weights of a class, per standard deviation, of the linear models to compare
-    with. Default: 10 over the norm of a row.
---exact  Read the file again, a few times, until the best of these models is known to
-    {_TOLERANCE:g} of its loss.
---jobs N  Of several files, how many are read at once; with --exact, threads that share the rows. -1
-    for as many as there are cores. What comes out is the same.
-"""
-)
 def audit(
-    source: Source,
-    columns: Columns,
-    given: Predicted,
-    B: float | None = None,
-    exact: bool = False,
-    jobs: int = 1,
-    device: str = OWN,
-    quiet: bool = False,
+    file: File = None,
+    more: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="MORE",
+            show_default=False,
+            help="Further files, audited together with the first: their evidence is added up.",
+        ),
+    ] = None,
+    target: Target = None,
+    format: Format = None,
+    delimiter: Delimiter = None,
+    encoding: Encoding = None,
+    decimal: Decimal = None,
+    role: Roles = None,
+    drop: Dropped = None,
+    predictions: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--predictions",
+            "-p",
+            metavar="PREDS.csv",
+            help="Predictions of a model: a line of probabilities for every row, in order, under a "
+            "header of labels, plain or as p:label, such as run and predict write. For several "
+            "files repeat it, in their order.",
+        ),
+    ] = None,
+    B: Annotated[
+        float | None,
+        typer.Option(
+            "--B",
+            help="Largest norm of the weights of a class, per standard deviation, of the linear "
+            "models to compare with. Default: 10 over the norm of a row.",
+        ),
+    ] = None,
+    exact: Annotated[
+        bool,
+        typer.Option(
+            "--exact",
+            help="Read the file again, a few times, until the best of these models is known to "
+            f"{_TOLERANCE:g} of its loss.",
+        ),
+    ] = False,
+    jobs: Annotated[
+        int,
+        typer.Option(
+            metavar="N",
+            help="Of several files, how many are read at once; with --exact, threads that share "
+            "the rows; -1 for all cores. The result is the same.",
+        ),
+    ] = 1,
+    device: Device = OWN,
+    quiet: Quiet = False,
 ) -> None:
     """Certify predictions that any model made: how much better could a linear model do?
 
     Each prediction must have been made before its label was seen; this cannot be checked.
     """
-    if not any(given.predictions):
+    if not any(predictions or ()):
         raise FolklearnError("--predictions is needed: the file that holds what was predicted")
-    MapReduce.from_options(jobs, device)  # check before anything is read
-    sources = [source, *(replace(source, file=file) for file in given.more)]
-    if len(given.predictions) != len(sources):
+    check_jobs(jobs)
+    MapReduce.from_options(jobs, device)  # raises before anything is read
+    check_settings(B=B)
+    roles = parse_roles(role, drop)
+    sources = [
+        Source(name, target, format, delimiter, encoding, decimal) for name in (file, *(more or ()))
+    ]
+    if len(predictions or ()) != len(sources):
         raise FolklearnError(
             f"{counted(len(sources), 'file')} of rows, and "
-            f"{counted(len(given.predictions), 'file')} of predictions; expected --predictions "
+            f"{counted(len(predictions or ()), 'file')} of predictions; expected --predictions "
             "once for each, in the same order"
         )
-    pairs = [Pair(*pair) for pair in zip(sources, given.predictions, strict=True)]
+    pairs = [_FilePair(*pair) for pair in zip(sources, predictions or (), strict=True)]
     console = new_console(quiet)
-    if given.more:
-        if exact or device != OWN:
-            option = "--exact" if exact else "--device"
-            raise FolklearnError(f"{option} is for one file: leave it out, or audit one at a time")
-        check_settings({} if B is None else {"B": B})
-        with warnings_shown(console):
-            audit_together(console, pairs, columns.roles(), B, jobs)
-        return
     with warnings_shown(console):
+        if more:
+            if exact or device != OWN:
+                option = "--exact" if exact else "--device"
+                raise FolklearnError(
+                    f"{option} is for one file: leave it out, or audit one at a time"
+                )
+            _audit_together(console, pairs, roles, B, jobs)
+            return
         started = time.perf_counter()
-        audited = certified(console, "audit", source, columns, pairs[0].predictions, B, device)
+        audited = audit_file(console, "audit", *pairs[0], roles, B, device)
         certifier = audited.certifier
-        certificate = _refined(audited, console, jobs) if exact else certifier.certificate()
-        certificate = audited.whole.named(certificate)
-        hindsight = audited.whole.regression(audited.given.labels)
+        certificate = _refine(audited, console, jobs) if exact else certifier.certificate()
+        certificate = audited.file.describe_certificate(certificate)
+        hindsight = audited.file.regression(audited.predictions.labels)
         seconds = time.perf_counter() - started
-    console.print(_summary(audited, certificate, hindsight, seconds))
+    console.print(_summarise(audited, certificate, hindsight, seconds))
 
 
-def certified(
+def audit_file(
     console: Console,
     command: str,
     source: Source,
-    columns: Columns,
     predictions: str,
+    roles: Mapping[str, str],
     B: float | None,
     device: str = OWN,
-) -> "Audited":
-    """Read rows and predictions of them, and certify these, showing how it goes."""
-    check_settings({} if B is None else {"B": B})
-    whole = Whole(console, command, source, columns.roles())
-    given = read(predictions, whole)
-    sizes = {"n_features": whole.n_inputs + 1, "n_classes": len(given.labels)}
-    certifier = Certifier(**sizes, B=whole.norm(B), device=device)
-    more = ("audited", given.name), ("models", whole.models(certifier.B * whole.scaler.unit))
-    console.print(whole.about(*more, labels=given.labels))
-    warm_up("auto")
-    audited = Audited(certifier, given, whole)
-    follow(console, _TABLE, audited.certified(), audited.cells, what="reading", total=whole.n_rows)
+) -> "FileAudit":
+    """Read rows and predictions of them, and certify these, with a table of the progress."""
+    check_settings(B=B)
+    file = LabelledFile(console, command, source, roles)
+    predicted = read_predictions(predictions, file)
+    certifier = Certifier(
+        n_features=file.n_inputs + 1,
+        n_classes=len(predicted.labels),
+        B=file.scale_norm(B),
+        device=device,
+    )
+    models = file.describe_models(certifier.B * file.scaler.unit)
+    lines = ("audited", predicted.name), ("models", models)
+    console.print(file.describe(*lines, labels=predicted.labels))
+    audited = FileAudit(certifier, predicted, file)
+    run_with_table(
+        console, _TABLE, audited.certify(), audited.cells, what="reading", total=file.n_rows
+    )
     return audited
 
 
-def _refined(audited: "Audited", console: Console, jobs: int) -> PredictionCertificate:
-    """Read the rows again until the certificate is exact; say after each pass how far it is."""
+def _refine(audited: "FileAudit", console: Console, jobs: int) -> PredictionCertificate:
+    """Read the rows again until the certificate is exact; print the gap after each pass."""
     n = audited.certifier.n_rounds
     console.print("Reading the rows again:")
 
@@ -136,22 +202,24 @@ def _refined(audited: "Audited", console: Console, jobs: int) -> PredictionCerti
             f"{done.loss / n:.6f}; none below {done.at_least / n:.6f}; gap {done.gap / n:.1e}"
         )
 
-    return audited.certifier.exact(audited.again, tol=_TOLERANCE, report=show, n_jobs=jobs)
+    return audited.certifier.exact(audited.batches, tol=_TOLERANCE, report=show, n_jobs=jobs)
 
 
-class Audited:
-    """Predictions of a file beside the rows that they are about."""
+class FileAudit:
+    """A certifier of the predictions in a file, with the rows that they are about."""
 
-    def __init__(self, certifier: Certifier, given: Given, whole: Whole) -> None:
-        self.certifier, self.given, self.whole = certifier, given, whole
-        self.P = given.clipped
-        self.y = np.empty(len(given.P), dtype=np.int64)
+    def __init__(
+        self, certifier: Certifier, predictions: PredictionsFile, file: LabelledFile
+    ) -> None:
+        self.certifier, self.predictions, self.file = certifier, predictions, file
+        self.P = predictions.clipped
+        self.y = np.empty(len(predictions.P), dtype=np.int64)
         self._n_wrong = 0
         self._shown = 0, 0.0  # rows and loss by the last line
 
-    def certified(self) -> Iterator[int]:
-        """Certify all rows; yield how many, also at every power of two."""
-        for X, y in self.again():
+    def certify(self) -> Iterator[int]:
+        """Certify all rows; yield their number so far, also at every power of two."""
+        for X, y in self.batches():
             start = 0
             while start < len(y):
                 n = self.certifier.n_rounds
@@ -163,34 +231,32 @@ class Audited:
     def _certify(self, X: Array, y: Labels) -> None:
         start = self.certifier.n_rounds
         rows = slice(start, start + len(y))
-        self.given.check_same_rows(start, y)
+        self.predictions.check_same_rows(start, y)
         self.certifier.observe_many(X, y, self.P[rows])
         self.y[rows] = y
         self._n_wrong += int((self.P[rows].argmax(axis=1) != y).sum())
 
-    def again(self) -> Iterator[tuple[Array, Labels]]:
-        """Yield all rows, standardised."""
-        return self.whole.blocks(self.given.labels)
+    def batches(self) -> Iterator[tuple[Array, Labels]]:
+        """Yield all rows, standardised, and their class numbers."""
+        return self.file.batches(self.predictions.labels)
 
     def cells(self, speed: float) -> list[str]:
         """Return a line of the table."""
-        (shown, before), n = self._shown, self.certifier.n_rounds
+        (n_before, loss_before), n = self._shown, self.certifier.n_rounds
         loss = self.certifier.loss
         self._shown = n, loss
         bound = self.certifier.certificate().regret_bound
-        losses = report.number((loss - before) / (n - shown)), report.number(loss / n)
-        return [
-            f"{n}", *losses, f"{self._n_wrong / n:.2%}", report.number(bound / n), f"{speed:.0f}"
-        ]  # fmt: skip
+        losses = (loss - loss_before) / (n - n_before), loss / n
+        cells = [f"{n}", *map(text.format_loss, losses), f"{self._n_wrong / n:.2%}"]
+        return [*cells, text.format_loss(bound / n), f"{speed:.0f}"]
 
 
-def _summary(
-    audited: Audited,
+def _summarise(
+    audited: FileAudit,
     certificate: PredictionCertificate,
     hindsight: Regression | None,
     seconds: float,
 ) -> str:
-    """Return the result and what is proven about it."""
     n = certificate.n_rounds
     scores = score(audited.P, audited.y)
     lines = [
@@ -207,5 +273,145 @@ def _summary(
         "The linear model that learned the same rows beside them, on line, had an average log "
         f"loss of {audited.certifier.leader_loss / n:.4f}."
     )
-    lines += audited.given.notes(audited.y)
+    lines += audited.predictions.notes(audited.y)
+    return "\n".join(lines)
+
+
+class _FilePair(NamedTuple):
+    """A file of rows and a file of their predictions."""
+
+    source: Source
+    predictions: str
+
+    def __str__(self) -> str:
+        return str(self.source.file)
+
+
+class _FileContents(NamedTuple):
+    """Roles of the learned columns, encoded columns, classes and number of rows of a file."""
+
+    roles: dict[str, str]
+    keys: tuple[Key, ...]
+    labels: tuple[str, ...]
+    n_rows: int
+
+
+def _audit_together(
+    console: Console,
+    pairs: Sequence[_FilePair],
+    roles: Mapping[str, str],
+    B: float | None,
+    jobs: int,
+) -> None:
+    """Certify the predictions of several files, file by file and all together."""
+    if any(pair.source.file in (None, STDIN) for pair in pairs):
+        raise FolklearnError("of several files, none can be standard input")
+    started = time.perf_counter()
+    contents = map_in_parallel(partial(_read_contents, roles, console.quiet), pairs, n_jobs=jobs)
+    keys = _merge_columns(pairs, contents)
+    labels, n_rows = contents[0].labels, sum(file.n_rows for file in contents)
+    moments = reduce(
+        Moments.merged, map_in_parallel(partial(_find_moments, roles, keys), pairs, n_jobs=jobs)
+    )
+    file = _open_file(roles, keys, moments, pairs[0])
+    norm = file.scale_norm(B)
+    models = file.describe_models(norm * file.scaler.unit, "the rows of all files")
+    console.print(
+        text.format_fields(
+            ("data", f"{len(pairs)} files, {n_rows} rows with a label"),
+            ("predicted", text.describe_classes(labels)),
+            ("models", models),
+        )
+    )
+    with progress_bar(console, "reading", len(pairs)) as report:
+        audited = audit_files(
+            pairs, partial(_read_batches, roles, keys, moments), n_features=file.scaler.n_columns,
+            n_classes=len(labels), B=norm, n_jobs=jobs, progress=report,
+        )  # fmt: skip
+    console.print(_summarise_files(audited, file, time.perf_counter() - started))
+
+
+def _read_contents(roles: Mapping[str, str], quiet: bool, pair: _FilePair) -> _FileContents:
+    console = new_console(quiet)
+    with warnings_shown(console):
+        file = LabelledFile(console, "audit", pair.source, roles)
+    learned = {name: role for name, role in file.feed.roles.items() if role in LEARNED}
+    labels = read_classes_of_predictions(pair.predictions, file)
+    return _FileContents(learned, file.keys, labels, file.n_rows)
+
+
+def _merge_columns(
+    pairs: Sequence[_FilePair], contents: Sequence[_FileContents]
+) -> tuple[Key, ...]:
+    """Return the columns of all files; raise if they do not mean the same in each."""
+    first = contents[0]
+    for pair, file in zip(pairs, contents, strict=True):
+        if file.labels != first.labels:
+            raise FolklearnError(
+                f"{pairs[0].predictions} is about the classes {listed(first.labels)}, and "
+                f"{pair.predictions} about {listed(file.labels)}: files that are audited together "
+                "need the same, a column p:label for each"
+            )
+        for name in {**first.roles, **file.roles}:
+            roles = [side.roles.get(name, "not there") for side in (first, file)]
+            if roles[0] != roles[1]:
+                raise FolklearnError(
+                    f"column {name!r} is {roles[0]} in {pairs[0]} and {roles[1]} in {pair}: files "
+                    "that are audited together need the same columns; name its role (--role) or "
+                    "leave it out (--drop)"
+                )
+        shared = [name for name, part in file.keys if part.startswith("#")]
+        if shared:
+            raise FolklearnError(
+                f"column {shared[0]!r} of {pair} has too many categories for a column of each, and "
+                "which of them share one differs from file to file: leave it out (--drop), or "
+                "audit one file at a time"
+            )
+    return tuple(dict.fromkeys(chain.from_iterable(file.keys for file in contents)))
+
+
+def _open_file(
+    roles: Mapping[str, str], keys: Sequence[Key], moments: Moments | None, pair: _FilePair
+) -> LabelledFile:
+    console = new_console(quiet=True)  # warnings were shown by `_read_contents`
+    with warnings_shown(console):
+        file = LabelledFile(console, "audit", pair.source, roles)
+    file.set_columns(keys, moments)
+    return file
+
+
+def _find_moments(roles: Mapping[str, str], keys: Sequence[Key], pair: _FilePair) -> Moments:
+    return _open_file(roles, keys, None, pair).moments()
+
+
+def _read_batches(
+    roles: Mapping[str, str], keys: Sequence[Key], moments: Moments, pair: _FilePair
+) -> Iterator[tuple[Array, Labels, Array]]:
+    file = _open_file(roles, keys, moments, pair)
+    predictions = read_predictions(pair.predictions, file)
+    P, start = predictions.clipped, 0
+    for X, y in file.batches(predictions.labels):
+        predictions.check_same_rows(start, y)
+        yield X, y, P[start : start + len(y)]
+        start += len(y)
+
+
+def _summarise_files(audited: FilesAudit, file: LabelledFile, seconds: float) -> str:
+    rows = [*audited.files, AuditedFile("all", audited.certificate)]
+    names = [str(row.file)[-_MAX_FILE_WIDTH:] for row in rows]
+    table = TextTable(
+        [
+            ("", "", "average", "lower", "regret bound"),
+            ("file", "rows", "log loss", "bound", "a row"),
+        ],
+        width=14,
+        left=max(_MIN_FILE_WIDTH, *map(len, names)),
+    )
+    lines = [table.header]
+    for name, row in zip(names, rows, strict=True):
+        n, *numbers = averages(row.certificate)
+        lines.append(table.line([name, f"{n}", *map(text.format_loss, numbers)]))
+    lines.append(f"Audited {audited.certificate.n_rounds} predictions in {seconds:.2f} s.")
+    by = "the rows of all files"
+    lines.append(file.describe_certificate(audited.certificate, by).in_full())
     return "\n".join(lines)

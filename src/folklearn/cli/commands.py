@@ -1,6 +1,6 @@
 """The commands and what they share; importing this module needs the extra `cli`."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -8,15 +8,13 @@ from typer.core import TyperCommand, TyperGroup
 
 from folklearn import __version__
 from folklearn.cli.audit import audit
-from folklearn.cli.backup import backup
 from folklearn.cli.compare import compare
-from folklearn.cli.document import report
-from folklearn.cli.inspection import inspect
-from folklearn.cli.key import KEY_COMMANDS, key
+from folklearn.cli.inspect import inspect
 from folklearn.cli.policy_value import policy_value
 from folklearn.cli.predict import predict
+from folklearn.cli.report import report
 from folklearn.cli.run import run
-from folklearn.cli.serve import serve
+from folklearn.cli.serve import KEY_COMMANDS, backup, key, serve
 from folklearn.cli.warmup import warmup
 from folklearn.errors import FolklearnError
 
@@ -26,8 +24,8 @@ _UsageError: Any = typer.BadParameter.__base__
 _CTRL_C = 130  # what Typer of some versions returns in place of raising Abort
 
 
-def _as_flags(params: list[Any]) -> list[Any]:
-    """Let flags look like flags: Typer of some versions shows the type of a value."""
+def _hide_flag_types(params: list[Any]) -> list[Any]:
+    """Show flags without a type, which some versions of Typer print."""
     for param in params:
         if getattr(param, "is_flag", False):
             param.metavar = ""
@@ -36,16 +34,16 @@ def _as_flags(params: list[Any]) -> list[Any]:
 
 class _Command(TyperCommand):
     def get_params(self, ctx: Any) -> list[Any]:
-        return _as_flags(super().get_params(ctx))
+        return _hide_flag_types(super().get_params(ctx))
 
 
 class _Group(TyperGroup):
     def get_params(self, ctx: Any) -> list[Any]:
-        return _as_flags(super().get_params(ctx))
+        return _hide_flag_types(super().get_params(ctx))
 
 
 app = typer.Typer(cls=_Group, add_completion=False, pretty_exceptions_enable=False)
-for _command in (
+_COMMANDS: tuple[Callable[..., None], ...] = (
     run,
     predict,
     inspect,
@@ -56,7 +54,8 @@ for _command in (
     serve,
     backup,
     warmup,
-):
+)
+for _command in _COMMANDS:
     app.command(cls=_Command)(_command)
 _keys = typer.Typer(cls=_Group, callback=key, invoke_without_command=True)
 for _name, _command in KEY_COMMANDS.items():

@@ -1,4 +1,4 @@
-"""How a command talks while it works: sentences, a bar on a terminal, and a table that grows."""
+"""Output of a running command: messages, a progress bar on a terminal, a growing table."""
 
 import logging
 import warnings
@@ -19,16 +19,12 @@ from rich.progress import (
 )
 from rich.text import Text
 
-from folklearn.cli.flags import as_flags
 from folklearn.errors import DataWarning
 from folklearn.progress import LOGGER, working_time
 
 
 def new_console(quiet: bool) -> Console:
-    """Return a console on standard error; nothing that it prints is markup.
-
-    Names of files, columns and labels go through it, which may hold anything.
-    """
+    """Return a console on standard error without markup: file and column names hold anything."""
     return Console(
         stderr=True, quiet=quiet, markup=False, emoji=False, highlight=False, soft_wrap=True
     )
@@ -36,16 +32,20 @@ def new_console(quiet: bool) -> Console:
 
 @contextmanager
 def warnings_shown(console: Console) -> Iterator[None]:
-    """Let the console say what the library warns of, and what takes long, and nobody else."""
+    """Print DataWarnings and notices of long computations on the console only."""
 
     def show(message: Warning | str, category: type[Warning], *rest: Any) -> None:
         if issubclass(category, DataWarning):
-            console.print(f"Warning: {as_flags(str(message))}.")
+            console.print(f"Warning: {message}.")
         else:
             show_others(message, category, *rest)
 
+    def print_sentence(record: logging.LogRecord) -> None:
+        message = record.getMessage()
+        console.print(f"{message[:1].upper()}{message[1:]}.")
+
     handler = logging.Handler()
-    handler.emit = lambda record: console.print(_sentence(record.getMessage()))  # type: ignore[method-assign]
+    handler.emit = print_sentence  # type: ignore[method-assign]
     LOGGER.addHandler(handler)
     before, LOGGER.propagate = LOGGER.propagate, False
     try:
@@ -58,14 +58,11 @@ def warnings_shown(console: Console) -> Iterator[None]:
         LOGGER.removeHandler(handler)
 
 
-def _sentence(message: str) -> str:
-    return f"{message[:1].upper()}{message[1:]}."
-
-
 @dataclass(frozen=True)
-class Table:
-    """Lines of cells, flush right under their titles; `left` says how wide the first is, on the
-    left.
+class TextTable:
+    """Lines of right-aligned cells of `width` under their titles.
+
+    The first column is left-aligned and `left` characters wide, unless that is 0.
     """
 
     titles: Sequence[Sequence[str]]
@@ -74,75 +71,74 @@ class Table:
 
     @property
     def header(self) -> str:
-        """The titles."""
+        """The lines of titles."""
         return "\n".join(map(self.line, self.titles))
 
     def line(self, cells: Sequence[str]) -> str:
-        """Return one line."""
+        """Return the line of some cells."""
         first = [cells[0].ljust(self.left) if self.left else cells[0].rjust(self.width - 2)]
         return "".join([*first, *(cell.rjust(self.width) for cell in cells[1:])])
 
 
-def follow(
+def run_with_table(
     console: Console,
-    table: Table,
+    table: TextTable,
     counts: Iterable[int],
     cells: Callable[[float], Sequence[str]],
     *,
     what: str,
     total: int | None,
 ) -> None:
-    """Show how something goes on: a line whenever the rows have doubled, and one at the end.
+    """Print a line whenever the number of rows has doubled, and one at the end.
 
     Parameters
     ----------
     counts : does the work, and yields the number of rows done.
-    cells : of a line now, given the rows a second.
-    what, total : the bar's name, and its end, None if nobody knows.
+    cells : returns the cells of a line, given the rows a second.
+    what, total : the label of the bar, and the number of rows, None if it is not known.
     """
-    n = shown = 0
+    n = n_shown = 0
     started = working_time()
     console.print(table.header, style="bold")
 
     def show() -> None:
         console.print(table.line(cells(n / (working_time() - started))))
 
-    with bar(console, endless=total is None) as progress:
-        task = progress.add_task(what, total=total)
+    with progress_bar(console, what, total) as report:
         for n in counts:
-            progress.update(task, completed=n)
-            if n >= max(1, 2 * shown):
+            report(n)
+            if n >= max(1, 2 * n_shown):
                 show()
-                shown = n
-        if n > shown:
+                n_shown = n
+        if n > n_shown:
             show()
 
 
-def bar(
-    console: Console, endless: bool = False, clock: Callable[[], float] = working_time
-) -> Progress:
-    """Return a progress bar with the rate and the time left, shown only on a terminal.
+@contextmanager
+def progress_bar(console: Console, what: str, total: int | None) -> Iterator[Callable[[int], None]]:
+    """Yield a function that takes the number done, for a bar with rate and remaining time.
 
-    An endless one has no time left, and counts only.
+    The bar is shown on a terminal only. Without a total it has no remaining time.
     """
-    columns: tuple[ProgressColumn, ...] = (BarColumn(), MofNCompleteColumn(), _RateColumn())
-    columns += (TimeRemainingColumn(), TextColumn("left"))
-    if endless:
-        columns = (TextColumn("{task.completed} rows,"), _RateColumn())
-    return Progress(
+    columns: tuple[ProgressColumn, ...] = (TextColumn("{task.completed} rows,"), _RateColumn())
+    if total is not None:
+        columns = (BarColumn(), MofNCompleteColumn(), _RateColumn(), TimeRemainingColumn())
+        columns += (TextColumn("left"),)
+    with Progress(
         TextColumn("{task.description}"),
         *columns,
         console=console,
         transient=True,
-        get_time=clock,
+        get_time=working_time,
         disable=console.quiet or not console.file.isatty(),
-    )
+    ) as progress:
+        task = progress.add_task(what, total=total)
+        yield lambda done: progress.update(task, completed=done)
 
 
 class _RateColumn(ProgressColumn):
-    """Rows per second, of late."""
+    """Rows per second over the last seconds."""
 
     def render(self, task: Task) -> Text:
-        """Return the rate, once there is one."""
         speed = task.finished_speed or task.speed
         return Text("- rows/s" if speed is None else f"{speed:,.0f} rows/s")

@@ -1,40 +1,110 @@
-"""Options from a text that explains them, and those that commands share."""
+"""Options that commands share, and the objects that they describe: rows, roles, models."""
 
-import re
-from collections.abc import Callable
-from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
-from inspect import Parameter, Signature, signature
-from typing import Annotated, Any, get_type_hints
+import csv
+import os
+import shlex
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
 
+import numpy as np
 import typer
 
-from folklearn.cli.inputs import open_rows, roles_of
+from folklearn import memory, serialization, validation
 from folklearn.errors import FolklearnError
-from folklearn.readers.open import FORMATS
-from folklearn.readers.reader import Reader
+from folklearn.learners import catalogue
+from folklearn.model.model import Model
+from folklearn.model.roles import IGNORED
+from folklearn.model.roles import check_known as check_role
+from folklearn.readers.memory import TableReader
+from folklearn.readers.open import FORMATS, open_reader
+from folklearn.readers.reader import BadRow, Reader
+from folklearn.readers.table import Column, Table, TextColumn
+from folklearn.synthetic import DIGITS_NAME, DIGITS_TARGET, digits
+from folklearn.utils import counted, listed
 
-_ENTRY = re.compile(r"\n(?=\S)")  # an entry begins at the margin, and goes on further right
-_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-_SHARED = f"""
-FILE  Rows: CSV with a header, JSON lines, svmlight, VW text (also packed with gzip or zstd),
-    Parquet or Arrow; - reads standard input. Without a file, scikit-learn's digits.
-MODEL  What `folklearn run --save` wrote.
---target COLUMN  The column of the class; svmlight and VW text have none to name.
---format {"|".join(FORMATS)}  Format of the file. Default: by its content and its name.
---delimiter CHARACTER  Between the cells of CSV. Default: found.
---encoding NAME  Of the text, such as cp1252. Default: UTF-8, or as the file says.
---decimal .|,  Before the decimals of CSV. Default: found.
---role COLUMN=ROLE  What a column is: number, category, words, date, day/month or month/day (dates
-    such as 5/1/2024), id, weight, target or ignored; may be given several times. Default: found by
-    the first values.
---drop COLUMN  A column to leave out, like --role COLUMN=ignored; may be given several times.
---on-bad-row stop|skip  At a row that cannot be read: stop, or skip it and say how many were.
---device cpu|cuda|cuda:N  Where sums over pairs of classes are made: here, by our own code, or on a
-    GPU (extra gpu). Pays from about a thousand columns times classes. Default: cpu.
---plot OUT.png  Draw it, as .png, .svg or .pdf.
---seed  Of all that is random.
---quiet  Say nothing but errors.
-"""
+STDIN = STDOUT = "-"
+LEARNERS = tuple(catalogue.CATALOGUE)
+_HEADER_LENGTH = 8  # bytes of a safetensors file before its header, which is JSON
+_SECONDS_OF_UNIT = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_OPTION_OF_ARGUMENT = {
+    "n_jobs": "--jobs 1",
+    "on_bad": "--on-bad-row skip",
+    "reward_range": "--reward-range LOW HIGH",
+    "shuffle": "--shuffle",
+}
+
+File = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="FILE",
+        show_default=False,
+        help="Rows: CSV with a header, JSON lines, svmlight, VW text (also compressed with gzip or "
+        "zstd), Parquet or Arrow; - reads standard input. Default: scikit-learn's digits.",
+    ),
+]
+Target = Annotated[
+    str | None,
+    typer.Option(metavar="COLUMN", help="Column of the class; not for svmlight and VW text."),
+]
+Format = Annotated[
+    str | None,
+    typer.Option(
+        metavar="|".join(FORMATS), help="Format of the file. Default: by its content and its name."
+    ),
+]
+Delimiter = Annotated[
+    str | None,
+    typer.Option(metavar="CHARACTER", help="Separator of CSV cells. Default: detected."),
+]
+Encoding = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME", help="Text encoding, such as cp1252. Default: UTF-8, or as the file says."
+    ),
+]
+Decimal = Annotated[
+    str | None, typer.Option(metavar=".|,", help="Decimal separator of CSV. Default: detected.")
+]
+Roles = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--role",
+        metavar="COLUMN=ROLE",
+        help="Role of a column: number, category, words, date, day/month or month/day (dates such "
+        "as 5/1/2024), id, weight, target or ignored; repeatable. Default: inferred from the first "
+        "values.",
+    ),
+]
+Dropped = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--drop",
+        metavar="COLUMN",
+        help="Column to leave out, like --role COLUMN=ignored; repeatable.",
+    ),
+]
+OnBadRow = Annotated[
+    str,
+    typer.Option(
+        metavar="stop|skip", help="At a row that cannot be read: stop, or skip it and count it."
+    ),
+]
+Device = Annotated[
+    str,
+    typer.Option(
+        metavar="cpu|cuda|cuda:N",
+        help="Where sums over pairs of classes are computed: on the CPU, or on a GPU (extra gpu), "
+        "which pays from about a thousand columns times classes.",
+    ),
+]
+Plot = Annotated[
+    str | None, typer.Option(metavar="OUT.png", help="Write a plot, as .png, .svg or .pdf.")
+]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Print errors only.")]
 
 
 @dataclass(frozen=True)
@@ -49,68 +119,49 @@ class Source:
     decimal: str | None = None
 
     def open(self) -> tuple[Reader, str | None]:
-        """Return the rows, and the column of the labels."""
-        return open_rows(
-            self.file, self.target, format=self.format, delimiter=self.delimiter,
-            encoding=self.encoding, decimal=self.decimal,
-        )  # fmt: skip
+        """Return a reader of the rows, and the column of the labels."""
+        options = {
+            "format": self.format,
+            "delimiter": self.delimiter,
+            "encoding": self.encoding,
+            "decimal": self.decimal,
+        }
+        if self.file is None:
+            options_set = [name for name, value in options.items() if value is not None]
+            if options_set or self.target not in (None, DIGITS_TARGET):
+                what = f"--{options_set[0]}" if options_set else f"--target {self.target!r}"
+                raise FolklearnError(f"{what} is about a file, but no file was given")
+            return _read_digits(), DIGITS_TARGET
+        if self.file == STDIN and sys.stdin is None:  # the calling process closed it
+            raise FolklearnError("standard input is closed: give a file, or something to read")
+        if os.path.isdir(self.file):
+            raise FolklearnError(f"{self.file} is a folder, not a file of rows")
+        return open_reader(self.file, **options), self.target
 
 
-@dataclass(frozen=True)
-class Columns:
-    """What columns are taken for."""
-
-    role: list[str] = field(default_factory=list)
-    drop: list[str] = field(default_factory=list)
-
-    def roles(self) -> dict[str, str]:
-        """Return the roles by name."""
-        return roles_of(self.role, self.drop)
+def _read_digits() -> Reader:
+    pixels, labels = digits()
+    columns: dict[str, Column] = {**pixels, DIGITS_TARGET: TextColumn.of(labels)}
+    return TableReader(Table(columns, np.arange(1, len(labels) + 1)), DIGITS_NAME)
 
 
-def explained(text: str = "") -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Make a command of a function: its parameters become options, which the text explains.
+def spell_option(template: str, *values: str) -> str:
+    """Return an argument of Python as the option of the command line that sets it.
 
-    An entry is ``--long -s VALUE  What it does``, with two spaces before what it does; one
-    without dashes is an argument. A parameter whose type is a dataclass stands for its fields.
+    >>> spell_option("encoding={!r}", "cp1252"), spell_option("roles={{{!r}: {!r}}}", "a b", "id")
+    ('--encoding cp1252', "--role 'a b=id'")
     """
-    entries = _entries(_SHARED) | _entries(text)
-
-    def decorate(function: Callable[..., None]) -> Callable[..., None]:
-        hints = get_type_hints(function)
-        groups: dict[str, Any] = {name: kind for name, kind in hints.items() if is_dataclass(kind)}
-        parameters: list[Parameter] = []
-        for parameter in signature(function).parameters.values():
-            if parameter.name in groups:
-                own = groups[parameter.name]
-                kinds = get_type_hints(own)
-                parameters += [
-                    _parameter(one.name, kinds[one.name], _default(one), entries)
-                    for one in fields(own)
-                ]
-            else:
-                name, default = parameter.name, parameter.default
-                parameters.append(_parameter(name, hints[name], default, entries))
-
-        def command(**values: Any) -> None:
-            for name, kind in groups.items():
-                own = {one.name: values.pop(one.name) for one in fields(kind)}
-                values[name] = kind(**own)
-            function(**values)
-
-        command.__name__, command.__doc__ = function.__name__, function.__doc__
-        command.__annotations__ = {one.name: one.annotation for one in parameters}
-        command.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
-        return command
-
-    return decorate
+    name = template.partition("=")[0]
+    if name == "roles":
+        return f"--role {shlex.quote('='.join(values))}"
+    return _OPTION_OF_ARGUMENT.get(name) or f"--{name} {shlex.quote(*values)}"
 
 
-def seconds_of(option: str, text: str) -> float:
+def parse_seconds(option: str, text: str) -> float:
     """Return the seconds of a time such as 60s, 5m, 1h or 90d."""
     number, unit = text[:-1], text[-1:]
     try:
-        seconds = float(number) * _UNITS[unit]
+        seconds = float(number) * _SECONDS_OF_UNIT[unit]
     except (ValueError, KeyError):
         seconds = -1.0
     if not seconds >= 0.0:
@@ -118,29 +169,128 @@ def seconds_of(option: str, text: str) -> float:
     return seconds
 
 
-def _entries(text: str) -> dict[str, Any]:
-    """Return options and arguments by the name of their parameter."""
-    found: dict[str, Any] = {}
-    for entry in _ENTRY.split(text):
-        if not entry.strip():
-            continue
-        head, _, rest = " ".join(entry.split("\n")).strip().partition("  ")
-        what = " ".join(rest.split())
-        words = head.split()
-        names = [word for word in words if word.startswith("-")]
-        metavar = " ".join(word for word in words if not word.startswith("-")) or None
-        if not names:
-            found[head.lower()] = typer.Argument(metavar=metavar, help=what, show_default=False)
+def parse_roles(roles: Sequence[str] | None, dropped: Sequence[str] | None) -> dict[str, str]:
+    """Return roles by column from texts COLUMN=ROLE and names of columns to leave out."""
+    by_column: dict[str, str] = {}
+    for text in roles or ():
+        column, equals, role = text.rpartition("=")
+        if not equals:
+            raise FolklearnError(f"--role {text!r} must be a column and its role: COLUMN=ROLE")
+        check_role(role, column)
+        by_column[column] = role
+    return by_column | dict.fromkeys(dropped or (), IGNORED)
+
+
+def parse_crosses(crosses: Sequence[str] | None, reader: Reader) -> list[tuple[str, str]]:
+    """Return pairs of columns from texts A:B; column names may contain colons."""
+    pairs = []
+    for text in crosses or ():
+        cuts = [i for i, character in enumerate(text) if character == ":"]
+        candidates = [(text[:cut], text[cut + 1 :]) for cut in cuts]
+        pair = next((pair for pair in candidates if {*pair} <= {*reader.names}), None)
+        if pair is None:
+            raise FolklearnError(
+                f"--cross {text!r} must be two columns A:B of {reader.name}; its columns are: "
+                f"{listed(reader.names)}"
+            )
+        pairs.append(pair)
+    return pairs
+
+
+def read_classes(path: str | None) -> list[str]:
+    """Return the labels in a file, one a line."""
+    if path is None:
+        return []
+    try:
+        with open(path, encoding="utf-8-sig") as file:
+            labels = [line.strip() for line in file if line.strip()]
+    except UnicodeDecodeError:
+        raise FolklearnError(f"--classes {path} is not UTF-8 text") from None
+    if not labels:
+        raise FolklearnError(f"--classes {path} is empty; expected one label a line")
+    return labels
+
+
+def may_be_saved(path: str) -> bool:
+    """Return whether a file begins like a saved model; True for a file that does not exist."""
+    if not os.path.isfile(path):
+        return True
+    with open(path, "rb") as file:
+        start = file.read(_HEADER_LENGTH + 1)
+    return len(start) > _HEADER_LENGTH and start.endswith(b"{")
+
+
+def load_model(path: str, what: str = "--load") -> Model:
+    """Load a model that an earlier run saved."""
+    model = serialization.load(path) if may_be_saved(path) else None
+    if not isinstance(model, Model):
+        kind = "is no folklearn model" if model is None else f"holds a {type(model).__name__}"
+        raise FolklearnError(f"{path} {kind}; {what} takes what `folklearn run --save` wrote")
+    return model
+
+
+def check_settings(**settings: Any) -> dict[str, Any]:
+    """Return the settings of a learner that are set; raise for values that cannot be used."""
+    chosen = {name: value for name, value in settings.items() if value is not None}
+    for name, value in chosen.items():
+        if name == "memory":
+            validation.count("--memory", value, 1)
         else:
-            key = names[0].removeprefix("--").replace("-", "_")
-            found[key] = typer.Option(*names, metavar=metavar, help=what)
-    return found
+            validation.positive(f"--{name}", value)
+    return chosen
 
 
-def _parameter(name: str, kind: Any, default: Any, entries: dict[str, Any]) -> Parameter:
-    annotation = kind if kind is typer.Context else Annotated[kind, entries[name]]
-    return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+def check_jobs(jobs: int) -> None:
+    """Raise unless jobs is at least 1, or -1 for all cores."""
+    if jobs < -1 or jobs == 0:
+        raise FolklearnError(
+            f"--jobs must be a number of threads, or -1 for as many as there are cores, got {jobs}"
+        )
 
 
-def _default(one: "Field[Any]") -> Any:
-    return [] if one.default is MISSING else one.default
+def check_learner(name: str) -> None:
+    """Raise if there is no learner of this name."""
+    if name not in LEARNERS:
+        raise FolklearnError(f"there is no learner {name!r}; choose one of: {', '.join(LEARNERS)}")
+
+
+def check_memory(
+    n_bytes: int, what_for: str, n_inputs: int, n_classes: int, advice: str = ""
+) -> None:
+    """Raise if this machine has less memory than `n_bytes`."""
+    present = memory.bytes_present()
+    if present is not None and n_bytes > present:
+        raise FolklearnError(
+            f"{n_classes} classes and {counted(n_inputs, 'feature')} and a constant need "
+            f"{n_bytes / 1e9:.1f} GB of memory {what_for}, and this machine has "
+            f"{present / 1e9:.1f} GB{advice}"
+        )
+
+
+@dataclass
+class BadRowSink:
+    """Count rows that cannot be read, and write them to a file if there is one."""
+
+    write: Callable[[list[Any]], Any] | None = None
+    n_rows: int = 0
+
+    def __call__(self, bad: BadRow) -> None:
+        self.n_rows += 1
+        if self.write is not None:
+            self.write([bad.line, bad.column, bad.reason, bad.text])
+
+
+@contextmanager
+def open_bad_row_sink(on_bad_row: str, path: Path | None = None) -> Iterator[BadRowSink | None]:
+    """Yield what takes bad rows; None if the first one is to be raised."""
+    if on_bad_row not in ("stop", "skip"):
+        raise FolklearnError(f"--on-bad-row must be stop or skip, got {on_bad_row!r}")
+    if on_bad_row == "stop":
+        yield None
+    elif path is None:
+        yield BadRowSink()
+    else:
+        with open(path, "w", encoding="utf-8", newline="") as file:
+            writer = csv.writer(file, lineterminator="\n")
+            writer.writerow(["line", "column", "reason", "text"])
+            yield BadRowSink(writer.writerow)

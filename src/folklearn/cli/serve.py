@@ -1,32 +1,41 @@
-"""`folklearn serve`: models that live in a folder, over HTTP, with pages to look at."""
+"""`folklearn serve`, `backup` and `key`: the HTTP service of a folder, its copy and its keys."""
 
+import shlex
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from folklearn.cli.display import new_console, warnings_shown
-from folklearn.cli.interrupts import Terminated
-from folklearn.errors import InvalidInputError
-from folklearn.service.limits import Limits
+from folklearn.cli.options import parse_seconds
+from folklearn.cli.signals import Terminated
+from folklearn.errors import FolklearnError, InvalidInputError
+from folklearn.service.limits import SCOPES, USUAL, Limits
+from folklearn.utils import counted
+
+if TYPE_CHECKING:
+    from folklearn.service.keys import Keys
 
 
 def serve(
-    folder: Annotated[Path, typer.Argument(help="Where everything is kept; made if need be.")],
+    folder: Annotated[Path, typer.Argument(help="Folder of the service; created if missing.")],
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on.")] = 8080,
     file: Annotated[
-        Path | None, typer.Option("--import", help="Begin a model as this file has it.")
+        Path | None, typer.Option("--import", help="Add the model in this file.")
     ] = None,
     name: Annotated[str | None, typer.Option(help="Name of the model to import.")] = None,
     memory: Annotated[
-        float, typer.Option(min=0.05, help="Gigabytes that all models together may take.")
+        float, typer.Option(min=0.05, help="Gigabytes of memory for all models.")
     ] = Limits.memory / 1e9,
     demo: Annotated[
-        bool, typer.Option("--demo", help="In a new folder: teach two models, to be watched.")
+        bool, typer.Option("--demo", help="In a new folder: train two models.")
     ] = False,
 ) -> None:
-    """Serve the models of a folder: predict, learn durably, decide, and watch."""
+    """Serve the models of a folder over HTTP: predict, learn durably, decide, and watch."""
     from folklearn.service import server
     from folklearn.service.service import Service
 
@@ -38,7 +47,7 @@ def serve(
     with warnings_shown(new_console(quiet=False)):
         server.use_every_kernel()  # so that no request waits for a compiler
 
-    def begun(service: Service, port: int) -> None:
+    def print_address(service: Service, port: int) -> None:
         if file is not None:
             typer.echo(f"imported   {server.import_model(service, file, name)}")
         models = [hosted.row.name for hosted in service.store.models()]
@@ -57,6 +66,125 @@ def serve(
             typer.echo("           open it in a browser, log in with the key, and watch")
 
     try:
-        server.serve(folder, host, port, Limits(memory=round(1e9 * memory)), begun)
+        server.serve(folder, host, port, Limits(memory=round(1e9 * memory)), print_address)
     except (KeyboardInterrupt, Terminated):
         typer.echo("stopped    everything is kept")
+
+
+def backup(
+    folder: Annotated[Path, typer.Argument(help="The folder of a service.")],
+    target: Annotated[Path, typer.Argument(help="A new folder for the copy.")],
+) -> None:
+    """Copy what a service keeps, while it runs; the copy can be served."""
+    from folklearn.service.backup import backup as copy_folder
+
+    n_events = copy_folder(folder, target)
+    typer.echo(f"{target}: {counted(n_events, 'event')} and all keys; folklearn serve {target}")
+
+
+def key(
+    context: typer.Context,
+    dir: Annotated[
+        str, typer.Argument(metavar="DIR", show_default=False, help="The folder of the service.")
+    ],
+) -> None:
+    """Create, list and revoke keys of the service, which may be running meanwhile.
+
+    To replace a key: create another like it, let all clients change to that, and revoke the first.
+    """
+    context.obj = dir
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+def create(
+    context: typer.Context,
+    tenant: Annotated[
+        str, typer.Option(metavar="NAME", help="Tenant whose models it gives access to.")
+    ] = "main",
+    model: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="The only model it gives access to. Default: all models of the tenant.",
+        ),
+    ] = None,
+    scope: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="|".join(SCOPES),
+            help="Permission, of which admin is everything; repeatable. "
+            f"Default: {', '.join(USUAL)}.",
+        ),
+    ] = None,
+    expires: Annotated[
+        str | None,
+        typer.Option(
+            metavar="90d", help="When it ends, counted from now; s, m, h or d. Default: never."
+        ),
+    ] = None,
+    note: Annotated[str, typer.Option(metavar="TEXT", help="A note for the list.")] = "",
+) -> None:
+    """Create a key, which is shown once, on standard output, and never again.
+
+    The folder is created if it is missing.
+    """
+    lifetime = None if expires is None else parse_seconds("--expires", expires)
+    typer.echo(
+        _keys(context).create(
+            tenant=tenant, model=model, scopes=scope or USUAL, note=note, lifetime=lifetime
+        )
+    )
+    new_console(quiet=False).print(
+        "Keep this key: it cannot be shown again. What it is for: "
+        + shlex.join(["folklearn", "key", context.obj, "list"])
+    )
+
+
+def show(context: typer.Context) -> None:
+    """List all keys: what each is for, and whether it can be used."""
+    now = time.time()
+    rows = [
+        (key.id, key.tenant, key.model or "all", key.can, _format_date(key.created),
+         _format_date(key.expires), key.state(now), key.note)
+        for key in _keys(context).all()
+    ]  # fmt: skip
+    if not rows:
+        make = shlex.join(["folklearn", "key", context.obj, "create"])
+        raise FolklearnError(f"there are no keys in {context.obj}; to make one: {make}")
+    titles = ("id", "tenant", "model", "scopes", "created (UTC)", "expires (UTC)", "state", "note")
+    widths = [max(map(len, column)) for column in zip(titles, *rows, strict=True)]
+    for row in (titles, *rows):
+        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        typer.echo("  ".join(cells).rstrip())
+
+
+def revoke(
+    context: typer.Context,
+    id: Annotated[
+        str,
+        typer.Argument(
+            metavar="ID",
+            show_default=False,
+            help="Id of the key: what follows flk_, and the first column of the list.",
+        ),
+    ],
+) -> None:
+    """End a key permanently; a service that is running notices within a second."""
+    _keys(context).revoke(id)
+    new_console(quiet=False).print(f"The key {id} is revoked.")
+
+
+KEY_COMMANDS: dict[str, Callable[..., None]] = {"create": create, "list": show, "revoke": revoke}
+
+
+def _keys(context: typer.Context) -> "Keys":
+    from folklearn.service.keys import Keys  # here, because it needs the extra `serve`
+
+    return Keys(context.obj)
+
+
+def _format_date(seconds: int | None) -> str:
+    if seconds is None:
+        return "never"
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M}"

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from folklearn import validation
 from folklearn.arrays import Array
-from folklearn.errors import InvalidInputError, warn_of_data
+from folklearn.errors import InvalidInputError, spell_argument, warn_of_data
 from folklearn.kernels.blas import device_named
 from folklearn.learners.lanes import PAIRS, lane_of
 from folklearn.model import roles as known_roles
@@ -43,7 +43,7 @@ _FEW = 50  # features of the first row of a stream, for it not to be wide
 _FIRST_STOP = 64  # rows; then 128, 256, ...
 _SORTED = (
     "the labels come sorted: a model that learns row by row sees one class after the other; "
-    "shuffle the rows (shuffle=True) unless this is the order of time"
+    "shuffle the rows ({}) unless this is the order of time"
 )
 
 
@@ -157,9 +157,10 @@ class Dataset:
     def _check_same_target(self, asked: str, own: str | None) -> None:
         """Raise if a column is not what the model predicts, and not its column renamed either."""
         if asked != own and (own in self.reader.names or self.model.roles.get(asked) in LEARNED):
+            argument = spell_argument("target={!r}", asked)
             raise InvalidInputError(
                 f"{asked!r} is not what the model predicts, which is the column {own!r}: leave "
-                f"target={asked!r} out"
+                f"{argument} out"
             )
 
     def _roles(self) -> dict[str, str]:
@@ -218,9 +219,10 @@ class Dataset:
         self._has_begun = True
         model = self.model
         if self.target is None:
+            argument = spell_argument("target={!r}", "COLUMN")
             raise InvalidInputError(
-                f"which column of {self.reader.name} holds the class? Name it: "
-                f"target='COLUMN'; its columns are: {listed(self.reader.names)}"
+                f"which column of {self.reader.name} holds the class? Name it: {argument}; its "
+                f"columns are: {listed(self.reader.names)}"
             )
         if not self.one_pass:
             self.scan = scan(
@@ -232,7 +234,7 @@ class Dataset:
                 progress=progress,
             )
             if self.scan.sorted and self.shuffle is None:
-                warn_of_data(_SORTED)
+                warn_of_data(_SORTED.format(spell_argument("shuffle=True")))
             self._doubt_numbers(self.scan)
             self._declare(self.scan)
         if model.encoder is None:

@@ -17,8 +17,14 @@ from folklearn.sparse import SparseRows
 if TYPE_CHECKING:
     from folklearn.model.model import BatchResult, Model
 
-MOST_WEIGHTS = 3000  # classes times columns that are fitted unasked
-SHARE_OF_MEMORY = 1.0 / 16.0  # that encoded rows may take, unasked
+_MAX_WEIGHTS = 3000  # classes times columns that are fitted unasked
+_MAX_SHARE_OF_MEMORY = 1.0 / 16.0  # that encoded rows may take, unasked
+
+
+def is_regression_affordable(n_weights: int, n_bytes: int) -> bool:
+    """Return whether a regression of rows of some bytes is computed without being asked for."""
+    room = _MAX_SHARE_OF_MEMORY * (memory.bytes_present() or math.inf)
+    return n_weights <= _MAX_WEIGHTS and n_bytes <= room
 
 
 class EncodedRows:
@@ -42,9 +48,8 @@ class EncodedRows:
         self._parts.append((step.X, step.labels, step.weights))
         self._n_bytes += _n_bytes(step.X)
         if self._exact is None:
-            room = SHARE_OF_MEMORY * (memory.bytes_present() or math.inf)
             n_weights = len(model.labels) * _n_columns(step.X)
-            if self._n_bytes > room or n_weights > MOST_WEIGHTS:
+            if not is_regression_affordable(n_weights, self._n_bytes):
                 self.are_kept, self._parts = False, []
 
     def regression(self, model: "Model") -> Regression | None:

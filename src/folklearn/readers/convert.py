@@ -7,6 +7,8 @@ from typing import Any, Literal
 
 import numpy as np
 
+from folklearn.errors import spell_argument
+
 Kind = Literal["number", "text", "date", "day/month", "month/day"]
 
 DATE_KINDS: tuple[Kind, ...] = ("date", "day/month", "month/day")
@@ -152,7 +154,8 @@ def to_number(value: Any, decimal: str = ".") -> tuple[float, str]:
         if found is None:
             other = "," if decimal == "." else "."
             is_other = parse_amount(text, other) is not None
-            remedy = f"; decimals have {decimal!r} here, not {other!r}: decimal={other!r}"
+            way_out = spell_argument("decimal={!r}", other)
+            remedy = f"; decimals have {decimal!r} here, not {other!r}: {way_out}"
             return math.nan, f"{_shown(text)} is not a number" + (remedy if is_other else "")
     elif isinstance(value, (bytes, bytearray, np.complexfloating)):  # which `float` would take
         return math.nan, f"{_shown(value)} is not a number"
@@ -212,7 +215,7 @@ def add_remedy(fault: str, column: str) -> str:
 
 def format_role(column: str, role: str) -> str:
     """Return how a role is given to a column."""
-    return f"roles={{{column!r}: {role!r}}}"
+    return spell_argument("roles={{{!r}: {!r}}}", column, role)
 
 
 def _shown(value: Any) -> str:

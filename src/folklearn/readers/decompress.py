@@ -5,7 +5,7 @@ import re
 import zlib
 from collections.abc import Iterator
 
-from folklearn.errors import InvalidInputError
+from folklearn.errors import InvalidInputError, spell_argument
 from folklearn.utils import import_optional
 
 MAGIC = 8  # bytes that tell how a file is packed,
@@ -80,8 +80,9 @@ def encoding_of(start: bytes, name: str) -> str | None:
     if start[8:10] == b'{"' and b"\0" in start[:8]:
         raise InvalidInputError(f"{name} is a saved model, or the like, and not rows")
     if _CONTROL.search(start.partition(b"\n")[0]):
+        argument = spell_argument("encoding={!r}", "utf-16")
         raise InvalidInputError(
-            f"{name} is binary, or text in another encoding, such as encoding='utf-16': {_READABLE}"
+            f"{name} is binary, or text in another encoding, such as {argument}: {_READABLE}"
         )
     return None
 

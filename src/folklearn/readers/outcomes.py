@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 
-from folklearn.errors import InvalidInputError
+from folklearn.errors import InvalidInputError, spell_argument
 
 _ROUNDING = 1e-6  # of numbers that were stored with 4 bytes
 
@@ -33,7 +33,8 @@ class RewardRange:
         if not -_ROUNDING <= scaled <= 1.0 + _ROUNDING:
             raise InvalidInputError(
                 f"the cost is {cost:g}, a reward of {reward:g}, which is not between {self.low:g} "
-                f"and {self.high:g}; say what rewards lie between: reward_range=(low, high)"
+                f"and {self.high:g}; say what rewards lie between: "
+                f"{spell_argument('reward_range=(low, high)')}"
             )
         return min(max(scaled, 0.0), 1.0)
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from folklearn.errors import InvalidInputError
+from folklearn.errors import InvalidInputError, spell_argument
 from folklearn.readers.convert import Kind, add_remedy
 from folklearn.readers.table import Table
 from folklearn.utils import listed, nearest
@@ -16,7 +16,6 @@ Faults = Mapping[int, tuple[str, str]]  # by row: the column, "" for none, and w
 # Columns that rows may name, first and late ones together: each is an object in every block.
 MAX_COLUMNS = 100_000
 MAX_CELLS = 2**25  # of a block: 256 MB of numbers
-_WAY_OUT = "; to leave bad rows out: on_bad=print"
 
 
 class BadRow(InvalidInputError):  # noqa: N818 - it is also handed over, not raised
@@ -29,6 +28,10 @@ class BadRow(InvalidInputError):  # noqa: N818 - it is also handed over, not rai
     column : the column that is wrong, None if it is the whole row.
     text : the row as it was written, where it was.
     reason : what is wrong, without where it is and what to do.
+
+    Attributes
+    ----------
+    sentence : the message without how to leave bad rows out, for callers that cannot.
     """
 
     def __init__(
@@ -41,14 +44,13 @@ class BadRow(InvalidInputError):  # noqa: N818 - it is also handed over, not rai
         reason: str = "",
     ) -> None:
         # With another encoding the rows are good; leaving them out may lose half a file.
-        super().__init__(message if "encoding=" in message else f"{message}{_WAY_OUT}")
+        encodings = (spell_argument("encoding={!r}", name) for name in ("utf-16", "cp1252"))
+        is_of_encoding = any(encoding in message for encoding in encodings)
+        way_out = f"; to leave bad rows out: {spell_argument('on_bad=print')}"
+        super().__init__(message if is_of_encoding else f"{message}{way_out}")
+        self.sentence = message
         self.line, self.column, self.text = line, column, text
         self.reason = reason or message
-
-    @property
-    def sentence(self) -> str:
-        """The message without the option that leaves bad rows out, where there is none."""
-        return str(self).removesuffix(_WAY_OUT)
 
 
 class ParsedChunk(NamedTuple):

@@ -7,7 +7,7 @@ from typing import Generic, NamedTuple, TypeVar
 import numpy as np
 
 from folklearn.arrays import Array
-from folklearn.errors import InvalidInputError
+from folklearn.errors import InvalidInputError, spell_argument
 from folklearn.readers.convert import Kind
 from folklearn.readers.reader import ParsedChunk, Reader
 from folklearn.readers.source import ByteSource, Chunk
@@ -90,10 +90,12 @@ def text_of(line: bytes, encoding: str | None) -> tuple[str, str]:
     """Return a line as text, and what is wrong with it, or nothing."""
     text = line.decode(errors="replace").rstrip("\r\n")
     if b"\0" in line:
-        return text, "it has a NUL byte, which text has not; for UTF-16: encoding='utf-16'"
+        other = spell_argument("encoding={!r}", "utf-16")
+        return text, f"it has a NUL byte, which text has not; for UTF-16: {other}"
     if "\ufffd" in text and not is_text(line):
         known = encoding or "UTF-8"
-        return text, f"it has bytes that are not {known}; name the encoding: encoding='cp1252'"
+        other = spell_argument("encoding={!r}", "cp1252")
+        return text, f"it has bytes that are not {known}; name the encoding: {other}"
     return text, ""
 
 

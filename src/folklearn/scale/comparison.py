@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from folklearn import validation
@@ -18,6 +19,8 @@ from folklearn.report import html
 from folklearn.scale.parallel import ignore_progress, map_in_parallel
 
 Settings = Mapping[str, Any]
+
+_N_ROWS_TO_COMPILE = 160  # enough for batches of every size
 
 
 class Compared(NamedTuple):
@@ -99,24 +102,27 @@ def compare(
     settings = names if isinstance(names, Mapping) else {name: {} for name in names}
     if not settings:
         raise InvalidInputError("a comparison needs a learner at least")
-    X = validation.table(X)
-    for name, own in settings.items():  # to hear what is refused before anything is learned
-        catalogue.make(name, 1, n_classes, own)
+    X, y = validation.table(X), np.asarray(y)
+    for name, chosen in settings.items():  # raises before anything is learned
+        catalogue.make(name, 1, n_classes, chosen)
     best = best_in_class(X, y, B=B, n_classes=n_classes, n_jobs=n_jobs or 1)
-    measure = partial(_measured, X, y, n_classes)
-    found = map_in_parallel(measure, settings.items(), n_jobs=n_jobs, progress=progress)
+    measured = map_in_parallel(
+        partial(_measure, X, y, n_classes), settings.items(), n_jobs=n_jobs, progress=progress
+    )
     rows = [
         Compared(name, scores, scores.loss - best.loss, seconds)
-        for name, (scores, seconds) in zip(settings, found, strict=True)
+        for name, (scores, seconds) in zip(settings, measured, strict=True)
     ]
     return Comparison(best, tuple(rows))
 
 
-def _measured(
-    X: Any, y: ArrayLike, n_classes: int, task: tuple[str, Settings]
-) -> tuple[Scores, float]:
+def _measure(X: Any, y: Any, n_classes: int, task: tuple[str, Settings]) -> tuple[Scores, float]:
     name, settings = task
-    learner = catalogue.make(name, X.shape[1], n_classes, settings)
+    sizes = X.shape[1], n_classes
+    # A first learner of some rows compiles the kernels before the clock starts.
+    first = catalogue.make(name, *sizes, settings)
+    progressive(first, X[:_N_ROWS_TO_COMPILE], y[:_N_ROWS_TO_COMPILE], progress=ignore_progress)
+    learner = catalogue.make(name, *sizes, settings)
     started = time.perf_counter()
     scores = progressive(learner, X, y, progress=ignore_progress)
     return scores, time.perf_counter() - started

@@ -5,13 +5,20 @@ import reprlib
 from collections.abc import Callable, Iterable
 from concurrent.futures import BrokenExecutor
 from contextlib import chdir, closing, nullcontext
+from functools import partial
 from typing import Any, TypeVar
 
 from joblib import Parallel, delayed
 from joblib.parallel import get_active_backend
 from threadpoolctl import threadpool_limits
 
-from folklearn.errors import FolklearnError
+from folklearn.errors import (
+    FolklearnError,
+    Spelling,
+    arguments_spelled_by,
+    current_spelling,
+    spell_argument,
+)
 from folklearn.evidence.map_reduce import MapReduce
 from folklearn.progress import Report, reporter
 
@@ -53,7 +60,8 @@ def map_in_parallel(
     if n_jobs is not None:
         MapReduce.from_options(n_jobs)  # refuses what is no number of jobs, before anything runs
     folder = os.getcwd()
-    calls = [delayed(_call)(folder, function, *numbered) for numbered in enumerate(tasks)]
+    call = delayed(partial(_call, folder, current_spelling(), function))
+    calls = [call(*numbered) for numbered in enumerate(tasks)]
     is_streamed = get_active_backend()[0].supports_return_generator  # not by Ray's backend
     # Arrays are mapped copy-on-write, because kernels take none that are read-only.
     parallel = Parallel(
@@ -69,9 +77,10 @@ def map_in_parallel(
                     results.append(result)
                     report(len(results))
         except BrokenExecutor as error:
+            way_out = spell_argument("n_jobs=1")
             raise FolklearnError(
                 "a worker process ended abruptly: it was killed, perhaps for want of memory, it "
-                "crashed, or a task cannot be unpickled; try n_jobs=1, which starts none"
+                f"crashed, or a task cannot be unpickled; try {way_out}, which starts none"
             ) from error
     return results
 
@@ -80,10 +89,13 @@ def ignore_progress(n_done: int) -> None:
     """Ignore the progress within a task."""
 
 
-def _call(folder: str, function: Callable[[Task], Result], number: int, task: Task) -> Any:
-    """Call the function where the caller is: workers keep the folder that they were started in."""
+def _call(
+    folder: str, spelling: Spelling, function: Callable[[Task], Result], number: int, task: Task
+) -> Any:
+    """Call the function in the folder of the caller, whose messages spell arguments alike."""
+    here = chdir(folder) if os.path.isdir(folder) else nullcontext()
     try:
-        with chdir(folder) if os.path.isdir(folder) else nullcontext(), threadpool_limits(1):
+        with here, threadpool_limits(1), arguments_spelled_by(spelling):
             return function(task)
     except Exception as error:
         error.add_note(f"This was task {number}: {reprlib.repr(task)}.")

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from folklearn.arrays import Array
-from folklearn.errors import InvalidInputError
+from folklearn.errors import InvalidInputError, spell_argument
 from folklearn.memory import bytes_present
 
 OF_TORCH = "torch-cpu"  # the CPU through PyTorch: what tests run on
@@ -17,11 +17,12 @@ class Device:
 
     def __init__(self, name: str) -> None:
         self.name = name
+        argument = spell_argument("device={!r}", name)
         try:
             import torch
         except ImportError:
             raise InvalidInputError(
-                f"device={name!r} needs PyTorch: pip install 'folklearn[gpu]'; without a device "
+                f"{argument} needs PyTorch: pip install 'folklearn[gpu]'; without a device "
                 "everything is computed on the CPU"
             ) from None
         self.torch: Any = torch
@@ -31,7 +32,7 @@ class Device:
             torch.zeros(1, dtype=torch.float64, device=self.place).cpu()
         except (AssertionError, RuntimeError, TypeError) as error:
             raise InvalidInputError(
-                f"device={name!r} cannot be used: {_first_line(error)}. Devices are 'cuda' and "
+                f"{argument} cannot be used: {_first_line(error)}. Devices are 'cuda' and "
                 f"'cuda:N', if PyTorch sees a GPU; 'cpu' computes without one"
             ) from None
 

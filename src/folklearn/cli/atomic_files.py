@@ -1,4 +1,4 @@
-"""Output files that appear whole and together at the end, or not at all."""
+"""Output files that are written to temporary files and renamed together at the end."""
 
 import os
 import secrets
@@ -14,29 +14,29 @@ from folklearn.errors import FolklearnError
 from folklearn.report.canvas import check_format, require_matplotlib
 
 
-class Outputs:
-    """Promises files: checked at once, written aside, put in place by `commit`.
+class AtomicOutputs:
+    """Reserve output files: checked at once, written to temporary files, renamed by `commit`.
 
     Parameters
     ----------
-    inputs : files that no output may replace, None for those that were not given.
+    inputs : files that no output may replace; None is ignored.
     """
 
     def __init__(self, *inputs: str | None) -> None:
-        self._aside: dict[Path, Path] = {}
-        self._names: dict[str, str] = {}  # as they were given, by what they are
+        self._temporary: dict[Path, Path] = {}
+        self._names: dict[str, str] = {}  # as the user wrote them, by what they hold
         self._protected: set[Path] = set()
         self.protect(*inputs)
 
     def protect(self, *inputs: str | None) -> None:
-        """Let no output promised from now on replace these."""
+        """Let no output reserved from now on replace these files."""
         self._protected |= {_real(name) for name in inputs if name is not None}
 
-    def promise(self, what: str, name: str | None, *, as_file: bool = False) -> Path | None:
-        """Return the path to write to for now; refuse a place that cannot be written.
+    def reserve(self, what: str, name: str | None, *, as_file: bool = False) -> Path | None:
+        """Return the temporary path to write to; raise if the file could not be written.
 
-        None, for what was not asked for, gives None. Devices and pipes, such as /dev/null, are
-        written to as they are, unless it must be a file.
+        The name None gives None. Devices and pipes, such as /dev/null, are written to directly,
+        unless `as_file`.
         """
         if name is None:
             return None
@@ -44,18 +44,18 @@ class Outputs:
             self._names[what] = name
             return Path(name)
         path = _real(name)
-        aside = path.parent / f".{path.name}.{secrets.token_hex(4)}.tmp"
+        temporary = path.parent / f".{path.name}.{secrets.token_hex(4)}.tmp"
         try:
             problem = "it cannot go to standard output" if name == "-" else ""
             problem = problem or self._problem(path)
             if not problem:
-                aside.touch(exist_ok=False)
+                temporary.touch(exist_ok=False)
         except OSError as error:
             problem = str(error.strerror)
         if problem:
             raise FolklearnError(f"cannot write the {what} to {name}: {problem}")
-        self._aside[path], self._names[what] = aside, name
-        return aside
+        self._temporary[path], self._names[what] = temporary, name
+        return temporary
 
     def _problem(self, path: Path) -> str:
         if not path.parent.is_dir():
@@ -64,38 +64,38 @@ class Outputs:
             return "it exists and is not a file"
         if path in self._protected:
             return "it would replace the input"
-        if path in self._aside:
+        if path in self._temporary:
             return "two outputs cannot share one file"
         if not os.access(path if path.exists() else path.parent, os.W_OK):
             return "permission denied"
         return ""
 
-    def promise_plot(self, name: str | None) -> Path | None:
-        """Promise a picture; refuse one that could not be drawn."""
+    def reserve_plot(self, name: str | None) -> Path | None:
+        """Reserve the file of a plot; raise if the plot could not be drawn."""
         if name is not None:
             check_format(name)
             require_matplotlib()
-        return self.promise("plot", name)
+        return self.reserve("plot", name)
 
     def draw(self, figure: Any, path: Path) -> None:
-        """Write a picture that was promised."""
+        """Write a plot to its reserved path."""
         plots.save(figure, path, suffix=Path(self._names["plot"]).suffix)
 
-    def put(self, written: Path) -> None:
-        """Put one file that is written in its place now; it may be written again later."""
-        for path, aside in self._aside.items():
-            if aside == written:
-                os.replace(aside, path)
+    def publish(self, written: Path) -> None:
+        """Rename one temporary file now; it may be written again later."""
+        for path, temporary in self._temporary.items():
+            if temporary == written:
+                os.replace(temporary, path)
 
     def commit(self, console: Console) -> None:
-        """Put every promised file in its place, and say so."""
-        for path, aside in self._aside.items():
-            os.replace(aside, path)
-        self._aside.clear()
+        """Rename all temporary files, and print what was written."""
+        for path, temporary in self._temporary.items():
+            os.replace(temporary, path)
+        self._temporary.clear()
         for what, name in self._names.items():
             console.print(f"Wrote the {what} to {name}.")
 
-    def __enter__(self) -> "Outputs":
+    def __enter__(self) -> "AtomicOutputs":
         return self
 
     def __exit__(
@@ -104,8 +104,8 @@ class Outputs:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        for aside in self._aside.values():
-            aside.unlink(missing_ok=True)
+        for temporary in self._temporary.values():
+            temporary.unlink(missing_ok=True)
 
 
 def _real(name: str) -> Path:

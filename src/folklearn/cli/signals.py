@@ -1,4 +1,4 @@
-"""Signals end a stream that has no end of its own: what was learned until then is kept."""
+"""SIGINT and SIGTERM end a stream: rows learned until then are kept."""
 
 import signal
 import threading
@@ -12,11 +12,11 @@ EXIT_CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
 
 
 class Terminated(BaseException):
-    """SIGTERM arrived; raised so that everything under way is cleaned up."""
+    """SIGTERM arrived; raised so that temporary files are removed."""
 
 
 class Ended(BaseException):
-    """A stream was ended by a signal, and everything that it brought was kept and told."""
+    """A signal ended a stream, and all results were written: exit with its code."""
 
     def __init__(self, code: int) -> None:
         super().__init__(code)
@@ -24,45 +24,45 @@ class Ended(BaseException):
 
 
 class Signals:
-    """Within this, SIGINT and SIGTERM end the wait for more, and cut no block that is learned.
+    """Context in which SIGINT and SIGTERM end the wait for rows, but no batch being learned.
 
-    A second one while a block is learned interrupts all the same.
+    A second signal while a batch is learned interrupts it.
 
     Attributes
     ----------
-    heard : the signal that ended the stream, or None.
+    received : the signal that ended the stream, or None.
     """
 
     def __init__(self) -> None:
-        self.heard: signal.Signals | None = None
+        self.received: signal.Signals | None = None
         self._waiting = False
         self._before: dict[signal.Signals, Any] = {}
 
     def next_of(self, rows: Iterator[T]) -> T | None:
-        """Return what comes next; None at the end, and once a signal was heard."""
-        found: T | None = None
-        if self.heard is None:
+        """Return the next item; None at the end, and once a signal was received."""
+        item: T | None = None
+        if self.received is None:
             try:
                 self._waiting = True
-                found = next(rows, None)
+                item = next(rows, None)
             except (KeyboardInterrupt, Terminated):
-                if self.heard is None:  # it came from elsewhere
+                if self.received is None:  # it came from elsewhere
                     raise
             finally:
                 self._waiting = False
-        return found
+        return item
 
-    def _hear(self, number: int, frame: FrameType | None) -> None:
-        is_second, self.heard = self.heard is not None, signal.Signals(number)
+    def _receive(self, number: int, frame: FrameType | None) -> None:
+        is_second, self.received = self.received is not None, signal.Signals(number)
         if self._waiting or is_second:
             raise Terminated if number == signal.SIGTERM else KeyboardInterrupt
 
     def __enter__(self) -> "Signals":
-        # Only the main thread may set handlers, and whoever ignores a signal has a reason.
+        # Only the main thread may set handlers; a signal that the caller ignores stays ignored.
         if threading.current_thread() is threading.main_thread():
             for number in EXIT_CODES:
                 if callable(signal.getsignal(number)):
-                    self._before[number] = signal.signal(number, self._hear)
+                    self._before[number] = signal.signal(number, self._receive)
         return self
 
     def __exit__(
