@@ -92,7 +92,7 @@ def test_a_file_can_be_put_in_place_on_the_way(tmp_path):
         with AtomicOutputs() as outputs:
             path = outputs.reserve("model", str(tmp_path / "out"))
             path.write_text("first")
-            outputs.put(path)
+            outputs.publish(path)
             path.write_text("second, half")
             raise KeyboardInterrupt
 
