@@ -506,7 +506,7 @@ def test_columns_left_out(folklearn, feed, tmp_path):
         feed(plain.encode())
         other = "-" if source == "-" else tmp_path / "plain.csv"
         assert without.stdout == folklearn("run", other, *TARGET, "-p", "-").stdout
-        assert load(tmp_path / "m").columns.learned == ["a"]
+        assert load(tmp_path / "m").encoder.learned == ["a"]
         feed(text.encode())
         assert folklearn("run", source, "-i", tmp_path / "m").code == 0
     (tmp_path / "guesses.csv").write_text("p,q\n" + "0.5,0.5\n" * 40)
