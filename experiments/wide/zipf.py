@@ -69,7 +69,7 @@ def write(n_rows: int, raw: Path, scaled: Path) -> None:
 
 def read(file: Path) -> Iterator[tuple[Any, Labels]]:
     """Yield rows of norm 1 and labels of a file of VW's, whose features are numbers."""
-    for block in open_reader(file, format="vw").blocks({"label": "text"}):
+    for block in open_reader(file, format="vw").read({"label": "text"}):
         own = block.features.compact()
         X = SparseRows(own.indptr, (own.indices % WIDTH).astype(np.int32), own.values, WIDTH)
         labels = np.array(block.columns["label"].texts()).astype(np.int64)
