@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from folklearn import Certifier, Evidence, FolkloreClassifier, LinearEvidence, Model, best_in_class
 from folklearn.batch import OnlineToBatch
-from folklearn.batch.penalised import N_FOLDS, dealt, penalised
+from folklearn.batch.penalised import N_FOLDS, assign_folds, fit_penalised
 from folklearn.errors import InvalidInputError
 from folklearn.evaluate.best_linear import refine
 from folklearn.evaluate.projected_gradient import WideLoss
@@ -283,21 +283,21 @@ def test_another_engine_is_a_method(rng):
     one, other = (refine(passes, **SIZES, B=3.0) for passes in (here, parts))
     assert other.at_least == pytest.approx(one.at_least, rel=1e-9)
     assert other.loss == pytest.approx(one.loss, rel=1e-9)
-    one, other = (penalised(passes, np.zeros((K, D)), seed=1) for passes in (here, parts))
+    one, other = (fit_penalised(passes, np.zeros((K, D)), seed=1) for passes in (here, parts))
     assert other.ridge == one.ridge
     np.testing.assert_allclose(other.W, one.W, atol=1e-9)
 
 
 @given(st.integers(0, 50), st.integers(0, 200), st.integers(0, 60))
 def test_a_row_knows_its_fold_without_the_others(seed, first, n):
-    whole = dealt(seed, 0, 300)
-    np.testing.assert_array_equal(dealt(seed, first, n), whole[first : first + n])
+    whole = assign_folds(seed, 0, 300)
+    np.testing.assert_array_equal(assign_folds(seed, first, n), whole[first : first + n])
     assert (np.sort(whole.reshape(-1, N_FOLDS), axis=1) == np.arange(N_FOLDS)).all()
-    assert (whole != dealt(seed + 1, 0, 300)).any()
+    assert (whole != assign_folds(seed + 1, 0, 300)).any()
 
 
 def test_the_orders_of_folds_are_equally_frequent(seed):
-    orders = dealt(seed, 0, 60_000).reshape(-1, N_FOLDS)
+    orders = assign_folds(seed, 0, 60_000).reshape(-1, N_FOLDS)
     _, counts = np.unique(orders, axis=0, return_counts=True)
     assert len(counts) == 6
     assert abs(counts / 20_000 - 1 / 6).max() < 0.02

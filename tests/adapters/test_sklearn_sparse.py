@@ -10,7 +10,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import folklearn
 from folklearn import FolkloreClassifier, Mixture, Wide
-from folklearn.batch.wide_fit import ColumnModel
+from folklearn.batch.sparse_fit import ColumnModel
 from folklearn.errors import InvalidInputError
 from folklearn.model.model import Model
 from tests.adapters.copying import copies

@@ -6,7 +6,7 @@ import pytest
 from folklearn import Leader, auto
 from folklearn import load as load_saved
 from folklearn.batch import OnlineToBatch
-from folklearn.batch.penalised import N_FOLDS, dealt, mode, penalised
+from folklearn.batch.penalised import N_FOLDS, assign_folds, fit_penalised, minimise_penalised
 from folklearn.evidence.passes import PassesHere
 from folklearn.synthetic import separable, stochastic
 from folklearn.validation import Rows
@@ -34,39 +34,41 @@ def test_the_mode_is_that_of_the_slow_twin(ridge, seed, rng):
     rows = rows_of(X, Y, weight)
     for start in (np.zeros((K, D)), 5.0 * rng.normal(size=(K, D))):
         start -= start.mean(axis=0)
-        found = mode(over(rows.part(0, 50), rows.part(50, 120)), start, ridge, 50, 1e-10)
+        found = minimise_penalised(
+            over(rows.part(0, 50), rows.part(50, 120)), start, ridge, 50, 1e-10
+        )
         np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
 def test_the_ridge_is_the_best_of_a_grid_on_the_same_folds(seed):
     X, y = stochastic(seed, 300, d=D, K=K)
     rows = rows_of(X, y)
-    fit = penalised(over(rows), np.zeros((K, D)), ridge=0.1, seed=seed)
-    fold = dealt(seed, 0, 300)
+    fit = fit_penalised(over(rows), np.zeros((K, D)), ridge=0.1, seed=seed)
+    fold = assign_folds(seed, 0, 300)
 
     def held_out(ridge):
         total = 0.0
         for f in range(N_FOLDS):
             train, new = rows.of(fold != f), rows.of(fold == f)
-            W = mode(over(train), np.zeros((K, D)), ridge, 50, 1e-8)
+            W = minimise_penalised(over(train), np.zeros((K, D)), ridge, 50, 1e-8)
             Z = new.X @ W.T
             total += (np.log(np.exp(Z).sum(axis=1)) - Z[np.arange(len(Z)), new.labels]).sum()
         return total / 300
 
     assert fit.held_out == pytest.approx(held_out(fit.ridge), rel=1e-4)
     assert fit.held_out <= min(held_out(ridge) for ridge in 10.0 ** np.arange(-5.0, 2.0)) + 1e-4
-    expected = mode(over(rows), np.zeros((K, D)), fit.ridge, 50, 1e-10)
+    expected = minimise_penalised(over(rows), np.zeros((K, D)), fit.ridge, 50, 1e-10)
     np.testing.assert_allclose(fit.W, expected, atol=1e-4)
 
 
 def test_separable_and_very_few_rows(seed):
     X, y = separable(seed, 200, d=D, K=K)
     rows = rows_of(X, y)
-    fit = penalised(over(rows), np.zeros((K, D)))
+    fit = fit_penalised(over(rows), np.zeros((K, D)))
     assert np.isfinite(fit.W).all()
     assert fit.held_out < 0.2
     few = rows.part(0, 5)
-    fit = penalised(over(few), np.zeros((K, D)), ridge=0.5)
+    fit = fit_penalised(over(few), np.zeros((K, D)), ridge=0.5)
     assert fit.ridge == 0.5
     assert np.isnan(fit.held_out)
 
@@ -79,7 +81,7 @@ def test_several_passes_of_leaders_are_the_penalised_fit(make, seed, tmp_path):
     assert model.n_rounds == learner.n_rounds == 200
     ridge, W = learner.leader()
     rows = rows_of(X, y)
-    fit = penalised(over(rows), W, ridge=ridge, most_passes=49, seed=seed)
+    fit = fit_penalised(over(rows), W, ridge=ridge, most_passes=49, seed=seed)
     P = np.exp(X @ fit.W.T)
     np.testing.assert_allclose(model.predict(X), P / P.sum(axis=1, keepdims=True), atol=1e-12)
     np.testing.assert_allclose(model.predict(X[0]), model.predict(X)[0], atol=1e-12)

@@ -12,7 +12,7 @@ from sklearn.datasets import dump_svmlight_file
 
 import folklearn
 from folklearn import FolkloreClassifier, Model
-from folklearn.batch.wide_fit import ColumnModel
+from folklearn.batch.sparse_fit import ColumnModel
 from folklearn.cli.app import main
 from folklearn.learners.auto import Auto
 from folklearn.learners.mixture import Mixture

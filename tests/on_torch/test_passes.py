@@ -6,7 +6,7 @@ from scipy import sparse
 
 from folklearn import Certifier, Leader, best_in_class, load
 from folklearn.batch import OnlineToBatch
-from folklearn.batch.penalised import penalised
+from folklearn.batch.penalised import fit_penalised
 from folklearn.evaluate.best_linear import refine
 from folklearn.evidence.passes import passes_over
 from folklearn.kernels.on_torch.rows import DeviceRows
@@ -64,7 +64,7 @@ def test_the_best_model_and_its_proof(passes):
 
 
 def test_the_penalised_fit(passes):
-    here, there = (penalised(one, np.zeros((K, D))) for one in passes)
+    here, there = (fit_penalised(one, np.zeros((K, D))) for one in passes)
     assert there.ridge == here.ridge
     assert there.held_out == pytest.approx(here.held_out, rel=1e-9)
     np.testing.assert_allclose(there.W, here.W, rtol=1e-9, atol=1e-9)

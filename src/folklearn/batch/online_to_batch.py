@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from folklearn import validation
 from folklearn.arrays import Array, softmax
-from folklearn.batch.penalised import FIRST_RIDGE, penalised
+from folklearn.batch.penalised import FIRST_RIDGE, fit_penalised
 from folklearn.errors import FolklearnError, InvalidInputError, StateFileError
 from folklearn.evidence.map_reduce import MapReduce
 from folklearn.evidence.passes import PassesHere
@@ -49,7 +49,7 @@ class OnlineToBatch(Serializable):
     The last state has seen most and is usually the best in practice; nothing proves it. With
     ``select="last"``, several passes and a learner that has leaders (`auto`, `Leader`) what
     predicts is the penalised maximum-likelihood fit to all rows, its ridge chosen by leaving
-    rows out (`penalised`): the learner runs once, and its best leader is where the fit begins.
+    rows out (`fit_penalised`): the learner runs once, and its best leader is where the fit begins.
 
     Time is that of the learner's `run`; a prediction costs one of the learner's per state
     kept. Memory is that of up to m + 1 learners: every state is a full copy.
@@ -154,23 +154,24 @@ class OnlineToBatch(Serializable):
             raise InvalidInputError("X has no rows: a predictor needs at least one")
         before = self.learner.n_rounds
         rng = np.random.default_rng(self.seed)
-        together = self._fits_together
-        passes = 1 if together else self.passes
+        is_refitted = self._is_refitted
+        passes = 1 if is_refitted else self.passes
         n_rounds = passes * T
-        rounds, counts = self._draw(rng, n_rounds)
+        rounds, counts = self._draw_rounds(rng, n_rounds)
         states: list[Learner] = []
         with reporter(progress, n_rounds, "learning") as report:
             for number in range(passes):
-                played = rows if number == 0 else rows.of(rng.permutation(T))
+                ordered = rows if number == 0 else rows.of(rng.permutation(T))
                 done, start = number * T, 0
                 stops = [t - 1 - done for t in rounds if done < t <= done + T]
-                for place, stop in enumerate([*stops, T]):
+                for i, stop in enumerate([*stops, T]):
                     if stop > start:
-                        self.learner._run(played.part(start, stop), _later(report, done + start))
+                        shifted = _shift_report(report, done + start)
+                        self.learner._run(ordered.part(start, stop), shifted)
                         start = stop
-                    if place < len(stops):
+                    if i < len(stops):
                         states.append(copy.deepcopy(self.learner))
-        self._refitted = self._fitted(rows, engine) if together else None
+        self._refitted = self._refit(rows, engine) if is_refitted else None
         self._rounds, self._counts, self._states = rounds, counts, states
         self.n_rounds = n_rounds
         within = bool(rows.norms.max() <= self.learner.R * _NORM_SLACK)
@@ -179,20 +180,17 @@ class OnlineToBatch(Serializable):
         return self
 
     @property
-    def _fits_together(self) -> bool:
-        """Whether further passes are those of a penalised fit."""
+    def _is_refitted(self) -> bool:
         return self.passes > 1 and self.select == LAST and isinstance(self.learner, PanelLearner)
 
-    def _fitted(self, rows: Rows, engine: MapReduce) -> Array:
-        """Return the penalised fit to all rows, from the best leader on."""
-        led = self.learner.leader() if isinstance(self.learner, PanelLearner) else None
-        ridge, W = led or (FIRST_RIDGE, np.zeros((self.n_classes, self.n_features)))
+    def _refit(self, rows: Rows, engine: MapReduce) -> Array:
+        leader = self.learner.leader() if isinstance(self.learner, PanelLearner) else None
+        ridge, W = leader or (FIRST_RIDGE, np.zeros((self.n_classes, self.n_features)))
         passes = PassesHere(lambda: [rows], engine)
-        most = self.passes - 1
-        return penalised(passes, W, ridge=ridge, most_passes=most, seed=self.seed).W
+        most_passes = self.passes - 1
+        return fit_penalised(passes, W, ridge=ridge, most_passes=most_passes, seed=self.seed).W
 
-    def _draw(self, rng: np.random.Generator, n_rounds: int) -> tuple[list[int], list[int]]:
-        """Return the rounds before which a state is kept, in order, and how often each counts."""
+    def _draw_rounds(self, rng: np.random.Generator, n_rounds: int) -> tuple[list[int], list[int]]:
         if self.select == LAST:
             return [], []
         m = 1 if self.select == RANDOM else self.n_checkpoints
@@ -254,7 +252,6 @@ class OnlineToBatch(Serializable):
         return self._regret(None)[1]
 
     def _regret(self, B: float | None) -> tuple[float, str]:
-        """Return a bound on the learner's regret, and why it says nothing about the risk."""
         if self._heuristic:
             return math.inf, self._heuristic
         certificate = self.learner.certificate(B=B)
@@ -287,13 +284,12 @@ class OnlineToBatch(Serializable):
             self._counts = [validation.count("counts", c, 1) for c in record.word("counts")]
         self._closed_form = bool(record.word("closed_form"))
         self._heuristic = str(record.word("heuristic"))
-        if self._fits_together and self.n_rounds:
+        if self._is_refitted and self.n_rounds:
             self._refitted = record.part("refitted", (self.n_classes, self.n_features))
         needed = 0 if self.select == LAST or not self.n_rounds else max(1, len(self._rounds))
         if not len(self._states) == len(self._rounds) == len(self._counts) == needed:
             raise StateFileError("states, rounds and counts must be equally many")
 
 
-def _later(report: Report, done: int) -> Report:
-    """Return the report of a stretch that begins after `done` rounds."""
-    return None if report is None else lambda more: report(done + more)
+def _shift_report(report: Report, n_done: int) -> Report:
+    return None if report is None else lambda n_rounds: report(n_done + n_rounds)

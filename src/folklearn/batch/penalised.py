@@ -1,6 +1,7 @@
 """Penalised maximum likelihood over all rows, with a ridge chosen on rows that were held out."""
 
 import math
+import operator
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import permutations
@@ -20,19 +21,20 @@ from folklearn.validation import Rows
 MOST_PASSES = 50  # for one ridge
 FIRST_RIDGE = 0.003  # for contexts of norm about 1
 N_FOLDS = 3
-_ORDERS = np.array(list(permutations(range(N_FOLDS))))
-_DRAWS_OF_A_STEP = 4  # that Philox makes at once
-_CHUNK_ROWS = 1 << 14  # rows of which only the loss is wanted
-_FEWEST = 4  # rows in a fold, on average: below, the first ridge is taken
-_STEP = math.sqrt(10.0)  # from ridge to ridge
-_FINER = 10.0**0.25  # around the best of these
-_PATIENCE = 2  # ridges in a row that are no better
-_MOST_RIDGES = 16
-_LEAST, _MOST = 1e-15, 1e15  # ridge
-_ROUGHLY, _NEARLY = 1e-4, 1e-8  # of the objective, that a further Newton step would gain
+_FOLD_ORDERS = np.array(list(permutations(range(N_FOLDS))))
+_DRAWS_PER_PHILOX_STEP = 4
+_ROWS_PER_LOSS_CHUNK = 1 << 14
+_MIN_ROWS_PER_FOLD = 4  # on average: below, the first ridge is taken
+_RIDGE_RATIO = math.sqrt(10.0)  # from ridge to ridge
+_FINE_RIDGE_RATIO = 10.0**0.25  # around the best of these
+_MAX_RIDGES_WITHOUT_GAIN = 2  # in a row
+_MAX_RIDGES = 16
+_MIN_RIDGE, _MAX_RIDGE = 1e-15, 1e15
+# Share of the objective that a further Newton step may gain, in the search and at the end.
+_SEARCH_TOLERANCE, _FINAL_TOLERANCE = 1e-4, 1e-8
 
 
-class Penalised(NamedTuple):
+class PenalisedFit(NamedTuple):
     """The fit of one ridge.
 
     Attributes
@@ -48,22 +50,21 @@ class Penalised(NamedTuple):
     held_out: float
 
 
-def penalised(
+def fit_penalised(
     passes: Passes,
     W: Array,
     *,
     ridge: float = FIRST_RIDGE,
     most_passes: int = MOST_PASSES,
     seed: int = 0,
-) -> Penalised:
+) -> PenalisedFit:
     r"""Return the penalised fit to all rows, with the ridge that predicts held-out rows best.
 
     .. math:: W_\lambda = \arg\min_W \lambda \|W\|_F^2 + \sum_t w_t \ell(W x_t, y_t)
 
-    Damped Newton steps, one pass each. Three folds choose the ridge: rows are `dealt` to them, each
-    is predicted by the fit to the two others. First a given ridge, then smaller ones as long as
-    they help, or else larger ones, each fit from its neighbour; then finer around the best.
-    (Leaving out single rows by one Newton step is cheaper, and wrong by any amount where classes
+    Damped Newton steps, one pass each. Three folds choose the ridge (`assign_folds`): each is
+    predicted by the fit to the two others. First the given ridge, then smaller ones as long as they
+    help, or else larger ones, each fit from its neighbour; then finer around the best. (Leaving out single rows by one Newton step is cheaper, and wrong by any amount where classes
     can be separated: on digits it took the smallest ridge there was.)
 
     A heuristic: nothing is proven of the loss at new rows. A pass takes (K d)^2 / 2 flops a row
@@ -71,32 +72,37 @@ def penalised(
 
     Parameters
     ----------
-    passes : all rows, wherever they lie.
+    passes : all rows, in memory or elsewhere.
     W : (K, d), to begin with.
     ridge : the first one.
     most_passes : for each fit.
     seed : of the folds.
     """
-    search = _Search(passes, most_passes, seed)
+    search = _RidgeSearch(passes, most_passes, seed)
     if not search.can_choose:
-        fitted = mode(passes, W, ridge, most_passes, _NEARLY)
-        return Penalised(fitted, ridge, math.nan)
-    first = best = search.at(ridge, np.tile(W, (N_FOLDS, 1, 1)))
-    for factor in (1.0 / _STEP, _STEP):
-        here, idle = first, 0
-        while idle < _PATIENCE and search.goes_on(here.ridge * factor):
-            here = search.at(here.ridge * factor, here.fits)
-            idle = 0 if here.held_out < best.held_out else idle + 1
-            best = min(best, here, key=_held_out)
+        fitted = minimise_penalised(passes, W, ridge, most_passes, _FINAL_TOLERANCE)
+        return PenalisedFit(fitted, ridge, math.nan)
+    by_loss = operator.attrgetter("held_out")
+    first = best = search.evaluate(ridge, np.tile(W, (N_FOLDS, 1, 1)))
+    for factor in (1.0 / _RIDGE_RATIO, _RIDGE_RATIO):
+        last, n_without_gain = first, 0
+        while n_without_gain < _MAX_RIDGES_WITHOUT_GAIN and search.goes_on(last.ridge * factor):
+            last = search.evaluate(last.ridge * factor, last.fits)
+            n_without_gain = 0 if last.held_out < best.held_out else n_without_gain + 1
+            best = min(best, last, key=by_loss)
         if best is not first:
             break
-    around = [search.at(best.ridge * factor, best.fits) for factor in (1.0 / _FINER, _FINER)]
-    best = min(best, *around, key=_held_out)
+    ratios = (1.0 / _FINE_RIDGE_RATIO, _FINE_RIDGE_RATIO)
+    neighbours = [search.evaluate(best.ridge * ratio, best.fits) for ratio in ratios]
+    best = min(best, *neighbours, key=by_loss)
     start = best.fits.mean(axis=0)
-    return Penalised(mode(passes, start, best.ridge, most_passes, _NEARLY), *best[1:])
+    W = minimise_penalised(passes, start, best.ridge, most_passes, _FINAL_TOLERANCE)
+    return PenalisedFit(W, best.ridge, best.held_out)
 
 
-def mode(passes: Passes, W: Array, ridge: float, most_passes: int, tolerance: float) -> Array:
+def minimise_penalised(
+    passes: Passes, W: Array, ridge: float, most_passes: int, tolerance: float
+) -> Array:
     """Return the minimiser (K, d) of ridge |W|^2 and the loss of all rows, from W.
 
     The last step promises to gain less than `tolerance` of the objective; Newton's method
@@ -123,58 +129,51 @@ def mode(passes: Passes, W: Array, ridge: float, most_passes: int, tolerance: fl
     return here
 
 
-class _Tried(NamedTuple):
-    """A ridge, and the fits (folds, K, d) to all rows but those of each fold."""
-
-    fits: Array
+class _RidgeTrial(NamedTuple):
+    fits: Array  # (folds, K, d), each to all rows but those of a fold
     ridge: float
     held_out: float
 
 
-def _held_out(tried: _Tried) -> float:
-    return tried.held_out
-
-
-class _Search:
-    """Fits of several ridges to the same folds."""
-
+class _RidgeSearch:
     def __init__(self, passes: Passes, most_passes: int, seed: int) -> None:
-        self._passes, self._most, self._n_tried = passes, most_passes, 0
+        self._passes, self._max_passes, self._n_trials = passes, most_passes, 0
         self._folds = [_Fold(seed, number) for number in range(N_FOLDS)]
-        self.can_choose = passes.n_rows >= _FEWEST * N_FOLDS
+        self.can_choose = passes.n_rows >= _MIN_ROWS_PER_FOLD * N_FOLDS
 
     def goes_on(self, ridge: float) -> bool:
         """Tell whether to try a further ridge."""
-        return self._n_tried < _MOST_RIDGES and _LEAST <= ridge <= _MOST
+        return self._n_trials < _MAX_RIDGES and _MIN_RIDGE <= ridge <= _MAX_RIDGE
 
-    def at(self, ridge: float, starts: Array) -> _Tried:
-        """Return what a ridge does, its fits found from others."""
-        self._n_tried += 1
-        fits, lost = np.empty_like(starts), np.zeros(2)
+    def evaluate(self, ridge: float, starts: Array) -> _RidgeTrial:
+        """Return the fits of a ridge, found from other fits, and their held-out loss."""
+        self._n_trials += 1
+        fits, totals = np.empty_like(starts), np.zeros(2)
         for fold, W in zip(self._folds, starts, strict=True):
-            fit = mode(_Others(self._passes, fold), W, ridge, self._most, _ROUGHLY)
+            training = _TrainingPasses(self._passes, fold)
+            fit = minimise_penalised(training, W, ridge, self._max_passes, _SEARCH_TOLERANCE)
             fits[fold.number] = fit
-            lost += self._passes.total(_CHUNK_ROWS, partial(_lost, fold, fit))
-        loss, weight = lost.tolist()
+            sum_chunk = partial(_held_out_loss, fold, fit)
+            totals += self._passes.total(_ROWS_PER_LOSS_CHUNK, sum_chunk)
+        loss, weight = totals.tolist()
         average = loss / weight if weight > 0.0 else math.inf
-        return _Tried(fits, ridge, average if math.isfinite(average) else math.inf)
+        return _RidgeTrial(fits, ridge, average if math.isfinite(average) else math.inf)
 
 
 class _Fold(NamedTuple):
-    """Some of the rows."""
-
     seed: int
     number: int
 
-    def split(self, chunk: RowChunk, *, own: bool) -> Iterator[Rows]:
+    def split(self, chunk: RowChunk, *, held_out: bool) -> Iterator[Rows]:
         """Yield the rows of a chunk that are in this fold, or those that are not."""
         first = chunk.first
         for rows in chunk.batches:
-            yield rows.of((dealt(self.seed, first, len(rows.X)) == self.number) == own)
+            in_fold = assign_folds(self.seed, first, len(rows.X)) == self.number
+            yield rows.of(in_fold == held_out)
             first += len(rows.X)
 
 
-class _Others(Passes):
+class _TrainingPasses(Passes):
     """All rows but those of a fold."""
 
     def __init__(self, passes: Passes, fold: _Fold) -> None:
@@ -188,38 +187,37 @@ class _Others(Passes):
     def on_device(self, n_classes: int) -> Iterator[tuple[int, DeviceRows]]:
         """Yield all rows on the device, those of the fold without weight."""
         for first, rows in self._passes.on_device(n_classes):
-            own = dealt(self._fold.seed, first, len(rows.X)) == self._fold.number
-            outside = rows.weights.new_tensor(~own)
-            yield first, rows._replace(weights=rows.weights * outside)
+            folds = assign_folds(self._fold.seed, first, len(rows.X))
+            in_training = rows.weights.new_tensor(folds != self._fold.number)
+            yield first, rows._replace(weights=rows.weights * in_training)
 
     def total(self, size: int | None, sum_chunk: Callable[[RowChunk], S]) -> S:
-        """Return what they add up to."""
+        """Return the sum over the chunks, as `Passes.total` does."""
         fold = self._fold
         return self._passes.total(
-            size, lambda chunk: sum_chunk(RowChunk(chunk.first, fold.split(chunk, own=False)))
+            size, lambda chunk: sum_chunk(RowChunk(chunk.first, fold.split(chunk, held_out=False)))
         )
 
 
-def _lost(fold: _Fold, W: Array, chunk: RowChunk) -> Array:
-    """Return the total loss at W of a fold's rows, and their weight."""
-    lost = np.zeros(2)
-    for rows in fold.split(chunk, own=True):
+def _held_out_loss(fold: _Fold, W: Array, chunk: RowChunk) -> Array:
+    totals = np.zeros(2)  # loss and weight
+    for rows in fold.split(chunk, held_out=True):
         losses = logit_losses(rows.X @ W.T, rows.labels, rows.soft)
-        lost += rows.weights @ losses, rows.weights.sum()
-    return lost
+        totals += rows.weights @ losses, rows.weights.sum()
+    return totals
 
 
-def dealt(seed: int, first: int, n: int) -> NDArray[np.int64]:
+def assign_folds(seed: int, first: int, n: int) -> NDArray[np.int64]:
     """Return the folds of rows number `first` to before ``first + n``.
 
-    Every three rows, one after the other, go to the three folds in an order drawn for them. So
-    whoever has some of the rows knows their folds without the others.
+    Every three rows, one after the other, go to the three folds in an order drawn for them: the
+    folds of some rows can be computed without the rows before them.
     """
     start = first // N_FOLDS
     stop = -((first + n) // -N_FOLDS)
     draws = np.random.Philox(seed)
-    draws.advance(start // _DRAWS_OF_A_STEP)
-    skipped = start % _DRAWS_OF_A_STEP
-    drawn = draws.random_raw(skipped + stop - start)[skipped:]
-    folds: NDArray[np.int64] = _ORDERS[drawn % len(_ORDERS)].ravel()
+    draws.advance(start // _DRAWS_PER_PHILOX_STEP)
+    skipped = start % _DRAWS_PER_PHILOX_STEP
+    numbers = draws.random_raw(skipped + stop - start)[skipped:]
+    folds: NDArray[np.int64] = _FOLD_ORDERS[numbers % len(_FOLD_ORDERS)].ravel()
     return folds[first - start * N_FOLDS :][:n]

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from folklearn import serialization, validation
 from folklearn.arrays import TINY, Array, Labels, softmax
 from folklearn.batch.penalised import MOST_PASSES
-from folklearn.batch.wide_fit import ColumnModel
+from folklearn.batch.sparse_fit import ColumnModel
 from folklearn.errors import InvalidInputError, StateFileError
 from folklearn.evidence.certificate import Certificate
 from folklearn.evidence.map_reduce import MapReduce
@@ -517,7 +517,7 @@ class OnlinePipeline(Serializable):
         as many as there are cores, with the same result to the last bit; ``device`` is where the
         sums are made, by default that of the learner.
 
-        Problems too large for all pairs of classes, and sparse rows, are fitted by `wide_fit`. It
+        Problems too large for all pairs of classes, and sparse rows, are fitted by `fit_sparse`. It
         takes memory for K numbers a row and for the values that are not 0; should this machine not
         have it, nothing is fitted, and a line says so. One thread does it, whatever `n_jobs` is.
         """

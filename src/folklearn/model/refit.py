@@ -7,8 +7,8 @@ import numpy as np
 
 from folklearn import memory, validation
 from folklearn.arrays import Array
-from folklearn.batch.penalised import FIRST_RIDGE, penalised
-from folklearn.batch.wide_fit import ColumnModel, wide_fit
+from folklearn.batch.penalised import FIRST_RIDGE, fit_penalised
+from folklearn.batch.sparse_fit import ColumnModel, fit_sparse
 from folklearn.errors import warn_of_data
 from folklearn.evidence.passes import Passes
 from folklearn.learners.base import Learner
@@ -17,7 +17,7 @@ from folklearn.sparse import SparseRows, concatenated
 from folklearn.validation import Rows
 
 _BYTES_OF_A_VALUE = 40  # of a row, in its copies
-_COPIES = 4  # of numbers for every row and class, that `wide_fit` takes
+_COPIES = 4  # of numbers for every row and class, that `fit_sparse` takes
 _SHARE_OF_MEMORY = 0.25  # that scaled rows may take
 _FREE = 10.0  # what the constant is multiplied by where it should not be penalised
 
@@ -45,7 +45,7 @@ def refit_dense(
         columns[constant] = _FREE
     led = learner.leader() if isinstance(learner, PanelLearner) else None
     ridge, W = led or (FIRST_RIDGE, np.zeros((learner.n_classes, learner.n_features)))
-    fit = penalised(passes, W / columns, ridge=ridge, most_passes=most_passes, seed=seed)
+    fit = fit_penalised(passes, W / columns, ridge=ridge, most_passes=most_passes, seed=seed)
     return fit.W * columns
 
 
@@ -79,5 +79,5 @@ def refit_wide(
     Xs, norms, labels, soft, weights = zip(*parts, strict=True)
     whole = Rows(concatenated(Xs), *map(np.concatenate, (norms, labels, soft, weights)))
     place = -1 if constant is None else constant
-    fit = wide_fit(whole, n_classes, constant=place, most_passes=most_passes, seed=seed)
+    fit = fit_sparse(whole, n_classes, constant=place, most_passes=most_passes, seed=seed)
     return ColumnModel(fit.columns, fit.weights)

@@ -8,8 +8,8 @@ from scipy.special import logsumexp
 from sklearn.linear_model import LogisticRegression
 
 from folklearn.arrays import logit_losses, softmax
-from folklearn.batch import wide_fit as module
-from folklearn.batch.wide_fit import ColumnModel, wide_fit
+from folklearn.batch import sparse_fit as module
+from folklearn.batch.sparse_fit import ColumnModel, fit_sparse
 from folklearn.kernels import dual_ascent
 from folklearn.sparse import SparseRows
 from folklearn.validation import Rows
@@ -54,9 +54,9 @@ def test_it_is_the_minimiser(power, soft, seed, rng, monkeypatch):
     Y = soft_labels(seed, y, K) if soft else np.eye(K)[y]
     weight = 0.1 + 2.0 * rng.random(len(y))
     monkeypatch.setattr(module, "POWERS", (power,))
-    monkeypatch.setattr(module, "_NEARLY", 1e-13)
+    monkeypatch.setattr(module, "_FINAL_TOLERANCE", 1e-13)
     rows = rows_of(X, Y if soft else y, weight)
-    fit = wide_fit(rows, K, constant=d - 1, most_passes=5000, seed=seed)
+    fit = fit_sparse(rows, K, constant=d - 1, most_passes=5000, seed=seed)
     mass = weight @ X**2
     scales = mass**-power
     scales[-1] = 0.0
@@ -110,7 +110,7 @@ def test_it_predicts_as_well_as_a_tuned_fit(seed):
         ).mean()
         for C in (1.0, 10.0, 100.0)
     )
-    fit = wide_fit(rows_of(X, y, None, 4), 4, seed=seed)
+    fit = fit_sparse(rows_of(X, y, None, 4), 4, seed=seed)
     P = ColumnModel(fit.columns, fit.weights).predict(SparseRows.of(X_new))
     loss = -np.log(P[np.arange(len(y_new)), y_new]).mean()
     assert tuned < 0.9 * np.log(4)  # there is something to learn
@@ -120,7 +120,7 @@ def test_it_predicts_as_well_as_a_tuned_fit(seed):
 
 def test_the_seed_decides_everything(rng):
     X, y = sparse_problem(rng)
-    one, same, other = (wide_fit(rows_of(X, y), K, seed=s) for s in (1, 1, 2))
+    one, same, other = (fit_sparse(rows_of(X, y), K, seed=s) for s in (1, 1, 2))
     np.testing.assert_array_equal(one.weights, same.weights)
     assert one.held_out == same.held_out != other.held_out
 
@@ -128,15 +128,15 @@ def test_the_seed_decides_everything(rng):
 def test_rows_without_weight_are_not_there(rng):
     X, y = sparse_problem(rng)
     weight = (np.arange(len(y)) % 3 > 0).astype(float)
-    some = wide_fit(rows_of(X, y, weight), K)
-    alone = wide_fit(rows_of(X[weight > 0], y[weight > 0]), K)
+    some = fit_sparse(rows_of(X, y, weight), K)
+    alone = fit_sparse(rows_of(X[weight > 0], y[weight > 0]), K)
     np.testing.assert_array_equal(some.weights, alone.weights)
 
 
 @pytest.mark.parametrize("T", [0, 1, 5, 11, 12])
 def test_very_few_rows(T, rng):
     X, y = sparse_problem(rng, T=20)
-    fit = wide_fit(rows_of(X[:T], y[:T]), K, constant=5)
+    fit = fit_sparse(rows_of(X[:T], y[:T]), K, constant=5)
     assert np.isfinite(fit.weights).all()
     assert np.isnan(fit.held_out) == (T < 12)
     assert fit.weights.shape == (len(fit.columns), K)
@@ -145,11 +145,11 @@ def test_very_few_rows(T, rng):
 def test_zeros_and_rows_of_absurd_size(rng):
     X, y = sparse_problem(rng)
     for rows in (np.zeros((80, 6)), 1e12 * X, 1e-12 * X):
-        fit = wide_fit(rows_of(rows, y), K)
+        fit = fit_sparse(rows_of(rows, y), K)
         P = ColumnModel(fit.columns, fit.weights).predict(SparseRows.of(rows))
         assert np.isfinite(P).all()
     explicit = csr_array((np.zeros(80), (np.arange(80), np.arange(80) % 6)), shape=(80, 6))
-    assert np.isfinite(wide_fit(rows_of(explicit, y), K).weights).all()
+    assert np.isfinite(fit_sparse(rows_of(explicit, y), K).weights).all()
 
 
 def test_a_model_of_columns_is_the_same_for_sparse_and_dense_rows(rng):

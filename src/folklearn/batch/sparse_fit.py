@@ -1,4 +1,4 @@
-"""Penalised maximum likelihood for wide rows and many classes, without a matrix of all pairs."""
+"""Penalised maximum likelihood for sparse rows and many classes, by dual coordinate ascent."""
 
 import math
 from typing import NamedTuple
@@ -8,7 +8,6 @@ from numpy.typing import NDArray
 
 from folklearn.arrays import Array, logit_losses, softmax
 from folklearn.kernels import dual_ascent
-from folklearn.kernels.dual_ascent import logits_of
 from folklearn.kernels.hash_index import Columns
 from folklearn.sparse import Contexts, SparseRows
 from folklearn.validation import Rows
@@ -16,28 +15,29 @@ from folklearn.validation import Rows
 MOST_PASSES = 50  # for one ridge
 POWERS = (0.0, 0.125, 0.25)  # of a column's sum of squares, by which it is divided
 FIRST_RIDGE = 0.03  # for contexts of norm about 1
-_STEP = math.sqrt(10.0)  # from ridge to ridge
-_MOST_RIDGES = 12  # for one power
-_LEAST, _MOST = 1e-15, 1e15  # ridge
-_MOST_PASSES_OF_A_SEARCH = 15
-_ROUGHLY, _NEARLY = 1e-2, 1e-4  # of the objective, that may be missing
-_FEWEST = 12  # rows below which nothing is held out
-_MANY = 3000  # rows from which one fold is enough to choose by
-_N_PARTS, _N_FOLDS = 6, 3  # of the rows, and how many of these are left out in turn
-_SAME = 10.0  # ratio of sums of squares up to which columns count as equally frequent
-_CONSTANT = 0.3  # that the constant should be where rows are of norm 1
-_CHUNK = 1e8  # multiplications between two chances to be interrupted
-_LOG_AND_EXP = 10.0  # what these cost, in multiplications
+_RIDGE_RATIO = math.sqrt(10.0)  # from ridge to ridge
+_MAX_RIDGES = 12  # for one power
+_MIN_RIDGE, _MAX_RIDGE = 1e-15, 1e15
+_MAX_SEARCH_PASSES = 15
+# Share of the objective that may be missing, in the search and at the end.
+_SEARCH_TOLERANCE, _FINAL_TOLERANCE = 1e-2, 1e-4
+_MIN_ROWS_TO_HOLD_OUT = 12
+_MIN_ROWS_FOR_ONE_FOLD = 3000  # from which one fold is enough to choose by
+_N_FOLDS, _N_HELD_OUT_FOLDS = 6, 3
+_MAX_EQUAL_MASS_RATIO = 10.0  # of sums of squares: columns count as equally frequent
+_CONSTANT_VALUE = 0.3  # of the constant column, where rows are of norm 1
+_MULTIPLICATIONS_PER_CHUNK = 1e8  # between two chances to be interrupted
+_LOG_EXP_MULTIPLICATIONS = 10.0  # that a logarithm and an exponential cost
 
 
-class WideFit(NamedTuple):
+class SparseFit(NamedTuple):
     """A linear model of the columns that occurred.
 
     Attributes
     ----------
     columns : (n,), in order.
     weights : (n, K), of these; all others are 0.
-    ridge, power : chosen for them, see `wide_fit`.
+    ridge, power : chosen for them, see `fit_sparse`.
     held_out : average loss of the rows that were left out; NaN if there were too few.
     """
 
@@ -48,9 +48,9 @@ class WideFit(NamedTuple):
     held_out: float
 
 
-def wide_fit(
+def fit_sparse(
     rows: Rows, n_classes: int, *, constant: int = -1, most_passes: int = MOST_PASSES, seed: int = 0
-) -> WideFit:
+) -> SparseFit:
     r"""Return the penalised fit to sparse rows, its penalty chosen on rows that are held out.
 
     .. math:: \arg\min_W \sum_j \lambda\, s_j^{2a} |W_j|^2 + \sum_t w_t\, \ell(W x_t, y_t),
@@ -81,34 +81,30 @@ def wide_fit(
     problem = _Problem(rows, n_classes, constant)
     T = len(rows.X)
     ridge = FIRST_RIDGE * float(rows.weights.mean()) if T else FIRST_RIDGE
-    best = _Tried(math.nan, ridge, POWERS[0], problem.Y)
-    if T >= _FEWEST:
-        best = _Search(problem, most_passes, rng).best(ridge)
-    scaled = problem.scaled(best.power)
+    best = _PenaltyTrial(math.nan, ridge, POWERS[0], problem.Y)
+    if T >= _MIN_ROWS_TO_HOLD_OUT:
+        best = _PenaltySearch(problem, most_passes, rng).best(ridge)
+    scaled = problem.scale_columns(best.power)
     final = _Fit(problem, np.arange(T), best.Q)
-    final.solve(scaled, best.ridge, most_passes, _NEARLY, rng)
+    final.solve(scaled, best.ridge, most_passes, _FINAL_TOLERANCE, rng)
     weights = final.W * scaled.scales[:, None]
-    return WideFit(problem.columns, weights, best.ridge, best.power, best.held_out)
+    return SparseFit(problem.columns, weights, best.ridge, best.power, best.held_out)
 
 
-class _Scaled(NamedTuple):
-    """The values of all rows for one power, their squared norms (T,), and what columns became."""
-
-    values: Array
-    squares: Array
-    scales: Array
+class _ScaledRows(NamedTuple):
+    values: Array  # of all rows, columns divided by a power of their mass
+    squares: Array  # squared norms (T,)
+    scales: Array  # factors of the columns
 
 
 class _Problem:
-    """All rows, by the columns that occurred."""
-
     def __init__(self, rows: Rows, n_classes: int, constant: int) -> None:
         X: SparseRows = rows.X.compact()
         self.rows = rows
         self.indptr = X.indptr
-        columns, places = np.unique(X.indices, return_inverse=True)
+        columns, indices = np.unique(X.indices, return_inverse=True)
         self.columns = columns.astype(np.int64)
-        self.indices = places.astype(np.int32)
+        self.indices = indices.astype(np.int32)
         self._values = X.values
         self.Y: Array = rows.soft
         if not len(rows.soft):
@@ -119,121 +115,121 @@ class _Problem:
         mass = np.bincount(self.indices, w * self._values**2, len(columns))
         self._mass = np.maximum(mass, np.finfo(float).tiny)  # a column may hold zeros
         self._constant = np.flatnonzero(columns == constant)
-        others = np.delete(self._mass, self._constant)
-        self.varied = bool(others.size and others.max() > _SAME * others.min())
+        mass = np.delete(self._mass, self._constant)
+        self.has_rare_columns = bool(mass.size and mass.max() > _MAX_EQUAL_MASS_RATIO * mass.min())
 
-    def scaled(self, power: float) -> _Scaled:
+    def scale_columns(self, power: float) -> _ScaledRows:
         """Divide columns by a power of their mass, and bring the norm of rows to about 1."""
         scales = self._mass**-power
         scales[self._constant] = 0.0
         mean = float(scales**2 @ self._mass) / self._total if self._total else 0.0
         if mean > 0.0:
             scales /= math.sqrt(mean)
-        scales[self._constant] = _CONSTANT / np.sqrt(self._mass[self._constant] / self._total)
+        scales[self._constant] = _CONSTANT_VALUE / np.sqrt(self._mass[self._constant] / self._total)
         values = self._values * scales[self.indices]
         norms = SparseRows(self.indptr, self.indices, values, len(scales)).norms()
-        return _Scaled(values, norms**2, scales)
+        return _ScaledRows(values, norms**2, scales)
 
-    def loss(self, scaled: _Scaled, W: Array, which: NDArray[np.int64]) -> float:
-        """Return the total loss of some rows."""
+    def loss(self, scaled: _ScaledRows, W: Array, which: NDArray[np.int64]) -> float:
+        """Return the total loss of the rows `which`."""
         Z = np.empty((len(which), W.shape[1]))
         dual_ascent.logits_of(self.indptr, self.indices, scaled.values, which, W, Z)
-        some = self.rows.soft[which] if len(self.rows.soft) else self.rows.soft
-        losses = logit_losses(Z, self.rows.labels[which], some)
+        soft = self.rows.soft[which] if len(self.rows.soft) else self.rows.soft
+        losses = logit_losses(Z, self.rows.labels[which], soft)
         return float(self.rows.weights[which] @ losses)
 
 
 class _Fit:
-    """A fit to some rows, each found from the one before."""
+    """A fit to the training rows `rows`, found from the fit of the penalty before."""
 
-    def __init__(self, problem: _Problem, own: NDArray[np.int64], Q: Array) -> None:
-        self._problem, self.own, self.Q = problem, own, Q.copy()
+    def __init__(self, problem: _Problem, rows: NDArray[np.int64], Q: Array) -> None:
+        self._problem, self.rows, self.Q = problem, rows, Q.copy()
         self.W: Array = np.zeros((len(problem.columns), Q.shape[1]))
-        self._ridge, self._scaled = 0.0, np.empty(0)  # for which W belongs to Q
+        self._ridge, self._values = 0.0, np.empty(0)  # for which W belongs to Q
 
     def solve(
-        self, scaled: _Scaled, ridge: float, most: int, tolerance: float, rng: np.random.Generator
+        self,
+        scaled: _ScaledRows,
+        ridge: float,
+        max_passes: int,
+        tolerance: float,
+        rng: np.random.Generator,
     ) -> None:
-        """Find the fit for a ridge, but for a part of the objective."""
+        """Find the fit for a ridge, up to a share `tolerance` of the objective."""
         problem, W, Q = self._problem, self.W, self.Q
         values, squares, _ = scaled
-        rows = problem.indptr, problem.indices, values
-        given = problem.Y, problem.rows.weights
-        if values is self._scaled and ridge < self._ridge:
+        X = problem.indptr, problem.indices, values
+        targets = problem.Y, problem.rows.weights
+        if values is self._values and ridge < self._ridge:
             # The same model; with the same points it would grow as the ridge shrinks.
             Q += (1.0 - ridge / self._ridge) * (problem.Y - Q)
         else:
-            dual_ascent.weights_of(*rows, *given, Q, ridge, W)
-        self._ridge, self._scaled = ridge, values
-        met = Q.shape[1] * (len(values) / max(len(Q), 1) + _LOG_AND_EXP)
-        chunk = max(1, int(_CHUNK / met))
-        for _ in range(most):
-            order = rng.permutation(self.own)
+            dual_ascent.weights_of(*X, *targets, Q, ridge, W)
+        self._ridge, self._values = ridge, values
+        per_row = Q.shape[1] * (len(values) / max(len(Q), 1) + _LOG_EXP_MULTIPLICATIONS)
+        chunk = max(1, int(_MULTIPLICATIONS_PER_CHUNK / per_row))
+        for _ in range(max_passes):
+            order = rng.permutation(self.rows)
             loss, gap = 0.0, 0.0
             for start in range(0, len(order), chunk):
-                own = order[start : start + chunk]
-                lost, missing = dual_ascent.ascend(*rows, squares, *given, own, Q, W, ridge)
-                loss, gap = loss + lost, gap + missing
+                rows = order[start : start + chunk]
+                chunk_loss, chunk_gap = dual_ascent.ascend(*X, squares, *targets, rows, Q, W, ridge)
+                loss, gap = loss + chunk_loss, gap + chunk_gap
             if gap <= tolerance * (loss + ridge * float(np.vdot(W, W))):
                 break
 
 
-class _Tried(NamedTuple):
-    """A penalty, what rows that were left out lost with it, and the points of the others."""
-
+class _PenaltyTrial(NamedTuple):
     held_out: float
     ridge: float
     power: float
-    Q: Array
+    Q: Array  # dual points (T, K) of the training rows
 
 
-class _Search:
-    """Fits of several penalties to the same rows, and their loss on those left out."""
-
+class _PenaltySearch:
     def __init__(self, problem: _Problem, most_passes: int, rng: np.random.Generator) -> None:
         T = len(problem.Y)
         self._problem, self._rng = problem, rng
-        self._most = min(most_passes, _MOST_PASSES_OF_A_SEARCH)
-        part = rng.permutation(T) % _N_PARTS
-        folds = range(1 if T >= _MANY else _N_FOLDS)
-        self._fits = [_Fit(problem, np.flatnonzero(part != fold), problem.Y) for fold in folds]
-        self._news = [np.flatnonzero(part == fold) for fold in folds]
+        self._max_passes = min(most_passes, _MAX_SEARCH_PASSES)
+        fold_of_row = rng.permutation(T) % _N_FOLDS
+        folds = range(1 if T >= _MIN_ROWS_FOR_ONE_FOLD else _N_HELD_OUT_FOLDS)
+        training = [np.flatnonzero(fold_of_row != fold) for fold in folds]
+        self._fits = [_Fit(problem, rows, problem.Y) for rows in training]
+        self._held_out = [np.flatnonzero(fold_of_row == fold) for fold in folds]
 
-    def best(self, ridge: float) -> _Tried:
+    def best(self, ridge: float) -> _PenaltyTrial:
         """Return the best penalty."""
-        best = self._of_power(POWERS[0], ridge)
-        for power in POWERS[1:] if self._problem.varied else ():
-            tried = self._of_power(power, best.ridge)
-            if not tried.held_out < best.held_out:
+        best = self._search_ridge(POWERS[0], ridge)
+        for power in POWERS[1:] if self._problem.has_rare_columns else ():
+            trial = self._search_ridge(power, best.ridge)
+            if not trial.held_out < best.held_out:
                 break
-            best = tried
+            best = trial
         return best
 
-    def _of_power(self, power: float, ridge: float) -> _Tried:
-        """Return the best ridge for one power."""
-        scaled = self._problem.scaled(power)
-        first = best = self._at(scaled, ridge, power)
-        for factor in (1.0 / _STEP, _STEP):
-            for n in range(1, _MOST_RIDGES):
-                if not _LEAST <= first.ridge * factor**n <= _MOST:
+    def _search_ridge(self, power: float, ridge: float) -> _PenaltyTrial:
+        scaled = self._problem.scale_columns(power)
+        first = best = self._evaluate(scaled, ridge, power)
+        for factor in (1.0 / _RIDGE_RATIO, _RIDGE_RATIO):
+            for n in range(1, _MAX_RIDGES):
+                if not _MIN_RIDGE <= first.ridge * factor**n <= _MAX_RIDGE:
                     break
-                tried = self._at(scaled, first.ridge * factor**n, power)
-                if not tried.held_out < best.held_out:
+                trial = self._evaluate(scaled, first.ridge * factor**n, power)
+                if not trial.held_out < best.held_out:
                     break
-                best = tried
+                best = trial
             if best is not first:
                 break
         return best
 
-    def _at(self, scaled: _Scaled, ridge: float, power: float) -> _Tried:
-        """Return what a penalty does."""
+    def _evaluate(self, scaled: _ScaledRows, ridge: float, power: float) -> _PenaltyTrial:
         loss, weight, Q = 0.0, 0.0, self._problem.Y.copy()
-        for fit, new in zip(self._fits, self._news, strict=True):
-            fit.solve(scaled, ridge, self._most, _ROUGHLY, self._rng)
-            loss += self._problem.loss(scaled, fit.W, new)
-            weight += float(self._problem.rows.weights[new].sum())
-            Q[fit.own] = fit.Q[fit.own]
-        return _Tried(loss / weight if math.isfinite(loss) else math.inf, ridge, power, Q)
+        for fit, held_out in zip(self._fits, self._held_out, strict=True):
+            fit.solve(scaled, ridge, self._max_passes, _SEARCH_TOLERANCE, self._rng)
+            loss += self._problem.loss(scaled, fit.W, held_out)
+            weight += float(self._problem.rows.weights[held_out].sum())
+            Q[fit.rows] = fit.Q[fit.rows]
+        return _PenaltyTrial(loss / weight if math.isfinite(loss) else math.inf, ridge, power, Q)
 
 
 class ColumnModel:
@@ -241,17 +237,17 @@ class ColumnModel:
 
     def __init__(self, columns: NDArray[np.int64], weights: Array) -> None:
         self.columns, self.weights = columns, weights
-        self._places = Columns.of(columns)
+        self._index = Columns.of(columns)
 
     def predict(self, X: Contexts) -> Array:
         """Return the probabilities (T, K) of rows (T, d)."""
         if not isinstance(X, SparseRows):
             return softmax(X[:, self.columns] @ self.weights)
         X = X.compact()
-        places = self._places.find(X.indices)
-        values = np.where(places >= 0, X.values, 0.0)
+        indices = self._index.find(X.indices)
+        values = np.where(indices >= 0, X.values, 0.0)
         Z = np.zeros((len(X), self.weights.shape[1]))
         if len(self.weights):
-            every = np.arange(len(X))
-            logits_of(X.indptr, np.maximum(places, 0), values, every, self.weights, Z)
+            rows = np.arange(len(X))
+            dual_ascent.logits_of(X.indptr, np.maximum(indices, 0), values, rows, self.weights, Z)
         return softmax(Z)
