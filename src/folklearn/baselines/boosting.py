@@ -1,4 +1,4 @@
-"""AdaBoost.OLM: online multiclass boosting with gradient steps (Jung, Goetz and Tewari 2017)."""
+"""Online boosters before AdaBoost.OLM++: AdaBoost.OLM, AdaBoost.OL and boost-by-majority."""
 
 import math
 
@@ -30,20 +30,15 @@ class AdaBoostOLM(Booster):
     Bayes mixture of softmax(s^i), and in costs divided by K (K-1), so that their rows have an
     L1 norm of at most 1 as the weak learning condition asks.
 
-    Time O(N K^2) a round beside the weak learners; memory one number a learner, and N K^2
+    Time O(N K^2) a round plus the weak learners; memory one number a learner, and N K^2
     for the last prediction.
 
     Guarantee, cited from the paper and not checked here: mistakes :math:`\tilde O((K-1) T /
-    \sum_i \gamma_i^2 + K N^2 / \sum_i \gamma_i^2)` for the empirical edges. Nothing in this library
-    computes or relies on it; what is derived here is `AdaBoostOLMpp`'s.
+    \sum_i \gamma_i^2 + K N^2 / \sum_i \gamma_i^2)` for the empirical edges.
 
     Parameters
     ----------
-    n_features : number of features d.
-    n_classes : number of classes K, at least 2.
-    n_learners : number of weak learners N.
-    weak_learner : as in `AdaBoostOLMpp`.
-    seed : of the generators that the weak learners are made with, and of Hedge.
+    n_features, n_classes, n_learners, weak_learner, seed : as `Booster` has them.
 
     Examples
     --------
@@ -62,7 +57,7 @@ class AdaBoostOLM(Booster):
     """
 
     PARAMS = ("n_features", "n_classes", "n_learners", "seed")
-    ARRAYS = ("alphas",)
+    ARRAYS = (*Booster.ARRAYS, "alphas")
 
     def __init__(
         self,
@@ -86,8 +81,11 @@ class AdaBoostOLM(Booster):
         out[label] += self._alphas[i]
 
     def _absorb(self, seen: Round, y: int, weight: float) -> None:
-        step = 2.0 * math.sqrt(2.0) / ((self.n_classes - 1) * math.sqrt(self._n_rounds + 1))
-        kernels.step_pairwise(self._alphas, seen.scores, seen.labels, y, weight * step)
+        step = weight * self._step_size(self._n_rounds + 1)
+        kernels.step_pairwise(self._alphas, seen.scores, seen.labels, y, step)
+
+    def _step_size(self, t: int) -> float:
+        return 2.0 * math.sqrt(2.0) / ((self.n_classes - 1) * math.sqrt(t))
 
     @property
     def alphas(self) -> Array:
@@ -95,7 +93,7 @@ class AdaBoostOLM(Booster):
         return self._alphas.copy()
 
 
-class AdaBoostOL(Booster):
+class AdaBoostOL(AdaBoostOLM):
     r"""Adaptive online boosting for two classes, the ancestor of `AdaBoostOLM`.
 
     Use it to compare on two classes; for anything else use `AdaBoostOLMpp`.
@@ -110,19 +108,15 @@ class AdaBoostOL(Booster):
     weight multiplies the step. Hedge over the prefixes gives the label. Differs from the
     paper in importance weights where it draws examples, and in the Bayes mixture.
 
-    Time O(N) a round beside the weak learners; memory one number a learner.
+    Time O(N) a round plus the weak learners; memory one number a learner.
 
     Guarantee, cited from the paper and not checked here: mistakes :math:`\tilde O(T / \sum_i
-    \gamma_i^2 + N^2 / \sum_i \gamma_i^2)` for the empirical edges. Nothing in this library computes
-    or relies on it; what is derived here is `AdaBoostOLMpp`'s.
+    \gamma_i^2 + N^2 / \sum_i \gamma_i^2)` for the empirical edges.
 
     Parameters
     ----------
-    n_features : number of features d.
+    n_features, n_learners, weak_learner, seed : as `Booster` has them.
     n_classes : must be 2.
-    n_learners : number of weak learners N.
-    weak_learner : as in `AdaBoostOLMpp`.
-    seed : of the generators that the weak learners are made with, and of Hedge.
 
     Examples
     --------
@@ -141,9 +135,6 @@ class AdaBoostOL(Booster):
     AdaBoost.OL.
     """
 
-    PARAMS = ("n_features", "n_classes", "n_learners", "seed")
-    ARRAYS = ("alphas",)
-
     def __init__(
         self,
         *,
@@ -158,8 +149,13 @@ class AdaBoostOL(Booster):
                 f"AdaBoostOL is for two classes, got n_classes={n_classes!r}: use "
                 "AdaBoostOLMpp, which is for any number"
             )
-        self._start(n_features, n_classes, n_learners, weak_learner, seed)
-        self._alphas: Array = np.zeros(self.n_learners)
+        super().__init__(
+            n_features=n_features,
+            n_classes=n_classes,
+            n_learners=n_learners,
+            weak_learner=weak_learner,
+            seed=seed,
+        )
 
     def _cost(self, i: int, s: Array) -> Array:
         C: Array = logistic_costs(s)  # for two classes, 1 - sigma_y off the diagonal
@@ -170,18 +166,11 @@ class AdaBoostOL(Booster):
         out[label] = s[label] + half
         out[1 - label] = s[1 - label] - half
 
-    def _absorb(self, seen: Round, y: int, weight: float) -> None:
-        # One pair of classes: the pairwise loss is the logistic loss.
-        step = 4.0 / math.sqrt(self._n_rounds + 1)
-        kernels.step_pairwise(self._alphas, seen.scores, seen.labels, y, weight * step)
-
-    @property
-    def alphas(self) -> Array:
-        """The coefficient of each weak learner, (N,), in [-2, 2]."""
-        return self._alphas.copy()
+    def _step_size(self, t: int) -> float:
+        return 4.0 / math.sqrt(t)  # of the logistic loss: the pairwise loss of one pair
 
 
-_MOST_SAMPLES = 10**5
+_MAX_SAMPLES = 10**5
 
 
 class OnlineMBBM(Booster):
@@ -204,7 +193,7 @@ class OnlineMBBM(Booster):
     and every round; and in probabilities: softmax(:math:`\eta s^i`) is what votes are worth if they
     fall as above, :math:`\eta = \ln(1 + K\gamma/(1-\gamma))`, and `predict` mixes the prefixes.
 
-    Time O(n_samples N K^2) a round beside the weak learners; memory n_samples N K bytes or so.
+    Time O(n_samples N K^2) a round plus the weak learners; memory n_samples N K bytes or so.
 
     Guarantee, up to the error of the sampled potentials, about :math:`1/\sqrt{n\_samples}`:
     mistakes :math:`\le (K-1) e^{-\gamma^2 N/2} T + \sum_i S_i`, where :math:`S_i` is by how much
@@ -214,10 +203,7 @@ class OnlineMBBM(Booster):
 
     Parameters
     ----------
-    n_features : number of features d.
-    n_classes : number of classes K, at least 2.
-    n_learners : number of weak learners N.
-    weak_learner : as in `AdaBoostOLMpp`.
+    n_features, n_classes, n_learners, weak_learner : as `Booster` has them.
     edge : :math:`\gamma` in (0, 1), how much better than guessing every weak learner is.
     n_samples : number of futures.
     seed : of the futures, and of the generators that the weak learners are made with.
@@ -254,14 +240,14 @@ class OnlineMBBM(Booster):
         self.edge = validation.positive("edge", edge)
         if self.edge >= 1.0:
             raise InvalidInputError(f"edge must be below 1, got {edge!r}")
-        self.n_samples = validation.count("n_samples", n_samples, 1, _MOST_SAMPLES)
+        self.n_samples = validation.count("n_samples", n_samples, 1, _MAX_SAMPLES)
         vote = math.log1p(
             validation.count("n_classes", n_classes, 2) * self.edge / (1.0 - self.edge)
         )
         self._start(n_features, n_classes, n_learners, weak_learner, seed, scale=vote)
-        self._futures = self._drawn()
+        self._futures = self._draw_futures()
 
-    def _drawn(self) -> NDArray[np.int32]:
+    def _draw_futures(self) -> NDArray[np.int32]:
         """Return votes (N, n_samples, K) that m = 0..N-1 more learners add, class 0 the true one.
 
         A future of m + 1 votes goes on from that of m: potentials of neighbours differ by

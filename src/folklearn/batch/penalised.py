@@ -64,8 +64,9 @@ def fit_penalised(
 
     Damped Newton steps, one pass each. Three folds choose the ridge (`assign_folds`): each is
     predicted by the fit to the two others. First the given ridge, then smaller ones as long as they
-    help, or else larger ones, each fit from its neighbour; then finer around the best. (Leaving out single rows by one Newton step is cheaper, and wrong by any amount where classes
-    can be separated: on digits it took the smallest ridge there was.)
+    help, or else larger ones, each fit from its neighbour; then finer around the best. (Leaving out
+    single rows by one Newton step is cheaper, and wrong by any amount where classes can be
+    separated: on digits it took the smallest ridge there was.)
 
     A heuristic: nothing is proven of the loss at new rows. A pass takes (K d)^2 / 2 flops a row
     and (K d)^3 / 3; there are two or three for each fold of six to ten ridges.

@@ -1,17 +1,18 @@
-"""What every booster does with its N weak learners.
+"""Boosters and weak learners: the base class, and the interface of weak learners.
 
-A round is one pass over them: each is asked for a label under its own costs, and its label
-moves the scores. After the pass each learns, and then the booster does.
+A round is one pass over the N weak learners: each predicts a label under its own costs, and its
+label moves the scores. After the pass each learns, and then the booster does: nothing is learned
+before every weak learner has predicted, and the booster changes only after all have learned.
 """
 
 import inspect
 import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from folklearn import validation
 from folklearn.arrays import Array, Labels
@@ -22,70 +23,18 @@ from folklearn.learners.base import Learner, Report
 from folklearn.validation import Rows
 
 
-class Prefixes:
-    r"""The N prefixes of a booster: prefix i is the vote of the first i weak learners.
-
-    Hedge follows prefix i with probability proportional to :math:`e^{-M_i}`, its mistakes so
-    far, and is wrong at most :math:`4 \min_i M_i + 2.05 \ln(N/\delta)` times with probability
-    :math:`1 - \delta`. The Bayes mixture weighs it by :math:`e^{-L_i}`, its log loss so far,
-    and loses at most :math:`\min_i L_i + \ln N`; both for sample weights of at most 1. Both
-    sums are kept, never the weights: nothing underflows. O(N K) a round.
-
-    Parameters
-    ----------
-    n_learners : number of prefixes N.
-    scale : the prefix with scores s says softmax(scale s).
-    """
-
-    def __init__(self, n_learners: int, scale: float = 1.0) -> None:
-        self.scale = scale
-        self.losses: Array = np.zeros(n_learners)
-        self.mistakes: Array = np.zeros(n_learners)
-
-    @property
-    def hedge_weights(self) -> Array:
-        """The probability with which Hedge follows each prefix, (N,)."""
-        return _weights(self.mistakes)
-
-    @property
-    def mixture_weights(self) -> Array:
-        """The posterior weight of each prefix, (N,)."""
-        return _weights(self.losses)
-
-    def mixture(self, scores: Array) -> Array:
-        """Return the mixture (K,) of the prefixes' probabilities for scores (N+1, K)."""
-        p: Array = mix_prefixes(scores, self.scale, self.losses)
-        return p
-
-    def draw(self, seed: int, n_rounds: int) -> int:
-        """Return the prefix 1..N that Hedge follows in this round; asking again changes nothing."""
-        place = np.random.default_rng((seed, n_rounds)).random()
-        totals = np.cumsum(self.hedge_weights)
-        return 1 + min(int(np.searchsorted(totals, place, side="right")), len(totals) - 1)
-
-    def learn(self, scores: Array, y: int, weight: float) -> float:
-        """Count the round for every prefix; return the mixture's log loss before it."""
-        loss: float = score_prefixes(scores, self.scale, y, weight, self.losses, self.mistakes)
-        return loss
-
-
-def _weights(totals: Array) -> Array:
-    weights = np.empty_like(totals)
-    softmin(totals, weights)
-    return weights
-
-
 @runtime_checkable
 class WeakLearner(Protocol):
-    """A learner that is told its costs: C (K, K), C[y, k] for saying k if y is true."""
+    """A cost-sensitive learner: C (K, K) holds the cost C[y, k] of predicting k if y is true."""
 
     def predict(self, x: Array, C: Array) -> int:
-        """Return a label 0..K-1 whose cost promises to be small; nothing is learned."""
+        """Return a label 0..K-1 of small expected cost; nothing is learned."""
 
     def update(self, x: Array, C: Array, y: int) -> Any:
-        """Learn that y was true; how much it matters is in the size of C[y]."""
+        """Learn that y was true; the size of C[y] is the importance of the example."""
 
 
+_HARD_ONLY = "boosting learns from hard labels 0..K-1 only: draw a class from a soft label first"
 WeakLearners = Callable[[int, np.random.Generator], WeakLearner] | Sequence[WeakLearner]
 
 
@@ -107,7 +56,7 @@ class WeakLearnerError(FolklearnError):
 def make_learners(
     weak_learner: Any, n_learners: int, n_classes: int, seed: int
 ) -> tuple[WeakLearner, ...]:
-    """Return N weak learners: those given, or made with a generator each from the seed."""
+    """Return N weak learners from a sequence, or from a factory with a generator for each."""
     if weak_learner is None:
         weak_learner = hoeffding_trees(n_classes=n_classes)
     if isinstance(weak_learner, Sequence):
@@ -133,30 +82,29 @@ def make_learners(
             )
         if not _takes_costs(learner):
             raise InvalidInputError(
-                f"weak learner {i}, {learner!r}, is told no costs: wrap it, Probabilistic(...)"
+                f"weak learner {i}, {learner!r}, takes no costs: wrap it, Probabilistic(...)"
             )
-        for j, other in enumerate(learners[:i]):
-            if learner is other:
-                raise InvalidInputError(
-                    f"weak learners {j} and {i} are the same object, {learner!r}: every one must "
-                    "learn on its own"
-                )
+        j = next(j for j, earlier in enumerate(learners) if learner is earlier)
+        if j < i:
+            raise InvalidInputError(
+                f"weak learners {j} and {i} are the same object, {learner!r}: every one must "
+                "learn on its own"
+            )
     return learners
 
 
 def _takes_costs(learner: WeakLearner) -> bool:
-    """Whether `predict` can be called with a context and costs, as far as can be seen."""
     try:
         inspect.signature(learner.predict).bind(None, None)
     except TypeError:
         return False
-    except ValueError:  # no signature to look at
+    except ValueError:  # without a signature nothing is known
         return True
     return True
 
 
-def ask(learners: Sequence[WeakLearner], i: int, x: Array, C: Array) -> int:
-    """Return the label of learner i; refuse what is none."""
+def predict_weak(learners: Sequence[WeakLearner], i: int, x: Array, C: Array) -> int:
+    """Return the label of learner i, checked."""
     try:
         answer = learners[i].predict(x, C)
     except Exception as error:
@@ -177,10 +125,10 @@ def ask(learners: Sequence[WeakLearner], i: int, x: Array, C: Array) -> int:
     return label
 
 
-def teach(
+def update_weak(
     learners: Sequence[WeakLearner], x: Array, costs: Sequence[Array], y: int, weight: float
 ) -> None:
-    """Let every learner learn the example under its own costs, times the weight."""
+    """Update every learner under its own costs, times the weight."""
     for i, learner in enumerate(learners):
         C = costs[i] if weight == 1.0 else weight * costs[i]
         try:
@@ -206,14 +154,33 @@ class Round:
 
 
 class Booster(Learner):
-    """The verbs; an algorithm brings its costs, how a label moves scores, and how it learns.
+    r"""Base of the boosters, over the prefixes 1..N: prefix i is the vote of i weak learners.
+
+    Hedge follows prefix i with probability proportional to :math:`e^{-M_i}`, its mistakes so
+    far, and is wrong at most :math:`4 \min_i M_i + 2.05 \ln(N/\delta)` times with probability
+    :math:`1 - \delta`. The Bayes mixture weighs it by :math:`e^{-L_i}`, its log loss so far,
+    and loses at most :math:`\min_i L_i + \ln N`; both for sample weights of at most 1. Both
+    sums are kept, never the weights: nothing underflows. O(N K) a round.
 
     A subclass validates its parameters, calls `_start`, and implements `_cost`, `_advance`
-    and `_absorb`; what it keeps is declared, see `Serializable`. Labels are hard.
+    and `_absorb`; its state is declared, see `Serializable`. Labels are hard. The weight of an
+    example multiplies the costs that the weak learners learn from, and the losses of regressions
+    and prefixes; a round of weight 0 is counted and teaches nothing. If a weak learner fails, the
+    booster is unchanged, and the `WeakLearnerError` names the learners that had already learned.
+
+    Parameters
+    ----------
+    n_features, n_classes : sizes of the problem, d and K.
+    n_learners : number of weak learners N.
+    weak_learner : function of (index, generator) that makes a `WeakLearner`, or a sequence
+        of N of them, which the booster takes over. By default River's Hoeffding trees with
+        grace_period=20 and delta=0.1, which need the extra ``folklearn[river]``.
+    seed : of the generators that the weak learners are made with, and of Hedge.
     """
 
     CHILDREN = ("weak_learner",)
     COUNTERS = ("_n_rounds",)
+    ARRAYS: ClassVar[tuple[str, ...]] = ("losses", "mistakes")
     n_learners: int
     seed: int
 
@@ -234,7 +201,9 @@ class Booster(Learner):
         self.n_learners = validation.count("n_learners", n_learners, 1)
         self.seed = validation.count("seed", seed, 0)
         self.learners = make_learners(weak_learner, self.n_learners, self.n_classes, self.seed)
-        self._prefixes = Prefixes(self.n_learners, scale)
+        self._scale = scale  # prefix i with scores s has probabilities softmax(scale s)
+        self._losses: Array = np.zeros(self.n_learners)
+        self._mistakes: Array = np.zeros(self.n_learners)
         self._round: Round | None = None
 
     def _cost(self, i: int, s: Array) -> Array:
@@ -242,19 +211,20 @@ class Booster(Learner):
         raise NotImplementedError
 
     def _advance(self, i: int, s: Array, label: int, out: Array) -> None:
-        """Write the scores after learner i said `label`."""
+        """Write the scores after learner i predicted `label`."""
         raise NotImplementedError
 
     def _absorb(self, seen: Round, y: int, weight: float) -> None:
-        """Learn from a round, when every weak learner has; `n_rounds` does not count it yet."""
+        """Learn a round after every weak learner has; `n_rounds` does not count it yet."""
         raise NotImplementedError
 
     def _leader(self) -> int:
-        """Return the prefix 1..N whose label is the booster's."""
-        return self._prefixes.draw(self.seed, self.n_rounds)
+        """Return the prefix 1..N that `predict_label` follows in this round."""
+        number = np.random.default_rng((self.seed, self.n_rounds)).random()
+        totals = np.cumsum(self.hedge_weights)
+        return 1 + min(int(np.searchsorted(totals, number, side="right")), len(totals) - 1)
 
     def _see(self, x: Array) -> Round:
-        """Ask every learner about x, unless this was the last question and nothing was learned."""
         if self._round is not None and np.array_equal(self._round.x, x):
             return self._round
         # All learners are shown the same arrays: none may write into them.
@@ -265,7 +235,7 @@ class Booster(Learner):
         for i in range(self.n_learners):
             cost = self._cost(i, seen.scores[i])
             cost.flags.writeable = False
-            label = ask(self.learners, i, seen.x, cost)
+            label = predict_weak(self.learners, i, seen.x, cost)
             self._advance(i, seen.scores[i], label, seen.scores[i + 1])
             seen.costs.append(cost)
             seen.labels[i] = label
@@ -278,14 +248,15 @@ class Booster(Learner):
         return self.learners
 
     def _predict(self, x: Array) -> Array:
-        return self._prefixes.mixture(self._see(validation.usable(x)).scores)
+        scores = self._see(validation.usable(x)).scores
+        p: Array = mix_prefixes(scores, self._scale, self._losses)
+        return p
 
     def predict_label(self, x: ArrayLike) -> Any:
         """Return the label of the prefix that is followed: (d,) in, int out; (T, d) in, (T,) out.
 
         Where a booster hedges, the prefix is drawn once a round from ``hedge_weights``, by
-        the seed and the number of rounds learned: asking, once or often, never changes what
-        comes after.
+        the seed and the number of rounds learned: to predict again changes nothing.
         """
         leader = self._leader()
         x = validation.numbers("x", x)
@@ -303,21 +274,16 @@ class Booster(Learner):
         return labels
 
     def _learn(self, x: Array, label: int, soft: Array, weight: float) -> float:
-        """Learn one example of a class 0..K-1 and return its loss.
-
-        The weight multiplies the costs that the weak learners learn from, and the losses of
-        regressions and prefixes; a round of weight 0 is counted and teaches nothing. If a weak
-        learner fails, the booster is unchanged, and the `WeakLearnerError` names the learners
-        that had already learned.
-        """
         if label < 0:
             raise InvalidInputError(_HARD_ONLY)
         seen = self._see(validation.usable(x))
         self._round = None  # as soon as one learner moves, the pass is out of date
         if weight > 0.0:
-            teach(self.learners, seen.x, seen.costs, label, weight)
+            update_weak(self.learners, seen.x, seen.costs, label, weight)
         self._absorb(seen, label, weight)
-        loss = self._prefixes.learn(seen.scores, label, weight)
+        loss: float = score_prefixes(
+            seen.scores, self._scale, label, weight, self._losses, self._mistakes
+        )
         self._n_rounds += 1
         return loss
 
@@ -329,27 +295,27 @@ class Booster(Learner):
     @property
     def hedge_weights(self) -> Array:
         """The probability with which `predict_label` follows each prefix, (N,)."""
-        return self._prefixes.hedge_weights
+        return _softmin(self._mistakes)
 
     @property
     def mixture_weights(self) -> Array:
         """The weight of each prefix in `predict`, (N,)."""
-        return self._prefixes.mixture_weights
+        return _softmin(self._losses)
 
     @property
     def n_mistakes(self) -> Array:
         """The (weighted) mistakes of each prefix, (N,)."""
-        return self._prefixes.mistakes.copy()
-
-    def _parts(self) -> dict[str, NDArray[Any]]:
-        prefixes = {"losses": self._prefixes.losses, "mistakes": self._prefixes.mistakes}
-        return prefixes | super()._parts()
+        return self._mistakes.copy()
 
 
-_HARD_ONLY = "boosting learns from hard labels 0..K-1 only: draw a class from a soft label first"
+def _softmin(totals: Array) -> Array:
+    weights = np.empty_like(totals)
+    softmin(totals, weights)
+    return weights
 
 
 def checked_scores(s: ArrayLike) -> Array:
+    """Return scores (K,), at least two finite numbers."""
     s = validation.numbers("s", s)
     if s.ndim != 1 or len(s) < 2 or not np.isfinite(s).all():
         raise InvalidInputError(f"s must hold at least two finite scores, got {s!r}")

@@ -13,8 +13,8 @@ from folklearn.kernels import boosting as kernels
 class AdaBoostOLMpp(Booster):
     r"""Online multiclass boosting that needs no edge, no learning rate and no horizon.
 
-    Use it to turn a stream of weak classifiers into a strong one; it finds out itself how
-    far each can be trusted, and a useless one costs little. Prefer a single learner of this
+    Use it to combine weak classifiers into a strong one; the weight of each is learned, and a
+    useless one costs little. Prefer a single learner of this
     library when a linear model is enough, and `OnlineMBBM` only if the edge is known.
 
     From :math:`s^0 = 0`, for i = 1..N: the costs of learner i are the logistic gradient at
@@ -27,7 +27,7 @@ class AdaBoostOLMpp(Booster):
     in the sign and the index order of the costs, which are wrong as printed, and in offering
     probabilities.
 
-    Time O(N K^2) a round for the costs and O(N K) for the regressions, beside the weak
+    Time O(N K^2) a round for the costs and O(N K) for the regressions, plus the weak
     learners; memory ten numbers a learner, and N K^2 for the last prediction.
 
     Guarantee, for unit weights and labels that do not depend on the draws of Hedge, with
@@ -41,15 +41,9 @@ class AdaBoostOLMpp(Booster):
 
     Parameters
     ----------
-    n_features : number of features d.
-    n_classes : number of classes K, at least 2.
-    n_learners : number of weak learners N.
-    weak_learner : function of (index, generator) that makes a `WeakLearner`, or a sequence
-        of N of them, which the booster takes over. By default River's Hoeffding trees with
-        grace_period=20 and delta=0.1, which need the extra ``folklearn[river]``.
+    n_features, n_classes, n_learners, weak_learner, seed : as `Booster` has them.
     horizon : number of rounds T if known; see `BoostingRegression`.
     regression : "folklore", "aioli" or "offset"; see `BoostingRegression`.
-    seed : of the generators that the weak learners are made with, and of Hedge.
 
     Examples
     --------
@@ -73,7 +67,7 @@ class AdaBoostOLMpp(Booster):
     """
 
     PARAMS = ("n_features", "n_classes", "n_learners", "horizon", "regression", "seed")
-    ARRAYS = ("rows",)
+    ARRAYS = (*Booster.ARRAYS, "rows")
 
     def __init__(
         self,
@@ -90,7 +84,7 @@ class AdaBoostOLMpp(Booster):
         self.regression = regression
         self.horizon = None if horizon is None else validation.count("horizon", horizon, 1)
         self._start(n_features, n_classes, n_learners, weak_learner, seed)
-        self._rows: Array = kernels.start(self.n_learners, self._kind)
+        self._rows: Array = kernels.initial_rows(self.n_learners, self._kind)
 
     def _cost(self, i: int, s: Array) -> Array:
         C: Array = kernels.logistic_costs(s)

@@ -13,15 +13,11 @@ from folklearn.evidence.certificate import Certificate
 from folklearn.kernels import boosting as kernels
 from folklearn.serialization import Serializable
 
-KINDS = {
-    "folklore": kernels.FOLKLORE,
-    "aioli": kernels.AIOLI,
-    "offset": kernels.OFFSET,
-}
+KINDS = {"folklore": kernels.FOLKLORE, "aioli": kernels.AIOLI, "offset": kernels.OFFSET}
 
 
 def kind_of(regression: Any) -> int:
-    """Return the kernel's number of a regression, or say which there are."""
+    """Return the kernel's number of a regression by its name."""
     if not isinstance(regression, str) or regression not in KINDS:
         raise InvalidInputError(
             f"regression must be one of {', '.join(map(repr, KINDS))}, got {regression!r}"
@@ -44,8 +40,8 @@ def regret_bound(row: Array, kind: int, alpha: float) -> float:
 class BoostingRegression(Serializable):
     r"""Learn how far to trust a label: scores s and a label l in, better scores out.
 
-    Use it as the step of a boosting algorithm, as `AdaBoostOLMpp` does N at a time, or
-    wherever one opinion at a time is to be added to scores. It competes with the best
+    Use it as the step of a boosting algorithm, as `AdaBoostOLMpp` does N at a time, or to add
+    one label at a time to scores. It competes with the best
     constant :math:`\alpha \in [-2, 2]` in :math:`s + \alpha e_l`, in hindsight.
 
     K classes collapse to "l is right" against the rest, with the margin
@@ -99,11 +95,11 @@ class BoostingRegression(Serializable):
         self.regression = regression
         self.horizon = None if horizon is None else validation.count("horizon", horizon, 1)
         self.n_rounds = 0
-        self._rows = kernels.start(1, self._kind)
+        self._rows = kernels.initial_rows(1, self._kind)
 
     def predict(self, s: ArrayLike, label: int) -> Array:
         """Return the regressed scores (K,) for scores s (K,) and a label, modulo constants."""
-        s, label = self._checked(s, label)
+        s, label = self._check_input(s, label)
         out = np.empty(self.n_classes)
         kernels.regress(self._rows[0], self._kind, self._clip, s, label, out)
         return out
@@ -113,7 +109,7 @@ class BoostingRegression(Serializable):
 
         The round counts `weight` times in state and certificate; the returned loss does not.
         """
-        s, label = self._checked(s, label)
+        s, label = self._check_input(s, label)
         y = _class("y", y, self.n_classes)
         loss: float = kernels.learn_regression(
             self._rows[0], self._kind, self._clip, s, label, y, validation.weight(weight)
@@ -141,7 +137,7 @@ class BoostingRegression(Serializable):
     def _clip(self) -> float:
         return clip(self.horizon, self.n_rounds)
 
-    def _checked(self, s: ArrayLike, label: int) -> tuple[Array, int]:
+    def _check_input(self, s: ArrayLike, label: int) -> tuple[Array, int]:
         s = validation.numbers("s", s)
         if s.shape != (self.n_classes,) or not (np.abs(s) <= validation.MAX_NORM).all():
             raise InvalidInputError(

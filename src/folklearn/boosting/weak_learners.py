@@ -1,4 +1,4 @@
-"""From probabilities to a weak learner: choose by expected cost, learn by importance."""
+"""Weak learners: probabilistic classifiers that predict by expected cost, learn by weight."""
 
 import inspect
 import math
@@ -17,8 +17,8 @@ from folklearn.serialization import Serializable
 
 
 @runtime_checkable
-class Classifier(Protocol):
-    """What is wrapped: every learner of this library is one."""
+class WeightedClassifier(Protocol):
+    """The interface that `Probabilistic` wraps: every learner of this library has it."""
 
     def predict(self, x: Array) -> Array:
         """Return the class probabilities (K,) of a context (d,)."""
@@ -38,7 +38,7 @@ class Probabilistic(Serializable):
     Ties go to the lowest class, and an example of weight 0 is not learned. The weight is at
     most K for sample weights of at most 1; a `Mixture` inside needs ``max_weight=K``.
 
-    Time O(K^2) a round beside the classifier.
+    Time O(K^2) a round plus that of the classifier.
 
     Parameters
     ----------
@@ -57,11 +57,11 @@ class Probabilistic(Serializable):
     CHILDREN = ("model",)
 
     def __init__(self, model: Any) -> None:
-        if not isinstance(model, Classifier) or isinstance(model, type):
+        if not isinstance(model, WeightedClassifier) or isinstance(model, type):
             raise InvalidInputError(
                 f"{model!r} is no classifier: it needs predict(x) and update(x, y, weight=...)"
             )
-        self.model: Classifier = model
+        self.model: WeightedClassifier = model
 
     def predict(self, x: Array, C: Array) -> int:
         """Return the label of the least expected cost."""
@@ -73,14 +73,14 @@ class Probabilistic(Serializable):
         return int((p @ C).argmin())
 
     def update(self, x: Array, C: Array, y: int) -> None:
-        """Learn the example as important as it is expensive."""
+        """Learn the example with a weight proportional to its cost."""
         weight = len(C) * float(np.abs(C[y]).sum())
         if weight > 0.0:
             self.model.update(x, y, weight=weight)
 
 
 class NaiveBayes(Serializable):
-    r"""Gaussian naive Bayes: a cheap weak learner that needs no extra and saves itself.
+    r"""Gaussian naive Bayes: a cheap weak learner without dependencies, which can be saved.
 
     Use it inside `Probabilistic`. Features are taken as independent within a class, so its
     probabilities are extreme; boosting corrects that, and on its own it is a poor forecaster.
@@ -145,18 +145,18 @@ class NaiveBayes(Serializable):
             add_moments(self._mass, self._mean, self._spread, x, label, weight)
 
 
-_MOST_REPETITIONS = 1000
+_MAX_REPETITIONS = 1000
 
 
 @runtime_checkable
-class _OfRiver(Protocol):
+class _RiverModel(Protocol):
     def learn_one(self, x: dict[Any, Any], y: Any) -> Any: ...
 
     def predict_proba_one(self, x: dict[Any, Any]) -> dict[Any, float]: ...
 
 
 class RiverClassifier:
-    """Any River classifier behind this library's verbs, for use inside `Probabilistic`.
+    """A River classifier with the methods of this library, for use inside `Probabilistic`.
 
     Features become a dictionary {column: value} and classes the integers 0..K-1. A class
     that River does not mention has probability 0, and before the first example all are equal.
@@ -184,7 +184,7 @@ class RiverClassifier:
     def __init__(
         self, model: Any, *, n_classes: int, rng: np.random.Generator | None = None
     ) -> None:
-        if not isinstance(model, _OfRiver) or isinstance(model, type):
+        if not isinstance(model, _RiverModel) or isinstance(model, type):
             raise InvalidInputError(
                 f"{model!r} is no River classifier: it needs learn_one and predict_proba_one"
             )
@@ -197,15 +197,15 @@ class RiverClassifier:
         self.n_classes = validation.count("n_classes", n_classes, 2)
         # A pipeline hands keywords to its last step.
         last = list(model.steps.values())[-1] if hasattr(model, "steps") else model
-        self._weighs = "w" in inspect.signature(last.learn_one).parameters
+        self._takes_weights = "w" in inspect.signature(last.learn_one).parameters
         self._rng = np.random.default_rng(0) if rng is None else rng
 
     def predict(self, x: Array) -> Array:
         """Return the class probabilities (K,) of a context (d,)."""
-        said = self.model.predict_proba_one(dict(enumerate(x.tolist())))
-        p = np.array([said.get(k, 0.0) for k in range(self.n_classes)])
+        probabilities = self.model.predict_proba_one(dict(enumerate(x.tolist())))
+        p = np.array([probabilities.get(k, 0.0) for k in range(self.n_classes)])
         total = p.sum()
-        if not 0.0 < total < math.inf:  # nothing said, or nothing usable
+        if not 0.0 < total < math.inf:  # empty, or not usable
             return np.full(self.n_classes, 1.0 / self.n_classes)
         p /= total
         return p
@@ -213,13 +213,13 @@ class RiverClassifier:
     def update(self, x: Array, y: int, *, weight: float = 1.0) -> None:
         """Learn one example that counts `weight` times."""
         features = dict(enumerate(x.tolist()))
-        if self._weighs:
+        if self._takes_weights:
             self.model.learn_one(features, y, w=weight)
             return
-        if weight > _MOST_REPETITIONS:
+        if weight > _MAX_REPETITIONS:
             raise InvalidInputError(
                 f"River's {type(self.model).__name__} takes no weights and would learn an example "
-                f"of weight {weight:g} that many times; at most {_MOST_REPETITIONS} are allowed"
+                f"of weight {weight:g} that many times; at most {_MAX_REPETITIONS} are allowed"
             )
         whole = math.floor(weight)
         for _ in range(whole + int(self._rng.random() < weight - whole)):
@@ -291,18 +291,18 @@ class Subspace(Learner):
             )
         self.learner = learner
         self.max_weight = learner.max_weight
-        self._places = np.array(self.columns, dtype=np.int64)
+        self._column_indices = np.array(self.columns, dtype=np.int64)
 
-    def _own_columns(self, x: Array) -> Array:
-        part = np.ones(len(self.columns) + 1)
-        part[:-1] = validation.usable(x)[self._places]
-        return part
+    def _select_columns(self, x: Array) -> Array:
+        selected = np.ones(len(self.columns) + 1)
+        selected[:-1] = validation.usable(x)[self._column_indices]
+        return selected
 
     def _predict(self, x: Array) -> Array:
-        return self.learner._predict(self._own_columns(x))
+        return self.learner._predict(self._select_columns(x))
 
     def _learn(self, x: Array, label: int, soft: Array, weight: float) -> float:
-        return self.learner._learn(self._own_columns(x), label, soft, weight)
+        return self.learner._learn(self._select_columns(x), label, soft, weight)
 
     @property
     def n_rounds(self) -> int:
@@ -315,7 +315,7 @@ class Subspace(Learner):
         return self.learner.n_bytes
 
     def expected_bytes(self, n_features: int, n_classes: int) -> int:
-        """Return about how much memory the learner inside takes with so many classes."""
+        """Return about how many bytes the learner inside takes with `n_classes`."""
         return self.learner.expected_bytes(self.learner.n_features, n_classes)
 
 

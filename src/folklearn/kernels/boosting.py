@@ -1,4 +1,4 @@
-"""Boosting in arrays: N tiny regressions, cost matrices, and what prefixes are worth.
+"""Kernels of boosting: N regressions of two weights, costs, prefixes, and naive Bayes.
 
 A boosting regression is binary logistic regression of "the label l is right" on two numbers.
 In the coordinates of the margin, v = W_1 - W_2 (2,), the state of FOLKLORE is the quadratic
@@ -39,8 +39,8 @@ _MAX_STEPS = 100
 FLOOR = 1e-300  # no class is ever given less, so that every loss is finite
 
 
-def start(n_learners: int, kind: int):
-    """Return the state (N, N_NUMBERS) of regressions that know nothing."""
+def initial_rows(n_learners: int, kind: int):
+    """Return the state (N, N_NUMBERS) of regressions before the first round."""
     rows = np.zeros((n_learners, N_NUMBERS))
     rows[:, [A00, A11]] = RIDGE[kind]
     return rows
@@ -82,7 +82,7 @@ def _solve(centre, pull):
 
 
 @kernel
-def _look(row, kind, clip, o):
+def _predict_margin(row, kind, clip, o):
     """Return x_0, base, mean, c, the margin m, and how many digits A^-1 x may have lost."""
     base = o if kind == OFFSET else 0.0
     x = 0.0 if kind == OFFSET else min(clip, max(-clip, 0.5 * o))
@@ -100,7 +100,7 @@ def regress(row, kind, clip, s, label, out):
     """Write the regressed scores of s and a label into out; modulo constants s + alpha e_l."""
     top, rest = _rest(s, label)
     o = s[label] - top - rest
-    m = _look(row, kind, clip, o)[4]
+    m = _predict_margin(row, kind, clip, o)[4]
     if kind == OFFSET:
         out[:] = s
         out[label] += m - o
@@ -115,7 +115,7 @@ def learn_regression(row, kind, clip, s, label, y, weight):
     """Move one regression; return the log loss of the class y under the regressed scores."""
     top, rest = _rest(s, label)
     o = s[label] - top - rest
-    x, base, mean, c, m, spread = _look(row, kind, clip, o)
+    x, base, mean, c, m, spread = _predict_margin(row, kind, clip, o)
     sign = 1.0 if y == label else -1.0
     loss = softplus(-sign * m)
     p = sigmoid(m)
@@ -247,7 +247,7 @@ def score_prefixes(scores, scale, y, weight, losses, mistakes):
 # Of the variance of a feature: a class in which the feature has not varied yet would else be
 # the more certain of it the more examples it has, and every constant feature would vote for
 # the most frequent class.
-_LEAST_SHARE = 0.1
+_MIN_VARIANCE_SHARE = 0.1
 
 
 @kernel
@@ -284,10 +284,9 @@ def class_probabilities(mass, mean, spread, x, p):
         for k in range(K):
             share = mass[k] / (mass[k] + 1.0)
             away = mean[k, j] - centre
-            own = (variance + spread[k, j]) / (mass[k] + 1.0) + share * away * away / (
-                mass[k] + 1.0
-            )
-            own = max(own, _LEAST_SHARE * variance)
+            of_class = (variance + spread[k, j]) / (mass[k] + 1.0)
+            of_class += share * away * away / (mass[k] + 1.0)
+            of_class = max(of_class, _MIN_VARIANCE_SHARE * variance)
             gap = x[j] - centre - share * away
-            p[k] -= 0.5 * (math.log(own) + gap * gap / own)
+            p[k] -= 0.5 * (math.log(of_class) + gap * gap / of_class)
     softmax(p, p)
