@@ -68,7 +68,7 @@ def test_the_rounding_of_margins_is_in_the_bracket(rng):
         s = np.array([o, 0.0]) + rng.uniform(-o, 0.0)
         row = kernels.initial_rows(1, kernels.OFFSET)[0]
         row[kernels.A11] = A
-        margin = kernels._look(row, kernels.OFFSET, 0.0, s[0] - s[1])[4]
+        margin = kernels._predict_margin(row, kernels.OFFSET, 0.0, s[0] - s[1])[4]
         gamma = kernels.gamma_star_below(abs(s[0] - s[1]) + kernels.REACH)
         kernels.learn_regression(row, kernels.OFFSET, 0.0, s, 0, 0, weight)
         exact = exact_bracket(s, A, weight, gamma, margin)
