@@ -55,6 +55,7 @@ LISTED = (
 )
 OPEN = ("folklearn.adapters", "folklearn.evaluate", "folklearn.metrics", "folklearn.model")
 INSIDE = {
+    "adapters.sklearn_data",
     "evaluate.projected_gradient",  # what the others are made of
     *(f"model.{name}" for name in ("class_weights", "encoder", "document", "holdout", "labels")),
     *(f"model.{name}" for name in ("numbering", "pictures", "recent", "refit", "roles")),
@@ -63,6 +64,10 @@ INSIDE = {
 }
 PRIVATE = {  # public only within their package
     "folklearn.errors.warn_of_data",
+    *(
+        f"folklearn.errors.{name}"
+        for name in ("arguments_spelled_by", "current_spelling", "spell_argument")
+    ),
     "folklearn.evaluate.auditing.PredictionLoss",
     "folklearn.evaluate.policies.probabilities_while_learning",
     "folklearn.evaluate.policies.probabilities",

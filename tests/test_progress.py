@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from folklearn import Ogd, progress
-from folklearn.progress import Announcer, Compilation, duration, reporter
+from folklearn.progress import Compilation, DurationNotice, format_duration, report_progress
 
 
 class Clock:
@@ -19,7 +19,7 @@ class Clock:
 
 def announcer(total):
     clock = Clock()
-    return Announcer(total, "learning", clock), clock
+    return DurationNotice(total, "learning", clock), clock
 
 
 def test_long_work_is_announced_once(caplog):
@@ -85,7 +85,7 @@ def test_what_compiling_takes_is_in_no_estimate(caplog, monkeypatch):
     compilation = Compilation(clock)
     monkeypatch.setattr(progress, "COMPILATION", compilation)
     monkeypatch.setattr(progress.time, "monotonic", clock)
-    report = Announcer(10_000, "learning")
+    report = DurationNotice(10_000, "learning")
     for done in (100, 200, 300, 400):
         report(done)
         compilation.begin()
@@ -125,9 +125,9 @@ def test_it_can_be_silenced(caplog):
     ("seconds", "words"), [(7.4, "7 seconds"), (300.0, "5 minutes"), (9000.0, "2.5 hours")]
 )
 def test_durations(seconds, words):
-    assert duration(seconds) == words
+    assert format_duration(seconds) == words
 
 
 def test_the_default_is_a_notice():
-    with reporter(False, 10, "learning") as report:
-        assert isinstance(report, Announcer)
+    with report_progress(False, 10, "learning") as report:
+        assert isinstance(report, DurationNotice)

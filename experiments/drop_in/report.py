@@ -7,7 +7,7 @@ import matplotlib
 import numpy as np
 
 from ..provenance import write_json
-from .methods import AVERAGE, FIT, ONE, RANDOM, SGD, SORTED, STRENGTHS, TUNED
+from .methods import FIT, ONE, SGD, SORTED, STRENGTHS, TUNED
 from .summary import CLOSE
 
 matplotlib.use("Agg")
@@ -27,7 +27,7 @@ def write(folder: Path, origin: Found, found: Found) -> None:
         "# A drop-in classifier, and classes that nobody declared",
         f"`{origin['command']}`, commit {origin['commit'][:12]}, split "
         f"with seed {origin['split_seed']}; {origin['wall_s']:.0f} seconds.",
-        _losses(found["sets"]), _counts(found), _states(found["sets"]), _accuracies(found["sets"]),
+        _losses(found["sets"]), _counts(found), _accuracies(found["sets"]),
         _facts(found["sets"]), _late(found["late"]),
         _text(found["text"]), "![losses](drop_in.png)",
     ]  # fmt: skip
@@ -75,18 +75,6 @@ def _counts(found: Found) -> str:
         f"- Default at most {CLOSE:g} times tuned LogisticRegression: "
         f"{said(found['close_to_tuned'])}.",
     ])  # fmt: skip
-
-
-def _states(sets: Found) -> str:
-    rows = [
-        [name, *(f"{found['methods'][method]['loss']:.4f}" for method in (ONE, AVERAGE, RANDOM))]
-        for name, found in sets.items()
-    ]
-    return (
-        "## Which state predicts\n\nHeld-out log loss of the state after one pass, of ten states "
-        "drawn at random and averaged, and of one.\n\n"
-        + _table(["set", "last", "average", "random"], rows)
-    )
 
 
 def _accuracies(sets: Found) -> str:

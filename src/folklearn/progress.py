@@ -1,13 +1,12 @@
-"""Long work announces itself: an estimate as soon as there is one, and a bar for those who ask.
+"""Progress of long computations: an estimate of the time left, and a bar on request.
 
-What takes long calls `report` with what is done so far. If nobody asked for a bar, and half a
-second of work says that more than a few seconds are left, one line says so. So does one line of a
-process that has compiled kernels for a second and goes on; what compiling takes is in no estimate.
+A long computation calls a `Report` with the number done so far. Without a bar, and if half a
+second of work shows that more than a few seconds are left, one line says so. One more line is
+logged by a process that has compiled kernels for a second; compilation is in no estimate.
 
-Both are said by the logger "folklearn", which by default writes to standard error, in a notebook
-too, and which a program that embeds the library sends where it likes:
-`logging.getLogger("folklearn").setLevel(logging.ERROR)` silences it. The logger speaks of time
-only; what is strange about data is a `folklearn.DataWarning`.
+Both go to the logger "folklearn", which by default writes to standard error, in a notebook too:
+`logging.getLogger("folklearn").setLevel(logging.ERROR)` silences it. It logs durations only;
+problems of data are a `folklearn.DataWarning`.
 """
 
 import logging
@@ -18,18 +17,19 @@ from contextlib import contextmanager
 from folklearn.errors import FolklearnError
 
 LOGGER = logging.getLogger("folklearn")
-_SOON = 0.5  # seconds after which there is an estimate
-_LONG = 5.0  # seconds left that are worth a word
+_SECONDS_TO_ESTIMATE = 0.5
+_MIN_SECONDS_LEFT = 5.0  # to be logged
 _SECONDS_TO_COMPILE_SILENTLY = 1.0
 
-Report = Callable[[int], None]
+Report = Callable[[int], None]  # takes the number done so far
+Progress = bool | Report  # True for a bar, or a function of one's own
 
 
 class Compilation:
-    """The seconds in which kernels were compiled, and the notice that this is what takes so long.
+    """Measure the seconds in which kernels are compiled, and log once that they are.
 
-    `folklearn.kernels.compile` tells when the compiler begins and ends; kernels that are loaded
-    from disk are not compiled. A kernel may be compiled within another.
+    `folklearn.kernels.compile` calls `begin` and `end`; kernels that are loaded from disk do not
+    count. A kernel may be compiled within another.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -39,11 +39,11 @@ class Compilation:
 
     @property
     def seconds(self) -> float:
-        """What was compiled took so long, what is being compiled so far included."""
+        """Seconds of compilation so far."""
         return self._past + (self._clock() - self._started if self._depth else 0.0)
 
     def begin(self) -> None:
-        """Note that a kernel is compiled from now on; say so once, if this takes long."""
+        """Start the clock of a kernel; log once if compilation takes long."""
         if not self._depth:
             self._started = self._clock()
         self._depth += 1
@@ -55,14 +55,14 @@ class Compilation:
             )
 
     def end(self) -> None:
-        """Note that the kernel which was begun last is compiled."""
+        """Stop the clock of the kernel that was begun last."""
         seconds = self.seconds
         self._depth -= 1
         if not self._depth:
             self._past = seconds
 
 
-COMPILATION = Compilation()  # of this process
+COMPILATION = Compilation()  # in this process
 
 
 def working_time() -> float:
@@ -70,8 +70,8 @@ def working_time() -> float:
     return time.monotonic() - COMPILATION.seconds
 
 
-class Announcer:
-    """A report that says once how long it will take, if that is long."""
+class DurationNotice:
+    """A report that logs the time left once, if that is long."""
 
     def __init__(
         self,
@@ -93,18 +93,18 @@ class Announcer:
             return
         started, before = self._first
         spent = self._clock() - started
-        if spent < _SOON or done <= before:
+        if spent < _SECONDS_TO_ESTIMATE or done <= before:
             return
         self._is_over = True
         left = spent * (self._total - done) / (done - before)
-        if left > _LONG:
+        if left > _MIN_SECONDS_LEFT:
             LOGGER.warning(
                 "%s %d %s: %d done, about %s left; Ctrl+C stops it",
-                self._what, self._total, self._of, done, duration(left),
+                self._what, self._total, self._of, done, format_duration(left),
             )  # fmt: skip
 
 
-def duration(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """Return a time in words, of about two digits."""
     if seconds < 90.0:
         return f"{seconds:.0f} seconds"
@@ -114,15 +114,15 @@ def duration(seconds: float) -> str:
 
 
 @contextmanager
-def reporter(
-    progress: bool | Report, total: int, what: str, *, of: str = "rows"
+def report_progress(
+    progress: Progress, total: int, what: str, *, of: str = "rows"
 ) -> Iterator[Report]:
-    """Yield a function that takes how many are done: a bar, the caller's, or a notice."""
+    """Yield a report: a bar, the caller's function, or a notice of the time left."""
     if callable(progress):
         yield progress
         return
     if not progress:
-        yield Announcer(total, what, of=of)
+        yield DurationNotice(total, what, of=of)
         return
     try:
         from rich.console import Console

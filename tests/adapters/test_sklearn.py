@@ -20,7 +20,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import folklearn
 from folklearn import FolkloreClassifier
-from folklearn.adapters._sklearn import rows as adapter_rows
+from folklearn.adapters import sklearn_data
 from folklearn.errors import InvalidInputError
 from folklearn.learners import catalogue
 from folklearn.model.pipeline import OnlinePipeline
@@ -59,7 +59,6 @@ def online(estimator):
     [
         FolkloreClassifier(),
         quick(),  # in one pass, the extreme weights of the checks want the order of the checks
-        quick(select="average"),
         FolkloreClassifier(passes=1),
         # With B = 10 a single step overshoots on the few, extremely weighted rows of the checks.
         FolkloreClassifier(learner="ogd", B=3.0),
@@ -72,7 +71,7 @@ def test_the_checks_of_scikit_learn(estimator, check):
         check(estimator)
 
 
-# What fit, partial_fit and select are
+# What fit and partial_fit are
 
 
 @pytest.mark.parametrize("learner", ["folklore", "auto", "ogd"])
@@ -110,43 +109,15 @@ def test_small_blocks_are_the_same(rng, monkeypatch):
     X, y = sample(rng)
     whole = quick().fit(X, y)
     P = whole.predict_proba(X)
-    monkeypatch.setattr(adapter_rows, "_BLOCK", 21)
+    monkeypatch.setattr(sklearn_data, "_MAX_DENSE_NUMBERS", 21)
     np.testing.assert_allclose(quick().fit(X, y).predict_proba(X), P, atol=1e-9)
     np.testing.assert_allclose(whole.predict_proba(X), P, atol=1e-12)
 
 
-@pytest.mark.parametrize("select", ["average", "random"])
-def test_states_drawn_are_those_before_their_rounds(select, rng, seed):
+def test_the_random_state_decides_the_order(rng):
     X, y = sample(rng)
-    model = quick(select=select, n_checkpoints=4, random_state=seed).fit(X, y)
-    rounds = [model._draws.states[slot].n_rounds for slot in model._draws.slots]
-    assert len(rounds) == (4 if select == "average" else 1)
-    expected = 0.0
-    for t in rounds:
-        twin = OnlinePipeline("folklore", n_features=3, n_classes=3)
-        twin.run(X[:t], y[:t])
-        expected = expected + twin.predict(X) / len(rounds)
-    np.testing.assert_allclose(model.predict_proba(X), expected, atol=1e-9)
-
-
-def test_draws_are_uniform_whatever_the_batches(rng, seed):
-    """Each count is binomial(300, 1/5), its deviation 7: 45 off has probability below 1e-9."""
-    X, y = sample(rng, T=5)
-    counts = np.zeros(5)
-    for draw in range(300):
-        model = FolkloreClassifier(learner="ogd", select="random", random_state=1000 * seed + draw)
-        for rows in ([0], [1, 2], [3, 4]):
-            model.partial_fit(X[rows], y[rows])
-        counts[model._draws.states[0].n_rounds] += 1
-    assert np.abs(counts - 60).max() < 45
-
-
-def test_passes_reshuffle_after_the_first(rng):
-    X, y = sample(rng)
-    model = quick(passes=3, random_state=1).fit(X, y)
-    assert model.model_.n_rounds == 180
-    again = quick(passes=3, random_state=1).fit(X, y)
-    other = quick(passes=3, random_state=2).fit(X, y)
+    model, again, other = (quick(shuffle=True, random_state=state).fit(X, y) for state in (1, 1, 2))
+    assert model.model_.n_rounds == 60
     np.testing.assert_array_equal(model.predict_proba(X), again.predict_proba(X))
     assert (model.predict_proba(X) != other.predict_proba(X)).any()
 
@@ -222,11 +193,10 @@ def test_truth_values_are_labels_of_their_own(rng):
         quick().partial_fit(X, y == 1, classes=["no", "yes"])
 
 
-@pytest.mark.parametrize("select", ["last", "average", "random"])
-def test_classes_come_late_and_are_not_impossible(select, rng):
+def test_classes_come_late_and_are_not_impossible(rng):
     X, y = sample(rng, T=80, K=4)
     names = np.array(["d", "b", "a", "c"])
-    model = quick(select=select, random_state=0)
+    model = quick()
     assert model.partial_fit(X[:1], names[y[:1]]).predict_proba(X).tolist() == [[1.0]] * 80
     for row in range(1, 80):
         model.partial_fit(X[[row]], names[y[[row]]])
@@ -308,7 +278,7 @@ def test_sparse_is_dense(kind, rng):
     X[rng.random(X.shape) < 0.6] = 0.0
     X[3, 1] = np.nan
     S = getattr(scipy.sparse, kind)(X)
-    for words in ({}, {"select": "average", "passes": 2, "random_state": 0}):
+    for words in ({}, {"shuffle": True, "random_state": 0}):
         dense, sparse = quick(**words).fit(X, y), quick(**words).fit(S, y)
         np.testing.assert_array_equal(sparse.predict_proba(S), dense.predict_proba(X))
         sparse.partial_fit(S, y)
@@ -465,10 +435,9 @@ def test_auto_is_told_of_the_largest_weight(rng):
         ({"memory": 2.5}, "memory must be an integer"),
         ({"roles": {"a": "number"}}, "roles and crosses are for the columns of a data frame"),
         ({"B": -1.0}, "B must be a positive number"),
-        ({"select": "best"}, r"select must be one of \('last', 'average', 'random'\)"),
         ({"passes": 0}, "passes must be at least 1"),
         ({"passes": "many"}, "passes must be 'auto' or a number, got 'many'"),
-        ({"n_checkpoints": 2.5}, "n_checkpoints must be an integer"),
+        ({"passes": 3}, "learner='folklore' learns every row once: leave passes=3 out"),
         ({"class_weight": [1.0, 2.0]}, 'must be None, a dict or "balanced"'),
         ({"class_weight": {0: -1.0}}, "weight is -1.0; expected a number from 0"),
         ({"class_weight": {7: 1.0}}, r"class_weight names \[7\], which y does not hold"),
@@ -519,7 +488,7 @@ def test_a_learner_that_cannot_grow_is_told_all_classes(name, rng):
 @pytest.mark.parametrize("name", sorted({*catalogue.CATALOGUE} - {*catalogue.growing()}))
 def test_a_learner_that_cannot_grow_is_copied(name, rng):
     X, y = sample(rng, K=2)
-    model = FolkloreClassifier(learner=name, B=3.0, select="average", random_state=0).fit(X, y)
+    model = FolkloreClassifier(learner=name, B=3.0, random_state=0).fit(X, y)
     again = pickle.loads(pickle.dumps(model))
     np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
 
@@ -589,7 +558,7 @@ def batches(draw):
 
 @pytest.mark.filterwarnings("ignore")  # of scikit-learn, about the odd input
 @pytest.mark.parametrize("begun", [True, False])
-@pytest.mark.parametrize("words", [{"learner": "folklore", "select": "average"}, {}])
+@pytest.mark.parametrize("words", [{"learner": "folklore"}, {}])
 def test_a_call_that_fails_changes_nothing(begun, words):
     begin = FolkloreClassifier(**words, random_state=0)
     if begun:
@@ -639,12 +608,9 @@ def test_in_a_pipeline_and_a_grid():
     order = np.random.default_rng(0).permutation(150)
     X, y = X[order], y[order]
     pipeline = make_pipeline(PolynomialFeatures(2, include_bias=False), quick())
-    grid = {
-        "folkloreclassifier__B": [3.0, 30.0],
-        "folkloreclassifier__select": ["last", "average"],
-    }
+    grid = {"folkloreclassifier__B": [3.0, 30.0], "folkloreclassifier__lam": [1e-3, 100.0]}
     search = GridSearchCV(pipeline, grid, cv=3, scoring="neg_log_loss").fit(X, y)
-    assert search.best_params_["folkloreclassifier__select"] == "last"
+    assert search.best_params_["folkloreclassifier__lam"] == 1e-3
     assert search.score(X, y) > -0.3
 
 
@@ -656,7 +622,7 @@ def test_calibrated_and_cross_validated():
     assert model.score(X, y) > 0.95
 
 
-@pytest.mark.parametrize("words", [{}, {"learner": "folklore", "select": "average"}])
+@pytest.mark.parametrize("words", [{}, {"learner": "folklore"}])
 def test_pickle_joblib_skops_and_copies_go_on_exactly(words, rng):
     X, y = sample(rng)
     names = np.array(["one", "three", "two"])[y]

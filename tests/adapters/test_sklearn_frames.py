@@ -16,7 +16,7 @@ from sklearn.preprocessing import StandardScaler
 
 import folklearn
 from folklearn import FolkloreClassifier, memory
-from folklearn.adapters._sklearn import rows as adapter_rows
+from folklearn.adapters import sklearn_data
 from folklearn.errors import InvalidInputError
 from folklearn.learners import catalogue
 from folklearn.model.pipeline import OnlinePipeline
@@ -113,17 +113,15 @@ def test_categories_have_places_of_their_own(kind, rng):
 
 
 @pytest.mark.parametrize("library", [pd, pl], ids=["pandas", "polars"])
-@pytest.mark.parametrize("select", ["last", "average"])
-def test_pieces_are_the_whole(library, select, rng):
+def test_pieces_are_the_whole(library, rng):
     """If the first piece has all categories: it sets the unit of the scaling."""
     columns, y = sample(rng)
-    model = quick(select=select, random_state=0)
+    model = quick()
     whole = quick().fit(library.DataFrame(columns), y)
     for rows in np.split(np.arange(60), [30, 31, 45]):
         model.partial_fit(library.DataFrame(some(columns, rows)), y[rows], classes=np.unique(y))
     P = model.predict_proba(library.DataFrame(columns))
-    if select == "last":
-        np.testing.assert_allclose(P, whole.predict_proba(library.DataFrame(columns)), atol=1e-9)
+    np.testing.assert_allclose(P, whole.predict_proba(library.DataFrame(columns)), atol=1e-9)
     np.testing.assert_allclose(P.sum(axis=1), 1.0, atol=1e-12)
 
 
@@ -358,7 +356,7 @@ def test_without_narwhals_frames_are_arrays(rng, monkeypatch):
     frame = pd.DataFrame(columns)
     numbers = frame[["old", "width"]]
     expected = quick().fit(numbers, y).predict_proba(numbers)
-    monkeypatch.setattr(adapter_rows, "find_spec", lambda _: None)
+    monkeypatch.setattr(sklearn_data, "find_spec", lambda _: None)
     model = quick().fit(numbers, y)
     np.testing.assert_array_equal(model.predict_proba(numbers), expected)
     assert model.feature_names_in_.tolist() == ["old", "width"]
@@ -458,7 +456,7 @@ def test_in_a_pipeline_a_grid_and_cross_validation(rng):
 def test_copies_go_on_exactly(rng):
     columns, y = sample(rng)
     frame = pd.DataFrame(columns)
-    model = quick(select="average", random_state=3).partial_fit(frame[:40], y[:40])
+    model = quick(random_state=3).partial_fit(frame[:40], y[:40])
     twins = copies(model)
     P = model.set_params(B=99.0).partial_fit(frame[40:], y[40:]).predict_proba(frame)
     for twin in twins:

@@ -54,8 +54,6 @@ def test_pieces_are_the_whole_and_may_be_hard(rng):
     X, Y = sample(rng)
     y = Y.argmax(axis=1)
     mixed = np.where(np.arange(60)[:, None] < 30, Y, np.eye(3)[y])
-    whole = quick(select="average", passes=2, random_state=0).fit(X, mixed)
-    assert whole.model_.n_rounds == 120
     whole = quick().fit(X, mixed)
     model = quick().partial_fit(X[:10], Y[:10]).partial_fit(X[10:30], Y[10:30])
     model.partial_fit(X[30:], y[30:])
@@ -258,7 +256,7 @@ def test_cross_validated_and_copied(rng):
     X, Y = sample(rng, T=200)
     scores = cross_val_score(quick(), X, Y, cv=4, scoring=expected_log_probability)
     assert scores.mean() > -0.1 + (Y * np.log(Y)).sum(axis=1).mean()
-    model = quick(select="average", random_state=3).partial_fit(X[:40], Y[:40], classes=NAMES)
+    model = quick(random_state=3).partial_fit(X[:40], Y[:40], classes=NAMES)
     twins = copies(model)
     P = model.partial_fit(X[40:], Y[40:]).predict_proba(X)
     for twin in twins:

@@ -74,7 +74,7 @@ def test_a_wide_problem_is_learned_well(seed):
 
 def test_every_way_of_keeping_it(seed, tmp_path):
     X, y = sample(seed)
-    for model in (FolkloreClassifier(), FolkloreClassifier(select="average", random_state=0)):
+    for model in (FolkloreClassifier(), FolkloreClassifier(random_state=0)):
         model.fit(X, y)
         P = model.predict_proba(X)
         for kept in copies(model):

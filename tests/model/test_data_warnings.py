@@ -113,12 +113,11 @@ def test_columns_that_the_model_does_not_know_are_named(rows):
     assert heard(model.predict, wider)[0] == heard(model.score, wider)[0] == expected
 
 
-@pytest.mark.parametrize("select", ["last", "average"])
-def test_scikit_learn_is_warned_once_a_call_too(rows, select):
+def test_scikit_learn_is_warned_once_a_call_too(rows):
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame(rows)
     X, y = frame[["size", "kind"]], frame["y"]
-    model = FolkloreClassifier(select=select).fit(X, y)
+    model = FolkloreClassifier().fit(X, y)
     assert heard(model.predict, X)[0] == []
     assert heard(model.predict, X.assign(kind="Z"))[0] == [
         "300 rows have a value of 'kind' that was never learned (Z): such values count as missing"

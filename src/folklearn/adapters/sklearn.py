@@ -10,12 +10,20 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_consistent_length, check_is_fitted
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import (
+    check_consistent_length,
+    check_is_fitted,
+)
 
 from folklearn import serialization, validation
-from folklearn.adapters._sklearn import labels
-from folklearn.adapters._sklearn.draws import Draws
-from folklearn.adapters._sklearn.rows import Rows
+from folklearn.adapters.sklearn_data import (
+    Target,
+    check_weights,
+    decide_class_weight,
+    read_rows,
+    slice_rows,
+)
 from folklearn.arrays import TINY, Array
 from folklearn.batch.penalised import MOST_PASSES
 from folklearn.errors import InvalidInputError
@@ -26,22 +34,22 @@ from folklearn.model.dataset import UnlearnedValues
 from folklearn.model.encoder import FEATURES
 from folklearn.model.model import Model
 from folklearn.model.sparse_scaler import SPACE
-from folklearn.progress import reporter
+from folklearn.progress import Report, report_progress
+from folklearn.readers.table import Table
 from folklearn.serialization import Record
 
-AUTO = "auto"
-SELECT = ("last", "average", "random")
+_AUTO = "auto"
 _SETTINGS = ("B", "lam", "memory", "max_weight")  # parameters that not every learner takes
 
 
 class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     r"""Multinomial logistic regression, learned online, for scikit-learn.
 
-    Use it where rows come in batches (`partial_fit`), where classes appear that nobody
+    Use it where rows come in batches (`partial_fit`), where classes appear that were not
     declared, where values are missing, where some columns hold text or dates, where labels are
     uncertain (soft), or where good probabilities are wanted after one pass and without a
     learning rate. It takes problems of any width: words, hashed features, thousands of classes.
-    All of it is a `folklearn.Model`, held as `model_`.
+    It translates to and from a `folklearn.Model`, its attribute `model_`.
 
     Each row is scaled by the mean and deviation of the rows so far, predicted, then learned;
     `fit` shuffles them first. Sparse rows are divided by their norm instead, and stay sparse,
@@ -50,56 +58,32 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     several ridges, of which it takes the one that predicts best what is left out: no C to be
     tuned. `partial_fit` learns every row once, in the order given.
 
-    What predicts afterwards is otherwise chosen by ``select``:
-
-    .. math:: p(x) = \frac1m \sum_{i \le m} h_{\tau_i}(x), \qquad \tau_i \sim U\{1..T\}
-
-    with :math:`h_t` the model before round t of T.
-
-    ==============================  ================================  =========
-    select                          models that predict               guarantee
-    ==============================  ================================  =========
-    ``"last"``, ``"auto"``, `fit`   penalised fit to all rows         heuristic
-    ``"last"``                      the one after the last row        heuristic
-    ``"average"``, ``passes=1``     m = ``n_checkpoints``             yes
-    ``"random"``, ``passes=1``      m = 1                             yes
-    any, ``passes`` > 1             as above, rows seen again         heuristic
-    ==============================  ================================  =========
-
-    The fit to all rows is the best of these in practice, then the last model, which weighs what it
-    mixes by how it did on rows that it had not followed (`folklearn.Model.predict_proba`). Nothing
-    proves it: `certificate` speaks of the pass that learned each row once, whatever predicts
-    afterwards. `partial_fit` after `fit` goes on with the model that learned on line, and predicts
-    with it; the draws stay uniform, so that it has the same guarantee as `fit`.
+    The fit to all rows is better in practice than the model after the last row, which predicts
+    with other learners, with ``passes=1`` and after `partial_fit`. Nothing proves either:
+    `certificate` speaks of the pass that learned each row once, whatever predicts afterwards.
+    `folklearn.OnlineToBatch` has models with a guarantee for new rows. `partial_fit` after `fit`
+    goes on with the model that learned on line, and predicts with it.
 
     Time and memory are those of the learner, see `auto`: O(d^2 K^3) a row and 8 ((K-1) d)^2 bytes
     for small problems, ten times that for ``"auto"``; O(K) for a value that is not 0 for large
-    ones, which ``"auto"`` never refuses for their width. Each draw holds a model of its own.
+    ones, which ``"auto"`` never refuses for their width.
 
-    Guarantee, for independent rows of one distribution, all classes declared (`fit` takes
-    those in y) and a choice above that carries one: the expected log loss at a new point is
-    at most :math:`E[L_T]/T \le E[\min_W L_T(W) + G]/T`, where :math:`L_T` is the loss while
-    learning, G the ``regret_bound`` of `certificate`, and W any linear model that `certificate`
-    speaks of (``certificate().models``).
-    With sample weights, drawn with their rows, losses are weighted.
+    Guarantee: that of `certificate`, about linear models of the features, and the losses while
+    learning.
 
     Parameters
     ----------
     learner : ``"auto"``, which needs no setting, ``"folklore"``, ``"gaf"``, ``"laplace"`` or
-        ``"ogd"``. Also ``"ons"``, and ``"aioli"`` for two classes: these two must be told all
-        classes, as `fit` is, and refuse a new one.
+        ``"ogd"``. Also ``"ons"``, and ``"aioli"`` for two classes: these two need all classes
+        beforehand, as `fit` has them, and refuse a new one.
     B : norm of weights per standard deviation up to which `certificate` speaks of linear models,
         positive; learners that take one are made for it. See `folklearn.Model`.
     lam : ridge :math:`\lambda`, positive; None for the learner's default. ``"auto"``,
         ``"ogd"`` and ``"ons"`` take none.
     memory : rows after which an example counts 1/e of what it did, at least 1, for streams
-        that drift; None for ever. Only ``"folklore"`` takes it.
-    select : ``"last"``, ``"average"`` or ``"random"``.
-    passes : ``"auto"`` is right almost always: with ``learner="auto"`` and ``select="last"``
-        all rows are fitted together until nothing changes, and otherwise each is learned once.
-        An integer of at least 1 is the most that `fit` goes over the rows (for each ridge),
-        1 learns each once. With other learners and choices it is how often the learner
-        runs over them, reshuffled each time. `partial_fit` runs once.
+        that drift; None forgets nothing. Only ``"folklore"`` takes it.
+    passes : most passes of the penalised fit over the rows, for each ridge; 1 learns each row
+        once, as all learners but ``"auto"`` do in any case. ``"auto"`` is right almost always.
     shuffle : whether `fit` shuffles the rows. Sorted rows, by class or in time, do great harm
         to what learns them one by one; False is for a stream whose order is to be kept.
     scale : standardise the features on line, or divide sparse rows by their norm. False leaves
@@ -111,12 +95,11 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     class_weight : None, a dict from label to weight (1 for those not in it), or
         ``"balanced"``, n / (K n_k), which only `fit` can know. Of a soft label every class
         has its own weight: the loss is :math:`\sum_k y_k w_k (-\ln p_k)`.
-    n_checkpoints : number m of models that ``"average"`` draws, at least 1.
     max_weight : largest weight, sample weight times class weight, that will occur; only for
         ``"auto"``, which refuses heavier rows. None stands for the largest there is in `fit`, and
         for the largest class weight, or 1, in `partial_fit`.
-    random_state : of the draws and of the order. With None and ``select="last"`` the order is
-        one and the same every time, so that equal rows give equal models.
+    random_state : of the order of the rows. With None the order is the same every time, so that
+        equal rows give equal models.
     n_jobs : threads that share the passes of the fit to all rows, -1 for as many as there are
         cores; None is 1. The model is the same to the last bit on one machine. Learning, and wide
         rows, take one.
@@ -158,12 +141,12 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     `classes_` (0 to K-1 if nothing is known yet), or as a data frame whose columns are named
     after the classes, in any order. They declare no new class beside known ones.
 
-    A class that `partial_fit` was not told of is learned from its first row on. Learner and
+    A class that was not declared to `partial_fit` is learned from its first row on. Learner and
     settings are read when the first rows come; `fit` starts anew. A call that fails, because
     of whichever row, leaves everything as it was. One estimator is for one thread at a time,
     predictions included.
 
-    pickle, joblib and skops keep everything. skops wants to be told of the class::
+    pickle, joblib and skops keep everything. skops has to trust the class::
 
         skops.io.load(file, trusted=["folklearn.adapters.sklearn.FolkloreClassifier"])
 
@@ -178,7 +161,7 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     >>> model.score(X_new, y_new) > 0.95, model.predict_proba(X_new).shape
     (True, (45, 3))
 
-    A class that nobody declared:
+    A class that was not declared:
 
     >>> model = FolkloreClassifier(learner="folklore")
     >>> model = model.partial_fit([[0.1], [0.9]], ["sun", "rain"])
@@ -195,13 +178,12 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     References
     ----------
     Agarwal, Kale and Zimmert (2021), "Efficient Methods for Online Multiclass Logistic
-    Regression". Cesa-Bianchi, Conconi and Gentile (2004), "On the generalization ability of
-    on-line learning algorithms", for ``select``.
+    Regression".
     """
 
     model_: Model
     classes_: NDArray[Any]
-    _draws: Draws
+    _names: list[str] | None
 
     def __init__(
         self,
@@ -210,15 +192,13 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         B: float | None = None,
         lam: float | None = None,
         memory: int | None = None,
-        select: str = "last",
-        passes: int | str = AUTO,
+        passes: int | str = _AUTO,
         shuffle: bool = True,
         scale: bool = True,
         fit_intercept: bool = True,
         roles: Mapping[str, str] | None = None,
         crosses: Any = (),
         class_weight: Any = None,
-        n_checkpoints: int = 10,
         max_weight: float | None = None,
         random_state: Any = None,
         n_jobs: int | None = None,
@@ -229,7 +209,6 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.B = B
         self.lam = lam
         self.memory = memory
-        self.select = select
         self.passes = passes
         self.shuffle = shuffle
         self.scale = scale
@@ -237,7 +216,6 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.roles = roles
         self.crosses = crosses
         self.class_weight = class_weight
-        self.n_checkpoints = n_checkpoints
         self.max_weight = max_weight
         self.random_state = random_state
         self.n_jobs = n_jobs
@@ -259,28 +237,33 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         n_jobs = 1 if self.n_jobs is None else self.n_jobs
         MapReduce.from_options(n_jobs, self.device)  # check before anything is learned
+        most_passes = self._most_passes()
         with _all_or_nothing(self):
-            rows = Rows.of(self, X, first=True)
-            y = labels.read(y)
-            check_consistent_length(rows, y.values)
-            passes, most = self._passes()
-            w = labels.weights(sample_weight, len(rows))
-            known = y.names()
-            labels.check_targets(y)
-            self._begin(labels.class_weights(self.class_weight, y, known, w), known.tolist())
-            target = y.of_model(self.model_)
-            total = self.model_.weights_of(target, w)
-            if not total.any():
+            table = read_rows(self, X, first=True)
+            target = Target.read(y)
+            check_consistent_length(table, target.values)
+            weights = check_weights(sample_weight, len(table))
+            classes = target.names()
+            if not target.is_soft:
+                check_classification_targets(target.values)
+            class_weight = decide_class_weight(self.class_weight, target, classes, weights)
+            self._begin(class_weight, classes.tolist())
+            labels = target.for_model(self.model_)
+            totals = self.model_.weights_of(labels, weights)
+            if not totals.any():
                 raise InvalidInputError("the sample weights are all zero: nothing can be learned")
-            self._begin_rows(rows, float(total.max()), len(known))
-            with reporter(self.verbose, passes * len(rows), "learning") as report:
-                self._draws.learn(self.model_, rows, target, w, passes, bool(self.shuffle), report)
-            if most:
-                blocks = [(rows.whole.take(part), target[part], w[part]) for part in rows.parts()]
-                self.model_.refit_blocks(
-                    blocks, most_passes=most, seed=self._draws.seed, n_jobs=n_jobs
-                )
-            self.classes_ = known
+            self._begin_rows(table, float(totals.max()), len(classes))
+            seed = 0
+            if self.random_state is not None:
+                seed = check_random_state(self.random_state).randint(2**31 - 1)
+            with report_progress(self.verbose, len(table), "learning") as report:
+                self._learn(table, labels, weights, seed if self.shuffle else None, report)
+            if most_passes:
+                batches = [
+                    (table.take(rows), labels[rows], weights[rows]) for rows in slice_rows(table)
+                ]
+                self.model_.refit_blocks(batches, most_passes=most_passes, seed=seed, n_jobs=n_jobs)
+            self.classes_ = classes
         return self
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
@@ -298,36 +281,62 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                     "does not see all labels: use compute_class_weight of scikit-learn on a "
                     "large enough sample and give its weights as a dict"
                 )
-            rows = Rows.of(self, X, first)
-            y = labels.read(y)
-            check_consistent_length(rows, y.values)
-            w = labels.weights(sample_weight, len(rows))
-            y, declared = y.beside(np.empty(0) if first else self.classes_, classes)
+            table = read_rows(self, X, first)
+            target = Target.read(y)
+            check_consistent_length(table, target.values)
+            weights = check_weights(sample_weight, len(table))
+            target, declared = target.join(np.empty(0) if first else self.classes_, classes)
             if first:
                 self._begin(self.class_weight, declared.tolist())
                 heaviest = max([1.0, *map(validation.weight, (self.class_weight or {}).values())])
-                self._begin_rows(rows, heaviest, len({*declared.tolist(), *y.names().tolist()}))
+                n_classes = len({*declared.tolist(), *target.names().tolist()})
+                self._begin_rows(table, heaviest, n_classes)
             else:
-                if self._draws.m or len(declared) or not rows.is_checked:
-                    self.model_ = copy.deepcopy(self.model_)  # a failure must find the old one
+                may_fail = bool(table.columns) and len(list(slice_rows(table))) > 1
+                if len(declared) or may_fail:
+                    self.model_ = copy.deepcopy(self.model_)  # a failure must leave the old one
                 self.model_.declare(declared.tolist())
-            target = y.of_model(self.model_)
-            validation.check_max_weight(self.model_.weights_of(target, w), self.model_.max_weight)
-            self._draws = copy.copy(self._draws)
-            self._draws.learn(self.model_, rows, target, w)
-            self.classes_ = labels.sorted_names(self.model_, y.names())
+            labels = target.for_model(self.model_)
+            heaviest = self.model_.max_weight
+            validation.check_max_weight(self.model_.weights_of(labels, weights), heaviest)
+            self._learn(table, labels, weights)
+            kind = target.names().dtype
+            names = np.array(self.model_.labels, kind if kind.kind in "bO" else None)
+            self.classes_ = np.sort(names)
         return self
+
+    def _learn(
+        self,
+        table: Table,
+        labels: Any,
+        weights: Array,
+        seed: int | None = None,
+        report: Report | None = None,
+    ) -> None:
+        """Learn rows once, shuffled if there is a seed."""
+        order: Any = None
+        if seed is not None:
+            order = np.random.default_rng([seed, self.model_.n_rounds]).permutation(len(table))
+        for rows in slice_rows(table):
+            chosen: Any = rows if order is None else order[rows]
+            self.model_.learn_many(table.take(chosen), labels[chosen], weight=weights[chosen])
+            if report is not None:
+                report(rows.stop)
 
     def predict_proba(self, X: Any) -> Array:
         """Return the probabilities (T, K) of the classes `classes_`, given that it is one."""
         check_is_fitted(self)
-        rows = Rows.of(self, X)
-        order = labels.numbers_of(self.model_, self.classes_)
-        P = np.empty((len(rows), len(order)))
-        for part in rows.parts():
-            P[part] = self._draws.predict(self.model_, rows.whole.take(part))[:, order]
-        UnlearnedValues.of(self.model_, rows.whole).warn()
+        table = read_rows(self, X)
+        order = self._class_numbers()
+        P = np.empty((len(table), len(order)))
+        for rows in slice_rows(table):
+            P[rows] = self.model_._frozen(table.take(rows))[:, order]
+        UnlearnedValues.of(self.model_, table).warn()
         return P
+
+    def _class_numbers(self) -> list[int]:
+        """Return the numbers that `classes_` have in the model."""
+        return [self.model_.labels.index(label) for label in self.classes_.tolist()]
 
     def predict_log_proba(self, X: Any) -> Array:
         """Return the logarithms of `predict_proba`, never below ln 1e-300."""
@@ -359,17 +368,18 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         names = getattr(self, "feature_names_in_", ())
         keys = [(str(name), "") for name in names] if columns.roles else ()
         if core.sparse and columns.keys == [(FEATURES, "")]:
-            own, found = core.column_weights()
+            columns_used, weights = core.column_weights()
             W, constants = np.zeros((core.n_classes, d)), np.zeros(core.n_classes)
-            W[:, own[own >= SPACE] - SPACE] = found[own >= SPACE].T
+            is_feature = columns_used >= SPACE
+            W[:, columns_used[is_feature] - SPACE] = weights[is_feature].T
             if self.fit_intercept:
-                constants = found[own == 0].sum(axis=0) * core.constant
+                constants = weights[columns_used == 0].sum(axis=0) * core.constant
         elif not core.sparse and (columns.is_matrix or set(keys) == set(columns.keys)):
             W, constants = core.linear()
             W = W if columns.is_matrix else W[:, [columns.places[key] for key in keys]]
         else:
             raise AttributeError("there is no weight for every column of X: see model_.explain()")
-        order = labels.numbers_of(self.model_, self.classes_)
+        order = self._class_numbers()
         W, constants = W[order] - W.mean(axis=0), constants[order] - constants.mean()
         return (W[1:] - W[:1], constants[1:] - constants[:1]) if len(W) == 2 else (W, constants)
 
@@ -394,22 +404,12 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return certificate
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write `model_` to a safetensors file, which `folklearn.load` reads.
-
-        It is what ``select="last"`` predicts with: columns, labels and all.
-        """
+        """Write `model_` to a safetensors file, which `folklearn.load` reads."""
         check_is_fitted(self)
         self.model_.save(path)
 
     def _begin(self, class_weight: Any, known: list[Any]) -> None:
         """Start a model that has learned nothing, of classes that are known."""
-        if self.select not in SELECT:
-            raise InvalidInputError(f"select must be one of {SELECT}, got {self.select!r}")
-        m = validation.count("n_checkpoints", self.n_checkpoints, 1)
-        m = {"last": 0, "average": m, "random": 1}[self.select]
-        chance = m > 0 or self.random_state is not None
-        seed = check_random_state(self.random_state).randint(2**31 - 1) if chance else 0
-        self._draws = Draws(m, seed)
         self.model_ = Model(
             self.learner,
             roles=self.roles,
@@ -423,7 +423,7 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         )
 
     def _settings(self) -> dict[str, Any]:
-        """Return what the learner is to be told of the parameters."""
+        """Return the settings of the learner among the parameters."""
         takes = catalogue.settings_of(self.learner)
         settings: dict[str, Any] = {}
         for name in _SETTINGS:
@@ -434,25 +434,31 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 raise InvalidInputError(
                     f"learner={self.learner!r} takes no {name}, got {name}={value!r}: leave it None"
                 )
-            check = validation.positive if name != "memory" else _whole
-            settings[name] = check(name, value)
+            is_count = name == "memory"
+            settings[name] = (
+                validation.count(name, value, 1) if is_count else validation.positive(name, value)
+            )
         return settings
 
-    def _begin_rows(self, rows: Rows, largest: float, n_classes: int) -> None:
-        """Tell the model of its first rows: columns, their roles, the largest weight."""
+    def _begin_rows(self, table: Table, heaviest: float, n_classes: int) -> None:
+        """Prepare the model for its first rows: columns, their roles, the largest weight."""
         if "max_weight" in catalogue.settings_of(self.learner):
-            self.model_.settings.setdefault("max_weight", max(1.0, largest))
-        self.model_.begin(rows.whole, n_classes=n_classes)
+            self.model_.settings.setdefault("max_weight", max(1.0, heaviest))
+        self.model_.begin(table, n_classes=n_classes)
 
-    def _passes(self) -> tuple[int, int]:
-        """Return how often the learner runs over the rows, and how often they are fitted then."""
-        together = self.learner == AUTO and self.select == "last"
+    def _most_passes(self) -> int:
+        """Return the most passes of the penalised fit, 0 if there is none."""
+        if isinstance(self.passes, str) and self.passes != _AUTO:
+            raise InvalidInputError(f"passes must be {_AUTO!r} or a number, got {self.passes!r}")
+        is_fitted = self.learner == _AUTO
         if isinstance(self.passes, str):
-            if self.passes != AUTO:
-                raise InvalidInputError(f"passes must be {AUTO!r} or a number, got {self.passes!r}")
-            return 1, MOST_PASSES * together
+            return MOST_PASSES if is_fitted else 0
         passes = validation.count("passes", self.passes, 1)
-        return (1, passes - 1) if together else (passes, 0)
+        if passes > 1 and not is_fitted:
+            raise InvalidInputError(
+                f"learner={self.learner!r} learns every row once: leave passes={passes} out"
+            )
+        return passes - 1
 
     def __getstate__(self) -> dict[str, Any]:
         # Records instead of objects: they hold nothing but numbers and text, so that skops
@@ -460,18 +466,12 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         state: dict[str, Any] = {**super().__getstate__()}
         if "model_" in state:
             state["model_"] = vars(self.model_.to_record())
-            state["_draws"] = self._draws.plain()
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         if "model_" in state:
-            model = serialization.revive(Record(**state["model_"]))
-            state = {**state, "model_": model, "_draws": Draws.of_plain(**state["_draws"])}
+            state = {**state, "model_": serialization.revive(Record(**state["model_"]))}
         super().__setstate__(state)
-
-
-def _whole(name: str, value: Any) -> int:
-    return validation.count(name, value, 1)
 
 
 @contextmanager

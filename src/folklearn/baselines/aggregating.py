@@ -11,7 +11,8 @@ from folklearn.baselines import bounds
 from folklearn.baselines.kernels import log_mixture
 from folklearn.baselines.posterior import ParticlePosterior, effective_size
 from folklearn.errors import InvalidInputError
-from folklearn.learners.base import Learner, Report
+from folklearn.learners.base import Learner
+from folklearn.progress import Report
 from folklearn.serialization import Record, generator_from, generator_state
 from folklearn.validation import Rows
 
@@ -161,7 +162,7 @@ class Aggregating(Learner):
         target = soft if label < 0 else np.eye(self.n_classes)[label]
         return float(-(target @ self._round(x, target, weight)))
 
-    def _run(self, rows: Rows, report: Report) -> Array:
+    def _run(self, rows: Rows, report: Report | None) -> Array:
         targets = rows.soft if len(rows.soft) else np.eye(self.n_classes)[rows.labels]
         P = np.empty((len(rows.X), self.n_classes))
         for t, x in enumerate(rows.X):

@@ -13,9 +13,9 @@ from folklearn.batch.penalised import FIRST_RIDGE, fit_penalised
 from folklearn.errors import FolklearnError, InvalidInputError, StateFileError
 from folklearn.evidence.map_reduce import MapReduce
 from folklearn.evidence.passes import PassesHere
-from folklearn.learners.base import Learner, Progress, Report, check_is_learner
+from folklearn.learners.base import Learner, check_is_learner
 from folklearn.learners.experts import PanelLearner
-from folklearn.progress import reporter
+from folklearn.progress import Progress, Report, report_progress
 from folklearn.serialization import Record, Serializable, put_inside, state_file_errors
 from folklearn.validation import Rows
 
@@ -159,7 +159,7 @@ class OnlineToBatch(Serializable):
         n_rounds = passes * T
         rounds, counts = self._draw_rounds(rng, n_rounds)
         states: list[Learner] = []
-        with reporter(progress, n_rounds, "learning") as report:
+        with report_progress(progress, n_rounds, "learning") as report:
             for number in range(passes):
                 ordered = rows if number == 0 else rows.of(rng.permutation(T))
                 done, start = number * T, 0
@@ -291,5 +291,5 @@ class OnlineToBatch(Serializable):
             raise StateFileError("states, rounds and counts must be equally many")
 
 
-def _shift_report(report: Report, n_done: int) -> Report:
+def _shift_report(report: Report | None, n_done: int) -> Report | None:
     return None if report is None else lambda n_rounds: report(n_done + n_rounds)

@@ -19,7 +19,8 @@ from folklearn.arrays import Array, Labels
 from folklearn.boosting.weak_learners import hoeffding_trees
 from folklearn.errors import FolklearnError, InvalidInputError
 from folklearn.kernels.boosting import mix_prefixes, score_prefixes, softmin
-from folklearn.learners.base import Learner, Report
+from folklearn.learners.base import Learner
+from folklearn.progress import Report
 from folklearn.validation import Rows
 
 
@@ -287,7 +288,7 @@ class Booster(Learner):
         self._n_rounds += 1
         return loss
 
-    def _run(self, rows: Rows, report: Report) -> Array:
+    def _run(self, rows: Rows, report: Report | None) -> Array:
         if len(rows.soft):
             raise InvalidInputError(_HARD_ONLY)
         return super()._run(rows, report)

@@ -18,11 +18,10 @@ from folklearn.evidence.map_reduce import MapReduce
 from folklearn.evidence.passes import PassesHere, passes_over
 from folklearn.kernels.blas import OWN
 from folklearn.kernels.lower_bound import into_class
-from folklearn.learners.base import Progress
 from folklearn.learners.leader import Leader
 from folklearn.learners.sparse_sgd import Wide
 from folklearn.metrics.scores import checked_row, checked_rows
-from folklearn.progress import reporter
+from folklearn.progress import Progress, report_progress
 from folklearn.serialization import Record, Serializable, put_inside
 from folklearn.validation import Rows
 
@@ -269,7 +268,7 @@ class Certifier(Serializable):
         P = checked_rows(P, len(rows.X), self.n_classes)
         losses = log_losses(P, rows.labels, rows.soft)
         before = self.n_rounds
-        with reporter(progress, len(rows.X), "certifying") as report:
+        with report_progress(progress, len(rows.X), "certifying") as report:
             self._beside._run_all(rows, report)
         self._count(losses, rows.weights, before)
         return losses

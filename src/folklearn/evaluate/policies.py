@@ -14,10 +14,9 @@ from folklearn.bandits.agent import Agent, Decision
 from folklearn.bandits.lists import ListAgent
 from folklearn.errors import FolklearnError, InvalidInputError
 from folklearn.evaluate.interactions import Interactions
-from folklearn.learners.base import Progress
 from folklearn.learners.folklore import Folklore
 from folklearn.metrics.scores import ROW_SUM_TOLERANCE, check_rows
-from folklearn.progress import reporter
+from folklearn.progress import Progress, report_progress
 
 _UNKNOWN = 0.5  # before the first reward
 
@@ -295,7 +294,7 @@ def interact(
     propensities: Array = np.empty(T)
     rewards: Array = np.empty(T)
     open_: deque[tuple[Decision, int]] = deque()
-    with reporter(progress, T, "acting") as report:
+    with report_progress(progress, T, "acting") as report:
         for t, x in enumerate(contexts):
             decision = agent.act(x)
             actions[t] = decision.action

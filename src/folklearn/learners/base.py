@@ -6,7 +6,7 @@ model of raw rows, an agent) calls the verbs with an underscore.
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Self
 
@@ -18,13 +18,10 @@ from folklearn.arrays import Array
 from folklearn.errors import InvalidInputError, warn_of_data
 from folklearn.evidence.certificate import Certificate
 from folklearn.learners.start import Start
-from folklearn.progress import reporter
+from folklearn.progress import Progress, Report, report_progress
 from folklearn.serialization import Serializable
 from folklearn.sparse import SparseRows, dense_row, is_sparse
 from folklearn.validation import Rows
-
-Progress = bool | Callable[[int], None]
-Report = Callable[[int], None] | None  # told the number of rounds done
 
 _FAR_LONGER = 30.0  # times R
 _CLEARLY, _NEARLY = 1.05, 1.3  # times the least loss: worse, and good enough
@@ -107,7 +104,7 @@ class Learner(Serializable, ABC):
         """Return the probabilities (E, T, K) of each of its experts for checked contexts."""
         return self._predict_all(X, norms)[None]
 
-    def _run(self, rows: Rows, report: Report) -> Array:
+    def _run(self, rows: Rows, report: Report | None) -> Array:
         """Predict, then learn, checked rows; return the predictions (T, K)."""
         P = np.empty((len(rows.X), self.n_classes))
         soft = rows.soft if len(rows.soft) else [validation.NO_SOFT] * len(P)
@@ -151,7 +148,7 @@ class Learner(Serializable, ABC):
             P[part] = self._predict_rows(X[part].dense(), norms[part])
         return P
 
-    def _run_all(self, rows: Rows, report: Report) -> Array:
+    def _run_all(self, rows: Rows, report: Report | None) -> Array:
         """Predict, then learn, checked rows, sparse ones dense if need be."""
         if self.takes_sparse or not isinstance(rows.X, SparseRows):
             return self._run(rows, report)
@@ -199,7 +196,7 @@ class Learner(Serializable, ABC):
         """
         rows = self._checked(X, y, weight)
         self._warn_of_long(rows.norms)
-        with reporter(progress, len(rows.X), "learning") as report:
+        with report_progress(progress, len(rows.X), "learning") as report:
             return self._run_all(rows, report)
 
     def _warn_of_long(self, norms: Array) -> None:

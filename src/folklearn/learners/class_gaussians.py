@@ -22,9 +22,10 @@ from folklearn.kernels.class_gaussians import (
     predict_blocks_rows,
 )
 from folklearn.kernels.evidence import N_TOTALS, ROUNDS, n_products
-from folklearn.learners.base import Learner, Report
+from folklearn.learners.base import Learner
 from folklearn.learners.mixture import DEFAULT_B
 from folklearn.learners.start import Start
+from folklearn.progress import Report
 from folklearn.serialization import Record
 from folklearn.validation import Rows
 
@@ -145,7 +146,7 @@ class ClassBlocks(Learner):
         )  # fmt: skip
         return loss
 
-    def _run(self, rows: Rows, report: Report) -> Array:
+    def _run(self, rows: Rows, report: Report | None) -> Array:
         T = len(rows.X)
         P = np.empty((T, self.n_classes))
         chunk = max(1, int(_CHUNK_FLOPS / (4 * self._P.size + 1e3)))

@@ -18,8 +18,9 @@ from folklearn.kernels.blas import OWN, device_named, threads_for
 from folklearn.kernels.expert_state import PanelState, Spec
 from folklearn.kernels.on_torch.device import Device
 from folklearn.kernels.on_torch.panel import MOST_ROWS, PanelSums
-from folklearn.learners.base import Learner, Report
+from folklearn.learners.base import Learner
 from folklearn.learners.folklore import Folklore
+from folklearn.progress import Report
 from folklearn.serialization import Record, put_inside
 from folklearn.validation import Rows
 
@@ -150,7 +151,7 @@ class PanelLearner(Learner):
                 self._settle()
         return float(loss)
 
-    def _run(self, rows: Rows, report: Report) -> Array:
+    def _run(self, rows: Rows, report: Report | None) -> Array:
         T = len(rows.X)
         P = np.empty((T, self.n_classes))
         n = self.n_features * self.n_classes

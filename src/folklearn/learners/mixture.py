@@ -10,8 +10,9 @@ from folklearn import memory, validation
 from folklearn.arrays import TINY, Array, log_losses, softmax
 from folklearn.errors import InvalidInputError
 from folklearn.evidence.certificate import Certificate
-from folklearn.learners.base import Learner, Report, check_is_learner
+from folklearn.learners.base import Learner, check_is_learner
 from folklearn.learners.start import Start
+from folklearn.progress import Report
 from folklearn.serialization import Record
 from folklearn.validation import Rows
 
@@ -189,7 +190,7 @@ class Mixture(Learner):
         softs = soft[None, :] if label < 0 else soft
         return float(self._count(P, np.array([label]), softs, np.array([weight]))[1][0])
 
-    def _run(self, rows: Rows, report: Report) -> Array:
+    def _run(self, rows: Rows, report: Report | None) -> Array:
         T = len(rows.X)
         P = np.empty((T, self.n_classes))
         start = 0

@@ -11,7 +11,8 @@ import numpy as np
 from folklearn import validation
 from folklearn.arrays import Array
 from folklearn.kernels.first_order import predict_linear, predict_linear_rows
-from folklearn.learners.base import Learner, Report
+from folklearn.learners.base import Learner
+from folklearn.progress import Report
 from folklearn.validation import Rows
 
 
@@ -47,7 +48,7 @@ class ProperLearner(Learner):
         predict_linear_rows(self._W, X, P)
         return P
 
-    def _run(self, rows: Rows, report: Report) -> Array:
+    def _run(self, rows: Rows, report: Report | None) -> Array:
         T = len(rows.X)
         P, losses = np.empty((T, self.n_classes)), np.empty(T)
         for start in range(0, T, self._chunk):

@@ -23,7 +23,8 @@ from folklearn.kernels.prediction_rules import (
 )
 from folklearn.kernels.second_order import predict_round, update_round
 from folklearn.kernels.state import SecondOrderState
-from folklearn.learners.base import Learner, Report
+from folklearn.learners.base import Learner
+from folklearn.progress import Report
 from folklearn.serialization import Record
 from folklearn.validation import Rows
 
@@ -91,7 +92,7 @@ class SecondOrderLearner(Learner):
             self._forget()
         return loss
 
-    def _run(self, rows: Rows, report: Report) -> Array:
+    def _run(self, rows: Rows, report: Report | None) -> Array:
         if self.memory is None:
             return self._state.run(*rows, report)[0]
         T = len(rows.X)

@@ -14,8 +14,9 @@ from folklearn.evidence.linear_evidence import LinearEvidence
 from folklearn.kernels import sparse_sgd
 from folklearn.kernels.evidence import CONSTANT, DEPTH, N_TOTALS, REACH, ROUNDS, WEIGHT
 from folklearn.kernels.hash_index import Columns, in_order
-from folklearn.learners.base import Learner, Report
+from folklearn.learners.base import Learner
 from folklearn.learners.start import Start
+from folklearn.progress import Report
 from folklearn.serialization import Record, state_file_errors
 from folklearn.sparse import Context, Contexts, SparseRow, SparseRows, index_type, sparse_row
 from folklearn.validation import Rows
@@ -258,7 +259,7 @@ class Wide(Learner):
             self._review()
         return loss
 
-    def _run(self, rows: Rows, report: Report) -> Array:
+    def _run(self, rows: Rows, report: Report | None) -> Array:
         rows = rows._replace(X=SparseRows.of_any(rows.X))
         T = len(rows.X)
         P = np.empty((T, self.n_classes))

@@ -10,7 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 from folklearn import validation
 from folklearn.arrays import Array, Labels, log_losses, logit_losses
 from folklearn.errors import InvalidInputError
-from folklearn.learners.base import Learner, Progress
+from folklearn.learners.base import Learner
+from folklearn.progress import Progress
 
 ROW_SUM_TOLERANCE = 1e-6
 MIN_PROBABILITY = 1e-15  # a smaller probability of a label is clipped to it

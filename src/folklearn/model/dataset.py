@@ -16,7 +16,7 @@ from folklearn.learners.lanes import PAIRS, lane_of
 from folklearn.model import roles as known_roles
 from folklearn.model.encoder import FEATURES
 from folklearn.model.roles import CATEGORY, DATES, ID, IGNORED, LEARNED, TARGET, WEIGHT, WORDS
-from folklearn.progress import reporter
+from folklearn.progress import report_progress
 from folklearn.readers.convert import parse_number
 from folklearn.readers.frames import is_frame
 from folklearn.readers.open import open_reader
@@ -292,7 +292,7 @@ class Dataset:
         self.begin()
         self.warn_of_left_out()
         total = self.scan.n_rows if self.scan else self.reader.n_rows
-        with reporter(progress, total or 0, "learning") as report:
+        with report_progress(progress, total or 0, "learning") as report:
             done = 0
             for rows in self.rows():
                 yield from self.learn(rows)

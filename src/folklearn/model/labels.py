@@ -222,10 +222,13 @@ def check_class_weight(given: Any) -> None:
         raise InvalidInputError(f'class_weight must be None, a dict or "balanced", got {given!r}')
 
 
-def balance_class_weight(counts: Mapping[Any, int]) -> dict[Any, float]:
-    """Return weights that make all classes count alike."""
-    total = sum(counts.values())
-    return {label: total / (len(counts) * count) for label, count in counts.items()}
+def balance_class_weight(totals: Mapping[Any, float]) -> dict[Any, float]:
+    """Return weights that make all classes count alike, given the total weight of each."""
+    total = sum(totals.values())
+    return {
+        label: total / (len(totals) * weight) if weight > 0.0 else 0.0
+        for label, weight in totals.items()
+    }
 
 
 def apply_class_weight(

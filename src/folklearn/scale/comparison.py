@@ -13,8 +13,8 @@ from folklearn import validation
 from folklearn.errors import InvalidInputError
 from folklearn.evaluate.best_linear import Exact, best_in_class
 from folklearn.learners import catalogue
-from folklearn.learners.base import Progress
 from folklearn.metrics.scores import Scores, progressive
+from folklearn.progress import Progress
 from folklearn.report import html
 from folklearn.scale.parallel import ignore_progress, map_in_parallel
 

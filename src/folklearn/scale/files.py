@@ -11,7 +11,7 @@ from folklearn.errors import InvalidInputError
 from folklearn.evaluate.auditing import Certifier, PredictionCertificate, PredictionLoss
 from folklearn.evidence.evidence import LowerBound
 from folklearn.evidence.map_reduce import add_in_tree
-from folklearn.learners.base import Progress
+from folklearn.progress import Progress
 from folklearn.report import html
 from folklearn.scale.parallel import ignore_progress, map_in_parallel
 

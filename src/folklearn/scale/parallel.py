@@ -20,7 +20,7 @@ from folklearn.errors import (
     spell_argument,
 )
 from folklearn.evidence.map_reduce import MapReduce
-from folklearn.progress import Report, reporter
+from folklearn.progress import Report, report_progress
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -69,7 +69,10 @@ def map_in_parallel(
     )
     results: list[Result] = []
     # The limit of this process holds for tasks in its threads, whichever of them ends first.
-    with threadpool_limits(1), reporter(progress, len(tasks), "running", of="tasks") as report:
+    with (
+        threadpool_limits(1),
+        report_progress(progress, len(tasks), "running", of="tasks") as report,
+    ):
         try:
             outputs = parallel(calls)
             with closing(outputs) if is_streamed else nullcontext():
