@@ -7,8 +7,8 @@ from folklearn import Folklore, synthetic
 from folklearn.errors import InvalidInputError
 from folklearn.evaluate.best_linear import best_in_class
 from folklearn.synthetic import (
-    BLOCK,
     OBLIVIOUS,
+    ROWS_PER_BLOCK,
     syn_non_sep,
     syn_non_sep_blocks,
     syn_sep,
@@ -215,11 +215,11 @@ def test_a_twentieth_of_the_labels_is_replaced(seed):
 @pytest.mark.parametrize(
     ("whole", "in_blocks"), [(syn_sep, syn_sep_blocks), (syn_non_sep, syn_non_sep_blocks)]
 )
-@pytest.mark.parametrize("T", [1, BLOCK, 2 * BLOCK + 3])
+@pytest.mark.parametrize("T", [1, ROWS_PER_BLOCK, 2 * ROWS_PER_BLOCK + 3])
 def test_the_blocks_are_the_whole_and_a_shorter_stream_is_its_beginning(whole, in_blocks, T, seed):
     X, y = whole(seed, T, d=40, K=4)
     blocks = list(in_blocks(seed, T, d=40, K=4))
-    assert all(len(rows) == BLOCK for rows, _ in blocks[:-1])
+    assert all(len(rows) == ROWS_PER_BLOCK for rows, _ in blocks[:-1])
     np.testing.assert_array_equal(np.concatenate([rows for rows, _ in blocks]), X)
     np.testing.assert_array_equal(np.concatenate([labels for _, labels in blocks]), y)
     longer = whole(seed, T + 700, d=40, K=4)

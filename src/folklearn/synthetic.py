@@ -1,4 +1,4 @@
-"""Seeded streams of every temper, from well specified to hostile.
+"""Seeded synthetic streams, from well specified to adversarial, and the digits.
 
 Every generator is called as ``stream(seed, T, *, d, K, R=1.0, ...)`` and returns contexts X
 (T, d), rows of norm at most R, and labels y (T,) in 0..K-1. The same arguments give the same
@@ -23,43 +23,31 @@ if TYPE_CHECKING:  # streams load faster without the learners
     from folklearn.learners.base import Learner
 
 __all__ = [
-    "OBLIVIOUS",
-    "Stream",
-    "against",
-    "contexts",
-    "digits",
-    "drifting",
-    "hard_for_proper",
-    "pure_noise",
-    "rare_flip",
-    "separable",
-    "stochastic",
-    "syn_non_sep",
-    "syn_non_sep_blocks",
-    "syn_sep",
-    "syn_sep_blocks",
-]
+    "OBLIVIOUS", "Stream", "against", "contexts", "digits", "drifting", "hard_for_proper",
+    "pure_noise", "rare_flip", "separable", "stochastic", "syn_non_sep", "syn_non_sep_blocks",
+    "syn_sep", "syn_sep_blocks",
+]  # fmt: skip
 
 Stream = tuple[Array, Labels]
 
-_INSIDE = 1.0 - 1e-12  # so that rounding puts no row outside the ball
+_RADIUS_SHRINKAGE = 1.0 - 1e-12  # so that rounding puts no row outside the ball
 
 
 def stochastic(seed: int, T: int, *, d: int, K: int, R: float = 1.0, B: float = 5.0) -> Stream:
     """y ~ softmax(W x), one W with row norms B: the well-specified model."""
-    rng, X = _start(seed, T, d, K, R)
-    return X, _draw(rng, X @ _predictor(rng, K, d, validation.positive("B", B)).T)
+    rng, X = _draw_contexts(seed, T, d, K, R)
+    return X, _draw_labels(rng, X @ _random_predictor(rng, K, d, validation.positive("B", B)).T)
 
 
 def separable(seed: int, T: int, *, d: int, K: int, R: float = 1.0) -> Stream:
     """y = argmax W x: the loss of the best model goes to 0 as its norm grows."""
-    rng, X = _start(seed, T, d, K, R)
-    return X, np.argmax(X @ _predictor(rng, K, d, 1.0).T, axis=1)
+    rng, X = _draw_contexts(seed, T, d, K, R)
+    return X, np.argmax(X @ _random_predictor(rng, K, d, 1.0).T, axis=1)
 
 
 def pure_noise(seed: int, T: int, *, d: int, K: int, R: float = 1.0) -> Stream:
     """Labels uniform and independent of the contexts: there is nothing to learn."""
-    rng, X = _start(seed, T, d, K, R)
+    rng, X = _draw_contexts(seed, T, d, K, R)
     return X, rng.integers(K, size=T)
 
 
@@ -90,11 +78,11 @@ def drifting(
 
     No single model is good: regret against the best one may well be negative.
     """
-    rng, X = _start(seed, T, d, K, R)
+    rng, X = _draw_contexts(seed, T, d, K, R)
     B = validation.positive("B", B)
-    start, other = _predictor(rng, K, d, B), _predictor(rng, K, d, B)
+    first, second = _random_predictor(rng, K, d, B), _random_predictor(rng, K, d, B)
     angle = 2.0 * np.pi * turns * np.arange(T)[:, None] / T
-    return X, _draw(rng, np.cos(angle) * (X @ start.T) + np.sin(angle) * (X @ other.T))
+    return X, _draw_labels(rng, np.cos(angle) * (X @ first.T) + np.sin(angle) * (X @ second.T))
 
 
 def hard_for_proper(
@@ -162,40 +150,47 @@ def against(learner: "Learner", X: ArrayLike) -> Labels:
 
 def contexts(seed: int, T: int, *, d: int, R: float = 1.0) -> Array:
     """Return X (T, d), rows uniform in the ball of radius R."""
-    return _start(seed, T, d, 2, R)[1]
+    return _draw_contexts(seed, T, d, 2, R)[1]
 
 
-def _start(seed: Any, T: int, d: int, K: int, R: float) -> tuple[np.random.Generator, Array]:
-    """Check what all streams take; return the generator, and contexts uniform in the ball."""
+def _draw_contexts(
+    seed: Any, T: int, d: int, K: int, R: float
+) -> tuple[np.random.Generator, Array]:
     T, d, R = validation.count("T", T, 1), validation.count("d", d, 1), validation.positive("R", R)
     validation.count("K", K, 2)
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((T, d))
     X /= np.linalg.norm(X, axis=1, keepdims=True)
-    return rng, X * (_INSIDE * R * rng.random((T, 1)) ** (1.0 / d))
+    return rng, X * (_RADIUS_SHRINKAGE * R * rng.random((T, 1)) ** (1.0 / d))
 
 
-def _predictor(rng: np.random.Generator, K: int, d: int, B: float) -> Array:
-    """Return a random W with every row of norm B."""
+def _random_predictor(rng: np.random.Generator, K: int, d: int, B: float) -> Array:
     W = rng.standard_normal((K, d))
     rows: Array = W * (B / np.linalg.norm(W, axis=1, keepdims=True))
     return rows
 
 
-def _draw(rng: np.random.Generator, Z: Array) -> Labels:
-    """Draw one label per row of logits, by the Gumbel trick."""
+def _draw_labels(rng: np.random.Generator, Z: Array) -> Labels:
+    # The Gumbel trick: one label per row of logits.
     labels: Labels = np.argmax(Z + rng.gumbel(size=Z.shape), axis=1)
     return labels
 
 
-BLOCK = 1000
+ROWS_PER_BLOCK = 1000
 
-_LEAST_FEATURES = 20
-_ATTEMPTS = 1000
+_MIN_FEATURES = 20
+_MAX_ATTEMPTS = 1000
 
 
 def syn_sep(seed: int, T: int, *, d: int = 400, K: int = 9) -> Stream:
     r"""Return X (T, d) of zeros and ones and y (T,), linearly separable: SynSep.
+
+    The first ``round(0.3 d)`` columns are class bits, of which every class k owns a random set
+    :math:`S_k` of U{``round(0.05 d)``..``round(0.1 d)``}; an example of class k has the bits of
+    its class on, but for ``floor(d / 80)`` of them at random, and exactly ``round(d / 20)``
+    random bits among the rest, which are independent of the class. With d = 400 and K = 9 that
+    is 120 class bits, 20 to 40 to a class, 5 off, and 20 of the last 280. The first T examples
+    of a longer stream are the same.
 
     Separable because the sets of two classes are made to differ in more than 2m bits, m the
     number turned off: with the scores :math:`2 |x \cap S_j| - |S_j|`, linear since the noise
@@ -208,6 +203,11 @@ def syn_sep(seed: int, T: int, *, d: int = 400, K: int = 9) -> Stream:
     >>> X, y = syn_sep(0, 1000)
     >>> X.shape, sorted(set(y.tolist())), set(X[:, 120:].sum(axis=1).tolist())
     ((1000, 400), [0, 1, 2, 3, 4, 5, 6, 7, 8], {20.0})
+
+    References
+    ----------
+    Kakade, Shalev-Shwartz and Tewari (2008), "Efficient Bandit Algorithms for Online Multiclass
+    Prediction", section 5: SynSep and SynNonSep.
     """
     return _whole(syn_sep_blocks(seed, T, d=d, K=K), T, d)
 
@@ -228,7 +228,7 @@ def syn_non_sep(seed: int, T: int, *, d: int = 400, K: int = 9, rate: float = 0.
 
 
 def syn_sep_blocks(seed: int, T: int, *, d: int = 400, K: int = 9) -> Iterator[Stream]:
-    """Yield `syn_sep` in blocks of `BLOCK` rows, the last one shorter.
+    """Yield `syn_sep` in blocks of `ROWS_PER_BLOCK` rows, the last one shorter.
 
     Examples
     --------
@@ -241,7 +241,7 @@ def syn_sep_blocks(seed: int, T: int, *, d: int = 400, K: int = 9) -> Iterator[S
 def syn_non_sep_blocks(
     seed: int, T: int, *, d: int = 400, K: int = 9, rate: float = 0.05
 ) -> Iterator[Stream]:
-    """Yield `syn_non_sep` in blocks of `BLOCK` rows, the last one shorter."""
+    """Yield `syn_non_sep` in blocks of `ROWS_PER_BLOCK` rows, the last one shorter."""
     T, seed = validation.count("T", T, 1), validation.count("seed", seed, 0)
     rate = validation.fraction("rate", rate, 1.0)
     sizes = _sizes(d)
@@ -262,9 +262,9 @@ class _Sizes(NamedTuple):
 
 def _sizes(d: int) -> _Sizes:
     d = validation.count("d", d, 1)
-    if d < _LEAST_FEATURES:
+    if d < _MIN_FEATURES:
         raise InvalidInputError(
-            f"d must be at least {_LEAST_FEATURES}, got {d}: a class needs a bit of its own"
+            f"d must be at least {_MIN_FEATURES}, got {d}: a class needs a bit of its own"
         )
     return _Sizes(d, round(0.3 * d), round(0.05 * d), round(0.1 * d), d // 80, round(d / 20))
 
@@ -273,7 +273,7 @@ def _class_bits(rng: np.random.Generator, sizes: _Sizes, K: int) -> NDArray[np.b
     """Draw the sets of the classes, (K, class bits), any two further apart than 2 off bits."""
     owned = np.zeros((K, sizes.class_bits), dtype=np.bool_)
     for k in range(K):
-        for _ in range(_ATTEMPTS):
+        for _ in range(_MAX_ATTEMPTS):
             size = rng.integers(sizes.fewest, sizes.most, endpoint=True)
             owned[k] = False
             owned[k, rng.choice(sizes.class_bits, size, replace=False)] = True
@@ -296,28 +296,27 @@ def _blocks(
     rate: float,
 ) -> Iterator[Stream]:
     K = len(owned)
-    for start in range(0, T, BLOCK):
+    for start in range(0, T, ROWS_PER_BLOCK):
         # Whole blocks are drawn and the last one is cut: T does not change what is drawn.
-        rows = min(BLOCK, T - start)
-        y = rng.integers(K, size=BLOCK)
-        X = np.zeros((BLOCK, sizes.features))
+        rows = min(ROWS_PER_BLOCK, T - start)
+        y = rng.integers(K, size=ROWS_PER_BLOCK)
+        X = np.zeros((ROWS_PER_BLOCK, sizes.features))
         X[:, : sizes.class_bits] = owned[y]
-        off = _random_places(rng, owned[y], sizes.off)
+        off = _random_columns(rng, owned[y], sizes.off)
         np.put_along_axis(X, off, 0.0, axis=1)
-        anywhere = np.ones((BLOCK, sizes.features - sizes.class_bits), dtype=np.bool_)
-        on = sizes.class_bits + _random_places(rng, anywhere, sizes.noise)
+        anywhere = np.ones((ROWS_PER_BLOCK, sizes.features - sizes.class_bits), dtype=np.bool_)
+        on = sizes.class_bits + _random_columns(rng, anywhere, sizes.noise)
         np.put_along_axis(X, on, 1.0, axis=1)
-        others = (y + noise_rng.integers(1, K, size=BLOCK)) % K
-        y = np.where(noise_rng.random(BLOCK) < rate, others, y)
+        others = (y + noise_rng.integers(1, K, size=ROWS_PER_BLOCK)) % K
+        y = np.where(noise_rng.random(ROWS_PER_BLOCK) < rate, others, y)
         yield X[:rows], y[:rows]
 
 
-def _random_places(
-    rng: np.random.Generator, allowed: NDArray[np.bool_], n_places: int
+def _random_columns(
+    rng: np.random.Generator, allowed: NDArray[np.bool_], n_columns: int
 ) -> NDArray[np.intp]:
-    """Return n random columns for every row, among those allowed: the least random keys."""
     keys = np.where(allowed, rng.random(allowed.shape), 2.0)
-    return np.argpartition(keys, n_places, axis=1)[:, :n_places]
+    return np.argpartition(keys, n_columns, axis=1)[:, :n_columns]
 
 
 def _whole(blocks: Iterator[Stream], T: int, d: int) -> Stream:

@@ -13,7 +13,7 @@ import pytest
 from folklearn import Folklore, serialization
 from folklearn.baselines import bounds
 from folklearn.baselines.aggregating import Aggregating
-from folklearn.baselines.posterior import ParticlePosterior, covariance_factor, resampled
+from folklearn.baselines.posterior import ParticlePosterior, covariance_factor, resample
 from folklearn.errors import InvalidInputError, StateFileError
 from folklearn.serialization import generator_from, generator_state
 from tests.reference import streams
@@ -283,7 +283,7 @@ def test_the_yardstick_beats_folklore_where_the_model_is_true():
 
 def test_resampling_is_systematic_and_the_factor_survives_degeneracy(rng):
     weights = rng.dirichlet(np.full(50, 0.3))
-    counts = np.bincount(resampled(weights, rng), minlength=50)
+    counts = np.bincount(resample(weights, rng), minlength=50)
     assert counts.sum() == 50
     assert (np.abs(counts - 50 * weights) < 1.0 + 1e-9).all()
     thin = np.outer([1.0, 2.0, 3.0], [1.0, 2.0, 3.0])

@@ -16,15 +16,14 @@ from folklearn.progress import Report
 from folklearn.serialization import Record, generator_from, generator_state
 from folklearn.validation import Rows
 
-_MOST_PARTICLES, _MOST_MOVES = 10**6, 10**4
+_MAX_PARTICLES, _MAX_MOVES = 10**6, 10**4
 
 
 class Aggregating(Learner):
-    r"""The Bayesian mixture of all linear models: the least regret known, at the highest price.
+    r"""The Bayesian mixture of all linear models: the least regret known, at the highest cost.
 
-    Use it as the yardstick on small problems, K d up to about 20: no learner of this library
-    has a better guarantee, and its predictions show what the cheaper ones give up. Use
-    `Folklore` for everything else.
+    Use it as a reference on small problems, K d up to about 20: no learner of this library has
+    a better guarantee. Use `Folklore` for everything else.
 
     Vovk's aggregating algorithm on the log loss plays the posterior mean of the probabilities:
 
@@ -72,15 +71,11 @@ class Aggregating(Learner):
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from folklearn.baselines.aggregating import Aggregating
-    >>> rng = np.random.default_rng(0)
-    >>> X = rng.normal(size=(100, 2)) / 2
-    >>> y = (X[:, 0] > 0).astype(int)
-    >>> model = Aggregating(n_features=2, n_classes=2, B=10.0)
-    >>> P = model.run(X, y)
-    >>> P.shape, bool(np.mean(P.argmax(axis=1) == y) > 0.8)
-    ((100, 2), True)
+    >>> from folklearn import Aggregating, synthetic
+    >>> X, y = synthetic.separable(0, 100, d=2, K=2)
+    >>> P = Aggregating(n_features=2, n_classes=2).run(X, y)
+    >>> bool((P.argmax(axis=1) == y).mean() > 0.8)
+    True
 
     References
     ----------
@@ -132,9 +127,9 @@ class Aggregating(Learner):
         if prior == "gaussian":
             self.nu = self.B if nu is None else validation.positive("nu", nu)
         self.mu = validation.fraction("mu", mu)
-        wanted = validation.count("n_particles", n_particles, 2, _MOST_PARTICLES)
+        wanted = validation.count("n_particles", n_particles, 2, _MAX_PARTICLES)
         self.n_particles = -(-wanted // K) * K
-        self.n_moves = validation.count("n_moves", n_moves, 1, _MOST_MOVES)
+        self.n_moves = validation.count("n_moves", n_moves, 1, _MAX_MOVES)
         self.max_weight = validation.positive("max_weight", max_weight)
         rng = validation.generator(seed)
         self._posterior = ParticlePosterior(
@@ -160,19 +155,18 @@ class Aggregating(Learner):
 
     def _learn(self, x: Array, label: int, soft: Array, weight: float) -> float:
         target = soft if label < 0 else np.eye(self.n_classes)[label]
-        return float(-(target @ self._round(x, target, weight)))
+        return float(-(target @ self._learn_round(x, target, weight)))
 
     def _run(self, rows: Rows, report: Report | None) -> Array:
         targets = rows.soft if len(rows.soft) else np.eye(self.n_classes)[rows.labels]
         P = np.empty((len(rows.X), self.n_classes))
         for t, x in enumerate(rows.X):
-            P[t] = np.exp(self._round(x, targets[t], rows.weights[t]))
+            P[t] = np.exp(self._learn_round(x, targets[t], rows.weights[t]))
             if report is not None:
                 report(t + 1)
         return P
 
-    def _round(self, x: Array, target: Array, weight: float) -> Array:
-        """Learn one example; return ln p (K,), predicted before."""
+    def _learn_round(self, x: Array, target: Array, weight: float) -> Array:
         log_p = self._log_p(x)
         if weight > 0.0:
             self._posterior.learn(x, target, weight / self.max_weight)
@@ -199,8 +193,8 @@ class Aggregating(Learner):
 
     @property
     def n_bytes(self) -> int:
-        """The memory of the particles and of all rounds, which do not stop growing."""
-        return sum(part.nbytes for part in self._posterior.parts())
+        """The bytes of the particles and of the history, which grows with every round."""
+        return sum(array.nbytes for array in self._posterior.parts())
 
     def expected_bytes(self, n_features: int, n_classes: int) -> int:
         """Return about how much memory the particles of such a learner take at other sizes."""
@@ -218,8 +212,8 @@ class Aggregating(Learner):
     def _restore(self, record: Record) -> None:
         self._n_rounds = record.count("n_rounds")
         t = np.size(record.arrays.get("w", ()))
-        shapes = {name: part.shape for name, part in self._parts().items()}
+        shapes = {name: array.shape for name, array in self._parts().items()}
         shapes |= {"X": (t, self.n_features), "Y": (t, self.n_classes), "w": (t,)}
         self._posterior.rng = generator_from(record.word("generator"))
-        parts = [self._recorded(record, *part).copy() for part in shapes.items()]
-        self._posterior.restore(*parts)
+        arrays = [self._recorded(record, *shape).copy() for shape in shapes.items()]
+        self._posterior.restore(*arrays)

@@ -57,7 +57,7 @@ def gaf(
 
     with :math:`\psi = (e^a - 1)/a, a = R^2/(2\lambda)`. At the default lam, a = BR/4: the
     bound is polynomial in BR only for lam of order R^2. The live certificate has no such
-    factor. With ``n_points`` it bounds what is computed with so many points. For two classes
+    factor. With ``n_points`` it bounds what is computed with that number of points. For two classes
     every round costs at most a constant more, :math:`\ln \kappa(R/\sqrt\lambda)`; for more
     classes nothing is known but that every class gets mass mu/K, so that a round loses at most
     ln(K/mu): both are linear in T. Derived in docs/theory/baselines.md.

@@ -15,9 +15,10 @@ from folklearn.baselines.kernels import history_losses, round_losses
 from folklearn.kernels.simplex import helmert
 
 TARGET_ACCEPTANCE = 0.3
-MAX_STAGES = 100  # parts in which one round may enter the posterior
+MAX_STAGES = 100  # in which one round may enter the posterior
 AUTOREGRESSION, RANDOM_WALK = 0, 1
 MAX_STEPS = (1.0, 3.0)  # of the two moves, in standard deviations
+_JITTER = 1e-10  # of the mean variance, added to a covariance
 
 
 class ParticlePosterior:
@@ -61,7 +62,7 @@ class ParticlePosterior:
     def restore(
         self, particles: Array, log_weights: Array, steps: Array, X: Array, Y: Array, w: Array
     ) -> None:
-        """Continue from these parts, which are copied where they will change."""
+        """Continue from these arrays, which are copied where they will change."""
         self.particles, self.log_weights, self.steps = particles, log_weights, steps.copy()
         self.W = self._models(particles)
         self.n_rounds = len(w)
@@ -69,15 +70,14 @@ class ParticlePosterior:
 
     def parts(self) -> tuple[Array, ...]:
         """Return copies of what `restore` takes, in the order of ARRAYS."""
-        parts = (self.particles, self.log_weights, self.steps, *self._history())
-        return tuple(part.copy() for part in parts)
+        arrays = (self.particles, self.log_weights, self.steps, *self._history())
+        return tuple(array.copy() for array in arrays)
 
     def _history(self) -> tuple[Array, Array, Array]:
         t = self.n_rounds
         return self._X[:t], self._Y[:t], self._w[:t]
 
     def _models(self, particles: Array) -> Array:
-        """Return W (N, K, d) of the particles."""
         return particles if self.nu is None else self.Q @ particles
 
     def mean(self) -> Array:
@@ -86,7 +86,7 @@ class ParticlePosterior:
         return mean
 
     def learn(self, x: Array, y: Array, weight: float) -> None:
-        """Let a round into the posterior: in parts, if at once would leave too few particles."""
+        """Add a round to the posterior: in stages, if at once would leave too few particles."""
         self._remember(x, y)
         losses = np.empty(self.N)
         done = 0.0
@@ -94,11 +94,11 @@ class ParticlePosterior:
             round_losses(self.W, x, y, self._z, losses)
             left = weight - done
             if self._keeps_enough(losses, left):
-                self.log_weights = normalised(self.log_weights - left * losses)
+                self.log_weights = normalise(self.log_weights - left * losses)
                 break
             step = left if stage == MAX_STAGES - 1 else self._longest_step(losses, left)
             done += step
-            self.log_weights = normalised(self.log_weights - step * losses)
+            self.log_weights = normalise(self.log_weights - step * losses)
             self._w[self.n_rounds - 1] = done
             self._move()
         self._w[self.n_rounds - 1] = weight
@@ -114,10 +114,9 @@ class ParticlePosterior:
         self.n_rounds = t + 1
 
     def _keeps_enough(self, losses: Array, step: float) -> bool:
-        return effective_size(normalised(self.log_weights - step * losses)) >= 0.5 * self.N
+        return effective_size(normalise(self.log_weights - step * losses)) >= 0.5 * self.N
 
     def _longest_step(self, losses: Array, left: float) -> float:
-        """Return the part of what is left that takes the effective size to just below half."""
         low, high = 0.0, left
         for _ in range(30):
             middle = 0.5 * (low + high)
@@ -135,7 +134,7 @@ class ParticlePosterior:
         flat = self.particles.reshape(self.N, -1)
         mean = weights @ flat
         L = covariance_factor((flat - mean).T * weights @ (flat - mean), self.nu or self.B)
-        kept = resampled(weights, self.rng)
+        kept = resample(weights, self.rng)
         flat, W = flat[kept], self.W[kept]
         # Not a triangular solve, which BLAS splits across threads at a loss.
         E = (flat - mean) @ np.linalg.inv(L).T
@@ -164,7 +163,6 @@ class ParticlePosterior:
         self.log_weights = np.full(self.N, -math.log(self.N))
 
     def _log_prior(self, flat: Array) -> Array:
-        """Return the log density (N,) up to a constant; minus infinity outside the class."""
         if self.nu is not None:
             density: Array = -0.5 * ((flat / self.nu) ** 2).sum(axis=1)
             return density
@@ -173,7 +171,7 @@ class ParticlePosterior:
         return np.where(inside, 0.0, -np.inf)
 
 
-def normalised(log_weights: Array) -> Array:
+def normalise(log_weights: Array) -> Array:
     """Return log weights whose exponentials sum to 1."""
     shifted: Array = log_weights - log_weights.max()
     return shifted - math.log(np.exp(shifted).sum())
@@ -184,7 +182,7 @@ def effective_size(log_weights: Array) -> float:
     return float(1.0 / np.exp(2.0 * log_weights).sum())
 
 
-def resampled(weights: Array, rng: np.random.Generator) -> NDArray[np.intp]:
+def resample(weights: Array, rng: np.random.Generator) -> NDArray[np.intp]:
     """Return N indices by systematic resampling: equally spaced points on the total weight."""
     N = len(weights)
     points = (np.arange(N) + rng.random()) / N
@@ -208,6 +206,3 @@ def covariance_factor(covariance: Array, scale: float) -> Array:
             jitter *= 100.0
         else:
             return factor.astype(np.float64, copy=False)
-
-
-_JITTER = 1e-10  # of the mean variance

@@ -1,4 +1,4 @@
-"""AIOLI: efficient improper learning for online logistic regression (Jézéquel et al. 2020)."""
+"""Second-order learners on the state of Folklore, with other prediction rules."""
 
 import math
 
@@ -10,12 +10,7 @@ from folklearn.baselines import bounds
 from folklearn.errors import InvalidInputError
 from folklearn.learners.second_order import SecondOrderLearner
 
-MOST_POINTS = 2**20
-
-
-def prediction_nodes(n_points: int | None, k: int, seed: int) -> Array:
-    """Return the nodes of an implicit rule; none at all for None, the softmax at the mean."""
-    return np.zeros((0, k)) if n_points is None else gaussian_nodes(n_points, k, seed)
+_MAX_POINTS = 2**20
 
 
 def gaussian_nodes(n_points: int, k: int, seed: int) -> Array:
@@ -104,12 +99,12 @@ class Aioli(SecondOrderLearner):
         self.R = validation.positive("R", R)
         self.lam = validation.positive("lam", 2.0 * self.R / self.B if lam is None else lam)
         self.improved = bool(improved)
-        own = 1.0 / (2.0 + 4.0 * self.B * self.R)
-        self._start(gamma=None if self.improved else own, pull=1.0)
+        gamma = None if self.improved else 1.0 / (2.0 + 4.0 * self.B * self.R)
+        self._start(gamma=gamma, pull=1.0)
 
     @property
     def can_grow(self) -> bool:
-        """False: `grown` takes more features, but a third class is refused."""
+        """False: `grown` takes more features, but no third class."""
         return False
 
     def regret_bound(self, n_rounds: int) -> float:
@@ -124,7 +119,24 @@ class Aioli(SecondOrderLearner):
         )
 
 
-class Gaf(SecondOrderLearner):
+class GaussianLearner(SecondOrderLearner):
+    """Base of learners that predict by a Gaussian over reduced logits, at points or its mean."""
+
+    def _start_gaussian(
+        self, gamma: float | None, mu: float, n_points: int | None, seed: int
+    ) -> None:
+        self.mu = validation.fraction("mu", mu)
+        self.seed = validation.count("seed", seed, 0)
+        self.n_points = n_points
+        k = self.n_classes - 1
+        nodes = np.zeros((0, k))  # the softmax at the mean
+        if n_points is not None:
+            self.n_points = validation.count("n_points", n_points, 2, _MAX_POINTS)
+            nodes = gaussian_nodes(self.n_points, k, self.seed)
+        self._start(gamma=gamma, mu=self.mu, nodes=nodes)
+
+
+class Gaf(GaussianLearner):
     r"""GAF, which averages predictions over a Gaussian instead of regularising.
 
     Use it to compare with FOLKLORE, or where the mean prediction of a Gaussian posterior is
@@ -138,9 +150,9 @@ class Gaf(SecondOrderLearner):
     state plus the observed loss, not at the prediction.
 
     Time O(d^2 K^3 + n_points K^2) and memory 8 ((K-1) d)^2 bytes per round. The paper draws
-    a number of samples that grows with T; here it is the caller's choice, and the
-    certificate accounts for whatever was predicted: also for no points at all, which predicts
-    the softmax at the mean model. Then, with ``improved``, certificates have been tighter than
+    a number of samples that grows with T; here it is a parameter, and the
+    certificate is valid for any: also for no points at all, which predicts the softmax at the
+    mean model. Then, with ``improved``, certificates have been tighter than
     those of `Folklore`.
 
     Guarantee: regret against every W of row norm at most B is at most
@@ -189,18 +201,9 @@ class Gaf(SecondOrderLearner):
         self.B = validation.positive("B", B)
         self.R = validation.positive("R", R)
         self.lam = validation.positive("lam", 2.0 * self.R / self.B if lam is None else lam)
-        self.mu = validation.fraction("mu", mu)
-        self.n_points = (
-            None if n_points is None else validation.count("n_points", n_points, 2, MOST_POINTS)
-        )
-        self.seed = validation.count("seed", seed, 0)
         self.improved = bool(improved)
-        own = 1.0 / (2.0 * self.B * self.R + math.log(self.n_classes) + 2.0)
-        self._start(
-            gamma=None if self.improved else own,
-            mu=self.mu,
-            nodes=prediction_nodes(self.n_points, self.n_classes - 1, self.seed),
-        )
+        gamma = 1.0 / (2.0 * self.B * self.R + math.log(self.n_classes) + 2.0)
+        self._start_gaussian(None if self.improved else gamma, mu, n_points, seed)
 
     def regret_bound(self, n_rounds: int) -> float:
         """Return a bound on the regret after `n_rounds` with contexts of norm at most R.
@@ -223,7 +226,7 @@ class Gaf(SecondOrderLearner):
         )
 
 
-class Laplace(SecondOrderLearner):
+class Laplace(GaussianLearner):
     r"""Online Laplace approximation: often the lowest loss on benign data, no guarantee.
 
     Use it when the stream is benign and no certificate is needed. Prefer `Folklore` when
@@ -234,8 +237,8 @@ class Laplace(SecondOrderLearner):
     replaced by its second-order expansion at the new posterior mode. The prediction is the
     softmax at the mode; ``n_points`` asks for the mean of the softmax over the posterior, as
     `Gaf` predicts. The mean is the better one if the prior is right, which it is not: on all
-    seven real streams of more than two classes that were tried the mode had the lower loss,
-    by up to two thirds, and on the three of two classes the mean, by .004 at most.
+    seven real streams of more than two classes the mode had the lower loss, by up to two
+    thirds, and on the three of two classes the mean, by .004 at most.
 
     Time O(d^2 K^3), with ``n_points`` O(d^2 K^3 + n_points K^2), and memory 8 ((K-1) d)^2
     bytes per round.
@@ -249,7 +252,7 @@ class Laplace(SecondOrderLearner):
     B : standard deviation of the prior of every weight.
     lam : ridge, by default 1/(2 B^2).
     mu : as for `Gaf`.
-    n_points : predict by the posterior mean, with so many points; by default, by the mode.
+    n_points : predict by the posterior mean, with this number of points; by default, by the mode.
     seed : as for `Gaf`.
 
     Examples
@@ -282,13 +285,7 @@ class Laplace(SecondOrderLearner):
         self._size(n_features, n_classes)
         self.B = validation.positive("B", B)
         self.lam = validation.positive("lam", 0.5 / self.B**2 if lam is None else lam)
-        self.mu = validation.fraction("mu", mu)
-        self.n_points = (
-            None if n_points is None else validation.count("n_points", n_points, 2, MOST_POINTS)
-        )
-        self.seed = validation.count("seed", seed, 0)
-        nodes = prediction_nodes(self.n_points, self.n_classes - 1, self.seed)
-        self._start(gamma=0.5, mu=self.mu, nodes=nodes)
+        self._start_gaussian(0.5, mu, n_points, seed)
 
     def _why_invalid(self) -> str:
         return "Laplace expands the losses, and an expansion is no lower bound of a loss"

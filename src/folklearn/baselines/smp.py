@@ -14,14 +14,21 @@ from folklearn.kernels.simplex import helmert
 from folklearn.serialization import Record, Serializable
 
 SMALL_STEP = 1e-7  # logits; Newton squares the error, so after such a step it is near 1e-14
-_NO_GAIN = 1e-17  # of 1 + f, promised by a step
-_MOST_STEPS = 200
-_SHORTEST = 1e-30  # part of a Newton step: less is rounding
-_CHUNK = 1024  # rows whose k x k matrices are in memory at once
+_MIN_GAIN = 1e-17  # of 1 + f, promised by a step
+_MAX_STEPS = 200
+_MIN_STEP_LENGTH = 1e-30  # of a Newton step: less is rounding
+_ROWS_PER_CHUNK = 1024  # whose k x k matrices are in memory at once
+_NUMBERS_PER_CHUNK = 4_000_000  # of the state seen through a chunk of contexts
+REFIT = "refit"
+LAPLACE = "laplace"
 
 
-class Ridge:
-    """f(U) = lam |U|^2 + sum of the losses of (X, targets), and its minimiser."""
+class RidgeRegression:
+    """f(U) = lam |U|^2 + sum of the losses of (X, targets), and its minimiser by Newton's method.
+
+    W = Q U with U (k, d): the ridge keeps the minimiser orthogonal to the all-ones vector of the
+    classes, so that nothing is lost, and |W|_F = |U|_F.
+    """
 
     def __init__(self, X: Array, targets: Array, lam: float) -> None:
         self.X, self.targets, self.lam = X, targets, lam
@@ -35,14 +42,14 @@ class Ridge:
         """
         Z = self._logits(U)
         value = self._value(U, Z)
-        for _ in range(_MOST_STEPS):
+        for _ in range(_MAX_STEPS):
             P = softmax(Z)
             gradient = self._gradient(U, P)
             factor = lower_factor(self._hessian(P))
             step = cho_solve((factor, True), gradient.ravel()).reshape(U.shape)
             decrease = float((gradient * step).sum())
             moves = float(np.abs(self._logits(step)).max())
-            if moves <= SMALL_STEP or decrease <= _NO_GAIN * (1.0 + value):
+            if moves <= SMALL_STEP or decrease <= _MIN_GAIN * (1.0 + value):
                 return U - step, True
             rounding = 1e-13 * (1.0 + value)  # lets the last steps through
             length = 1.0
@@ -53,7 +60,7 @@ class Ridge:
                 if after <= value - 1e-4 * length * decrease + rounding:
                     break
                 length /= 2.0
-                if length < _SHORTEST:
+                if length < _MIN_STEP_LENGTH:
                     return U, False
             U, value = moved, after
         return U, False
@@ -67,12 +74,12 @@ class Ridge:
         return self._hessian(softmax(self._logits(U)))
 
     def _hessian(self, P: Array) -> Array:
-        """Return 2 lam I + the sum of M (x) xx', M the covariance of p in the Helmert basis."""
+        # 2 lam I + the sum of M (x) xx', M the covariance of p in the Helmert basis.
         k, d = P.shape[1] - 1, self.X.shape[1]
         H = np.zeros((k, d, k, d))
-        for start in range(0, len(P), _CHUNK):
-            x = self.X[start : start + _CHUNK]
-            M = _covariances(P[start : start + _CHUNK], self._Q)
+        for start in range(0, len(P), _ROWS_PER_CHUNK):
+            x = self.X[start : start + _ROWS_PER_CHUNK]
+            M = _covariances(P[start : start + _ROWS_PER_CHUNK], self._Q)
             for a in range(k):
                 for b in range(a + 1):
                     H[a, :, b] += (x * M[:, a, b, None]).T @ x
@@ -131,13 +138,8 @@ def lower_factor(H: Array) -> Array:
             H[np.diag_indices(len(H))] += added
 
 
-REFIT = "refit"
-LAPLACE = "laplace"
-_CHUNK_NUMBERS = 4_000_000  # of the state seen through a chunk of contexts
-
-
 class SMP(Serializable):
-    r"""Sample Minmax Predictor: logistic regression that asks every label what it would change.
+    r"""Sample Minmax Predictor: logistic regression refitted with every label of the new x.
 
     Use it on a sample at hand when the model may be wrong or the sample is small: its excess
     risk has no factor :math:`e^B`, which every linear predictor can be made to pay. Prefer
@@ -226,16 +228,13 @@ class SMP(Serializable):
         self._targets: Array = np.empty((0, self.n_classes))
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Find the empirical minimiser of the rows and return self.
-
-        y is (T,) classes or (T, K) soft labels. An earlier fit is forgotten.
-        """
+        """Fit to rows X (T, d), y (T,) classes or (T, K) soft labels; return self."""
         X, _ = validation.contexts(X, self.n_features)
         if len(X) == 0:
             raise InvalidInputError("X has no rows: a predictor needs at least one")
         labels, soft = validation.labels(y, len(X), self.n_classes)
         targets = soft if len(soft) else np.eye(self.n_classes)[labels]
-        sample = Ridge(X, targets, self.lam)
+        sample = RidgeRegression(X, targets, self.lam)
         self._U, self.converged = sample.minimise(np.zeros_like(self._U))
         L = lower_factor(sample.hessian(self._U))
         # In C order, as a loaded one is: the order of sums depends on it.
@@ -247,7 +246,7 @@ class SMP(Serializable):
 
     def predict(self, x: ArrayLike) -> Array:
         """Return the class probabilities: (d,) in, (K,) out; (T, d) in, (T, K) out."""
-        return softmax(self._log_parts(x))
+        return softmax(self._log_numerators(x))
 
     def guarantee(self, X: ArrayLike, *, B: float) -> float | None:
         r"""Return lam K B^2 / (T + 1) + the mean of ln N(x) over new rows X, in nats.
@@ -257,7 +256,7 @@ class SMP(Serializable):
         for ``"laplace"``, which is an approximation.
         """
         B = validation.positive("B", B)
-        logs = self._log_parts(validation.contexts(X, self.n_features)[0])
+        logs = self._log_numerators(validation.contexts(X, self.n_features)[0])
         if len(logs) == 0:
             raise InvalidInputError("X has no rows: the normaliser is averaged over new ones")
         if self.method == LAPLACE:
@@ -270,23 +269,24 @@ class SMP(Serializable):
         W: Array = self._Q @ self._U
         return W
 
-    def _log_parts(self, x: ArrayLike) -> Array:
+    def _log_numerators(self, x: ArrayLike) -> Array:
         """Return ln softmax(z^(y))_y for every label y, one row per context."""
         if self.n_rows == 0:
             raise FolklearnError("the predictor is not fitted yet: call fit(X, y) first")
         x = validation.numbers("x", x)
         if x.ndim != 2:
-            one: Array = self._log_parts(validation.context(x, self.n_features)[None, :])[0]
-            return one
+            X = validation.context(x, self.n_features)[None, :]
+            logs: Array = self._log_numerators(X)[0]
+            return logs
         X, _ = validation.contexts(x, self.n_features)
         logs = np.empty((len(X), self.n_classes))
-        chunk = max(1, _CHUNK_NUMBERS // (self._root.shape[0] * (self.n_classes - 1)))
+        chunk = max(1, _NUMBERS_PER_CHUNK // (self._root.shape[0] * (self.n_classes - 1)))
         for start in range(0, len(X), chunk):
             rows = slice(start, start + chunk)
-            self._write_log_parts(X[rows], logs[rows])
+            self._write_log_numerators(X[rows], logs[rows])
         return logs
 
-    def _write_log_parts(self, X: Array, out: Array) -> None:
+    def _write_log_numerators(self, X: Array, out: Array) -> None:
         k, d = self._U.shape
         # C/2 = G'G with G = L^-1 (I (x) x): A, half of the Hessian, is the state's curvature.
         G = (self._root.reshape(-1, d) @ X.T).reshape(-1, k, len(X)).transpose(2, 0, 1)
@@ -306,12 +306,11 @@ class SMP(Serializable):
                     out[t, y] = self._refit(x, y, self._U - move.reshape(k, d))
 
     def _refit(self, x: Array, y: int, start: Array) -> float:
-        """Return ln softmax(z^(y))_y by Newton's method on the sample and (x, y)."""
         X = np.vstack([self._X, x])
         targets = np.vstack([self._targets, np.eye(1, self.n_classes, y)])
-        sample = Ridge(X, targets, self.lam)
-        # Where the minimiser is certain the quadratic may lead astray: Newton's method would
-        # crawl back from there.
+        sample = RidgeRegression(X, targets, self.lam)
+        # Where the minimiser is certain the quadratic may lead far away: Newton's method would
+        # need many steps back from there.
         U, converged = sample.minimise(min(start, self._U, key=sample.value))
         if not converged:
             raise FolklearnError(
