@@ -68,7 +68,7 @@ def one_pass(d: int, K: int, n_rows: int, n_jobs: int) -> float:
     again = source(d, K, n_rows)
     passes = passes_over(again, None, None, n_features=d, n_classes=K, n_jobs=n_jobs)
     started = time.perf_counter()
-    passes.sums(np.ones((K, d)) / d, (10.0,))
+    passes.expand(np.ones((K, d)) / d, (10.0,))
     return time.perf_counter() - started
 
 

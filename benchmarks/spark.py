@@ -94,7 +94,7 @@ def passes(spark: Any, folder: Path, n_rows: int) -> dict[str, float]:
     here = passes_over(data.X, data.y, None, n_features=FEATURES, n_classes=CLASSES)
     found: dict[str, float] = {}
     with SparkPasses(few.spark(spark, folder), blocks_of) as there:
-        found["a pass"] = fixed = best(lambda: there.sums(data.W, (10.0,)), 2 * TURNS)
+        found["a pass"] = fixed = best(lambda: there.expand(data.W, (10.0,)), 2 * TURNS)
     df = data.spark(spark, folder)
     began = time.perf_counter()
     with SparkPasses(df, blocks_of) as there:
@@ -102,8 +102,8 @@ def passes(spark: Any, folder: Path, n_rows: int) -> dict[str, float]:
         for name, classes in ("audit", (10.0,)), ("fit", ()):
             plain, spread = [], []
             for _ in range(TURNS):
-                plain.append(best(lambda c=classes: here.sums(data.W, c), 1))
-                spread.append(best(lambda c=classes: there.sums(data.W, c), 1))
+                plain.append(best(lambda c=classes: here.expand(data.W, c), 1))
+                spread.append(best(lambda c=classes: there.expand(data.W, c), 1))
             found[f"{name} plain"] = min(plain) / n_rows
             found[f"{name} spark"] = CORES * max(0.0, min(spread) - fixed) / n_rows
     return found

@@ -319,12 +319,12 @@ def _use_learner(learner):
 
 
 def _use_evidence(evidence):
-    evidence.floor()
+    evidence.lower_bound()
     if evidence.n_features > 100:
         return
     evidence.value(np.zeros((evidence.n_classes, evidence.n_features)))
     evidence.add(np.full((2, evidence.n_features), 0.5), [0, 1])
-    (evidence + evidence).floor()
+    (evidence + evidence).lower_bound()
     evidence.grown(n_features=evidence.n_features + 1).certificate(10.0)
 
 

@@ -194,12 +194,12 @@ MUTANTS = (
          "test_the_curvature_of_a_row_leaves_room_for_rounding",),
     ),
     Mutant(
-        "merging takes the depth of one side", "evidence/evidence.py",
+        "merging takes the depth of one side", "kernels/quadratic.py",
         "np.maximum(one[..., DEPTH], other[..., DEPTH]) + 1.0", "one[..., DEPTH] + 1.0",
         _OF_EVIDENCE,
     ),
     Mutant(
-        "a merge is not counted", "evidence/evidence.py",
+        "a merge is not counted", "kernels/quadratic.py",
         "np.maximum(one[..., DEPTH], other[..., DEPTH]) + 1.0",
         "np.maximum(one[..., DEPTH], other[..., DEPTH])",
         ("tests/test_map_reduce.py::test_sums_of_a_pass_count_every_merge",),
@@ -528,8 +528,8 @@ MUTANTS = (
     ),
     Mutant(
         "the best model in hindsight has its loss as it was summed", "evaluate/best_linear.py",
-        "here, least, loss, length = W, sums.loss, sums.loss_at_most, 1.0",
-        "here, least, loss, length = W, sums.loss, sums.loss, 1.0", _OF_HINDSIGHT,
+        "losses = expansion.loss, expansion.loss_at_most",
+        "losses = expansion.loss, expansion.loss", _OF_HINDSIGHT,
     ),
     # Experts that never retire.
     Mutant(

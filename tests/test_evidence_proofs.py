@@ -114,12 +114,12 @@ def test_no_floor_is_above_the_best_model(group, seed):
         evidence = gathered(rng, X[n], y, weight[n], K, B, points)
         allowed = losses[n] + slack(X[n], weight[n], B)
         assert evidence.value(best[n]) <= allowed, (group, n)
-        assert evidence.floor() <= allowed, (group, n)
+        assert evidence.lower_bound() <= allowed, (group, n)
         if n % 8 == 0:  # the same sum speaks of smaller classes too
             smaller = float(B * rng.uniform(0.01, 1.0))
             Z = twin.centred(X[n] @ best[n].T * (smaller / B))
             loss = weight[n] @ (np.log(np.exp(Z).sum(axis=1)) - (Y[n] * Z).sum(axis=1))
-            assert evidence.floor(B=smaller) <= loss + slack(X[n], weight[n], B), (group, n)
+            assert evidence.lower_bound(B=smaller) <= loss + slack(X[n], weight[n], B), (group, n)
 
 
 def hostile(rng):
@@ -152,7 +152,7 @@ def test_no_claim_is_above_fifty_digits(part, seed):
         X, Y, weight, B, point, best = hostile(rng)
         evidence = Evidence(n_features=X.shape[1], n_classes=Y.shape[1], B=B)
         evidence.add(X, Y, at=point, weight=weight)
-        floor, near = evidence.least()
+        floor, near, _ = evidence.minimise()
         rows = exactly(X, Y, weight, B, point)
         surrogates, loss = fifty_digits.evidence(rows), fifty_digits.loss(rows)
         shrunk = near * (1.0 - 1e-15)  # inside the class also after rounding
@@ -176,7 +176,7 @@ def test_no_floor_is_above_the_exact_least_values(part, seed):
         rows = exactly(X, Y, weight, B, point)
         least, gap = fifty_digits.least(fifty_digits.evidence(rows), B, tol=1e-25)
         assert gap <= 1e-20 * (1 + abs(least))
-        floor = evidence.floor()
+        floor = evidence.lower_bound()
         assert floor <= max(least, 0)
         # Where the best model saturates, the search may end early, above the least loss.
         assert floor <= fifty_digits.least(fifty_digits.loss(rows), B, tol=1e-25)[0]
@@ -212,7 +212,9 @@ def test_value_and_floor_equal_the_slow_twin(seed_offset, seed):
         assert evidence.value(W) == pytest.approx(max(expected, 0.0), rel=1e-9, abs=1e-9)
     floor, gap = twin.floor(q, B)
     assert gap <= 1e-9 * (1.0 + q.c)
-    assert evidence.floor() == pytest.approx(max(floor, 0.0), rel=1e-9, abs=1e-9 * weight.sum())
+    assert evidence.lower_bound() == pytest.approx(
+        max(floor, 0.0), rel=1e-9, abs=1e-9 * weight.sum()
+    )
     assert twin.floor_by_dual(q, B) == pytest.approx(floor, rel=1e-4, abs=1e-4)
     assert floor - gap <= best.loss
 
@@ -279,9 +281,9 @@ def test_merging_shuffled_parts_equals_one_pass(rng):
     W = at + 0.1 * rng.normal(size=(4, 3))  # far from `at` large terms cancel, and take digits
     assert merged.value(W) == pytest.approx(whole.value(W), rel=1e-12)
     # Expanded so far away, only a small class has a floor above 0.
-    floor = whole.floor(B=0.1)
+    floor = whole.lower_bound(B=0.1)
     assert floor > 0.1 * weight.sum()
-    assert merged.floor(B=0.1) == pytest.approx(floor, abs=1e-9 * weight.sum())
+    assert merged.lower_bound(B=0.1) == pytest.approx(floor, abs=1e-9 * weight.sum())
     assert merged.n_rounds == whole.n_rounds
     assert merged.total_weight == pytest.approx(whole.total_weight, rel=1e-12)
 
@@ -293,10 +295,10 @@ def test_scaling_is_scaling_the_weights(rng):
     scaled.add(X, Y, at=at, weight=0.3 * weight)
     W = at + 0.1 * rng.normal(size=(4, 3))
     assert (0.3 * plain).value(W) == pytest.approx(scaled.value(W), rel=1e-12)
-    floor = scaled.floor(B=0.1)
+    floor = scaled.lower_bound(B=0.1)
     assert floor > 0.03 * weight.sum()
-    assert (plain * 0.3).floor(B=0.1) == pytest.approx(floor, abs=1e-9 * 0.3 * weight.sum())
-    assert (plain * 0.0).floor() == 0.0
+    assert (plain * 0.3).lower_bound(B=0.1) == pytest.approx(floor, abs=1e-9 * 0.3 * weight.sum())
+    assert (plain * 0.0).lower_bound() == 0.0
 
 
 def test_evidence_scaled_into_underflow_is_never_above(rng):
@@ -320,9 +322,9 @@ def test_growing_keeps_what_was_proven(rng):
     W = rng.normal(size=(6, 5))
     W[:4, :3] = at + 0.1 * W[:4, :3]
     assert large.value(W) == pytest.approx(small.value(W[:4, :3]), rel=1e-12)
-    floor = small.floor(B=0.1)
+    floor = small.lower_bound(B=0.1)
     assert floor > 0.1 * weight.sum()
-    assert large.floor(B=0.1) == pytest.approx(floor, abs=1e-9 * weight.sum())
+    assert large.lower_bound(B=0.1) == pytest.approx(floor, abs=1e-9 * weight.sum())
     # A model of six classes loses more on a row of four than its first four rows do.
     padded = np.pad(X, ((0, 0), (0, 2)))
     wide = np.pad(Y, ((0, 0), (0, 2)))
@@ -359,8 +361,8 @@ def test_the_best_model_in_hindsight_is_its_own_floor(rng):
     best = best_in_class(X, Y, B=3.0, n_classes=4, weight=weight, tol=1e-12)
     evidence = Evidence(n_features=3, n_classes=4, B=3.0)
     evidence.add(X, Y, at=best.W, weight=weight)
-    assert evidence.floor() == pytest.approx(best.loss, rel=1e-9)
-    assert evidence.floor() <= best.loss
+    assert evidence.lower_bound() == pytest.approx(best.loss, rel=1e-9)
+    assert evidence.lower_bound() <= best.loss
     assert evidence.certificate(best.loss).regret_bound >= 0.0
     assert evidence.certificate(best.loss, best.W).regret_bound >= 0.0
 
@@ -386,7 +388,7 @@ def test_rows_that_leave_no_pull_at_all(rng):
     """The expansion point gives the label all the probability: S and G are exactly 0."""
     evidence = Evidence(n_features=1, n_classes=2)
     evidence.add([[1e6]], [0], at=[[1e9], [-1e9]], weight=[1e6])
-    assert evidence.floor() == 0.0
+    assert evidence.lower_bound() == 0.0
 
 
 @pytest.mark.parametrize(("size", "heaviness"), [(1e12, 1.0), (1.0, 1e12), (1e8, 1e6)])
@@ -409,7 +411,7 @@ def test_streams_that_voided_the_certificate_of_the_inverse(size, heaviness, rng
     evidence.add(X, y, at=best.W / size, weight=weight)
     certificate = evidence.certificate(best.loss)
     assert certificate.valid
-    assert evidence.floor() <= best.loss * (1.0 + 1e-12)
+    assert evidence.lower_bound() <= best.loss * (1.0 + 1e-12)
     # Double precision knows the slopes to 1e-16 of their size, and a model may be B long.
     unit = float(weight @ (1.0 + 10.0 * np.linalg.norm(X, axis=1)))
     assert certificate.regret_bound <= max(1e-6 * best.loss, 1e-12 * unit)

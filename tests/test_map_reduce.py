@@ -22,7 +22,7 @@ from folklearn.evidence.map_reduce import (
     chunk_rows,
     split_into_chunks,
 )
-from folklearn.evidence.passes import Passes, PassesHere, Sums, passes_over
+from folklearn.evidence.passes import Expansion, LocalPasses, Passes, passes_over
 from folklearn.kernels.evidence import DEPTH
 from folklearn.learners.auto import auto
 from folklearn.validation import Rows
@@ -50,7 +50,7 @@ def of_evidence(one):
 
 
 def of_sums(sums):
-    return content(sums.loss, *sums.quadratic(0), *sums.quadratic(1))
+    return content(sums.loss, *sums.sums[0], *sums.sums[1])
 
 
 class Added:
@@ -114,7 +114,7 @@ def test_the_tree_is_the_plain_sum(rng):
     T = 2 * CHUNK_ROWS + 100
     X, y, weight = stream(rng, T)
     W = rng.normal(size=(K, D))
-    sums = passes_over(X, y, weight, **SIZES, n_jobs=2).sums(W)
+    sums = passes_over(X, y, weight, **SIZES, n_jobs=2).expand(W)
     Z = X @ W.T
     P = np.exp(Z) / np.exp(Z).sum(axis=1, keepdims=True)
     losses = np.log(np.exp(Z).sum(axis=1)) - Z[np.arange(T), y]
@@ -123,7 +123,7 @@ def test_the_tree_is_the_plain_sum(rng):
     pairs = [(i, j) for i in range(K) for j in range(i + 1, K)]
     expected = [(0.5 * weight * P[:, i] * P[:, j]) @ products for i, j in pairs]
     size = np.abs(expected).max()
-    np.testing.assert_allclose(sums.quadratic().S, expected, atol=1e-12 * size)
+    np.testing.assert_allclose(sums.sums[0].S, expected, atol=1e-12 * size)
     gradient = (P - np.eye(K)[y]).T @ (X * weight[:, None])
     np.testing.assert_allclose(sums.gradient(), gradient, atol=1e-12 * np.abs(gradient).sum())
 
@@ -140,17 +140,17 @@ def test_a_pass_has_the_same_bits_on_any_number_of_threads(kind, seed, rng):
         "function": (lambda: ((X[i::7], y[i::7], weight[i::7]) for i in range(7)), None, None),
     }[kind]
     one, *others = (passes_over(*given, **SIZES, n_jobs=n_jobs) for n_jobs in JOBS)
-    expected = of_sums(one.sums(W, (10.0,)))
+    expected = of_sums(one.expand(W, (10.0,)))
     for other in others:
-        assert of_sums(other.sums(W, (10.0,))) == expected
+        assert of_sums(other.expand(W, (10.0,))) == expected
 
 
 def test_sums_of_a_pass_count_every_merge(rng):
     size = chunk_rows(D, K, 2)
     X, y, weight = stream(rng, 2 * size + 100)
-    sums = passes_over(X, y, weight, **SIZES).sums(np.zeros((K, D)), (10.0,))
+    sums = passes_over(X, y, weight, **SIZES).expand(np.zeros((K, D)), (10.0,))
     for place in range(2):
-        assert sums.quadratic(place).totals[DEPTH] == twin.depth(twin.cut(len(X), size))
+        assert sums.sums[place].totals[DEPTH] == twin.depth(twin.cut(len(X), size))
 
 
 def test_a_source_may_fill_its_arrays_anew(rng):
@@ -168,7 +168,7 @@ def test_a_source_may_fill_its_arrays_anew(rng):
         for start in range(0, 90, 30):
             yield tuple(whole[start : start + 30] for whole in (X, y, weight))
 
-    one, other = (passes_over(f, None, None, **SIZES).sums(W, (1.0,)) for f in (refilled, apart))
+    one, other = (passes_over(f, None, None, **SIZES).expand(W, (1.0,)) for f in (refilled, apart))
     assert of_sums(one) == of_sums(other)
 
 
@@ -210,11 +210,15 @@ def test_an_interrupt_leaves_evidence_as_it_was(n_jobs, rng):
     X, y, _ = stream(rng, 4 * CHUNK_ROWS)
     evidence = Interrupted(**SIZES)
     evidence.add(X[:100], y[:100])
-    before, floor, threads = of_evidence(evidence), evidence.floor(), set(threading.enumerate())
+    before, floor, threads = (
+        of_evidence(evidence),
+        evidence.lower_bound(),
+        set(threading.enumerate()),
+    )
     with pytest.raises(KeyboardInterrupt):
         evidence.add(X, y, n_jobs=n_jobs)
     assert of_evidence(evidence) == before
-    assert evidence.floor() == floor
+    assert evidence.lower_bound() == floor
     # Others may run in this process, and begin or end meanwhile: the engine's are named.
     begun = set(threading.enumerate()) - threads
     assert not [one.name for one in begun if one.name.startswith("folklearn_")]
@@ -222,8 +226,8 @@ def test_an_interrupt_leaves_evidence_as_it_was(n_jobs, rng):
 
 def test_an_interrupt_leaves_planes_as_they_were(rng):
     class Stopped(LinearEvidence):
-        def _touch(self, rows, P):
-            super()._touch(rows, P)
+        def _add_planes(self, rows, P):
+            super()._add_planes(rows, P)
             if len(rows.X) < 100 < self.n_rounds:  # behind the first block
                 raise KeyboardInterrupt
 
@@ -249,14 +253,14 @@ def test_what_a_source_raises_ends_the_pass(rng):
         raise OSError("the disk is gone")
 
     with pytest.raises(OSError, match="the disk is gone"):
-        passes_over(source, None, None, **SIZES, n_jobs=2).sums(np.zeros((K, D)))
+        passes_over(source, None, None, **SIZES, n_jobs=2).expand(np.zeros((K, D)))
 
 
 def test_sums_of_other_models_or_classes_are_not_added_up(rng):
     W = rng.normal(size=(K, D))
-    for other in (Sums(W, (2.0,)), Sums(W + 1.0, (2.0, 10.0))):
+    for other in (Expansion(W, (2.0,)), Expansion(W + 1.0, (2.0, 10.0))):
         with pytest.raises(InvalidInputError, match="only for the same model and classes"):
-            Sums(W, (2.0, 10.0)) + other
+            Expansion(W, (2.0, 10.0)) + other
 
 
 class Elsewhere(Passes):
@@ -278,7 +282,7 @@ def test_another_engine_is_a_method(rng):
     X, y, weight = stream(rng, 600)
     whole = Rows.checked(X, y, weight, **SIZES)
     parts = Elsewhere([whole.part(0, 100), whole.part(100, 350), whole.part(350, 600)])
-    here = PassesHere(lambda: [whole])
+    here = LocalPasses(lambda: [whole])
     assert parts.n_rows == here.n_rows == 600
     one, other = (refine(passes, **SIZES, B=3.0) for passes in (here, parts))
     assert other.at_least == pytest.approx(one.at_least, rel=1e-9)
@@ -318,7 +322,9 @@ def test_planes_have_the_same_bits_on_any_number_of_threads(rng):
     assert found[1:] == found[:-1]
     tangents = LinearEvidence(**sizes)
     tangents.add(X, y, at=W, n_jobs=2)
-    assert loss.evidence(touched, 1.0).floor() == pytest.approx(tangents.floor(B=1.0), rel=1e-9)
+    assert loss.evidence(touched, 1.0).lower_bound() == pytest.approx(
+        tangents.lower_bound(B=1.0), rel=1e-9
+    )
 
 
 def test_what_is_made_of_sums_does_not_depend_on_threads(rng):

@@ -196,7 +196,7 @@ def test_evidence_that_no_rows_give_is_refused_where_it_is_asked():
     record = crafted.record_of("Evidence")
     record.arrays["S"] = -1e6 * np.ones_like(record.arrays["S"])
     with pytest.raises(InvalidInputError, match="no rows do"):
-        loaded(record).floor()
+        loaded(record).lower_bound()
 
 
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="only Linux tells the peak")

@@ -68,7 +68,7 @@ def test_evidence_certifier_windows_and_scores(rows):
         solved.append(hindsight)
         found.append(
             [
-                evidence.floor(),
+                evidence.lower_bound(),
                 certifier.certificate().regret_bound,
                 windows.last(64).floor,
                 scores.regret,
@@ -198,7 +198,7 @@ def test_evidence_of_first_order_costs_what_occurs(rows):
     wide = sp.csr_array((X.data, X.indices.astype(np.int64) * 2**35, X.indptr), (300, 2**40))
     tangents = LinearEvidence(n_features=2**40, n_classes=3, B=0.1)
     tangents.add(wide, y)
-    assert tangents.floor() > 0.0
+    assert tangents.lower_bound() > 0.0
     assert tangents.n_bytes < 10_000
 
 

@@ -37,7 +37,7 @@ _MODULES = {
     "evidence.certificate": ("Certificate",),
     "errors": ("DataWarning",),
     "evaluate.auditing": ("Certifier", "PredictionCertificate", "audit"),
-    "evaluate.best_linear": ("Exact", "Pass", "best_in_class", "refine"),
+    "evaluate.best_linear": ("BestLinearModel", "Pass", "best_in_class", "refine"),
     "evaluate.interactions": ("Interactions",),
     "evaluate.monitor": ("Alarm", "Monitor"),
     "evaluate.off_policy": ("Estimate", "logged_value", "off_policy"),

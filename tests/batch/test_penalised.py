@@ -7,7 +7,7 @@ from folklearn import Leader, auto
 from folklearn import load as load_saved
 from folklearn.batch import OnlineToBatch
 from folklearn.batch.penalised import N_FOLDS, assign_folds, fit_penalised, minimise_penalised
-from folklearn.evidence.passes import PassesHere
+from folklearn.evidence.passes import LocalPasses
 from folklearn.synthetic import separable, stochastic
 from folklearn.validation import Rows
 from tests.reference import leader as slow
@@ -22,7 +22,7 @@ def rows_of(X, y, weight=None):
 
 
 def over(*blocks):
-    return PassesHere(lambda: blocks)
+    return LocalPasses(lambda: blocks)
 
 
 @pytest.mark.parametrize("ridge", [1e-4, 0.1, 10.0])

@@ -61,7 +61,7 @@ def test_what_is_proven_of_linear_models_does_not_depend_on_the_predictions(seed
         watcher.observe_many(X, y, PEERS[peer](X, y, K))
         bounds.add(watcher.certificate().best_linear_at_least)
     assert len(bounds) == 1
-    assert watcher.evidence.floor() in bounds
+    assert watcher.evidence.lower_bound() in bounds
 
 
 @pytest.mark.parametrize("T", [400, 4000])

@@ -73,7 +73,7 @@ def test_the_gap_is_true_wherever_the_solver_stops(seed, monkeypatch):
     exact = best_in_class(X, y, B=3.0, n_classes=3, tol=1e-12)
     assert exact.gap <= 1e-9
     for n_passes in (1, 2, 3):
-        monkeypatch.setattr("folklearn.evaluate.best_linear.MOST_PASSES", n_passes)
+        monkeypatch.setattr("folklearn.evaluate.best_linear.MAX_PASSES", n_passes)
         best = best_in_class(X, y, B=3.0, n_classes=3)
         assert not best.converged
         assert exact.at_least <= best.loss <= exact.loss + best.gap
@@ -140,7 +140,7 @@ def test_the_rounding_of_logits_is_part_of_a_loss():
         rng = np.random.default_rng(seed)
         x = rng.random(20)
         X, y = np.stack([x, x + 1e-8 * rng.normal(size=20)], axis=1), rng.integers(2, size=20)
-        at = passes_over(X, y, None, n_features=2, n_classes=2).sums(W)
+        at = passes_over(X, y, None, n_features=2, n_classes=2).expand(W)
         assert true_loss(W, X, y, np.ones(20)) <= at.loss_at_most <= at.loss + 1e-5
 
 

@@ -30,7 +30,7 @@ def test_windows_equal_the_evidence_of_their_rows(T, monkeypatch):
         assert window.stop == T
         own = Evidence(n_features=3, n_classes=3)
         own.add(X[rows], y[rows], at=W)
-        assert window.floor == pytest.approx(own.floor(), abs=FLOOR * (T - window.start))
+        assert window.floor == pytest.approx(own.lower_bound(), abs=FLOOR * (T - window.start))
         assert window.loss == pytest.approx(losses[rows].sum(), rel=1e-12)
         assert window.n_errors == (P[rows].argmax(axis=1) != y[rows]).sum()
     assert windows.all()[-1].start == 0

@@ -111,7 +111,7 @@ def test_the_allowance_for_rounding_is_that_of_the_theorem(K, large):
     dual = rng.random(K) * large.get("dual", 1.0) + 0.1
     quadratic = Quadratic(S, G, totals)
     for multipliers, norm in ((dual, B), (np.zeros(K), 0.0)):  # the class, and W alone
-        ours = _Evaluated(quadratic, quadratic.form(), W, multipliers, norm)
+        ours = _Evaluated(quadratic.form(), W, multipliers, norm)
         value, e_q, e_i, floor = rounding(S, G, totals, W, multipliers, norm)
         np.testing.assert_allclose(ours.rounding, e_i, rtol=1e-6)
         assert value - ours.below == pytest.approx(value - floor, rel=1e-6, abs=1e-6 * e_q)
@@ -122,5 +122,5 @@ def test_a_loss_is_rounded_up_before_a_floor_is_taken_from_it():
     evidence.add(np.ones((50, 1)), np.tile([0, 1], 25))
     loss = 1e12
     certificate = evidence.certificate(loss)
-    assert certificate.regret_bound >= loss * (1.0 + 50 * 2.0**-53) - evidence.floor()
+    assert certificate.regret_bound >= loss * (1.0 + 50 * 2.0**-53) - evidence.lower_bound()
     assert math.isclose(certificate.regret_bound, loss, rel_tol=1e-9)

@@ -10,7 +10,7 @@ from folklearn import Evidence, LinearEvidence
 from folklearn.errors import InvalidInputError
 from folklearn.kernels import linear_evidence
 from folklearn.kernels.evidence import CONSTANT, DEPTH, N_TOTALS, REACH, WEIGHT
-from folklearn.kernels.lower_bound import _at_one_point, into_class, plane
+from folklearn.kernels.lower_bound import _evaluate, plane, project_into_class
 
 
 def planes(rng, T, d, K, size):
@@ -43,20 +43,20 @@ def test_the_value_is_the_sum_of_the_planes_rounded_down(K, size, rng):
         assert 0.0 < below <= math.fsum(terms) <= below * (1.0 + 1e-10)
         lengths = np.sqrt((W**2).sum(axis=1))
         pulls = np.sqrt((G**2).sum(axis=1))
-        assert linear_evidence.floor(totals, pulls, 3, lengths.max()) <= below
+        assert linear_evidence.lower_bound(totals, pulls, 3, lengths.max()) <= below
 
 
 def test_at_the_best_of_the_class_value_and_floor_meet(rng):
     _, _, _, _, totals, G = planes(rng, 200, 4, 5, 1.0)
     pulls = np.sqrt((G**2).sum(axis=1))
     W = -0.01 * G / pulls[:, None]
-    floor = linear_evidence.floor(totals, pulls, 4, 0.01)
+    floor = linear_evidence.lower_bound(totals, pulls, 4, 0.01)
     assert floor > 0.0
     assert value(totals, G, W) == pytest.approx(floor, rel=1e-10)
 
 
 def test_no_rows_prove_nothing():
-    assert linear_evidence.floor(np.zeros(N_TOTALS), np.zeros(3), 2, 10.0) == 0.0
+    assert linear_evidence.lower_bound(np.zeros(N_TOTALS), np.zeros(3), 2, 10.0) == 0.0
     assert value(np.zeros(N_TOTALS), np.zeros((3, 2)), np.ones((3, 2))) == 0.0
 
 
@@ -73,7 +73,9 @@ def test_the_allowance_is_the_one_that_is_proven():
     exact = 900.0 - B * 6.0
     allowed = of_constant + B * of_pulls
     assert allowed > 1e-3
-    assert exact - linear_evidence.floor(totals, pulls, n, B) == pytest.approx(allowed, rel=1e-9)
+    assert exact - linear_evidence.lower_bound(totals, pulls, n, B) == pytest.approx(
+        allowed, rel=1e-9
+    )
     W = np.eye(K, n)
     G = 0.1 * np.ones((K, n))
     kappa = 1.01 * 2.0**-53 * (1e9 + K * K + n * K + 60.0)
@@ -86,15 +88,17 @@ def test_a_plane_lies_under_its_quadratic(rng):
     X, y = rng.normal(size=(200, 3)), rng.integers(4, size=200)
     evidence = Evidence(n_features=3, n_classes=4, B=2.0)
     evidence.add(X, y, at=rng.normal(size=(4, 3)))
-    here = into_class(rng.normal(size=(4, 3)), 2.0)
-    c, G = plane(evidence._quadratic, here, 2.0)
+    here = project_into_class(rng.normal(size=(4, 3)), 2.0)
+    c, G = plane(evidence._sums, here, 2.0)
     assert c + (G * here).sum() == pytest.approx(evidence.value(here), rel=1e-9)
     assert c + (G * here).sum() <= evidence.value(here)
-    _, best = plane(evidence._quadratic, evidence.least()[1], 2.0)
+    _, best = plane(evidence._sums, evidence.minimise().W, 2.0)
     for _ in range(300):
-        W = into_class(4.0 * rng.normal(size=(4, 3)), 2.0)
+        W = project_into_class(4.0 * rng.normal(size=(4, 3)), 2.0)
         assert c + (G * W).sum() <= evidence.value(W)
-    assert LinearEvidence.under(evidence).floor() == pytest.approx(evidence.floor(), rel=1e-5)
+    assert LinearEvidence.tangent_to(evidence).lower_bound() == pytest.approx(
+        evidence.lower_bound(), rel=1e-5
+    )
     assert np.abs(best).max() > 0.0
 
 
@@ -102,11 +106,11 @@ def test_a_plane_pays_for_the_rounding_of_its_gradient(rng):
     X, y = rng.normal(size=(50, 2)), rng.integers(3, size=50)
     evidence = Evidence(n_features=2, n_classes=3, B=2.0)
     evidence.add(X, y)
-    W = into_class(rng.normal(size=(3, 2)), 2.0)
-    before, _ = plane(evidence._quadratic, W, 2.0)
+    W = project_into_class(rng.normal(size=(3, 2)), 2.0)
+    before, _ = plane(evidence._sums, W, 2.0)
     evidence._totals[DEPTH] = 1e10  # as if it had been through so many additions
-    here = _at_one_point(evidence._quadratic, evidence._quadratic.form(), W)
-    after, _ = plane(evidence._quadratic, W, 2.0)
+    here = _evaluate(evidence._sums.form(), W)
+    after, _ = plane(evidence._sums, W, 2.0)
     of_gradient = 4.0 * here.rounding.sum()
     assert of_gradient > 1e-4
     assert before - after >= of_gradient
@@ -116,13 +120,16 @@ def test_limits_travel(rng):
     X, y = rng.normal(size=(50, 2)), rng.integers(3, size=50)
     second = Evidence(n_features=2, n_classes=3, B=2.0)
     second.add(X, y)
-    limited, free = LinearEvidence.under(second), LinearEvidence(n_features=2, n_classes=3, B=2.0)
+    limited, free = (
+        LinearEvidence.tangent_to(second),
+        LinearEvidence(n_features=2, n_classes=3, B=2.0),
+    )
     free.add(X, y)
-    assert free.floor(B=50.0) == 0.0
+    assert free.lower_bound(B=50.0) == 0.0
     for one in (limited, limited + free, free + limited, 0.5 * limited, limited.grown(n_classes=5)):
-        assert one.floor(B=2.0) > 0.0
+        assert one.lower_bound(B=2.0) > 0.0
         with pytest.raises(InvalidInputError, match="larger than the class"):
-            one.floor(B=2.1)
+            one.lower_bound(B=2.1)
         with pytest.raises(InvalidInputError, match="row of norm"):
             one.value(3.0 * np.eye(one.n_classes, 2))
         again = LinearEvidence.from_record(one.to_record())
@@ -132,4 +139,4 @@ def test_limits_travel(rng):
 def test_next_to_no_weight_proves_nothing():
     tiny = LinearEvidence(n_features=1, n_classes=2, B=10.0)
     tiny.add([[1.0]], [0], weight=[1e-170])
-    assert tiny.floor() == tiny.value([[1.0], [-1.0]]) == 0.0
+    assert tiny.lower_bound() == tiny.value([[1.0], [-1.0]]) == 0.0

@@ -92,7 +92,7 @@ def test_evidence_of_two_leaders_adds_up():
         halves.append(model.evidence())
     both = halves[0] + halves[1]
     assert both.n_rounds == 800
-    assert 0.9 * 800 * 0.3 < both.floor() <= best_in_class(X, y, B=10.0, n_classes=3).loss
+    assert 0.9 * 800 * 0.3 < both.lower_bound() <= best_in_class(X, y, B=10.0, n_classes=3).loss
 
 
 def test_a_leader_that_forgets_follows_a_change():

@@ -89,8 +89,8 @@ def test_the_certificate_needs_the_entropy_and_the_pull_of_every_class():
     model.run(X, y)
     evidence = model.evidence(B=0.5)
     best = best_in_class(X, y, B=0.5, n_classes=4)
-    assert 0.85 * best.loss < evidence.floor() < best.loss
-    assert evidence.floor(B=0.25) > evidence.floor()
+    assert 0.85 * best.loss < evidence.lower_bound() < best.loss
+    assert evidence.lower_bound(B=0.25) > evidence.lower_bound()
 
 
 def test_it_learns_what_is_wide():
@@ -188,12 +188,14 @@ def test_evidence_is_added_up():
     a.add(X[:70], y[:70], at=W)
     b.add(X[70:].toarray(), y[70:], at=W)
     both = a + b
-    assert both.floor() == pytest.approx(whole.floor(), rel=1e-9)
-    assert both.floor(B=0.1) == pytest.approx(whole.floor(B=0.1), rel=1e-9)
-    assert (0.5 * both).floor(B=0.1) == pytest.approx(0.5 * whole.floor(B=0.1), rel=1e-9)
+    assert both.lower_bound() == pytest.approx(whole.lower_bound(), rel=1e-9)
+    assert both.lower_bound(B=0.1) == pytest.approx(whole.lower_bound(B=0.1), rel=1e-9)
+    assert (0.5 * both).lower_bound(B=0.1) == pytest.approx(
+        0.5 * whole.lower_bound(B=0.1), rel=1e-9
+    )
     assert whole.value(W) == pytest.approx(folklearn.metrics.linear_losses(X, y, W).sum(), rel=1e-9)
-    floor, least = whole.least(B=0.1)
-    assert floor == whole.floor(B=0.1)
+    floor, least, _ = whole.minimise(B=0.1)
+    assert floor == whole.lower_bound(B=0.1)
     assert whole.value(least) == pytest.approx(floor, rel=1e-9)
 
 
@@ -201,8 +203,8 @@ def test_evidence_of_first_order_by_hand():
     tangents = LinearEvidence(n_features=3, n_classes=2, B=1.0)
     tangents.add([[3.0, 0.0, 4.0]], [0], at=np.zeros((2, 3)), weight=[2.0])
     # p = (1/2, 1/2); G has rows -/+ 2 * 1/2 * x, each of norm 5
-    assert tangents.floor(B=0.1) == pytest.approx(2 * np.log(2) - 0.1 * 10.0)
-    assert tangents.floor(B=1.0) == 0.0
+    assert tangents.lower_bound(B=0.1) == pytest.approx(2 * np.log(2) - 0.1 * 10.0)
+    assert tangents.lower_bound(B=1.0) == 0.0
 
 
 @pytest.mark.parametrize("verb", ["run", "update"])

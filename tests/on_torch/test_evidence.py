@@ -8,7 +8,7 @@ import pytest
 from scipy import sparse
 
 from folklearn import Evidence, best_in_class, load
-from folklearn.kernels.on_torch import quadratic
+from folklearn.kernels import quadratic
 from tests.reference import evidence as twin
 from tests.test_evidence_proofs import RADII, expansion_point, one_stream, rows_of, slack
 
@@ -32,8 +32,8 @@ def added(device, rng, T=200):
 
 
 def assert_same(found, expected):
-    assert found.floor() == pytest.approx(expected.floor(), rel=1e-9)
-    assert found.floor(B=1.0) == pytest.approx(expected.floor(B=1.0), rel=1e-9)
+    assert found.lower_bound() == pytest.approx(expected.lower_bound(), rel=1e-9)
+    assert found.lower_bound(B=1.0) == pytest.approx(expected.lower_bound(B=1.0), rel=1e-9)
     assert found.n_rounds == expected.n_rounds
     assert found.total_weight == pytest.approx(expected.total_weight, rel=1e-12)
     np.testing.assert_allclose(found._totals, expected._totals, rtol=1e-12)
@@ -42,7 +42,7 @@ def assert_same(found, expected):
 @pytest.mark.parametrize("least_size", [0, 1500], ids=["floor there", "floor here"])
 @pytest.mark.parametrize("part", range(4))
 def test_no_floor_is_above_the_best_model(part, least_size, device, seed, monkeypatch):
-    monkeypatch.setattr(quadratic, "_SMALL", least_size)
+    monkeypatch.setattr(quadratic, "_MIN_DEVICE_UNKNOWNS", least_size)
     rng = np.random.default_rng([seed, 90, part])
     T, d, K = int(rng.integers(1, 17)), int(rng.integers(1, 5)), int(rng.integers(2, 6))
     B = RADII[part]
@@ -55,9 +55,9 @@ def test_no_floor_is_above_the_best_model(part, least_size, device, seed, monkey
             evidence.add(X, Y, at=point, weight=weight)
         allowed = loss + slack(X, weight, B)
         assert there.value(model) <= allowed
-        assert there.floor() <= allowed
+        assert there.lower_bound() <= allowed
         unit = float(weight @ (1.0 + B * np.linalg.norm(X, axis=1)))
-        assert there.floor() == pytest.approx(here.floor(), rel=1e-9, abs=1e-9 * unit)
+        assert there.lower_bound() == pytest.approx(here.lower_bound(), rel=1e-9, abs=1e-9 * unit)
         assert there.value(model) == pytest.approx(here.value(model), rel=1e-9, abs=1e-12 * unit)
 
 
@@ -117,7 +117,7 @@ def test_many_rows_and_sparse_ones(device, rng, monkeypatch):
     X, Y, weight, at = rows_of(rng, 500)
     X[rng.random(X.shape) < 0.6] = 0.0
     here, there = both_places(device, 3, 4)
-    monkeypatch.setattr("folklearn.kernels.on_torch.rows._MOST_ROWS", 64)
+    monkeypatch.setattr("folklearn.kernels.on_torch.expand._MAX_SENT_ROWS", 64)
     here.add(X, Y, at=at, weight=weight)
     there.add(X, Y, at=at, weight=weight)
     assert_same(there, here)
@@ -138,5 +138,5 @@ def test_the_best_model_is_its_own_floor(device, rng):
     best = best_in_class(X, Y, B=3.0, n_classes=4, weight=weight, tol=1e-12)
     _, there = both_places(device, 3, 4, 3.0)
     there.add(X, Y, at=best.W, weight=weight)
-    assert there.floor() == pytest.approx(best.loss, rel=1e-9)
-    assert there.floor() <= best.loss
+    assert there.lower_bound() == pytest.approx(best.loss, rel=1e-9)
+    assert there.lower_bound() <= best.loss

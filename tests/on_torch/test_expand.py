@@ -16,7 +16,7 @@ from folklearn.kernels.evidence import (
 )
 from folklearn.kernels.on_torch import expand as on_torch
 from folklearn.kernels.on_torch.device import back
-from folklearn.kernels.on_torch.rows import DeviceRows
+from folklearn.kernels.on_torch.expand import DeviceRows
 
 pytest.importorskip("torch", reason="PyTorch is not installed: make test-gpu")
 
@@ -42,7 +42,7 @@ def test_rows_are_expanded_as_on_the_cpu(K, B, soft, device, rng):
     expand_rows(Z.copy(), labels, Y, weights, norms, B, pairs, residuals, totals)
     rows = DeviceRows.of(device, K, np.zeros((m, 1)), norms, labels, Y, weights)
     point = on_torch.Point(device, device.put(Z), rows)
-    found = point.expanded(B)
+    found = point.expand(B)
     np.testing.assert_allclose(back(found.coefficients), pairs, rtol=1e-12, atol=1e-300)
     unit = 1e-12 * (1.0 + weights[:, None])
     assert (np.abs(back(found.residuals) - residuals) <= unit).all()
@@ -67,7 +67,7 @@ def test_the_constant_of_two_classes_changes_where_it_does_on_the_cpu(device):
 @pytest.mark.parametrize("most", [1 << 26, 50, 1])
 def test_products_are_added_as_on_the_cpu(most, device, rng, monkeypatch):
     """However few of them may exist at once."""
-    monkeypatch.setattr(on_torch, "_MOST_PRODUCTS", most)
+    monkeypatch.setattr(on_torch, "_MAX_SCALED_NUMBERS", most)
     m, d, Q = 23, 5, 3
     X, coefficients = rng.normal(size=(m, d)), rng.random((m, Q))
     before = rng.normal(size=(Q, d, d))
@@ -84,10 +84,10 @@ def test_products_are_added_as_on_the_cpu(most, device, rng, monkeypatch):
 
 @pytest.mark.parametrize("soft", [False, True], ids=["hard", "soft"])
 def test_rows_are_sent_in_parts(soft, device, rng, monkeypatch):
-    monkeypatch.setattr("folklearn.kernels.on_torch.rows._MOST_NUMBERS", 6)
+    monkeypatch.setattr("folklearn.kernels.on_torch.expand._MAX_SENT_NUMBERS", 6)
     _, labels, Y, weights, norms = hostile_rows(rng, 7, 3, soft)
     X = rng.normal(size=(7, 2))
-    parts = list(DeviceRows.parts_of(device, 3, X, norms, labels, Y, weights))
+    parts = list(DeviceRows.batches_of(device, 3, X, norms, labels, Y, weights))
     assert [len(part.X) for part in parts] == [3, 3, 1]
     own = [np.concatenate([back(one) for one in each]) for each in zip(*parts, strict=True)]
     targets = Y if soft else np.eye(3)[labels]

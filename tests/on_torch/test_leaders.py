@@ -1,5 +1,7 @@
 """Modes of several ridges at once against `walk` and `jump`, one after the other."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -8,8 +10,7 @@ from folklearn.kernels.evidence import N_TOTALS, n_pairs
 from folklearn.kernels.newton import factor_ridge, jump, walk
 from folklearn.kernels.on_torch import leaders as on_torch
 from folklearn.kernels.on_torch.device import back
-from folklearn.kernels.on_torch.quadratic import DeviceQuadratic
-from folklearn.kernels.on_torch.rows import DeviceRows
+from folklearn.kernels.on_torch.expand import DeviceRows
 from tests.on_torch.test_quadratic import some_quadratic
 
 pytest.importorskip("torch", reason="PyTorch is not installed: make test-gpu")
@@ -44,9 +45,9 @@ def moved_here(own, kept, at, ridges, W):
 
 
 def moved_there(device, own, kept, at, ridges, W):
-    there = DeviceQuadratic.of(device, own)
+    there = own.to(device)
     rows = DeviceRows(*map(device.put, kept))
-    found = on_torch.moved(device, there.S, there.slopes, rows, *map(device.put, (at, ridges, W)))
+    found = on_torch.moved(device, there.S, there.G, rows, *map(device.put, (at, ridges, W)))
     np.testing.assert_array_equal(back(there.S), own.blocks())
     return back(found)
 
@@ -89,7 +90,7 @@ def test_a_model_whose_step_leads_nowhere_stays(device, rng):
 @pytest.mark.parametrize("m", [0, 12])
 def test_a_ridge_without_a_factor_stays_and_others_move(m, device, rng):
     own, kept = some_quadratic(rng, 3, 2), kept_rows(rng, m, 3, 2)
-    broken = own._replace(S=own.S - 20.0)
+    broken = replace(own, S=own.S - 20.0)
     W = rng.normal(size=(2, 3, 2))
     ridges = np.array([1e-3, 1e4])
     found = moved_there(device, broken, kept, W[0], ridges, W)

@@ -174,9 +174,9 @@ def test_evidence_is_where_the_sums_are_and_merges_with_any_other(device):
     assert (own.device, theirs.device) == ("cpu", device.name)
     assert (own + theirs).device == "cpu"
     assert (theirs + own).device == device.name
-    expected = (own + own).floor()
+    expected = (own + own).lower_bound()
     for both in (own + theirs, theirs + own, theirs + theirs):
-        assert both.floor() == pytest.approx(expected, rel=1e-9)
+        assert both.lower_bound() == pytest.approx(expected, rel=1e-9)
         assert both.n_rounds == 2 * own.n_rounds
 
 
@@ -279,7 +279,7 @@ def test_rows_for_windows_are_expanded_there(device):
         learner.run(X, Y, weight=weight)
         found.append(learner.expanded(rows))
         assert found[-1].device == learner.device
-    assert found[1].floor() == pytest.approx(found[0].floor(), rel=1e-9)
+    assert found[1].lower_bound() == pytest.approx(found[0].lower_bound(), rel=1e-9)
 
 
 @pytest.fixture(scope="module")

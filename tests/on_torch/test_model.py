@@ -121,7 +121,7 @@ def test_a_fit_is_made_where_the_model_is(device, monkeypatch):
     here.fit(source, "y")
     assert_same(there.fit(source, "y"), here)
     assert_same(Model().fit(source, "y", device=device.name), here)
-    monkeypatch.setattr("folklearn.evidence.passes.SumsOnDevice", None)
+    monkeypatch.setattr("folklearn.evidence.passes.add_expanded", None)
     with pytest.raises(TypeError):  # so that is where they were made
         there.fit(source, "y")
 

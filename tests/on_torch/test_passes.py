@@ -9,7 +9,7 @@ from folklearn.batch import OnlineToBatch
 from folklearn.batch.penalised import fit_penalised
 from folklearn.evaluate.best_linear import refine
 from folklearn.evidence.passes import passes_over
-from folklearn.kernels.on_torch.rows import DeviceRows
+from folklearn.kernels.on_torch.expand import DeviceRows
 from tests.learners.streams import mixed_stream
 
 pytest.importorskip("torch", reason="PyTorch is not installed: make test-gpu")
@@ -73,7 +73,7 @@ def test_the_penalised_fit(passes):
 @pytest.mark.parametrize("free", [np.inf, 10_000.0, 0.0], ids=["all", "some", "none"])
 def test_rows_that_do_not_fit_are_sent_for_every_pass(free, rows, device, monkeypatch):
     monkeypatch.setattr(type(device), "bytes_free", lambda _: free)
-    monkeypatch.setattr("folklearn.kernels.on_torch.rows._MOST_ROWS", 100)
+    monkeypatch.setattr("folklearn.kernels.on_torch.expand._MAX_SENT_ROWS", 100)
     sent = []
     send = DeviceRows.of.__func__
 

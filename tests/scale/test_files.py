@@ -31,10 +31,10 @@ def test_each_file_is_certified_by_itself_and_all_together():
     total = found.certificate
     assert total.n_rounds == 1500
     assert total.loss == pytest.approx(sum(one.certificate.loss for one in found.files))
-    assert total.best_linear_at_least == pytest.approx(reduce(add, own).floor())
-    assert total.best_linear_at_least == found.evidence.floor()
-    assert total.regret_bound == pytest.approx(total.loss - found.evidence.floor())
-    assert total.best_linear_at_least >= sum(e.floor() for e in own) - 1e-9
+    assert total.best_linear_at_least == pytest.approx(reduce(add, own).lower_bound())
+    assert total.best_linear_at_least == found.evidence.lower_bound()
+    assert total.regret_bound == pytest.approx(total.loss - found.evidence.lower_bound())
+    assert total.best_linear_at_least >= sum(e.lower_bound() for e in own) - 1e-9
 
 
 def test_no_model_gets_below_the_floor_of_all_files():

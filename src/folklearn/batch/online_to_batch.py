@@ -12,7 +12,7 @@ from folklearn.arrays import Array, softmax
 from folklearn.batch.penalised import FIRST_RIDGE, fit_penalised
 from folklearn.errors import FolklearnError, InvalidInputError, StateFileError
 from folklearn.evidence.map_reduce import MapReduce
-from folklearn.evidence.passes import PassesHere
+from folklearn.evidence.passes import LocalPasses
 from folklearn.learners.base import Learner, check_is_learner
 from folklearn.learners.experts import PanelLearner
 from folklearn.progress import Progress, Report, report_progress
@@ -186,7 +186,7 @@ class OnlineToBatch(Serializable):
     def _refit(self, rows: Rows, engine: MapReduce) -> Array:
         leader = self.learner.leader() if isinstance(self.learner, PanelLearner) else None
         ridge, W = leader or (FIRST_RIDGE, np.zeros((self.n_classes, self.n_features)))
-        passes = PassesHere(lambda: [rows], engine)
+        passes = LocalPasses(lambda: [rows], engine)
         most_passes = self.passes - 1
         return fit_penalised(passes, W, ridge=ridge, most_passes=most_passes, seed=self.seed).W
 

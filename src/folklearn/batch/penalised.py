@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from folklearn.arrays import Array, logit_losses
 from folklearn.evidence.map_reduce import RowChunk, S
-from folklearn.evidence.passes import Passes, shorter
+from folklearn.evidence.passes import Passes, backtrack_factor
 from folklearn.kernels.blas import threads_for
 from folklearn.kernels.on_torch.device import Device
-from folklearn.kernels.on_torch.rows import DeviceRows
+from folklearn.kernels.on_torch.expand import DeviceRows
 from folklearn.validation import Rows
 
 MOST_PASSES = 50  # for one ridge
@@ -112,20 +112,20 @@ def minimise_penalised(
     here, best = W, math.inf
     step, slope, length = np.zeros_like(W), 0.0, 1.0
     for _ in range(most_passes):
-        sums = passes.sums(W)
-        value = sums.loss + ridge * float((W**2).sum())
+        expansion = passes.expand(W)
+        value = expansion.loss + ridge * float((W**2).sum())
         if value < best:
             here, best, length = W, value, 1.0
             with threads_for(W.size):
-                target = sums.quadratic().mode(ridge)
+                target = expansion.sums[0].mode(ridge)
             if target is None:
                 return here  # rows of absurd size: rounding leaves no factor
             step = target - W
-            slope = float(((sums.gradient() + 2.0 * ridge * W) * step).sum())
+            slope = float(((expansion.gradient() + 2.0 * ridge * W) * step).sum())
             if -slope <= 2.0 * tolerance * value:
                 return target
         else:
-            length *= shorter(slope * length, value - best)
+            length *= backtrack_factor(slope * length, value - best)
         W = here + length * step
     return here
 

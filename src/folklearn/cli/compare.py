@@ -29,7 +29,7 @@ from folklearn.cli.options import (
     parse_roles,
 )
 from folklearn.errors import FolklearnError
-from folklearn.evaluate.best_linear import Exact
+from folklearn.evaluate.best_linear import BestLinearModel
 from folklearn.learners import catalogue
 from folklearn.metrics.scores import linear_losses
 from folklearn.scale.comparison import Compared, Comparison
@@ -142,7 +142,7 @@ def _cells(row: Compared) -> list[str]:
     return [row.learner, *losses, f"{1e6 * row.seconds / scores.n_rounds:.1f}"]
 
 
-def _describe_best(best: Exact, n_rounds: int, models: str) -> str:
+def _describe_best(best: BestLinearModel, n_rounds: int, models: str) -> str:
     text = (
         f"The best {models} has, in hindsight, an average log loss of {best.loss / n_rounds:.4f}; "
         f"every regret is exact up to {best.gap:.1e} nats."

@@ -15,9 +15,9 @@ from folklearn.evaluate.windows import make_reference_learner
 from folklearn.evidence.certificate import Certificate
 from folklearn.evidence.evidence import LowerBound, round_loss_up
 from folklearn.evidence.map_reduce import MapReduce
-from folklearn.evidence.passes import PassesHere, passes_over
+from folklearn.evidence.passes import LocalPasses, passes_over
 from folklearn.kernels.blas import OWN
-from folklearn.kernels.lower_bound import into_class
+from folklearn.kernels.lower_bound import project_into_class
 from folklearn.learners.leader import Leader
 from folklearn.learners.sparse_sgd import Wide
 from folklearn.metrics.scores import checked_row, checked_rows
@@ -155,7 +155,7 @@ def audit(
     predicted = checked_rows(P, len(rows.X), K)
     lost = PredictionLoss.of(log_losses(predicted, rows.labels, rows.soft), rows.weights, 0)
     found = refine(
-        PassesHere(lambda: [rows], engine),
+        LocalPasses(lambda: [rows], engine),
         n_features=d,
         n_classes=K,
         B=B,
@@ -306,7 +306,7 @@ class Certifier(Serializable):
         """Return the certificate for the class, for one W (K, d) of it, or for a smaller B."""
         covered, _ = validation.comparators(W, B, self.B, self.n_classes, self.n_features)
         if W is None:
-            return self._against(self._beside.evidence(B=covered).floor(B=covered), covered)
+            return self._against(self._beside.evidence(B=covered).lower_bound(B=covered), covered)
         # Rows that are kept are expanded for the models that are as large as W.
         longest = float(np.sqrt((np.asarray(W, np.float64) ** 2).sum(axis=1)).max())
         evidence = self._beside.evidence(B=min(max(longest, 1e-15), self.B))
@@ -337,10 +337,10 @@ class Certifier(Serializable):
         sizes = {"n_features": self.n_features, "n_classes": self.n_classes}
         live = self._beside.evidence(B=covered)
         if isinstance(self._beside, Leader):
-            floored, start = live.least(B=covered)
+            bound, start, _ = live.minimise(B=covered)
         else:  # the least of planes is a corner of the class, far from a good model
-            start = into_class(np.nan_to_num(self._beside.coef()), covered)
-            floored = live.floor(B=covered)
+            start = project_into_class(np.nan_to_num(self._beside.coef()), covered)
+            bound = live.lower_bound(B=covered)
         found = refine(
             passes_over(X, y, weight, **sizes, n_jobs=n_jobs, device=self.device),
             **sizes,
@@ -351,7 +351,7 @@ class Certifier(Serializable):
             report=report,
         )
         self._check_same_rows(found.evidence, live)
-        return self._against(max(floored, found.at_least), covered)
+        return self._against(max(bound, found.at_least), covered)
 
     def _check_same_rows(self, again: LowerBound, live: LowerBound) -> None:
         if again.n_rounds != self.n_rounds or not math.isclose(

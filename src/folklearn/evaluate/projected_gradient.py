@@ -14,28 +14,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from folklearn.arrays import Array, logit_losses, softmax
-from folklearn.evidence.evidence import merged
 from folklearn.evidence.linear_evidence import LinearEvidence
 from folklearn.evidence.map_reduce import RowChunk
 from folklearn.evidence.passes import Passes
 from folklearn.kernels.evidence import CONSTANT, DEPTH, N_TOTALS, REACH, ROUNDS, WEIGHT
 from folklearn.kernels.hash_index import Columns
 from folklearn.kernels.lower_bound import loss_at_most
+from folklearn.kernels.quadratic import merge_totals
 from folklearn.sparse import SparseRows
 
-_REMEMBERED = 10  # losses that a new one must be below the largest of
-_SUFFICIENT = 1e-4
-_SHORTEST, _LONGEST = 1e-10, 1e10
-_BLOCK = 2**22  # logits at a time
-_MANY = 2**16  # rows at a time whose columns are looked for
-_LEAF = 2**23  # multiply-adds of a chunk: some ten milliseconds
-_MERGED = 16  # values to be met for every column: to add sums up must take far less time
-_A_ROW = 8  # values that a row takes as long as, beside its own
+_N_RECENT_LOSSES = 10  # a new loss must be below the largest of these
+_SUFFICIENT_DECREASE = 1e-4
+_MIN_STEP_LENGTH, _MAX_STEP_LENGTH = 1e-10, 1e10
+_BATCH_LOGITS = 2**22
+_SCANNED_CHUNK_ROWS = 2**16  # of the pass that looks for columns
+_CHUNK_FLOPS = 2**23  # multiply-adds: some ten milliseconds
+_MIN_VALUES_PER_COLUMN = 16  # of a chunk: to add sums up must take far less time
+_ROW_VALUES = 8  # values that take as long as a row without any
 
 
 @dataclass(frozen=True)
 class LossAndGradient:
-    """Rows at one model: its loss, the gradient (n, K), and the totals of their planes."""
+    """The loss of a model (n, K) on rows, its gradient, and the totals of the planes there."""
 
     W: Array
     loss: float
@@ -49,12 +49,12 @@ class LossAndGradient:
 
     def __add__(self, other: "LossAndGradient") -> "LossAndGradient":
         """Return both sets of rows, at the same model."""
-        totals = merged(self.totals, other.totals)
+        totals = merge_totals(self.totals, other.totals)
         return LossAndGradient(self.W, self.loss + other.loss, self.G + other.G, totals)
 
 
 @dataclass(frozen=True)
-class _Seen:
+class _Columns:
     """The columns that occur in rows, how many rows there are, and how many values."""
 
     columns: NDArray[np.int64]
@@ -62,7 +62,7 @@ class _Seen:
     n_values: int
 
     @classmethod
-    def of(cls, chunk: RowChunk) -> "_Seen":
+    def of(cls, chunk: RowChunk) -> "_Columns":
         columns, n_rows, n_values = [np.empty(0, np.int64)], 0, 0
         for rows in chunk.batches:
             X = SparseRows.of_any(rows.X).compact()
@@ -70,9 +70,9 @@ class _Seen:
             n_rows, n_values = n_rows + len(X), n_values + X.nnz
         return cls(np.unique(np.concatenate(columns)), n_rows, n_values)
 
-    def __add__(self, other: "_Seen") -> "_Seen":
+    def __add__(self, other: "_Columns") -> "_Columns":
         columns = np.union1d(self.columns, other.columns)
-        return _Seen(columns, self.n_rows + other.n_rows, self.n_values + other.n_values)
+        return _Columns(columns, self.n_rows + other.n_rows, self.n_values + other.n_values)
 
 
 class WideLoss:
@@ -80,10 +80,10 @@ class WideLoss:
 
     def __init__(self, passes: Passes, *, n_features: int, n_classes: int) -> None:
         self.n_features, self.n_classes, self._passes = n_features, n_classes, passes
-        seen = passes.total(_MANY, _Seen.of)
-        self._columns = Columns.of(seen.columns)
-        met = seen.n_values / max(seen.n_rows, 1) + _A_ROW
-        least = max(_LEAF / n_classes, _MERGED * self._columns.n)
+        scan = passes.total(_SCANNED_CHUNK_ROWS, _Columns.of)
+        self._columns = Columns.of(scan.columns)
+        met = scan.n_values / max(scan.n_rows, 1) + _ROW_VALUES
+        least = max(_CHUNK_FLOPS / n_classes, _MIN_VALUES_PER_COLUMN * self._columns.n)
         self._chunk_rows = math.ceil(least / met)
 
     @property
@@ -95,7 +95,7 @@ class WideLoss:
         """Return a model (K, d) as one of the columns that occur."""
         return np.ascontiguousarray(W[:, self._columns.columns].T)
 
-    def widened(self, W: Array) -> Array:
+    def widen(self, W: Array) -> Array:
         """Return a model of the columns that occur as (K, d)."""
         wide = np.zeros((self.n_classes, self.n_features))
         wide[:, self._columns.columns] = W.T
@@ -103,15 +103,15 @@ class WideLoss:
 
     def at(self, W: Array) -> LossAndGradient:
         """Read all rows: their loss at W, and its gradient."""
-        return self._passes.total(self._chunk_rows, lambda chunk: self._touched(chunk, W))
+        return self._passes.total(self._chunk_rows, lambda chunk: self._sum_chunk(chunk, W))
 
-    def _touched(self, chunk: RowChunk, W: Array) -> LossAndGradient:
+    def _sum_chunk(self, chunk: RowChunk, W: Array) -> LossAndGradient:
         loss, G, totals = 0.0, np.zeros_like(W), np.zeros(N_TOTALS)
-        size = max(1, _BLOCK // self.n_classes)
+        size = max(1, _BATCH_LOGITS // self.n_classes)
         for rows in chunk.batches:
             for start in range(0, len(rows.X), size):
                 part = rows.part(start, start + size)
-                X = self._narrowed(SparseRows.of_any(part.X).compact())
+                X = self._narrow_rows(SparseRows.of_any(part.X).compact())
                 Z = X @ W
                 loss += float(part.weights @ logit_losses(Z, part.labels, part.soft))
                 P = softmax(Z)
@@ -127,17 +127,17 @@ class WideLoss:
                 G += X.T @ (P * part.weights[:, None])
         return LossAndGradient(W, loss, G, totals)
 
-    def _narrowed(self, X: SparseRows) -> Any:
+    def _narrow_rows(self, X: SparseRows) -> Any:
         """Return rows as a SciPy array of the columns that occur."""
         places = self._columns.find(X.indices)
         return SparseRows(X.indptr, places, X.values, self._columns.n).array()
 
-    def evidence(self, touched: LossAndGradient, B: float) -> LinearEvidence:
-        """Return the evidence of all rows, their planes where `touched` is."""
+    def evidence(self, at: LossAndGradient, B: float) -> LinearEvidence:
+        """Return the evidence of all rows, with planes that touch at this model."""
         return LinearEvidence.of(
             self._columns.columns,
-            touched.G,
-            touched.totals,
+            at.G,
+            at.totals,
             n_features=self.n_features,
             B=B,
             first_classes=self.n_classes,
@@ -156,7 +156,7 @@ class Descent:
         self.n_passes = 2
         steepest = _lengths(self.here.G).max()
         self._length = B / steepest if steepest > 0.0 else 1.0
-        self._recent = deque([self.here.loss], _REMEMBERED)
+        self._recent = deque([self.here.loss], _N_RECENT_LOSSES)
 
     def step(self) -> bool:
         """Go one step; tell whether there was one to go."""
@@ -167,12 +167,12 @@ class Descent:
             return False
         fraction, there = 1.0, None
         while there is None:
-            if self.n_passes >= self._most or fraction < _SHORTEST:
+            if self.n_passes >= self._most or fraction < _MIN_STEP_LENGTH:
                 return False
             tried = self._loss.at(W + fraction * towards)
             self.n_passes += 1
             rise = tried.loss - loss - fraction * slope
-            if tried.loss <= max(self._recent) + _SUFFICIENT * fraction * slope:
+            if tried.loss <= max(self._recent) + _SUFFICIENT_DECREASE * fraction * slope:
                 there = tried
             else:
                 lowest = -0.5 * fraction**2 * slope / rise
@@ -180,7 +180,8 @@ class Descent:
         moved, turned = there.W - W, there.G - G
         curved = float((moved * turned).sum())
         square = float((moved * moved).sum())
-        self._length = min(max(square / curved, _SHORTEST), _LONGEST) if curved > 0 else _LONGEST
+        length = square / curved if curved > 0 else _MAX_STEP_LENGTH
+        self._length = min(max(length, _MIN_STEP_LENGTH), _MAX_STEP_LENGTH)
         self.here = there
         self._recent.append(there.loss)
         return math.isfinite(there.loss)

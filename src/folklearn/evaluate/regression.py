@@ -219,7 +219,7 @@ class _Objective:
             totals[CONSTANT] += float(weights[part] @ entropies)
             totals[DEPTH] += 1.0
             G += _products(residuals, X[part])
-        at_least = linear_evidence.penalised_floor(totals, G.T, self.tau)
+        at_least = linear_evidence.penalised_lower_bound(totals, G.T, self.tau)
         penalised = np.ones(len(self.tau))
         if self.constant is not None:
             at_least -= 0.5 * self.tau[self.constant] * LARGEST_CONSTANT**2

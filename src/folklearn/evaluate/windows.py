@@ -250,7 +250,7 @@ class Windows(Serializable):
 
     def _window(self, stretch: Stretch) -> Window:
         loss, errors, weight = stretch.totals.tolist()
-        floor = -math.inf if stretch.evidence is None else stretch.evidence.floor()
+        floor = -math.inf if stretch.evidence is None else stretch.evidence.lower_bound()
         return Window(stretch.start, stretch.stop, loss, errors, weight, floor, self.B)
 
     @property

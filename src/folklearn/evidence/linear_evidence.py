@@ -1,4 +1,4 @@
-"""Evidence of first order: what labelled rows prove about linear models, however wide."""
+"""Evidence of first order: lower bounds for linear models of any width."""
 
 import math
 from typing import Any, Self
@@ -12,14 +12,15 @@ from folklearn.evidence.certificate import Certificate
 from folklearn.evidence.evidence import Evidence, LowerBound
 from folklearn.evidence.map_reduce import ONE_THREAD, MapReduce
 from folklearn.kernels import linear_evidence
-from folklearn.kernels import lower_bound as floors
-from folklearn.kernels.evidence import CONSTANT
+from folklearn.kernels.evidence import CONSTANT, N_TOTALS
 from folklearn.kernels.hash_index import Columns
+from folklearn.kernels.lower_bound import Minimum, plane
+from folklearn.kernels.quadratic import merge_totals
 from folklearn.serialization import Record, state_file_errors
 from folklearn.sparse import SparseRows
 from folklearn.validation import Rows
 
-_BLOCK = 2**20  # logits at a time
+_BATCH_LOGITS = 2**20
 
 
 class LinearEvidence(LowerBound):
@@ -34,19 +35,19 @@ class LinearEvidence(LowerBound):
         \min_{\|w_i\| \le B} = c - B \sum_i \|G_i\|
 
     with :math:`c = \sum w H(p)` and :math:`G = \sum w (p - y) x^\top`, p the prediction of the
-    model ``at``. Any is sound. The floor is tight only where G is nearly 0 or the class is
+    model ``at``. Any is sound. The bound is tight only where G is nearly 0 or the class is
     small: at the best model of the class it is its loss, and what is missing grows in
     proportion to the distance from it, where that of `Evidence` grows with its square.
 
     Time O(K) a row and value that is not 0; memory 8 K bytes for every column that occurred.
 
-    Guarantee: `floor` is at most the total loss of every model of row norm at most B, in
+    Guarantee: `lower_bound` is at most the total loss of every model of row norm at most B, in
     floating point too (docs/theory/evidence.md).
 
     Parameters
     ----------
     n_features, n_classes : sizes of the problem.
-    B : largest row norm of the models that `floor` speaks of if it is not told, positive.
+    B : largest row norm of the models of `lower_bound` by default, positive.
 
     Examples
     --------
@@ -55,9 +56,9 @@ class LinearEvidence(LowerBound):
     >>> from folklearn import LinearEvidence
     >>> X = random_array((500, 10**6), density=2e-5, format="csr", rng=np.random.default_rng(0))
     >>> y = np.arange(500) % 3
-    >>> tangents = LinearEvidence(n_features=10**6, n_classes=3, B=0.1)
-    >>> tangents.add(X, y)  # at the model that says 1/3, 1/3, 1/3
-    >>> tangents.n_rounds, bool(0.9 < tangents.floor() / (500 * np.log(3)) < 1.0)
+    >>> evidence = LinearEvidence(n_features=10**6, n_classes=3, B=0.1)
+    >>> evidence.add(X, y)  # at the model that predicts 1/3, 1/3, 1/3
+    >>> evidence.n_rounds, bool(0.9 < evidence.lower_bound() / (500 * np.log(3)) < 1.0)
     (500, True)
     """
 
@@ -65,6 +66,7 @@ class LinearEvidence(LowerBound):
 
     def __init__(self, *, n_features: int, n_classes: int, B: float = 10.0) -> None:
         super().__init__(n_features=n_features, n_classes=n_classes, B=B)
+        self._totals = np.zeros(N_TOTALS)
         self._columns = Columns()
         self._rows: Array = np.zeros((self._columns.room, self.n_classes))  # G, a row per column
         self._limit: Array = np.array([math.inf])  # B that all planes hold for
@@ -74,22 +76,21 @@ class LinearEvidence(LowerBound):
         cls, columns: NDArray[np.int64], G: Array, totals: Array, *, n_features: int, B: float,
         first_classes: int, limit: float = math.inf,
     ) -> Self:  # fmt: skip
-        """Return a sum that is known: G (n, K) by the columns (n,) that occurred."""
-        made = cls(n_features=n_features, n_classes=G.shape[1], B=B)
-        made._take(columns, G)
-        made._totals[:] = totals
-        made._limit[:] = limit
-        made._first_classes = first_classes
-        return made
+        """Return evidence of a sum G (n, K) by the columns (n,) that occurred, and totals."""
+        evidence = cls(n_features=n_features, n_classes=G.shape[1], B=B)
+        evidence._add_columns(columns, G)
+        evidence._totals[:] = totals
+        evidence._limit[:] = limit
+        evidence._first_classes = first_classes
+        return evidence
 
     @classmethod
-    def under(cls, evidence: Evidence) -> Self:
-        """Return the plane that touches evidence of second order near its least point.
+    def tangent_to(cls, evidence: Evidence) -> Self:
+        """Return the plane that touches evidence of second order near its minimum.
 
         It lies below the same losses, for models of the class of that evidence.
         """
-        W = evidence.least()[1]
-        constant, G = floors.plane(evidence._quadratic, W, evidence.B)
+        constant, G = plane(evidence._sums, evidence.minimise().W, evidence.B)
         totals = evidence._totals.copy()
         totals[CONSTANT] = constant
         return cls.of(
@@ -104,7 +105,7 @@ class LinearEvidence(LowerBound):
 
     @property
     def largest_B(self) -> float:
-        """The largest row norm of models that this evidence covers: mostly there is none."""
+        """The largest row norm of models that this evidence covers: infinity mostly."""
         return float(self._limit[0])
 
     @property
@@ -117,20 +118,19 @@ class LinearEvidence(LowerBound):
         """The sum G (n, K), a row for each of `columns`."""
         return self._rows[: self._columns.n]
 
-    def _take(self, columns: NDArray[np.int64], G: Array) -> None:
-        """Add G (n, K) of some columns."""
-        places = self._enter(columns)
-        self._rows[places, : G.shape[1]] += G
+    def _add_columns(self, columns: NDArray[np.int64], G: Array) -> None:
+        rows = self._rows_of(columns)
+        self._rows[rows, : G.shape[1]] += G
 
-    def _enter(self, columns: Any) -> NDArray[np.int64]:
-        """Return the places of columns, making room."""
-        own = self._columns.with_room(self._columns.n_with(columns))
-        if len(self._rows) < own.room:
-            larger = np.zeros((own.room, self.n_classes))
+    def _rows_of(self, columns: Any) -> NDArray[np.int64]:
+        """Return the rows of G for columns, new ones for columns that had not occurred."""
+        index = self._columns.with_room(self._columns.n_with(columns))
+        if len(self._rows) < index.room:
+            larger = np.zeros((index.room, self.n_classes))
             larger[: len(self._rows)] = self._rows
             self._rows = larger
-        self._columns = own
-        return own.enter(columns)
+        self._columns = index
+        return index.enter(columns)
 
     def _parts(self) -> dict[str, NDArray[Any]]:
         return {
@@ -141,36 +141,37 @@ class LinearEvidence(LowerBound):
         }
 
     def _add(self, rows: Rows, W: Array | None, engine: MapReduce = ONE_THREAD) -> None:
-        size = max(1, _BLOCK // self.n_classes)
-        in_one_go = len(rows.X) <= size
-        own = self if in_one_go else self._like()
+        size = max(1, _BATCH_LOGITS // self.n_classes)
+        fits_one_batch = len(rows.X) <= size
+        added = self if fits_one_batch else self._empty()
         for start in range(0, len(rows.X), size):
-            part = rows.part(start, start + size)
-            Z = np.zeros((len(part.X), self.n_classes)) if W is None else part.X @ W.T
-            own._touch(part, softmax(Z))
-        if not in_one_go:
-            both = self + own
+            batch = rows.part(start, start + size)
+            Z = np.zeros((len(batch.X), self.n_classes)) if W is None else batch.X @ W.T
+            added._add_planes(batch, softmax(Z))
+        if not fits_one_batch:
+            both = self + added
             self._columns, self._rows, self._totals = both._columns, both._rows, both._totals
 
-    def _touch(self, rows: Rows, P: Array) -> None:
-        """Add checked rows whose planes touch at P (T, K), whoever predicted it."""
+    def _add_planes(self, rows: Rows, P: Array) -> None:
+        """Add checked rows whose planes touch at P (T, K), any distributions."""
         X, norms, labels, soft, weights = rows
         X = SparseRows.of_any(X).compact()
-        places = self._enter(X.indices)
+        places = self._rows_of(X.indices)
         linear_evidence.add_rows(
             self._rows, self._totals, P, X.indptr, places, X.values, labels, soft, weights, norms
         )
 
     def _sum(self, other: "LinearEvidence") -> Self:
-        both = self._like()
-        both._take(self.columns, self.G)
-        both._take(other.columns, other.G)
+        both = self._empty()
+        both._add_columns(self.columns, self.G)
+        both._add_columns(other.columns, other.G)
         both._limit = np.minimum(self._limit, other._limit)
+        both._totals = merge_totals(self._totals, other._totals)
         return both
 
-    def _scaled(self, factor: float) -> Self:
-        scaled = self._like()
-        scaled._take(self.columns, factor * self.G)
+    def _multiply(self, factor: float) -> Self:
+        scaled = self._empty()
+        scaled._add_columns(self.columns, factor * self.G)
         scaled._limit[:] = self._limit
         return scaled
 
@@ -180,52 +181,53 @@ class LinearEvidence(LowerBound):
         New features come last and are as if they had been 0 so far. New classes come last and
         were not there: the rows so far remain rows among fewer classes.
         """
-        larger = self._larger(n_features, n_classes)
-        larger._take(self.columns, self.G)
+        larger = self._empty_grown(n_features, n_classes)
+        larger._add_columns(self.columns, self.G)
         larger._limit[:] = self._limit
         return larger
 
-    def least(self, *, B: float | None = None) -> tuple[float, Array]:
-        """Return the floor, and the model (K, d) of the class at which it is reached."""
-        covered, _ = self._covered(None, B)
-        pulls = self._pulls()
+    def minimise(self, *, B: float | None = None) -> Minimum:
+        """Return `lower_bound`, the model (K, d) at which it is reached, and norms (K,) of G."""
+        covered, _ = self._covered_class(None, B)
+        norms = self._norms()
         W = np.zeros((self.n_classes, self.n_features))
-        lengths = np.maximum(pulls, np.finfo(float).tiny)
-        W[:, self.columns] = -covered * (self.G / lengths).T
-        return linear_evidence.floor(self._totals, pulls, self._columns.n, covered), W
+        W[:, self.columns] = -covered * (self.G / np.maximum(norms, np.finfo(float).tiny)).T
+        return Minimum(self.lower_bound(B=covered), W, norms)
 
-    def floor(self, *, B: float | None = None) -> float:
-        """Return a number that no model of row norm at most B has a total loss below."""
-        covered, _ = self._covered(None, B)
-        return float(linear_evidence.floor(self._totals, self._pulls(), self._columns.n, covered))
+    def lower_bound(self, *, B: float | None = None) -> float:
+        """Return a lower bound on the total loss of every model of row norm at most B."""
+        covered, _ = self._covered_class(None, B)
+        n_columns = self._columns.n
+        return linear_evidence.lower_bound(self._totals, self._norms(), n_columns, covered)
 
-    def _pulls(self) -> Array:
-        """Return the norms (K,) of the rows of G."""
-        pulls: Array = np.sqrt((self.G**2).sum(axis=0))
-        return pulls
+    def _norms(self) -> Array:
+        """Return the norms (K,) of G for each class."""
+        norms: Array = np.sqrt((self.G**2).sum(axis=0))
+        return norms
 
     def value(self, W: ArrayLike) -> float:
         """Return a lower bound on the total loss of one model W (K, d)."""
-        self._covered(W, None)
+        self._covered_class(W, None)
         W = validation.model("W", W, self.n_classes, self.n_features)
-        own = W[:, self.columns].T
         longest = float(np.sqrt((W**2).sum(axis=1)).max())
-        return float(linear_evidence.value(self._totals, self.G, own, longest))
+        return linear_evidence.value(self._totals, self.G, W[:, self.columns].T, longest)
 
-    def offered(self, loss: float, W: ArrayLike | None, B: float | None) -> Certificate:
+    def certificate_or_invalid(
+        self, loss: float, W: ArrayLike | None, B: float | None
+    ) -> Certificate:
         """Return `certificate`; not valid, instead of an error, beyond `largest_B`."""
         validation.comparators(W, B, math.inf, self.n_classes, self.n_features)
-        own = self.B if B is None else float(B)
-        asked = own if W is None else validation.longest_row(W)
-        if asked <= self.largest_B * (1.0 + 1e-9):
+        default = self.B if B is None else float(B)
+        norm = default if W is None else validation.longest_row(W)
+        if norm <= self.largest_B * (1.0 + 1e-9):
             return self.certificate(loss, W, B=B)
         return Certificate(
             loss=loss,
             regret_bound=math.inf,
-            B=asked,
+            B=norm,
             n_rounds=self.n_rounds,
             valid=False,
-            reason=f"the first rounds were certified up to B = {self.largest_B:g}, not {asked:g}",
+            reason=f"the first rounds were certified up to B = {self.largest_B:g}, not {norm:g}",
         )
 
     def _restore(self, record: Record) -> None:
@@ -233,5 +235,5 @@ class LinearEvidence(LowerBound):
         G = record.part("G", (len(columns), self.n_classes))
         with state_file_errors(record.kind):
             validation.check_columns(columns, self.n_features)
-        self._take(columns, G)
+        self._add_columns(columns, G)
         super()._restore(record)

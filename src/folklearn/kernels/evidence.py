@@ -1,4 +1,4 @@
-"""Evidence as a sum: quadratics that lie below the losses, added up, in any order.
+"""Evidence of second order: sums of quadratics that lie below the losses.
 
 A row x with weight w, expanded at logits z (p = softmax(z)) with curvature gamma, leaves
 
@@ -29,16 +29,17 @@ from folklearn.kernels.curvature import gamma_star_below, valid_curvature
 N_TOTALS = 5
 CONSTANT, WEIGHT, REACH, DEPTH, ROUNDS = range(N_TOTALS)
 
+MIN_TOTAL_WEIGHT = 1e-100  # far below, squares underflow and rounding is not relative
 SHRUNK = 1.0 - 1e-8  # of gamma: pays for rounding, and for models outside by 1e-9 of B
 ABSENT = -345.0  # a logit so far below the largest counts as minus infinity
 EXACT_UP_TO = 20.0  # logit differences for which the constant for two classes is used
 
-_PACKED_SIZE = 1 << 16  # products of features of one block of rows, at most about so many
-_LEAST_ROWS, _MOST_ROWS = 16, 256
-_COEFFICIENTS = 1 << 17  # of pairs, that are held at once
-_MOST_AT_ONCE = 4096  # rows: Python takes its time for each block, and no other thread can
-_WIDE = 160  # features from which on a rank update per pair is cheaper than packing
-_ROWS_IF_WIDE, _ROWS_IF_PACKED = 128, 32  # at a time, at least
+_BLOCK_PRODUCTS = 1 << 16  # products of features of a block of rows, about
+_MIN_BLOCK_ROWS, _MAX_BLOCK_ROWS = 16, 256
+_MAX_COEFFICIENTS = 1 << 17  # of pairs, that are held at once
+_MAX_BATCH_ROWS = 4096  # of a call: Python takes its time for each, and no other thread can
+_MIN_FEATURES_TO_UPDATE_PAIRS = 160  # from which on a rank update per pair is cheaper than packing
+_MIN_UPDATED_ROWS, _MIN_PACKED_ROWS = 128, 32  # at a time
 
 
 @kernel
@@ -56,25 +57,26 @@ def n_products(d):
 @kernel
 def block_rows(d):
     """Return how many rows are added at once."""
-    return min(max(_PACKED_SIZE // n_products(d), _LEAST_ROWS), _MOST_ROWS)
+    return min(max(_BLOCK_PRODUCTS // n_products(d), _MIN_BLOCK_ROWS), _MAX_BLOCK_ROWS)
 
 
 @kernel
 def rows_at_once(pairs, d):
-    """Return how many rows Python best hands over at once, whose products are of `pairs`."""
-    return max(block_rows(d), min(_MOST_AT_ONCE, _COEFFICIENTS // pairs))
+    """Return the number of rows of one call, for sums over `pairs`."""
+    return max(block_rows(d), min(_MAX_BATCH_ROWS, _MAX_COEFFICIENTS // pairs))
 
 
 @kernel
 def scratch_size(d, rows):
-    """Return the numbers that `add_products` needs for so many rows."""
-    return rows * d + d * d if d >= _WIDE else rows * n_products(d)
+    """Return the size of the scratch that `add_products` needs for `rows` rows."""
+    return rows * d + d * d if d >= _MIN_FEATURES_TO_UPDATE_PAIRS else rows * n_products(d)
 
 
 @kernel
 def scratch_for(d, rows):
-    """Return the scratch with which `add_products` is fastest, for so many rows or more."""
-    fastest = max(block_rows(d), _ROWS_IF_WIDE if d >= _WIDE else _ROWS_IF_PACKED)
+    """Return the scratch with which `add_products` is fastest, for `rows` rows or more."""
+    is_wide = d >= _MIN_FEATURES_TO_UPDATE_PAIRS
+    fastest = max(block_rows(d), _MIN_UPDATED_ROWS if is_wide else _MIN_PACKED_ROWS)
     return np.empty(scratch_size(d, min(fastest, max(rows, 1))))
 
 
@@ -118,9 +120,9 @@ def expand_row(z, label, soft, weight, length, B, coefficients, residual, totals
             coefficients[pair] = scaled * residual[j]
             pair += 1
     for i in range(K):
-        given = soft[i] if label < 0 else (1.0 if i == label else 0.0)
+        y = soft[i] if label < 0 else (1.0 if i == label else 0.0)
         p = residual[i]
-        residual[i] = weight * ((p - given) - 2.0 * gamma * p * (z[i] - mean))
+        residual[i] = weight * ((p - y) - 2.0 * gamma * p * (z[i] - mean))
     totals[CONSTANT] += weight * ((math.log(total) - mean) + gamma * variance)
     totals[WEIGHT] += weight
     totals[REACH] += weight * length
@@ -178,7 +180,7 @@ def add_products(S, coefficients, X, scratch):
     """
     m, d = X.shape
     P, D = S.shape
-    if d >= _WIDE:
+    if d >= _MIN_FEATURES_TO_UPDATE_PAIRS:
         square = scratch[: d * d].reshape(d, d)
         rest = scratch[d * d :]
         rows = max(rest.size // d, 1)
@@ -186,8 +188,7 @@ def add_products(S, coefficients, X, scratch):
             x = X[start : start + rows]
             scaled = rest[: x.size].reshape(x.shape)
             for pair in range(P):
-                own = coefficients[start : start + rows, pair]
-                _add_square(S[pair], own, x, scaled, square)
+                _add_square(S[pair], coefficients[start : start + rows, pair], x, scaled, square)
         return
     rows = max(scratch.size // D, 1)
     for start in range(0, m, rows):

@@ -1,7 +1,7 @@
-"""Evidence of first order: planes that lie below the losses, added up, in any order.
+"""Evidence of first order: sums of planes that lie below the losses.
 
 For every distribution p over the classes (Fenchel's inequality for the logarithm of a sum of
-exponentials), whoever made it,
+exponentials)
 
     loss of W at (x, y)  >=  H(p) + <W x, p - y>,
 
@@ -16,9 +16,14 @@ import numpy as np
 
 from folklearn.arrays import Array
 from folklearn.kernels.compile import kernel
-from folklearn.kernels.evidence import CONSTANT, DEPTH, REACH, ROUNDS, WEIGHT
-
-_LIGHTEST = 1e-100  # total weight; far below, squares underflow and rounding is not relative
+from folklearn.kernels.evidence import (
+    CONSTANT,
+    DEPTH,
+    MIN_TOTAL_WEIGHT,
+    REACH,
+    ROUNDS,
+    WEIGHT,
+)
 
 
 @kernel
@@ -45,11 +50,11 @@ def count_plane(totals, uncertainty, weight, length):
 def add_tangent(p, label, soft, weight, length, residual, totals):
     """Count a row of norm `length` whose plane touches at p (K,): write w (p - y) into residual.
 
-    The caller adds residual x' to G. p sums to 1 up to rounding, which the floor allows for.
+    The caller adds residual x' to G. p sums to 1 up to rounding, which the lower bound allows for.
     """
     for i in range(p.shape[0]):
-        given = soft[i] if label < 0 else (1.0 if i == label else 0.0)
-        residual[i] = weight * (p[i] - given)
+        y = soft[i] if label < 0 else (1.0 if i == label else 0.0)
+        residual[i] = weight * (p[i] - y)
     count_plane(totals, entropy(p), weight, length)
 
 
@@ -83,9 +88,9 @@ def _constant(totals: Array, K: int, kappa: float) -> float:
     return float(totals[CONSTANT] - kappa * room)
 
 
-def floor(totals: Array, pulls: Array, n_columns: int, B: float) -> float:
-    """Return what no model of row norm at most B goes below, given the norms (K,) of G's rows."""
-    if not totals[WEIGHT] >= _LIGHTEST:
+def lower_bound(totals: Array, pulls: Array, n_columns: int, B: float) -> float:
+    """Return a lower bound for all models of row norm at most B; `pulls` (K,) are norms of G."""
+    if not totals[WEIGHT] >= MIN_TOTAL_WEIGHT:
         return 0.0
     K = len(pulls)
     kappa = _kappa(totals, K, n_columns)
@@ -94,12 +99,12 @@ def floor(totals: Array, pulls: Array, n_columns: int, B: float) -> float:
     return max(0.0, _constant(totals, K, kappa) - B * pull * (1.0 + 1e-15 * K))
 
 
-def penalised_floor(totals: Array, G: Array, tau: Array) -> float:
-    """Return what loss and penalty of no model, of any norm, are together below.
+def penalised_lower_bound(totals: Array, G: Array, tau: Array) -> float:
+    """Return a lower bound on loss plus penalty of every model, of any norm.
 
     The penalty is 1/2 sum tau_j W_ij^2; G is (columns, K), tau (columns,) and positive.
     """
-    if not totals[WEIGHT] >= _LIGHTEST:
+    if not totals[WEIGHT] >= MIN_TOTAL_WEIGHT:
         return 0.0
     n_columns, K = G.shape
     kappa = _kappa(totals, K, n_columns * K)
@@ -109,8 +114,8 @@ def penalised_floor(totals: Array, G: Array, tau: Array) -> float:
 
 
 def value(totals: Array, G: Array, W: Array, longest: float) -> float:
-    """Return what the loss of one model is not below; G and W are (columns, K)."""
-    if not totals[WEIGHT] >= _LIGHTEST:
+    """Return a lower bound on the loss of one model; G and W are (columns, K)."""
+    if not totals[WEIGHT] >= MIN_TOTAL_WEIGHT:
         return 0.0
     n_columns, K = len(G), int(G.shape[1])
     kappa = _kappa(totals, K, n_columns * K)

@@ -1,4 +1,4 @@
-"""The floor of a sum of evidence: what no model of the class can go below, rounding included.
+"""Minimum of a sum of evidence over a class of models, as a lower bound with rounding included.
 
 With a multiplier l_i > 0 for every row of W, and M the matrix of the quadratic plus
 diag(l) (x) I,
@@ -17,41 +17,36 @@ from typing import NamedTuple
 import numpy as np
 
 from folklearn.arrays import Array
-from folklearn.kernels.evidence import CONSTANT, DEPTH, REACH, WEIGHT
-from folklearn.kernels.on_torch.quadratic import DeviceForm, DeviceQuadratic
-from folklearn.kernels.quadratic import Form, Quadratic, Solve, pairs
-
-AnyQuadratic = Quadratic | DeviceQuadratic
-AnyForm = Form | DeviceForm
+from folklearn.kernels.evidence import CONSTANT, DEPTH, MIN_TOTAL_WEIGHT, REACH, WEIGHT
+from folklearn.kernels.quadratic import Form, Quadratic, Solve
 
 _UNIT = 1.01 * 2.0**-53  # with room for terms of second order
-_MOST_STEPS, _MOST_STEPS_NEAR = 60, 20
+_MAX_STEPS, _MAX_WARM_STEPS = 60, 20
 TOLERANCE = 1e-10  # nats per unit of weight
-_TO_ZERO = 0.9  # of the way that a step may take to where a multiplier or a slack is 0
+_SHARE_OF_WAY_TO_ZERO = 0.9  # of multipliers and slacks, that a step may go
 _CENTRING = 0.1
-_FAR, _NEAR = 0.1, 1e-3  # of the largest: multipliers and slacks that a search begins with
-_LIGHTEST = 1e-100  # total weight; far below, rounding is not relative any more
+_COLD_SHARE, _WARM_SHARE = 0.1, 1e-3  # of the largest: first multipliers and slacks of a search
 
 
-class Floor(NamedTuple):
-    """What no model of the class goes below, a model near it, and the multipliers there."""
+class Minimum(NamedTuple):
+    """A lower bound for all models of a class, a model near it, and the multipliers (K,) there."""
 
-    below: float
+    lower_bound: float
     W: Array
     multipliers: Array
 
 
-def value(quadratic: AnyQuadratic, W: Array) -> float:
-    """Return a number that the total loss of W is not below: E(W), rounded down."""
-    if not quadratic.totals[WEIGHT] >= _LIGHTEST:
+def value(quadratic: Quadratic, W: Array) -> float:
+    """Return a lower bound on the total loss of W: E(W), rounded down."""
+    if not quadratic.totals[WEIGHT] >= MIN_TOTAL_WEIGHT:
         return 0.0  # no loss is negative
-    return _value(quadratic, quadratic.form(), W)
+    return max(0.0, _evaluate(quadratic.form(), W).below)
 
 
 def loss_at_most(loss: float, totals: Array, W: Array) -> float:
-    """Return what the total loss of W (K, d), computed from its logits, truly is not above.
+    """Return an upper bound on the total loss of W (K, d) that was computed from its logits.
 
-    `totals` are those of the rows: how much they weigh, how long they are, how they were summed.
+    `totals` are those of the rows: their weights, norms, and the depth of the sum.
     """
     K, d = W.shape
     longest = math.sqrt(float((W**2).sum(axis=1).max()))
@@ -60,45 +55,45 @@ def loss_at_most(loss: float, totals: Array, W: Array) -> float:
     return float(loss + _UNIT * (of_sum + of_logits))
 
 
-def floor(
-    quadratic: AnyQuadratic, B: float, tolerance: float = TOLERANCE, near: Array | None = None
-) -> Floor:
-    """Return a number that no model of row norm at most B goes below, and a model near it.
+def minimise(
+    quadratic: Quadratic, B: float, tolerance: float = TOLERANCE, near: Array | None = None
+) -> Minimum:
+    """Return a lower bound for all models of row norm at most B, and a model near it.
 
     The multipliers are sought until F is within `tolerance`, in nats per unit of weight, of
-    the least of the quadratic; the number holds wherever the search ends. Multipliers of a
+    the least of the quadratic; the bound holds wherever the search ends. Multipliers of a
     similar sum, if there are any `near`, save half of the way.
     """
     K, d = quadratic.shape
-    if not quadratic.totals[WEIGHT] >= _LIGHTEST:
-        return Floor(0.0, np.zeros((K, d)), np.zeros(K))
+    if not quadratic.totals[WEIGHT] >= MIN_TOTAL_WEIGHT:
+        return Minimum(0.0, np.zeros((K, d)), np.zeros(K))
     form = quadratic.form()
-    _, found, W, _, model = _multipliers(quadratic, form, B, tolerance, near)
-    first = _Evaluated(quadratic, form, W, found, B)
+    _, multipliers, W, _, model = _find_multipliers(form, B, tolerance, near)
+    first = _Evaluated(form, W, multipliers, B)
     # No loss is negative. What is not a number comes last, where max passes over it.
     below = max(0.0, first.below)
     # Rows with hardly any pull would divide rounding by next to nothing.
-    multipliers = np.maximum(found, first.rounding / (2.0 * B))
-    if (multipliers > found).any():
-        W = _least(quadratic, form.factored(multipliers), multipliers)
-        below = max(0.0, _Evaluated(quadratic, form, W, multipliers, B).below, below)
-    return Floor(below, model, found)
+    raised = np.maximum(multipliers, first.rounding / (2.0 * B))
+    if (raised > multipliers).any():
+        W = _minimiser(form, form.solver(raised), raised)
+        below = max(0.0, _Evaluated(form, W, raised, B).below, below)
+    return Minimum(below, model, multipliers)
 
 
-def plane(quadratic: AnyQuadratic, W: Array, B: float) -> tuple[float, Array]:
+def plane(quadratic: Quadratic, W: Array, B: float) -> tuple[float, Array]:
     """Return (c, G) with c + <G, V> below the quadratic for all V of row norm at most B.
 
     The quadratic is convex, so that it lies above its plane at W, which is in the class; the
     rounding of the gradient is paid for by the longest way from W, 2 B for every row.
     """
-    here = _at_one_point(quadratic, quadratic.form(), W)
+    here = _evaluate(quadratic.form(), W)
     away = 2.0 * (1.0 + 1e-8) * B * float(here.rounding.sum())
     product = float((here.gradient * W).sum())
     size = float(np.abs(here.gradient * W).sum()) + abs(here.below)
     return here.below - product - away - _UNIT * (W.size + 8.0) * size, here.gradient
 
 
-def into_class(W: Array, B: float) -> Array:
+def project_into_class(W: Array, B: float) -> Array:
     """Return W with rows longer than B shortened to B."""
     lengths = np.sqrt((W**2).sum(axis=1, keepdims=True))
     inside: Array = W * (B / np.maximum(lengths, B))
@@ -108,15 +103,13 @@ def into_class(W: Array, B: float) -> Array:
 class _Evaluated:
     """q(W) = E(W) + sum_i l_i (|w_i|^2 - B^2) and its gradient at W, with their rounding."""
 
-    def __init__(
-        self, quadratic: AnyQuadratic, form: AnyForm, W: Array, multipliers: Array, B: float
-    ) -> None:
-        K, d = quadratic.shape
-        G, totals = quadratic.G, quadratic.totals
+    def __init__(self, form: Form, W: Array, multipliers: Array, B: float) -> None:
+        K, d = W.shape
+        G, totals = form.G, form.totals
         dual, weight, reach = multipliers, totals[WEIGHT], totals[REACH]
         kappa = _UNIT * (totals[DEPTH] + K * K + K * d + 60.0)
         squares = (W**2).sum(axis=1)
-        i, j = np.array(pairs(K)).T
+        i, j = np.triu_indices(K, 1)
         apart = W[i] - W[j]
         along = form.along(apart)
         curvature = (apart * along).sum()
@@ -147,32 +140,28 @@ class _Evaluated:
         self.below = float(total - allowance - bent * (1.0 + 4.0 * _UNIT * (K + d)))
 
 
-def _at_one_point(quadratic: AnyQuadratic, form: AnyForm, W: Array) -> _Evaluated:
+def _evaluate(form: Form, W: Array) -> _Evaluated:
     """Return E and its gradient at W, of any norm."""
-    return _Evaluated(quadratic, form, W, np.zeros(len(W)), 0.0)
+    return _Evaluated(form, W, np.zeros(len(W)), 0.0)
 
 
-def _value(quadratic: AnyQuadratic, form: AnyForm, W: Array) -> float:
-    return max(0.0, _at_one_point(quadratic, form, W).below)
-
-
-def _least(quadratic: AnyQuadratic, solve: Solve, multipliers: Array) -> Array:
+def _minimiser(form: Form, solve: Solve, multipliers: Array) -> Array:
     """Return the minimiser of q.
 
-    What moves all classes moves nothing but the multipliers' part of q, so that there the sum of
-    l_i w_i is 0. If they are next to nothing, rounding would be all that the solver knows of it.
+    A common shift of all classes changes nothing but the multipliers' part of q, so that there the
+    sum of l_i w_i is 0. If they are next to nothing, the solver would return rounding for it.
     """
-    G = quadratic.G - quadratic.G.mean(axis=0)
+    G = form.G - form.G.mean(axis=0)
     W = solve(-0.5 * G.ravel()).reshape(G.shape)
     shift: Array = (multipliers / multipliers.sum()) @ W
     return W - shift
 
 
-class _Found(NamedTuple):
+class _Search(NamedTuple):
     """Where a search ended.
 
-    best : the largest F that was met, with its multipliers and its W.
-    above : the least E of a model of the class that was met, and the model: near the end F hardly
+    best : the largest F on the way, with its multipliers and its W.
+    above : the least E of a model of the class on the way, and the model: near the end F hardly
         depends on how far W is outside of the class, and E does.
     """
 
@@ -183,19 +172,17 @@ class _Found(NamedTuple):
     model: Array
 
 
-def _multipliers(
-    quadratic: AnyQuadratic, form: AnyForm, B: float, tolerance: float, near: Array | None
-) -> _Found:
+def _find_multipliers(form: Form, B: float, tolerance: float, near: Array | None) -> _Search:
     """Search for the multipliers with the largest F, from those that are near if there are any."""
-    enough = tolerance * quadratic.totals[WEIGHT]
+    enough = tolerance * form.totals[WEIGHT]
     warm = None
     if near is not None and near.any():
-        warm = _search(quadratic, form, B, enough, near, _NEAR, _MOST_STEPS_NEAR)
+        warm = _search(form, B, enough, near, _WARM_SHARE, _MAX_WARM_STEPS)
         if warm.above - warm.best <= enough:
             return warm
-    # A multiplier that was next to nothing, and no longer is, may hold up a search for ever.
-    pull = np.sqrt((quadratic.G**2).sum(axis=1)) / (2.0 * B)
-    cold = _search(quadratic, form, B, enough, pull, _FAR, _MOST_STEPS)
+    # A warm search may be stuck at a multiplier that was next to nothing, and no longer is.
+    pull = np.sqrt((form.G**2).sum(axis=1)) / (2.0 * B)
+    cold = _search(form, B, enough, pull, _COLD_SHARE, _MAX_STEPS)
     if warm is None:
         return cold
     dual, primal = max(warm, cold, key=lambda f: f.best), min(warm, cold, key=lambda f: f.above)
@@ -203,36 +190,30 @@ def _multipliers(
 
 
 def _search(
-    quadratic: AnyQuadratic,
-    form: AnyForm,
-    B: float,
-    enough: float,
-    dual: Array,
-    slack: float,
-    most_steps: int,
-) -> _Found:
-    """Go primal-dual steps until F is near enough to E at a model of the class."""
-    K, d = quadratic.shape
-    G, totals = quadratic.G, quadratic.totals
+    form: Form, B: float, enough: float, dual: Array, slack: float, max_steps: int
+) -> _Search:
+    """Take primal-dual steps until F is near enough to E at a model of the class."""
+    K, d = form.G.shape
+    G, totals = form.G, form.totals
     least = 1e-15 * K * d * max(form.largest, 1e-300)
     dual = np.maximum(dual, max(slack * dual.max(), least))
-    i, j = np.array(pairs(K)).T
+    i, j = np.triu_indices(K, 1)
     s: Array | None = None
-    found = _Found(-math.inf, dual, np.zeros((K, d)), math.inf, np.zeros((K, d)))
-    for _ in range(most_steps):
+    search = _Search(-math.inf, dual, np.zeros((K, d)), math.inf, np.zeros((K, d)))
+    for _ in range(max_steps):
         dual = np.maximum(dual, least)
-        solve = form.factored(dual)
-        W = _least(quadratic, solve, dual)
+        solve = form.solver(dual)
+        W = _minimiser(form, solve, dual)
         squares = (W**2).sum(axis=1)
         F = totals[CONSTANT] + 0.5 * (G * W).sum() - B * B * dual.sum()
-        if found.best < F:
-            found = found._replace(best=F, multipliers=dual, W=W)
-        inside = into_class(W, B)
+        if search.best < F:
+            search = search._replace(best=F, multipliers=dual, W=W)
+        inside = project_into_class(W, B)
         apart = inside[i] - inside[j]
         above = totals[CONSTANT] + (G * inside).sum() + (apart * form.along(apart)).sum()
-        if above < found.above:
-            found = found._replace(above=above, model=inside)
-        if found.above - found.best <= enough:
+        if above < search.above:
+            search = search._replace(above=above, model=inside)
+        if search.above - search.best <= enough:
             break
         g = squares - B * B
         if s is None:
@@ -245,7 +226,7 @@ def _search(
         dl = np.linalg.solve(np.diag(s / dual) - hessian, mu / dual + g)
         ds = (mu - dual * s - s * dl) / dual
         dual, s = dual + _step(dual, dl) * dl, s + _step(s, ds) * ds
-    return found
+    return search
 
 
 def _step(here: Array, direction: Array) -> float:
@@ -253,4 +234,4 @@ def _step(here: Array, direction: Array) -> float:
     towards = direction < 0.0
     if not towards.any():
         return 1.0
-    return float(min(1.0, _TO_ZERO * (here[towards] / -direction[towards]).min()))
+    return float(min(1.0, _SHARE_OF_WAY_TO_ZERO * (here[towards] / -direction[towards]).min()))

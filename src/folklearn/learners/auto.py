@@ -148,7 +148,11 @@ class Auto(PanelLearner):
             self.evidence(B=max(self.classes)) if self.classes else Evidence(**own, B=_NO_CLASS)
         )
         start = Start(
-            self.coef(), self.curvature(), LinearEvidence.under(evidence), self.loss, self.n_rounds
+            self.coef(),
+            self.curvature(),
+            LinearEvidence.tangent_to(evidence),
+            self.loss,
+            self.n_rounds,
         )
         moved._begin(start)
         return moved

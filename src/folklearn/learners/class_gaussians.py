@@ -186,7 +186,7 @@ class ClassBlocks(Learner):
 
     def certificate(self, W: ArrayLike | None = None, *, B: float | None = None) -> Certificate:
         """Return the certificate for the class of any B, 10 by default, or for one W (K, d)."""
-        return self.evidence().offered(self.loss, W, B)
+        return self.evidence().certificate_or_invalid(self.loss, W, B)
 
     def covers(self, B: float) -> bool:
         """Whether `certificate` can speak of a class: of any, unless it took over."""

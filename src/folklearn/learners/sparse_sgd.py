@@ -345,12 +345,12 @@ class Wide(Learner):
     def expanded(self, rows: Rows) -> LinearEvidence:
         """Return the evidence of checked rows, expanded at what is predicted now."""
         own = LinearEvidence(n_features=self.n_features, n_classes=self.n_classes, B=self.B)
-        own._touch(rows, self._predict_rows(rows.X, rows.norms))
+        own._add_planes(rows, self._predict_rows(rows.X, rows.norms))
         return own
 
     def certificate(self, W: ArrayLike | None = None, *, B: float | None = None) -> Certificate:
         """Return the certificate for a class, of any B, or for one W (K, d)."""
-        return self.evidence().offered(self.loss, W, B)
+        return self.evidence().certificate_or_invalid(self.loss, W, B)
 
     def coef(self) -> Array:
         """Return the weights (K, d) of the expert with the least loss so far."""

@@ -887,7 +887,7 @@ class Model(Serializable):
             B = pipeline.evidence.norm()
         windows = []
         for one in segments:
-            floor = evidence[one.start].floor() if one.start in evidence else -math.inf
+            floor = evidence[one.start].lower_bound() if one.start in evidence else -math.inf
             windows.append(
                 Window(one.start, one.stop, one.loss, one.n_errors, one.weight, floor, B)
             )

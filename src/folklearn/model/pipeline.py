@@ -14,7 +14,7 @@ from folklearn.batch.sparse_fit import ColumnModel
 from folklearn.errors import InvalidInputError, StateFileError
 from folklearn.evidence.certificate import Certificate
 from folklearn.evidence.map_reduce import MapReduce
-from folklearn.evidence.passes import Passes, PassesHere
+from folklearn.evidence.passes import LocalPasses, Passes
 from folklearn.kernels.blas import OWN, device_named
 from folklearn.kernels.on_torch.device import Device
 from folklearn.learners import catalogue
@@ -528,7 +528,7 @@ class OnlinePipeline(Serializable):
         limits = {"most_passes": most_passes, "seed": seed}
         if not self._is_wide(engine.device):
             rows = at_hand(lambda: (self.rows_to_fit(*block) for block in blocks()))
-            self.refit_over(PassesHere(rows, engine), **limits)
+            self.refit_over(LocalPasses(rows, engine), **limits)
             return
 
         def scaled() -> Iterator[Rows]:

@@ -20,8 +20,8 @@ from folklearn.evaluate.windows import Stretch, climb, suffixes
 from folklearn.evidence.certificate import Certificate, round_down
 from folklearn.evidence.evidence import Evidence, round_loss_up
 from folklearn.evidence.linear_evidence import LinearEvidence
-from folklearn.evidence.passes import PassesHere
-from folklearn.kernels.lower_bound import into_class
+from folklearn.evidence.passes import LocalPasses
+from folklearn.kernels.lower_bound import project_into_class
 from folklearn.learners.lanes import PAIRS, lane_of
 from folklearn.model.sparse_scaler import SPACE, SparseInput, assemble
 from folklearn.scaler import FixedScaler, Moments
@@ -281,7 +281,7 @@ class StreamEvidence(Serializable):
             kind = LinearEvidence if is_wide else Evidence
             return kind(n_features=d, n_classes=K, B=self._norm(scaler))
         if isinstance(sums, Evidence) and is_wide:
-            sums = LinearEvidence.under(sums)
+            sums = LinearEvidence.tangent_to(sums)
         same = (sums.n_features, sums.n_classes) == sizes
         return sums if same else sums.grown(n_features=d, n_classes=K)
 
@@ -291,7 +291,7 @@ class StreamEvidence(Serializable):
         rows, P = self._transformed(scaler, block)
         if self.sparse:
             assert isinstance(own, LinearEvidence)
-            own._touch(rows, _distributions(P))
+            own._add_planes(rows, _distributions(P))
         else:
             own._add(rows, self._point(scaler, line) if at is None else at)
         return own
@@ -301,7 +301,7 @@ class StreamEvidence(Serializable):
         W = np.zeros((self._K, scaler.n_columns))
         own = np.nan_to_num(scaler.model(*line()), posinf=0.0, neginf=0.0)
         W[: len(own)] = own - own.mean(axis=0)
-        return into_class(W, self._norm(scaler))
+        return project_into_class(W, self._norm(scaler))
 
     def _of_head(self, scaler: FixedScaler, block: _Block, line: Line, sums: Sums) -> Sums:
         """Return sums and the head, expanded where that proves most."""
@@ -315,7 +315,7 @@ class StreamEvidence(Serializable):
         if sums.n_rounds:
             return sums._with(rows, at, B=B)
         found = refine(
-            PassesHere(lambda: [rows]),
+            LocalPasses(lambda: [rows]),
             n_features=scaler.n_columns,
             n_classes=self._K,
             B=B,
@@ -354,7 +354,7 @@ class StreamEvidence(Serializable):
     ) -> tuple[list[Stretch], list[Stretch]]:
         """Return the ladder of the head, and the stretch that is not full yet, if any."""
         whole = self._of_head(scaler, block, line, self._sized(None, scaler))
-        at = whole.least()[1] if isinstance(whole, Evidence) else None
+        at = whole.minimise().W if isinstance(whole, Evidence) else None
         ladder: list[Stretch] = []
         for start in range(0, len(block.weights), _WINDOW_ROWS):
             part = block.part(slice(start, start + _WINDOW_ROWS))
@@ -409,7 +409,7 @@ class StreamEvidence(Serializable):
                 reason=f"bounds are kept for weights of norm at most {kept} per standard "
                 f"deviation, not {norm:g}: make the model with B={norm:g}",
             )  # fmt: skip
-        least = evidence.floor(B=min(asked, covered))
+        least = evidence.lower_bound(B=min(asked, covered))
         by = "these rows" if self._scaler is None else f"the first {self._n_head:,} rows"
         if self._scaler is not None and scaler.n_open > self._n_first_columns:
             by += ", and those that came later by the rows that brought them"

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from folklearn import validation
 from folklearn.errors import InvalidInputError
-from folklearn.evaluate.best_linear import Exact, best_in_class
+from folklearn.evaluate.best_linear import BestLinearModel, best_in_class
 from folklearn.learners import catalogue
 from folklearn.metrics.scores import Scores, progressive
 from folklearn.progress import Progress
@@ -47,7 +47,7 @@ class Comparison:
     rows : what each learner did, in the order of the learners.
     """
 
-    best: Exact
+    best: BestLinearModel
     rows: tuple[Compared, ...]
 
     def __repr__(self) -> str:

@@ -127,6 +127,6 @@ def _audited(
 
 def _together(files: Iterable[AuditedFile], evidence: LowerBound) -> PredictionCertificate:
     predicted = PredictionLoss(math.fsum(one.certificate.loss for one in files))
-    total = predicted.against(evidence.floor(), B=evidence.B, n_rounds=evidence.n_rounds)
+    total = predicted.against(evidence.lower_bound(), B=evidence.B, n_rounds=evidence.n_rounds)
     reasons = (f"{one.file}: {one.certificate.reason}" for one in files if one.certificate.reason)
     return replace(total, reason=next(reasons, ""))

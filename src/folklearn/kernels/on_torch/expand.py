@@ -1,15 +1,63 @@
-"""Rows become quadratics on a device: the twin of `folklearn.kernels.evidence`, by columns."""
+"""Rows on a device and their quadratics: `folklearn.kernels.evidence` by columns."""
 
 import math
+from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
+from folklearn.arrays import Array, Labels
 from folklearn.kernels import curvature
 from folklearn.kernels.evidence import ABSENT, EXACT_UP_TO, SHRUNK
-from folklearn.kernels.on_torch.device import Device
-from folklearn.kernels.on_torch.rows import DeviceRows
+from folklearn.kernels.on_torch.device import Device, back
 
-_MOST_PRODUCTS = 1 << 26  # numbers of scaled rows that exist at once
+_MAX_SENT_ROWS, _MAX_SENT_NUMBERS = 1 << 18, 1 << 27  # at once
+_MAX_SCALED_NUMBERS = 1 << 26  # of scaled rows, at once
+MAX_COEFFICIENTS = 1 << 24  # of pairs, at once
+
+
+class DeviceRows(NamedTuple):
+    """Rows X (m, d), targets Y (m, K), weights and norms (m,), all tensors."""
+
+    X: Any
+    Y: Any
+    weights: Any
+    norms: Any
+
+    @classmethod
+    def of(
+        cls,
+        device: Device,
+        n_classes: int,
+        X: Array,
+        norms: Array,
+        labels: Labels,
+        soft: Array,
+        weights: Array,
+    ) -> "DeviceRows":
+        """Send rows to a device; labels become targets, unless there are soft ones."""
+        if len(soft):
+            Y = device.put(soft)
+        else:
+            Y = device.zeros(len(labels), n_classes)
+            Y.scatter_(1, device.put(labels)[:, None], 1.0)
+        return cls(device.put(X), Y, device.put(weights), device.put(norms))
+
+    @classmethod
+    def batches_of(cls, device: Device, n_classes: int, *rows: Any) -> "Iterator[DeviceRows]":
+        """Send rows, as `of` takes them, in batches: all of them may not fit."""
+        n, d = rows[0].shape
+        size = max(1, min(_MAX_SENT_ROWS, _MAX_SENT_NUMBERS // d))
+        for start in range(0, n, size):
+            yield cls.of(device, n_classes, *(array[start : start + size] for array in rows))
+
+    def of_places(self, places: Any) -> "DeviceRows":
+        """Return the rows of a slice, or of row numbers."""
+        return DeviceRows(*(tensor[places] for tensor in self))
+
+    @property
+    def n_bytes(self) -> int:
+        """The memory that they take."""
+        return sum(tensor.nbytes for tensor in self)
 
 
 class Expanded(NamedTuple):
@@ -55,7 +103,7 @@ class Point:
         losses = others.sum(1, keepdim=True).log1p() - (rows.Y * self._A).sum(1, keepdim=True)
         return (rows.weights[:, None] * losses).sum()
 
-    def expanded(self, B: float) -> Expanded:
+    def expand(self, B: float) -> Expanded:
         """Return their quadratics, below the losses of the class of B; B = 0: gamma = 1/2."""
         torch, rows, P = self._device.torch, self._rows, self._P
         gamma: Any = 0.5
@@ -76,12 +124,30 @@ class Point:
 def add_products(S: Any, coefficients: Any, X: Any) -> None:
     """S (Q, d, d) += for each column of coefficients (m, Q) the sum of c xx' over rows X (m, d)."""
     Q, d, _ = S.shape
-    rows = max(1, _MOST_PRODUCTS // (Q * d))
+    rows = max(1, _MAX_SCALED_NUMBERS // (Q * d))
     flat = S.view(Q * d, d)
     for start in range(0, len(X), rows):
         x, c = X[start : start + rows], coefficients[start : start + rows]
         scaled = (c[:, :, None] * x[:, None, :]).view(len(x), Q * d)
         flat.addmm_(scaled.T, x)
+
+
+def add_expanded(
+    device: Device, sums: Sequence[Any], rows: DeviceRows, W: Any, classes: Sequence[float]
+) -> float:
+    """Add rows expanded at W (K, d), for one class to each of some sums; return the loss of W."""
+    loss = 0.0
+    size = max(1, MAX_COEFFICIENTS // len(sums[0].S))
+    for start in range(0, len(rows.X), size):
+        batch = rows.of_places(slice(start, start + size))
+        point = Point(device, batch.X @ W.T, batch)
+        for quadratic, B in zip(sums, classes, strict=True):
+            expanded = point.expand(B)
+            quadratic.G.addmm_(expanded.residuals.T, batch.X)
+            add_products(quadratic.S, expanded.coefficients, batch.X)
+            quadratic.totals[:] += back(expanded.totals)
+        loss += float(point.loss())
+    return loss
 
 
 def _valid_curvature(device: Device, A: Any, reach: Any) -> Any:
@@ -136,7 +202,7 @@ def _binary_ratio(device: Device, m: Any, gap: Any) -> Any:
 
 
 def _binary_exact(device: Device, m: Any, L: Any) -> Any:
-    """The twin of `curvature.binary_exact`, for m at most EXACT_UP_TO."""
+    """`curvature.binary_exact`, for m at most EXACT_UP_TO."""
     m = m.clamp(max=EXACT_UP_TO)
     least = device.torch.minimum(_binary_ratio(device, m, L - m), _binary_ratio(device, m, -L - m))
     return (curvature.SAFE * least).clamp(max=0.5)

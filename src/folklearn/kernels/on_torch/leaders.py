@@ -6,10 +6,15 @@ from folklearn.kernels.evidence import n_pairs
 from folklearn.kernels.experts import STEPS_OF_NEWTON
 from folklearn.kernels.newton import MOST_HALVINGS, SUFFICIENT
 from folklearn.kernels.on_torch.device import Device
-from folklearn.kernels.on_torch.expand import Point, add_products
-from folklearn.kernels.on_torch.linear import Factor, factored
-from folklearn.kernels.on_torch.quadratic import curvature, pulled, ridged, solved
-from folklearn.kernels.on_torch.rows import DeviceRows
+from folklearn.kernels.on_torch.expand import DeviceRows, Point, add_products
+from folklearn.kernels.on_torch.quadratic import (
+    Factor,
+    add_ridge,
+    curvature,
+    factorise,
+    newton_steps,
+    pull,
+)
 
 
 def moved(device: Device, S: Any, G: Any, kept: DeviceRows, at: Any, ridges: Any, W: Any) -> Any:
@@ -19,8 +24,8 @@ def moved(device: Device, S: Any, G: Any, kept: DeviceRows, at: Any, ridges: Any
     matrix has no factor stays.
     """
     K = W.shape[1]
-    H = curvature(device, _curved(device, S, kept, at))
-    found = [factored(device, ridged(H, float(ridge), K)) for ridge in ridges]
+    H = curvature(device, _curved(device, S, kept, at), K)
+    found = [factorise(device, add_ridge(H, float(ridge), K)) for ridge in ridges]
     factors = {e: factor for e, factor in enumerate(found) if factor is not None}
     able = list(factors)
     if not able:
@@ -53,13 +58,13 @@ def _curved(device: Device, S: Any, kept: DeviceRows, W: Any) -> Any:
     if not len(kept.X):
         return S
     both = S.clone()
-    add_products(both, Point(device, kept.X @ W.T, kept).expanded(0.0).coefficients, kept.X)
+    add_products(both, Point(device, kept.X @ W.T, kept).expand(0.0).coefficients, kept.X)
     return both
 
 
 def _steps(device: Device, factors: list[Factor], gradients: Any) -> Any:
     """Return each model's own step (E, K, d)."""
-    steps = [solved(f, g[None]) for f, g in zip(factors, gradients, strict=True)]
+    steps = [newton_steps(f, g[None]) for f, g in zip(factors, gradients, strict=True)]
     return device.torch.cat(steps)
 
 
@@ -92,18 +97,18 @@ class _Objective:
         """Take damped Newton steps; a model whose step leads nowhere goes no further."""
         torch, X, ridges = self._device.torch, self._kept.X, self._ridges
         Z = X @ W.transpose(1, 2)
-        pull = pulled(self._device, self._S, W)
+        pulls = pull(self._device, self._S, W)
         loss, slopes = self._true_loss(Z)
         going = torch.ones_like(loss, dtype=torch.bool)
         for _ in range(STEPS_OF_NEWTON):
-            quadratic = self._G + 2.0 * (pull + ridges * W)
+            quadratic = self._G + 2.0 * (pulls + ridges * W)
             gradient = quadratic + slopes.transpose(1, 2) @ X
             step = _steps(self._device, factors, gradient)
             slope = _inner(gradient, step)
             going &= (slope < 0.0) & _are_finite(step).flatten()
             step = torch.where(going[:, None, None], step, 0.0)
             ZD = X @ step.transpose(1, 2)
-            pull_step = pulled(self._device, self._S, step)
+            pull_step = pull(self._device, self._S, step)
             linear = _inner(quadratic, step)
             square = _inner(pull_step + ridges * step, step)
             t, decided = torch.ones_like(loss), ~going
@@ -116,7 +121,7 @@ class _Objective:
                 t = torch.where(enough, t, 0.5 * t)
             going &= enough
             took = torch.where(going, t, 0.0)[:, None, None]
-            W, pull, Z = W + took * step, pull + took * pull_step, Z + took * ZD
+            W, pulls, Z = W + took * step, pulls + took * pull_step, Z + took * ZD
             loss = torch.where(going, there, loss)
             slopes = torch.where(going[:, None, None], slopes_there, slopes)
         return W

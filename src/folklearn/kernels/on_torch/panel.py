@@ -17,10 +17,15 @@ from folklearn.kernels import experts
 from folklearn.kernels.evidence import N_TOTALS, ROUNDS, n_pairs
 from folklearn.kernels.expert_state import PanelState
 from folklearn.kernels.on_torch.device import Device, back
-from folklearn.kernels.on_torch.expand import Point, add_products
+from folklearn.kernels.on_torch.expand import (
+    MAX_COEFFICIENTS,
+    DeviceRows,
+    Point,
+    add_expanded,
+    add_products,
+)
 from folklearn.kernels.on_torch.leaders import moved, moved_by_few
-from folklearn.kernels.on_torch.quadratic import MOST_COEFFICIENTS, DeviceQuadratic
-from folklearn.kernels.on_torch.rows import DeviceRows
+from folklearn.kernels.quadratic import Quadratic
 
 MOST_ROWS = 1 << 15  # of a stretch, so that there is progress to report
 
@@ -41,8 +46,8 @@ class PanelSums:
         """Return a copy of the sums of a whole state."""
         sums = cls(device, state)
         for place in np.flatnonzero(state["totals"][:, ROUNDS]).tolist():
-            own = DeviceQuadratic.of(device, state.quadratic(place))
-            sums.S[place], sums.G[place] = own.S, own.slopes
+            own = state.quadratic(place).to(device)
+            sums.S[place], sums.G[place] = own.S, own.G
             sums.totals[place] = device.put(own.totals)
         return sums
 
@@ -65,14 +70,14 @@ class PanelSums:
         """The memory that the sums take."""
         return sum(part.nbytes for part in (self.S, self.G, self.totals))
 
-    def quadratic(self, place: int) -> DeviceQuadratic:
+    def quadratic(self, place: int) -> Quadratic:
         """Return one of the sums, not copied."""
-        return DeviceQuadratic(self.device, self.S[place], self.G[place], back(self.totals[place]))
+        return Quadratic(self.S[place], self.G[place], back(self.totals[place]), self.device)
 
     def write(self, state: PanelState) -> None:
         """Write all sums into a whole state."""
         for place in range(len(self.S)):
-            here = self.quadratic(place).here()
+            here = self.quadratic(place).to(None)
             for part, array in zip(("S", "G", "totals"), here, strict=True):
                 state[part][place] = array
 
@@ -110,7 +115,7 @@ class PanelSums:
     def _add(self, state: PanelState, rows: DeviceRows, points: Sequence[Point]) -> None:
         """Add rows to the sums that rows enter as they come, each expanded at a point."""
         n, torch = state.spec.n_expanded, self.device.torch
-        found = [p.expanded(B) for p, B in zip(points, (0.0, *state.spec.classes), strict=True)]
+        found = [p.expand(B) for p, B in zip(points, (0.0, *state.spec.classes), strict=True)]
         self.G[:n].baddbmm_(
             torch.stack([one.residuals.T for one in found]), rows.X.expand(n, *rows.X.shape)
         )
@@ -169,7 +174,7 @@ class PanelSums:
         W = moved(self.device, S, G, rows, W, ridge, W[None])[0]
         state.set_model(e, back(W))
         own = self.quadratic(place)
-        own.add(rows, W, 0.0)
+        add_expanded(self.device, (own,), rows, W, (0.0,))
         self.totals[place] = self.device.put(own.totals)
 
     def run(
@@ -183,7 +188,7 @@ class PanelSums:
         self.flush(state)
         plan[experts.POSITION] = plan[experts.FLUSHED] = 0
         n_coefficients = state.spec.n_expanded * n_pairs(K)  # of a row
-        at_once = max(1, min(MOST_ROWS, MOST_COEFFICIENTS // n_coefficients))
+        at_once = max(1, min(MOST_ROWS, MAX_COEFFICIENTS // n_coefficients))
         counts = np.cumsum(weights[:at_once] > 0.0)
         ahead = max(int(plan[experts.NEXT] - plan[experts.T]), 1)
         # The round of the refresh is the last one.

@@ -1,171 +1,116 @@
-"""A sum of evidence on a device, and its linear algebra: the twin of `kernels.quadratic`."""
+"""Quadratics of pairs of classes as tensors of a device, and their linear systems."""
 
-from collections.abc import Iterator, Sequence
+import math
 from functools import cached_property
 from typing import Any
 
 import numpy as np
-from scipy.linalg import LinAlgError
 
 from folklearn.arrays import Array
 from folklearn.kernels.on_torch.device import Device, back
-from folklearn.kernels.on_torch.expand import Point, add_products, incidence, pairs
-from folklearn.kernels.on_torch.linear import Factor, factored
-from folklearn.kernels.on_torch.rows import DeviceRows
-from folklearn.kernels.quadratic import Form, Quadratic, Solve, n_classes, nudges
+from folklearn.kernels.on_torch.expand import incidence, pairs
 
-MOST_COEFFICIENTS = 1 << 24  # of pairs, that are held at once
-_SMALL = 1500  # unknowns below which the CPU is faster: a device waits for each of many steps
+_BLOCK_UNKNOWNS = 2048  # that are solved for at once, about
+_MAX_INVERTED_ROWS = 64  # of a matrix that is inverted in one piece
 
 
-class DeviceQuadratic:
-    """Full matrices S (P, d, d) and slopes (K, d) as tensors of a device; totals are here."""
+class Factor:
+    """The factor L of a symmetric matrix LL'.
 
-    def __init__(self, device: Device, S: Any, slopes: Any, totals: Array) -> None:
-        self.device, self.S, self.slopes, self.totals = device, S, slopes, totals
+    A device solves triangular systems one unknown after the other, and needs as long for it as
+    for the factor. So the blocks on the diagonal are inverted, and all the rest is products.
+    """
 
-    @classmethod
-    def of(cls, device: Device, quadratic: Quadratic) -> "DeviceQuadratic":
-        """Return a copy on a device."""
-        blocks = device.put(quadratic.blocks())
-        return cls(device, blocks, device.put(quadratic.G), quadratic.totals.copy())
-
-    def here(self) -> Quadratic:
-        """Return a copy in arrays of this machine."""
-        rows, columns = (self.device.put(at) for at in np.tril_indices(self.S.shape[1]))
-        return Quadratic(back(self.S[:, rows, columns]), self.G.copy(), self.totals.copy())
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter((self.S, self.slopes, self.totals))
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """K and d."""
-        K, d = self.slopes.shape
-        return K, d
-
-    @property
-    def G(self) -> Array:
-        """The linear part (K, d)."""
-        return back(self.slopes)
-
-    def copy(self) -> "DeviceQuadratic":
-        """Return the same in tensors of its own."""
-        return DeviceQuadratic(self.device, self.S.clone(), self.slopes.clone(), self.totals.copy())
-
-    def add(self, rows: DeviceRows, W: Any, B: float) -> None:
-        """Add rows expanded at W (K, d)."""
-        add_expanded((self,), rows, W, (B,))
-
-    def form(self) -> "Form | DeviceForm":
-        """Return what is evaluated and solved again and again, where that is fastest."""
-        if np.prod(self.shape) < _SMALL:
-            return Form(back(self.S))
-        return DeviceForm(self.device, self.S)
-
-    def pulled(self, W: Array) -> Array:
-        """Return (K, d), for each i the sum over j of S_ij (w_i - w_j)."""
-        return back(pulled(self.device, self.S, self.device.put(W)[None])[0])
-
-    def mode(self, ridge: float) -> Array | None:
-        """Return where ridge |W|^2 + this is least, (K, d); None if rounding leaves no factor."""
-        H = ridged(curvature(self.device, self.S), ridge, self.shape[0])
-        factor = factored(self.device, H)
-        if factor is None:
-            return None
-        W = solved(factor, self.slopes[None])[0]
-        return back(W) if bool(W.isfinite().all()) else np.zeros(self.shape)
-
-
-def add_expanded(
-    sums: Sequence[DeviceQuadratic], rows: DeviceRows, W: Any, classes: Sequence[float]
-) -> float:
-    """Add rows expanded at W (K, d), for a class to each of some sums; return the loss of W."""
-    device, loss = sums[0].device, 0.0
-    at_once = max(1, MOST_COEFFICIENTS // len(sums[0].S))
-    for start in range(0, len(rows.X), at_once):
-        part = rows.of_places(slice(start, start + at_once))
-        point = Point(device, part.X @ W.T, part)
-        for own, B in zip(sums, classes, strict=True):
-            one = point.expanded(B)
-            own.slopes.addmm_(one.residuals.T, part.X)
-            add_products(own.S, one.coefficients, part.X)
-            own.totals += back(one.totals)
-        loss += float(point.loss())
-    return loss
-
-
-class DeviceForm:
-    """The twin of `kernels.quadratic.Form`."""
-
-    def __init__(self, device: Device, S: Any) -> None:
-        self._device, self._S = device, S
-        self.traces: Array = back(S.diagonal(dim1=1, dim2=2).sum(1))
+    def __init__(self, device: Device, L: Any, block: int = _BLOCK_UNKNOWNS) -> None:
+        self._device, self._L, self._block = device, L, block
 
     @cached_property
-    def _matrix(self) -> Any:
-        return matrix(self._device, self._S)
+    def _blocks(self) -> list[tuple[slice, Any]]:
+        """Where the blocks on the diagonal are, and their inverses."""
+        L, n = self._L, len(self._L)
+        halvings = max(0, math.ceil(math.log2(self._block / _MAX_INVERTED_ROWS)))
+        multiple = 2**halvings  # so that all blocks are halved as often
+        b = multiple * math.ceil(n / (multiple * math.ceil(n / self._block)))
+        blocks = L.new_zeros(math.ceil(n / b), b, b)
+        blocks.diagonal(dim1=1, dim2=2).fill_(1.0)  # beyond the end
+        places = [slice(start, min(start + b, n)) for start in range(0, n, b)]
+        for block, at in zip(blocks, places, strict=True):
+            size = at.stop - at.start
+            block[:size, :size] = L[at, at]
+        inverses = invert(self._device, blocks)
+        return [
+            (at, inverse[: at.stop - at.start, : at.stop - at.start])
+            for at, inverse in zip(places, inverses, strict=True)
+        ]
 
-    @cached_property
-    def largest(self) -> float:
-        """The largest entry on the diagonal of its matrix."""
-        return float(self._matrix.diagonal().max())
+    def solve(self, sides: Any) -> Any:
+        """Return the solutions (n, k) for right-hand sides (n, k)."""
+        L = self._L
+        if len(L) <= self._block:
+            return sides.cholesky_solve(L)
+        x = sides.clone()
+        for at, inverse in self._blocks:
+            x[at] = inverse @ (x[at] - L[at, : at.start] @ x[: at.start])
+        for at, inverse in reversed(self._blocks):
+            x[at] = inverse.T @ (x[at] - L[at.stop :, at].T @ x[at.stop :])
+        return x
 
-    def along(self, apart: Array) -> Array:
-        """Return S_ij times one vector each, (P, d)."""
-        return back((self._S @ self._device.put(apart)[:, :, None])[:, :, 0])
-
-    def factored(self, multipliers: Array) -> Solve:
-        """Return the solver of its matrix plus diag(multipliers) (x) I."""
-        n = len(self._matrix)
-        shifted = self._matrix.clone()
-        diagonal = shifted.diagonal()
-        diagonal += self._device.put(np.repeat(multipliers, n // len(multipliers)))
-        for nudge in nudges(n, self.largest):
-            factor = factored(self._device, shifted)
-            if factor is not None:
-                return self._solver(factor)
-            diagonal += nudge
-        raise LinAlgError("a sum of evidence is not a number any more")
-
-    def _solver(self, factor: Factor) -> Solve:
-        def solve(sides: Array) -> Array:
-            columns = self._device.put(sides.reshape(len(sides), -1))
-            return back(factor.solve(columns)).reshape(sides.shape)
-
-        return solve
+    def solve_array(self, sides: Array) -> Array:
+        """Return the solutions for right-hand sides (n,) or (n, k), both as arrays."""
+        columns = self._device.put(sides.reshape(len(sides), -1))
+        return back(self.solve(columns)).reshape(sides.shape)
 
 
-def pulled(device: Device, S: Any, W: Any) -> Any:
+def invert(device: Device, L: Any) -> Any:
+    """Return the inverses of lower triangular matrices (q, b, b), by halves."""
+    torch, b = device.torch, L.shape[1]
+    if b <= _MAX_INVERTED_ROWS or b % 2:
+        identity = torch.eye(b, dtype=L.dtype, device=L.device)
+        return torch.linalg.solve_triangular(L, identity.expand_as(L), upper=False)
+    h = b // 2
+    A, C = invert(device, torch.cat([L[:, :h, :h], L[:, h:, h:]])).split(len(L))
+    inverse = torch.zeros_like(L)
+    inverse[:, :h, :h], inverse[:, h:, h:] = A, C
+    inverse[:, h:, :h] = -(C @ L[:, h:, :h] @ A)
+    return inverse
+
+
+def factorise(device: Device, matrix: Any) -> Factor | None:
+    """Return the factor of a matrix, or None if it has none; the matrix is not changed."""
+    L, info = device.torch.linalg.cholesky_ex(matrix)
+    return Factor(device, L) if int(info) == 0 else None
+
+
+def pull(device: Device, S: Any, W: Any) -> Any:
     """Return, for models W (E, K, d), the sums over j of S_ij (w_i - w_j)."""
     i, j = pairs(device, W.shape[1])
-    apart = (W[:, i] - W[:, j]).permute(1, 2, 0)  # (P, d, E)
-    return incidence(device, W.shape[1]) @ (S @ apart).permute(2, 0, 1)
+    differences = (W[:, i] - W[:, j]).permute(1, 2, 0)  # (P, d, E)
+    return incidence(device, W.shape[1]) @ (S @ differences).permute(2, 0, 1)
 
 
-def matrix(device: Device, S: Any, n_rows: int | None = None) -> Any:
-    """Return the matrix, class-major, of the form with matrices S (P, d, d): all of its classes,
-    or the first so many, as if the others were held at 0.
+def matrix(device: Device, S: Any, K: int, n_rows: int | None = None) -> Any:
+    """Return the matrix, class-major, of the form with matrices S (P, d, d).
+
+    Of all K classes, or of the first `n_rows`, as if the others were held at 0.
     """
     torch, d = device.torch, S.shape[1]
-    K = n_classes(len(S))
     k = n_rows or K
     i, j = pairs(device, K)
     place = torch.zeros(K, K, dtype=torch.long, device=device.place)
     place[i, j] = place[j, i] = torch.arange(len(S), device=device.place)
     M = torch.empty(k, d, k, d, dtype=S.dtype, device=device.place)
     torch.neg(S[place[:k, :k]].permute(0, 2, 1, 3), out=M)
-    own = incidence(device, K)[:k].abs() @ S.flatten(1)
-    M.diagonal(dim1=0, dim2=2).copy_(own.view(k, d, d).permute(1, 2, 0))
+    diagonal = incidence(device, K)[:k].abs() @ S.flatten(1)
+    M.diagonal(dim1=0, dim2=2).copy_(diagonal.view(k, d, d).permute(1, 2, 0))
     return M.view(k * d, k * d)
 
 
-def curvature(device: Device, S: Any) -> Any:
+def curvature(device: Device, S: Any, K: int) -> Any:
     """Return the same with the last class held at 0, ((K-1)d, (K-1)d)."""
-    return matrix(device, S, n_classes(len(S)) - 1)
+    return matrix(device, S, K, K - 1)
 
 
-def ridged(H: Any, ridge: float, K: int) -> Any:
+def add_ridge(H: Any, ridge: float, K: int) -> Any:
     """Return H plus the ridge of centred models, ridge (I - 11'/K) (x) I."""
     n = len(H)
     d = n // (K - 1)
@@ -175,10 +120,20 @@ def ridged(H: Any, ridge: float, K: int) -> Any:
     return out
 
 
-def solved(factor: Factor, gradients: Any) -> Any:
+def newton_steps(factor: Factor, gradients: Any) -> Any:
     """Return the steps (E, K, d) to where gradients of the quadratic vanish, centred."""
     E, K, d = gradients.shape
     steps = gradients.new_zeros(E, K, d)
     sides = -0.5 * gradients[:, : K - 1].reshape(E, (K - 1) * d).T
     steps[:, : K - 1] = factor.solve(sides).T.view(E, K - 1, d)
     return steps - steps.mean(1, keepdim=True)
+
+
+def mode(device: Device, S: Any, G: Any, ridge: float) -> Array | None:
+    """Return the minimiser (K, d) of ridge |W|^2 and a quadratic; None if there is no factor."""
+    K = len(G)
+    factor = factorise(device, add_ridge(curvature(device, S, K), ridge, K))
+    if factor is None:
+        return None
+    W = newton_steps(factor, G[None])[0]
+    return back(W) if bool(W.isfinite().all()) else np.zeros(G.shape)
