@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from folklearn import Folklore
-from folklearn.adapters.river import FolkloreClassifier
+from folklearn.adapters.river import FolkloreStreamClassifier
 from folklearn.scaler import OnlineScaler
 
 SIZES = [(5, 2), (20, 5), (55, 7)]
@@ -46,7 +46,7 @@ def measure(d: int, K: int) -> dict[str, float]:
     W = rng.normal(size=(d, K)) * (5.0 / np.sqrt(d))
     scaler = OnlineScaler(n_features=d)
     learner = Folklore(n_features=d + 1, n_classes=K)
-    classifier: Any = FolkloreClassifier("folklore")
+    classifier: Any = FolkloreStreamClassifier("folklore")
     best = {"learner": np.inf, "classifier": np.inf}
     for _ in range(SLICES):  # the first compile and meet the classes; they are never the best
         X = rng.normal(size=(ROWS, d))

@@ -120,7 +120,7 @@ def whole(spark: Any, folder: Path, n_rows: int) -> dict[str, float]:
     audit_s = best(lambda: on_spark.audit(df, **given, report=told.append), 1)
     made: list[int] = []
     table = df.select(*NAMES, "label")
-    fit_s = best(lambda: on_spark.fit(table, label="label", after_pass=made.append), 1)
+    fit_s = best(lambda: on_spark.fit(table, label="label", progress=made.append), 1)
     return {
         "audit": audit_s,
         "audit passes": len(told) + 2,  # the losses, the means

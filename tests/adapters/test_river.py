@@ -22,7 +22,7 @@ river = pytest.importorskip("river", reason="River comes with the extra `river`"
 
 from river import checks, compose, datasets, evaluate, metrics, preprocessing  # noqa: E402
 
-from folklearn.adapters.river import FolkloreClassifier  # noqa: E402
+from folklearn.adapters.river import FolkloreStreamClassifier  # noqa: E402
 
 LEARNERS = ["auto", "folklore", "gaf", "laplace", "ogd"]
 
@@ -40,7 +40,7 @@ def stream(rng, T=60, d=3, K=3, missing=0.0):
 
 
 def learned(examples, *arguments, **words):
-    model = FolkloreClassifier(*arguments, **words)
+    model = FolkloreStreamClassifier(*arguments, **words)
     for x, y in examples:
         model.learn_one(x, y)
     return model
@@ -61,7 +61,7 @@ def assert_close(one, other):
 CHECKS = [
     pytest.param(name, number, id=f"{name}-{number}-{check.__name__}")
     for name in ("auto", "folklore")
-    for number, check in enumerate(checks.yield_checks(FolkloreClassifier(name)))
+    for number, check in enumerate(checks.yield_checks(FolkloreStreamClassifier(name)))
 ]
 
 
@@ -69,7 +69,7 @@ CHECKS = [
 def test_rivers_checks(name, number):
     """A check is made anew for its one run: some of their data can be read only once."""
     random.seed(number)
-    model = FolkloreClassifier(name)
+    model = FolkloreStreamClassifier(name)
     check = list(checks.yield_checks(model))[number]
     assert not model._unit_test_skips()
     check(model)
@@ -78,13 +78,13 @@ def test_rivers_checks(name, number):
 @pytest.mark.parametrize("name", ["gaf", "laplace", "ogd"])
 def test_the_other_learners_pass_too(name):
     random.seed(0)
-    checks.check_estimator(FolkloreClassifier(name))
+    checks.check_estimator(FolkloreStreamClassifier(name))
 
 
 @pytest.mark.parametrize("name", LEARNERS)
 def test_it_is_the_core_of_the_model(name, rng):
     examples = stream(rng, T=80, missing=0.1)
-    model, core, known = FolkloreClassifier(name), OnlinePipeline(name, n_features=3), []
+    model, core, known = FolkloreStreamClassifier(name), OnlinePipeline(name, n_features=3), []
     for x, y in examples:
         row = np.array(list(x.values()))
         assert model.unseen_probability == core.unseen_probability
@@ -100,7 +100,7 @@ def test_it_is_the_core_of_the_model(name, rng):
 
 
 def test_it_learns_in_a_pipeline():
-    pipeline = preprocessing.StandardScaler() | FolkloreClassifier("folklore", scale=False)
+    pipeline = preprocessing.StandardScaler() | FolkloreStreamClassifier("folklore", scale=False)
     score = evaluate.progressive_val_score(
         datasets.ImageSegments().take(600), pipeline, metrics.Accuracy()
     )
@@ -109,7 +109,7 @@ def test_it_learns_in_a_pipeline():
 
 def test_text_and_numbers_in_a_pipeline():
     encoder = compose.SelectType(str) | preprocessing.OneHotEncoder()
-    pipeline = (encoder + compose.SelectType(float)) | FolkloreClassifier("folklore")
+    pipeline = (encoder + compose.SelectType(float)) | FolkloreStreamClassifier("folklore")
     colours = ["red", "green", "blue"]
     for t in range(90):
         pipeline.learn_one({"colour": colours[t % 3], "noise": math.sin(t)}, t % 3)
@@ -117,7 +117,7 @@ def test_text_and_numbers_in_a_pipeline():
 
 
 def test_before_and_with_one_class():
-    model = FolkloreClassifier()
+    model = FolkloreStreamClassifier()
     assert model.predict_proba_one({"a": 1.0}) == {}
     assert model.predict_one({"a": 1.0}) is None
     assert model.unseen_probability == 1.0
@@ -170,7 +170,7 @@ def test_a_first_example_without_features(rng):
 def test_the_order_of_features_is_of_no_account(rng):
     """Names of types that do not compare, some of them late."""
     names = ["b", 2, (1, "t"), None, frozenset({1}), frozenset({2}), 1.5, "a", 10]
-    one, other = FolkloreClassifier("folklore"), FolkloreClassifier("folklore")
+    one, other = FolkloreStreamClassifier("folklore"), FolkloreStreamClassifier("folklore")
     for t in range(40):
         x = {name: float(rng.normal()) for name in names[: 4 + t // 5]}
         shuffled = {names[j]: x[names[j]] for j in rng.permutation(len(x))}
@@ -196,7 +196,7 @@ def test_labels_that_python_holds_equal_are_not_confused():
 @pytest.mark.parametrize("name", ["auto", "folklore"])
 def test_a_weight_is_a_repetition_in_the_certificate(name, rng):
     examples = stream(rng)
-    model = FolkloreClassifier(name, max_weight=3.0)
+    model = FolkloreStreamClassifier(name, max_weight=3.0)
     for x, y in examples:
         model.learn_one(x, y, w=2.5)
     single = learned(examples, name, max_weight=3.0)
@@ -207,7 +207,7 @@ def test_a_weight_is_a_repetition_in_the_certificate(name, rng):
 
 def test_heavy_examples_need_to_be_announced():
     with pytest.raises(InvalidInputError, match="max_weight=1"):
-        FolkloreClassifier("auto").learn_one({"a": 1.0}, 0, w=2.0)
+        FolkloreStreamClassifier("auto").learn_one({"a": 1.0}, 0, w=2.0)
 
 
 @pytest.mark.parametrize(
@@ -224,7 +224,7 @@ def test_heavy_examples_need_to_be_announced():
 )
 def test_bad_parameters_are_refused_at_once(words, sentence):
     with pytest.raises(InvalidInputError, match=sentence):
-        FolkloreClassifier(**words)
+        FolkloreStreamClassifier(**words)
 
 
 REFUSED = [
@@ -260,7 +260,7 @@ REFUSED = [
 
 @pytest.mark.parametrize(("x", "y", "w", "sentence"), REFUSED)
 def test_what_is_refused_changes_nothing(x, y, w, sentence, rng):
-    for model in (FolkloreClassifier("folklore"), learned(stream(rng), "auto")):
+    for model in (FolkloreStreamClassifier("folklore"), learned(stream(rng), "auto")):
         before = pickle.dumps(model)
         with pytest.raises(InvalidInputError, match=sentence):
             model.learn_one(x, y, w)
@@ -295,7 +295,7 @@ EXAMPLES = st.tuples(st.dictionaries(NAMES, VALUES, max_size=4), LABELS | SOFT, 
 @given(events=st.lists(EXAMPLES, max_size=12))
 @example(events=[({"x0": 1e15}, "class 0", 1.0), ({"x1": 7e14, "x0": -7e14}, "class 1", 1.0)])
 def test_all_or_nothing(name, scale, events):
-    model = FolkloreClassifier(name, scale=scale)
+    model = FolkloreStreamClassifier(name, scale=scale)
     for x, y in stream(np.random.default_rng(0), T=6):
         model.learn_one(x, y)
     for x, y, w in events:
@@ -341,7 +341,7 @@ def test_resuming_equals_never_stopping(name, cut, rng, tmp_path):
     examples = [(x, kept[y]) for x, y in examples]
     model = learned(examples[:cut], name, max_weight=2.0, intercept=False)
     model.save(tmp_path / "model")
-    resumed = FolkloreClassifier.load(tmp_path / "model")
+    resumed = FolkloreStreamClassifier.load(tmp_path / "model")
     assert repr(resumed) == repr(model)
     for x, y in examples[cut:]:
         said = resumed.predict_proba_one(x)
@@ -379,7 +379,7 @@ def test_names_that_json_does_not_know_cannot_be_saved(x, y, sentence, tmp_path)
 def test_other_files_are_refused(tmp_path):
     Folklore(n_features=1, n_classes=2).save(tmp_path / "model")
     with pytest.raises(StateFileError, match="holds no classifier for River, but a Folklore"):
-        FolkloreClassifier.load(tmp_path / "model")
+        FolkloreStreamClassifier.load(tmp_path / "model")
 
 
 def batches(examples, size=7):
@@ -399,7 +399,7 @@ def as_frame(library, batch):
 def test_many_is_the_loop(kind, name, rng):
     library = pytest.importorskip(kind, reason="data frames are optional")
     examples = stream(rng, d=4, missing=0.1)
-    one, many = FolkloreClassifier(name), FolkloreClassifier(name)
+    one, many = FolkloreStreamClassifier(name), FolkloreStreamClassifier(name)
     for batch in batches(examples):
         X, y = as_frame(library, batch)
         weights = rng.uniform(size=len(batch))
@@ -420,7 +420,7 @@ def test_pandas_keeps_index_and_labels():
     pd = pytest.importorskip("pandas", reason="data frames are optional")
     nullable, objects = pd.array([1, None, 3], "Int64"), [1.5, None, Decimal(2)]
     X = pd.DataFrame({"a": nullable, 5: [True, False, True], "o": objects}, index=[7, 8, 9])
-    model = FolkloreClassifier("folklore")
+    model = FolkloreStreamClassifier("folklore")
     assert model.predict_proba_many(X).shape == (3, 0)
     assert model.predict_many(X).tolist() == [None] * 3
     model.learn_many(X, pd.Series([True, False, True]))

@@ -16,7 +16,7 @@ pytest.importorskip("river", reason="River comes with the extra `river`")
 from river import datasets, evaluate, metrics
 from river import stream as streams
 
-from folklearn.adapters.river import FolkloreClassifier
+from folklearn.adapters.river import FolkloreStreamClassifier
 from tests.adapters.test_river import assert_close, learned, state, stream
 
 
@@ -31,7 +31,7 @@ def test_a_certain_soft_label_is_the_hard_one(rng):
 
 @pytest.mark.parametrize("name", ["auto", "folklore", "ogd"])
 def test_soft_labels_are_those_of_the_core(name, rng):
-    model, core = FolkloreClassifier(name), OnlinePipeline(name, n_features=3, n_classes=3)
+    model, core = FolkloreStreamClassifier(name), OnlinePipeline(name, n_features=3, n_classes=3)
     core.n_new = 1  # the classes came with the first example, and core was told them
     for x, _ in stream(rng):
         q = rng.dirichlet(np.ones(3))
@@ -44,7 +44,7 @@ def test_soft_labels_are_those_of_the_core(name, rng):
 
 
 def test_new_labels_of_one_example_are_one_event():
-    model = FolkloreClassifier("folklore")
+    model = FolkloreStreamClassifier("folklore")
     model.learn_one({"x": 1.0}, {"a": 0.5, "b": 0.5, "unseen": 0.0})
     assert list(model.predict_proba_one({"x": 1.0})) == ["a", "b"]
     assert model.unseen_probability == 1.5 / 2.0
@@ -86,7 +86,7 @@ def test_labels_in_a_mapping_are_not_confused_either():
 
 
 def test_sums_may_be_off_by_rounding_alone():
-    model = FolkloreClassifier("folklore")
+    model = FolkloreStreamClassifier("folklore")
     model.learn_one({"a": 1.0}, {"x": 0.5, "y": 0.5 + 9e-7})
     with pytest.raises(InvalidInputError, match="not to 1"):
         model.learn_one({"a": 1.0}, {"x": 0.5, "y": 0.5 + 2e-6})
@@ -100,7 +100,7 @@ ROWS = st.lists(st.tuples(st.floats(-2, 2), SOFT | st.sampled_from("abc")), min_
 @given(rows=ROWS, cut=st.integers(0, 5))
 def test_many_is_the_loop(rows, cut):
     pd = pytest.importorskip("pandas", reason="data frames are optional")
-    one, many = FolkloreClassifier("folklore"), FolkloreClassifier("folklore")
+    one, many = FolkloreStreamClassifier("folklore"), FolkloreStreamClassifier("folklore")
     X, y = pd.DataFrame({"x": [x for x, _ in rows]}), [label for _, label in rows]
     for x, label in rows:
         one.learn_one({"x": x}, label)
@@ -139,7 +139,7 @@ def test_soft_labels_bring_classes_to_the_core(rng):
         declared.learn_row(X[0], [0.5, 0.25, 0.25])
 
 
-class Recording(FolkloreClassifier):
+class Recording(FolkloreStreamClassifier):
     """Says what it was asked and told, in order."""
 
     def __init__(self, learner="folklore"):
@@ -162,7 +162,8 @@ def test_delayed_labels_are_used_when_they_arrive(delay, rng):
     examples = stream(rng, T=50)
     model, metric = Recording(), metrics.CrossEntropy()
     evaluate.progressive_val_score(examples, model, metric, delay=delay)
-    known, times = FolkloreClassifier("folklore"), {x["x0"]: t for t, (x, _) in enumerate(examples)}
+    known = FolkloreStreamClassifier("folklore")
+    times = {x["x0"]: t for t, (x, _) in enumerate(examples)}
     told, now = set(), -1
     for kind, key, said in model.events:
         t = times[key]
@@ -186,7 +187,7 @@ def test_delayed_labels_are_used_when_they_arrive(delay, rng):
 
 
 def test_questions_and_answers_by_hand():
-    model = FolkloreClassifier("folklore")
+    model = FolkloreStreamClassifier("folklore")
     right = []
     for _, x, y in streams.simulate_qa(datasets.ImageSegments().take(400), None, 25):
         if y is None:
@@ -212,7 +213,7 @@ def test_memory_follows_a_stream_that_turns_round(rng, tmp_path):
     assert losses[1] < 0.8 * losses[0]
     assert forgetting.certificate().valid  # it is about the rows, whatever learns them
     forgetting.save(tmp_path / "model")
-    resumed = FolkloreClassifier.load(tmp_path / "model")
+    resumed = FolkloreStreamClassifier.load(tmp_path / "model")
     assert resumed.memory == 50
     for x, y in examples[:60]:
         forgetting.learn_one(x, y)

@@ -14,7 +14,7 @@ from folklearn.model.pipeline import OnlinePipeline
 
 pytest.importorskip("river", reason="River comes with the extra `river`")
 
-from folklearn.adapters.river import FolkloreClassifier
+from folklearn.adapters.river import FolkloreStreamClassifier
 from tests.adapters.test_river import as_frame, learned, state, stream
 
 COLOURS = ["red", "green", "blue", "mauve", "\ud800 half a character"]
@@ -30,7 +30,7 @@ def coloured(rng, T=80, n_colours=5):
 
 def test_a_category_is_a_number_of_its_own(rng):
     """The twin is told 1 and 0, of every category from the row that brings it."""
-    twin, model = OnlinePipeline("folklore", n_features=2), FolkloreClassifier("folklore")
+    twin, model = OnlinePipeline("folklore", n_features=2), FolkloreStreamClassifier("folklore")
     numbers = {}
     for t, (x, y) in enumerate(stream(rng, d=1)):
         colour = COLOURS[t % 3]
@@ -45,7 +45,7 @@ def test_a_category_is_a_number_of_its_own(rng):
 
 
 def test_text_is_learned():
-    model = FolkloreClassifier("folklore")
+    model = FolkloreStreamClassifier("folklore")
     for t in range(90):
         model.learn_one({"colour": COLOURS[t % 3], "noise": math.sin(t)}, t % 3)
     assert [model.predict_one({"colour": colour}) for colour in COLOURS[:3]] == [0, 1, 2]
@@ -81,7 +81,7 @@ def test_every_kind_of_text_is_the_same_text():
 
 
 def test_the_order_of_texts_is_of_no_account(rng):
-    one, other = FolkloreClassifier("folklore"), FolkloreClassifier("folklore")
+    one, other = FolkloreStreamClassifier("folklore"), FolkloreStreamClassifier("folklore")
     for t in range(30):
         x = {name: f"{name} {t % 7}" for name in "abcdefg"[: 2 + t // 6]} | {"z": float(t)}
         names = [*x]
@@ -97,7 +97,7 @@ def test_resuming_equals_never_stopping(cut, rng, tmp_path):
     examples = list(coloured(rng))
     model = learned(examples[:cut], "folklore")
     model.save(tmp_path / "model")
-    resumed = FolkloreClassifier.load(tmp_path / "model")
+    resumed = FolkloreStreamClassifier.load(tmp_path / "model")
     for x, y in examples[cut:]:
         assert resumed.predict_proba_one(x) == model.predict_proba_one(x)
         model.learn_one(x, y)
@@ -113,7 +113,7 @@ def test_many_is_the_loop(kind, dtype, rng):
         ({"x0": x["x0"], "colour": x["colour"], "size": "S" if x["x1"] > 0 else "L"}, y)
         for x, y in coloured(rng, n_colours=4)  # polars does not know half a character
     ]
-    one, many = FolkloreClassifier("folklore"), FolkloreClassifier("folklore")
+    one, many = FolkloreStreamClassifier("folklore"), FolkloreStreamClassifier("folklore")
     for start in range(0, len(examples), 16):
         batch = examples[start : start + 16]
         X, y = as_frame(library, batch)
@@ -138,7 +138,7 @@ def test_the_first_row_of_a_frame_sets_the_unit(rng):
     pd = pytest.importorskip("pandas", reason="data frames are optional")
     examples = [({"c": f"text {t}"}, t % 2) for t in range(20)]
     X = pd.DataFrame([x for x, _ in examples])
-    many = FolkloreClassifier("folklore")
+    many = FolkloreStreamClassifier("folklore")
     many.learn_many(X, [y for _, y in examples])
     one = learned(examples, "folklore")
     scalers = [each.model.pipeline.to_record().config["scaler"] for each in (many, one)]
@@ -157,8 +157,8 @@ ROWS = st.lists(st.tuples(WORDS | st.none(), WORDS | st.none(), st.integers(0, 2
 @given(rows=ROWS, cut=st.integers(0, 5))
 def test_any_text_in_frames_is_the_loop(rows, cut):
     pd = pytest.importorskip("pandas", reason="data frames are optional")
-    one = FolkloreClassifier("folklore")
-    many = FolkloreClassifier("folklore")
+    one = FolkloreStreamClassifier("folklore")
+    many = FolkloreStreamClassifier("folklore")
     X = pd.DataFrame([row[:2] for row in rows], columns=["a", 1], dtype=object)
     y = [row[2] for row in rows]
     for a, b, label in rows:

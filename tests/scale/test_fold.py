@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import folklearn
 from folklearn.errors import StateFileError
-from folklearn.scale import Event, Output, fold
+from folklearn.scale import FoldEvent, FoldOutput, fold
 
 VALUES = st.one_of(st.none(), st.just(math.nan), st.floats(-3.0, 3.0).map(lambda x: round(x, 2)))
 ROWS = st.fixed_dictionaries(
@@ -21,7 +21,7 @@ ROWS = st.fixed_dictionaries(
 )
 LABELS = st.sampled_from(["x", "y", "z", "rare", None])
 WEIGHTS = st.sampled_from([1.0, 1.0, 0.5, 2.0, -1.0])  # the last is refused
-EVENTS = st.lists(st.builds(Event, ROWS, LABELS, WEIGHTS), min_size=1, max_size=40)
+EVENTS = st.lists(st.builds(FoldEvent, ROWS, LABELS, WEIGHTS), min_size=1, max_size=40)
 
 
 @given(events=EVENTS, cuts=st.lists(st.integers(0, 40), max_size=3))
@@ -60,11 +60,11 @@ def test_a_state_in_between_changes_nothing(rows):
 def test_it_is_what_a_model_does(rng):
     model, events = folklearn.Model(), []
     for x in rng.normal(size=(60, 2)):
-        events.append(Event({"a": x[0], "b": x[1]}, "up" if x[0] > 0.0 else "down"))
+        events.append(FoldEvent({"a": x[0], "b": x[1]}, "up" if x[0] > 0.0 else "down"))
     state, outputs = fold(None, events)
     loss = 0.0
     for event, output in zip(events, outputs, strict=True):
-        assert output == Output(model.predict_proba_one(event.row), model.unseen_probability)
+        assert output == FoldOutput(model.predict_proba_one(event.row), model.unseen_probability)
         loss -= math.log(output.chance(event.label))
         model.learn_one(event.row, event.label)
     assert model.to_bytes() == state

@@ -163,7 +163,7 @@ def test_a_fit_is_that_of_one_machine(spark, rng, tmp_path):
     )
     df = df.select("a", "b", "label", "w").join(numbers, "a").orderBy("b").coalesce(4).persist()
     passes = []
-    settings = {"label": "label", "weight": "w", "sample": 300, "after_pass": passes.append}
+    settings = {"label": "label", "weight": "w", "sample": 300, "progress": passes.append}
     model = on_spark.fit(df, **settings)
     rows = [row.asDict() for row in df.collect()]
     here = folklearn.Model()

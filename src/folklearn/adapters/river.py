@@ -25,7 +25,7 @@ except ImportError as error:
     ) from None
 
 
-class FolkloreClassifier(base.MiniBatchClassifier):
+class FolkloreStreamClassifier(base.MiniBatchClassifier):
     r"""Online multiclass logistic regression with a live certificate, as a River classifier.
 
     Use it wherever River takes a multiclass classifier: there is no learning rate, features
@@ -78,8 +78,8 @@ class FolkloreClassifier(base.MiniBatchClassifier):
     Examples
     --------
     >>> from river import datasets, evaluate, metrics
-    >>> from folklearn.adapters.river import FolkloreClassifier
-    >>> model = FolkloreClassifier("folklore")
+    >>> from folklearn.adapters.river import FolkloreStreamClassifier
+    >>> model = FolkloreStreamClassifier("folklore")
     >>> stream = datasets.ImageSegments().take(500)
     >>> evaluate.progressive_val_score(stream, model, metrics.Accuracy()).get() > 0.8
     True

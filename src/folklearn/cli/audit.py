@@ -51,8 +51,13 @@ from folklearn.kernels.blas import OWN
 from folklearn.metrics.scores import score
 from folklearn.model.encoder import Key
 from folklearn.model.roles import LEARNED
-from folklearn.scale.files import AuditedFile, FilesAudit, audit_files, averages
-from folklearn.scale.parallel import map_in_parallel
+from folklearn.scale.parallel import (
+    AuditedFile,
+    FilesAudit,
+    audit_files,
+    average_certificate,
+    map_in_parallel,
+)
 from folklearn.scaler import Moments
 from folklearn.utils import counted, listed
 
@@ -409,7 +414,7 @@ def _summarise_files(audited: FilesAudit, file: LabelledFile, seconds: float) ->
     )
     lines = [table.header]
     for name, row in zip(names, rows, strict=True):
-        n, *numbers = averages(row.certificate)
+        n, *numbers = average_certificate(row.certificate)
         lines.append(table.line([name, f"{n}", *map(text.format_loss, numbers)]))
     lines.append(f"Audited {audited.certificate.n_rounds} predictions in {seconds:.2f} s.")
     by = "the rows of all files"

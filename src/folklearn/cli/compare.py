@@ -32,8 +32,8 @@ from folklearn.errors import FolklearnError
 from folklearn.evaluate.best_linear import BestLinearModel
 from folklearn.learners import catalogue
 from folklearn.metrics.scores import linear_losses
-from folklearn.scale.comparison import Compared, Comparison
-from folklearn.scale.comparison import compare as compare_learners
+from folklearn.scale.parallel import Compared, Comparison
+from folklearn.scale.parallel import compare as compare_learners
 
 _TABLE = TextTable(
     [

@@ -1,4 +1,4 @@
-"""What events make of a model, as a pure function on bytes: any engine that keeps them will do."""
+"""A model as a pure fold of its events, from bytes to bytes, for any engine that stores state."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -11,11 +11,11 @@ from folklearn.model.labels import plain
 from folklearn.model.model import Model
 
 
-class Event(NamedTuple):
+class FoldEvent(NamedTuple):
     """A row for a model.
 
     row : values by column, as `Model.learn_one` takes them.
-    label : None if a prediction is all that is wanted.
+    label : None for a prediction only.
     weight : of the row.
     """
 
@@ -24,12 +24,12 @@ class Event(NamedTuple):
     weight: float = 1.0
 
 
-class Output(NamedTuple):
-    """What was predicted of an event before it was learned.
+class FoldOutput(NamedTuple):
+    """The prediction of an event, made before it was learned.
 
     p : probabilities of the classes known by then, which sum to 1; none before the first class.
     unseen : probability of a class that was never seen; not a number for a refused event.
-    refused : why the event could not be taken in, and changed nothing; "" for all others.
+    refused : why the event could not be learned, and changed nothing; "" for all others.
     """
 
     p: dict[Any, float]
@@ -37,8 +37,8 @@ class Output(NamedTuple):
     refused: str = ""
 
     @classmethod
-    def refusal(cls, why: str) -> "Output":
-        """Return what there is of an event that could not be taken in."""
+    def refusal(cls, why: str) -> "FoldOutput":
+        """Return the output of an event that could not be learned."""
         return cls({}, math.nan, why)
 
     @property
@@ -52,8 +52,8 @@ class Output(NamedTuple):
 
 
 def fold(
-    state: bytes | None, events: Iterable[Event], **settings: Any
-) -> tuple[bytes, list[Output]]:
+    state: bytes | None, events: Iterable[FoldEvent], **settings: Any
+) -> tuple[bytes, list[FoldOutput]]:
     """Predict every event, then learn it if it has a label; return the new state, and outputs.
 
     A pure function: the same state and events give the same bytes on the same machine and build,
@@ -61,8 +61,7 @@ def fold(
     over events in order and repeats what a crash undid, has exact models. BLAS keeps to one
     thread meanwhile.
 
-    An event that cannot be learned is refused in its output, so that no event can stop a stream
-    for ever.
+    An event that cannot be learned is refused in its output, so that no event stops a stream.
 
     Parameters
     ----------
@@ -80,13 +79,13 @@ def fold(
     >>> state, more = fold(state, events[20:])
     >>> state == fold(None, events)[0]
     True
-    >>> _, [asked] = fold(state, [({"age": 28},)])  # no label: a prediction is wanted
-    >>> asked.label, folklearn.load(state).n_rounds
+    >>> _, [output] = fold(state, [({"age": 28},)])  # no label: a prediction only
+    >>> output.label, folklearn.load(state).n_rounds
     ('churn', 27)
     """
     model = Model(**settings) if state is None else model_of(state)
     with OneThread(everywhere=True):
-        outputs = [_taken(model, event) for event in events]
+        outputs = [_learn(model, event) for event in events]
     return model.to_bytes(), outputs
 
 
@@ -101,25 +100,24 @@ def model_of(state: bytes) -> Model:
     return model
 
 
-def _taken(model: Model, given: Any) -> Output:
-    """Predict an event and learn it."""
+def _learn(model: Model, values: Any) -> FoldOutput:
     try:
-        event = _event(given)
-        output = Output(model.predict_proba_one(event.row), model.unseen_probability)
+        event = _make_event(values)
+        output = FoldOutput(model.predict_proba_one(event.row), model.unseen_probability)
         if event.label is not None:
             _, new = model._labels.read(event.label)
             for label in new:
                 plain(label)  # one that no state can hold would undo the events before it
             model.learn_one(event.row, event.label, weight=event.weight)
     except FolklearnError as error:
-        return Output.refusal(str(error))
+        return FoldOutput.refusal(str(error))
     return output
 
 
-def _event(given: Any) -> Event:
+def _make_event(values: Any) -> FoldEvent:
     try:
-        return Event(*given)
+        return FoldEvent(*values)
     except TypeError:
         raise InvalidInputError(
-            f"an event is a tuple of a row, and perhaps its label and weight, got {given!r}"
+            f"an event is a tuple of a row, and perhaps its label and weight, got {values!r}"
         ) from None

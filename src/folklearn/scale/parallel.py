@@ -1,29 +1,46 @@
-"""Independent tasks at once, by joblib."""
+"""Independent tasks in parallel by joblib: comparisons of learners, audits of many files."""
 
+import math
 import os
 import reprlib
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import BrokenExecutor
 from contextlib import chdir, closing, nullcontext
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
+import numpy as np
 from joblib import Parallel, delayed
 from joblib.parallel import get_active_backend
+from numpy.typing import ArrayLike
 from threadpoolctl import threadpool_limits
 
+from folklearn import serialization, validation
 from folklearn.errors import (
     FolklearnError,
+    InvalidInputError,
     Spelling,
     arguments_spelled_by,
     current_spelling,
     spell_argument,
 )
-from folklearn.evidence.map_reduce import MapReduce
-from folklearn.progress import Report, report_progress
+from folklearn.evaluate.auditing import Certifier, PredictionCertificate, PredictionLoss
+from folklearn.evaluate.best_linear import BestLinearModel, best_in_class
+from folklearn.evidence.evidence import LowerBound
+from folklearn.evidence.map_reduce import MapReduce, add_in_tree
+from folklearn.learners import catalogue
+from folklearn.metrics.scores import Scores, progressive
+from folklearn.progress import Progress, report_progress
+from folklearn.report import html
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
+File = TypeVar("File")
+Settings = Mapping[str, Any]
+
+_N_ROWS_TO_COMPILE = 160  # enough for batches of every size
 
 
 def map_in_parallel(
@@ -31,7 +48,7 @@ def map_in_parallel(
     tasks: Iterable[Task],
     *,
     n_jobs: int | None = None,
-    progress: bool | Report = False,
+    progress: Progress = False,
 ) -> list[Result]:
     """Call a function for every task; return the results in the order of the tasks.
 
@@ -103,3 +120,228 @@ def _call(
     except Exception as error:
         error.add_note(f"This was task {number}: {reprlib.repr(task)}.")
         raise
+
+
+class Compared(NamedTuple):
+    """Scores of one learner.
+
+    scores : of its predictions, each made before its label was seen.
+    regret : its total loss beyond that of the best linear model.
+    seconds : of learning; longer while other learners run.
+    """
+
+    learner: str
+    scores: Scores
+    regret: float
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Several learners on the same rows.
+
+    Attributes
+    ----------
+    best : the best linear model in hindsight, with the proof of it.
+    rows : scores of each learner, in the order of the learners.
+    """
+
+    best: BestLinearModel
+    rows: tuple[Compared, ...]
+
+    def __repr__(self) -> str:
+        losses = ", ".join(f"{row.learner} {row.scores.log_loss:.4g}" for row in self.rows)
+        return f"Comparison(log loss: {losses}; best linear model {self._best_loss:.4g})"
+
+    def _repr_html_(self) -> str:
+        head = ["learner", "log loss", "error rate", "regret in total"]
+        cells: list[list[object]] = [
+            [row.learner, row.scores.log_loss, row.scores.error_rate, row.regret]
+            for row in self.rows
+        ]
+        named = f"best linear model, row norms to {self.best.B:g}"
+        return html.table(head, [*cells, [named, self._best_loss, None, 0.0]])
+
+    @property
+    def _best_loss(self) -> float:
+        return self.best.loss / self.rows[0].scores.n_rounds
+
+
+def compare(
+    learners: Mapping[str, Settings] | Iterable[str] | str,
+    X: Any,
+    y: ArrayLike,
+    *,
+    n_classes: int,
+    B: float = 10.0,
+    n_jobs: int | None = None,
+    progress: Progress = False,
+) -> Comparison:
+    """Run learners on the same rows, and find the best linear model of these in hindsight.
+
+    Losses and regrets are the same however many learners run at once; times are not.
+
+    Parameters
+    ----------
+    learners : a name, names, or a mapping from names to settings.
+    X, y, n_classes : rows (T, d) and classes (T,) or soft labels (T, K).
+    B : largest row norm of the linear models to compare with.
+    n_jobs, progress : see `map_in_parallel`; a task is a learner. The search for the best linear
+        model takes as many threads.
+
+    Examples
+    --------
+    >>> from folklearn import scale, synthetic
+    >>> X, y = synthetic.stochastic(0, 300, d=3, K=2)
+    >>> found = scale.compare({"auto": {}, "ogd": {"B": 10.0}}, X, y, n_classes=2)
+    >>> [row.learner for row in found.rows if row.regret < 20.0]
+    ['auto']
+    """
+    names = [learners] if isinstance(learners, str) else learners
+    settings = names if isinstance(names, Mapping) else {name: {} for name in names}
+    if not settings:
+        raise InvalidInputError("a comparison needs a learner at least")
+    X, y = validation.table(X), np.asarray(y)
+    for name, chosen in settings.items():  # raises before anything is learned
+        catalogue.make(name, 1, n_classes, chosen)
+    best = best_in_class(X, y, B=B, n_classes=n_classes, n_jobs=n_jobs or 1)
+    measured = map_in_parallel(
+        partial(_measure, X, y, n_classes), settings.items(), n_jobs=n_jobs, progress=progress
+    )
+    rows = [
+        Compared(name, scores, scores.loss - best.loss, seconds)
+        for name, (scores, seconds) in zip(settings, measured, strict=True)
+    ]
+    return Comparison(best, tuple(rows))
+
+
+def _measure(X: Any, y: Any, n_classes: int, task: tuple[str, Settings]) -> tuple[Scores, float]:
+    name, settings = task
+    sizes = X.shape[1], n_classes
+    # A first learner of some rows compiles the kernels before the clock starts.
+    first = catalogue.make(name, *sizes, settings)
+    progressive(first, X[:_N_ROWS_TO_COMPILE], y[:_N_ROWS_TO_COMPILE], progress=ignore_progress)
+    learner = catalogue.make(name, *sizes, settings)
+    started = time.perf_counter()
+    scores = progressive(learner, X, y, progress=ignore_progress)
+    return scores, time.perf_counter() - started
+
+
+class AuditedFile(NamedTuple):
+    """The certificate of the predictions in one file."""
+
+    file: Any
+    certificate: PredictionCertificate
+
+
+@dataclass(frozen=True)
+class FilesAudit:
+    """Certificates of the predictions in many files.
+
+    Attributes
+    ----------
+    files : each with its own certificate, in the order of the files.
+    certificate : of all predictions together, against one linear model for all rows.
+    evidence : of all rows, to be merged further or sent.
+    """
+
+    files: tuple[AuditedFile, ...]
+    certificate: PredictionCertificate
+    evidence: LowerBound
+
+    def __repr__(self) -> str:
+        return f"FilesAudit of {len(self.files)} files: {self.certificate!r}"
+
+    def _repr_html_(self) -> str:
+        head = ["file", "rows", "loss a row", "no linear model below", "regret bound a row"]
+        rows = [*self.files, AuditedFile("all", self.certificate)]
+        return html.table(
+            head, [[str(row.file), *average_certificate(row.certificate)] for row in rows]
+        )
+
+
+def average_certificate(certificate: PredictionCertificate) -> tuple[int, float, float, float]:
+    """Return the number of rows, and loss, lower bound and regret bound a row."""
+    n = certificate.n_rounds
+    totals = certificate.loss, certificate.best_linear_at_least, certificate.regret_bound
+    loss, floor, bound = (total / max(1, n) for total in totals)
+    return n, loss, floor, bound
+
+
+def audit_files(
+    files: Iterable[File],
+    read: Callable[[File], Iterable[tuple[Any, ...]]],
+    *,
+    n_features: int,
+    n_classes: int,
+    B: float = 10.0,
+    R: float = 1.0,
+    n_jobs: int | None = None,
+    progress: Progress = False,
+) -> FilesAudit:
+    r"""Certify the predictions in many files at once, each read once.
+
+    Every file has a `Certifier` of its own. Its evidence :math:`\hat E_f` lies below the loss of
+    every linear model on the rows of the file, so the sum lies below the loss on all rows:
+
+    .. math::
+        \min_W \sum_f \hat E_f(W) \le \min_W \sum_f L_f(W), \qquad
+        \sum_f \min_W \hat E_f(W) \le \min_W \sum_f \hat E_f(W)
+
+    The lower bound of the sum holds for one model of all files, and is at least the sum of those
+    of the files. It does not matter at which models the rows of a file were expanded. Sums
+    are added in the order of the files, in one tree: the result has the same bits for any
+    number of processes, where machines and builds are alike.
+
+    Parameters
+    ----------
+    files : names, pairs of names, or whatever `read` understands.
+    read : takes one of them and returns its rows in blocks, each X (T, d), y (T,) or (T, K),
+        probabilities P (T, K) that were given before y was seen, and weights (T,) if there are
+        any. Columns and classes must mean the same in every file.
+    n_features, n_classes, B, R : as of `Certifier`.
+    n_jobs, progress : see `map_in_parallel`; a task is a file.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from folklearn import scale, synthetic
+    >>> def read(seed):  # stands for a file
+    ...     X, y = synthetic.stochastic(seed, 500, d=3, K=2)
+    ...     yield X, y, np.full((500, 2), 0.5)
+    >>> found = scale.audit_files([0, 1, 2], read, n_features=3, n_classes=2)
+    >>> by_file = [one.certificate.best_linear_at_least for one in found.files]
+    >>> found.certificate.n_rounds, found.certificate.best_linear_at_least >= sum(by_file)
+    (1500, True)
+    """
+    files = list(files)
+    if not files:
+        raise InvalidInputError("there is no file to audit")
+    sizes = {"n_features": n_features, "n_classes": n_classes, "B": B, "R": R}
+    Certifier(**sizes)  # type: ignore[arg-type]  # raises before anything is read
+    results = map_in_parallel(
+        partial(_audit_file, read, sizes), files, n_jobs=n_jobs, progress=progress
+    )
+    sums: list[Any] = [serialization.load(content) for _, content in results]
+    evidence: LowerBound = add_in_tree(sums)
+    audited = tuple(
+        AuditedFile(file, certificate)
+        for file, (certificate, _) in zip(files, results, strict=True)
+    )
+    return FilesAudit(audited, _certify_together(audited, evidence), evidence)
+
+
+def _audit_file(
+    read: Callable[[File], Iterable[tuple[Any, ...]]], sizes: dict[str, Any], file: File
+) -> tuple[PredictionCertificate, bytes]:
+    certifier = Certifier(**sizes)
+    for batch in read(file):
+        certifier.observe_many(*batch, progress=ignore_progress)
+    return certifier.certificate(), certifier.evidence.to_bytes()
+
+
+def _certify_together(files: Iterable[AuditedFile], evidence: LowerBound) -> PredictionCertificate:
+    predicted = PredictionLoss(math.fsum(file.certificate.loss for file in files))
+    total = predicted.against(evidence.lower_bound(), B=evidence.B, n_rounds=evidence.n_rounds)
+    reasons = (f"{name}: {certificate.reason}" for name, certificate in files if certificate.reason)
+    return replace(total, reason=next(reasons, ""))

@@ -1,12 +1,10 @@
 """Spark: audits and fits of large tables, a model for every key of a stream, predictions.
 
-Every function takes and returns what Spark has, and does its work in executors, which need this
-library too. Needs the extra: ``pip install 'folklearn[spark]'``, and Java 17 or newer.
+Functions take and return data frames of Spark, and compute in executors, which need this library
+too. Needs the extra: ``pip install 'folklearn[spark]'``, and Java 17 or newer.
 """
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,15 +13,18 @@ from folklearn import validation
 from folklearn.arrays import Array, log_losses
 from folklearn.errors import InvalidInputError
 from folklearn.evaluate.auditing import PredictionCertificate, PredictionLoss
-from folklearn.evaluate.best_linear import Report, refine
+from folklearn.evaluate.best_linear import Report as PassReport
+from folklearn.evaluate.best_linear import refine
 from folklearn.evidence.map_reduce import RowChunk, S
 from folklearn.evidence.passes import Passes
 from folklearn.kernels.blas import OneThread
 from folklearn.metrics.scores import checked_rows
 from folklearn.model.model import Model
 from folklearn.model.roles import LEARNED
-from folklearn.scale.folding import Event, Output, fold, model_of
-from folklearn.scale.spark_passes import Block, SparkPasses
+from folklearn.progress import Report
+from folklearn.scale.folding import FoldEvent, FoldOutput, fold, model_of
+from folklearn.scale.spark_passes import ScoredRows, SparkPasses
+from folklearn.scaler import FixedScaler, Moments
 from folklearn.utils import counted, import_optional, listed
 from folklearn.validation import Rows
 
@@ -32,7 +33,7 @@ _STATE = "model"  # name of the state variable of a key
 _PREDICTED = ("prediction", "probability", "chance", "refused")
 _LABELS = ("string", "boolean", "tinyint", "smallint", "int", "bigint", "double")
 _NUMBERS = ("tinyint", "smallint", "int", "bigint")
-_MANY = 1 << 16  # rows whose means are found at a time
+_MAX_ROWS_OF_MOMENTS = 1 << 16  # rows whose moments are found at a time
 _FEATURES = (*_NUMBERS, "boolean", "float", "double")
 
 
@@ -48,7 +49,7 @@ def audit(
     intercept: bool = True,
     tol: float = 1e-6,
     most_passes: int | None = None,
-    report: Report | None = None,
+    report: PassReport | None = None,
 ) -> PredictionCertificate:
     """Certify predictions that a table holds: how much better could a linear model do?
 
@@ -72,7 +73,7 @@ def audit(
         pass finds both. Otherwise columns are taken as they are.
     intercept : append a constant, which is scaled likewise.
     tol, most_passes : of `refine`.
-    report : told a `Pass` after each.
+    report : called with a `Pass` after each.
     """
     names = [*features, label, *prediction.values(), *([] if weight is None else [weight])]
     types = _types_of(df)
@@ -85,24 +86,24 @@ def audit(
     table = df.select(*(_column(name) for name in dict.fromkeys(names)))
     sizes = {"n_features": len(features) + int(intercept), "n_classes": len(labels)}
 
-    def blocks_of(batches: Iterable[Any]) -> Iterator[Block]:
+    def blocks_of(batches: Iterable[Any]) -> Iterator[ScoredRows]:
         numbers = {value: k for k, value in enumerate(labels)}
         for batch in batches:
             y = np.array([numbers[value] for value in batch[label].to_pylist()], np.int64)
-            X = np.hstack([_matrix(batch, features), np.ones((len(y), int(intercept)))])
             weights = None if weight is None else _matrix(batch, [weight])[:, 0]
-            rows = Rows.checked(X, y, weights, **sizes)
+            X = _matrix(batch, features)
+            rows = Rows.checked(X, y, weights, n_features=X.shape[1], n_classes=len(labels))
             P = checked_rows(_matrix(batch, prediction.values()), len(y), len(labels))
-            yield Block(rows, log_losses(P, rows.labels, rows.soft))
+            yield ScoredRows(rows, log_losses(P, rows.labels, rows.soft))
 
     with SparkPasses(table, blocks_of) as passes:
-        predicted = passes.of_partitions(_predicted)
-        own = _standardised(passes, len(features)) if scale else passes
-        found = refine(own, **sizes, B=B, tol=tol, most_passes=most_passes, report=report)
-    return predicted.against(found.at_least, B=found.B, n_rounds=passes.n_rows)
+        predicted = passes.of_partitions(_sum_losses)
+        scaled = _ScaledPasses(passes, len(features), scale=scale, intercept=intercept)
+        best = refine(scaled, **sizes, B=B, tol=tol, most_passes=most_passes, report=report)
+    return predicted.against(best.at_least, B=best.B, n_rounds=passes.n_rows)
 
 
-def _predicted(first: int, blocks: Iterable[Block]) -> PredictionLoss:
+def _sum_losses(first: int, blocks: Iterable[ScoredRows]) -> PredictionLoss:
     total = PredictionLoss()
     for rows, losses in blocks:
         total += PredictionLoss.of(losses, rows.weights, first)
@@ -110,60 +111,44 @@ def _predicted(first: int, blocks: Iterable[Block]) -> PredictionLoss:
     return total
 
 
-@dataclass(frozen=True)
-class _Moments:
-    """Number, means and squared deviations of columns, which merge without a loss of accuracy."""
+class _MomentSum(Moments):
+    """Moments that passes add up."""
 
-    n: int
-    means: Array
-    squares: Array
-
-    @classmethod
-    def of(cls, chunk: RowChunk) -> "_Moments":
-        """Return those of some rows, at least one."""
-        X = np.concatenate([rows.X for rows in chunk.batches])
-        means = X.mean(axis=0)
-        return cls(len(X), means, ((X - means) ** 2).sum(axis=0))
-
-    def __add__(self, other: "_Moments") -> "_Moments":
-        """Return those of both sets of rows."""
-        n, apart = self.n + other.n, other.means - self.means
-        means = self.means + apart * (other.n / n)
-        squares = self.squares + other.squares + apart**2 * (self.n * (other.n / n))
-        return _Moments(n, means, squares)
+    def __add__(self, other: Any) -> "_MomentSum":
+        return _MomentSum(*self.merged(other))
 
 
-def _standardised(passes: Passes, n_features: int) -> Passes:
-    """Return rows of standardised features and a constant, of norm about 1."""
-    found = passes.total(_MANY, _Moments.of)
-    deviations, shift = np.sqrt(found.squares / found.n), found.means.copy()
-    factor = np.divide(1.0, deviations, out=np.zeros_like(shift), where=deviations > 0.0)
-    factor[n_features:], shift[n_features:] = 1.0, 0.0  # the constant
-    return _Scaled(passes, factor / math.sqrt(len(shift)), shift)
+def _moments_of(chunk: RowChunk) -> _MomentSum:
+    return _MomentSum(*Moments.of(np.concatenate([rows.X for rows in chunk.batches])))
 
 
-class _Scaled(Passes):
-    """Rows of which every column is (x - shift) factor."""
+class _ScaledPasses(Passes):
+    """Rows standardised by means and deviations of all rows, with a constant if asked for."""
 
-    def __init__(self, passes: Passes, factor: Array, shift: Array) -> None:
-        self._passes, self._factor, self._shift = passes, factor, shift
+    def __init__(self, passes: Passes, n_features: int, *, scale: bool, intercept: bool) -> None:
+        zeros = np.zeros(n_features)
+        moments = Moments(zeros, zeros, zeros)
+        if scale:
+            moments = passes.total(_MAX_ROWS_OF_MOMENTS, _moments_of)
+        scaler = FixedScaler(scale=scale, intercept=intercept)
+        self._passes, self._scaler = passes, scaler.opened(moments, [True] * n_features)
 
     @property
     def n_rows(self) -> int:
-        """How many rows there are."""
+        """The number of rows."""
         return self._passes.n_rows
 
     def total(self, size: int | None, sum_chunk: Callable[[RowChunk], S]) -> S:
-        """Return what they add up to."""
-        factor, shift = self._factor, self._shift
+        """Return the sum over all rows."""
+        scaler = self._scaler
 
-        def scaled(parts: Iterable[Rows]) -> Iterator[Rows]:
-            for rows in parts:
-                Z = (rows.X - shift) * factor
+        def scale(batches: Iterable[Rows]) -> Iterator[Rows]:
+            for rows in batches:
+                Z = scaler.transform(rows.X)
                 yield rows._replace(X=Z, norms=validation.norms(Z))
 
         return self._passes.total(
-            size, lambda chunk: sum_chunk(RowChunk(chunk.first, scaled(chunk.batches)))
+            size, lambda chunk: sum_chunk(RowChunk(chunk.first, scale(chunk.batches)))
         )
 
 
@@ -176,7 +161,7 @@ def fit(
     sample: int = 10_000,
     most_passes: int | None = None,
     seed: int = 0,
-    after_pass: Callable[[int], None] | None = None,
+    progress: Report | None = None,
     **settings: Any,
 ) -> Model:
     """Return a model fitted to all rows of a table: penalised maximum likelihood.
@@ -201,15 +186,17 @@ def fit(
     sample : rows for the driver.
     most_passes : for each ridge and fold, and for the last fit.
     seed : of the folds.
-    after_pass : told the number of every pass that was made, from 1; there are tens of them.
+    progress : called with the number of passes made, after each; there are tens of them.
     settings : of the `Model`.
     """
     types = _types_of(df)
-    own = [label, *([] if weight is None else [weight])]
-    names = [name for name in types if name not in own] if features is None else list(features)
-    _check_present(types, [*names, *own])
+    special = [label, *([] if weight is None else [weight])]
+    names = [name for name in types if name not in special] if features is None else list(features)
+    _check_present(types, [*names, *special])
     _check_type(types, label, _LABELS, "labels must be text, numbers or truth values")
-    table = df.select(*(_column(name) for name in [*names, *own])).where(_column(label).isNotNull())
+    table = df.select(*(_column(name) for name in [*names, *special])).where(
+        _column(label).isNotNull()
+    )
     model = Model(**settings)
     heaviest = 1.0 if weight is None else table.agg({weight: "max"}).first()[0]
     counts = sorted(map(tuple, table.groupBy(_column(label)).count().collect()))
@@ -220,17 +207,17 @@ def fit(
     model.pipeline.check_fit_size()
     content = model.to_bytes()
 
-    def blocks_of(batches: Iterable[Any]) -> Iterator[Block]:
+    def blocks_of(batches: Iterable[Any]) -> Iterator[ScoredRows]:
         import pyarrow as pa
 
         fitted = model_of(content)
         for batch in batches:
             feed = fitted.feed(pa.table(batch), label, weight=weight, one_pass=True)
             for fed in feed.rows(doubling=False):
-                yield Block(fitted.rows_to_fit(fed))
+                yield ScoredRows(fitted.rows_to_fit(fed))
 
     limit = {} if most_passes is None else {"most_passes": most_passes}
-    with SparkPasses(table, blocks_of, after_pass) as passes:
+    with SparkPasses(table, blocks_of, progress) as passes:
         model.pipeline.refit_over(passes, seed=seed, **limit)
     return model
 
@@ -244,7 +231,7 @@ def learn_keyed(
     weight: str | None = None,
     **settings: Any,
 ) -> Any:
-    """Return what models predict of a stream, one model for each key, just before they learn it.
+    """Return predictions of a stream by one model for each key, made just before it learns.
 
     Every event is one update of its model, in the order of `sequence`, by `fold`; the models are
     exact, byte by byte, after a crash of a worker or of the driver too, because Spark commits
@@ -252,10 +239,10 @@ def learn_keyed(
 
     The columns that come out are key and sequence; ``prediction``, the most likely label, and its
     ``probability``; ``chance``, the probability that the true label was given, so that the
-    progressive loss is the mean of ``-ln(chance)``; and ``refused``, why an event was not taken
-    in, null for all others. An event without a label is only predicted. A source that delivers
+    progressive loss is the mean of ``-ln(chance)``; and ``refused``, why an event was not
+    learned, null for all others. An event without a label is only predicted. A source that delivers
     more than once does no harm: an event whose number is not above the last one that its model
-    took in is refused, and so is one that comes in a later micro-batch than a higher number.
+    learned is refused, and so is one that comes in a later micro-batch than a higher number.
 
     The session is made to keep states in RocksDB. A model is read, and written, once in a
     micro-batch that has its key; the events of one key and micro-batch are held in memory. The
@@ -272,27 +259,26 @@ def learn_keyed(
     """
     import_optional("google.protobuf", "keyed models on Spark need", "spark")
     types = _types_of(stream)
-    own = [key, sequence, label] + ([] if weight is None else [weight])
-    _check_present(types, own)
+    _check_present(types, [key, sequence, label] + ([] if weight is None else [weight]))
     _check_type(types, sequence, _NUMBERS, "sequence numbers must be whole numbers")
     _check_type(types, label, _LABELS, "labels must be text, numbers or truth values")
     if set(_PREDICTED) & {key, sequence}:
         raise InvalidInputError(
             f"the columns {listed(_PREDICTED)} are added: rename {key!r} or {sequence!r}"
         )
-    Model(**settings)  # hears bad settings
+    Model(**settings)  # raises for bad settings
     stream.sparkSession.conf.set("spark.sql.streaming.stateStore.providerClass", _STORE)
     output = (
         f"`{key}` {types[key]}, `{sequence}` {types[sequence]}, prediction {types[label]}, "
         "probability double, chance double, refused string"
     )
-    processor = _Keyed(key, sequence, label, weight, settings)
+    processor = _KeyedProcessor(key, sequence, label, weight, settings)
     return stream.groupBy(key).transformWithState(
         processor, output, outputMode="Append", timeMode="None"
     )
 
 
-class _Keyed:
+class _KeyedProcessor:
     """Folds the events of a key into its model: a `StatefulProcessor` of Spark."""
 
     def __init__(
@@ -302,50 +288,50 @@ class _Keyed:
         self.settings = dict(settings)
 
     def init(self, handle: Any) -> None:
-        """Begin in a worker."""
-        self._kept = handle.getValueState(_STATE, "state binary, last bigint")
+        """Open the state in a worker."""
+        self._state = handle.getValueState(_STATE, "state binary, last bigint")
 
     def handleInputRows(self, key: Any, rows: Iterable[Any], timers: Any) -> Iterator[Any]:
-        """Take in all events of a key in a micro-batch."""
-        state, last = self._kept.get() if self._kept.exists() else (None, None)
+        """Learn all events of a key in a micro-batch."""
+        state, last = self._state.get() if self._state.exists() else (None, None)
         new: list[Any] = []
         for row in sorted(rows, key=self._order):
             number = row[self.sequence]
             if number is None:
-                yield self._answer(row, Output.refusal("there is no sequence number"))
+                yield self._answer(row, FoldOutput.refusal("there is no sequence number"))
             elif last is not None and number <= last:
                 why = f"the sequence number is not above {last}, which is in the model"
-                yield self._answer(row, Output.refusal(why))
+                yield self._answer(row, FoldOutput.refusal(why))
             else:
                 new.append(row)
                 last = number
         if new:
             state, outputs = fold(state, map(self._event, new), **self.settings)
-            self._kept.update((state, last))
+            self._state.update((state, last))
             yield from map(self._answer, new, outputs)
 
     def _order(self, row: Any) -> tuple[bool, int]:
         number = row[self.sequence]
         return number is not None, number or 0
 
-    def _event(self, row: Any) -> Event:
+    def _event(self, row: Any) -> FoldEvent:
         values = row.asDict()
         label = values.pop(self.label)
         weight = 1.0 if self.weight is None else values.pop(self.weight)
         del values[self.key], values[self.sequence]
-        return Event(values, label, weight)
+        return FoldEvent(values, label, weight)
 
-    def _answer(self, row: Any, output: Output) -> Any:
+    def _answer(self, row: Any, output: FoldOutput) -> Any:
         from pyspark.sql import Row
 
         true, predicted, refused = row[self.label], output.label, output.refused or None
         chance = None if true is None or refused else output.chance(true)
         values = predicted, output.p.get(predicted), chance, refused
-        own = {self.key: row[self.key], self.sequence: row[self.sequence]}
-        return Row(**own, **dict(zip(_PREDICTED, values, strict=True)))
+        keys = {self.key: row[self.key], self.sequence: row[self.sequence]}
+        return Row(**keys, **dict(zip(_PREDICTED, values, strict=True)))
 
     def close(self) -> None:
-        """End in a worker; nothing is held."""
+        """Do nothing: no resource is held."""
 
 
 def read_models(spark: Any, checkpoint: str) -> dict[Any, Model]:
@@ -355,10 +341,10 @@ def read_models(spark: Any, checkpoint: str) -> dict[Any, Model]:
     ``stateVarName="model"`` gives them as a table instead; `folklearn.load` takes the bytes.
     """
     rows = spark.read.format("statestore").option("stateVarName", _STATE).load(checkpoint)
-    found = {}
+    models = {}
     for row in rows.select("key", "value.state").toLocalIterator():
-        found[row["key"][0]] = model_of(bytes(row["state"]))
-    return found
+        models[row["key"][0]] = model_of(bytes(row["state"]))
+    return models
 
 
 def predict_udf(model: Model) -> Any:
@@ -377,10 +363,10 @@ def predict_udf(model: Model) -> Any:
     content = model.to_bytes()
 
     def predict(batches: Iterator[pa.Array]) -> Iterator[pa.Array]:
-        own = model_of(content)
+        copied = model_of(content)
         with OneThread(everywhere=True):
             for batch in batches:
-                P = own.predict_proba(pa.Table.from_struct_array(batch))
+                P = copied.predict_proba(pa.Table.from_struct_array(batch))
                 yield pa.array(list(P), pa.list_(pa.float64()))
 
     udf = functions.arrow_udf(predict, "array<double>")
@@ -389,15 +375,15 @@ def predict_udf(model: Model) -> Any:
 
 
 def _column(name: str) -> Any:
-    """Return a column by its name, whatever that is made of."""
+    """Return a column by its name, which may contain dots."""
     functions = import_optional("pyspark.sql.functions", "this needs", "spark")
     return functions.col("`" + name.replace("`", "``") + "`")
 
 
 def _matrix(batch: Any, names: Iterable[str]) -> Array:
     """Return columns of an Arrow batch as a matrix."""
-    found = [batch[name].to_numpy(zero_copy_only=False) for name in names]
-    return np.stack(found, axis=1).astype(np.float64)
+    columns = [batch[name].to_numpy(zero_copy_only=False) for name in names]
+    return np.stack(columns, axis=1).astype(np.float64)
 
 
 def _types_of(df: Any) -> dict[str, str]:
@@ -415,13 +401,13 @@ def _check_present(types: Mapping[str, str], names: Iterable[str]) -> None:
             )
 
 
-def _check_type(types: Mapping[str, str], name: str, known: Iterable[str], rule: str) -> None:
-    if types[name] not in known:
+def _check_type(types: Mapping[str, str], name: str, accepted: Iterable[str], rule: str) -> None:
+    if types[name] not in accepted:
         raise InvalidInputError(f"column {name!r} is of type {types[name]}, and {rule}")
 
 
 def _check_missing(df: Any, names: Iterable[str]) -> None:
-    """Refuse a table that has gaps in some columns."""
+    """Raise for a table with missing values in some columns."""
     functions = import_optional("pyspark.sql.functions", "this needs", "spark")
     wanted = list(dict.fromkeys(names))
     gaps = [functions.count_if(_column(name).isNull()) for name in wanted]
@@ -434,10 +420,10 @@ def _check_missing(df: Any, names: Iterable[str]) -> None:
 
 
 def _check_same_labels(df: Any, label: str, labels: Sequence[Any]) -> None:
-    """Refuse a label that has no column of predictions."""
+    """Raise for a label that has no column of predictions."""
     for (value,) in df.select(_column(label)).distinct().collect():
         if value is not None and value not in labels:
             raise InvalidInputError(
                 f"no prediction is named for the label {value!r} of column {label!r}; named are: "
-                f"{listed([str(known) for known in labels])}"
+                f"{listed([str(label) for label in labels])}"
             )

@@ -1,4 +1,4 @@
-"""Rows of a Spark data frame: made once, kept by the executors, and sum_chunk there in a tree."""
+"""Passes over a Spark data frame: rows are made once, kept by executors, and summed in a tree."""
 
 import pickle
 from collections.abc import Callable, Iterable, Iterator
@@ -12,46 +12,47 @@ from folklearn.arrays import Array
 from folklearn.errors import InvalidInputError
 from folklearn.evidence.map_reduce import ONE_THREAD, RowChunk, S, add_in_tree
 from folklearn.evidence.passes import Passes
+from folklearn.progress import Report
 from folklearn.utils import import_optional
 from folklearn.validation import Rows
 
-FAN = 8  # sums that are added up at a time
+FAN = 8  # sums that are added at a time
 _SUM = "place bigint, content binary"
 
 
-class Block(NamedTuple):
-    """Checked rows, and the losses (T,) that somebody's predictions had on them, if any."""
+class ScoredRows(NamedTuple):
+    """Checked rows, and the losses (T,) of predictions of them, if any."""
 
     rows: Rows
     losses: Array = np.empty(0)
 
 
 class SparkPasses(Passes):
-    """Rows that executors hold, gone over there.
+    """Passes over rows that executors hold.
 
     Rows are checked and numbered once, and persisted: in memory, and on disk where that is full.
     A pass sums every partition by itself, and adds the sums of eight neighbours at a time until
     eight are left for the driver; the tree depends on the partitions, and on no clock. What
     travels is pickled, as Spark pickles functions: executors trust the driver, and it them.
 
-    A context manager: at the end the rows are let go of.
+    A context manager: at the end the rows are unpersisted.
 
     Parameters
     ----------
     df : of which the rows are made; it must have the same rows whenever Spark reads it.
     blocks_of : makes blocks of the Arrow batches of a partition, in executors.
-    after_pass : told the number of every pass that was made, from 1.
+    progress : called with the number of passes made, after each.
     """
 
     def __init__(
         self,
         df: Any,
-        blocks_of: Callable[[Iterable[Any]], Iterable[Block]],
-        after_pass: Callable[[int], None] | None = None,
+        blocks_of: Callable[[Iterable[Any]], Iterable[ScoredRows]],
+        progress: Report | None = None,
     ) -> None:
-        self._after_pass, self._n_made = after_pass, 0
+        self._progress, self._n_passes = progress, 0
         self._functions = import_optional("pyspark.sql.functions", "this needs", "spark")
-        self._blocks = df.mapInArrow(_kept(blocks_of), "part bigint, n bigint, block binary")
+        self._blocks = df.mapInArrow(_pickle_rows(blocks_of), "part bigint, n bigint, block binary")
         self._blocks = self._blocks.persist()
         counts = self._blocks.groupBy("part").agg({"n": "sum"}).collect()
         sizes = dict(sorted((part, n) for part, n in counts if n))
@@ -70,35 +71,37 @@ class SparkPasses(Passes):
 
     @property
     def n_rows(self) -> int:
-        """How many rows there are."""
+        """The number of rows."""
         return self._n_rows
 
     def total(self, size: int | None, sum_chunk: Callable[[RowChunk], S]) -> S:
-        """Return what all rows add up to."""
+        """Return the sum over all rows."""
 
-        def of_rows(first: int, blocks: Iterable[Block]) -> S:
+        def of_rows(first: int, blocks: Iterable[ScoredRows]) -> S:
             return ONE_THREAD.total((block.rows for block in blocks), size, sum_chunk, first)
 
         return self.of_partitions(of_rows)
 
-    def of_partitions(self, of: Callable[[int, Iterable[Block]], S]) -> S:
+    def of_partitions(self, of: Callable[[int, Iterable[ScoredRows]], S]) -> S:
         """Return the sum of what `of` makes of every partition's first row number and blocks."""
         functions, n_sums = self._functions, len(self._firsts)
-        sums = self._blocks.where("n > 0").mapInArrow(_summed(of, self._firsts), _SUM)
+        sums = self._blocks.where("n > 0").mapInArrow(_sum_partitions(of, self._firsts), _SUM)
         while n_sums > FAN:
             neighbours = functions.expr(f"place div {FAN}").alias("eight")
-            sums = sums.groupBy(neighbours).applyInArrow(_joined, _SUM)
+            sums = sums.groupBy(neighbours).applyInArrow(_add_neighbours, _SUM)
             n_sums = -(n_sums // -FAN)
-        found = sorted(sums.collect(), key=itemgetter("place"))
-        total: S = add_in_tree(pickle.loads(row["content"]) for row in found)
-        self._n_made += 1
-        if self._after_pass is not None:
-            self._after_pass(self._n_made)
+        collected = sorted(sums.collect(), key=itemgetter("place"))
+        total: S = add_in_tree(pickle.loads(row["content"]) for row in collected)
+        self._n_passes += 1
+        if self._progress is not None:
+            self._progress(self._n_passes)
         return total
 
 
-def _kept(blocks_of: Callable[[Iterable[Any]], Iterable[Block]]) -> Callable[..., Iterator[Any]]:
-    """Return what turns the batches of a partition into batches of one pickled block each."""
+def _pickle_rows(
+    blocks_of: Callable[[Iterable[Any]], Iterable[ScoredRows]],
+) -> Callable[..., Iterator[Any]]:
+    """Return a function from the batches of a partition to batches of one pickled value each."""
 
     def keep(batches: Iterable[Any]) -> Iterator[Any]:
         import pyarrow as pa
@@ -112,27 +115,27 @@ def _kept(blocks_of: Callable[[Iterable[Any]], Iterable[Block]]) -> Callable[...
     return keep
 
 
-def _summed(
-    of: Callable[[int, Iterable[Block]], Any], firsts: dict[int, int]
+def _sum_partitions(
+    of: Callable[[int, Iterable[ScoredRows]], Any], firsts: dict[int, int]
 ) -> Callable[..., Iterator[Any]]:
-    """Return what turns the blocks of a partition into its sum; its place is that of its rows."""
+    """Return a function from the values of a partition to its sum; places follow the rows."""
     places = {part: place for place, part in enumerate(firsts)}
 
     def sum_up(batches: Iterable[Any]) -> Iterator[Any]:
-        found = (pair for batch in batches for pair in zip(batch["part"], batch["block"]))  # noqa: B905
-        for part, own in groupby(found, key=lambda pair: pair[0].as_py()):
-            blocks = (pickle.loads(content.as_buffer()) for _, content in own)
+        pairs = (pair for batch in batches for pair in zip(batch["part"], batch["block"]))  # noqa: B905
+        for part, group in groupby(pairs, key=lambda pair: pair[0].as_py()):
+            blocks = (pickle.loads(content.as_buffer()) for _, content in group)
             yield _batch(places[part], of(firsts[part], blocks))
 
     return sum_up
 
 
-def _joined(key: tuple[Any, ...], sums: Any) -> Any:
+def _add_neighbours(key: tuple[Any, ...], sums: Any) -> Any:
     """Return the sum of neighbours, a table of one row."""
     import pyarrow as pa
 
-    own = sums.sort_by("place")["content"]
-    total = add_in_tree(pickle.loads(content.as_buffer()) for content in own)
+    contents = sums.sort_by("place")["content"]
+    total = add_in_tree(pickle.loads(content.as_buffer()) for content in contents)
     return pa.Table.from_batches([_batch(key[0].as_py(), total)])
 
 
