@@ -57,8 +57,8 @@ OPEN = ("folklearn.adapters", "folklearn.evaluate", "folklearn.metrics", "folkle
 INSIDE = {
     "adapters.sklearn_data",
     "evaluate.projected_gradient",  # what the others are made of
-    *(f"model.{name}" for name in ("class_weights", "encoder", "document", "holdout", "labels")),
-    *(f"model.{name}" for name in ("numbering", "pictures", "recent", "refit", "roles")),
+    *(f"model.{name}" for name in ("class_weights", "encoder", "display", "holdout", "labels")),
+    *(f"model.{name}" for name in ("numbering", "recent", "refit", "roles", "summary")),
     *(f"model.{name}" for name in ("hindsight", "sparse_scaler", "stream_evidence")),
     *(f"model.{name}" for name in ("terms", "unlearned", "waiting")),
 }

@@ -33,9 +33,9 @@ def test_a_built_wheel_installs_and_predicts(tmp_path):
     subprocess.run([*pip, wheel], check=True, capture_output=True)
     package = target / "folklearn"
     assert (package / "py.typed").is_file()
-    for folder in ("templates", "static"):
-        own = {path.name for path in (ROOT / "src/folklearn/service/pages" / folder).iterdir()}
-        found = {path.name for path in (package / "service/pages" / folder).iterdir()}
+    for folder in ("report/templates", "service/pages/templates", "service/pages/static"):
+        own = {path.name for path in (ROOT / "src/folklearn" / folder).iterdir()}
+        found = {path.name for path in (package / folder).iterdir()}
         assert found == own
     code = (
         "import folklearn; print(folklearn.__file__); "

@@ -14,7 +14,7 @@ from PIL import Image
 
 import folklearn
 from folklearn import plots
-from folklearn.model.pictures import calibration_tables, window_rows
+from folklearn.model.summary import calibration_tables, segment_rows
 
 FOLDER = Path(__file__).parent
 COLOURS = 128  # enough for lines and letters, and half of the bytes
@@ -83,8 +83,8 @@ def main() -> None:
     save(model.explain().plot(), "weights.png")
     photograph(model.report(title="Report on flights.folk"), "report.png")
     drift = folklearn.Model().run(frame, target="delayed")
-    title = f"The world changes at row {CHANGE:,}"
-    save(plots.losses(window_rows(drift.metrics), title=title), "drift.png")
+    title = f"The data change at row {CHANGE:,}"
+    save(plots.losses(segment_rows(drift.metrics), title=title), "drift.png")
 
 
 if __name__ == "__main__":

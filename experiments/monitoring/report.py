@@ -83,7 +83,7 @@ def picture_name(replay: Mapping[str, Any]) -> str:
 
 def draw_replay(replay: Mapping[str, Any], folder: Path) -> None:
     """Draw loss and floor of every window, and the alarms among them."""
-    windows = [dict(one, floor=_or_nan(one["floor"])) for one in replay["windows"]]
+    windows = [{**one, "lower_bound": _or_nan(one["floor"])} for one in replay["windows"]]
     figure = plots.losses(windows, title=replay["title"].capitalize())
     axes = figure.axes[0]
     top = axes.get_ylim()[1]

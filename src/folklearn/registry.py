@@ -74,7 +74,7 @@ _MODULES = {
         "score",
     ),
     "model.model": ("Model",),
-    "model.pictures": ("certificate_card",),
+    "model.display": ("certificate_card",),
     "model.buffers": (
         "PendingPredictions",
         "RowBuffer",

@@ -214,6 +214,7 @@ def test_many_classes_have_no_tables_but_precision_and_recall(rng):
     for t in range(120):
         model.learn_one({"a": float(t % 60), "b": 1.0}, t % 60 if t > 59 else t % 50)
     assert model.metrics.confusion.shape == (0, 0)
+    assert model.metrics.calibration.shape == (3, 0, 10)
     assert np.isfinite(model.metrics.by_class()[0].recall)
     assert math.isnan(model.metrics.by_class()[0].auc)
 

@@ -11,7 +11,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
 import folklearn
-from folklearn.model.document import proven
+from folklearn.model.summary import describe_claims
 
 HEAD = 2048  # rows that set the coordinates of a stream
 PENALTIES = (0.01, 0.1, 1.0, 10.0, 1000.0)
@@ -226,7 +226,7 @@ def test_windows_have_bounds_for_the_same_class(case):
 
 def test_report_and_sentence_name_the_class(case):
     _, model, run, _ = case
-    sentences = proven(model)
+    sentences = describe_claims(model)
     assert run.hindsight.in_words() in sentences
     page = model.report()
     for sentence in sentences:

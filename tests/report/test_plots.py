@@ -10,7 +10,8 @@ import folklearn
 from folklearn import plots
 from folklearn.errors import FolklearnError, InvalidInputError
 from folklearn.metrics import calibration_curve
-from folklearn.report import canvas
+from folklearn.report.formatting import format_compact
+from folklearn.report.style import truncate_label
 
 matplotlib = pytest.importorskip("matplotlib")
 Axes = pytest.importorskip("matplotlib.axes").Axes
@@ -25,7 +26,7 @@ HOSTILE = [
 def windows(n: int = 8, **columns):
     start = 100 * np.arange(n)
     loss = np.linspace(0.9, 0.3, n)
-    known = {"loss": loss, "floor": loss - 0.1, "frozen": loss + 0.2, "error_rate": loss / 2}
+    known = {"loss": loss, "lower_bound": loss - 0.1, "holdout": loss + 0.2, "error_rate": loss / 2}
     return {"start": start, "stop": start + 100, **known, **columns}
 
 
@@ -81,7 +82,7 @@ def nothing_leaves_or_overlaps(figure) -> list[str]:
     return [text.get_text() for text in labels]
 
 
-def test_losses_are_steps_with_a_hatched_floor():
+def test_losses_are_steps_with_a_hatched_lower_bound():
     table = windows()
     figure = plots.losses(table)
     above, below = figure.axes
@@ -96,8 +97,8 @@ def test_losses_are_steps_with_a_hatched_floor():
     shown = " ".join(texts(figure))
     assert "loss, lately 0.300" in shown
     assert "lower bound for\nlinear models 0.200" in shown
-    assert "frozen model 0.500" in shown
-    assert "15% wrong lately" in shown
+    assert "hold-out 0.500" in shown
+    assert "15 % wrong lately" in shown
 
 
 def test_a_list_of_rows_and_a_frame_are_tables_too():
@@ -116,10 +117,10 @@ def test_a_gap_between_windows_breaks_the_line():
 
 
 @pytest.mark.parametrize(("floor", "is_said"), [(-0.5, True), (np.nan, False), (None, False)])
-def test_a_floor_that_says_nothing_is_said_so_if_it_was_looked_for(floor, is_said):
+def test_a_lower_bound_that_says_nothing_is_said_so_if_it_was_looked_for(floor, is_said):
     n = 6
     for figure in (
-        plots.losses(windows(n, floor=[floor] * n)),
+        plots.losses(windows(n, lower_bound=[floor] * n)),
         plots.certificate(np.arange(1, n + 1), np.ones(n), [floor] * n),
     ):
         assert ("no lower bound above 0 is known" in texts(figure)) == is_said
@@ -242,23 +243,24 @@ def test_hostile_names_are_drawn_as_they_are(rng, tmp_path):
         title=HOSTILE[1],
     )
     plots.save(figure, tmp_path / "a.png")  # warnings are errors here, as of missing glyphs
-    shown = nothing_leaves_or_overlaps(figure)
+    with plots.style():
+        shown = nothing_leaves_or_overlaps(figure)
     assert {"<b>&amp;</b>", "$x^{2$", "two lines", "evil", "(no name)"} <= set(shown)
     assert all(len(text) < 60 for text in shown)
 
 
 @pytest.mark.parametrize("most", [3, 5, 24])
 def test_long_names_keep_both_ends(most):
-    cut = canvas.short("a" * 50 + "z" * 50, most)
+    cut = truncate_label("a" * 50 + "z" * 50, most)
     assert len(cut) == most
     assert "…" in cut
-    assert canvas.short("short") == "short"
+    assert truncate_label("short") == "short"
 
 
 def test_numbers_are_short():
     numbers = (0.5, 7, 999, 1000, 1234, 9999, 12_345, 999_999, 1.25e6, 3e9)
     expected = ["0.5", "7", "999", "1k", "1.2k", "10k", "12k", "1M", "1.2M", "3G"]
-    assert [canvas.compact(number) for number in numbers] == expected
+    assert [format_compact(number) for number in numbers] == expected
 
 
 def test_nothing_is_left_set_and_given_axes_are_used():
@@ -318,6 +320,56 @@ def test_what_cannot_be_drawn_is_refused_in_a_sentence(draw, sentence):
     with pytest.raises(InvalidInputError) as refusal:
         draw()
     assert sentence in str(refusal.value)
+
+
+def test_lines_and_levels():
+    lines = {"loss": [1.0, 0.5, 0.25], "other": [1.0, 0.9, 0.8], "chance": 0.5}
+    figure = plots.curves([1, 10, 100], lines, title="t")
+    (axes,) = figure.axes
+    loss, other, chance = axes.lines
+    assert loss.get_ydata().tolist() == [1.0, 0.5, 0.25]
+    assert (chance.get_linestyle(), set(chance.get_ydata())) == (":", {0.5})
+    assert loss.get_linestyle() != other.get_linestyle()
+    assert axes.get_xscale() == "log"
+    shown = [text.get_text() for text in axes.get_legend().get_texts()]
+    assert shown == ["loss 0.250", "other 0.800", "chance 0.500"]
+
+
+def test_one_round_and_nothing():
+    figure = plots.curves([1], {"wrong": [0.25], "unknown": [np.nan]})
+    assert [text.get_text() for text in figure.axes[0].get_legend().get_texts()] == ["wrong 0.250"]
+    with pytest.raises(InvalidInputError, match="no curves to draw"):
+        plots.curves([], {"a": []})
+
+
+@pytest.mark.parametrize("n", [1, 2, 10, 1797, 10**6])
+def test_curve_rounds_go_from_the_first_round_to_the_last(n):
+    at = plots.curve_rounds(n)
+    assert (at[0], at[-1]) == (1, n)
+    assert len(at) <= 200
+    assert (np.diff(at) > 0).all()
+
+
+def test_a_notebook_shows_a_figure_without_pyplot():
+    assert "<svg" in plots.losses(windows())._repr_svg_()
+
+
+def test_ticks_are_exact():
+    from folklearn.report.style import _format_tick
+
+    assert [_format_tick(n, None) for n in (800, 1600, 12_500, 2.5e6)] == [
+        "800", "1.6k", "12.5k", "2.5M",
+    ]  # fmt: skip
+
+
+def test_a_narrow_plot_has_its_legend_below():
+    from folklearn.report.style import new_axes
+
+    ax = new_axes(4.0, 3.2)
+    shown = nothing_leaves_or_overlaps(plots.losses(windows(), ax=ax))
+    assert "hold-out 0.500" in shown
+    legend = ax.get_legend().get_window_extent()
+    assert legend.y1 < ax.bbox.y0
 
 
 def test_without_matplotlib_the_extra_is_named(monkeypatch):

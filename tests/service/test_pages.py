@@ -14,7 +14,7 @@ import pytest
 
 from folklearn.service import server
 from folklearn.service.keys import COOKIE, Keys, Sessions
-from folklearn.service.pages.pictures import PICTURES
+from folklearn.service.pages.charts import CHARTS
 from tests.service.running import Reply, Running, running
 
 EVIL = '<script>alert("1")</script>'
@@ -269,7 +269,7 @@ def test_the_first_steps_are_given_as_lines_to_copy(service: Running, keys: Any)
 
 def test_a_model_is_told_in_words(service: Running) -> None:
     page = Browser(service, service.key).text("/models/churn")
-    assert re.search(r"It was right about \d+ % of all rows", page)
+    assert re.search(r"About \d+ % of all rows were predicted right", page)
     assert "costs 0.693" in page  # of guessing between two
     assert re.search("No linear model of these columns|is proven", page)
     assert "too few rows" in Browser(service, service.key).text("/models/empty")
@@ -280,7 +280,7 @@ def test_every_picture_of_the_page_can_be_drawn(service: Running) -> None:
     sources = re.findall(
         r'src="(/models/churn/pictures/(\w+)[^"]*)"', visitor.text("/models/churn")
     )
-    assert {name for _, name in sources} == set(PICTURES)
+    assert {name for _, name in sources} == set(CHARTS)
     for source, _ in sources:
         for path in (source, f"{source}&narrow"):
             reply = visitor.get(path)
@@ -322,7 +322,7 @@ def test_verifying_is_for_who_may_do_everything(service: Running, keys: Any) -> 
 def test_files_of_the_pages_and_no_others(service: Running) -> None:
     visitor = Browser(service)
     assert visitor.get("/static/pages.css").headers["content-type"].startswith("text/css")
-    for path in ("/static/nothing", "/static/../views.py", "/static/%2e%2e%2fviews.py"):
+    for path in ("/static/nothing", "/static/../handlers.py", "/static/%2e%2e%2fhandlers.py"):
         assert visitor.get(path).status == 404
 
 

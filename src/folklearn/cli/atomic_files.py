@@ -11,7 +11,7 @@ from rich.console import Console
 
 from folklearn import plots
 from folklearn.errors import FolklearnError
-from folklearn.report.canvas import check_format, require_matplotlib
+from folklearn.report.style import check_format, require_matplotlib
 
 
 class AtomicOutputs:

@@ -153,7 +153,7 @@ def _describe_best(best: BestLinearModel, n_rounds: int, models: str) -> str:
 
 
 def _draw(comparison: Comparison, best_losses: Array, title: str) -> object:
-    at = plots.places(len(best_losses))
+    at = plots.curve_rounds(len(best_losses))
     lines = {row.learner: row.scores.loss_curve[at - 1] / at for row in comparison.rows}
     lines["best linear model of the class"] = np.cumsum(best_losses)[at - 1] / at
     return plots.curves(at, lines, title=title, y="average log loss (nats)")

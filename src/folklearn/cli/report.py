@@ -26,9 +26,10 @@ from folklearn.cli.options import (
 )
 from folklearn.cli.predictions_file import has_predictions, read_labelled_predictions
 from folklearn.errors import FolklearnError
-from folklearn.model.document import Proof, model_page, predictions_page, run_page
+from folklearn.model.display import render_report, report_model, report_run
 from folklearn.model.model import Model
-from folklearn.report.canvas import require_matplotlib
+from folklearn.model.summary import ModelSummary
+from folklearn.report.style import require_matplotlib
 
 
 def report(
@@ -90,12 +91,12 @@ def report(
                     "--target and --role are about rows, and this is a saved model"
                 )
             model = load_model(file, "folklearn report")
-            page = model_page(model, f"Report on {os.path.basename(file)}")
+            page = report_model(model, f"Report on {os.path.basename(file)}")
         elif file is not None and target is None and has_predictions(file):
             page = _report_labelled_predictions(file)
         else:
             reader, target = source.open()
-            page = run_page(Model(roles=roles, windows=True).run(reader, target))
+            page = report_run(Model(roles=roles, windows=True).run(reader, target))
         path.write_text(page, encoding="utf-8")
         outputs.commit(console)
 
@@ -104,7 +105,9 @@ def _report_labelled_predictions(path: str) -> str:
     predicted, y = read_labelled_predictions(path)
     notes = list(predicted.notes(y))
     title = f"Audit of {os.path.basename(path)}"
-    return predictions_page(title, predicted.labels, predicted.clipped, y, notes=notes)
+    return render_report(
+        title, ModelSummary.of_predictions(predicted.labels, predicted.clipped, y, warnings=notes)
+    )
 
 
 def _report_predictions(
@@ -112,10 +115,13 @@ def _report_predictions(
 ) -> str:
     audited = audit_file(console, "report", source, predictions, roles, B)
     file, certifier, predicted = audited.file, audited.certifier, audited.predictions
-    proof = Proof(
+    facts = ModelSummary.of_predictions(
+        predicted.labels,
+        audited.P,
+        audited.y,
         file.describe_certificate(certifier.certificate()),
-        certifier.leader_loss,
-        file.regression(predicted.labels),
+        leader_loss=certifier.leader_loss,
+        hindsight=file.regression(predicted.labels),
+        warnings=list(predicted.notes(audited.y)),
     )
-    title, notes = f"Audit of {os.path.basename(predictions)}", list(predicted.notes(audited.y))
-    return predictions_page(title, predicted.labels, audited.P, audited.y, proof, notes=notes)
+    return render_report(f"Audit of {os.path.basename(predictions)}", facts)

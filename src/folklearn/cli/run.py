@@ -54,6 +54,7 @@ from folklearn.learners import catalogue
 from folklearn.model.dataset import Dataset
 from folklearn.model.model import Model
 from folklearn.model.run import Run
+from folklearn.model.summary import NOTHING_PROVEN
 from folklearn.readers.reader import BadRow
 from folklearn.utils import counted
 
@@ -65,7 +66,6 @@ _EXPLANATION = (
     "the model as it would be saved."
 )
 _WINDOWS = TextTable([("last rows", "loss", "lower", "error"), ("", "", "bound", "")])
-_UNPROVEN = "Nothing is proven before there is a second class."
 
 
 def run(
@@ -470,7 +470,7 @@ def _summarise(model: Model, finished: Run, bad_row_sink: BadRowSink | None) -> 
     else:
         yield finished.hindsight.in_words()
     certificate = finished.certificate
-    yield _UNPROVEN if certificate is None else certificate.in_words(model.total_weight)
+    yield NOTHING_PROVEN if certificate is None else certificate.in_words(model.total_weight)
 
 
 def _describe_windows(model: Model) -> str:

@@ -408,7 +408,7 @@ class Metrics(Serializable):
     def calibration(self) -> Array:
         """Rows, sum of probabilities, and rows of the class, (3, K, 10) by class and bin."""
         self._count_pending()
-        shape = len(self._scores), 2, kernels.N_BINS, -1
+        shape = len(self._scores), 2, kernels.N_BINS, kernels.N_SCORES // kernels.N_BINS
         others, hits = self._scores.reshape(shape).sum(axis=3).transpose(1, 0, 2)
         return np.array([others + hits, self._probability_sums, hits], np.float64)
 

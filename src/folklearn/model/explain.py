@@ -52,9 +52,9 @@ class Explanation:
 
     def plot(self, path: str | None = None) -> Any:
         """Draw the weights; return the figure, or write it to a file."""
-        from folklearn.model.pictures import saved, weights_figure
+        from folklearn.model.display import draw_weights, save_figure
 
-        return saved(weights_figure(self), path)
+        return save_figure(draw_weights(self), path)
 
     def __repr__(self) -> str:
         columns = sorted(self.importance, key=self.importance.__getitem__, reverse=True)[:3]
@@ -62,7 +62,7 @@ class Explanation:
         return f"Explanation of {len(self.names)} weights for {len(self.labels)} classes{most}"
 
     def _repr_html_(self) -> str:
-        from folklearn.model.pictures import explanation_card
+        from folklearn.model.display import explanation_card
 
         return explanation_card(self)
 

@@ -913,9 +913,9 @@ class Model(Serializable):
 
     def report(self, path: Any = None, *, title: str = "Report on a model") -> str:
         """Return one HTML page about its life, which needs nothing else; write it to a path."""
-        from folklearn.model.document import model_page, put
+        from folklearn.model.display import report_model, write_text
 
-        return put(model_page(self, title), path)
+        return write_text(report_model(self, title), path)
 
     # How large it is.
 
@@ -1004,7 +1004,7 @@ class Model(Serializable):
         return f"Model({self.learner_name!r}), {learned}, {classes}, loss {self.average_loss:.4f}"
 
     def _repr_html_(self) -> str:
-        from folklearn.model.pictures import model_card
+        from folklearn.model.display import model_card
 
         return model_card(self)
 

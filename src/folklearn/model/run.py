@@ -148,15 +148,15 @@ class Run:
 
     def plot(self, path: str | None = None) -> Any:
         """Draw the run on one page; return the figure, or write it to a file."""
-        from folklearn.model.pictures import run_figure, saved
+        from folklearn.model.display import draw_run, save_figure
 
-        return saved(run_figure(self), path)
+        return save_figure(draw_run(self), path)
 
     def report(self, path: Any = None) -> str:
         """Return one HTML page about the run, which needs nothing else; write it to a path."""
-        from folklearn.model.document import put, run_page
+        from folklearn.model.display import report_run, write_text
 
-        return put(run_page(self), path)
+        return write_text(report_run(self), path)
 
     def __repr__(self) -> str:
         frozen = "" if math.isnan(self.holdout_loss) else f"frozen {self.holdout_loss:.4f}, "
@@ -166,7 +166,7 @@ class Run:
         )
 
     def _repr_html_(self) -> str:
-        from folklearn.model.pictures import run_card
+        from folklearn.model.display import run_card
 
         return run_card(self)
 

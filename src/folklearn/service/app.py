@@ -15,8 +15,8 @@ from folklearn import __version__
 from folklearn.service.events import RefusedError
 from folklearn.service.http import Endpoint, EndpointApp, respond
 from folklearn.service.limits import PATTERN
-from folklearn.service.pages import pages
-from folklearn.service.pages.looks import Looks
+from folklearn.service.pages.handlers import PageRouter
+from folklearn.service.pages.view_model import ModelPageCache
 from folklearn.service.routes import ENDPOINTS, MODEL
 from folklearn.service.service import Service
 
@@ -28,14 +28,14 @@ def application(service: Service) -> ASGIApp:
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         yield
         service.close()
-        looks.close()
+        pages.close()
 
-    looks = Looks(service)
+    pages = ModelPageCache(service)
     served = {one: EndpointApp(service, one) for one in ENDPOINTS}
     routes = [Route(one.path, app, methods=[one.method]) for one, app in served.items()]
     routes.append(Route("/v1/openapi.json", document(ENDPOINTS)))
     rest = Starlette(
-        routes=[*routes, *pages(service, looks)],
+        routes=[*routes, *PageRouter(service, pages).routes()],
         lifespan=lifespan,
         exception_handlers={405: _not_so},
     )

@@ -11,6 +11,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.responses import Response, StreamingResponse
 
 from folklearn.model.model import Model
+from folklearn.model.summary import NOTHING_PROVEN
 from folklearn.service import bodies, commands, events
 from folklearn.service.events import Answer, RefusedError, new_id
 from folklearn.service.http import Call, Endpoint, check_answer_length
@@ -177,7 +178,7 @@ async def certificate(call: Call) -> Answer:
     version, model = await _model_copy(call)
     found = await asyncio.to_thread(model.certificate)
     if found is None:
-        return Answer(200, {"version": version, "valid": False, "words": _NO_PROOF})
+        return Answer(200, {"version": version, "valid": False, "words": NOTHING_PROVEN})
     words = found.in_words(model.total_weight)
     weight = model.total_weight or 1.0
     return Answer(
@@ -277,8 +278,6 @@ def _may_watch(call: Call) -> bool:
 
 
 # What they share.
-
-_NO_PROOF = "Nothing is proven before there is a second class."
 
 
 async def done(future: Any) -> Answer:

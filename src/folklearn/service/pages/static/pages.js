@@ -9,8 +9,8 @@ const LATELY = 5; // seconds over which speed is measured
 
 const FORMATS = {
   count: (value) => Math.round(value).toLocaleString("en"),
-  nats: (value) => value.toFixed(3),
-  share: (value) => `${(100 * value).toFixed(1)} %`,
+  loss: (value) => (Math.abs(value) >= 0.01 || value === 0 ? value.toFixed(3) : value.toPrecision(2)),
+  share: (value) => `${Number((100 * value).toPrecision(3))} %`,
 };
 
 async function refresh() {

@@ -1,4 +1,4 @@
-"""Pictures with the classes as rows, columns or lines: calibration, confusion, weights."""
+"""Plots with the classes as rows, columns or lines: calibration, confusion, weights."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -8,19 +8,39 @@ from numpy.typing import ArrayLike
 
 from folklearn.arrays import Array, Labels
 from folklearn.errors import InvalidInputError
-from folklearn.report import canvas
-from folklearn.report.canvas import BLUE, FAINT, INK, QUIET, RED, SMALL, End, short, style
+from folklearn.report.formatting import format_compact
+from folklearn.report.style import (
+    BLUE,
+    BROWN,
+    FAINT,
+    GREEN,
+    GREY,
+    INK,
+    OLIVE,
+    PURPLE,
+    QUIET,
+    RED,
+    ROSE,
+    SLATE,
+    SMALL,
+    add_legend,
+    figure_of,
+    new_axes,
+    size_in_inches,
+    style,
+    style_axes,
+    truncate_label,
+)  # fmt: skip
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_FEW = 5  # predictions in a bin: below, its frequency is noise
-_POOLED_BINS = 10
-_ROOMY = 6  # classes: so few cells have room for every digit
+_MIN_PREDICTIONS_OF_BIN = 5  # below, its frequency is noise
+_N_POOLED_BINS = 10
+_MAX_CLASSES_WITH_FULL_COUNTS = 6  # of more, cells have no room for every digit
 _LINES = (
-    ("--", "s", BLUE), (":", "^", RED), ("-.", "D", canvas.GREEN), ("--", "v", canvas.PURPLE),
-    (":", "P", canvas.OLIVE), ("-.", "X", canvas.ROSE), ("--", "<", canvas.SLATE),
-    (":", ">", canvas.BROWN),
+    ("--", "s", BLUE), (":", "^", RED), ("-.", "D", GREEN), ("--", "v", PURPLE),
+    (":", "P", OLIVE), ("-.", "X", ROSE), ("--", "<", SLATE), (":", ">", BROWN),
 )  # fmt: skip
 
 
@@ -32,68 +52,75 @@ def calibration(
     title: str = "Calibration",
     ax: Any = None,
 ) -> "Figure":
-    """Draw how often each class came true against the probability that it was given.
+    """Draw the observed frequency of each class against its predicted probability.
 
     `tables` has one table for each class, a mapping or an object with `predicted`, `observed`
     and `count` or `share` of the bins, such as a `CalibrationCurve`. The thick line is all
-    classes together; the eight most frequent have lines of their own, the others are grey.
+    classes together; the eight most frequent have named lines, the others are grey.
     Bins with fewer than 5 predictions of a class are left out of its line. The bars below
     count the predictions.
     """
     bins = [_bins(table) for table in tables]
-    _same_length("tables", len(bins), labels)
+    _check_length("tables", len(bins), labels)
     everything = np.concatenate(bins, axis=1) if bins else np.zeros((3, 0))
     if not everything[2].sum() > 0.0:
         raise InvalidInputError("no calibration to draw: no bin holds a prediction")
-    ax = canvas.figure(5.6, 5.4).subplots() if ax is None else ax
+    ax = new_axes(6.8, 5.4) if ax is None else ax
     is_share = any(_column(table, "count") is None for table in tables)
     note = f"the {len(_LINES)} most frequent classes; the others are grey"
     note = note if len(bins) > len(_LINES) else ""
-    canvas.dress(ax, title, "", "how often it came true", note=note)
+    style_axes(ax, title, "", "observed frequency", note=note)
     ax.set_xlim(-0.02, 1.02)
     ax.set_ylim(-0.02, 1.02)
     ax.plot([0, 1], [0, 1], color=QUIET, linewidth=0.8, zorder=1)
     frequency = np.array([observed @ count for _, observed, count in bins])
     order = np.argsort(-frequency, kind="stable")
-    ends = []
     for rank, k in enumerate(order):
         predicted, observed, count = bins[k]
-        kept = (count >= _FEW) | is_share
+        kept = (count >= _MIN_PREDICTIONS_OF_BIN) | is_share
         if not kept.any():
             continue
         if rank >= len(_LINES):
-            ax.plot(
-                predicted[kept], observed[kept], "-", color=canvas.GREY, linewidth=0.8, zorder=1
-            )
+            ax.plot(predicted[kept], observed[kept], "-", color=GREY, linewidth=0.8, zorder=1)
             continue
         dashes, marker, color = _LINES[rank]
-        drawn = {"linestyle": dashes, "marker": marker, "color": color, "markersize": 3.5}
-        ax.plot(predicted[kept], observed[kept], **drawn, linewidth=1.0, zorder=2)
-        ends.append(End(predicted[kept][-1], observed[kept][-1], short(labels[k], 18), color))
+        look = {"linestyle": dashes, "marker": marker, "color": color, "markersize": 3.5}
+        name = truncate_label(labels[k], 18)
+        ax.plot(
+            predicted[kept],
+            observed[kept],
+            **look,
+            linewidth=1.0,
+            zorder=2,
+            label=_legend_name(name),
+        )
     pooled, edges = _pooled(everything)
-    seen = pooled[2] > 0.0
-    ax.plot(*pooled[:2, seen], "o-", color=INK, linewidth=2.2, markersize=5.0, zorder=3)
-    x, y = pooled[:2, seen][:, -1].tolist()
-    ends.append(End(x, y, "all classes"))
-    canvas.name_ends(ax, ends)
-    _strip(ax, pooled[2], edges, is_share)
-    return canvas.root(ax)
+    line = {"color": INK, "linewidth": 2.2, "markersize": 5.0, "zorder": 3}
+    ax.plot(*pooled[:2, pooled[2] > 0.0], "o-", **line, label="all classes")
+    add_legend(ax, (0.02, 1.0))  # inside: few lines are there
+    _add_counts(ax, pooled[2], edges, is_share)
+    return figure_of(ax)
 
 
-def _strip(ax: Any, sizes: Array, edges: Array, is_share: bool) -> None:
-    """Draw bars below for how many predictions each pooled bin holds, with their numbers."""
+def _legend_name(name: str) -> str:
+    """Return a name that a legend shows: it leaves out those that begin with an underscore."""
+    return f" {name}" if name.startswith("_") else name
+
+
+def _add_counts(ax: Any, sizes: Array, edges: Array, is_share: bool) -> None:
+    """Draw bars below the axes for the number of predictions in each pooled bin."""
     ax.tick_params(labelbottom=False, length=0.0, axis="x")
     strip = ax.inset_axes((0.0, -0.26, 1.0, 0.17), sharex=ax)
-    canvas.dress(strip, "", "predicted probability", "", grid="")
+    style_axes(strip, "", "predicted probability", "", grid="")
     strip.set_yticks([])
     strip.spines["left"].set_visible(False)
-    heights = np.sqrt(sizes / sizes.max())  # of a root: small bins stay visible
+    heights = np.sqrt(sizes / sizes.max())  # roots: small bins stay visible
     width = float(edges[1] - edges[0])
     strip.bar(edges[:-1], heights, 0.9 * width, 0.0, align="edge", color=FAINT, edgecolor=QUIET)
     total = float(sizes.sum())
     for left, height, size in zip(edges, heights, sizes, strict=False):
         if size > 0.0:
-            text = f"{100.0 * size / total:.2g}%" if is_share else canvas.compact(size)
+            text = f"{100.0 * size / total:.2g}%" if is_share else format_compact(size)
             where = (left + 0.45 * width, height + 0.08)
             strip.text(*where, text, ha="center", va="bottom", fontsize=SMALL - 1.5, color=INK)
     strip.set_ylim(0.0, 1.45)
@@ -115,17 +142,16 @@ def _bins(table: Any) -> Array:
 def _column(table: Any, name: str) -> Any:
     if isinstance(table, Mapping):
         return table.get(name)
-    # Sequences and strings have a method of this name.
-    found = getattr(table, name, None)
-    return None if callable(found) else found
+    value = getattr(table, name, None)
+    return None if callable(value) else value  # sequences and strings have a method `count`
 
 
 def _pooled(bins: Array) -> tuple[Array, Array]:
-    at = np.clip((bins[0] * _POOLED_BINS).astype(np.int64), 0, _POOLED_BINS - 1)
-    sizes = np.bincount(at, bins[2], _POOLED_BINS)
-    sums = [np.bincount(at, bins[2] * one, _POOLED_BINS) for one in bins[:2]]
+    at = np.clip((bins[0] * _N_POOLED_BINS).astype(np.int64), 0, _N_POOLED_BINS - 1)
+    sizes = np.bincount(at, bins[2], _N_POOLED_BINS)
+    sums = [np.bincount(at, bins[2] * one, _N_POOLED_BINS) for one in bins[:2]]
     means = [one / np.where(sizes > 0.0, sizes, 1.0) for one in sums]
-    return np.array([*means, sizes]), np.linspace(0.0, 1.0, _POOLED_BINS + 1)
+    return np.array([*means, sizes]), np.linspace(0.0, 1.0, _N_POOLED_BINS + 1)
 
 
 @style()
@@ -137,7 +163,7 @@ def confusion(
     most: int = 20,
     ax: Any = None,
 ) -> "Figure":
-    """Draw how often each class (row) was taken for each class (column).
+    """Draw how often each class (row) was predicted as each class (column).
 
     The shade of a cell is its share of the row. Of more than `most` classes, those with the
     most mistakes from and to them are drawn, in the order given.
@@ -147,33 +173,33 @@ def confusion(
         raise InvalidInputError(f"counts has shape {C.shape}; expected (classes, classes)")
     if not (np.isfinite(C).all() and (C >= 0.0).all()):
         raise InvalidInputError("counts must be finite and not negative")
-    _same_length("rows of counts", len(C), labels)
+    _check_length("rows of counts", len(C), labels)
     K, rows = len(C), C.sum(axis=1, keepdims=True)
     mistakes = rows[:, 0] + C.sum(axis=0) - 2.0 * np.diag(C)
     kept = _largest(mistakes, most)
     note = f"the {len(kept)} most confused of {K} classes" if len(kept) < K else ""
-    names = [short(labels[k], 20) for k in kept]
+    names = [truncate_label(labels[k], 20) for k in kept]
     side = max(3.0, 1.0 + 0.36 * len(kept))
-    ax = canvas.figure(side + 1.8, side + 1.2).subplots() if ax is None else ax
-    canvas.dress(ax, title, "predicted", "truth", note=note, grid="")
+    ax = new_axes(side + 1.8, side + 1.2) if ax is None else ax
+    style_axes(ax, title, "predicted", "truth", note=note, grid="")
     shares = (C / np.where(rows > 0.0, rows, 1.0))[np.ix_(kept, kept)]
-    shades = np.sqrt(shares)  # of a root: a share of 1 % is visible
+    shades = np.sqrt(shares)  # roots: a share of 1 % is visible
     ax.pcolormesh(shades, cmap=_shades(), vmin=0.0, vmax=1.0, edgecolors="white", linewidth=1.0)
-    _cells(ax, names, names)
-    size = min(SMALL, 72.0 * 0.3 * _cell(ax, len(kept), len(kept))[0])
+    _name_cells(ax, names, names)
+    size = min(SMALL, 72.0 * 0.3 * _cell_inches(ax, len(kept), len(kept))[0])
     for i, j in np.ndindex(shades.shape):
         value = float(C[kept[i], kept[j]])
         if value > 0.0:
-            is_roomy = len(kept) <= _ROOMY and value < 1e6
-            text = f"{value:,.6g}" if is_roomy else canvas.compact(value)
+            is_roomy = len(kept) <= _MAX_CLASSES_WITH_FULL_COUNTS and value < 1e6
+            text = f"{value:,.6g}" if is_roomy else format_compact(value)
             color = "white" if shades[i, j] > 0.85 else INK
             look = {"fontsize": size, "color": color, "weight": "bold" if i == j else "normal"}
             ax.text(j + 0.5, i + 0.5, text, ha="center", va="center", **look)
-    return canvas.root(ax)
+    return figure_of(ax)
 
 
 def _shades() -> Any:
-    """Return blue of more or less strength: whatever the ground is, it shines through."""
+    """Return transparent to opaque blue, for any background."""
     from matplotlib.colors import LinearSegmentedColormap, to_rgba
 
     ends = [to_rgba(BLUE, 0.0), to_rgba(BLUE, 1.0)]
@@ -202,8 +228,8 @@ def weights(
         raise InvalidInputError(f"W has shape {V.shape}; expected (classes, columns)")
     if not np.isfinite(V).all():
         raise InvalidInputError("W must be finite")
-    _same_length("rows of W", len(V), labels)
-    _same_length("columns of W", V.shape[1], names)
+    _check_length("rows of W", len(V), labels)
+    _check_length("columns of W", V.shape[1], names)
     K, d = V.shape
     if K > 2:
         V = V - V.mean(axis=0)
@@ -212,26 +238,26 @@ def weights(
     spread = np.abs(V).max(axis=0)
     columns = np.argsort(-spread, kind="stable")[:most]
     classes = _largest(np.abs(V).max(axis=1), most)
-    rows = [short(names[j]) for j in columns]
+    rows = [truncate_label(names[j]) for j in columns]
     note = f"the {len(rows)} most important of {d} columns" if len(rows) < d else ""
     height = 1.4 + 0.24 * len(rows)
     if K <= 2:
-        ax = canvas.figure(6.4, height).subplots() if ax is None else ax
-        canvas.dress(ax, title, _direction(labels), "", note=note, grid="x")
-        _bars(ax, rows, V[0, columns])
-        return canvas.root(ax)
+        ax = new_axes(6.4, height) if ax is None else ax
+        style_axes(ax, title, _direction(labels), "", note=note, grid="x")
+        _draw_bars(ax, rows, V[0, columns])
+        return figure_of(ax)
     width = 2.8 + 0.32 * max(len(classes), 8)
-    ax = canvas.figure(width, height + 1.2).subplots() if ax is None else ax
-    canvas.dress(ax, title, "", "", note=note, grid="both")
-    _cells(ax, rows, [short(labels[k], 18) for k in classes])
-    reach = _circles(ax, V[np.ix_(classes, columns)].T)
+    ax = new_axes(width, height + 1.2) if ax is None else ax
+    style_axes(ax, title, "", "", note=note, grid="both")
+    _name_cells(ax, rows, [truncate_label(labels[k], 18) for k in classes])
+    reach = _draw_circles(ax, V[np.ix_(classes, columns)].T)
     shown = f", {len(classes)} of {K} classes" if len(classes) < K else ""
     ax.set_xlabel(f"● for the class   ○ against it   largest: {reach:.3g}{shown}", color=QUIET)
-    return canvas.root(ax)
+    return figure_of(ax)
 
 
-def _bars(ax: Any, rows: Sequence[str], values: Array) -> None:
-    edge, inside = _colours(values)
+def _draw_bars(ax: Any, rows: Sequence[str], values: Array) -> None:
+    edge, inside = _colours_of(values)
     middles = np.arange(len(rows)) + 0.5
     ax.barh(middles, values, 0.5, color=inside, edgecolor=edge)
     ax.axvline(0.0, color=INK, linewidth=0.8)
@@ -241,19 +267,19 @@ def _bars(ax: Any, rows: Sequence[str], values: Array) -> None:
     ax.set_xlim(-reach, reach)
 
 
-def _circles(ax: Any, values: Array) -> float:
+def _draw_circles(ax: Any, values: Array) -> float:
     """Draw values (rows, columns) as circles; return the largest size of one."""
     reach = float(np.abs(values).max()) or 1.0
-    diameter = 72.0 * 0.75 * min(_cell(ax, *values.shape))
+    diameter = 72.0 * 0.75 * min(_cell_inches(ax, *values.shape))
     i, j = np.nonzero(np.abs(values) > 1e-3 * reach)
-    edge, inside = _colours(values[i, j])
+    edge, inside = _colours_of(values[i, j])
     sizes = diameter**2 * np.abs(values[i, j]) / reach
     look = {"edgecolors": edge, "facecolors": inside, "linewidth": 1.0, "clip_on": False}
     ax.scatter(j + 0.5, i + 0.5, s=sizes, zorder=3, **look)
     return reach
 
 
-def _colours(values: Array) -> tuple[Any, Any]:
+def _colours_of(values: Array) -> tuple[Any, Any]:
     """Return the colours of the edge and inside: full is for, empty is against."""
     edge = np.where(values > 0.0, BLUE, RED)
     return edge, np.where(values > 0.0, edge, "white")
@@ -261,8 +287,9 @@ def _colours(values: Array) -> tuple[Any, Any]:
 
 def _direction(labels: Sequence[object]) -> str:
     if len(labels) == 1:
-        return f"weight for {short(labels[0])}"
-    return f"← {short(labels[0], 18)}     weight     {short(labels[1], 18)} →"
+        return f"weight for {truncate_label(labels[0])}"
+    against, favoured = (truncate_label(label, 18) for label in labels)
+    return f"← {against}     weight     {favoured} →"
 
 
 def _largest(scores: Array, most: int) -> Labels:
@@ -270,25 +297,25 @@ def _largest(scores: Array, most: int) -> Labels:
     return np.sort(np.argsort(-scores, kind="stable")[:most])
 
 
-def _cell(ax: Any, n_rows: int, n_columns: int) -> tuple[float, float]:
-    """Return width and height of a cell in inches, about: names will take some of the room."""
-    width, height = canvas.inches(ax)
+def _cell_inches(ax: Any, n_rows: int, n_columns: int) -> tuple[float, float]:
+    """Return width and height of a cell, about: names will take some of the room."""
+    width, height = size_in_inches(ax)
     return 0.9 * width / n_columns, 0.9 * height / n_rows
 
 
-def _cells(ax: Any, rows: Sequence[str], columns: Sequence[str]) -> None:
+def _name_cells(ax: Any, rows: Sequence[str], columns: Sequence[str]) -> None:
     """Name the rows, top to bottom, and the columns of a table."""
     ax.set_yticks(np.arange(len(rows)) + 0.5, rows, parse_math=False)
     ax.set_xticks(np.arange(len(columns)) + 0.5, columns, parse_math=False)
     ax.set_xlim(0.0, len(columns))
     ax.set_ylim(len(rows), 0.0)
     ax.tick_params(length=0.0)
-    width = _cell(ax, len(rows), len(columns))[0]
+    width = _cell_inches(ax, len(rows), len(columns))[0]
     if max(map(len, columns)) * 0.6 * SMALL / 72.0 > width:
         for tick in ax.get_xticklabels():
             tick.set(rotation=50, ha="right", rotation_mode="anchor")
 
 
-def _same_length(what: str, n: int, names: Sequence[object]) -> None:
+def _check_length(what: str, n: int, names: Sequence[object]) -> None:
     if n != len(names):
         raise InvalidInputError(f"there are {n} {what} and {len(names)} names for them")

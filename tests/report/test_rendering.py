@@ -1,0 +1,81 @@
+"""Templates: escaped, self-contained, and the same bytes every time."""
+
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from folklearn import plots
+from folklearn.report.rendering import render_card
+
+HOSTILE = [
+    "<script>alert(1)</script>",
+    '" onload="x',
+    "a & b",
+    "</style>",
+    "-->",
+    "\x00\x1b",
+    "\ud800",
+]
+
+
+class Reader(HTMLParser):
+    """Collects tags, attributes and text; fails on tags that do not match."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: set[str] = set()
+        self.attributes: list[tuple[str, str | None]] = []
+        self.text = ""
+        self.feed(text)
+        self.close()
+        assert not self.open
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.add(tag)
+        self.attributes += attrs
+        if tag not in ("meta", "img"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text += data
+
+
+def check_is_safe_and_alone(text):
+    """Check that no name became a tag, and that nothing is needed from elsewhere."""
+    reader = Reader(text)
+    assert not {"script", "link", "iframe", "i", "b"} & reader.tags
+    assert not [key for key, _ in reader.attributes if key.startswith("on")]
+    sources = [value for key, value in reader.attributes if key.endswith(("href", "src"))]
+    assert all(value.startswith("data:image/svg+xml;base64,") for value in sources)
+    assert "@import" not in text
+    text.encode("utf-8")
+    assert not re.search(r"[\x00-\x08\x0b-\x1f]", text)
+    return reader
+
+
+def drawn():
+    windows = {"start": [0, 5], "stop": [5, 9], "loss": [0.7, 0.5], "lower_bound": [0.1, 0.4]}
+    return plots.losses(windows, title="<i>-->")
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_no_name_becomes_a_tag(name):
+    check_is_safe_and_alone(render_card(name, [(name, name)], drawn()))
+
+
+def test_a_card_has_names_values_and_a_figure():
+    text = render_card("Model", [("rounds", 12_000), ("loss", float("nan"))], drawn())
+    reader = check_is_safe_and_alone(text)
+    assert ("alt", "Model") in reader.attributes
+    assert "<td>12,000</td>" in text
+    assert "<td>–</td>" in text
+
+
+def test_the_same_input_gives_the_same_bytes():
+    once, again = (render_card("b", [("c", 1.0)], drawn()) for _ in range(2))
+    assert once == again
