@@ -6,7 +6,7 @@ from html.parser import HTMLParser
 import pytest
 
 from folklearn import plots
-from folklearn.report.rendering import render_card
+from folklearn.report.rendering import render_card, render_table
 
 HOSTILE = [
     "<script>alert(1)</script>",
@@ -66,6 +66,7 @@ def drawn():
 @pytest.mark.parametrize("name", HOSTILE)
 def test_no_name_becomes_a_tag(name):
     check_is_safe_and_alone(render_card(name, [(name, name)], drawn()))
+    check_is_safe_and_alone(render_table([name, name], [[name, 1.5]]))
 
 
 def test_a_card_has_names_values_and_a_figure():

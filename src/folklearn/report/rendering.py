@@ -4,7 +4,7 @@ Every value is escaped by Jinja, so a name from a data file cannot become a tag.
 """
 
 import importlib.util
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -61,6 +61,11 @@ def render_card(title: str, rows: Iterable[tuple[str, object]], figure: Any = No
     """Return a title, names with values and a figure as HTML, for a notebook."""
     image = None if figure is None else style.svg_uri(figure)
     return render("card.html", title=title, rows=list(rows), image=image)
+
+
+def render_table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Return a table of names and numbers as HTML, for a notebook."""
+    return render("table.html", head=head, rows=list(rows))
 
 
 def _replace_controls(value: Any) -> Any:

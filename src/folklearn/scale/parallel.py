@@ -33,7 +33,7 @@ from folklearn.evidence.map_reduce import MapReduce, add_in_tree
 from folklearn.learners import catalogue
 from folklearn.metrics.scores import Scores, progressive
 from folklearn.progress import Progress, report_progress
-from folklearn.report import html
+from folklearn.report.rendering import render_table
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -160,7 +160,7 @@ class Comparison:
             for row in self.rows
         ]
         named = f"best linear model, row norms to {self.best.B:g}"
-        return html.table(head, [*cells, [named, self._best_loss, None, 0.0]])
+        return render_table(head, [*cells, [named, self._best_loss, None, 0.0]])
 
     @property
     def _best_loss(self) -> float:
@@ -255,7 +255,7 @@ class FilesAudit:
     def _repr_html_(self) -> str:
         head = ["file", "rows", "loss a row", "no linear model below", "regret bound a row"]
         rows = [*self.files, AuditedFile("all", self.certificate)]
-        return html.table(
+        return render_table(
             head, [[str(row.file), *average_certificate(row.certificate)] for row in rows]
         )
 
