@@ -7,7 +7,8 @@ import pytest
 
 from folklearn import Certificate, Folklore, Model
 from folklearn.cli import text
-from folklearn.model import document
+from folklearn.model import holdout
+from folklearn.model.summary import describe_claims
 
 
 def certificate(loss, regret_bound, **more):
@@ -32,7 +33,7 @@ def test_the_plain_sentence():
         "these rows; this model had 0.8000, each row predicted before its label was known."
     )
     assert certificate(80.0, 80.0).in_words().startswith("There is no useful lower bound yet")
-    assert document.proven(Model()) == ["Nothing is proven before there is a second class."]
+    assert describe_claims(Model()) == ["Nothing is proven before there is a second class."]
     invalid = certificate(10.0, float("inf"), valid=False, reason="gamma was too large")
     assert invalid.in_words() == "There is no lower bound: gamma was too large."
 
@@ -93,10 +94,10 @@ def test_an_invalid_certificate_gives_its_reason():
 
 
 def test_losses_part():
-    assert not document.has_parted(0.5, 0.6)
-    assert not document.has_parted(0.5, 0.65)
-    assert document.has_parted(0.5, 0.66)
-    assert not document.has_parted(0.5, math.nan)
+    assert not holdout.has_parted(0.5, 0.6)
+    assert not holdout.has_parted(0.5, 0.65)
+    assert holdout.has_parted(0.5, 0.66)
+    assert not holdout.has_parted(0.5, math.nan)
 
 
 def test_numbers_of_a_table():
@@ -115,7 +116,7 @@ def test_what_new_classes_cost_is_part_of_the_loss(rng):
     model = Model(learner="folklore")
     for label in rng.choice(["a", "b", "c"], size=400, p=[0.6, 0.3, 0.1]).tolist():
         model.learn_one({"x": float(len(label))}, label)
-    said = document.proven(model)[-1]
+    said = describe_claims(model)[-1]
     below = float(re.search(r"of at least (\S+) on these rows", said)[1])
     gain = float(re.search(r"by more than ([0-9.]+[0-9])\.", said)[1])
     assert model.loss_of_new > 4.0

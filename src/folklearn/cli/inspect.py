@@ -17,9 +17,9 @@ from folklearn.cli.options import (
     Target,
     may_be_saved,
 )
-from folklearn.model import document
 from folklearn.model.model import Model
 from folklearn.model.roles import inferred
+from folklearn.model.summary import describe_claims
 from folklearn.utils import counted, listed
 
 _MAX_LINES = 8  # of columns, and of weights
@@ -87,7 +87,7 @@ def _describe_model(model: Model) -> list[str]:
         ("loss", f"{loss}, each row predicted before it was learned"),
         ("frozen", f"{frozen}, of rows ahead by the model as saved"),
         ("error", f"{model.n_mistakes / model.n_rounds:.2%}"),
-        ("proven", " ".join(document.proven(model))),
+        ("proven", " ".join(describe_claims(model))),
     ]
     return [text.format_fields(*lines), *_describe_weights(model)]
 
