@@ -170,6 +170,7 @@ def test_compiling_is_announced_when_it_takes_long(folklearn, pets, monkeypatch,
             compilation.end()
 
     monkeypatch.setattr(progress, "_SECONDS_TO_COMPILE_SILENTLY", seconds)
+    monkeypatch.setattr(progress.COMPILATION, "_is_announced", True)  # kernels may be cold
     describe_run = text.describe_run
     monkeypatch.setattr(text, "describe_run", lambda *feed: compile() or describe_run(*feed))
     said = folklearn("run", pets, "--target", "kind").stderr

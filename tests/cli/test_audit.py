@@ -70,7 +70,7 @@ def test_predictions_of_any_model(folklearn, pets, as_arrays, write_predictions,
     last_row = [line.split() for line in outcome.stderr.splitlines() if line.split()[0] == "300"]
     assert last_row[0][2] == f"{scores.log_loss:.4f}"
     assert last_row[0][4] == f"{certificate.regret_bound / 300:.4f}"
-    assert "The linear model that learned the same rows" in outcome.stderr
+    assert "a linear one that learned the same rows online" in outcome.stderr
     assert "counted as" not in outcome.stderr
 
 

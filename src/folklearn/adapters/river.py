@@ -29,28 +29,24 @@ class FolkloreStreamClassifier(base.MiniBatchClassifier):
     r"""Online multiclass logistic regression with a live certificate, as a River classifier.
 
     Use it wherever River takes a multiclass classifier: there is no learning rate, features
-    need no scaling, and features and classes may appear at any time. All of it is a
-    `folklearn.Model`, held as `model`: a feature is a number, a category (text, up to a hundred
-    of them with a weight of their own), words (text of three words or more in the first example)
-    or a date, as its first value is. One that is absent, None or NaN is missing: a missing number
-    counts as the mean so far, and a missing category as none. Features go by `str` of their name.
-    Prefer a first-order model of River for more than a few hundred numbers: the state has
+    need no scaling, and features and classes may appear at any time. It translates to and from a
+    `folklearn.Model`, its attribute `model`: a feature is a number, a category, words (text of
+    three words or more) or a date, as its first value is. One that is absent, None or NaN is
+    missing: a number counts as the mean so far, a category as none. Features go by `str` of their
+    name. Prefer a first-order model of River for more than a few hundred numbers: the state has
     ((K-1) d)^2 numbers. Words have no such limit.
 
-    The probabilities are those of the classes seen so far, given that it is one of them, and
-    sum to 1; with `unseen_probability` u, the probability of a class k is (1 - u) p_k. A
-    feature that was never learned is ignored in a prediction. The features of the first
-    example set the unit of the scaling, so the first example had better be a typical one.
+    Probabilities are those of the classes seen so far and sum to 1; with `unseen_probability` u,
+    the probability of a class k is (1 - u) p_k. A feature that was never learned is ignored in a
+    prediction. The features of the first example set the unit of the scaling.
 
-    Labels are anything hashable but None and NaN. Python holds True, 1 and 1.0 to be equal,
-    and so a prediction, which is a dictionary, cannot hold them side by side: a label equal to
-    a known one of another type is refused. NumPy's scalars count as Python's. A label may also be
-    soft: a dictionary of probabilities that sum to 1 within 1e-6, such as `predict_proba_one`
-    returns.
+    A label is anything hashable but None and NaN; one that equals a known label of another type,
+    as True and 1 do, is refused. NumPy's scalars count as Python's. A soft label is a dictionary
+    of probabilities that sum to 1 within 1e-6, such as `predict_proba_one` returns.
 
     `learn_many` is the loop over `learn_one`, at the speed of matrix products. An example is
-    learned completely or, with an error, not at all. Predictions, of one or of many, are for
-    examples whose labels come soon; `model.predict_proba` is for others (`folklearn.Model`).
+    learned completely or, with an error, not at all. Predictions are for examples whose labels
+    come soon; `model.predict_proba` is for others (`folklearn.Model`).
 
     Guarantee: that of `certificate`, about linear models of the features, numbers standardised
     once.
@@ -60,20 +56,20 @@ class FolkloreStreamClassifier(base.MiniBatchClassifier):
     learner
         "auto", which needs no B, or "folklore", "gaf", "laplace" or "ogd".
     B
-        Norm of weights per standard deviation up to which `certificate` speaks of linear models,
+        Norm of weights per standard deviation up to which `certificate` holds for linear models,
         positive; learners that take one are made for it. See `folklearn.Model`.
     lam
         Ridge :math:`\lambda`, positive; the learner's own default if None. "auto" and "ogd"
         take none.
     scale
-        Standardise numbers on line; False where a scaler of River comes before.
+        Standardise numbers online; False where a scaler of River comes before.
     intercept
         Append a constant to the features.
     max_weight
         Largest weight w that will occur, which "auto" must know; the others take any.
     memory
         Rounds after which an example counts 1/e of what it did, at least 1, for streams that
-        drift; None is for ever. Only "folklore" forgets; see `folklearn.Folklore`.
+        drift; None forgets nothing. Only "folklore" forgets; see `folklearn.Folklore`.
 
     Examples
     --------
@@ -117,12 +113,11 @@ class FolkloreStreamClassifier(base.MiniBatchClassifier):
         self.model = Model(learner, scale=scale, intercept=intercept, **self._settings())
 
     def _settings(self) -> dict[str, Any]:
-        """Return what the learner is to be told."""
+        """Return the settings of the learner among the parameters."""
         takes = catalogue.settings_of(self.learner)
-        given = {"B": self.B, "lam": self.lam}
         settings: dict[str, Any] = {
-            word: validation.positive(word, value)
-            for word, value in given.items()
+            name: validation.positive(name, value)
+            for name, value in {"B": self.B, "lam": self.lam}.items()
             if value is not None
         }
         if self.memory is not None:
@@ -171,8 +166,8 @@ class FolkloreStreamClassifier(base.MiniBatchClassifier):
         y holds a label for each row, and some or all may be soft; w is one weight, or one for
         each row.
         """
-        given = nw.from_native(y, series_only=True, pass_through=True)
-        labels = given.to_list() if isinstance(given, nw.Series) else list(given)
+        series = nw.from_native(y, series_only=True, pass_through=True)
+        labels = series.to_list() if isinstance(series, nw.Series) else list(series)
         if len(X) or labels:
             self.model.learn_many(X, labels, weight=w)
 
@@ -194,8 +189,8 @@ class FolkloreStreamClassifier(base.MiniBatchClassifier):
         """Return the most probable class of every row as a series of the kind of X."""
         frame, labels, P = dataframe.into_frame(X), self.model.labels, self._probabilities(X)
         best = P.argmax(axis=1).tolist() if labels else []
-        likely = [labels[k] for k in best] or [None] * len(frame)
-        return dataframe.to_native_series(likely, name=None, like=frame)
+        predicted = [labels[k] for k in best] or [None] * len(frame)
+        return dataframe.to_native_series(predicted, name=None, like=frame)
 
     def _probabilities(self, X: Any) -> Array:
         if not self.model.labels or not len(X):
@@ -209,8 +204,8 @@ class FolkloreStreamClassifier(base.MiniBatchClassifier):
         """
         record = self.model.to_record()
         parameters = {
-            word: value.item() if isinstance(value, np.generic) else value
-            for word, value in self._get_params().items()
+            name: value.item() if isinstance(value, np.generic) else value
+            for name, value in self._get_params().items()
         }
         config = record.config | {"river": parameters}
         serialization.write(path, Record(record.kind, config, record.arrays))
@@ -229,8 +224,8 @@ class FolkloreStreamClassifier(base.MiniBatchClassifier):
             loaded = cls(**parameters)
         except (TypeError, InvalidInputError) as error:
             raise StateFileError(f"{os.fspath(path)} has bad parameters: {error}") from None
-        found = serialization.revive(record)
-        if not isinstance(found, Model):
+        model = serialization.revive(record)
+        if not isinstance(model, Model):
             raise StateFileError(f"{os.fspath(path)} holds a {record.kind} for a Model")
-        loaded.model = found
+        loaded.model = model
         return loaded

@@ -45,38 +45,27 @@ _SETTINGS = ("B", "lam", "memory", "max_weight")  # parameters that not every le
 class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     r"""Multinomial logistic regression, learned online, for scikit-learn.
 
-    Use it where rows come in batches (`partial_fit`), where classes appear that were not
-    declared, where values are missing, where some columns hold text or dates, where labels are
-    uncertain (soft), or where good probabilities are wanted after one pass and without a
-    learning rate. It takes problems of any width: words, hashed features, thousands of classes.
-    It translates to and from a `folklearn.Model`, its attribute `model_`.
+    Use it where rows come in batches (`partial_fit`), where classes appear that were not declared,
+    values are missing, columns hold text or dates, labels are uncertain (soft), or where good
+    probabilities are wanted after one pass and without a learning rate, at any width. It
+    translates to and from a `folklearn.Model`, its attribute `model_`.
 
     Each row is scaled by the mean and deviation of the rows so far, predicted, then learned;
-    `fit` shuffles them first. Sparse rows are divided by their norm instead, and stay sparse,
-    unless the problem is small. With the default learner `fit` then goes over all rows again, as
-    ``LogisticRegression`` does, until the penalised maximum-likelihood fit is found, for
-    several ridges, of which it takes the one that predicts best what is left out: no C to be
-    tuned. `partial_fit` learns every row once, in the order given.
+    `fit` shuffles them first. Sparse rows of large problems stay sparse and are divided by their
+    norm. With the default learner `fit` then goes over all rows again, until the penalised
+    maximum-likelihood fit is found, and chooses its ridge by three folds: no C to be tuned.
+    `partial_fit` learns every row once, in order; after `fit` it goes on with the model that
+    learned online, and predicts with it. Time and memory are those of the learner, see `auto`.
 
-    The fit to all rows is better in practice than the model after the last row, which predicts
-    with other learners, with ``passes=1`` and after `partial_fit`. Nothing proves either:
-    `certificate` speaks of the pass that learned each row once, whatever predicts afterwards.
-    `folklearn.OnlineToBatch` has models with a guarantee for new rows. `partial_fit` after `fit`
-    goes on with the model that learned on line, and predicts with it.
-
-    Time and memory are those of the learner, see `auto`: O(d^2 K^3) a row and 8 ((K-1) d)^2 bytes
-    for small problems, ten times that for ``"auto"``; O(K) for a value that is not 0 for large
-    ones, which ``"auto"`` never refuses for their width.
-
-    Guarantee: that of `certificate`, about linear models of the features, and the losses while
-    learning.
+    Guarantee: that of `certificate`, about the losses of the pass that learned each row once. The
+    model that predicts afterwards has none; `folklearn.OnlineToBatch` makes models that have.
 
     Parameters
     ----------
     learner : ``"auto"``, which needs no setting, ``"folklore"``, ``"gaf"``, ``"laplace"`` or
         ``"ogd"``. Also ``"ons"``, and ``"aioli"`` for two classes: these two need all classes
         beforehand, as `fit` has them, and refuse a new one.
-    B : norm of weights per standard deviation up to which `certificate` speaks of linear models,
+    B : norm of weights per standard deviation up to which `certificate` holds for linear models,
         positive; learners that take one are made for it. See `folklearn.Model`.
     lam : ridge :math:`\lambda`, positive; None for the learner's default. ``"auto"``,
         ``"ogd"`` and ``"ons"`` take none.
@@ -84,67 +73,50 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         that drift; None forgets nothing. Only ``"folklore"`` takes it.
     passes : most passes of the penalised fit over the rows, for each ridge; 1 learns each row
         once, as all learners but ``"auto"`` do in any case. ``"auto"`` is right almost always.
-    shuffle : whether `fit` shuffles the rows. Sorted rows, by class or in time, do great harm
-        to what learns them one by one; False is for a stream whose order is to be kept.
-    scale : standardise the features on line, or divide sparse rows by their norm. False leaves
+    shuffle : whether `fit` shuffles the rows. Sorted rows harm what learns them one by one; False
+        is for a stream whose order is to be kept.
+    scale : standardise the features online, or divide sparse rows by their norm. False leaves
         them as they are: their norm should then be about 1.
     fit_intercept : append a constant to the features.
-    roles : what columns of a data frame are, by name, where that is not to be guessed:
+    roles : of columns of a data frame, by name, where they are not to be inferred:
         ``"number"``, ``"category"``, ``"words"``, ``"date"``, ``"id"`` or ``"ignored"``.
-    crosses : pairs of columns of a data frame whose products count too.
+    crosses : pairs of columns of a data frame whose products are features too.
     class_weight : None, a dict from label to weight (1 for those not in it), or
-        ``"balanced"``, n / (K n_k), which only `fit` can know. Of a soft label every class
-        has its own weight: the loss is :math:`\sum_k y_k w_k (-\ln p_k)`.
-    max_weight : largest weight, sample weight times class weight, that will occur; only for
-        ``"auto"``, which refuses heavier rows. None stands for the largest there is in `fit`, and
-        for the largest class weight, or 1, in `partial_fit`.
-    random_state : of the order of the rows. With None the order is the same every time, so that
-        equal rows give equal models.
-    n_jobs : threads that share the passes of the fit to all rows, -1 for as many as there are
-        cores; None is 1. The model is the same to the last bit on one machine. Learning, and wide
-        rows, take one.
-    device : where the sums of that fit, and of the learners "auto" and "leader", are made: "cpu",
-        the default, or a device of PyTorch such as "cuda" (extra ``gpu``). What is unpickled
-        learns on the CPU.
+        ``"balanced"``, n / (K n_k), in `fit` only. The loss of a soft label is then
+        :math:`\sum_k y_k w_k (-\ln p_k)`.
+    max_weight : largest product of sample and class weight that will occur, for ``"auto"`` only,
+        which refuses heavier rows. None is the largest there is in `fit`, and the largest class
+        weight, or 1, in `partial_fit`.
+    random_state : of the order of the rows; None always gives the same order.
+    n_jobs : threads for the passes of the fit to all rows, -1 for all cores; None is 1. The model
+        is the same to the last bit on one machine.
+    device : of the sums of that fit, and of the learners "auto" and "leader": "cpu", the default,
+        or a device of PyTorch such as "cuda" (extra ``gpu``). An unpickled model is on the CPU.
     verbose : show the progress of `fit` on standard error.
 
     Attributes
     ----------
     classes_ : the labels known so far, sorted: the columns of `predict_proba`.
-    n_features_in_ : number of columns of X.
-    feature_names_in_ : their names, if the first rows had names that are all text.
+    n_features_in_, feature_names_in_ : number of columns of X, and their names if they are text.
     coef_, intercept_ : where every column of X is a number, weights (K, d) and constants (K,), of
         two classes (1, d) and (1,) for the second: up to a number that is the same for all classes
         of a row, ``X @ coef_.T + intercept_`` are the logits of the linear model that predicts, or
-        of the one that is leaned on most. They are in units of X, but for the clipping of
+        of the one with the largest weight. They are in units of X, but for the clipping of
         outliers; where rows stay sparse, in units of rows of norm 1.
     model_ : the `folklearn.Model` after the last row; it has the labels as they came.
 
     Notes
     -----
-    NaN, and None or NA of a data frame, is a missing value: a number becomes the mean of its
-    column so far, as the scaler has it, on which outliers have limited influence. In rows that
-    stay sparse it counts as 0.
+    NaN, and None or NA of a data frame, is a missing value: the mean of its column so far, or 0 in
+    rows that stay sparse. In a data frame (pandas, polars, Arrow; read with narwhals and pyarrow)
+    the first rows decide the roles of columns, as for a `folklearn.Model`.
 
-    Whether rows stay sparse is decided by the first ones: X must be sparse, the learner
-    ``"auto"``, and K d too large for all pairs of classes; or some column holds words. Later rows
-    may be dense all the same. Dense rows are standardised at any width.
+    A label is text, an integer or a truth value, one kind per estimator. Soft labels are rows of
+    K >= 2 probabilities: a 2-d array of floats, whose columns are in the order of `classes_` (0 to
+    K-1 if there are none yet), or a data frame whose columns are named after the classes.
 
-    In a data frame (pandas, polars, Arrow; without narwhals and pyarrow it is taken as an array)
-    the first rows decide what columns are, unless ``roles`` does: numbers; categories, a hundred of
-    which have a weight of their own; text of three words or more, taken word by word; dates, as
-    trend, time of day and year, and weekday; and ids (texts that hardly come twice, numbers that
-    count the rows), which are not learned from. A category that was never seen says nothing.
-
-    A label may be text, an integer or a truth value, one kind per estimator. Soft labels are
-    rows of K >= 2 probabilities, as a 2-d array of floats, whose columns are in the order of
-    `classes_` (0 to K-1 if nothing is known yet), or as a data frame whose columns are named
-    after the classes, in any order. They declare no new class beside known ones.
-
-    A class that was not declared to `partial_fit` is learned from its first row on. Learner and
-    settings are read when the first rows come; `fit` starts anew. A call that fails, because
-    of whichever row, leaves everything as it was. One estimator is for one thread at a time,
-    predictions included.
+    Learner and settings are read when the first rows come; `fit` starts anew. A call that fails
+    changes nothing. One estimator is for one thread at a time, predictions included.
 
     pickle, joblib and skops keep everything. skops has to trust the class::
 
@@ -161,18 +133,14 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     >>> model.score(X_new, y_new) > 0.95, model.predict_proba(X_new).shape
     (True, (45, 3))
 
-    A class that was not declared:
+    Classes as they come, and labels that are uncertain:
 
     >>> model = FolkloreClassifier(learner="folklore")
     >>> model = model.partial_fit([[0.1], [0.9]], ["sun", "rain"])
     >>> model.partial_fit([[0.5]], ["snow"]).classes_.tolist()
     ['rain', 'snow', 'sun']
-
-    Labels that are uncertain:
-
     >>> soft = [[1.0, 0.0], [0.5, 0.5], [0.2, 0.8]]
-    >>> model = FolkloreClassifier().fit([[0.1], [0.5], [0.9]], soft)
-    >>> model.predict([[0.0], [1.0]]).tolist()
+    >>> FolkloreClassifier().fit([[0.1], [0.5], [0.9]], soft).predict([[0.0], [1.0]]).tolist()
     [0, 1]
 
     References

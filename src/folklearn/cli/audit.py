@@ -7,11 +7,11 @@ from itertools import chain
 from typing import Annotated, NamedTuple
 
 import numpy as np
-import typer
 from rich.console import Console
+from typer import Argument, Option
 
 from folklearn.arrays import Array, Labels
-from folklearn.cli import text
+from folklearn.cli import options, text
 from folklearn.cli.display import (
     TextTable,
     new_console,
@@ -20,23 +20,6 @@ from folklearn.cli.display import (
     warnings_shown,
 )
 from folklearn.cli.labelled_file import LabelledFile
-from folklearn.cli.options import (
-    STDIN,
-    Decimal,
-    Delimiter,
-    Device,
-    Dropped,
-    Encoding,
-    File,
-    Format,
-    Quiet,
-    Roles,
-    Source,
-    Target,
-    check_jobs,
-    check_settings,
-    parse_roles,
-)
 from folklearn.cli.predictions_file import (
     PredictionsFile,
     read_classes_of_predictions,
@@ -73,59 +56,41 @@ _TABLE = TextTable(
 
 
 def audit(
-    file: File = None,
+    file: options.File = None,
     more: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="MORE",
-            show_default=False,
-            help="Further files, audited together with the first: their evidence is added up.",
-        ),
+        Argument(show_default=False, help="Further files, whose evidence is added up."),
     ] = None,
-    target: Target = None,
-    format: Format = None,
-    delimiter: Delimiter = None,
-    encoding: Encoding = None,
-    decimal: Decimal = None,
-    role: Roles = None,
-    drop: Dropped = None,
+    target: options.Target = None,
+    format: options.Format = None,
+    delimiter: options.Delimiter = None,
+    encoding: options.Encoding = None,
+    decimal: options.Decimal = None,
+    role: options.Roles = None,
+    drop: options.Dropped = None,
     predictions: Annotated[
         list[str] | None,
-        typer.Option(
-            "--predictions",
+        Option(
             "-p",
+            "--predictions",
             metavar="PREDS.csv",
             help="Predictions of a model: a line of probabilities for every row, in order, under a "
             "header of labels, plain or as p:label, such as run and predict write. For several "
             "files repeat it, in their order.",
         ),
     ] = None,
-    B: Annotated[
-        float | None,
-        typer.Option(
-            "--B",
-            help="Largest norm of the weights of a class, per standard deviation, of the linear "
-            "models to compare with. Default: 10 over the norm of a row.",
-        ),
-    ] = None,
+    B: options.Norm = None,
     exact: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--exact",
             help="Read the file again, a few times, until the best of these models is known to "
             f"{_TOLERANCE:g} of its loss.",
         ),
     ] = False,
-    jobs: Annotated[
-        int,
-        typer.Option(
-            metavar="N",
-            help="Of several files, how many are read at once; with --exact, threads that share "
-            "the rows; -1 for all cores. The result is the same.",
-        ),
-    ] = 1,
-    device: Device = OWN,
-    quiet: Quiet = False,
+    jobs: options.Jobs = 1,
+    device: options.Device = OWN,
+    quiet: options.Quiet = False,
 ) -> None:
     """Certify predictions that any model made: how much better could a linear model do?
 
@@ -133,12 +98,13 @@ def audit(
     """
     if not any(predictions or ()):
         raise FolklearnError("--predictions is needed: the file that holds what was predicted")
-    check_jobs(jobs)
+    options.check_jobs(jobs)
     MapReduce.from_options(jobs, device)  # raises before anything is read
-    check_settings(B=B)
-    roles = parse_roles(role, drop)
+    options.check_settings(B=B)
+    roles = options.parse_roles(role, drop)
     sources = [
-        Source(name, target, format, delimiter, encoding, decimal) for name in (file, *(more or ()))
+        options.Source(name, target, format, delimiter, encoding, decimal)
+        for name in (file, *(more or ()))
     ]
     if len(predictions or ()) != len(sources):
         raise FolklearnError(
@@ -170,14 +136,14 @@ def audit(
 def audit_file(
     console: Console,
     command: str,
-    source: Source,
+    source: options.Source,
     predictions: str,
     roles: Mapping[str, str],
     B: float | None,
     device: str = OWN,
 ) -> "FileAudit":
     """Read rows and predictions of them, and certify these, with a table of the progress."""
-    check_settings(B=B)
+    options.check_settings(B=B)
     file = LabelledFile(console, command, source, roles)
     predicted = read_predictions(predictions, file)
     certifier = Certifier(
@@ -275,7 +241,7 @@ def _summarise(
     if hindsight is not None:
         lines.append(hindsight.in_words())
     lines.append(
-        "The linear model that learned the same rows beside them, on line, had an average log "
+        "The reference model, a linear one that learned the same rows online, had an average log "
         f"loss of {audited.certifier.leader_loss / n:.4f}."
     )
     lines += audited.predictions.notes(audited.y)
@@ -285,7 +251,7 @@ def _summarise(
 class _FilePair(NamedTuple):
     """A file of rows and a file of their predictions."""
 
-    source: Source
+    source: options.Source
     predictions: str
 
     def __str__(self) -> str:
@@ -309,7 +275,7 @@ def _audit_together(
     jobs: int,
 ) -> None:
     """Certify the predictions of several files, file by file and all together."""
-    if any(pair.source.file in (None, STDIN) for pair in pairs):
+    if any(pair.source.file in (None, options.STDIN) for pair in pairs):
         raise FolklearnError("of several files, none can be standard input")
     started = time.perf_counter()
     contents = map_in_parallel(partial(_read_contents, roles, console.quiet), pairs, n_jobs=jobs)
@@ -365,7 +331,7 @@ def _merge_columns(
                     "that are audited together need the same columns; name its role (--role) or "
                     "leave it out (--drop)"
                 )
-        shared = [name for name, part in file.keys if part.startswith("#")]
+        shared = [name for name, value in file.keys if value.startswith("#")]
         if shared:
             raise FolklearnError(
                 f"column {shared[0]!r} of {pair} has too many categories for a column of each, and "

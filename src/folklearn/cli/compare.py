@@ -5,29 +5,14 @@ from typing import Annotated
 
 import numpy as np
 import typer
+from typer import Option
 
 from folklearn import plots
 from folklearn.arrays import Array
+from folklearn.cli import options
 from folklearn.cli.atomic_files import AtomicOutputs
 from folklearn.cli.display import TextTable, new_console, progress_bar, warnings_shown
 from folklearn.cli.labelled_file import LabelledFile
-from folklearn.cli.options import (
-    LEARNERS,
-    Decimal,
-    Delimiter,
-    Dropped,
-    Encoding,
-    File,
-    Format,
-    Plot,
-    Roles,
-    Source,
-    Target,
-    check_jobs,
-    check_memory,
-    check_settings,
-    parse_roles,
-)
 from folklearn.errors import FolklearnError
 from folklearn.evaluate.best_linear import BestLinearModel
 from folklearn.learners import catalogue
@@ -46,34 +31,21 @@ _TABLE = TextTable(
 
 
 def compare(
-    file: File = None,
-    target: Target = None,
-    format: Format = None,
-    delimiter: Delimiter = None,
-    encoding: Encoding = None,
-    decimal: Decimal = None,
-    role: Roles = None,
-    drop: Dropped = None,
+    file: options.File = None,
+    target: options.Target = None,
+    format: options.Format = None,
+    delimiter: options.Delimiter = None,
+    encoding: options.Encoding = None,
+    decimal: options.Decimal = None,
+    role: options.Roles = None,
+    drop: options.Dropped = None,
     learners: Annotated[
-        str, typer.Option(metavar="A,B,C", help=f"Names, of these: {', '.join(LEARNERS)}.")
+        str, Option(metavar="A,B,C", help=f"Names, of these: {', '.join(options.LEARNERS)}.")
     ] = "auto,folklore,ogd",
-    B: Annotated[
-        float | None,
-        typer.Option(
-            "--B",
-            help="Largest norm of the weights of a class, per standard deviation, of the linear "
-            "models to compare with; learners that take a B are made for it. Default: 10 over the "
-            "norm of a row.",
-        ),
-    ] = None,
-    jobs: Annotated[
-        int,
-        typer.Option(
-            metavar="N", help="Learners that run at once, in processes; -1 for all cores."
-        ),
-    ] = 1,
-    plot: Plot = None,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Print the table only.")] = False,
+    B: options.Norm = None,
+    jobs: options.Jobs = 1,
+    plot: options.Plot = None,
+    quiet: Annotated[bool, Option("--quiet", help="Print the table only.")] = False,
 ) -> None:
     """Compare learners on the same rows, and with the best linear model in hindsight.
 
@@ -81,13 +53,13 @@ def compare(
     found afterwards from all the rows: the data must fit in memory.
     The table goes to standard output.
     """
-    check_settings(B=B)
-    check_jobs(jobs)
+    options.check_settings(B=B)
+    options.check_jobs(jobs)
     names, console = _parse_names(learners), new_console(quiet)
     with AtomicOutputs(file) as outputs, warnings_shown(console):
         plot_path = outputs.reserve_plot(plot)
-        source = Source(file, target, format, delimiter, encoding, decimal)
-        rows = LabelledFile(console, "compare", source, parse_roles(role, drop))
+        source = options.Source(file, target, format, delimiter, encoding, decimal)
+        rows = LabelledFile(console, "compare", source, options.parse_roles(role, drop))
         _check_size(rows, names)
         norm = rows.scale_norm(B)
         settings = {
@@ -130,10 +102,10 @@ def _check_size(rows: LabelledFile, names: list[str]) -> None:
     d, K = rows.n_inputs + 1, len(rows.labels)
     n_bytes = 8 * (2 * (K * d) ** 2 + rows.n_rows * (2 * d + 2 * K))
     what_for = f"to find the best linear model of {rows.n_rows} rows"
-    check_memory(n_bytes, what_for, rows.n_inputs, K)
+    options.check_memory(n_bytes, what_for, rows.n_inputs, K)
     for name in names:
         n_bytes = catalogue.n_bytes(name, d, K)
-        check_memory(n_bytes, f"for {name}", rows.n_inputs, K, "; ogd needs next to none")
+        options.check_memory(n_bytes, f"for {name}", rows.n_inputs, K, "; ogd needs next to none")
 
 
 def _cells(row: Compared) -> list[str]:

@@ -4,19 +4,11 @@ import shlex
 from typing import Annotated
 
 import typer
+from typer import Argument
 
 from folklearn import serialization
-from folklearn.cli import text
+from folklearn.cli import options, text
 from folklearn.cli.display import new_console, warnings_shown
-from folklearn.cli.options import (
-    Decimal,
-    Delimiter,
-    Encoding,
-    Format,
-    Source,
-    Target,
-    may_be_saved,
-)
 from folklearn.model.model import Model
 from folklearn.model.roles import inferred
 from folklearn.model.summary import describe_claims
@@ -28,25 +20,25 @@ _MAX_LINES = 8  # of columns, and of weights
 def inspect(
     file: Annotated[
         str | None,
-        typer.Argument(
+        Argument(
             metavar="FILE",
             show_default=False,
             help="A saved model; or rows, as `folklearn run` takes them.",
         ),
     ] = None,
-    target: Target = None,
-    format: Format = None,
-    delimiter: Delimiter = None,
-    encoding: Encoding = None,
-    decimal: Decimal = None,
+    target: options.Target = None,
+    format: options.Format = None,
+    delimiter: options.Delimiter = None,
+    encoding: options.Encoding = None,
+    decimal: options.Decimal = None,
 ) -> None:
     """Show what a saved model has learned, or the inferred roles of the columns of rows.
 
     For other saved objects, such as learners: their type, and the size of
     their state.
     """
-    if file is None or not may_be_saved(file):
-        source = Source(file, target, format, delimiter, encoding, decimal)
+    if file is None or not options.may_be_saved(file):
+        source = options.Source(file, target, format, delimiter, encoding, decimal)
         lines = _describe_rows(source)
     else:
         saved = serialization.load(file)
@@ -54,7 +46,7 @@ def inspect(
     typer.echo("\n".join(lines))
 
 
-def _describe_rows(source: Source) -> list[str]:
+def _describe_rows(source: options.Source) -> list[str]:
     reader, target = source.open()
     data = "data", text.describe_source(reader, reader.n_rows)
     with warnings_shown(new_console(quiet=False)):

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-import typer
+from typer import Argument, Option
 
 from folklearn import memory, serialization, validation
 from folklearn.errors import FolklearnError
@@ -37,42 +37,32 @@ _OPTION_OF_ARGUMENT = {
     "shuffle": "--shuffle",
 }
 
+Text = str | None
 File = Annotated[
-    str | None,
-    typer.Argument(
-        metavar="FILE",
+    Text,
+    Argument(
         show_default=False,
         help="Rows: CSV with a header, JSON lines, svmlight, VW text (also compressed with gzip or "
         "zstd), Parquet or Arrow; - reads standard input. Default: scikit-learn's digits.",
     ),
 ]
 Target = Annotated[
-    str | None,
-    typer.Option(metavar="COLUMN", help="Column of the class; not for svmlight and VW text."),
+    Text, Option(metavar="COLUMN", help="Column of the class; not for svmlight and VW text.")
 ]
 Format = Annotated[
-    str | None,
-    typer.Option(
-        metavar="|".join(FORMATS), help="Format of the file. Default: by its content and its name."
-    ),
+    Text, Option(metavar="|".join(FORMATS), help="Format of the file. Default: detected.")
 ]
 Delimiter = Annotated[
-    str | None,
-    typer.Option(metavar="CHARACTER", help="Separator of CSV cells. Default: detected."),
+    Text, Option(metavar="CHARACTER", help="Separator of CSV cells. Default: detected.")
 ]
 Encoding = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAME", help="Text encoding, such as cp1252. Default: UTF-8, or as the file says."
-    ),
+    Text,
+    Option(metavar="NAME", help="Encoding, such as cp1252. Default: UTF-8, or as the file says."),
 ]
-Decimal = Annotated[
-    str | None, typer.Option(metavar=".|,", help="Decimal separator of CSV. Default: detected.")
-]
+Decimal = Annotated[Text, Option(metavar=".|,", help="Decimal separator. Default: detected.")]
 Roles = Annotated[
     list[str] | None,
-    typer.Option(
-        "--role",
+    Option(
         metavar="COLUMN=ROLE",
         help="Role of a column: number, category, words, date, day/month or month/day (dates such "
         "as 5/1/2024), id, weight, target or ignored; repeatable. Default: inferred from the first "
@@ -81,30 +71,33 @@ Roles = Annotated[
 ]
 Dropped = Annotated[
     list[str] | None,
-    typer.Option(
-        "--drop",
-        metavar="COLUMN",
-        help="Column to leave out, like --role COLUMN=ignored; repeatable.",
+    Option(metavar="COLUMN", help="Column to leave out, like --role COLUMN=ignored; repeatable."),
+]
+Norm = Annotated[
+    float | None,
+    Option(
+        "--B",
+        help="Norm of the weights of a class, per standard deviation, up to which the lower bound "
+        "holds for linear models; a learner that takes a B is made for it. Default: 10 over the "
+        "norm of a row.",
     ),
 ]
+Jobs = Annotated[
+    int, Option(metavar="N", help="Processes or threads at once, -1 for all cores; same result.")
+]
 OnBadRow = Annotated[
-    str,
-    typer.Option(
-        metavar="stop|skip", help="At a row that cannot be read: stop, or skip it and count it."
-    ),
+    str, Option(metavar="stop|skip", help="At a row that cannot be read: stop, or skip and count.")
 ]
 Device = Annotated[
     str,
-    typer.Option(
+    Option(
         metavar="cpu|cuda|cuda:N",
         help="Where sums over pairs of classes are computed: on the CPU, or on a GPU (extra gpu), "
         "which pays from about a thousand columns times classes.",
     ),
 ]
-Plot = Annotated[
-    str | None, typer.Option(metavar="OUT.png", help="Write a plot, as .png, .svg or .pdf.")
-]
-Quiet = Annotated[bool, typer.Option("--quiet", help="Print errors only.")]
+Plot = Annotated[Text, Option(metavar="OUT.png", help="Write a plot, as .png, .svg or .pdf.")]
+Quiet = Annotated[bool, Option("--quiet", help="Print errors only.")]
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import numpy as np
 import typer
+from typer import Argument, Option
 
 from folklearn import serialization
 from folklearn.arrays import Array
@@ -36,7 +37,7 @@ _MIN_EFFECTIVE_ROUNDS = 30  # for an interval to be trusted
 def policy_value(
     log: Annotated[
         str,
-        typer.Argument(
+        Argument(
             metavar="LOG",
             show_default=False,
             help="Decisions with their rewards: VW text (action:cost:probability | features, or a "
@@ -46,7 +47,7 @@ def policy_value(
     ],
     policy: Annotated[
         str | None,
-        typer.Option(
+        Option(
             metavar="MODEL",
             help="What `folklearn run --save` wrote, or an agent that was saved in Python, which "
             "takes the features in the order in which the log first has them.",
@@ -54,7 +55,7 @@ def policy_value(
     ] = None,
     play: Annotated[
         str,
-        typer.Option(
+        Option(
             metavar=f"{BEST}|{SAMPLE}",
             help="How the classes of a model become an action: the most likely one, or one drawn "
             "with its probability.",
@@ -62,7 +63,7 @@ def policy_value(
     ] = BEST,
     reward_range: Annotated[
         tuple[float, float],
-        typer.Option(
+        Option(
             metavar="LOW HIGH",
             help="Range of the rewards, scaled to 0 to 1. Costs are negative rewards: for costs "
             "from 0 to 1 it is -1 0.",
@@ -70,17 +71,17 @@ def policy_value(
     ] = (0.0, 1.0),
     actions: Annotated[
         int | None,
-        typer.Option(
+        Option(
             metavar="K",
             help="Number of actions, where text has their numbers only. Default: the largest.",
         ),
     ] = None,
     confidence: Annotated[
-        float, typer.Option(metavar="SHARE", help="Confidence of the intervals.")
+        float, Option(metavar="SHARE", help="Confidence of the intervals.")
     ] = 0.95,
     on_bad_row: Annotated[
         str,
-        typer.Option(
+        Option(
             metavar="stop|skip",
             help="At a decision that cannot be read: stop, or skip it and count it.",
         ),
@@ -88,9 +89,9 @@ def policy_value(
 ) -> None:
     """Estimate what a policy would have earned in the decisions of a log.
 
-    Beside it: what the policy of the log earned, playing at random, the
-    best constant action, and a policy that is learned from this log. These
-    two are learned from earlier decisions than they are judged by.
+    For comparison: the policy of the log, random actions, the best constant
+    action, and a policy learned from this log. The last two are learned
+    from earlier decisions than those that they are evaluated on.
 
     A policy that has learned from this very log is flattered by it.
     """

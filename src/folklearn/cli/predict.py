@@ -4,25 +4,11 @@ import time
 from typing import Annotated
 
 import numpy as np
-import typer
+from typer import Argument, Option
 
-from folklearn.cli import text
+from folklearn.cli import options, text
 from folklearn.cli.atomic_files import AtomicOutputs
 from folklearn.cli.display import new_console, progress_bar, warnings_shown
-from folklearn.cli.options import (
-    STDOUT,
-    Decimal,
-    Delimiter,
-    Encoding,
-    File,
-    Format,
-    OnBadRow,
-    Quiet,
-    Source,
-    Target,
-    load_model,
-    open_bad_row_sink,
-)
 from folklearn.cli.predictions_file import UNSEEN, open_writer
 from folklearn.cli.signals import EXIT_CODES, Ended, Signals
 from folklearn.errors import FolklearnError
@@ -33,20 +19,20 @@ from folklearn.utils import counted, listed
 
 def predict(
     model: Annotated[
-        str, typer.Argument(metavar="MODEL", help="A model that `folklearn run --save` wrote.")
+        str, Argument(metavar="MODEL", help="A model that `folklearn run --save` wrote.")
     ],
-    file: File = None,
-    target: Target = None,
-    format: Format = None,
-    delimiter: Delimiter = None,
-    encoding: Encoding = None,
-    decimal: Decimal = None,
+    file: options.File = None,
+    target: options.Target = None,
+    format: options.Format = None,
+    delimiter: options.Delimiter = None,
+    encoding: options.Encoding = None,
+    decimal: options.Decimal = None,
     output: Annotated[
         str,
-        typer.Option("--output", "-o", metavar="OUT.csv", help="Output; - is standard output."),
-    ] = STDOUT,
-    on_bad_row: OnBadRow = "stop",
-    quiet: Quiet = False,
+        Option("--output", "-o", metavar="OUT.csv", help="Output; - is standard output."),
+    ] = options.STDOUT,
+    on_bad_row: options.OnBadRow = "stop",
+    quiet: options.Quiet = False,
 ) -> None:
     """Predict rows with a saved model, which learns nothing from them.
 
@@ -61,11 +47,11 @@ def predict(
     with (
         AtomicOutputs(file, model) as outputs,
         warnings_shown(console),
-        open_bad_row_sink(on_bad_row) as bad_row_sink,
+        options.open_bad_row_sink(on_bad_row) as bad_row_sink,
     ):
-        path = outputs.reserve("predictions", None if output == STDOUT else output)
-        loaded = load_model(model, "folklearn predict")
-        reader, target = Source(file, target, format, delimiter, encoding, decimal).open()
+        path = outputs.reserve("predictions", None if output == options.STDOUT else output)
+        loaded = options.load_model(model, "folklearn predict")
+        reader, target = options.Source(file, target, format, delimiter, encoding, decimal).open()
         feed = loaded.feed(reader, target, one_pass=True, known_only=True, on_bad=bad_row_sink)
         if loaded.pipeline is None:
             raise FolklearnError(f"{model} has learned nothing yet")

@@ -4,26 +4,13 @@ import os
 from collections.abc import Mapping
 from typing import Annotated
 
-import typer
 from rich.console import Console
+from typer import Argument, Option
 
+from folklearn.cli import options
 from folklearn.cli.atomic_files import AtomicOutputs
 from folklearn.cli.audit import audit_file
 from folklearn.cli.display import new_console, warnings_shown
-from folklearn.cli.options import (
-    Decimal,
-    Delimiter,
-    Dropped,
-    Encoding,
-    Format,
-    Quiet,
-    Roles,
-    Source,
-    Target,
-    load_model,
-    may_be_saved,
-    parse_roles,
-)
 from folklearn.cli.predictions_file import has_predictions, read_labelled_predictions
 from folklearn.errors import FolklearnError
 from folklearn.model.display import render_report, report_model, report_run
@@ -35,7 +22,7 @@ from folklearn.report.style import require_matplotlib
 def report(
     file: Annotated[
         str | None,
-        typer.Argument(
+        Argument(
             metavar="FILE",
             show_default=False,
             help="A saved model; or rows, as `folklearn run` takes them, which are learned first; "
@@ -43,34 +30,22 @@ def report(
             "writes them.",
         ),
     ] = None,
-    target: Target = None,
-    format: Format = None,
-    delimiter: Delimiter = None,
-    encoding: Encoding = None,
-    decimal: Decimal = None,
-    role: Roles = None,
-    drop: Dropped = None,
+    target: options.Target = None,
+    format: options.Format = None,
+    delimiter: options.Delimiter = None,
+    encoding: options.Encoding = None,
+    decimal: options.Decimal = None,
+    role: options.Roles = None,
+    drop: options.Dropped = None,
     predictions: Annotated[
-        str | None,
-        typer.Option(
-            "--predictions",
-            "-p",
-            metavar="PREDS.csv",
-            help="Report on predictions of the rows, in a file as `folklearn audit` takes it.",
-        ),
+        options.Text,
+        Option("-p", "--predictions", metavar="PREDS.csv", help="Predictions, as for audit."),
     ] = None,
     output: Annotated[
-        str, typer.Option("--output", "-o", metavar="REPORT.html", help="Where to write it.")
+        str, Option("-o", "--output", metavar="REPORT.html", help="Where to write it.")
     ] = "report.html",
-    B: Annotated[
-        float | None,
-        typer.Option(
-            "--B",
-            help="Of predictions: largest norm of weights, per standard deviation, of the linear "
-            "models to compare with.",
-        ),
-    ] = None,
-    quiet: Quiet = False,
+    B: options.Norm = None,
+    quiet: options.Quiet = False,
 ) -> None:
     """Write one page about a model: how good it is, what is proven, what needs attention.
 
@@ -78,19 +53,19 @@ def report(
     """
     require_matplotlib()
     console = new_console(quiet)
-    source = Source(file, target, format, delimiter, encoding, decimal)
+    source = options.Source(file, target, format, delimiter, encoding, decimal)
     with AtomicOutputs(file, predictions) as outputs, warnings_shown(console):
         path = outputs.reserve("report", output)
         assert path is not None
-        roles = parse_roles(role, drop)
+        roles = options.parse_roles(role, drop)
         if predictions is not None:
             page = _report_predictions(console, source, roles, predictions, B)
-        elif file is not None and may_be_saved(file):
+        elif file is not None and options.may_be_saved(file):
             if target is not None or roles:
                 raise FolklearnError(
                     "--target and --role are about rows, and this is a saved model"
                 )
-            model = load_model(file, "folklearn report")
+            model = options.load_model(file, "folklearn report")
             page = report_model(model, f"Report on {os.path.basename(file)}")
         elif file is not None and target is None and has_predictions(file):
             page = _report_labelled_predictions(file)
@@ -111,7 +86,11 @@ def _report_labelled_predictions(path: str) -> str:
 
 
 def _report_predictions(
-    console: Console, source: Source, roles: Mapping[str, str], predictions: str, B: float | None
+    console: Console,
+    source: options.Source,
+    roles: Mapping[str, str],
+    predictions: str,
+    B: float | None,
 ) -> str:
     audited = audit_file(console, "report", source, predictions, roles, B)
     file, certifier, predicted = audited.file, audited.certifier, audited.predictions

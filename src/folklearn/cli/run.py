@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
 from rich.console import Console
+from typer import Option
 
-from folklearn.cli import text
+from folklearn.cli import options, text
 from folklearn.cli.atomic_files import AtomicOutputs
 from folklearn.cli.display import (
     TextTable,
@@ -20,31 +20,7 @@ from folklearn.cli.display import (
     warnings_shown,
 )
 from folklearn.cli.labelled_file import check_two_classes
-from folklearn.cli.options import (
-    LEARNERS,
-    STDOUT,
-    BadRowSink,
-    Decimal,
-    Delimiter,
-    Device,
-    Dropped,
-    Encoding,
-    File,
-    Format,
-    OnBadRow,
-    Plot,
-    Quiet,
-    Roles,
-    Source,
-    Target,
-    check_settings,
-    load_model,
-    open_bad_row_sink,
-    parse_crosses,
-    parse_roles,
-    parse_seconds,
-    read_classes,
-)
+from folklearn.cli.options import Text
 from folklearn.cli.predictions_file import PredictionWriter, open_writer
 from folklearn.cli.signals import EXIT_CODES, Ended, Signals, Terminated
 from folklearn.errors import FolklearnError
@@ -66,88 +42,61 @@ _EXPLANATION = (
     "the model as it would be saved."
 )
 _WINDOWS = TextTable([("last rows", "loss", "lower", "error"), ("", "", "bound", "")])
+_LEARNER_HELP = (
+    f"One of {', '.join(options.LEARNERS)}. Default: auto, which needs no settings; with --lam, "
+    "--gamma or --memory, folklore."
+)
 
 
 def run(
-    file: File = None,
-    target: Target = None,
-    format: Format = None,
-    delimiter: Delimiter = None,
-    encoding: Encoding = None,
-    decimal: Decimal = None,
-    role: Roles = None,
-    drop: Dropped = None,
-    weight: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="Column of the weights of the rows.")
-    ] = None,
+    file: options.File = None,
+    target: options.Target = None,
+    format: options.Format = None,
+    delimiter: options.Delimiter = None,
+    encoding: options.Encoding = None,
+    decimal: options.Decimal = None,
+    role: options.Roles = None,
+    drop: options.Dropped = None,
+    weight: Annotated[Text, Option(metavar="COLUMN", help="Column of row weights.")] = None,
     cross: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="A:B", help="Two columns whose products are features too; repeatable."
-        ),
+        Option(metavar="A:B", help="Columns whose products count; repeatable."),
     ] = None,
     classes: Annotated[
-        str | None,
-        typer.Option(metavar="FILE", help="Labels that are known in advance, one a line."),
+        Text, Option(metavar="FILE", help="Labels that are known in advance, one a line.")
     ] = None,
-    learner: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help=f"One of {', '.join(LEARNERS)}. Default: auto, which needs no settings; with "
-            "--lam, --gamma or --memory, folklore.",
-        ),
-    ] = None,
-    B: Annotated[
-        float | None,
-        typer.Option(
-            "--B",
-            help="Norm of the weights of a class, per standard deviation, up to which the lower "
-            "bound holds for linear models; a learner that takes a B is made for it. Default: 10 "
-            "over the norm of a row.",
-        ),
-    ] = None,
+    learner: Annotated[Text, Option(metavar="NAME", help=_LEARNER_HELP)] = None,
+    B: options.Norm = None,
     R: Annotated[
-        float | None,
-        typer.Option("--R", help="For experts: approximate norm of a scaled row. Default: 1."),
+        float | None, Option("--R", help="For experts: norm of a scaled row. Default: about 1.")
     ] = None,
     lam: Annotated[
-        float | None,
-        typer.Option(help="For experts: the ridge lambda. Default: the learner's own."),
+        float | None, Option(help="For experts: the ridge lambda. Default: the learner's own.")
     ] = None,
     gamma: Annotated[
-        float | None,
-        typer.Option(help="For experts: the step size gamma. Default: the largest that is proven."),
+        float | None, Option(help="For experts: the step gamma. Default: the largest proven.")
     ] = None,
     memory: Annotated[
         int | None,
-        typer.Option(
+        Option(
             metavar="ROWS",
             help="Forget: after this many rows a row counts 1/e of what it did. For streams that "
             "drift; nothing is proven then. Default: nothing is forgotten.",
         ),
     ] = None,
     one_pass: Annotated[
-        bool,
-        typer.Option("--one-pass", help="Read a file once: classes and categories as they come."),
+        bool, Option("--one-pass", help="Read a file once: classes and categories as they come.")
     ] = False,
     shuffle: Annotated[
-        bool,
-        typer.Option(
-            "--shuffle", help="Learn the rows in a random order; they must fit in memory."
-        ),
+        bool, Option("--shuffle", help="Learn in a random order; the rows must fit in memory.")
     ] = False,
-    seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
+    seed: Annotated[int, Option(help="Random seed.")] = 0,
     windows: Annotated[
-        bool,
-        typer.Option(
-            "--windows",
-            help="Print losses, and lower bounds for linear models, of the last 64, 128, ... rows.",
-        ),
+        bool, Option("--windows", help="Losses and lower bounds of the last 64, 128, ... rows.")
     ] = False,
     exact: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--exact",
             help="Fit a logistic regression to all rows afterwards, whatever their number and "
             "width. Default: for at most 3,000 weights, if the rows fit in memory.",
@@ -155,54 +104,32 @@ def run(
     ] = False,
     monitor: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--monitor",
             help="Print an alarm when the loss, capped at 4 a row, has risen: in at most 1 of 100 "
             "streams by chance.",
         ),
     ] = False,
-    device: Device = OWN,
-    plot: Plot = None,
+    device: options.Device = OWN,
+    plot: options.Plot = None,
     predictions: Annotated[
-        str | None,
-        typer.Option(
-            "--predictions",
-            "-p",
-            metavar="OUT.csv",
-            help="Write the prediction of every row, made before it was learned; - writes to "
-            "standard output.",
-        ),
+        Text,
+        Option("-p", "--predictions", metavar="OUT.csv", help="Write predictions; - to stdout."),
     ] = None,
-    save: Annotated[
-        str | None, typer.Option("--save", "-f", metavar="MODEL", help="Save the model.")
-    ] = None,
+    save: Annotated[Text, Option("-f", "--save", metavar="MODEL", help="Save the model.")] = None,
     load: Annotated[
-        str | None,
-        typer.Option(
-            "--load",
-            "-i",
-            metavar="MODEL",
-            help="Continue with a saved model, which has its target, roles and settings.",
-        ),
+        Text, Option("-i", "--load", metavar="MODEL", help="Continue with a saved model.")
     ] = None,
     checkpoint: Annotated[
-        str | None,
-        typer.Option(
-            metavar="60s",
-            help="With --save: save the model while learning too, at most that often; s, m or h.",
-        ),
+        Text, Option(metavar="60s", help="With --save: save this often too; s, m or h.")
     ] = None,
-    on_bad_row: OnBadRow = "stop",
+    on_bad_row: options.OnBadRow = "stop",
     bad_rows: Annotated[
-        str | None,
-        typer.Option(
-            metavar="OUT.csv", help="Write the skipped rows: line, column, reason and text."
-        ),
+        Text, Option(metavar="OUT.csv", help="Write skipped rows: line, column, reason and text.")
     ] = None,
-    quiet: Quiet = False,
+    quiet: options.Quiet = False,
     verbose: Annotated[
-        bool,
-        typer.Option("--verbose", help="Print the learner, its settings and the whole proof."),
+        bool, Option("--verbose", help="Print the learner, its settings and the whole proof.")
     ] = False,
 ) -> None:
     """Learn rows one after the other, predicting each before its label is seen.
@@ -216,16 +143,17 @@ def run(
     summed up. Results go to standard error; with --predictions -, the
     predictions go to standard output.
     """
-    settings = check_settings(R=R, lam=lam, gamma=gamma, memory=memory)
-    check_settings(B=B)
+    settings = options.check_settings(R=R, lam=lam, gamma=gamma, memory=memory)
+    options.check_settings(B=B)
     if load is not None:
-        own = {"learner": learner, "cross": cross, "B": B, **settings}
-        _check_load({**own, "classes": classes, "windows": windows})
+        fixed = {"learner": learner, "cross": cross, "B": B, **settings}
+        _check_load({**fixed, "classes": classes, "windows": windows})
     if bad_rows is not None and on_bad_row != "skip":
         raise FolklearnError("--bad-rows is of use only with --on-bad-row skip")
     if checkpoint is not None and save is None:
         raise FolklearnError("--checkpoint is of use only with --save: where should it be written?")
-    roles = parse_roles(role, drop)
+    every = None if checkpoint is None else options.parse_seconds("--checkpoint", checkpoint)
+    roles = options.parse_roles(role, drop)
     learner = _choose_learner(learner, settings)
     console = new_console(quiet)
     with AtomicOutputs(file) as outputs, warnings_shown(console), ExitStack() as until_the_end:
@@ -233,26 +161,25 @@ def run(
         outputs.protect(load, classes)
         saving = None
         if save is not None and save_path is not None:
-            every = None if checkpoint is None else parse_seconds("--checkpoint", checkpoint)
             saving = _Saving(outputs, save, save_path, every)
         plot_path = outputs.reserve_plot(plot)
-        to_file = None if predictions == STDOUT else predictions
+        to_file = None if predictions == options.STDOUT else predictions
         predictions_path = outputs.reserve("predictions", to_file)
         bad_path = outputs.reserve("bad rows", bad_rows)
-        model = None if load is None else load_model(load)
-        reader, target = Source(file, target, format, delimiter, encoding, decimal).open()
+        model = None if load is None else options.load_model(load)
+        reader, target = options.Source(file, target, format, delimiter, encoding, decimal).open()
         if model is not None:
             _check_same_roles(model, roles)
             model.to(device)
         else:
-            crosses, labels = parse_crosses(cross, reader), read_classes(classes)
+            crosses, labels = options.parse_crosses(cross, reader), options.read_classes(classes)
             model = Model(
                 learner, roles=roles, crosses=crosses, classes=labels, B=B, windows=windows,
                 device=device, **settings,
             )  # fmt: skip
         if monitor:
             model.monitor(lambda alarm: console.print(alarm.in_words()))
-        with open_bad_row_sink(on_bad_row, bad_path) as bad_row_sink:
+        with options.open_bad_row_sink(on_bad_row, bad_path) as bad_row_sink:
             feed = model.feed(
                 reader, target, weight=weight, one_pass=one_pass, on_bad=bad_row_sink,
                 shuffle=seed if shuffle else None, most=_MAX_ROWS_OF_BATCH,
@@ -307,9 +234,9 @@ def _check_load(options: dict[str, Any]) -> None:
 
 def _check_same_roles(model: Model, roles: dict[str, str]) -> None:
     for name, role in roles.items():
-        known = model.roles.get(name)
-        if known != role:
-            why = "which it does not know" if known is None else f"where it has the role {known}"
+        saved = model.roles.get(name)
+        if saved != role:
+            why = "which it does not know" if saved is None else f"where it has the role {saved}"
             raise FolklearnError(
                 f"column {name!r} cannot become {role!r} in a saved model, {why}: leave that out"
             )
@@ -440,7 +367,7 @@ def _print_results(
     console: Console,
     loop: RunLoop,
     finished: Run,
-    bad_row_sink: BadRowSink | None,
+    bad_row_sink: options.BadRowSink | None,
     verbose: bool,
 ) -> None:
     model = loop.model
@@ -453,7 +380,9 @@ def _print_results(
         console.print("\n".join(text.describe_details(model)))
 
 
-def _summarise(model: Model, finished: Run, bad_row_sink: BadRowSink | None) -> Iterator[str]:
+def _summarise(
+    model: Model, finished: Run, bad_row_sink: options.BadRowSink | None
+) -> Iterator[str]:
     """Yield sentences on the rows, the regression in hindsight and the certificate."""
     rows = f"Learned {counted(finished.n_rows, 'row')} in {finished.seconds:.2f} s"
     if finished.n_unlabelled:
@@ -466,7 +395,7 @@ def _summarise(model: Model, finished: Run, bad_row_sink: BadRowSink | None) -> 
         classes = text.describe_classes(model.labels)
         yield f"{classes}; {new} of the loss was paid for their being new."
     if finished.hindsight is None:
-        yield "In hindsight: not computed for so many weights or rows; --exact does it."
+        yield "In hindsight: not computed for this many weights or rows; --exact does it."
     else:
         yield finished.hindsight.in_words()
     certificate = finished.certificate

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer import Argument, Option
 
 from folklearn.cli.display import new_console, warnings_shown
 from folklearn.cli.options import parse_seconds
@@ -21,19 +22,15 @@ if TYPE_CHECKING:
 
 
 def serve(
-    folder: Annotated[Path, typer.Argument(help="Folder of the service; created if missing.")],
-    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on.")] = 8080,
-    file: Annotated[
-        Path | None, typer.Option("--import", help="Add the model in this file.")
-    ] = None,
-    name: Annotated[str | None, typer.Option(help="Name of the model to import.")] = None,
+    folder: Annotated[Path, Argument(help="Folder of the service; created if missing.")],
+    host: Annotated[str, Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, Option(min=0, max=65535, help="Port to listen on.")] = 8080,
+    file: Annotated[Path | None, Option("--import", help="Add the model in this file.")] = None,
+    name: Annotated[str | None, Option(help="Name of the model to import.")] = None,
     memory: Annotated[
-        float, typer.Option(min=0.05, help="Gigabytes of memory for all models.")
+        float, Option(min=0.05, help="Gigabytes of memory for all models.")
     ] = Limits.memory / 1e9,
-    demo: Annotated[
-        bool, typer.Option("--demo", help="In a new folder: train two models.")
-    ] = False,
+    demo: Annotated[bool, Option("--demo", help="In a new folder: train two models.")] = False,
 ) -> None:
     """Serve the models of a folder over HTTP: predict, learn durably, decide, and watch."""
     from folklearn.service import server
@@ -72,8 +69,8 @@ def serve(
 
 
 def backup(
-    folder: Annotated[Path, typer.Argument(help="The folder of a service.")],
-    target: Annotated[Path, typer.Argument(help="A new folder for the copy.")],
+    folder: Annotated[Path, Argument(help="The folder of a service.")],
+    target: Annotated[Path, Argument(help="A new folder for the copy.")],
 ) -> None:
     """Copy what a service keeps, while it runs; the copy can be served."""
     from folklearn.service.backup import backup as copy_folder
@@ -85,7 +82,7 @@ def backup(
 def key(
     context: typer.Context,
     dir: Annotated[
-        str, typer.Argument(metavar="DIR", show_default=False, help="The folder of the service.")
+        str, Argument(metavar="DIR", show_default=False, help="The folder of the service.")
     ],
 ) -> None:
     """Create, list and revoke keys of the service, which may be running meanwhile.
@@ -100,18 +97,18 @@ def key(
 def create(
     context: typer.Context,
     tenant: Annotated[
-        str, typer.Option(metavar="NAME", help="Tenant whose models it gives access to.")
+        str, Option(metavar="NAME", help="Tenant whose models it gives access to.")
     ] = "main",
     model: Annotated[
         str | None,
-        typer.Option(
+        Option(
             metavar="NAME",
             help="The only model it gives access to. Default: all models of the tenant.",
         ),
     ] = None,
     scope: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             metavar="|".join(SCOPES),
             help="Permission, of which admin is everything; repeatable. "
             f"Default: {', '.join(USUAL)}.",
@@ -119,11 +116,9 @@ def create(
     ] = None,
     expires: Annotated[
         str | None,
-        typer.Option(
-            metavar="90d", help="When it ends, counted from now; s, m, h or d. Default: never."
-        ),
+        Option(metavar="90d", help="When it ends, counted from now; s, m, h or d. Default: never."),
     ] = None,
-    note: Annotated[str, typer.Option(metavar="TEXT", help="A note for the list.")] = "",
+    note: Annotated[str, Option(metavar="TEXT", help="A note for the list.")] = "",
 ) -> None:
     """Create a key, which is shown once, on standard output, and never again.
 
@@ -163,7 +158,7 @@ def revoke(
     context: typer.Context,
     id: Annotated[
         str,
-        typer.Argument(
+        Argument(
             metavar="ID",
             show_default=False,
             help="Id of the key: what follows flk_, and the first column of the list.",

@@ -16,7 +16,7 @@ _N_ROWS = 160  # enough for every size of batch, and for the hold-out
 def warmup(quiet: Quiet = False) -> None:
     """Compile what models, decisions and boosting use, for a new machine or a container image.
 
-    Compiled kernels are kept in a folder beside the package, or in NUMBA_CACHE_DIR.
+    Compiled kernels are kept in the folder of the package, or in NUMBA_CACHE_DIR.
     """
     steps: dict[str, Callable[[], None]] = {
         "words": _learn_words,

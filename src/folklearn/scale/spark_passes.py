@@ -55,7 +55,7 @@ class SparkPasses(Passes):
         self._blocks = df.mapInArrow(_pickle_rows(blocks_of), "part bigint, n bigint, block binary")
         self._blocks = self._blocks.persist()
         counts = self._blocks.groupBy("part").agg({"n": "sum"}).collect()
-        sizes = dict(sorted((part, n) for part, n in counts if n))
+        sizes = dict(sorted((number, n) for number, n in counts if n))
         if not sizes:
             self.__exit__()
             raise InvalidInputError("there are no rows with a label")
@@ -107,9 +107,9 @@ def _pickle_rows(
         import pyarrow as pa
         from pyspark import TaskContext
 
-        part = TaskContext.get().partitionId()
+        number = TaskContext.get().partitionId()
         for block in blocks_of(batches):
-            values = [part], [len(block.rows.X)], [pickle.dumps(block)]
+            values = [number], [len(block.rows.X)], [pickle.dumps(block)]
             yield pa.RecordBatch.from_arrays([*map(pa.array, values)], ["part", "n", "block"])
 
     return keep
@@ -119,13 +119,13 @@ def _sum_partitions(
     of: Callable[[int, Iterable[ScoredRows]], Any], firsts: dict[int, int]
 ) -> Callable[..., Iterator[Any]]:
     """Return a function from the values of a partition to its sum; places follow the rows."""
-    places = {part: place for place, part in enumerate(firsts)}
+    places = {number: place for place, number in enumerate(firsts)}
 
     def sum_up(batches: Iterable[Any]) -> Iterator[Any]:
         pairs = (pair for batch in batches for pair in zip(batch["part"], batch["block"]))  # noqa: B905
-        for part, group in groupby(pairs, key=lambda pair: pair[0].as_py()):
+        for number, group in groupby(pairs, key=lambda pair: pair[0].as_py()):
             blocks = (pickle.loads(content.as_buffer()) for _, content in group)
-            yield _batch(places[part], of(firsts[part], blocks))
+            yield _batch(places[number], of(firsts[number], blocks))
 
     return sum_up
 
