@@ -240,11 +240,11 @@ class RewardAgent(RegressionAgent):
     is at most E ``regret_certificate().bound``, under every exploration. In advance: for
     :math:`C_T` nats of regret of all regressions together, "fastcb" has at most :math:`\sum_t 2 K
     f_b / \gamma_t + \gamma_T C_T` if :math:`\gamma_1 \ge 2 K` and "squarecb" at most :math:`\sum_t
-    2 (K - 1) / \gamma_t + \gamma_T C_T / 8`, since :math:`\gamma_t` grows and the excess loss of no
-    round is negative. The default strength is for reward: its bound is true, and says something
-    only after millions of rounds. ``strength="theory"`` explores more and makes it least where
-    :math:`C_T` is what realizable rewards cost, :math:`\frac d2 \ln t` nats a regression. Without
-    realizability nothing is proven.
+    2 (K - 1) / \gamma_t + \gamma_T C_T / 8`. The default
+    strength is for reward: its bound is true, and below 1 a decision only after millions of rounds.
+    ``strength="theory"`` explores more and makes it least where :math:`C_T` is what realizable
+    rewards cost, :math:`\frac d2 \ln t` nats a regression. Without realizability nothing is
+    proven.
 
     Parameters
     ----------

@@ -33,11 +33,7 @@ class Aggregating(Learner):
 
     The integral is a sum over weighted particles. Each round multiplies the weights; once
     the effective sample size falls below half, systematic resampling is followed by
-    ``n_moves`` Metropolis moves of every particle over the whole history. Moves alternate
-    between a Gaussian fitted to the particles (an autoregressive step, nearly independent
-    draws once the posterior is nearly Gaussian) and a random walk with their covariance (for
-    its tails and the walls of the class), each with its own adapted step. A round that would
-    take the effective size below half enters the posterior in parts, with moves in between.
+    ``n_moves`` Metropolis moves of every particle over the whole history (`ParticlePosterior`).
 
     Differs from Foster et al. in the integral (particles instead of a projected Langevin
     chain, whose proven running time is a polynomial of high degree) and in leaving

@@ -17,10 +17,9 @@ from folklearn.serialization import Record, put_inside
 class Obama(Agent):
     r"""The aggregating algorithm on importance-weighted losses.
 
-    Use it as the yardstick on small problems, K d up to about 20: its dependence on B is
-    logarithmic, and every correct outcome teaches, not only those of explorations. Its cost
-    is that of `Aggregating`; for everything else use
-    `BanditReduction` over `folklearn.Folklore`.
+    Use it as a reference on small problems, K d up to about 20: its dependence on B is
+    logarithmic, and every correct outcome teaches, not only those of explorations. For
+    everything else use `BanditReduction` over `folklearn.Folklore`.
 
     .. math:: p = E_{W \sim P_t} \mathrm{softmax}(W x), \qquad \tilde y \sim P = (1-\mu) p +
         \frac\mu K, \qquad P_t(W) \propto \mathrm{prior}(W) \exp\Big(-\frac\mu K \sum_s
@@ -36,10 +35,7 @@ class Obama(Agent):
 
     Guarantee, for the exact integral, contexts of norm at most R and outcomes without delay:
     for every W of row norms at most B, expected mistakes are at most :math:`\sum_t \ell_t(W)
-    + \mu T + K R(T) / \mu`, R(T) the regret bound `baselines.bounds.aggregating_uniform`. For
-    a round errs with probability at most :math:`\mu + 1 - p_y \le \mu - \ln p_y`, and the
-    weighted losses of the mixture exceed those of W by at most R(T), which in the mean is
-    :math:`\sum_t \frac\mu K (-\ln p_y - \ell_t(W)) \le R(T)`.
+    + \mu T + K R(T) / \mu`, R(T) the regret bound `baselines.bounds.aggregating_uniform`.
 
     Parameters
     ----------

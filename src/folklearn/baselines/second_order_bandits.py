@@ -27,10 +27,8 @@ class Soba(LinearAgent):
     scale: it has no step size. Use `Banditron` if even the diagonal is too expensive, or where
     there is no noise at all.
 
-    With :math:`\hat y = \arg\max_k (Wx)_k` (ties to the lowest class) and exploration
-    :math:`\varepsilon`, play :math:`\tilde y \sim P = (1-\varepsilon) e_{\hat y} +
-    \varepsilon/K`. A correct outcome, :math:`\tilde y = y`, with :math:`\bar y` the best of
-    the other classes when the decision was made, gives
+    Plays as `LinearAgent` does. A correct outcome, :math:`\tilde y = y`, with :math:`\bar y` the
+    best of the other classes when the decision was made, gives
 
     .. math:: g = \frac1{P(y)} (e_{\bar y} - e_y) \otimes x, \qquad \zeta = \sqrt{P(y)}\, g,
         \qquad m = \frac{\langle W, \zeta\rangle^2 + 2\langle W, g\rangle}
@@ -41,9 +39,8 @@ class Soba(LinearAgent):
     .. math:: A \leftarrow A + \zeta\zeta^\top, \qquad \theta \leftarrow \theta - g, \qquad
         W = A^{-1}\theta
 
-    from A = I and :math:`\theta = 0`; otherwise nothing changes, the sum included. Propensity
-    and :math:`\bar y` of a delayed outcome are those of its own decision; A and W are those
-    that the outcome finds, because m is about what this step does to them.
+    from A = I and :math:`\theta = 0`; otherwise nothing changes, the sum included. A and W
+    of a delayed outcome are those that it finds, because m is about this step.
 
     Differs from the paper in fixing its a, the scale of the first A, at 1, and in what is
     kept: not A and :math:`\theta` but :math:`S = A^{-1}` and W, by the formula of Sherman and
@@ -195,8 +192,7 @@ class Newtron(LinearAgent):
 
     with :math:`H = I/D + \beta \sum \kappa\Delta\Delta^\top`, :math:`b = \sum (1 - \kappa\beta
     \langle\Delta, W_s\rangle) \Delta` and the least :math:`\mu \ge 0` that keeps W in the ball,
-    to 1e-12 of D. Logits and propensity of a delayed outcome are those of its own decision,
-    and :math:`\langle\Delta, W_s\rangle` is a function of those logits.
+    to 1e-12 of D.
 
     Differs from the paper in three ways. The columns of :math:`\Delta` sum to 0, so H is kept
     in the (K-1) d dimensions of the Helmert basis, which changes nothing. W is solved for
