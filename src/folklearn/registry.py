@@ -16,7 +16,7 @@ _MODULES = {
     "bandits.rewards": ("RegretCertificate", "RewardAgent"),
     "baselines.aggregating": ("Aggregating",),
     "baselines.boosting": ("AdaBoostOL", "AdaBoostOLM", "OnlineMBBM", "pairwise_costs"),
-    "baselines.first_order_bandits": ("Banditron", "Gaptron"),
+    "baselines.first_order_bandits": ("Banditron", "Gaptron", "LinearAgent"),
     "baselines.obama": ("Obama",),
     "baselines.ons": ("Ons",),
     "baselines.second_order": ("Aioli", "Gaf", "Laplace"),
