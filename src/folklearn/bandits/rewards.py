@@ -165,7 +165,11 @@ class RegressionAgent(Agent):
         raise InvalidInputError(f"reward must be a number from 0 to 1, got {value!r}")
 
     def _see(self, x: Array) -> Array:
-        return np.append(self._losses_of(x), self._gamma(self.n_decisions + 1))
+        losses = self._losses_of(x)
+        seen = np.empty(len(losses) + 1)
+        seen[:-1] = losses
+        seen[-1] = self._gamma(self.n_decisions + 1)
+        return seen
 
     def _play(self, seen: Array) -> Array:
         return self._rule.play(seen[:-1], float(seen[-1]))
