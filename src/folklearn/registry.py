@@ -24,8 +24,7 @@ _MODULES = {
     "baselines.smp": ("SMP",),
     "batch.online_to_batch": ("OnlineToBatch",),
     "boosting.booster": ("Booster", "WeakLearner", "WeakLearnerError"),
-    "boosting.olmpp": ("AdaBoostOLMpp", "logistic_costs"),
-    "boosting.regression": ("BoostingRegression",),
+    "boosting.olmpp": ("AdaBoostOLMpp", "BoostingRegression", "logistic_costs"),
     "boosting.weak_learners": (
         "NaiveBayes",
         "Probabilistic",
