@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from folklearn.boosting import Booster
-from folklearn.boosting.booster import Prefixes
+from folklearn.boosting.booster import draw_prefix
+from folklearn.kernels.boosting import mix_prefixes, score_prefixes
 
 from ..data import Source, Stream, stream
 from .plan import FLOOR, METHODS, TRAINED, Method
@@ -49,17 +50,18 @@ def _rounds(
     about: "About | None",
 ) -> Iterator[list[Said]]:
     """Predict, then learn, row by row; yield what was said at every size."""
-    prefixes = {size: Prefixes(size) for size in sizes} if method.nested else {}
+    # Losses and mistakes of the prefixes of every smaller booster.
+    totals = {size: (np.zeros(size), np.zeros(size)) for size in sizes} if method.nested else {}
     for t, (x, y) in enumerate(zip(rows.X, rows.y.tolist(), strict=True)):
         if method.nested:
             # A learner knows nothing of those behind it, and Hedge's draw depends on seed and
             # round alone: the first rows of the scores are those of the smaller booster.
             scores = model._see(x).scores
             said = []
-            for size, own in prefixes.items():
-                label = scores[own.draw(seed, t)].argmax()
-                said.append((int(label), own.mixture(scores[: size + 1])))
-                own.learn(scores[: size + 1], y, 1.0)
+            for size, (losses, mistakes) in totals.items():
+                label = scores[draw_prefix(mistakes, seed, t)].argmax()
+                said.append((int(label), mix_prefixes(scores[: size + 1], 1.0, losses)))
+                score_prefixes(scores[: size + 1], 1.0, y, 1.0, losses, mistakes)
         else:
             p = model.predict(x)
             label = model.predict_label(x) if method.booster else p.argmax()

@@ -57,8 +57,8 @@ def split(source: Source, seed: int) -> dict[str, float]:
     clock.wrap(model, "_cost", COSTS)
     clock.wrap(model, "_advance", REGRESSION)
     clock.wrap(model, "_absorb", REGRESSION)
-    for name in ("draw", "mixture", "learn"):
-        clock.wrap(model._prefixes, name, PREFIXES)
+    for name in ("_leader", "_mix", "_score"):
+        clock.wrap(model, name, PREFIXES)
     half, start = len(rows.y) // 2, 0.0
     for t, (x, y) in enumerate(zip(rows.X, rows.y.tolist(), strict=True)):
         if t == half:

@@ -135,7 +135,6 @@ def test_laplace_has_no_certificate():
     certificate = Laplace(n_features=2, n_classes=2).certificate()
     assert not certificate.valid
     assert "no lower bound" in certificate.reason
-    assert bounds.laplace(100) == math.inf
 
 
 @pytest.mark.parametrize("k", [1, 2, 9])

@@ -108,15 +108,6 @@ def midpoint_cost(n_points: int, deviation: float) -> float:
     return math.log(tilted.sum() / weights.sum()) + 1e-9
 
 
-def laplace(n_rounds: int) -> float:
-    """Return infinity: the expansions of `Laplace` are not lower bounds of the loss.
-
-    Regret above what its state would "certify" is easily observed on stochastic streams.
-    """
-    validation.count("n_rounds", n_rounds, 0)
-    return math.inf
-
-
 def ons(n_rounds: int, *, n_features: int, n_classes: int, B: float, R: float = 1.0) -> float:
     r"""Return the regret bound of `Ons` for weights at most 1 and :math:`|x|\le R`.
 

@@ -244,7 +244,7 @@ class Laplace(GaussianLearner):
     bytes per round.
 
     Guarantee: none. The expansion is not a lower bound of the loss, so the state certifies
-    nothing (`folklearn.baselines.bounds.laplace` says so).
+    nothing, and regret above what it would "certify" is easily observed on stochastic streams.
 
     Parameters
     ----------
@@ -289,7 +289,3 @@ class Laplace(GaussianLearner):
 
     def _why_invalid(self) -> str:
         return "Laplace expands the losses, and an expansion is no lower bound of a loss"
-
-    def regret_bound(self, n_rounds: int) -> float:
-        """Return infinity: this learner has no guarantee."""
-        return bounds.laplace(n_rounds)

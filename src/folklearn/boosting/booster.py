@@ -221,9 +221,7 @@ class Booster(Learner):
 
     def _leader(self) -> int:
         """Return the prefix 1..N that `predict_label` follows in this round."""
-        number = np.random.default_rng((self.seed, self.n_rounds)).random()
-        totals = np.cumsum(self.hedge_weights)
-        return 1 + min(int(np.searchsorted(totals, number, side="right")), len(totals) - 1)
+        return draw_prefix(self._mistakes, self.seed, self.n_rounds)
 
     def _see(self, x: Array) -> Round:
         if self._round is not None and np.array_equal(self._round.x, x):
@@ -249,9 +247,15 @@ class Booster(Learner):
         return self.learners
 
     def _predict(self, x: Array) -> Array:
-        scores = self._see(validation.usable(x)).scores
+        return self._mix(self._see(validation.usable(x)).scores)
+
+    def _mix(self, scores: Array) -> Array:
         p: Array = mix_prefixes(scores, self._scale, self._losses)
         return p
+
+    def _score(self, scores: Array, y: int, weight: float) -> float:
+        loss: float = score_prefixes(scores, self._scale, y, weight, self._losses, self._mistakes)
+        return loss
 
     def predict_label(self, x: ArrayLike) -> Any:
         """Return the label of the prefix that is followed: (d,) in, int out; (T, d) in, (T,) out.
@@ -282,9 +286,7 @@ class Booster(Learner):
         if weight > 0.0:
             update_weak(self.learners, seen.x, seen.costs, label, weight)
         self._absorb(seen, label, weight)
-        loss: float = score_prefixes(
-            seen.scores, self._scale, label, weight, self._losses, self._mistakes
-        )
+        loss = self._score(seen.scores, label, weight)
         self._n_rounds += 1
         return loss
 
@@ -307,6 +309,13 @@ class Booster(Learner):
     def n_mistakes(self) -> Array:
         """The (weighted) mistakes of each prefix, (N,)."""
         return self._mistakes.copy()
+
+
+def draw_prefix(mistakes: Array, seed: int, n_rounds: int) -> int:
+    """Return the prefix 1..N that Hedge follows, given the mistakes (N,) of all prefixes."""
+    number = np.random.default_rng((seed, n_rounds)).random()
+    totals = np.cumsum(_softmin(mistakes))
+    return 1 + min(int(np.searchsorted(totals, number, side="right")), len(totals) - 1)
 
 
 def _softmin(totals: Array) -> Array:
