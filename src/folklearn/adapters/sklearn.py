@@ -25,7 +25,7 @@ from folklearn.adapters.sklearn_data import (
     slice_rows,
 )
 from folklearn.arrays import TINY, Array
-from folklearn.batch.penalised import MOST_PASSES
+from folklearn.batch.penalised import MAX_PASSES
 from folklearn.errors import InvalidInputError
 from folklearn.evidence.certificate import Certificate
 from folklearn.evidence.map_reduce import MapReduce
@@ -420,7 +420,7 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise InvalidInputError(f"passes must be {_AUTO!r} or a number, got {self.passes!r}")
         is_fitted = self.learner == _AUTO
         if isinstance(self.passes, str):
-            return MOST_PASSES if is_fitted else 0
+            return MAX_PASSES if is_fitted else 0
         passes = validation.count("passes", self.passes, 1)
         if passes > 1 and not is_fitted:
             raise InvalidInputError(

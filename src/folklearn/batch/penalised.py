@@ -18,18 +18,18 @@ from folklearn.kernels.on_torch.device import Device
 from folklearn.kernels.on_torch.expand import DeviceRows
 from folklearn.validation import Rows
 
-MOST_PASSES = 50  # for one ridge
+MAX_PASSES = 50  # for one ridge
 FIRST_RIDGE = 0.003  # for contexts of norm about 1
 N_FOLDS = 3
 _FOLD_ORDERS = np.array(list(permutations(range(N_FOLDS))))
 _DRAWS_PER_PHILOX_STEP = 4
 _ROWS_PER_LOSS_CHUNK = 1 << 14
 _MIN_ROWS_PER_FOLD = 4  # on average: below, the first ridge is taken
-_RIDGE_RATIO = math.sqrt(10.0)  # from ridge to ridge
+RIDGE_RATIO = math.sqrt(10.0)  # from ridge to ridge
 _FINE_RIDGE_RATIO = 10.0**0.25  # around the best of these
 _MAX_RIDGES_WITHOUT_GAIN = 2  # in a row
 _MAX_RIDGES = 16
-_MIN_RIDGE, _MAX_RIDGE = 1e-15, 1e15
+MIN_RIDGE, MAX_RIDGE = 1e-15, 1e15
 # Share of the objective that a further Newton step may gain, in the search and at the end.
 _SEARCH_TOLERANCE, _FINAL_TOLERANCE = 1e-4, 1e-8
 
@@ -55,7 +55,7 @@ def fit_penalised(
     W: Array,
     *,
     ridge: float = FIRST_RIDGE,
-    most_passes: int = MOST_PASSES,
+    most_passes: int = MAX_PASSES,
     seed: int = 0,
 ) -> PenalisedFit:
     r"""Return the penalised fit to all rows, with the ridge that predicts held-out rows best.
@@ -85,7 +85,7 @@ def fit_penalised(
         return PenalisedFit(fitted, ridge, math.nan)
     by_loss = operator.attrgetter("held_out")
     first = best = search.evaluate(ridge, np.tile(W, (N_FOLDS, 1, 1)))
-    for factor in (1.0 / _RIDGE_RATIO, _RIDGE_RATIO):
+    for factor in (1.0 / RIDGE_RATIO, RIDGE_RATIO):
         last, n_without_gain = first, 0
         while n_without_gain < _MAX_RIDGES_WITHOUT_GAIN and search.goes_on(last.ridge * factor):
             last = search.evaluate(last.ridge * factor, last.fits)
@@ -144,7 +144,7 @@ class _RidgeSearch:
 
     def goes_on(self, ridge: float) -> bool:
         """Tell whether to try a further ridge."""
-        return self._n_trials < _MAX_RIDGES and _MIN_RIDGE <= ridge <= _MAX_RIDGE
+        return self._n_trials < _MAX_RIDGES and MIN_RIDGE <= ridge <= MAX_RIDGE
 
     def evaluate(self, ridge: float, starts: Array) -> _RidgeTrial:
         """Return the fits of a ridge, found from other fits, and their held-out loss."""

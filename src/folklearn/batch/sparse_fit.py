@@ -7,17 +7,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from folklearn.arrays import Array, logit_losses, softmax
+from folklearn.batch.penalised import MAX_PASSES, MAX_RIDGE, MIN_RIDGE, RIDGE_RATIO
 from folklearn.kernels import dual_ascent
 from folklearn.kernels.hash_index import Columns
 from folklearn.sparse import Contexts, SparseRows
 from folklearn.validation import Rows
 
-MOST_PASSES = 50  # for one ridge
 POWERS = (0.0, 0.125, 0.25)  # of a column's sum of squares, by which it is divided
 FIRST_RIDGE = 0.03  # for contexts of norm about 1
-_RIDGE_RATIO = math.sqrt(10.0)  # from ridge to ridge
 _MAX_RIDGES = 12  # for one power
-_MIN_RIDGE, _MAX_RIDGE = 1e-15, 1e15
 _MAX_SEARCH_PASSES = 15
 # Share of the objective that may be missing, in the search and at the end.
 _SEARCH_TOLERANCE, _FINAL_TOLERANCE = 1e-2, 1e-4
@@ -49,7 +47,7 @@ class SparseFit(NamedTuple):
 
 
 def fit_sparse(
-    rows: Rows, n_classes: int, *, constant: int = -1, most_passes: int = MOST_PASSES, seed: int = 0
+    rows: Rows, n_classes: int, *, constant: int = -1, most_passes: int = MAX_PASSES, seed: int = 0
 ) -> SparseFit:
     r"""Return the penalised fit to sparse rows, its penalty chosen on rows that are held out.
 
@@ -210,9 +208,9 @@ class _PenaltySearch:
     def _search_ridge(self, power: float, ridge: float) -> _PenaltyTrial:
         scaled = self._problem.scale_columns(power)
         first = best = self._evaluate(scaled, ridge, power)
-        for factor in (1.0 / _RIDGE_RATIO, _RIDGE_RATIO):
+        for factor in (1.0 / RIDGE_RATIO, RIDGE_RATIO):
             for n in range(1, _MAX_RIDGES):
-                if not _MIN_RIDGE <= first.ridge * factor**n <= _MAX_RIDGE:
+                if not MIN_RIDGE <= first.ridge * factor**n <= MAX_RIDGE:
                     break
                 trial = self._evaluate(scaled, first.ridge * factor**n, power)
                 if not trial.held_out < best.held_out:

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from folklearn import serialization, validation
 from folklearn.arrays import TINY, Array, Labels, softmax
-from folklearn.batch.penalised import MOST_PASSES
+from folklearn.batch.penalised import MAX_PASSES
 from folklearn.batch.sparse_fit import ColumnModel
 from folklearn.errors import InvalidInputError, StateFileError
 from folklearn.evidence.certificate import Certificate
@@ -502,7 +502,7 @@ class OnlinePipeline(Serializable):
         self,
         blocks: Raw,
         *,
-        most_passes: int = MOST_PASSES,
+        most_passes: int = MAX_PASSES,
         seed: int = 0,
         n_jobs: int = 1,
         device: str | None = None,
@@ -537,7 +537,7 @@ class OnlinePipeline(Serializable):
         fitted = refit_wide(scaled, self.learner, self._constant, **limits)
         self._refitted = self._refitted if fitted is None else fitted
 
-    def refit_over(self, passes: Passes, *, most_passes: int = MOST_PASSES, seed: int = 0) -> None:
+    def refit_over(self, passes: Passes, *, most_passes: int = MAX_PASSES, seed: int = 0) -> None:
         """Do so with dense rows wherever they lie, as `rows_to_fit` returns them."""
         if self.learner is None:
             return
