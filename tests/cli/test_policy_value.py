@@ -10,7 +10,7 @@ from folklearn import Folklore, interact, load, off_policy, synthetic
 from folklearn.baselines import Banditron
 from folklearn.evaluate.off_policy import logged_value
 from folklearn.evaluate.policies import LearnedPolicy, best_constant, greedy, uniform
-from folklearn.readers.logs import read_log, write_log
+from folklearn.readers.decision_logs import read_log, write_log
 from tests.cli.conftest import standardise
 
 TARGET = ["--target", "kind"]

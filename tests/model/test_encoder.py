@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from folklearn.errors import InvalidInputError
 from folklearn.model.encoder import FEATURES, MOST_OWN, TableEncoder
 from folklearn.model.terms import DATE_PARTS, place_of
-from folklearn.readers.records import table_from_records
-from folklearn.readers.table import Table
+from folklearn.readers.table import Table, table_from_records
 from folklearn.serialization import revive
 from folklearn.sparse import SparseRows
 

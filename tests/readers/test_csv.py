@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from folklearn.errors import InvalidInputError
 from folklearn.readers import BadRow, open_reader
-from folklearn.readers.csv import CsvReader
-from folklearn.readers.csv_records import records
+from folklearn.readers.csv import CsvReader, split_records
 from folklearn.readers.source import ByteSource, Chunk
 from tests.readers.conftest import Rows
 
@@ -264,8 +263,8 @@ def test_empty_cells_between_tabs_are_a_row(write, read):
 
 
 def test_blocks_are_full_across_chunks(write, read, monkeypatch):
-    monkeypatch.setattr("folklearn.readers.source._FIRST", 64)
-    monkeypatch.setattr("folklearn.readers.source._PIECE", 100)
+    monkeypatch.setattr("folklearn.readers.source._FIRST_READ_BYTES", 64)
+    monkeypatch.setattr("folklearn.readers.source._READ_BYTES", 100)
     content = "a,y\n" + "".join(f'{i},"c{i % 7}\n"\n' for i in range(100))
     rows = read(opened(write(content)), {"a": "number", "y": "text"}, max_rows=16)
     assert [len(block) for block in rows.blocks] == [16] * 6 + [4]
@@ -293,9 +292,9 @@ def test_a_file_that_changed(write, read):
 
 
 def test_long_lines_are_refused_or_cut_at_their_first_quote(write, read, monkeypatch):
-    monkeypatch.setattr("folklearn.readers.source._LONGEST", 1000)
-    monkeypatch.setattr("folklearn.readers.source._FIRST", 300)
-    monkeypatch.setattr("folklearn.readers.source._PIECE", 300)
+    monkeypatch.setattr("folklearn.readers.source._MAX_LINE_BYTES", 1000)
+    monkeypatch.setattr("folklearn.readers.source._FIRST_READ_BYTES", 300)
+    monkeypatch.setattr("folklearn.readers.source._READ_BYTES", 300)
     rows = read(opened(write("a,y\n1,p\n" + "x" * 2000)), {"a": "number"})
     assert rows["a"] == [1.0]
     assert str(rows.error).startswith("line 3 of data.csv is longer than")
@@ -342,13 +341,13 @@ def test_pyarrow_and_python_read_the_same(tmp_path_factory, rows, end, delimiter
     for row in found.bad:
         assert row.line not in found.lines
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(CsvReader, "_fast", lambda *_: None)
+        patch.setattr(CsvReader, "_parse_regular", lambda *_: None)
         slow = Rows(reader, wanted, skip=True)
     assert found.table == slow.table
     assert [str(bad) for bad in found.bad] == [str(bad) for bad in slow.bad]
     # Without its bad rows the text is read by pyarrow, and says the same.
     good = {1, *slow.lines}
-    whole = dict(records(Chunk(text.encode() + b"\n", 1), delimiter))
+    whole = dict(split_records(Chunk(text.encode() + b"\n", 1), delimiter))
     assume(good <= whole.keys())  # a quote that is never closed has the good rows after it inside
     path.write_bytes(b"".join(whole[line] for line in sorted(good)))
     fast = Rows(opened(path, delimiter=delimiter, decimal=decimal), wanted, skip=True)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from folklearn.errors import FolklearnError, InvalidInputError
 from folklearn.readers import BadRow
-from folklearn.readers.jsonl import JsonReader, parse
+from folklearn.readers.jsonl import JsonReader, parse_object
 from folklearn.readers.source import ByteSource
 
 
@@ -20,7 +20,7 @@ def opened(path):
 @pytest.fixture(params=["by pyarrow", "by Python"], autouse=True)
 def _both_ways(request, monkeypatch):
     worth_it = 0 if request.param == "by pyarrow" else 10**9
-    monkeypatch.setattr("folklearn.readers.jsonl._WORTH_IT", worth_it)
+    monkeypatch.setattr("folklearn.readers.jsonl._MIN_ARROW_BYTES", worth_it)
 
 
 def test_kinds_and_lines(write, read):
@@ -50,8 +50,8 @@ def test_numbers_as_text_are_written_as_they_are(write, read):
 
 
 def test_keys_that_come_late(write, read, monkeypatch):
-    monkeypatch.setattr("folklearn.readers.source._FIRST", 1000)
-    monkeypatch.setattr("folklearn.readers.source._PIECE", 1000)
+    monkeypatch.setattr("folklearn.readers.source._FIRST_READ_BYTES", 1000)
+    monkeypatch.setattr("folklearn.readers.source._READ_BYTES", 1000)
     early = '{"a": 1, "b": "x"}\n' * 2000
     reader = opened(write(early + '{"a": 2, "new": 7, "word": "w"}\n{"c": [1]}\n'))
     assert reader.names == ("a", "b")
@@ -142,7 +142,7 @@ VALUES = st.recursive(
 def test_both_ways_give_the_same_rows_or_sentences(tmp_path_factory, read_both, texts, kinds):
     for text in texts:
         with contextlib.suppress(FolklearnError):
-            assert isinstance(parse(text), dict)
+            assert isinstance(parse_object(text), dict)
     path = tmp_path_factory.getbasetemp() / "fuzz.jsonl"
     path.write_text("\n".join(texts), encoding="utf-8", errors="surrogatepass")
     read_both(path, kinds)
@@ -156,7 +156,7 @@ def read_both():
         found = []
         with pytest.MonkeyPatch.context() as patch:
             for worth_it in (0, 10**9):
-                patch.setattr("folklearn.readers.jsonl._WORTH_IT", worth_it)
+                patch.setattr("folklearn.readers.jsonl._MIN_ARROW_BYTES", worth_it)
                 try:
                     rows = Rows(opened(path), kinds, skip=True)
                 except FolklearnError as error:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from folklearn.errors import InvalidInputError
-from folklearn.kernels.json_text import extent_of
+from folklearn.kernels.text import json_extent
 from folklearn.readers import open_reader, read_log
 from folklearn.readers.reader import MAX_COLUMNS
 
@@ -119,8 +119,8 @@ def test_columns_of_frames_and_rows_are_counted_too():
 
 @pytest.mark.usefixtures("narrow")
 def test_columns_that_come_late_are_counted(write, read, monkeypatch):
-    monkeypatch.setattr("folklearn.readers.source._FIRST", 20)
-    monkeypatch.setattr("folklearn.readers.source._PIECE", 20)
+    monkeypatch.setattr("folklearn.readers.source._FIRST_READ_BYTES", 20)
+    monkeypatch.setattr("folklearn.readers.source._READ_BYTES", 20)
     lines = [json.dumps({"a": 1.0, f"k{i}": 1.0}) for i in range(1500)]
     early = ['{"a": 1.0}'] * 1200
     reader = open_reader(write("\n".join([*early, *lines[:4], ""]), "four.jsonl"))
@@ -152,7 +152,7 @@ def test_blocks_of_wide_rows_are_shorter(write, monkeypatch, format):
 
 
 def test_a_stream_without_a_row_is_not_kept_for_ever(monkeypatch):
-    monkeypatch.setattr("folklearn.readers.source._MOST_LOOKED_AT", 2**20)
+    monkeypatch.setattr("folklearn.readers.source._MAX_PEEKED_BYTES", 2**20)
     blank = gzip.compress(b"\n" * 2**24)
     with pytest.raises(InvalidInputError, match="the first 1 MB of the stream have no row"):
         open_reader(io.BytesIO(blank))
@@ -199,9 +199,9 @@ def test_decisions_that_are_nested_too_deeply(tmp_path):
     ],
 )
 def test_keys_and_levels_of_lines(text, expected):
-    assert extent_of(text, MAX_COLUMNS) == expected
+    assert json_extent(text, MAX_COLUMNS) == expected
 
 
 def test_keys_are_counted_up_to_a_limit():
     text = b"".join(b'{"k%d": 1, "again": 2}\n' % i for i in range(1000))
-    assert [extent_of(text, most)[0] for most in (10, 1000, 1001, 5000)] == [10, 1000, 1001, 1001]
+    assert [json_extent(text, most)[0] for most in (10, 1000, 1001, 5000)] == [10, 1000, 1001, 1001]

@@ -11,9 +11,14 @@ from hypothesis import strategies as st
 
 from folklearn.errors import InvalidInputError
 from folklearn.evaluate.interactions import Interactions
-from folklearn.readers.decisions import as_decisions, as_interactions
-from folklearn.readers.dsjson import features_of
-from folklearn.readers.logs import read_log, write_log, written
+from folklearn.readers.decision_formats import flatten_features
+from folklearn.readers.decision_logs import (
+    as_decisions,
+    as_interactions,
+    read_log,
+    write_decisions,
+    write_log,
+)
 from folklearn.readers.reader import BadRow
 
 CB = "1:-1:0.5 'first | age:30 new\n3:0:0.25 |user age:40 |shop q:2\n\n2:-0.25:1 | age:1e1\n"
@@ -194,7 +199,7 @@ def test_features_that_are_nested_too_deep():
     for _ in range(100_000):
         nested = {"a": nested}
     with pytest.raises(InvalidInputError, match="nested too deep"):
-        features_of(nested)
+        flatten_features(nested)
 
 
 @pytest.mark.parametrize("text", ["", "\n\n"])
@@ -238,7 +243,7 @@ def test_what_was_read_is_written_as_it_was():
     for text in (line(), ADF):
         log = read(text)
         for format in ("vw", "dsjson"):
-            again = read("".join(written(format, as_decisions(log))))
+            again = read("".join(write_decisions(format, as_decisions(log))))
             np.testing.assert_array_equal(again.X, log.X)
             np.testing.assert_array_equal(again.rewards, log.rewards)
 
@@ -257,7 +262,7 @@ def test_names_that_cannot_be_written(rng, tmp_path):
 
 
 def test_a_table_that_would_be_too_large(monkeypatch):
-    monkeypatch.setattr("folklearn.readers.decisions._MOST_NUMBERS", 11)
+    monkeypatch.setattr("folklearn.readers.decision_logs._MAX_TABLE_NUMBERS", 11)
     with pytest.raises(InvalidInputError, match="3 rows with 4 different features are too many"):
         read(CB)
     with pytest.raises(InvalidInputError, match="3 decisions among 4 actions are too many"):
@@ -290,7 +295,7 @@ def test_vw_reads_the_text_of_actions_by_number(rng):
     vw = pytest.importorskip("vowpalwabbit")
     log = fixed(rng, **NAMES)
     space = vw.Workspace("--cb 4 --quiet")
-    for t, text in enumerate(written("vw", as_decisions(log))):
+    for t, text in enumerate(write_decisions("vw", as_decisions(log))):
         one = space.parse(text.rstrip("\n"))
         (cost,) = one.get_label(vw.LabelType.CONTEXTUAL_BANDIT).costs
         assert cost.action == log.actions[t] + 1
@@ -312,7 +317,7 @@ def test_vw_reads_decisions_with_a_line_for_every_action(make, format, rng):
     options = "--dsjson" if format == "dsjson" else ""
     space = vw.Workspace(f"--cb_explore_adf {options} --quiet")
     sizes = np.diff(log.offsets)
-    for t, text in enumerate(written(format, as_decisions(log))):
+    for t, text in enumerate(write_decisions(format, as_decisions(log))):
         examples = space.parse(text.rstrip("\n"))
         own = labels_of(examples, vw)[-sizes[t] :]
         expected = [[] for _ in range(sizes[t])]

@@ -36,7 +36,7 @@ def test_bad_rows_have_their_lines():
 def test_a_pipe_is_kept_and_a_file_is_not(tmp_path):
     text = b"size;kind\n1,5;a\n\n2;b\n"
     pipe = open_reader(io.BytesIO(text))
-    kept = TableReader.stored(pipe)
+    kept = TableReader.buffer(pipe)
     for _ in range(2):
         (block,) = kept.read(KINDS)
         assert block.columns["size"].tolist() == [1.5, 2.0]
@@ -44,10 +44,10 @@ def test_a_pipe_is_kept_and_a_file_is_not(tmp_path):
     assert (kept.name, kept.unit, kept.notes) == (pipe.name, pipe.unit, pipe.notes)
     (tmp_path / "t.csv").write_bytes(text)
     file = open_reader(tmp_path / "t.csv")
-    assert TableReader.stored(file) is file
+    assert TableReader.buffer(file) is file
 
 
 def test_features_keep_their_names():
-    kept = TableReader.stored(open_reader(io.BytesIO(b"x |a b:2\ny |a c\n"), format="vw"))
+    kept = TableReader.buffer(open_reader(io.BytesIO(b"x |a b:2\ny |a c\n"), format="vw"))
     (block,) = kept.read({"label": "text"})
     assert sorted(kept.feature_names(block.features.indices.tolist())) == ["a^b", "a^c"]

@@ -8,7 +8,7 @@ from sklearn.datasets import dump_svmlight_file, load_svmlight_file
 
 from folklearn.errors import FolklearnError, InvalidInputError
 from folklearn.readers.source import ByteSource
-from folklearn.readers.svmlight import SvmlightReader, parse
+from folklearn.readers.sparse_text import SvmlightReader, parse_svmlight
 
 
 def opened(path):
@@ -79,7 +79,7 @@ def test_bad_rows_are_named_with_their_place(write, read, line, sentence):
 @given(st.text(alphabet="01:# qid,.e-+x\t") | st.text())
 def test_nothing_else_is_ever_raised(text):
     try:
-        row = parse(text)
+        row = parse_svmlight(text)
     except FolklearnError:
         return
     assert row is None or np.isfinite(row.values).all()

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from folklearn.errors import FolklearnError, InvalidInputError
 from folklearn.readers.source import ByteSource
-from folklearn.readers.vw import VwReader, hashed, parse
+from folklearn.readers.sparse_text import VwReader, hash_features, parse_vw
 
 BITS, STRIDE = 24, 3  # one against all of five classes has weights in groups of 2^3
 NO_LABEL = 2**32 - 1
@@ -66,7 +66,7 @@ def test_read_as_vowpal_wabbit_reads_it(vw, text):
 
     example = vw.parse(text, LabelType.MULTICLASS)
     (example,) = example if isinstance(example, list) else [example]
-    row = parse(text)
+    row = parse_vw(text)
     label = NO_LABEL if row.label is None else int(row.label)
     assert example.get_multiclass_label() == label
     weight = 1.0 if row.weight is None else row.weight
@@ -87,11 +87,11 @@ def check(rows, lines):
     """The rows are those that Python reads, line by line."""
     assert rows.lines == list(range(1, len(lines) + 1))
     for place, line in enumerate(lines):
-        expected = parse(line)
+        expected = parse_vw(line)
         label = None if expected.label == "nan" else expected.label
         assert (rows["label"][place], rows["weight"][place]) == (label, expected.weight)
         assert rows["tag"][place] == expected.tag
-        indices, values = hashed(expected.features)
+        indices, values = hash_features(expected.features)
         assert list(rows.features[place]) == indices.tolist()
         assert list(rows.features[place].values()) == pytest.approx(values, rel=1e-14, abs=1e-14)
 
@@ -135,7 +135,7 @@ def test_features_are_called_by_their_names(write, read, monkeypatch):
     indices = [index for row in rows.features for index in row]
     assert set(reader.feature_names(indices)) == {"a^x", "a^y", "größe^ü", "17", "z", "s^0"}
     assert reader.feature_names([99]) == ["99"]
-    monkeypatch.setattr("folklearn.readers.vw._MOST_NAMES", 2)
+    monkeypatch.setattr("folklearn.readers.sparse_text._MAX_NAMES", 2)
     few = opened(write(content))
     read(few)
     named = [name for name in few.feature_names(indices) if not name.isdigit()]
@@ -188,7 +188,7 @@ def test_bad_rows_are_named_with_their_place(write, read, line, sentence):
 @given(st.text(alphabet="01|: 'ab.e-+\t^,") | st.text())
 def test_nothing_else_is_ever_raised(text):
     try:
-        row = parse(text)
+        row = parse_vw(text)
     except FolklearnError:
         return
     assert row.weight is None or row.weight >= 0.0
@@ -210,7 +210,7 @@ def test_any_lines_are_read_alike(tmp_path_factory, texts):
             continue
         if line in bad_lines:
             with contextlib.suppress(FolklearnError):
-                assert np.abs(hashed(parse(text).features)[1]).max() > 1e14
+                assert np.abs(hash_features(parse_vw(text).features)[1]).max() > 1e14
             continue
-        indices, values = hashed(parse(text).features)
+        indices, values = hash_features(parse_vw(text).features)
         assert found[line][1:] == (indices.tolist(), pytest.approx(values, rel=1e-14))

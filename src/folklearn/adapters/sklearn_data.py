@@ -18,7 +18,7 @@ from folklearn.model.dataset import block_of
 from folklearn.model.labels import BALANCED, balance_class_weight
 from folklearn.model.model import Model
 from folklearn.model.roles import IGNORED
-from folklearn.readers.frames import is_frame
+from folklearn.readers.memory import is_frame
 from folklearn.readers.open import open_reader
 from folklearn.readers.table import Table
 from folklearn.sparse import SparseRows

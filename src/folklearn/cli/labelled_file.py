@@ -52,7 +52,7 @@ class LabelledFile:
         reader, target = source.open()
         self._command = command
         with _without_way_out():
-            self.feed = Dataset(Model(roles=roles), TableReader.stored(reader), target, dense=True)
+            self.feed = Dataset(Model(roles=roles), TableReader.buffer(reader), target, dense=True)
             self._check_words()
             with progress_bar(console, "checking", reader.n_rows) as report:
                 self.feed.begin(report)

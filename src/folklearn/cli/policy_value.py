@@ -20,12 +20,10 @@ from folklearn.evaluate.off_policy import Estimate, logged_value, off_policy
 from folklearn.evaluate.policies import LearnedPolicy, best_constant, greedy, reward_model, uniform
 from folklearn.model.model import Model
 from folklearn.model.roles import LEARNED
-from folklearn.readers.decisions import Features, LoggedDecision, as_interactions, as_numbers
-from folklearn.readers.logs import read_decisions
+from folklearn.readers.decision_formats import Features, LoggedDecision, RewardRange
+from folklearn.readers.decision_logs import as_interactions, as_numbers, read_decisions
 from folklearn.readers.open import open_source
-from folklearn.readers.outcomes import RewardRange
-from folklearn.readers.text import N_FEATURES
-from folklearn.readers.vw import hashed
+from folklearn.readers.sparse_text import N_FEATURES, hash_features
 from folklearn.sparse import SparseRows
 from folklearn.utils import counted, listed
 
@@ -200,7 +198,7 @@ def _make_policy(
 def _predict(model: Model, name: str, contexts: Sequence[Features]) -> Array:
     """Return the probabilities of contexts: by column, or by feature if the model has VW text."""
     if model.encoder is not None and model.encoder.feature_names:
-        rows = [hashed(as_numbers(context)) for context in contexts]
+        rows = [hash_features(as_numbers(context)) for context in contexts]
         indptr = np.cumsum([0, *(len(indices) for indices, _ in rows)])
         indices, values = (np.concatenate(parts) for parts in zip(*rows, strict=True))
         return model.predict_proba(SparseRows(indptr, indices, values, N_FEATURES))

@@ -12,8 +12,7 @@ from folklearn import validation
 from folklearn.arrays import Array
 from folklearn.errors import InvalidInputError, StateFileError
 from folklearn.readers.convert import format_cell
-from folklearn.readers.records import table_from_records
-from folklearn.readers.table import Column, Table, TextColumn, is_missing
+from folklearn.readers.table import Column, Table, TextColumn, is_missing, table_from_records
 from folklearn.serialization import Record, Serializable
 from folklearn.sparse import SparseRows
 

@@ -18,12 +18,11 @@ from folklearn.model.encoder import FEATURES
 from folklearn.model.roles import CATEGORY, DATES, ID, IGNORED, LEARNED, TARGET, WEIGHT, WORDS
 from folklearn.progress import report_progress
 from folklearn.readers.convert import parse_number
-from folklearn.readers.frames import is_frame
+from folklearn.readers.memory import is_frame
 from folklearn.readers.open import open_reader
 from folklearn.readers.reader import BadRow, Reader
-from folklearn.readers.records import table_from_records
 from folklearn.readers.scan import Scan, scan
-from folklearn.readers.table import Table, TextColumn
+from folklearn.readers.table import Table, TextColumn, table_from_records
 from folklearn.sparse import SparseRows, is_sparse
 from folklearn.utils import listed
 

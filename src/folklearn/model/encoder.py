@@ -26,8 +26,14 @@ from folklearn.model.terms import (
     terms_of,
 )
 from folklearn.readers.convert import MAX_ABS_VALUE, format_cell
-from folklearn.readers.records import not_a_row_error, table_from_records
-from folklearn.readers.table import Column, Table, TextColumn, is_missing
+from folklearn.readers.table import (
+    Column,
+    Table,
+    TextColumn,
+    is_missing,
+    not_a_row_error,
+    table_from_records,
+)
 from folklearn.serialization import Record, Serializable
 from folklearn.sparse import SparseRows
 from folklearn.utils import listed

@@ -44,8 +44,7 @@ from folklearn.model.pipeline import OnlinePipeline
 from folklearn.model.roles import WORDS
 from folklearn.model.run import Run, Score, known_numbers
 from folklearn.readers.convert import format_cell
-from folklearn.readers.records import not_a_row_error, table_from_records
-from folklearn.readers.table import Table
+from folklearn.readers.table import Table, not_a_row_error, table_from_records
 from folklearn.serialization import Record, Serializable
 from folklearn.sparse import SparseRows, is_sparse
 from folklearn.utils import counted, listed

@@ -11,8 +11,7 @@ from folklearn.arrays import Array
 from folklearn.errors import InvalidInputError
 from folklearn.model.roles import CATEGORY, DATES, NUMBER, WORDS, kind_of
 from folklearn.readers.convert import add_remedy, format_role
-from folklearn.readers.records import decode_column
-from folklearn.readers.table import Column, Dates, TextColumn, as_text_column
+from folklearn.readers.table import Column, Dates, TextColumn, as_text_column, decode_column
 from folklearn.sparse import SparseRows
 
 HASHED = 2**30  # places of words and of categories of wide models

@@ -1,14 +1,15 @@
-"""Parquet, and Arrow's own: IPC files and streams, Feather. Also Arrow's arrays as columns.
+"""Parquet and Arrow (IPC files and streams, Feather), and Arrow arrays as columns.
 
 Numbers, truth values, text, categories and dates are read as the schema says, durations as numbers
 of seconds; columns of other types are left out, and named in the notes. Read batch by batch.
 Messages count rows from 1. The index that pandas stores is no column.
 """
 
+import io
 import os
 import re
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -17,24 +18,22 @@ import numpy as np
 
 from folklearn.errors import InvalidInputError
 from folklearn.readers.convert import DATE_KINDS, Kind
-from folklearn.readers.decompress import IteratorIO
 from folklearn.readers.reader import ParsedChunk, Reader
-from folklearn.readers.records import Faults, convert_values, decode_column, find_faults
-from folklearn.readers.source import ByteSource
-from folklearn.readers.table import Column, Table
+from folklearn.readers.source import ByteSource, IteratorIO
+from folklearn.readers.table import Column, Faults, convert_values, decode_column, find_faults
 from folklearn.utils import import_optional
 
 PARQUET, FILE, STREAM, OLD_FEATHER = b"PAR1", b"ARROW1", b"\xff\xff\xff\xff", b"FEA1"
 
-_AT_A_TIME = 8192  # rows
+_BATCH_ROWS = 8192
 _TICKS_PER_SECOND = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}
 _PANDAS_INDEX = re.compile(r"__index_level_\d+__")
 
 
 class ArrowReader(Reader):
-    """A Parquet file, an Arrow file or an Arrow stream, told apart by their first bytes.
+    """A Parquet file, an Arrow file or an Arrow stream, recognised by their first bytes.
 
-    What cannot be read as it comes, such as Parquet from a pipe, is stored in a temporary file.
+    Parquet and Arrow files from a pipe are stored in a temporary file.
     """
 
     unit = "row"
@@ -52,32 +51,50 @@ class ArrowReader(Reader):
         self._magic = magic
         self.is_live = source.is_live and magic.startswith(STREAM)
         self.can_reread = not self.is_live
-        self._stored = _stored(source) if source.is_live and not self.is_live else None
+        self._copy = _copy_to_file(source) if source.is_live and not self.is_live else None
         self._file: Any = source.path
         if self.is_live:
-            self._file = IteratorIO(source.raw(), is_patient=True)
-        elif self._stored is not None:
-            self._file = self._stored.name
-        self._stream: Any = None  # of a pipe: the one reader of it
-        self._seen: list[Any] = []  # of a pipe: batches that were looked at
-        with self._readable(), self._opened() as opened:
+            self._file = io.BufferedReader(IteratorIO(source.raw()))
+        elif self._copy is not None:
+            self._file = self._copy.name
+        self._stream: Any = None  # of a pipe: the only reader of it
+        self._peeked: list[Any] = []  # of a pipe: batches to be read again
+        with self._catch_damage(), self._open() as opened:
             schema = opened.schema_arrow if self.format == "parquet" else opened.schema
             if self.format == "parquet":
                 self.n_rows = opened.metadata.num_rows
-        self.names = readable_names(self, schema)
+        self._name_columns(schema)
 
-    def _parts(self, kinds: Mapping[str, Kind] | None, looking: bool) -> Iterator[ParsedChunk]:
+    def _name_columns(self, schema: Any) -> None:
+        self.check_column_count(len(schema))
+        names: dict[str, None] = {}
+        for number, field in enumerate(schema, start=1):
+            if _PANDAS_INDEX.fullmatch(field.name):
+                continue
+            if field.name in names:
+                raise InvalidInputError(
+                    f"{self.name} has two columns named {field.name!r}; rename one"
+                )
+            if not field.name.strip() and number > 1:
+                raise InvalidInputError(f"column {number} of {self.name} has no name; name it")
+            if kind_of_type(field.type) is None:
+                self.leave_out(field.name, str(field.type))
+                continue
+            names[field.name] = None
+        self.names = tuple(names)
+
+    def _parse(self, kinds: Mapping[str, Kind] | None, looking: bool) -> Iterator[ParsedChunk]:
         wanted = dict.fromkeys(self.names) if kinds is None else kinds
         row = 1
-        with self._readable():
+        with self._catch_damage():
             for batch in self._batches([*wanted], looking):
-                yield part_of_columns(self, partial(_own, batch), wanted, row, batch.num_rows)
+                numbers = np.arange(row, row + batch.num_rows)
+                yield self.convert_columns(wanted, numbers, partial(_convert, batch))
                 row += batch.num_rows
                 self.fraction = min(1.0, row / self.n_rows) if self.n_rows else None
 
     @contextmanager
-    def _opened(self) -> Iterator[Any]:
-        """Yield the file as pyarrow opens it."""
+    def _open(self) -> Iterator[Any]:
         if self._stream is not None:
             yield self._stream
             return
@@ -97,30 +114,29 @@ class ArrowReader(Reader):
             yield reader
 
     def _batches(self, columns: list[str], looking: bool) -> Iterator[Any]:
-        n_rows = self.rows_at_once(_AT_A_TIME)
-        with self._opened() as opened:
+        n_rows = self.limit_rows(_BATCH_ROWS)
+        with self._open() as opened:
             if self.format == "parquet":
                 yield from opened.iter_batches(n_rows, columns=columns, use_threads=True)
                 return
-            for batch in self._whole_batches(opened, looking):
+            for batch in self._ipc_batches(opened, looking):
                 for start in range(0, batch.num_rows, n_rows):
                     yield batch.slice(start, n_rows)
 
-    def _whole_batches(self, opened: Any, looking: bool) -> Iterator[Any]:
+    def _ipc_batches(self, opened: Any, looking: bool) -> Iterator[Any]:
         if self._magic.startswith(FILE):
             yield from map(opened.get_batch, range(opened.num_record_batches))
             return
-        yield from tuple(self._seen)
+        yield from tuple(self._peeked)
         if not looking:
-            self._seen = []
+            self._peeked = []
         for batch in opened:
             if looking and self.is_live:
-                self._seen.append(batch)
+                self._peeked.append(batch)
             yield batch
 
     @contextmanager
-    def _readable(self) -> Iterator[None]:
-        """Turn what pyarrow raises for damaged files into a sentence."""
+    def _catch_damage(self) -> Iterator[None]:
         try:
             yield
         except (self._arrow.ArrowException, OSError, UnicodeDecodeError) as error:
@@ -128,49 +144,12 @@ class ArrowReader(Reader):
             raise InvalidInputError(f"{self.name} cannot be read: {reason}") from None
 
 
-def readable_names(reader: Reader, schema: Any) -> tuple[str, ...]:
-    """Return the columns of a schema that can be read; of others a note says that they cannot."""
-    reader.check_column_count(len(schema))
-    names: dict[str, None] = {}
-    for place, field in enumerate(schema):
-        if _PANDAS_INDEX.fullmatch(field.name):
-            continue
-        if field.name in names:
-            raise InvalidInputError(
-                f"{reader.name} has two columns named {field.name!r}; rename one"
-            )
-        if not field.name.strip() and place > 0:
-            raise InvalidInputError(f"column {place + 1} of {reader.name} has no name; name it")
-        if kind_of_type(field.type) is None:
-            reader.leave_out(field.name, str(field.type))
-            continue
-        names[field.name] = None
-    return tuple(names)
-
-
-def part_of_columns(
-    reader: Reader,
-    column: Callable[[str, Kind | None], tuple[Column, Faults]],
-    kinds: Mapping[str, Kind | None],
-    row: int,
-    n_rows: int,
-) -> ParsedChunk:
-    """Return rows whose columns `column` gives by name and kind; the first has this number."""
-    columns: dict[str, Column] = {}
-    faults: dict[int, tuple[str, str]] = {}
-    for name, kind in kinds.items():
-        columns[name], own = column(name, kind)
-        for place, fault in own.items():
-            faults.setdefault(place, (name, fault))
-    return reader.part(Table(columns, np.arange(row, row + n_rows)), faults)
-
-
-def _own(batch: Any, name: str, kind: Kind | None) -> tuple[Column, Faults]:
+def _convert(batch: Any, name: str, kind: Kind | None) -> tuple[Column, Faults]:
     return convert_arrow(batch.column(name), kind)
 
 
 def kind_of_type(type: Any) -> Kind | None:
-    """Return how values of a type of Arrow are read; None if they cannot be."""
+    """Return the kind of column for an Arrow type; None if it cannot be read."""
     from pyarrow import types
 
     if types.is_dictionary(type):
@@ -186,30 +165,34 @@ def kind_of_type(type: Any) -> Kind | None:
     return "number" if is_number else None
 
 
-def convert_arrow(array: Any, kind: Kind | None = None) -> tuple[Column, Faults]:
-    """Return an array of Arrow as a column of a kind, its own if None, and the faults by row."""
+def convert_arrow(
+    array: Any, kind: Kind | None = None, decimal: str = "."
+) -> tuple[Column, Faults]:
+    """Return an Arrow array as a column of a kind, that of its type if None, and the faults."""
     import pyarrow as pa
     import pyarrow.compute
 
     if isinstance(array, pa.ChunkedArray):
-        array = array.combine_chunks() if array.num_chunks != 1 else array.chunk(0)
-        if isinstance(array, pa.ChunkedArray):
-            array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.nulls(0)
+        if array.num_chunks == 1:
+            array = array.chunk(0)
+        else:
+            chunks = array.unify_dictionaries().chunks
+            array = pa.concat_arrays(chunks) if chunks else pa.array([], array.type)
     if pa.types.is_duration(array.type):
         ticks = array.cast(pa.int64()).cast(pa.float64(), safe=False)
         array = pa.compute.divide(ticks, _TICKS_PER_SECOND[array.type.unit])
-    own = kind_of_type(array.type)
+    type_kind = kind_of_type(array.type)
     if kind is None:
-        return convert_arrow(array, own or "text")[0], {}
+        return convert_arrow(array, type_kind or "text")[0], {}
     if pa.types.is_null(array.type):
         return convert_values([None] * len(array), kind)
-    if kind == own == "number":
+    if kind == type_kind == "number":
         if pa.types.is_boolean(array.type):
             array = array.cast(pa.int8())
         # Rounding a large integer is what reading it as text would do too.
         numbers = array.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
         return numbers, find_faults(numbers)
-    if own == "date" and kind in DATE_KINDS:
+    if type_kind == "date" and kind in DATE_KINDS:
         moments = array.cast(pa.timestamp("us"), safe=False).to_numpy(zero_copy_only=False)
         return moments.astype("datetime64[us]"), {}
     if not pa.types.is_dictionary(array.type):
@@ -217,11 +200,11 @@ def convert_arrow(array: Any, kind: Kind | None = None) -> tuple[Column, Faults]
             array = array.cast(pa.large_string())
         array = array.dictionary_encode()
     codes = array.indices.cast(pa.int64()).fill_null(-1).to_numpy()
-    return decode_column(codes, array.dictionary.to_pylist(), kind)
+    return decode_column(codes, array.dictionary.to_pylist(), kind, decimal)
 
 
-def _stored(source: ByteSource) -> Any:
-    """Return a temporary file with all bytes of a stream, which lives as long as it is held."""
+def _copy_to_file(source: ByteSource) -> Any:
+    """Return a temporary file with all bytes of a stream; it is deleted with the object."""
     file = tempfile.NamedTemporaryFile()  # noqa: SIM115
     for piece in source.raw():
         file.write(piece)

@@ -1,7 +1,4 @@
-"""One way in: whatever holds rows becomes a reader.
-
-The format of a file is told by its first bytes, its name, or its first line.
-"""
+"""Open any source of rows: the format of a file is told by its first bytes, name or first line."""
 
 import os
 import re
@@ -15,21 +12,19 @@ from folklearn.errors import FolklearnError, InvalidInputError
 from folklearn.readers import arrow
 from folklearn.readers.arrow import ArrowReader
 from folklearn.readers.csv import CsvReader
-from folklearn.readers.frames import FrameReader, is_frame
 from folklearn.readers.jsonl import JsonReader
+from folklearn.readers.memory import FrameReader, RowsReader, is_frame
 from folklearn.readers.reader import Reader
-from folklearn.readers.records import RowsReader
 from folklearn.readers.source import ByteSource
-from folklearn.readers.svmlight import SvmlightReader
-from folklearn.readers.vw import VwReader
+from folklearn.readers.sparse_text import SvmlightReader, VwReader
 
-_BY_LINES: dict[str, Callable[[ByteSource], Reader]] = {
+_LINE_READERS: dict[str, Callable[[ByteSource], Reader]] = {
     "jsonlines": JsonReader,
     "svmlight": SvmlightReader,
     "vw": VwReader,
 }
 
-_FIRST_BYTES = {
+_MAGIC = {
     arrow.PARQUET: "parquet",
     arrow.FILE: "arrow",
     arrow.STREAM: "arrow",
@@ -45,10 +40,10 @@ _ENDINGS = {
 }
 FORMATS = tuple(_ENDINGS)
 _BY_ENDING = {ending: format for format, endings in _ENDINGS.items() for ending in endings}
-_PACKED = (".gz", ".zst", ".zstd")
+_COMPRESSED = (".gz", ".zst", ".zstd")
 # A label and a weight at most, then a bar after a space or a tag.
-_LIKE_VW = re.compile(r" *([^\s|,;]+ +){0,2}('[^\s|]*)? *\|")
-_LIKE_SVMLIGHT = re.compile(r"\s*[^\s:,;|#]+(\s+qid:\d+)?(\s+\d+:[^\s:,;]+)+\s*(#.*)?", re.ASCII)
+_VW_LINE = re.compile(r" *([^\s|,;]+ +){0,2}('[^\s|]*)? *\|")
+_SVMLIGHT_LINE = re.compile(r"\s*[^\s:,;|#]+(\s+qid:\d+)?(\s+\d+:[^\s:,;]+)+\s*(#.*)?", re.ASCII)
 
 
 def open_reader(
@@ -59,19 +54,19 @@ def open_reader(
     encoding: str | None = None,
     decimal: str | None = None,
 ) -> Reader:
-    """Return a reader of whatever holds rows.
+    """Return a reader of a file, a stream, a data frame or mappings.
 
     Rows with named columns may have 100,000 of them; svmlight and VW text have no such limit.
 
     Parameters
     ----------
-    source : path of a file, "-" for standard input, something open for reading bytes, a data
+    source : path of a file, "-" for standard input, an object open for reading bytes, a data
         frame of pandas, polars or Arrow, an iterable of mappings, or a reader.
     format : "csv", "jsonlines", "svmlight", "vw", "parquet" or "arrow", or how the name of a file
-        of it ends, such as "jsonl"; found out if None.
-    delimiter : what separates the cells of CSV; found out if None.
-    encoding : of text; found out if None, which is UTF-8 unless the file says otherwise.
-    decimal : "." or ",", what the numbers of CSV have before their decimals; found out if None.
+        of it ends, such as "jsonl"; detected if None.
+    delimiter : what separates the cells of CSV; detected if None.
+    encoding : of text; if None, by a byte order mark, else UTF-8.
+    decimal : "." or ",", the decimal mark of CSV; detected if None.
 
     Examples
     --------
@@ -79,13 +74,13 @@ def open_reader(
     >>> reader = open_reader(io.BytesIO(b"size;kind\\n30,5;cat\\n70;dog\\n"))
     >>> reader.names, reader.notes
     (('size', 'kind'), ['separated by semicolons', 'decimal comma'])
-    >>> [block.columns["size"].tolist() for block in reader.read({"size": "number"})]
+    >>> [table.columns["size"].tolist() for table in reader.read({"size": "number"})]
     [[30.5, 70.0]]
     """
     if isinstance(source, Reader):
         return source
     if isinstance(source, (str, os.PathLike)) or hasattr(source, "read"):
-        return _of_bytes(open_source(source, encoding), format, delimiter, decimal)
+        return _open_bytes(open_source(source, encoding), format, delimiter, decimal)
     if is_frame(source):
         return FrameReader(source)
     if isinstance(source, Iterable) and not isinstance(source, (Mapping, np.ndarray)):
@@ -97,7 +92,7 @@ def open_reader(
 
 
 def open_source(origin: Any, encoding: str | None = None) -> ByteSource:
-    """Return the bytes of a path, of "-" for standard input, or of something open for reading."""
+    """Return the bytes of a path, of "-" for standard input, or of an open object."""
     if isinstance(origin, str) and origin == "-":
         return ByteSource(sys.stdin.buffer, "standard input", encoding)
     if isinstance(origin, (str, os.PathLike)):
@@ -106,35 +101,32 @@ def open_source(origin: Any, encoding: str | None = None) -> ByteSource:
     return ByteSource(origin, name if isinstance(name, str) else "the stream", encoding)
 
 
-def _of_bytes(
+def _open_bytes(
     source: ByteSource, format: str | None, delimiter: str | None, decimal: str | None
 ) -> Reader:
     if format is not None and format not in _BY_ENDING:
         raise FolklearnError(f"there is no format {format!r}; choose one of: {', '.join(FORMATS)}")
     magic = source.first_bytes()
-    found = _BY_ENDING[format] if format else _format_of(source, magic)
-    if found in ("parquet", "arrow"):
+    known = _BY_ENDING[format] if format else _detect_format(source, magic)
+    if known in ("parquet", "arrow"):
         return ArrowReader(source, magic)
-    if found == "csv":
+    if known == "csv":
         return CsvReader(source, delimiter=delimiter, decimal=decimal)
-    return _BY_LINES[found](source)
+    return _LINE_READERS[known](source)
 
 
-def _format_of(source: ByteSource, magic: bytes) -> str:
-    """Return the format of a file; one of which nothing is known is CSV."""
-    for first, format in _FIRST_BYTES.items():
+def _detect_format(source: ByteSource, magic: bytes) -> str:
+    for first, format in _MAGIC.items():
         if magic.startswith(first):
             return format
     name = source.name.lower()
-    for packed in _PACKED:
-        name = name.removesuffix(packed)
-    return _BY_ENDING.get(name.rpartition(".")[2]) or _like(source.first_line("#"))
-
-
-def _like(line: str) -> str:
-    """Return the format of which this may be the first line."""
+    for ending in _COMPRESSED:
+        name = name.removesuffix(ending)
+    if format_of_name := _BY_ENDING.get(name.rpartition(".")[2]):
+        return format_of_name
+    line = source.first_line("#")
     if line.startswith("{"):
         return "jsonlines"
-    if _LIKE_VW.match(line):
+    if _VW_LINE.match(line):
         return "vw"
-    return "svmlight" if _LIKE_SVMLIGHT.fullmatch(line) else "csv"
+    return "svmlight" if _SVMLIGHT_LINE.fullmatch(line) else "csv"

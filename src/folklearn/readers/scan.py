@@ -70,7 +70,7 @@ def scan(
 
     Examples
     --------
-    >>> from folklearn.readers.records import RowsReader
+    >>> from folklearn.readers.memory import RowsReader
     >>> rows = [{"size": 3, "kind": "cat"}, {"size": 30, "kind": "dog"}, {"kind": "cat"}]
     >>> found = scan(RowsReader(rows), {"size": "number", "kind": "text"}, target="kind")
     >>> found.labels, found.missing

@@ -1,29 +1,61 @@
-"""Bytes of files and pipes: unpacked, as UTF-8, and cut into chunks of whole lines."""
+"""Bytes of files and pipes: decompressed, as UTF-8, cut into chunks of whole lines.
 
+Whatever a pipe delivers is handed on at once: no step waits for a full buffer.
+"""
+
+import codecs
+import gzip
+import io
 import os
+import re
 import stat
+import zlib
 from collections.abc import Callable, Iterator
+from itertools import chain
 from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
-from folklearn.errors import InvalidInputError
-from folklearn.readers.decompress import (
-    LOOK,
-    MAGIC,
-    as_utf8,
-    beginning,
-    check_encoding,
-    encoding_of,
-    unpacked,
-    with_line_feeds,
-)
+from folklearn.errors import InvalidInputError, spell_argument
+from folklearn.utils import import_optional
 
 Path = str | os.PathLike[str]
 
-_FIRST, _PIECE = 2**18, 2**22  # bytes read at a time: for a look, and of a file
-_LONGEST = 2**24  # bytes of a line; more is no line but something else
-_MOST_LOOKED_AT = 2**27  # bytes of a stream that are kept while the first row is looked for
+_FIRST_READ_BYTES, _READ_BYTES = 2**18, 2**22  # the first read of a file, and the later ones
+_DECOMPRESSED_BYTES = 2**16  # at a time
+_MAX_LINE_BYTES = 2**24
+_MAX_PEEKED_BYTES = 2**27  # of a stream, kept while the first row is looked for
+_MAGIC_BYTES = 8  # tell the compression
+_ENCODING_BYTES = 1024  # tell the encoding, and whether it is text
+_GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
+_READABLE = "CSV, JSON lines, svmlight, VW text, Parquet and Arrow can be read"
+_FOREIGN_FORMATS = {
+    b"BZh": "packed with bzip2; unpack it first: bunzip2",
+    b"\xfd7zXZ": "packed with xz; unpack it first: unxz",
+    b"7z\xbc\xaf": "packed with 7-Zip; unpack it first",
+    b"PK\x03\x04": "a zip archive or an Excel workbook; unpack it, or save the sheet as CSV",
+    b"\xd0\xcf\x11\xe0": "a file of Microsoft Office; save the sheet as CSV",
+    b"\x93NUMPY": f"an array of NumPy; load it in Python: {_READABLE}",
+    b"SQLite": f"a database of SQLite; export the table as CSV: {_READABLE}",
+    b"\x89HDF": f"an HDF5 file; load it in Python: {_READABLE}",
+    b"%PDF": f"a PDF document: {_READABLE}",
+    **dict.fromkeys((b"\x89PNG", b"\xff\xd8\xff", b"GIF8"), f"a picture: {_READABLE}"),
+    **dict.fromkeys(
+        (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05"),
+        f"a pickle; load it in Python: {_READABLE}",
+    ),
+}
+_CONTROL = re.compile(rb"[\0-\x08\x0e-\x1a]")
+_FIRST_LINE_END = re.compile(rb"\r.?|\n", re.DOTALL)
+_MARKS = {  # UTF-32 first: its mark begins as that of UTF-16
+    codecs.BOM_UTF32_LE: "utf-32",
+    codecs.BOM_UTF32_BE: "utf-32",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
+
+# What cannot be decoded becomes a byte that UTF-8 never has, which marks its line as bad.
+codecs.register_error("folklearn.bad_byte", lambda error: ("\udcff", error.end))  # type: ignore[attr-defined]
 
 
 class Chunk(NamedTuple):
@@ -37,15 +69,31 @@ class Chunk(NamedTuple):
         return enumerate(self.data[:-1].split(b"\n"), self.line)
 
     def cut(self, n_lines: int) -> Iterator["Chunk"]:
-        """Yield the lines in chunks of so many."""
-        ends = np.flatnonzero(np.frombuffer(self.data, np.uint8) == ord("\n"))[
-            n_lines - 1 :: n_lines
-        ]
+        """Yield chunks of n_lines lines; the last may be shorter."""
+        newlines = np.flatnonzero(np.frombuffer(self.data, np.uint8) == ord("\n"))
+        ends = newlines[n_lines - 1 :: n_lines] + 1
         start, line = 0, self.line
-        for end in (*(ends + 1).tolist(), len(self.data)):
+        for end in (*ends.tolist(), len(self.data)):
             if end > start:
                 yield Chunk(self.data[start:end], line)
                 start, line = end, line + n_lines
+
+
+class IteratorIO(io.RawIOBase):
+    """Pieces of bytes as a file; a read returns at most one piece."""
+
+    def __init__(self, pieces: Iterator[bytes]) -> None:
+        self._pieces, self._rest = pieces, b""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Fill the buffer with what is there; 0 at the end."""
+        data = self._rest or next(self._pieces, b"")
+        n = min(len(data), len(buffer))
+        buffer[:n], self._rest = data[:n], data[n:]
+        return n
 
 
 class ByteSource:
@@ -53,9 +101,9 @@ class ByteSource:
 
     Parameters
     ----------
-    origin : path of a file, or something open for reading bytes.
+    origin : path of a file, or an object open for reading bytes.
     name : what messages call it.
-    encoding : of its text; found out if None: by a mark at the beginning, else UTF-8.
+    encoding : of its text; if None, by a byte order mark at the beginning, else UTF-8.
     """
 
     def __init__(self, origin: Path | BinaryIO, name: str, encoding: str | None = None) -> None:
@@ -63,38 +111,36 @@ class ByteSource:
         self.notes: list[str] = []
         self.path = origin if isinstance(origin, (str, os.PathLike)) else None
         self.is_live = True
-        self._stream: Any = None
+        self._stream: Any = origin
         self._size = self._n_read = 0
-        if self.path is None:
-            self._stream = origin
-        else:
+        if self.path is not None:
             try:
                 state = os.stat(self.path)
             except OSError as error:
-                raise _not_opened(name, error) from None
+                raise self._read_error(error) from None
             self.is_live = not stat.S_ISREG(state.st_mode)  # a named pipe, or that of a shell
             self._size = state.st_size
-        self._kept: list[bytes] = []  # of a stream: what was looked at
-        self._start = b""  # of a file: the first piece, for those who only look
-        self._begun: Iterator[bytes] | None = None  # raw bytes, of which the first were seen
-        self._coming: Iterator[bytes] | None = None
+        self._peeked: list[bytes] = []  # text of a stream, to be read again
+        self._first_piece = b""  # of a file, so that it is not opened for every look
+        self._raw: Iterator[bytes] | None = None  # of a stream whose first bytes were seen
+        self._text: Iterator[bytes] | None = None  # of a stream that was begun
         if encoding is not None:
-            check_encoding(encoding)
+            _check_encoding(encoding)
 
     @property
     def fraction(self) -> float | None:
-        """How much of a file has been read in the current pass."""
+        """Share of a file that has been read in the current pass."""
         return self._n_read / self._size if self._size and not self.is_live else None
 
     def first_bytes(self) -> bytes:
-        """Return the first bytes as they are stored; they come again."""
-        start, pieces = beginning(self.raw(looking=True), MAGIC)
+        """Return the first bytes as they are stored, without consuming them."""
+        start, pieces = _peek(self.raw(looking=True), _MAGIC_BYTES)
         if self.is_live:
-            self._begun = pieces
+            self._raw = pieces
         return start
 
     def first_line(self, comment: str = "") -> str:
-        """Return the first line of text that is not blank nor a comment; it comes again."""
+        """Return the first line that is neither blank nor a comment, without consuming it."""
         for chunk in self.chunks(looking=True):
             for line in chunk.data.decode(errors="replace").split("\n"):
                 if line.strip() and not (comment and line.strip().startswith(comment)):
@@ -102,72 +148,56 @@ class ByteSource:
         return ""
 
     def raw(self, looking: bool = False) -> Iterator[bytes]:
-        """Yield the bytes as they are stored, of a stream those that come.
+        """Yield the bytes as they are stored; of a stream those that come.
 
-        Who is `looking` at a file gets its beginning without opening it every time.
+        A file is not opened again for its first piece if it is only `looking`.
         """
         try:
-            if self._begun is not None:
-                yield from self._begun
-            elif self._stream is not None:
-                # What is there, and not the wait for as much as was asked for.
+            if self._raw is not None:
+                yield from self._raw
+            elif self.path is None:
+                # `read1` returns what is there instead of waiting for as much as was asked for.
                 read: Callable[[int], bytes] = getattr(self._stream, "read1", self._stream.read)
-                while piece := read(_FIRST):
+                while piece := read(_FIRST_READ_BYTES):
                     yield piece
-            elif self.path is not None:
-                self._n_read = len(self._start) if looking else 0
+            else:
+                self._n_read = len(self._first_piece) if looking else 0
                 if self._n_read:
-                    yield self._start
+                    yield self._first_piece
                 with open(self.path, "rb", buffering=0) as file:
                     if self._n_read:  # no pipe, which cannot be sought
                         file.seek(self._n_read)
-                    while piece := file.read(_PIECE if self._n_read else _FIRST):
-                        self._start = self._start if self._n_read else piece
+                    while piece := file.read(_READ_BYTES if self._n_read else _FIRST_READ_BYTES):
+                        self._first_piece = self._first_piece if self._n_read else piece
                         self._n_read += len(piece)
                         yield piece
         except OSError as error:
-            raise _not_opened(self.name, error) from None
-
-    def pieces(self, looking: bool = False) -> Iterator[bytes]:
-        """Yield the text from its beginning as UTF-8, lines ending with a line feed.
-
-        Of a stream, who is `looking` leaves everything for the next one.
-        """
-        if not self.is_live:
-            yield from self._text(looking)
-            return
-        self._coming = self._coming or self._text()
-        yield from tuple(self._kept)
-        if not looking:
-            self._kept = []
-        n_kept = sum(map(len, self._kept))
-        for piece in self._coming:
-            if looking:
-                n_kept += len(piece)
-                if n_kept > _MOST_LOOKED_AT:
-                    raise InvalidInputError(
-                        f"the first {_MOST_LOOKED_AT >> 20} MB of {self.name} have no row that can "
-                        "be read; is it text?"
-                    )
-                self._kept.append(piece)
-            yield piece
+            raise self._read_error(error) from None
 
     def chunks(
         self, last_end: Callable[[bytes], int] | None = None, looking: bool = False
     ) -> Iterator[Chunk]:
-        """Yield chunks of whole records; `last_end` finds where the last record in a text ends."""
+        """Yield chunks of whole records; `last_end` returns where the last record of a text ends.
+
+        What was read by `looking` at a stream is yielded again by the next call.
+        """
         last_end = last_end or _last_line_end
         line, waiting, n_waiting = 1, list[bytes](), 0
-        for piece in self.pieces(looking):
+        for piece in self._peek_text() if looking and self.is_live else self._read_text(looking):
             waiting.append(piece)
             n_waiting += len(piece)
-            is_long = n_waiting > _LONGEST
+            is_long = n_waiting > _MAX_LINE_BYTES
             if b"\n" not in piece and not is_long:
                 continue
             data = b"".join(waiting)
             end = last_end(data)
             if not end and is_long:
-                end = self._first_line_end(data, line)
+                end = data.find(b"\n") + 1
+                if not end:
+                    raise InvalidInputError(
+                        f"line {line} of {self.name} is longer than {_MAX_LINE_BYTES >> 20} MB; "
+                        "is it text?"
+                    )
             if end:
                 yield Chunk(data[:end], line)
                 line += data.count(b"\n", 0, end)
@@ -181,26 +211,140 @@ class ByteSource:
             line += data.count(b"\n", 0, end)
             data = data[end:]
 
-    def _first_line_end(self, data: bytes, line: int) -> int:
-        end = data.find(b"\n") + 1
-        if not end:
-            raise InvalidInputError(
-                f"line {line} of {self.name} is longer than {_LONGEST >> 20} MB; is it text?"
-            )
-        return end
+    def _read_text(self, looking: bool = False) -> Iterator[bytes]:
+        """Yield the text as UTF-8 without a mark, lines ending with a line feed."""
+        if not self.is_live:
+            return self._decode(looking)
+        self._text = self._text or self._decode()
+        peeked, self._peeked = self._peeked, []
+        return chain(peeked, self._text)
 
-    def _text(self, looking: bool = False) -> Iterator[bytes]:
-        start, pieces = beginning(unpacked(self.raw(looking), self.name), LOOK)
-        encoding = self.encoding or encoding_of(start, self.name)
+    def _peek_text(self) -> Iterator[bytes]:
+        """Yield the text of a stream, and keep it."""
+        self._text = self._text or self._decode()
+        yield from tuple(self._peeked)
+        n_bytes = sum(map(len, self._peeked))
+        for piece in self._text:
+            n_bytes += len(piece)
+            if n_bytes > _MAX_PEEKED_BYTES:
+                raise InvalidInputError(
+                    f"the first {_MAX_PEEKED_BYTES >> 20} MB of {self.name} have no row that can "
+                    "be read; is it text?"
+                )
+            self._peeked.append(piece)
+            yield piece
+
+    def _decode(self, looking: bool = False) -> Iterator[bytes]:
+        start, pieces = _peek(self._decompress(self.raw(looking)), _ENCODING_BYTES)
+        encoding = self.encoding or _detect_encoding(start, self.name)
         if encoding != self.encoding and f"encoding {encoding}" not in self.notes:
             self.notes.append(f"encoding {encoding}")
-        return with_line_feeds(as_utf8(pieces, encoding))
+        if encoding is not None and codecs.lookup(encoding).name not in (
+            "utf-8",
+            "utf-8-sig",
+            "ascii",
+        ):
+            pieces = _to_utf8(pieces, encoding)
+        elif start.startswith(codecs.BOM_UTF8):
+            pieces = chain([next(pieces).removeprefix(codecs.BOM_UTF8)], pieces)
+        is_return: bool | None = None  # whether a carriage return ends lines: the first end tells
+        held = b""
+        for piece in pieces:
+            text, held = held + piece, b""
+            if is_return is None:
+                end = _FIRST_LINE_END.search(text)
+                if end and end[0] == b"\r":  # it may be half of an end of a line
+                    text, held = text[:-1], b"\r"
+                elif end:
+                    is_return = end[0] not in (b"\n", b"\r\n")
+            if text:
+                yield text.replace(b"\r", b"\n") if is_return else text
+        if held:
+            yield b"\n"
+
+    def _decompress(self, pieces: Iterator[bytes]) -> Iterator[bytes]:
+        start, pieces = _peek(pieces, _MAGIC_BYTES)
+        for magic, problem in _FOREIGN_FORMATS.items():
+            if start.startswith(magic):
+                raise InvalidInputError(f"{self.name} is {problem}")
+        if not start.startswith((_GZIP, _ZSTD)):
+            return pieces
+        if start.startswith(_GZIP):
+            return self._read_all(gzip.GzipFile(fileobj=IteratorIO(pieces)).read1, "gzipped")
+        pyarrow = import_optional("pyarrow", f"{self.name} is packed with zstd, which needs")
+        packed = pyarrow.PythonFile(IteratorIO(pieces), mode="r")
+        return self._read_all(
+            pyarrow.CompressedInputStream(packed, "zstd").read, "packed with zstd"
+        )
+
+    def _read_all(self, read: Callable[[int], bytes], packed: str) -> Iterator[bytes]:
+        """Yield what a decompressor returns: of a file in large pieces, also before damage."""
+        waiting, n_waiting = list[bytes](), 0
+        error: Exception | None = None
+        try:
+            while text := read(_DECOMPRESSED_BYTES):
+                waiting.append(text)
+                n_waiting += len(text)
+                if self.is_live or n_waiting >= _READ_BYTES:
+                    yield b"".join(waiting)
+                    waiting, n_waiting = [], 0
+        except (OSError, EOFError, zlib.error) as caught:
+            error = caught
+        if waiting:
+            yield b"".join(waiting)
+        if error is not None:
+            raise InvalidInputError(
+                f"{self.name} is {packed}, and damaged or cut off ({error}); pack it again"
+            )
+
+    def _read_error(self, error: OSError) -> InvalidInputError:
+        reason = (error.strerror or str(error)).lower()
+        return InvalidInputError(f"{self.name} cannot be read: {reason}")
+
+
+def _peek(pieces: Iterator[bytes], n: int) -> tuple[bytes, Iterator[bytes]]:
+    """Return the first n bytes, fewer if a line or everything ends before, and all pieces."""
+    start = b""
+    for piece in pieces:
+        start += piece
+        if len(start) >= n or b"\n" in start:
+            break
+    return start[:n], chain([start] if start else [], pieces)
+
+
+def _detect_encoding(start: bytes, name: str) -> str | None:
+    """Return the encoding that the first bytes tell, None for UTF-8; raise if they are no text."""
+    for mark, encoding in _MARKS.items():
+        if start.startswith(mark):
+            return encoding
+    if start[1:4:2] == b"\0\0" and 0 not in start[0:4:2]:
+        return "utf-16-le"
+    if start[8:10] == b'{"' and b"\0" in start[:8]:
+        raise InvalidInputError(f"{name} is a saved model, or the like, and not rows")
+    if _CONTROL.search(start.partition(b"\n")[0]):
+        argument = spell_argument("encoding={!r}", "utf-16")
+        raise InvalidInputError(
+            f"{name} is binary, or text in another encoding, such as {argument}: {_READABLE}"
+        )
+    return None
+
+
+def _to_utf8(pieces: Iterator[bytes], encoding: str) -> Iterator[bytes]:
+    decoder = codecs.getincrementaldecoder(encoding)("folklearn.bad_byte")
+    for piece in pieces:
+        yield decoder.decode(piece).encode("utf-8", "surrogateescape")
+    yield decoder.decode(b"", final=True).encode("utf-8", "surrogateescape")
 
 
 def _last_line_end(data: bytes) -> int:
     return data.rfind(b"\n") + 1
 
 
-def _not_opened(name: str, error: OSError) -> InvalidInputError:
-    reason = (error.strerror or str(error)).lower()
-    return InvalidInputError(f"{name} cannot be read: {reason}")
+def _check_encoding(encoding: str) -> None:
+    try:
+        "".encode(encoding)
+        codecs.getincrementaldecoder(encoding)
+    except LookupError:
+        raise InvalidInputError(
+            f"there is no encoding {encoding!r}; frequent ones are utf-8, cp1252, latin-1, utf-16"
+        ) from None

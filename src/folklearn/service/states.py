@@ -14,7 +14,7 @@ from folklearn.model.buffers import PendingPrediction
 from folklearn.model.encoder import MOST_OWN, SHARED
 from folklearn.model.model import Model
 from folklearn.model.terms import DATE_PARTS
-from folklearn.readers.records import table_from_records
+from folklearn.readers.table import table_from_records
 from folklearn.serialization import Record
 from folklearn.service import events
 from folklearn.service.events import Answer, RefusedError

@@ -1,9 +1,9 @@
-"""Lines of Vowpal Wabbit's text as sparse rows, names hashed: the lines that are plain.
+"""Scanners of text: VW lines as sparse rows, ends of CSV records, keys of JSON lines.
 
-A line is plain if it is ``[label [weight]] ['tag] |namespace[:scale] feature[:value] ...`` with
+A VW line is plain if it is ``[label [weight]] ['tag] |namespace[:scale] feature[:value] ...`` with
 named features, a weight that is not negative, and numbers of at most 15 digits, which a float
-holds exactly before one division or product rounds them. Others are left to a reader that knows
-everything and says what is wrong; it must place names as `place_of` does.
+holds exactly before one division or product rounds them. Other lines are left to the parser in
+Python, which must number names as `feature_index` does.
 """
 
 import numpy as np
@@ -12,18 +12,22 @@ from folklearn.kernels.compile import kernel
 
 PLAIN, OTHER, BLANK = range(3)
 
-_SPACE, _TAB, _RETURN, _BAR, _COLON, _CARET = 32, 9, 13, 124, 58, 94
+_SPACE, _TAB, _NEWLINE, _RETURN, _QUOTE, _BACKSLASH = 32, 9, 10, 13, 34, 92
+_BAR, _COLON, _CARET = 124, 58, 94
 _NINE, _ZERO, _POINT, _MINUS, _PLUS, _SMALL_E, _LARGE_E = 57, 48, 46, 45, 43, 101, 69
 _APOSTROPHE, _COMMA = 39, 44
-_MOST_WEIGHT = 1e15
+_MAX_WEIGHT = 1e15
 _MASK = np.uint64(0xFFFFFFFF)
-_MOST_DIGITS = 15
-_MOST_POWER = 22  # 10^22 is the largest power of 10 that a float holds exactly
-_POWERS = np.array([10.0**i for i in range(_MOST_POWER + 1)])
+_MAX_DIGITS = 15
+_MAX_POWER = 22  # 10^22 is the largest power of 10 that a float holds exactly
+_POWERS = np.array([10.0**i for i in range(_MAX_POWER + 1)])
+_START, _PLAIN, _QUOTED, _CLOSED = range(4)  # position within a cell of CSV
+_OPEN, _CLOSE = (123, 91), (125, 93)
+_OFFSET, _PRIME = np.uint64(14695981039346656037), np.uint64(1099511628211)  # FNV-1a
 
 
 @kernel
-def mixed_in(hashed, byte):
+def _hash_byte(hashed, byte):
     """Return a hash with one more byte (Jenkins, one at a time; 32 bits)."""
     hashed = (hashed + np.uint64(byte)) & _MASK
     hashed = (hashed + (hashed << np.uint64(10))) & _MASK
@@ -31,19 +35,19 @@ def mixed_in(hashed, byte):
 
 
 @kernel
-def _ended(hashed):
+def _finish_hash(hashed):
     hashed = (hashed + (hashed << np.uint64(3))) & _MASK
     hashed ^= hashed >> np.uint64(11)
     return (hashed + (hashed << np.uint64(15))) & _MASK
 
 
 @kernel
-def place_of(text, start, stop, space_start, space_stop, n_features):
+def feature_index(text, start, stop, space_start, space_stop, n_features):
     """Return the column of a name, within a namespace if that is not empty.
 
     A whole number without a namespace is its own column, as in VW.
     """
-    if space_start == space_stop and 0 < stop - start <= _MOST_DIGITS:
+    if space_start == space_stop and 0 < stop - start <= _MAX_DIGITS:
         number = 0
         for i in range(start, stop):
             if text[i] < _ZERO or text[i] > _NINE:
@@ -54,16 +58,16 @@ def place_of(text, start, stop, space_start, space_stop, n_features):
             return number % n_features
     hashed = np.uint64(0)
     for i in range(space_start, space_stop):
-        hashed = mixed_in(hashed, text[i])
+        hashed = _hash_byte(hashed, text[i])
     if space_start < space_stop:
-        hashed = mixed_in(hashed, _CARET)
+        hashed = _hash_byte(hashed, _CARET)
     for i in range(start, stop):
-        hashed = mixed_in(hashed, text[i])
-    return np.int64(_ended(hashed)) % n_features
+        hashed = _hash_byte(hashed, text[i])
+    return np.int64(_finish_hash(hashed)) % n_features
 
 
 @kernel
-def _number(text, start, stop):
+def _parse_number(text, start, stop):
     """Return a plain number, or NaN."""
     i = start
     sign = 1.0
@@ -80,7 +84,7 @@ def _number(text, start, stop):
             digits = 10 * digits + int(text[i] - _ZERO)
             n_digits += 1
             power -= is_fraction
-            if n_digits > _MOST_DIGITS:
+            if n_digits > _MAX_DIGITS:
                 return np.nan
         i += 1
     if n_digits == 0:
@@ -96,7 +100,7 @@ def _number(text, start, stop):
             exponent = 10 * exponent + int(text[i] - _ZERO)
             i += 1
         power += -exponent if down else exponent
-    if i < stop or abs(power) > _MOST_POWER:
+    if i < stop or abs(power) > _MAX_POWER:
         return np.nan
     if power < 0:
         return sign * (digits / _POWERS[-power])
@@ -104,38 +108,35 @@ def _number(text, start, stop):
 
 
 @kernel
-def tidied(indices, values, start, stop):
-    """Sort a row by place, add up what a place is named for twice; return where it ends now.
-
-    What adds up to 0 is not kept.
-    """
+def sum_duplicates(indices, values, start, stop):
+    """Sort a sparse row by index, sum values of equal index, drop zeros; return its new end."""
     n = stop - start
     gap = n // 2
     while gap > 0:  # Shell's sort; it is stable enough: equal places are only added up
         for a in range(start + gap, stop):
-            place, value = indices[a], values[a]
+            index, value = indices[a], values[a]
             b = a
-            while b >= start + gap and indices[b - gap] > place:
+            while b >= start + gap and indices[b - gap] > index:
                 indices[b], values[b] = indices[b - gap], values[b - gap]
                 b -= gap
-            indices[b], values[b] = place, value
+            indices[b], values[b] = index, value
         gap //= 2
     end = start
     a = start
     while a < stop:
-        place, value = indices[a], values[a]
+        index, value = indices[a], values[a]
         a += 1
-        while a < stop and indices[a] == place:
+        while a < stop and indices[a] == index:
             value += values[a]
             a += 1
         if value != 0.0:
-            indices[end], values[end] = place, value
+            indices[end], values[end] = index, value
             end += 1
     return end
 
 
 @kernel
-def _before_bar(text, start, bar, label, tag):
+def _parse_label(text, start, bar, label, tag):
     """Find the label and the tag in what is before the first bar; return (is plain, weight).
 
     The last word is a tag if it touches the bar or begins with an apostrophe. Without a weight
@@ -164,8 +165,8 @@ def _before_bar(text, start, bar, label, tag):
         if n_words == 0:
             label[0], label[1] = first, i
         elif n_words == 1:
-            weight = _number(text, first, i)
-            if not 0.0 <= weight <= _MOST_WEIGHT:
+            weight = _parse_number(text, first, i)
+            if not 0.0 <= weight <= _MAX_WEIGHT:
                 return False, weight
         else:
             return False, weight
@@ -174,19 +175,21 @@ def _before_bar(text, start, bar, label, tag):
 
 
 @kernel
-def _is_new(place, seen):
-    """Tell whether a place was not in a table, whose size is a power of 2, and put it there."""
-    slot = place & (seen.shape[0] - 1)
+def _insert(index, seen):
+    """Insert an index into a hash set of 2^k slots; return whether it was new."""
+    slot = index & (seen.shape[0] - 1)
     while seen[slot] != -1:
-        if seen[slot] == place:
+        if seen[slot] == index:
             return False
         slot = (slot + 1) & (seen.shape[0] - 1)
-    seen[slot] = place
+    seen[slot] = index
     return True
 
 
 @kernel
-def _line(text, start, stop, n_features, label, tag, indices, values, at, seen, new, n_new):
+def _parse_vw_line(
+    text, start, stop, n_features, label, tag, indices, values, at, seen, new, n_new
+):
     """Read one line into indices and values from `at` on.
 
     Return its kind, its weight, where indices and values end, and how many names were new.
@@ -200,7 +203,7 @@ def _line(text, start, stop, n_features, label, tag, indices, values, at, seen, 
         i += 1
     if i == stop:
         return OTHER, np.nan, at, n_new
-    is_plain, weight = _before_bar(text, start, i, label, tag)
+    is_plain, weight = _parse_label(text, start, i, label, tag)
     if not is_plain:
         return OTHER, weight, at, n_new
     end = at
@@ -215,7 +218,7 @@ def _line(text, start, stop, n_features, label, tag, indices, values, at, seen, 
             scale_start = i
             while i < stop and not _ends_word(text[i]):
                 i += 1
-            scale = _number(text, scale_start, i)
+            scale = _parse_number(text, scale_start, i)
             if scale != scale or space_start == space_stop:
                 return OTHER, weight, at, n_new
         while i < stop and text[i] != _BAR:
@@ -233,18 +236,18 @@ def _line(text, start, stop, n_features, label, tag, indices, values, at, seen, 
                 value_start = i
                 while i < stop and not _ends_word(text[i]):
                     i += 1
-                value = _number(text, value_start, i)
+                value = _parse_number(text, value_start, i)
             if name_start == name_stop or value != value:
                 return OTHER, weight, at, n_new
-            place = place_of(text, name_start, name_stop, space_start, space_stop, n_features)
-            if n_new < new.shape[0] and _is_new(place, seen):
-                new[n_new, 0] = place
+            index = feature_index(text, name_start, name_stop, space_start, space_stop, n_features)
+            if n_new < new.shape[0] and _insert(index, seen):
+                new[n_new, 0] = index
                 new[n_new, 1], new[n_new, 2] = space_start, space_stop
                 new[n_new, 3], new[n_new, 4] = name_start, name_stop
                 n_new += 1
-            indices[end], values[end] = place, scale * value
+            indices[end], values[end] = index, scale * value
             end += 1
-    return PLAIN, weight, tidied(indices, values, at, end), n_new
+    return PLAIN, weight, sum_duplicates(indices, values, at, end), n_new
 
 
 @kernel
@@ -253,7 +256,7 @@ def _ends_word(byte):
 
 
 @kernel
-def read_lines(
+def parse_vw_lines(
     text, ends, n_features, kinds, labels, tags, weights, indptr, indices, values, seen, new
 ):
     """Read lines that end at `ends`; rows that are not plain are left empty.
@@ -268,10 +271,107 @@ def read_lines(
         trimmed = stop
         while trimmed > start and text[trimmed - 1] == _RETURN:
             trimmed -= 1
-        kinds[t], weights[t], at, n_new = _line(
+        kinds[t], weights[t], at, n_new = _parse_vw_line(
             text, start, trimmed, n_features, labels[t], tags[t], indices, values, at,
             seen, new, n_new,
         )  # fmt: skip
         indptr[t + 1] = at
         start = stop + 1
     return n_new
+
+
+@kernel
+def _find_record_ends(text, delimiter, ends):
+    """Write the offsets behind records; return their number, and whether quotes are regular.
+
+    A quote opens a cell if nothing but spaces is before it; two of them within such a cell are
+    one. Regular quotes have nothing before them and nothing behind them in their cell.
+    """
+    n_ends, regular = 0, True
+    position, is_spaced = _START, False
+    for i in range(text.shape[0]):
+        byte = text[i]
+        if position == _QUOTED:
+            if byte == _QUOTE:
+                position = _CLOSED
+        elif byte == _NEWLINE:
+            ends[n_ends] = i + 1
+            n_ends += 1
+            position, is_spaced = _START, False
+        elif byte == delimiter:
+            position, is_spaced = _START, False
+        elif byte == _QUOTE:
+            if position == _PLAIN:
+                regular = False
+            else:
+                regular = regular and not is_spaced
+                position = _QUOTED
+        elif position == _START and byte == _SPACE:
+            is_spaced = True
+        elif position == _CLOSED and byte != _RETURN:
+            position, regular = _PLAIN, False
+        elif position == _START:
+            position = _PLAIN
+    return n_ends, regular and position != _QUOTED and position != _CLOSED
+
+
+def record_ends(text: bytes, delimiter: str):
+    """Return the offsets behind the records of a CSV text, and whether all quotes are regular."""
+    data = np.frombuffer(text, np.uint8)
+    if b'"' not in text:
+        return np.flatnonzero(data == _NEWLINE) + 1, True
+    ends = np.empty(text.count(b"\n"), np.int64)
+    n_ends, regular = _find_record_ends(data, ord(delimiter), ends)
+    return ends[:n_ends], regular
+
+
+@kernel
+def _count_keys(text, seen):
+    """Return the number of different keys, and the deepest nesting of a line.
+
+    `seen` (a power of two) is 0 and holds the hashes; half as many keys as it holds are counted.
+    """
+    n_keys, depth, deepest = 0, 0, 0
+    mask = np.uint64(seen.shape[0] - 1)
+    max_keys = seen.shape[0] // 2
+    end = text.shape[0]
+    i = 0
+    while i < end:
+        byte = text[i]
+        i += 1
+        if byte == _NEWLINE:
+            depth = 0
+        elif byte == _OPEN[0] or byte == _OPEN[1]:
+            depth += 1
+            deepest = max(deepest, depth)
+        elif byte == _CLOSE[0] or byte == _CLOSE[1]:
+            depth -= 1
+        elif byte == _QUOTE:
+            hashed = _OFFSET
+            while i < end and text[i] != _QUOTE and text[i] != _NEWLINE:
+                if text[i] == _BACKSLASH:
+                    i += 1
+                    if i == end:
+                        break
+                hashed = (hashed ^ np.uint64(text[i])) * _PRIME
+                i += 1
+            if i < end and text[i] == _QUOTE:
+                i += 1
+            while i < end and (text[i] == _SPACE or text[i] == _TAB):
+                i += 1
+            if i < end and text[i] == _COLON and n_keys < max_keys:
+                hashed |= np.uint64(1)  # 0 is an empty slot
+                slot = (hashed >> np.uint64(20)) & mask
+                while seen[slot] != 0 and seen[slot] != hashed:
+                    slot = (slot + np.uint64(1)) & mask
+                if seen[slot] == 0:
+                    seen[slot] = hashed
+                    n_keys += 1
+    return n_keys, deepest
+
+
+def json_extent(text: bytes, max_keys: int):
+    """Return the number of distinct keys of JSON lines, up to max_keys, and the depth."""
+    seen = np.zeros(2 ** (2 * max_keys - 1).bit_length(), np.uint64)
+    n_keys, deepest = _count_keys(np.frombuffer(text, np.uint8), seen)
+    return min(n_keys, max_keys), deepest
