@@ -14,7 +14,7 @@ from PIL import Image
 
 import folklearn
 from folklearn import plots
-from folklearn.model.summary import calibration_tables, segment_rows
+from folklearn.model.summary import segment_rows
 
 FOLDER = Path(__file__).parent
 COLOURS = 128  # enough for lines and letters, and half of the bytes
@@ -79,7 +79,7 @@ def main() -> None:
     run.name = "flights.csv"
     save(run.plot(), "run.png")
     save(plots.confusion(run.confusion, run.labels), "confusion.png")
-    save(plots.calibration(calibration_tables(run.metrics), run.labels), "calibration.png")
+    save(plots.calibration(run.metrics.calibration_curves(), run.labels), "calibration.png")
     save(model.explain().plot(), "weights.png")
     photograph(model.report(title="Report on flights.folk"), "report.png")
     drift = folklearn.Model().run(frame, target="delayed")

@@ -69,7 +69,7 @@ def plot(found: Found, path: Path) -> None:
 
     from folklearn import plots
 
-    with plots.style():
+    with plots.use_style():
         figure = Figure(figsize=(7, 3.6), layout="constrained")
         axis = figure.subplots()
         cuts = [row["cut"] for row in found["saved"]]

@@ -13,45 +13,28 @@ from numpy.typing import ArrayLike, NDArray
 
 from folklearn.arrays import Array
 from folklearn.errors import InvalidInputError
+from folklearn.report import style
 from folklearn.report.class_plots import calibration, confusion, weights
 from folklearn.report.formatting import format_loss, format_share
-from folklearn.report.style import (
-    BLUE,
-    FAINT,
-    GREEN,
-    INK,
-    PURPLE,
-    QUIET,
-    RED,
-    SMALL,
-    add_legend,
-    figure_of,
-    new_axes,
-    new_figure,
-    save,
-    set_round_axis,
-    style,
-    style_axes,
-    truncate_label,
-)  # fmt: skip
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = [
     "BOUND", "calibration", "certificate", "confusion", "curve_rounds", "curves", "errors",
-    "losses", "overview", "save", "style", "weights",
+    "losses", "overview", "save", "use_style", "weights",
 ]  # fmt: skip
 
+save, use_style = style.save, style.use_style
 _OPTIONAL_COLUMNS = ("lower_bound", "error_rate", "holdout")
 BOUND = "lower bound for\nlinear models"  # where their norm is not known
 _MIN_NATS_TO_CUT = 5.0  # a lower loss is always drawn to scale
-_CURVE_COLORS = (BLUE, RED, INK, GREEN, PURPLE, QUIET)
+_CURVE_COLORS = (style.BLUE, style.RED, style.INK, style.GREEN, style.PURPLE, style.QUIET)
 _CURVE_DASHES = ("-", "--", "-.", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 1)), (0, (8, 3)))
 _MAX_CURVE_POINTS = 200
 
 
-@style()
+@style.use_style()
 def losses(
     windows: Any,
     *,
@@ -69,22 +52,25 @@ def losses(
     table = _window_table(windows)
     has_errors = bool(np.isfinite(table["error_rate"]).any())
     if ax is None and has_errors:
-        page: Figure = new_figure(7.5, 5.0)
+        page: Figure = style.new_figure(7.5, 5.0)
         _draw_losses_and_errors(table, page, title, bound)
         return page
-    ax = new_axes(7.5, 3.6) if ax is None else ax
-    style_axes(ax, title, "rounds", "nats per round")
+    ax = style.new_axes(7.5, 3.6) if ax is None else ax
+    style.style_axes(ax, title, "rounds", "nats per round")
     top = _limit_losses(ax, table["loss"], table["holdout"], table["lower_bound"])
     x, lower = _steps(table, np.maximum(table["lower_bound"], 0.0))
     _draw_bound(ax, x, lower, bound)
-    lines = (("holdout", "hold-out", "--", RED, 1.4), ("loss", "loss, lately", "-", BLUE, 2.2))
+    lines = (
+        ("holdout", "hold-out", "--", style.RED, 1.4),
+        ("loss", "loss, lately", "-", style.BLUE, 2.2),
+    )
     for column, name, dashes, color, width in lines:
         x, y = _steps(table, table[column])
         _draw_line(ax, x, y, name, linestyle=dashes, color=color, linewidth=width)
     _mark_beyond(ax, (table["start"] + table["stop"]) / 2.0, table["loss"], top)
-    set_round_axis(ax, table["start"][0], table["stop"][-1])
-    add_legend(ax)
-    return figure_of(ax)
+    style.set_round_axis(ax, table["start"][0], table["stop"][-1])
+    style.add_legend(ax)
+    return style.figure_of(ax)
 
 
 def _draw_losses_and_errors(table: Mapping[str, Array], page: Any, title: str, bound: str) -> None:
@@ -94,7 +80,7 @@ def _draw_losses_and_errors(table: Mapping[str, Array], page: Any, title: str, b
     errors(table, ax=below)
 
 
-@style()
+@style.use_style()
 def errors(windows: Any, *, title: str = "Error rate", ax: Any = None) -> "Figure":
     """Draw the error rate of each window; `windows` as in `losses`."""
     from matplotlib.ticker import MaxNLocator
@@ -102,20 +88,20 @@ def errors(windows: Any, *, title: str = "Error rate", ax: Any = None) -> "Figur
     table = _window_table(windows)
     if not np.isfinite(table["error_rate"]).any():
         raise InvalidInputError("no error rate to draw: no window has one")
-    ax = new_axes(7.5, 2.6) if ax is None else ax
-    style_axes(ax, title, "rounds", "")
+    ax = style.new_axes(7.5, 2.6) if ax is None else ax
+    style.style_axes(ax, title, "rounds", "")
     x, y = _steps(table, table["error_rate"])
     last = float(y[np.isfinite(y)][-1])
-    ax.plot(x, y, "-", color=INK, linewidth=1.6, label=f"{format_share(last)} wrong lately")
+    ax.plot(x, y, "-", color=style.INK, linewidth=1.6, label=f"{format_share(last)} wrong lately")
     ax.set_ylim(0.0, 1.12 * float(np.nanmax(y)) or 1.0)
     ax.yaxis.set_major_locator(MaxNLocator(4))
     ax.yaxis.set_major_formatter(lambda share, _: f"{100.0 * share:.3g}%")
-    set_round_axis(ax, table["start"][0], table["stop"][-1])
-    add_legend(ax)
-    return figure_of(ax)
+    style.set_round_axis(ax, table["start"][0], table["stop"][-1])
+    style.add_legend(ax)
+    return style.figure_of(ax)
 
 
-@style()
+@style.use_style()
 def certificate(
     rounds: ArrayLike,
     loss: ArrayLike,
@@ -142,8 +128,8 @@ def certificate(
     if np.isnan(mean).all():
         raise InvalidInputError("no certificate to draw: no loss after a positive round is known")
     low = np.maximum(low, 0.0)
-    ax = new_axes(7.5, 3.8) if ax is None else ax
-    style_axes(ax, title, "rounds", "nats per round")
+    ax = style.new_axes(7.5, 3.8) if ax is None else ax
+    style.style_axes(ax, title, "rounds", "nats per round")
     top = _limit_losses(ax, mean, low)
     if _draw_bound(ax, at, low, bound):
         gap, label = mean[-1] - low[-1], None
@@ -152,15 +138,15 @@ def certificate(
             if gap < 0.0:
                 label = f"each of these models\nhas {format_loss(-gap)} more"
         finite = np.where(np.isinf(mean), np.nan, mean)
-        ax.fill_between(at, low, finite, color=BLUE, alpha=0.12, linewidth=0.0, label=label)
-    _draw_line(ax, at, mean, "average loss", color=BLUE, linewidth=2.2)
+        ax.fill_between(at, low, finite, color=style.BLUE, alpha=0.12, linewidth=0.0, label=label)
+    _draw_line(ax, at, mean, "average loss", color=style.BLUE, linewidth=2.2)
     _mark_beyond(ax, at, mean, top)
-    set_round_axis(ax, at[0], at[-1], log=True)
-    add_legend(ax)
-    return figure_of(ax)
+    style.set_round_axis(ax, at[0], at[-1], log=True)
+    style.add_legend(ax)
+    return style.figure_of(ax)
 
 
-@style()
+@style.use_style()
 def curves(
     at: ArrayLike,
     lines: Mapping[str, ArrayLike],
@@ -174,8 +160,8 @@ def curves(
     rounds = np.asarray(at, np.float64)
     if not len(rounds) or not lines:
         raise InvalidInputError("no curves to draw: there are no rounds, or no lines")
-    ax = new_axes(7.5, 3.8) if ax is None else ax
-    style_axes(ax, title, x, y)
+    ax = style.new_axes(7.5, 3.8) if ax is None else ax
+    style.style_axes(ax, title, x, y)
     top = 0.0
     for i, (name, values) in enumerate(lines.items()):
         heights = np.broadcast_to(np.asarray(values, np.float64), rounds.shape)
@@ -186,13 +172,13 @@ def curves(
             look |= {"linestyle": ":", "linewidth": 1.0}
         else:
             look |= {"linestyle": _CURVE_DASHES[i % len(_CURVE_DASHES)], "linewidth": 2.0}
-        lines_of_name = [truncate_label(line, 32) for line in name.split("\n")]
+        lines_of_name = [style.truncate_label(line, 32) for line in name.split("\n")]
         _draw_line(ax, rounds, heights, "\n".join(lines_of_name), **look)
         top = max(top, float(heights[np.isfinite(heights)].max()))
     ax.set_ylim(0.0, 1.08 * top or 1.0)
-    set_round_axis(ax, float(rounds[0]), float(rounds[-1]), log=True)
-    add_legend(ax)
-    return figure_of(ax)
+    style.set_round_axis(ax, float(rounds[0]), float(rounds[-1]), log=True)
+    style.add_legend(ax)
+    return style.figure_of(ax)
 
 
 def curve_rounds(n_rounds: int) -> NDArray[np.int64]:
@@ -200,7 +186,7 @@ def curve_rounds(n_rounds: int) -> NDArray[np.int64]:
     return np.unique(np.geomspace(1, n_rounds, _MAX_CURVE_POINTS).round().astype(np.int64))
 
 
-@style()
+@style.use_style()
 def overview(
     *,
     windows: Any = None,
@@ -229,10 +215,10 @@ def overview(
     has_errors = table is not None and bool(np.isfinite(table["error_rate"]).any())
     if table is not None:
         heights.insert(0, 4.2 if has_errors else 2.8)
-    page: Figure = new_figure(10.0, sum(heights) + 0.5 * bool(title))
+    page: Figure = style.new_figure(10.0, sum(heights) + 0.5 * bool(title))
     if title:
         page.suptitle(
-            truncate_label(title, 76), x=0.01, ha="left", fontsize=13.0, fontweight="bold"
+            style.truncate_label(title, 76), x=0.01, ha="left", fontsize=13.0, fontweight="bold"
         )
     parts = list(page.subfigures(len(heights), 1, height_ratios=heights, squeeze=False)[:, 0])
     if table is not None and has_errors:
@@ -292,11 +278,11 @@ def _draw_bound(ax: Any, x: Array, lower: Array, name: str) -> bool:
         return False
     if not (lower > 0.0).any():
         ax.text(0.01, 0.02, "no lower bound above 0 is known", transform=ax.transAxes, va="bottom",
-                fontsize=SMALL, color=QUIET)  # fmt: skip
+                fontsize=style.SMALL, color=style.QUIET)  # fmt: skip
         return False
-    hatch = {"facecolor": "none", "edgecolor": FAINT, "hatch": "////", "linewidth": 0.0}
+    hatch = {"facecolor": "none", "edgecolor": style.FAINT, "hatch": "////", "linewidth": 0.0}
     ax.fill_between(x, 0.0, lower, **hatch)
-    _draw_line(ax, x, lower, name, color=INK, linewidth=1.0)
+    _draw_line(ax, x, lower, name, color=style.INK, linewidth=1.0)
     return True
 
 
@@ -330,8 +316,8 @@ def _mark_beyond(ax: Any, x: Array, y: Array, top: float) -> None:
     above = y > top
     if above.any():
         edge = ax.get_xaxis_transform()
-        ax.plot(x[above], np.ones(int(above.sum())), "^", color=BLUE, markersize=5.0,
+        ax.plot(x[above], np.ones(int(above.sum())), "^", color=style.BLUE, markersize=5.0,
                 transform=edge, clip_on=False)  # fmt: skip
         largest = "infinity" if np.isinf(y).any() else f"{np.nanmax(y):.4g}"
         ax.text(0.99, 0.96, f"▲ beyond the axis, up to {largest}", transform=ax.transAxes,
-                ha="right", va="top", fontsize=SMALL, color=QUIET)  # fmt: skip
+                ha="right", va="top", fontsize=style.SMALL, color=style.QUIET)  # fmt: skip

@@ -9,7 +9,7 @@ import pytest
 import folklearn
 from folklearn import plots
 from folklearn.errors import FolklearnError, InvalidInputError
-from folklearn.metrics import calibration_curve
+from folklearn.metrics import CalibrationCurve, calibration_curve
 from folklearn.report.formatting import format_compact
 from folklearn.report.style import truncate_label
 
@@ -21,6 +21,9 @@ HOSTILE = [
     "<b>&amp;</b>", "$x^{2$", "{a} $b$ $c$", "two\nlines", "שלום", "漢字 😀", "x" * 300,
     "\u202eevil", " ", "\\frac{1}{2}", "%s %d", "-->",
 ]  # fmt: skip
+
+
+ONE_BIN = CalibrationCurve(np.array([0.5]), np.array([1.0]), np.array([1.0]))
 
 
 def windows(n: int = 8, **columns):
@@ -36,9 +39,8 @@ def tables(rng, K: int, T: int = 400):
     found = []
     for k in range(K):
         bins = np.minimum((10 * P[:, k]).astype(int), 9)
-        count = np.bincount(bins, minlength=10)
-        mean = [np.bincount(bins, one, 10) / np.maximum(count, 1) for one in (P[:, k], y == k)]
-        found.append({"predicted": mean[0], "observed": mean[1], "count": count})
+        sums = [np.bincount(bins, one, 10) for one in (np.ones(T), P[:, k], y == k)]
+        found.append(CalibrationCurve.of_bins(*sums))
     return found
 
 
@@ -178,13 +180,13 @@ def test_calibration_pools_classes_and_names_eight(rng):
     assert len(strip.patches) == 10
 
 
-def test_calibration_curves_of_the_library_are_tables():
+def test_calibration_curves_are_pooled():
     P, y = [[0.8, 0.2]] * 10, [0] * 7 + [1] * 3
     curves = [calibration_curve(P, y, label=k) for k in (0, 1)]
     figure = plots.calibration(curves, ["no", "yes"])
     pooled = next(line for line in figure.axes[0].lines if line.get_marker() == "o")
     np.testing.assert_allclose(pooled.get_xydata(), [[0.2, 0.3], [0.8, 0.7]])
-    assert "50%" in texts(figure)
+    assert texts(figure).count("10") == 2  # predictions
 
 
 def test_confusion_has_the_numbers_and_the_most_confused():
@@ -243,7 +245,7 @@ def test_hostile_names_are_drawn_as_they_are(rng, tmp_path):
         title=HOSTILE[1],
     )
     plots.save(figure, tmp_path / "a.png")  # warnings are errors here, as of missing glyphs
-    with plots.style():
+    with plots.use_style():
         shown = nothing_leaves_or_overlaps(figure)
     assert {"<b>&amp;</b>", "$x^{2$", "two lines", "evil", "(no name)"} <= set(shown)
     assert all(len(text) < 60 for text in shown)
@@ -272,7 +274,7 @@ def test_nothing_is_left_set_and_given_axes_are_used():
     assert plots.losses(windows(), ax=ax) is own
     assert len(own.axes) == 1
     assert dict(matplotlib.rcParams) == before
-    with plots.style():
+    with plots.use_style():
         assert matplotlib.rcParams["svg.hashsalt"] == "folklearn"
     assert dict(matplotlib.rcParams) == before
 
@@ -305,7 +307,7 @@ def test_files_are_the_same_bytes_every_time(tmp_path, suffix, magic):
         (lambda: plots.certificate([], [], []), "no certificate to draw"),
         (lambda: plots.certificate([1], [1.0, 2.0]), "equally long"),
         (lambda: plots.calibration([], []), "no bin holds a prediction"),
-        (lambda: plots.calibration([{"predicted": [0.1]}], ["a"]), "needs predicted, observed"),
+        (lambda: plots.calibration([ONE_BIN], "ab"), "1 curves and 2 names"),
         (lambda: plots.confusion(np.zeros((2, 3)), "ab"), "expected (classes, classes)"),
         (lambda: plots.confusion([[-1.0]], "a"), "not negative"),
         (lambda: plots.confusion([[1.0]], "ab"), "1 rows of counts and 2 names"),
@@ -381,7 +383,7 @@ def test_without_matplotlib_the_extra_is_named(monkeypatch):
 def test_the_smallest_of_everything_is_drawn():
     for figure in (
         plots.losses({"start": [0], "stop": [1], "loss": [0.0]}),
-        plots.calibration([{"predicted": [0.5], "observed": [1.0], "count": [1]}], ["only"]),
+        plots.calibration([ONE_BIN], ["only"]),
         plots.confusion([[0]], ["only"]),
         plots.weights(["a"], ["only"], [[0.0]]),
         plots.weights(["a"], "xyz", np.zeros((3, 1))),

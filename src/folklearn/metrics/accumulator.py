@@ -412,17 +412,20 @@ class Metrics(Serializable):
         others, hits = self._scores.reshape(shape).sum(axis=3).transpose(1, 0, 2)
         return np.array([others + hits, self._probability_sums, hits], np.float64)
 
+    def calibration_curves(self) -> list[CalibrationCurve]:
+        """Return the calibration curve of every class."""
+        return [CalibrationCurve.of_bins(*bins) for bins in self.calibration.transpose(1, 0, 2)]
+
     def by_class(self) -> list[ClassRecord]:
         """Return the counts of every class, in the order of their numbers."""
         self._count_pending()
         records = [ClassRecord(*counts) for counts in self._classes.T.tolist()]
         if not len(self._scores):
             return records
-        curves = [CalibrationCurve.of_bins(*bins) for bins in self.calibration.transpose(1, 0, 2)]
-        errors = [curve.error if len(curve.share) else math.nan for curve in curves]
+        tables = zip(records, self._scores, self.calibration_curves(), strict=True)
         return [
-            replace(record, auc=_auc(scores), calibration_error=error)
-            for record, scores, error in zip(records, self._scores, errors, strict=True)
+            replace(record, auc=_auc(scores), calibration_error=curve.error)
+            for record, scores, curve in tables
         ]
 
     def by_column(self, encoder: Any) -> list[ColumnRecord]:

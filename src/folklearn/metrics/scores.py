@@ -1,5 +1,6 @@
 """Scores of arrays of predictions: checked probabilities, losses, calibration, regret."""
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -92,23 +93,30 @@ class CalibrationCurve:
     ----------
     predicted : mean predicted probability of each bin.
     observed : how often the prediction was right there.
-    share : the bin's share of all rounds, by weight; sums to 1.
+    count : weight of the rounds of each bin.
     """
 
     predicted: Array
     observed: Array
-    share: Array
+    count: Array
 
     @classmethod
     def of_bins(cls, mass: Any, predicted: Any, observed: Any) -> "CalibrationCurve":
         """Make it from totals of bins (n,): weight, and weighted sums of both probabilities."""
         used = mass > 0.0
-        mass = mass[used]
-        return cls(predicted[used] / mass, observed[used] / mass, mass / mass.sum())
+        return cls(predicted[used] / mass[used], observed[used] / mass[used], mass[used])
+
+    @property
+    def share(self) -> Array:
+        """The share of all rounds in each bin, by weight; sums to 1."""
+        share: Array = self.count / self.count.sum()
+        return share
 
     @property
     def error(self) -> float:
-        """The expected calibration error: the mean of |observed - predicted| over rounds."""
+        """The expected calibration error: the mean of |observed - predicted|; NaN of no rounds."""
+        if not len(self.count):
+            return math.nan
         return float(self.share @ np.abs(self.observed - self.predicted))
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from folklearn import plots
 from folklearn.model.roles import described
-from folklearn.model.summary import ModelSummary, calibration_tables, segment_rows
+from folklearn.model.summary import ModelSummary, segment_rows
 from folklearn.report.rendering import render, render_card
 from folklearn.report.style import svg_uri
 
@@ -38,10 +38,10 @@ def render_report(title: str, facts: ModelSummary) -> str:
             plots.confusion(confusion, labels[: len(confusion)]),
             f"Confusion of classes; {facts.worst_confusion}",
         )
-    tables = calibration_tables(facts.metrics)
-    if any(len(table["count"]) for table in tables):
+    curves = facts.metrics.calibration_curves()
+    if any(len(curve.count) for curve in curves):
         figures["calibration"] = (
-            plots.calibration(tables, labels[: len(tables)]),
+            plots.calibration(curves, labels[: len(curves)]),
             "Observed frequency of each class against its predicted probability",
         )
     if facts.explanation is not None and np.size(facts.explanation.weights):
@@ -99,7 +99,7 @@ def draw_run(run: "Run") -> Any:
     if len(labels) > 1 and run.confusion.any():
         tables["confusion"] = (run.confusion, labels)
     if len(labels) > 1 and run.metrics.calibration[0].any():
-        tables["calibration"] = (calibration_tables(run.metrics), labels)
+        tables["calibration"] = (run.metrics.calibration_curves(), labels)
     return plots.overview(title=f"{run.name}: {run.n_rows:,} rows", **tables)
 
 

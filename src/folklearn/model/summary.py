@@ -349,16 +349,6 @@ def segment_rows(metrics: Metrics) -> list[dict[str, float]]:
     ]
 
 
-def calibration_tables(metrics: Metrics) -> list[dict[str, Array]]:
-    """Return predicted probability, observed frequency and rows of every class, by bin."""
-    tables = []
-    for counts, sums, hits in metrics.calibration.transpose(1, 0, 2):
-        used = counts > 0.0
-        n = counts[used]
-        tables.append({"predicted": sums[used] / n, "observed": hits[used] / n, "count": n})
-    return tables
-
-
 def _bounds_of_model(model: "Model", certificate: Certificate | None) -> list[tuple[str, str]]:
     """Return losses and proven bounds, over all rows and lately."""
     bounds = [("average loss", format_loss(model.average_loss))]

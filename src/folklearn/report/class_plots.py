@@ -1,6 +1,6 @@
 """Plots with the classes as rows, columns or lines: calibration, confusion, weights."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -8,29 +8,9 @@ from numpy.typing import ArrayLike
 
 from folklearn.arrays import Array, Labels
 from folklearn.errors import InvalidInputError
+from folklearn.metrics.scores import CalibrationCurve
+from folklearn.report import style
 from folklearn.report.formatting import format_compact
-from folklearn.report.style import (
-    BLUE,
-    BROWN,
-    FAINT,
-    GREEN,
-    GREY,
-    INK,
-    OLIVE,
-    PURPLE,
-    QUIET,
-    RED,
-    ROSE,
-    SLATE,
-    SMALL,
-    add_legend,
-    figure_of,
-    new_axes,
-    size_in_inches,
-    style,
-    style_axes,
-    truncate_label,
-)  # fmt: skip
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -38,15 +18,18 @@ if TYPE_CHECKING:
 _MIN_PREDICTIONS_OF_BIN = 5  # below, its frequency is noise
 _N_POOLED_BINS = 10
 _MAX_CLASSES_WITH_FULL_COUNTS = 6  # of more, cells have no room for every digit
-_LINES = (
-    ("--", "s", BLUE), (":", "^", RED), ("-.", "D", GREEN), ("--", "v", PURPLE),
-    (":", "P", OLIVE), ("-.", "X", ROSE), ("--", "<", SLATE), (":", ">", BROWN),
+_COLOURS = (
+    style.BLUE, style.RED, style.GREEN, style.PURPLE, style.OLIVE, style.ROSE, style.SLATE,
+    style.BROWN,
 )  # fmt: skip
+_LINES = tuple(
+    zip(("--", ":", "-.", "--", ":", "-.", "--", ":"), "s^DvPX<>", _COLOURS, strict=True)
+)
 
 
-@style()
+@style.use_style()
 def calibration(
-    tables: Sequence[Any],
+    curves: Sequence[CalibrationCurve],
     labels: Sequence[object],
     *,
     title: str = "Calibration",
@@ -54,52 +37,49 @@ def calibration(
 ) -> "Figure":
     """Draw the observed frequency of each class against its predicted probability.
 
-    `tables` has one table for each class, a mapping or an object with `predicted`, `observed`
-    and `count` or `share` of the bins, such as a `CalibrationCurve`. The thick line is all
-    classes together; the eight most frequent have named lines, the others are grey.
+    `curves` has one for each class. The thick line is all classes together; the eight most
+    frequent have named lines, the others are grey.
     Bins with fewer than 5 predictions of a class are left out of its line. The bars below
     count the predictions.
     """
-    bins = [_bins(table) for table in tables]
-    _check_length("tables", len(bins), labels)
+    bins = [np.array([one.predicted, one.observed, one.count], np.float64) for one in curves]
+    _check_length("curves", len(bins), labels)
     everything = np.concatenate(bins, axis=1) if bins else np.zeros((3, 0))
     if not everything[2].sum() > 0.0:
         raise InvalidInputError("no calibration to draw: no bin holds a prediction")
-    ax = new_axes(6.8, 5.4) if ax is None else ax
-    is_share = any(_column(table, "count") is None for table in tables)
+    ax = style.new_axes(6.8, 5.4) if ax is None else ax
     note = f"the {len(_LINES)} most frequent classes; the others are grey"
     note = note if len(bins) > len(_LINES) else ""
-    style_axes(ax, title, "", "observed frequency", note=note)
+    style.style_axes(ax, title, "", "observed frequency", note=note)
     ax.set_xlim(-0.02, 1.02)
     ax.set_ylim(-0.02, 1.02)
-    ax.plot([0, 1], [0, 1], color=QUIET, linewidth=0.8, zorder=1)
+    ax.plot([0, 1], [0, 1], color=style.QUIET, linewidth=0.8, zorder=1)
     frequency = np.array([observed @ count for _, observed, count in bins])
     order = np.argsort(-frequency, kind="stable")
     for rank, k in enumerate(order):
         predicted, observed, count = bins[k]
-        kept = (count >= _MIN_PREDICTIONS_OF_BIN) | is_share
+        kept = count >= _MIN_PREDICTIONS_OF_BIN
         if not kept.any():
             continue
         if rank >= len(_LINES):
-            ax.plot(predicted[kept], observed[kept], "-", color=GREY, linewidth=0.8, zorder=1)
+            ax.plot(predicted[kept], observed[kept], "-", color=style.GREY, linewidth=0.8, zorder=1)
             continue
         dashes, marker, color = _LINES[rank]
-        look = {"linestyle": dashes, "marker": marker, "color": color, "markersize": 3.5}
-        name = truncate_label(labels[k], 18)
-        ax.plot(
-            predicted[kept],
-            observed[kept],
-            **look,
-            linewidth=1.0,
-            zorder=2,
-            label=_legend_name(name),
-        )
+        look: dict[str, Any] = {
+            "linestyle": dashes,
+            "marker": marker,
+            "color": color,
+            "markersize": 3.5,
+        }
+        look |= {"linewidth": 1.0, "zorder": 2}
+        name = style.truncate_label(labels[k], 18)
+        ax.plot(predicted[kept], observed[kept], **look, label=_legend_name(name))
     pooled, edges = _pooled(everything)
-    line = {"color": INK, "linewidth": 2.2, "markersize": 5.0, "zorder": 3}
+    line = {"color": style.INK, "linewidth": 2.2, "markersize": 5.0, "zorder": 3}
     ax.plot(*pooled[:2, pooled[2] > 0.0], "o-", **line, label="all classes")
-    add_legend(ax, (0.02, 1.0))  # inside: few lines are there
-    _add_counts(ax, pooled[2], edges, is_share)
-    return figure_of(ax)
+    style.add_legend(ax, (0.02, 1.0))  # inside: few lines are there
+    _add_counts(ax, pooled[2], edges)
+    return style.figure_of(ax)
 
 
 def _legend_name(name: str) -> str:
@@ -107,43 +87,36 @@ def _legend_name(name: str) -> str:
     return f" {name}" if name.startswith("_") else name
 
 
-def _add_counts(ax: Any, sizes: Array, edges: Array, is_share: bool) -> None:
+def _add_counts(ax: Any, sizes: Array, edges: Array) -> None:
     """Draw bars below the axes for the number of predictions in each pooled bin."""
     ax.tick_params(labelbottom=False, length=0.0, axis="x")
     strip = ax.inset_axes((0.0, -0.26, 1.0, 0.17), sharex=ax)
-    style_axes(strip, "", "predicted probability", "", grid="")
+    style.style_axes(strip, "", "predicted probability", "", grid="")
     strip.set_yticks([])
     strip.spines["left"].set_visible(False)
     heights = np.sqrt(sizes / sizes.max())  # roots: small bins stay visible
     width = float(edges[1] - edges[0])
-    strip.bar(edges[:-1], heights, 0.9 * width, 0.0, align="edge", color=FAINT, edgecolor=QUIET)
-    total = float(sizes.sum())
+    strip.bar(
+        edges[:-1],
+        heights,
+        0.9 * width,
+        0.0,
+        align="edge",
+        color=style.FAINT,
+        edgecolor=style.QUIET,
+    )
     for left, height, size in zip(edges, heights, sizes, strict=False):
         if size > 0.0:
-            text = f"{100.0 * size / total:.2g}%" if is_share else format_compact(size)
             where = (left + 0.45 * width, height + 0.08)
-            strip.text(*where, text, ha="center", va="bottom", fontsize=SMALL - 1.5, color=INK)
+            strip.text(
+                *where,
+                format_compact(size),
+                ha="center",
+                va="bottom",
+                fontsize=style.SMALL - 1.5,
+                color=style.INK,
+            )
     strip.set_ylim(0.0, 1.45)
-
-
-def _bins(table: Any) -> Array:
-    """Return predicted, observed and count of the bins that hold something, (3, bins)."""
-    count = _column(table, "count")
-    sizes = _column(table, "share") if count is None else count
-    columns = [_column(table, "predicted"), _column(table, "observed"), sizes]
-    if any(one is None for one in columns) or len({np.shape(one) for one in columns}) != 1:
-        raise InvalidInputError(
-            "a calibration table needs predicted, observed and count (or share), equally long"
-        )
-    bins = np.array(columns, dtype=np.float64).reshape(3, -1)
-    return bins[:, (bins[2] > 0.0) & np.isfinite(bins).all(axis=0)]
-
-
-def _column(table: Any, name: str) -> Any:
-    if isinstance(table, Mapping):
-        return table.get(name)
-    value = getattr(table, name, None)
-    return None if callable(value) else value  # sequences and strings have a method `count`
 
 
 def _pooled(bins: Array) -> tuple[Array, Array]:
@@ -154,7 +127,7 @@ def _pooled(bins: Array) -> tuple[Array, Array]:
     return np.array([*means, sizes]), np.linspace(0.0, 1.0, _N_POOLED_BINS + 1)
 
 
-@style()
+@style.use_style()
 def confusion(
     counts: ArrayLike,
     labels: Sequence[object],
@@ -178,35 +151,35 @@ def confusion(
     mistakes = rows[:, 0] + C.sum(axis=0) - 2.0 * np.diag(C)
     kept = _largest(mistakes, most)
     note = f"the {len(kept)} most confused of {K} classes" if len(kept) < K else ""
-    names = [truncate_label(labels[k], 20) for k in kept]
+    names = [style.truncate_label(labels[k], 20) for k in kept]
     side = max(3.0, 1.0 + 0.36 * len(kept))
-    ax = new_axes(side + 1.8, side + 1.2) if ax is None else ax
-    style_axes(ax, title, "predicted", "truth", note=note, grid="")
+    ax = style.new_axes(side + 1.8, side + 1.2) if ax is None else ax
+    style.style_axes(ax, title, "predicted", "truth", note=note, grid="")
     shares = (C / np.where(rows > 0.0, rows, 1.0))[np.ix_(kept, kept)]
     shades = np.sqrt(shares)  # roots: a share of 1 % is visible
     ax.pcolormesh(shades, cmap=_shades(), vmin=0.0, vmax=1.0, edgecolors="white", linewidth=1.0)
     _name_cells(ax, names, names)
-    size = min(SMALL, 72.0 * 0.3 * _cell_inches(ax, len(kept), len(kept))[0])
+    size = min(style.SMALL, 72.0 * 0.3 * _cell_inches(ax, len(kept), len(kept))[0])
     for i, j in np.ndindex(shades.shape):
         value = float(C[kept[i], kept[j]])
         if value > 0.0:
             is_roomy = len(kept) <= _MAX_CLASSES_WITH_FULL_COUNTS and value < 1e6
             text = f"{value:,.6g}" if is_roomy else format_compact(value)
-            color = "white" if shades[i, j] > 0.85 else INK
+            color = "white" if shades[i, j] > 0.85 else style.INK
             look = {"fontsize": size, "color": color, "weight": "bold" if i == j else "normal"}
             ax.text(j + 0.5, i + 0.5, text, ha="center", va="center", **look)
-    return figure_of(ax)
+    return style.figure_of(ax)
 
 
 def _shades() -> Any:
     """Return transparent to opaque blue, for any background."""
     from matplotlib.colors import LinearSegmentedColormap, to_rgba
 
-    ends = [to_rgba(BLUE, 0.0), to_rgba(BLUE, 1.0)]
+    ends = [to_rgba(style.BLUE, 0.0), to_rgba(style.BLUE, 1.0)]
     return LinearSegmentedColormap.from_list("shades", ends)
 
 
-@style()
+@style.use_style()
 def weights(
     names: Sequence[object],
     labels: Sequence[object],
@@ -238,29 +211,31 @@ def weights(
     spread = np.abs(V).max(axis=0)
     columns = np.argsort(-spread, kind="stable")[:most]
     classes = _largest(np.abs(V).max(axis=1), most)
-    rows = [truncate_label(names[j]) for j in columns]
+    rows = [style.truncate_label(names[j]) for j in columns]
     note = f"the {len(rows)} most important of {d} columns" if len(rows) < d else ""
     height = 1.4 + 0.24 * len(rows)
     if K <= 2:
-        ax = new_axes(6.4, height) if ax is None else ax
-        style_axes(ax, title, _direction(labels), "", note=note, grid="x")
+        ax = style.new_axes(6.4, height) if ax is None else ax
+        style.style_axes(ax, title, _direction(labels), "", note=note, grid="x")
         _draw_bars(ax, rows, V[0, columns])
-        return figure_of(ax)
+        return style.figure_of(ax)
     width = 2.8 + 0.32 * max(len(classes), 8)
-    ax = new_axes(width, height + 1.2) if ax is None else ax
-    style_axes(ax, title, "", "", note=note, grid="both")
-    _name_cells(ax, rows, [truncate_label(labels[k], 18) for k in classes])
+    ax = style.new_axes(width, height + 1.2) if ax is None else ax
+    style.style_axes(ax, title, "", "", note=note, grid="both")
+    _name_cells(ax, rows, [style.truncate_label(labels[k], 18) for k in classes])
     reach = _draw_circles(ax, V[np.ix_(classes, columns)].T)
     shown = f", {len(classes)} of {K} classes" if len(classes) < K else ""
-    ax.set_xlabel(f"● for the class   ○ against it   largest: {reach:.3g}{shown}", color=QUIET)
-    return figure_of(ax)
+    ax.set_xlabel(
+        f"● for the class   ○ against it   largest: {reach:.3g}{shown}", color=style.QUIET
+    )
+    return style.figure_of(ax)
 
 
 def _draw_bars(ax: Any, rows: Sequence[str], values: Array) -> None:
     edge, inside = _colours_of(values)
     middles = np.arange(len(rows)) + 0.5
     ax.barh(middles, values, 0.5, color=inside, edgecolor=edge)
-    ax.axvline(0.0, color=INK, linewidth=0.8)
+    ax.axvline(0.0, color=style.INK, linewidth=0.8)
     ax.set_yticks(middles, rows, parse_math=False)
     ax.set_ylim(len(rows), 0.0)
     reach = 1.08 * float(np.abs(values).max()) or 1.0
@@ -281,14 +256,14 @@ def _draw_circles(ax: Any, values: Array) -> float:
 
 def _colours_of(values: Array) -> tuple[Any, Any]:
     """Return the colours of the edge and inside: full is for, empty is against."""
-    edge = np.where(values > 0.0, BLUE, RED)
+    edge = np.where(values > 0.0, style.BLUE, style.RED)
     return edge, np.where(values > 0.0, edge, "white")
 
 
 def _direction(labels: Sequence[object]) -> str:
     if len(labels) == 1:
-        return f"weight for {truncate_label(labels[0])}"
-    against, favoured = (truncate_label(label, 18) for label in labels)
+        return f"weight for {style.truncate_label(labels[0])}"
+    against, favoured = (style.truncate_label(label, 18) for label in labels)
     return f"← {against}     weight     {favoured} →"
 
 
@@ -299,7 +274,7 @@ def _largest(scores: Array, most: int) -> Labels:
 
 def _cell_inches(ax: Any, n_rows: int, n_columns: int) -> tuple[float, float]:
     """Return width and height of a cell, about: names will take some of the room."""
-    width, height = size_in_inches(ax)
+    width, height = style.size_in_inches(ax)
     return 0.9 * width / n_columns, 0.9 * height / n_rows
 
 
@@ -311,7 +286,7 @@ def _name_cells(ax: Any, rows: Sequence[str], columns: Sequence[str]) -> None:
     ax.set_ylim(len(rows), 0.0)
     ax.tick_params(length=0.0)
     width = _cell_inches(ax, len(rows), len(columns))[0]
-    if max(map(len, columns)) * 0.6 * SMALL / 72.0 > width:
+    if max(map(len, columns)) * 0.6 * style.SMALL / 72.0 > width:
         for tick in ax.get_xticklabels():
             tick.set(rotation=50, ha="right", rotation_mode="anchor")
 

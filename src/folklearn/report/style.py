@@ -48,7 +48,7 @@ def require_matplotlib() -> None:
 
 
 @contextmanager
-def style() -> Iterator[None]:
+def use_style() -> Iterator[None]:
     """Set the rc parameters of the library within a block; fonts stay those of the user."""
     require_matplotlib()
     import matplotlib
@@ -97,7 +97,7 @@ def truncate_label(name: object, most: int = 24) -> str:
 def style_axes(ax: Any, title: str, x: str, y: str, *, note: str = "", grid: str = "y") -> None:
     """Set title, a note below it, axis names and a quiet frame.
 
-    Ticks are made when a figure is drawn, outside of `style`, so their look is set here.
+    Ticks are made when a figure is drawn, outside of `use_style`, so their look is set here.
     """
     if title:
         n_characters = int(size_in_inches(ax)[0] * 72.0 / (0.68 * TITLE))
@@ -195,5 +195,5 @@ def svg_uri(figure: Any) -> str:
 
 def _write(figure: Any, target: Any, kind: str, **options: Any) -> None:
     undated: dict[str, dict[str, None]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
-    with style():
+    with use_style():
         figure.savefig(target, format=kind, dpi=150, metadata=undated.get(kind), **options)

@@ -1,10 +1,9 @@
-"""The charts of a model's page: titles, captions, and how each is drawn."""
+"""The charts of a model's page."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from folklearn import plots
-from folklearn.model.summary import calibration_tables
 from folklearn.report import style
 
 if TYPE_CHECKING:
@@ -13,23 +12,10 @@ if TYPE_CHECKING:
 _NARROW = 4.0  # inches, of a telephone
 
 
-class Chart(NamedTuple):
-    """A chart: its title and caption, whether there is anything to draw, and how.
-
-    `draw` takes a page and whether the screen is narrow.
-    """
-
-    name: str
-    title: str
-    caption: str
-    has_data: Callable[["ModelPage"], bool]
-    draw: Callable[["ModelPage", bool], Any]
-
-
 def draw_chart(page: "ModelPage", name: str, is_narrow: bool) -> str:
     """Return a chart as SVG."""
-    with style.style():
-        return style.svg(CHARTS[name].draw(page, is_narrow))
+    with style.use_style():
+        return style.svg(CHARTS[name][1](page, is_narrow))
 
 
 def _axes(width: float, height: float, is_narrow: bool) -> Any:
@@ -55,8 +41,8 @@ def _drift(page: "ModelPage", is_narrow: bool) -> Any:
 
 
 def _calibration(page: "ModelPage", is_narrow: bool) -> Any:
-    tables, ax = calibration_tables(page.facts.metrics), _axes(6.8, 4.8, is_narrow)
-    return plots.calibration(tables, page.labels, title="", ax=ax)
+    curves, ax = page.facts.metrics.calibration_curves(), _axes(6.8, 4.8, is_narrow)
+    return plots.calibration(curves, page.labels, title="", ax=ax)
 
 
 def _confusion(page: "ModelPage", is_narrow: bool) -> Any:
@@ -85,55 +71,13 @@ def _has_weights(page: "ModelPage") -> bool:
     return explanation is not None and bool(explanation.weights.size)
 
 
-CHARTS = {
-    chart.name: chart
-    for chart in (
-        Chart(
-            "losses",
-            "Loss and lower bound, from the first row to the last",
-            "The lower the blue line, the better the predictions. Hatched is a lower bound for the "
-            "linear models named above; a model that goes on learning may be below it. The dashed "
-            "line is the hold-out loss: that of the model as it would be saved, learning no more.",
-            _has_rows,
-            _losses,
-        ),
-        Chart(
-            "errors",
-            "Error rate",
-            "Of the rows at each time, the share that was predicted wrong.",
-            _has_rows,
-            _errors,
-        ),
-        Chart(
-            "drift",
-            "Lately, and in the long run",
-            "The last rows are on the left, and more of them to the right. If the loss rises to "
-            "the left, the data have changed and the model has not caught up yet.",
-            lambda page: len(page.windows) > 1,
-            _drift,
-        ),
-        Chart(
-            "calibration",
-            "Calibration",
-            "Of all rows with a predicted probability of 70 %, 70 in 100 should be of the class: "
-            "then a line lies on the diagonal. The bars below count the predictions.",
-            _has_tables,
-            _calibration,
-        ),
-        Chart(
-            "confusion",
-            "Confusion",
-            "Each line is a class, each column the class predicted. Everything off the diagonal "
-            "was wrong.",
-            _has_tables,
-            _confusion,
-        ),
-        Chart(
-            "weights",
-            "Weights",
-            "How much each column speaks for a class, or against it.",
-            _has_weights,
-            _weights,
-        ),
-    )
+# By name: whether there is anything to draw, and how, for a wide or a narrow screen. Titles and
+# captions stand in the template.
+CHARTS: dict[str, tuple[Callable[["ModelPage"], bool], Callable[["ModelPage", bool], Any]]] = {
+    "losses": (_has_rows, _losses),
+    "errors": (_has_rows, _errors),
+    "drift": (lambda page: len(page.windows) > 1, _drift),
+    "calibration": (_has_tables, _calibration),
+    "confusion": (_has_tables, _confusion),
+    "weights": (_has_weights, _weights),
 }

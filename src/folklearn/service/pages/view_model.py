@@ -14,7 +14,7 @@ from folklearn.model.model import Model
 from folklearn.model.summary import NOTHING_PROVEN, ModelSummary
 from folklearn.serialization import Record
 from folklearn.service.model_host import ModelHost
-from folklearn.service.pages.charts import CHARTS, Chart, draw_chart
+from folklearn.service.pages.charts import CHARTS, draw_chart
 from folklearn.service.service import Service
 from folklearn.service.states import ClassifierState
 
@@ -64,9 +64,9 @@ class ModelPage:
         return self.facts.classes[:_MAX_TABLE_ROWS]
 
     @cached_property
-    def charts(self) -> list[Chart]:
-        """The charts that have data."""
-        return [chart for chart in CHARTS.values() if chart.has_data(self)]
+    def charts(self) -> list[str]:
+        """The names of the charts that have data."""
+        return [name for name, (has_data, _) in CHARTS.items() if has_data(self)]
 
     def draw(self, name: str, is_narrow: bool) -> str:
         """Return a chart as SVG."""
