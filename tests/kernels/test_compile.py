@@ -4,14 +4,15 @@ import gc
 import importlib.util
 import inspect
 import sys
+import time
 from pathlib import Path
 
+import numpy as np
 import pytest
-from numba import njit, version_info
+from numba import njit
 
 from folklearn import kernels
 from folklearn.kernels import compile as compiling
-from folklearn.kernels import parts
 from folklearn.kernels.simplex import softmax
 
 
@@ -77,7 +78,7 @@ def test_our_kernels_carry_the_digest_of_all_of_them():
 
 
 _STOREYS = """
-from folklearn.kernels.compile import fast_kernel, kernel
+from folklearn.kernels.compile import *
 
 @{inner}
 def doubled(x):
@@ -89,29 +90,90 @@ def raised(x):
 """
 
 
-@pytest.mark.skipif(version_info.short not in compiling.KNOWN, reason="Numba compiles by itself")
 @pytest.mark.parametrize(
-    ("inner", "outer", "n_alone"),
+    ("inner", "outer"),
     [
-        ("kernel", "kernel", 0),
-        ("kernel", "fast_kernel", 0),
-        ("fast_kernel", "fast_kernel", 0),
-        ("fast_kernel", "kernel", 2),  # for a float, and for an integer
+        ("kernel", "fast_kernel"),
+        ("inner_kernel", "kernel"),
+        ("fast_inner_kernel", "kernel"),
+        ("inline_kernel", "kernel"),
+        ("shared_kernel('f8(f8)')", "kernel"),
+        ("kernel", "shared_kernel('f8(f8)', fast=True)"),
+        ("shared_kernel('f8(f8)', fast=True)", "shared_kernel('f8(f8)')"),
     ],
 )
-def test_a_kernel_is_no_machine_code_for_the_kernels_that_call_it(module, inner, outer, n_alone):
+def test_kernels_of_every_kind_call_each_other_and_are_called_from_python(module, inner, outer):
     storeys = module(_STOREYS.format(inner=inner, outer=outer))
     assert storeys.raised(1.5) == 6.0
-    assert len(storeys.doubled.signatures) == n_alone
-    assert storeys.doubled(2.5) == 5.0  # Python calls it all the same
+    assert storeys.doubled(2.5) == 5.0
     assert storeys.raised(2.5) == 8.0
 
 
-def test_an_unknown_numba_compiles_the_same_kernels_by_itself(module, monkeypatch):
-    monkeypatch.setattr(compiling, "KNOWN", ())
-    storeys = module(_STOREYS.format(inner="kernel", outer="fast_kernel"))
-    assert storeys.raised(1.5) == 6.0
-    assert len(storeys.doubled.signatures) == 2
+_SHARED = """
+import numpy as np
+from folklearn.kernels.compile import kernel, shared_kernel
+
+@shared_kernel("Tuple((f8, b1))(f8[::1], i8)")
+def total(x, i):
+    return x.sum() + x[i], True
+
+@shared_kernel("void(f8[::1])")
+def never_called(x):
+    x[0] = 0.0
+
+@kernel
+def first(x):
+    if x.shape[0] == 0:
+        never_called(x)
+    return total(x, 0)
+
+@kernel
+def last(x):
+    return total(x, x.shape[0] - 1)
+"""
+
+
+def test_a_shared_kernel_is_compiled_once_when_it_is_called_and_kept_on_disk(module):
+    for is_kept in (False, True):
+        shared = module(_SHARED)
+        cells = {
+            cell._function.__name__: cell
+            for cell in compiling._CELLS.values()
+            if cell._function.__module__ == "written"
+        }
+        assert shared.first(np.array([1.0, 2.0])) == (4.0, True)
+        compiled = cells["total"]._compiled
+        assert shared.last(np.array([1.0, 2.0])) == (5.0, True)
+        assert cells["total"]._compiled is compiled
+        assert bool(compiled.cache_hits) == is_kept
+        assert cells["never_called"]._content[0] == 0
+
+
+def test_a_shared_kernel_takes_arrays_that_are_read_only(module):
+    x = np.array([1.0, 2.0])
+    x.flags.writeable = False
+    assert module(_SHARED).first(x) == (4.0, True)
+
+
+def test_an_interrupt_while_a_shared_kernel_is_compiled_waits_until_it_is(module, monkeypatch):
+    shared = module(_SHARED)
+    compile_now = compiling.CFunc.compile
+    interrupts = [KeyboardInterrupt]
+
+    def interrupted(self):
+        if interrupts:
+            raise interrupts.pop()
+        compile_now(self)
+
+    monkeypatch.setattr(compiling.CFunc, "compile", interrupted)
+
+    def use():
+        shared.first(np.array([1.0, 2.0]))
+        time.sleep(60.0)  # the interrupt comes when Python goes on
+
+    with pytest.raises(KeyboardInterrupt):
+        use()
+    assert shared.first(np.array([1.0, 2.0])) == (4.0, True)
 
 
 def test_kernels_can_run_as_plain_python(module, monkeypatch):
@@ -141,10 +203,3 @@ def test_it_is_known_when_kernels_of_ours_are_compiled(module, tmp_path, monkeyp
     first = use("folklearn.kernels.written", "ours")
     assert (first[0], first[-1], first.count("begin")) == ("begin", "end", first.count("end"))
     assert use("folklearn.kernels.written", "ours") == []  # it was loaded
-
-
-def test_numba_still_has_the_steps_that_a_part_is_spared():
-    """Fails when Numba renames them: parts would be optimised again and again, unnoticed."""
-    steps = {name for name in vars(parts._Translated) if name.endswith("_final_module")}
-    assert len(steps) == 2
-    assert steps <= {*dir(parts.JITCodeLibrary)}

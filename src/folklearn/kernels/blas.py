@@ -25,7 +25,7 @@ from numba.extending import get_cython_function_address, intrinsic
 from threadpoolctl import ThreadpoolController
 
 from folklearn.errors import InvalidInputError
-from folklearn.kernels.compile import kernel
+from folklearn.kernels.compile import inline_kernel
 from folklearn.kernels.on_torch.device import Device
 
 OWN = "cpu"  # this library's compiled code, no device
@@ -74,7 +74,7 @@ def address(typing_context, array, offset):
     return types.voidptr(array, types.intp), generate
 
 
-@kernel
+@inline_kernel
 def gemm(trans_a, trans_b, m, n, k, alpha, A, a0, lda, B, b0, ldb, beta, C, c0, ldc):
     """C = alpha op(A) op(B) + beta C: m x n with inner size k; x0 offsets, ldx strides."""
     _dgemm(
@@ -85,7 +85,7 @@ def gemm(trans_a, trans_b, m, n, k, alpha, A, a0, lda, B, b0, ldb, beta, C, c0, 
     )  # fmt: skip
 
 
-@kernel
+@inline_kernel
 def gemv_add(m, n, A, a0, lda, x, x0, y, y0):
     """y += A x for an m x n matrix A."""
     _dgemv(
@@ -95,7 +95,7 @@ def gemv_add(m, n, A, a0, lda, x, x0, y, y0):
     )  # fmt: skip
 
 
-@kernel
+@inline_kernel
 def symm(m, n, A, a0, lda, B, b0, ldb, C, c0, ldc):
     """C = A B for a symmetric m x m matrix A given by its upper triangle."""
     _dsymm(
@@ -105,7 +105,7 @@ def symm(m, n, A, a0, lda, B, b0, ldb, C, c0, ldc):
     )  # fmt: skip
 
 
-@kernel
+@inline_kernel
 def syrk_subtract(trans, n, k, A, a0, lda, C, c0, ldc):
     """C -= op(A) op(A)' in the upper triangle of the n x n matrix C; op(A) is n x k."""
     _dsyrk(
@@ -115,7 +115,7 @@ def syrk_subtract(trans, n, k, A, a0, lda, C, c0, ldc):
     )  # fmt: skip
 
 
-@kernel
+@inline_kernel
 def syrk_add(trans, n, k, A, a0, lda, C, c0, ldc):
     """C += op(A) op(A)' in the upper triangle of the n x n matrix C; op(A) is n x k."""
     _dsyrk(
@@ -125,7 +125,7 @@ def syrk_add(trans, n, k, A, a0, lda, C, c0, ldc):
     )  # fmt: skip
 
 
-@kernel
+@inline_kernel
 def trmm(side, trans, m, n, alpha, A, a0, lda, B, b0, ldb):
     """B = alpha op(A) B or alpha B op(A) in place, A upper triangular, B m x n."""
     _dtrmm(
@@ -135,13 +135,13 @@ def trmm(side, trans, m, n, alpha, A, a0, lda, B, b0, ldb):
     )  # fmt: skip
 
 
-@kernel
+@inline_kernel
 def potrf(n, A, a0, lda):
     """Factor A = U'U in place in the upper triangle of the n x n matrix A.
 
     Return 0, or the number of the first leading minor that is not positive definite.
     """
-    info = np.zeros(1, np.int32)
+    info = np.empty(1, np.int32)
     _dpotrf(
         _ref(np.int8(UPPER)), _ref(np.int32(n)), address(A, a0), _ref(np.int32(lda)),
         address(info, 0),
@@ -149,10 +149,10 @@ def potrf(n, A, a0, lda):
     return info[0]
 
 
-@kernel
+@inline_kernel
 def potrs(n, nrhs, A, a0, lda, B, b0, ldb):
     """B = A^-1 B in place for n x nrhs B, given the factor that `potrf` left; return 0."""
-    info = np.zeros(1, np.int32)
+    info = np.empty(1, np.int32)
     _dpotrs(
         _ref(np.int8(UPPER)), _ref(np.int32(n)), _ref(np.int32(nrhs)),
         address(A, a0), _ref(np.int32(lda)), address(B, b0), _ref(np.int32(ldb)),

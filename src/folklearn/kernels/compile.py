@@ -1,26 +1,47 @@
 """How kernels are compiled, and when what was compiled before may be used again.
 
-Kernels release the GIL, divide by zero as NumPy does, and are kept on disk. A `fast_kernel` may
+Kernels release the GIL, divide by zero as NumPy does, and are kept on disk. A fast kernel may
 also add up in another order and fuse multiplications with additions, nothing else: NaN and
 infinity keep their meaning.
+
+Numba compiles a `kernel` into every kernel that calls it, again and again. A `shared_kernel` is
+compiled once, when it is first called: callers, which may themselves be compiled, hold the name
+of a cell with its address. So what a call does not use is not compiled, and the result of a fast
+kernel has the same last bit in every caller.
 """
 
+import _thread
+import ctypes
+import functools
+import gc
 import hashlib
+import inspect
+import os
+import re
+import threading
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from numba import config, jit, version_info
-from numba.core import event
+import llvmlite.binding
+import numpy as np
+from llvmlite import ir
+from numba import config, jit, types
+from numba.core import cgutils, event, sigutils
+from numba.core.ccallback import CFunc
+from numba.extending import lower_builtin, register_jitable, type_callable
 
 from folklearn.progress import COMPILATION
 
-# Versions of Numba whose inner workings `folklearn.kernels.parts` was tried with. With any other
-# kernels are compiled as Numba does it by itself: the same results, after a longer wait.
-KNOWN = frozenset({(0, 68)})
-
-_STRICT: dict[str, Any] = {"nopython": True, "nogil": True, "error_model": "numpy"}
+# Without a word about it a kernel would be as fast as the one that is compiled with it first.
+_STRICT: dict[str, Any] = {
+    "nopython": True, "nogil": True, "error_model": "numpy", "fastmath": False,
+}  # fmt: skip
 _FAST = _STRICT | {"fastmath": {"reassoc", "contract"}}
+_ARRAYS = {"vector": "f8[::1]", "matrix": "f8[:,::1]", "cube": "f8[:,:,::1]", "integers": "i8[::1]"}
+_COMPILE_SYMBOL = "folklearn_compile"
+_SECONDS_TO_RETURN = 0.05  # from the compiler to the kernel that waits for it
 
 
 class _CompilerListener(event.Listener):  # type: ignore[misc]
@@ -77,20 +98,146 @@ def _sources_of_kernel(function: Callable[..., Any]) -> str:
     return _SOURCES + hashlib.blake2b(file.read_bytes(), digest_size=16).hexdigest()
 
 
-def _compiled(function: Callable[..., Any], options: dict[str, Any]) -> Any:
-    sources = _sources_of_kernel(function)
-    if version_info.short in KNOWN and not config.DISABLE_JIT:
-        from folklearn.kernels.parts import Kernel
-
-        return keep_until_sources_change(Kernel(function, options), sources)
-    return keep_until_sources_change(jit(function, cache=True, **options), sources)
+def _compile_lazily(function: Callable[..., Any], options: dict[str, Any]) -> Any:
+    return keep_until_sources_change(
+        jit(function, cache=True, **options), _sources_of_kernel(function)
+    )
 
 
 def kernel(function: Callable[..., Any]) -> Any:
     """Compile a function when it is first called, or load it from disk."""
-    return _compiled(function, _STRICT)
+    return _compile_lazily(function, _STRICT)
 
 
 def fast_kernel(function: Callable[..., Any]) -> Any:
     """Compile as `kernel` does; sums may be reordered and multiplications fused with additions."""
-    return _compiled(function, _FAST)
+    return _compile_lazily(function, _FAST)
+
+
+def inner_kernel(function: Callable[..., Any]) -> Any:
+    """Compile into the kernels that call the function; called from Python it is plain Python."""
+    return register_jitable(**_STRICT)(function)
+
+
+def fast_inner_kernel(function: Callable[..., Any]) -> Any:
+    """Compile as `inner_kernel` does; sums may be reordered."""
+    return register_jitable(**_FAST)(function)
+
+
+def inline_kernel(function: Callable[..., Any]) -> Any:
+    """Compile as a part of each caller: for a few statements that are not worth a call."""
+    return _compile_lazily(function, _STRICT | {"inline": "always"})
+
+
+def shared_kernel(signature: str, *, fast: bool = False) -> Callable[..., Any]:
+    """Compile a function of a given signature once, for all kernels that call it.
+
+    The signature is Numba's, with `_ARRAYS` by name: "f8(matrix, vector, i8)".
+    """
+    for name, array in _ARRAYS.items():
+        signature = re.sub(rf"\b{name}\b", array, signature)
+
+    def decorate(function: Callable[..., Any]) -> Any:
+        if config.DISABLE_JIT:
+            return function
+        return _share(function, signature, _FAST if fast else _STRICT)
+
+    return decorate
+
+
+class _Cell:
+    """Eight bytes for the address of a shared kernel, 0 until it is compiled."""
+
+    def __init__(
+        self, function: Callable[..., Any], signature: Any, options: dict[str, Any]
+    ) -> None:
+        self._function, self._signature, self._options = function, signature, options
+        self._content = np.zeros(1, np.int64)
+        self.address = self._content.ctypes.data
+        self.symbol = f"{function.__module__}.{function.__qualname__}".replace(".", "_")
+        llvmlite.binding.add_symbol(self.symbol, self.address)
+
+    def fill(self) -> None:
+        """Compile the kernel, or load it from disk."""
+        compiled = CFunc(self._function, self._signature, {}, dict(self._options))
+        compiled.enable_caching()
+        keep_until_sources_change(compiled, _sources_of_kernel(self._function))
+        collects = gc.isenabled()
+        gc.disable()  # searching what the compiler holds takes a tenth of its time, in vain
+        COMPILATION.begin()
+        try:
+            compiled.compile()
+        finally:
+            COMPILATION.end()
+            if collects:
+                gc.enable()
+        self._compiled = compiled  # keeps the code at the address
+        self._content[0] = int(compiled.address or 0)
+
+
+_CELLS: dict[int, _Cell] = {}
+
+
+@ctypes.CFUNCTYPE(None, ctypes.c_int64)
+def _fill_cell(address: int) -> None:
+    """Compile in the midst of a kernel, which cannot go on without: exceptions have to wait."""
+    try:
+        _CELLS[address].fill()
+    except KeyboardInterrupt:
+        _CELLS[address].fill()
+        threading.Timer(_SECONDS_TO_RETURN, _thread.interrupt_main).start()
+    except BaseException:
+        traceback.print_exc()
+        os._exit(70)
+
+
+llvmlite.binding.add_symbol(_COMPILE_SYMBOL, ctypes.cast(_fill_cell, ctypes.c_void_p).value)
+
+
+def _argument_type(actual: Any, declared: Any) -> Any:
+    """Return the declared type, or that of an array which differs in being read-only alone."""
+    is_read_only = isinstance(actual, types.Array) and not actual.mutable
+    return actual if is_read_only and actual.copy(readonly=False) == declared else declared
+
+
+def _share(function: Callable[..., Any], signature: str, options: dict[str, Any]) -> Any:
+    arguments, result = sigutils.normalize_signature(signature)
+    cell = _Cell(function, (arguments, result), options)
+    _CELLS[cell.address] = cell
+
+    @functools.wraps(function)
+    def shared(*values: Any) -> Any:
+        return from_python(*values)
+
+    from_python = _compile_lazily(lambda *values: shared(*values), _STRICT)
+
+    @type_callable(shared)
+    def type_call(context: Any) -> Any:
+        def type_arguments(*actual: Any) -> Any:
+            return result(*map(_argument_type, actual, arguments))
+
+        type_arguments.__signature__ = inspect.signature(function)  # type: ignore[attr-defined]
+        return type_arguments
+
+    @lower_builtin(shared, types.VarArg(types.Any))
+    def lower_call(context: Any, builder: Any, _: Any, values: Any) -> Any:
+        integer = ir.IntType(64)
+        content = builder.module.globals.get(cell.symbol)
+        if content is None:
+            content = ir.GlobalVariable(builder.module, integer, cell.symbol)
+        address = cgutils.alloca_once_value(builder, builder.load(content))
+        is_empty = builder.icmp_unsigned("==", builder.load(address), integer(0))
+        with builder.if_then(is_empty, likely=False):
+            fill = cgutils.get_or_insert_function(
+                builder.module, ir.FunctionType(ir.VoidType(), [integer]), _COMPILE_SYMBOL
+            )
+            builder.call(fill, [builder.ptrtoint(content, integer)])
+            builder.store(builder.load(content), address)
+        kind = ir.FunctionType(
+            context.get_value_type(result), [context.get_value_type(each) for each in arguments]
+        )
+        pointer = builder.inttoptr(builder.load(address), kind.as_pointer())
+        returned = builder.call(pointer, values)
+        return context.get_dummy_value() if result is types.void else returned
+
+    return shared

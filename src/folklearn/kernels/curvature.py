@@ -16,7 +16,7 @@ import math
 import numpy as np
 
 from folklearn.arrays import Array
-from folklearn.kernels.compile import kernel
+from folklearn.kernels.compile import inline_kernel, inner_kernel, shared_kernel
 from folklearn.kernels.simplex import softplus
 
 STEP = 0.01  # table nodes are L = expm1(i * step): 1/gamma* is off by at most 2e-5 relative
@@ -63,7 +63,7 @@ NODES = np.expm1(STEP * np.arange(_N_NODES))
 INVERSES = 1.0 / (SAFE * gamma_star(NODES))
 
 
-@kernel
+@inner_kernel
 def gamma_star_below(L):
     """Return a value at most gamma*(L), and at least 0.9999 of it, from the table."""
     i = int(math.log1p(L) / STEP)
@@ -73,7 +73,7 @@ def gamma_star_below(L):
     return 1.0 / (INVERSES[i] + slope * (L - NODES[i]))
 
 
-@kernel
+@inline_kernel
 def self_concordant(D):
     """Return (exp(-D) - 1 + D) / D^2."""
     if D < SMALL:
@@ -81,7 +81,7 @@ def self_concordant(D):
     return SAFE * (math.expm1(-D) + D) / (D * D)
 
 
-@kernel
+@inner_kernel
 def _binary_ratio(m, gap):
     """The ratio of `gamma_star` at expansion point m >= 0 and far point m + gap."""
     c = math.exp(-softplus(m))  # 1 - sigmoid(m)
@@ -97,7 +97,7 @@ def _binary_ratio(m, gap):
     return numerator / ((1.0 - c) * c * gap * gap)
 
 
-@kernel
+@shared_kernel("f8(f8, f8)")
 def binary_exact(m, L):
     """Return the largest valid curvature for two classes, at most 1/2.
 
@@ -110,7 +110,7 @@ def binary_exact(m, L):
     return min(SAFE * min(_binary_ratio(m, L - m), _binary_ratio(m, -L - m)), 0.5)
 
 
-@kernel
+@shared_kernel("f8(vector, f8)")
 def valid_curvature(z, reach):
     """Return the largest known valid gamma at logits z (K,), for reach = 2 B|x|."""
     K = z.shape[0]

@@ -20,7 +20,7 @@ import math
 import numpy as np
 
 from folklearn.kernels.blas import PLAIN, TRANSPOSED, gemm, syrk_add
-from folklearn.kernels.compile import kernel
+from folklearn.kernels.compile import inline_kernel, kernel, shared_kernel
 from folklearn.kernels.curvature import gamma_star_below, valid_curvature
 
 # What the rows add up to beside S and G, by position. CONSTANT is c above; WEIGHT and REACH
@@ -80,7 +80,7 @@ def scratch_for(d, rows):
     return np.empty(scratch_size(d, min(fastest, max(rows, 1))))
 
 
-@kernel
+@shared_kernel("f8(vector, f8)")
 def certain_curvature(a, reach):
     """Return a gamma valid at logits a, whose largest is 0, in floating point too."""
     if a.shape[0] == 2 and abs(a[0] - a[1]) > EXACT_UP_TO:
@@ -88,7 +88,7 @@ def certain_curvature(a, reach):
     return SHRUNK * valid_curvature(a, reach)
 
 
-@kernel
+@inline_kernel
 def expand_row(z, label, soft, weight, length, B, coefficients, residual, totals):
     """Expand one row at logits z: write its pairs (P,) and its part of G per unit of x (K,).
 
@@ -130,7 +130,7 @@ def expand_row(z, label, soft, weight, length, B, coefficients, residual, totals
     totals[ROUNDS] += 1.0
 
 
-@kernel
+@shared_kernel("void(matrix, integers, matrix, vector, vector, f8, matrix, matrix, vector)")
 def expand_rows(Z, labels, soft, weights, norms, B, coefficients, residuals, totals):
     """Expand every row; coefficients (m, P) and residuals (m, K) are written."""
     no_label = np.empty(0)
@@ -141,7 +141,7 @@ def expand_rows(Z, labels, soft, weights, norms, B, coefficients, residuals, tot
         )
 
 
-@kernel
+@inline_kernel
 def _pack(X, packed):
     """Write the products x_a x_b, b <= a, of every row into packed (m, d(d+1)/2)."""
     m, d = X.shape
@@ -155,7 +155,7 @@ def _pack(X, packed):
             at += a + 1
 
 
-@kernel
+@shared_kernel("void(vector, f8[:], matrix, matrix, matrix)")
 def _add_square(S, coefficients, X, scaled, square):
     """S (D,) += the lower triangle of X' diag(coefficients) X."""
     m, d = X.shape
@@ -172,7 +172,7 @@ def _add_square(S, coefficients, X, scaled, square):
         at += a + 1
 
 
-@kernel
+@shared_kernel("void(matrix, matrix, matrix, vector)")
 def add_products(S, coefficients, X, scratch):
     """S (P, D) += coefficients' (products of features), for rows X (m, d).
 

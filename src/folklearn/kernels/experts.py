@@ -22,7 +22,7 @@ import numpy as np
 from numba import carray
 
 from folklearn.kernels.blas import address
-from folklearn.kernels.compile import fast_kernel, kernel
+from folklearn.kernels.compile import inline_kernel, inner_kernel, kernel, shared_kernel
 from folklearn.kernels.evidence import (
     N_TOTALS,
     add_products,
@@ -82,43 +82,43 @@ _IDLE, _SELDOM = 1e-3, 4  # a leader of so little weight is refreshed every four
 _TINY_STEP = 1e-300
 
 
-@kernel
+@inner_kernel
 def vector(memo, plan, section, n):
     """Return a section as (n,)."""
     return carray(address(memo, plan[section]), (n,), np.float64)
 
 
-@kernel
+@inner_kernel
 def table(memo, plan, section, n, m):
     """Return a section as (n, m)."""
     return carray(address(memo, plan[section]), (n, m), np.float64)
 
 
-@kernel
+@inner_kernel
 def cube(memo, plan, section, n, m, r):
     """Return a section as (n, m, r)."""
     return carray(address(memo, plan[section]), (n, m, r), np.float64)
 
 
-@kernel
+@inner_kernel
 def n_modes(plan):
     """Return the number of ridges on everything seen, those of certificates included."""
     return plan[RIDGES] + plan[CERTIFIED]
 
 
-@kernel
+@inner_kernel
 def n_linear(plan):
     """Return the number of linear experts."""
     return n_modes(plan) + plan[FORGETTING] + plan[DESCENDING] + plan[ADAPTIVE]
 
 
-@kernel
+@inner_kernel
 def n_expanded(plan):
     """Return the number of sums that rows enter as they come: the leaders', the certificates'."""
     return 1 + plan[CERTIFIED] if n_modes(plan) > 0 else 0
 
 
-@fast_kernel
+@shared_kernel("void(matrix, vector, f8, vector)", fast=True)
 def _all_logits(W, x, unit, z):
     """Write the logits of all linear experts: W'(x, unit)."""
     d = x.shape[0]
@@ -140,7 +140,7 @@ def _all_logits(W, x, unit, z):
         j += 1
 
 
-@kernel
+@inline_kernel
 def _softmax_each(z, K, p, powers):
     """Shift each expert's logits so that the largest is 0; write their softmax."""
     n = z.shape[0]
@@ -160,9 +160,14 @@ def _softmax_each(z, K, p, powers):
             p[c] *= scale
 
 
-@kernel
+@shared_kernel("b1(vector, integers, vector, vector)")
 def _look(memo, plan, theirs, x):
-    """Fill in what every expert predicts for x, unless it is there already."""
+    """Fill in what every expert predicts for x, unless it is there already.
+
+    Return False, all untouched, if |x| is unusable.
+    """
+    if not norm(x) <= memo[plan[_CONSTANTS] + MAX_NORM]:
+        return False
     d, K = plan[FEATURES], plan[CLASSES]
     seen = vector(memo, plan, _SEEN, d + 1)
     if seen[d] != 0.0:
@@ -170,7 +175,7 @@ def _look(memo, plan, theirs, x):
         for j in range(d):
             same &= seen[j] == x[j]
         if same:
-            return
+            return True
     n = n_linear(plan)
     logits = vector(memo, plan, _LOGITS, n * K)
     predicted = vector(memo, plan, _PREDICTED, (n + 1) * K)
@@ -184,9 +189,10 @@ def _look(memo, plan, theirs, x):
     for j in range(d):
         seen[j] = x[j]
     seen[d] = 1.0
+    return True
 
 
-@kernel
+@inner_kernel
 def _mix(memo, plan, out):
     """Write the mixture of what the experts predict."""
     K = plan[CLASSES]
@@ -207,14 +213,18 @@ def predict(memo, plan, theirs, x, out):
 
     `theirs` (K,) is what FOLKLORE predicts; without one it is not read.
     """
-    if not norm(x) <= memo[plan[_CONSTANTS] + MAX_NORM]:
+    return _predict(memo, plan, theirs, x, out)
+
+
+@shared_kernel("b1(vector, integers, vector, vector, vector)")
+def _predict(memo, plan, theirs, x, out):
+    if not _look(memo, plan, theirs, x):
         return False
-    _look(memo, plan, theirs, x)
     _mix(memo, plan, out)
     return True
 
 
-@kernel
+@inner_kernel
 def _loss_of(p, label, soft):
     """Return -<y, ln p>; classes without mass in y cost nothing."""
     if label >= 0:
@@ -226,7 +236,7 @@ def _loss_of(p, label, soft):
     return loss
 
 
-@kernel
+@inline_kernel
 def _weigh(memo, plan, label, soft, weight):
     """Charge every expert its loss, and weigh the experts anew: fixed share, or Bayes."""
     K = plan[CLASSES]
@@ -258,7 +268,7 @@ def _weigh(memo, plan, label, soft, weight):
         weights[e] /= total
 
 
-@fast_kernel
+@shared_kernel("void(vector, integers, vector, i8, vector, f8)", fast=True)
 def _track(memo, plan, x, label, soft, weight):
     """Move the trackers by one gradient."""
     d, K = plan[FEATURES], plan[CLASSES]
@@ -309,7 +319,7 @@ def _track(memo, plan, x, label, soft, weight):
                 row[i] -= rate * slope / math.sqrt(max(sums[i], _TINY_STEP))
 
 
-@kernel
+@inline_kernel
 def _remember(memo, plan, x, length, label, soft, weight):
     """Put the row among the recent ones, and among the kept ones while there is room."""
     d, K, L = plan[FEATURES], plan[CLASSES], plan[RECENT]
@@ -351,12 +361,15 @@ def learn(memo, plan, theirs, x, label, soft, weight):
 
     The loss is NaN, and all is untouched, if |x| is unusable.
     """
-    constants = vector(memo, plan, _CONSTANTS, N_CONSTANTS)
-    length = norm(x)
-    if not length <= constants[MAX_NORM]:
+    return _learn(memo, plan, theirs, x, label, soft, weight)
+
+
+@shared_kernel("Tuple((f8, b1))(vector, integers, vector, vector, i8, vector, f8)")
+def _learn(memo, plan, theirs, x, label, soft, weight):
+    if not _look(memo, plan, theirs, x):
         return math.nan, False
     d, K = plan[FEATURES], plan[CLASSES]
-    _look(memo, plan, theirs, x)
+    constants = vector(memo, plan, _CONSTANTS, N_CONSTANTS)
     mixed = np.empty(K)
     _mix(memo, plan, mixed)
     loss = _loss_of(mixed, label, soft)
@@ -366,13 +379,13 @@ def learn(memo, plan, theirs, x, label, soft, weight):
     constants[LOSS] += weight * loss
     _weigh(memo, plan, label, soft, weight)
     _track(memo, plan, x, label, soft, weight)
-    _remember(memo, plan, x, length, label, soft, weight)
+    _remember(memo, plan, x, norm(x), label, soft, weight)
     vector(memo, plan, _SEEN, d + 1)[d] = 0.0
     plan[T] += 1
     return loss, _is_due(memo, plan)
 
 
-@kernel
+@inline_kernel
 def _is_due(memo, plan):
     """Tell whether rows must enter sums, leaders be refreshed, or Python act."""
     t = plan[T]
@@ -387,7 +400,7 @@ def _is_due(memo, plan):
     return due
 
 
-@kernel
+@inner_kernel
 def must_act(plan):
     """Tell whether the arrays are to change: a review of the experts, more room for rows."""
     t = plan[T]
@@ -400,12 +413,18 @@ def must_act(plan):
 @kernel
 def settle(memo, plan):
     """Do what is due after a round; afterwards plan[ACT] says whether Python has to act."""
+    _settle(memo, plan)
+
+
+@shared_kernel("void(vector, integers)")
+def _settle(memo, plan):
     d = plan[FEATURES]
     vector(memo, plan, _SEEN, d + 1)[d] = 0.0
     t = plan[T]
     due = t >= plan[NEXT] and n_modes(plan) > 0
     full = plan[POSITION] >= plan[RECENT]
-    if n_expanded(plan) > 0 and (due or full or plan[POSITION] - plan[FLUSHED] >= plan[BLOCK]):
+    waits = plan[POSITION] > plan[FLUSHED] and n_expanded(plan) > 0
+    if waits and (due or full or plan[POSITION] - plan[FLUSHED] >= plan[BLOCK]):
         flush(memo, plan)
     forgetting = table(memo, plan, _FORGETTING, plan[FORGETTING], 2)
     for f in range(plan[FORGETTING]):
@@ -421,7 +440,7 @@ def settle(memo, plan):
     plan[ACT] = must_act(plan)
 
 
-@kernel
+@inline_kernel
 def next_refresh(plan, t):
     """Return the round of the next refresh after one in round t."""
     if (plan[CLASSES] - 1) * plan[FEATURES] >= _HUGE:
@@ -429,7 +448,7 @@ def next_refresh(plan, t):
     return t + max(1, t // (_DENSELY if t < plan[DENSE] else _SPARSELY))
 
 
-@kernel
+@shared_kernel("void(vector, integers)")
 def flush(memo, plan):
     """Let the rows that wait enter the sums."""
     d, K, L = plan[FEATURES], plan[CLASSES], plan[RECENT]
@@ -463,7 +482,7 @@ def flush(memo, plan):
     plan[FLUSHED] = stop
 
 
-@kernel
+@inner_kernel
 def _mode(memo, plan, e):
     """Return the weights (K, d) of a linear expert."""
     d, K = plan[FEATURES], plan[CLASSES]
@@ -475,7 +494,7 @@ def _mode(memo, plan, e):
     return own
 
 
-@kernel
+@inline_kernel
 def _set_mode(memo, plan, e, own):
     d, K = plan[FEATURES], plan[CLASSES]
     W = table(memo, plan, _W, d + 1, n_linear(plan) * K)
@@ -484,7 +503,7 @@ def _set_mode(memo, plan, e, own):
             W[j, e * K + i] = own[i, j]
 
 
-@kernel
+@shared_kernel("void(matrix, matrix, vector, matrix, matrix, matrix, vector, vector, f8)")
 def add_expanded(S, G, totals, W, X, Y, weights, norms, B):
     """Add rows expanded at the model W, in blocks."""
     d = X.shape[1]
@@ -501,7 +520,7 @@ def add_expanded(S, G, totals, W, X, Y, weights, norms, B):
         )  # fmt: skip
 
 
-@kernel
+@shared_kernel("void(vector, integers)")
 def _refresh(memo, plan):
     """Move the modes of all ridges to where everything seen puts them."""
     d, K = plan[FEATURES], plan[CLASSES]
@@ -545,17 +564,21 @@ def _refresh(memo, plan):
                 ridges[e] = steered(ridges[e], W, classes[e - plan[RIDGES]])
 
 
-@kernel
+@inline_kernel
 def rests(shares, plan, e):
     """Tell whether a mode is left out of a refresh, because it has next to no weight."""
     idle = shares[e] < _IDLE and e != plan[BEST] and e < plan[RIDGES]
     return idle and plan[REFRESHES] % _SELDOM != 0
 
 
-@kernel
+@inline_kernel
 def steered(ridge, W, B):
     """Return the next ridge of a certificate, so that W comes to lie near the class of B."""
-    ratio = (W * W).sum() / (W.shape[0] * B * B)
+    square = 0.0
+    for i in range(W.shape[0]):
+        for j in range(W.shape[1]):
+            square += W[i, j] * W[i, j]
+    ratio = square / (W.shape[0] * B * B)
     ratio = min(max(ratio, 1.0 / _STEERING), _STEERING)
     return min(max(ridge * ratio, _LEAST_RIDGE), _MOST_RIDGE)
 
@@ -587,7 +610,7 @@ def prove_kept(memo, plan):
     plan[N_PROVEN] = plan[N_KEPT]
 
 
-@kernel
+@shared_kernel("void(vector, integers, i8)")
 def _refresh_forgetting(memo, plan, f):
     """Discount the sum of a leader that forgets, and learn the rows of the last period."""
     d, K, L = plan[FEATURES], plan[CLASSES], plan[RECENT]
@@ -624,7 +647,7 @@ def _refresh_forgetting(memo, plan, f):
 def predict_rows(memo, plan, theirs, X, out):
     """Write the prediction for every row of X, all from the present state."""
     for t in range(X.shape[0]):
-        predict(memo, plan, theirs[t], X[t], out[t])
+        _predict(memo, plan, theirs[t], X[t], out[t])
 
 
 @kernel
@@ -633,8 +656,8 @@ def run(memo, plan, theirs, X, labels, soft, weights, out):
     no_label = np.empty(0)
     for t in range(X.shape[0]):
         y = soft[t] if labels[t] < 0 else no_label
-        predict(memo, plan, theirs[t], X[t], out[t])
-        _, due = learn(memo, plan, theirs[t], X[t], labels[t], y, weights[t])
+        _predict(memo, plan, theirs[t], X[t], out[t])
+        _, due = _learn(memo, plan, theirs[t], X[t], labels[t], y, weights[t])
         if due:
             return t + 1, True
     return X.shape[0], False

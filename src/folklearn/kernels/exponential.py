@@ -9,7 +9,7 @@ import numpy as np
 from numba import carray
 
 from folklearn.kernels.blas import address
-from folklearn.kernels.compile import kernel
+from folklearn.kernels.compile import shared_kernel
 
 _LOG2_E = 1.4426950408889634
 _LN2_HIGH, _LN2_LOW = 6.93147180369123816490e-01, 1.90821492927058770002e-10
@@ -21,7 +21,7 @@ _C9, _C8, _C7, _C6, _C5 = 1 / 362880, 1 / 40320, 1 / 5040, 1 / 720, 1 / 120
 _C4, _C3, _C2 = 1 / 24, 1 / 6, 1 / 2
 
 
-@kernel
+@shared_kernel("void(vector, vector, integers)")
 def exp_all(x, out, powers):
     """Write exp(x) into out, for x at most 0; out may be x. powers is int64 scratch."""
     n = x.shape[0]

@@ -8,7 +8,7 @@ triangular, so rho'J is lower triangular and costs O(k^2) to form.
 
 import math
 
-from folklearn.kernels.compile import fast_kernel
+from folklearn.kernels.compile import fast_inner_kernel, inline_kernel, shared_kernel
 from folklearn.kernels.simplex import expand_classes, multinomial_factor, reduce_classes, softmax
 
 MAX_STEPS = 500
@@ -16,7 +16,7 @@ _SMALL_STEP = 1e-6  # logits; Newton squares the error, so after such a step it 
 _SAFE_STEP = 0.2  # squared length; the Hessian changes by less than a factor 2 along it
 
 
-@fast_kernel
+@fast_inner_kernel
 def cholesky(A, inverse, floor, tolerance):
     """Factor A = LL' in place, surviving rounding; write 1/diagonal of L into inverse.
 
@@ -46,7 +46,11 @@ def cholesky(A, inverse, floor, tolerance):
     return n_raised
 
 
-@fast_kernel
+@shared_kernel(
+    "Tuple((f8, i8))(vector, f8, matrix, vector, vector, vector, vector, vector, vector, "
+    "matrix, matrix, matrix)",
+    fast=True,
+)
 def solve_fixed_point(h, pull, C, u, z, p, g, scale, tail, J, H, work):
     """Solve for u; leave z = Q u, p = softmax(z) and the factor of M there.
 
@@ -113,7 +117,7 @@ def solve_fixed_point(h, pull, C, u, z, p, g, scale, tail, J, H, work):
             return log_total, step
 
 
-@fast_kernel
+@inline_kernel
 def _newton_system(J, g, scale, tail, H, prefix, row):
     """Write the lower triangle of I + (rho'J)'(rho'J) into H; prefix and row are scratch."""
     k = g.shape[0]
@@ -132,7 +136,7 @@ def _newton_system(J, g, scale, tail, H, prefix, row):
                 H[i, j] += factor * row[j]
 
 
-@fast_kernel
+@shared_kernel("f8(vector, vector, vector, vector, f8, vector, vector, vector)", fast=True)
 def _line_search(u, v, du, dv, decrement, z, p, trial):
     """Return a step length in (0, 1] along which f decreases.
 

@@ -14,20 +14,20 @@ import math
 import numpy as np
 
 from folklearn.kernels.blas import PLAIN, TRANSPOSED, gemm, potrf, potrs
-from folklearn.kernels.compile import fast_kernel, kernel
+from folklearn.kernels.compile import inline_kernel, inner_kernel, shared_kernel
 from folklearn.kernels.exponential import exp_all
 
 SUFFICIENT = 1e-4  # of the decrease that the slope promises
 MOST_HALVINGS = 12
 
 
-@kernel
+@inner_kernel
 def pair_at(i, j, K):
     """Return the place of the pair i < j."""
     return i * K - i * (i + 1) // 2 + (j - i - 1)
 
 
-@kernel
+@shared_kernel("b1(matrix, f8, i8, matrix)")
 def factor_ridge(S, lam, K, H):
     """Write the Cholesky factor of the curvature plus the ridge into H (n, n).
 
@@ -65,7 +65,7 @@ def factor_ridge(S, lam, K, H):
     return potrf(n, H, 0, n) == 0
 
 
-@fast_kernel
+@shared_kernel("void(matrix, matrix, matrix)", fast=True)
 def pull(S, W, out):
     """Write sum over j of S_ij (w_i - w_j) into the rows of out: half the gradient of the pairs."""
     K, d = W.shape
@@ -95,7 +95,7 @@ def pull(S, W, out):
                 out[j, c] -= along[c]
 
 
-@kernel
+@inner_kernel
 def _inner(A, B):
     total = 0.0
     for i in range(A.shape[0]):
@@ -104,7 +104,7 @@ def _inner(A, B):
     return total
 
 
-@kernel
+@shared_kernel("f8(matrix, matrix, f8, matrix, vector, matrix, integers)")
 def _true_loss(Z, ZD, t, Y, weights, E, powers):
     """Return the loss of rows at logits Z + t ZD; leave w(p - y) in E."""
     loss = 0.0
@@ -133,7 +133,7 @@ def _true_loss(Z, ZD, t, Y, weights, E, powers):
     return loss
 
 
-@kernel
+@inline_kernel
 def _centre(W):
     K, d = W.shape
     for j in range(d):
@@ -145,7 +145,7 @@ def _centre(W):
             W[i, j] -= mean
 
 
-@kernel
+@inner_kernel
 def _solve(H, gradient, step):
     """Write the step (K, d) to where the gradient of the quadratic vanishes, centred."""
     K, d = gradient.shape
@@ -158,7 +158,7 @@ def _solve(H, gradient, step):
     _centre(step)
 
 
-@kernel
+@inner_kernel
 def _finite(W):
     total = 0.0
     for i in range(W.shape[0]):
@@ -167,7 +167,7 @@ def _finite(W):
     return math.isfinite(total)
 
 
-@kernel
+@inner_kernel
 def linear_logits(X, W, Z):
     """Write X W' into Z (m, K)."""
     m, d = X.shape
@@ -175,7 +175,7 @@ def linear_logits(X, W, Z):
     gemm(TRANSPOSED, PLAIN, K, m, d, 1.0, W, 0, d, X, 0, d, 0.0, Z, 0, K)
 
 
-@kernel
+@shared_kernel("void(matrix, matrix, matrix)")
 def jump(G, H, W):
     """Move W to the mode of a ridge and a sum alone, whose factor H is."""
     step = np.empty_like(W)
@@ -186,7 +186,7 @@ def jump(G, H, W):
                 W[i, j] = step[i, j]
 
 
-@kernel
+@shared_kernel("void(matrix, matrix, f8, matrix, matrix, matrix, vector, i8, matrix)")
 def walk(S, G, lam, H, X, Y, weights, n_steps, W):
     """Move W by damped Newton steps towards the mode of ridge, sum and true loss of rows."""
     K, d = W.shape

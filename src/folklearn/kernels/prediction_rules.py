@@ -18,7 +18,7 @@ import math
 
 import numpy as np
 
-from folklearn.kernels.compile import fast_kernel, kernel
+from folklearn.kernels.compile import inline_kernel, inner_kernel, shared_kernel
 from folklearn.kernels.curvature import valid_curvature
 from folklearn.kernels.fixed_point import MAX_STEPS, cholesky, solve_fixed_point
 from folklearn.kernels.simplex import expand_classes, expanded_diagonal, reduce_classes, softmax
@@ -49,7 +49,7 @@ _U_AT, _Z_AT, _P_AT, _G_AT, _SCALE, _TAIL, _INFO, _WORK = range(3, 11)
 _LOG_TOTAL, _STEPS = 0, 1  # within _INFO
 
 
-@kernel
+@shared_kernel("void(vector, matrix, cube, matrix)")
 def foresee(constants, nodes, squares, vectors):
     """Write the prediction into its row, from C and q."""
     k = squares.shape[1]
@@ -70,7 +70,7 @@ def foresee(constants, nodes, squares, vectors):
         predicted[i] = vectors[_P_AT, i]
 
 
-@kernel
+@shared_kernel("f8(vector, cube, matrix, i8, vector, f8, f8, f8, vector)")
 def learn(constants, squares, vectors, label, soft, weight, length, mean, totals):
     """Expand the loss of the predicted round; leave V and a for the state; return the loss.
 
@@ -111,7 +111,7 @@ def learn(constants, squares, vectors, label, soft, weight, length, mean, totals
     return loss
 
 
-@kernel
+@inline_kernel
 def _solve(centre, pull, squares, vectors):
     k = squares.shape[1]
     log_total, steps = solve_fixed_point(
@@ -123,7 +123,7 @@ def _solve(centre, pull, squares, vectors):
     vectors[_INFO, _STEPS] = steps
 
 
-@kernel
+@shared_kernel("void(i8, vector, f8, cube, matrix)")
 def _implicit_point(label, soft, weight, squares, vectors):
     """Solve for the minimiser of the state plus the weighted loss of the observed label."""
     k = squares.shape[1]
@@ -142,7 +142,7 @@ def _implicit_point(label, soft, weight, squares, vectors):
     _solve(centre, 0.5 * weight, squares, vectors)
 
 
-@fast_kernel
+@shared_kernel("void(matrix, vector, f8, matrix, matrix, vector, matrix)", fast=True)
 def _gaussian_mean(C, q, mu, nodes, J, out, work):
     """Write (1 - mu) mean softmax(Q v) + mu/K over v = -q/2 + J node, JJ' = C/2."""
     n_nodes, k = nodes.shape
@@ -166,7 +166,7 @@ def _gaussian_mean(C, q, mu, nodes, J, out, work):
         out[i] = max((1.0 - mu) * out[i] / n_nodes + mu / (k + 1.0), _FLOOR)
 
 
-@kernel
+@inner_kernel
 def _logits_at_the_mean(q, z, work):
     """Write -Q q/2 into z."""
     k = q.shape[0]
@@ -176,7 +176,7 @@ def _logits_at_the_mean(q, z, work):
     expand_classes(v, z)
 
 
-@kernel
+@shared_kernel("void(vector, f8, vector, matrix)")
 def _at_the_mean(q, mu, out, work):
     """Write (1 - mu) softmax(-Q q/2) + mu/K."""
     K = out.shape[0]
@@ -186,7 +186,7 @@ def _at_the_mean(q, mu, out, work):
         out[i] = (1.0 - mu) * out[i] + mu / K
 
 
-@kernel
+@shared_kernel("f8(vector, vector, i8, vector, matrix)")
 def _implicit_loss(q, p, label, soft, work):
     """Return -<y, ln p>; classes without mass in y cost nothing.
 
@@ -208,7 +208,7 @@ def _implicit_loss(q, p, label, soft, work):
     return loss
 
 
-@kernel
+@inner_kernel
 def small_arrays(k):
     """Return squares and vectors for one round."""
     return np.zeros((N_SQUARES, k, k)), np.zeros((N_VECTORS, k + 1))

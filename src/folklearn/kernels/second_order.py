@@ -18,7 +18,13 @@ from numba import carray
 
 from folklearn.kernels import prediction_rules
 from folklearn.kernels.blas import NEVER_SPLIT, PLAIN, RIGHT, TRANSPOSED, address, gemm, trmm
-from folklearn.kernels.compile import fast_kernel, kernel
+from folklearn.kernels.compile import (
+    fast_inner_kernel,
+    inline_kernel,
+    inner_kernel,
+    kernel,
+    shared_kernel,
+)
 from folklearn.kernels.prediction_rules import (
     IMPRECISE,
     LAM,
@@ -52,7 +58,14 @@ def memo_size(d: int, k: int, n_nodes: int) -> int:
     )  # fmt: skip
 
 
-@kernel
+@inline_kernel
+def predicted_at(d, k):
+    """Return the place of the prediction (K,) in a memo."""
+    vectors = N_TOTALS + N_CONSTANTS + k * d + (d + 1) + N_SQUARES * k * k
+    return vectors + PREDICTED * (k + 1)
+
+
+@inner_kernel
 def open_memo(memo, d, k):
     """Return the views totals, constants, theta, seen, squares, vectors, P, room, nodes of a memo.
 
@@ -83,7 +96,7 @@ def open_memo(memo, d, k):
     return totals, constants, theta, seen, squares, vectors, P, room, nodes
 
 
-@fast_kernel
+@shared_kernel("void(matrix, vector, matrix)", fast=True)
 def columns(S, x, P):
     """Write P = S(I (x) x) (as P', C order).
 
@@ -143,7 +156,7 @@ def columns(S, x, P):
             r += 1
 
 
-@fast_kernel
+@shared_kernel("void(matrix, vector, vector, matrix, matrix, vector)", fast=True)
 def see(S, theta, x, P, C, q):
     """Write P = S(I (x) x), C = (I (x) x)'P and q = (I (x) x)'theta."""
     columns(S, x, P)
@@ -162,14 +175,15 @@ def see(S, theta, x, P, C, q):
             C[b, a] = total
 
 
-@fast_kernel
-def glimpse(S, theta, x, there, C, q):
-    """Write C and q alone, from the entries of S at the nonzero places `there` of x.
+@shared_kernel("void(matrix, vector, vector, matrix, vector)", fast=True)
+def glimpse(S, theta, x, C, q):
+    """Write C and q alone, from the entries of S where x is not 0.
 
     A prediction needs no more, and for a sparse x that is a small part of S.
     """
     k = C.shape[0]
     d = x.shape[0]
+    there = np.flatnonzero(x)
     for a in range(k):
         total = 0.0
         for i in there:
@@ -194,51 +208,7 @@ def glimpse(S, theta, x, there, C, q):
         C[a, a] = total
 
 
-@kernel
-def _nonzeros(x):
-    """Return the places where x is not 0, or none at all if they are too many to be few."""
-    d = x.shape[0]
-    count = 0
-    for j in range(d):
-        count += x[j] != 0.0
-    if count * _SPARSE > d:
-        return np.empty(0, np.int64)
-    there = np.empty(count, np.int64)
-    place = 0
-    for j in range(d):
-        if x[j] != 0.0:
-            there[place] = j
-            place += 1
-    return there
-
-
-@kernel
-def _look(S, x, constants, theta, seen, squares, vectors, P, nodes):
-    """Fill the memo for context x, unless it already holds it for this very state.
-
-    Which of the two ways depends on x alone, so that a prediction before an update changes
-    nothing. After a glimpse P is not there: `update_round` fills it in.
-    """
-    d = x.shape[0]
-    if seen[FRESH] != 0.0:
-        same = True
-        for j in range(d):
-            same &= seen[j] == x[j]
-        if same:
-            return
-    for j in range(d):
-        seen[j] = x[j]
-    C, q = squares[prediction_rules.C_AT], vectors[prediction_rules.Q_AT, : P.shape[0]]
-    there = _nonzeros(x)
-    if there.shape[0]:
-        glimpse(S, theta, x, there, C, q)
-    else:
-        see(S, theta, x, P, C, q)
-    foresee(constants, nodes, squares, vectors)
-    seen[FRESH] = _GLIMPSED if there.shape[0] else _SEEN
-
-
-@kernel
+@inner_kernel
 def norm(x):
     """Return |x|; NaN and infinity pass through."""
     total = 0.0
@@ -247,33 +217,70 @@ def norm(x):
     return math.sqrt(total)
 
 
+@shared_kernel("b1(matrix, vector, vector)")
+def load_context(S, memo, x):
+    """Fill the memo for context x, unless it already holds it for this very state.
+
+    Return False, all untouched, if |x| is unusable. Which of the two ways depends on x alone, so
+    that a prediction before an update changes nothing. After a glimpse P is not there:
+    `update_round` fills it in.
+    """
+    d = x.shape[0]
+    k = S.shape[0] // d
+    _, constants, theta, seen, squares, vectors, P, _, nodes = open_memo(memo, d, k)
+    if not norm(x) <= constants[MAX_NORM]:
+        return False
+    if seen[FRESH] != 0.0:
+        same = True
+        for j in range(d):
+            same &= seen[j] == x[j]
+        if same:
+            return True
+    for j in range(d):
+        seen[j] = x[j]
+    C, q = squares[prediction_rules.C_AT], vectors[prediction_rules.Q_AT, :k]
+    n_nonzeros = 0
+    for j in range(d):
+        n_nonzeros += x[j] != 0.0
+    if 0 < n_nonzeros * _SPARSE <= d:
+        glimpse(S, theta, x, C, q)
+        seen[FRESH] = _GLIMPSED
+    else:
+        see(S, theta, x, P, C, q)
+        seen[FRESH] = _SEEN
+    foresee(constants, nodes, squares, vectors)
+    return True
+
+
 @kernel
 def predict_round(S, memo, x, out):
     """Write the prediction for x into out; return False, all untouched, if |x| is unusable."""
-    d = x.shape[0]
-    _, constants, theta, seen, squares, vectors, P, _, nodes = open_memo(memo, d, S.shape[0] // d)
-    if not norm(x) <= constants[MAX_NORM]:
+    if not load_context(S, memo, x):
         return False
-    _look(S, x, constants, theta, seen, squares, vectors, P, nodes)
+    at = predicted_at(x.shape[0], out.shape[0] - 1)
     for i in range(out.shape[0]):
-        out[i] = vectors[PREDICTED, i]
+        out[i] = memo[at + i]
     return True
 
 
 @kernel
 def update_round(S, memo, x, label, soft, weight):
     """Learn one example and return its loss; NaN, all untouched, if |x| is unusable."""
+    return learn_context(S, memo, x, label, soft, weight)
+
+
+@shared_kernel("f8(matrix, vector, vector, i8, vector, f8)")
+def learn_context(S, memo, x, label, soft, weight):
+    """Learn one example and return its loss; NaN, all untouched, if |x| is unusable."""
+    if not load_context(S, memo, x):
+        return math.nan
     d = x.shape[0]
     k = S.shape[0] // d
-    totals, constants, theta, seen, squares, vectors, P, room, nodes = open_memo(memo, d, k)
-    length = norm(x)
-    if not length <= constants[MAX_NORM]:
-        return math.nan
-    _look(S, x, constants, theta, seen, squares, vectors, P, nodes)
+    totals, constants, theta, seen, squares, vectors, P, room, _ = open_memo(memo, d, k)
     if seen[FRESH] == _GLIMPSED:
         columns(S, x, P)
     n_lost = totals[IMPRECISE]
-    loss = learn(constants, squares, vectors, label, soft, weight, length, norm(theta), totals)
+    loss = learn(constants, squares, vectors, label, soft, weight, norm(x), norm(theta), totals)
     V, a = squares[prediction_rules.V_AT], vectors[prediction_rules.A_AT, :k]
     if not absorb(S, theta, P, V, a, room, SPARE / constants[LAM]):
         totals[IMPRECISE] = n_lost + 1.0
@@ -281,7 +288,7 @@ def update_round(S, memo, x, label, soft, weight):
     return loss
 
 
-@fast_kernel
+@shared_kernel("b1(matrix, vector, matrix, matrix, vector, matrix, f8)", fast=True)
 def absorb(S, theta, P, V, a, room, spare):
     """theta += P a and S -= (P V)(P V)'; P is overwritten by P V and room[0] by P a.
 
@@ -310,7 +317,7 @@ def absorb(S, theta, P, V, a, room, spare):
     return True
 
 
-@fast_kernel
+@fast_inner_kernel
 def is_sound(S, theta, Y, room, spare):
     """Tell whether S - YY' has a diagonal of at least -spare and theta + room[0] a sane size.
 
@@ -334,7 +341,7 @@ def is_sound(S, theta, Y, room, spare):
     return enough and size <= _MAX_THETA
 
 
-@kernel
+@shared_kernel("void(matrix, matrix)")
 def subtract_square(S, Y):
     """S -= YY' for Y (k, n) of small rank k, by narrow panels: faster than dsyrk there.
 
@@ -349,7 +356,7 @@ def subtract_square(S, Y):
         )  # fmt: skip
 
 
-@fast_kernel
+@inline_kernel
 def _times_triangular(P, V):
     """P = P V in place; some BLAS split even tiny triangular products across threads."""
     k, n = P.shape
@@ -363,7 +370,7 @@ def _times_triangular(P, V):
                 Pc[i] += factor * Pb[i]
 
 
-@fast_kernel
+@shared_kernel("void(matrix, matrix)", fast=True)
 def _subtract_square_small(S, Y):
     """S -= YY' without the cost of entering BLAS."""
     k, n = Y.shape

@@ -21,7 +21,7 @@ import math
 import numpy as np
 
 from folklearn.arrays import Array
-from folklearn.kernels.compile import kernel
+from folklearn.kernels.compile import inner_kernel, kernel
 
 
 def helmert(n_classes: int) -> Array:
@@ -55,7 +55,7 @@ def softmax(z, p):
     return math.log(total)
 
 
-@kernel
+@inner_kernel
 def softplus(t):
     """Return ln(1 + e^t), which neither overflows nor cancels."""
     return max(t, 0.0) + math.log1p(math.exp(-abs(t)))
@@ -67,7 +67,7 @@ def sigmoid(t):
     return math.exp(-softplus(-t))
 
 
-@kernel
+@inner_kernel
 def reduce_classes(v, out):
     """Write Q'v (k,) into out, for v (K,)."""
     prefix = 0.0
@@ -76,7 +76,7 @@ def reduce_classes(v, out):
         out[j - 1] = (prefix - j * v[j]) / math.sqrt(j * (j + 1.0))
 
 
-@kernel
+@inner_kernel
 def expand_classes(u, out):
     """Write Q u (K,) into out, for u (k,)."""
     suffix = 0.0
@@ -87,7 +87,7 @@ def expand_classes(u, out):
     out[0] = suffix
 
 
-@kernel
+@inner_kernel
 def expanded_diagonal(C, out):
     """Write the diagonal of Q C Q' (K,) into out, for symmetric C (k, k), in O(k^2)."""
     k = C.shape[0]
@@ -104,7 +104,7 @@ def expanded_diagonal(C, out):
     out[0] = inner
 
 
-@kernel
+@inner_kernel
 def multinomial_factor(p, g, scale, tail):
     """Write g = Q'p and the two diagonals of the factor rho of M (see the module text)."""
     prefix = 0.0
@@ -121,7 +121,7 @@ def multinomial_factor(p, g, scale, tail):
             tail[i - 1] = 0.0
 
 
-@kernel
+@inner_kernel
 def factor_times(g, scale, tail, v, out):
     """Write rho v into out; out may be v."""
     suffix = 0.0
@@ -131,7 +131,7 @@ def factor_times(g, scale, tail, v, out):
         suffix += tail[j] * entry
 
 
-@kernel
+@inner_kernel
 def factor_transpose_times(g, scale, tail, v, out):
     """Write rho'v into out; out may be v."""
     prefix = 0.0

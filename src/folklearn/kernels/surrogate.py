@@ -15,7 +15,7 @@ The paper's Algorithm 1 prints r = e; without the second term regret is linear.
 
 import math
 
-from folklearn.kernels.compile import fast_kernel, kernel
+from folklearn.kernels.compile import fast_inner_kernel, inner_kernel, shared_kernel
 from folklearn.kernels.fixed_point import cholesky
 from folklearn.kernels.simplex import factor_times, factor_transpose_times, reduce_classes
 
@@ -24,7 +24,7 @@ _MAX_SHRINKAGE = 1e9  # of S along x in one round; digits beyond that are cancel
 _MAX_NOISE = 1e-3  # of gamma w C; more would be visible in the pivots
 
 
-@kernel
+@inner_kernel
 def log_loss(z, log_total, label, soft):
     """Return logsumexp(z) - <y, z>; label < 0 means that soft (K,) holds y."""
     if label >= 0:
@@ -35,7 +35,11 @@ def log_loss(z, log_total, label, soft):
     return log_total - score
 
 
-@fast_kernel
+@shared_kernel(
+    "Tuple((f8, i8))(i8, vector, f8, f8, vector, vector, vector, vector, vector, matrix, vector, "
+    "f8, f8, matrix, vector, matrix, matrix)",
+    fast=True,
+)
 def expand_surrogate(
     label, soft, weight, gamma, u, p, g, scale, tail, C, q, noise_C, noise_q, V, a, N, vectors
 ):
@@ -128,7 +132,7 @@ def expand_surrogate(
     return 0.25 * (bracket + allowance), n_lost
 
 
-@fast_kernel
+@fast_inner_kernel
 def _whitened(curvature, g, scale, tail, C, T, N, prefix):
     """Write the lower triangle of I + curvature rho'C rho into N in O(k^2); T is scratch."""
     k = g.shape[0]
@@ -142,7 +146,7 @@ def _whitened(curvature, g, scale, tail, C, T, N, prefix):
         N[i, i] += 1.0
 
 
-@fast_kernel
+@fast_inner_kernel
 def _inverse_rows(L, inverse, out):
     """Write the lower triangle of L^-1 into out; inverse holds 1/diagonal of L."""
     for i in range(L.shape[0]):
