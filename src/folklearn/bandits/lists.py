@@ -21,9 +21,9 @@ Name = str | int
 class ListAgent(RegressionAgent):
     r"""Play one of a list of actions, described by rows, for a reward in [0, 1].
 
-    Use it where actions have features, or are other ones each time: articles, offers, routes.
-    Put into a row whatever says something about this action in this context, products of both
-    included. For few actions that are always there `RewardAgent` learns each by itself.
+    Use it where actions have features, or change with every decision: articles, offers, routes.
+    A row holds the features of the action, of the context, and products of both. For few actions
+    that are always available `RewardAgent` learns each by itself.
 
     One regression predicts the reward of a row, and the rows of a decision are played as
     `RewardAgent` plays its actions. With `ids` an action also has an offset of its own, one more
@@ -52,15 +52,12 @@ class ListAgent(RegressionAgent):
     >>> from folklearn.bandits import ListAgent
     >>> rng = np.random.default_rng(0)
     >>> agent = ListAgent(Folklore(n_features=3, n_classes=2))
-    >>> total = 0.0
     >>> for t in range(1000):
     ...     rows = rng.normal(size=(rng.integers(2, 6), 3)) / 2
     ...     decision = agent.act(rows)
-    ...     reward = rows[decision.action, 0] == rows[:, 0].max()
-    ...     agent.learn(decision, reward)
-    ...     total += reward
-    >>> bool(total > 800)
-    True
+    ...     agent.learn(decision, rows[decision.action, 0] == rows[:, 0].max())
+    >>> agent.expected_rewards(np.eye(3)).argmax()
+    np.int64(0)
     """
 
     LISTS_ACTIONS = True

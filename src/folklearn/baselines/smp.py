@@ -143,7 +143,8 @@ class SMP(Serializable):
 
     Use it on a sample at hand when the model may be wrong or the sample is small: its excess
     risk has no factor :math:`e^B`, which every linear predictor can be made to pay. Prefer
-    `OnlineToBatch` for samples too large for Newton's method, and any learner for streams.
+    `folklearn.batch.OnlineToBatch` for samples too large for Newton's method, and a learner for
+    streams.
 
     Refit the ridge regression once per class with the new x under that virtual label, and
     normalise what each refit says of its own label:

@@ -30,7 +30,7 @@ class OnlineToBatch(Serializable):
 
     Use it when all rows are there beforehand and a certified learner's regret bound should
     become a bound on the risk at new points. Prefer the learner itself on a stream, and
-    ``select="last"`` or `SMP` when only the accuracy counts.
+    ``select="last"`` or `folklearn.baselines.SMP` when only the accuracy counts.
 
     Run the learner over the T rows and keep the states :math:`h_{\tau_i}` before rounds
     :math:`\tau_1, \dots, \tau_m`, drawn uniformly from 1..T before the first row is seen:
@@ -78,12 +78,9 @@ class OnlineToBatch(Serializable):
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from folklearn import Folklore
+    >>> from folklearn import Folklore, synthetic
     >>> from folklearn.batch import OnlineToBatch
-    >>> rng = np.random.default_rng(0)
-    >>> X = rng.normal(size=(1000, 3)) / 2
-    >>> y = np.argmax(X + 0.1 * rng.gumbel(size=X.shape), axis=1)
+    >>> X, y = synthetic.stochastic(0, 1000, d=3, K=3)
     >>> model = OnlineToBatch(Folklore(n_features=3, n_classes=3, B=5.0)).fit(X, y)
     >>> model.predict(X[:4]).shape, bool(0.0 < model.guarantee() < 0.2)
     ((4, 3), True)
