@@ -1,4 +1,4 @@
-"""What a single value means: missing, a number, a date or text. One rule for every format."""
+"""Convert single values to numbers, dates and text: one rule for every format."""
 
 import math
 import re
@@ -13,9 +13,9 @@ Kind = Literal["number", "text", "date", "day/month", "month/day"]
 
 DATE_KINDS: tuple[Kind, ...] = ("date", "day/month", "month/day")
 IS_NESTED = "the value is nested; only numbers, text and dates can be read"
-MAX_ABS_VALUE = 1e13  # number that is computed with: rows of ten thousand of them still can be
+MAX_ABS_VALUE = 1e13  # of a number: rows of ten thousand of them can still be computed with
 _MISSING = frozenset(("", "nan", "na", "n/a", "null"))
-_TRUTH = {"true": 1.0, "false": 0.0}
+_TRUTH_VALUES = {"true": 1.0, "false": 0.0}
 _YEAR_FIRST = re.compile(r"(\d{4})([-/.])(\d{1,2})\2(\d{1,2})([ T]\d.*)?", re.ASCII)
 _YEAR_LAST = re.compile(r"(\d{1,2})([-/.])(\d{1,2})\2(\d{4})([ T]\d.*)?", re.ASCII)
 _SHORT_HOUR = re.compile(r"(?<=^.)(?=\d:)")
@@ -27,13 +27,13 @@ _AMOUNT = {
     )
     for decimal, grouped in _GROUPED.items()
 }
-_OTHER_KIND = ("is not a number", "is not a date")
-_OPEN_ORDER = "its role must say which"
-_EXACT = 2.0**53  # whole numbers below it are told apart
+_WRONG_KIND = ("is not a number", "is not a date")
+_AMBIGUOUS_ORDER = "its role must say which"
+_MAX_EXACT_INTEGER = 2.0**53  # floats below it hold every whole number
 
 
 def is_missing_text(text: str) -> bool:
-    """Tell whether a text without outer spaces says that there is no value.
+    """Return whether a text without outer spaces says that there is no value.
 
     >>> [cell for cell in ("", "NaN", "n/a", "0", "none") if is_missing_text(cell)]
     ['', 'NaN', 'n/a']
@@ -66,10 +66,10 @@ def parse_amount(text: str, decimal: str = ".") -> float | None:
     [5643.83, 0.12, None]
     """
     number = parse_number(text, decimal)
-    found = _AMOUNT[decimal].fullmatch(text) if number is None else None
-    if found is None:
+    match = _AMOUNT[decimal].fullmatch(text) if number is None else None
+    if match is None:
         return number
-    before, within, whole, rest = found.groups("")
+    before, within, whole, rest = match.groups("")
     digits = "".join(filter(str.isdigit, whole))
     number = parse_number(f"{before}{within}{digits}{rest}", decimal)
     return number / 100.0 if number is not None and text.endswith("%") else number
@@ -83,18 +83,18 @@ def find_unit(text: str) -> str:
 def parse_date(text: str, kind: Kind = "date") -> datetime | None:
     """Return the date that a text says, in UTC if it has a zone, or None.
 
-    The year comes first, or last behind points, as in 31.01.2024. Behind anything else the kind
-    tells which of day and month comes first; plain dates leave it open.
+    The year comes first, or last after points, as in 31.01.2024. After other marks the kind says
+    which of day and month comes first; for plain dates it is ambiguous.
 
     >>> parse_date("2024-05-01"), parse_date("2024-05-01T10:00+02:00"), parse_date("20240501")
     (datetime.datetime(2024, 5, 1, 0, 0), datetime.datetime(2024, 5, 1, 8, 0), None)
     >>> parse_date("1/5/2024"), parse_date("1/5/2024", "day/month")
     (None, datetime.datetime(2024, 5, 1, 0, 0))
     """
-    if found := _YEAR_FIRST.fullmatch(text):
-        year, _, month, day, time = found.groups("")
-    elif found := _YEAR_LAST.fullmatch(text):
-        day, mark, month, year, time = found.groups("")
+    if match := _YEAR_FIRST.fullmatch(text):
+        year, _, month, day, time = match.groups("")
+    elif match := _YEAR_LAST.fullmatch(text):
+        day, mark, month, year, time = match.groups("")
         if mark != "." and kind == "date":
             return None
         if mark != "." and kind == "month/day":
@@ -103,12 +103,12 @@ def parse_date(text: str, kind: Kind = "date") -> datetime | None:
         return None
     try:
         moment = f"{year}-{month:0>2}-{day:0>2}{_SHORT_HOUR.sub('0', time)}"
-        return without_zone(datetime.fromisoformat(moment))
+        return drop_zone(datetime.fromisoformat(moment))
     except (ValueError, OverflowError):
         return None
 
 
-def without_zone(moment: datetime) -> datetime:
+def drop_zone(moment: datetime) -> datetime:
     """Return the same moment in UTC if it has a zone."""
     return moment if moment.tzinfo is None else moment.astimezone(UTC).replace(tzinfo=None)
 
@@ -130,7 +130,7 @@ def format_cell(value: Any) -> str | None:
         number = float(value)
         if math.isnan(number):
             return None
-        whole = abs(number) < _EXACT and number.is_integer()
+        whole = abs(number) < _MAX_EXACT_INTEGER and number.is_integer()
         return str(int(number)) if whole else repr(number)
     if isinstance(value, (date, np.datetime64)):
         moment, _ = to_date(value)
@@ -150,32 +150,32 @@ def to_number(value: Any, decimal: str = ".") -> tuple[float, str]:
         text = value.strip()
         if is_missing_text(text):
             return math.nan, ""
-        found = _TRUTH.get(text.lower(), parse_amount(text, decimal))
-        if found is None:
+        number = _TRUTH_VALUES.get(text.lower(), parse_amount(text, decimal))
+        if number is None:
             other = "," if decimal == "." else "."
             is_other = parse_amount(text, other) is not None
             way_out = spell_argument("decimal={!r}", other)
             remedy = f"; decimals have {decimal!r} here, not {other!r}: {way_out}"
-            return math.nan, f"{_shown(text)} is not a number" + (remedy if is_other else "")
+            return math.nan, f"{_quote(text)} is not a number" + (remedy if is_other else "")
     elif isinstance(value, (bytes, bytearray, np.complexfloating)):  # which `float` would take
-        return math.nan, f"{_shown(value)} is not a number"
+        return math.nan, f"{_quote(value)} is not a number"
     else:
         try:
-            found = float(_seconds_of(value))
+            number = float(_to_seconds(value))
         except (TypeError, ValueError):
-            return math.nan, f"{_shown(value)} is not a number"
+            return math.nan, f"{_quote(value)} is not a number"
         except OverflowError:
-            found = math.inf
-    if not abs(found) <= MAX_ABS_VALUE:  # also for NaN, which is no fault
+            number = math.inf
+    if not abs(number) <= MAX_ABS_VALUE:  # also for NaN, which is no fault
         fault = "too large to compute with; scale the column"
-        if not isinstance(value, int) and math.isinf(found):
+        if not isinstance(value, int) and math.isinf(number):
             fault = "not finite; leave missing values empty"
-        return found, "" if math.isnan(found) else f"{_shown(value)} is {fault}"
-    return found, ""
+        return number, "" if math.isnan(number) else f"{_quote(value)} is {fault}"
+    return number, ""
 
 
-def _seconds_of(value: Any) -> Any:
-    """Return the seconds of a duration, and anything else as it is."""
+def _to_seconds(value: Any) -> Any:
+    """Return the seconds of a duration, and any other value as it is."""
     if isinstance(value, timedelta):
         return value.total_seconds()
     return value / np.timedelta64(1, "s") if isinstance(value, np.timedelta64) else value
@@ -186,16 +186,16 @@ def to_date(value: Any, kind: Kind = "date") -> tuple[datetime | None, str]:
     if isinstance(value, np.datetime64):
         value = value.astype("datetime64[us]").item()
     if isinstance(value, datetime):  # pandas' NaT is one that differs from itself
-        return (without_zone(value) if value == value else None), ""
+        return (drop_zone(value) if value == value else None), ""
     if isinstance(value, date):
         return datetime(value.year, value.month, value.day), ""
     text = format_cell(value)
     if text is None:
         return None, ""
-    found = parse_date(text, kind) if isinstance(value, str) else None
-    if found is None and kind == "date" and _YEAR_LAST.fullmatch(text):
-        return None, f"{_shown(text)} may begin with the day or the month, and {_OPEN_ORDER}"
-    return found, "" if found else f"{_shown(text)}, unlike 2024-05-01T10:30, is not a date"
+    moment = parse_date(text, kind) if isinstance(value, str) else None
+    if moment is None and kind == "date" and _YEAR_LAST.fullmatch(text):
+        return None, f"{_quote(text)} may begin with the day or the month, and {_AMBIGUOUS_ORDER}"
+    return moment, "" if moment else f"{_quote(text)}, unlike 2024-05-01T10:30, is not a date"
 
 
 def add_remedy(fault: str, column: str) -> str:
@@ -204,11 +204,11 @@ def add_remedy(fault: str, column: str) -> str:
     >>> add_remedy("'x' is not a number", "zip code")
     "'x' is not a number; for a column of text: roles={'zip code': 'category'}"
     """
-    if fault.endswith(_OPEN_ORDER):
+    if fault.endswith(_AMBIGUOUS_ORDER):
         return f"{fault}: {format_role(column, 'day/month')} or {format_role(column, 'month/day')}"
     if fault == IS_NESTED:
         return f"{fault}; to leave the column out: {format_role(column, 'ignored')}"
-    if fault.endswith(_OTHER_KIND):
+    if fault.endswith(_WRONG_KIND):
         return f"{fault}; for a column of text: {format_role(column, 'category')}"
     return fault
 
@@ -218,6 +218,6 @@ def format_role(column: str, role: str) -> str:
     return spell_argument("roles={{{!r}: {!r}}}", column, role)
 
 
-def _shown(value: Any) -> str:
+def _quote(value: Any) -> str:
     text = repr(value.strip() if isinstance(value, str) else value)
     return text if len(text) <= 60 else f"{text[:57]}..."

@@ -1,4 +1,4 @@
-"""Open any source of rows: the format of a file is told by its first bytes, name or first line."""
+"""Open any source of rows; first bytes, name or first line of a file give its format."""
 
 import os
 import re

@@ -208,8 +208,9 @@ class Reader(ABC):
                 elif on_bad is not None:
                     for row in bad:
                         on_bad(row)
-                self._late.update(table.columns.keys() - self.known)
-                self.check_column_count(len(self.names) + len(self._late))
+                if self._has_late_columns:
+                    self._late.update(table.columns.keys() - self.known)
+                    self.check_column_count(len(self.names) + len(self._late))
                 size, start = self.limit_rows(max_rows), 0
                 while start < len(table):
                     piece = table.take(slice(start, start + max(1, size - n_waiting)))

@@ -1,4 +1,4 @@
-"""The first pass over rows that can be read again: which labels, how often, in which order."""
+"""First pass over rows that can be read again: labels and their counts, categories, weights."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -11,14 +11,14 @@ from folklearn.readers.reader import BadRow, Reader
 from folklearn.readers.table import Table, TextColumn, as_text_column, is_missing
 from folklearn.sparse import SparseRows
 
-_MOST_VALUES = 101  # texts of a column that are kept: one more than categories are shown
-_MOST_FEATURES = 100_001
-_FEW_RUNS = 20  # rows per run: sorted rows have far more
+_MAX_VALUES = 101  # texts kept per column: one more than categories are shown
+_MAX_FEATURES = 100_001
+_MIN_ROWS_PER_RUN = 20  # of equal labels; sorted rows have far more
 
 
 @dataclass
 class Scan:
-    """What a pass over all rows found.
+    """Counts of a pass over all rows.
 
     Attributes
     ----------
@@ -72,91 +72,89 @@ def scan(
     --------
     >>> from folklearn.readers.memory import RowsReader
     >>> rows = [{"size": 3, "kind": "cat"}, {"size": 30, "kind": "dog"}, {"kind": "cat"}]
-    >>> found = scan(RowsReader(rows), {"size": "number", "kind": "text"}, target="kind")
-    >>> found.labels, found.missing
+    >>> counts = scan(RowsReader(rows), {"size": "number", "kind": "text"}, target="kind")
+    >>> counts.labels, counts.missing
     ({'cat': 2, 'dog': 1}, {'size': 1})
     """
-    pass_ = _Pass(target, weight)
+    counter = _RowCounter(target, weight)
 
     def count(bad: BadRow) -> None:
-        pass_.found.n_bad += 1
+        counter.scan.n_bad += 1
         if on_bad is not None:
             on_bad(bad)
 
-    for block in reader.read(kinds, on_bad=None if on_bad is None else count):
-        pass_.add(block)
+    for table in reader.read(kinds, on_bad=None if on_bad is None else count):
+        counter.add(table)
         if progress is not None:
-            progress(pass_.found.n_rows)
-    if not pass_.found.n_rows and not pass_.found.n_bad:
+            progress(counter.scan.n_rows)
+    if not counter.scan.n_rows and not counter.scan.n_bad:
         raise InvalidInputError(f"{reader.name} has no rows")
-    return pass_.result()
+    return counter.result()
 
 
-class _Pass:
-    """What has been counted so far."""
-
+class _RowCounter:
     def __init__(self, target: str | None, weight: str | None) -> None:
-        self.found = Scan()
+        self.scan = Scan()
         self._target, self._weight = target, weight
         self._values: dict[str, dict[str, None]] = {}
         self._features: set[int] = set()
         self._n_runs = 0
-        self._last: str | None = None
+        self._last_label: str | None = None
 
-    def add(self, block: Table) -> None:
-        found = self.found
-        found.n_rows += len(block)
-        for name, column in block.columns.items():
-            n_gaps = int(np.count_nonzero(is_missing(column)))
-            if n_gaps:
-                found.missing[name] = found.missing.get(name, 0) + n_gaps
+    def add(self, table: Table) -> None:
+        scan = self.scan
+        scan.n_rows += len(table)
+        for name, column in table.columns.items():
+            n_missing = int(np.count_nonzero(is_missing(column)))
+            if n_missing:
+                scan.missing[name] = scan.missing.get(name, 0) + n_missing
             if isinstance(column, TextColumn):
                 self._add_values(name, column)
         if self._target is not None:
-            self._add_labels(block)
-        weights = block.columns.get(self._weight) if self._weight is not None else None
+            self._add_labels(table)
+        weights = table.columns.get(self._weight) if self._weight is not None else None
         if isinstance(weights, np.ndarray) and not is_missing(weights).all():
-            found.largest_weight = max(found.largest_weight or 0.0, float(np.nanmax(weights)))
-        if isinstance(block.features, SparseRows) and len(self._features) < _MOST_FEATURES:
-            self._features.update(np.unique(block.features.compact().indices).tolist())
+            scan.largest_weight = max(scan.largest_weight or 0.0, float(np.nanmax(weights)))
+        if isinstance(table.features, SparseRows) and len(self._features) < _MAX_FEATURES:
+            self._features.update(np.unique(table.features.compact().indices).tolist())
 
     def _add_values(self, name: str, column: TextColumn) -> None:
         values = self._values.setdefault(name, {})
-        if len(values) < _MOST_VALUES:
+        if len(values) < _MAX_VALUES:
             codes, firsts = np.unique(column.codes, return_index=True)
             for code in codes[np.argsort(firsts)].tolist():
-                if code >= 0 and len(values) < _MOST_VALUES:
+                if code >= 0 and len(values) < _MAX_VALUES:
                     values.setdefault(column.values[code])
 
-    def _add_labels(self, block: Table) -> None:
-        found = self.found
-        column = block.columns.get(self._target or "")
+    def _add_labels(self, table: Table) -> None:
+        scan = self.scan
+        column = table.columns.get(self._target or "")
         if column is None:
-            found.n_unlabelled += len(block)
+            scan.n_unlabelled += len(table)
             return
         texts = as_text_column(column)
-        known = np.flatnonzero(texts.codes >= 0)
-        found.n_unlabelled += len(block) - len(known)
-        if not len(known):
+        labelled = np.flatnonzero(texts.codes >= 0)
+        scan.n_unlabelled += len(table) - len(labelled)
+        if not len(labelled):
             return
-        own = texts.codes[known]
-        codes, firsts, counts = np.unique(own, return_index=True, return_counts=True)
-        for place in np.argsort(firsts):
-            label = texts.values[codes[place]]
-            found.labels[label] = found.labels.get(label, 0) + int(counts[place])
-            found.first_lines.setdefault(label, int(block.lines[known[firsts[place]]]))
-        self._n_runs += int(np.count_nonzero(np.diff(own)))
-        self._n_runs += texts.values[own[0]] != self._last
-        self._last = texts.values[own[-1]]
+        label_codes = texts.codes[labelled]
+        codes, firsts, counts = np.unique(label_codes, return_index=True, return_counts=True)
+        for index in np.argsort(firsts):
+            label = texts.values[codes[index]]
+            scan.labels[label] = scan.labels.get(label, 0) + int(counts[index])
+            scan.first_lines.setdefault(label, int(table.lines[labelled[firsts[index]]]))
+        self._n_runs += int(np.count_nonzero(np.diff(label_codes)))
+        self._n_runs += texts.values[label_codes[0]] != self._last_label
+        self._last_label = texts.values[label_codes[-1]]
 
     def result(self) -> Scan:
-        found = self.found
-        found.values = {name: tuple(values) for name, values in self._values.items()}
-        found.n_features = min(len(self._features), _MOST_FEATURES)
-        found.features = tuple(sorted(self._features)[:_MOST_FEATURES])
-        n = sum(found.labels.values())
-        squares = sum(count * count for count in found.labels.values())
-        if_shuffled = 1 + (n - 1) * (1 - squares / (n * n)) if n else 0.0
-        few = found.n_rows / _FEW_RUNS + len(found.labels)
-        found.sorted = self._n_runs < few and if_shuffled > 2 * self._n_runs
-        return found
+        scan = self.scan
+        scan.values = {name: tuple(values) for name, values in self._values.items()}
+        scan.n_features = min(len(self._features), _MAX_FEATURES)
+        scan.features = tuple(sorted(self._features)[:_MAX_FEATURES])
+        n = sum(scan.labels.values())
+        squares = sum(count * count for count in scan.labels.values())
+        expected_runs = 1 + (n - 1) * (1 - squares / (n * n)) if n else 0.0
+        max_runs = scan.n_rows / _MIN_ROWS_PER_RUN + len(scan.labels)
+        scan.sorted = self._n_runs < max_runs and expected_runs > 2 * self._n_runs
+        return scan

@@ -183,7 +183,8 @@ class ByteSource:
         """
         last_end = last_end or _last_line_end
         line, waiting, n_waiting = 1, list[bytes](), 0
-        for piece in self._peek_text() if looking and self.is_live else self._read_text(looking):
+        pieces = self._stream_text(looking) if self.is_live else self._decode(looking)
+        for piece in pieces:
             waiting.append(piece)
             n_waiting += len(piece)
             is_long = n_waiting > _MAX_LINE_BYTES
@@ -211,30 +212,27 @@ class ByteSource:
             line += data.count(b"\n", 0, end)
             data = data[end:]
 
-    def _read_text(self, looking: bool = False) -> Iterator[bytes]:
-        """Yield the text as UTF-8 without a mark, lines ending with a line feed."""
-        if not self.is_live:
-            return self._decode(looking)
+    def _stream_text(self, looking: bool) -> Iterator[bytes]:
+        """Yield the text of a stream; by `looking` it is kept for the next call."""
         self._text = self._text or self._decode()
-        peeked, self._peeked = self._peeked, []
-        return chain(peeked, self._text)
-
-    def _peek_text(self) -> Iterator[bytes]:
-        """Yield the text of a stream, and keep it."""
-        self._text = self._text or self._decode()
-        yield from tuple(self._peeked)
-        n_bytes = sum(map(len, self._peeked))
+        peeked = tuple(self._peeked)
+        if not looking:
+            self._peeked = []
+        yield from peeked
+        n_bytes = sum(map(len, peeked))
         for piece in self._text:
-            n_bytes += len(piece)
-            if n_bytes > _MAX_PEEKED_BYTES:
-                raise InvalidInputError(
-                    f"the first {_MAX_PEEKED_BYTES >> 20} MB of {self.name} have no row that can "
-                    "be read; is it text?"
-                )
-            self._peeked.append(piece)
+            if looking:
+                n_bytes += len(piece)
+                if n_bytes > _MAX_PEEKED_BYTES:
+                    raise InvalidInputError(
+                        f"the first {_MAX_PEEKED_BYTES >> 20} MB of {self.name} have no row that "
+                        "can be read; is it text?"
+                    )
+                self._peeked.append(piece)
             yield piece
 
     def _decode(self, looking: bool = False) -> Iterator[bytes]:
+        """Yield the text as UTF-8 without a mark, lines ending with a line feed."""
         start, pieces = _peek(self._decompress(self.raw(looking)), _ENCODING_BYTES)
         encoding = self.encoding or _detect_encoding(start, self.name)
         if encoding != self.encoding and f"encoding {encoding}" not in self.notes:
