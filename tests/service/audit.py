@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from folklearn.service import events, verify
+from folklearn.service import verify
+from folklearn.service.events import LabelEvent, RewardEvent
 from folklearn.service.journal import Journal
 from folklearn.service.limits import Limits
 from folklearn.service.store import ModelStore
@@ -24,8 +25,8 @@ def nothing_lost(folder: Path, done: Done) -> None:
     learned: Counter[Any] = Counter()
     for entry in journal.entries():
         for one in getattr(entry.event, "items", [entry.event]):
-            if isinstance(one, events.Learned | events.Rewarded):
-                learned[one.of if one.of is not None else one.row["x"]] += 1
+            if isinstance(one, LabelEvent | RewardEvent):
+                learned[one.id if one.id is not None else one.row["x"]] += 1
     journal.close()
     assert not [what for what, n in learned.items() if n > 1], "learned twice"
     said: dict[str, Answer] = {}
@@ -61,10 +62,10 @@ def same_bytes(folder: Path, done: Done | None = None) -> dict[str, str]:
             assert replayed["other_predictions"] == 0
             found[host.row.name] = digest
         if done is not None:
-            states: list[Any] = [store.find("main", name).state for name in ("labels", "agent")]
+            states: list[Any] = [store.hosts["main", name].state for name in ("labels", "agent")]
             labels, agent = reference_of(done)
             assert states[0].model.to_record().digest == labels.model.to_record().digest
-            assert states[1].named_agent.agent.to_record().digest == agent.agent.to_record().digest
+            assert states[1].agent.to_record().digest == agent.agent.to_record().digest
         return found
     finally:
         store.abandon()

@@ -4,9 +4,11 @@ import shutil
 from collections.abc import Collection, Iterator
 from pathlib import Path
 from random import Random
+from uuid import UUID
 
-from folklearn.service import events, journal
+from folklearn.service import journal
 from folklearn.service.backup import backup, read_pages, read_rows
+from folklearn.service.events import Config, CreateEvent, LabelEvent, PredictionEvent
 from folklearn.service.journal import Journal
 from tests.service import audit, clients, lives
 
@@ -18,10 +20,10 @@ def grow(own: Journal, random: Random, n_events: int) -> None:
         row = {f"column{i}": random.random() for i in range(random.randint(1, 60))}
         if random.random() < 0.5:
             key = f"{random.random()}"
-            own.add(1, 0, events.Learned("yes", row), key=key, digest=random.randbytes(16))
+            own.add(1, 0, LabelEvent("yes", row), key=key, digest=random.randbytes(16))
         else:
-            entry = own.add(1, 0, events.Asked(row, [0.5], 0.1, 1), id=random.randbytes(16))
-            own.wait_for(entry.seq, 1, None)
+            id = UUID(bytes=random.randbytes(16))
+            own.add(1, 0, PredictionEvent(row, [0.5], 0.1, 1), id=id)
     own.commit()
 
 
@@ -31,7 +33,7 @@ def begin(folder: Path) -> Journal:
     own = Journal(folder)
     own.begin()
     own.add_model("main", "labels")
-    own.add(1, 0, events.Created(events.Config(), 9, 9))
+    own.add(1, 0, CreateEvent(Config(), 9, 9, 9, 9, 9))
     own.commit()
     return own
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from folklearn.service.app import described
+from folklearn.service.app import describe_api
 from folklearn.service.routes import ENDPOINTS
 from tests.service.running import Running, running
 
@@ -24,7 +24,7 @@ def fuzz(folder: Path, seconds: int, serve: Serve = running) -> subprocess.Compl
 
     `serve` is what serves the folder; what happens beside goes on within it.
     """
-    document = described(ENDPOINTS)
+    document = describe_api(ENDPOINTS)
     for path in document["paths"].values():
         for operation in path.values():
             for parameter in operation["parameters"]:

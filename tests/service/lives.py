@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 from folklearn.cli.app import BAD_INPUT
 from folklearn.errors import FolklearnError
-from folklearn.service import failpoints, journal, server
+from folklearn.service import journal, server
 from folklearn.service.app import application
 from folklearn.service.keys import Keys
 from folklearn.service.service import Service
@@ -127,8 +127,8 @@ def first_key(folder: Path) -> str:
 def serve(folder: Path, port: int, die_at: str = "", synchronous: str = "FULL") -> None:
     """Serve over HTTP, with many snapshots and checkpoints, and die at a place."""
     _quietly(folder)
-    journal._CHECKPOINT = EARLY_CHECKPOINT
-    failpoints.die_at(die_at)
+    journal._MAX_WAL_BYTES = EARLY_CHECKPOINT
+    server.die_at(die_at)
 
     def begun(service: Service, port: int) -> None:
         database = service.store.journal.db
@@ -140,7 +140,7 @@ def serve(folder: Path, port: int, die_at: str = "", synchronous: str = "FULL") 
 def do(folder: Path, secret: str, record: Path, seed: int, n: int, fault: Fault | None) -> None:
     """Let one client work without a network; note every final answer as it comes."""
     _quietly(folder)
-    journal._CHECKPOINT = EARLY_CHECKPOINT
+    journal._MAX_WAL_BYTES = EARLY_CHECKPOINT
     if fault is not None:
         ctypes.CDLL(None).arm(
             fault.call.encode(), ctypes.c_long(fault.n), fault.error,

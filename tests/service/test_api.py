@@ -14,9 +14,10 @@ import numpy as np
 import pytest
 
 import folklearn
-from folklearn.service import Client, commands, events
+from folklearn.service import Client
+from folklearn.service.changes import Change
 from folklearn.service.client import ServiceError
-from folklearn.service.events import RefusedError
+from folklearn.service.events import Config, DeleteEvent, LabelEvent, RefusedError
 from folklearn.service.limits import Limits
 from folklearn.service.routes import ENDPOINTS
 from folklearn.service.store import ModelStore
@@ -428,22 +429,20 @@ def _version(service: Running) -> int:
 
 
 def test_what_was_done_makes_room_in_the_queue(tmp_path: Path) -> None:
-    size = commands.Learn(commands.Label("go", ROW, None)).size
-    limits = Limits(queued_bytes=3 * size, free_disk=0)
+    limits = Limits(queued_bytes=3 * 500, free_disk=0)
     writer = Writer(ModelStore(tmp_path / "folder", limits))
-    writer.call(lambda: writer.store.create("main", "churn", events.Config())).result()
-    host = writer.store.find("main", "churn")
-    assert host is not None
+    writer.call(lambda: writer.store.create("main", "churn", Config())).result()
+    host = writer.store.hosts["main", "churn"]
     begun, go_on = threading.Event(), threading.Event()
     writer.call(lambda: (begun.set(), go_on.wait()))
     begun.wait()  # the writer is busy: three may wait, and no fourth
-    learn = commands.Learn(commands.Label("go", ROW, None))
-    waiting = [writer.submit(host, learn) for _ in range(3)]
+    learn = Change(host, LabelEvent("go", ROW))
+    waiting = [writer.submit(learn, 500) for _ in range(3)]
     with pytest.raises(RefusedError, match="too many"):
-        writer.submit(host, learn)
+        writer.submit(learn, 500)
     go_on.set()
     assert [future.result().status for future in waiting] == [200, 200, 200]
-    assert [writer.submit(host, learn).result().status for _ in range(9)] == 9 * [200]
+    assert [writer.submit(learn, 500).result().status for _ in range(9)] == 9 * [200]
     writer.close()
 
 
@@ -494,14 +493,13 @@ def test_long_texts_count_in_the_queue(tmp_path: Path, path: str, body: Any) -> 
 
 def test_what_waits_behind_large_requests_is_refused_in_time(tmp_path: Path) -> None:
     writer = Writer(ModelStore(tmp_path / "folder", Limits(free_disk=0)))
-    writer.call(lambda: writer.store.create("main", "churn", events.Config())).result()
-    host = writer.store.find("main", "churn")
-    assert host is not None
+    writer.call(lambda: writer.store.create("main", "churn", Config())).result()
+    host = writer.store.hosts["main", "churn"]
     begun, go_on = threading.Event(), threading.Event()
     writer.call(lambda: (begun.set(), go_on.wait()))
     begun.wait()
-    large = commands.Learn(commands.Label("go", ROW, None), size=10_000_000)
-    waiting = [writer.submit(host, large) for _ in range(3)]
+    large = Change(host, LabelEvent("go", ROW))
+    waiting = [writer.submit(large, 10_000_000) for _ in range(3)]
     n_before = writer.n_batches
     go_on.set()
     assert [future.result().status for future in waiting] == [200, 200, 200]
@@ -512,12 +510,11 @@ def test_what_waits_behind_large_requests_is_refused_in_time(tmp_path: Path) -> 
 def test_a_durable_prediction_of_a_model_that_is_gone_has_no_id(service: Running) -> None:
     path, writer = "/v1/models/gone", service.service.writer
     service.ask("PUT", path, {})
-    host = service.service.store.find("main", "gone")
-    assert host is not None
+    host = service.service.store.hosts["main", "gone"]
     begun, go_on = threading.Event(), threading.Event()
     writer.call(lambda: (begun.set(), go_on.wait()))
     begun.wait()
-    writer.submit(host, commands.Delete())
+    writer.submit(Change(host, DeleteEvent()))
     with ThreadPoolExecutor() as beside:
         body = {"row": ROW, "durable": True}
         asking = beside.submit(service.ask, "POST", f"{path}/predict", body)

@@ -10,7 +10,6 @@ import apsw
 import pytest
 
 from folklearn.errors import InvalidInputError, StateFileError
-from folklearn.service import backup as under_test
 from folklearn.service import journal
 from folklearn.service.backup import backup
 from folklearn.service.keys import Keys
@@ -107,7 +106,7 @@ def test_a_copy_that_is_bad_is_named_and_removed(
     def sync_and_break(path: Path) -> None:  # as a bad disk would, after all is written
         fault(path / journal.NAME)
 
-    monkeypatch.setattr(under_test, "sync_folder", sync_and_break)
+    monkeypatch.setattr(journal, "sync_folder", sync_and_break)
     with pytest.raises(StateFileError, match=f"the copy in {target} was not good and is removed"):
         backup(folder, target)
     assert not target.exists()

@@ -5,18 +5,21 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
-from typing import Any, NamedTuple
-from uuid import UUID
+from typing import NamedTuple
 
 import apsw
+import msgspec
 import pytest
 
 from folklearn.cli.app import BAD_INPUT, main
 from folklearn.errors import StateFileError
-from folklearn.service import commands, verify
+from folklearn.service import verify
 from folklearn.service.app import application
+from folklearn.service.changes import Change
 from folklearn.service.journal import NAME
 from folklearn.service.keys import Keys
+from folklearn.service.model_host import ModelHost
+from folklearn.service.routes import ENDPOINTS
 from folklearn.service.service import Service
 from folklearn.service.store import ModelStore
 from tests.service import audit, lives
@@ -114,9 +117,8 @@ def _used(folder: Path, was: Served) -> str:
             assert digest == was.digests[host.row.name], "another model"
         for request, answer in was.done:
             if request.key is not None:
-                host = store.find("main", request.path.split("/")[3])
-                assert host is not None, "the model is gone"
-                (said,) = store.write([(host, _command(request))])
+                host = store.hosts["main", request.path.split("/")[3]]
+                (said,) = store.write([_change(host, request)])
                 assert Answer(*said) == answer, "another answer"
         for host in store.models():
             replayed = verify.replay(folder, host.number, host.version)
@@ -130,21 +132,9 @@ def _used(folder: Path, was: Served) -> str:
     return "harmless"
 
 
-def _command(request: Request) -> commands.Command:
-    body, kind = request.body, request.path.rpartition("/")[2]
-    if kind == "batch":
-        return commands.LearnMany([_label(item) for item in body["items"]], key=request.key)
-    if kind == "learn":
-        return commands.Learn(_label(body), key=request.key)
-    if kind == "decide":
-        return commands.Decide(body["context"], key=request.key)
-    return commands.Reward(UUID(body["id"]), body["reward"], key=request.key)
-
-
-def _label(item: dict[str, Any]) -> commands.Label:
-    return commands.Label(
-        item["label"], item.get("row"), UUID(item["id"]) if "id" in item else None
-    )
+def _change(host: ModelHost, request: Request) -> Change:
+    endpoint = next(one for one in ENDPOINTS if one.path.format(name=host.row.name) == request.path)
+    return Change(host, msgspec.convert(request.body, endpoint.body), request.key)
 
 
 def outcomes(was: Served, place: Path, places: list[tuple[Path, int]]) -> Counter[tuple[str, ...]]:

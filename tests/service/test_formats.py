@@ -44,9 +44,8 @@ def test_its_journal_is_replayed_to_its_snapshots(folder: Path) -> None:
     found = []
     for one in (folder, folder.with_name("bare")):
         store = ModelStore(one, audit.LIMITS)
-        host = store.find("main", "labels")
-        assert host is not None
-        found.append(host.view.state.predict_proba_one({"x": 0.5, "colour": "red"}))
+        host = store.hosts["main", "labels"]
+        found.append(host.published.state.predict_proba_one({"x": 0.5, "colour": "red"}))
         assert verify.replay(one, host.number, host.version)["events"] > 10
         store.abandon()
     assert found[0] == pytest.approx(found[1], rel=1e-9)
@@ -57,7 +56,7 @@ def test_there_is_a_folder_of_the_present_format() -> None:
 
 
 def test_a_folder_of_a_later_release_is_refused(folder: Path) -> None:
-    database = journal.opened(folder / journal.NAME)
+    database = journal.open_database(folder / journal.NAME)
     database.pragma("user_version", journal.FORMAT + 1)
     database.close()
     with pytest.raises(StateFileError, match="upgrade folklearn to serve this folder"):

@@ -6,8 +6,16 @@ from pathlib import Path
 import pytest
 
 from folklearn.errors import StateFileError
-from folklearn.service import commands, events
-from folklearn.service.events import new_id
+from folklearn.service.changes import Change
+from folklearn.service.events import (
+    Config,
+    DeleteEvent,
+    LabelEvent,
+    LabelsRequest,
+    PredictionEvent,
+    PredictionsRequest,
+    new_id,
+)
 from folklearn.service.journal import NAME, Journal
 from folklearn.service.limits import Limits
 from folklearn.service.store import ModelStore
@@ -16,21 +24,20 @@ LIMITS = Limits(free_disk=0)
 LATER = 10**18
 
 
-def engine_with_model(folder: Path, **config: object) -> ModelStore:
+def store_with_model(folder: Path, **config: object) -> ModelStore:
     store = ModelStore(folder, LIMITS)
-    store.create("main", "labels", events.Config(windows=False, **config))  # type: ignore[arg-type]
+    store.create("main", "labels", Config(windows=False, **config))  # type: ignore[arg-type]
     return store
 
 
 def learn(store: ModelStore, n: int) -> None:
-    host = store.find("main", "labels")
-    assert host is not None
+    host = store.hosts["main", "labels"]
     for i in range(n):
-        store.write([(host, commands.Learn(commands.Label("yes", {"x": float(i)}, None)))])
+        store.write([Change(host, LabelEvent("yes", {"x": float(i)}))])
 
 
 def test_a_journal_that_grows_while_it_is_opened_is_not_taken_for_damaged(tmp_path: Path) -> None:
-    store = engine_with_model(tmp_path)
+    store = store_with_model(tmp_path)
     refused: list[StateFileError] = []
     is_over = threading.Event()
 
@@ -51,7 +58,7 @@ def test_a_journal_that_grows_while_it_is_opened_is_not_taken_for_damaged(tmp_pa
 
 
 def test_a_reader_does_not_hold_up_the_writer(tmp_path: Path) -> None:
-    store = engine_with_model(tmp_path)
+    store = store_with_model(tmp_path)
     learn(store, 20)
     reader = Journal(tmp_path, read_only=True)
     entries = reader.entries()
@@ -69,20 +76,19 @@ def test_a_reader_does_not_hold_up_the_writer(tmp_path: Path) -> None:
 
 def test_a_deleted_model_waits_for_nothing(tmp_path: Path) -> None:
     """Or what it waited for would hold up what others wait for."""
-    store = engine_with_model(tmp_path, wait=1.0)
-    host = store.find("main", "labels")
-    assert host is not None
-    asked = events.Asked({"x": 1.0}, [], 0.0, host.version)
-    store.write([(host, commands.Ask([(new_id(), asked)]))])
+    store = store_with_model(tmp_path, wait=1.0)
+    host = store.hosts["main", "labels"]
+    asked = PredictionEvent({"x": 1.0}, [], 0.0, host.version)
+    store.write([Change(host, PredictionsRequest([(new_id(), asked)]))])
     assert len(store.journal.due(LATER, 10)) == 1
-    store.write([(host, commands.Delete())])
+    store.write([Change(host, DeleteEvent())])
     assert store.journal.due(LATER, 10) == []
     store.abandon()
 
 
 @pytest.mark.parametrize("is_empty", [True, False])
 def test_a_journal_that_is_gone_is_not_begun_anew(is_empty: bool, tmp_path: Path) -> None:
-    store = engine_with_model(tmp_path)
+    store = store_with_model(tmp_path)
     learn(store, 5)
     store.abandon()
     wal = (tmp_path / f"{NAME}-wal").read_bytes()
@@ -95,7 +101,7 @@ def test_a_journal_that_is_gone_is_not_begun_anew(is_empty: bool, tmp_path: Path
 
 
 def test_a_folder_that_was_refused_can_be_opened_after_it_was_mended(tmp_path: Path) -> None:
-    store = engine_with_model(tmp_path)
+    store = store_with_model(tmp_path)
     learn(store, 5)
     store.abandon()
     content = (tmp_path / f"{NAME}-wal").read_bytes()
@@ -110,13 +116,13 @@ def test_a_folder_that_was_refused_can_be_opened_after_it_was_mended(tmp_path: P
 
 def test_a_label_that_was_refused_can_be_told_otherwise(tmp_path: Path) -> None:
     store = ModelStore(tmp_path, Limits(free_disk=0, classes=1))
-    store.create("main", "labels", events.Config(windows=False))
+    store.create("main", "labels", Config(windows=False))
     learn(store, 1)
-    host, id = store.find("main", "labels"), new_id()
-    assert host is not None
-    asked = events.Asked({"x": 1.0}, [1.0], 0.0, host.version)
-    told = [commands.Learn(commands.Label(label, None, id)) for label in ("no", "no", "yes", "yes")]
-    answers = store.write([(host, one) for one in (commands.Ask([(id, asked)]), *told)])
+    host, id = store.hosts["main", "labels"], new_id()
+    asked = PredictionEvent({"x": 1.0}, [1.0], 0.0, host.version)
+    told = [LabelEvent(label, id=id) for label in ("no", "no", "yes", "yes")]
+    requests = [PredictionsRequest([(id, asked)]), *told]
+    answers = store.write([Change(host, request) for request in requests])
     assert [answer.status for answer in answers] == [200, 422, 422, 200, 200]
     assert answers[-1].body["already"] == 1
     store.abandon()
@@ -124,11 +130,10 @@ def test_a_label_that_was_refused_can_be_told_otherwise(tmp_path: Path) -> None:
 
 def test_a_batch_cannot_grow_a_model_beyond_its_limits(tmp_path: Path) -> None:
     store = ModelStore(tmp_path, Limits(free_disk=0, classes=2, columns=3))
-    store.create("main", "labels", events.Config(windows=False))
-    host = store.find("main", "labels")
-    assert host is not None
-    labels = [commands.Label(str(i), {"x": 1.0, f"column{i}": 1.0}, None) for i in range(9)]
-    (answer,) = store.write([(host, commands.LearnMany(labels))])
+    store.create("main", "labels", Config(windows=False))
+    host = store.hosts["main", "labels"]
+    labels = [LabelEvent(str(i), {"x": 1.0, f"column{i}": 1.0}) for i in range(9)]
+    (answer,) = store.write([Change(host, LabelsRequest(labels))])
     assert answer.body["learned"] == 2
     assert len(answer.body["refused"]) == 7
     store.abandon()

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from folklearn.errors import InvalidInputError, StateFileError
-from folklearn.service.keys import Keys, is_whole
+from folklearn.service.keys import Keys, is_well_formed
 from folklearn.service.limits import SCOPES, check_name
 
 DAY = 86400
@@ -175,7 +175,7 @@ def test_rotation_needs_two_keys_and_a_third_is_refused(keys, another, time):
         another().create(scopes=["read", "learn", "predict", "read"])
     assert str(refused.value) == (
         "there are 2 live keys for predict, learn, read on all models of tenant 'main' already: "
-        f"{ids[0]}, {ids[1]}; revoke the one that nobody uses any more, probably the oldest, "
+        f"{ids[0]}, {ids[1]}; revoke the one that is not used any more, probably the oldest, "
         f"{ids[0]}"
     )
     keys.create(tenant="other")
@@ -241,7 +241,7 @@ def test_an_unknown_id_is_not_repeated(keys):
 
 @given(st.text() | st.text(LETTERS + "_", max_size=90) | st.text(st.characters()))
 def test_other_texts_are_no_keys(text):
-    assert not is_whole(text)
+    assert not is_well_formed(text)
     assert Keys("nowhere").find(text) is None
 
 
@@ -250,24 +250,24 @@ def test_what_only_begins_like_a_key_opens_nothing(keys, tail):
     text = keys.create()
     assert keys.find(text) is not None
     for other in (text + tail, tail + text, text[:-1] + tail, text[: -len("_12345678")] + tail):
-        assert not is_whole(other)
+        assert not is_well_formed(other)
         assert keys.find(other) is None
 
 
 def test_form(keys):
     text = keys.create()
     assert re.fullmatch("flk_[a-z0-9]{12}_[a-z0-9]{50}_[0-9a-f]{8}", text)
-    assert is_whole(text)
+    assert is_well_formed(text)
 
 
 def test_every_typing_mistake_is_told_apart_from_a_key_that_is_unknown(keys):
     text = keys.create()
     for i, letter in enumerate(text):
         wrong = "x" if letter != "x" else "y"
-        assert not is_whole(text[:i] + wrong + text[i + 1 :])
-        assert not is_whole(text[:i] + text[i + 1 :])
+        assert not is_well_formed(text[:i] + wrong + text[i + 1 :])
+        assert not is_well_formed(text[:i] + text[i + 1 :])
         swapped = text[:i] + text[i : i + 2][::-1] + text[i + 2 :]
-        assert is_whole(swapped) == (swapped == text)
+        assert is_well_formed(swapped) == (swapped == text)
 
 
 def test_a_true_id_with_another_secret_opens_nothing(keys):
@@ -275,7 +275,7 @@ def test_a_true_id_with_another_secret_opens_nothing(keys):
     _, id, secret, _ = text.split("_")
     for other in ("a" * 50, secret[1:] + secret[0], secret[::-1]):
         guess = signed(f"flk_{id}_{other}")
-        assert is_whole(guess)
+        assert is_well_formed(guess)
         assert keys.find(guess) is None
     assert keys.find(signed(f"flk_{id}_{secret}")) is not None
 
@@ -324,7 +324,7 @@ def test_of_processes_that_begin_at_once_two_get_a_key(keys, folder):
         process.stdin.write("\n")
         process.stdin.flush()
     said = [process.communicate()[0].strip() for process in processes]
-    created = [text for text in said if is_whole(text)]
+    created = [text for text in said if is_well_formed(text)]
     assert sorted(keys.find(text).id for text in created) == sorted(key.id for key in keys.all())
     assert len(created) == 2
     assert sum(text.startswith("there are 2 live keys for ") for text in said) == 2

@@ -8,7 +8,7 @@ from collections import Counter
 from pathlib import Path
 from random import Random
 
-from folklearn.service import failpoints
+from folklearn.service.server import FAILPOINTS
 from tests.service import audit, lives
 from tests.service.clients import CREATE, Crowd, Line
 
@@ -22,7 +22,7 @@ def live_and_die(place: Path, n_lives: int, seed: int = 0) -> Counter[str]:
     secret = lives.first_key(folder)
     crowd = Crowd(secret, 3, seed)
     for n in range(n_lives):
-        where = (RANDOM, *failpoints.PLACES)[n % (1 + len(failpoints.PLACES))]
+        where = (RANDOM, *FAILPOINTS)[n % (1 + len(FAILPOINTS))]
         count = random.randint(1, 30 if where in OFTEN else 2)
         port = lives.free_port()
         life = lives.begin(lives.serve, folder, port, where and f"{where}:{count}")

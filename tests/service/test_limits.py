@@ -12,10 +12,18 @@ import pytest
 
 import folklearn
 from folklearn.errors import FolklearnError
-from folklearn.service import commands, events, verify
-from folklearn.service.events import new_id
-from folklearn.service.limits import UNLIMITED, Limits, as_markdown
-from folklearn.service.states import Size
+from folklearn.service import verify
+from folklearn.service.changes import Change
+from folklearn.service.events import (
+    Config,
+    LabelEvent,
+    LabelsRequest,
+    PredictionEvent,
+    PredictionsRequest,
+    new_id,
+)
+from folklearn.service.limits import Limits
+from folklearn.service.states import ModelSize
 from folklearn.service.store import ModelStore
 from tests.service.attacks import (
     WORDS,
@@ -28,7 +36,19 @@ from tests.service.running import Reply, Running, running
 
 GUIDE = Path(__file__).parents[2] / "docs" / "guide" / "serve.md"
 MODEL = "/v1/models/churn"
+UNLIMITED = 2**62
 FIELDS = {one.name: one for one in dataclasses.fields(Limits)}
+
+
+def as_markdown(limits: Limits) -> str:
+    """Return the table of the guide."""
+    lines = ["| limit | at most | of | beyond |", "|---|---|---|---|"]
+    for row in limits.rows():
+        amount = f"{row['limit']:,g}" if row["limit"] < 1e6 else f"{row['limit']:,}"
+        lines.append(
+            f"| `{row['name']}` | {amount} {row['unit']} | {row['what']} | {row['answer']} |"
+        )
+    return "\n".join(lines)
 
 
 def test_the_guide_has_every_limit() -> None:
@@ -138,8 +158,7 @@ def test_a_limit_is_reached(name: str, tmp_path: Path) -> None:
 def _check_replay(service: Running, name: str) -> str:
     """Raise unless a replay gives the same bytes; return their digest."""
     store = service.service.store
-    host = store.find("main", name)
-    assert host is not None
+    host = store.hosts["main", name]
     digest = host.state.to_record().digest
     assert verify.replay(store.folder, host.number, host.version)["digest"] == digest
     return digest
@@ -206,7 +225,7 @@ def test_a_flood_of_words_ends_and_is_replayed_to_the_same_bytes(tmp_path: Path)
         known = bodies[0]["items"][9]  # words that came after the second class
         assert service.ask("POST", "/v1/models/words/learn", known).status == 200
         digest = _check_replay(service, "words")
-        core = service.service.store.find("main", "words").state.model.pipeline
+        core = service.service.store.hosts["main", "words"].state.model.pipeline
         new = batch_of_words(random, 1)["items"][0]
         keyed = [
             service.ask("POST", "/v1/models/words/learn", one, headers={"Idempotency-Key": "k"})
@@ -239,7 +258,7 @@ def test_categories_and_columns_of_any_kind_stay_within(tmp_path: Path) -> None:
         wide = {f"date{n}": "2026-01-01" for n in range(26)}
         reply = service.ask("POST", f"{MODEL}/learn", {"row": wide, "label": "a"})
         assert (reply.status, "300 features" in reply.body["detail"]) == (422, True)
-        assert len(service.service.store.find("main", "churn").state.model.encoder) <= 300
+        assert len(service.service.store.hosts["main", "churn"].state.model.encoder) <= 300
         _check_replay(service, "churn")
 
 
@@ -298,23 +317,18 @@ def test_long_labels_are_refused_and_long_answers_bounded(tmp_path: Path) -> Non
 def _filled(folder: Path, limits: Limits) -> tuple[str, int]:
     """Let a model of words grow as it likes; return its digest and version."""
     store = ModelStore(folder, limits)
-    store.create("main", "small", events.Config(windows=False))
-    store.create("main", "large", events.Config(roles={"t": "words"}))
+    store.create("main", "small", Config(windows=False))
+    store.create("main", "large", Config(roles={"t": "words"}))
     random = Random(2)
     for name, n_batches in (("large", 14), ("small", 1)):
-        host = store.find("main", name)
-        assert host is not None
+        host = store.hosts["main", name]
         for _ in range(n_batches):
             items = batch_of_words(random, 20)["items"]
             rows = [one["row"] if name == "large" else {"x": 1.0} for one in items]
-            labels = [
-                commands.Label(one["label"], row, None)
-                for one, row in zip(items, rows, strict=True)
-            ]
-            (answer,) = store.write([(host, commands.LearnMany(labels))])
+            labels = [LabelEvent(one["label"], row) for one, row in zip(items, rows, strict=True)]
+            (answer,) = store.write([Change(host, LabelsRequest(labels))])
             assert answer.body["learned"] == 20
-    large = store.find("main", "large")
-    assert large is not None
+    large = store.hosts["main", "large"]
     found = large.state.to_record().digest, large.version
     store.abandon()
     return found
@@ -407,13 +421,12 @@ def test_default_labels_wait_until_there_is_room(tmp_path: Path) -> None:
     store = ModelStore(
         tmp_path / "folder", dataclasses.replace(FREE, memory=400_000), lambda: now[0]
     )
-    store.create("main", "late", events.Config(roles={"t": "words"}, wait=1.0, default="none"))
-    host = store.find("main", "late")
-    assert host is not None
+    store.create("main", "late", Config(roles={"t": "words"}, wait=1.0, default="none"))
+    host = store.hosts["main", "late"]
     for label in ("a", "b"):
-        store.write([(host, commands.Learn(commands.Label(label, {"t": "one text"}, None)))])
-    asked = events.Asked({"t": new_words(Random(0), 4_000)}, [0.5, 0.5], 0.1, host.version)
-    store.write([(host, commands.Ask([(new_id(), asked)]))])
+        store.write([Change(host, LabelEvent(label, {"t": "one text"}))])
+    asked = PredictionEvent({"t": new_words(Random(0), 4_000)}, [0.5, 0.5], 0.1, host.version)
+    store.write([Change(host, PredictionsRequest([(new_id(), asked)]))])
     now[0], version = 5_000, host.version
     store.expire()
     assert host.version == version
@@ -446,15 +459,15 @@ def test_a_bound_of_a_size_is_one(seed: int) -> None:
             rows = [{name: kinds[name]() for name in names} for _ in range(random.randrange(1, 4))]
             labels = [f"class {random.randrange(9)}" for _ in rows]
             items = list(zip(rows, labels, strict=True))
-            bound = Size.bound(model, items)
+            bound = ModelSize.bound(model, items)
             try:
                 exact = bound.exactly(model, items)
                 model.learn_many(rows, labels)
             except FolklearnError:
                 continue  # a cell of another kind than its column
             is_sparse = model.encoder is not None and model.encoder.sparse
-            counted = Size._fields[:4] if is_sparse else Size._fields[:3]
-            after = Size.of(model)
+            counted = ModelSize._fields[:4] if is_sparse else ModelSize._fields[:3]
+            after = ModelSize.of(model)
             for what in counted:
                 assert getattr(bound, what) >= getattr(after, what), what
                 assert getattr(exact, what) >= getattr(after, what), what

@@ -7,13 +7,22 @@ from uuid import UUID
 
 import pytest
 
-from folklearn.service import commands, events
-from folklearn.service.commands import Command, Label
-from folklearn.service.events import new_id
+from folklearn.service.changes import Change
+from folklearn.service.events import (
+    Config,
+    DecisionEvent,
+    LabelEvent,
+    LabelsRequest,
+    PredictionEvent,
+    PredictionsRequest,
+    RewardEvent,
+    Row,
+    new_id,
+)
 from folklearn.service.limits import Limits
 from folklearn.service.store import ModelStore
 
-ROW: events.Row = {"age": 31, "colour": "red"}
+ROW: Row = {"age": 31, "colour": "red"}
 LIMITS = Limits(classes=3, columns=4, free_disk=0)
 NOWHERE = UUID(int=0)
 
@@ -24,15 +33,13 @@ class Lives:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self.store = ModelStore(folder, LIMITS)
-        agent = events.Config(actions=["a", "b"], context={"z": "number", "b": ["u", "v"]})
-        self.store.create("main", "labels", events.Config(windows=False))
+        agent = Config(actions=["a", "b"], context={"z": "number", "b": ["u", "v"]})
+        self.store.create("main", "labels", Config(windows=False))
         self.store.create("main", "agent", agent)
 
-    def do(self, name: str, command: Command) -> Any:
-        """Return the answer to a command."""
-        host = self.store.find("main", name)
-        assert host is not None
-        (answer,) = self.store.write([(host, command)])
+    def do(self, name: str, request: Any, key: str | None = None) -> Any:
+        """Return the answer to a request."""
+        (answer,) = self.store.write([Change(self.store.hosts["main", name], request, key)])
         return answer
 
     def digests(self) -> list[str]:
@@ -45,37 +52,35 @@ class Lives:
         self.store = ModelStore(self._folder, LIMITS)
 
 
-def _requests(lives: Lives) -> list[tuple[str, Command]]:
+def _requests(lives: Lives) -> list[tuple[str, Any, str]]:
     """Return one request of every kind of answer."""
-    asked = [(new_id(), events.Asked(ROW, [], 1.0, 1)) for _ in range(3)]
-    lives.do("labels", commands.Ask(asked))
+    asked = [(new_id(), PredictionEvent(ROW, [], 1.0, 1)) for _ in range(3)]
+    lives.do("labels", PredictionsRequest(asked))
     first, second, third = (id for id, _ in asked)
     labels = [
-        Label("a", ROW, None),
-        Label("a", None, first),
-        Label("b", None, second),
-        Label("c", None, second),  # twice in one request
-        Label("a", None, NOWHERE),
-        Label("a", {"age": "old"}, None),
-        Label("a", {f"x{i}": 1 for i in range(9)}, None),
+        LabelEvent("a", ROW),
+        LabelEvent("a", id=first),
+        LabelEvent("b", id=second),
+        LabelEvent("c", id=second),  # twice in one request
+        LabelEvent("a", id=NOWHERE),
+        LabelEvent("a", {"age": "old"}),
+        LabelEvent("a", {f"x{i}": 1 for i in range(9)}),
     ]
-    made = lives.do("agent", commands.Decide({"z": 1, "b": "u"}))
-    several: list[Command] = [
-        commands.Learn(Label("a", None, first), key="by id"),
-        commands.LearnMany(labels, key="many"),
-        commands.LearnMany(labels[1:3], key="nothing new"),
-        commands.Learn(Label({"a": 0.25, "b": 0.75}, None, third, 0.0), key="of no weight"),
-        commands.Learn(Label("a", {"age": "old"}, None), key="refused"),
-        commands.Learn(Label("d", ROW, None), key="c"),
-        commands.Learn(Label("e", ROW, None), key="one class too many"),
+    made = lives.do("agent", DecisionEvent({"z": 1, "b": "u"}))
+    several: list[tuple[str, Any, str]] = [
+        ("labels", LabelEvent("a", id=first), "by id"),
+        ("labels", LabelsRequest(labels), "many"),
+        ("labels", LabelsRequest(labels[1:3]), "nothing new"),
+        ("labels", LabelEvent({"a": 0.25, "b": 0.75}, id=third, weight=0.0), "of no weight"),
+        ("labels", LabelEvent("a", {"age": "old"}), "refused"),
+        ("labels", LabelEvent("d", ROW), "c"),
+        ("labels", LabelEvent("e", ROW), "one class too many"),
+        ("agent", DecisionEvent({"z": -3.5, "b": "v"}), "decide"),
+        ("agent", RewardEvent(UUID(made.body["id"]), 1.0), "reward"),
+        ("agent", DecisionEvent({"z": None}), "no number"),
+        ("agent", DecisionEvent({"z": 0.5, "b": "u"}), "decide again"),
     ]
-    decisions: list[Command] = [
-        commands.Decide({"z": -3.5, "b": "v"}, key="decide"),
-        commands.Reward(UUID(made.body["id"]), 1.0, key="reward"),
-        commands.Decide({"z": None}, key="no number"),
-        commands.Decide({"z": 0.5, "b": "u"}, key="decide again"),
-    ]
-    return [("labels", one) for one in several] + [("agent", one) for one in decisions]
+    return several
 
 
 @pytest.mark.parametrize("end", [ModelStore.close, ModelStore.abandon])
@@ -99,8 +104,8 @@ def test_an_agent_goes_on_from_a_snapshot_as_if_there_were_none(tmp_path: Path) 
     for end in (ModelStore.close, ModelStore.abandon):
         lives = Lives(tmp_path / end.__name__)
         for n in range(20):
-            made = lives.do("agent", commands.Decide({"z": n / 7, "b": "uv"[n % 2]}))
-            lives.do("agent", commands.Reward(UUID(made.body["id"]), float(n % 2)))
+            made = lives.do("agent", DecisionEvent({"z": n / 7, "b": "uv"[n % 2]}))
+            lives.do("agent", RewardEvent(UUID(made.body["id"]), float(n % 2)))
             lives.again(end)
         found.append(lives.digests())
     assert found[0] == found[1]

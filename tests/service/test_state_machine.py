@@ -1,4 +1,4 @@
-"""Everything that can be asked of an store, in any order, beside the reference."""
+"""Everything that can be asked of a store, in any order, compared with the reference."""
 
 from pathlib import Path
 from typing import Any
@@ -15,8 +15,17 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from folklearn.service import commands, events
-from folklearn.service.events import new_id
+from folklearn.service.changes import Change
+from folklearn.service.events import (
+    ChangeRequest,
+    Config,
+    DeleteEvent,
+    LabelEvent,
+    LabelsRequest,
+    PredictionEvent,
+    PredictionsRequest,
+    new_id,
+)
 from folklearn.service.limits import Limits
 from folklearn.service.model_host import ModelHost
 from folklearn.service.store import ModelStore
@@ -25,6 +34,7 @@ from tests.service import lives
 
 LIMITS = Limits(free_disk=0, replay=1e9, classes=2)
 WAIT = 10.0
+Both = tuple[ChangeRequest, str | None, reference.Outcome]
 NO_MODEL = 404, 0, 0
 
 labels = st.sampled_from(["no", "yes", "perhaps"])
@@ -65,11 +75,11 @@ class Service(RuleBasedStateMachine):
 
     @property
     def host(self) -> ModelHost | None:
-        return self.store.find("main", "labels")
+        return self.store.hosts.get(("main", "labels"))
 
     @rule(default=st.none() | labels)
     def create(self, default: str | None) -> None:
-        config = events.Config(windows=False, wait=WAIT, default=default)
+        config = Config(windows=False, wait=WAIT, default=default)
         if self.model is not None:
             config = self._config
         answer = self.store.create("main", "labels", config)
@@ -86,46 +96,47 @@ class Service(RuleBasedStateMachine):
         """Write several commands in one commit."""
         host = self._stale
         assert host is not None
-        host.publish(now=True)
+        host.publish()
         pairs = [self._both(host, one) for one in wanted]
-        answers = self.store.write([(host, command) for command, _ in pairs])
-        for (_, expected), (status, body) in zip(pairs, answers, strict=True):
+        answers = self.store.write([Change(host, *change) for *change, _ in pairs])
+        for (*_, expected), (status, body) in zip(pairs, answers, strict=True):
             assert (status, body.get("learned", 0), body.get("already", 0)) == expected
 
-    def _both(self, host: ModelHost, wanted: Any) -> tuple[commands.Command, reference.Outcome]:
-        """Return a command, and what the reference says to it."""
+    def _both(self, host: ModelHost, wanted: Any) -> Both:
+        """Return a request, its key, and what the reference says to it."""
         match wanted:
             case "ask", row:
                 return self._ask(host, row)
             case "learn", item, key:
                 own, other = self._label(item)
                 outcome = NO_MODEL if self.model is None else self.model.learn(key, other)
-                return commands.Learn(own, key=key), outcome
+                return own, key, outcome
             case "many", several, key:
                 both = [self._label(item) for item in several]
                 others = [other for _, other in both]
                 outcome = NO_MODEL if self.model is None else self.model.learn_many(key, others)
-                return commands.LearnMany([own for own, _ in both], key=key), outcome
+                return LabelsRequest([own for own, _ in both]), key, outcome
         outcome = NO_MODEL if self.model is None else (200, 0, 0)
         self.model = None
-        return commands.Delete(), outcome
+        return DeleteEvent(), None, outcome
 
-    def _ask(self, host: ModelHost, row: Any) -> tuple[commands.Command, reference.Outcome]:
-        seen = host.view.state
+    def _ask(self, host: ModelHost, row: Any) -> Both:
+        seen = host.published.state
         id, p = new_id(), list(seen.predict_proba_one(row).values())
-        asked = events.Asked(row, p, seen.unseen_probability, host.view.version)
+        asked = PredictionEvent(row, p, seen.unseen_probability, host.published.version)
         if self.model is not None:
             self.model.ask(id, row, p, seen.unseen_probability)
             self.ids.append(id)
             self.due[id] = self.now + round(1000 * WAIT)
-        return commands.Ask([(id, asked)]), NO_MODEL if self.model is None else (200, 0, 0)
+        outcome = NO_MODEL if self.model is None else (200, 0, 0)
+        return PredictionsRequest([(id, asked)]), None, outcome
 
-    def _label(self, item: Any) -> tuple[commands.Label, reference.Label]:
+    def _label(self, item: Any) -> tuple[LabelEvent, reference.Label]:
         kind, what, label = item
         if kind == "row":
-            return commands.Label(label, what, None), reference.Label(label, what)
+            return LabelEvent(label, what), reference.Label(label, what)
         id = self.ids[what % len(self.ids)]
-        return commands.Label(label, None, id), reference.Label(label, None, id)
+        return LabelEvent(label, id=id), reference.Label(label, None, id)
 
     @rule(seconds=st.sampled_from([0.5, 4.0, 11.0]))
     def wait(self, seconds: float) -> None:
@@ -169,5 +180,5 @@ def run(n_runs: int, **options: Any) -> None:
         )
 
 
-def test_the_engine_is_the_reference_in_any_order() -> None:
+def test_the_store_is_the_reference_in_any_order() -> None:
     run(50)

@@ -14,7 +14,7 @@ from folklearn.cli.display import new_console, warnings_shown
 from folklearn.cli.options import parse_seconds
 from folklearn.cli.signals import Terminated
 from folklearn.errors import FolklearnError, InvalidInputError
-from folklearn.service.limits import SCOPES, USUAL, Limits
+from folklearn.service.limits import DEFAULT_SCOPES, SCOPES, Limits
 from folklearn.utils import counted
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def serve(
     if demo and not is_new:
         raise InvalidInputError(f"--demo needs a new folder, and {folder} has keys already")
     with warnings_shown(new_console(quiet=False)):
-        server.use_every_kernel()  # so that no request waits for a compiler
+        server.compile_kernels()  # so that no request waits for a compiler
 
     def print_address(service: Service, port: int) -> None:
         if file is not None:
@@ -111,7 +111,7 @@ def create(
         Option(
             metavar="|".join(SCOPES),
             help="Permission, of which admin is everything; repeatable. "
-            f"Default: {', '.join(USUAL)}.",
+            f"Default: {', '.join(DEFAULT_SCOPES)}.",
         ),
     ] = None,
     expires: Annotated[
@@ -127,7 +127,7 @@ def create(
     lifetime = None if expires is None else parse_seconds("--expires", expires)
     typer.echo(
         _keys(context).create(
-            tenant=tenant, model=model, scopes=scope or USUAL, note=note, lifetime=lifetime
+            tenant=tenant, model=model, scopes=scope or DEFAULT_SCOPES, note=note, lifetime=lifetime
         )
     )
     new_console(quiet=False).print(

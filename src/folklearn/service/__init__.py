@@ -1,4 +1,4 @@
-"""A folder in which models live, learn and outlast whatever happens to the process."""
+"""Durable HTTP service: event journal, models, snapshots."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +9,7 @@ __all__ = ["Client"]
 
 
 def __getattr__(name: str) -> Any:
-    """Import the client when it is asked for: the command line must do without the extra."""
+    """Import the client lazily: the command line must do without the extra."""
     if name != "Client":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from folklearn.service.client import Client

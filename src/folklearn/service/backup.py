@@ -6,8 +6,8 @@ from pathlib import Path
 import apsw
 
 from folklearn.errors import FolklearnError, InvalidInputError, StateFileError
-from folklearn.service import events, journal
-from folklearn.service.snapshots import sync_folder
+from folklearn.service import journal
+from folklearn.service.events import decode_event
 
 _NAMES = (journal.NAME, "keys.db")
 
@@ -47,7 +47,7 @@ def _copy_all(folder: Path, target: Path) -> int:
         n_events: int = copy.last
     finally:
         copy.close()
-    sync_folder(target)
+    journal.sync_folder(target)
     read_pages(target / journal.NAME)
     for name in _NAMES:
         if (target / name).exists():
@@ -60,7 +60,7 @@ def _copy_all(folder: Path, target: Path) -> int:
 def _copy(source: Path, target: Path) -> None:
     """Copy a database by SQLite, page by page: a plain copy would miss its WAL."""
     target.touch(mode=0o600)
-    old, new = journal.opened(source, read_only=True), journal.opened(target)
+    old, new = journal.open_database(source, read_only=True), journal.open_database(target)
     try:
         if journal.has_checksums(source):
             # Before the first page: pages that SQLite writes early, because its cache is full,
@@ -75,8 +75,8 @@ def _copy(source: Path, target: Path) -> None:
 
 
 def read_pages(path: Path) -> None:
-    """Compare every page of a journal that nobody writes with its checksum, unused ones too."""
-    db, number = journal.opened(path, read_only=True), 0
+    """Check the checksum of every page of a journal that is not being written."""
+    db, number = journal.open_database(path, read_only=True), 0
     try:
         size = db.pragma("page_size")
         with open(path, "rb") as file:
@@ -90,17 +90,17 @@ def read_pages(path: Path) -> None:
 
 def read_rows(path: Path) -> None:
     """Read every index and every row of a database, events as events; raise if one is bad."""
-    db = journal.opened(path, read_only=True)
+    db = journal.open_database(path, read_only=True)
     try:
-        found = db.execute("PRAGMA integrity_check(1)").fetchall()
-        if found != [("ok",)]:
-            raise StateFileError(str(found[0][0]))
+        problems = db.execute("PRAGMA integrity_check(1)").fetchall()
+        if problems != [("ok",)]:
+            raise StateFileError(str(problems[0][0]))
         for (table,) in db.execute(
             "SELECT name FROM sqlite_schema WHERE type = 'table'"
         ).fetchall():
             for row in db.execute(f'SELECT * FROM "{table}"'):
                 if table == "event":
-                    events.decode(row[-1])
+                    decode_event(row[-1])
     finally:
         db.close()
 
@@ -121,10 +121,10 @@ def _blame(folder: Path, target: Path, error: BaseException) -> str:
                 journal.Journal(folder, read_only=True).close()  # knows where it must end
             if (folder / name).exists():
                 read_rows(folder / name)
-        except (apsw.Error, FolklearnError) as found:
+        except (apsw.Error, FolklearnError) as reason:
             return (
-                f"{folder / name} cannot be copied, because it cannot be read in full: {found}. If "
-                "the disk is well it is damaged: restore it from an earlier backup"
+                f"{folder / name} cannot be copied, because it cannot be read in full: {reason}. "
+                "If the disk is well it is damaged: restore it from an earlier backup"
             )
     return (
         f"the copy in {target} was not good and is removed: {error}. {folder} can be read in full: "

@@ -1,4 +1,4 @@
-"""A client of the service: requests that are repeated until they are answered, and done once."""
+"""A client of the service, which repeats requests until they are answered."""
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -11,9 +11,9 @@ import urllib3
 from folklearn.errors import FolklearnError
 from folklearn.service.events import new_id
 
-_AGAIN = (429, 502, 503, 504)
-_PATIENCE = 8  # tries, with pauses that double: about a minute
-_LARGEST, _MOST = 900_000, 5_000  # bytes and items of a request
+_RETRY_STATUSES = (429, 502, 503, 504)
+_N_TRIES = 8  # with pauses that double: about a minute
+_MAX_BATCH_BYTES, _MAX_BATCH_ITEMS = 900_000, 5_000
 
 
 class ServiceError(FolklearnError):
@@ -25,7 +25,7 @@ class ServiceError(FolklearnError):
 
 
 class Prediction(NamedTuple):
-    """What the service predicts; `id` is for telling the label later."""
+    """A prediction of the service; a label that comes later refers to its `id`."""
 
     label: Any
     probabilities: dict[Any, float]
@@ -34,7 +34,7 @@ class Prediction(NamedTuple):
 
 
 class Chosen(NamedTuple):
-    """What an agent has chosen; `id` is for telling the reward."""
+    """The choice of an agent; the reward refers to its `id`."""
 
     action: str
     propensity: float
@@ -54,7 +54,7 @@ class Client:
     tries : how often a request is sent before `ConnectionError` is raised.
     """
 
-    def __init__(self, address: str, key: str | None = None, *, tries: int = _PATIENCE) -> None:
+    def __init__(self, address: str, key: str | None = None, *, tries: int = _N_TRIES) -> None:
         key = key or os.environ.get("FOLKLEARN_KEY")
         if not key:
             raise ServiceError(401, "a key is needed: key='flk_...', or FOLKLEARN_KEY")
@@ -64,7 +64,7 @@ class Client:
             total=tries,
             backoff_factor=0.1,
             backoff_max=20.0,
-            status_forcelist=_AGAIN,
+            status_forcelist=_RETRY_STATUSES,
             allowed_methods=None,
             raise_on_status=False,
         )
@@ -85,21 +85,21 @@ class Client:
         headers = dict(self._headers)
         if repeats:
             headers["Idempotency-Key"] = str(new_id())
-        content = None if body is None else _encoded(body)
+        content = None if body is None else _encode(body)
         try:
             answer = self._pool.request(method, self._address + path, body=content, headers=headers)
         except urllib3.exceptions.HTTPError as error:
             why = getattr(error, "reason", None) or error
             raise ConnectionError(f"{self._address} does not answer: {why}") from error
         if answer.status >= 400:
-            raise ServiceError(answer.status, _detail(answer.data))
+            raise ServiceError(answer.status, _read_detail(answer.data))
         is_json = answer.headers.get("content-type", "").startswith("application/json")
         return msgspec.json.decode(answer.data) if is_json else answer.data
 
     def models(self) -> list[dict[str, Any]]:
         """Return the models that the key can see."""
-        found: list[dict[str, Any]] = self.request("GET", "/v1/models")["models"]
-        return found
+        models: list[dict[str, Any]] = self.request("GET", "/v1/models")["models"]
+        return models
 
     def model(self, name: str) -> "RemoteModel":
         """Return a model by its name."""
@@ -122,13 +122,13 @@ class RemoteModel:
 
     def predict(self, row: Mapping[str, Any], **options: Any) -> Prediction:
         """Predict a row; options are those of the route: remember, durable, at_least."""
-        return _prediction(self._ask("POST", "/predict", {"row": row, **options}))
+        return _read_prediction(self._ask("POST", "/predict", {"row": row, **options}))
 
     def predict_many(self, rows: Sequence[Mapping[str, Any]], **options: Any) -> list[Prediction]:
         """Predict rows together."""
-        found = self._ask("POST", "/predict/batch", {"rows": rows, **options})
-        version = found["version"]
-        return [_prediction({**one, "version": version}) for one in found["predictions"]]
+        answer = self._ask("POST", "/predict/batch", {"rows": rows, **options})
+        version = answer["version"]
+        return [_read_prediction({**item, "version": version}) for item in answer["predictions"]]
 
     def learn(
         self,
@@ -139,8 +139,8 @@ class RemoteModel:
         weight: float = 1.0,
     ) -> int:
         """Learn a label, of a row or of a prediction; return the number of the event."""
-        given = {"row": row} if id is None else {"id": id}
-        body = {"label": label, "weight": weight, **given}
+        subject = {"row": row} if id is None else {"id": id}
+        body = {"label": label, "weight": weight, **subject}
         event: int = self._ask("POST", "/learn", body, repeats=True)["event"]
         return event
 
@@ -150,18 +150,20 @@ class RemoteModel:
         Returns how many were ``learned``, and which were ``refused``: item, status and detail.
         """
         learned, refused, start = 0, [], 0
-        for part in _parts([_encoded({"row": row, "label": label}) for row, label in items]):
-            body = {"items": [msgspec.Raw(item) for item in part]}
+        for chunk in _split([_encode({"row": row, "label": label}) for row, label in items]):
+            body = {"items": [msgspec.Raw(item) for item in chunk]}
             answer = self._ask("POST", "/learn/batch", body, repeats=True)
             learned += answer["learned"]
-            refused += [{**one, "item": start + one["item"]} for one in answer.get("refused", ())]
-            start += len(part)
+            refused += [
+                {**item, "item": start + item["item"]} for item in answer.get("refused", ())
+            ]
+            start += len(chunk)
         return {"learned": learned, "refused": refused}
 
     def decide(self, context: Mapping[str, Any]) -> Chosen:
         """Let an agent choose an action."""
-        found = self._ask("POST", "/decide", {"context": context}, repeats=True)
-        return Chosen(found["action"], found["propensity"], found["id"])
+        answer = self._ask("POST", "/decide", {"context": context}, repeats=True)
+        return Chosen(answer["action"], answer["propensity"], answer["id"])
 
     def reward(self, id: str, reward: float) -> int:
         """Tell an agent what came of a decision, from 0 to 1."""
@@ -178,7 +180,7 @@ class RemoteModel:
         return dict(self._ask("GET", "/certificate"))
 
     def windows(self) -> list[dict[str, Any]]:
-        """Return loss, error and floor of the last rows."""
+        """Return loss, error and lower bound of the last rows."""
         return list(self._ask("GET", "/windows")["windows"])
 
     def alarms(self) -> list[dict[str, Any]]:
@@ -190,7 +192,7 @@ class RemoteModel:
         return dict(self._ask("GET", "/explain"))
 
     def verify(self) -> dict[str, Any]:
-        """Let the journal be replayed and compared; return the result."""
+        """Replay the journal on the server and compare; return the result."""
         return dict(self._ask("POST", "/verify"))
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -204,29 +206,27 @@ class RemoteModel:
         self._ask("DELETE", "")
 
 
-def _encoded(body: Any) -> bytes:
-    """Return JSON; numbers of NumPy are numbers."""
+def _encode(body: Any) -> bytes:
     return msgspec.json.encode(body, enc_hook=np.generic.item)
 
 
-def _parts(items: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
-    """Yield items in requests that the service takes."""
+def _split(items: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
     start = size = 0
     for stop, item in enumerate(items):
         size += len(item) + 1
-        if stop > start and (size > _LARGEST or stop - start >= _MOST):
+        if stop > start and (size > _MAX_BATCH_BYTES or stop - start >= _MAX_BATCH_ITEMS):
             yield items[start:stop]
             start, size = stop, len(item) + 1
     if items:
         yield items[start:]
 
 
-def _prediction(found: Mapping[str, Any]) -> Prediction:
-    p = {one["label"]: one["probability"] for one in found["probabilities"]}
-    return Prediction(found["label"], p, found["version"], found.get("id"))
+def _read_prediction(answer: Mapping[str, Any]) -> Prediction:
+    p = {item["label"]: item["probability"] for item in answer["probabilities"]}
+    return Prediction(answer["label"], p, answer["version"], answer.get("id"))
 
 
-def _detail(content: bytes) -> str:
+def _read_detail(content: bytes) -> str:
     try:
         return str(msgspec.json.decode(content)["detail"])
     except (msgspec.MsgspecError, KeyError, TypeError):

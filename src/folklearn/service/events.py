@@ -1,27 +1,32 @@
-"""What the journal holds: everything that changes a model, in order.
+"""Requests, the events they become, and answers.
 
-An event is data alone. What is not a function of earlier events - time, draws of another machine,
-what a prediction was - is written into it, so that replay gives the same bytes on the same
-machine and build.
+A request that changes a model is the event that the journal keeps. An event is data alone: what is
+not a function of earlier events (time, a prediction that was made) is written into it, so that a
+replay gives the same bytes on the same machine and build. The string after `tag` names the kind
+of an event in the journal.
 """
 
 import os
 import threading
 import time
-import uuid
 from typing import Annotated, Any, NamedTuple
+from uuid import UUID
 
 import msgspec
 
 from folklearn.errors import FolklearnError
-from folklearn.service.limits import UNLIMITED
+from folklearn.service.limits import MAX_LABEL_LETTERS, MAX_NAME_LETTERS, MAX_TEXT_LETTERS
 
 
 class Answer(NamedTuple):
-    """A status of HTTP and a body, as plain data."""
+    """A status of HTTP and a body as plain data."""
 
     status: int
     body: Any
+
+
+class DerivedAnswer(Answer):
+    """An answer that follows from its event alone: the journal need not keep it."""
 
 
 class RefusedError(FolklearnError):
@@ -30,7 +35,7 @@ class RefusedError(FolklearnError):
     Attributes
     ----------
     status : of HTTP.
-    retry_after : seconds after which it may be tried again, None if that is of no use.
+    retry_after : seconds after which a repetition may succeed, None if it cannot.
     """
 
     def __init__(self, status: int, sentence: str, *, retry_after: int | None = None) -> None:
@@ -46,42 +51,37 @@ class RefusedError(FolklearnError):
         return Answer(self.status, body)
 
 
-def packed(answer: Answer) -> bytes:
-    """Return an answer as the journal keeps it."""
-    return msgspec.json.encode(answer)
-
-
-def unpacked(content: bytes) -> Answer:
-    """Return what `packed` wrote."""
-    return Answer(*msgspec.json.decode(content))
-
-
-Whole = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
-Cell = str | Whole | float | bool | None
-Row = dict[str, Cell]
+# The limits of lengths may be raised and never lowered: journals are read with these types.
+Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+Cell = str | Int64 | float | bool | None
+_Name = Annotated[str, msgspec.Meta(max_length=MAX_NAME_LETTERS)]
+_Text = Annotated[str, msgspec.Meta(max_length=MAX_TEXT_LETTERS)]
+Row = dict[_Name, _Text | Int64 | float | bool | None]
+_LabelText = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_LABEL_LETTERS)]
+Label = _LabelText | Int64 | float | bool | dict[_LabelText, float]
+_Weight = Annotated[float, msgspec.Meta(ge=0.0)]
+_Share = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
 _Seconds = Annotated[float, msgspec.Meta(gt=0.0, le=1e9)]
-_Text = Annotated[str, msgspec.Meta(min_length=1)]  # an empty label is a gap, and no class
-Label = _Text | Whole | float | bool | dict[str, float]
 
 
 class Config(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """What a model is to be: a classifier of rows, or an agent that decides.
+    """Configuration of a model: a classifier of rows, or an agent that decides.
 
     Attributes
     ----------
     learner, roles, crosses, classes, class_weight, settings : as for `folklearn.Model`.
-    windows : whether windows have floors, which takes about twice the time.
+    windows : whether windows have lower bounds, which takes about twice the time.
     wait : seconds that a label, or a reward, may be late.
-    default : the label, or the reward, of what nobody has told by then; without one it is dropped.
+    default : the label, or the reward, of what has not come by then; without one it is dropped.
     actions : names of the actions of an agent; then it decides, and learns rewards.
-    context : what an agent knows, by name: "number", or the list of the values of a category.
+    context : columns of an agent's context by name: "number", or the list of a category's values.
     seed : of the draws of an agent.
     """
 
     learner: str = "auto"
     roles: dict[str, str] = {}
     crosses: list[tuple[str, str]] = []
-    classes: list[str | Whole | float | bool] = []
+    classes: list[str | Int64 | float | bool] = []
     class_weight: dict[str, float] | None = None
     settings: dict[str, Cell] = {}
     windows: bool = True
@@ -91,41 +91,57 @@ class Config(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     context: dict[str, str | list[str]] = {}
     seed: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)] = 0
 
-    @property
-    def decides(self) -> bool:
-        """Whether it is an agent."""
-        return bool(self.actions)
+
+# Requests that are not events.
 
 
-class Event(msgspec.Struct, frozen=True, omit_defaults=True, tag=str.lower):
-    """Something that happened to a model."""
+class PredictRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """A row to be predicted.
+
+    With `remember` its label may come later, by the id of the answer; with `durable` the answer
+    waits until that is on the disk. With `at_least` it waits for a version.
+    """
+
+    row: Row
+    remember: bool = True
+    durable: bool = False
+    at_least: int = 0
 
 
-class Created(Event, frozen=True):
-    """A model begins, with the sizes that it may grow to (see `limits.Limits`)."""
+class PredictBatchRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """Rows to be predicted together."""
+
+    rows: list[Row]
+    remember: bool = False
+    at_least: int = 0
+
+
+# Events.
+
+
+class JournalEvent(
+    msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, tag_field="type"
+):
+    """A change of a model."""
+
+
+class CreateEvent(JournalEvent, frozen=True, tag="created"):
+    """The first event of a model: its configuration, and the sizes that it may grow to.
+
+    `file` holds a model that `Model.save` wrote, to begin with.
+    """
 
     config: Config
     max_classes: int
     max_columns: int
-    max_features: int = UNLIMITED
-    max_places: int = UNLIMITED
-    max_learner: int = UNLIMITED
+    max_features: int
+    max_places: int
+    max_learner: int
+    file: bytes | None = None
 
 
-class Imported(Event, frozen=True):
-    """A model begins as a file that was saved elsewhere."""
-
-    config: Config
-    max_classes: int
-    max_columns: int
-    file: bytes
-    max_features: int = UNLIMITED
-    max_places: int = UNLIMITED
-    max_learner: int = UNLIMITED
-
-
-class Asked(Event, frozen=True):
-    """A row was predicted from a version; its label may come later."""
+class PredictionEvent(JournalEvent, frozen=True, tag="asked"):
+    """A row that was predicted by a version; its label may come later, by the id of the event."""
 
     row: Row
     p: list[float]
@@ -133,113 +149,128 @@ class Asked(Event, frozen=True):
     version: int
 
 
-class Learned(Event, frozen=True):
-    """A label came, for a row or for one that was asked (by the number of that event)."""
+class PredictionsRequest(NamedTuple):
+    """Predictions to be remembered together, each under its id."""
+
+    items: list[tuple[UUID, PredictionEvent]]
+
+
+class LabelEvent(JournalEvent, frozen=True, tag="learned"):
+    """A label, for a row or for the id of a prediction."""
 
     label: Label
     row: Row | None = None
-    of: int | None = None
-    weight: float = 1.0
+    id: UUID | None = None
+    weight: _Weight = 1.0
+
+    def __post_init__(self) -> None:
+        if (self.row is None) == (self.id is None):
+            raise ValueError("a label comes with its row, or with the id of a prediction")
 
 
-class Left(msgspec.Struct, frozen=True, array_like=True):
-    """An item of a request that is not learned: its place, a status of HTTP, and why."""
+class LabelsRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """Labels to be learned together, in order."""
 
-    place: int
+    items: list[LabelEvent]
+
+
+class RefusedItem(msgspec.Struct, frozen=True, array_like=True):
+    """An item of a request that is not learned: its index, a status of HTTP, and the reason."""
+
+    index: int
     status: int
     detail: str
 
 
-class LearnedMany(Event, frozen=True):
-    """Labels came together; some were told before, and some are refused: both are left out."""
+class LabelsEvent(JournalEvent, frozen=True, tag="learnedmany"):
+    """The labels of a request that are to be learned.
 
-    items: list[Learned]
+    `already` were learned before, some were `refused`; where items are missing for that,
+    `indices` are those of the others in the request.
+    """
+
+    items: list[LabelEvent]
     already: int = 0
-    refused: list[Left] = []
-    places: list[int] | None = None  # of the items in the request, if some were left out
+    refused: list[RefusedItem] = []
+    indices: list[int] | None = None
 
 
-class Refused(Event, frozen=True):
-    """A request with a key that the model has no place for: only that it was refused is kept."""
+class RefusalEvent(JournalEvent, frozen=True, tag="refused"):
+    """A request with an Idempotency-Key that was refused: the key is used, the content not kept."""
 
     status: int
     detail: str
 
 
-class Decided(Event, frozen=True):
-    """An agent was asked what to do."""
+class DecisionEvent(JournalEvent, frozen=True, tag="decided"):
+    """The context in which an agent has to choose."""
 
     context: Row
 
 
-class Rewarded(Event, frozen=True):
-    """What came of a decision."""
+class RewardEvent(JournalEvent, frozen=True, tag="rewarded"):
+    """The reward of a decision, from 0 to 1."""
 
-    of: int
-    reward: float
-
-
-class Expired(Event, frozen=True):
-    """Labels or rewards did not come in time."""
-
-    of: list[int]
+    id: UUID
+    reward: _Share
 
 
-class Deleted(Event, frozen=True):
-    """A model ends."""
+class ExpiryEvent(JournalEvent, frozen=True, tag="expired"):
+    """Predictions or decisions whose label or reward did not come in time."""
+
+    ids: list[UUID]
+
+
+class DeleteEvent(JournalEvent, frozen=True, tag="deleted"):
+    """The last event of a model."""
 
 
 AnyEvent = (
-    Created
-    | Imported
-    | Asked
-    | Learned
-    | LearnedMany
-    | Refused
-    | Decided
-    | Rewarded
-    | Expired
-    | Deleted
+    CreateEvent
+    | PredictionEvent
+    | LabelEvent
+    | LabelsEvent
+    | RefusalEvent
+    | DecisionEvent
+    | RewardEvent
+    | ExpiryEvent
+    | DeleteEvent
+)
+ChangeRequest = (
+    PredictionsRequest
+    | LabelEvent
+    | LabelsRequest
+    | DecisionEvent
+    | RewardEvent
+    | ExpiryEvent
+    | DeleteEvent
 )
 
-_encoder = msgspec.msgpack.Encoder()
+encode_event = msgspec.msgpack.Encoder(uuid_format="bytes").encode
 _decoder = msgspec.msgpack.Decoder(AnyEvent)
 
 
-def encode(event: Event) -> bytes:
-    """Return an event as bytes."""
-    return _encoder.encode(event)
-
-
-def decode(content: bytes) -> Any:
-    """Return the event that was encoded; refuse what no journal holds."""
+def decode_event(content: bytes) -> Any:
+    """Return the event that was encoded; raise RefusedError for any other bytes."""
     try:
         return _decoder.decode(content)
     except msgspec.MsgspecError as error:
         raise RefusedError(422, str(error)) from None
 
 
-_lock = threading.Lock()
-_last = 0
+_id_lock = threading.Lock()
+_last_stamp = 0
 
 
-def new_id() -> uuid.UUID:
-    """Return a new identifier, above all that this process has made.
+def new_id() -> UUID:
+    """Return a new UUID of version 7, above all that this process has made.
 
     Time ordered, because an index over random keys is several times slower to write.
     """
-    global _last
-    with _lock:
-        _last = max(time.time_ns() // 1_000_000 << 12, _last + 1)
-        stamp = _last
+    global _last_stamp
+    with _id_lock:
+        _last_stamp = max(time.time_ns() // 1_000_000 << 12, _last_stamp + 1)
+        stamp = _last_stamp
     random = int.from_bytes(os.urandom(8)) & (1 << 62) - 1
     milliseconds, counter = stamp >> 12, stamp & 0xFFF
-    return uuid.UUID(int=milliseconds << 80 | 7 << 76 | counter << 64 | 2 << 62 | random)
-
-
-def read_id(text: str) -> uuid.UUID | None:
-    """Return an identifier that was written as text, None if it is none."""
-    try:
-        return uuid.UUID(text)
-    except ValueError:
-        return None
+    return UUID(int=milliseconds << 80 | 7 << 76 | counter << 64 | 2 << 62 | random)

@@ -1,111 +1,90 @@
-"""From HTTP to a handler and back: keys, sizes, types, and every failure a sentence."""
+"""HTTP: from a request to its handler and back, with keys, sizes, types and refusals."""
 
+import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from folklearn.errors import FolklearnError, StateFileError
-from folklearn.service.events import RefusedError
-from folklearn.service.keys import Key, is_whole
+from folklearn.service.events import Answer, RefusedError
+from folklearn.service.keys import Key
+from folklearn.service.limits import Limits
 
 if TYPE_CHECKING:
     from folklearn.service.service import Service
-import asyncio
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-
-from folklearn.service.limits import Limits
 
 log = logging.getLogger("folklearn.service")
 
-_JSON = b"application/json"
-_PROBLEM = b"application/problem+json"
-
-
 _FREE_BYTES = 65_536  # of a request or an answer, so that small ones pass while large ones wait
+NO_KEY = Key("", "", None, frozenset(), "", 0, None, None)
 
 
-class Share:
-    """What one request holds of the traffic until it is answered."""
+class Traffic:
+    """Bytes of large requests and answers under way, bounded over all clients."""
 
-    def __init__(self, traffic: "Traffic") -> None:
-        self._traffic, self.n_bytes = traffic, 0
+    def __init__(self, limits: Limits) -> None:
+        self.limits, self.n_bytes = limits, 0
+
+
+class TrafficShare:
+    """Bytes that one request holds of the traffic, within ``with``."""
+
+    def __init__(self, traffic: Traffic) -> None:
+        self.traffic, self.n_bytes = traffic, 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.traffic.n_bytes -= self.n_bytes
 
     def take(self, n_bytes: int) -> None:
-        """Hold so many bytes in all, or refuse to."""
-        more = max(0, n_bytes - _FREE_BYTES) - self.n_bytes
-        if more > 0:
-            traffic = self._traffic
-            if traffic.n_bytes + more > traffic.limits.traffic:
+        """Hold n_bytes in all; raise if that is too much for the traffic."""
+        n_more = max(0, n_bytes - _FREE_BYTES) - self.n_bytes
+        if n_more > 0:
+            if self.traffic.n_bytes + n_more > self.traffic.limits.traffic:
                 raise RefusedError(
                     503,
                     "too many large requests and answers are on their way: try again, and read "
                     "answers as they come",
                     retry_after=5,
                 )
-            traffic.n_bytes += more
-            self.n_bytes += more
+            self.traffic.n_bytes += n_more
+            self.n_bytes += n_more
 
-    async def send(self, send: Send, content: bytes) -> None:
-        """Send the body of an answer as fast as it is read; leave who reads nothing."""
+    async def send_long(self, send: Send, content: bytes) -> None:
+        """Send a long body as fast as it is read; give up on a client that reads nothing."""
         for start in range(0, len(content), _FREE_BYTES):
-            part = content[start : start + _FREE_BYTES]
-            has_more = start + len(part) < len(content)
-            message = {"type": "http.response.body", "body": part, "more_body": has_more}
+            chunk = content[start : start + _FREE_BYTES]
+            has_more = start + len(chunk) < len(content)
+            message = {"type": "http.response.body", "body": chunk, "more_body": has_more}
             with suppress(TimeoutError):
-                async with asyncio.timeout(self._traffic.limits.unread if start else None):
+                async with asyncio.timeout(self.traffic.limits.unread if start else None):
                     await send(message)
                 continue
             return  # the server hangs up on an answer that is not whole
-        if not content:
-            await send({"type": "http.response.body", "body": b""})
-
-
-class Traffic:
-    """Requests that are read and answers that are sent, large ones, in bytes."""
-
-    def __init__(self, limits: Limits) -> None:
-        self.limits, self.n_bytes = limits, 0
-
-    @contextmanager
-    def share(self) -> Iterator[Share]:
-        """Give a request its share, and take it back."""
-        own = Share(self)
-        try:
-            yield own
-        finally:
-            self.n_bytes -= own.n_bytes
 
 
 @dataclass(frozen=True)
 class Call:
-    """A request that may be done: by whom, about which model, with what content."""
+    """A request that its key allows, with its model and its content."""
 
     service: "Service"
     key: Key
-    host: Any  # the model, `ModelHost`, where the path names one that is there
+    host: Any  # `ModelHost`, where the path names a model that exists
     name: str
     body: Any
     n_bytes: int  # of the content
     headers: dict[bytes, bytes]
-    share: Share  # of the traffic
-
-    @property
-    def idempotency_key(self) -> str | None:
-        """The key under which a repeated request is known."""
-        given = self.headers.get(b"idempotency-key")
-        if given is None:
-            return None
-        text = given.decode("latin-1")
-        if not (0 < len(text) <= 64 and text.isascii() and text.isprintable()):
-            raise RefusedError(400, "an Idempotency-Key has 1 to 64 printable ASCII characters")
-        return text
+    share: TrafficShare
+    idempotency_key: str | None = None
 
 
 Handler = Callable[[Call], Awaitable[Any]]
@@ -113,15 +92,16 @@ Handler = Callable[[Call], Awaitable[Any]]
 
 @dataclass(frozen=True)
 class Endpoint:
-    """One route of the service: who may use it, what it takes, and what it does.
+    """One route of the service.
 
     Attributes
     ----------
-    path : with ``{name}`` where the name of a model stands.
+    path : with ``{name}`` for the name of a model.
     scope : that the key must have; None if no key is needed.
     body : type of the content, None if there is none.
-    finds : whether the model must be there.
+    finds : whether the model must exist.
     repeats : whether an Idempotency-Key is heeded.
+    is_agent : whether the model must be an agent, or must not be; None for either.
     """
 
     method: str
@@ -132,10 +112,11 @@ class Endpoint:
     finds: bool = True
     repeats: bool = False
     status: int = 200
+    is_agent: bool | None = None
 
     @property
     def summary(self) -> str:
-        """What it does, in a sentence."""
+        """The first line of the handler's docstring."""
         return (self.handler.__doc__ or "").partition("\n")[0]
 
 
@@ -145,162 +126,136 @@ class EndpointApp:
     def __init__(self, service: "Service", endpoint: Endpoint) -> None:
         self.service, self.endpoint = service, endpoint
         self._decoder = None if endpoint.body is None else msgspec.json.Decoder(endpoint.body)
+        self._counters = service.metrics.counters(endpoint.method, endpoint.path)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request."""
+        """Answer a request, and count the answer."""
         began = time.perf_counter()
-        with self.service.traffic.share() as share:
+        with TrafficShare(self.service.traffic) as share:
             try:
-                answer = await self._answered(scope, receive, share)
+                answer = await self._answer(scope, receive, share)
             except RefusedError as refusal:
-                answer = refusal
-            except StateFileError:  # of the folder, which is no fault of the request
-                answer = self._failure()
-            except FolklearnError as error:
-                answer = RefusedError(422, str(error))
-            except Exception:
-                answer = self._failure()
-            status = await respond(answer, scope, receive, send, share, self.service.limits.answer)
-        self.service.metrics.answered(
-            self.endpoint.method, self.endpoint.path, status, time.perf_counter() - began
-        )
+                answer = refusal.answer
+            except msgspec.ValidationError as error:
+                sentence = f"the request is not as it should be: {error}"
+                answer = RefusedError(422, sentence).answer
+            except (msgspec.DecodeError, UnicodeDecodeError) as error:
+                sentence = f"the request is not JSON: {error}; a gap is null, and NaN is no JSON"
+                answer = RefusedError(400, sentence).answer
+            except RecursionError:
+                answer = RefusedError(400, "the request is nested too deeply").answer
+            except Exception as error:
+                # A file of the folder that cannot be read is not caused by the request.
+                if isinstance(error, FolklearnError) and not isinstance(error, StateFileError):
+                    answer = RefusedError(422, str(error)).answer
+                else:
+                    log.exception("%s %s failed", self.endpoint.method, self.endpoint.path)
+                    answer = RefusedError(500, "the service failed; its log says why").answer
+            status = await respond(answer, scope, receive, send, share)
+        seconds, answers = self._counters
+        seconds.observe(time.perf_counter() - began)
+        answers[status].inc()
 
-    def _failure(self) -> RefusedError:
-        log.exception("%s %s failed", self.endpoint.method, self.endpoint.path)
-        return RefusedError(500, "the service failed; its log says why")
-
-    async def _answered(self, scope: Scope, receive: Receive, share: Share) -> Any:
+    async def _answer(self, scope: Scope, receive: Receive, share: TrafficShare) -> Any:
         endpoint, service = self.endpoint, self.service
         headers = dict(scope["headers"])
         name = scope["path_params"].get("name", "")
-        key = NOBODY if endpoint.scope is None else self._allowed(headers, name)
+        key = NO_KEY
+        if endpoint.scope is not None:
+            key = service.find_key(headers, with_session=endpoint.method == "GET")
+            if not key.allows(endpoint.scope, name or None):
+                what = f"on the model {name!r}" if name else "on all models of the tenant"
+                raise RefusedError(403, f"this key lacks the scope {endpoint.scope!r} {what}")
         content = await read_body(receive, headers, service.limits.body, share)
-        host = None
+        host = service.store.hosts.get((key.tenant, name))
         if name and endpoint.finds:
-            host = service.store.find(key.tenant, name)
             if host is None:
                 raise RefusedError(404, f"there is no model {name!r}")
-        body = None if self._decoder is None else _decoded(self._decoder, content)
-        call = Call(service, key, host, name, body, len(content), headers, share)
-        return await endpoint.handler(call)
-
-    def _allowed(self, headers: dict[bytes, bytes], name: str) -> Key:
-        key = self.service.key_of(headers, with_session=self.endpoint.method == "GET")
-        if not key.allows(self.endpoint.scope, name or None):
-            what = f"on the model {name!r}" if name else "on all models of the tenant"
-            raise RefusedError(403, f"this key lacks the scope {self.endpoint.scope!r} {what}")
-        return key
-
-
-NOBODY = Key("", "", None, frozenset(), "", 0, None, None)
-
-
-def bearer(headers: dict[bytes, bytes]) -> str | None:
-    """Return the key that a request brings; refuse one that is no key at all."""
-    given = headers.get(b"authorization")
-    if given is None:
-        return None
-    kind, _, text = given.decode("latin-1").partition(" ")
-    if kind.lower() != "bearer" or not is_whole(text.strip()):
-        raise RefusedError(
-            401, "the Authorization header must be 'Bearer flk_...', with a whole key"
+            if endpoint.is_agent not in (None, host.is_agent):
+                hint = (
+                    "decides: ask /decide, and tell rewards to /reward"
+                    if host.is_agent
+                    else "predicts labels: send rows to /predict, and tell labels to /learn"
+                )
+                raise RefusedError(422, f"this model {hint}")
+        body = None if self._decoder is None else self._decoder.decode(content)
+        repeat_key = headers.get(b"idempotency-key") if endpoint.repeats else None
+        if repeat_key is not None:
+            text = repeat_key.decode("latin-1")
+            if not (0 < len(text) <= 64 and text.isascii() and text.isprintable()):
+                raise RefusedError(400, "an Idempotency-Key has 1 to 64 printable ASCII characters")
+            repeat_key = text
+        return await endpoint.handler(
+            Call(service, key, host, name, body, len(content), headers, share, repeat_key)
         )
-    return text.strip()
 
 
 async def read_body(
-    receive: Receive, headers: dict[bytes, bytes], most: int, share: Share | None = None
+    receive: Receive, headers: dict[bytes, bytes], limit: int, share: TrafficShare | None = None
 ) -> bytes:
-    """Return the content of a request, unless it is too large."""
+    """Return the content of a request; raise if it has more than limit bytes."""
     stated = headers.get(b"content-length", b"0")
-    if not stated.isdigit() or int(stated) > most:
-        raise RefusedError(413, f"a request may have {most:,} bytes")
-    parts, size = [], 0
-    while True:
+    n_stated = int(stated) if stated.isdigit() else limit + 1
+    chunks, n_bytes, has_more = list[bytes](), 0, True
+    while has_more and max(n_stated, n_bytes) <= limit:
         message = await receive()
         if message["type"] == "http.disconnect":
             raise RefusedError(400, "the request was cut off")
-        part = message.get("body", b"")
-        size += len(part)
-        if size > most:
-            raise RefusedError(413, f"a request may have {most:,} bytes")
-        if share is not None:
-            share.take(size)
-        parts.append(part)
-        if not message.get("more_body"):
-            return parts[0] if len(parts) == 1 else b"".join(parts)
-
-
-def _decoded(decoder: Any, content: bytes) -> Any:
-    try:
-        return decoder.decode(content)
-    except msgspec.ValidationError as error:
-        raise RefusedError(422, f"the request is not as it should be: {error}") from None
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise RefusedError(
-            400, f"the request is not JSON: {error}; a gap is null, and NaN is no JSON"
-        ) from None
-    except RecursionError:
-        raise RefusedError(400, "the request is nested too deeply") from None
+        chunks.append(message.get("body", b""))
+        n_bytes += len(chunks[-1])
+        has_more = message.get("more_body", False)
+        if share is not None and _FREE_BYTES < n_bytes <= limit:
+            share.take(n_bytes)
+    if max(n_stated, n_bytes) > limit:
+        raise RefusedError(413, f"a request may have {limit:,} bytes")
+    return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
 
 async def respond(
-    answer: Any,
+    answer: Answer | Response,
     scope: Scope,
     receive: Receive,
     send: Send,
-    share: Share | None = None,
-    most: int | None = None,
+    share: TrafficShare | None = None,
 ) -> int:
-    """Send an answer, a refusal, or a response of Starlette; return its status.
+    """Send an answer, or a response of Starlette; return its status.
 
-    With a share of the traffic an answer above `most` bytes is not sent, and one that is too much
-    for the traffic neither.
+    With a share of the traffic an answer that is too long, or too much for it, is refused.
     """
-    try:
-        status, headers, content = _encoded(answer)
-        if share is not None and content is not None:
-            check_answer_length(len(content), most)
-            share.take(len(content))
-    except RefusedError as refusal:
-        status, headers, content = _encoded(refusal)
-    if content is None:  # a stream
-        await answer(scope, receive, send)
-        return int(status)
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    if share is None:
-        await send({"type": "http.response.body", "body": content})
-    else:
-        await share.send(send, content)
-    return int(status)
-
-
-def check_answer_length(n_bytes: int, most: int | None) -> None:
-    """Refuse to give an answer that is too long."""
-    if most is not None and n_bytes > most:
-        raise RefusedError(
-            422, f"the answer may have {most:,} bytes, and would have {n_bytes:,}: ask for less"
-        )
-
-
-def _encoded(answer: Any) -> tuple[int, list[tuple[bytes, bytes]], bytes | None]:
-    """Return the status, headers and content of an answer; None for that of a stream."""
     if isinstance(answer, StreamingResponse):
-        return answer.status_code, [], None
+        await answer(scope, receive, send)
+        return answer.status_code
     if isinstance(answer, Response):
-        return answer.status_code, answer.raw_headers, bytes(answer.body)
-    extra = []
-    if isinstance(answer, RefusedError):
-        answer = answer.answer
-    if answer.status in (429, 503) and "retry_after" in answer.body:
-        extra.append((b"retry-after", str(answer.body["retry_after"]).encode()))
-    if answer.status == 401:
-        extra.append((b"www-authenticate", b"Bearer"))
-    content = msgspec.json.encode(answer.body)
-    headers = [
-        (b"content-type", _JSON if answer.status < 400 else _PROBLEM),
-        (b"content-length", str(len(content)).encode()),
-        (b"cache-control", b"no-store"),
-        *extra,
-    ]
-    return int(answer.status), headers, content
+        status, headers, content = answer.status_code, answer.raw_headers, bytes(answer.body)
+    else:
+        status, content = answer.status, msgspec.json.encode(answer.body)
+        kind = b"application/json" if status < 400 else b"application/problem+json"
+        headers = [
+            (b"content-type", kind),
+            (b"content-length", b"%d" % len(content)),
+            (b"cache-control", b"no-store"),
+        ]
+        if status in (429, 503) and "retry_after" in answer.body:
+            headers.append((b"retry-after", b"%d" % answer.body["retry_after"]))
+        if status == 401:
+            headers.append((b"www-authenticate", b"Bearer"))
+    if share is not None and len(content) > min(_FREE_BYTES, share.traffic.limits.answer):
+        try:
+            check_answer_length(len(content), share.traffic.limits.answer)
+            share.take(len(content))
+        except RefusedError as refusal:
+            return await respond(refusal.answer, scope, receive, send)
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    if share is not None and len(content) > _FREE_BYTES:
+        await share.send_long(send, content)
+    else:
+        await send({"type": "http.response.body", "body": content})
+    return status
+
+
+def check_answer_length(n_bytes: int, limit: int) -> None:
+    """Raise if an answer is too long."""
+    if n_bytes > limit:
+        raise RefusedError(
+            422, f"the answer may have {limit:,} bytes, and would have {n_bytes:,}: ask for less"
+        )

@@ -1,20 +1,26 @@
-"""The journal: every event, durable before it counts, in one SQLite file.
+"""The event journal of a service folder (one SQLite file), and snapshots of models (files).
 
-WAL and synchronous=FULL: a commit that returned is on the disk. Every page carries a checksum
-(SQLite's cksumvfs), so damage is an error and never another model. One connection in one thread
-writes; others may read.
+Every event is durable before it counts. WAL and synchronous=FULL: a commit that returned is on the
+disk. Every page carries a checksum (SQLite's cksumvfs), so damage is an error and never another
+model. One connection in one thread writes; others may read. Snapshots are a cache: one that is
+damaged is passed over, and the journal replayed from further back.
+
+`sys.audit("folklearn.after_commit")` and its like are where tests kill the process.
 """
 
 import ctypes
+import hashlib
 import json
 import os
 import platform
 import struct
+import sys
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
+from uuid import UUID
 
 import apsw
 import apsw.sqlite_extra
@@ -23,15 +29,32 @@ import numpy
 import scipy
 
 import folklearn
+from folklearn import serialization
 from folklearn.errors import StateFileError
-from folklearn.service import events, failpoints
+from folklearn.serialization import Record
+from folklearn.service.events import JournalEvent, decode_event, encode_event
 
 FORMAT = 1
 NAME = "journal.db"
-_RESERVED = 8  # bytes of a page, for its checksum
-_CHECKPOINT = 16_000_000  # bytes that the WAL may grow by
-_PATIENCE = 5_000  # milliseconds, while another process has the file
+_CHECKSUM_BYTES = 8  # reserved in every page
+_MAX_WAL_BYTES = 16_000_000  # that it may grow by before a checkpoint
+_BUSY_TIMEOUT_MS = 5_000  # while another process has the file
 _HEAD = struct.Struct("<QI")
+_READ_WRITE = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
+SNAPSHOT_FOLDER = "snapshots"
+_N_KEPT_SNAPSHOTS = 2
+
+# The program that writes: equal bytes are promised between equal builds on one machine.
+BUILD = json.dumps(
+    {
+        "folklearn": folklearn.__version__,
+        "numba": numba.__version__,
+        "numpy": numpy.__version__,
+        "scipy": scipy.__version__,
+        "python": platform.python_version(),
+        "machine": platform.machine(),
+    }
+)
 
 _TABLES = """
 CREATE TABLE model (
@@ -59,17 +82,24 @@ CREATE TABLE opened (time INTEGER NOT NULL, build TEXT NOT NULL);
 
 
 class Entry(NamedTuple):
-    """An event with its place in the journal; `time` is in milliseconds of Unix."""
+    """An event with its number in the journal.
+
+    Attributes
+    ----------
+    time : milliseconds since 1970.
+    id : issued with the event, for a label or reward that comes later.
+    """
 
     seq: int
     model: int
     time: int
     event: Any
+    id: UUID | None = None
     has_key: bool = False
 
 
 class ModelRow(NamedTuple):
-    """A model: its number for ever, its tenant and name while it lives, its first event."""
+    """A model: its number, its tenant and name until it is deleted, its first event."""
 
     number: int
     tenant: str
@@ -88,8 +118,8 @@ class SnapshotRow(NamedTuple):
 
 
 @contextmanager
-def naming_damage(folder: Path) -> Iterator[None]:
-    """Say of errors within which file cannot be read."""
+def name_damaged_file(folder: Path) -> Iterator[None]:
+    """Turn errors of SQLite into one that names the file."""
     try:
         yield
     except apsw.Error as error:
@@ -99,14 +129,14 @@ def naming_damage(folder: Path) -> Iterator[None]:
         ) from None
 
 
-def opened(path: Path, *, read_only: bool = False) -> apsw.Connection:
+def open_database(path: Path, *, read_only: bool = False) -> apsw.Connection:
     """Open a database; where its pages have checksums, they are checked."""
     if "cksmvfs" not in apsw.vfs_names():
         apsw.sqlite_extra.load(apsw.Connection(":memory:"), "cksumvfs")
     flags = apsw.SQLITE_OPEN_READONLY if read_only else _READ_WRITE
     db = apsw.Connection(os.fspath(path), flags=flags, vfs="cksmvfs")
-    db.set_busy_timeout(_PATIENCE)
-    # A damaged WAL must stay as it is for whoever wants to save something of it.
+    db.set_busy_timeout(_BUSY_TIMEOUT_MS)
+    # A damaged WAL must stay as it is: something of it may be saved.
     db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
     return db
 
@@ -114,16 +144,13 @@ def opened(path: Path, *, read_only: bool = False) -> apsw.Connection:
 def has_checksums(path: Path) -> bool:
     """Tell whether the pages of a database carry checksums."""
     with open(path, "rb") as file:
-        return file.read(21)[20:] == bytes([_RESERVED])
+        return file.read(21)[20:] == bytes([_CHECKSUM_BYTES])
 
 
 def reserve_checksums(db: apsw.Connection) -> None:
     """Let the pages of an empty database carry checksums."""
-    reserved = ctypes.c_int(_RESERVED)
+    reserved = ctypes.c_int(_CHECKSUM_BYTES)
     db.file_control("main", apsw.SQLITE_FCNTL_RESERVE_BYTES, ctypes.addressof(reserved))
-
-
-_READ_WRITE = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
 
 
 class Journal:
@@ -134,19 +161,25 @@ class Journal:
     Attributes
     ----------
     last, before : the number of the last event, now and at `begin`.
+    answers_to_add : answers, by event, that do not follow from the event.
+    refused_ids : events, by id, whose label for that id was not learned: it waits again.
+        Both are outcomes of events already applied, and added by the next `begin`.
     """
 
     def __init__(self, folder: Path, *, read_only: bool = False) -> None:
         self.folder, self._wal = folder, folder / f"{NAME}-wal"
-        self._head: int | None = None  # a handle, of who writes
+        self._max_wal_bytes = 0
+        self.answers_to_add: dict[int, bytes] = {}
+        self.refused_ids: dict[UUID, int] = {}
+        self._head: int | None = None  # file descriptor of the writer
         committed = last_committed(folder)  # before the journal is read, which may grow meanwhile
-        if committed and not _size(folder / NAME):
+        if committed and not _file_size(folder / NAME):
             # SQLite would begin anew, and remove the WAL.
             raise StateFileError(f"{folder / NAME} is gone or empty: restore it from a backup")
-        with naming_damage(folder):
-            self.db = opened(folder / NAME, read_only=read_only)
+        with name_damaged_file(folder):
+            self.db = open_database(folder / NAME, read_only=read_only)
         try:
-            with naming_damage(folder):
+            with name_damaged_file(folder):
                 self._open(read_only)
                 self._check_tail(committed)
                 if not read_only:
@@ -161,28 +194,22 @@ class Journal:
 
     def _open(self, read_only: bool) -> None:
         if not read_only and not self._value("SELECT count(*) FROM sqlite_schema"):
-            self._begin()
-        self._check_format()
+            reserve_checksums(self.db)
+            os.chmod(self.folder / NAME, 0o600)
+            self.db.execute("PRAGMA journal_mode=WAL").fetchall()
+            with self.db:
+                self.db.execute(_TABLES)
+                self.db.execute(f"PRAGMA user_version={FORMAT}")
+        version = self._value("PRAGMA user_version")
+        if version != FORMAT:
+            raise StateFileError(
+                f"{self.folder / NAME} has format {version}; this folklearn reads format {FORMAT}: "
+                "upgrade folklearn to serve this folder"
+            )
         if not read_only:
             for setting in ("journal_mode=WAL", "synchronous=FULL", "wal_autocheckpoint=0"):
                 self.db.execute(f"PRAGMA {setting}").fetchall()
         self.last = self._value("SELECT coalesce(max(seq), 0) FROM event")
-
-    def _begin(self) -> None:
-        reserve_checksums(self.db)
-        os.chmod(self.folder / NAME, 0o600)
-        self.db.execute("PRAGMA journal_mode=WAL").fetchall()
-        with self.db:
-            self.db.execute(_TABLES)
-            self.db.execute(f"PRAGMA user_version={FORMAT}")
-
-    def _check_format(self) -> None:
-        found = self._value("PRAGMA user_version")
-        if not 1 <= found <= FORMAT:
-            raise StateFileError(
-                f"{self.folder / NAME} has format {found}; this folklearn reads formats 1 to "
-                f"{FORMAT}: upgrade folklearn to serve this folder"
-            )
 
     def _check_tail(self, committed: int) -> None:
         """Refuse a journal that ends before what was committed: its newest pages were damaged.
@@ -210,47 +237,60 @@ class Journal:
     # Writing.
 
     def begin(self) -> None:
-        """Begin to add events."""
+        """Begin to add events, after the outcome of earlier ones."""
         self.db.execute("BEGIN IMMEDIATE")
-        self.before = self.last
+        self.before, self._n_changes = self.last, self.db.total_changes()
+        if self.answers_to_add:
+            self.db.executemany(
+                "INSERT OR IGNORE INTO answer VALUES (?, ?)", self.answers_to_add.items()
+            )
+            self.answers_to_add.clear()
+        if self.refused_ids:
+            self.db.executemany(
+                "UPDATE asked SET told = NULL WHERE told = ? "
+                "AND seq = (SELECT seq FROM event WHERE id = ?)",
+                [(seq, id.bytes) for id, seq in self.refused_ids.items()],
+            )
+            self.refused_ids.clear()
 
     @property
     def is_writing(self) -> bool:
-        """Whether what was begun is neither committed nor rolled back."""
+        """Whether a transaction is not yet committed."""
         return self.db.in_transaction
 
     def commit(self) -> None:
         """Make everything durable that was added since `begin`."""
-        failpoints.reach("before_commit")
+        if self.db.total_changes() == self._n_changes:
+            self.db.execute("ROLLBACK")
+            return
+        sys.audit("folklearn.before_commit")
         self.db.execute("COMMIT")
-        failpoints.reach("after_commit")
+        sys.audit("folklearn.after_commit")
         assert self._head is not None
-        os.pwrite(self._head, _HEAD.pack(self.last, _check(self.last)), 0)
-
-    def rollback(self) -> None:
-        """Add nothing."""
-        self.db.execute("ROLLBACK")
-        self.last = self._value("SELECT coalesce(max(seq), 0) FROM event")
+        checksum = zlib.crc32(self.last.to_bytes(8, "little"))
+        os.pwrite(self._head, _HEAD.pack(self.last, checksum), 0)
 
     def add(
         self,
         model: int,
         time: int,
-        event: events.Event,
+        event: JournalEvent,
         *,
-        id: bytes | None = None,
+        id: UUID | None = None,
+        due: int | None = None,
         key: str | None = None,
         digest: bytes | None = None,
     ) -> Entry:
-        """Add an event; return it as it was written, with its number."""
-        body = events.encode(event)
-        own = events.decode(body)  # what is applied now is what a replay will find
+        """Add an event; one with an id waits for its label or reward, until a time if it is due."""
         self.last += 1
+        id_bytes = None if id is None else id.bytes
         self.db.execute(
             "INSERT INTO event VALUES (?, ?, ?, ?, ?, ?, ?)",
-            (self.last, model, time, id, key, digest, body),
+            (self.last, model, time, id_bytes, key, digest, encode_event(event)),
         )
-        return Entry(self.last, model, time, own, key is not None)
+        if id is not None:
+            self.db.execute("INSERT INTO asked VALUES (?, ?, ?, NULL)", (self.last, model, due))
+        return Entry(self.last, model, time, event, id, key is not None)
 
     def add_model(self, tenant: str, name: str) -> int:
         """Open a model whose first event comes next; return its number."""
@@ -265,127 +305,102 @@ class Journal:
         self.db.execute("UPDATE model SET last = ? WHERE number = ?", (seq, number))
         self.db.execute("UPDATE asked SET told = ? WHERE model = ? AND told IS NULL", (seq, number))
 
-    def wait_for(self, seq: int, model: int, due: int | None) -> None:
-        """Wait for what came of an event, until a time if there is one."""
-        self.db.execute("INSERT INTO asked VALUES (?, ?, ?, NULL)", (seq, model, due))
-
-    def told(self, asked: int, seq: int) -> None:
-        """Note by which event an asked one was answered."""
-        self.db.execute("UPDATE asked SET told = ? WHERE seq = ?", (seq, asked))
-
-    def wait_again(self, refused: dict[int, int]) -> None:
-        """Wait again for what the events, by what was asked, could not tell after all."""
+    def set_outcome(self, waiting: Iterable[int], seq: int) -> None:
+        """Note that an event has the label or reward of others, which wait no longer."""
         self.db.executemany(
-            "UPDATE asked SET told = NULL WHERE seq = ? AND told = ?", refused.items()
+            "UPDATE asked SET told = ? WHERE seq = ?", [(seq, asked) for asked in waiting]
         )
 
-    def add_answers(self, answers: dict[int, bytes]) -> None:
-        """Keep answers that cannot be told from their events."""
-        self.db.executemany("INSERT OR IGNORE INTO answer VALUES (?, ?)", answers.items())
-
     def add_skipped(self, seq: int, reason: str) -> None:
-        """Leave an event out for ever."""
+        """Leave an event out of every replay."""
         self.db.execute("INSERT OR IGNORE INTO skipped VALUES (?, ?)", (seq, reason))
 
-    def add_snapshot(self, row: SnapshotRow, keep: int) -> list[str]:
-        """Note a snapshot file; return the files of the older ones that are not kept."""
+    def add_snapshot(self, row: SnapshotRow) -> list[str]:
+        """Note a snapshot file; return the files of older ones that are not kept."""
         self.db.execute("INSERT OR REPLACE INTO snapshot VALUES (?, ?, ?, ?, ?)", row)
-        old = self.db.execute(
-            "SELECT seq, file FROM snapshot WHERE model = ? ORDER BY seq DESC LIMIT -1 OFFSET ?",
-            (row.model, keep),
-        ).fetchall()
-        for seq, _ in old:
-            self.db.execute("DELETE FROM snapshot WHERE model = ? AND seq = ?", (row.model, seq))
-        return [str(file) for _, file in old]
+        old = self.snapshots(row.model)[_N_KEPT_SNAPSHOTS:]
+        for snapshot in old:
+            self.db.execute(
+                "DELETE FROM snapshot WHERE model = ? AND seq = ?", (row.model, snapshot.seq)
+            )
+        return [snapshot.file for snapshot in old]
 
     def forget_snapshots(self) -> None:
-        """Note that there are none, in a copy."""
+        """Remove all rows of snapshots, from a copy of the journal."""
         self.begin()
         self.db.execute("DELETE FROM snapshot")
         self.commit()
         self.checkpoint()
 
-    def add_opened(self, time: int, build: str) -> None:
-        """Note that a program of this build goes on with the journal."""
-        self.db.execute("INSERT INTO opened VALUES (?, ?)", (time, build))
+    def add_opened(self, time: int) -> None:
+        """Note that a program of this build continues the journal."""
+        self.db.execute("INSERT INTO opened VALUES (?, ?)", (time, BUILD))
 
-    def checkpoint(self) -> None:
-        """Move the WAL into the database."""
-        failpoints.reach("before_checkpoint")
-        self.db.set_busy_timeout(0)  # who reads meanwhile keeps the WAL, and nobody waiting
+    def checkpoint(self, *, if_long: bool = False) -> None:
+        """Move the WAL into the database, or do so if it has grown long."""
+        if if_long and _file_size(self._wal) <= self._max_wal_bytes:
+            return
+        sys.audit("folklearn.before_checkpoint")
+        self.db.set_busy_timeout(0)  # a reader keeps the WAL, and must not stop the writer
         self.db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-        self.db.set_busy_timeout(_PATIENCE)
-        failpoints.reach("after_checkpoint")
-        self._long = self._wal_size() + _CHECKPOINT
-
-    def checkpoint_if_long(self) -> None:
-        """Move the WAL into the database if it has grown long."""
-        if self._wal_size() > self._long:
-            self.checkpoint()
-
-    def _wal_size(self) -> int:
-        return _size(self._wal)
+        self.db.set_busy_timeout(_BUSY_TIMEOUT_MS)
+        sys.audit("folklearn.after_checkpoint")
+        self._max_wal_bytes = _file_size(self._wal) + _MAX_WAL_BYTES
 
     # Reading.
 
     def models(self) -> list[ModelRow]:
-        """Return the models that live."""
+        """Return the models that are not deleted."""
         rows = self.db.execute(
             "SELECT number, tenant, name, first FROM model WHERE last IS NULL ORDER BY number"
         )
         return [ModelRow(*row) for row in rows]
 
-    def entry(self, seq: int) -> Entry:
-        """Return one event."""
-        row = self.db.execute(
-            "SELECT seq, model, time, body FROM event WHERE seq = ?", (seq,)
-        ).fetchone()
-        assert row is not None
-        number, model, time, body = row
-        return Entry(number, model, time, events.decode(body))
-
     def entries(
         self, *, after: int = 0, upto: int | None = None, model: int | None = None
     ) -> Iterator[Entry]:
-        """Return events in order, those of one model if it is named."""
+        """Yield events in order, those of one model if it is named."""
         where, values = "seq > ? AND seq <= ?", [after, self.last if upto is None else upto]
         if model is not None:
             where, values = f"{where} AND model = ?", [*values, model]
-        rows = self.db.execute(
-            f"SELECT seq, model, time, body, key IS NOT NULL FROM event WHERE {where} ORDER BY seq",
-            values,
-        )
-        for seq, number, time, body, has_key in rows:
-            yield Entry(seq, number, time, events.decode(body), bool(has_key))
+        return self._entries(f"{where} ORDER BY seq", values)
 
-    def by_key(self, model: int, key: str) -> tuple[int, bytes] | None:
-        """Return the event that came with a key, and the digest of its request."""
+    def entry(self, seq: int) -> Entry:
+        """Return an event by its number."""
+        (entry,) = self._entries("seq = ?", (seq,))
+        return entry
+
+    def entry_of(self, id: UUID) -> Entry:
+        """Return the event with which an id was issued."""
+        (entry,) = self._entries("id = ?", (id.bytes,))
+        return entry
+
+    def _entries(self, where: str, values: Any) -> Iterator[Entry]:
+        rows = self.db.execute(
+            f"SELECT seq, model, time, body, id, key IS NOT NULL FROM event WHERE {where}", values
+        )
+        for seq, model, time, body, id, has_key in rows:
+            issued = None if id is None else UUID(bytes=id)
+            yield Entry(seq, model, time, decode_event(body), issued, bool(has_key))
+
+    def find_key(self, model: int, key: str) -> tuple[int, bytes] | None:
+        """Return the event that came with an Idempotency-Key, and the digest of its request."""
         return self.db.execute(
             "SELECT seq, digest FROM event WHERE model = ? AND key = ?", (model, key)
         ).fetchone()
 
-    def by_id(self, model: int, id: bytes) -> tuple[int, int | None] | None:
-        """Return the asked event of an id, and the one that has answered it, if any."""
+    def find_waiting(self, model: int, id: UUID) -> tuple[int, int | None] | None:
+        """Return the event of an id, and the one that has its label or reward, if any."""
         return self.db.execute(
             "SELECT event.seq, told FROM event JOIN asked USING (seq) "
             "WHERE id = ? AND event.model = ?",
-            (id, model),
+            (id.bytes, model),
         ).fetchone()
-
-    def id_of(self, seq: int) -> bytes | None:
-        """Return the id that was issued with an event."""
-        found: bytes | None = self._value("SELECT id FROM event WHERE seq = ?", seq)
-        return found
-
-    def time_of(self, seq: int) -> int:
-        """Return when an event was written, in milliseconds."""
-        time: int = self._value("SELECT time FROM event WHERE seq = ?", seq)
-        return time
 
     def answer(self, seq: int) -> bytes | None:
         """Return an answer that was kept."""
-        found: bytes | None = self._value("SELECT body FROM answer WHERE seq = ?", seq)
-        return found
+        content = self.answers_to_add.get(seq)
+        return content or self._value("SELECT body FROM answer WHERE seq = ?", seq)
 
     def skipped(self) -> dict[int, str]:
         """Return the events that are left out, and why."""
@@ -400,13 +415,14 @@ class Journal:
         )
         return [SnapshotRow(*row) for row in rows]
 
-    def due(self, now: int, most: int) -> list[tuple[int, int]]:
-        """Return (event, model) of what has waited too long."""
+    def due(self, now: int, limit: int) -> list[tuple[int, UUID]]:
+        """Return (model, id) of what has waited too long."""
         rows: Any = self.db.execute(
-            "SELECT seq, model FROM asked WHERE told IS NULL AND due <= ? ORDER BY due LIMIT ?",
-            (now, most),
+            "SELECT asked.model, id FROM asked JOIN event USING (seq) "
+            "WHERE told IS NULL AND due <= ? ORDER BY due LIMIT ?",
+            (now, limit),
         )
-        return [(seq, model) for seq, model in rows]
+        return [(model, UUID(bytes=id)) for model, id in rows]
 
     def n_waiting(self, model: int) -> int:
         """Return how many predictions or decisions of a model wait."""
@@ -417,32 +433,66 @@ class Journal:
 
 
 def last_committed(folder: Path) -> int:
-    """Return the number of the last event that the head knows to be committed, 0 if of none."""
+    """Return the last event that the head file knows to be committed, 0 if it knows of none."""
     try:
-        seq, check = _HEAD.unpack((folder / "head").read_bytes())
+        seq, checksum = _HEAD.unpack((folder / "head").read_bytes())
     except (OSError, struct.error):
         return 0
-    return int(seq) if check == _check(seq) else 0
+    return int(seq) if checksum == zlib.crc32(seq.to_bytes(8, "little")) else 0
 
 
-def _check(seq: int) -> int:
-    return zlib.crc32(seq.to_bytes(8, "little"))
-
-
-def _size(path: Path) -> int:
+def _file_size(path: Path) -> int:
     try:
         return os.stat(path).st_size
     except FileNotFoundError:
         return 0
 
 
-BUILD = json.dumps(
-    {
-        "folklearn": folklearn.__version__,
-        "numba": numba.__version__,
-        "numpy": numpy.__version__,
-        "scipy": scipy.__version__,
-        "python": platform.python_version(),
-        "machine": platform.machine(),
-    }
-)
+# Snapshots.
+
+
+def write_snapshot(folder: Path, model: int, seq: int, record: Record) -> SnapshotRow:
+    """Write a state that holds all events up to seq; the file is durable when this returns."""
+    directory = folder / SNAPSHOT_FOLDER
+    directory.mkdir(mode=0o700, exist_ok=True)
+    name = f"{model}-{seq}.folk"
+    temporary = directory / f".{name}"
+    serialization.write(temporary, record)
+    sys.audit("folklearn.in_snapshot")
+    with open(temporary, "rb") as file:
+        sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+        os.fsync(file.fileno())
+    sys.audit("folklearn.before_rename")
+    os.replace(temporary, directory / name)
+    sys.audit("folklearn.after_rename")
+    sync_folder(directory)
+    return SnapshotRow(model, seq, name, sha256, BUILD)
+
+
+def read_snapshot(folder: Path, row: SnapshotRow) -> Record:
+    """Return the state in a snapshot; OSError or StateFileError if it is not as written."""
+    path = folder / SNAPSHOT_FOLDER / row.file
+    with open(path, "rb") as file:
+        if hashlib.file_digest(file, "sha256").hexdigest() != row.sha256:
+            raise StateFileError(f"{path} is damaged")
+    return serialization.read(path)
+
+
+def snapshot_size(folder: Path, row: SnapshotRow) -> int:
+    """Return the bytes of a snapshot; 0 if it is not there."""
+    return _file_size(folder / SNAPSHOT_FOLDER / row.file)
+
+
+def remove_snapshots(folder: Path, files: Iterable[str]) -> None:
+    """Remove snapshots that no row refers to."""
+    for file in files:
+        (folder / SNAPSHOT_FOLDER / file).unlink(missing_ok=True)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names in a folder durable."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

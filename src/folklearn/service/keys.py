@@ -1,4 +1,4 @@
-"""Keys to the service: who may do what with which model. Their secrets are not kept."""
+"""Keys to the service and sessions of browsers; the secrets of keys are not kept."""
 
 import fcntl
 import hashlib
@@ -20,16 +20,16 @@ from typing import Literal
 import apsw
 
 from folklearn.errors import InvalidInputError, StateFileError
-from folklearn.service.limits import SCOPES, USUAL, Scope, check_name
+from folklearn.service.limits import DEFAULT_SCOPES, SCOPES, Scope, check_name
 from folklearn.utils import listed
 
-State = Literal["live", "expired", "revoked"]
+KeyState = Literal["live", "expired", "revoked"]
 
 _ALPHABET = string.ascii_lowercase + string.digits
-_ID, _SECRET = 12, 50  # letters, of which 50 are 258 bits
-_FORM = re.compile(rf"(flk_[a-z0-9]{{{_ID}}}_[a-z0-9]{{{_SECRET}}})_([0-9a-f]{{8}})")
-_PLACE_OF_ID = slice(len("flk_"), len("flk_") + _ID)
-_NOBODY = bytes(32), None  # compared with where there is no such id, so that time tells nothing
+_N_ID, _N_SECRET = 12, 50  # letters, of which 50 are 258 bits
+_FORM = re.compile(rf"(flk_[a-z0-9]{{{_N_ID}}}_[a-z0-9]{{{_N_SECRET}}})_([0-9a-f]{{8}})")
+_ID_SLICE = slice(len("flk_"), len("flk_") + _N_ID)
+_UNKNOWN_KEY = bytes(32), None  # compared with for an unknown id, so that time tells nothing
 
 _VERSION = 1  # of the table
 _TABLE = f"""
@@ -40,22 +40,24 @@ CREATE TABLE IF NOT EXISTS key (
 ) STRICT;
 PRAGMA user_version = {_VERSION};
 """
-_PATIENCE = 5000  # milliseconds, while another process writes
-_GLANCE = 0.5  # seconds between two looks at what other processes have changed
-_MOST_ALIKE = 2  # one in use, and one to change to
-_LONGEST_NOTE = 200
-_LONGEST_LIFE = 100 * 365 * 86400  # seconds
+# A random secret of 258 bits cannot be guessed: a slow hash would gain nothing.
+_HASH = hashlib.sha256
+_BUSY_TIMEOUT_MS = 5000  # while another process writes
+_REFRESH_SECONDS = 0.5  # between two searches for changes by other processes
+_MAX_KEYS_PER_PURPOSE = 2  # one in use, and one to change to
+_MAX_NOTE = 200
+_MAX_LIFETIME_SECONDS = 100 * 365 * 86400
 
 
 @dataclass(frozen=True)
 class Key:
-    """What is known about a key; times are seconds since 1970.
+    """A key without its secret; times are seconds since 1970.
 
     Parameters
     ----------
-    scopes : what it is for.
-    model : the only model that it is for, None for all of the tenant.
-    expires, revoked : when it ends, None for never; when it was ended.
+    scopes : operations that it allows.
+    model : the only model that it allows them on, None for all of the tenant.
+    expires, revoked : when it ends and when it was revoked, None for never.
     """
 
     id: str
@@ -68,11 +70,11 @@ class Key:
     revoked: int | None
 
     def allows(self, scope: Scope, model: str | None) -> bool:
-        """Tell whether it may do this with a model of its tenant; None is the tenant itself."""
+        """Tell whether it allows a scope on a model of its tenant; None is the tenant itself."""
         return (scope in self.scopes or "admin" in self.scopes) and self.model in (None, model)
 
-    def state(self, now: float) -> State:
-        """Return what has become of it."""
+    def state(self, now: float) -> KeyState:
+        """Return whether it can be used, and if not, why."""
         if self.revoked is not None:
             return "revoked"
         return "live" if self.expires is None or now < self.expires else "expired"
@@ -92,13 +94,13 @@ class Key:
 class Keys:
     """The keys of a folder, kept in `keys.db`; belongs to one thread.
 
-    Several processes may use the same folder: what one changes, the others notice within a
+    Several processes may use the same folder: a change by one is effective in the others within a
     second. Nothing is written before the first key is created, not even the folder.
 
     Parameters
     ----------
-    clock : tells the seconds since 1970.
-    ticks : tells seconds that never go back, to look at the disk only now and then.
+    clock : returns seconds since 1970.
+    ticks : returns monotonic seconds, by which the file is read again now and then.
     """
 
     def __init__(
@@ -111,79 +113,79 @@ class Keys:
         self._path = Path(folder) / "keys.db"
         self._clock, self._ticks = clock, ticks
         self._database: apsw.Connection | None = None
-        self._known: dict[str, tuple[bytes, Key]] = {}
-        self._version: int | None = None  # of the data that is known, to this connection
-        self._looked = float("-inf")
+        self._keys: dict[str, tuple[bytes, Key]] = {}
+        self._version: int | None = None  # data_version of what was read
+        self._refreshed = float("-inf")
 
     def create(
         self,
         *,
         tenant: str = "main",
         model: str | None = None,
-        scopes: Collection[str] = USUAL,
+        scopes: Collection[str] = DEFAULT_SCOPES,
         note: str = "",
         lifetime: float | None = None,
     ) -> str:
-        """Return a new key, which nobody can find out again; lifetime is in seconds.
+        """Return a new key, whose text is not kept; lifetime is in seconds.
 
         There are two live keys for the same purpose at most: to replace one, create another,
-        let everybody change to it, and revoke the first.
+        let all clients change to it, and revoke the first.
         """
         check_name("tenant", tenant)
         if model is not None:
             check_name("model", model)
-        if len(note) > _LONGEST_NOTE or not note.isprintable():
+        if len(note) > _MAX_NOTE or not note.isprintable():
             raise InvalidInputError(
-                f"note must be one line of at most {_LONGEST_NOTE} characters that can be printed"
+                f"note must be one line of at most {_MAX_NOTE} characters that can be printed"
             )
         now = int(self._clock())
-        expires = None if lifetime is None else now + _as_life(lifetime)
-        id, secret = _drawn(_ID), _drawn(_SECRET)
+        expires = None if lifetime is None else now + _check_lifetime(lifetime)
+        id, secret = _draw_letters(_N_ID), _draw_letters(_N_SECRET)
         body = f"flk_{id}_{secret}"
         text = f"{body}_{_checksum(body)}"
-        key = Key(id, tenant, model, _as_scopes(scopes), note, now, expires, None)
+        key = Key(id, tenant, model, _check_scopes(scopes), note, now, expires, None)
         with self._writing() as database:
-            alike = [one for one in self._live() if one.purpose == key.purpose]
-            if len(alike) >= _MOST_ALIKE:
+            alike = [other for other in self._live() if other.purpose == key.purpose]
+            if len(alike) >= _MAX_KEYS_PER_PURPOSE:
                 raise InvalidInputError(
                     f"there are {len(alike)} live keys for {key.purpose} already: "
-                    f"{listed([one.id for one in alike])}; revoke the one that nobody uses any "
+                    f"{listed([other.id for other in alike])}; revoke the one that is not used any "
                     f"more, probably the oldest, {alike[0].id}"
                 )
             can = " ".join(sorted(key.scopes))
             database.execute(
                 "INSERT INTO key VALUES (?, ?, ?, ?, ?, ?, ?, ?, NULL)",
-                (id, _digest(text), tenant, model, can, note, now, expires),
+                (id, _HASH(text.encode()).digest(), tenant, model, can, note, now, expires),
             )
         return text
 
     def find(self, text: str) -> Key | None:
         """Return the live key of this text, None if there is none."""
         ticks = self._ticks()
-        if ticks - self._looked >= _GLANCE:
-            self._looked = ticks
-            self._look()
-        digest, key = self._known.get(text[_PLACE_OF_ID], _NOBODY)
-        is_same = hmac.compare_digest(_digest(text), digest)
+        if ticks - self._refreshed >= _REFRESH_SECONDS:
+            self._refreshed = ticks
+            self._refresh()
+        digest, key = self._keys.get(text[_ID_SLICE], _UNKNOWN_KEY)
+        is_same = hmac.compare_digest(_HASH(text.encode(errors="replace")).digest(), digest)
         return key if key and is_same and key.state(self._clock()) == "live" else None
 
     def all(self) -> list[Key]:
-        """Return every key there ever was, the oldest first."""
-        self._look()
-        return [key for _, key in self._known.values()]
+        """Return all keys, also expired and revoked ones, the oldest first."""
+        self._refresh()
+        return [key for _, key in self._keys.values()]
 
     def live(self) -> list[Key]:
         """Return the keys that can be used, the oldest first."""
-        self._look()
+        self._refresh()
         return self._live()
 
     def revoke(self, id: str) -> None:
-        """End a key for ever; one that was revoked before stays as it is."""
-        if id not in (known := [key.id for key in self.all()]):
-            # What was given may be a whole key, and has no business in a log.
+        """Revoke a key; one that was revoked before stays as it is."""
+        if id not in (ids := [key.id for key in self.all()]):
+            # The id is not shown: it may be a whole key, which must not be logged.
             raise InvalidInputError(
                 f"there is no key of this id in {self._path.parent}; "
-                + (f"there are: {listed(known)}" if known else "there is none at all")
+                + (f"there are: {listed(ids)}" if ids else "there is none at all")
             )
         with self._writing() as database:
             database.execute(
@@ -192,7 +194,7 @@ class Keys:
             )
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         if self._database is not None:
             self._database.close()
             self._database = None
@@ -202,14 +204,14 @@ class Keys:
 
     def _live(self) -> list[Key]:
         now = self._clock()
-        return [key for _, key in self._known.values() if key.state(now) == "live"]
+        return [key for _, key in self._keys.values() if key.state(now) == "live"]
 
-    def _look(self) -> None:
-        """See what has changed on the disk, if anything has."""
+    def _refresh(self) -> None:
+        """Read the keys again if another connection has changed them."""
         if self._database is None and not self._path.exists():
             return
-        with self._named_errors():
-            database = self._opened()
+        with self._name_file_in_errors():
+            database = self._open()
             version = database.pragma("data_version")
             if version != self._version:
                 self._read(database)
@@ -217,30 +219,29 @@ class Keys:
 
     def _read(self, database: apsw.Connection) -> None:
         rows = database.execute("SELECT * FROM key ORDER BY created, rowid")
-        self._known = {
+        self._keys = {
             id: (digest, Key(id, tenant, model, frozenset(scopes.split()), *rest))
             for id, digest, tenant, model, scopes, *rest in rows
         }
 
     @contextmanager
     def _writing(self) -> Iterator[apsw.Connection]:
-        """Let what happens within become durable as a whole, or not at all."""
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with self._named_errors():
-            database = self._opened()
+        with self._name_file_in_errors():
+            database = self._open()
             with database:
                 self._read(database)
                 yield database
             self._read(database)
 
-    def _opened(self) -> apsw.Connection:
+    def _open(self) -> apsw.Connection:
         if self._database is None:
             if not self._path.exists():
-                self._path.touch(mode=0o600)  # SQLite gives the files beside it the same mode
+                self._path.touch(mode=0o600)  # SQLite gives its other files the same mode
             database = apsw.Connection(str(self._path))
-            database.set_busy_timeout(_PATIENCE)
+            database.set_busy_timeout(_BUSY_TIMEOUT_MS)
             database.transaction_mode = "IMMEDIATE"
-            with self._alone():  # SQLite's patience does not cover a change to WAL
+            with self._lock_folder():  # SQLite's timeout does not cover a change to WAL
                 database.pragma("journal_mode", "wal")
                 database.pragma("synchronous", "full")
                 if database.pragma("user_version") == 0:
@@ -254,8 +255,7 @@ class Keys:
         return self._database
 
     @contextmanager
-    def _alone(self) -> Iterator[None]:
-        """Let no other process begin with the file within."""
+    def _lock_folder(self) -> Iterator[None]:
         # The folder, because to close the file itself would undo the locks of SQLite.
         folder = os.open(self._path.parent, os.O_RDONLY)
         try:
@@ -265,43 +265,38 @@ class Keys:
             os.close(folder)
 
     @contextmanager
-    def _named_errors(self) -> Iterator[None]:
+    def _name_file_in_errors(self) -> Iterator[None]:
         try:
             yield
         except apsw.Error as error:
             raise StateFileError(f"{self._path} cannot be used: {error}") from error
 
 
-def is_whole(text: str) -> bool:
-    """Tell whether a text is a key at all: nothing is missing, and no letter is another one."""
-    found = _FORM.fullmatch(text)
-    return found is not None and found[2] == _checksum(found[1])
+def is_well_formed(text: str) -> bool:
+    """Tell whether a text has the form and the checksum of a key."""
+    match = _FORM.fullmatch(text)
+    return match is not None and match[2] == _checksum(match[1])
 
 
 def _checksum(body: str) -> str:
     return f"{zlib.crc32(body.encode()):08x}"
 
 
-def _digest(text: str) -> bytes:
-    """Return what is kept; nobody can guess a random secret, so a slow hash would gain nothing."""
-    return hashlib.sha256(text.encode(errors="replace")).digest()
-
-
-def _drawn(n: int) -> str:
+def _draw_letters(n: int) -> str:
     return "".join(secrets.choice(_ALPHABET) for _ in range(n))
 
 
-def _as_scopes(given: Collection[str]) -> frozenset[Scope]:
-    scopes = frozenset(scope for scope in SCOPES if scope in given)
-    unknown = sorted(set(given) - scopes)
+def _check_scopes(names: Collection[str]) -> frozenset[Scope]:
+    scopes = frozenset(scope for scope in SCOPES if scope in names)
+    unknown = sorted(set(names) - scopes)
     if unknown or not scopes:
         what = f"there is no scope {unknown[0]!r}" if unknown else "a key needs a scope"
         raise InvalidInputError(f"{what}; choose from: {', '.join(SCOPES)}")
     return frozenset({"admin"}) if "admin" in scopes else scopes  # which implies the others
 
 
-def _as_life(seconds: float) -> int:
-    if not 1 <= seconds <= _LONGEST_LIFE:
+def _check_lifetime(seconds: float) -> int:
+    if not 1 <= seconds <= _MAX_LIFETIME_SECONDS:
         raise InvalidInputError(
             "a key must last for a second at least and for 100 years at most; one without an end "
             "needs no time"
@@ -310,12 +305,12 @@ def _as_life(seconds: float) -> int:
 
 
 COOKIE = "folklearn_session"
-_LIFE = 12 * 3600.0  # seconds
-_MOST = 10_000
+_SESSION_SECONDS = 12 * 3600.0
+_MAX_SESSIONS = 10_000
 
 
 class Sessions:
-    """Sessions of browsers, in memory: a restart logs everybody out.
+    """Sessions of browsers, in memory: a restart ends them.
 
     A session holds the text of its key, so that a key that is revoked ends its sessions too.
     """
@@ -325,25 +320,25 @@ class Sessions:
 
     def begin(self, text: str) -> str:
         """Return the token of a new session for a key."""
-        if len(self._keys) >= _MOST:
+        if len(self._keys) >= _MAX_SESSIONS:
             del self._keys[next(iter(self._keys))]  # the oldest, which ends first anyway
         token = secrets.token_urlsafe(32)
-        self._keys[token] = text, time.monotonic() + _LIFE
+        self._keys[token] = text, time.monotonic() + _SESSION_SECONDS
         return token
 
     def end(self, headers: dict[bytes, bytes]) -> None:
         """Forget the session of a request."""
-        self._keys.pop(_token(headers), None)
+        self._keys.pop(_read_token(headers), None)
 
     def find(self, headers: dict[bytes, bytes], keys: Keys) -> Key | None:
         """Return the live key of the session that a request names, if any."""
-        text, until = self._keys.get(_token(headers), ("", 0.0))
+        text, until = self._keys.get(_read_token(headers), ("", 0.0))
         return keys.find(text) if text and until > time.monotonic() else None
 
 
-def _token(headers: dict[bytes, bytes]) -> str:
+def _read_token(headers: dict[bytes, bytes]) -> str:
     try:
-        found = SimpleCookie(headers.get(b"cookie", b"").decode("latin-1")).get(COOKIE)
+        cookie = SimpleCookie(headers.get(b"cookie", b"").decode("latin-1")).get(COOKIE)
     except CookieError:
         return ""
-    return "" if found is None else found.value
+    return "" if cookie is None else cookie.value

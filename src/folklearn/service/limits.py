@@ -10,11 +10,9 @@ from typing import Any, Literal, get_args
 
 from folklearn.errors import InvalidInputError
 
-UNLIMITED = 2**62  # of models that were created before there was such a limit
-
-MOST_LETTERS_OF_LABEL = 200
-MOST_LETTERS_OF_NAME = 200
-MOST_LETTERS_OF_TEXT = 100_000
+MAX_LABEL_LETTERS = 200
+MAX_NAME_LETTERS = 200
+MAX_TEXT_LETTERS = 100_000
 
 
 def _limit(most: Any, unit: str, what: str, answer: str, **options: Any) -> Any:
@@ -32,11 +30,11 @@ class Limits:
 
     body: int = _limit(1_000_000, "bytes", "a request", "413")
     batch: int = _limit(10_000, "rows", "a request", "422")
-    label: int = _limit(MOST_LETTERS_OF_LABEL, "letters", "a label", "422", init=False)
+    label: int = _limit(MAX_LABEL_LETTERS, "letters", "a label", "422", init=False)
     name: int = _limit(
-        MOST_LETTERS_OF_NAME, "letters", "the name of a column or of an action", "422", init=False
+        MAX_NAME_LETTERS, "letters", "the name of a column or of an action", "422", init=False
     )
-    text: int = _limit(MOST_LETTERS_OF_TEXT, "letters", "the value of a column", "422", init=False)
+    text: int = _limit(MAX_TEXT_LETTERS, "letters", "the value of a column", "422", init=False)
     models: int = _limit(100, "models", "a tenant", "422")
     classes: int = _limit(1_000, "classes", "a model", "422")
     columns: int = _limit(10_000, "columns", "a model", "422")
@@ -76,30 +74,19 @@ class Limits:
     )
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return every limit: its name, how much, of what, and what is answered beyond."""
+        """Return every limit: its name, amount, unit, what it bounds, and the answer beyond it."""
         return [
-            {"name": one.name, "limit": getattr(self, one.name), **one.metadata}
-            for one in dataclasses.fields(self)
+            {"name": field.name, "limit": getattr(self, field.name), **field.metadata}
+            for field in dataclasses.fields(self)
         ]
-
-
-def as_markdown(limits: Limits) -> str:
-    """Return the table of the guide."""
-    lines = ["| limit | at most | of | beyond |", "|---|---|---|---|"]
-    for row in limits.rows():
-        amount = f"{row['limit']:,g}" if row["limit"] < 1e6 else f"{row['limit']:,}"
-        lines.append(
-            f"| `{row['name']}` | {amount} {row['unit']} | {row['what']} | {row['answer']} |"
-        )
-    return "\n".join(lines)
 
 
 Scope = Literal["predict", "learn", "read", "admin"]
 
 SCOPES: tuple[Scope, ...] = get_args(Scope)
-USUAL: tuple[Scope, ...] = ("predict", "learn", "read")  # of a key, unless it is told otherwise
+DEFAULT_SCOPES: tuple[Scope, ...] = ("predict", "learn", "read")  # of a key
 
-PATTERN = "^[a-z0-9][a-z0-9_-]{0,62}$"
+NAME_PATTERN = "^[a-z0-9][a-z0-9_-]{0,62}$"
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 
 

@@ -1,24 +1,28 @@
-"""An agent that decides by names: of what it knows, and of what it can do."""
+"""An agent whose contexts are dictionaries and whose actions have names."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
+from uuid import UUID
 
 import numpy as np
 
 from folklearn.arrays import Array
-from folklearn.bandits.agent import Decision
 from folklearn.bandits.rewards import RewardAgent, auto
 from folklearn.errors import InvalidInputError
 from folklearn.serialization import Record, Serializable, put_inside
+from folklearn.service.events import Answer, DecisionEvent, DerivedAnswer, ExpiryEvent, RewardEvent
+from folklearn.service.journal import Entry
 from folklearn.utils import listed
 
+FindEntry = Callable[[UUID], Entry]  # the event with which an id was issued
 NUMBER = "number"
 
 
 class NamedAgent(Serializable):
     """`folklearn.bandits.auto` for contexts that are dictionaries and actions that have names.
 
-    AgentState are known by the number that the caller gives them.
+    The state of a model of the service: it changes by events, and by nothing else. A decision is
+    known by the number of its event.
 
     Parameters
     ----------
@@ -36,10 +40,14 @@ class NamedAgent(Serializable):
         actions: Sequence[str],
         context: Mapping[str, str | Sequence[str]],
         *,
-        default: float | None = None,
+        default: Any = None,
         seed: int = 0,
     ) -> None:
         self.actions, self.default, self.seed = list(actions), default, seed
+        if not (default is None or isinstance(default, int | float)):
+            raise InvalidInputError(
+                f"the default of an agent is a reward from 0 to 1, got {default!r}"
+            )
         if len(set(self.actions)) < len(self.actions):
             raise InvalidInputError("two actions have the same name")
         self.context: dict[str, str | list[str]] = {
@@ -69,49 +77,72 @@ class NamedAgent(Serializable):
         self._n_rewards = np.zeros(len(self.actions), np.int64)
         self._rewards = np.zeros(len(self.actions))  # in all, by action
 
-    def act(self, number: int, context: Mapping[str, Any]) -> Decision:
-        """Choose an action, and wait for its reward under the caller's number."""
-        decision = self.agent.act(self.read(context))
-        self._numbers[number] = decision.id
-        if len(self._numbers) > self.agent.max_pending:  # the agent has let go of the oldest
-            del self._numbers[next(iter(self._numbers))]
-        return decision
+    def apply(self, entry: Entry, find: FindEntry) -> Answer:
+        """Apply an event; raise FolklearnError, and change nothing, if it cannot be."""
+        match entry.event:
+            case DecisionEvent(context=context):
+                decision = self.agent.act(self.read(context))
+                self._numbers[entry.seq] = decision.id
+                if len(self._numbers) > self.agent.max_pending:  # it has dropped the oldest
+                    del self._numbers[next(iter(self._numbers))]
+                action = self.actions[decision.action]
+                body = {"action": action, "propensity": decision.propensity}
+                return Answer(200, {"id": str(entry.id), "event": entry.seq, **body})
+            case RewardEvent(id=id, reward=reward):
+                self._learn(find(id).seq, reward)
+                return DerivedAnswer(200, {"event": entry.seq, "learned": 1})
+            case ExpiryEvent(ids=ids):
+                for number in [find(id).seq for id in ids]:
+                    if number in self._numbers:
+                        self.agent.expire(self._numbers.pop(number))
+        return Answer(200, {"event": entry.seq})
 
-    def learn(self, number: int, reward: float) -> None:
-        """Learn the reward of a decision."""
+    def _learn(self, number: int, reward: float) -> None:
         if number not in self._numbers:
             raise InvalidInputError("nothing waits for this reward any more")
-        own = self._numbers[number]
-        action = self.agent.find(own).action
-        self.agent.learn(own, reward)
+        decision = self._numbers[number]
+        action = self.agent.find(decision).action
+        self.agent.learn(decision, reward)
         del self._numbers[number]
         self._n_rewards[action] += 1
         self._rewards[action] += reward
 
-    def expire(self, number: int) -> None:
-        """Wait no longer: learn the default reward, or drop the decision."""
-        if number in self._numbers:
-            self.agent.expire(self._numbers.pop(number))
+    def published(self) -> None:
+        """Return nothing: a decision changes the agent."""
+
+    def numbers(self) -> dict[str, Any]:
+        """Return decisions, rewards learned and their average."""
+        n = int(self._n_rewards.sum())
+        total = sum(n * mean for _, n, mean in self.table() if mean is not None)
+        return {
+            "kind": "agent",
+            "rows": self.agent.n_outcomes,
+            "decisions": self.agent.n_decisions,
+            "actions": len(self.actions),
+            "loss": None,
+            "error": None,
+            "reward": total / n if n else None,
+        }
 
     def table(self) -> list[tuple[str, int, float | None]]:
-        """Return of every action how many rewards came, and their average."""
+        """Return (action, number of rewards, their average) of every action."""
         pairs = zip(self.actions, self._n_rewards.tolist(), self._rewards.tolist(), strict=True)
         return [(name, n, total / n if n else None) for name, n, total in pairs]
 
     @property
     def n_bytes(self) -> int:
-        """About how much memory the agent takes, with the decisions that wait."""
+        """Approximate memory, with the decisions that wait."""
         n_actions, n_numbers = len(self.actions), len(self._places)
         waiting = len(self._numbers) * self.n_bytes_of_decision
         return 8 * n_actions * (n_numbers + 1) ** 2 + waiting
 
     @property
     def n_bytes_of_decision(self) -> int:
-        """About how much memory a decision takes while it waits."""
+        """Approximate memory of a decision while it waits."""
         return 1_000 + 8 * (len(self.actions) + len(self._places))
 
     def read(self, context: Mapping[str, Any]) -> Array:
-        """Return a context as the agent sees it, or refuse it."""
+        """Return the features of a context; raise if it is none of this agent."""
         x = np.zeros(len(self._places))
         unknown = context.keys() - self.context.keys()
         if unknown:

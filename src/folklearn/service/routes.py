@@ -1,7 +1,7 @@
 """The routes of the service: each a few lines from a request to an answer."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from typing import Any
 from uuid import UUID
@@ -12,18 +12,33 @@ from starlette.responses import Response, StreamingResponse
 
 from folklearn.model.model import Model
 from folklearn.model.summary import NOTHING_PROVEN
-from folklearn.service import bodies, commands, events
-from folklearn.service.events import Answer, RefusedError, new_id
+from folklearn.service.changes import Change
+from folklearn.service.events import (
+    Answer,
+    Config,
+    DecisionEvent,
+    DeleteEvent,
+    LabelEvent,
+    LabelsRequest,
+    PredictBatchRequest,
+    PredictionEvent,
+    PredictionsRequest,
+    PredictRequest,
+    RefusedError,
+    RewardEvent,
+    Row,
+    new_id,
+)
 from folklearn.service.http import Call, Endpoint, check_answer_length
 from folklearn.service.limits import check_name
-from folklearn.service.model_host import ModelHost, PublishedModel
+from folklearn.service.model_host import PublishedModel
 from folklearn.service.states import ClassifierState
 
-_AT_A_TIME = 256  # rows predicted before others get their turn
-_EVERY = 1.0  # seconds between messages to those who watch
+_PREDICTED_AT_A_TIME = 256  # rows, before other requests get their turn
+_WATCH_SECONDS = 1.0  # between messages
 
 
-# Health, and what there is.
+# Health, limits and models.
 
 
 async def live(call: Call) -> Answer:
@@ -33,16 +48,16 @@ async def live(call: Call) -> Answer:
 
 async def ready(call: Call) -> Answer:
     """Tell whether labels can be learned now."""
-    call.service.store.check_not_full()
-    call.service.store.check_if_large()
+    call.service.store.check_disk()
+    call.service.store.check_memory()
     return Answer(200, {"status": "ready"})
 
 
 async def limits(call: Call) -> Answer:
     """Return every limit of the service, and how much memory the models of the tenant take."""
     store = call.service.store
-    own = {host.row.name: host.n_bytes for host in store.models(call.key.tenant)}
-    used = {"bytes": store.memory.n_bytes, "models": own}
+    sizes = {host.row.name: host.n_bytes for host in store.models(call.key.tenant)}
+    used = {"bytes": store.memory.n_bytes, "models": sizes}
     return Answer(200, {"limits": call.service.limits.rows(), "memory": used})
 
 
@@ -54,48 +69,48 @@ async def metrics(call: Call) -> Response:
 
 async def models(call: Call) -> Answer:
     """List the models of the tenant."""
-    own = call.service.store.models(call.key.tenant)
-    return Answer(200, {"models": await call.service.numbers(own)})
+    hosts = call.service.store.models(call.key.tenant)
+    return Answer(200, {"models": await call.service.numbers(hosts)})
 
 
 # One model.
 
 
-async def create(call: Call) -> Answer:
+async def create(call: Call) -> Any:
     """Create a model; the same request again changes nothing."""
-    service = call.service
+    store = call.service.store
     check_name("model", call.name)
-    return await done(
-        service.writer.call(lambda: service.store.create(call.key.tenant, call.name, call.body))
+    return await call.service.writer.call(
+        lambda: store.create(call.key.tenant, call.name, call.body)
     )
 
 
 async def describe(call: Call) -> Answer:
     """Return what a model is and how it does."""
-    (found,) = await call.service.numbers([call.host])
-    return Answer(200, {**found, "config": msgspec.to_builtins(call.host.config)})
+    (numbers,) = await call.service.numbers([call.host])
+    return Answer(200, {**numbers, "config": msgspec.to_builtins(call.host.config)})
 
 
-async def delete(call: Call) -> Answer:
+async def delete(call: Call) -> Any:
     """Delete a model; its events stay in the journal."""
-    return await done(call.service.writer.submit(call.host, commands.Delete()))
+    return await call.service.writer.submit(Change(call.host, DeleteEvent()))
 
 
 async def predict(call: Call) -> Answer:
-    """Predict a row; its label can be told later by the id of the answer."""
-    body, view = call.body, await _view(call, call.body.at_least)
-    model = view.state
+    """Predict a row; its label may come later, by the id of the answer."""
+    body, published = call.body, await _find_published(call)
+    model = published.state
     _check_width(call, [body.row])
-    check_answer_length(view.n_bytes_of_answer, call.service.limits.answer)
+    check_answer_length(published.n_bytes_of_answer, call.service.limits.answer)
     p = model.predict_proba_one(body.row)
-    answer = {"version": view.version, **_predicted(p)}
+    answer = {"version": published.version, **_describe_prediction(p)}
     if model.is_open:
         answer["unseen"] = model.unseen_probability
     if body.remember or body.durable:
-        id, asked = new_id(), _asked(view, body.row, list(p.values()))
-        kept = _remembered(call, [(id, asked)])
+        id, event = new_id(), _new_event(published, body.row, list(p.values()))
+        remembered = _remember(call, [(id, event)])
         if body.durable:
-            written: Answer = await kept
+            written: Answer = await remembered
             if written.status != 200:
                 return written
         answer["id"] = str(id)
@@ -104,135 +119,122 @@ async def predict(call: Call) -> Answer:
 
 async def predict_many(call: Call) -> Answer:
     """Predict rows together, all from the same version."""
-    rows, view = call.body.rows, await _view(call, call.body.at_least)
+    rows, published = call.body.rows, await _find_published(call)
     _check_count(call, len(rows))
     _check_width(call, rows)
-    most, n_each = call.service.limits.answer, view.n_bytes_of_answer
-    if len(rows) * n_each > most:  # before it is made
+    limit, n_each = call.service.limits.answer, published.n_bytes_of_answer
+    if len(rows) * n_each > limit:  # before it is made
         raise RefusedError(
             422,
-            f"an answer may have {most:,} bytes, and each of these predictions up to {n_each:,}: "
-            f"ask for {most // n_each:,} rows at a time",
+            f"an answer may have {limit:,} bytes, and each of these predictions up to {n_each:,}: "
+            f"ask for {limit // n_each:,} rows at a time",
         )
     call.share.take(call.n_bytes + len(rows) * n_each)
-    model, predictions, asked = view.state, [], []
-    for start in range(0, len(rows), _AT_A_TIME):
-        part = rows[start : start + _AT_A_TIME]
-        for row, p in zip(part, _probabilities(model, part), strict=True):
-            found = _predicted(dict(zip(model.labels, p, strict=True)))
+    model, predictions, events = published.state, [], []
+    for start in range(0, len(rows), _PREDICTED_AT_A_TIME):
+        chunk = rows[start : start + _PREDICTED_AT_A_TIME]
+        for row, p in zip(chunk, _predict_rows(model, chunk), strict=True):
+            prediction = _describe_prediction(dict(zip(model.labels, p, strict=True)))
             if call.body.remember:
                 id = new_id()
-                found["id"] = str(id)
-                asked.append((id, _asked(view, row, p)))
-            predictions.append(msgspec.Raw(msgspec.json.encode(found)))  # a tenth of the objects
+                prediction["id"] = str(id)
+                events.append((id, _new_event(published, row, p)))
+            predictions.append(msgspec.Raw(msgspec.json.encode(prediction)))  # a tenth of objects
         await asyncio.sleep(0)
-    if asked:
-        _remembered(call, asked)
-    return Answer(200, {"version": view.version, "predictions": predictions})
+    if events:
+        _remember(call, events)
+    return Answer(200, {"version": published.version, "predictions": predictions})
 
 
-async def learn(call: Call) -> Answer:
+async def learn(call: Call) -> Any:
     """Learn a label, with its row or by the id of a prediction."""
-    _check_not_agent(call.host)
-    command = commands.Learn(
-        _label(call.body), key=call.idempotency_key, size=_size(call, [call.body.row])
-    )
-    return await done(call.service.writer.submit(call.host, command))
+    n_bytes = call.n_bytes + 500 + 100 * len(call.body.row or ())  # as sent, and as objects
+    change = Change(call.host, call.body, call.idempotency_key)
+    return await call.service.writer.submit(change, n_bytes)
 
 
-async def learn_many(call: Call) -> Answer:
+async def learn_many(call: Call) -> Any:
     """Learn labels together, in order; the answer names those that were refused."""
-    _check_not_agent(call.host)
     items = call.body.items
     _check_count(call, len(items))
-    command = commands.LearnMany(
-        [_label(item) for item in items],
-        key=call.idempotency_key,
-        size=_size(call, [item.row for item in items]),
-    )
-    return await done(call.service.writer.submit(call.host, command))
+    change = Change(call.host, call.body, call.idempotency_key)
+    n_bytes = _count_bytes(call, [item.row for item in items])
+    return await call.service.writer.submit(change, n_bytes)
 
 
-async def decide(call: Call) -> Answer:
-    """Choose an action for a context; its reward is told by the id of the answer."""
-    if not call.host.config.decides:
-        raise RefusedError(422, "this model predicts labels: send the row to /predict")
-    context = call.body.context
-    command = commands.Decide(context, key=call.idempotency_key, size=_size(call, [context]))
-    return await done(call.service.writer.submit(call.host, command))
+async def decide(call: Call) -> Any:
+    """Choose an action for a context; its reward comes later, by the id of the answer."""
+    change = Change(call.host, call.body, call.idempotency_key)
+    return await call.service.writer.submit(change, _count_bytes(call, [call.body.context]))
 
 
-async def reward(call: Call) -> Answer:
+async def reward(call: Call) -> Any:
     """Learn the reward of a decision, a number from 0 to 1."""
-    if not call.host.config.decides:
-        raise RefusedError(422, "this model predicts labels: tell them to /learn")
-    command = commands.Reward(call.body.id, call.body.reward, key=call.idempotency_key)
-    return await done(call.service.writer.submit(call.host, command))
+    return await call.service.writer.submit(Change(call.host, call.body, call.idempotency_key))
 
 
-# Looking at a model.
+# Reports on a model.
 
 
 async def certificate(call: Call) -> Answer:
     """Return a lower bound on the loss of linear models, and the sentence that names them."""
-    version, model = await _model_copy(call)
-    found = await asyncio.to_thread(model.certificate)
-    if found is None:
+    version, model = await _copy_model(call)
+    proof = await asyncio.to_thread(model.certificate)
+    if proof is None:
         return Answer(200, {"version": version, "valid": False, "words": NOTHING_PROVEN})
-    words = found.in_words(model.total_weight)
     weight = model.total_weight or 1.0
     return Answer(
         200,
         {
             "version": version,
-            "valid": bool(found.valid),
-            "words": words,
-            "rounds": found.n_rounds,
-            "loss": _finite(found.loss / weight),  # a row, as everywhere here
-            "best_linear_at_least": _finite(found.best_linear_at_least / weight),
-            "B": _finite(found.B),
-            "models": found.models,
-            "norm": _finite(found.norm),
+            "valid": bool(proof.valid),
+            "words": proof.in_words(model.total_weight),
+            "rounds": proof.n_rounds,
+            "loss": _finite_or_none(proof.loss / weight),  # a row, as everywhere here
+            "best_linear_at_least": _finite_or_none(proof.best_linear_at_least / weight),
+            "B": _finite_or_none(proof.B),
+            "models": proof.models,
+            "norm": _finite_or_none(proof.norm),
         },
     )
 
 
 async def windows(call: Call) -> Answer:
-    """Return loss, error and floor of the last rows, in windows that double."""
-    version, model = await _model_copy(call)
-    found = await asyncio.to_thread(model.windows)
+    """Return loss, error and lower bound of the last rows, in windows that double."""
+    version, model = await _copy_model(call)
     rows = [
         {
-            "start": one.start,
-            "stop": one.stop,
-            "loss": _finite(one.loss / one.weight) if one.weight else None,
-            "error": one.n_errors / max(1, one.stop - one.start),
-            "floor": _finite(one.floor / one.weight) if one.weight else None,
+            "start": window.start,
+            "stop": window.stop,
+            "loss": _finite_or_none(window.loss / window.weight) if window.weight else None,
+            "error": window.n_errors / max(1, window.stop - window.start),
+            "floor": _finite_or_none(window.floor / window.weight) if window.weight else None,
         }
-        for one in found
+        for window in await asyncio.to_thread(model.windows)
     ]
     return Answer(200, {"version": version, "windows": rows})
 
 
 async def alarms(call: Call) -> Answer:
     """Return when the capped loss has risen; wrong once in a hundred streams at most."""
-    version, model = await _model_copy(call)
-    found = [{**one._asdict(), "words": one.in_words()} for one in model.monitor().alarms]
-    return Answer(200, {"version": version, "alarms": found})
+    version, model = await _copy_model(call)
+    rows = [{**alarm._asdict(), "words": alarm.in_words()} for alarm in model.monitor().alarms]
+    return Answer(200, {"version": version, "alarms": rows})
 
 
 async def explain(call: Call) -> Answer:
     """Return the largest weights, and what every column is worth."""
-    version, model = await _model_copy(call)
-    found = await asyncio.to_thread(model.explain)
-    weights = [{"name": n, "label": y, "weight": w} for n, y, w in found.top(100)]
-    return Answer(200, {"version": version, "weights": weights, "importance": found.importance})
+    version, model = await _copy_model(call)
+    explanation = await asyncio.to_thread(model.explain)
+    weights = [{"name": n, "label": y, "weight": w} for n, y, w in explanation.top(100)]
+    body = {"version": version, "weights": weights, "importance": explanation.importance}
+    return Answer(200, body)
 
 
 async def file(call: Call) -> Response:
     """Return the model as a file that `folklearn.load` reads."""
     check_answer_length(call.host.n_bytes, call.service.limits.answer)
-    _, model = await _model_copy(call)
+    _, model = await _copy_model(call)
     content = await asyncio.to_thread(model.to_bytes)
     name = f'attachment; filename="{call.host.row.name}.folk"'
     return Response(
@@ -255,72 +257,59 @@ async def watch(call: Call) -> StreamingResponse:
     return StreamingResponse(_messages(call), media_type="text/event-stream")
 
 
-async def _messages(call: Call) -> Any:
-    host: ModelHost = call.host
-    service, last = call.service, -1
+async def _messages(call: Call) -> AsyncIterator[bytes]:
+    last = -1
     while _may_watch(call):
-        if host.version != last:
-            last = host.version
-            (found,) = await service.numbers([host])
-            yield b"data: " + msgspec.json.encode(found) + b"\n\n"
+        if call.host.version != last:
+            last = call.host.version
+            (numbers,) = await call.service.numbers([call.host])
+            yield b"data: " + msgspec.json.encode(numbers) + b"\n\n"
         else:
             yield b": nothing new\n\n"
-        await asyncio.sleep(_EVERY)
+        await asyncio.sleep(_WATCH_SECONDS)
 
 
 def _may_watch(call: Call) -> bool:
-    """Tell whether the model is still there, and the key that began to watch still good."""
+    """Tell whether the model still exists, and the key that began to watch is still live."""
     row = call.host.row
     with suppress(RefusedError):
-        call.service.key_of(call.headers, with_session=True)
-        return call.service.store.find(row.tenant, row.name) is call.host
+        call.service.find_key(call.headers, with_session=True)
+        return call.service.store.hosts.get((row.tenant, row.name)) is call.host
     return False
 
 
-# What they share.
+# Helpers.
 
 
-async def done(future: Any) -> Answer:
-    """Return the answer that the writer gives."""
-    answer: Answer = await future
-    return answer
-
-
-async def _view(call: Call, at_least: int) -> PublishedModel:
-    """Return the state that was published last, or wait for a version if that is asked for."""
-    _check_not_agent(call.host)
-    host = call.host
-    if host.view.version < at_least:
-        await call.service.writer.call(lambda: host.publish(now=True))
-        if host.view.version < at_least:
+async def _find_published(call: Call) -> PublishedModel:
+    """Return the model that was published last, or wait for the version asked for."""
+    host, version = call.host, call.body.at_least
+    if host.published.version < version:
+        await call.service.writer.call(host.publish)
+        if host.published.version < version:
             raise RefusedError(
-                409, f"the model is at version {host.view.version}, and not at {at_least} yet"
+                409, f"the model is at version {host.published.version}, and not at {version} yet"
             )
-    view: PublishedModel = host.view
-    return view
-
-
-def _check_not_agent(host: ModelHost) -> None:
-    if host.config.decides:
-        raise RefusedError(422, "this model decides: ask /decide, and tell rewards to /reward")
+    published: PublishedModel = host.published
+    return published
 
 
 def _check_count(call: Call, n: int) -> None:
-    most = call.service.limits.batch
-    if not 0 < n <= most:
-        raise RefusedError(422, f"a request may hold 1 to {most:,} rows, got {n:,}")
+    limit = call.service.limits.batch
+    if not 0 < n <= limit:
+        raise RefusedError(422, f"a request may hold 1 to {limit:,} rows, got {n:,}")
 
 
-def _check_width(call: Call, rows: Sequence[events.Row]) -> None:
-    """Refuse to predict a row that no model could learn, before everybody waits for it."""
-    most = call.service.limits.columns
+def _check_width(call: Call, rows: Sequence[Row]) -> None:
+    """Raise if no model could learn a row, before other requests wait for its prediction."""
+    limit = call.service.limits.columns
     widest = max(map(len, rows))
-    if widest > most:
-        raise RefusedError(422, f"a row may have {most:,} columns, and one has {widest:,}")
+    if widest > limit:
+        raise RefusedError(422, f"a row may have {limit:,} columns, and one has {widest:,}")
 
 
-async def _model_copy(call: Call) -> tuple[int, Model]:
-    version, state = await call.service.copy_of(call.host)
+async def _copy_model(call: Call) -> tuple[int, Model]:
+    version, state = await call.service.copy_state(call.host)
     if not isinstance(state, ClassifierState):
         raise RefusedError(
             422, "a model that decides has none: GET /v1/models/NAME has its numbers"
@@ -328,50 +317,45 @@ async def _model_copy(call: Call) -> tuple[int, Model]:
     return version, state.model
 
 
-def _probabilities(model: Model, rows: list[events.Row]) -> list[list[float]]:
-    """Return what `predict_proba_one` gives of every row, to the last bit, as `verify` compares it.
+def _predict_rows(model: Model, rows: list[Row]) -> list[list[float]]:
+    """Return the probabilities of `predict_proba_one`, to the last bit, as `verify` compares them.
 
     Sums over dense rows round otherwise where there are several. Rows of words are summed each
     for itself, and would take many times as long one by one.
     """
     if model.pipeline is not None and model.pipeline.sparse:
-        found: list[list[float]] = model.predict_next(rows).tolist()
-        return found
+        probabilities: list[list[float]] = model.predict_next(rows).tolist()
+        return probabilities
     return [list(model.predict_proba_one(row).values()) for row in rows]
 
 
-def _predicted(p: dict[Any, float]) -> dict[str, Any]:
+def _describe_prediction(p: dict[Any, float]) -> dict[str, Any]:
     return {
         "label": max(p, key=p.__getitem__) if p else None,
         "probabilities": [{"label": label, "probability": value} for label, value in p.items()],
     }
 
 
-def _asked(view: PublishedModel, row: events.Row, p: list[float]) -> events.Asked:
-    return events.Asked(row, p, view.state.unseen_probability, view.version)
+def _new_event(published: PublishedModel, row: Row, p: list[float]) -> PredictionEvent:
+    return PredictionEvent(row, p, published.state.unseen_probability, published.version)
 
 
-def _label(body: bodies.LearnBody) -> commands.Label:
-    if (body.row is None) == (body.id is None):
-        raise RefusedError(422, "a label comes with its row, or with the id of a prediction")
-    id: UUID | None = body.id
-    return commands.Label(body.label, body.row, id, body.weight)
+def _remember(call: Call, items: list[tuple[UUID, PredictionEvent]]) -> Any:
+    """Have predictions remembered; return the future, which need not be awaited."""
+    n_bytes = _count_bytes(call, [event.row for _, event in items])
+    n_bytes += sum(32 * len(event.p) for _, event in items)
+    change = Change(call.host, PredictionsRequest(items))
+    remembered = call.service.writer.submit(change, n_bytes)
+    remembered.add_done_callback(lambda future: future.cancelled() or future.exception())
+    return remembered
 
 
-def _remembered(call: Call, asked: list[tuple[UUID, events.Asked]]) -> Any:
-    """Have predictions remembered; return the future, which nobody needs to wait for."""
-    size = _size(call, [one.row for _, one in asked]) + sum(32 * len(one.p) for _, one in asked)
-    kept = call.service.writer.submit(call.host, commands.Ask(asked, size=size))
-    kept.add_done_callback(lambda done: done.cancelled() or done.exception())
-    return kept
-
-
-def _size(call: Call, rows: Sequence[events.Row | None]) -> int:
+def _count_bytes(call: Call, rows: Sequence[Row | None]) -> int:
     """Return about how many bytes a request takes while it waits: as sent, and as objects."""
     return call.n_bytes + sum(500 + 100 * len(row or ()) for row in rows)
 
 
-def _finite(value: float) -> float | None:
+def _finite_or_none(value: float) -> float | None:
     return value if abs(value) < float("inf") else None
 
 
@@ -383,17 +367,32 @@ ENDPOINTS = (
     Endpoint("GET", "/v1/limits", "read", limits),
     Endpoint("GET", "/metrics", "read", metrics),
     Endpoint("GET", "/v1/models", "read", models),
-    Endpoint("PUT", MODEL, "admin", create, bodies.CreateBody, finds=False, status=201),
+    Endpoint("PUT", MODEL, "admin", create, Config, finds=False, status=201),
     Endpoint("GET", MODEL, "read", describe),
     Endpoint("DELETE", MODEL, "admin", delete),
-    Endpoint("POST", f"{MODEL}/predict", "predict", predict, bodies.PredictBody),
-    Endpoint("POST", f"{MODEL}/predict/batch", "predict", predict_many, bodies.PredictManyBody),
-    Endpoint("POST", f"{MODEL}/learn", "learn", learn, bodies.LearnBody, repeats=True),
+    Endpoint("POST", f"{MODEL}/predict", "predict", predict, PredictRequest, is_agent=False),
     Endpoint(
-        "POST", f"{MODEL}/learn/batch", "learn", learn_many, bodies.LearnManyBody, repeats=True
+        "POST",
+        f"{MODEL}/predict/batch",
+        "predict",
+        predict_many,
+        PredictBatchRequest,
+        is_agent=False,
     ),
-    Endpoint("POST", f"{MODEL}/decide", "predict", decide, bodies.DecideBody, repeats=True),
-    Endpoint("POST", f"{MODEL}/reward", "learn", reward, bodies.RewardBody, repeats=True),
+    Endpoint("POST", f"{MODEL}/learn", "learn", learn, LabelEvent, repeats=True, is_agent=False),
+    Endpoint(
+        "POST",
+        f"{MODEL}/learn/batch",
+        "learn",
+        learn_many,
+        LabelsRequest,
+        repeats=True,
+        is_agent=False,
+    ),
+    Endpoint(
+        "POST", f"{MODEL}/decide", "predict", decide, DecisionEvent, repeats=True, is_agent=True
+    ),
+    Endpoint("POST", f"{MODEL}/reward", "learn", reward, RewardEvent, repeats=True, is_agent=True),
     Endpoint("GET", f"{MODEL}/certificate", "read", certificate),
     Endpoint("GET", f"{MODEL}/windows", "read", windows),
     Endpoint("GET", f"{MODEL}/alarms", "read", alarms),

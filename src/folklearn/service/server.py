@@ -4,7 +4,9 @@ import ipaddress
 import logging
 import os
 import shutil
+import signal
 import socket
+import sys
 import tempfile
 import threading
 import time
@@ -21,9 +23,17 @@ import uvicorn
 from folklearn import serialization
 from folklearn.errors import InvalidInputError
 from folklearn.model.model import Model
-from folklearn.service import commands, events, failpoints
 from folklearn.service.app import application
+from folklearn.service.changes import Change
 from folklearn.service.client import Client, ServiceError
+from folklearn.service.events import (
+    Config,
+    DecisionEvent,
+    LabelEvent,
+    LabelsRequest,
+    RewardEvent,
+    Row,
+)
 from folklearn.service.keys import Keys
 from folklearn.service.limits import Limits, check_name
 from folklearn.service.service import Service
@@ -36,7 +46,7 @@ TENANT = "main"
 def lacks_key(folder: Path, host: str) -> bool:
     """Tell whether a folder has no key yet.
 
-    Beyond this machine nothing is served before somebody has made a key on purpose.
+    Other machines are served only if the folder has a key already.
     """
     keys = Keys(folder)
     is_without = not keys.live()
@@ -71,33 +81,29 @@ def address(host: str, port: int) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def use_every_kernel() -> None:
-    """Do once what requests do, in a folder that is thrown away."""
-    with tempfile.TemporaryDirectory() as place:
-        store = ModelStore(Path(place), Limits(free_disk=0))
-        agent = events.Config(actions=["a", "b"], context={"x": "number"})
-        for name, config in (("numbers", events.Config()), ("agent", agent)):
+def compile_kernels() -> None:
+    """Do once what requests do, in a temporary folder, so that none waits for a compiler."""
+    with tempfile.TemporaryDirectory() as folder:
+        store = ModelStore(Path(folder), Limits(free_disk=0))
+        agent = Config(actions=["a", "b"], context={"x": "number"})
+        words = Config(roles={"text": "words"})
+        for name, config in (("numbers", Config()), ("words", words), ("agent", agent)):
             store.create(TENANT, name, config)
-        store.create(TENANT, "words", events.Config(roles={"text": "words"}))
-        rows: list[events.Row] = [
+        rows: list[Row] = [
             {"x": i % 7, "z": i / 3, "c": f"{i % 5}", "when": f"2026-01-{1 + i % 28:02}"}
             for i in range(160)
         ]
         for name, column in (("numbers", {}), ("words", {"text": "one more text"})):
-            hosted = store.find(TENANT, name)
-            assert hosted is not None
-            labels = [
-                commands.Label("ab"[i % 2], {**row, **column}, None) for i, row in enumerate(rows)
-            ]
-            store.write([(hosted, commands.Learn(label)) for label in labels])
-            store.write([(hosted, commands.LearnMany(labels))])
-            hosted.publish(now=True)
-            hosted.view.state.predict_proba_one({**rows[0], **column})
-        hosted = store.find(TENANT, "agent")
-        assert hosted is not None
+            host = store.hosts[TENANT, name]
+            labels = [LabelEvent("ab"[i % 2], {**row, **column}) for i, row in enumerate(rows)]
+            store.write([Change(host, label) for label in labels])
+            store.write([Change(host, LabelsRequest(labels))])
+            host.publish()
+            host.published.state.predict_proba_one({**rows[0], **column})
+        host = store.hosts[TENANT, "agent"]
         for _ in range(3):
-            made = store.write([(hosted, commands.Decide({"x": 1}))])[0]
-            store.write([(hosted, commands.Reward(UUID(made.body["id"]), 1.0))])
+            (decision,) = store.write([Change(host, DecisionEvent({"x": 1}))])
+            store.write([Change(host, RewardEvent(UUID(decision.body["id"]), 1.0))])
         store.abandon()
 
 
@@ -108,13 +114,46 @@ def import_model(service: Service, path: Path, name: str | None = None) -> str:
     if not isinstance(serialization.load(path), Model):
         raise InvalidInputError(f"{path} holds no folklearn.Model: save one with Model.save")
     content, store = path.read_bytes(), service.store
-    if store.find(TENANT, name) is not None:
+    if (TENANT, name) in store.hosts:
         raise InvalidInputError(
             f"there is a model {name} already: start without --import to go on with it, or give "
             "the new one another --name"
         )
-    service.writer.call(lambda: store.create(TENANT, name, events.Config(), content)).result()
+    service.writer.call(lambda: store.create(TENANT, name, Config(), content)).result()
     return name
+
+
+FAILPOINTS = (
+    "before_commit",
+    "after_commit",
+    "before_apply",
+    "before_answer",
+    "in_replay",
+    "in_snapshot",
+    "before_rename",
+    "after_rename",
+    "before_checkpoint",
+    "after_checkpoint",
+)
+
+
+def die_at(where: str) -> None:
+    """Kill this process, as kill -9 does, at a failpoint, for tests; an empty string is none.
+
+    With ``after_commit:3`` it dies the third time that it comes to the failpoint ``after_commit``.
+    """
+    name, _, count = where.partition(":")
+    n_left = int(count or 1)
+
+    def hook(event: str, arguments: object) -> None:
+        nonlocal n_left
+        if event == f"folklearn.{name}":
+            n_left -= 1
+            if n_left <= 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    if where:
+        sys.addaudithook(hook)
 
 
 def serve(
@@ -130,7 +169,7 @@ def serve(
     that is free.
     """
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    failpoints.die_at(os.environ.get("FOLKLEARN_DIE_AT", ""))
+    die_at(os.environ.get("FOLKLEARN_DIE_AT", ""))
     with _listening(host, port) as listening:
         service = Service(folder, limits)
         keep_room(folder)
@@ -185,7 +224,7 @@ def start_demo(address: str, key: str) -> None:
 
 
 def _show_digits(client: Client) -> None:
-    """Let a model guess handwritten digits; what they are is told a little later."""
+    """Let a model predict handwritten digits; labels come a little later."""
     pixels, labels = digits()
     rows = (
         dict(zip(pixels, row, strict=True)) for row in np.column_stack([*pixels.values()]).tolist()
@@ -203,7 +242,7 @@ def _show_digits(client: Client) -> None:
 def _recommend(client: Client) -> None:
     """Let an agent find out what people click on in the morning, and what in the evening."""
     agent = client.create("front-page", actions=_ACTIONS, context={"time": [*_CLICKS]})
-    rng = np.random.default_rng(7)  # not the seed of the agent: the world draws for itself
+    rng = np.random.default_rng(7)  # not the seed of the agent
     for time_of_day in cycle(_CLICKS):
         chosen = agent.decide({"time": time_of_day})
         chance = _CLICKS[time_of_day][_ACTIONS.index(chosen.action)]

@@ -1,7 +1,7 @@
-"""Replay the journal of one model from its first event, and say what comes out.
+"""Replay the journal of one model from its first event, and print the result.
 
 ``python -m folklearn.service.verify FOLDER MODEL VERSION`` prints JSON. It only reads, and may run
-beside the service.
+while the service runs.
 """
 
 import json
@@ -13,28 +13,33 @@ from typing import Any
 from threadpoolctl import threadpool_limits
 
 from folklearn.errors import FolklearnError
-from folklearn.service import events
-from folklearn.service.journal import Entry, Journal
-from folklearn.service.states import ClassifierState, State, begun
+from folklearn.service.events import CreateEvent, PredictionEvent
+from folklearn.service.journal import Journal
+from folklearn.service.states import ClassifierState, restore_state
 
 
 def replay(folder: Path, number: int, version: int) -> dict[str, Any]:
     """Return the digest of a model at a version, and how many predictions came out the same."""
     journal = Journal(folder, read_only=True)
-    asked = _asked(journal, number, version)
+    predictions: dict[int, list[PredictionEvent]] = {}  # by the version that they used
+    for entry in journal.entries(upto=version, model=number):
+        if isinstance(entry.event, PredictionEvent):
+            predictions.setdefault(entry.event.version, []).append(entry.event)
     skipped, state = journal.skipped(), None
-    n_events = n_predictions = n_other = 0
+    n_events = n_predictions = n_different = 0
     with threadpool_limits(1, user_api="blas"):
         for entry in journal.entries(upto=version, model=number):
             n_events += 1
-            if isinstance(entry.event, events.Created | events.Imported):
-                state = begun(entry.event)
+            if isinstance(entry.event, CreateEvent):
+                state = restore_state(entry.event)
             elif state is not None and entry.seq not in skipped:
-                apply(state, entry, journal)
-            for own in asked.get(entry.seq, ()):
+                with suppress(FolklearnError):  # refused again, which changes nothing
+                    state.apply(entry, journal.entry_of)
+            for event in predictions.get(entry.seq, ()):
                 assert isinstance(state, ClassifierState)
                 n_predictions += 1
-                n_other += list(state.model.predict_proba_one(own.row).values()) != own.p
+                p = list(state.model.predict_proba_one(event.row).values())
+                n_different += p != event.p
     assert state is not None
     digest = state.to_record().digest
     journal.close()
@@ -42,23 +47,8 @@ def replay(folder: Path, number: int, version: int) -> dict[str, Any]:
         "digest": digest,
         "events": n_events,
         "predictions": n_predictions,
-        "other_predictions": n_other,
+        "other_predictions": n_different,
     }
-
-
-def apply(state: State, entry: Entry, journal: Journal) -> None:
-    """Take in an event, as the service did; one that it refused changes nothing again."""
-    with suppress(FolklearnError):
-        state.apply(entry, journal.entry)
-
-
-def _asked(journal: Journal, number: int, version: int) -> dict[int, list[events.Asked]]:
-    """Return the predictions that were remembered, by the version that they used."""
-    found: dict[int, list[events.Asked]] = {}
-    for entry in journal.entries(upto=version, model=number):
-        if isinstance(entry.event, events.Asked):
-            found.setdefault(entry.event.version, []).append(entry.event)
-    return found
 
 
 if __name__ == "__main__":

@@ -14,13 +14,13 @@ from starlette.routing import BaseRoute, Route
 from folklearn.errors import FolklearnError
 from folklearn.report.rendering import new_environment
 from folklearn.service.events import RefusedError
-from folklearn.service.http import NOBODY, read_body
+from folklearn.service.http import NO_KEY, read_body
 from folklearn.service.keys import COOKIE, Key
 from folklearn.service.model_host import ModelHost
+from folklearn.service.named_agent import NamedAgent
 from folklearn.service.pages.charts import CHARTS
 from folklearn.service.pages.view_model import ModelPageCache, describe_replay
 from folklearn.service.service import Service
-from folklearn.service.states import AgentState
 
 log = logging.getLogger("folklearn.service")
 
@@ -114,7 +114,7 @@ class PageRouter:
         """Return the endpoint of a handler that needs no session."""
 
         async def answer(request: Request) -> Response:
-            return await handler(PageRequest(self, request, NOBODY))
+            return await handler(PageRequest(self, request, NO_KEY))
 
         return self._protect(answer)
 
@@ -128,7 +128,7 @@ class PageRouter:
                 return RedirectResponse("/login", 303)
             name, host = request.path_params.get("name"), None
             if name is not None:
-                host = service.store.find(key.tenant, name)
+                host = service.store.hosts.get((key.tenant, name))
                 if host is None or not key.allows("read", name):
                     raise RefusedError(404, f"There is no model {name!r}.")
             return await handler(PageRequest(self, request, key, host))
@@ -156,7 +156,7 @@ class PageRouter:
         return protected
 
     def _problem(self, request: Request, status: int, sentence: str) -> Response:
-        return PageRequest(self, request, NOBODY).render("problem.html", status, sentence=sentence)
+        return PageRequest(self, request, NO_KEY).render("problem.html", status, sentence=sentence)
 
 
 def _check_same_site(request: Request) -> None:
@@ -227,10 +227,10 @@ async def model(page: PageRequest) -> Response:
         "may_verify": page.key.allows("admin", host.row.name),
         "address": page.address,
     }
-    if host.config.decides:
-        _, state = await service.copy_of(host)
-        assert isinstance(state, AgentState)
-        return page.render("agent.html", actions=state.named_agent.table(), **shared)
+    if host.is_agent:
+        _, state = await service.copy_state(host)
+        assert isinstance(state, NamedAgent)
+        return page.render("agent.html", actions=state.table(), **shared)
     pages = page.router.pages
     shown = await pages.find(host)
     importance = pages.importance(host, shown)
@@ -240,7 +240,7 @@ async def model(page: PageRequest) -> Response:
 async def chart(page: PageRequest) -> Response:
     """Draw a chart of a model."""
     name, is_narrow = page.request.path_params["picture"], "narrow" in page.request.query_params
-    if page.host.config.decides or name not in CHARTS:
+    if page.host.is_agent or name not in CHARTS:
         raise RefusedError(404, "There is no such picture.")
     image = await page.router.pages.draw(page.host, name, is_narrow=is_narrow)
     return Response(image, media_type="image/svg+xml", headers=_DOCUMENT_HEADERS)
@@ -248,7 +248,7 @@ async def chart(page: PageRequest) -> Response:
 
 async def report(page: PageRequest) -> Response:
     """Send the report on a classifier."""
-    if page.host.config.decides:
+    if page.host.is_agent:
         raise RefusedError(404, "There is no report on a model that decides.")
     text = await page.router.pages.report(page.host)
     return Response(text, media_type="text/html", headers=_DOCUMENT_HEADERS)

@@ -93,7 +93,7 @@ class ModelPageCache:
             began = time.monotonic()
             if kept is not None and (kept.version == host.version or began < until):
                 return kept
-            version, state = await self._service.copy_of(host)
+            version, state = await self._service.copy_state(host)
             assert isinstance(state, ClassifierState)
             page: ModelPage = await self._in_thread(ModelPage(version, state.model).compute)
             ended = time.monotonic()
