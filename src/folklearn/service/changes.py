@@ -177,7 +177,7 @@ def _prepare_decision(preparation: _Preparation, decision: DecisionEvent) -> Pre
     state = preparation.host.state
     if isinstance(state, NamedAgent):
         try:
-            state.read(decision.context)  # or else it would wait for a reward
+            state.encode_context(decision.context)  # or else it would wait for a reward
         except FolklearnError as error:
             raise RefusedError(422, str(error)) from None
     preparation.host.expect_decision()

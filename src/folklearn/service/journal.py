@@ -402,7 +402,7 @@ class Journal:
         content = self.answers_to_add.get(seq)
         return content or self._value("SELECT body FROM answer WHERE seq = ?", seq)
 
-    def skipped(self) -> dict[int, str]:
+    def skipped_events(self) -> dict[int, str]:
         """Return the events that are left out, and why."""
         return dict(self.db.execute("SELECT seq, reason FROM skipped"))
 

@@ -214,10 +214,10 @@ class Keys:
             database = self._open()
             version = database.pragma("data_version")
             if version != self._version:
-                self._read(database)
+                self._read_keys(database)
                 self._version = version
 
-    def _read(self, database: apsw.Connection) -> None:
+    def _read_keys(self, database: apsw.Connection) -> None:
         rows = database.execute("SELECT * FROM key ORDER BY created, rowid")
         self._keys = {
             id: (digest, Key(id, tenant, model, frozenset(scopes.split()), *rest))
@@ -230,9 +230,9 @@ class Keys:
         with self._name_file_in_errors():
             database = self._open()
             with database:
-                self._read(database)
+                self._read_keys(database)
                 yield database
-            self._read(database)
+            self._read_keys(database)
 
     def _open(self) -> apsw.Connection:
         if self._database is None:

@@ -133,7 +133,7 @@ class ModelHost:
         self.state, self.memory = state, memory
         self.version, self.changed = last.seq, last.time
         self.is_agent = bool(created.config.actions)
-        self.published = PublishedModel(self.version, state.published())
+        self.published = PublishedModel(self.version, state.copy_to_predict())
         self.may_publish = 0.0
         self.why_held = ""
         self.n_bytes = self.n_coming = self.n_pending = 0
@@ -164,7 +164,7 @@ class ModelHost:
         began = time.monotonic()
         if self.is_published:
             return
-        self.published = PublishedModel(self.version, self.state.published())
+        self.published = PublishedModel(self.version, self.state.copy_to_predict())
         self.measure()
         ended = time.monotonic()
         self.may_publish = ended + _PUBLISH_INTERVAL_FACTOR * (ended - began)

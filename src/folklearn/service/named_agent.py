@@ -81,7 +81,7 @@ class NamedAgent(Serializable):
         """Apply an event; raise FolklearnError, and change nothing, if it cannot be."""
         match entry.event:
             case DecisionEvent(context=context):
-                decision = self.agent.act(self.read(context))
+                decision = self.agent.act(self.encode_context(context))
                 self._numbers[entry.seq] = decision.id
                 if len(self._numbers) > self.agent.max_pending:  # it has dropped the oldest
                     del self._numbers[next(iter(self._numbers))]
@@ -107,7 +107,7 @@ class NamedAgent(Serializable):
         self._n_rewards[action] += 1
         self._rewards[action] += reward
 
-    def published(self) -> None:
+    def copy_to_predict(self) -> None:
         """Return nothing: a decision changes the agent."""
 
     def numbers(self) -> dict[str, Any]:
@@ -141,7 +141,7 @@ class NamedAgent(Serializable):
         """Approximate memory of a decision while it waits."""
         return 1_000 + 8 * (len(self.actions) + len(self._places))
 
-    def read(self, context: Mapping[str, Any]) -> Array:
+    def encode_context(self, context: Mapping[str, Any]) -> Array:
         """Return the features of a context; raise if it is none of this agent."""
         x = np.zeros(len(self._places))
         unknown = context.keys() - self.context.keys()

@@ -247,7 +247,7 @@ async def verify(call: Call) -> Answer:
     return Answer(200, await call.service.verify(call.host))
 
 
-async def verified(call: Call) -> Answer:
+async def last_verification(call: Call) -> Answer:
     """Return the last result of a replay."""
     return Answer(200, call.service.verified.get(call.host.number, {"version": None}))
 
@@ -398,7 +398,7 @@ ENDPOINTS = (
     Endpoint("GET", f"{MODEL}/alarms", "read", alarms),
     Endpoint("GET", f"{MODEL}/explain", "read", explain),
     Endpoint("GET", f"{MODEL}/file", "read", file),
-    Endpoint("GET", f"{MODEL}/verify", "read", verified),
+    Endpoint("GET", f"{MODEL}/verify", "read", last_verification),
     Endpoint("POST", f"{MODEL}/verify", "admin", verify),
     Endpoint("GET", f"{MODEL}/events", "read", watch),
 )

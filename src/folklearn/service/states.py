@@ -291,7 +291,7 @@ class ClassifierState:
         """Return the model as a record."""
         return self.model.to_record()
 
-    def published(self) -> Model:
+    def copy_to_predict(self) -> Model:
         """Return a copy that only predicts."""
         return self.model.predicting()
 

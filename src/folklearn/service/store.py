@@ -114,7 +114,7 @@ class ModelStore:
 
     def _recover(self) -> None:
         journal = self.journal
-        self._skipped = journal.skipped()
+        self._skipped = journal.skipped_events()
         kept_files = set()
         for row in journal.models():
             kept_files |= {snapshot.file for snapshot in journal.snapshots(row.number)}

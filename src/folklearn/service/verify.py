@@ -25,7 +25,7 @@ def replay(folder: Path, number: int, version: int) -> dict[str, Any]:
     for entry in journal.entries(upto=version, model=number):
         if isinstance(entry.event, PredictionEvent):
             predictions.setdefault(entry.event.version, []).append(entry.event)
-    skipped, state = journal.skipped(), None
+    skipped, state = journal.skipped_events(), None
     n_events = n_predictions = n_different = 0
     with threadpool_limits(1, user_api="blas"):
         for entry in journal.entries(upto=version, model=number):
