@@ -72,7 +72,8 @@ PRIVATE = {  # public only within their package
     "folklearn.evaluate.policies.probabilities_while_learning",
     "folklearn.evaluate.policies.probabilities",
     "folklearn.evaluate.policies.RewardModel",
-    *(f"folklearn.evaluate.windows.{name}" for name in ("Stretch", "climb", "suffixes")),
+    *(f"folklearn.evaluate.windows.{name}" for name in ("EvidenceSpan", "add_to_ladder")),
+    "folklearn.evaluate.windows.join_suffixes",
     "folklearn.evaluate.windows.make_reference_learner",
     *(
         f"folklearn.metrics.scores.{name}"

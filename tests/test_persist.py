@@ -144,7 +144,7 @@ def test_a_changed_file_is_refused_or_can_be_used(case):
         ("Auto", ("n_classes",), 10**6, "a panel of its sizes has"),
         ("Aggregating", ("n_particles",), 10**9, "an Aggregating state of its sizes has"),
         ("Gaf", ("n_points",), 10**9, "n_points must be at most 1,048,576"),
-        ("Windows", ("beside",), {"kind": "Ogd", "config": {}}, "an Ogd state needs"),
+        ("Windows", ("reference",), {"kind": "Ogd", "config": {}}, "an Ogd state needs"),
         ("Windows", ("n_features",), 4, "windows lack their evidence"),
         ("Model", ("labels",), [1, 1, 1], "a Model state cannot be restored .TypeError"),
         ("Model", ("labels",), [["int", 1]] * 3, "two classes have the same label"),

@@ -70,7 +70,7 @@ def test_evidence_certifier_windows_and_scores(rows):
             [
                 evidence.lower_bound(),
                 certifier.certificate().regret_bound,
-                windows.last(64).floor,
+                windows.last(64).lower_bound,
                 scores.regret,
                 linear_losses(given, y, np.ones((3, 12))).sum(),
             ]
@@ -107,7 +107,7 @@ def test_what_is_wide_is_certified_by_first_order(rows, always_wide, tmp_path):
     assert exact.best_linear_at_least == pytest.approx(best.loss, abs=2e-6 * (1 + best.loss))
     window = windows.last(64)
     inside = best_in_class(X[window.start :], y[window.start :], B=2.0, n_classes=3, tol=1e-6)
-    assert window.floor <= inside.loss
+    assert window.lower_bound <= inside.loss
     certifier.save(tmp_path / "c")
     again = Certifier.from_record(Certifier.to_record(certifier))
     assert again.certificate() == certifier.certificate()

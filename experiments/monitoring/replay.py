@@ -59,5 +59,5 @@ def _floor(model: folklearn.Model, n_rows: int) -> float | None:
     """Return what no linear model gets below, a row, in about the last rows; None if nothing."""
     windows = model.windows()
     last = next((one for one in windows if one.n_rounds >= n_rows), windows[-1])
-    floor = last.floor / last.n_rounds
+    floor = last.lower_bound / last.n_rounds
     return floor if math.isfinite(floor) else None

@@ -43,8 +43,10 @@ MAX_NORM = 1e15
 MAX_WEIGHT = 1e15
 MAX_PARAMETER = 1e15
 SOFT_LABEL_TOLERANCE = 1e-6
-NO_SOFT: Array = np.empty(0)  # what a hard label has for its soft one
+NO_SOFT: Array = np.empty(0)  # the soft label of a hard one
+NO_SOFT_ROWS: Array = np.empty((0, 0))
 _FLOAT64 = np.dtype(np.float64)
+_POSITIVE = f"a positive number between {1.0 / MAX_PARAMETER:g} and {MAX_PARAMETER:g}"
 
 
 def count(name: str, value: Any, least: int, most: float = math.inf) -> int:
@@ -62,35 +64,54 @@ def count(name: str, value: Any, least: int, most: float = math.inf) -> int:
     return number
 
 
-def sizes(words: Mapping[str, Any]) -> tuple[int, int]:
-    """Return n_features and n_classes of parameters that nobody has checked yet."""
-    d = count("n_features", words["n_features"], 1)
-    return d, count("n_classes", words["n_classes"], 2)
+def sizes(params: Mapping[str, Any]) -> tuple[int, int]:
+    """Return n_features and n_classes of parameters that are not checked yet."""
+    d = count("n_features", params["n_features"], 1)
+    return d, count("n_classes", params["n_classes"], 2)
+
+
+def number(name: str, value: Any, low: float, high: float, expected: str) -> float:
+    """Return a float from `low` to `high`; the message says what was `expected`."""
+    converted = _as_float(value)
+    if not low <= converted <= high:
+        raise InvalidInputError(f"{name} must be {expected}, got {value!r}")
+    return converted
+
+
+def _as_float(value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
+        return math.nan
 
 
 def positive(name: str, value: Any) -> float:
     """Return a parameter as a positive float of sane size."""
-    try:
-        number = float(value)
-    except (TypeError, ValueError, OverflowError):
-        number = math.nan
-    if not 1.0 / MAX_PARAMETER <= number <= MAX_PARAMETER:
-        raise InvalidInputError(
-            f"{name} must be a positive number between {1.0 / MAX_PARAMETER:g} and "
-            f"{MAX_PARAMETER:g}, got {value!r}"
-        )
-    return number
+    return number(name, value, 1.0 / MAX_PARAMETER, MAX_PARAMETER, _POSITIVE)
 
 
 def at_least_0(name: str, value: Any) -> float:
     """Return a number from 0 to infinity."""
-    try:
-        number = float(value)
-    except (TypeError, ValueError, OverflowError):
-        number = math.nan
-    if not number >= 0.0:
-        raise InvalidInputError(f"{name} must be a number of at least 0, got {value!r}")
-    return number
+    return number(name, value, 0.0, math.inf, "a number of at least 0")
+
+
+def fraction(name: str, value: Any, most: float = 0.5) -> float:
+    """Return a number from 0 to `most`."""
+    return number(name, value, 0.0, most, f"a number from 0 to {most:g}")
+
+
+def probability(name: str, value: Any, *, certain: bool = False) -> float:
+    """Return a number above 0 and below 1, or at most 1 if it may be `certain`."""
+    high, limit = (1.0, "at most") if certain else (math.nextafter(1.0, 0.0), "below")
+    return number(name, value, math.nextafter(0.0, 1.0), high, f"a number above 0 and {limit} 1")
+
+
+def choice(name: str, value: Any, choices: Sequence[str]) -> str:
+    """Return one of some words."""
+    if not isinstance(value, str) or value not in choices:
+        words = ", ".join(map(repr, choices))
+        raise InvalidInputError(f"{name} must be one of {words}, got {value!r}")
+    return value
 
 
 def generator(seed: Any) -> np.random.Generator:
@@ -98,17 +119,6 @@ def generator(seed: Any) -> np.random.Generator:
     if isinstance(seed, np.random.Generator):
         return seed
     return np.random.default_rng(count("seed", seed, 0))
-
-
-def fraction(name: str, value: Any, most: float = 0.5) -> float:
-    """Return a mass between 0 and `most`."""
-    try:
-        number = float(value)
-    except (TypeError, ValueError, OverflowError):
-        number = math.nan
-    if not 0.0 <= number <= most:
-        raise InvalidInputError(f"{name} must be a number from 0 to {most:g}, got {value!r}")
-    return number
 
 
 def numbers(name: str, value: ArrayLike) -> Array:
@@ -123,7 +133,7 @@ def numbers(name: str, value: ArrayLike) -> Array:
 
 
 def table(X: Any) -> Any:
-    """Return X (T, d) of whatever width: numbers, or a sparse array as it came."""
+    """Return X (T, d) of any width: numbers, or a sparse array as it came."""
     if not is_sparse(X):
         X = numbers("X", X)
     if X.ndim != 2:
@@ -134,53 +144,55 @@ def table(X: Any) -> Any:
 def contexts(X: ArrayLike, n_features: int, *, gaps: bool = False) -> tuple[Array, Array]:
     """Return X (T, d) and its row norms, every row checked; with gaps, NaN counts as 0."""
     X = numbers("X", X)
-    if X.ndim != 2 or X.shape[1] != n_features:
-        raise InvalidInputError(
-            f"X has shape {X.shape}; expected (number of rounds, n_features={n_features})"
-        )
+    _check_width(X, n_features)
     filled = np.nan_to_num(X, nan=0.0, posinf=np.inf, neginf=-np.inf) if gaps else X
-    lengths = norms(filled)
-    bad = np.flatnonzero(~(lengths <= MAX_NORM))
-    if bad.size:
-        check_context(filled[bad[0]], f"row {bad[0]} of X")
-    return X, lengths
+    return X, _checked_norms(filled)
 
 
 def rows_of_contexts(X: Any, n_features: int) -> tuple[Contexts, Array]:
     """Return contexts (T, d), dense or sparse as they came, and their norms, all checked."""
     if not is_sparse(X):
         return contexts(X, n_features)
+    _check_width(X, n_features)
+    if not isinstance(X, SparseRows):
+        X = sparse_rows(X)
+    return X, _checked_norms(X)
+
+
+def _check_width(X: Any, n_features: int) -> None:
     if X.shape[1:] != (n_features,):
         raise InvalidInputError(
             f"X has shape {X.shape}; expected (number of rounds, n_features={n_features})"
         )
-    if not isinstance(X, SparseRows):
-        X = sparse_rows(X)
-    lengths = X.norms()
+
+
+def _checked_norms(X: Contexts) -> Array:
+    lengths = norms(X)
     bad = np.flatnonzero(~(lengths <= MAX_NORM))
     if bad.size:
-        check_context(X.row(bad[0]), f"row {bad[0]} of X")
-    return X, lengths
+        row = X.row(bad[0]) if isinstance(X, SparseRows) else X[bad[0]]
+        check_context(row, f"row {bad[0]} of X")
+    return lengths
 
 
 def sparse_rows(X: Any) -> SparseRows:
-    """Return what a sparse array of SciPy holds, its numbers not checked."""
+    """Return the rows of a sparse array of SciPy, its numbers not checked."""
     if X.dtype.kind not in "fiub":
         raise InvalidInputError(f"X must hold real numbers, got dtype {X.dtype}")
-    if X.format == "csr" and X.nnz:  # nobody checks what is assigned to them
+    if X.format == "csr" and X.nnz:  # SciPy does not check what is assigned to them
         check_indices(X.indices[: X.indptr[-1]], X.shape[1])
     return SparseRows.of(X)
 
 
 def check_indices(indices: Any, n_features: int) -> None:
-    """Raise unless indices, of which there are some, are all of so many features."""
+    """Raise unless indices, at least one, are all below `n_features`."""
     if not 0 <= indices.min() <= indices.max() < n_features:
         wrong = indices.min() if indices.min() < 0 else indices.max()
         raise InvalidInputError(f"X names feature {wrong}; expected 0 to {n_features - 1}")
 
 
 def check_columns(columns: Any, n_features: int) -> None:
-    """Raise unless columns are different ones of so many features."""
+    """Raise unless columns are below `n_features` and different."""
     if len(columns):
         check_indices(columns, n_features)
     if len(np.unique(columns)) < len(columns):
@@ -196,7 +208,7 @@ def norms(X: Contexts) -> Array:
 
 
 def is_context(x: Any, shape: tuple[int, ...]) -> TypeGuard[Array]:
-    """Tell whether x is already what the kernels take: the short way for the usual case."""
+    """Return whether x is already as kernels take it: the short way for the usual case."""
     return type(x) is np.ndarray and x.dtype is _FLOAT64 and x.shape == shape and x.flags.carray
 
 
@@ -209,7 +221,7 @@ def context(x: ArrayLike, n_features: int) -> Array:
 
 
 def is_sparse_context(x: Any) -> bool:
-    """Tell whether x is a pair (indices, values); a list of two rows is a matrix."""
+    """Return whether x is a pair (indices, values); a list of two rows is a matrix."""
     return isinstance(x, tuple) and len(x) == 2 and hasattr(x[0], "__len__")
 
 
@@ -250,8 +262,8 @@ def sparse_context(x: Any, n_features: int) -> SparseRow:
 
 def usable_context(x: ArrayLike, n_features: int) -> Array:
     """Return x (d,), its norm checked too: for what is not checked by compiled code."""
-    own: Array = usable(context(x, n_features))
-    return own
+    checked: Array = usable(context(x, n_features))
+    return checked
 
 
 def usable(x: Any) -> Any:
@@ -316,7 +328,7 @@ def labels(y: ArrayLike, n_rounds: int, n_classes: int) -> tuple[Labels, Array]:
             f"y has shape {array.shape}; expected one label per row of X: ({n_rounds},)"
         )
     if array.dtype.kind == "O":
-        array = np.array([label(one, n_classes)[0] for one in array], dtype=np.int64)
+        array = np.array([label(value, n_classes)[0] for value in array], dtype=np.int64)
     elif array.dtype.kind not in "iub" and n_rounds:
         raise InvalidInputError(f"labels y must be integers, got dtype {array.dtype}")
     outside = np.flatnonzero((array < 0) | (array >= n_classes))
@@ -341,13 +353,10 @@ def _soft_labels(soft: Array, where: str) -> Array:
 
 def weight(w: Any) -> float:
     """Return one sample weight."""
-    try:
-        number = float(w)
-    except (TypeError, ValueError, OverflowError):
-        number = math.nan
-    if not 0.0 <= number <= MAX_WEIGHT:
+    converted = _as_float(w)
+    if not 0.0 <= converted <= MAX_WEIGHT:
         raise InvalidInputError(f"weight is {w!r}; expected a number from 0 to {MAX_WEIGHT:g}")
-    return number
+    return converted
 
 
 def weights(w: ArrayLike | None, n_rounds: int) -> Array:
@@ -376,16 +385,13 @@ def check_max_weight(w: float | Array, max_weight: float) -> None:
         )
 
 
-NO_SOFT_ROWS: Array = np.empty((0, 0))
-
-
 class Rows(NamedTuple):
     """Checked examples: X (T, d), dense or sparse, its row norms (T,), labels and weights.
 
     Labels are classes (T,), or all -1 where `soft` (T, K) has rows.
     """
 
-    X: Any  # Array, or SparseRows: who takes only dense rows asks for `dense_parts`
+    X: Any  # Array, or SparseRows; `dense_parts` are dense
     norms: Array
     labels: Labels
     soft: Array
@@ -402,7 +408,7 @@ class Rows(NamedTuple):
         n_classes: int,
         max_weight: float = math.inf,
     ) -> Self:
-        """Return examples of which everything is checked, or say what is wrong and where."""
+        """Check everything and return it as rows."""
         X, lengths = rows_of_contexts(X, n_features)
         classes, soft = labels(y, len(X), n_classes)
         w = weights(weight, len(X))
@@ -415,25 +421,25 @@ class Rows(NamedTuple):
 
     @classmethod
     def joined(cls, parts: Sequence[Self]) -> list[Self]:
-        """Return examples one after the other, as few pieces as kinds of X and labels allow.
+        """Return the examples in order, in as few batches as kinds of X and labels allow.
 
-        In whatever parts the same examples come, the pieces are the same.
+        The batches do not depend on the parts in which the same examples come.
         """
-        found = []
+        batches = []
         for (in_sparse, is_soft), alike in groupby(parts, key=cls._kind):
             Xs, norms, numbers, softs, counts = zip(*alike, strict=True)
             X = concatenated(Xs) if in_sparse else np.concatenate(Xs)
             soft = np.concatenate(softs) if is_soft else NO_SOFT_ROWS
-            found.append(
+            batches.append(
                 cls(X, np.concatenate(norms), np.concatenate(numbers), soft, np.concatenate(counts))
             )
-        return found
+        return batches
 
     def _kind(self) -> tuple[bool, bool]:
         return isinstance(self.X, SparseRows), bool(len(self.soft))
 
     def dense_parts(self) -> Iterator[tuple[slice, Self]]:
-        """Yield these examples with dense X: all of them, or of sparse ones a part at a time."""
+        """Yield these examples with dense X: all of them, or of sparse ones a batch at a time."""
         if not isinstance(self.X, SparseRows):
             yield slice(0, len(self.X)), self
             return
@@ -450,12 +456,12 @@ class Rows(NamedTuple):
     def of_arrays(
         cls, arrays: Mapping[str, Any], prefix: str = "", *, n_features: int, n_classes: int
     ) -> Self:
-        """Return what `arrays` gave of rows of these sizes, to the last bit, checked again."""
+        """Return the rows of `arrays`, to the last bit, checked again."""
         X = arrays.get(f"{prefix}X")
-        own = SparseRows.of_arrays(arrays, prefix) if X is None else X
-        rows = cls(own, *(arrays[prefix + name] for name in cls._fields[1:]))
+        contexts = SparseRows.of_arrays(arrays, prefix) if X is None else X
+        rows = cls(contexts, *(arrays[prefix + name] for name in cls._fields[1:]))
         y = rows.soft if len(rows.soft) else rows.labels
-        checked = cls.checked(own, y, rows.weights, n_features=n_features, n_classes=n_classes)
+        checked = cls.checked(rows.X, y, rows.weights, n_features=n_features, n_classes=n_classes)
         for name in cls._fields[1:]:
             array, again = getattr(rows, name), getattr(checked, name)
             if array.dtype != again.dtype or (len(again) and array.shape != again.shape):
@@ -467,17 +473,17 @@ class Rows(NamedTuple):
     def of(self, which: Any) -> Self:
         """Return the examples of a slice, or of an array of row numbers in their order."""
         X, norms, labels, soft, weights = self
-        some = soft[which] if len(soft) else soft
-        return type(self)(X[which], norms[which], labels[which], some, weights[which])
+        soft = soft[which] if len(soft) else soft
+        return type(self)(X[which], norms[which], labels[which], soft, weights[which])
 
 
 def comparators(
     W: ArrayLike | None, B: Any, largest: float, n_classes: int, n_features: int
 ) -> tuple[float, float]:
-    """Return (B, largest squared norm) of the models that a certificate is asked about.
+    """Return B and the largest squared norm of the models of a certificate.
 
-    They are all of row norm at most B, by default `largest`, which is what the certificate
-    covers; or the one model W (K, d), whose own norm counts.
+    They are all models of row norm at most B, by default `largest`, which the certificate covers;
+    or the one model W (K, d).
     """
     if W is not None and B is not None:
         raise InvalidInputError("give W or B, not both: W has its own norm")
@@ -489,12 +495,7 @@ def comparators(
         )
     if W is None:
         return covered, n_classes * covered**2
-    W = numbers("W", W)
-    if W.shape != (n_classes, n_features) or not np.isfinite(W).all():
-        raise InvalidInputError(
-            f"W has shape {W.shape}; expected finite numbers of shape "
-            f"(n_classes={n_classes}, n_features={n_features})"
-        )
+    W = model("W", W, n_classes, n_features)
     longest = longest_row(W)
     if longest > largest * (1.0 + 1e-9):
         raise InvalidInputError(

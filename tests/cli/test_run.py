@@ -401,7 +401,7 @@ def test_windows(folklearn, pets, tmp_path):
     assert [int(cells[0]) for cells in shown] == [window.n_rounds for window in windows]
     for cells, window in zip(shown, windows, strict=True):
         assert float(cells[1]) == pytest.approx(window.loss / window.n_rounds, abs=6e-5)
-        assert (cells[2] == "-") == (window.floor <= 0.0)
+        assert (cells[2] == "-") == (window.lower_bound <= 0.0)
 
 
 def test_alarms_are_said_as_they_come(folklearn, tmp_path, rng):

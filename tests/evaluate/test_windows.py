@@ -30,7 +30,9 @@ def test_windows_equal_the_evidence_of_their_rows(T, monkeypatch):
         assert window.stop == T
         own = Evidence(n_features=3, n_classes=3)
         own.add(X[rows], y[rows], at=W)
-        assert window.floor == pytest.approx(own.lower_bound(), abs=FLOOR * (T - window.start))
+        assert window.lower_bound == pytest.approx(
+            own.lower_bound(), abs=FLOOR * (T - window.start)
+        )
         assert window.loss == pytest.approx(losses[rows].sum(), rel=1e-12)
         assert window.n_errors == (P[rows].argmax(axis=1) != y[rows]).sum()
     assert windows.all()[-1].start == 0
@@ -56,7 +58,7 @@ def test_one_by_one_is_many_at_once():
         one.observe(*row)
     for a, b in zip(many.all(), one.all(), strict=True):
         assert (a.start, a.stop, a.n_errors) == (b.start, b.stop, b.n_errors)
-        assert a.floor == pytest.approx(b.floor, abs=FLOOR * (a.stop - a.start))
+        assert a.lower_bound == pytest.approx(b.lower_bound, abs=FLOOR * (a.stop - a.start))
 
 
 def test_every_floor_is_below_the_best_model_of_its_window():
@@ -66,7 +68,9 @@ def test_every_floor_is_below_the_best_model_of_its_window():
     windows.observe_many(X, y, P)
     for window in windows.all():
         rows = slice(window.start, window.stop)
-        assert window.floor <= best_in_class(X[rows], y[rows], B=10.0, n_classes=3).loss + 1e-9
+        assert (
+            window.lower_bound <= best_in_class(X[rows], y[rows], B=10.0, n_classes=3).loss + 1e-9
+        )
 
 
 def test_soft_labels_weights_and_impossible_predictions():

@@ -248,11 +248,11 @@ def test_a_damaged_state_is_refused(rng, tmp_path):
 def test_windows_are_sums_over_the_last_rows(T, rng):
     """The same windows as those of `Windows`, which keeps a ladder of sums of its own."""
     rows = life(rng, T)
-    metrics, windows = one_by_one(rows), Windows(n_features=1, n_classes=2, floors=False)
+    metrics, windows = one_by_one(rows), Windows(n_features=1, n_classes=2)
     losses = np.array([loss_of_row(p, y, u) for p, y, u, *_ in rows])
     wrong = [not (len(p) and p.argmax() == y) for p, y, *_ in rows]
     weights = np.array([row[3] for row in rows])
-    windows._observe(None, np.array([losses, wrong, weights]))
+    windows.observe_many(np.zeros((T, 1)), np.zeros(T, int), np.full((T, 2), 0.5))
     expected = [(one.start, one.stop) for one in windows.all()]
     assert [(one.start, one.stop) for one in metrics.windows()] == expected
     for one in metrics.windows():

@@ -50,7 +50,7 @@ def test_an_interrupt_leaves_no_rows_for_later_floors(monkeypatch):
         model.learn_many(X[300:400], rng.choice(["p", "q"], 100).tolist())
     monkeypatch.undo()
     model.learn_many(X[400:], ["pq"[int(x > 0)] for x in X[400:, 0]])
-    assert all(window.floor == -np.inf for window in model.windows())
+    assert all(window.lower_bound == -np.inf for window in model.windows())
     assert "was interrupted" in model.certificate().reason
     assert not model.certificate().valid
 

@@ -220,7 +220,7 @@ def test_windows_have_bounds_for_the_same_class(case):
     for window in windows:
         W = _into(_weights(fit), window.B)
         own = slice(window.start, window.stop)
-        assert _losses(X[own] @ W.T, y[own]) >= window.floor - 1e-9 * len(y)
+        assert _losses(X[own] @ W.T, y[own]) >= window.lower_bound - 1e-9 * len(y)
     assert pytest.approx(model.certificate().B) == windows[0].B
 
 

@@ -94,7 +94,9 @@ def test_portions_do_not_matter_and_files_go_on(rng, tmp_path):
     assert parts.pipeline.evidence.to_bytes() == whole.pipeline.evidence.to_bytes()
     found, expected = parts.certificate(), whole.certificate()
     assert found.best_linear_at_least == pytest.approx(expected.best_linear_at_least, rel=1e-12)
-    assert [one.floor for one in parts.windows()] == [one.floor for one in whole.windows()]
+    assert [one.lower_bound for one in parts.windows()] == [
+        one.lower_bound for one in whole.windows()
+    ]
 
 
 def test_columns_and_classes_that_come_late(rng):

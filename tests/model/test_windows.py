@@ -31,7 +31,7 @@ def test_windows_of_rows_that_come_in_blocks(rng, tmp_path):
     model.learn_many(X[50:], labels[50:])
     whole = model.windows()[-1]
     assert (whole.start, whole.stop) == (0, 300)
-    assert 0.0 < whole.floor < whole.loss
+    assert 0.0 < whole.lower_bound < whole.loss
 
 
 def test_a_run_ends_with_what_is_proven(rng):

@@ -132,7 +132,7 @@ def test_windows_have_the_same_floors(device):
     for model in (here, there):
         model.learn_many(rows, y)
     for one, other in zip(there.windows(), here.windows(), strict=True):
-        assert one.floor == pytest.approx(other.floor, abs=1e-9 * other.loss)
+        assert one.lower_bound == pytest.approx(other.lower_bound, abs=1e-9 * other.loss)
 
 
 @pytest.fixture

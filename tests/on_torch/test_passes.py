@@ -124,10 +124,10 @@ def early_leader(**words):
 
 def test_a_certifier(certifiers, rows, tmp_path):
     here, there = certifiers
-    assert there._beside._sums is not None
+    assert there._reference._sums is not None
     assert there.loss == here.loss
     assert there.leader_loss == pytest.approx(here.leader_loss, rel=1e-9)
-    W = 0.3 * here._beside.coef()
+    W = 0.3 * here._reference.coef()
     for words in ({}, {"B": 2.0}, {"W": W}):
         one, other = there.certificate(**words), here.certificate(**words)
         assert one.regret_bound == pytest.approx(other.regret_bound, rel=1e-9)

@@ -414,9 +414,13 @@ def _describe_windows(model: Model) -> str:
     for window in windows:
         n = max(1, window.n_rounds)
         loss = window.loss / window.weight if window.weight > 0.0 else None
-        floor = text.format_loss(window.floor / window.weight) if window.floor > 0.0 else "-"
+        bound = (
+            text.format_loss(window.lower_bound / window.weight)
+            if window.lower_bound > 0.0
+            else "-"
+        )
         error = f"{window.n_errors / n:.2%}"
-        lines.append(_WINDOWS.line([f"{n}", text.format_loss(loss), floor, error]))
+        lines.append(_WINDOWS.line([f"{n}", text.format_loss(loss), bound, error]))
     return "\n".join(lines)
 
 

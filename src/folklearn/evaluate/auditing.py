@@ -1,7 +1,8 @@
-"""The certificate of anybody's predictions: what could a linear model have gained on them?"""
+"""Certificates of the predictions of any model: what a linear model could have gained on them."""
 
 import math
 from dataclasses import astuple, dataclass
+from operator import attrgetter
 from typing import Any, Self
 
 import numpy as np
@@ -52,7 +53,7 @@ class PredictionCertificate(Certificate):
 
 @dataclass(frozen=True)
 class PredictionLoss:
-    """The losses of predictions, one after the other, as a sum.
+    """The total loss of predictions in order.
 
     Attributes
     ----------
@@ -67,14 +68,14 @@ class PredictionLoss:
 
     @classmethod
     def of(cls, losses: Array, weights: Array, before: int) -> Self:
-        """Return the sum of unweighted losses (T,) that follow so many others."""
+        """Return the total of unweighted losses (T,) that follow `before` others."""
         counted = weights > 0.0  # 0 times infinity is 0 here: the round does not count
         impossible = np.flatnonzero(np.isinf(losses) & counted)
         first = before + impossible[0] if impossible.size else 0.0
         return cls(float(weights[counted] @ losses[counted]), impossible.size, first)
 
     def __add__(self, other: Self) -> Self:
-        """Return the sum of these and of those that follow."""
+        """Return the total of these and of those that follow."""
         first = self.first_impossible if self.n_impossible else other.first_impossible
         n_impossible = self.n_impossible + other.n_impossible
         return type(self)(self.total + other.total, n_impossible, first)
@@ -115,8 +116,8 @@ def audit(
 ) -> PredictionCertificate:
     """Return the exact certificate of predictions P (T, K) for rows that are all at hand.
 
-    What `Certifier` says after `Certifier.exact`, without the pass in which it learns beside; on
-    tables that no machine holds, `folklearn.scale.spark.audit` does the same.
+    The result of `Certifier.exact`, without the pass in which a `Certifier` learns; on tables that
+    no machine holds, `folklearn.scale.spark.audit` does the same.
 
     Guarantee: no model of row norm at most B has a total loss below ``best_linear_at_least``, in
     floating point too. Mostly one comes within ``tol`` (1 + its loss) of it; `refine` says when.
@@ -153,8 +154,8 @@ def audit(
     d = X.shape[1]
     rows = Rows.checked(X, y, weight, n_features=d, n_classes=K)
     predicted = checked_rows(P, len(rows.X), K)
-    lost = PredictionLoss.of(log_losses(predicted, rows.labels, rows.soft), rows.weights, 0)
-    found = refine(
+    losses = log_losses(predicted, rows.labels, rows.soft)
+    best = refine(
         LocalPasses(lambda: [rows], engine),
         n_features=d,
         n_classes=K,
@@ -163,20 +164,21 @@ def audit(
         most_passes=most_passes,
         report=report,
     )
-    return lost.against(found.at_least, B=found.B, n_rounds=len(rows.X))
+    total = PredictionLoss.of(losses, rows.weights, 0)
+    return total.against(best.at_least, B=best.B, n_rounds=len(rows.X))
 
 
 class Certifier(Serializable):
-    r"""Certify the predictions of any model: River, VW, a neural network, a person.
+    r"""Certify the predictions of any model: River, VW, a neural network.
 
-    Show it every context, label and prediction; it says how much better any linear model of
+    Pass it every context, label and prediction; it bounds how much better any linear model of
     row norm at most B could have done in hindsight. A negative bound proves that the
     predictions beat every such model.
 
     It collects `Evidence` from the rows, expanded as they come at the model of the class that
     fits those before (`Leader`; the first 2000 rows are kept and expanded anew); where that does
     not fit, for wide rows and many classes, `LinearEvidence` at what `Wide` predicts. Its sum
-    :math:`\hat E` lies below the loss of every linear model, whoever predicts, so for *any*
+    :math:`\hat E` lies below the loss of every linear model, so for *any*
     predictions
 
     .. math:: \mathrm{Regret}(W) \le \sum_t -\ln p_t(y_t) - \hat E(W)
@@ -194,7 +196,7 @@ class Certifier(Serializable):
     Parameters
     ----------
     n_features, n_classes : sizes of the problem.
-    B : largest row norm of the linear models that are spoken of, positive.
+    B : largest row norm of the linear models to compare with, positive.
     R : typical norm of x, positive; it matters for tightness alone, and little.
     device : where the sums are: "cpu", the default, or a device of PyTorch such as "cuda" (extra
         ``gpu``). It is not saved: what is loaded is on the CPU.
@@ -226,27 +228,27 @@ class Certifier(Serializable):
         device: str | None = None,
     ) -> None:
         self.device = OWN if device is None else device
-        self._beside = make_reference_learner(
+        self._reference = make_reference_learner(
             n_features=n_features, n_classes=n_classes, B=B, R=R, device=device
         )
-        self.n_features, self.n_classes = self._beside.n_features, self._beside.n_classes
-        self.B, self.R = self._beside.B, self._beside.R
+        self.n_features, self.n_classes = self._reference.n_features, self._reference.n_classes
+        self.B, self.R = self._reference.B, self._reference.R
         self._totals: Array = np.array(astuple(PredictionLoss()))
 
     def observe(self, x: Any, y: Any, p: ArrayLike, weight: float = 1.0) -> float:
-        """Take in one round; return the log loss -ln p[y] of the prediction, unweighted.
+        """Observe one round; return the log loss -ln p[y] of the prediction, unweighted.
 
         y is a class or a soft label, p (K,) the prediction. Everything is checked before
         anything changes.
         """
-        x = validation.usable(self._beside._own_context(x))
+        x = validation.usable(self._reference._own_context(x))
         p = checked_row(p, self.n_classes)
         label, soft = validation.label(y, self.n_classes)
         weight = validation.weight(weight)
         rows = soft[None, :] if soft.size else np.empty((0, self.n_classes))
         losses = log_losses(p[None, :], np.array([label]), rows)
         before = self.n_rounds
-        self._beside._learn(x, label, soft, weight)
+        self._reference._learn(x, label, soft, weight)
         self._count(losses, np.array([weight]), before)
         return float(losses[0])
 
@@ -259,7 +261,7 @@ class Certifier(Serializable):
         *,
         progress: Progress = False,
     ) -> Array:
-        """Take in rounds X (T, d), y (T,) or (T, K), P (T, K); return their losses (T,).
+        """Observe rounds X (T, d), y (T,) or (T, K), P (T, K); return their losses (T,).
 
         Equal to the loop over `observe`. Every row is checked before the first round.
         """
@@ -269,7 +271,7 @@ class Certifier(Serializable):
         losses = log_losses(P, rows.labels, rows.soft)
         before = self.n_rounds
         with report_progress(progress, len(rows.X), "certifying") as report:
-            self._beside._run_all(rows, report)
+            self._reference._run_all(rows, report)
         self._count(losses, rows.weights, before)
         return losses
 
@@ -283,7 +285,7 @@ class Certifier(Serializable):
     @property
     def n_rounds(self) -> int:
         """The number of rounds so far."""
-        return self._beside.n_rounds
+        return self._reference.n_rounds
 
     @property
     def loss(self) -> float:
@@ -292,13 +294,13 @@ class Certifier(Serializable):
 
     @property
     def evidence(self) -> LowerBound:
-        """The evidence of all rounds so far, to be merged or sent; it knows no predictions."""
-        return self._beside.evidence()
+        """The evidence of all rounds so far, which does not depend on predictions."""
+        return self._reference.evidence()
 
     @property
     def leader_loss(self) -> float:
-        """The total loss of the linear model that learned the same rounds beside, on line."""
-        return self._beside.loss
+        """The total loss of the reference learner on the same rounds, on line."""
+        return self._reference.loss
 
     def certificate(
         self, W: ArrayLike | None = None, *, B: float | None = None
@@ -306,11 +308,11 @@ class Certifier(Serializable):
         """Return the certificate for the class, for one W (K, d) of it, or for a smaller B."""
         covered, _ = validation.comparators(W, B, self.B, self.n_classes, self.n_features)
         if W is None:
-            return self._against(self._beside.evidence(B=covered).lower_bound(B=covered), covered)
-        # Rows that are kept are expanded for the models that are as large as W.
-        longest = float(np.sqrt((np.asarray(W, np.float64) ** 2).sum(axis=1)).max())
-        evidence = self._beside.evidence(B=min(max(longest, 1e-15), self.B))
-        return self._against(evidence.value(W), covered)
+            bound = self._reference.evidence(B=covered).lower_bound(B=covered)
+        else:  # rows that are kept are expanded for the models that are as large as W
+            norm = min(max(validation.longest_row(W), 1e-15), self.B)
+            bound = self._reference.evidence(B=norm).value(W)
+        return self._predicted.against(bound, B=covered, n_rounds=self.n_rounds)
 
     def exact(
         self,
@@ -328,20 +330,20 @@ class Certifier(Serializable):
 
         X, y, weight are the rows that were observed, in any order; or X is a function that
         returns them anew for every pass, as an iterable of (X, y) or (X, y, weight). Predictions
-        are not needed. `report` is told a `Pass` after each. It ends when what is proven of the
-        best linear model is within ``tol`` (1 + its loss) of a model's loss, mostly after three
+        are not needed. `report` is called with a `Pass` after each. It ends when the bound for the
+        best linear model is within ``tol`` (1 + its loss) of the loss of a model, mostly after three
         to six passes. `n_jobs` threads share each of them, -1 for as many as there are cores, on
         one machine with the same result to the last bit.
         """
         covered, _ = validation.comparators(None, B, self.B, self.n_classes, self.n_features)
         sizes = {"n_features": self.n_features, "n_classes": self.n_classes}
-        live = self._beside.evidence(B=covered)
-        if isinstance(self._beside, Leader):
+        live = self._reference.evidence(B=covered)
+        if isinstance(self._reference, Leader):
             bound, start, _ = live.minimise(B=covered)
         else:  # the least of planes is a corner of the class, far from a good model
-            start = project_into_class(np.nan_to_num(self._beside.coef()), covered)
+            start = project_into_class(np.nan_to_num(self._reference.coef()), covered)
             bound = live.lower_bound(B=covered)
-        found = refine(
+        best = refine(
             passes_over(X, y, weight, **sizes, n_jobs=n_jobs, device=self.device),
             **sizes,
             B=covered,
@@ -350,8 +352,8 @@ class Certifier(Serializable):
             most_passes=most_passes,
             report=report,
         )
-        self._check_same_rows(found.evidence, live)
-        return self._against(max(bound, found.at_least), covered)
+        self._check_same_rows(best.evidence, live)
+        return self._predicted.against(max(bound, best.at_least), B=covered, n_rounds=self.n_rounds)
 
     def _check_same_rows(self, again: LowerBound, live: LowerBound) -> None:
         if again.n_rounds != self.n_rounds or not math.isclose(
@@ -363,32 +365,25 @@ class Certifier(Serializable):
                 "the same rows"
             )
 
-    def _against(self, linear: float, B: float) -> PredictionCertificate:
-        """Return what a lower bound on the loss of linear models says of the predictions."""
-        return self._predicted.against(linear, B=B, n_rounds=self.n_rounds)
-
     def to_record(self) -> Record:
-        """Return the full state as a record; that of the learner beside lies inside."""
+        """Return the full state as a record, with that of the reference learner."""
         record = super().to_record()
-        put_inside(record, "beside", self._beside)
+        put_inside(record, "reference", self._reference)
         return record
 
     @classmethod
     def _made(cls, **words: Any) -> Self:
-        """Construct without the learner beside: `_restore` takes that of the file."""
-        made = cls(**words | {"n_features": 1, "n_classes": 2})
-        made.n_features, made.n_classes = validation.sizes(words)
-        return made
+        """Construct with a small reference learner: `_restore` takes that of the file."""
+        certifier = cls(**words | {"n_features": 1, "n_classes": 2})
+        certifier.n_features, certifier.n_classes = validation.sizes(words)
+        return certifier
 
     def _restore(self, record: Record) -> None:
         super()._restore(record)
         if not np.isfinite(self._totals[1:]).all():  # counts of rounds
             raise StateFileError("a Certifier state counts infinitely many rounds")
-        beside, own = record.inner("beside", Leader, Wide), self
         # Which kind it is depends on the memory of the machine that it began on.
-        if any(
-            getattr(beside, word) != getattr(own, word)
-            for word in ("n_features", "n_classes", "B", "R")
-        ):
+        self._reference = record.inner("reference", Leader, Wide)
+        params_of = attrgetter(*self.PARAMS)
+        if params_of(self._reference) != params_of(self):
             raise StateFileError("a Certifier state holds the learner of another problem")
-        self._beside = beside

@@ -28,7 +28,7 @@ NORMAL = "normal"
 BERNSTEIN = "bernstein"
 INTERVALS = (NORMAL, BERNSTEIN)
 
-_TOO_RARE = 1e-100  # squares of the weights stay finite
+_MIN_PROPENSITY = 1e-100  # squares of the weights stay finite
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ def off_policy(
     policy : action probabilities (T, K); or what makes them from the contexts (T, d): an agent,
         by its `policy`; a learner, by its `predict`, played by sampling; a function. If actions
         have features, probabilities (m,) of each decision, or what makes them from its rows
-        (m, d). Or `LearnedPolicy`, a policy that is learned from the log on the way.
+        (m, d). Or `LearnedPolicy`, which is learned from the log itself.
     method : ``"ips"``, ``"snips"`` or ``"dr"``.
     rewards : q (T, K) between 0 and 1, for DR only, such as the predictions of a learner
         trained elsewhere; if actions have features, q (N,) of all of them, one decision after
@@ -150,70 +150,48 @@ def off_policy(
     Bounds and Sample Variance Penalization", Theorem 4, once for either side; of its proof
     only independence is needed, since unequal means enlarge the sample variance.
     """
-    _one_of("method", method, METHODS)
-    _one_of("interval", interval, INTERVALS)
-    confidence = _inside("confidence", confidence)
+    validation.choice("method", method, METHODS)
+    validation.choice("interval", interval, INTERVALS)
+    confidence = validation.probability("confidence", confidence)
     is_learned = isinstance(policy, LearnedPolicy)
     _check_length(log, 3 if is_learned else 2)
     if rewards is not None and method != DR:
         raise InvalidInputError(f'rewards are for method="dr", not for {method!r}')
     if least_propensity is not None and interval != BERNSTEIN:
         raise InvalidInputError(f'least_propensity is for interval="bernstein", not {interval!r}')
-    seen = float(log.propensities.min())
-    if seen < _TOO_RARE:
-        raise InvalidInputError(
-            f"the log has a propensity of {seen:g}; below {_TOO_RARE:g} the weights overflow: "
-            "no action of that probability is ever drawn"
-        )
-    least = seen
     if interval == BERNSTEIN:
         _check_dependence(method, rewards is not None, is_learned)
-        least = _least_propensity(seen, least_propensity)
-    q = _modelled(log, rewards) if method == DR else None
+    least = _least_propensity(float(log.propensities.min()), least_propensity)
+    q = _modelled_rewards(log, rewards) if method == DR else None
     if isinstance(policy, LearnedPolicy):
         first, P = probabilities_while_learning(log, policy)
         log, q = log[first:], None if q is None else q[log.offsets[first] :]
     else:
         P = probabilities(log, policy)
-    T, r = log.n_rounds, log.rewards
     w = P[log.pairs] / log.propensities
-
     if not w.any():
         raise InvalidInputError(
             "the policy gives no probability to any action of the log, which therefore says "
             "nothing about it"
         )
     if method == SNIPS:
-        total = float(w.sum())
-        value = float(w @ r) / total
-        # The delta method: a ratio of means deviates like the mean of w (r - value) / E w.
-        std_error = math.sqrt(T / (T - 1) * float(np.sum((w * (r - value)) ** 2))) / total
+        value, std_error = _ratio_of_means(w, log.rewards)
     else:
-        terms = w * r
+        terms = w * log.rewards
         if q is not None:
-            terms = log.sums(P * q) + w * (r - q[log.pairs])
-        value = float(terms.mean())
-        std_error = float(terms.std(ddof=1)) / math.sqrt(T)
-
+            terms = log.sums(P * q) + w * (log.rewards - q[log.pairs])
+        value, std_error = float(terms.mean()), _standard_error(terms)
     effective_size = _kish(w)
     if interval == NORMAL:
-        half = _normal(std_error, effective_size, confidence)
+        half = _normal_half_width(std_error, effective_size, confidence)
     else:
         # From r = 1 and q = 1 elsewhere a doubly robust term is at most 1 + pi (1 - q) (M - 1),
         # from r = 0 and q = 0 elsewhere at least -pi q (M - 1), M = 1 / least.
         width = 1.0 / least if method == IPS else 2.0 / least - 1.0
-        half = _bernstein(std_error, width, T, confidence)
-    low, high = _within_0_and_1(value, half)
+        half = _bernstein_half_width(std_error, width, log.n_rounds, confidence)
+    low, high = _clipped_interval(value, half)
     return Estimate(
-        value=value,
-        low=low,
-        high=high,
-        std_error=std_error,
-        effective_size=effective_size,
-        n_rounds=T,
-        method=method,
-        interval=interval,
-        confidence=confidence,
+        value, low, high, std_error, effective_size, log.n_rounds, method, interval, confidence
     )
 
 
@@ -228,20 +206,10 @@ def logged_value(log: Interactions, *, confidence: float = 0.95) -> Estimate:
     (0.5, 4.0)
     """
     _check_length(log, 2)
-    confidence, T = _inside("confidence", confidence), log.n_rounds
-    std_error = float(log.rewards.std(ddof=1)) / math.sqrt(T)
-    low, high = _within_0_and_1(log.mean_reward, _normal(std_error, T, confidence))
-    return Estimate(
-        value=log.mean_reward,
-        low=low,
-        high=high,
-        std_error=std_error,
-        effective_size=float(T),
-        n_rounds=T,
-        method="mean",
-        interval=NORMAL,
-        confidence=confidence,
-    )
+    confidence = validation.probability("confidence", confidence)
+    value, std_error, size = log.mean_reward, _standard_error(log.rewards), float(log.n_rounds)
+    low, high = _clipped_interval(value, _normal_half_width(std_error, size, confidence))
+    return Estimate(value, low, high, std_error, size, log.n_rounds, "mean", NORMAL, confidence)
 
 
 def _check_length(log: Interactions, least: int) -> None:
@@ -251,20 +219,32 @@ def _check_length(log: Interactions, least: int) -> None:
         )
 
 
-def _within_0_and_1(value: float, half: float) -> tuple[float, float]:
-    """Return value - half and value + half, clipped to where the truth is."""
+def _ratio_of_means(w: Array, rewards: Array) -> tuple[float, float]:
+    """Return the mean of rewards weighted by w, and its standard error by the delta method.
+
+    A ratio of means deviates like the mean of w (r - value) / E w.
+    """
+    T, total = len(w), float(w.sum())
+    value = float(w @ rewards) / total
+    return value, math.sqrt(T / (T - 1) * float(np.sum((w * (rewards - value)) ** 2))) / total
+
+
+def _standard_error(terms: Array) -> float:
+    return float(terms.std(ddof=1)) / math.sqrt(len(terms))
+
+
+def _clipped_interval(value: float, half: float) -> tuple[float, float]:
     low, high = max(value - half, 0.0), min(value + half, 1.0)
     return (low, high) if low <= high else (0.0, 1.0)  # all of it outside: it says nothing
 
 
-def _normal(std_error: float, effective_size: float, confidence: float) -> float:
-    """Return the half width of the normal interval."""
+def _normal_half_width(std_error: float, effective_size: float, confidence: float) -> float:
     # What one more outcome could change: without it, equal outcomes would look like certainty.
-    own = math.hypot(std_error, 1.0 / effective_size)
-    return NormalDist().inv_cdf(0.5 + 0.5 * confidence) * own
+    enlarged = math.hypot(std_error, 1.0 / effective_size)
+    return NormalDist().inv_cdf(0.5 + 0.5 * confidence) * enlarged
 
 
-def _modelled(log: Interactions, rewards: ArrayLike | None) -> Array:
+def _modelled_rewards(log: Interactions, rewards: ArrayLike | None) -> Array:
     """Return the modelled reward of every pair of a decision and an action, (N,)."""
     if rewards is None:
         return reward_model(log).ravel()
@@ -303,18 +283,23 @@ def _check_dependence(method: str, rewards_given: bool, is_learned: bool) -> Non
         )
 
 
-def _least_propensity(seen: float, given: float | None) -> float:
-    if given is None:
-        return seen
-    least = _inside("least_propensity", given, most=True)
-    if least > seen:
+def _least_propensity(logged: float, declared: float | None) -> float:
+    if logged < _MIN_PROPENSITY:
         raise InvalidInputError(
-            f"least_propensity is {least:g}, and the log has a propensity of {seen:g}"
+            f"the log has a propensity of {logged:g}; below {_MIN_PROPENSITY:g} the weights "
+            "overflow: no action of that probability is ever drawn"
+        )
+    if declared is None:
+        return logged
+    least = validation.probability("least_propensity", declared, certain=True)
+    if least > logged:
+        raise InvalidInputError(
+            f"least_propensity is {least:g}, and the log has a propensity of {logged:g}"
         )
     return least
 
 
-def _bernstein(std_error: float, width: float, T: int, confidence: float) -> float:
+def _bernstein_half_width(std_error: float, width: float, T: int, confidence: float) -> float:
     """Return the half width of Maurer and Pontil's Theorem 4 for terms of a given range."""
     log_term = math.log(4.0 / (1.0 - confidence))
     return std_error * math.sqrt(2.0 * log_term) + width * 7.0 * log_term / (3.0 * (T - 1))
@@ -326,21 +311,3 @@ def _kish(w: Array) -> float:
         return 0.0
     relative = w / largest  # so that no square overflows
     return float(relative.sum() ** 2 / np.sum(relative**2))
-
-
-def _one_of(name: str, value: Any, choices: tuple[str, ...]) -> None:
-    if not isinstance(value, str) or value not in choices:
-        words = ", ".join(repr(choice) for choice in choices)
-        raise InvalidInputError(f"{name} must be one of {words}, got {value!r}")
-
-
-def _inside(name: str, value: Any, most: bool = False) -> float:
-    """Return a number above 0 and below 1, or at most 1."""
-    try:
-        number = float(value)
-    except (TypeError, ValueError, OverflowError):
-        number = math.nan
-    if not (0.0 < number < 1.0 or (most and number == 1.0)):
-        limit = "at most" if most else "below"
-        raise InvalidInputError(f"{name} must be a number above 0 and {limit} 1, got {value!r}")
-    return number

@@ -876,7 +876,7 @@ class Model(Serializable):
         last = self.metrics.last_window(n_rows)
         if last is None or not last.weight > 0.0:
             return math.nan
-        return self._bounded([last])[0].floor / last.weight
+        return self._bounded([last])[0].lower_bound / last.weight
 
     def _bounded(self, segments: list[Segment]) -> list[Window]:
         """Return windows with their lower bounds, where these are kept."""

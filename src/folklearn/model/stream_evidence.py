@@ -16,7 +16,7 @@ from folklearn import validation
 from folklearn.arrays import Array, Labels, logit_losses
 from folklearn.errors import StateFileError
 from folklearn.evaluate.best_linear import refine
-from folklearn.evaluate.windows import Stretch, climb, suffixes
+from folklearn.evaluate.windows import EvidenceSpan, add_to_ladder, join_suffixes
 from folklearn.evidence.certificate import Certificate, round_down
 from folklearn.evidence.evidence import Evidence, round_loss_up
 from folklearn.evidence.linear_evidence import LinearEvidence
@@ -138,7 +138,7 @@ class StreamEvidence(Serializable):
         self._scaler: FixedScaler | None = None  # None until the head is complete
         self._kept: _Block | None = None  # the head
         self._sums: Sums | None = None
-        self._ladder: list[Stretch] = []
+        self._ladder: list[EvidenceSpan] = []
         self._blocks: list[_Block] = []  # rows that wait,
         self._rows: list[tuple[Array, int, Array, float]] = []  # and single ones behind
         self._n_waiting = 0
@@ -222,7 +222,7 @@ class StreamEvidence(Serializable):
         self._sums = _sum(sums, own)
         if self.windows:
             self._ladder = self._ladder_now(self._scaler)
-            climb(self._ladder, _stretch(self._n_settled, block, own))
+            add_to_ladder(self._ladder, _stretch(self._n_settled, block, own))
 
     # Coordinates.
 
@@ -345,23 +345,23 @@ class StreamEvidence(Serializable):
 
     # Windows.
 
-    def _ladder_now(self, scaler: FixedScaler) -> list[Stretch]:
+    def _ladder_now(self, scaler: FixedScaler) -> list[EvidenceSpan]:
         """Return the ladder with evidence of the sizes that there are now."""
         return [replace(one, evidence=self._sized(one.evidence, scaler)) for one in self._ladder]
 
     def _head_stretches(
         self, scaler: FixedScaler, block: _Block, line: Line
-    ) -> tuple[list[Stretch], list[Stretch]]:
+    ) -> tuple[list[EvidenceSpan], list[EvidenceSpan]]:
         """Return the ladder of the head, and the stretch that is not full yet, if any."""
         whole = self._of_head(scaler, block, line, self._sized(None, scaler))
         at = whole.minimise().W if isinstance(whole, Evidence) else None
-        ladder: list[Stretch] = []
+        ladder: list[EvidenceSpan] = []
         for start in range(0, len(block.weights), _WINDOW_ROWS):
             part = block.part(slice(start, start + _WINDOW_ROWS))
             stretch = _stretch(start, part, self._of(scaler, part, line, at))
             if len(part.weights) < _WINDOW_ROWS:
                 return ladder, [stretch]
-            climb(ladder, stretch)
+            add_to_ladder(ladder, stretch)
         return ladder, []
 
     def suffixes(self, line: Line) -> dict[int, Sums]:
@@ -370,13 +370,13 @@ class StreamEvidence(Serializable):
         if self.n_classes < 2 or (waiting is None and not self._ladder):
             return {}
         scaler = self._scaler_now(waiting)
-        newest: list[Stretch] = []
+        newest: list[EvidenceSpan] = []
         ladder = self._ladder_now(scaler)
         if waiting is not None and self._scaler is None:
             ladder, newest = self._head_stretches(scaler, waiting, line)
         elif waiting is not None:
             newest = [_stretch(self._n_settled, waiting, self._of(scaler, waiting, line))]
-        return {one.start: one.evidence for one in suffixes([*ladder, *newest]) if one.evidence}
+        return {span.start: span.evidence for span in join_suffixes([*ladder, *newest])}
 
     # What is proven.
 
@@ -489,7 +489,7 @@ class StreamEvidence(Serializable):
             if len(found) != len(spans) or not all(isinstance(one, Sums) for one in found):
                 raise StateFileError("windows lack their evidence")
             for (start, stop), evidence in zip(spans, found, strict=True):
-                self._ladder.append(Stretch(start, stop, np.zeros(0), evidence))
+                self._ladder.append(EvidenceSpan(start, stop, evidence))
 
     def _block_of(self, record: Record, prefix: str) -> _Block | None:
         """Return rows that were saved, None if there are none."""
@@ -524,8 +524,8 @@ def _sum(one: Sums, other: Sums) -> Sums:
     return both
 
 
-def _stretch(start: int, block: _Block, evidence: Sums) -> Stretch:
-    return Stretch(start, start + len(block.weights), np.zeros(0), evidence)
+def _stretch(start: int, block: _Block, evidence: Sums) -> EvidenceSpan:
+    return EvidenceSpan(start, start + len(block.weights), evidence)
 
 
 def _targets(labels: Labels, soft: Array) -> Array:
