@@ -87,7 +87,7 @@ MUTANTS = (
     ),
     Mutant(
         "the penalty of constants is not taken off", "evaluate/regression.py",
-        "at_least -= 0.5 * self.tau[self.constant] * LARGEST_CONSTANT**2", "pass",
+        "at_least -= 0.5 * self.tau[self.constant] * MAX_CONSTANT_NORM**2", "pass",
         ("tests/evaluate/test_regression.py",),
     ),
     Mutant(

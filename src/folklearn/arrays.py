@@ -1,4 +1,4 @@
-"""The arrays of the library by what they hold, and a few formulas on them in plain NumPy."""
+"""Types of arrays, softmax and log losses in NumPy."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,19 +16,19 @@ def softmax(Z: Array) -> Array:
     return P
 
 
-def log_losses(P: Array, labels: Labels, soft: Array, floor: float = 0.0) -> Array:
+def log_losses(P: Array, labels: Labels, soft: Array, min_probability: float = 0.0) -> Array:
     """Return -ln of what the rows P (..., T, K) gave their labels, (..., T).
 
-    Labels are classes (T,), or soft (T, K) where it has rows. A probability below `floor`
-    counts as `floor`; 0 given to the label costs infinity if the floor is 0. For a soft
-    label y it is -sum y_k ln p_k, where 0 ln 0 is 0.
+    Labels are classes (T,), or soft (T, K) where it has rows. A smaller
+    probability counts as `min_probability`; if that is 0, a label of probability 0 costs infinity.
+    For a soft label y it is -sum y_k ln p_k, where 0 ln 0 is 0.
     """
     with np.errstate(divide="ignore"):
         if not len(soft):
-            given = P[..., np.arange(P.shape[-2]), labels]
-            losses: Array = -np.log(np.maximum(given, floor))
+            label_P = P[..., np.arange(P.shape[-2]), labels]
+            losses: Array = -np.log(np.maximum(label_P, min_probability))
             return losses
-        costs = -np.log(np.maximum(P, floor))
+        costs = -np.log(np.maximum(P, min_probability))
     terms = np.multiply(soft, costs, out=np.zeros_like(costs), where=soft > 0.0)
     total: Array = terms.sum(axis=-1)
     return total
@@ -43,10 +43,10 @@ def logit_losses(Z: Array, labels: Labels, soft: Array) -> Array:
     shifted = Z - Z.max(axis=1, keepdims=True)  # the loss ignores a shift, rounding does not
     each = np.arange(len(Z))
     if len(soft):
-        given: Array = np.einsum("tk,tk->t", soft, shifted)
+        label_logits: Array = np.einsum("tk,tk->t", soft, shifted)
     else:
-        given = shifted[each, labels]
+        label_logits = shifted[each, labels]
     others = np.exp(shifted)
     others[each, shifted.argmax(axis=1)] = 0.0
-    losses: Array = np.log1p(others.sum(axis=1)) - given
+    losses: Array = np.log1p(others.sum(axis=1)) - label_logits
     return losses

@@ -1,4 +1,4 @@
-"""Rows that name only what is not 0, as the kernels take them."""
+"""Sparse rows as the kernels take them."""
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -8,15 +8,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from folklearn.arrays import Array
+from folklearn.errors import InvalidInputError
 
 Indices = NDArray[np.int32] | NDArray[np.int64]
 
-_DENSE_AT_A_TIME = 2**21  # numbers
-_NARROW = 2**31  # features up to which 4 bytes hold a place
+_DENSE_BATCH_NUMBERS = 2**21
+_MAX_INT32_FEATURES = 2**31  # up to which 4 bytes hold an index
 
 
 class SparseRow(NamedTuple):
-    """One context: the places of what is not 0, sorted, each named once, and the values there."""
+    """One context: sorted, distinct indices of what is not 0, and the values there."""
 
     indices: Indices
     values: Array
@@ -25,8 +26,8 @@ class SparseRow(NamedTuple):
 class SparseRows:
     """Contexts (T, d): row t has `values` at `indices`, both from indptr[t] to indptr[t + 1].
 
-    A part of it shares the arrays, so that the first row need not begin at 0. In every row
-    indices are sorted, and each is there once.
+    A slice shares the arrays, so that the first row need not begin at 0. In every row indices are
+    sorted and distinct.
     """
 
     def __init__(
@@ -37,10 +38,10 @@ class SparseRows:
 
     @classmethod
     def of(cls, X: Any) -> "SparseRows":
-        """Return what a sparse array of SciPy holds.
+        """Return the rows of a sparse array of SciPy, its indices not checked.
 
-        Places that a row names twice are added up, and values of 0 are not kept, so that the same
-        numbers are the same rows.
+        Values of an index that a row names twice are added up, and values of 0 are dropped, so
+        that the same numbers are the same rows.
         """
         from scipy.sparse import csr_array
 
@@ -56,6 +57,15 @@ class SparseRows:
         return cls(
             X.indptr.astype(np.int64), X.indices.astype(kind, copy=False), values, X.shape[1]
         )
+
+    @classmethod
+    def checked(cls, X: Any) -> "SparseRows":
+        """Return the rows of a sparse array of SciPy that holds numbers at valid indices."""
+        if X.dtype.kind not in "fiub":
+            raise InvalidInputError(f"X must hold real numbers, got dtype {X.dtype}")
+        if X.format == "csr" and X.nnz:  # SciPy does not check what is assigned to them
+            check_indices(X.indices[: X.indptr[-1]], X.shape[1])
+        return cls.of(X)
 
     @classmethod
     def of_any(cls, X: "Contexts") -> "SparseRows":
@@ -77,11 +87,11 @@ class SparseRows:
 
     def compact(self) -> "SparseRows":
         """Return the same rows with nothing before the first or behind the last; not copied."""
-        own = slice(self.indptr[0], self.indptr[-1])
-        if own == slice(0, len(self.values)):
+        used = slice(self.indptr[0], self.indptr[-1])
+        if used == slice(0, len(self.values)):
             return self
         starts = self.indptr - self.indptr[0]
-        return SparseRows(starts, self.indices[own], self.values[own], self.shape[1])
+        return SparseRows(starts, self.indices[used], self.values[used], self.shape[1])
 
     def __iter__(self) -> Iterator[SparseRow]:
         for t in range(len(self)):
@@ -89,26 +99,26 @@ class SparseRows:
 
     def row(self, t: int) -> SparseRow:
         """Return one row, not copied."""
-        own = slice(self.indptr[t], self.indptr[t + 1])
-        return SparseRow(self.indices[own], self.values[own])
+        used = slice(self.indptr[t], self.indptr[t + 1])
+        return SparseRow(self.indices[used], self.values[used])
 
     def array(self) -> Any:
         """Return a SciPy array of the same rows; indices and values are not copied."""
         from scipy.sparse import csr_array
 
-        own = self.compact()
-        return csr_array((own.values, own.indices, own.indptr), shape=self.shape)
+        rows = self.compact()
+        return csr_array((rows.values, rows.indices, rows.indptr), shape=self.shape)
 
     def arrays(self, prefix: str = "") -> dict[str, NDArray[Any]]:
         """Return everything as arrays by name."""
-        own = self.compact()
-        found = {"indptr": own.indptr, "indices": own.indices, "values": own.values}
-        found["width"] = np.array([self.shape[1]])
-        return {prefix + name: array for name, array in found.items()}
+        rows = self.compact()
+        arrays = {"indptr": rows.indptr, "indices": rows.indices, "values": rows.values}
+        arrays["width"] = np.array([self.shape[1]])
+        return {prefix + name: array for name, array in arrays.items()}
 
     @classmethod
     def of_arrays(cls, arrays: Mapping[str, NDArray[Any]], prefix: str = "") -> "SparseRows":
-        """Return what `arrays` gave; ValueError if nothing can have given it."""
+        """Return the rows of `arrays`; ValueError if they are not valid."""
         indptr, indices, values = (
             arrays[prefix + name] for name in ("indptr", "indices", "values")
         )
@@ -136,27 +146,27 @@ class SparseRows:
 
     @property
     def nnz(self) -> int:
-        """How many values are named."""
+        """The number of values."""
         return int(self.indptr[-1] - self.indptr[0])
 
     def norms(self) -> Array:
         """Return the norms (T,) of the rows."""
         # A 0 at the end, where empty rows at the end begin: they must not cut the row before them.
-        own = self.compact()
+        rows = self.compact()
         with np.errstate(over="ignore"):
-            squares = np.concatenate([own.values**2, [0.0]])
-            sums: Array = np.add.reduceat(squares, own.indptr[:-1]) if len(self) else np.empty(0)
+            squares = np.concatenate([rows.values**2, [0.0]])
+            sums: Array = np.add.reduceat(squares, rows.indptr[:-1]) if len(self) else np.empty(0)
         sums[np.diff(self.indptr) == 0] = 0.0
         return np.sqrt(sums)
 
     def dense(self) -> Array:
-        """Return the rows (T, d) with everything that is 0."""
+        """Return the rows as a dense array (T, d)."""
         full: Array = self.array().toarray()
         return full
 
     def dense_parts(self) -> Iterator[slice]:
-        """Yield slices, as many rows at a time as may well be dense."""
-        size = max(1, _DENSE_AT_A_TIME // self.shape[1])
+        """Yield slices of rows that are small enough to be made dense."""
+        size = max(1, _DENSE_BATCH_NUMBERS // self.shape[1])
         for start in range(0, len(self), size):
             yield slice(start, min(start + size, len(self)))
 
@@ -165,42 +175,57 @@ Contexts = Array | SparseRows
 Context = Array | SparseRow
 
 
-def concatenated(parts: Sequence[SparseRows]) -> SparseRows:
-    """Return the rows of several parts, all of the same width, one after the other."""
+def check_indices(indices: Any, n_features: int) -> None:
+    """Raise unless indices, at least one, are all below `n_features`."""
+    if not 0 <= indices.min() <= indices.max() < n_features:
+        wrong = indices.min() if indices.min() < 0 else indices.max()
+        raise InvalidInputError(f"X names feature {wrong}; expected 0 to {n_features - 1}")
+
+
+def check_columns(columns: Any, n_features: int) -> None:
+    """Raise unless columns are below `n_features` and different."""
+    if len(columns):
+        check_indices(columns, n_features)
+    if len(np.unique(columns)) < len(columns):
+        raise InvalidInputError("a column is named twice")
+
+
+def concatenate(parts: Sequence[SparseRows]) -> SparseRows:
+    """Return the rows of several parts of the same width in order."""
     ends = np.cumsum([0, *(part.nnz for part in parts)])
     starts = [
         end + part.indptr[1:] - part.indptr[0] for end, part in zip(ends, parts, strict=False)
     ]
-    own = [part.compact() for part in parts]
+    compact = [part.compact() for part in parts]
     return SparseRows(
         np.concatenate([[0], *starts]),
-        np.concatenate([part.indices for part in own]),
-        np.concatenate([part.values for part in own]),
+        np.concatenate([part.indices for part in compact]),
+        np.concatenate([part.values for part in compact]),
         parts[0].shape[1],
     )
 
 
 def index_type(n_features: int) -> type[np.int32] | type[np.int64]:
-    """Return the type of places among so many features."""
-    return np.int32 if n_features <= _NARROW else np.int64
+    """Return the type of indices below `n_features`."""
+    return np.int32 if n_features <= _MAX_INT32_FEATURES else np.int64
 
 
 def is_sparse(X: Any) -> bool:
-    """Tell whether X is a sparse array or matrix of SciPy, or rows of this library."""
+    """Return whether X is a sparse array or matrix of SciPy, or rows of this library."""
     if isinstance(X, SparseRows):
         return True
-    scipy_sparse = sys.modules.get("scipy.sparse")  # nobody has such an X without it
+    scipy_sparse = sys.modules.get("scipy.sparse")  # without it there is no such X
     return scipy_sparse is not None and scipy_sparse.issparse(X)
 
 
 def dense_row(x: SparseRow, n_features: int) -> Array:
-    """Return a context (d,) with everything that is 0."""
+    """Return a context as a dense array (d,)."""
     full = np.zeros(n_features)
     full[x.indices] = x.values
     return full
 
 
 def sparse_row(x: Array) -> SparseRow:
-    """Return what is not 0 in a context (d,)."""
+    """Return a dense context (d,) as a sparse one."""
     indices: Any = np.flatnonzero(x).astype(index_type(x.size))
     return SparseRow(indices, x[indices])

@@ -33,7 +33,7 @@ from folklearn.sparse import (
     Contexts,
     SparseRow,
     SparseRows,
-    concatenated,
+    concatenate,
     index_type,
     is_sparse,
 )
@@ -155,7 +155,7 @@ def rows_of_contexts(X: Any, n_features: int) -> tuple[Contexts, Array]:
         return contexts(X, n_features)
     _check_width(X, n_features)
     if not isinstance(X, SparseRows):
-        X = sparse_rows(X)
+        X = SparseRows.checked(X)
     return X, _checked_norms(X)
 
 
@@ -173,30 +173,6 @@ def _checked_norms(X: Contexts) -> Array:
         row = X.row(bad[0]) if isinstance(X, SparseRows) else X[bad[0]]
         check_context(row, f"row {bad[0]} of X")
     return lengths
-
-
-def sparse_rows(X: Any) -> SparseRows:
-    """Return the rows of a sparse array of SciPy, its numbers not checked."""
-    if X.dtype.kind not in "fiub":
-        raise InvalidInputError(f"X must hold real numbers, got dtype {X.dtype}")
-    if X.format == "csr" and X.nnz:  # SciPy does not check what is assigned to them
-        check_indices(X.indices[: X.indptr[-1]], X.shape[1])
-    return SparseRows.of(X)
-
-
-def check_indices(indices: Any, n_features: int) -> None:
-    """Raise unless indices, at least one, are all below `n_features`."""
-    if not 0 <= indices.min() <= indices.max() < n_features:
-        wrong = indices.min() if indices.min() < 0 else indices.max()
-        raise InvalidInputError(f"X names feature {wrong}; expected 0 to {n_features - 1}")
-
-
-def check_columns(columns: Any, n_features: int) -> None:
-    """Raise unless columns are below `n_features` and different."""
-    if len(columns):
-        check_indices(columns, n_features)
-    if len(np.unique(columns)) < len(columns):
-        raise InvalidInputError("a column is named twice")
 
 
 def norms(X: Contexts) -> Array:
@@ -428,7 +404,7 @@ class Rows(NamedTuple):
         batches = []
         for (in_sparse, is_soft), alike in groupby(parts, key=cls._kind):
             Xs, norms, numbers, softs, counts = zip(*alike, strict=True)
-            X = concatenated(Xs) if in_sparse else np.concatenate(Xs)
+            X = concatenate(Xs) if in_sparse else np.concatenate(Xs)
             soft = np.concatenate(softs) if is_soft else NO_SOFT_ROWS
             batches.append(
                 cls(X, np.concatenate(norms), np.concatenate(numbers), soft, np.concatenate(counts))

@@ -7,7 +7,7 @@ from sklearn.linear_model import LogisticRegression
 
 from folklearn.errors import InvalidInputError
 from folklearn.evaluate import Regression, logistic_regression
-from folklearn.evaluate.regression import LARGEST_CONSTANT
+from folklearn.evaluate.regression import MAX_CONSTANT_NORM
 
 
 def stream(rng, T=300, d=4, K=3, separable=False):
@@ -78,7 +78,7 @@ def test_free_constants_are_below_the_bound_only_beyond_the_stated_norm():
     found = logistic_regression(X, y, n_classes=2, constant=0)
     b = np.log(19_999.0)
     exact = 20_000 * np.log1p(np.exp(-b)) + b
-    assert b < LARGEST_CONSTANT
+    assert b < MAX_CONSTANT_NORM
     assert found.at_least <= exact
     assert found.at_least == pytest.approx(exact, abs=2e-3)
     assert found.penalty == 0.0
@@ -88,9 +88,9 @@ def test_the_penalty_of_constants_is_taken_off_the_bound():
     """A class that never comes: constants of the stated norm leave the entropy of the others."""
     X, y = np.ones((10, 1)), np.arange(10) % 2
     found = logistic_regression(X, y, n_classes=3, constant=0, tol=1e-9)
-    W = LARGEST_CONSTANT / np.sqrt(6.0) * np.array([1.0, 1.0, -2.0])
+    W = MAX_CONSTANT_NORM / np.sqrt(6.0) * np.array([1.0, 1.0, -2.0])
     exact = 10.0 * (np.log(np.exp(W).sum()) - W[0])
-    assert np.linalg.norm(W) == pytest.approx(LARGEST_CONSTANT)
+    assert np.linalg.norm(W) == pytest.approx(MAX_CONSTANT_NORM)
     assert exact - 1e-4 < found.at_least <= exact
 
 

@@ -331,8 +331,8 @@ class Certifier(Serializable):
         X, y, weight are the rows that were observed, in any order; or X is a function that
         returns them anew for every pass, as an iterable of (X, y) or (X, y, weight). Predictions
         are not needed. `report` is called with a `Pass` after each. It ends when the bound for the
-        best linear model is within ``tol`` (1 + its loss) of the loss of a model, mostly after three
-        to six passes. `n_jobs` threads share each of them, -1 for as many as there are cores, on
+        best linear model is within ``tol`` (1 + its loss) of the loss of a model, mostly after 3
+        to 6 passes. `n_jobs` threads share each of them, -1 for as many as there are cores, on
         one machine with the same result to the last bit.
         """
         covered, _ = validation.comparators(None, B, self.B, self.n_classes, self.n_features)

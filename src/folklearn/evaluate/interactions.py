@@ -1,4 +1,4 @@
-"""The log of decisions: what could be played, what was, how likely that was, what it earned."""
+"""Logs of decisions: contexts, actions, propensities and rewards."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -56,20 +56,20 @@ class Interactions:
 
     def __post_init__(self) -> None:
         if self.n_actions is None:
-            X, sizes = _menus(self.X)
+            X, sizes = _stack_menus(self.X)
         else:
-            X = _rows("X", self.X, "one row of features per decision")
+            X = _check_rows("X", self.X, "one row of features per decision")
             sizes = np.full(len(X), validation.count("n_actions", self.n_actions, 2))
         X.flags.writeable = False
         T = len(sizes)
         checked = {
             "X": X,
             "offsets": np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
-            "actions": _actions(self.actions, sizes),
-            "propensities": _propensities(self.propensities, T),
-            "rewards": _rewards(self.rewards, T),
-            "feature_names": _names("feature_names", self.feature_names, X.shape[1]),
-            "action_names": _names("action_names", self.action_names, self.n_actions or 0),
+            "actions": _check_actions(self.actions, sizes),
+            "propensities": _check_propensities(self.propensities, T),
+            "rewards": _check_rewards(self.rewards, T),
+            "feature_names": _check_names("feature_names", self.feature_names, X.shape[1]),
+            "action_names": _check_names("action_names", self.action_names, self.n_actions or 0),
         }
         for name, value in checked.items():
             object.__setattr__(self, name, value)
@@ -86,8 +86,8 @@ class Interactions:
 
     def offered(self, t: int) -> Array:
         """Return the features of what could be played in a decision: (d,), or a row per action."""
-        own = t if self.n_actions is not None else slice(self.offsets[t], self.offsets[t + 1])
-        features: Array = self.X[own]
+        rows = t if self.n_actions is not None else slice(self.offsets[t], self.offsets[t + 1])
+        features: Array = self.X[rows]
         return features
 
     def sums(self, values: Array) -> Array:
@@ -141,22 +141,21 @@ def _mean(scores: Any) -> float:
     return float(np.mean(scores))
 
 
-def _rows(name: str, rows: ArrayLike, expected: str) -> Array:
+def _check_rows(name: str, rows: ArrayLike, expected: str) -> Array:
     X = validation.numbers(name, rows)
     if X.ndim != 2 or not X.shape[1]:
         raise InvalidInputError(f"{name} has shape {X.shape}; expected {expected}")
-    return validation.contexts(X, X.shape[1])[
-        0
-    ].copy()  # the log must not follow the caller's array
+    checked, _ = validation.contexts(X, X.shape[1])
+    return checked.copy()  # the log must not follow the caller's array
 
 
-def _menus(X: Any) -> tuple[Array, Labels]:
+def _stack_menus(X: Any) -> tuple[Array, Labels]:
     """Return the rows of all decisions one below the other, and how many each has."""
-    menus = [
-        _rows(f"X[{t}]", rows, "a matrix with a row for every action; for the same actions in all "
-              "decisions give n_actions and one row per decision")
-        for t, rows in enumerate(X)
-    ]  # fmt: skip
+    expected = (
+        "a matrix with a row for every action; for the same actions in all decisions give "
+        "n_actions and one row per decision"
+    )
+    menus = [_check_rows(f"X[{t}]", rows, expected) for t, rows in enumerate(X)]
     for t, rows in enumerate(menus):
         if not len(rows) or rows.shape[1] != menus[0].shape[1]:
             raise InvalidInputError(
@@ -167,20 +166,22 @@ def _menus(X: Any) -> tuple[Array, Labels]:
     return stacked, np.array([len(rows) for rows in menus], np.int64)
 
 
-def _actions(actions: ArrayLike, sizes: Labels) -> Labels:
-    array = _one_each("actions", np.asarray(actions), len(sizes))
+def _check_actions(actions: ArrayLike, sizes: Labels) -> Labels:
+    array = _check_length("actions", np.asarray(actions), len(sizes))
     if array.dtype.kind not in "iu" and len(sizes):
         raise InvalidInputError(f"actions must be integers, got dtype {array.dtype}")
     outside = np.flatnonzero((array < 0) | (array >= sizes))
     if outside.size:
         row = outside[0]
         raise InvalidInputError(f"actions[{row}] is {array[row]}; expected 0 to {sizes[row] - 1}")
-    own: Labels = array.astype(np.int64)
-    return own
+    actions_checked: Labels = array.astype(np.int64)
+    return actions_checked
 
 
-def _propensities(propensities: ArrayLike, T: int) -> Array:
-    array: Array = _one_each("propensities", validation.numbers("propensities", propensities), T)
+def _check_propensities(propensities: ArrayLike, T: int) -> Array:
+    array: Array = _check_length(
+        "propensities", validation.numbers("propensities", propensities), T
+    )
     bad = np.flatnonzero(~((array > 0.0) & (array <= 1.0)))
     if bad.size:
         raise InvalidInputError(
@@ -190,8 +191,8 @@ def _propensities(propensities: ArrayLike, T: int) -> Array:
     return array
 
 
-def _rewards(rewards: ArrayLike, T: int) -> Array:
-    array: Array = _one_each("rewards", validation.numbers("rewards", rewards), T)
+def _check_rewards(rewards: ArrayLike, T: int) -> Array:
+    array: Array = _check_length("rewards", validation.numbers("rewards", rewards), T)
     bad = np.flatnonzero(~((array >= 0.0) & (array <= 1.0)))
     if bad.size:
         raise InvalidInputError(
@@ -201,7 +202,7 @@ def _rewards(rewards: ArrayLike, T: int) -> Array:
     return array
 
 
-def _one_each(name: str, array: Any, T: int) -> Any:
+def _check_length(name: str, array: Any, T: int) -> Any:
     if array.shape != (T,):
         raise InvalidInputError(
             f"{name} has shape {array.shape}; expected one entry per decision: ({T},)"
@@ -209,8 +210,8 @@ def _one_each(name: str, array: Any, T: int) -> Any:
     return array
 
 
-def _names(name: str, names: Iterable[str], expected: int) -> tuple[str, ...]:
-    own = tuple(names)
-    if own and len(own) != expected:
-        raise InvalidInputError(f"{name} has {len(own)} entries; expected {expected}")
-    return own
+def _check_names(name: str, names: Iterable[str], expected: int) -> tuple[str, ...]:
+    listed = tuple(names)
+    if listed and len(listed) != expected:
+        raise InvalidInputError(f"{name} has {len(listed)} entries; expected {expected}")
+    return listed

@@ -1,4 +1,4 @@
-"""Alarms: when capped losses have become worse, and how seldom that is said wrongly."""
+"""Alarms when capped losses have risen, with a bound on the probability of a false alarm."""
 
 import math
 from collections.abc import Callable
@@ -12,11 +12,11 @@ from folklearn.arrays import Array
 from folklearn.errors import InvalidInputError
 from folklearn.serialization import Record, Serializable
 
-_LOOK = 64  # rows between two looks
-_LARGEST_RISE = 100.0
-_KEPT = 4  # a suspicion lasts so many times the largest power of two that divides its beginning
+_ROWS_PER_LOOK = 64
+_MAX_RISE = 100.0
+_LIFETIME = 4  # of a suspicion, times the largest power of two that divides its beginning
 _BETS = 2.0 ** -np.arange(1, 6)  # parts of a suspicion's capital
-_HELD = 1.0 - _BETS[:, None]  # what is not bet
+_NOT_BET = 1.0 - _BETS[:, None]
 _RATES = 2.0 ** -np.arange(1, 9)  # kappa of docs/theory/monitoring.md
 _PRICES = -np.log1p(-_RATES) - _RATES  # psi(kappa) there
 # Of a suspicion, with a capital for each bet. What is capped decides; what is not is only shown.
@@ -61,7 +61,7 @@ class Alarm(NamedTuple):
 class Monitor(Serializable):
     r"""Watches losses row by row, and raises an alarm when, capped, they have become worse.
 
-    Use it as `Model.monitor`, or beside any other model whose losses you have. It is meant for
+    Use it as `Model.monitor`, or with the losses of any other model. It is meant for
     models that learn: a capped loss that falls is no alarm, and a rise is one that is surely more
     than chance. Seasons are rises, too.
 
@@ -123,7 +123,7 @@ class Monitor(Serializable):
     ) -> None:
         self.alert = alert
         self.alpha = validation.fraction("alpha", validation.positive("alpha", alpha), 1.0)
-        self.rise = validation.fraction("rise", rise, _LARGEST_RISE)
+        self.rise = validation.fraction("rise", rise, _MAX_RISE)
         self.cap = validation.positive("cap", cap)
         self.forget()
         self.start = validation.count("start", start, 0)
@@ -145,26 +145,26 @@ class Monitor(Serializable):
     @property
     def n_rows(self) -> int:
         """The number of rows so far."""
-        return self.start + _LOOK * self._n_looks + len(self._waiting)
+        return self.start + _ROWS_PER_LOOK * self._n_looks + len(self._waiting)
 
     def observe(self, loss: float) -> None:
-        """Take in the loss of one row."""
+        """Observe the loss of one row."""
         if loss != loss:
             _raise_invalid_loss()
         self._waiting.append(loss)
-        if len(self._waiting) == _LOOK:
+        if len(self._waiting) == _ROWS_PER_LOOK:
             self.observe_many(())
 
     def observe_many(self, losses: ArrayLike) -> None:
-        """Take in losses (T,), in order; alerts come when all have been looked at."""
+        """Observe losses (T,), in order; alerts come at the end."""
         new = validation.numbers("losses", losses)
         if np.isnan(new).any():
             _raise_invalid_loss()
         waiting = np.array([*self._waiting, *new.tolist()])
-        stop = len(waiting) // _LOOK * _LOOK
+        stop = len(waiting) // _ROWS_PER_LOOK * _ROWS_PER_LOOK
         self._waiting = waiting[stop:].tolist()
         n_alarms = len(self.alarms)
-        for rows in waiting[:stop].clip(0.0).reshape(-1, _LOOK):
+        for rows in waiting[:stop].clip(0.0).reshape(-1, _ROWS_PER_LOOK):
             self._look(rows)
         if self.alert is not None:
             for alarm in self.alarms[n_alarms:]:
@@ -179,7 +179,7 @@ class Monitor(Serializable):
         self._n_looks += 1
         them = self._suspicions
         stakes = _BETS[:, None] / them[_LEVEL]
-        them[_CAPITAL:] *= (capped[:, None, None] * stakes + _HELD).prod(axis=0)
+        them[_CAPITAL:] *= (capped[:, None, None] * stakes + _NOT_BET).prod(axis=0)
         them[_TOTAL] += total
         them[_CAPPED_TOTAL] += capped_total
         if them[_CAPITAL:].sum() >= 2.0 / self.alpha:
@@ -188,7 +188,7 @@ class Monitor(Serializable):
     def _suspect(self) -> None:
         """Begin to bet that from now on capped losses are above what they were."""
         them, now = self._suspicions, self._n_looks
-        dropped = now - _KEPT * (now & -now)  # the only one whose time is over
+        dropped = now - _LIFETIME * (now & -now)  # the only one whose time is over
         kept = them[:, them[_BEGINNING] != dropped]
         new = np.full((_HEIGHT, 1), _share(now) / len(_BETS))
         level = (1.0 + self.rise) * self._at_most()
@@ -197,7 +197,7 @@ class Monitor(Serializable):
 
     def _mean(self, total: int) -> float:
         """Return the average loss since the last alarm, `_CAPPED` or `_UNCAPPED`."""
-        n_rows = _LOOK * (self._n_looks - self._n_before)
+        n_rows = _ROWS_PER_LOOK * (self._n_looks - self._n_before)
         return float(self._past[total]) / n_rows if n_rows else 0.0
 
     def _at_most(self) -> float:
@@ -205,14 +205,14 @@ class Monitor(Serializable):
         total, spread, _ = self._past.tolist()
         price = math.log(2.0 * len(_RATES) / (self.alpha * _share(self._n_before)))
         slack: list[float] = ((_PRICES * (spread / self.cap) + self.cap * price) / _RATES).tolist()
-        return (total + min(slack)) / (_LOOK * (self._n_looks - self._n_before))
+        return (total + min(slack)) / (_ROWS_PER_LOOK * (self._n_looks - self._n_before))
 
     def _raise(self) -> None:
         them = self._suspicions
         richest = them[_CAPITAL:].sum(axis=0).argmax()
         since, before, capped_before, _, total, capped = them[:_CAPITAL, richest].tolist()
-        n_rows = _LOOK * (self._n_looks - int(since))
-        row = self.start + _LOOK * self._n_looks
+        n_rows = _ROWS_PER_LOOK * (self._n_looks - int(since))
+        row = self.start + _ROWS_PER_LOOK * self._n_looks
         after = total / n_rows, capped_before, capped / n_rows
         self.alarms.append(Alarm(row, row - n_rows, before, *after, self.cap))
         self._begin()
@@ -227,7 +227,7 @@ class Monitor(Serializable):
         looked = self._n_looks > self._n_before
         return {
             "rows": self.n_rows,
-            "since": self.start + _LOOK * self._n_before,
+            "since": self.start + _ROWS_PER_LOOK * self._n_before,
             "loss": self._mean(_UNCAPPED) if looked else None,
             "capped_loss": self._mean(_CAPPED) if looked else None,
             "capped_at_most": self._at_most() if looked else None,
@@ -250,7 +250,7 @@ class Monitor(Serializable):
             self.alarms.append(Alarm(int(row), int(since), *losses))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Copy and pickle without the alert: nobody is told twice."""
+        """Copy and pickle without the alert, which is not called twice."""
         return Monitor.from_record, (self.to_record(),)
 
 

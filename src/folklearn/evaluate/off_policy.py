@@ -1,4 +1,4 @@
-"""What another policy would have earned, estimated from the log of an agent."""
+"""Off-policy evaluation: the value of a policy, estimated from the log of an agent."""
 
 import math
 from dataclasses import dataclass
@@ -257,9 +257,9 @@ def _modelled_rewards(log: Interactions, rewards: ArrayLike | None) -> Array:
         )
     bad = np.argwhere(~((q >= 0.0) & (q <= 1.0)))
     if len(bad):
-        place = tuple(bad[0].tolist())
+        index = tuple(bad[0].tolist())
         raise InvalidInputError(
-            f"rewards{list(place)} is {q[place]:g}; expected a number from 0 to 1"
+            f"rewards{list(index)} is {q[index]:g}; expected a number from 0 to 1"
         )
     return q.ravel()
 

@@ -1,4 +1,4 @@
-"""Policies to be judged by a log: what they would play, and those that are learned from it."""
+"""Policies to evaluate on a log, models of rewards, and logs of simulated agents."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sized
@@ -18,7 +18,7 @@ from folklearn.learners.folklore import Folklore
 from folklearn.metrics.scores import ROW_SUM_TOLERANCE, check_rows
 from folklearn.progress import Progress, report_progress
 
-_UNKNOWN = 0.5  # before the first reward
+_PRIOR_REWARD = 0.5  # before the first one
 
 
 class RewardModel:
@@ -46,7 +46,7 @@ class RewardModel:
     def learn(self, log: Interactions) -> None:
         """Learn what was played and what it earned."""
         shared = self.n_actions is None
-        Z = self._standardised(log.X[log.pairs] if shared else log.X)
+        Z = self._standardise(log.X[log.pairs] if shared else log.X)
         who = np.zeros(log.n_rounds, np.int64) if shared else log.actions
         soft = np.column_stack([1.0 - log.rewards, log.rewards])
         for k in np.unique(who).tolist():
@@ -56,16 +56,16 @@ class RewardModel:
         self._total += float(log.rewards.sum())
         self._count += log.n_rounds
 
-    def expected(self, X: Array) -> Array:
+    def predict(self, X: Array) -> Array:
         """Return the expected rewards: (T, K) of contexts (T, d), or (m,) of actions (m, d)."""
-        Z = self._standardised(X)
+        Z = self._standardise(X)
         n_models = 1 if self.n_actions is None else self.n_actions
-        q = np.full((len(X), n_models), self._total / self._count if self._count else _UNKNOWN)
+        q = np.full((len(X), n_models), self._total / self._count if self._count else _PRIOR_REWARD)
         for k, model in self._models.items():
             q[:, k] = model.predict(Z)[:, 1]
         return q[:, 0] if self.n_actions is None else q
 
-    def _standardised(self, X: Array) -> Array:
+    def _standardise(self, X: Array) -> Array:
         return np.column_stack([(X - self._mean) / self._scale, np.ones(len(X))])
 
 
@@ -97,12 +97,12 @@ def reward_model(log: Interactions, *, n_blocks: int = 10) -> Array:
     ([0.5, 0.5], True)
     """
     model = RewardModel(log)
-    parts: list[Any] = [np.empty((0,) if log.n_actions is None else (0, log.n_actions))]
+    predictions: list[Any] = [np.empty((0,) if log.n_actions is None else (0, log.n_actions))]
     for start, stop in log.blocks(validation.count("n_blocks", n_blocks, 1)):
         block = log[start:stop]
-        parts.append(model.expected(block.X))
+        predictions.append(model.predict(block.X))
         model.learn(block)
-    return np.concatenate(parts)
+    return np.concatenate(predictions)
 
 
 @dataclass(frozen=True)
@@ -157,7 +157,7 @@ def greedy(log: Interactions) -> Callable[[Array], Array]:
     model.learn(log)
 
     def play(X: Array) -> Array:
-        q = model.expected(X)
+        q = model.predict(X)
         chosen: Array = np.eye(q.shape[-1])[q.argmax(axis=-1)]
         return chosen
 
@@ -166,9 +166,9 @@ def greedy(log: Interactions) -> Callable[[Array], Array]:
 
 def probabilities(log: Interactions, policy: Any) -> Array:
     """Return what a policy gives to every pair of a decision and an action, (N,), checked."""
-    play = _player(policy)
+    play = _as_function(policy)
     if log.n_actions is None:
-        return _of_menus(log, policy if play is None else play)
+        return _menu_probabilities(log, policy if play is None else play)
     P = validation.numbers("policy", policy if play is None else play(log.X))
     expected = (log.n_rounds, log.n_actions)
     if P.shape != expected:
@@ -190,7 +190,7 @@ class _Predicts(Protocol):
     def predict(self, X: Array) -> ArrayLike: ...
 
 
-def _player(policy: Any) -> Callable[[Array], ArrayLike] | None:
+def _as_function(policy: Any) -> Callable[[Array], ArrayLike] | None:
     """Return the function that makes probabilities, None if they are given."""
     if isinstance(policy, _Acts):
         return policy.policy
@@ -199,7 +199,7 @@ def _player(policy: Any) -> Callable[[Array], ArrayLike] | None:
     return policy if callable(policy) else None
 
 
-def _of_menus(log: Interactions, policy: Any) -> Array:
+def _menu_probabilities(log: Interactions, policy: Any) -> Array:
     n_given = len(policy) if isinstance(policy, Sized) else 0
     if not callable(policy) and n_given != log.n_rounds:
         raise InvalidInputError(
@@ -234,12 +234,12 @@ _REPORT_EVERY = 1000
 def interact(
     agent: Agent, X: Any, y: Any, *, delay: int = 0, progress: Progress = False
 ) -> Interactions:
-    """Play an agent on rows whose rewards are known, telling it only what its own action earned.
+    """Simulate an agent on rows with known rewards; it learns only the reward of its action.
 
     On labelled rows an action earns 1 if it is the label, and else 0. The outcome of a decision
-    is told after `delay` further decisions, those still open at the end after the last one. All
+    comes after `delay` further decisions, those still open at the end after the last one. All
     rows are checked before the first decision. The agent goes on from where it stands. One with
-    ``feedback="full"`` is told the label.
+    ``feedback="full"`` learns the label.
 
     Parameters
     ----------
@@ -263,7 +263,7 @@ def interact(
     >>> bool(log.mistakes[-1] < late.mistakes[-1])
     True
     """
-    contexts, labels, R = _stream(agent, X, y)
+    contexts, labels, R = _check_stream(agent, X, y)
     T = len(contexts)
     delay = validation.count("delay", delay, 0)
     waiting = len(agent.pending) + min(delay + 1, T)
@@ -311,12 +311,13 @@ def interact(
     return Interactions(contexts, actions, propensities, rewards, n_actions)
 
 
-def _stream(agent: Agent, X: Any, y: Any) -> tuple[Any, Labels, Any]:
+def _check_stream(agent: Agent, X: Any, y: Any) -> tuple[Any, Labels, Any]:
     """Return contexts, labels if they were given, and what every action earns, all checked."""
     if isinstance(agent, ListAgent):
         menus = [validation.contexts(rows, agent.n_features)[0] for rows in X]
-        R = [validation.numbers("y", own) for own in y]
-        if [own.shape for own in R] != [(len(rows),) for rows in menus] or not _from_0_to_1(R):
+        R = [validation.numbers("y", earned) for earned in y]
+        shapes = [(len(rows),) for rows in menus]
+        if [earned.shape for earned in R] != shapes or not _are_from_0_to_1(R):
             raise InvalidInputError(
                 "y must say for every decision what each of its actions earns, from 0 to 1"
             )
@@ -327,7 +328,7 @@ def _stream(agent: Agent, X: Any, y: Any) -> tuple[Any, Labels, Any]:
         labels, _ = validation.labels(y, *expected)
         return X, labels, np.eye(agent.n_classes)[labels]
     rewards = validation.numbers("y", y)
-    if rewards.shape != expected or not _from_0_to_1(rewards):
+    if rewards.shape != expected or not _are_from_0_to_1(rewards):
         raise InvalidInputError(
             f"y must be a label per row of X, or what every action earns, from 0 to 1: {expected}"
         )
@@ -336,5 +337,5 @@ def _stream(agent: Agent, X: Any, y: Any) -> tuple[Any, Labels, Any]:
     return X, np.empty(0, np.int64), rewards
 
 
-def _from_0_to_1(rewards: Iterable[Array]) -> bool:
-    return all(((own >= 0.0) & (own <= 1.0)).all() for own in rewards)
+def _are_from_0_to_1(rewards: Iterable[Array]) -> bool:
+    return all(((array >= 0.0) & (array <= 1.0)).all() for array in rewards)

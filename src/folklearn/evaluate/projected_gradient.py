@@ -110,21 +110,21 @@ class WideLoss:
         size = max(1, _BATCH_LOGITS // self.n_classes)
         for rows in chunk.batches:
             for start in range(0, len(rows.X), size):
-                part = rows.part(start, start + size)
-                X = self._narrow_rows(SparseRows.of_any(part.X).compact())
+                batch = rows.part(start, start + size)
+                X = self._narrow_rows(SparseRows.of_any(batch.X).compact())
                 Z = X @ W
-                loss += float(part.weights @ logit_losses(Z, part.labels, part.soft))
+                loss += float(batch.weights @ logit_losses(Z, batch.labels, batch.soft))
                 P = softmax(Z)
                 logs = np.log(np.maximum(P, np.finfo(float).tiny))
-                totals[CONSTANT] -= part.weights @ (P * logs).sum(axis=1)
-                totals[WEIGHT] += part.weights.sum()
-                totals[REACH] += part.weights @ part.norms
+                totals[CONSTANT] -= batch.weights @ (P * logs).sum(axis=1)
+                totals[WEIGHT] += batch.weights.sum()
+                totals[REACH] += batch.weights @ batch.norms
                 totals[[DEPTH, ROUNDS]] += len(P)
-                if len(part.soft):
-                    P -= part.soft
+                if len(batch.soft):
+                    P -= batch.soft
                 else:
-                    P[np.arange(len(P)), part.labels] -= 1.0
-                G += X.T @ (P * part.weights[:, None])
+                    P[np.arange(len(P)), batch.labels] -= 1.0
+                G += X.T @ (P * batch.weights[:, None])
         return LossAndGradient(W, loss, G, totals)
 
     def _narrow_rows(self, X: SparseRows) -> Any:
@@ -147,7 +147,7 @@ class WideLoss:
 class Descent:
     """The search for the best model of row norm at most B; every `step` is one new model.
 
-    n_passes : that were made, the one included that looked for columns.
+    n_passes : passes so far, with the one that looked for columns.
     """
 
     def __init__(self, loss: WideLoss, W: Array, B: float, most_passes: int) -> None:
@@ -159,32 +159,32 @@ class Descent:
         self._recent = deque([self.here.loss], _N_RECENT_LOSSES)
 
     def step(self) -> bool:
-        """Go one step; tell whether there was one to go."""
+        """Take a step; return whether there was one to take."""
         W, loss, G = self.here.W, self.here.loss, self.here.G
         towards = _into_class(W - self._length * G, self.B) - W
         slope = float((towards * G).sum())
         if not slope < 0.0:
             return False
-        fraction, there = 1.0, None
-        while there is None:
+        fraction, accepted = 1.0, None
+        while accepted is None:
             if self.n_passes >= self._most or fraction < _MIN_STEP_LENGTH:
                 return False
             tried = self._loss.at(W + fraction * towards)
             self.n_passes += 1
             rise = tried.loss - loss - fraction * slope
             if tried.loss <= max(self._recent) + _SUFFICIENT_DECREASE * fraction * slope:
-                there = tried
+                accepted = tried
             else:
                 lowest = -0.5 * fraction**2 * slope / rise
                 fraction = min(max(lowest, 0.1 * fraction), 0.5 * fraction)
-        moved, turned = there.W - W, there.G - G
+        moved, turned = accepted.W - W, accepted.G - G
         curved = float((moved * turned).sum())
         square = float((moved * moved).sum())
         length = square / curved if curved > 0 else _MAX_STEP_LENGTH
         self._length = min(max(length, _MIN_STEP_LENGTH), _MAX_STEP_LENGTH)
-        self.here = there
-        self._recent.append(there.loss)
-        return math.isfinite(there.loss)
+        self.here = accepted
+        self._recent.append(accepted.loss)
+        return math.isfinite(accepted.loss)
 
 
 def _lengths(W: Array) -> Array:

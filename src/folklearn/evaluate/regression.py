@@ -1,4 +1,4 @@
-"""Logistic regression in hindsight: the penalised fit to all rows, and what none can be below.
+"""Logistic regression in hindsight: the penalised fit to all rows, with a proven lower bound.
 
 For every model W of any norm, with p the prediction of any model at each row
 (`kernels.linear_evidence`),
@@ -28,14 +28,14 @@ from folklearn.sparse import SparseRows
 from folklearn.validation import Rows
 
 _CONSTANT_PENALTY = 1e-8  # times the square of a constant, over 2: next to none
-LARGEST_CONSTANT = 100.0  # norm of the constants of all classes up to which the bound holds
+MAX_CONSTANT_NORM = 100.0  # norm of the constants of all classes up to which the bound holds
 _CHUNK_VALUES = 1 << 16  # numbers of a chunk of rows: they should stay in the cache
 _TYPICAL_CURVATURE = 0.1  # p (1 - p), where the search begins to know the curvature
-_MOST_SAMPLED_ROWS = 1 << 16  # of which products of columns are added up
-_MEMORY_OF_SEARCH = 30  # pairs of steps and gradients that L-BFGS keeps
-_ROUNDS_OF_SEARCH = 4  # each ten times as exact, should constants not follow
-_NEWTON_STEPS = 30  # for the constants alone,
-_LEAST_STEP = 1e-13  # relative
+_MAX_SAMPLED_ROWS = 1 << 16  # of which products of columns are added up
+_N_LBFGS_PAIRS = 30  # pairs of steps and gradients that L-BFGS keeps
+_MAX_SEARCHES = 4  # each ten times as exact, should constants not follow
+_MAX_NEWTON_STEPS = 30  # for the constants alone,
+_MIN_NEWTON_STEP = 1e-13  # relative
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class Regression:
     @classmethod
     def of_numbers(cls, numbers: dict[str, Any]) -> "Regression":
         """Return what `numbers` gave, without weights."""
-        names = {one.name for one in fields(cls)} - {"W"}
+        names = {attribute.name for attribute in fields(cls)} - {"W"}
         if set(numbers) != names:
             raise InvalidInputError("a regression lacks some of its numbers")
         return cls(np.empty((0, 0)), **numbers)
@@ -89,7 +89,7 @@ class Regression:
             f"In hindsight: a logistic regression of {self.features}, fitted to all of these rows "
             f"(C = {self.C:g} as in scikit-learn), has an average log loss of {self.loss / n:.4f} "
             f"and a penalty of {self.penalty / n:.4f}. Every linear model of them, of any norm, "
-            f"with constants up to {LARGEST_CONSTANT:g}, has a loss and a penalty of together at "
+            f"with constants up to {MAX_CONSTANT_NORM:g}, has a loss and a penalty of together at "
             f"least {round_down(max(0.0, self.at_least) / n)}."
         )
         if self.gap > 1e-3 * (self.loss + self.penalty):
@@ -137,8 +137,8 @@ def logistic_regression(
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(300, 2))
     >>> y = (X[:, 0] + rng.logistic(size=300) > 0).astype(int)
-    >>> found = logistic_regression(X, y, n_classes=2)
-    >>> bool(found.at_least <= found.loss + found.penalty), found.gap < 1e-3
+    >>> fit = logistic_regression(X, y, n_classes=2)
+    >>> bool(fit.at_least <= fit.loss + fit.penalty), fit.gap < 1e-3
     (True, True)
     """
     K = validation.count("n_classes", n_classes, 2)
@@ -172,33 +172,33 @@ class _Objective:
         for first in range(0, len(self.rows.weights), self._size):
             yield slice(first, first + self._size)
 
-    def _predicted(self, Z: Array, part: slice) -> tuple[Array, Array, Array]:
+    def _predict(self, Z: Array, chunk: slice) -> tuple[Array, Array, Array]:
         """Return softmax (K, m) of logits, w (p - y), and the losses (m,); Z is overwritten.
 
         Classes come first: sums over a short last axis are slow.
         """
         _, _, labels, soft, weights = self.rows
         Z -= Z.max(axis=0)
-        chosen = labels[part], np.arange(Z.shape[1])
-        given: Array = np.einsum("tk,kt->t", soft[part], Z) if len(soft) else Z[chosen]
+        chosen = labels[chunk], np.arange(Z.shape[1])
+        label_logits: Array = np.einsum("tk,kt->t", soft[chunk], Z) if len(soft) else Z[chosen]
         P = np.exp(Z, out=Z)
         sums = P.sum(axis=0)
         P /= sums
-        residuals = P - soft[part].T if len(soft) else P.copy()
+        residuals = P - soft[chunk].T if len(soft) else P.copy()
         if not len(soft):
             residuals[chosen] -= 1.0
-        residuals *= weights[part]
-        return P, residuals, np.log(sums) - given
+        residuals *= weights[chunk]
+        return P, residuals, np.log(sums) - label_logits
 
     def value(self, W: Array) -> tuple[float, Array]:
         """Return the objective at W (K, d) and its gradient."""
         self.n_passes += 1
         X, _, _, _, weights = self.rows
         total, G = 0.5 * float(((W * W) @ self.tau).sum()), W * self.tau
-        for part in self._chunks():
-            _, residuals, losses = self._predicted(_logits(X[part], W), part)
-            total += float(weights[part] @ losses)
-            G += _products(residuals, X[part])
+        for chunk in self._chunks():
+            _, residuals, losses = self._predict(_logits(X[chunk], W), chunk)
+            total += float(weights[chunk] @ losses)
+            G += _products(residuals, X[chunk])
         return total, G
 
     def missing(self, G: Array) -> Array:
@@ -212,48 +212,48 @@ class _Objective:
         totals, G, loss = np.zeros(N_TOTALS), np.zeros_like(W), 0.0
         totals[[WEIGHT, REACH, ROUNDS]] = weights.sum(), weights @ norms, len(weights)
         totals[DEPTH] = self._size
-        for part in self._chunks():
-            P, residuals, losses = self._predicted(_logits(X[part], W), part)
-            loss += float(weights[part] @ losses)
+        for chunk in self._chunks():
+            P, residuals, losses = self._predict(_logits(X[chunk], W), chunk)
+            loss += float(weights[chunk] @ losses)
             entropies = -(P * np.log(np.maximum(P, TINY))).sum(axis=0)
-            totals[CONSTANT] += float(weights[part] @ entropies)
+            totals[CONSTANT] += float(weights[chunk] @ entropies)
             totals[DEPTH] += 1.0
-            G += _products(residuals, X[part])
+            G += _products(residuals, X[chunk])
         at_least = linear_evidence.penalised_lower_bound(totals, G.T, self.tau)
         penalised = np.ones(len(self.tau))
         if self.constant is not None:
-            at_least -= 0.5 * self.tau[self.constant] * LARGEST_CONSTANT**2
+            at_least -= 0.5 * self.tau[self.constant] * MAX_CONSTANT_NORM**2
             penalised[self.constant] = 0.0
         return loss, 0.5 * float(((W * W) @ (self.tau * penalised)).sum()), max(0.0, at_least)
 
     def with_best_constants(self, W: Array) -> Array:
         """Return W with the constants at their best, by Newton's method."""
-        place = self.constant
-        if place is None:
+        column = self.constant
+        if column is None:
             return W
-        X, tau, weights = self.rows.X, self.tau[place], self.rows.weights
+        X, tau, weights = self.rows.X, self.tau[column], self.rows.weights
         everything = slice(None)
-        unit = X[:, [place]]
+        unit = X[:, [column]]
         unit = (unit if isinstance(unit, np.ndarray) else unit.toarray())[:, 0]
         Z = _logits(X, W)
-        best, least, step = W[:, place], math.inf, np.zeros(self.K)
-        own = best
-        for _ in range(_NEWTON_STEPS):
-            shifted = Z + (own - W[:, place])[:, None] * unit
-            P, residuals, losses = self._predicted(shifted, everything)
-            value = float(weights @ losses) + 0.5 * tau * float(own @ own)
+        best, least, step = W[:, column], math.inf, np.zeros(self.K)
+        constants = best
+        for _ in range(_MAX_NEWTON_STEPS):
+            shifted = Z + (constants - W[:, column])[:, None] * unit
+            P, residuals, losses = self._predict(shifted, everything)
+            value = float(weights @ losses) + 0.5 * tau * float(constants @ constants)
             if value < least:
-                best, least = own, value
+                best, least = constants, value
                 curved = P * (weights * unit**2)
                 H = np.diag(curved.sum(axis=1) + tau) - curved @ P.T
-                step = -np.linalg.solve(H, residuals @ unit + tau * own)
+                step = -np.linalg.solve(H, residuals @ unit + tau * constants)
             else:
                 step = 0.5 * step  # it led up: Newton's step was too long
-            if np.abs(step).max() <= _LEAST_STEP * (1.0 + np.abs(best).max()):
+            if np.abs(step).max() <= _MIN_NEWTON_STEP * (1.0 + np.abs(best).max()):
                 break
-            own = best + step
+            constants = best + step
         moved = W.copy()
-        moved[:, place] = best
+        moved[:, column] = best
         return moved
 
 
@@ -272,7 +272,7 @@ class _Coordinates:
 
     def __init__(self, objective: _Objective) -> None:
         X, _, _, _, weights = objective.rows
-        step = -(len(weights) // -_MOST_SAMPLED_ROWS)
+        step = -(len(weights) // -_MAX_SAMPLED_ROWS)
         sample, w = X[::step], weights[::step] * step * _TYPICAL_CURVATURE
         self._L: Array
         if isinstance(X, np.ndarray):
@@ -312,7 +312,7 @@ class _Search:
 
     def from_model(self, W: Array, tol: float) -> Array:
         """Return a model whose gap is at most `tol` of the objective, unless passes run out."""
-        from scipy.optimize import minimize  # a sixth of a second, for those who fit
+        from scipy.optimize import minimize  # takes a sixth of a second
 
         coordinates, objective, shape = self._coordinates, self._objective, W.shape
 
@@ -329,11 +329,11 @@ class _Search:
                 raise StopIteration
 
         limits = {"maxiter": self._most, "maxfun": self._most, "ftol": 0.0, "gtol": 0.0}
-        found = minimize(
+        result = minimize(
             value, coordinates.of_model(W).ravel(), jac=True, method="L-BFGS-B", callback=stop,
-            options={"maxcor": _MEMORY_OF_SEARCH, **limits},
+            options={"maxcor": _N_LBFGS_PAIRS, **limits},
         )  # fmt: skip
-        return coordinates.model(found.x.reshape(shape))
+        return coordinates.model(result.x.reshape(shape))
 
 
 def _minimise(objective: _Objective, W: Array, tol: float, most_passes: int) -> Array:
@@ -341,7 +341,7 @@ def _minimise(objective: _Objective, W: Array, tol: float, most_passes: int) -> 
     if not len(objective.rows.weights):
         return W
     search = _Search(objective, most_passes)
-    for number in range(_ROUNDS_OF_SEARCH):
+    for number in range(_MAX_SEARCHES):
         W = objective.with_best_constants(search.from_model(W, tol * 0.1**number))
         total, G = objective.value(W)
         left = float(objective.missing(G).sum())

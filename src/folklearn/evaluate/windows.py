@@ -79,7 +79,7 @@ def add_to_ladder(ladder: list[EvidenceSpan], span: EvidenceSpan) -> None:
     """Append a span; of three of one length the two older ones become one."""
     ladder.append(span)
     last = len(ladder) - 1
-    while last >= 2 and len({one.n_rounds for one in ladder[last - 2 : last + 1]}) == 1:
+    while last >= 2 and len({rung.n_rounds for rung in ladder[last - 2 : last + 1]}) == 1:
         ladder[last - 2 : last] = [ladder[last - 2] + ladder[last - 1]]
         last -= 2
 
@@ -208,7 +208,7 @@ class Windows(Serializable):
         wanted = validation.count("n_rounds", n_rounds, 1)
         if wanted > self.n_rounds:
             raise InvalidInputError(f"there were {self.n_rounds} rounds, not {wanted}")
-        return self._window(next(one for one in self._suffixes() if one.n_rounds >= wanted))
+        return self._window(next(span for span in self._suffixes() if span.n_rounds >= wanted))
 
     def all(self) -> list[Window]:
         """Return the windows of at least 1, 2, 4, ... blocks, the shortest first, and the whole."""
@@ -268,7 +268,7 @@ class Windows(Serializable):
         evidence = record.inner("evidence")
         if not all(isinstance(sums, LowerBound) for sums in evidence):
             raise StateFileError("windows have something else for evidence")
-        sizes = {attrgetter(*_SIZES)(part) for part in (self._reference, *evidence)}
+        sizes = {attrgetter(*_SIZES)(child) for child in (self._reference, *evidence)}
         if len(evidence) != len(spans) or sizes != {attrgetter(*_SIZES)(self)}:
             raise StateFileError("windows lack their evidence")
         parts = zip(spans.tolist(), evidence, totals, strict=True)

@@ -34,8 +34,8 @@ def folklore(
     least = most = float(gamma_star_below(2.0 * B * R + math.log(K - 1)))
     if gamma is None:
         most = 0.5
-    elif (given := validation.positive("gamma", gamma)) <= least:
-        least = most = given
+    elif (declared := validation.positive("gamma", gamma)) <= least:
+        least = most = declared
     else:
         return math.inf
     growth = math.log1p(most * T * R**2 / (lam * K * d))

@@ -1,4 +1,4 @@
-"""What a certificate says."""
+"""Certificates: proven statements about linear models in hindsight."""
 
 import math
 from dataclasses import dataclass, field
@@ -11,8 +11,7 @@ from folklearn import registry
 class Certificate:
     """A proven statement about every linear model of row norm at most B, in hindsight.
 
-    Numbers that are not finite prove nothing: with them a certificate is not valid, whoever
-    makes it.
+    A certificate with numbers that are not finite is not valid.
 
     Attributes
     ----------

@@ -17,7 +17,7 @@ from folklearn.kernels.hash_index import Columns
 from folklearn.kernels.lower_bound import Minimum, plane
 from folklearn.kernels.quadratic import merge_totals
 from folklearn.serialization import Record, state_file_errors
-from folklearn.sparse import SparseRows
+from folklearn.sparse import SparseRows, check_columns
 from folklearn.validation import Rows
 
 _BATCH_LOGITS = 2**20
@@ -234,6 +234,6 @@ class LinearEvidence(LowerBound):
         columns = record.part("columns", (None,), np.int64)
         G = record.part("G", (len(columns), self.n_classes))
         with state_file_errors(record.kind):
-            validation.check_columns(columns, self.n_features)
+            check_columns(columns, self.n_features)
         self._add_columns(columns, G)
         super()._restore(record)

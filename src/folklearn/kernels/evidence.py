@@ -23,7 +23,7 @@ from folklearn.kernels.blas import PLAIN, TRANSPOSED, gemm, syrk_add
 from folklearn.kernels.compile import inline_kernel, kernel, shared_kernel
 from folklearn.kernels.curvature import gamma_star_below, valid_curvature
 
-# What the rows add up to beside S and G, by position. CONSTANT is c above; WEIGHT and REACH
+# Totals of rows besides S and G, by position. CONSTANT is c above; WEIGHT and REACH
 # are the sums of w and of w |x|, DEPTH the most additions that an entry has been through:
 # from these follows how much rounding there can be.
 N_TOTALS = 5

@@ -51,9 +51,9 @@ class Quadratic:
     def __iter__(self) -> Iterator[Any]:
         return iter((self.S, self.G, self.totals))
 
-    def __getitem__(self, place: Any) -> "Quadratic":
+    def __getitem__(self, index: Any) -> "Quadratic":
         """Return one of several stacked sums, not copied."""
-        return Quadratic(self.S[place], self.G[place], self.totals[place], self.device)
+        return Quadratic(self.S[index], self.G[index], self.totals[index], self.device)
 
     def __add__(self, other: "Quadratic") -> "Quadratic":
         """Return the sum of two sums on the same device."""

@@ -18,7 +18,15 @@ from folklearn.learners.base import Learner
 from folklearn.learners.start import Start
 from folklearn.progress import Report
 from folklearn.serialization import Record, state_file_errors
-from folklearn.sparse import Context, Contexts, SparseRow, SparseRows, index_type, sparse_row
+from folklearn.sparse import (
+    Context,
+    Contexts,
+    SparseRow,
+    SparseRows,
+    check_columns,
+    index_type,
+    sparse_row,
+)
 from folklearn.validation import Rows
 
 _FIRST_REVIEW = 1024  # rounds; then at every doubling
@@ -427,7 +435,7 @@ class Wide(Learner):
             raise StateFileError("a Wide state has experts that are not its own")
         columns = record.part("columns", (None,), np.int64)
         with state_file_errors(record.kind):
-            validation.check_columns(columns, self.n_features)
+            check_columns(columns, self.n_features)
         E = len(experts)
         self._experts, self._standing = experts.copy(), np.empty((3, E))
         self._columns = Columns.of(columns)

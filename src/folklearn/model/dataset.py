@@ -446,7 +446,7 @@ def block_of(rows: Any, ignored: Collection[str] = ()) -> Table:
     if isinstance(rows, Table):
         return rows
     if is_sparse(rows):
-        matrix = rows if isinstance(rows, SparseRows) else validation.sparse_rows(rows)
+        matrix = rows if isinstance(rows, SparseRows) else SparseRows.checked(rows)
         return Table({}, np.arange(1, len(matrix) + 1), matrix)
     if isinstance(rows, np.ndarray):
         X = validation.numbers("X", rows)

@@ -29,7 +29,7 @@ from folklearn.model.sparse_scaler import SPACE, SparseInput, SparseScaler
 from folklearn.model.stream_evidence import COLUMNS, StreamEvidence
 from folklearn.scaler import OnlineScaler
 from folklearn.serialization import Record, Serializable
-from folklearn.sparse import SparseRows
+from folklearn.sparse import SparseRows, check_columns
 from folklearn.validation import Rows
 
 Raw = Callable[[], Iterable[tuple[Any, ArrayLike, ArrayLike]]]  # X, y, weights
@@ -482,7 +482,7 @@ class OnlinePipeline(Serializable):
         """Return checked raw rows, of as many features as there are, or at least so many."""
         if self.sparse:
             if not isinstance(X, SparseInput):
-                X = SparseInput.of_rows(validation.sparse_rows(X))
+                X = SparseInput.of_rows(SparseRows.checked(X))
             for rows in X.parts.values():
                 validation.rows_of_contexts(rows, rows.shape[1])
             validation.contexts(X.numbers, X.numbers.shape[1], gaps=True)
@@ -665,7 +665,7 @@ class OnlinePipeline(Serializable):
             if "fitted_columns" in record.arrays:
                 columns = record.part("fitted_columns", (None,), np.int64)
                 with serialization.state_file_errors(record.kind):
-                    validation.check_columns(columns, scaler.n_columns)
+                    check_columns(columns, scaler.n_columns)
                 weights = record.part("fitted_weights", (len(columns), n_classes))
                 model._refitted = ColumnModel(columns, weights)
         model._tell()

@@ -13,7 +13,7 @@ from folklearn.errors import warn_of_data
 from folklearn.evidence.passes import Passes
 from folklearn.learners.base import Learner
 from folklearn.learners.experts import PanelLearner
-from folklearn.sparse import SparseRows, concatenated
+from folklearn.sparse import SparseRows, concatenate
 from folklearn.validation import Rows
 
 _BYTES_OF_A_VALUE = 40  # of a row, in its copies
@@ -77,7 +77,7 @@ def refit_wide(
             )
             return None
     Xs, norms, labels, soft, weights = zip(*parts, strict=True)
-    whole = Rows(concatenated(Xs), *map(np.concatenate, (norms, labels, soft, weights)))
+    whole = Rows(concatenate(Xs), *map(np.concatenate, (norms, labels, soft, weights)))
     place = -1 if constant is None else constant
     fit = fit_sparse(whole, n_classes, constant=place, most_passes=most_passes, seed=seed)
     return ColumnModel(fit.columns, fit.weights)

@@ -12,7 +12,7 @@ from folklearn.arrays import Array
 from folklearn.errors import InvalidInputError
 from folklearn.scaler import OnlineScaler
 from folklearn.serialization import Record, Serializable, put_inside
-from folklearn.sparse import SparseRows, concatenated, index_type
+from folklearn.sparse import SparseRows, concatenate, index_type
 
 SPACE = 2**40  # places that belong to one column of the data; a hash or an index lies within
 _MOST_SLOTS = 2**22 - 1  # `Wide` has 2^62 places
@@ -54,7 +54,7 @@ class SparseInput:
                 part.parts[slot] if slot in part.parts else _empty(len(part), width)
                 for part in parts
             ]
-            found[slot] = concatenated(rows)
+            found[slot] = concatenate(rows)
         return cls(numbers, widest.slots, found)
 
     def of_slots(self, n_slots: int) -> "SparseInput":

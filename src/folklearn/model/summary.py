@@ -363,7 +363,7 @@ def _bounds_of_model(model: "Model", certificate: Certificate | None) -> list[tu
                 round_up(one.could_gain),
             )
             for one in model.windows()
-            if one.start and one.floor > 0.0  # the certificate says more about all rows
+            if one.start and one.lower_bound > 0.0  # the certificate says more about all rows
         ]
     return bounds
 

@@ -19,7 +19,7 @@ from folklearn.readers.convert import (
     to_date,
     to_number,
 )
-from folklearn.sparse import SparseRows, concatenated
+from folklearn.sparse import SparseRows, concatenate
 
 Dates = NDArray[np.datetime64]
 RowSelection = slice | NDArray[np.int64] | NDArray[np.bool_]
@@ -144,7 +144,7 @@ def _concat_features(tables: Sequence[Table]) -> SparseRows | Array | None:
     sparse = [rows for rows in features if isinstance(rows, SparseRows)]
     if sparse:
         nothing = sparse[0].indices[:0], np.empty(0), sparse[0].shape[1]
-        return concatenated(
+        return concatenate(
             [
                 rows
                 if isinstance(rows, SparseRows)

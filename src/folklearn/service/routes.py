@@ -208,7 +208,7 @@ async def windows(call: Call) -> Answer:
             "stop": window.stop,
             "loss": _finite_or_none(window.loss / window.weight) if window.weight else None,
             "error": window.n_errors / max(1, window.stop - window.start),
-            "floor": _finite_or_none(window.floor / window.weight) if window.weight else None,
+            "floor": _finite_or_none(window.lower_bound / window.weight) if window.weight else None,
         }
         for window in await asyncio.to_thread(model.windows)
     ]

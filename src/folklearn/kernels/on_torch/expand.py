@@ -81,8 +81,8 @@ def incidence(device: Device, K: int) -> Any:
     Sums over pairs are products with it: a device adds to places in an order that changes.
     """
     i, j = pairs(device, K)
-    place = device.torch.arange(K, device=device.place)[:, None]
-    return (place == i).double() - (place == j).double()
+    classes = device.torch.arange(K, device=device.place)[:, None]
+    return (classes == i).double() - (classes == j).double()
 
 
 class Point:

@@ -96,10 +96,10 @@ def matrix(device: Device, S: Any, K: int, n_rows: int | None = None) -> Any:
     torch, d = device.torch, S.shape[1]
     k = n_rows or K
     i, j = pairs(device, K)
-    place = torch.zeros(K, K, dtype=torch.long, device=device.place)
-    place[i, j] = place[j, i] = torch.arange(len(S), device=device.place)
+    pair_of = torch.zeros(K, K, dtype=torch.long, device=device.place)
+    pair_of[i, j] = pair_of[j, i] = torch.arange(len(S), device=device.place)
     M = torch.empty(k, d, k, d, dtype=S.dtype, device=device.place)
-    torch.neg(S[place[:k, :k]].permute(0, 2, 1, 3), out=M)
+    torch.neg(S[pair_of[:k, :k]].permute(0, 2, 1, 3), out=M)
     diagonal = incidence(device, K)[:k].abs() @ S.flatten(1)
     M.diagonal(dim1=0, dim2=2).copy_(diagonal.view(k, d, d).permute(1, 2, 0))
     return M.view(k * d, k * d)

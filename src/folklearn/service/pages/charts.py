@@ -33,7 +33,7 @@ def _errors(page: "ModelPage", is_narrow: bool) -> Any:
 
 def _drift(page: "ModelPage", is_narrow: bool) -> Any:
     lines = {"loss": [one.loss / one.weight for one in page.windows]}
-    bounds = [max(0.0, one.floor / one.weight) for one in page.windows]
+    bounds = [max(0.0, one.lower_bound / one.weight) for one in page.windows]
     if any(bounds):
         lines[page.facts.bound_label()] = bounds
     at, ax = [one.n_rounds for one in page.windows], _axes(7.5, 2.8, is_narrow)
