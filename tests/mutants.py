@@ -515,7 +515,8 @@ MUTANTS = (
     # What a model in hindsight truly loses.
     Mutant(
         "a small loss is the difference of two large numbers", "arrays.py",
-        "np.log1p(others.sum(axis=1)) - given", "np.log(1.0 + others.sum(axis=1)) - given",
+        "np.log1p(others.sum(axis=1)) - label_logits",
+        "np.log(1.0 + others.sum(axis=1)) - label_logits",
         ("tests/evaluate/test_best_linear.py::test_a_small_loss_has_all_its_digits",),
     ),
     Mutant(
