@@ -10,7 +10,7 @@ from peers import Competitor, Labels, Rows
 
 from folklearn.kernels.blas import PLAIN, syrk_subtract
 from folklearn.kernels.block_update import context_products
-from folklearn.kernels.second_order import see, subtract_square
+from folklearn.kernels.second_order import context_stats, subtract_square
 
 _TINY = 1e-6  # norm of x: S stays as it is while S -= PP' is repeated thousands of times
 
@@ -26,7 +26,7 @@ def _block_calls(S, X, P, repeats):  # type: ignore[no-untyped-def]
 @njit(nogil=True)
 def _round_calls(S, theta, x, P, C, q, repeats):  # type: ignore[no-untyped-def]
     for _ in range(repeats):
-        see(S, theta, x, P, C, q)
+        context_stats(S, theta, x, P, C, q)
         subtract_square(S, P)
 
 

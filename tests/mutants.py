@@ -70,7 +70,7 @@ _OF_STREAMS = tuple(  # of those that compile nothing
 _OF_TANGENTS = ("tests/kernels/test_linear_evidence.py",)
 _OF_CURVATURE = ("tests/kernels/test_curvature.py",)
 _OF_SURROGATE = ("tests/kernels/test_surrogate.py",)
-_OF_RULES = ("tests/kernels/test_rules.py",)
+_OF_RULES = ("tests/kernels/test_prediction_rules.py",)
 _OF_STATE = ("tests/kernels/test_state.py",)
 _OF_FIRST = ("tests/baselines/test_ons_kernels.py",)
 _OF_BOOSTING = ("tests/boosting/test_regression_kernels.py",)
@@ -298,18 +298,18 @@ MUTANTS = (
     Mutant(
         "the wide learner certifies any B after it took over", "learners/sparse_sgd.py",
         "self._limit[:] = past.largest_B", "pass",
-        ("tests/learners/test_lanes.py::test_a_model_that_outgrows_its_lane_goes_on",),
+        ("tests/learners/test_backends.py::test_a_model_that_outgrows_its_lane_goes_on",),
     ),
     Mutant(
         "the evidence of the wide learner is that of another expert", "learners/sparse_sgd.py",
         "unit * self._table[:n, 0, : self.n_classes]",
         "unit * self._table[:n, 2, : self.n_classes]",
-        ("tests/learners/test_wide.py::test_it_is_its_definition",),
+        ("tests/learners/test_sparse_sgd.py::test_it_is_its_definition",),
     ),
     Mutant(
         "weights of planes stay divided by the largest", "learners/sparse_sgd.py",
         "totals[[CONSTANT, WEIGHT, REACH]] *= unit", "totals[[WEIGHT, REACH]] *= unit",
-        ("tests/learners/test_wide.py::test_it_is_its_definition",),
+        ("tests/learners/test_sparse_sgd.py::test_it_is_its_definition",),
     ),
     # The curvature constant.
     Mutant(

@@ -18,7 +18,7 @@ import folklearn
 from folklearn import (
     Aggregating,
     Aioli,
-    ClassBlocks,
+    ClassGaussians,
     Folklore,
     Gaf,
     Laplace,
@@ -27,7 +27,7 @@ from folklearn import (
     Mixture,
     Ogd,
     Ons,
-    Wide,
+    SparseSgd,
     auto,
 )
 from folklearn.errors import InvalidInputError
@@ -82,13 +82,13 @@ LEARNERS = {
         sizes(auto, max_weight=50.0), certified=True, intercept=True, coordinates=True, bytes=True
     ),
     "auto in blocks": Case(
-        sizes(auto, lane="blocks", max_weight=50.0), certified=True, coordinates=True
+        sizes(auto, backend="blocks", max_weight=50.0), certified=True, coordinates=True
     ),
-    "class blocks": Case(sizes(ClassBlocks, ridge=0.03), certified=True, bytes=True),
+    "class blocks": Case(sizes(ClassGaussians, ridge=0.03), certified=True, bytes=True),
     "leader": Case(sizes(Leader, max_weight=50.0), certified=True, bytes=True),
     "leader that forgets": Case(sizes(Leader, memory=40, max_weight=50.0), bytes=True),
     "mixture with shares": Case(shared),
-    "wide": Case(sizes(Wide, max_weight=50.0), certified=True, coordinates=True, bytes=True),
+    "wide": Case(sizes(SparseSgd, max_weight=50.0), certified=True, coordinates=True, bytes=True),
     "aggregating": Case(sizes(Aggregating, B=6.0, n_particles=128, max_weight=50.0), symmetry=0.2),
 }
 ROTATING = {name: case for name, case in LEARNERS.items() if not case.coordinates}

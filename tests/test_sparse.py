@@ -8,8 +8,8 @@ from folklearn import Certifier, Evidence, LinearEvidence, best_in_class, progre
 from folklearn.errors import InvalidInputError
 from folklearn.evaluate import Windows, refine
 from folklearn.evidence.passes import passes_over
-from folklearn.learners import lanes
-from folklearn.learners.sparse_sgd import Wide
+from folklearn.learners import backends
+from folklearn.learners.sparse_sgd import SparseSgd
 from folklearn.metrics import linear_losses
 from folklearn.sparse import SparseRows
 
@@ -26,8 +26,8 @@ def rows():
 @pytest.fixture
 def always_wide(monkeypatch):
     """No problem is small enough for pairs of classes."""
-    monkeypatch.setattr(lanes, "_MOST_PAIRED", 0)
-    monkeypatch.setattr(lanes, "_MOST_BLOCKED", 0)
+    monkeypatch.setattr(backends, "_MOST_PAIRED", 0)
+    monkeypatch.setattr(backends, "_MOST_BLOCKED", 0)
 
 
 @pytest.mark.parametrize("kind", [sp.csr_array, sp.csr_matrix, sp.csc_array, sp.coo_array])
@@ -63,7 +63,7 @@ def test_evidence_certifier_windows_and_scores(rows):
         certifier, windows = Certifier(**sizes), Windows(**sizes, block=32)
         certifier.observe_many(given, y, P)
         windows.observe_many(given, y, P)
-        scores = progressive(Wide(**sizes), given, y, comparator=np.ones((3, 12)))
+        scores = progressive(SparseSgd(**sizes), given, y, comparator=np.ones((3, 12)))
         hindsight = best_in_class(given, y, B=5.0, n_classes=3)
         solved.append(hindsight)
         found.append(
@@ -122,8 +122,8 @@ def test_first_order_finds_what_newton_finds(rows, monkeypatch):
         sizes = {"n_features": 12, "n_classes": 3}
         newton = best_in_class(X, y, B=B, n_classes=3, weight=weight)
         with monkeypatch.context() as patch:
-            patch.setattr(lanes, "_MOST_PAIRED", 0)
-            patch.setattr(lanes, "_MOST_BLOCKED", 0)
+            patch.setattr(backends, "_MOST_PAIRED", 0)
+            patch.setattr(backends, "_MOST_BLOCKED", 0)
             passes = []
             found = refine(
                 passes_over(X, y, weight, **sizes), **sizes, B=B, tol=1e-6, report=passes.append
@@ -139,7 +139,7 @@ def test_first_order_finds_what_newton_finds(rows, monkeypatch):
 def test_soft_labels_of_wide_rows(rows, always_wide):
     X, _, P = rows
     best = best_in_class(X, P, B=1.0, n_classes=3, tol=1e-6)
-    model = Wide(n_features=12, n_classes=3)
+    model = SparseSgd(n_features=12, n_classes=3)
     model.run(X, P)
     assert model.certificate(B=1.0).best_linear_at_least <= best.loss
     assert best.converged
@@ -147,15 +147,15 @@ def test_soft_labels_of_wide_rows(rows, always_wide):
 
 def test_complaints(rows):
     X, y, _ = rows
-    model = Wide(n_features=13, n_classes=3)
+    model = SparseSgd(n_features=13, n_classes=3)
     with pytest.raises(InvalidInputError, match=r"X has shape \(300, 12\); expected"):
         model.run(X, y)
     with pytest.raises(InvalidInputError, match="real numbers, got dtype complex128"):
-        Wide(n_features=12, n_classes=3).run(X.astype(complex), y)
+        SparseSgd(n_features=12, n_classes=3).run(X.astype(complex), y)
     bad = X.copy()
     bad.data[3] = np.nan
     with pytest.raises(InvalidInputError, match="row 1 of X has nan at feature"):
-        Wide(n_features=12, n_classes=3).predict(bad)
+        SparseSgd(n_features=12, n_classes=3).predict(bad)
 
 
 def test_indices_that_were_assigned_are_checked(rows):
@@ -164,7 +164,7 @@ def test_indices_that_were_assigned_are_checked(rows):
         bad = X.copy()
         bad.indices[4] = wrong
         with pytest.raises(InvalidInputError, match=f"names feature {wrong}; expected 0 to 11"):
-            Wide(n_features=12, n_classes=3).run(bad, y)
+            SparseSgd(n_features=12, n_classes=3).run(bad, y)
 
 
 def test_steps_and_rows_that_are_too_long(rows):
@@ -173,7 +173,7 @@ def test_steps_and_rows_that_are_too_long(rows):
     assert own[10:3].shape == (0, 12)
     large = sp.csr_array(([1e200], [3], [0, 1]), shape=(1, 12))
     with pytest.raises(InvalidInputError, match="too large for the arithmetic"):
-        Wide(n_features=12, n_classes=3).predict(large)
+        SparseSgd(n_features=12, n_classes=3).predict(large)
 
 
 def test_passes_are_counted(rows, always_wide):

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from time import perf_counter
 
-from benchmarks.lanes import stream
+from benchmarks.backends import stream
 
 from folklearn import auto
 
@@ -58,7 +58,7 @@ def measure(quick: bool = False) -> Found:
 
 
 def _compile(K: int) -> None:
-    """Compile, which is not to be timed, for the lane that so many classes are in."""
+    """Compile, which is not to be timed, for the backend that so many classes are in."""
     X, y = stream(D, K, 3 * K)
     model = auto(n_features=D, n_classes=K)
     model.run(X, y)

@@ -26,12 +26,12 @@ if TYPE_CHECKING:  # what type checkers see; the table in `registry` is what cou
     from folklearn.evidence.linear_evidence import LinearEvidence as LinearEvidence
     from folklearn.learners.auto import auto as auto
     from folklearn.learners.base import Learner as Learner
-    from folklearn.learners.class_gaussians import ClassBlocks as ClassBlocks
+    from folklearn.learners.class_gaussians import ClassGaussians as ClassGaussians
     from folklearn.learners.folklore import Folklore as Folklore
     from folklearn.learners.leader import Leader as Leader
     from folklearn.learners.mixture import Mixture as Mixture
     from folklearn.learners.sgd import Ogd as Ogd
-    from folklearn.learners.sparse_sgd import Wide as Wide
+    from folklearn.learners.sparse_sgd import SparseSgd as SparseSgd
     from folklearn.metrics.scores import progressive as progressive
     from folklearn.metrics.scores import score as score
     from folklearn.model.model import Model as Model

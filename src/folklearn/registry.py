@@ -53,12 +53,12 @@ _MODULES = {
     "evidence.evidence": ("Evidence",),
     "learners.auto": ("Auto", "auto"),
     "learners.base": ("Learner",),
-    "learners.class_gaussians": ("ClassBlocks",),
+    "learners.class_gaussians": ("ClassGaussians",),
     "learners.folklore": ("Folklore",),
     "learners.leader": ("Leader",),
     "learners.mixture": ("Mixture",),
     "learners.sgd": ("Ogd",),
-    "learners.sparse_sgd": ("Wide",),
+    "learners.sparse_sgd": ("SparseSgd",),
     "model.encoder": ("TableEncoder",),
     "model.pipeline": ("OnlinePipeline",),
     "model.explain": ("Explanation",),
@@ -105,9 +105,9 @@ HOMES = {name: f"folklearn.{module}" for module, names in _MODULES.items() for n
 
 # What `folklearn` itself offers: names, and modules and packages that are loaded with it.
 PUBLIC = (
-    "Aggregating", "Aioli", "Certificate", "Certifier", "ClassBlocks", "DataWarning", "Evidence",
+    "Aggregating", "Aioli", "Certificate", "Certifier", "ClassGaussians", "DataWarning", "Evidence",
     "Folklore", "FolkloreClassifier", "Gaf", "Interactions", "Laplace", "Leader", "Learner",
-    "Mixture", "Ogd", "Model", "OnlineScaler", "Ons", "Run", "LinearEvidence", "Wide", "auto",
+    "Mixture", "Ogd", "Model", "OnlineScaler", "Ons", "Run", "LinearEvidence", "SparseSgd", "auto",
     "best_in_class", "interact", "load", "off_policy", "progressive", "score",
 )  # fmt: skip
 PACKAGES = (

@@ -9,7 +9,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import folklearn
-from folklearn import FolkloreClassifier, Mixture, Wide
+from folklearn import FolkloreClassifier, Mixture, SparseSgd
 from folklearn.batch.sparse_fit import ColumnModel
 from folklearn.errors import InvalidInputError
 from folklearn.model.model import Model
@@ -31,7 +31,7 @@ def test_every_kind_of_sparse_rows_and_dense_ones_to_predict(kind, seed):
     expected = FolkloreClassifier().fit(X, y)
     model = FolkloreClassifier().fit(getattr(scipy.sparse, kind)(X), y)
     assert model.model_.pipeline.sparse
-    assert isinstance(model.model_.learner, Wide)
+    assert isinstance(model.model_.learner, SparseSgd)
     P = expected.predict_proba(X)
     np.testing.assert_array_equal(model.predict_proba(getattr(scipy.sparse, kind)(X)), P)
     np.testing.assert_allclose(model.predict_proba(X.toarray()), P, atol=1e-14)
@@ -213,7 +213,7 @@ def test_nonsense_is_refused_and_changes_nothing(change, said, seed):
 @pytest.fixture
 def _every_problem_is_wide(monkeypatch):
     for module in ("pipeline", "model"):
-        monkeypatch.setattr(f"folklearn.model.{module}.lane_of", lambda *_: "wide")
+        monkeypatch.setattr(f"folklearn.model.{module}.select_backend", lambda *_: "wide")
 
 
 @parametrize_with_checks([FolkloreClassifier()], expected_failed_checks=online)

@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 
-from folklearn import Folklore, Mixture, Wide, auto, synthetic
-from folklearn.learners.lanes import BLOCKS
+from folklearn import Folklore, Mixture, SparseSgd, auto, synthetic
+from folklearn.learners.backends import BLOCKS
 
 SIZES = {"n_features": 3, "n_classes": 3}
 MADE = {
     "auto": lambda: auto(**SIZES),
-    "auto in blocks": lambda: auto(**SIZES, lane=BLOCKS),
-    "wide": lambda: Wide(**SIZES),
+    "auto in blocks": lambda: auto(**SIZES, backend=BLOCKS),
+    "wide": lambda: SparseSgd(**SIZES),
     "folklore": lambda: Folklore(**SIZES),
     "mixture": lambda: Mixture([Folklore(**SIZES, B=b) for b in (1.0, 5.0)]),
 }
@@ -19,7 +19,7 @@ MADE = {
 def weights_of(learner):
     if isinstance(learner, Mixture):
         return learner.weights[learner._alive]
-    if isinstance(learner, Wide):
+    if isinstance(learner, SparseSgd):
         return learner._standing[0]
     return learner._state["weights"] if hasattr(learner, "experts") else np.ones(1)
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import folklearn
-from folklearn import ClassBlocks, Folklore, Gaf, Laplace, Mixture, Ogd, Ons, auto
+from folklearn import ClassGaussians, Folklore, Gaf, Laplace, Mixture, Ogd, Ons, auto
 from folklearn.errors import InvalidInputError
 from tests.learners.test_folklore import chosen_curvature, dense_reduced_inverse, full_inverse
 from tests.reference.dense_folklore import DenseFolklore
@@ -15,7 +15,7 @@ GROWING = {
     "gaf": lambda d, K: Gaf(n_features=d, n_classes=K, B=6.0, n_points=64),
     "laplace": lambda d, K: Laplace(n_features=d, n_classes=K, B=6.0, n_points=64),
     "ogd": lambda d, K: Ogd(n_features=d, n_classes=K, B=6.0),
-    "class blocks": lambda d, K: ClassBlocks(n_features=d, n_classes=K),
+    "class blocks": lambda d, K: ClassGaussians(n_features=d, n_classes=K),
     "auto": lambda d, K: auto(n_features=d, n_classes=K),
 }
 growing = pytest.mark.parametrize("make", GROWING.values(), ids=GROWING)

@@ -8,7 +8,7 @@ import pytest
 from scipy.sparse import csr_array
 
 import folklearn
-from folklearn import DataWarning, Mixture, Wide
+from folklearn import DataWarning, Mixture, SparseSgd
 from folklearn.errors import InvalidInputError
 from folklearn.model.pipeline import OnlinePipeline
 from folklearn.model.sparse_scaler import SparseInput, SparseScaler
@@ -43,7 +43,7 @@ def test_it_is_a_scaler_and_a_wide_learner(seed):
     model = open_model(K)
     P, u = model.run(X, y)
     Z, width = scaled(X)
-    twin = Wide(n_features=width, n_classes=K)
+    twin = SparseSgd(n_features=width, n_classes=K)
     np.testing.assert_array_equal(P, twin.run(Z.array(), y))
     found = model.certificate(twin.loss)
     assert found.valid
@@ -82,7 +82,7 @@ def test_soft_labels_and_weights(seed, rng):
     model = open_model(K)
     P, _ = model.run(X, Y, weight=weight)
     Z, width = scaled(X)
-    twin = Wide(n_features=width, n_classes=K)
+    twin = SparseSgd(n_features=width, n_classes=K)
     np.testing.assert_array_equal(P, twin.run(Z.array(), Y, weight=weight))
     model.refit(lambda: [(X[:100], Y[:100], weight[:100]), (X[100:], Y[100:], weight[100:])])
     whole = open_model(K)

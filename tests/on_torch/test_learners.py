@@ -11,7 +11,7 @@ from folklearn import Leader, auto
 from folklearn.kernels import experts
 from folklearn.kernels.evidence import ROUNDS
 from folklearn.learners.auto import Auto
-from folklearn.learners.lanes import PAIRS, lane_of
+from folklearn.learners.backends import PAIRS, select_backend
 from tests.learners.streams import mixed_stream
 
 pytest.importorskip("torch", reason="PyTorch is not installed: make test-gpu")
@@ -345,10 +345,10 @@ def test_a_huge_problem_starts_on_the_device(device, monkeypatch):
 
 def test_auto_reaches_further_on_a_device_without_its_dear_experts(device):
     sizes = {"n_features": 400, "n_classes": 4}
-    assert lane_of(**sizes) != PAIRS
-    assert lane_of(**sizes, device=device) == PAIRS
-    for lane in (None, PAIRS):
-        learner = auto(**sizes, device=device.name, lane=lane)
+    assert select_backend(**sizes) != PAIRS
+    assert select_backend(**sizes, device=device) == PAIRS
+    for backend in (None, PAIRS):
+        learner = auto(**sizes, device=device.name, backend=backend)
         assert isinstance(learner, Auto)
         assert not learner._state.spec.forgetting
         assert learner._folklore is None

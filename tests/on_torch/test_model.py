@@ -16,7 +16,7 @@ from folklearn.batch.sparse_fit import ColumnModel
 from folklearn.cli.app import main
 from folklearn.learners.auto import Auto
 from folklearn.learners.mixture import Mixture
-from folklearn.learners.sparse_sgd import Wide
+from folklearn.learners.sparse_sgd import SparseSgd
 
 pytest.importorskip("torch", reason="PyTorch is not installed: make test-gpu")
 
@@ -137,8 +137,8 @@ def test_windows_have_the_same_floors(device):
 
 @pytest.fixture
 def narrow_cpu(monkeypatch):
-    """Nothing but the smallest problems fit the first lane of the CPU."""
-    monkeypatch.setattr("folklearn.learners.lanes._MOST_PAIRED", 10)
+    """Nothing but the smallest problems fit the first backend of the CPU."""
+    monkeypatch.setattr("folklearn.learners.backends._MOST_PAIRED", 10)
 
 
 @pytest.mark.usefixtures("narrow_cpu")
@@ -155,7 +155,7 @@ def test_the_lane_is_that_of_the_device(kind, device, tmp_path):
         else:
             model.learn_many(X if kind == "matrix" else sparse.csr_array(X), y)
         found.append(type(model.learner))
-    assert found == [Mixture if kind == "matrix" else Wide, Auto]
+    assert found == [Mixture if kind == "matrix" else SparseSgd, Auto]
 
 
 @pytest.mark.usefixtures("narrow_cpu")

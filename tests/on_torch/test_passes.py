@@ -82,7 +82,7 @@ def test_rows_that_do_not_fit_are_sent_for_every_pass(free, rows, device, monkey
         return send(cls, device, n_classes, X, *rest)
 
     monkeypatch.setattr(DeviceRows, "of", classmethod(counted))
-    monkeypatch.setattr("folklearn.evaluate.best_linear.lane_of", lambda *_: "pairs")
+    monkeypatch.setattr("folklearn.evaluate.best_linear.select_backend", lambda *_: "pairs")
     here = refined(passes_over(*rows, **SIZES))
     there = refined(passes_over(*rows, **SIZES, device=device.name))
     assert there.loss == pytest.approx(here.loss, rel=1e-9)

@@ -1,8 +1,8 @@
-"""`Wide` straight from its definition: dense models, dictionaries, no table, no kernels."""
+"""`SparseSgd` straight from its definition: dense models, dictionaries, no table, no kernels."""
 
 import numpy as np
 
-# kind, rate, offset; see `Wide`
+# kind, rate, offset; see `SparseSgd`
 EXPERTS = (
     ("dual", 1.5, 1.0),
     ("constant", 1.0, 0.0),
@@ -47,7 +47,7 @@ class Expert:
         return loss
 
 
-class Wide:
+class SparseSgd:
     def __init__(self, d, K, R=1.0, max_weight=1.0, first_review=1024):
         self.experts = [Expert(*expert, d, K, R) for expert in EXPERTS]
         self.weights = np.full(len(self.experts), 1.0 / len(self.experts))

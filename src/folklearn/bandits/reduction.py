@@ -14,7 +14,7 @@ from folklearn.bandits.exploration import THEORY, choose_exploration, draw, expl
 from folklearn.errors import InvalidInputError
 from folklearn.evidence import bounds
 from folklearn.learners.base import Learner, check_is_learner
-from folklearn.learners.experts import PanelLearner
+from folklearn.learners.experts import ExpertLearner
 from folklearn.learners.mixture import Mixture
 
 SAMPLE = "sample"
@@ -172,7 +172,7 @@ class BanditReduction(Agent):
             )
 
     def _stays_valid(self) -> bool:
-        is_mixture = isinstance(self.learner, Mixture | PanelLearner)
+        is_mixture = isinstance(self.learner, Mixture | ExpertLearner)
         return is_mixture or math.isfinite(self.learner.regret_bound(1))
 
     def _check_max_weight(self) -> None:

@@ -24,7 +24,7 @@ from folklearn.baselines.kernels import (
 )
 from folklearn.errors import InvalidInputError
 from folklearn.evidence.certificate import Certificate
-from folklearn.learners.proper import ProperLearner
+from folklearn.learners.sgd import ProperLearner
 from folklearn.validation import Rows
 
 _MIN_ALPHA = 1e-270  # below it, one over it overflows in the bound

@@ -14,7 +14,7 @@ from folklearn.errors import FolklearnError, InvalidInputError, StateFileError
 from folklearn.evidence.map_reduce import MapReduce
 from folklearn.evidence.passes import LocalPasses
 from folklearn.learners.base import Learner, check_is_learner
-from folklearn.learners.experts import PanelLearner
+from folklearn.learners.experts import ExpertLearner
 from folklearn.progress import Progress, Report, report_progress
 from folklearn.serialization import Record, Serializable, put_inside, state_file_errors
 from folklearn.validation import Rows
@@ -178,10 +178,10 @@ class OnlineToBatch(Serializable):
 
     @property
     def _is_refitted(self) -> bool:
-        return self.passes > 1 and self.select == LAST and isinstance(self.learner, PanelLearner)
+        return self.passes > 1 and self.select == LAST and isinstance(self.learner, ExpertLearner)
 
     def _refit(self, rows: Rows, engine: MapReduce) -> Array:
-        leader = self.learner.leader() if isinstance(self.learner, PanelLearner) else None
+        leader = self.learner.leader() if isinstance(self.learner, ExpertLearner) else None
         ridge, W = leader or (FIRST_RIDGE, np.zeros((self.n_classes, self.n_features)))
         passes = LocalPasses(lambda: [rows], engine)
         most_passes = self.passes - 1

@@ -4,11 +4,11 @@ import math
 from collections.abc import Mapping, Sequence
 
 from folklearn.kernels.blas import device_named
-from folklearn.learners import catalogue, lanes
+from folklearn.learners import backends, catalogue
 from folklearn.learners.auto import Auto, lane_taken
 from folklearn.learners.base import Learner
 from folklearn.learners.mixture import Mixture
-from folklearn.learners.sparse_sgd import Wide
+from folklearn.learners.sparse_sgd import SparseSgd
 from folklearn.model.dataset import Dataset
 from folklearn.model.model import Model
 from folklearn.model.roles import ID, LEARNED, TARGET, described
@@ -105,19 +105,19 @@ def describe_learner(model: Model) -> str:
     if model.learner_name != DEFAULT_LEARNER:
         return _describe_settings(learner)
     scaled = learner.experts[0] if isinstance(learner, Mixture) else learner
-    lane = _expected_lane(model) if model.learner is None else lane_taken(learner)
-    what = "chosen by the size of the first rows" if lane is None else lanes.WORDS[lane]
+    backend = _expected_lane(model) if model.learner is None else lane_taken(learner)
+    what = "chosen by the size of the first rows" if backend is None else backends.WORDS[backend]
     return f"auto, R={scaled.R:g}: {what}"
 
 
 def _expected_lane(model: Model) -> str | None:
     columns = model.encoder
     if columns is not None and columns.sparse:
-        return lanes.WIDE
+        return backends.WIDE
     if columns is None or not columns.keys or not model.labels:
         return None  # the size is not known yet
     size = len(columns.keys) + model.intercept, len(model.labels)
-    return lanes.lane_of(*size, device_named(model.device))
+    return backends.select_backend(*size, device_named(model.device))
 
 
 def _describe_settings(learner: Learner) -> str:
@@ -134,7 +134,7 @@ def describe_details(model: Model) -> list[str]:
     learner, certificate = model.learner, model.certificate()
     if learner is None:
         return []
-    n_columns = learner.n_columns if isinstance(learner, Wide) else learner.n_features
+    n_columns = learner.n_columns if isinstance(learner, SparseSgd) else learner.n_features
     inputs = counted(max(1, n_columns - model.intercept), "scaled feature")
     classes = f"{len(model.labels)} classes"
     lines = [f"Learner: {describe_learner(model)}, of {inputs} and a constant, {classes}."]

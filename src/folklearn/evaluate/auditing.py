@@ -20,7 +20,7 @@ from folklearn.evidence.passes import LocalPasses, passes_over
 from folklearn.kernels.blas import OWN
 from folklearn.kernels.lower_bound import project_into_class
 from folklearn.learners.leader import Leader
-from folklearn.learners.sparse_sgd import Wide
+from folklearn.learners.sparse_sgd import SparseSgd
 from folklearn.metrics.scores import checked_row, checked_rows
 from folklearn.progress import Progress, report_progress
 from folklearn.serialization import Record, Serializable, put_inside
@@ -177,7 +177,7 @@ class Certifier(Serializable):
 
     It collects `Evidence` from the rows, expanded as they come at the model of the class that
     fits those before (`Leader`; the first 2000 rows are kept and expanded anew); where that does
-    not fit, for wide rows and many classes, `LinearEvidence` at what `Wide` predicts. Its sum
+    not fit, for wide rows and many classes, `LinearEvidence` at what `SparseSgd` predicts. Its sum
     :math:`\hat E` lies below the loss of every linear model, so for *any*
     predictions
 
@@ -383,7 +383,7 @@ class Certifier(Serializable):
         if not np.isfinite(self._totals[1:]).all():  # counts of rounds
             raise StateFileError("a Certifier state counts infinitely many rounds")
         # Which kind it is depends on the memory of the machine that it began on.
-        self._reference = record.inner("reference", Leader, Wide)
+        self._reference = record.inner("reference", Leader, SparseSgd)
         params_of = attrgetter(*self.PARAMS)
         if params_of(self._reference) != params_of(self):
             raise StateFileError("a Certifier state holds the learner of another problem")

@@ -16,7 +16,7 @@ from folklearn.evidence.passes import Expansion, LocalPasses, Passes, backtrack_
 from folklearn.kernels.blas import threads_for
 from folklearn.kernels.evidence import MIN_TOTAL_WEIGHT, WEIGHT
 from folklearn.kernels.lower_bound import TOLERANCE, minimise, project_into_class
-from folklearn.learners.lanes import PAIRS, lane_of
+from folklearn.learners.backends import PAIRS, select_backend
 from folklearn.validation import Rows
 
 Report = Callable[["Pass"], None]
@@ -100,7 +100,7 @@ def refine(
     the distance of W from the best model, so near it every pass about squares the gap.
 
     A pass takes (K d)^2 flops a row and two minima some twenty systems of K d equations;
-    memory 4 (K d)^2 bytes and one batch of rows. Where that does not fit (`lane_of`), it is
+    memory 4 (K d)^2 bytes and one batch of rows. Where that does not fit (`select_backend`), it is
     projected gradients and evidence of first order, `LinearEvidence`: two passes at least, tens to
     hundreds mostly, of O(K) a value that is not 0.
 
@@ -124,7 +124,7 @@ def refine(
     K = validation.count("n_classes", n_classes, 2)
     B, tol = validation.positive("B", B), validation.positive("tol", tol)
     W = validation.model("at", at, K, d)
-    is_wide = lane_of(d, K, passes.device) != PAIRS
+    is_wide = select_backend(d, K, passes.device) != PAIRS
     default = MAX_WIDE_PASSES if is_wide else MAX_PASSES
     most = default if most_passes is None else validation.count("most_passes", most_passes, 1)
     search = _Search(B, tol, _MAX_IDLE_WIDE_PASSES if is_wide else _MAX_IDLE_PASSES, report)
@@ -239,8 +239,8 @@ def best_in_class(
     The passes of `refine` over rows in memory: Newton's method with the class as it is, mostly 3
     to 10 steps, each with a lower bound of `Evidence` that proves how near the model is.
     T (K d)^2 multiply-adds a step, and some twenty systems of K d equations; memory 8 (K d)^2
-    bytes. For problems too wide for that (`lane_of`): first order, many passes, and a gap that may
-    stay above the tolerance.
+    bytes. For problems too wide for that (`select_backend`): first order, many passes, and a
+    gap that may stay above the tolerance.
 
     Guarantee: ``at_least`` of the result is at most the loss of every model of the class and its
     ``loss`` at least that of W, in floating point too. The gap between them comes below ``tol``

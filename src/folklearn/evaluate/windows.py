@@ -14,9 +14,9 @@ from folklearn.arrays import Array, log_losses
 from folklearn.errors import InvalidInputError, StateFileError
 from folklearn.evidence.evidence import LowerBound
 from folklearn.kernels.blas import device_named
-from folklearn.learners.lanes import PAIRS, lane_of
+from folklearn.learners.backends import PAIRS, select_backend
 from folklearn.learners.leader import Leader
-from folklearn.learners.sparse_sgd import Wide
+from folklearn.learners.sparse_sgd import SparseSgd
 from folklearn.metrics.scores import checked_row, checked_rows, label_mass
 from folklearn.serialization import Record, Serializable, put_inside
 from folklearn.sparse import SparseRows
@@ -103,7 +103,7 @@ class Windows(Serializable):
     each length; of three the older two become one. So the last :math:`2^j` rounds are a sum of
     :math:`O(\log T)` spans, nothing is ever subtracted, and a window covers at least what was
     asked for and less than twice that. A block is expanded at the model of a reference learner:
-    the leader of the class, or `Wide` where that does not fit.
+    the leader of the class, or `SparseSgd` where that does not fit.
 
     Time as that learner; memory :math:`O(\log T)` sums of evidence.
 
@@ -264,7 +264,7 @@ class Windows(Serializable):
     def _restore(self, record: Record) -> None:
         spans = record.part("spans", (None, 2), np.int64)
         totals = record.part("totals", (len(spans), 3), most=np.inf)
-        self._reference = record.inner("reference", Leader, Wide)
+        self._reference = record.inner("reference", Leader, SparseSgd)
         evidence = record.inner("evidence")
         if not all(isinstance(sums, LowerBound) for sums in evidence):
             raise StateFileError("windows have something else for evidence")
@@ -285,7 +285,7 @@ class Windows(Serializable):
 
 def make_reference_learner(
     *, n_features: int, n_classes: int, B: float, R: float, device: str | None = None
-) -> Leader | Wide:
+) -> Leader | SparseSgd:
     """Return a learner at whose predictions rows are expanded, as tight as the size allows.
 
     Its evidence is about models of row norm at most B. `_learn` and `_run_all` take any weight.
@@ -293,9 +293,9 @@ def make_reference_learner(
     B = validation.positive("B", B)
     d = validation.count("n_features", n_features, 1)
     K = validation.count("n_classes", n_classes, 2)
-    if lane_of(d, K, device_named(device)) == PAIRS:
+    if select_backend(d, K, device_named(device)) == PAIRS:
         most = validation.MAX_WEIGHT
         return Leader(
             n_features=d, n_classes=K, ridges=(), B=B, R=R, max_weight=most, device=device
         )
-    return Wide(n_features=d, n_classes=K, B=B, R=R)
+    return SparseSgd(n_features=d, n_classes=K, B=B, R=R)

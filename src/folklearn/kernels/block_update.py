@@ -28,7 +28,13 @@ from folklearn.kernels.blas import (
     trmm,
 )
 from folklearn.kernels.compile import fast_kernel, kernel
-from folklearn.kernels.prediction_rules import LAM, PREDICTED, foresee, learn, small_arrays
+from folklearn.kernels.prediction_rules import (
+    LAM,
+    PREDICTED,
+    learn,
+    predict_from_state,
+    small_arrays,
+)
 from folklearn.kernels.second_order import (
     FRESH,
     SPARE,
@@ -129,7 +135,7 @@ def _learn_block(
             for s in range(r + 1):
                 Cii[r, s] = C[at + r, at + s]
                 Cii[s, r] = Cii[r, s]
-        foresee(constants, nodes, squares, vectors)
+        predict_from_state(constants, nodes, squares, vectors)
         for r in range(k + 1):
             out[i, r] = vectors[PREDICTED, r]
         if not learning:

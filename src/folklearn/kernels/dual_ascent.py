@@ -16,7 +16,7 @@ import math
 import numpy as np
 
 from folklearn.kernels.compile import fast_kernel, kernel
-from folklearn.kernels.exponential import exp_all
+from folklearn.kernels.simplex import exp_all
 
 _SETTLED = 1e-14  # distance of q from p below which there is nothing to do
 

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from folklearn.arrays import Array
 from folklearn.kernels import experts as panel
-from folklearn.kernels.evidence import N_TOTALS, block_rows, n_pairs, n_products
-from folklearn.kernels.experts import SCRATCH, SECTIONS
+from folklearn.kernels.evidence import block_rows, n_pairs, n_products
+from folklearn.kernels.experts import AXES, SCRATCH
 from folklearn.kernels.quadratic import Quadratic
 
 Integers = NDArray[np.int64]
@@ -55,7 +55,7 @@ class Tracker(NamedTuple):
         )
 
 
-class Spec(NamedTuple):
+class ExpertSpec(NamedTuple):
     """Which experts a panel has, and how they are mixed.
 
     ridges : of the leaders that forget nothing.
@@ -115,7 +115,7 @@ class Spec(NamedTuple):
         return entries
 
     @classmethod
-    def read(cls, entries: Any) -> "Spec":
+    def read(cls, entries: Any) -> "ExpertSpec":
         """Return what `plain` wrote; TypeError or ValueError if it is none."""
         words = dict(entries)
         for name, kind in (("forgetting", Forgetting), ("trackers", Tracker)):
@@ -138,7 +138,7 @@ class Spec(NamedTuple):
             *["folklore"][: self.folklore],
         ]
 
-    def only(self, experts: list[int]) -> "Spec":
+    def only(self, experts: list[int]) -> "ExpertSpec":
         """Return the panel with some of its experts alone."""
         kept = set(experts)
         at = self.n_modes
@@ -151,7 +151,7 @@ class Spec(NamedTuple):
         )
 
 
-class PanelState:
+class ExpertState:
     """A panel's memo and plan. Arguments are validated by the caller.
 
     A state that is not `whole` has no room for the sums: they are on a device. One that is restored
@@ -162,7 +162,7 @@ class PanelState:
         self,
         d: int,
         K: int,
-        spec: Spec,
+        spec: ExpertSpec,
         *,
         max_norm: float,
         max_weight: float,
@@ -183,7 +183,7 @@ class PanelState:
             _DENSE if (K - 1) * d < _MANY else 0, spec.share, _FIRST_REVIEW * spec.review,
         )  # fmt: skip
         at = 0
-        for place, name in enumerate(SECTIONS, panel.N_COUNTERS):
+        for place, name in enumerate(AXES, panel.N_COUNTERS):
             if name == SCRATCH[0]:
                 self.n_saved = at
             self.plan[place] = at
@@ -235,12 +235,12 @@ class PanelState:
     def shape(self, name: str) -> tuple[int, ...]:
         """Return the shape of a section."""
         sizes = self._sizes
-        return tuple(axis if isinstance(axis, int) else sizes[axis] for axis in _AXES[name])
+        return tuple(axis if isinstance(axis, int) else sizes[axis] for axis in AXES[name])
 
     def __getitem__(self, name: str) -> Array:
         """Return a section by name: a view, made anew because it would not survive a copy."""
         shape = self.shape(name)
-        at = self.plan[panel.N_COUNTERS + SECTIONS.index(name)]
+        at = self.plan[panel.N_COUNTERS + list(AXES).index(name)]
         return self.memo[at : at + math.prod(shape)].reshape(shape)
 
     def model(self, expert: int) -> Array:
@@ -263,12 +263,12 @@ class PanelState:
         experts: list[int] | None = None,
         room: int | None = None,
         whole: bool | None = None,
-    ) -> "PanelState":
+    ) -> "ExpertState":
         """Return the same state with other sizes, fewer experts, more room, or with no sums."""
         if all(one is None for one in (d, K, experts, room, whole)):
             return copy.deepcopy(self)
         kept = list(range(self.spec.n_experts)) if experts is None else experts
-        other = PanelState(
+        other = ExpertState(
             d or self.d,
             K or self.K,
             self.spec.only(kept),
@@ -278,11 +278,11 @@ class PanelState:
             whole=self.whole if whole is None else whole,
         )
         places = self._places(other, kept)
-        for name in SECTIONS:
+        for name in AXES:
             if name in SCRATCH or name in _DERIVED:
                 continue
-            old = [places[a][0] if isinstance(a, str) else range(a) for a in _AXES[name]]
-            new = [places[a][1] if isinstance(a, str) else range(a) for a in _AXES[name]]
+            old = [places[a][0] if isinstance(a, str) else range(a) for a in AXES[name]]
+            new = [places[a][1] if isinstance(a, str) else range(a) for a in AXES[name]]
             other[name][np.ix_(*new)] = self[name][np.ix_(*old)]
         other.plan[panel.T : panel.N_COUNTERS] = self.plan[panel.T : panel.N_COUNTERS]
         other.plan[panel.ACT] = 0
@@ -298,7 +298,7 @@ class PanelState:
         return other
 
     def _places(
-        self, other: "PanelState", kept: list[int]
+        self, other: "ExpertState", kept: list[int]
     ) -> dict[str, tuple[list[int], list[int]]]:
         """Return, for every axis, which entries are taken over and where they go."""
         spec = self.spec
@@ -372,34 +372,3 @@ class PanelState:
 
 
 _DERIVED = ("classes", "forgetting", "rates", "decaying", "biased")  # follow from the spec
-_AXES: dict[str, tuple[str | int, ...]] = {
-    "constants": (panel.N_CONSTANTS,),
-    "ridges": ("leaders",),
-    "forgetting": ("forgetting", 2),
-    "classes": ("certified",),
-    "rates": ("trackers",),
-    "decaying": ("trackers",),
-    "biased": ("trackers",),
-    "weights": ("experts",),
-    "losses": ("experts",),
-    "credit": ("experts",),
-    "W": ("inputs", "linear", "classes"),
-    "squares": ("inputs", "adaptive", "classes"),
-    "S": ("sums", "pairs", "products"),
-    "G": ("sums", "classes", "features"),
-    "totals": ("sums", N_TOTALS),
-    "recent_x": ("recent", "features"),
-    "recent_y": ("recent", "classes"),
-    "recent_w": ("recent",),
-    "recent_norm": ("recent",),
-    "recent_z": ("expanded", "recent", "classes"),
-    "kept_x": ("kept", "features"),
-    "kept_y": ("kept", "classes"),
-    "kept_w": ("kept",),
-    "kept_norm": ("kept",),
-    "seen": ("inputs",),
-    "logits": ("linear", "classes"),
-    "predicted": ("predictions", "classes"),
-    "steps": ("trackers", "classes"),
-    "powers": ("linear", "classes"),
-}

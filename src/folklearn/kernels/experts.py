@@ -32,9 +32,9 @@ from folklearn.kernels.evidence import (
     expand_rows,
     scratch_size,
 )
-from folklearn.kernels.exponential import exp_all
 from folklearn.kernels.newton import factor_ridge, jump, linear_logits, walk
 from folklearn.kernels.second_order import norm
+from folklearn.kernels.simplex import exp_all
 
 # Sizes, fixed when a panel is made.
 (
@@ -47,28 +47,50 @@ from folklearn.kernels.second_order import norm
 # expanded at; refreshes so far; whether Python has to act.
 T, ROUNDS, POSITION, FLUSHED, N_KEPT, N_PROVEN, NEXT, BEST, REFRESHES, ACT = range(15, 25)
 N_COUNTERS = 25
-# The sections of memo, by the place of their address in plan.
-SECTIONS = (
-    "constants", "ridges", "forgetting", "classes", "rates", "decaying", "biased",
-    "weights", "losses", "credit",
-    "W", "squares", "S", "G", "totals",
-    "recent_x", "recent_y", "recent_w", "recent_norm", "recent_z",
-    "kept_x", "kept_y", "kept_w", "kept_norm",
-    "seen", "logits", "predicted", "steps", "powers",
-)  # fmt: skip
-(
-    _CONSTANTS, _RIDGES, _FORGETTING, _CLASSES, _RATES, _DECAYING, _BIASED,
-    _WEIGHTS, _LOSSES, _CREDIT,
-    _W, _SQUARES, _S, _G, _TOTALS,
-    _RECENT_X, _RECENT_Y, _RECENT_W, _RECENT_NORM, _RECENT_Z,
-    _KEPT_X, _KEPT_Y, _KEPT_W, _KEPT_NORM,
-    _SEEN, _LOGITS, _PREDICTED, _STEPS, _POWERS,
-) = range(N_COUNTERS, N_COUNTERS + len(SECTIONS))  # fmt: skip
-N_PLAN = N_COUNTERS + len(SECTIONS)
-SCRATCH = ("seen", "logits", "predicted", "steps", "powers")  # hold nothing between rounds
-
 N_CONSTANTS = 5
 MAX_NORM, MAX_WEIGHT, UNIT, SQUARED_WEIGHTS, LOSS = range(N_CONSTANTS)
+
+AXES: dict[str, tuple[str | int, ...]] = {}  # of every section of memo, in their order
+
+
+def _section(name: str, *axes: str | int) -> int:
+    """Declare a section of memo and its axes; return where plan holds its place."""
+    AXES[name] = axes
+    return N_COUNTERS + len(AXES) - 1
+
+
+_CONSTANTS = _section("constants", N_CONSTANTS)
+_RIDGES = _section("ridges", "leaders")
+_FORGETTING = _section("forgetting", "forgetting", 2)
+_CLASSES = _section("classes", "certified")
+_RATES = _section("rates", "trackers")
+_DECAYING = _section("decaying", "trackers")
+_BIASED = _section("biased", "trackers")
+_WEIGHTS = _section("weights", "experts")
+_LOSSES = _section("losses", "experts")
+_CREDIT = _section("credit", "experts")
+_W = _section("W", "inputs", "linear", "classes")
+_SQUARES = _section("squares", "inputs", "adaptive", "classes")
+_S = _section("S", "sums", "pairs", "products")
+_G = _section("G", "sums", "classes", "features")
+_TOTALS = _section("totals", "sums", N_TOTALS)
+_RECENT_X = _section("recent_x", "recent", "features")
+_RECENT_Y = _section("recent_y", "recent", "classes")
+_RECENT_W = _section("recent_w", "recent")
+_RECENT_NORM = _section("recent_norm", "recent")
+_RECENT_Z = _section("recent_z", "expanded", "recent", "classes")
+_KEPT_X = _section("kept_x", "kept", "features")
+_KEPT_Y = _section("kept_y", "kept", "classes")
+_KEPT_W = _section("kept_w", "kept")
+_KEPT_NORM = _section("kept_norm", "kept")
+_SEEN = _section("seen", "inputs")
+_LOGITS = _section("logits", "linear", "classes")
+_PREDICTED = _section("predicted", "predictions", "classes")
+_STEPS = _section("steps", "trackers", "classes")
+_POWERS = _section("powers", "linear", "classes")
+SCRATCH = ("seen", "logits", "predicted", "steps", "powers")  # hold nothing between rounds
+N_PLAN = N_COUNTERS + len(AXES)
+
 PERIOD, KEEP = range(2)  # of a leader that forgets: rounds between refreshes, and what remains
 
 FLOOR = 1e-300  # no expert gives a class less, so that every loss is finite
@@ -161,7 +183,7 @@ def _softmax_each(z, K, p, powers):
 
 
 @shared_kernel("b1(vector, integers, vector, vector)")
-def _look(memo, plan, theirs, x):
+def _load_predictions(memo, plan, folklore_p, x):
     """Fill in what every expert predicts for x, unless it is there already.
 
     Return False, all untouched, if |x| is unusable.
@@ -185,7 +207,7 @@ def _look(memo, plan, theirs, x):
     _softmax_each(logits, K, predicted[: n * K], powers)
     if plan[FOLKLORE]:
         for i in range(K):
-            predicted[n * K + i] = theirs[i]
+            predicted[n * K + i] = folklore_p[i]
     for j in range(d):
         seen[j] = x[j]
     seen[d] = 1.0
@@ -208,17 +230,17 @@ def _mix(memo, plan, out):
 
 
 @kernel
-def predict(memo, plan, theirs, x, out):
+def predict(memo, plan, folklore_p, x, out):
     """Write the prediction for x; return False, all untouched, if |x| is unusable.
 
-    `theirs` (K,) is what FOLKLORE predicts; without one it is not read.
+    `folklore_p` (K,) is what FOLKLORE predicts; without one it is not read.
     """
-    return _predict(memo, plan, theirs, x, out)
+    return _predict(memo, plan, folklore_p, x, out)
 
 
 @shared_kernel("b1(vector, integers, vector, vector, vector)")
-def _predict(memo, plan, theirs, x, out):
-    if not _look(memo, plan, theirs, x):
+def _predict(memo, plan, folklore_p, x, out):
+    if not _load_predictions(memo, plan, folklore_p, x):
         return False
     _mix(memo, plan, out)
     return True
@@ -356,17 +378,17 @@ def _remember(memo, plan, x, length, label, soft, weight):
 
 
 @kernel
-def learn(memo, plan, theirs, x, label, soft, weight):
+def learn(memo, plan, folklore_p, x, label, soft, weight):
     """Learn one example. Return its loss and whether `settle` is due.
 
     The loss is NaN, and all is untouched, if |x| is unusable.
     """
-    return _learn(memo, plan, theirs, x, label, soft, weight)
+    return _learn(memo, plan, folklore_p, x, label, soft, weight)
 
 
 @shared_kernel("Tuple((f8, b1))(vector, integers, vector, vector, i8, vector, f8)")
-def _learn(memo, plan, theirs, x, label, soft, weight):
-    if not _look(memo, plan, theirs, x):
+def _learn(memo, plan, folklore_p, x, label, soft, weight):
+    if not _load_predictions(memo, plan, folklore_p, x):
         return math.nan, False
     d, K = plan[FEATURES], plan[CLASSES]
     constants = vector(memo, plan, _CONSTANTS, N_CONSTANTS)
@@ -551,7 +573,7 @@ def _refresh(memo, plan):
     shares = vector(memo, plan, _WEIGHTS, modes)
     plan[REFRESHES] += 1
     for e in range(modes):
-        if rests(shares, plan, e):
+        if skip_refresh(shares, plan, e):
             continue
         if factor_ridge(curved, ridges[e], K, H):
             W = _mode(memo, plan, e)
@@ -561,18 +583,18 @@ def _refresh(memo, plan):
                 jump(G, H, W)
             _set_mode(memo, plan, e, W)
             if e >= plan[RIDGES]:
-                ridges[e] = steered(ridges[e], W, classes[e - plan[RIDGES]])
+                ridges[e] = next_certificate_ridge(ridges[e], W, classes[e - plan[RIDGES]])
 
 
 @inline_kernel
-def rests(shares, plan, e):
+def skip_refresh(shares, plan, e):
     """Tell whether a mode is left out of a refresh, because it has next to no weight."""
     idle = shares[e] < _IDLE and e != plan[BEST] and e < plan[RIDGES]
     return idle and plan[REFRESHES] % _SELDOM != 0
 
 
 @inline_kernel
-def steered(ridge, W, B):
+def next_certificate_ridge(ridge, W, B):
     """Return the next ridge of a certificate, so that W comes to lie near the class of B."""
     square = 0.0
     for i in range(W.shape[0]):
@@ -644,20 +666,20 @@ def _refresh_forgetting(memo, plan, f):
 
 
 @kernel
-def predict_rows(memo, plan, theirs, X, out):
+def predict_rows(memo, plan, folklore_p, X, out):
     """Write the prediction for every row of X, all from the present state."""
     for t in range(X.shape[0]):
-        _predict(memo, plan, theirs[t], X[t], out[t])
+        _predict(memo, plan, folklore_p[t], X[t], out[t])
 
 
 @kernel
-def run(memo, plan, theirs, X, labels, soft, weights, out):
+def run(memo, plan, folklore_p, X, labels, soft, weights, out):
     """Predict, then learn, row by row, until `settle` is due; return how many, and if it is."""
     no_label = np.empty(0)
     for t in range(X.shape[0]):
         y = soft[t] if labels[t] < 0 else no_label
-        _predict(memo, plan, theirs[t], X[t], out[t])
-        _, due = _learn(memo, plan, theirs[t], X[t], labels[t], y, weights[t])
+        _predict(memo, plan, folklore_p[t], X[t], out[t])
+        _, due = _learn(memo, plan, folklore_p[t], X[t], labels[t], y, weights[t])
         if due:
             return t + 1, True
     return X.shape[0], False

@@ -15,7 +15,7 @@ import numpy as np
 
 from folklearn.kernels.blas import PLAIN, TRANSPOSED, gemm, potrf, potrs
 from folklearn.kernels.compile import inline_kernel, inner_kernel, shared_kernel
-from folklearn.kernels.exponential import exp_all
+from folklearn.kernels.simplex import exp_all
 
 SUFFICIENT = 1e-4  # of the decrease that the slope promises
 MOST_HALVINGS = 12

@@ -50,7 +50,7 @@ _LOG_TOTAL, _STEPS = 0, 1  # within _INFO
 
 
 @shared_kernel("void(vector, matrix, cube, matrix)")
-def foresee(constants, nodes, squares, vectors):
+def predict_from_state(constants, nodes, squares, vectors):
     """Write the prediction into its row, from C and q."""
     k = squares.shape[1]
     q, predicted, work = vectors[Q_AT, :k], vectors[PREDICTED], vectors[_WORK:]

@@ -4,11 +4,11 @@ S = A^-1 is symmetric, n x n with n = (K-1) d, class-major. Only its lower trian
 order) is kept: symmetry holds by construction, a pass reads half the memory, and the
 update is a BLAS rank-k update of one triangle. What lies above the diagonal is unused.
 
-A round reads S once (`see`) and writes it once (`absorb`); between them everything is
-k-sized. A sparse context is predicted from the few entries of S that it meets (`glimpse`);
-its pass over S waits for the update, which may never come. The prediction of the last
-context is kept in the memo, so that an update after a predict of the same context repeats
-nothing.
+A round reads S once (`context_stats`) and writes it once (`absorb`); between them everything is
+k-sized. A sparse context is predicted from the few entries of S that it meets
+(`context_stats_sparse`); its pass over S waits for the update, which may never come. The
+prediction of the last context is kept in the memo, so that an update after a predict of the
+same context repeats nothing.
 """
 
 import math
@@ -34,8 +34,8 @@ from folklearn.kernels.prediction_rules import (
     N_TOTALS,
     N_VECTORS,
     PREDICTED,
-    foresee,
     learn,
+    predict_from_state,
 )
 
 FRESH = -1  # behind x in the memo's `seen`: what the memo holds of that x
@@ -157,7 +157,7 @@ def columns(S, x, P):
 
 
 @shared_kernel("void(matrix, vector, vector, matrix, matrix, vector)", fast=True)
-def see(S, theta, x, P, C, q):
+def context_stats(S, theta, x, P, C, q):
     """Write P = S(I (x) x), C = (I (x) x)'P and q = (I (x) x)'theta."""
     columns(S, x, P)
     k = P.shape[0]
@@ -176,7 +176,7 @@ def see(S, theta, x, P, C, q):
 
 
 @shared_kernel("void(matrix, vector, vector, matrix, vector)", fast=True)
-def glimpse(S, theta, x, C, q):
+def context_stats_sparse(S, theta, x, C, q):
     """Write C and q alone, from the entries of S where x is not 0.
 
     A prediction needs no more, and for a sparse x that is a small part of S.
@@ -222,7 +222,7 @@ def load_context(S, memo, x):
     """Fill the memo for context x, unless it already holds it for this very state.
 
     Return False, all untouched, if |x| is unusable. Which of the two ways depends on x alone, so
-    that a prediction before an update changes nothing. After a glimpse P is not there:
+    that a prediction before an update changes nothing. After a context_stats_sparse P is not there:
     `update_round` fills it in.
     """
     d = x.shape[0]
@@ -243,12 +243,12 @@ def load_context(S, memo, x):
     for j in range(d):
         n_nonzeros += x[j] != 0.0
     if 0 < n_nonzeros * _SPARSE <= d:
-        glimpse(S, theta, x, C, q)
+        context_stats_sparse(S, theta, x, C, q)
         seen[FRESH] = _GLIMPSED
     else:
-        see(S, theta, x, P, C, q)
+        context_stats(S, theta, x, P, C, q)
         seen[FRESH] = _SEEN
-    foresee(constants, nodes, squares, vectors)
+    predict_from_state(constants, nodes, squares, vectors)
     return True
 
 

@@ -1,4 +1,4 @@
-"""Rounds of `Wide`: several softmax models by gradients, a rate for each column, in one pass.
+"""Rounds of `SparseSgd`: several softmax models by gradients, a rate for each column, in one pass.
 
 Every column that occurred has an entry (E, K + 1) in the table: for each of E experts its
 weights (K,), and the sum h of w v^2 |p - y|^2 over the rows that had a value v there. With
@@ -18,9 +18,9 @@ import math
 import numpy as np
 
 from folklearn.kernels.compile import fast_kernel, kernel
-from folklearn.kernels.exponential import exp_all
 from folklearn.kernels.hash_index import enter, find
 from folklearn.kernels.linear_evidence import count_plane
+from folklearn.kernels.simplex import exp_all
 
 ROOT, WHOLE, CONSTANT, DUAL = range(4)
 KIND, RATE, OFFSET = range(3)  # columns of what is said of an expert

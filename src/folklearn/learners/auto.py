@@ -1,4 +1,4 @@
-"""The learner without knobs: leaders, trackers and FOLKLORE in fixed share, or a wider lane."""
+"""The learner without knobs: leaders, trackers and FOLKLORE in fixed share, or a wider backend."""
 
 import math
 from collections.abc import Sequence
@@ -10,16 +10,15 @@ from folklearn.evidence.evidence import Evidence
 from folklearn.evidence.linear_evidence import LinearEvidence
 from folklearn.kernels.blas import device_named
 from folklearn.kernels.evidence import n_pairs, n_products
-from folklearn.kernels.expert_state import Forgetting, Spec, Tracker
-from folklearn.learners.base import Learner
-from folklearn.learners.class_gaussians import ClassBlocks
-from folklearn.learners.experts import PanelLearner, classes_of
+from folklearn.kernels.expert_state import ExpertSpec, Forgetting, Tracker
+from folklearn.learners.backends import BLOCKS, PAIRS, WIDE, chosen, select_backend
+from folklearn.learners.base import Learner, WarmStart
+from folklearn.learners.class_gaussians import ClassGaussians
+from folklearn.learners.experts import ExpertLearner, classes_of
 from folklearn.learners.folklore import Folklore
-from folklearn.learners.lanes import BLOCKS, PAIRS, WIDE, chosen, lane_of
 from folklearn.learners.leader import KEPT, RIDGES
 from folklearn.learners.mixture import DEFAULT_B, Mixture
-from folklearn.learners.sparse_sgd import Wide
-from folklearn.learners.start import Start
+from folklearn.learners.sparse_sgd import SparseSgd
 
 # All for contexts of norm about 1.
 FORGETTING = ((0.03, 300.0), (0.01, 2000.0))  # ridge and memory of leaders that forget
@@ -36,7 +35,7 @@ _NO_CLASS = 1e-12  # B of evidence that was not collected: it speaks of no model
 BLOCK_RIDGES = (0.3, 0.03, 0.003)  # of the class blocks
 
 
-class Auto(PanelLearner):
+class Auto(ExpertLearner):
     r"""A mixture that needs no B and no learning rate; made by `auto`.
 
     Experts: leaders at four ridges (`Leader`), one more from which each certificate is
@@ -85,7 +84,7 @@ class Auto(PanelLearner):
         self.retire = bool(retire)
         self.max_weight = validation.positive("max_weight", max_weight)
         R2 = self.R**2
-        spec = Spec(
+        spec = ExpertSpec(
             tuple(ridge * R2 for ridge in RIDGES),
             self.classes,
             tuple(Forgetting(ridge * R2, memory) for ridge, memory in FORGETTING if forgetting),
@@ -106,16 +105,16 @@ class Auto(PanelLearner):
         """Return a learner with room for more features and classes; this one is unchanged.
 
         New features come last and are as if they had been 0 so far. New classes come last and
-        were not there before. Beyond the sizes of its lane it is what `auto` returns there,
+        were not there before. Beyond the sizes of its backend it is what `auto` returns there,
         begun where this one stands; its certificate is of first order from then on, and speaks
         of classes up to the B of this one.
         """
         sizes: dict[str, Any] = self._larger_sizes(n_features, n_classes)
-        lane = lane_of(**sizes, device=self._place)
-        if lane != PAIRS:
-            return self._moved(lane).grown(**sizes)
-        own = self if lane_of(**sizes) == PAIRS else self._without_dear_ones()
-        return PanelLearner.grown(own, **sizes)
+        backend = select_backend(**sizes, device=self._place)
+        if backend != PAIRS:
+            return self._moved(backend).grown(**sizes)
+        own = self if select_backend(**sizes) == PAIRS else self._without_dear_ones()
+        return ExpertLearner.grown(own, **sizes)
 
     def _without_dear_ones(self) -> "Auto":
         """Return a learner without `Folklore` and leaders that forget; see `device` in `auto`."""
@@ -130,8 +129,8 @@ class Auto(PanelLearner):
         # The experts are in the state.
         return super()._made(**words, worst_case=False, forgetting=False)
 
-    def _moved(self, lane: str) -> Learner:
-        """Return what `auto` is in another lane, begun where this one stands."""
+    def _moved(self, backend: str) -> Learner:
+        """Return what `auto` is in another backend, begun where this one stands."""
         own: dict[str, Any] = {"n_features": self.n_features, "n_classes": self.n_classes}
         moved = auto(
             **own,
@@ -140,14 +139,14 @@ class Auto(PanelLearner):
             retire=self.retire,
             max_weight=self.max_weight,
             worst_case=self._folklore is not None,
-            lane=lane,
+            backend=backend,
         )
         if not self.n_rounds:
             return moved
         evidence = (
             self.evidence(B=max(self.classes)) if self.classes else Evidence(**own, B=_NO_CLASS)
         )
-        start = Start(
+        start = WarmStart(
             self.coef(),
             self.curvature(),
             LinearEvidence.tangent_to(evidence),
@@ -177,9 +176,11 @@ class Auto(PanelLearner):
 
     def expected_bytes(self, n_features: int, n_classes: int) -> int:
         """Return about how much memory the state takes at other sizes."""
-        lane = lane_of(n_features, n_classes)
-        if lane != PAIRS:
-            return auto(n_features=1, n_classes=2, lane=lane).expected_bytes(n_features, n_classes)
+        backend = select_backend(n_features, n_classes)
+        if backend != PAIRS:
+            return auto(n_features=1, n_classes=2, backend=backend).expected_bytes(
+                n_features, n_classes
+            )
         sums = 1 + len(self.classes) + len(FORGETTING)
         inner = ((n_classes - 1) * n_features) ** 2 + KEPT * (n_features + n_classes)
         return int(8 * (sums * n_pairs(n_classes) * n_products(n_features) + inner))
@@ -194,21 +195,21 @@ def auto(
     retire: bool = True,
     max_weight: float = 1.0,
     worst_case: bool = True,
-    lane: str | None = None,
+    backend: str | None = None,
     device: str | None = None,
 ) -> Learner:
     """Return the learner to use if nothing else is known: it needs no B and no learning rate.
 
-    The size decides what it is (`folklearn.learners.lanes`), and its `repr` says so:
+    The size decides what it is (`folklearn.learners.backends`), and its `repr` says so:
 
     ========  ==============================================  ================================
-    lane      for                                             what it returns
+    backend      for                                             what it returns
     ========  ==============================================  ================================
     pairs     up to about a thousand weights, K d             `Auto`: leaders, trackers and a
                                                               certified `Folklore`
-    blocks    many classes, few features                      `Mixture` of `ClassBlocks` and
-                                                              `Wide`, with fixed share
-    wide      everything else, and sparse rows                `Wide`
+    blocks    many classes, few features                      `Mixture` of `ClassGaussians` and
+                                                              `SparseSgd`, with fixed share
+    wide      everything else, and sparse rows                `SparseSgd`
     ========  ==============================================  ================================
 
     All of them have a certificate. `certificate` speaks of B = 10 unless told otherwise.
@@ -218,16 +219,16 @@ def auto(
     n_features, n_classes : sizes of the problem.
     R : typical norm of x, which should be about 1 for the defaults to make sense.
     B : largest row norm of the models that certificates speak of, or several: in the first
-        lane one sum of evidence each, in the others every B can be asked about.
+        backend one sum of evidence each, in the others every B can be asked about.
     retire : stop dear experts that carry no weight; what is lost by it is said in `Auto`, `Mixture`
-        and `Wide`. With False nobody stops.
+        and `SparseSgd`. With False nobody stops.
     max_weight : largest sample weight that will occur; the guarantee is paid in its unit.
-    worst_case : in the first lane, have `Folklore` among the experts; a round without it takes
+    worst_case : in the first backend, have `Folklore` among the experts; a round without it takes
         a third less time, and nothing is known of the regret in advance.
-    lane : "pairs", "blocks" or "wide", to decide otherwise than by size.
-    device : in the first lane, where leaders are refreshed and evidence is collected, "cpu" or a
-        device of PyTorch such as "cuda" (extra ``gpu``); trackers, `Folklore` and the other lanes
-        stay on the CPU. On a device the first lane reaches further, to twenty thousand weights:
+    backend : "pairs", "blocks" or "wide", to decide otherwise than by size.
+    device : in the first backend, where leaders are refreshed and evidence is collected, "cpu" or a
+        device of PyTorch such as "cuda" (extra ``gpu``); trackers, `Folklore` and other backends
+        stay on the CPU. On a device the first backend reaches further, to twenty thousand weights:
         beyond its limit on the CPU without `Folklore` and leaders that forget, whose every
         round or block would cost a refresh.
 
@@ -244,16 +245,16 @@ def auto(
     (True, True)
 
     >>> auto(n_features=10**6, n_classes=20)
-    Wide(n_features=1000000, n_classes=20, R=1.0, B=10.0, retire=True, max_weight=1.0)
+    SparseSgd(n_features=1000000, n_classes=20, R=1.0, B=10.0, retire=True, max_weight=1.0)
     """
     sizes: dict[str, Any] = {
         "n_features": validation.count("n_features", n_features, 1),
         "n_classes": validation.count("n_classes", n_classes, 2),
     }
     place = device_named(device)
-    which = chosen(lane, **sizes, device=place)
+    which = chosen(backend, **sizes, device=place)
     if which == PAIRS:
-        fits = place is None or lane_of(**sizes) == PAIRS
+        fits = place is None or select_backend(**sizes) == PAIRS
         return Auto(
             **sizes,
             R=R,
@@ -265,15 +266,15 @@ def auto(
             device=device,
         )
     spoken_of = (*classes_of(B), DEFAULT_B)[0]
-    wide = Wide(**sizes, R=R, B=spoken_of, retire=retire, max_weight=max_weight)
+    wide = SparseSgd(**sizes, R=R, B=spoken_of, retire=retire, max_weight=max_weight)
     if which == WIDE:
         return wide
-    blocks = [ClassBlocks(**sizes, ridge=ridge, R=R) for ridge in BLOCK_RIDGES]
+    blocks = [ClassGaussians(**sizes, ridge=ridge, R=R) for ridge in BLOCK_RIDGES]
     return Mixture(
         [*blocks, wide], share=True, retire=retire, max_weight=max_weight, spoken_of=spoken_of
     )
 
 
 def lane_taken(learner: Learner) -> str:
-    """Return the lane of a learner that `auto` returned."""
-    return {Auto: PAIRS, Mixture: BLOCKS, Wide: WIDE}[type(learner)]
+    """Return the backend of a learner that `auto` returned."""
+    return {Auto: PAIRS, Mixture: BLOCKS, SparseSgd: WIDE}[type(learner)]

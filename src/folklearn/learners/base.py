@@ -8,7 +8,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,11 +17,28 @@ from folklearn import validation
 from folklearn.arrays import Array
 from folklearn.errors import InvalidInputError, warn_of_data
 from folklearn.evidence.certificate import Certificate
-from folklearn.learners.start import Start
+from folklearn.evidence.linear_evidence import LinearEvidence
 from folklearn.progress import Progress, Report, report_progress
 from folklearn.serialization import Serializable
 from folklearn.sparse import SparseRows, dense_row, is_sparse
 from folklearn.validation import Rows
+
+
+class WarmStart(NamedTuple):
+    """What is known of the rounds so far.
+
+    W : (K, d), the model to begin with.
+    curvature : (K, d, d), of every class: the sum of w p_i (1 - p_i) xx'.
+    past : their evidence, of first order.
+    loss, n_rounds : of the learner that is taken over from.
+    """
+
+    W: Array
+    curvature: Array
+    past: LinearEvidence
+    loss: float
+    n_rounds: int
+
 
 _FAR_LONGER = 30.0  # times R
 _CLEARLY, _NEARLY = 1.05, 1.3  # times the least loss: worse, and good enough
@@ -280,7 +297,7 @@ class Learner(Serializable, ABC):
         """
         raise InvalidInputError(f"{self!r} cannot grow: it must know all classes and features")
 
-    def _begin(self, start: Start) -> None:
+    def _begin(self, start: WarmStart) -> None:
         """Take over from another learner, having learned nothing."""
         raise InvalidInputError(f"{self!r} cannot take over from another learner")
 

@@ -16,7 +16,7 @@ CATALOGUE = {
     "folklore": "Folklore",
     "aioli": "Aioli",
     "leader": "Leader",
-    "blocks": "ClassBlocks",
+    "blocks": "ClassGaussians",
     "gaf": "Gaf",
     "laplace": "Laplace",
     "ogd": "Ogd",

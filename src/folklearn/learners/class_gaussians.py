@@ -22,9 +22,8 @@ from folklearn.kernels.class_gaussians import (
     predict_blocks_rows,
 )
 from folklearn.kernels.evidence import N_TOTALS, ROUNDS, n_products
-from folklearn.learners.base import Learner
+from folklearn.learners.base import Learner, WarmStart
 from folklearn.learners.mixture import DEFAULT_B
-from folklearn.learners.start import Start
 from folklearn.progress import Report
 from folklearn.serialization import Record
 from folklearn.validation import Rows
@@ -32,7 +31,7 @@ from folklearn.validation import Rows
 _CHUNK_FLOPS = 1e8  # work between two chances to report progress or to be interrupted
 
 
-class ClassBlocks(Learner):
+class ClassGaussians(Learner):
     r"""Online logistic regression that keeps a covariance per class, and none between classes.
 
     Use it where classes are many and features few: for K = 500 and d = 20 all pairs of classes
@@ -72,11 +71,11 @@ class ClassBlocks(Learner):
     Examples
     --------
     >>> import numpy as np
-    >>> from folklearn import ClassBlocks
+    >>> from folklearn import ClassGaussians
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(4000, 5)) / 2
     >>> y = np.argmax(X @ rng.normal(size=(5, 40)), axis=1)
-    >>> model = ClassBlocks(n_features=5, n_classes=40, ridge=0.01)
+    >>> model = ClassGaussians(n_features=5, n_classes=40, ridge=0.01)
     >>> P = model.run(X, y)
     >>> bool(np.mean(P[2000:].argmax(axis=1) == y[2000:]) > 0.8), model.certificate().valid
     (True, True)
@@ -115,7 +114,7 @@ class ClassBlocks(Learner):
         self._spread: Array = np.empty((d, K))
         self._work: Array = np.empty((N_VECTORS, K))
 
-    def _begin(self, start: Start) -> None:
+    def _begin(self, start: WarmStart) -> None:
         """Take over, having learned nothing."""
         d = self.n_features
         for i, curvature in enumerate(start.curvature):
@@ -223,7 +222,7 @@ class ClassBlocks(Learner):
     def _restore(self, record: Record) -> None:
         super()._restore(record)
         if not 2 <= self._first_classes <= self.n_classes:
-            raise StateFileError("a ClassBlocks state has a bad number of first classes")
+            raise StateFileError("a ClassGaussians state has a bad number of first classes")
 
 
 def _diagonal(d: int) -> NDArray[np.int64]:

@@ -15,9 +15,9 @@ from folklearn.evidence.certificate import Certificate
 from folklearn.evidence.evidence import Evidence
 from folklearn.kernels import experts as panel
 from folklearn.kernels.blas import OWN, device_named, threads_for
-from folklearn.kernels.expert_state import PanelState, Spec
+from folklearn.kernels.expert_state import ExpertSpec, ExpertState
 from folklearn.kernels.on_torch.device import Device
-from folklearn.kernels.on_torch.panel import MOST_ROWS, PanelSums
+from folklearn.kernels.on_torch.panel import MOST_ROWS, ExpertSums
 from folklearn.learners.base import Learner
 from folklearn.learners.folklore import Folklore
 from folklearn.progress import Report
@@ -36,17 +36,17 @@ class Expert(NamedTuple):
     weight: float
 
 
-class PanelLearner(Learner):
+class ExpertLearner(Learner):
     """Rounds of a panel; a learner validates its parameters, then calls `_start`."""
 
     classes: tuple[float, ...]  # B of every class that is certified
-    _state: PanelState
+    _state: ExpertState
     _folklore: Folklore | None
-    _sums: PanelSums | None = None  # on a device, if they are not in the state
+    _sums: ExpertSums | None = None  # on a device, if they are not in the state
     _awaited: Device | None = None  # where the sums go once there are many rows
 
     def _start(
-        self, spec: Spec, folklore: Folklore | None = None, device: str | None = None
+        self, spec: ExpertSpec, folklore: Folklore | None = None, device: str | None = None
     ) -> None:
         self._awaited = device_named(device)
         self._first_classes = self.n_classes
@@ -62,8 +62,8 @@ class PanelLearner(Learner):
         made._size(d, K)
         return made
 
-    def _empty(self, spec: Spec, room: int = 0, n_saved: int | None = None) -> PanelState:
-        return PanelState(
+    def _empty(self, spec: ExpertSpec, room: int = 0, n_saved: int | None = None) -> ExpertState:
+        return ExpertState(
             self.n_features,
             self.n_classes,
             spec,
@@ -103,10 +103,10 @@ class PanelLearner(Learner):
         is_young = state.plan[panel.T] < state.spec.kept and state.plan[panel.DENSE] > 0
         if self._awaited is None or is_young:
             return
-        self._sums, self._awaited = PanelSums.of(self._awaited, state), None
+        self._sums, self._awaited = ExpertSums.of(self._awaited, state), None
         self._state = state.like(room=state.spec.kept, whole=False)
 
-    def _whole(self) -> PanelState:
+    def _whole(self) -> ExpertState:
         """Return a copy of the state that has its sums, wherever they are."""
         if self._sums is None:
             return self._state.like()
@@ -116,15 +116,15 @@ class PanelLearner(Learner):
 
     def _predict(self, x: Array) -> Array:
         state, p = self._state, np.empty(self.n_classes)
-        theirs = p if self._folklore is None else self._folklore._predict(x)
-        if not panel.predict(state.memo, state.plan, theirs, x, p):
+        folklore_p = p if self._folklore is None else self._folklore._predict(x)
+        if not panel.predict(state.memo, state.plan, folklore_p, x, p):
             validation.check_context(x)
         return p
 
     def _predict_rows(self, X: Array, norms: Array) -> Array:
         state, P = self._state, np.empty((len(X), self.n_classes))
-        theirs = P if self._folklore is None else self._folklore._predict_rows(X, norms)
-        panel.predict_rows(state.memo, state.plan, theirs, X, P)
+        folklore_p = P if self._folklore is None else self._folklore._predict_rows(X, norms)
+        panel.predict_rows(state.memo, state.plan, folklore_p, X, P)
         return P
 
     def _expert_names(self) -> list[str]:
@@ -142,8 +142,8 @@ class PanelLearner(Learner):
 
     def _learn(self, x: Array, label: int, soft: Array, weight: float) -> float:
         state, folklore = self._state, self._folklore
-        theirs = _NOBODY if folklore is None else folklore._predict(x)
-        loss, due = panel.learn(state.memo, state.plan, theirs, x, label, soft, weight)
+        folklore_p = _NOBODY if folklore is None else folklore._predict(x)
+        loss, due = panel.learn(state.memo, state.plan, folklore_p, x, label, soft, weight)
         if folklore is not None and loss == loss:
             folklore._learn(x, label, soft, weight)
         if due:
@@ -168,9 +168,9 @@ class PanelLearner(Learner):
 
     def _run_part(self, rows: Rows, P: Array) -> None:
         """Predict into P, then learn, row by row; Folklore goes ahead: its rounds are its own."""
-        theirs = P
+        folklore_p = P
         if self._folklore is not None:
-            theirs = self._folklore._state.run(*rows, block=1)[0]
+            folklore_p = self._folklore._state.run(*rows, block=1)[0]
         start = 0
         while start < len(P):
             state = self._state
@@ -181,7 +181,7 @@ class PanelLearner(Learner):
                 continue
             X, _, labels, soft, weights = rows.part(start, len(P))
             done, due = panel.run(
-                state.memo, state.plan, theirs[start:], X, labels, soft, weights, P[start:]
+                state.memo, state.plan, folklore_p[start:], X, labels, soft, weights, P[start:]
             )
             start += done
             if due:
@@ -273,7 +273,7 @@ class PanelLearner(Learner):
         W = state.model(len(state.spec.ridges) + place)
         return own._with(rows, W, B=min(covered, B))
 
-    def _flushed(self, state: PanelState) -> PanelState | PanelSums:
+    def _flushed(self, state: ExpertState) -> ExpertState | ExpertSums:
         """Return the sums with the rows that wait in a copy of the state, which it may be."""
         if self._sums is not None:
             sums = self._sums.copy()
@@ -380,7 +380,7 @@ class PanelLearner(Learner):
     def _restore(self, record: Record) -> None:
         self._first_classes = record.count("first_classes", 2)
         try:
-            spec = Spec.read(record.word("panel"))
+            spec = ExpertSpec.read(record.word("panel"))
             n_saved = len(record.part("memo", (None,)))
             self._state = self._empty(spec, record.count("room"), n_saved)
         except (TypeError, ValueError) as error:
@@ -397,7 +397,7 @@ class PanelLearner(Learner):
             raise StateFileError("the panel of a state does not fit its sizes")
 
 
-def _kept_rows(state: PanelState, first: int = 0) -> Rows:
+def _kept_rows(state: ExpertState, first: int = 0) -> Rows:
     """Return the rows that are held as rows, with their targets as soft labels."""
     some = slice(first, int(state.plan[panel.N_KEPT]))
     x, norms, y, w = (state[f"kept_{part}"][some] for part in ("x", "norm", "y", "w"))

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from folklearn import validation
 from folklearn.errors import InvalidInputError
 from folklearn.kernels.evidence import n_pairs, n_products
-from folklearn.kernels.expert_state import Forgetting, Spec
-from folklearn.learners.experts import PanelLearner, classes_of
+from folklearn.kernels.expert_state import ExpertSpec, Forgetting
+from folklearn.learners.experts import ExpertLearner, classes_of
 
 RIDGES = (0.3, 0.03, 0.003, 0.0005)  # for contexts of norm about 1
 KEPT = 2000  # rows
 
 
-class Leader(PanelLearner):
+class Leader(ExpertLearner):
     r"""Follow the leader of several ridges: online maximum likelihood, in one pass.
 
     Use it on streams whose rows come in no particular order; on streams that drift it is bad
@@ -95,7 +95,7 @@ class Leader(PanelLearner):
             scaled = ()
         if not (scaled or forgetting or self.classes):
             raise InvalidInputError("a leader needs a ridge, or a B to collect evidence for")
-        spec = Spec(scaled, self.classes, forgetting)
+        spec = ExpertSpec(scaled, self.classes, forgetting)
         self._start(spec._replace(kept=self.kept, share=False, unit=self.R), device=device)
 
     def expected_bytes(self, n_features: int, n_classes: int) -> int:

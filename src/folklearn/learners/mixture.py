@@ -10,8 +10,7 @@ from folklearn import memory, validation
 from folklearn.arrays import TINY, Array, log_losses, softmax
 from folklearn.errors import InvalidInputError
 from folklearn.evidence.certificate import Certificate
-from folklearn.learners.base import Learner, check_is_learner
-from folklearn.learners.start import Start
+from folklearn.learners.base import Learner, WarmStart, check_is_learner
 from folklearn.progress import Report
 from folklearn.serialization import Record
 from folklearn.validation import Rows
@@ -134,7 +133,7 @@ class Mixture(Learner):
         self._totals: Array = np.zeros(_N_TOTALS)
         self._muster()
 
-    def _begin(self, start: Start) -> None:
+    def _begin(self, start: WarmStart) -> None:
         """Take over from another learner, with all experts."""
         for expert in self.experts:
             expert._begin(start)

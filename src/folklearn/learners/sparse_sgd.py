@@ -14,8 +14,7 @@ from folklearn.evidence.linear_evidence import LinearEvidence
 from folklearn.kernels import sparse_sgd
 from folklearn.kernels.evidence import CONSTANT, DEPTH, N_TOTALS, REACH, ROUNDS, WEIGHT
 from folklearn.kernels.hash_index import Columns, in_order
-from folklearn.learners.base import Learner
-from folklearn.learners.start import Start
+from folklearn.learners.base import Learner, WarmStart
 from folklearn.progress import Report
 from folklearn.serialization import Record, state_file_errors
 from folklearn.sparse import (
@@ -64,7 +63,7 @@ _EXPERTS = (
 _KEPT = 2
 
 
-class Wide(Learner):
+class SparseSgd(Learner):
     r"""First-order learner for wide, sparse rows and many classes; no learning rate.
 
     Use it for words, hashed features, crosses: whatever is too wide for `Leader` and `Folklore`,
@@ -104,8 +103,8 @@ class Wide(Learner):
     Examples
     --------
     >>> import numpy as np
-    >>> from folklearn import Wide
-    >>> model = Wide(n_features=2**40, n_classes=3)
+    >>> from folklearn import SparseSgd
+    >>> model = SparseSgd(n_features=2**40, n_classes=3)
     >>> for t in range(300):
     ...     loss = model.update(([t % 3, 2**39 + t], [0.8, 0.6]), t % 3)  # indices, values
     >>> model.predict(([1], [1.0])).argmax(), model.certificate().valid, model.n_columns
@@ -152,7 +151,7 @@ class Wide(Learner):
         self._columns = Columns()
         self._table: Array = np.zeros((self._columns.room, E, self.n_classes + 1))
 
-    def _begin(self, start: Start) -> None:
+    def _begin(self, start: WarmStart) -> None:
         """Take over, having learned nothing: every column was there, whatever its weights."""
         columns = np.arange(self.n_features)
         self._columns = Columns.of(columns)
@@ -432,7 +431,7 @@ class Wide(Learner):
         known = {tuple(expert) for expert in self._experts.tolist()}
         first = self._experts[:_KEPT].tolist()
         if experts[:_KEPT].tolist() != first or not {tuple(e) for e in experts.tolist()} <= known:
-            raise StateFileError("a Wide state has experts that are not its own")
+            raise StateFileError("a SparseSgd state has experts that are not its own")
         columns = record.part("columns", (None,), np.int64)
         with state_file_errors(record.kind):
             check_columns(columns, self.n_features)
@@ -443,9 +442,9 @@ class Wide(Learner):
         super()._restore(record)
         weights = self._standing[sparse_sgd.WEIGHTS]
         if not ((weights >= 0.0).all() and 0.5 <= weights.sum() <= 2.0):
-            raise StateFileError("a Wide state has weights of experts that are none")
+            raise StateFileError("a SparseSgd state has weights of experts that are none")
         if not 2 <= self._first_classes <= self.n_classes:
-            raise StateFileError("a Wide state has a bad number of first classes")
+            raise StateFileError("a SparseSgd state has a bad number of first classes")
 
 
 def _with_room(entries: Array, room: int) -> Array:

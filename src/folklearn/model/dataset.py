@@ -12,7 +12,7 @@ from folklearn import validation
 from folklearn.arrays import Array
 from folklearn.errors import InvalidInputError, spell_argument, warn_of_data
 from folklearn.kernels.blas import device_named
-from folklearn.learners.lanes import PAIRS, lane_of
+from folklearn.learners.backends import PAIRS, select_backend
 from folklearn.model import roles as known_roles
 from folklearn.model.encoder import FEATURES
 from folklearn.model.roles import CATEGORY, DATES, ID, IGNORED, LEARNED, TARGET, WEIGHT, WORDS
@@ -273,7 +273,7 @@ class Dataset:
         n_classes = max(2, len(model._labels))
         is_wide = n_features > _FEW
         if found is not None:
-            is_wide = lane_of(n_features + 1, n_classes, device_named(model.device)) != PAIRS
+            is_wide = select_backend(n_features + 1, n_classes, device_named(model.device)) != PAIRS
         sparse = WORDS in learned.values() or bool(n_features and is_wide and not self.dense)
         if self.dense and WORDS in learned.values():
             name = next(name for name, role in learned.items() if role == WORDS)

@@ -20,9 +20,9 @@ from folklearn.evidence.certificate import Certificate
 from folklearn.evidence.map_reduce import MapReduce
 from folklearn.kernels.blas import OWN, device_named
 from folklearn.learners import catalogue
+from folklearn.learners.backends import PAIRS, select_backend
 from folklearn.learners.base import Learner
-from folklearn.learners.lanes import PAIRS, lane_of
-from folklearn.learners.sparse_sgd import Wide
+from folklearn.learners.sparse_sgd import SparseSgd
 from folklearn.metrics.accumulator import Metrics, PredictionBatch, Segment, loss_of_row
 from folklearn.model import roles as known_roles
 from folklearn.model.buffers import PendingPrediction, PendingPredictions, RowBuffer
@@ -568,7 +568,7 @@ class Model(Serializable):
         if features is not None and not sparse:
             size = features.shape[1] + self.intercept, max(2, n_classes, len(self._labels))
             may_be_wide = isinstance(features, SparseRows) and self.learner_name == "auto"
-            sparse = may_be_wide and lane_of(*size, device_named(self.device)) != PAIRS
+            sparse = may_be_wide and select_backend(*size, device_named(self.device)) != PAIRS
             if not sparse:
                 catalogue.check_size(self.learner_name, *size)
         columns = self.open_columns(roles, sparse=sparse)
@@ -805,7 +805,7 @@ class Model(Serializable):
         assert self.encoder is not None
         if not self.encoder.sparse:
             return self.encoder.has_places(name, categories)
-        if not isinstance(self.learner, Wide):  # before the second class
+        if not isinstance(self.learner, SparseSgd):  # before the second class
             return np.ones(len(categories), bool)
         return self.learner.has_occurred(self.encoder.wide_places(name, categories))
 

@@ -18,10 +18,10 @@ from folklearn.evidence.passes import LocalPasses, Passes
 from folklearn.kernels.blas import OWN, device_named
 from folklearn.kernels.on_torch.device import Device
 from folklearn.learners import catalogue
+from folklearn.learners.backends import PAIRS, WIDE, select_backend
 from folklearn.learners.base import Learner
-from folklearn.learners.experts import PanelLearner
-from folklearn.learners.lanes import PAIRS, WIDE, lane_of
-from folklearn.learners.sparse_sgd import Wide
+from folklearn.learners.experts import ExpertLearner
+from folklearn.learners.sparse_sgd import SparseSgd
 from folklearn.model.holdout import HeldRows, HoldoutWeights
 from folklearn.model.labels import encode_labels
 from folklearn.model.refit import at_hand, freed, refit_dense, refit_wide
@@ -56,7 +56,7 @@ class OnlinePipeline(Serializable):
     that the model will not follow. After `refit` both are that fit.
 
     With ``sparse=True`` rows stay sparse all the way (`SparseInput`, `SparseScaler`), and
-    ``"auto"`` is a `Wide`. Time and memory are then those of what is not 0.
+    ``"auto"`` is a `SparseSgd`. Time and memory are then those of what is not 0.
 
     Parameters
     ----------
@@ -151,8 +151,8 @@ class OnlinePipeline(Serializable):
         settings = self.settings
         if self.name == "auto":  # for the classes that are coming with these rows too
             size = n_columns, max(n_classes, self._n_coming)
-            lane = WIDE if self.sparse else lane_of(*size, device_named(self.device))
-            settings = {"lane": lane, **settings}
+            backend = WIDE if self.sparse else select_backend(*size, device_named(self.device))
+            settings = {"backend": backend, **settings}
         if self.B is not None and "B" in catalogue.settings_of(self.name):
             settings = {"B": self.B / self.unit, **settings}
         if not self.sparse:
@@ -162,15 +162,15 @@ class OnlinePipeline(Serializable):
     def to(self, device: str) -> Self:
         """Move the sums of the learner to a device, or back to the "cpu"; return self."""
         self.device = device
-        if isinstance(self.learner, PanelLearner):
+        if isinstance(self.learner, ExpertLearner):
             self.learner.to(device)
         return self
 
     def _is_wide(self, device: Device | None) -> bool:
         """Tell whether a fit is too large for sums over all pairs of classes."""
-        if isinstance(self.learner, PanelLearner):
+        if isinstance(self.learner, ExpertLearner):
             return False
-        return self.sparse or lane_of(self.n_columns, self.n_classes, device) != PAIRS
+        return self.sparse or select_backend(self.n_columns, self.n_classes, device) != PAIRS
 
     @property
     def n_features(self) -> int:
@@ -345,14 +345,14 @@ class OnlinePipeline(Serializable):
     @property
     def n_places(self) -> int:
         """The number of columns that occurred in a wide model; each has weights of every class."""
-        return self.learner.n_columns if isinstance(self.learner, Wide) else 0
+        return self.learner.n_columns if isinstance(self.learner, SparseSgd) else 0
 
     def n_places_with(self, X: SparseInput) -> int:
         """Return how many columns will have occurred in a wide model with these raw rows."""
         places = [np.array([0, *X.slots]) * SPACE]  # of the constant and of numbers
         places += [rows.indices + np.int64(slot) * SPACE for slot, rows in X.parts.items()]
         found = np.concatenate(places)
-        if isinstance(self.learner, Wide):
+        if isinstance(self.learner, SparseSgd):
             return self.learner.n_columns_with(found)
         return len(np.unique(found))
 
@@ -360,7 +360,7 @@ class OnlinePipeline(Serializable):
         """Return the columns (n,) of a wide model that occurred, and their weights (n, K)."""
         if isinstance(self._refitted, ColumnModel):
             return self._refitted.columns, self._refitted.weights
-        assert isinstance(self.learner, Wide)
+        assert isinstance(self.learner, SparseSgd)
         return self.learner.column_weights()
 
     def _tell(self) -> None:

@@ -12,7 +12,7 @@ from folklearn.batch.sparse_fit import ColumnModel, fit_sparse
 from folklearn.errors import warn_of_data
 from folklearn.evidence.passes import Passes
 from folklearn.learners.base import Learner
-from folklearn.learners.experts import PanelLearner
+from folklearn.learners.experts import ExpertLearner
 from folklearn.sparse import SparseRows, concatenate
 from folklearn.validation import Rows
 
@@ -43,7 +43,7 @@ def refit_dense(
     columns = np.ones(learner.n_features)
     if constant is not None:
         columns[constant] = _FREE
-    led = learner.leader() if isinstance(learner, PanelLearner) else None
+    led = learner.leader() if isinstance(learner, ExpertLearner) else None
     ridge, W = led or (FIRST_RIDGE, np.zeros((learner.n_classes, learner.n_features)))
     fit = fit_penalised(passes, W / columns, ridge=ridge, most_passes=most_passes, seed=seed)
     return fit.W * columns

@@ -15,7 +15,7 @@ from folklearn.serialization import Record, Serializable, put_inside
 from folklearn.sparse import SparseRows, concatenate, index_type
 
 SPACE = 2**40  # places that belong to one column of the data; a hash or an index lies within
-_MOST_SLOTS = 2**22 - 1  # `Wide` has 2^62 places
+_MOST_SLOTS = 2**22 - 1  # `SparseSgd` has 2^62 places
 _CONSTANT = 0.3  # beside rows of norm 1: larger ones slow the words down
 
 

@@ -22,7 +22,7 @@ from folklearn.evidence.evidence import Evidence, round_loss_up
 from folklearn.evidence.linear_evidence import LinearEvidence
 from folklearn.evidence.passes import LocalPasses
 from folklearn.kernels.lower_bound import project_into_class
-from folklearn.learners.lanes import PAIRS, lane_of
+from folklearn.learners.backends import PAIRS, select_backend
 from folklearn.model.sparse_scaler import SPACE, SparseInput, assemble
 from folklearn.scaler import FixedScaler, Moments
 from folklearn.serialization import Record, Serializable, put_inside, state_file_errors
@@ -276,7 +276,7 @@ class StreamEvidence(Serializable):
     def _sized(self, sums: Sums | None, scaler: FixedScaler) -> Sums:
         """Return sums for the columns and classes that there are now."""
         d, K = sizes = self._n_columns(scaler), self._K
-        is_wide = self.sparse or lane_of(d, K) != PAIRS
+        is_wide = self.sparse or select_backend(d, K) != PAIRS
         if sums is None:
             kind = LinearEvidence if is_wide else Evidence
             return kind(n_features=d, n_classes=K, B=self._norm(scaler))

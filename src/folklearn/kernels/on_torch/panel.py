@@ -15,7 +15,7 @@ import numpy as np
 from folklearn.arrays import Array, Labels
 from folklearn.kernels import experts
 from folklearn.kernels.evidence import N_TOTALS, ROUNDS, n_pairs
-from folklearn.kernels.expert_state import PanelState
+from folklearn.kernels.expert_state import ExpertState
 from folklearn.kernels.on_torch.device import Device, back
 from folklearn.kernels.on_torch.expand import (
     MAX_COEFFICIENTS,
@@ -30,10 +30,10 @@ from folklearn.kernels.quadratic import Quadratic
 MOST_ROWS = 1 << 15  # of a stretch, so that there is progress to report
 
 
-class PanelSums:
+class ExpertSums:
     """The sums of a panel: the leaders', the certificates', those of leaders that forget."""
 
-    def __init__(self, device: Device, state: PanelState) -> None:
+    def __init__(self, device: Device, state: ExpertState) -> None:
         K, d, n_sums = state.K, state.d, state.spec.n_sums
         self.device = device
         self.S = device.zeros(n_sums, n_pairs(K), d, d)
@@ -42,7 +42,7 @@ class PanelSums:
         self._kept = DeviceRows(*(device.zeros(0, *shape) for shape in ((d,), (K,), (), ())))
 
     @classmethod
-    def of(cls, device: Device, state: PanelState) -> "PanelSums":
+    def of(cls, device: Device, state: ExpertState) -> "ExpertSums":
         """Return a copy of the sums of a whole state."""
         sums = cls(device, state)
         for place in np.flatnonzero(state["totals"][:, ROUNDS]).tolist():
@@ -51,13 +51,13 @@ class PanelSums:
             sums.totals[place] = device.put(own.totals)
         return sums
 
-    def copy(self) -> "PanelSums":
+    def copy(self) -> "ExpertSums":
         """Return the same in tensors of its own."""
         other = copy.copy(self)  # the kept rows are never written to
         other.S, other.G, other.totals = self.S.clone(), self.G.clone(), self.totals.clone()
         return other
 
-    def only(self, places: list[int]) -> "PanelSums":
+    def only(self, places: list[int]) -> "ExpertSums":
         """Return some of the sums."""
         if len(places) == len(self.S):
             return self
@@ -74,14 +74,14 @@ class PanelSums:
         """Return one of the sums, not copied."""
         return Quadratic(self.S[place], self.G[place], back(self.totals[place]), self.device)
 
-    def write(self, state: PanelState) -> None:
+    def write(self, state: ExpertState) -> None:
         """Write all sums into a whole state."""
         for place in range(len(self.S)):
             here = self.quadratic(place).to(None)
             for part, array in zip(("S", "G", "totals"), here, strict=True):
                 state[part][place] = array
 
-    def settle(self, state: PanelState) -> None:
+    def settle(self, state: ExpertState) -> None:
         """Do what is due after a round; afterwards plan[ACT] says whether Python has to act."""
         plan = state.plan
         state["seen"][-1] = 0.0
@@ -102,7 +102,7 @@ class PanelSums:
             plan[experts.POSITION] = plan[experts.FLUSHED] = 0
         plan[experts.ACT] = experts.must_act(plan)
 
-    def flush(self, state: PanelState) -> None:
+    def flush(self, state: ExpertState) -> None:
         """Let the rows that wait enter the sums."""
         plan = state.plan
         rows = slice(int(plan[experts.FLUSHED]), int(plan[experts.POSITION]))
@@ -112,7 +112,7 @@ class PanelSums:
             self._add(state, recent, [Point(self.device, own, recent) for own in Z])
         plan[experts.FLUSHED] = plan[experts.POSITION]
 
-    def _add(self, state: PanelState, rows: DeviceRows, points: Sequence[Point]) -> None:
+    def _add(self, state: ExpertState, rows: DeviceRows, points: Sequence[Point]) -> None:
         """Add rows to the sums that rows enter as they come, each expanded at a point."""
         n, torch = state.spec.n_expanded, self.device.torch
         found = [p.expand(B) for p, B in zip(points, (0.0, *state.spec.classes), strict=True)]
@@ -123,12 +123,12 @@ class PanelSums:
         together = torch.cat([one.coefficients for one in found], dim=1)
         add_products(self.S[:n].flatten(0, 1), together, rows.X)
 
-    def _rows(self, state: PanelState, which: str, rows: slice) -> DeviceRows:
+    def _rows(self, state: ExpertState, which: str, rows: slice) -> DeviceRows:
         return DeviceRows(
             *(self.device.put(state[f"{which}_{part}"][rows]) for part in ("x", "y", "w", "norm"))
         )
 
-    def _kept_rows(self, state: PanelState) -> DeviceRows:
+    def _kept_rows(self, state: ExpertState) -> DeviceRows:
         """Return the kept rows; those that are on the device already are not sent again."""
         there = len(self._kept.X)
         here = int(state.plan[experts.N_KEPT])
@@ -138,13 +138,15 @@ class PanelSums:
             self._kept = DeviceRows(*(cat(both) for both in zip(self._kept, news, strict=True)))
         return self._kept
 
-    def _refresh(self, state: PanelState) -> None:
+    def _refresh(self, state: ExpertState) -> None:
         """Move the modes of all ridges to where everything seen puts them."""
         spec, plan = state.spec, state.plan
         best = int(np.argmin(state["losses"][: spec.n_modes]))
         plan[experts.BEST] = best
         plan[experts.REFRESHES] += 1
-        some = [e for e in range(spec.n_modes) if not experts.rests(state["weights"], plan, e)]
+        some = [
+            e for e in range(spec.n_modes) if not experts.skip_refresh(state["weights"], plan, e)
+        ]
         ridges = state["ridges"]
         W = self.device.put(np.stack([state.model(e) for e in [best, *some]]))
         kept = self._kept_rows(state)
@@ -157,9 +159,11 @@ class PanelSums:
         for e, own in zip(some, back(found), strict=True):
             state.set_model(e, own)
             if e >= len(spec.ridges):
-                ridges[e] = experts.steered(ridges[e], own, spec.classes[e - len(spec.ridges)])
+                ridges[e] = experts.next_certificate_ridge(
+                    ridges[e], own, spec.classes[e - len(spec.ridges)]
+                )
 
-    def _refresh_forgetting(self, state: PanelState, f: int) -> None:
+    def _refresh_forgetting(self, state: ExpertState, f: int) -> None:
         """Discount the sum of a leader that forgets, and learn the rows of the last period."""
         spec, plan = state.spec, state.plan
         e, place = spec.n_modes + f, spec.n_expanded + f
@@ -178,7 +182,13 @@ class PanelSums:
         self.totals[place] = self.device.put(own.totals)
 
     def run(
-        self, state: PanelState, X: Array, norms: Array, labels: Labels, soft: Array, weights: Array
+        self,
+        state: ExpertState,
+        X: Array,
+        norms: Array,
+        labels: Labels,
+        soft: Array,
+        weights: Array,
     ) -> Array:
         """Predict, then learn, rows up to the next refresh; return what was predicted.
 
@@ -216,7 +226,7 @@ class PanelSums:
             self.settle(state)
         return back(mixed)
 
-    def _learn(self, state: PanelState, rows: DeviceRows, Z: Any, counted: Any) -> None:
+    def _learn(self, state: ExpertState, rows: DeviceRows, Z: Any, counted: Any) -> None:
         """Keep the first rows of all, and let the others enter the sums."""
         spec, plan = state.spec, state.plan
         first = int(plan[experts.N_KEPT])

@@ -1,18 +1,18 @@
-"""Every size has a lane, and `auto` takes it, says so, and can be told otherwise."""
+"""Every size has a backend, and `auto` takes it, says so, and can be told otherwise."""
 
 import numpy as np
 import pytest
 
 import folklearn
-from folklearn import ClassBlocks, Mixture, Wide, auto, best_in_class, memory
+from folklearn import ClassGaussians, Mixture, SparseSgd, auto, best_in_class, memory
 from folklearn.errors import InvalidInputError
-from folklearn.learners import lanes
+from folklearn.learners import backends
 from folklearn.learners.auto import Auto
-from folklearn.learners.lanes import LANES, lane_of
+from folklearn.learners.backends import BACKENDS, select_backend
 
 
 @pytest.mark.parametrize(
-    ("d", "K", "lane"),
+    ("d", "K", "backend"),
     [
         (5, 2, "pairs"),
         (65, 10, "pairs"),
@@ -26,38 +26,38 @@ from folklearn.learners.lanes import LANES, lane_of
         (2**60, 10**6, "wide"),
     ],
 )
-def test_sizes(d, K, lane):
-    assert lane_of(d, K) == lane
+def test_sizes(d, K, backend):
+    assert select_backend(d, K) == backend
 
 
 def test_little_memory_means_a_lighter_lane(monkeypatch):
     monkeypatch.setattr(memory, "bytes_present", lambda: 10**7)
-    assert lane_of(65, 10) == "blocks"
-    assert lane_of(20, 2000) == "wide"
+    assert select_backend(65, 10) == "blocks"
+    assert select_backend(20, 2000) == "wide"
     monkeypatch.setattr(memory, "bytes_present", lambda: None)
-    assert lane_of(65, 10) == "pairs"
+    assert select_backend(65, 10) == "pairs"
 
 
 def test_auto_takes_the_lane_and_says_so():
-    made = {lane: auto(n_features=6, n_classes=5, lane=lane) for lane in LANES}
+    made = {backend: auto(n_features=6, n_classes=5, backend=backend) for backend in BACKENDS}
     assert isinstance(made["pairs"], Auto)
-    assert isinstance(made["wide"], Wide)
+    assert isinstance(made["wide"], SparseSgd)
     blocks = made["blocks"]
     assert isinstance(blocks, Mixture)
-    assert [type(expert) for expert in blocks.experts] == [ClassBlocks] * 3 + [Wide]
+    assert [type(expert) for expert in blocks.experts] == [ClassGaussians] * 3 + [SparseSgd]
     assert "Auto(" in repr(made["pairs"])
-    assert "ClassBlocks(" in repr(blocks)
-    assert "Wide(" in repr(made["wide"])
-    with pytest.raises(InvalidInputError, match="no lane 'fast'; choose one of: pairs, blocks"):
-        auto(n_features=6, n_classes=5, lane="fast")
+    assert "ClassGaussians(" in repr(blocks)
+    assert "SparseSgd(" in repr(made["wide"])
+    with pytest.raises(InvalidInputError, match="no backend 'fast'; choose one of: pairs, blocks"):
+        auto(n_features=6, n_classes=5, backend="fast")
 
 
-@pytest.mark.parametrize("lane", LANES)
-def test_every_lane_learns_and_proves(lane):
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_every_lane_learns_and_proves(backend):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(1500, 6)) / 2
     y = np.argmax(X @ rng.normal(size=(6, 5)), axis=1)
-    model = auto(n_features=6, n_classes=5, lane=lane, B=(5.0, 20.0))
+    model = auto(n_features=6, n_classes=5, backend=backend, B=(5.0, 20.0))
     P = model.run(X, y)
     assert np.mean(P[1000:].argmax(axis=1) == y[1000:]) > 0.9
     small, large = (model.certificate(B=B) for B in (5.0, 20.0))
@@ -72,8 +72,8 @@ def test_nothing_is_refused_for_width():
     assert model.predict(([2**44], [1.0])).argmax() == 1
 
 
-@pytest.mark.parametrize(("lane", "max_weight"), [("blocks", 1.0), ("wide", 8.0)])
-def test_a_model_that_outgrows_its_lane_goes_on(lane, max_weight, monkeypatch, tmp_path):
+@pytest.mark.parametrize(("backend", "max_weight"), [("blocks", 1.0), ("wide", 8.0)])
+def test_a_model_that_outgrows_its_lane_goes_on(backend, max_weight, monkeypatch, tmp_path):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(3000, 6)) / 2
     W = 4.0 * rng.normal(size=(5, 6))
@@ -83,10 +83,10 @@ def test_a_model_that_outgrows_its_lane_goes_on(lane, max_weight, monkeypatch, t
     before = -np.log(model.run(X[:2500, :4], y[:2500], weight=w[:2500])[np.arange(2500), y[:2500]])
     W[:, 4:] = 0.0  # the same world
     stays = model.grown(n_features=6)
-    monkeypatch.setattr(lanes, "_MOST_PAIRED", 0)
-    monkeypatch.setattr(lanes, "_MOST_BLOCKED", 0 if lane == "wide" else 10**6)
+    monkeypatch.setattr(backends, "_MOST_PAIRED", 0)
+    monkeypatch.setattr(backends, "_MOST_BLOCKED", 0 if backend == "wide" else 10**6)
     moves = model.grown(n_features=6)
-    assert isinstance(moves, Wide if lane == "wide" else Mixture)
+    assert isinstance(moves, SparseSgd if backend == "wide" else Mixture)
     assert moves.n_rounds == model.n_rounds == 2500
     for one in (moves, stays):
         rest = one.run(X[2500:], y[2500:], weight=w[2500:])
@@ -112,7 +112,7 @@ def test_a_model_without_evidence_has_none_after_it_moved():
     model = auto(n_features=2, n_classes=2, B=None)
     model.update([1.0, 0.0], 0)
     moved = model.grown(n_features=10**6)
-    assert isinstance(moved, Wide)
+    assert isinstance(moved, SparseSgd)
     assert moved.predict(([0], [1.0]))[0] > 0.5
     assert not moved.certificate().valid
 
@@ -121,7 +121,7 @@ def test_class_blocks_that_would_not_fit_are_left_behind():
     model = auto(n_features=20, n_classes=500)
     model.update(np.ones(20), 3)
     grown = model.grown(n_features=2**40)
-    assert [type(expert) for expert in grown.experts] == [Wide]
+    assert [type(expert) for expert in grown.experts] == [SparseSgd]
     assert grown.certificate(B=1.0).valid
     grown.update(([2**39], [1.0]), 7)
     assert grown.predict(([2**39], [1.0])).argmax() == 7

@@ -1,4 +1,4 @@
-"""`Wide` is its definition, whatever the rows are made of, and what it proves is true."""
+"""`SparseSgd` is its definition, whatever the rows are made of, and what it proves is true."""
 
 import copy
 
@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse as sp
 
 import folklearn
-from folklearn import LinearEvidence, Wide, best_in_class
+from folklearn import LinearEvidence, SparseSgd, best_in_class
 from folklearn.errors import InvalidInputError, StateFileError
 from folklearn.learners import sparse_sgd as module
 from folklearn.serialization import Record
@@ -32,8 +32,8 @@ def test_it_is_its_definition(R, max_weight, soft, monkeypatch):
     X = R * X
     Y = rng.dirichlet(np.full(4, 0.3), size=300) if soft else np.eye(4)[y]
     w = max_weight * rng.integers(3, size=300) / 2.0
-    slow = reference.Wide(60, 4, R=R, max_weight=max_weight, first_review=64)
-    fast = Wide(n_features=60, n_classes=4, R=R, max_weight=max_weight)
+    slow = reference.SparseSgd(60, 4, R=R, max_weight=max_weight, first_review=64)
+    fast = SparseSgd(n_features=60, n_classes=4, R=R, max_weight=max_weight)
     P = fast.run(X, Y if soft else y, weight=w)
     for t in range(300):
         x = X[[t]].toarray()[0]
@@ -51,7 +51,7 @@ def test_rows_dense_sparse_and_one_by_one_are_the_same_bytes():
     X, y, _ = words(1, 1500)
     X = X.copy()
     X.data[::7] = 0.0  # named, and 0 all the same
-    whole, dense, loop = (Wide(n_features=60, n_classes=4) for _ in range(3))
+    whole, dense, loop = (SparseSgd(n_features=60, n_classes=4) for _ in range(3))
     P = whole.run(sp.csr_matrix(X), y)
     assert (dense.run(X.toarray(), y) == P).all()
     for t in range(len(y)):
@@ -71,7 +71,7 @@ def test_what_is_proven_is_true():
         X, _, rng = words(seed, T, d=d, K=K, n=min(d, 4))
         Y = rng.dirichlet(np.full(K, 0.5), size=T)
         w = rng.choice([0.0, 0.3, 1.0, 1000.0], size=T)
-        model = Wide(n_features=d, n_classes=K, max_weight=1000.0)
+        model = SparseSgd(n_features=d, n_classes=K, max_weight=1000.0)
         model.run(X, Y, weight=w)
         for B in (0.1, 1.0, 10.0):
             best = best_in_class(X, Y, B=B, n_classes=K, weight=w)
@@ -85,7 +85,7 @@ def test_what_is_proven_is_true():
 
 def test_the_certificate_needs_the_entropy_and_the_pull_of_every_class():
     X, y, _ = words(2, 400)
-    model = Wide(n_features=60, n_classes=4)
+    model = SparseSgd(n_features=60, n_classes=4)
     model.run(X, y)
     evidence = model.evidence(B=0.5)
     best = best_in_class(X, y, B=0.5, n_classes=4)
@@ -98,7 +98,7 @@ def test_it_learns_what_is_wide():
     d = 2**40
     topics = rng.integers(d, size=(3, 50))
     right = 0
-    model = Wide(n_features=d, n_classes=3)
+    model = SparseSgd(n_features=d, n_classes=3)
     for t in range(400):
         y = t % 3
         own = np.unique(rng.choice(topics[y], size=6))
@@ -113,7 +113,7 @@ def test_it_learns_what_is_wide():
 def test_resume_and_state_files_hold_what_occurred(tmp_path):
     X, y, _ = words(3, 1200)
     wide = sp.csr_array((X.data, X.indices.astype(np.int64) * 10**6, X.indptr), (1200, 10**8))
-    model = Wide(n_features=10**8, n_classes=4)
+    model = SparseSgd(n_features=10**8, n_classes=4)
     model.run(wide[:700], y[:700])
     model.save(tmp_path / "m")
     assert (tmp_path / "m").stat().st_size < 60 * 8 * 5 * 8 + 10_000
@@ -124,7 +124,7 @@ def test_resume_and_state_files_hold_what_occurred(tmp_path):
 
 def test_damaged_states():
     X, y, _ = words(4, 50)
-    model = Wide(n_features=60, n_classes=4)
+    model = SparseSgd(n_features=60, n_classes=4)
     model.run(X, y)
     record = model.to_record()
     for part, damage in {
@@ -134,16 +134,20 @@ def test_damaged_states():
         "standing": record.arrays["standing"][:, 1:],
     }.items():
         with pytest.raises(StateFileError):
-            Wide.from_record(Record("Wide", record.config, record.arrays | {part: damage}))
+            SparseSgd.from_record(
+                Record("SparseSgd", record.config, record.arrays | {part: damage})
+            )
     twice = record.arrays["columns"].copy()
     twice[0] = twice[1]
     with pytest.raises(StateFileError, match="twice"):
-        Wide.from_record(Record("Wide", record.config, record.arrays | {"columns": twice}))
+        SparseSgd.from_record(
+            Record("SparseSgd", record.config, record.arrays | {"columns": twice})
+        )
 
 
 def test_growth_is_as_if_it_had_been_there():
     X, y, _ = words(5, 300)
-    small, large = Wide(n_features=60, n_classes=4), Wide(n_features=90, n_classes=4)
+    small, large = SparseSgd(n_features=60, n_classes=4), SparseSgd(n_features=90, n_classes=4)
     small.run(X, y)
     large.run(sp.csr_array((X.data, X.indices, X.indptr), (300, 90)), y)
     grown = small.grown(n_features=90)
@@ -170,7 +174,7 @@ def test_growth_is_as_if_it_had_been_there():
     ],
 )
 def test_bad_rows_change_nothing(x, complaint):
-    model = Wide(n_features=60, n_classes=4)
+    model = SparseSgd(n_features=60, n_classes=4)
     model.update(([1], [1.0]), 1)
     before = model.to_record()
     for call in (lambda: model.update(x, 0), lambda: model.predict(x)):
@@ -211,7 +215,7 @@ def test_evidence_of_first_order_by_hand():
 def test_an_interrupt_leaves_a_state_that_is_whole(verb, monkeypatch):
     """A signal is heard when a kernel returns: what it learned must count."""
     X, y, _ = words(7, 40)
-    model, twin = Wide(n_features=60, n_classes=4), Wide(n_features=60, n_classes=4)
+    model, twin = SparseSgd(n_features=60, n_classes=4), SparseSgd(n_features=60, n_classes=4)
 
     def interrupted(kernel):
         def call(*arguments):
@@ -236,22 +240,22 @@ def test_rounds_of_weight_0_count_as_rounds():
     X, y, _ = words(8, 60)
     weight = np.ones(60)
     weight[::3] = 0.0
-    model = Wide(n_features=60, n_classes=4)
+    model = SparseSgd(n_features=60, n_classes=4)
     model.run(X, y, weight=weight)
     assert model.n_rounds == model.evidence().n_rounds == model.certificate().n_rounds == 60
 
 
-@pytest.mark.parametrize("lane", ["blocks", "wide"])
-def test_the_class_that_is_spoken_of(lane):
+@pytest.mark.parametrize("backend", ["blocks", "wide"])
+def test_the_class_that_is_spoken_of(backend):
     for B, first in ((2.0, 2.0), ((7.0, 3.0), 7.0), (None, 10.0)):
-        model = folklearn.auto(n_features=3, n_classes=3, B=B, lane=lane)
+        model = folklearn.auto(n_features=3, n_classes=3, B=B, backend=backend)
         model.update([1.0, 0.0, 0.0], 1)
         assert first == model.certificate().B
         assert model.certificate().valid
         assert model.certificate(B=33.0).valid
 
 
-@pytest.mark.parametrize("learner", [Wide, folklearn.ClassBlocks])
+@pytest.mark.parametrize("learner", [SparseSgd, folklearn.ClassGaussians])
 def test_nonsense_about_classes(learner):
     model = learner(n_features=3, n_classes=2)
     model.update([1.0, 0.0, 0.0], 1)
@@ -264,7 +268,7 @@ def test_nonsense_about_classes(learner):
 
 
 def test_a_copy_is_the_same_and_leaves_empty_room_behind():
-    model = Wide(n_features=2**40, n_classes=3)
+    model = SparseSgd(n_features=2**40, n_classes=3)
     for t in range(600):  # 512 fit at first, then there is room for eight times as many
         model.update(([t, 2**39 + t // 9], [0.8, 0.6]), t % 3)
     other = copy.deepcopy(model)

@@ -25,7 +25,7 @@ def learned(
     squares, vectors = prediction_rules.small_arrays(k)
     squares[prediction_rules.C_AT] = C
     vectors[prediction_rules.Q_AT, :k] = q
-    prediction_rules.foresee(constants, np.array([[0.5], [-0.5]]), squares, vectors)
+    prediction_rules.predict_from_state(constants, np.array([[0.5], [-0.5]]), squares, vectors)
     totals = np.zeros(N_TOTALS)
     given = {"label": 0, "soft": NO_SOFT, "weight": 1.0, "length": 1.0, "mean": 0.0} | last
     loss = prediction_rules.learn(constants, squares, vectors, *given.values(), totals)

@@ -4,8 +4,8 @@ pairs    a matrix (d, d) for every pair of classes: second order, the tightest c
 blocks   a matrix (d, d) for every class: many classes, few features;
 wide     first order: any width, sparse rows, what occurs is what costs.
 
-The boundaries are where a lane costs about a millisecond a round on one core, measured by
-`python -m benchmarks.lanes` (benchmarks/results/lanes.md).
+The boundaries are where a backend costs about a millisecond a round on one core, measured by
+`python -m benchmarks.backends` (benchmarks/results/backends.md).
 """
 
 from folklearn import memory
@@ -13,12 +13,12 @@ from folklearn.errors import InvalidInputError
 from folklearn.kernels.evidence import n_pairs, n_products
 from folklearn.kernels.on_torch.device import Device
 
-PAIRS, BLOCKS, WIDE = LANES = "pairs", "blocks", "wide"
+PAIRS, BLOCKS, WIDE = BACKENDS = "pairs", "blocks", "wide"
 
 _MOST_PAIRED = 250_000  # products of features, over all pairs of classes
 _MOST_BLOCKED = 1_000_000  # entries of the matrices of all classes
-_SHARE_OF_MEMORY = 0.25  # that the state of a lane may take
-_SUMS_OF_PAIRS, _BLOCKS = 6, 3  # such arrays that a learner of the lane holds
+_SHARE_OF_MEMORY = 0.25  # that the state of a backend may take
+_SUMS_OF_PAIRS, _BLOCKS = 6, 3  # such arrays that a learner of the backend holds
 _MOST_UNKNOWN = 20_000  # of a leader, on a device: a refresh takes a fifth of a second there
 
 WORDS = {
@@ -28,10 +28,10 @@ WORDS = {
 }
 
 
-def lane_of(n_features: int, n_classes: int, device: Device | None = None) -> str:
-    """Return the lane for so many features and classes, in the memory that there is.
+def select_backend(n_features: int, n_classes: int, device: Device | None = None) -> str:
+    """Return the backend for so many features and classes, in the memory that there is.
 
-    On a device the first lane reaches further, because there products of matrices are cheap.
+    On a device the first backend reaches further, because there products of matrices are cheap.
     """
     if device is not None and n_features * n_classes <= _MOST_UNKNOWN:
         full = float(n_pairs(n_classes)) * float(n_features) ** 2
@@ -49,10 +49,14 @@ def lane_of(n_features: int, n_classes: int, device: Device | None = None) -> st
     return WIDE
 
 
-def chosen(lane: str | None, n_features: int, n_classes: int, device: Device | None = None) -> str:
-    """Return a lane that was named, or the one for the size."""
-    if lane is None:
-        return lane_of(n_features, n_classes, device)
-    if lane not in LANES:
-        raise InvalidInputError(f"there is no lane {lane!r}; choose one of: {', '.join(LANES)}")
-    return lane
+def chosen(
+    backend: str | None, n_features: int, n_classes: int, device: Device | None = None
+) -> str:
+    """Return a backend that was named, or the one for the size."""
+    if backend is None:
+        return select_backend(n_features, n_classes, device)
+    if backend not in BACKENDS:
+        raise InvalidInputError(
+            f"there is no backend {backend!r}; choose one of: {', '.join(BACKENDS)}"
+        )
+    return backend

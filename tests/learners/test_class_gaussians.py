@@ -1,4 +1,4 @@
-"""ClassBlocks against its slow twin, its certificate against models, and the edges."""
+"""ClassGaussians against its slow twin, its certificate against models, and the edges."""
 
 import math
 
@@ -10,7 +10,7 @@ from scipy.optimize import minimize
 from scipy.special import logsumexp, softmax
 
 import folklearn
-from folklearn import ClassBlocks, Mixture, Ogd
+from folklearn import ClassGaussians, Mixture, Ogd
 from folklearn.errors import InvalidInputError, StateFileError
 from folklearn.serialization import Record
 from tests.learners.streams import mixed_stream
@@ -34,7 +34,7 @@ def covariances(model):
 def test_equals_the_dense_twin(K, kind, ridge, seed):
     d, T = 4, 120
     X, Y, weight = mixed_stream(seed, T, d, K, kind)
-    model = ClassBlocks(n_features=d, n_classes=K, ridge=ridge, R=2.0)
+    model = ClassGaussians(n_features=d, n_classes=K, ridge=ridge, R=2.0)
     twin = DenseClassBlocks(d, K, ridge, R=2.0)
     for x, y, w in zip(X, Y, weight, strict=True):
         label = y if kind == "soft" else int(np.argmax(y))
@@ -52,7 +52,7 @@ def test_equals_the_dense_twin(K, kind, ridge, seed):
 
 def test_one_round_in_numbers():
     """Two classes, one feature: s = 1/(2 ridge) = 1, and z' = (t, -t) with t = 1 - sigmoid(2 t)."""
-    model = ClassBlocks(n_features=1, n_classes=2, ridge=0.5)
+    model = ClassGaussians(n_features=1, n_classes=2, ridge=0.5)
     assert model.update([1.0], 0) == pytest.approx(math.log(2.0))
     t = model.coef()[0, 0]
     assert t == pytest.approx(1.0 / (1.0 + math.exp(2.0 * t)), abs=1e-15)
@@ -64,7 +64,7 @@ def test_one_round_in_numbers():
 def test_run_is_the_loop_byte_for_byte(kind, seed):
     X, Y, weight = mixed_stream(seed, 150, 6, 300, kind)
     y = Y if kind == "soft" else Y.argmax(axis=1)
-    together, alone = (ClassBlocks(n_features=6, n_classes=300) for _ in range(2))
+    together, alone = (ClassGaussians(n_features=6, n_classes=300) for _ in range(2))
     P = together.run(X, y, weight=weight)
     for t, x in enumerate(X):
         assert P[t].tobytes() == alone.predict(x).tobytes()
@@ -114,7 +114,7 @@ def test_no_model_beats_the_certificate(d, K, T, B, size, labels, weighted, seed
         y = np.zeros(T, dtype=int)
     Y = rng.dirichlet(np.full(K, 0.3), size=T) if labels == "soft" else np.eye(K)[y]
     weight = rng.choice([0.0, 0.01, 1.0, 30.0, 1000.0], size=T) if weighted else np.ones(T)
-    model = ClassBlocks(n_features=d, n_classes=K, R=size)
+    model = ClassGaussians(n_features=d, n_classes=K, R=size)
     model.run(X, Y if labels == "soft" else y, weight=weight)
     floor = model.certificate(B=B)
     assert floor.valid
@@ -134,7 +134,7 @@ def test_no_model_beats_the_certificate(d, K, T, B, size, labels, weighted, seed
 def test_the_certificate_proves_something(rng):
     T, d, K = 3000, 4, 20
     X, y = rng.normal(size=(T, d)) / 2.0, rng.integers(0, K, T)
-    model = ClassBlocks(n_features=d, n_classes=K)
+    model = ClassGaussians(n_features=d, n_classes=K)
     model.run(X, y)
     certificate = model.certificate(B=0.3)
     assert 0.9 * T * math.log(K) < certificate.best_linear_at_least < T * math.log(K)
@@ -143,7 +143,7 @@ def test_the_certificate_proves_something(rng):
 
 def test_a_mixture_asks_it_for_any_class(rng):
     sizes = {"n_features": 3, "n_classes": 4}
-    mixture = Mixture([ClassBlocks(**sizes), Ogd(**sizes)])
+    mixture = Mixture([ClassGaussians(**sizes), Ogd(**sizes)])
     mixture.run(rng.normal(size=(50, 3)), rng.integers(0, 4, 50))
     for B in (0.1, 10.0, 1e4):
         assert mixture.certificate(B=B).valid
@@ -151,7 +151,7 @@ def test_a_mixture_asks_it_for_any_class(rng):
 
 
 def test_the_state_has_the_size_that_was_expected():
-    model = ClassBlocks(n_features=20, n_classes=500)
+    model = ClassGaussians(n_features=20, n_classes=500)
     assert model.n_bytes == pytest.approx(model.expected_bytes(20, 500), rel=1e-3)
     assert model.n_bytes < 1.1e6
 
@@ -159,7 +159,7 @@ def test_the_state_has_the_size_that_was_expected():
 def test_a_late_feature_was_always_zero(rng):
     X, y = rng.normal(size=(60, 4)) / 2, rng.integers(0, 3, 60)
     X[:30, 2:] = 0.0
-    told, late = (ClassBlocks(n_features=d, n_classes=3) for d in (4, 2))
+    told, late = (ClassGaussians(n_features=d, n_classes=3) for d in (4, 2))
     expected = told.run(X, y)
     early = late.run(X[:30, :2], y[:30])
     late = late.grown(n_features=4)
@@ -170,7 +170,7 @@ def test_a_late_feature_was_always_zero(rng):
 
 def test_the_certificate_after_growth_says_what_it_covers_and_is_true(rng, tmp_path):
     d, B = 2, 3.0
-    model = ClassBlocks(n_features=d, n_classes=2)
+    model = ClassGaussians(n_features=d, n_classes=2)
     played = []
     for K in (2, 4, 5):
         model = model.grown(n_classes=K)
@@ -188,7 +188,7 @@ def test_the_certificate_after_growth_says_what_it_covers_and_is_true(rng, tmp_p
         assert loss >= certificate.best_linear_at_least
     model.save(tmp_path / "grown")
     assert folklearn.load(tmp_path / "grown").certificate(B=B) == certificate
-    assert not ClassBlocks(n_features=2, n_classes=2).grown(n_classes=4).certificate().scope
+    assert not ClassGaussians(n_features=2, n_classes=2).grown(n_classes=4).certificate().scope
 
 
 @given(
@@ -205,7 +205,7 @@ def test_whatever_arrives_everything_stays_finite(d, K, ridge, sizes, spread, se
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(len(sizes) if spread else 1, d)) * np.array(sizes)[:, None]
     weight = rng.choice([0.0, 1e-6, 1.0, 50.0, 1e15], size=len(sizes))
-    model = ClassBlocks(n_features=d, n_classes=K, ridge=ridge)
+    model = ClassGaussians(n_features=d, n_classes=K, ridge=ridge)
     P = model.run(X, rng.integers(0, K, len(sizes)), weight=weight)
     assert np.isfinite(P).all()
     np.testing.assert_allclose(P.sum(axis=1), 1.0, atol=1e-9)
@@ -222,7 +222,7 @@ def test_covariances_stay_positive_on_a_long_stream(rng):
     X = rng.normal(size=(T, d)) * np.array([1.0, 1e-3, 1e2, 1.0, 1.0, 1.0])
     X[:, 4] = X[:, 3]
     y = np.argmax(X[:, :4] * np.array([1.0, 1e3, 1e-2, 1.0]) + rng.gumbel(size=(T, K)), axis=1)
-    model = ClassBlocks(n_features=d, n_classes=K, ridge=1e-4)
+    model = ClassGaussians(n_features=d, n_classes=K, ridge=1e-4)
     model.run(X, y)
     assert np.linalg.eigvalsh(covariances(model)).min() > 0.0
     np.testing.assert_allclose(model.coef()[:, 3], model.coef()[:, 4], atol=1e-6)
@@ -233,7 +233,7 @@ def test_classes_that_do_not_matter_are_passed_over(rng):
     d, K, T = 3, 512, 40
     X, y = rng.normal(size=(T, d)), rng.integers(0, 256, T)
     X[:, 0] = 1.0
-    model, alone = (ClassBlocks(n_features=d, n_classes=n) for n in (K, 256))
+    model, alone = (ClassGaussians(n_features=d, n_classes=n) for n in (K, 256))
     model._W[0, 256:] = -200.0
     before = model.to_record().arrays
     P = model.run(X, y)
@@ -256,7 +256,7 @@ BAD_UPDATES = [
 
 @pytest.mark.parametrize(("arguments", "message"), BAD_UPDATES)
 def test_bad_input_names_what_was_wrong_and_changes_nothing(arguments, message):
-    model = ClassBlocks(n_features=2, n_classes=3)
+    model = ClassGaussians(n_features=2, n_classes=3)
     model.update([0.3, 0.4], 1)
     before = {name: array.tobytes() for name, array in model.to_record().arrays.items()}
     with pytest.raises(InvalidInputError, match=message):
@@ -279,20 +279,20 @@ def test_bad_input_names_what_was_wrong_and_changes_nothing(arguments, message):
 )
 def test_constructor_checks(arguments, message):
     with pytest.raises(InvalidInputError, match=message):
-        ClassBlocks(**{"n_features": 2, "n_classes": 2, **arguments})
+        ClassGaussians(**{"n_features": 2, "n_classes": 2, **arguments})
 
 
 def test_records_that_cannot_be_used():
-    record = ClassBlocks(n_features=2, n_classes=3).to_record()
+    record = ClassGaussians(n_features=2, n_classes=3).to_record()
     with pytest.raises(StateFileError, match="bad configuration: ridge must be"):
-        ClassBlocks.from_record(Record("ClassBlocks", {**record.config, "ridge": 0}, {}))
+        ClassGaussians.from_record(Record("ClassGaussians", {**record.config, "ridge": 0}, {}))
     config = {**record.config, "first_classes": 7}
     with pytest.raises(StateFileError, match="bad number of first classes"):
-        ClassBlocks.from_record(Record("ClassBlocks", config, record.arrays))
+        ClassGaussians.from_record(Record("ClassGaussians", config, record.arrays))
 
 
 def test_certificates_that_cannot_be_asked_for():
-    model = ClassBlocks(n_features=2, n_classes=3)
+    model = ClassGaussians(n_features=2, n_classes=3)
     with pytest.raises(InvalidInputError, match="W or B, not both"):
         model.certificate(np.zeros((3, 2)), B=1.0)
     with pytest.raises(InvalidInputError, match=r"W has shape \(2, 3\)"):
@@ -300,7 +300,7 @@ def test_certificates_that_cannot_be_asked_for():
 
 
 def test_empty_run_and_progress_callback(rng):
-    model = ClassBlocks(n_features=2, n_classes=3)
+    model = ClassGaussians(n_features=2, n_classes=3)
     assert model.run(np.empty((0, 2)), []).shape == (0, 3)
     done = []
     model.run(rng.normal(size=(10, 2)), rng.integers(0, 3, 10), progress=done.append)
@@ -310,7 +310,7 @@ def test_empty_run_and_progress_callback(rng):
 def test_a_variance_that_rounding_brought_below_0_spoils_nothing():
     X = np.array([[-1.7e8, -1.9e8], [8e7, -1.4e8], [0, -3e7], [5e7, 0]])
     soft = [[0.01, 0.24, 0.75], [0.47, 0.33, 0.2], [63 / 101, 12 / 101, 26 / 101]]
-    model = ClassBlocks(n_features=2, n_classes=3)
+    model = ClassGaussians(n_features=2, n_classes=3)
     model.run(X, [*soft, [0.52, 0.46, 0.02]])
     assert np.isfinite(model.coef()).all()
     assert (covariances(model).diagonal(axis1=1, axis2=2) >= 0.0).all()
