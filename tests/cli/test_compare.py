@@ -68,8 +68,8 @@ def test_the_plot_draws_average_losses(folklearn, pets, as_arrays, tmp_path, mon
     scores = progressive(Ogd(n_features=4, n_classes=3), standardise(X), y)
     (axes,) = drawn[0].axes
     ogd, best = axes.lines
-    assert ogd.get_label() == "ogd"
-    assert best.get_label() == "best linear model of the class"
+    assert ogd.get_label() == f"ogd {scores.log_loss:.3f}"
+    assert best.get_label().startswith("best linear model of the class ")
     assert ogd.get_xdata()[[0, -1]].tolist() == [1, 300]
     np.testing.assert_allclose(ogd.get_ydata()[-1], scores.log_loss)
     assert axes.get_xscale() == "log"
