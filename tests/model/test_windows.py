@@ -39,7 +39,7 @@ def test_a_run_ends_with_what_is_proven(rng):
     x = rng.normal(size=512)  # the last row is a doubling, too
     rows = [{"x": v, "y": "ab"[int(v > 0)]} for v in x + rng.normal(size=512)]
     run = Model().run(rows, target="y")
-    *before, last = run.moments
+    *before, last = run.checkpoints
     assert last.n_rounds == 512
     assert all(math.isnan(one.lower_bound) for one in before)
     assert last.lower_bound == run.certificate.best_linear_at_least / 512

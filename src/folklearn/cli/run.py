@@ -194,7 +194,7 @@ def run(
         if bad is not None:
             raise bad if saving is None else _save_before(bad, loop, saving, predictions_path)
         loop.check_not_empty()
-        finished = loop.run.ended()
+        finished = loop.run.finish()
         if plot_path is not None:
             outputs.draw(finished.plot(), plot_path)
         if saving is not None:

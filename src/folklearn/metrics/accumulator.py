@@ -317,23 +317,24 @@ class Metrics(Serializable):
 
     # Totals.
 
+    def _total(self, kind: int) -> float:
+        self._count_pending()
+        return float(self._totals[kind])
+
     @property
     def loss(self) -> float:
         """The weighted loss of all rows."""
-        self._count_pending()
-        return float(self._totals[kernels.LOSS])
+        return self._total(kernels.LOSS)
 
     @property
     def loss_of_new(self) -> float:
         """The part of the loss that is due to classes that were not known."""
-        self._count_pending()
-        return float(self._totals[kernels.NEW_CLASSES])
+        return self._total(kernels.NEW_CLASSES)
 
     @property
     def weight(self) -> float:
         """The weight of all rows."""
-        self._count_pending()
-        return float(self._totals[kernels.WEIGHT])
+        return self._total(kernels.WEIGHT)
 
     @property
     def n_errors(self) -> int:
@@ -454,25 +455,21 @@ class Metrics(Serializable):
     def to_record(self) -> Record:
         """Return the full state as a record."""
         self._count_pending()
-        record = super().to_record()
-        record.config.update(n_rows=self._n_counted, segment_rows=self._segment_rows)
-        record.arrays.update({name: getattr(self, f"_{name}").copy() for name in _ARRAYS})
-        return record
+        arrays = {name: getattr(self, f"_{name}").copy() for name in _ARRAYS}
+        config = {"n_rows": self._n_counted, "segment_rows": self._segment_rows}
+        return Record("Metrics", config, arrays)
 
     def _restore(self, record: Record) -> None:
         self._n_counted = record.count("n_rows")
         self._segment_rows = record.count("segment_rows", 1)
         if self._n_counted > kernels.N_SEGMENTS * self._segment_rows:
             raise StateFileError("a Metrics state has more rows than its segments hold")
-        self._totals = record.part("totals", (3,))
-        self._segments = record.part("segments", self._segments.shape, gaps=True)
-        self._windows = record.part("windows", self._windows.shape)
-        self._classes = record.part("classes", (3, None), np.int64)
-        self._counts = record.part("counts", (4, None), np.int64)
-        self._moments = record.part("moments", (2, self._counts.shape[1]))
-        names = "confusion", "scores", "probability_sums"
-        for name, empty in zip(names, _tables(self._classes.shape[1]), strict=True):
-            setattr(self, f"_{name}", record.part(name, empty.shape, empty.dtype))
+        n_classes = record.part("classes", (3, None), np.int64).shape[1]
+        self._grow(n_classes, record.part("counts", (4, None), np.int64).shape[1])
+        for name in _ARRAYS:
+            empty = getattr(self, f"_{name}")
+            part = record.part(name, empty.shape, empty.dtype, gaps=name == "segments")
+            setattr(self, f"_{name}", part)
 
     def __getstate__(self) -> dict[str, Any]:
         self._count_pending()  # so that the bytes do not depend on what was read before

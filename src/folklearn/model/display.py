@@ -89,9 +89,9 @@ def draw_run(run: "Run") -> Any:
     assert run.model is not None
     facts = ModelSummary(run.labels, run.metrics, (), certificate=run.certificate)
     tables: dict[str, Any] = {"windows": segment_rows(run.metrics)} if run.windows else {}
-    bounds = [checkpoint.lower_bound for checkpoint in run.moments]
+    bounds = [checkpoint.lower_bound for checkpoint in run.checkpoints]
     if any(map(math.isfinite, bounds)):
-        rounds, losses = zip(*((one.n_rounds, one.loss) for one in run.moments), strict=True)
+        rounds, losses = zip(*((one.n_rounds, one.loss) for one in run.checkpoints), strict=True)
         tables["certificate"] = (rounds, losses, bounds)
         tables["bound"] = facts.bound_label()
         tables["bound_of_windows"] = facts.bound_label(of_segments=True)

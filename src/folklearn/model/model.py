@@ -685,7 +685,7 @@ class Model(Serializable):
         run = Run.of(self, feed, exact)
         for rows, step in feed.steps(progress=progress):
             run.add(rows, step)
-        return run.ended()
+        return run.finish()
 
     def fit(
         self,

@@ -1,4 +1,4 @@
-"""What a run over many rows was like: losses on the way, and how they came about."""
+"""`Run`: the metrics of `Model.run`; `Score`: those of rows that were only predicted."""
 
 import math
 from dataclasses import dataclass, field
@@ -35,7 +35,7 @@ class Checkpoint:
 
 @dataclass
 class Run:
-    """The course of `Model.run`.
+    """Result of `Model.run`.
 
     Attributes
     ----------
@@ -48,7 +48,7 @@ class Run:
     certificate : what no linear model of a norm could have beaten, over the life of the model.
     hindsight : an ordinary logistic regression of all rows of this run, and what no linear model
         of any norm is below, with its penalty; None where that was too large to be done unasked.
-    moments : where the model stood at doubling numbers of rows.
+    checkpoints : averages over all rows of the model, at doubling numbers of rows.
     metrics : the rows of this run in up to 64 segments, and counts by class and column.
     """
 
@@ -59,7 +59,7 @@ class Run:
     seconds: float = 0.0
     certificate: "Certificate | None" = None
     hindsight: "Regression | None" = None
-    moments: list[Checkpoint] = field(default_factory=list)
+    checkpoints: list[Checkpoint] = field(default_factory=list)
     metrics: Metrics = field(default_factory=Metrics)
     model: "Model | None" = field(default=None, repr=False)
 
@@ -85,7 +85,7 @@ class Run:
 
     @property
     def confusion(self) -> Any:
-        """Rows of a class (first) that were taken for a class (second)."""
+        """Rows of a class (first) that were predicted as a class (second)."""
         return self.metrics.confusion
 
     @property
@@ -99,7 +99,7 @@ class Run:
         return self.metrics.error_rate
 
     def add(self, rows: LabelledTable, step: "BatchResult") -> None:
-        """Take in rows that were learned, or only predicted."""
+        """Add rows that were learned, or only predicted."""
         model = self.model
         assert model is not None
         if step.learned is None:
@@ -111,14 +111,14 @@ class Run:
             self.metrics.note_lower_bounds(model._lower_bound_of_last, len(step.weights))
         self.holdout_loss = model.holdout_loss
         if model.n_rounds & (model.n_rounds - 1) == 0:
-            self._look(model.certificate() if model.has_floors else None)
+            self._add_checkpoint(model.certificate() if model.has_floors else None)
 
-    def _look(self, certificate: "Certificate | None") -> None:
+    def _add_checkpoint(self, certificate: "Certificate | None") -> None:
         model = self.model
         assert model is not None
-        if self.moments and self.moments[-1].n_rounds == model.n_rounds:
-            self.moments.pop()
-        self.moments.append(
+        if self.checkpoints and self.checkpoints[-1].n_rounds == model.n_rounds:
+            self.checkpoints.pop()
+        self.checkpoints.append(
             Checkpoint(
                 model.n_rounds,
                 model.average_loss,
@@ -129,13 +129,13 @@ class Run:
             )
         )
 
-    def ended(self) -> "Run":
-        """Sum up."""
+    def finish(self) -> "Run":
+        """Add the certificate, the regression in hindsight and the time."""
         model = self.model
         assert model is not None
         self.hindsight = model.note_hindsight(self._encoded)
         self.certificate = model.certificate()
-        self._look(self.certificate)
+        self._add_checkpoint(self.certificate)
         self.labels = model.labels
         self.seconds = working_time() - self._started
         if has_parted(model.average_loss, model.holdout_loss):
@@ -144,7 +144,7 @@ class Run:
 
     def table(self) -> list[tuple[int, float, float, float]]:
         """Return (rows, loss, frozen loss, error) at doubling numbers of rows, averages."""
-        return [(m.n_rounds, m.loss, m.holdout_loss, m.error) for m in self.moments]
+        return [(m.n_rounds, m.loss, m.holdout_loss, m.error) for m in self.checkpoints]
 
     def plot(self, path: str | None = None) -> Any:
         """Draw the run on one page; return the figure, or write it to a file."""
@@ -153,7 +153,7 @@ class Run:
         return save_figure(draw_run(self), path)
 
     def report(self, path: Any = None) -> str:
-        """Return one HTML page about the run, which needs nothing else; write it to a path."""
+        """Return one HTML page about the run, self-contained; write it to a path."""
         from folklearn.model.display import report_run, write_text
 
         return write_text(report_run(self), path)
@@ -173,7 +173,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Score:
-    """How a model did on rows that it did not learn.
+    """Scores of a model on rows that it did not learn.
 
     Attributes
     ----------
