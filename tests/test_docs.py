@@ -79,7 +79,7 @@ PRIVATE = {  # public only within their package
         f"folklearn.metrics.scores.{name}"
         for name in ("check_rows", "checked_row", "checked_rows", "label_mass")
     ),
-    "folklearn.metrics.accumulator.ColumnPlaces",
+    "folklearn.metrics.records.ColumnPlaces",
     "folklearn.model.explain.explained",
     "folklearn.model.dataset.block_of",
     "folklearn.model.run.known_numbers",

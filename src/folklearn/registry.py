@@ -63,7 +63,8 @@ _MODULES = {
     "model.pipeline": ("OnlinePipeline",),
     "model.explain": ("Explanation",),
     "model.holdout": ("HoldoutWeights",),
-    "metrics.accumulator": ("ClassRecord", "ColumnRecord", "Metrics", "PredictionBatch", "Segment"),
+    "metrics.accumulator": ("Metrics",),
+    "metrics.records": ("ClassRecord", "ColumnRecord", "PredictionBatch", "Segment"),
     "metrics.scores": (
         "CalibrationCurve",
         "Scores",

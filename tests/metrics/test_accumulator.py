@@ -11,7 +11,8 @@ import folklearn
 from folklearn import Model
 from folklearn.errors import StateFileError
 from folklearn.evaluate import Windows
-from folklearn.metrics.accumulator import Metrics, PredictionBatch, loss_of_row
+from folklearn.metrics.accumulator import Metrics
+from folklearn.metrics.records import PredictionBatch, loss_of_row
 from folklearn.serialization import read, write
 from tests.reference import metrics as reference
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from folklearn.arrays import Array
 from folklearn.errors import InvalidInputError
-from folklearn.metrics.accumulator import ColumnPlaces
+from folklearn.metrics.records import ColumnPlaces
 from folklearn.model import roles as known_roles
 from folklearn.model.roles import CATEGORY, DATES, ID, IGNORED, LEARNED, NUMBER, WORDS
 from folklearn.model.sparse_scaler import SPACE, SparseInput

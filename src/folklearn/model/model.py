@@ -23,7 +23,8 @@ from folklearn.learners import catalogue
 from folklearn.learners.backends import PAIRS, select_backend
 from folklearn.learners.base import Learner
 from folklearn.learners.sparse_sgd import SparseSgd
-from folklearn.metrics.accumulator import Metrics, PredictionBatch, Segment, loss_of_row
+from folklearn.metrics.accumulator import Metrics
+from folklearn.metrics.records import PredictionBatch, Segment, loss_of_row
 from folklearn.model import roles as known_roles
 from folklearn.model.buffers import PendingPrediction, PendingPredictions, RowBuffer
 from folklearn.model.dataset import Dataset, LabelledTable, UnlearnedValues, block_of

@@ -8,7 +8,8 @@ import numpy as np
 
 from folklearn.arrays import Array
 from folklearn.errors import warn_of_data
-from folklearn.metrics.accumulator import Metrics, Segment
+from folklearn.metrics.accumulator import Metrics
+from folklearn.metrics.records import Segment
 from folklearn.model.dataset import Dataset, LabelledTable
 from folklearn.model.hindsight import EncodedRows
 from folklearn.model.holdout import has_parted, parted

@@ -14,13 +14,8 @@ from folklearn.arrays import Labels as Numbers
 from folklearn.errors import InvalidInputError
 from folklearn.evaluate.regression import Regression
 from folklearn.evidence.certificate import Certificate, round_down, round_up
-from folklearn.metrics.accumulator import (
-    MIN_BOUNDED_ROWS,
-    ClassRecord,
-    ColumnRecord,
-    Metrics,
-    PredictionBatch,
-)
+from folklearn.metrics.accumulator import MIN_BOUNDED_ROWS, Metrics
+from folklearn.metrics.records import ClassRecord, ColumnRecord, PredictionBatch
 from folklearn.model.holdout import has_parted, parted
 from folklearn.report.formatting import format_about, format_loss, format_share
 from folklearn.utils import counted
