@@ -81,7 +81,7 @@ PRIVATE = {  # public only within their package
     ),
     "folklearn.metrics.records.ColumnPlaces",
     "folklearn.model.explain.explained",
-    "folklearn.model.dataset.block_of",
+    "folklearn.model.dataset.as_table",
     "folklearn.model.run.known_numbers",
     "folklearn.plots.BOUND",
     "folklearn.synthetic.OBLIVIOUS",  # tables and types, which the pages that use them explain

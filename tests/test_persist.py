@@ -168,7 +168,7 @@ def test_entries_that_nobody_saves(kind, path, value, sentence):
 
 def test_a_part_of_another_kind_is_named():
     record = crafted.record_of("Model")
-    record.config["recent"] = record.config["waiting"]
+    record.config["recent"] = record.config["pending"]
     with pytest.raises(StateFileError, match="a Model state has a PendingPredictions for recent"):
         loaded(record)
 

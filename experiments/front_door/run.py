@@ -104,10 +104,10 @@ def _scored(model: Any, X: Any, y: Any) -> Found:
     return {
         "saved": loss(core.predict(X), columns),
         "running": loss(core.predict_next(X), columns),
-        "printed": model.holdout_loss,
+        "printed": model.metrics.holdout_loss,
         "best expert": losses[best],
         "its name": core.learner._expert_names()[best],
-        "progressive": model.average_loss,
+        "progressive": model.metrics.average_loss,
     }
 
 

@@ -161,7 +161,7 @@ class Serializable:
     PARAMS are parameters of the constructor that JSON holds, and CHILDREN those that are saved
     objects or sequences of them: each is an attribute of the same name. COUNTERS are further
     attributes, whole numbers from 0, and ARRAYS the arrays of the state, in private attributes.
-    A class with more state than that extends `to_record` and `_restore`. One whose constructor
+    A class with more state than that has `_extend_record` and `_restore`. One whose constructor
     makes arrays of sizes that it is given says in `_fewest_numbers` how many numbers a file must
     have before it is called. Arrays hold finite numbers, but for those that UNBOUNDED names.
     """
@@ -193,7 +193,11 @@ class Serializable:
         record = Record(type(self).__name__, config, arrays)
         for name in self.CHILDREN:
             put_inside(record, name, getattr(self, name))
+        self._extend_record(record)
         return record
+
+    def _extend_record(self, record: Record) -> None:
+        """Add state that is not declared; `_restore` takes it out."""
 
     @classmethod
     def from_record(cls, record: Record) -> Self:

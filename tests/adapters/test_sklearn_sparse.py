@@ -65,7 +65,7 @@ def test_a_wide_problem_is_learned_well(seed):
     model = FolkloreClassifier().fit(X[:2000], y[:2000])
     assert X.shape[1] == 100_000
     assert log_loss(y[2000:], model.predict_proba(X[2000:])) < 0.4 * np.log(8)
-    fitted = model.model_.pipeline._refitted
+    fitted = model.model_.pipeline.batch_fit
     assert isinstance(fitted, ColumnModel)
     assert len(fitted.columns) == len(np.unique(X[:2000].indices)) + 1
     once = FolkloreClassifier(passes=1).fit(X[:2000], y[:2000])

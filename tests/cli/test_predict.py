@@ -175,7 +175,7 @@ def test_weights_reach_the_learner(folklearn, mails, tmp_path):
     outcome = folklearn("run", mails, "--learner", "folklore", "-f", tmp_path / "m")
     assert outcome.code == 0
     model = load(tmp_path / "m")
-    assert model.total_weight == 60.0
+    assert model.metrics.weight == 60.0
     assert model.loss == pytest.approx(model.certificate().loss, rel=1e-9)
     assert outcome.stderr.endswith(f"average log loss {model.loss / 60:.4f}.\n")
     plain = tmp_path / "plain.vw"
@@ -328,8 +328,8 @@ def test_a_saved_model_can_be_looked_at(folklearn, saved, pets, tmp_path):
         "learner   Folklore, B=10, R=1, lam=0.2, gamma=the largest valid in each round",
         "predicted kind",
         "number    'weight (kg)', 'größe [red]', age",
-        f"loss      {model.average_loss:.4f}, each row predicted before it was learned",
-        f"frozen    {model.holdout_loss:.4f}, of rows ahead by the model as saved",
+        f"loss      {model.metrics.average_loss:.4f}, each row predicted before it was learned",
+        f"frozen    {model.metrics.holdout_loss:.4f}, of rows ahead by the model as saved",
     ):
         assert f"{line}\n" in said
     assert all(label in said for label in KINDS)

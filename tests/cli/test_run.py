@@ -207,8 +207,8 @@ def test_save_and_load_equal_one_uninterrupted_run(
     parts = [read_predictions(part.stdout)[2] for part in (start, end)]
     np.testing.assert_array_equal(np.vstack(parts), P)
     one, other = load(tmp_path / "part"), load(tmp_path / "whole")
-    assert (one.loss, one.holdout_loss, one.n_mistakes) == (
-        other.loss, other.holdout_loss, other.n_mistakes,
+    assert (one.loss, one.metrics.holdout_loss, one.metrics.n_errors) == (
+        other.loss, other.metrics.holdout_loss, other.metrics.n_errors,
     )  # fmt: skip
     assert "after 128 rows; the table counts the new ones" in end.stderr
     lines, _, P = read_predictions(end.stdout)

@@ -94,10 +94,10 @@ def test_an_invalid_certificate_gives_its_reason():
 
 
 def test_losses_part():
-    assert not holdout.has_parted(0.5, 0.6)
-    assert not holdout.has_parted(0.5, 0.65)
-    assert holdout.has_parted(0.5, 0.66)
-    assert not holdout.has_parted(0.5, math.nan)
+    assert not holdout.is_degraded(0.5, 0.6)
+    assert not holdout.is_degraded(0.5, 0.65)
+    assert holdout.is_degraded(0.5, 0.66)
+    assert not holdout.is_degraded(0.5, math.nan)
 
 
 def test_numbers_of_a_table():
@@ -119,5 +119,5 @@ def test_what_new_classes_cost_is_part_of_the_loss(rng):
     said = describe_claims(model)[-1]
     below = float(re.search(r"of at least (\S+) on these rows", said)[1])
     gain = float(re.search(r"by more than ([0-9.]+[0-9])\.", said)[1])
-    assert model.loss_of_new > 4.0
-    assert below + gain == pytest.approx(model.average_loss, abs=1e-3)
+    assert model.metrics.loss_of_new > 4.0
+    assert below + gain == pytest.approx(model.metrics.average_loss, abs=1e-3)

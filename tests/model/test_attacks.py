@@ -35,9 +35,11 @@ def test_a_number_that_comes_late_was_missing_not_zero():
         one_by_one.learn_one(row, label)
     at_once.learn_many(late, y)
     known.learn_many(rows[100:], y[100:])
-    assert one_by_one.loss == pytest.approx(at_once.loss, rel=0.02)
+    assert one_by_one.metrics.loss == pytest.approx(at_once.metrics.loss, rel=0.02)
     before = sum(Model().learn_many(late[:100], y[:100]).losses)
-    assert one_by_one.loss - before < known.loss + 40.0  # nats: what is late is learned at once
+    assert (
+        one_by_one.metrics.loss - before < known.metrics.loss + 40.0
+    )  # nats: what is late is learned at once
 
 
 def test_an_interrupt_leaves_no_rows_for_later_floors(monkeypatch):
@@ -69,7 +71,7 @@ def test_fitting_again_forgets_what_other_rows_decided():
     model = Model(class_weight="balanced").fit(few, "y")
     model.fit(even, "y", weight="w")
     assert model.labels == ("r", "s")
-    assert model.class_weight == {"r": 1.0, "s": 1.0}
+    assert model.label_encoder.class_weight == {"r": 1.0, "s": 1.0}
 
 
 def test_labels_of_numbers_are_known_in_files_too(tmp_path):
@@ -113,9 +115,9 @@ def test_after_a_fit_the_loss_is_that_of_what_was_predicted():
     rows = [{"a": float(i % 2), "y": "pq"[i % 2]} for i in range(200)]
     model = Model().fit(rows, "y")
     given = model.predict_proba_one({"a": 1.0})["q"]
-    before = model.loss
+    before = model.metrics.loss
     model.learn_one({"a": 1.0}, "q")
-    assert model.loss - before == pytest.approx(-np.log(given), rel=1e-6)
+    assert model.metrics.loss - before == pytest.approx(-np.log(given), rel=1e-6)
 
 
 def test_a_number_to_be_estimated_is_doubted():
@@ -151,7 +153,7 @@ def test_a_row_that_waits_may_have_a_date_that_is_missing(tmp_path):
     other = folklearn.load(tmp_path / "m")
     for one in (model, other):
         one.tell(number, "b")
-    assert other.loss == model.loss
+    assert other.metrics.loss == model.metrics.loss
 
 
 def test_weights_of_words_are_those_of_the_model_without_scaling_too():

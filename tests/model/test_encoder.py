@@ -26,7 +26,7 @@ def grown(columns, rows):
     """Read the rows one by one, places opened on the way; return the matrix, 0 before."""
     found = []
     for row in rows:
-        encoded = columns.row(row)
+        encoded = columns.encode(block([row]))
         columns.admit(encoded)
         found.append(encoded.X[0])
     X = np.zeros((len(rows), max(1, len(columns))))
@@ -62,9 +62,11 @@ def test_row_by_row_is_the_block(rows, crosses):
         gaps = np.isnan(together[t]) & (X[t] == 0.0)
         together[t, gaps] = 0.0
     np.testing.assert_array_equal(together, X)
-    assert len(single.row(rows[0]).keys) == 0
+    assert len(single.encode(block([rows[0]])).keys) == 0
     for t, row in enumerate(rows):  # now that all places are there, exactly
-        np.testing.assert_array_equal(whole.row(row).X[0], whole.encode(block(rows)).X[t])
+        np.testing.assert_array_equal(
+            whole.encode(block([row])).X[0], whole.encode(block(rows)).X[t]
+        )
 
 
 @given(rows=ROWS)
@@ -75,7 +77,7 @@ def test_row_by_row_is_the_block_in_a_wide_model(rows):
     columns.admit(columns.encode(block(rows)))
     X = columns.encode(block(rows)).X
     for t, row in enumerate(rows):
-        one = columns.row(row).X
+        one = columns.encode(block([row])).X
         np.testing.assert_array_equal(one.numbers[0], X.numbers[t])
         for slot, own in one.parts.items():
             np.testing.assert_array_equal(own.row(0).indices, X.parts[slot].row(t).indices)
@@ -111,10 +113,12 @@ def test_categories_beyond_a_hundred_share_places():
     for i, name in enumerate(names):
         key = ("c", name if i < MOST_OWN else f"#{place_of(name) % 28}")
         assert np.flatnonzero(encoded.X[i]).tolist() == [columns.places[key]]
-    unknown = columns.row({"c": "never seen"})
+    unknown = columns.encode(block([{"c": "never seen"}]))
     assert unknown.X.sum() <= 1.0
     again = TableEncoder.from_record(columns.to_record())
-    np.testing.assert_array_equal(again.row({"c": "k250"}).X, columns.row({"c": "k250"}).X)
+    np.testing.assert_array_equal(
+        again.encode(block([{"c": "k250"}])).X, columns.encode(block([{"c": "k250"}])).X
+    )
 
 
 @pytest.mark.parametrize(
@@ -163,7 +167,7 @@ def test_crosses_are_products():
             expected[columns.places[key]] = value
         own = [columns.places[key] for key in columns.keys if ":" in key[0]]
         np.testing.assert_array_equal(encoded.X[t, own], expected[own])
-    assert np.isnan(columns.row({"n": 1.0}).X[0, columns.places["n:m", ""]])
+    assert np.isnan(columns.encode(block([{"n": 1.0}])).X[0, columns.places["n:m", ""]])
     with pytest.raises(InvalidInputError, match="c:d cannot be crossed: dates cannot"):
         TableEncoder(ROLES, [("c", "d")]).encode(block([{"c": "x", "d": "2026-01-01"}]))
 
@@ -176,8 +180,10 @@ def test_columns_may_have_any_name(name):
         columns.admit(columns.encode(block(rows)))
         assert columns.places[name, first] < len(columns)
         again = revive(columns.to_record())
-        np.testing.assert_array_equal(again.row(rows[1]).X, columns.row(rows[1]).X)
-        gap = columns.row({"other": 5.0}).X[0, columns.places[name, first]]
+        np.testing.assert_array_equal(
+            again.encode(block([rows[1]])).X, columns.encode(block([rows[1]])).X
+        )
+        gap = columns.encode(block([{"other": 5.0}])).X[0, columns.places[name, first]]
         assert math.isnan(gap) if role == "number" else gap == 0.0
 
 

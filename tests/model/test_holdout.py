@@ -123,7 +123,7 @@ def test_a_tracker_does_not_end_up_in_what_predicts():
 def test_an_expert_that_the_record_puts_first_does_not_retire():
     X, y = persistent(1, 9000)
     pipeline, alone = (OnlinePipeline("auto", n_features=3, n_classes=2) for _ in range(2))
-    alone.holdout.tell = lambda _: None
+    alone._share_holdout = lambda: None
     pipeline.run(X, y)
     alone.run(X, y)
     left = set(pipeline.learner._expert_names()) - set(alone.learner._expert_names())

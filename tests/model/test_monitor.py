@@ -52,7 +52,7 @@ def test_a_sparse_row_and_a_soft_label_are_watched():
     model.learn_one({"text": "another row of several words that nobody has seen"}, "y")
     model.learn_one({"text": "and a third one, so that there are three"}, {"x": 0.5, "y": 0.5})
     assert monitor.n_rows == 3
-    assert sum(monitor._waiting) == pytest.approx(model.loss)
+    assert sum(monitor._waiting) == pytest.approx(model.metrics.loss)
 
 
 def test_it_begins_when_it_is_asked_for(rng):
@@ -104,7 +104,7 @@ def test_what_is_forgotten_is_watched_from_the_start(rng):
     model = Model("ogd")
     monitor = model.monitor()
     model.learn_many(rows, labels)
-    model.forget()
+    model._forget()
     assert monitor.state()["rows"] == 0
     assert not monitor.alarms
     model.learn_many(rows[:100], labels[:100])
@@ -129,6 +129,6 @@ def test_a_row_is_told_once_even_if_its_alert_fails(rng):
             model.tell(number, y)
         except NoLineError:
             n_failed += 1
-            assert model.waiting == ()
+            assert model.pending.numbers == ()
     assert n_failed == 1
     assert model.n_rounds == 3000

@@ -11,6 +11,7 @@ import folklearn
 from folklearn import Folklore, best_in_class, memory
 from folklearn.errors import InvalidInputError
 from folklearn.model.pipeline import OnlinePipeline
+from folklearn.model.refit import refit
 from folklearn.scaler import OnlineScaler
 
 
@@ -453,7 +454,7 @@ def test_the_linear_model_in_units_of_the_rows(rng):
     X = 50.0 + 9.0 * X
     model = OnlinePipeline("auto", n_features=3, n_classes=4)
     model.run(X, y)
-    model.refit(lambda: [(X, y, np.ones(500))])
+    refit(model, lambda: [(X, y, np.ones(500))])
     W, constants = model.linear()
     logits = X @ W.T + constants
     logits -= np.log(model.predict(X))
@@ -475,7 +476,7 @@ def test_rows_that_do_not_fit_in_memory_are_scaled_in_every_pass(rng, monkeypatc
 
         model.run(X, y)
         monkeypatch.setattr(memory, "bytes_present", lambda present=present: present)
-        model.refit(blocks)
+        refit(model, blocks)
         found.append(model.predict(X))
         passes.append(n_read)
     np.testing.assert_array_equal(*found)

@@ -11,6 +11,7 @@ import folklearn
 from folklearn import DataWarning, Mixture, SparseSgd
 from folklearn.errors import InvalidInputError
 from folklearn.model.pipeline import OnlinePipeline
+from folklearn.model.refit import refit
 from folklearn.model.sparse_scaler import SparseInput, SparseScaler
 from folklearn.sparse import SparseRows
 from tests.reference.streams import soft_labels, words
@@ -84,10 +85,10 @@ def test_soft_labels_and_weights(seed, rng):
     Z, width = scaled(X)
     twin = SparseSgd(n_features=width, n_classes=K)
     np.testing.assert_array_equal(P, twin.run(Z.array(), Y, weight=weight))
-    model.refit(lambda: [(X[:100], Y[:100], weight[:100]), (X[100:], Y[100:], weight[100:])])
+    refit(model, lambda: [(X[:100], Y[:100], weight[:100]), (X[100:], Y[100:], weight[100:])])
     whole = open_model(K)
     whole.run(X, Y, weight=weight)
-    whole.refit(lambda: [(X, Y, weight)])
+    refit(whole, lambda: [(X, Y, weight)])
     np.testing.assert_array_equal(model.predict(X), whole.predict(X))
 
 
@@ -132,7 +133,7 @@ def test_a_fit_predicts_until_something_is_learned(seed):
     model = open_model(K)
     model.run(X[:300], y[:300])
     before, certificate = model.predict(X[300:]), repr(model.certificate(500.0))
-    model.refit(lambda: [(X[:300], y[:300], np.ones(300))])
+    refit(model, lambda: [(X[:300], y[:300], np.ones(300))])
     after = model.predict(X[300:])
     given = np.arange(300), y[300:]
     assert -np.log(after[given]).mean() < -1.05 * np.log(before[given]).mean()
@@ -148,9 +149,9 @@ def test_it_goes_on_after_every_way_of_keeping_it(seed, tmp_path):
     X, y = sample(seed)
     model = open_model()
     model.run(X[:200], y[:200])
-    for refit in (False, True):
-        if refit:
-            model.refit(lambda: [(X[:200], y[:200], np.ones(200))])
+    for is_fitted in (False, True):
+        if is_fitted:
+            refit(model, lambda: [(X[:200], y[:200], np.ones(200))])
         model.save(tmp_path / "model")
         kept = [
             folklearn.load(tmp_path / "model"),
@@ -176,7 +177,7 @@ def test_dense_rows_of_many_classes_are_fitted_too(rng):
     model.run(X, y)
     assert isinstance(model.learner, Mixture)  # of class blocks
     before = model.predict(X)
-    model.refit(lambda: [(X, y, np.ones(900))])
+    refit(model, lambda: [(X, y, np.ones(900))])
     after = model.predict(X)
     given = np.arange(900), y
     assert np.log(after[given]).mean() > np.log(before[given]).mean()
@@ -192,7 +193,7 @@ def test_nothing_is_fitted_where_memory_is_short(seed, monkeypatch):
     before = model.predict(X)
     monkeypatch.setattr("folklearn.memory.bytes_present", lambda: 10_000)
     with pytest.warns(DataWarning, match="all rows together do not fit in memory"):
-        model.refit(lambda: [(X, y, np.ones(300))])
+        refit(model, lambda: [(X, y, np.ones(300))])
     np.testing.assert_array_equal(model.predict(X), before)
 
 

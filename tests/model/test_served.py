@@ -48,7 +48,7 @@ def test_a_copy_predicts_and_stays_as_it_is(settings):
     for x, y in rows(200):
         model.learn_one(x, y)
     before = model.to_record().digest
-    copy = model.predicting()
+    copy = model.copy_to_predict()
     said = copy.predict_proba_one(asked)
     assert said == model.predict_proba_one(asked)
     block = [x for x, _ in rows(20, seed=1)]
@@ -75,12 +75,12 @@ def test_a_row_that_waits_elsewhere_is_learned_as_one_that_waits_here():
         if t % 5 == 4:
             for number, asked, label in reversed(late):
                 here.tell(number, label)
-                there.learn_asked(asked, label)
+                there.tell(asked, label)
             late = []
-    assert here.loss == there.loss
+    assert here.metrics.loss == there.metrics.loss
     records = here.to_record(), there.to_record()
     for record in records:
-        record.config.pop("waiting")
+        record.config.pop("pending")
     assert records[0].digest == records[1].digest
 
 

@@ -17,7 +17,7 @@ def _few_rows(monkeypatch):
     """A head and blocks so short that streams of a test are long."""
     monkeypatch.setattr(stream_evidence, "HEAD_ROWS", HEAD)
     monkeypatch.setattr(stream_evidence, "_SPARSE_HEAD_ROWS", HEAD)
-    monkeypatch.setattr(stream_evidence, "_BLOCK_ROWS", BLOCK)
+    monkeypatch.setattr(stream_evidence, "_CHUNK_ROWS", BLOCK)
 
 
 def rows_of(X):
@@ -78,7 +78,7 @@ def check_bound(rng, learner, one_by_one):
     assert pytest.approx(2.0) == found.B
     assert best.loss * 0.9 < found.best_linear_at_least <= best.loss
     assert f"the first {HEAD} rows" in found.in_words()
-    assert found.loss == model.loss
+    assert found.loss == model.metrics.loss
 
 
 def test_portions_do_not_matter_and_files_go_on(rng, tmp_path):

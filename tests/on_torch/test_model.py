@@ -57,7 +57,7 @@ def assert_same(found, expected):
     assert found.n_rounds == expected.n_rounds
     assert found.labels == expected.labels
     assert found.loss == pytest.approx(expected.loss, rel=1e-9)
-    assert found.holdout_loss == pytest.approx(expected.holdout_loss, rel=1e-9)
+    assert found.metrics.holdout_loss == pytest.approx(expected.metrics.holdout_loss, rel=1e-9)
     np.testing.assert_allclose(found.predict_proba(rows), expected.predict_proba(rows), rtol=1e-9)
     assert found.predict_proba_one(rows[0]) == pytest.approx(
         expected.predict_proba_one(rows[0]), rel=1e-9
@@ -101,7 +101,7 @@ def test_copies_stay_on_the_device(device):
     here, there = models(device)
     for model in (here, there):
         model.learn_many(rows, y)
-    for twice in (copy.deepcopy(there), pickle.loads(pickle.dumps(there)), there.predicting()):
+    for twice in (copy.deepcopy(there), pickle.loads(pickle.dumps(there)), there.copy_to_predict()):
         assert twice.learner.device == device.name
         assert_same(twice, here)
 
@@ -110,7 +110,7 @@ def test_what_was_learned_is_forgotten_and_the_device_is_not(device):
     rows, y = records(200)
     _, there = models(device)
     there.learn_many(rows, y)
-    there.forget()
+    there._forget()
     there.learn_many(rows, y)
     assert is_there(there)
 
@@ -162,8 +162,8 @@ def test_the_lane_is_that_of_the_device(kind, device, tmp_path):
 def test_a_fit_on_a_device_is_of_second_order_whoever_learned(device):
     source = labelled(*records(60))
     here, there = Model().fit(source, "y"), Model().fit(source, "y", device=device.name)
-    assert isinstance(here.pipeline._refitted, ColumnModel)
-    assert isinstance(there.pipeline._refitted, np.ndarray)
+    assert isinstance(here.pipeline.batch_fit, ColumnModel)
+    assert isinstance(there.pipeline.batch_fit, np.ndarray)
 
 
 def test_the_classifier(device):

@@ -138,7 +138,7 @@ def test_a_batch_is_learned_as_learn_many_does(churn: Running) -> None:
     model.learn_one(ROW, "go")
     model.learn_one(OTHER, "stay")
     model.learn_many(rows, [item["label"] for item in items])
-    assert churn.ask("GET", MODEL).body["loss"] == model.average_loss
+    assert churn.ask("GET", MODEL).body["loss"] == model.metrics.average_loss
     found = churn.post(f"{MODEL}/predict/batch", {"rows": rows, "at_least": _version(churn)})
     ages = [[one["probability"] for one in row["probabilities"]] for row in found["predictions"]]
     assert ages == model.predict_next(rows).tolist()

@@ -11,7 +11,7 @@ from folklearn.arrays import Array
 from folklearn.errors import InvalidInputError, StateFileError
 from folklearn.evidence.certificate import Certificate
 from folklearn.learners import catalogue
-from folklearn.model.dataset import block_of
+from folklearn.model.dataset import as_table
 from folklearn.model.model import Model
 from folklearn.serialization import Record
 
@@ -195,7 +195,7 @@ class FolkloreStreamClassifier(base.MiniBatchClassifier):
     def _probabilities(self, X: Any) -> Array:
         if not self.model.labels or not len(X):
             return np.empty((len(X), len(self.model.labels)))
-        return self.model.predict_next(block_of(X))
+        return self.model.predict_next(as_table(X))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the full state to a safetensors file, from which `load` resumes exactly.

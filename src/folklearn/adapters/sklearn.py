@@ -217,7 +217,7 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             class_weight = decide_class_weight(self.class_weight, target, classes, weights)
             self._begin(class_weight, classes.tolist())
             labels = target.for_model(self.model_)
-            totals = self.model_.weights_of(labels, weights)
+            _, _, totals = self.model_.label_encoder.encode(labels, weights)
             if not totals.any():
                 raise InvalidInputError("the sample weights are all zero: nothing can be learned")
             self._begin_rows(table, float(totals.max()), len(classes))
@@ -230,7 +230,7 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 batches = [
                     (table.take(rows), labels[rows], weights[rows]) for rows in slice_rows(table)
                 ]
-                self.model_.refit_blocks(batches, most_passes=most_passes, seed=seed, n_jobs=n_jobs)
+                self.model_.refit(batches, most_passes=most_passes, seed=seed, n_jobs=n_jobs)
             self.classes_ = classes
         return self
 
@@ -265,8 +265,8 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                     self.model_ = copy.deepcopy(self.model_)  # a failure must leave the old one
                 self.model_.declare(declared.tolist())
             labels = target.for_model(self.model_)
-            heaviest = self.model_.max_weight
-            validation.check_max_weight(self.model_.weights_of(labels, weights), heaviest)
+            _, _, totals = self.model_.label_encoder.encode(labels, weights)
+            validation.check_max_weight(totals, self.model_.max_weight)
             self._learn(table, labels, weights)
             kind = target.names().dtype
             names = np.array(self.model_.labels, kind if kind.kind in "bO" else None)
@@ -297,8 +297,11 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         table = read_rows(self, X)
         order = self._class_numbers()
         P = np.empty((len(table), len(order)))
+        assert self.model_.encoder is not None
+        assert self.model_.pipeline is not None
         for rows in slice_rows(table):
-            P[rows] = self.model_._frozen(table.take(rows))[:, order]
+            X = self.model_.encoder.encode_known(table.take(rows))
+            P[rows] = self.model_.pipeline.predict(X)[:, order]
         UnlearnedValues.of(self.model_, table).warn()
         return P
 
@@ -411,8 +414,9 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _begin_rows(self, table: Table, heaviest: float, n_classes: int) -> None:
         """Prepare the model for its first rows: columns, their roles, the largest weight."""
         if "max_weight" in catalogue.settings_of(self.learner):
-            self.model_.settings.setdefault("max_weight", max(1.0, heaviest))
-        self.model_.begin(table, n_classes=n_classes)
+            largest = self.model_.settings.setdefault("max_weight", max(1.0, heaviest))
+            self.model_.max_weight = largest
+        self.model_.declare(table=table, n_classes=n_classes)
 
     def _most_passes(self) -> int:
         """Return the most passes of the penalised fit, 0 if there is none."""

@@ -14,7 +14,7 @@ from sklearn.utils.validation import assert_all_finite, column_or_1d, validate_d
 from folklearn import validation
 from folklearn.arrays import Array
 from folklearn.errors import InvalidInputError
-from folklearn.model.dataset import block_of
+from folklearn.model.dataset import as_table
 from folklearn.model.labels import BALANCED, balance_class_weight
 from folklearn.model.model import Model
 from folklearn.model.roles import IGNORED
@@ -93,7 +93,7 @@ def _read_frame(X: Any, estimator: Any) -> Table:
             f"Found array with 0 sample(s) (shape={(0, len(names))}) while a minimum of 1 is "
             f"required by {type(estimator).__name__}."
         )
-    table = block_of(X, reader.left_out)  # all of them are ignored, or empty
+    table = as_table(X, reader.left_out)  # all of them are ignored, or empty
     gap = np.full(len(table), math.nan)
     return Table({name: table.columns.get(name, gap) for name in names}, table.lines)
 

@@ -70,15 +70,18 @@ def _describe_model(model: Model) -> list[str]:
         lines.append(("features", listed(list(model.encoder.feature_names.values()))))
     if model.crosses:
         lines.append(("crosses", listed([":".join(pair) for pair in model.crosses])))
-    if model.waiting:
-        lines.append(("waiting", f"{counted(len(model.waiting), 'row')} for their labels"))
+    if model.pending.numbers:
+        lines.append(("waiting", f"{counted(len(model.pending.numbers), 'row')} for their labels"))
     if not model.n_rounds:
         return [text.format_fields(*lines)]
-    loss, frozen = text.format_loss(model.average_loss), text.format_loss(model.holdout_loss)
+    loss, frozen = (
+        text.format_loss(model.metrics.average_loss),
+        text.format_loss(model.metrics.holdout_loss),
+    )
     lines += [
         ("loss", f"{loss}, each row predicted before it was learned"),
         ("frozen", f"{frozen}, of rows ahead by the model as saved"),
-        ("error", f"{model.n_mistakes / model.n_rounds:.2%}"),
+        ("error", f"{model.metrics.n_errors / model.n_rounds:.2%}"),
         ("proven", " ".join(describe_claims(model))),
     ]
     return [text.format_fields(*lines), *_describe_weights(model)]
@@ -86,7 +89,7 @@ def _describe_model(model: Model) -> list[str]:
 
 def _describe_weights(model: Model) -> list[str]:
     """Return the most important columns and the largest weights, if there are any yet."""
-    if model.learner is None:
+    if model.pipeline is None or model.pipeline.learner is None:
         return []
     explanation = model.explain()
     lines = []

@@ -23,7 +23,6 @@ from folklearn.model.encoder import MOST_OWN, EncodedBatch, Key, TableEncoder
 from folklearn.model.hindsight import is_regression_affordable
 from folklearn.model.model import Model
 from folklearn.model.roles import CATEGORY, WORDS
-from folklearn.model.run import known_numbers
 from folklearn.model.stream_evidence import DEFAULT_B, class_in_words
 from folklearn.readers.memory import TableReader
 from folklearn.readers.reader import BadRow
@@ -70,7 +69,7 @@ class LabelledFile:
         many = [name for name, values in scan.values.items() if len(values) > MOST_OWN]
         if any(model.encoder.roles.get(name) == CATEGORY for name in many):
             for rows in self._rows():  # columns that rare categories share
-                self._columns.admit(self._columns.encode(rows.block))
+                self._columns.admit(self._columns.encode(rows.table))
         self.n_inputs = max(1, len(self._columns.keys))
         self._scaler: FixedScaler | None = None
 
@@ -87,7 +86,7 @@ class LabelledFile:
         for rows in self._rows():
             weighted = np.flatnonzero(rows.weights != 1.0)
             if weighted.size:
-                line = rows.block.lines[weighted[0]]
+                line = rows.table.lines[weighted[0]]
                 raise FolklearnError(
                     f"{self.unit} {line} of {self.name} has a weight, and folklearn "
                     f"{self._command} takes none: leave the weights out; folklearn run learns "
@@ -122,7 +121,7 @@ class LabelledFile:
 
     def moments(self) -> Moments:
         """Return the moments of the columns over all rows with a label."""
-        tables = (rows.block.take(rows.has_label) for rows in self._rows())
+        tables = (rows.table.take(rows.has_label) for rows in self._rows())
         return reduce(Moments.merged, (Moments.of(self._encode(table)) for table in tables))
 
     def _encode(self, table: Table) -> Array:
@@ -164,8 +163,8 @@ class LabelledFile:
         numbers = {label: k for k, label in enumerate(labels)}
         order = np.array([numbers[label] for label in self.feed.model.labels])
         for rows in self._rows():
-            y = order[known_numbers(self.feed.model, rows.labels)]
-            yield self.scaler.transform(self._encode(rows.block.take(rows.has_label))), y
+            y = order[self.feed.model.label_encoder.find_known(rows.labels)]
+            yield self.scaler.transform(self._encode(rows.table.take(rows.has_label))), y
 
     def matrix(self, labels: Iterable[str]) -> tuple[Array, Labels]:
         """Return all `batches` as one."""

@@ -38,7 +38,7 @@ def predict(
 
     Writes one line a row: where it came from, its ids, its label if there
     is one, the most likely class and its probability, and the probability
-    of every class. TableEncoder are found by name; those that the model does not
+    of every class. Columns are found by name; those that the model does not
     know are ignored. Where rows have labels, the error and the loss follow.
 
     Standard input (-) is answered line by line, as it comes.
@@ -52,7 +52,7 @@ def predict(
         path = outputs.reserve("predictions", None if output == options.STDOUT else output)
         loaded = options.load_model(model, "folklearn predict")
         reader, target = options.Source(file, target, format, delimiter, encoding, decimal).open()
-        feed = loaded.feed(reader, target, one_pass=True, known_only=True, on_bad=bad_row_sink)
+        feed = Dataset(loaded, reader, target, one_pass=True, known_only=True, on_bad=bad_row_sink)
         if loaded.pipeline is None:
             raise FolklearnError(f"{model} has learned nothing yet")
         labelled = feed.target in reader.names
@@ -70,7 +70,7 @@ def predict(
                 if writer is not None:
                     writer.write(batch, step)
                 totals += Score.totals(batch, step)
-                n_rows += len(batch.block)
+                n_rows += len(batch.table)
                 report(n_rows)
         feed.unlearned.warn()
         outputs.commit(console)

@@ -17,8 +17,8 @@ from folklearn.cli.labelled_file import LabelledFile, sort_labels
 from folklearn.cli.options import STDIN
 from folklearn.errors import FolklearnError
 from folklearn.metrics.scores import MIN_PROBABILITY, ROW_SUM_TOLERANCE
+from folklearn.model.batch import BatchResult
 from folklearn.model.dataset import Dataset, LabelledTable
-from folklearn.model.model import BatchResult
 from folklearn.model.roles import ID
 from folklearn.readers.convert import Kind
 from folklearn.readers.open import open_reader
@@ -56,13 +56,13 @@ class PredictionWriter:
 
     def write(self, rows: LabelledTable, step: BatchResult) -> None:
         """Write rows with their predictions."""
-        labels, n_rows = self._model.labels, len(rows.block)
+        labels, n_rows = self._model.labels, len(rows.table)
         best, highest = np.zeros(n_rows, np.int64), np.zeros(n_rows)
         if step.P.shape[1]:
             best = step.P.argmax(axis=1)
             highest = step.P[np.arange(n_rows), best]
         predicted = [labels[k] if p > 0.0 else "" for k, p in zip(best, highest, strict=True)]
-        columns: list[Sequence[Any]] = [rows.block.lines.tolist()]
+        columns: list[Sequence[Any]] = [rows.table.lines.tolist()]
         columns += [rows.ids.get(name, [None] * n_rows) for name in self._ids]
         if self._labelled:
             is_text = isinstance(rows.labels, TextColumn)

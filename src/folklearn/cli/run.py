@@ -180,8 +180,8 @@ def run(
         if monitor:
             model.monitor(lambda alarm: console.print(alarm.in_words()))
         with options.open_bad_row_sink(on_bad_row, bad_path) as bad_row_sink:
-            feed = model.feed(
-                reader, target, weight=weight, one_pass=one_pass, on_bad=bad_row_sink,
+            feed = Dataset(
+                model, reader, target, weight=weight, one_pass=one_pass, on_bad=bad_row_sink,
                 shuffle=seed if shuffle else None, most=_MAX_ROWS_OF_BATCH,
             )  # fmt: skip
             _scan(feed, console)
@@ -296,7 +296,7 @@ class RunLoop:
 
     def __post_init__(self) -> None:
         self.model = self.feed.model
-        self._n_before, self._weight_before = self.model.n_rounds, self.model.total_weight
+        self._n_before, self._weight_before = self.model.n_rounds, self.model.metrics.weight
         self.run = Run.of(self.model, self.feed, self.exact)
 
     @property
@@ -334,7 +334,7 @@ class RunLoop:
             yield self.n_learned
 
     def _cells(self, speed: float) -> list[str]:
-        losses = self.run.loss, self.model.holdout_loss
+        losses = self.run.loss, self.model.metrics.holdout_loss
         cells = [f"{self.run.n_rows}", *map(text.format_loss, losses), f"{self.run.error:.2%}"]
         return [*cells, f"{speed:.0f}"]
 
@@ -346,7 +346,7 @@ class RunLoop:
                 raise KeyboardInterrupt if EXIT_CODES[received] == 130 else Terminated
             what = "no row with a label" if self.feed.n_unlabelled else "no rows"
             raise FolklearnError(f"{name} has {what}")
-        if not self.model.total_weight > self._weight_before:
+        if not self.model.metrics.weight > self._weight_before:
             raise FolklearnError(f"every row of {name} has the weight 0")
 
 
@@ -374,7 +374,7 @@ def _print_results(
     if loop.signals.received is not None:
         console.print("Interrupted: the stream ends here.")
     console.print("\n".join(_summarise(model, finished, bad_row_sink)))
-    if model.has_floors:
+    if model.has_window_bounds:
         console.print(_describe_windows(model))
     if verbose:
         console.print("\n".join(text.describe_details(model)))
@@ -391,7 +391,7 @@ def _summarise(
         rows += f"; {counted(bad_row_sink.n_rows, 'bad row')} skipped"
     yield f"{rows}."
     if model.is_open:
-        new = text.format_loss(model.loss_of_new / model.total_weight)
+        new = text.format_loss(model.metrics.loss_of_new / model.metrics.weight)
         classes = text.describe_classes(model.labels)
         yield f"{classes}; {new} of the loss was paid for their being new."
     if finished.hindsight is None:
@@ -399,7 +399,7 @@ def _summarise(
     else:
         yield finished.hindsight.in_words()
     certificate = finished.certificate
-    yield NOTHING_PROVEN if certificate is None else certificate.in_words(model.total_weight)
+    yield NOTHING_PROVEN if certificate is None else certificate.in_words(model.metrics.weight)
 
 
 def _describe_windows(model: Model) -> str:
@@ -425,7 +425,7 @@ def _describe_windows(model: Model) -> str:
 
 
 def _describe_totals(model: Model) -> str:
-    error = model.n_mistakes / model.n_rounds
-    loss = text.format_loss(model.average_loss)
+    error = model.metrics.n_errors / model.n_rounds
+    loss = text.format_loss(model.metrics.average_loss)
     rows = counted(model.n_rounds, "row")
     return f"Over all {rows}: error {error:.2%}, average log loss {loss}."

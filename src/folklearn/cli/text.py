@@ -101,11 +101,12 @@ def describe_missing(gaps: Mapping[str, int], roles: Mapping[str, str]) -> list[
 
 def describe_learner(model: Model) -> str:
     """Return the learner of a model with all of its settings, before the first row too."""
-    learner = model.learner or catalogue.make(model.learner_name, 1, 2, model.settings)
+    begun = None if model.pipeline is None else model.pipeline.learner
+    learner = begun or catalogue.make(model.learner_name, 1, 2, model.settings)
     if model.learner_name != DEFAULT_LEARNER:
         return _describe_settings(learner)
     scaled = learner.experts[0] if isinstance(learner, Mixture) else learner
-    backend = _expected_lane(model) if model.learner is None else lane_taken(learner)
+    backend = _expected_lane(model) if begun is None else lane_taken(learner)
     what = "chosen by the size of the first rows" if backend is None else backends.WORDS[backend]
     return f"auto, R={scaled.R:g}: {what}"
 
@@ -131,7 +132,8 @@ def _describe_settings(learner: Learner) -> str:
 
 def describe_details(model: Model) -> list[str]:
     """Return lines about the learner, its experts and the whole certificate."""
-    learner, certificate = model.learner, model.certificate()
+    certificate = model.certificate()
+    learner = None if model.pipeline is None else model.pipeline.learner
     if learner is None:
         return []
     n_columns = learner.n_columns if isinstance(learner, SparseSgd) else learner.n_features
@@ -146,8 +148,8 @@ def describe_details(model: Model) -> list[str]:
             f"{len(learner.experts)} experts are left: {names}."
         )
     if certificate is not None:
-        unit = "round" if model.total_weight == model.n_rounds else "unit of weight"
-        lines.append(certificate.in_full(model.total_weight, unit))
+        unit = "round" if model.metrics.weight == model.n_rounds else "unit of weight"
+        lines.append(certificate.in_full(model.metrics.weight, unit))
         if learner.n_unsolved and certificate.valid:
             lines.append(
                 f"In {counted(learner.n_unsolved, 'round')} the prediction was not solved to full "

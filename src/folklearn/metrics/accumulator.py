@@ -61,6 +61,13 @@ class Metrics(Serializable):
         self._absent: Array = np.zeros(0)
 
     @property
+    def holdout_loss(self) -> float:
+        """The hold-out loss a row of recent stripes, after the last row; NaN if not measured."""
+        if self._pending:
+            return float(self._pending[-1][4])
+        return self.segments[-1].holdout_loss if self._n_counted else math.nan
+
+    @property
     def n_rows(self) -> int:
         """The number of rows."""
         return self._n_counted + len(self._pending)

@@ -1,5 +1,6 @@
 """From a source to a model: roles, labels, weights and ids of rows, block by block."""
 
+import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,12 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from folklearn import validation
-from folklearn.arrays import Array
+from folklearn.arrays import TINY, Array
 from folklearn.errors import InvalidInputError, spell_argument, warn_of_data
 from folklearn.kernels.blas import device_named
 from folklearn.learners.backends import PAIRS, select_backend
+from folklearn.learners.sparse_sgd import SparseSgd
 from folklearn.model import roles as known_roles
-from folklearn.model.encoder import FEATURES
+from folklearn.model.batch import BatchResult
+from folklearn.model.encoder import FEATURES, TableEncoder
 from folklearn.model.roles import CATEGORY, DATES, ID, IGNORED, LEARNED, TARGET, WEIGHT, WORDS
 from folklearn.progress import report_progress
 from folklearn.readers.convert import parse_number
@@ -27,7 +30,7 @@ from folklearn.sparse import SparseRows, is_sparse
 from folklearn.utils import listed
 
 if TYPE_CHECKING:
-    from folklearn.model.model import BatchResult, Model
+    from folklearn.model.model import Model
 from typing import TYPE_CHECKING, Self
 
 from folklearn.readers.table import as_text_column
@@ -50,18 +53,24 @@ _SORTED = (
 class LabelledTable:
     """Rows of a block with what was taken out of it.
 
-    block : the columns that are learned from.
+    table : the columns that are learned from.
     labels : of the rows that have one, in order: `TextColumn`, or values of any kind.
     has_label : (T,) which rows these are.
     weights : (T,) of all rows.
     ids : columns that are carried along, by name.
     """
 
-    block: Table
+    table: Table
     labels: Any
     has_label: NDArray[np.bool_]
     weights: Array
     ids: dict[str, list[Any]]
+
+    def labelled(self) -> tuple[Table, Any, Array]:
+        """Return the rows that have a label: their table, labels and weights."""
+        if self.has_label.all():
+            return self.table, self.labels, self.weights
+        return self.table.take(self.has_label), self.labels, self.weights[self.has_label]
 
     def labels_of(self, some: NDArray[np.bool_]) -> Any:
         """Return the labels of rows that all have one."""
@@ -106,9 +115,15 @@ class Dataset:
         dense: bool = False,
         **options: Any,
     ) -> None:
+        if not (target is None or isinstance(target, str)):
+            raise InvalidInputError(
+                f"target is the name of the column of labels, got {type(target).__name__}: put the "
+                "labels into the rows, as in X.assign(label=y) with target='label'; learn_many(X, "
+                "y) and FolkloreClassifier take labels apart"
+            )
         self.model = model
         self.on_bad, self.shuffle = on_bad, shuffle
-        self.most = most or (_FINE if model.has_floors else _COARSE)
+        self.most = most or (_FINE if model.has_window_bounds else _COARSE)
         self.known_only, self.dense = known_only, dense
         self._has_begun = False
         self._own_labels: dict[int, Any] | None = None
@@ -261,7 +276,7 @@ class Dataset:
                 return
             found_labels = Counter(values)
             labels, counts = list(found_labels), list(found_labels.values())
-        self.model.expect(labels, counts, heaviest=found.largest_weight or 1.0)
+        self.model.declare(labels, counts=counts, max_weight=found.largest_weight or 1.0)
 
     def _open_columns(self) -> None:
         """Give every column, and every category that was found, its place."""
@@ -270,7 +285,7 @@ class Dataset:
         n_features = 0
         if isinstance(head.features, SparseRows):
             n_features = found.n_features if found else len(np.unique(head.features[:1].indices))
-        n_classes = max(2, len(model._labels))
+        n_classes = max(2, len(model.labels))
         is_wide = n_features > _FEW
         if found is not None:
             is_wide = select_backend(n_features + 1, n_classes, device_named(model.device)) != PAIRS
@@ -281,12 +296,12 @@ class Dataset:
                 f"column {name!r} of {self.reader.name} holds words, and these rows must be a "
                 "matrix: leave it out, or give it the role category"
             )
-        columns = model.open_columns(self.roles, sparse=sparse)
+        model.encoder = columns = TableEncoder(self.roles, model.crosses, sparse=sparse)
         if sparse or found is None:
             return
         columns.admit(columns.encode(_first_rows(head, found, learned)))
 
-    def steps(self, *, progress: bool = False) -> Iterator[tuple[LabelledTable, "BatchResult"]]:
+    def steps(self, *, progress: bool = False) -> Iterator[tuple[LabelledTable, BatchResult]]:
         """Predict, then learn, all rows; yield them block by block."""
         self.begin()
         self.warn_of_left_out()
@@ -295,7 +310,7 @@ class Dataset:
             done = 0
             for rows in self.rows():
                 yield from self.learn(rows)
-                done += len(rows.block)
+                done += len(rows.table)
                 if report is not None:
                     report(done)
         self.keep_names()
@@ -376,33 +391,44 @@ class Dataset:
             message + reason, line=line, column=self.weight, reason=f"the weight is {weight:g}"
         )
 
-    def learn(self, rows: LabelledTable) -> Iterator[tuple[LabelledTable, "BatchResult"]]:
+    def learn(self, rows: LabelledTable) -> Iterator[tuple[LabelledTable, BatchResult]]:
         """Learn the rows that have a label and predict the others, in order."""
         changes = np.flatnonzero(np.diff(rows.has_label)) + 1
-        ends = [*changes.tolist(), len(rows.block)]
+        ends = [*changes.tolist(), len(rows.table)]
         start = 0
         for stop in ends:
             if start == stop:
                 continue
-            some = np.zeros(len(rows.block), bool)
+            some = np.zeros(len(rows.table), bool)
             some[start:stop] = True
-            part = rows if stop - start == len(rows.block) else _part(rows, some, start, stop)
+            part = rows if stop - start == len(rows.table) else _part(rows, some, start, stop)
             yield part, self._step(part)
             start = stop
 
-    def _step(self, rows: LabelledTable) -> "BatchResult":
-        model, n_rows = self.model, len(rows.block)
+    def _step(self, rows: LabelledTable) -> BatchResult:
         if rows.has_label.all():
-            numbers, new = model._read_labels(rows.labels, n_rows)
-            self.n_learned += n_rows
-            return model._learn_block(rows.block, numbers, new, rows.weights)
-        self.n_unlabelled += n_rows
-        return model._predicted_only(rows.block, rows.weights)
+            self.n_learned += len(rows.table)
+            return self.model.learn_many(rows)
+        T = len(rows.table)
+        self.n_unlabelled += T
+        unseen = np.full(T, self.model.unseen_probability)
+        P = self.model.predict_next(rows.table) * (1.0 - unseen)[:, None]
+        return BatchResult(P, unseen, np.full(T, -1), np.full(T, math.nan), rows.weights)
 
-    def predict(self, rows: LabelledTable) -> "BatchResult":
+    def predict(self, rows: LabelledTable) -> BatchResult:
         """Predict rows as the model would once it is saved; nothing is learned."""
-        self.unlearned.count(self.model, rows.block)
-        return self.model._predicted_frozen(rows)
+        model, has_label = self.model, rows.has_label
+        self.unlearned.count(model, rows.table)
+        assert model.pipeline is not None
+        assert model.encoder is not None
+        unseen = np.full(len(has_label), model.unseen_probability)
+        P = model.pipeline.predict(model.encoder.encode_known(rows.table))
+        P = P * (1.0 - unseen)[:, None]
+        numbers = np.full(len(has_label), -1)
+        numbers[has_label] = model.label_encoder.find_known(rows.labels)
+        p_label = np.where(numbers >= 0, P[np.arange(len(P)), numbers], unseen)
+        losses = np.where(has_label, -np.log(np.maximum(p_label, TINY)), math.nan)
+        return BatchResult(P, unseen, numbers, losses, rows.weights)
 
     def warn_of_left_out(self) -> None:
         """Warn of columns that were left out, of each once; the command line lists them itself."""
@@ -422,15 +448,15 @@ class Dataset:
     def unlabelled(self) -> Iterator[Table]:
         """Yield the rows to be predicted, labels apart."""
         for rows in self.rows(doubling=False):
-            self.unlearned.count(self.model, rows.block)
-            yield rows.block
+            self.unlearned.count(self.model, rows.table)
+            yield rows.table
 
     def keep_names(self) -> None:
         """Remember what features are called that the source has by number."""
         columns = self.model.encoder
         if columns is not None and isinstance(self.reader.head().features, SparseRows):
             indices = [int(part) for source, part in columns.keys if source == FEATURES and part]
-            recent = self.model._recent.rows()[0].features
+            recent = self.model.recent.rows()[0].features
             if columns.sparse and isinstance(recent, SparseRows):
                 indices = np.unique(recent.compact().indices).tolist()
             columns.feature_names = dict(
@@ -438,7 +464,7 @@ class Dataset:
             )
 
 
-def block_of(rows: Any, ignored: Collection[str] = ()) -> Table:
+def as_table(rows: Any, ignored: Collection[str] = ()) -> Table:
     """Return rows that are at hand as one block: a frame, dictionaries, a matrix, a block.
 
     Warns of columns that cannot be read, but for those that are `ignored`.
@@ -500,7 +526,7 @@ def _first_rows(head: Table, found: Scan, learned: Mapping[str, str]) -> Table:
 def _part(rows: LabelledTable, some: NDArray[np.bool_], start: int, stop: int) -> LabelledTable:
     part = slice(start, stop)
     return LabelledTable(
-        rows.block.take(part),
+        rows.table.take(part),
         rows.labels_of(some & rows.has_label),
         rows.has_label[part],
         rows.weights[part],
@@ -587,7 +613,7 @@ class UnlearnedValues:
         found = np.bincount(texts.codes + 1, minlength=len(texts.values) + 1)[1:]
         present = np.flatnonzero(found)
         values = [texts.values[code] for code in present.tolist()]
-        is_new = ~model._has_learned(name, values)
+        is_new = ~_has_learned(model, name, values)
         if is_new.any():
             n_rows = int(found[present[is_new]].sum())
             self.n_rows[name] = self.n_rows.get(name, 0) + n_rows
@@ -610,3 +636,14 @@ class UnlearnedValues:
             for name in columns
         ]
         return f"{'; '.join(parts)}: such values count as missing" if parts else ""
+
+
+def _has_learned(model: "Model", name: str, categories: Sequence[str]) -> NDArray[np.bool_]:
+    """Tell which categories of a column were learned."""
+    encoder, pipeline = model.encoder, model.pipeline
+    assert encoder is not None
+    if not encoder.sparse:
+        return encoder.has_places(name, categories)
+    if pipeline is None or not isinstance(pipeline.learner, SparseSgd):  # before the second class
+        return np.ones(len(categories), bool)
+    return pipeline.learner.has_occurred(encoder.wide_places(name, categories))

@@ -122,8 +122,8 @@ def model_card(model: "Model") -> str:
         ("learner", model.learner_name),
         ("rows learned", model.n_rounds),
         ("classes", labels + (" …" if len(model.labels) > _MAX_CARD_NAMES else "")),
-        ("average log loss", model.average_loss),
-        ("hold-out log loss", model.holdout_loss),
+        ("average log loss", model.metrics.average_loss),
+        ("hold-out log loss", model.metrics.holdout_loss),
         ("error", model.metrics.error_rate),
     ]
     rows += [(role, ", ".join(names[:_MAX_CARD_NAMES])) for role, names in described(model.roles)]

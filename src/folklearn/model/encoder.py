@@ -3,7 +3,7 @@
 import math
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from operator import itemgetter
 from typing import Any
 
@@ -32,7 +32,6 @@ from folklearn.readers.table import (
     TextColumn,
     is_missing,
     not_a_row_error,
-    table_from_records,
 )
 from folklearn.serialization import Record, Serializable
 from folklearn.sparse import SparseRows
@@ -52,12 +51,17 @@ class EncodedBatch:
     X : (T, d) raw numbers, places of new keys included, or a `SparseInput`.
     keys : the new ones, those that the first row needs before those of the second, and so on.
     n_first : how many places there are with the first row.
+    late_missing : of the new keys, whether they are numbers, missing until now; others were 0.
+    late_numeric : of the new keys, whether they hold numbers, which are standardised; others are
+        0 or 1.
     """
 
     X: Any
     keys: Sequence[Key] = ()
     roles: Mapping[str, str] = field(default_factory=dict)
     n_first: int = 0
+    late_missing: Sequence[bool] = ()
+    late_numeric: Sequence[bool] = ()
 
 
 class TableEncoder(Serializable):
@@ -98,7 +102,6 @@ class TableEncoder(Serializable):
         self._row_size = -1  # entries of a row that holds every column, if all are numbers
         self._row_values: Callable[[Any], tuple[Any, ...]] = tuple
         self._row_format = ""
-        self._last_row: tuple[Any, Any] = None, None
         for name, role in (roles or {}).items():
             known_roles.check_known(role, name)
         both = {f"{a}:{b}" for a, b in self.crosses} & set(roles or ())
@@ -153,11 +156,6 @@ class TableEncoder(Serializable):
             return self.roles[source] in (NUMBER, *DATES)
         return all(self.roles.get(name) == NUMBER for name in self._crossed[source])
 
-    def were_missing(self, encoded: EncodedBatch) -> list[bool]:
-        """Tell of new keys whether they are numbers, missing until now; others were 0."""
-        roles = {**self.roles, **encoded.roles}
-        return [roles.get(source) in (NUMBER, *DATES) for source, _ in encoded.keys]
-
     def are_numbers(self, encoded: EncodedBatch) -> list[bool]:
         """Tell of new keys whether they hold numbers, which are standardised; others are 0 or 1."""
         known, self.roles = self.roles, {**self.roles, **encoded.roles}
@@ -193,7 +191,7 @@ class TableEncoder(Serializable):
         self.is_matrix = numbered and not self.sparse
         learned = [key[0] for key in self.keys]
         plain = set(self.roles.values()) <= {NUMBER, ID, IGNORED}
-        self._row_size, self._last_row = -1, (None, None)
+        self._row_size = -1
         if self.crosses or self.sparse or len(learned) < 2:
             return
         if plain and learned == self.learned and len(learned) == len(self.roles):
@@ -201,31 +199,19 @@ class TableEncoder(Serializable):
             self._row_values = itemgetter(*learned)
             self._row_format = f"{len(learned)}d"
 
-    def row(self, x: Any) -> EncodedBatch:
-        """Return one row, a mapping of names to values, as `encode` returns a block."""
-        plain = self.plain_row(x)
-        return (
-            self.encode(table_from_records([x], [1]))
-            if plain is None
-            else EncodedBatch(plain[None])
-        )
-
-    def plain_row(self, x: Any) -> Array | None:
+    def encode_row(self, x: Any) -> Array | None:
         """Return one row (d,) of numbers and categories that are all known; None for any other.
 
         Whether numbers can be computed with is for `OnlinePipeline` to say.
         """
         if type(x) is dict and len(x) == self._row_size:
             try:  # the way of nearly all rows of numbers
-                values = self._row_values(x)
-                if values != self._last_row[0]:  # a row that is learned was predicted just before
-                    packed: Any = np.empty(self._row_size)
-                    struct.pack_into(self._row_format, packed, 0, *values)
-                    self._last_row = values, packed
-                row: Array = self._last_row[1]
-                return row
+                row: Any = np.empty(self._row_size)
+                struct.pack_into(self._row_format, row, 0, *self._row_values(x))
             except Exception:  # another column, a gap, text, or what no number can be made of
                 pass  # is looked at below, value by value
+            else:
+                return row  # type: ignore[no-any-return]
         if not isinstance(x, Mapping):
             raise not_a_row_error(x)
         return None if self.sparse or self.crosses else self._known_row(x)
@@ -282,7 +268,17 @@ class TableEncoder(Serializable):
             return EncodedBatch(matrix, (), roles, len(self.keys))
         encode = self._wide if self.sparse else self._dense
         X, keys, n_first = encode(sources, block)
-        return EncodedBatch(X, keys, roles, n_first)
+        batch = EncodedBatch(X, keys, roles, n_first)
+        if not keys:
+            return batch
+        all_roles = {**self.roles, **roles}
+        late_missing = [all_roles.get(source) in (NUMBER, *DATES) for source, _ in keys]
+        late_numeric = self.are_numbers(batch)
+        return replace(batch, late_missing=late_missing, late_numeric=late_numeric)
+
+    def encode_known(self, block: Table) -> Any:
+        """Return the rows of a block as a matrix of the places that are there."""
+        return self.known(self.encode(block).X)
 
     def _sources(
         self, block: Table, roles: Mapping[str, str]

@@ -72,7 +72,7 @@ def explained(model: "Model", *, importance: bool, seed: int) -> Explanation:
     pipeline, columns = model.pipeline, model.encoder
     if pipeline is None or columns is None or pipeline.learner is None:
         raise InvalidInputError("there is nothing to explain before two classes were learned")
-    block, labels = model._recent.rows()
+    block, labels = model.recent.rows()
     if pipeline.sparse:
         names, W = _wide_weights(model, block)
     else:
@@ -143,7 +143,7 @@ def _importance(model: "Model", block: Table, labels: Any, seed: int) -> dict[st
     block, labels = block.take(known), labels[known]
 
     def loss(rows: Table) -> float:
-        given = model._frozen(rows)[np.arange(len(labels)), labels]
+        given = model.predict_proba(rows)[np.arange(len(labels)), labels]
         return float(-np.log(np.maximum(given, TINY)).mean())
 
     before = loss(block)

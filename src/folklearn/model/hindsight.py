@@ -10,12 +10,14 @@ import numpy as np
 from folklearn import memory
 from folklearn.arrays import Array
 from folklearn.evaluate.regression import Regression, logistic_regression
+from folklearn.model.batch import BatchResult, one_hot, pad_classes, pad_features
 from folklearn.model.sparse_scaler import SPACE, SparseInput, assemble
 from folklearn.scaler import FixedScaler, Moments
 from folklearn.sparse import SparseRows
+from folklearn.validation import NO_SOFT_ROWS
 
 if TYPE_CHECKING:
-    from folklearn.model.model import BatchResult, Model
+    from folklearn.model.model import Model
 
 _MAX_WEIGHTS = 3000  # classes times columns that are fitted unasked
 _MAX_SHARE_OF_MEMORY = 1.0 / 16.0  # that encoded rows may take, unasked
@@ -41,14 +43,14 @@ class EncodedRows:
         self._n_bytes = 0
         self.are_kept = exact is not False
 
-    def add(self, model: "Model", step: "BatchResult") -> None:
+    def add(self, model: "Model", result: BatchResult) -> None:
         """Take rows that were learned."""
-        if not self.are_kept or step.X is None:
+        if not self.are_kept or result.X is None:
             return
-        self._parts.append((step.X, step.labels, step.weights))
-        self._n_bytes += _n_bytes(step.X)
+        self._parts.append((result.X, result.labels, result.weights))
+        self._n_bytes += _n_bytes(result.X)
         if self._exact is None:
-            n_weights = len(model.labels) * _n_columns(step.X)
+            n_weights = len(model.labels) * _n_columns(result.X)
             if not is_regression_affordable(n_weights, self._n_bytes):
                 self.are_kept, self._parts = False, []
 
@@ -60,7 +62,7 @@ class EncodedRows:
         parts, self._parts = self._parts, []
         encode = self._sparse if pipeline.sparse else self._dense
         X, start, constant = encode(parts, model)
-        y = _joined_labels([labels for _, labels, _ in parts], K)
+        y = _concat_labels([labels for _, labels, _ in parts], K)
         weights = np.concatenate([weights for *_, weights in parts])
         found = logistic_regression(
             X, y, n_classes=K, weight=weights, constant=constant, start=start
@@ -73,21 +75,17 @@ class EncodedRows:
     def _dense(self, parts: list[Any], model: "Model") -> tuple[Any, Array, int | None]:
         pipeline = model.pipeline
         assert pipeline is not None
-        numeric = np.array(pipeline.evidence.numeric, bool)
+        numeric = pipeline.evidence.numeric
         d = len(numeric)
-
-        def widened(X: Array) -> Array:
-            late = np.where(numeric[X.shape[1] :], np.nan, 0.0)
-            more = np.broadcast_to(late, (len(X), d - X.shape[1]))
-            return np.hstack([X, more]) if len(late) else X
-
-        moments = reduce(Moments.merged, (Moments.of(widened(X)) for X, *_ in parts))
+        moments = reduce(
+            Moments.merged, (Moments.of(pad_features(X, d, numeric)) for X, *_ in parts)
+        )
         scaler = FixedScaler(scale=model.scale, intercept=model.intercept)
-        scaler = scaler.opened(moments, numeric.tolist())
+        scaler = scaler.opened(moments, numeric)
         scaler.mean_square = 1.0  # in standard deviations, not divided
         Z, first = np.empty((sum(len(X) for X, *_ in parts), scaler.n_columns)), 0
         for X, *_ in parts:
-            Z[first : first + len(X)] = scaler.transform(widened(X))
+            Z[first : first + len(X)] = scaler.transform(pad_features(X, d, numeric))
             first += len(X)
         start = np.nan_to_num(scaler.model(*pipeline.linear()))
         return Z, start, 0 if model.intercept else None
@@ -109,19 +107,12 @@ class EncodedRows:
         return narrow.array(), start, 0 if model.intercept else None
 
 
-def _joined_labels(parts: list[Any], n_classes: int) -> Any:
+def _concat_labels(parts: list[Any], n_classes: int) -> Any:
     """Return class numbers (T,), or soft labels (T, K) if some are."""
-    if all(np.ndim(part) == 1 for part in parts):
+    if all(np.ndim(labels) == 1 for labels in parts):
         return np.concatenate(parts)
-    Y = []
-    for part in parts:
-        own = np.zeros((len(part), n_classes))
-        if np.ndim(part) == 1:
-            own[np.arange(len(part)), part] = 1.0
-        else:
-            own[:, : part.shape[1]] = part
-        Y.append(own)
-    return np.concatenate(Y)
+    soft = [labels if np.ndim(labels) == 2 else one_hot(labels, NO_SOFT_ROWS) for labels in parts]
+    return np.concatenate([pad_classes(Y, n_classes) for Y in soft])
 
 
 def _n_columns(X: Any) -> int:

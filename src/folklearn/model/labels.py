@@ -11,6 +11,7 @@ from folklearn import validation
 from folklearn.arrays import Array, Labels
 from folklearn.errors import InvalidInputError
 from folklearn.readers.table import TextColumn
+from folklearn.utils import counted
 
 _KINDS: dict[str, Any] = {"str": str, "int": int, "bool": bool, "float": float.fromhex}
 
@@ -18,10 +19,12 @@ _KINDS: dict[str, Any] = {"str": str, "int": int, "bool": bool, "float": float.f
 class LabelEncoder:
     """The labels of a model in order of appearance.
 
-    Reading a label enrols none: `admit` does, once the example was learned.
+    Reading a label enrols none: `admit` does, once the example was learned. `class_weight` are
+    weights of rows by label, 1 for others, or "balanced" until they are known.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, class_weight: "ClassWeight" = None) -> None:
+        self.class_weight = class_weight
         self.kept: list[Any] = []  # by number
         self.numbers: dict[Any, int] = {}
 
@@ -30,9 +33,9 @@ class LabelEncoder:
 
     def copy(self) -> Self:
         """Return labels of their own, to which more can be admitted."""
-        other = type(self)()
-        other.admit(self.kept)
-        return other
+        copied = type(self)(self.class_weight)
+        copied.admit(self.kept)
+        return copied
 
     def admit(self, labels: Iterable[Any]) -> None:
         """Enrol labels, behind those that are there."""
@@ -75,6 +78,63 @@ class LabelEncoder:
             else:
                 row[: label.size] = label
         return soft, new
+
+    def encode(self, y: Any, weights: Array) -> tuple[Any, Sequence[Any], Array]:
+        """Return class numbers (T,), or soft labels (T, K), new labels, and weights (T,).
+
+        y has a label for every row, or is a matrix (T, K) of probabilities of the known ones.
+        The weights have those of the classes in them.
+        """
+        n_rows = len(weights)
+        new: Sequence[Any] = ()
+        if isinstance(y, np.ndarray) and y.ndim == 2:
+            numbers = y
+            if y.shape != (n_rows, len(self.kept)):
+                raise InvalidInputError(
+                    f"soft labels have shape {y.shape}; expected ({n_rows}, {len(self.kept)}), "
+                    "a column for every known class: `declare` further ones first"
+                )
+        else:
+            read, new = self.read_many(y.tolist() if isinstance(y, np.ndarray) else y)
+            if len(read) != n_rows:
+                raise InvalidInputError(
+                    f"there are {len(read)} labels for {counted(n_rows, 'row')}"
+                )
+            numbers = np.asarray(read, None if np.ndim(read) == 2 else np.int64)
+        numbers, weights = self.apply_class_weight(numbers, new, weights)
+        return numbers, new, weights
+
+    def apply_class_weight(
+        self, numbers: Any, new: Sequence[Any], weights: Array
+    ) -> tuple[Any, Array]:
+        r"""Return class numbers (T,) or soft labels (T, K), and weights times those of classes.
+
+        A soft label y counts as what is expected of hard ones: the soft label
+        :math:`y_k w_k / w` with the weight :math:`w = \sum_k y_k w_k`.
+        """
+        class_weight = self.class_weight
+        if class_weight is None:
+            return numbers, weights
+        if isinstance(class_weight, str):
+            raise InvalidInputError(
+                'class_weight="balanced" needs to see all labels first: use `fit`, `run` over a '
+                "file or a frame, or give the weights as a dictionary"
+            )
+        labels = [*self.kept, *new]
+        factors = np.array([validation.weight(class_weight.get(label, 1.0)) for label in labels])
+        if np.ndim(numbers) == 1:
+            return numbers, weights * factors[numbers]
+        shares = numbers * factors[: numbers.shape[1]]
+        totals = shares.sum(axis=1, keepdims=True)
+        shares = np.divide(shares, totals, out=np.array(numbers, float), where=totals > 0.0)
+        return shares, weights * totals[:, 0]
+
+    def find_known(self, y: Any) -> Any:
+        """Return the class numbers (T,) of labels, -1 for one that is not known."""
+        if isinstance(y, TextColumn):
+            known = self.by_text()
+            return np.array([*(known.get(value, -1) for value in y.values), -1])[y.codes]
+        return np.array([self.numbers.get(label, -1) for label in y])
 
     def by_text(self) -> dict[str, int]:
         """Return the numbers of the labels as a file holds them; one that is text comes first."""
@@ -229,30 +289,6 @@ def balance_class_weight(totals: Mapping[Any, float]) -> dict[Any, float]:
         label: total / (len(totals) * weight) if weight > 0.0 else 0.0
         for label, weight in totals.items()
     }
-
-
-def apply_class_weight(
-    given: ClassWeight, labels: Sequence[Any], numbers: Any, weights: Array
-) -> tuple[Any, Array]:
-    r"""Return class numbers (T,) or soft labels (T, K), and weights with those of classes in them.
-
-    A soft label y counts as what is expected of hard ones: the soft label
-    :math:`y_k w_k / w` with the weight :math:`w = \sum_k y_k w_k`.
-    """
-    if given is None:
-        return numbers, weights
-    if isinstance(given, str):
-        raise InvalidInputError(
-            'class_weight="balanced" needs to see all labels first: use `fit`, `run` over a '
-            "file or a frame, or give the weights as a dictionary"
-        )
-    factors = np.array([validation.weight(given.get(label, 1.0)) for label in labels])
-    if np.ndim(numbers) == 1:
-        return numbers, weights * factors[numbers]
-    shares = numbers * factors[: numbers.shape[1]]
-    totals = shares.sum(axis=1, keepdims=True)
-    shares = np.divide(shares, totals, out=np.array(numbers, float), where=totals > 0.0)
-    return shares, weights * totals[:, 0]
 
 
 def class_weight_to_json(given: ClassWeight) -> Any:

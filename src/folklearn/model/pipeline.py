@@ -1,38 +1,32 @@
 """Numbers around a learner: raw rows and class numbers in, probabilities out; it grows."""
 
 import copy
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from folklearn import serialization, validation
-from folklearn.arrays import TINY, Array, Labels, softmax
-from folklearn.batch.penalised import MAX_PASSES
+from folklearn.arrays import TINY, Array, softmax
 from folklearn.batch.sparse_fit import ColumnModel
 from folklearn.errors import InvalidInputError, StateFileError
 from folklearn.evidence.certificate import Certificate
-from folklearn.evidence.map_reduce import MapReduce
-from folklearn.evidence.passes import LocalPasses, Passes
 from folklearn.kernels.blas import OWN, device_named
-from folklearn.kernels.on_torch.device import Device
 from folklearn.learners import catalogue
-from folklearn.learners.backends import PAIRS, WIDE, select_backend
+from folklearn.learners.backends import WIDE, select_backend
 from folklearn.learners.base import Learner
 from folklearn.learners.experts import ExpertLearner
 from folklearn.learners.sparse_sgd import SparseSgd
-from folklearn.model.holdout import HeldRows, HoldoutWeights
+from folklearn.model.batch import RawBatch
+from folklearn.model.holdout import HoldoutWeights
 from folklearn.model.labels import encode_labels
-from folklearn.model.refit import at_hand, freed, refit_dense, refit_wide
 from folklearn.model.sparse_scaler import SPACE, SparseInput, SparseScaler
 from folklearn.model.stream_evidence import COLUMNS, StreamEvidence
 from folklearn.scaler import OnlineScaler
 from folklearn.serialization import Record, Serializable
 from folklearn.sparse import SparseRows, check_columns
 from folklearn.validation import Rows
-
-Raw = Callable[[], Iterable[tuple[Any, ArrayLike, ArrayLike]]]  # X, y, weights
 
 
 class OnlinePipeline(Serializable):
@@ -106,13 +100,9 @@ class OnlinePipeline(Serializable):
         self.n_rounds = 0
         self.n_new = 0
         self.holdout_losses: Array = np.empty(0)  # after every row of the last `run`
-        # Of features that come late, whether they are numbers, which were missing until then;
-        # others, categories and what svmlight leaves out, were 0.
-        self.late_numbers: Sequence[bool] = ()
-        self.late_numeric: Sequence[bool] = ()  # and which are numbers and no indicators
         self.B = B
-        self._asked: tuple[Any, Any] = None, None  # the row predicted last, and what was predicted
-        self._n_coming = 0  # classes that the rows in hand bring: a learner is chosen for them all
+        self._predicted: tuple[Any, Any] = None, None  # the row predicted last, its probabilities
+        self._n_classes_ahead = 0  # with the rows of this `run`: a learner is chosen for them all
         self._scaler: OnlineScaler | SparseScaler
         if self.sparse:
             self._scaler = SparseScaler(
@@ -128,29 +118,24 @@ class OnlinePipeline(Serializable):
         )
         self.evidence.numeric = [True] * n_features
         self.learner: Learner | None = None
-        # What predicts after `refit`, a dense one is (K, columns).
-        self._refitted: Array | ColumnModel | None = None
-        first = self._make(self._scaler.n_columns, max(2, self.n_classes))  # hears bad settings
-        self.max_weight = first.max_weight  # above which it refuses
+        # What predicts after `refit` until something is learned: weights (K, columns), or of some.
+        self.batch_fit: Array | ColumnModel | None = None
+        first = self._make(self._scaler.n_columns, max(2, self.n_classes))  # checks the settings
+        self.max_weight = first.max_weight
         if self.n_classes >= 2:
             self.learner = first
 
     def _check_growing(self) -> None:
-        if not self.can_grow:
+        if not catalogue.grows(self.name):
             raise InvalidInputError(
                 f"{self.name!r} is no learner that takes classes as they come, or features; those "
                 f"are: {', '.join(catalogue.growing())}"
             )
 
-    @property
-    def can_grow(self) -> bool:
-        """Whether its learner takes classes and features that come late."""
-        return catalogue.grows(self.name)
-
     def _make(self, n_columns: int, n_classes: int) -> Learner:
         settings = self.settings
         if self.name == "auto":  # for the classes that are coming with these rows too
-            size = n_columns, max(n_classes, self._n_coming)
+            size = n_columns, max(n_classes, self._n_classes_ahead)
             backend = WIDE if self.sparse else select_backend(*size, device_named(self.device))
             settings = {"backend": backend, **settings}
         if self.B is not None and "B" in catalogue.settings_of(self.name):
@@ -166,12 +151,6 @@ class OnlinePipeline(Serializable):
             self.learner.to(device)
         return self
 
-    def _is_wide(self, device: Device | None) -> bool:
-        """Tell whether a fit is too large for sums over all pairs of classes."""
-        if isinstance(self.learner, ExpertLearner):
-            return False
-        return self.sparse or select_backend(self.n_columns, self.n_classes, device) != PAIRS
-
     @property
     def n_features(self) -> int:
         """The number of raw features so far, or of slots."""
@@ -181,26 +160,22 @@ class OnlinePipeline(Serializable):
     @property
     def unseen_probability(self) -> float:
         """The probability that the next example is of a class that was never seen."""
-        return float(self._unseen(self.n_rounds))
-
-    def _unseen(self, n_rounds: Any) -> Any:
-        """Return it after so many rounds (one number, or several) without a new class since."""
-        return (self.n_new + 0.5) / (n_rounds + 1.0) if self.n_classes else 1.0
+        return (self.n_new + 0.5) / (self.n_rounds + 1.0) if self.n_classes else 1.0
 
     def predict(self, X: Any) -> Array:
         """Return the probabilities of the known classes, given that it is one: (T, d), (T, K).
 
         Of experts that were judged, as the frozen record weighs them.
         """
-        Z, learner = self._scaler.transform(self._raw(X, self.n_features)), self.learner
+        Z, learner = self.scale(X), self.learner
         if learner is None:
             return np.ones((len(Z), self.n_classes))
-        if isinstance(self._refitted, ColumnModel):
-            return self._refitted.predict(Z)
-        if self._refitted is not None:
-            return softmax(Z @ self._refitted.T)
+        if isinstance(self.batch_fit, ColumnModel):
+            return self.batch_fit.predict(Z)
+        if self.batch_fit is not None:
+            return softmax(Z @ self.batch_fit.T)
         norms = validation.norms(Z)
-        if not self.holdout.has_judged(learner):
+        if not self.holdout.has_scores_of(learner):
             return learner._predict_all(Z, norms)
         P = learner._expert_predictions(Z, norms)
         np.maximum(P, TINY, out=P)
@@ -209,84 +184,81 @@ class OnlinePipeline(Serializable):
 
     def predict_next(self, X: Any) -> Array:
         """Return the probabilities of the known classes for rows that come next: (T, d), (T, K)."""
-        if self.learner is None or self._refitted is not None:
+        if self.learner is None or self.batch_fit is not None:
             return self.predict(X)
-        Z = self._scaler.transform(self._raw(X, self.n_features))
+        Z = self.scale(X)
         return self.learner._predict_all(Z, validation.norms(Z))
 
-    def predicting(self) -> Self:
+    def scale(self, X: Any) -> Any:
+        """Return raw rows scaled as if each came next."""
+        return self._scaler.transform(self._check_rows(X, self.n_features))
+
+    def copy_to_predict(self) -> Self:
         """Return a copy that predicts as this pipeline does now, and must not learn."""
-        own = self._shallow()
-        own._scaler, own.learner = copy.deepcopy((self._scaler, self.learner))
-        own.holdout = self.holdout.record_only()
-        own.evidence = StreamEvidence()  # a copy that learns nothing proves nothing
-        return own
+        copied = self._shallow()
+        copied._scaler, copied.learner = copy.deepcopy((self._scaler, self.learner))
+        copied.holdout = self.holdout.without_stripe()
+        copied.evidence = StreamEvidence()  # a copy that learns nothing proves nothing
+        return copied
 
     def predict_row(self, x: Array) -> Array:
         """Return `predict_next` of one raw row of floats, not checked but for its norm."""
         scaler, learner = self._scaler, self.learner
         assert isinstance(scaler, OnlineScaler)
         z = scaler.one(x, False)
-        if isinstance(self._refitted, ColumnModel):
-            p: Array = self._refitted.predict(z[None, :])[0]
+        if isinstance(self.batch_fit, ColumnModel):
+            p: Array = self.batch_fit.predict(z[None, :])[0]
             return p
-        if self._refitted is not None:
-            return softmax(self._refitted @ z)
+        if self.batch_fit is not None:
+            return softmax(self.batch_fit @ z)
         if learner is None:
             return np.ones(self.n_classes)
         p = learner._predict(z)
-        self._asked = x, p
+        self._predicted = x, p
         return p
 
     def learn_row(self, x: Array, y: Any, weight: float = 1.0) -> Array:
         """Learn one raw row of floats, not checked but for its norm; return what was predicted.
 
         y is a class number, or a soft label: probabilities of the known classes (K,) and of new
-        ones behind them. After `predict_row` of the same row nothing is computed again.
+        ones behind them. After `predict_row` of the same row nothing is computed again. What `run`
+        does for a batch, without its arrays; whatever is unusual goes that way.
         """
-        scaler, n_classes = self._scaler, self.n_classes
-        assert isinstance(scaler, OnlineScaler)
-        label, soft = y, validation.NO_SOFT
-        if type(y) is not int or not 0 <= y < n_classes:
-            labels, softs, known = encode_labels([y], 1, n_classes)
-            label, n_classes = int(labels[0]), int(known[0])
-            soft = softs[0, :n_classes] if len(softs) else soft
-        if type(weight) is not float or weight != 1.0:
+        scaler, learner, n_classes = self._scaler, self.learner, self.n_classes
+        if (
+            type(y) is not int
+            or not 0 <= y < n_classes
+            or learner is None
+            or self.batch_fit is not None
+            or self.n_rounds >= self.holdout.next_round
+            or not isinstance(scaler, OnlineScaler)
+            or x.size != scaler.n_features
+        ):
             weight = validation.weight(weight)
-        if weight > self.max_weight:
-            validation.check_max_weight(weight, self.max_weight)
-        if x.size > scaler.n_features:
-            scaler.check_usable(x)
-            if self.learner is not None:  # of both, before any of them grows
-                n_columns = scaler.n_columns + x.size - scaler.n_features
-                catalogue.check_size(self.name, n_columns, n_classes)
-            self._make_room(x.size, 0, self.n_classes)
-        if self.holdout.rows_ahead(self.n_rounds) <= 0:
-            scaler.check_usable(x)
-            self.holdout.begin(self.n_rounds, self.learner, scaler, None)
-        p, is_new = _ALL, n_classes > self.n_classes
-        if is_new:  # predicted by those who do not know of it
-            p = self.predict_row(x) if self.n_classes else _NOTHING
-            self._make_room(self.n_features, 0, n_classes)
-        elif self._refitted is not None:
-            p = self.predict_row(x)
-        z, learner = scaler.one(x, True), self.learner
-        if not is_new and learner is not None and self._refitted is None:
-            asked, p = self._asked
-            if asked is not x and (asked is None or asked.tobytes() != x.tobytes()):
-                p = learner._predict(z)
-        self._asked = None, None
-        self.n_new += is_new
+            OnlineScaler.check_usable(x)
+            p = None if self.batch_fit is None else self.predict_row(x)
+            P, _ = self.run(x[None], np.asarray(y)[None], weight=[weight])
+            return P[0, :n_classes] if p is None else p
+        if weight != 1.0:
+            weight = validation.weight(weight)
+            if weight > self.max_weight:
+                validation.check_max_weight(weight, self.max_weight)
+        z = scaler.one(x, True)
+        row, p = self._predicted
+        if row is not x and (row is None or row.tobytes() != x.tobytes()):
+            p = learner._predict(z)
+        self._predicted = None, None
         self.n_rounds += 1
-        self._refitted = None
-        if learner is not None:
-            learner._learn(z, label, soft, weight)
-        self.evidence.n_classes = self.n_classes
-        self.evidence.hold_row(x, label, soft, weight)
-        if not self.evidence.rows_ahead:
-            self.evidence.settle(self.expansion_line)
-        if self.holdout.is_open and self.holdout.hold_row(self.n_rounds, x, label, soft, weight):
-            self._tell()
+        learner._learn(z, y, validation.NO_SOFT, weight)
+        evidence = self.evidence
+        evidence.n_classes = n_classes
+        evidence.add_row(x, y, validation.NO_SOFT, weight)
+        if not evidence.rows_ahead:
+            evidence.settle(self.expansion_line)
+        if self.holdout.is_open and self.holdout.add_row(
+            self.n_rounds, x, y, validation.NO_SOFT, weight
+        ):
+            self._share_holdout()
         return p
 
     @property
@@ -306,16 +278,16 @@ class OnlinePipeline(Serializable):
 
     @property
     def constant(self) -> float:
-        """What the constant is in a scaled row, if there is one."""
+        """The value of the constant in a scaled row, if there is one."""
         return self._scaler.constant if isinstance(self._scaler, SparseScaler) else self.unit
 
     def coef(self) -> Array:
         """Return the weights (K, columns) of the linear model that it is, or leans on most."""
-        if isinstance(self._refitted, np.ndarray):
-            return self._refitted
-        if isinstance(self._refitted, ColumnModel):
+        if isinstance(self.batch_fit, np.ndarray):
+            return self.batch_fit
+        if isinstance(self.batch_fit, ColumnModel):
             W = np.zeros((self.n_classes, self.n_columns))
-            W[:, self._refitted.columns] = self._refitted.weights.T
+            W[:, self.batch_fit.columns] = self.batch_fit.weights.T
             return W
         if self.learner is None:
             raise InvalidInputError("there are no weights before the second class")
@@ -358,15 +330,15 @@ class OnlinePipeline(Serializable):
 
     def column_weights(self) -> tuple[Any, Array]:
         """Return the columns (n,) of a wide model that occurred, and their weights (n, K)."""
-        if isinstance(self._refitted, ColumnModel):
-            return self._refitted.columns, self._refitted.weights
+        if isinstance(self.batch_fit, ColumnModel):
+            return self.batch_fit.columns, self.batch_fit.weights
         assert isinstance(self.learner, SparseSgd)
         return self.learner.column_weights()
 
-    def _tell(self) -> None:
-        """Let the learner know how its experts stand in the frozen record."""
+    def _share_holdout(self) -> None:
+        """Let the learner keep experts that the hold-out puts before all others."""
         if self.learner is not None:
-            self.holdout.tell(self.learner)
+            self.learner.standing = self.holdout.losses_by_expert()
 
     def grow(
         self,
@@ -378,107 +350,142 @@ class OnlinePipeline(Serializable):
         """Make room for features, 0 so far, and for classes that are declared, not seen."""
         d = self.n_features if n_features is None else n_features
         K = self.n_classes if n_classes is None else n_classes
-        self._make_room(
+        self._grow(
             validation.count("n_features", d, self.n_features),
             0 if n_numbers is None else n_numbers,
             validation.count("n_classes", K, self.n_classes),
         )
 
-    def _make_room(self, n_features: int, n_numbers: int, n_classes: int) -> None:
+    def _grow(
+        self,
+        n_features: int,
+        n_numbers: int,
+        n_classes: int,
+        late_missing: Sequence[bool] = (),
+        late_numeric: Sequence[bool] = (),
+    ) -> None:
         """Grow to these sizes, or, should memory not suffice, not at all."""
-        scaler = self._scaler
+        scaler, learner = self._scaler, self.learner
         if (n_features, n_classes) == (self.n_features, self.n_classes):
             return
         self._check_growing()
-        more = n_features - self.n_features
+        n_late = n_features - self.n_features
         step = scaler.n_columns // (scaler.n_slots + 1) if isinstance(scaler, SparseScaler) else 1
-        n_columns = scaler.n_columns + step * more
-        learner = self.learner
+        n_columns = scaler.n_columns + step * n_late
         if learner is None and n_classes >= 2:
             learner = self._make(n_columns, n_classes)
         elif learner is not None:
             if not self.sparse:
                 catalogue.check_size(self.name, n_columns, n_classes)
             learner = learner.grown(n_features=n_columns, n_classes=n_classes)
-        if more and isinstance(scaler, SparseScaler):
+        if n_late and isinstance(scaler, SparseScaler):
             scaler.grow(n_features, max(n_numbers, scaler.n_numbers))
-        elif more and isinstance(scaler, OnlineScaler):
-            scaler.grow(n_features, self.late_numbers[-more:])
-        late = list(self.late_numeric[-more:]) if more else []
-        self.evidence.numeric += late if len(late) == more else [True] * more
-        self.learner, self.n_classes, self._refitted = learner, n_classes, None
-        self._asked = None, None
-        self._tell()
+        elif n_late and isinstance(scaler, OnlineScaler):
+            scaler.grow(n_features, late_missing[-n_late:])
+        late = list(late_numeric[-n_late:]) if n_late else []
+        self.evidence.numeric += late if len(late) == n_late else [True] * n_late
+        self.learner, self.n_classes, self.batch_fit = learner, n_classes, None
+        self._predicted = None, None
+        self._share_holdout()
 
-    def run(self, X: Any, y: ArrayLike, *, weight: ArrayLike | None = None) -> tuple[Array, Array]:
+    def run(
+        self,
+        X: Any,
+        y: ArrayLike,
+        *,
+        weight: ArrayLike | None = None,
+        late_missing: Sequence[bool] = (),
+        late_numeric: Sequence[bool] = (),
+    ) -> tuple[Array, Array]:
         """Predict, then learn, raw rows X (T, d) with class numbers y (T,), one by one.
 
         A number equal to `n_classes` is a new class, and columns beyond `n_features` are new
-        features, 0 so far. y may be soft labels (T, K): classes beyond `n_classes` are new, and
+        features: 0 so far, or missing where `late_missing`; numbers, or indicators where not
+        `late_numeric`. y may be soft labels (T, K): classes beyond `n_classes` are new, and
         known from the first row that gives them, or a later class, probability. Returns P (T, K)
         and u (T,), each row from before its label was learned: P[t, k] is the probability of
         class k if class k is known by then and the example is of a known class, and u[t] that
         it is not. Every row is checked before the first round.
         """
-        X = self._raw(X)
-        T = len(X)
+        X = self._check_rows(X)
+        T, n_features, n_numbers = len(X), self.n_features, 0
+        if isinstance(X, SparseInput):
+            n_features, n_numbers = max(n_features, *X.slots, *X.parts), X.numbers.shape[1]
+        else:
+            n_features = X.shape[1]
         labels, soft, known = encode_labels(y, T, self.n_classes)
         n_classes = int(known.max(initial=self.n_classes))
         weights = validation.weights(weight, T)
         validation.check_max_weight(weights, self.max_weight)
         if n_classes > self.n_classes:
             self._check_growing()
-        self._n_coming = n_classes
-        self._make_room(*self._sizes(X), self.n_classes)
+        self._n_classes_ahead = n_classes
+        self._grow(n_features, n_numbers, self.n_classes, late_missing, late_numeric)
         P, u = np.zeros((T, n_classes)), np.empty(T)
         self.holdout_losses = np.empty(T)
-        start, frozen, judged, end = 0, self.holdout, None, 0
+        holdout, evidence, scores, stripe_end, start = self.holdout, self.evidence, None, 0, 0
         while start < T:
-            if frozen.rows_ahead(self.n_rounds) <= 0:
-                end = start + frozen.length
-                whole = _held(X, labels, soft, weights, slice(start, end)) if end <= T else None
-                judged = frozen.begin(self.n_rounds, self.learner, self._scaler, whole)
-            n_ahead = frozen.rows_ahead(self.n_rounds) if judged is None else end - start
-            part = slice(start, min(start + n_ahead, start + self.evidence.rows_ahead, T))
+            if scores is None and self.n_rounds >= holdout.next_round:
+                stripe_end, ahead = start + holdout.stripe_rows, None
+                if stripe_end <= T:
+                    stripe = slice(start, stripe_end)
+                    ahead = RawBatch.of(X[stripe], labels[stripe], soft[stripe], weights[stripe])
+                scores = holdout.begin(self.n_rounds, self.learner, self._scaler, ahead)
+            n_ahead = holdout.next_round - self.n_rounds if scores is None else stripe_end - start
+            stop = min(start + n_ahead, start + evidence.rows_ahead, T)
+            is_new = known[start:stop] > self.n_classes
+            if is_new.any():  # a part is rows of known classes, or one row with a new class
+                stop = start + max(1, int(is_new.argmax()))
+            part = slice(start, stop)
             Z = self._scaler.learn_checked(X[part])
             rows = Rows(Z, validation.norms(Z), labels[part], soft[part], weights[part])
-            self._learn_rows(rows, known[part], P[part], u[part])
-            self.holdout_losses[part] = frozen.loss
-            start = part.stop
-            self._hold(X[part], rows, P[part])
-            if judged is not None and start == end:  # as if the rows had been held until now
-                frozen.take_in(judged)
-                judged = None
-                self._tell()
-            elif frozen.is_open and frozen.hold(
-                self.n_rounds, _held(X, labels, soft, weights, part).copy()
-            ):
-                self._tell()
-            self.holdout_losses[start - 1] = frozen.loss
-        self._n_coming = 0
+            if is_new[0]:
+                u[start] = self.unseen_probability
+                self._learn_new(rows, int(known[start]), P[start])
+            else:
+                u[part] = (self.n_new + 0.5) / (self.n_rounds + np.arange(stop - start) + 1.0)
+                P[part, : self.n_classes] = self._learn_known(rows)
+            self.holdout_losses[part] = holdout.loss
+            batch = RawBatch.of(X[part], *rows[2:], P[part] if self.sparse else P[:0])
+            evidence.n_classes = self.n_classes
+            evidence.add(batch)
+            if not evidence.rows_ahead:
+                evidence.settle(self.expansion_line)
+            start = stop
+            if scores is not None and start == stripe_end:  # as if the rows had been kept till now
+                holdout.add_scores(scores)
+                scores = None
+                self._share_holdout()
+            elif holdout.is_open and holdout.add(self.n_rounds, batch):
+                self._share_holdout()
+            self.holdout_losses[start - 1] = holdout.loss
+        self._n_classes_ahead = 0
         return P, u
 
-    def _hold(self, X: Any, rows: Rows, P: Array) -> None:
-        """Let the evidence have raw rows that were learned, at most as many as it takes."""
-        self.evidence.n_classes = self.n_classes
-        self.evidence.hold(X, rows.labels, rows.soft, rows.weights, P)
-        if not self.evidence.rows_ahead:
-            self.evidence.settle(self.expansion_line)
+    def _learn_known(self, rows: Rows) -> Array:
+        """Learn rows of known classes; return their probabilities."""
+        self._predicted, self.batch_fit = (None, None), None
+        self.n_rounds += len(rows.X)
+        if self.learner is None:
+            return np.ones((len(rows.X), self.n_classes))
+        soft = np.ascontiguousarray(rows.soft[:, : self.n_classes])
+        return self.learner._run_all(rows._replace(soft=soft), None)
 
-    def _learn_rows(self, rows: Rows, known: Labels, P: Array, u: Array) -> None:
-        """Predict into P and u, then learn, rows after which so many classes are known."""
-        T, start = len(P), 0
-        while start < T:
-            news = np.flatnonzero(known[start:] > self.n_classes)
-            stop = start + int(news[0]) if news.size else T
-            P[start:stop, : self.n_classes] = self._learn(rows.part(start, stop), u[start:stop])
-            if stop < T:
-                new = rows.part(stop, stop + 1)
-                self._learn_new(new, int(known[stop]), P[stop], u[stop : stop + 1])
-                stop += 1
-            start = stop
+    def _learn_new(self, row: Rows, n_classes: int, p: Array) -> None:
+        """Learn the first example of new classes, predicted into p without knowing of them."""
+        if self.learner is not None:
+            p[: self.n_classes] = self.learner._predict(_context(row.X, self.learner))
+        elif self.n_classes:
+            p[: self.n_classes] = 1.0
+        self._grow(self.n_features, 0, n_classes)
+        self.n_new += 1
+        self.n_rounds += 1
+        if self.learner is not None:
+            soft = np.ascontiguousarray(row.soft[0, :n_classes]) if len(row.soft) else _NO_SOFT
+            x, label = _context(row.X, self.learner), int(row.labels[0])
+            self.learner._learn(x, label, soft, float(row.weights[0]))
 
-    def _raw(self, X: Any, n_features: int | None = None) -> Any:
+    def _check_rows(self, X: Any, n_features: int | None = None) -> Any:
         """Return checked raw rows, of as many features as there are, or at least so many."""
         if self.sparse:
             if not isinstance(X, SparseInput):
@@ -491,116 +498,20 @@ class OnlinePipeline(Serializable):
         d = X.shape[1] if X.ndim == 2 else 0
         return validation.contexts(X, n_features or max(d, self.n_features), gaps=True)[0]
 
-    def _sizes(self, X: Any) -> tuple[int, int]:
-        """Return the features, or slots, that there are with these rows, and numbers of slots."""
-        if isinstance(X, SparseInput):
-            n_slots = max(self.n_features, *X.slots, *X.parts)
-            return n_slots, X.numbers.shape[1]
-        return X.shape[1], 0
-
-    def refit(
-        self,
-        blocks: Raw,
-        *,
-        most_passes: int = MAX_PASSES,
-        seed: int = 0,
-        n_jobs: int = 1,
-        device: str | None = None,
-    ) -> None:
-        """Fit all rows once more, together: penalised maximum likelihood, see `penalised`.
-
-        `blocks` returns the rows that were learned, raw, anew for every pass: an iterable of X
-        (T, d), class numbers (T,) or soft labels (T, K), and weights (T,). They are scaled as the
-        next row would be, the constant ten times as large so that the penalty hardly counts for
-        it, and the fit predicts until something more is learned; learner and certificate do not
-        change. Without a learner there is nothing to fit. `n_jobs` threads share every pass, -1 for
-        as many as there are cores, with the same result to the last bit; ``device`` is where the
-        sums are made, by default that of the learner.
-
-        Problems too large for all pairs of classes, and sparse rows, are fitted by `fit_sparse`. It
-        takes memory for K numbers a row and for the values that are not 0; should this machine not
-        have it, nothing is fitted, and a line says so. One thread does it, whatever `n_jobs` is.
-        """
-        engine = MapReduce.from_options(n_jobs, self.device if device is None else device)
-        if self.learner is None:
-            return
-
-        limits = {"most_passes": most_passes, "seed": seed}
-        if not self._is_wide(engine.device):
-            rows = at_hand(lambda: (self.rows_to_fit(*block) for block in blocks()))
-            self.refit_over(LocalPasses(rows, engine), **limits)
-            return
-
-        def scaled() -> Iterator[Rows]:
-            return (self._scaled(*block) for block in blocks())
-
-        fitted = refit_wide(scaled, self.learner, self._constant, **limits)
-        self._refitted = self._refitted if fitted is None else fitted
-
-    def refit_over(self, passes: Passes, *, most_passes: int = MAX_PASSES, seed: int = 0) -> None:
-        """Do so with dense rows wherever they lie, as `rows_to_fit` returns them."""
-        if self.learner is None:
-            return
-        self.check_fit_size(passes.device)
-        self._refitted = refit_dense(
-            passes, self.learner, self._constant, most_passes=most_passes, seed=seed
-        )
-
-    def check_fit_size(self, device: Device | None = None) -> None:
-        """Raise if there is too much for sums over all pairs of classes, as `refit_over` makes."""
-        if self._is_wide(device):
-            raise InvalidInputError(
-                f"{self.n_classes} classes of {self.n_columns} columns are too many for sums over "
-                "all pairs of classes, and words are too: fit them on one machine, `Model.fit`"
-            )
-
-    def rows_to_fit(self, X: Any, y: ArrayLike, weight: ArrayLike) -> Rows:
-        """Return raw rows, which must be dense, as `refit_over` takes them."""
-        return freed(self._scaled(X, y, weight), self._constant)
-
-    def _scaled(self, X: Any, y: ArrayLike, weight: ArrayLike) -> Rows:
-        """Return raw rows scaled as the next one would be, without those of weight 0."""
-        Z: Any = self._scaler.transform(self._raw(X, self.n_features))
-        weights = validation.weights(weight, len(Z))
-        labels, soft = validation.labels(y, len(Z), self.n_classes)
-        rows = Rows(Z, validation.norms(Z), labels, soft, weights)
-        return rows.of(weights > 0.0)  # the others must not even decide the folds
-
     @property
-    def _constant(self) -> int | None:
+    def intercept_column(self) -> int | None:
         """The column of the constant, if there is one."""
         return self._scaler.place if self._scaler.intercept else None
 
-    def _learn(self, rows: Rows, u: Array) -> Array:
-        """Learn rows of known classes; return their probabilities."""
-        T = len(rows.X)
-        self._asked = None, None
-        u[:] = self._unseen(self.n_rounds + np.arange(T))
-        self.n_rounds += T
-        self._refitted = None
-        if self.learner is None:
-            return np.ones((T, self.n_classes))
-        return self.learner._run_all(self._of_known(rows), None)
+    @property
+    def n_bytes_to_predict(self) -> int:
+        """About how much memory a copy takes that `copy_to_predict` returns."""
+        return 0 if self.learner is None else self.learner.n_bytes
 
-    def _of_known(self, rows: Rows) -> Rows:
-        """Return rows whose soft labels have a column for every known class, in C order."""
-        return rows._replace(soft=np.ascontiguousarray(rows.soft[:, : self.n_classes]))
-
-    def _learn_new(self, row: Rows, n_classes: int, p: Array, u: Array) -> None:
-        """Learn the first example of new classes, predicted without knowing of them."""
-        if self.learner is not None:
-            p[: self.n_classes] = self.learner._predict(_context(row.X, self.learner))
-        elif self.n_classes:
-            p[: self.n_classes] = 1.0
-        u[0] = self.unseen_probability
-        self._make_room(self.n_features, 0, n_classes)
-        self.n_new += 1
-        self.n_rounds += 1
-        if self.learner is not None:
-            X, _, labels, soft, weights = self._of_known(row)
-            one = soft[0] if len(soft) else validation.NO_SOFT
-            x = _context(X, self.learner)
-            self.learner._learn(x, int(labels[0]), one, float(weights[0]))
+    @property
+    def n_bytes(self) -> int:
+        """About how much memory the learner and the rows that are kept take."""
+        return self.n_bytes_to_predict + self.evidence.n_bytes + self.holdout.n_bytes
 
     def certificate(
         self, loss: float, columns: str = COLUMNS, *, B: float | None = None
@@ -615,7 +526,7 @@ class OnlinePipeline(Serializable):
         )
 
     def to_record(self) -> Record:
-        """Return the full state as a record; learner, scaler and frozen record lie inside."""
+        """Return the full state as a record; with learner, scaler, hold-out and evidence."""
         config = {"learner": self.name, "settings": self.settings, "n_classes": self.n_classes}
         config |= {"n_rounds": self.n_rounds, "n_new": self.n_new, "B": self.B}
         record = Record("OnlinePipeline", config, {})
@@ -624,11 +535,11 @@ class OnlinePipeline(Serializable):
         serialization.put_inside(record, "evidence", self.evidence)
         if self.learner is not None:
             serialization.put_inside(record, "state", self.learner)
-        if isinstance(self._refitted, ColumnModel):
-            record.arrays["fitted_columns"] = self._refitted.columns.copy()
-            record.arrays["fitted_weights"] = self._refitted.weights.copy()
-        elif self._refitted is not None:
-            record.arrays["refitted"] = self._refitted.copy()
+        if isinstance(self.batch_fit, ColumnModel):
+            record.arrays["fitted_columns"] = self.batch_fit.columns.copy()
+            record.arrays["fitted_weights"] = self.batch_fit.weights.copy()
+        elif self.batch_fit is not None:
+            record.arrays["refitted"] = self.batch_fit.copy()
         return record
 
     @classmethod
@@ -640,9 +551,9 @@ class OnlinePipeline(Serializable):
         if "state" in record.config:
             learner = record.inner("state", Learner)
             if (learner.n_features, learner.n_classes) != (scaler.n_columns, n_classes):
-                raise StateFileError("a OnlinePipeline state holds a learner of another size")
+                raise StateFileError("an OnlinePipeline state holds a learner of another size")
         elif n_classes >= 2:
-            raise StateFileError("a OnlinePipeline state lacks its learner")
+            raise StateFileError("an OnlinePipeline state lacks its learner")
         with serialization.state_file_errors(record.kind):
             name = record.word("learner")
             # A learner of full size would be made only to be replaced by the recorded one; those
@@ -657,18 +568,18 @@ class OnlinePipeline(Serializable):
         model.holdout = record.inner("holdout", HoldoutWeights)
         model.evidence = record.inner("evidence", StreamEvidence)
         if len(model.evidence.numeric) != model.n_features or model.evidence.n_classes > n_classes:
-            raise StateFileError("a OnlinePipeline state holds evidence of another size")
+            raise StateFileError("an OnlinePipeline state holds evidence of another size")
         model.n_rounds, model.n_new = record.count("n_rounds"), record.count("n_new")
         if learner is not None:
             if "refitted" in record.arrays:
-                model._refitted = record.part("refitted", (n_classes, scaler.n_columns))
+                model.batch_fit = record.part("refitted", (n_classes, scaler.n_columns))
             if "fitted_columns" in record.arrays:
                 columns = record.part("fitted_columns", (None,), np.int64)
                 with serialization.state_file_errors(record.kind):
                     check_columns(columns, scaler.n_columns)
                 weights = record.part("fitted_weights", (len(columns), n_classes))
-                model._refitted = ColumnModel(columns, weights)
-        model._tell()
+                model.batch_fit = ColumnModel(columns, weights)
+        model._share_holdout()
         return model
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -683,13 +594,7 @@ def _revived(record: Record, device: str) -> OnlinePipeline:
     return OnlinePipeline.from_record(record).to(device)
 
 
-_NOTHING: Array = np.empty(0)  # predicted while no class is known
-_ALL: Array = np.ones(1)  # predicted while one class is
-
-
-def _held(X: Any, labels: Labels, soft: Array, weights: Array, part: slice) -> HeldRows:
-    """Return a part of the rows, as a stripe keeps them."""
-    return HeldRows(X[part], labels[part], soft[part], weights[part])
+_NO_SOFT = validation.NO_SOFT
 
 
 def _context(X: Any, learner: Learner) -> Any:

@@ -10,16 +10,16 @@ from folklearn.arrays import Array
 from folklearn.errors import warn_of_data
 from folklearn.metrics.accumulator import Metrics
 from folklearn.metrics.records import Segment
+from folklearn.model.batch import BatchResult
 from folklearn.model.dataset import Dataset, LabelledTable
 from folklearn.model.hindsight import EncodedRows
-from folklearn.model.holdout import has_parted, parted
+from folklearn.model.holdout import holdout_warning, is_degraded
 from folklearn.progress import working_time
-from folklearn.readers.table import TextColumn
 
 if TYPE_CHECKING:
     from folklearn.evaluate.regression import Regression
     from folklearn.evidence.certificate import Certificate
-    from folklearn.model.model import BatchResult, Model
+    from folklearn.model.model import Model
 
 
 @dataclass(frozen=True)
@@ -65,9 +65,9 @@ class Run:
     model: "Model | None" = field(default=None, repr=False)
 
     @classmethod
-    def of(cls, model: "Model", feed: Dataset, exact: bool | None = None) -> "Run":
+    def of(cls, model: "Model", dataset: Dataset, exact: bool | None = None) -> "Run":
         """Begin to record; `exact` decides whether there will be a `hindsight`."""
-        run = cls(feed.reader.name, model=model)
+        run = cls(dataset.reader.name, model=model)
         run._started, run._encoded = working_time(), EncodedRows(exact)
         return run
 
@@ -99,20 +99,20 @@ class Run:
         """The share of rows whose most likely class was wrong."""
         return self.metrics.error_rate
 
-    def add(self, rows: LabelledTable, step: "BatchResult") -> None:
+    def add(self, rows: LabelledTable, result: BatchResult) -> None:
         """Add rows that were learned, or only predicted."""
         model = self.model
         assert model is not None
-        if step.learned is None:
-            self.n_unlabelled += len(rows.block)
+        if result.learned is None:
+            self.n_unlabelled += len(rows.table)
             return
-        self.metrics.add(step.learned)
-        self._encoded.add(model, step)
-        if model.has_floors:
-            self.metrics.note_lower_bounds(model._lower_bound_of_last, len(step.weights))
-        self.holdout_loss = model.holdout_loss
+        self.metrics.add(result.learned)
+        self._encoded.add(model, result)
+        if model.has_window_bounds:
+            self.metrics.note_lower_bounds(model._lower_bound_of_last, len(result.weights))
+        self.holdout_loss = model.metrics.holdout_loss
         if model.n_rounds & (model.n_rounds - 1) == 0:
-            self._add_checkpoint(model.certificate() if model.has_floors else None)
+            self._add_checkpoint(model.certificate() if model.has_window_bounds else None)
 
     def _add_checkpoint(self, certificate: "Certificate | None") -> None:
         model = self.model
@@ -122,11 +122,11 @@ class Run:
         self.checkpoints.append(
             Checkpoint(
                 model.n_rounds,
-                model.average_loss,
-                model.holdout_loss,
-                model.n_mistakes / max(1, model.n_rounds),
+                model.metrics.average_loss,
+                model.metrics.holdout_loss,
+                model.metrics.n_errors / max(1, model.n_rounds),
                 working_time() - self._started,
-                _certified(certificate, model.total_weight),
+                _lower_bound_per_row(certificate, model.metrics.weight),
             )
         )
 
@@ -134,13 +134,13 @@ class Run:
         """Add the certificate, the regression in hindsight and the time."""
         model = self.model
         assert model is not None
-        self.hindsight = model.note_hindsight(self._encoded)
+        self.hindsight = model.hindsight = self._encoded.regression(model)
         self.certificate = model.certificate()
         self._add_checkpoint(self.certificate)
         self.labels = model.labels
         self.seconds = working_time() - self._started
-        if has_parted(model.average_loss, model.holdout_loss):
-            warn_of_data(parted(model.average_loss, model.holdout_loss))
+        if is_degraded(model.metrics.average_loss, model.metrics.holdout_loss):
+            warn_of_data(holdout_warning(model.metrics.average_loss, model.metrics.holdout_loss))
         return self
 
     def table(self) -> list[tuple[int, float, float, float]]:
@@ -190,22 +190,22 @@ class Score:
     n_unknown: int = 0
 
     @classmethod
-    def of(cls, model: "Model", feed: Dataset) -> "Score":
-        """Score all rows of a feed that have a label."""
+    def of(cls, dataset: Dataset) -> "Score":
+        """Score all rows of a dataset that have a label."""
         totals = np.zeros(5)
-        for rows in feed.rows(doubling=False):
-            totals += cls.totals(rows, feed.predict(rows))
-        feed.warn_of_left_out()
-        feed.unlearned.warn()
+        for rows in dataset.rows(doubling=False):
+            totals += cls.totals(rows, dataset.predict(rows))
+        dataset.warn_of_left_out()
+        dataset.unlearned.warn()
         return cls.of_totals(totals)
 
     @staticmethod
-    def totals(rows: LabelledTable, step: "BatchResult") -> Array:
+    def totals(rows: LabelledTable, result: BatchResult) -> Array:
         """Return rows with a label, their loss, weight, mistakes and unknown classes."""
         there = rows.has_label
-        numbers, weights = step.numbers[there], step.weights[there]
-        wrong = step.P[there].argmax(axis=1) != numbers
-        loss = weights @ step.losses[there]
+        numbers, weights = result.numbers[there], result.weights[there]
+        wrong = result.P[there].argmax(axis=1) != numbers
+        loss = weights @ result.losses[there]
         return np.array([len(numbers), loss, weights.sum(), wrong.sum(), (numbers < 0).sum()])
 
     @classmethod
@@ -216,17 +216,7 @@ class Score:
         return cls(int(n), average, wrong / n if n else math.nan, int(unknown))
 
 
-def known_numbers(model: "Model", labels: Any) -> Any:
-    """Return the class numbers of labels, -1 for one that the model does not know."""
-    numbers = model._labels.numbers
-    if isinstance(labels, TextColumn):
-        known = model._labels.by_text()
-        own = [known.get(value, -1) for value in labels.values]
-        return np.array([*own, -1])[labels.codes]
-    return np.array([numbers.get(label, -1) for label in labels])
-
-
-def _certified(certificate: "Certificate | None", weight: float) -> float:
+def _lower_bound_per_row(certificate: "Certificate | None", weight: float) -> float:
     """Return what no linear model gets below, a row; NaN if that is not known."""
     if certificate is None or not certificate.valid or not weight > 0.0:
         return math.nan

@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from folklearn import validation
 from folklearn.arrays import Array
-from folklearn.errors import InvalidInputError
 from folklearn.scaler import OnlineScaler
 from folklearn.serialization import Record, Serializable, put_inside
 from folklearn.sparse import SparseRows, concatenate, index_type
@@ -87,15 +86,14 @@ class SparseInput:
         parts = {slot: SparseRows.of_arrays(arrays, f"part.{slot}.") for slot in slots}
         return cls(arrays["numbers"], tuple(arrays["slots"].astype(int).tolist()), parts)
 
-    def check_shape_of(self, n_rows: int, n_slots: int) -> None:
-        """Raise if these are not so many rows of so many columns of the data."""
+    def has_sizes(self, n_rows: int, n_slots: int) -> bool:
+        """Tell whether these are `n_rows` rows of at most `n_slots` columns of the data."""
         slots = [*self.slots, *self.parts]
         validation.contexts(self.numbers, len(self.slots), gaps=True)
         sizes = {len(self.numbers), *map(len, self.parts.values())}
-        widest = max([part.shape[1] for part in self.parts.values()], default=0)
+        widest = max([rows.shape[1] for rows in self.parts.values()], default=0)
         known = len(set(slots)) == len(slots) and all(1 <= slot <= n_slots for slot in slots)
-        if sizes != {n_rows} or not known or widest > SPACE:
-            raise InvalidInputError("rows of a stripe are of other columns")
+        return sizes == {n_rows} and known and widest <= SPACE
 
     @classmethod
     def of_rows(cls, X: SparseRows) -> "SparseInput":

@@ -6,14 +6,14 @@ the coordinates of `FixedScaler`, set by the first rows and then left alone.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from folklearn import validation
-from folklearn.arrays import Array, Labels, logit_losses
+from folklearn.arrays import Array, logit_losses
 from folklearn.errors import StateFileError
 from folklearn.evaluate.best_linear import refine
 from folklearn.evaluate.windows import EvidenceSpan, add_to_ladder, join_suffixes
@@ -23,6 +23,7 @@ from folklearn.evidence.linear_evidence import LinearEvidence
 from folklearn.evidence.passes import LocalPasses
 from folklearn.kernels.lower_bound import project_into_class
 from folklearn.learners.backends import PAIRS, select_backend
+from folklearn.model.batch import BatchBuffer, RawBatch
 from folklearn.model.sparse_scaler import SPACE, SparseInput, assemble
 from folklearn.scaler import FixedScaler, Moments
 from folklearn.serialization import Record, Serializable, put_inside, state_file_errors
@@ -30,7 +31,7 @@ from folklearn.validation import Rows
 
 HEAD_ROWS = 2048  # that set the coordinates, and are kept as rows
 _SPARSE_HEAD_ROWS = 256
-_BLOCK_ROWS = 1024  # that are added at a time, later
+_CHUNK_ROWS = 1024  # that are added at a time, later
 _WINDOW_ROWS = 64  # where windows have bounds, as `Windows` counts them
 _TOLERANCE, _MOST_PASSES = 1e-4, 12  # over the head, to expand it where that proves most
 _LEAST_UNIT = 1e-9  # of rows in a file
@@ -43,61 +44,12 @@ Sums = Evidence | LinearEvidence
 Line = Callable[[], tuple[Array, Array]]  # weights (K, d) of raw values and constants (K,)
 
 
-class _Block(NamedTuple):
-    """Raw rows, (T, d) or a `SparseInput`, targets (T, K), weights, and predictions.
-
-    Of dense rows nothing is kept of what was predicted, P is (T, 0).
-    """
-
-    X: Any
-    Y: Array
-    weights: Array
-    P: Array
-
-    def resized(self, d: int, K: int, numeric: Sequence[bool]) -> "_Block":
-        """Return the rows with columns and classes that came later: missing, absent or 0."""
-        X, Y, weights, P = self
-        if isinstance(X, np.ndarray) and X.shape[1] < d:
-            late = np.where(np.asarray(numeric[X.shape[1] : d], bool), np.nan, 0.0)
-            X = np.hstack([X, np.broadcast_to(late, (len(X), d - X.shape[1]))])
-        return _Block(X, _widened(Y, K), weights, _widened(P, K) if P.shape[1] else P)
-
-    @classmethod
-    def joined(cls, parts: Sequence["_Block"], numeric: Sequence[bool]) -> "_Block":
-        """Return the rows of several one after the other."""
-        K = max(max(part.Y.shape[1], part.P.shape[1]) for part in parts)
-        sparse = isinstance(parts[0].X, SparseInput)
-        d = 0 if sparse else max(part.X.shape[1] for part in parts)
-        Xs, Ys, weights, Ps = zip(*(part.resized(d, K, numeric) for part in parts), strict=True)
-        X = SparseInput.joined(Xs) if sparse else np.concatenate(Xs)
-        return cls(X, *map(np.concatenate, (Ys, weights, Ps)))
-
-    def part(self, which: slice) -> "_Block":
-        """Return some of the rows."""
-        return _Block(*(own[which] for own in self))
-
-    def arrays(self, prefix: str) -> dict[str, Any]:
-        """Return everything as arrays by name."""
-        X = self.X.arrays() if isinstance(self.X, SparseInput) else {"X": self.X}
-        own = {"Y": self.Y, "weights": self.weights, "P": self.P, **X}
-        return {prefix + name: array for name, array in own.items()}
-
-    @classmethod
-    def of_arrays(cls, arrays: Mapping[str, Any], prefix: str) -> "_Block | None":
-        """Return what `arrays` gave, None if it is not there."""
-        own = {k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)}
-        if not own:
-            return None
-        X = own["X"] if "X" in own else SparseInput.of_arrays(own)
-        return cls(X, own["Y"], own["weights"], own["P"])
-
-
 class StreamEvidence(Serializable):
     r"""A lower bound on the loss of every linear model of the columns, kept beside a learner.
 
     The first 2,048 rows are kept as they came. They set means and deviations of numbers
     (`FixedScaler`), and are expanded anew whenever a bound is asked for. Later rows enter the sums
-    of `Evidence` in blocks of 1,024, expanded at the learner's own model; where matrices of all
+    of `Evidence` in batches of 1,024, expanded at the learner's own model; where matrices of all
     pairs of classes are too large those of `LinearEvidence`, and for sparse rows these at what was
     predicted.
     Blocks end at fixed numbers of rows, so that it does not matter in what portions rows come.
@@ -136,93 +88,64 @@ class StreamEvidence(Serializable):
         self._n_settled = 0  # rows in the kept ones and in the sums
         self._n_first_columns = 0  # that the head has opened
         self._scaler: FixedScaler | None = None  # None until the head is complete
-        self._kept: _Block | None = None  # the head
+        self._kept: RawBatch | None = None  # the head
         self._sums: Sums | None = None
         self._ladder: list[EvidenceSpan] = []
-        self._blocks: list[_Block] = []  # rows that wait,
-        self._rows: list[tuple[Array, int, Array, float]] = []  # and single ones behind
-        self._n_waiting = 0
-
-    # Rows come.
+        self._buffer = BatchBuffer()  # rows that wait
+        self.rows_ahead = self._chunk_rows  # that may come until `settle` is due
 
     @property
-    def rows_ahead(self) -> int:
-        """How many rows may come until `settle` is due."""
-        return self._size - self._n_waiting
-
-    @property
-    def _size(self) -> int:
+    def _chunk_rows(self) -> int:
         if self._scaler is None:
-            return _SPARSE_HEAD_ROWS if self.sparse else HEAD_ROWS
-        return _WINDOW_ROWS if self.windows else _BLOCK_ROWS
+            return self._n_head
+        return _WINDOW_ROWS if self.windows else _CHUNK_ROWS
 
     @property
     def n_rows(self) -> int:
         """The number of rows so far."""
-        return self._n_settled + self._n_waiting
+        return self._n_settled + self._buffer.n_rows
 
-    def hold(self, X: Any, labels: Labels, soft: Array, weights: Array, P: Array) -> None:
-        """Take rows that were learned, at most `rows_ahead`, and what was predicted, (T, K)."""
-        self._gather()
-        own, P = (X[:], P.copy()) if self.sparse else (np.array(X), P[:, :0])
-        self._blocks.append(_Block(own, _targets(labels, soft), weights.copy(), P))
-        self._n_waiting += len(weights)
+    def add(self, batch: RawBatch) -> None:
+        """Take rows that were learned, at most `rows_ahead`; of sparse ones with predictions."""
+        self._buffer.add(batch)
+        self.rows_ahead -= len(batch.weights)
 
-    def hold_row(self, x: Array, label: int, soft: Array, weight: float) -> None:
+    def add_row(self, x: Array, label: int, soft: Array, weight: float) -> None:
         """Take one dense row that was learned."""
-        self._rows.append((x.copy(), label, soft, weight))
-        self._n_waiting += 1
+        self._buffer.add_row(x, label, soft, weight)
+        self.rows_ahead -= 1
 
-    def _gather(self) -> None:
-        """Put rows that came one by one behind the others."""
-        rows, self._rows = self._rows, []
-        if rows:
-            xs, labels, softs, weights = zip(*rows, strict=True)
-            X = np.full((len(rows), max(map(len, xs))), np.nan)
-            Y = np.zeros((len(rows), max(1, *map(len, softs), *(label + 1 for label in labels))))
-            for t, (x, label, soft, _) in enumerate(rows):
-                X[t, : len(x)] = x
-                X[t, len(x) :][~np.asarray(self.numeric[len(x) : X.shape[1]], bool)] = 0.0
-                Y[t, : len(soft)] = soft
-                if label >= 0:
-                    Y[t, label] = 1.0
-            self._blocks.append(_Block(X, Y, np.array(weights), np.empty((len(rows), 0))))
-
-    def _waiting(self) -> _Block | None:
-        self._gather()
-        if not self._blocks:
-            return None
-        if len(self._blocks) > 1:
-            self._blocks = [_Block.joined(self._blocks, self.numeric)]
-        return self._blocks[0]
+    def _waiting(self) -> RawBatch | None:
+        return self._buffer.batch(self.numeric)
 
     def settle(self, line: Line) -> None:
         """Let the rows that wait enter the sums, once there are no `rows_ahead`."""
-        block = self._waiting()
-        assert block is not None
-        self._blocks, self._n_waiting = [], 0
+        batch = self._waiting()
+        assert batch is not None
+        self._buffer.clear()
         if self._scaler is None:
-            self._scaler, self._kept = self._opened(FixedScaler(**self._switches), block), block
+            self._scaler, self._kept = self._opened(FixedScaler(**self._switches), batch), batch
             self._n_first_columns = self._scaler.n_open
             if self.windows:
-                self._ladder, _ = self._head_stretches(self._scaler, block, line)
+                self._ladder, _ = self._head_stretches(self._scaler, batch, line)
         else:
-            self._scaler = self._opened(self._scaler, block)
-            self._add(block, line)
-        self._n_settled += len(block.weights)
+            self._scaler = self._opened(self._scaler, batch)
+            self._add(batch, line)
+        self._n_settled += len(batch.weights)
+        self.rows_ahead = self._chunk_rows
 
-    def _add(self, block: _Block, line: Line) -> None:
-        """Add a block behind the head to the sums."""
+    def _add(self, batch: RawBatch, line: Line) -> None:
+        """Add a batch behind the head to the sums."""
         assert self._scaler is not None
         sums = self._sized(self._sums, self._scaler)
         if isinstance(sums, LinearEvidence) and self._kept is not None:
             # To expand planes anew gains next to nothing.
             sums, self._kept = _sum(sums, self._of(self._scaler, self._kept, line)), None
-        own = self._of(self._scaler, block, line)
+        own = self._of(self._scaler, batch, line)
         self._sums = _sum(sums, own)
         if self.windows:
             self._ladder = self._ladder_now(self._scaler)
-            add_to_ladder(self._ladder, _stretch(self._n_settled, block, own))
+            add_to_ladder(self._ladder, _stretch(self._n_settled, batch, own))
 
     # Coordinates.
 
@@ -234,11 +157,11 @@ class StreamEvidence(Serializable):
     def _K(self) -> int:
         return max(2, self.n_classes)
 
-    def _opened(self, scaler: FixedScaler, block: _Block) -> FixedScaler:
+    def _opened(self, scaler: FixedScaler, batch: RawBatch) -> FixedScaler:
         """Return the scaler with the columns opened that these rows are the first to have."""
-        X = block.X
+        X = batch.X
         if not isinstance(X, SparseInput):
-            X = block.resized(len(self.numeric), 0, self.numeric).X
+            X = batch.resize(len(self.numeric), 0, self.numeric).X
             return scaler.opened(Moments.of(X), self.numeric)
         opened = scaler.opened(Moments.of(X.numbers), [True] * X.numbers.shape[1])
         # Every text, and every hashed column, has the length 1.
@@ -248,12 +171,12 @@ class StreamEvidence(Serializable):
     def _n_columns(self, scaler: FixedScaler) -> int:
         return (len(self.numeric) + 1) * SPACE if self.sparse else scaler.n_columns
 
-    def _transformed(self, scaler: FixedScaler, block: _Block) -> tuple[Rows, Array]:
+    def _transformed(self, scaler: FixedScaler, batch: RawBatch) -> tuple[Rows, Array]:
         """Return rows in these coordinates and what was predicted for them.
 
         Rows that are too long for the arithmetic are left out: no loss is negative.
         """
-        X, Y, weights, P = block.resized(len(self.numeric), self._K, self.numeric)
+        X, Y, weights, P = batch.resize(len(self.numeric), self._K, self.numeric)
         if isinstance(X, SparseInput):
             numbers = scaler.transform(X.numbers)[:, int(self.intercept) :]
             Z: Any = assemble(
@@ -285,10 +208,12 @@ class StreamEvidence(Serializable):
         same = (sums.n_features, sums.n_classes) == sizes
         return sums if same else sums.grown(n_features=d, n_classes=K)
 
-    def _of(self, scaler: FixedScaler, block: _Block, line: Line, at: Array | None = None) -> Sums:
+    def _of(
+        self, scaler: FixedScaler, batch: RawBatch, line: Line, at: Array | None = None
+    ) -> Sums:
         """Return the evidence of rows alone, expanded at a model, by default the learner's."""
         own = self._sized(None, scaler)
-        rows, P = self._transformed(scaler, block)
+        rows, P = self._transformed(scaler, batch)
         if self.sparse:
             assert isinstance(own, LinearEvidence)
             own._add_planes(rows, _distributions(P))
@@ -303,11 +228,11 @@ class StreamEvidence(Serializable):
         W[: len(own)] = own - own.mean(axis=0)
         return project_into_class(W, self._norm(scaler))
 
-    def _of_head(self, scaler: FixedScaler, block: _Block, line: Line, sums: Sums) -> Sums:
+    def _of_head(self, scaler: FixedScaler, batch: RawBatch, line: Line, sums: Sums) -> Sums:
         """Return sums and the head, expanded where that proves most."""
         if not isinstance(sums, Evidence):
-            return _sum(sums, self._of(scaler, block, line))
-        rows, _ = self._transformed(scaler, block)
+            return _sum(sums, self._of(scaler, batch, line))
+        rows, _ = self._transformed(scaler, batch)
         at, B = self._point(scaler, line), self._norm(scaler)
         losses = logit_losses(rows.X @ at.T, rows.labels, rows.soft)
         if not rows.weights @ losses < float(rows.weights.sum()) * math.log(self._K):
@@ -339,7 +264,7 @@ class StreamEvidence(Serializable):
             sums = _sum(sums, self._of(scaler, waiting, line))
         return scaler, sums if kept is None else self._of_head(scaler, kept, line, sums)
 
-    def _scaler_now(self, waiting: _Block | None) -> FixedScaler:
+    def _scaler_now(self, waiting: RawBatch | None) -> FixedScaler:
         scaler = self._scaler or FixedScaler(**self._switches)
         return scaler if waiting is None else self._opened(scaler, waiting)
 
@@ -350,14 +275,14 @@ class StreamEvidence(Serializable):
         return [replace(one, evidence=self._sized(one.evidence, scaler)) for one in self._ladder]
 
     def _head_stretches(
-        self, scaler: FixedScaler, block: _Block, line: Line
+        self, scaler: FixedScaler, batch: RawBatch, line: Line
     ) -> tuple[list[EvidenceSpan], list[EvidenceSpan]]:
         """Return the ladder of the head, and the stretch that is not full yet, if any."""
-        whole = self._of_head(scaler, block, line, self._sized(None, scaler))
+        whole = self._of_head(scaler, batch, line, self._sized(None, scaler))
         at = whole.minimise().W if isinstance(whole, Evidence) else None
         ladder: list[EvidenceSpan] = []
-        for start in range(0, len(block.weights), _WINDOW_ROWS):
-            part = block.part(slice(start, start + _WINDOW_ROWS))
+        for start in range(0, len(batch.weights), _WINDOW_ROWS):
+            part = batch.take(slice(start, start + _WINDOW_ROWS))
             stretch = _stretch(start, part, self._of(scaler, part, line, at))
             if len(part.weights) < _WINDOW_ROWS:
                 return ladder, [stretch]
@@ -438,9 +363,9 @@ class StreamEvidence(Serializable):
     @property
     def n_bytes(self) -> int:
         """About how much memory the sums and the rows that are kept take."""
-        blocks = [one for one in (self._kept, *self._blocks) if one is not None]
-        rows: int = sum(array.nbytes for block in blocks for array in block.arrays("").values())
-        rows += sum(x.nbytes for x, *_ in self._rows)
+        rows = self._buffer.n_bytes
+        if self._kept is not None:
+            rows += sum(array.nbytes for array in self._kept.arrays().values())
         sums = [self._sums, *(one.evidence for one in self._ladder)]
         return rows + sum(int(one.n_bytes) for one in sums if one is not None)
 
@@ -448,9 +373,9 @@ class StreamEvidence(Serializable):
         """Return everything as a record, rows that wait included."""
         record = super().to_record()
         record.arrays["numeric"] = np.array(self.numeric, bool)
-        for name, block in (("kept", self._kept), ("waiting", self._waiting())):
-            if block is not None:
-                record.arrays.update(block.arrays(f"{name}."))
+        for name, batch in (("kept", self._kept), ("waiting", self._waiting())):
+            if batch is not None:
+                record.arrays.update(batch.arrays(f"{name}."))
         if self._scaler is not None:
             record.config["mean_square"] = self._scaler.mean_square
             record.arrays["means"] = self._scaler.means.copy()
@@ -475,10 +400,11 @@ class StreamEvidence(Serializable):
             scaler.means = record.part("means", (None,))
             scaler.deviations = record.part("deviations", (len(scaler.means),))
             self._scaler = scaler
-        self._kept = self._block_of(record, "kept.")
-        waiting = self._block_of(record, "waiting.")
+        self._kept = self._saved_batch(record, "kept.")
+        waiting = self._saved_batch(record, "waiting.")
         if waiting is not None:
-            self._blocks, self._n_waiting = [waiting], len(waiting.weights)
+            self._buffer.add(waiting)
+        self.rows_ahead = self._chunk_rows - self._buffer.n_rows
         if self.rows_ahead <= 0 or (self._kept is not None and self._scaler is None):
             raise StateFileError("the rows of evidence do not fit its counts")
         if "sums" in record.config:
@@ -491,18 +417,15 @@ class StreamEvidence(Serializable):
             for (start, stop), evidence in zip(spans, found, strict=True):
                 self._ladder.append(EvidenceSpan(start, stop, evidence))
 
-    def _block_of(self, record: Record, prefix: str) -> _Block | None:
+    def _saved_batch(self, record: Record, prefix: str) -> RawBatch | None:
         """Return rows that were saved, None if there are none."""
-        block = _Block.of_arrays(record.arrays, prefix)
-        if block is None:
+        batch = RawBatch.of_arrays(record.arrays, prefix)
+        if batch is None:
             return None
-        X, Y, weights, P = block
-        fits = {len(X), len(Y), len(P)} == {len(weights)} and Y.ndim == P.ndim == 2
-        fits = fits and max(Y.shape[1], P.shape[1]) <= max(1, self.n_classes)
-        fits = fits and isinstance(X, SparseInput) == self.sparse
-        if not fits or not (self.sparse or X.shape[1] <= len(self.numeric)):
+        sizes = {"n_features": len(self.numeric), "n_classes": self.n_classes}
+        if not batch.has_sizes(sparse=self.sparse, **sizes):
             raise StateFileError("the rows of evidence do not fit its sizes")
-        return block
+        return batch
 
     def __getstate__(self) -> dict[str, Any]:
         self._waiting()  # so that what is pickled does not depend on who has looked
@@ -524,17 +447,8 @@ def _sum(one: Sums, other: Sums) -> Sums:
     return both
 
 
-def _stretch(start: int, block: _Block, evidence: Sums) -> EvidenceSpan:
-    return EvidenceSpan(start, start + len(block.weights), evidence)
-
-
-def _targets(labels: Labels, soft: Array) -> Array:
-    """Return labels (T,), or soft labels (T, K), as (T, K)."""
-    if len(soft):
-        return soft.copy()
-    Y = np.zeros((len(labels), int(labels.max(initial=0)) + 1))
-    Y[np.arange(len(labels)), labels] = 1.0
-    return Y
+def _stretch(start: int, batch: RawBatch, evidence: Sums) -> EvidenceSpan:
+    return EvidenceSpan(start, start + len(batch.weights), evidence)
 
 
 def _distributions(P: Array) -> Array:
@@ -544,9 +458,3 @@ def _distributions(P: Array) -> Array:
         P = P.copy()
         P[missing] = 1.0 / P.shape[1]
     return P
-
-
-def _widened(table: Array, K: int) -> Array:
-    """Return a table (T, k) with zeros for classes that came later."""
-    more = K - table.shape[1]
-    return np.pad(table, ((0, 0), (0, more))) if more > 0 else table

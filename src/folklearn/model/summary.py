@@ -16,7 +16,7 @@ from folklearn.evaluate.regression import Regression
 from folklearn.evidence.certificate import Certificate, round_down, round_up
 from folklearn.metrics.accumulator import MIN_BOUNDED_ROWS, Metrics
 from folklearn.metrics.records import ClassRecord, ColumnRecord, PredictionBatch
-from folklearn.model.holdout import has_parted, parted
+from folklearn.model.holdout import holdout_warning, is_degraded
 from folklearn.report.formatting import format_about, format_loss, format_share
 from folklearn.utils import counted
 
@@ -87,8 +87,9 @@ class ModelSummary:
         if not model.n_rounds:
             raise InvalidInputError("there is nothing to report: the model has learned nothing yet")
         metrics = model.metrics if metrics is None else metrics
-        certificate = model.certificate()
-        loss, holdout = model.average_loss, model.holdout_loss
+        certificate, pipeline = model.certificate(), model.pipeline
+        has_weights = pipeline is not None and pipeline.learner is not None
+        loss, holdout = model.metrics.average_loss, model.metrics.holdout_loss
         n_before, notes = model.n_rounds - metrics.n_rows, []
         if n_before > 0:
             notes = [f"Of {counted(n_before, 'row')} learned before there is no record here."]
@@ -99,9 +100,9 @@ class ModelSummary:
             _bounds_of_model(model, certificate),
             certificate,
             [] if model.encoder is None else metrics.by_column(model.encoder),
-            None if model.learner is None else model.explain(importance=importance),
+            model.explain(importance=importance) if has_weights else None,
             notes,
-            [f"Warning: {parted(loss, holdout)}."] if has_parted(loss, holdout) else [],
+            [f"Warning: {holdout_warning(loss, holdout)}."] if is_degraded(loss, holdout) else [],
             speed,
         )
 
@@ -270,7 +271,7 @@ def describe_claims(model: "Model", certificate: Certificate | None = None) -> l
     certificate = certificate or model.certificate()
     if certificate is None:
         return [NOTHING_PROVEN]
-    claims = [certificate.in_words(model.total_weight)]
+    claims = [certificate.in_words(model.metrics.weight)]
     return claims if model.hindsight is None else [model.hindsight.in_words(), *claims]
 
 
@@ -346,12 +347,12 @@ def segment_rows(metrics: Metrics) -> list[dict[str, float]]:
 
 def _bounds_of_model(model: "Model", certificate: Certificate | None) -> list[tuple[str, str]]:
     """Return losses and proven bounds, over all rows and lately."""
-    bounds = [("average loss", format_loss(model.average_loss))]
+    bounds = [("average loss", format_loss(model.metrics.average_loss))]
     if certificate is not None:
-        bounds += _bound_of_all(certificate, model.total_weight)
-    if not math.isnan(model.holdout_loss):
-        bounds.append(("hold-out loss of the last rows", format_loss(model.holdout_loss)))
-    if model.has_floors:
+        bounds += _bound_of_all(certificate, model.metrics.weight)
+    if not math.isnan(model.metrics.holdout_loss):
+        bounds.append(("hold-out loss of the last rows", format_loss(model.metrics.holdout_loss)))
+    if model.has_window_bounds:
         bounds += [
             (
                 f"could be gained by such models in the last {one.n_rounds:,} rows, at most",

@@ -105,7 +105,7 @@ def _learn(model: Model, values: Any) -> FoldOutput:
         event = _make_event(values)
         output = FoldOutput(model.predict_proba_one(event.row), model.unseen_probability)
         if event.label is not None:
-            _, new = model._labels.read(event.label)
+            _, new = model.label_encoder.read(event.label)
             for label in new:
                 plain(label)  # one that no state can hold would undo the events before it
             model.learn_one(event.row, event.label, weight=event.weight)

@@ -19,7 +19,9 @@ from folklearn.evidence.map_reduce import RowChunk, S
 from folklearn.evidence.passes import Passes
 from folklearn.kernels.blas import OneThread
 from folklearn.metrics.scores import checked_rows
+from folklearn.model.dataset import Dataset
 from folklearn.model.model import Model
+from folklearn.model.refit import check_fit_size, refit_over, rows_to_fit
 from folklearn.model.roles import LEARNED
 from folklearn.progress import Report
 from folklearn.scale.folding import FoldEvent, FoldOutput, fold, model_of
@@ -200,11 +202,13 @@ def fit(
     model = Model(**settings)
     heaviest = 1.0 if weight is None else table.agg({weight: "max"}).first()[0]
     counts = sorted(map(tuple, table.groupBy(_column(label)).count().collect()))
-    model.expect([value for value, _ in counts], [n for _, n in counts], heaviest=heaviest or 1.0)
+    model.declare(
+        [value for value, _ in counts], counts=[n for _, n in counts], max_weight=heaviest or 1.0
+    )
     model.run(table.limit(sample).toArrow(), label, weight=weight)
-    if model.pipeline is None or model.learner is None:
+    if model.pipeline is None or model.pipeline.learner is None:
         raise InvalidInputError(f"column {label!r} needs two classes, and rows to learn")
-    model.pipeline.check_fit_size()
+    check_fit_size(model.pipeline)
     content = model.to_bytes()
 
     def blocks_of(batches: Iterable[Any]) -> Iterator[ScoredRows]:
@@ -212,13 +216,19 @@ def fit(
 
         fitted = model_of(content)
         for batch in batches:
-            feed = fitted.feed(pa.table(batch), label, weight=weight, one_pass=True)
-            for fed in feed.rows(doubling=False):
-                yield ScoredRows(fitted.rows_to_fit(fed))
+            dataset = Dataset(fitted, pa.table(batch), label, weight=weight, one_pass=True)
+            for rows in dataset.rows(doubling=False):
+                chunk, y, weights = rows.labelled()
+                numbers, _, weights = fitted.label_encoder.encode(y, weights)
+                encoder, pipeline = fitted.encoder, fitted.pipeline
+                assert encoder is not None
+                assert pipeline is not None
+                X = encoder.encode_known(chunk)
+                yield ScoredRows(rows_to_fit(pipeline, X, numbers, weights))
 
     limit = {} if most_passes is None else {"most_passes": most_passes}
     with SparkPasses(table, blocks_of, progress) as passes:
-        model.pipeline.refit_over(passes, seed=seed, **limit)
+        refit_over(model.pipeline, passes, seed=seed, **limit)
     return model
 
 

@@ -182,13 +182,13 @@ async def certificate(call: Call) -> Answer:
     proof = await asyncio.to_thread(model.certificate)
     if proof is None:
         return Answer(200, {"version": version, "valid": False, "words": NOTHING_PROVEN})
-    weight = model.total_weight or 1.0
+    weight = model.metrics.weight or 1.0
     return Answer(
         200,
         {
             "version": version,
             "valid": bool(proof.valid),
-            "words": proof.in_words(model.total_weight),
+            "words": proof.in_words(model.metrics.weight),
             "rounds": proof.n_rounds,
             "loss": _finite_or_none(proof.loss / weight),  # a row, as everywhere here
             "best_linear_at_least": _finite_or_none(proof.best_linear_at_least / weight),

@@ -59,7 +59,7 @@ class ModelSize(NamedTuple):
         n_places = 0 if model.pipeline is None else model.pipeline.n_places
         if columns is not None and columns.sparse:
             n_features = 0
-        return cls._complete(model, 0, len(model._labels), n_columns, n_features, n_places)
+        return cls._complete(model, 0, len(model.label_encoder), n_columns, n_features, n_places)
 
     @classmethod
     def _complete(
@@ -77,15 +77,16 @@ class ModelSize(NamedTuple):
         if n_features:
             size = n_features + 1, max(2, n_classes)
             n_bytes = max(n_bytes, catalogue.n_bytes(model.learner_name, *size))
-            if model.learner is not None:  # one that began small may stay of a dearer kind
-                n_bytes = max(n_bytes, model.learner.expected_bytes(*size))
+            learner = None if model.pipeline is None else model.pipeline.learner
+            if learner is not None:  # one that began small may stay of a dearer kind
+                n_bytes = max(n_bytes, learner.expected_bytes(*size))
         n_letters += 0 if model.encoder is None else model.encoder.n_letters
         return cls(n_classes, n_columns, n_features, n_places, n_bytes + n_letters)
 
     @classmethod
     def bound(cls, model: Model, items: Sequence[Item]) -> "ModelSize":
         """Return a size that the model does not exceed with these items: fast, and not tight."""
-        columns, labels = model.encoder, model._labels.numbers
+        columns, labels = model.encoder, model.label_encoder.numbers
         known = model.asked_roles if columns is None else columns.roles
         new_columns: dict[str, Any] = {}
         new_classes: set[Any] = set()
@@ -231,7 +232,7 @@ class ClassifierState:
         event = find(label.id).event
         self.check_growth([(event.row, label.label)])
         pending = PendingPrediction(event.row, np.array(event.p), event.unseen)
-        self.model.learn_asked(pending, label.label, weight=label.weight)
+        self.model.tell(pending, label.label, weight=label.weight)
 
     def _learn_together(self, labels: LabelsEvent, find: FindEntry) -> list[RefusedItem]:
         """Learn all labels that can be; return the others with reasons."""
@@ -259,7 +260,7 @@ class ClassifierState:
 
         A function of the model and of its first event alone, so that a replay refuses the same.
         """
-        encoder, labels = self.model.encoder, self.model._labels.numbers
+        encoder, labels = self.model.encoder, self.model.label_encoder.numbers
         if len(items) == 1 and encoder is not None and not encoder.sparse:
             row, label = items[0]
             is_known = row.keys() <= encoder.roles.keys() and not encoder.n_unplaced
@@ -293,12 +294,16 @@ class ClassifierState:
 
     def copy_to_predict(self) -> Model:
         """Return a copy that only predicts."""
-        return self.model.predicting()
+        return self.model.copy_to_predict()
 
     @property
     def n_bytes(self) -> int:
         """Approximate memory of the model and of its published copy."""
-        return self.model.n_bytes + self.model.n_bytes_to_predict
+        encoder, pipeline = self.model.encoder, self.model.pipeline
+        n_bytes = self.model.recent.n_bytes + (0 if encoder is None else 2 * encoder.n_bytes)
+        if pipeline is not None:
+            n_bytes += pipeline.n_bytes + pipeline.n_bytes_to_predict
+        return n_bytes
 
     def numbers(self) -> dict[str, Any]:
         """Return how the model does."""
@@ -308,8 +313,8 @@ class ClassifierState:
             "alarms": len(model.monitor().alarms),
             "rows": n,
             "classes": len(model.labels),
-            "loss": model.average_loss if n else None,
-            "error": model.n_mistakes / n if n else None,
+            "loss": model.metrics.average_loss if n else None,
+            "error": model.metrics.n_errors / n if n else None,
         }
 
 
