@@ -14,7 +14,7 @@ import folklearn
 PACKAGE = os.path.dirname(folklearn.__file__) + os.sep
 N_ROWS, PASSES = 24, 2  # rows: no window and no stripe of the frozen record ends on the way
 MOST_FUNCTIONS = 137
-BEGINS, ENDS = "model.dataset.Dataset.rows", "model.run.Run.ended"
+BEGINS, ENDS = "model.dataset.Dataset.rows", "model.run.Run.finish"
 
 _opened: list[str] = []
 _watched: str | None = None
