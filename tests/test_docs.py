@@ -57,10 +57,9 @@ OPEN = ("folklearn.adapters", "folklearn.evaluate", "folklearn.metrics", "folkle
 INSIDE = {
     "adapters.sklearn_data",
     "evaluate.projected_gradient",  # what the others are made of
-    *(f"model.{name}" for name in ("class_weights", "encoder", "display", "holdout", "labels")),
-    *(f"model.{name}" for name in ("numbering", "recent", "refit", "roles", "summary")),
-    *(f"model.{name}" for name in ("hindsight", "sparse_scaler", "stream_evidence")),
-    *(f"model.{name}" for name in ("terms", "unlearned", "waiting")),
+    *(f"model.{name}" for name in ("batch", "buffers", "encoder", "display", "holdout")),
+    *(f"model.{name}" for name in ("labels", "refit", "roles", "summary", "hindsight")),
+    *(f"model.{name}" for name in ("sparse_scaler", "stream_evidence", "terms")),
 }
 PRIVATE = {  # public only within their package
     "folklearn.errors.warn_of_data",
@@ -81,6 +80,7 @@ PRIVATE = {  # public only within their package
     ),
     "folklearn.metrics.records.ColumnPlaces",
     "folklearn.model.explain.explained",
+    "folklearn.model.dataset.UnlearnedValues",
     "folklearn.model.dataset.as_table",
     "folklearn.model.run.known_numbers",
     "folklearn.plots.BOUND",

@@ -72,7 +72,7 @@ def read(file: Path) -> Iterator[tuple[Any, Labels]]:
     for block in open_reader(file, format="vw").read({"label": "text"}):
         own = block.features.compact()
         X = SparseRows(own.indptr, (own.indices % WIDTH).astype(np.int32), own.values, WIDTH)
-        labels = np.array(block.columns["label"].texts()).astype(np.int64)
+        labels = np.array(block.columns["label"].to_list()).astype(np.int64)
         yield normalize(X.array(), copy=False), labels - 1
 
 

@@ -95,7 +95,7 @@ def test_it_is_the_core_of_the_model(name, rng):
             known.append(y)
         core.learn_row(row, known.index(y))
         model.learn_one(x, y)
-    found, beside = model.certificate(), core.certificate(model.model.loss)
+    found, beside = model.certificate(), core.certificate(model.model.metrics.loss)
     assert found.best_linear_at_least == beside.best_linear_at_least
 
 

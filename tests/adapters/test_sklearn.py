@@ -371,9 +371,9 @@ def test_weight_0_moves_the_scaler(rng):
     X, y = sample(rng)
     model = quick().fit(X, y)
     P = model.predict_proba(X)
-    theta = model.model_.learner.coef()
+    theta = model.model_.pipeline.learner.coef()
     model.partial_fit([[100.0, 0.0, 0.0]], [1], sample_weight=0.0)
-    np.testing.assert_array_equal(model.model_.learner.coef(), theta)
+    np.testing.assert_array_equal(model.model_.pipeline.learner.coef(), theta)
     assert (model.predict_proba(X) != P).any()
 
 
@@ -409,7 +409,7 @@ def test_balanced_is_that_of_scikit_learn(rng):
 def test_auto_is_told_of_the_largest_weight(rng):
     X, y = sample(rng)
     weights = np.linspace(0.0, 5.0, 60)
-    assert FolkloreClassifier().fit(X, y, weights).model_.learner.max_weight == 5.0
+    assert FolkloreClassifier().fit(X, y, weights).model_.pipeline.learner.max_weight == 5.0
     with pytest.raises(InvalidInputError, match=r"weight\[59\] is 5, above max_weight=1"):
         FolkloreClassifier().partial_fit(X, y, sample_weight=weights)
     FolkloreClassifier(max_weight=5).partial_fit(X, y, sample_weight=weights)

@@ -31,7 +31,7 @@ def test_every_kind_of_sparse_rows_and_dense_ones_to_predict(kind, seed):
     expected = FolkloreClassifier().fit(X, y)
     model = FolkloreClassifier().fit(getattr(scipy.sparse, kind)(X), y)
     assert model.model_.pipeline.sparse
-    assert isinstance(model.model_.learner, SparseSgd)
+    assert isinstance(model.model_.pipeline.learner, SparseSgd)
     P = expected.predict_proba(X)
     np.testing.assert_array_equal(model.predict_proba(getattr(scipy.sparse, kind)(X)), P)
     np.testing.assert_allclose(model.predict_proba(X.toarray()), P, atol=1e-14)
@@ -157,11 +157,11 @@ def test_dense_rows_of_many_classes(rng):
     y = (3.0 * X @ V.T + rng.gumbel(size=(600, 120))).argmax(axis=1)
     y[:120] = np.arange(120)
     model = FolkloreClassifier().fit(X, y)
-    assert isinstance(model.model_.learner, Mixture)  # of class blocks
+    assert isinstance(model.model_.pipeline.learner, Mixture)  # of class blocks
     assert not model.model_.pipeline.sparse
     assert model.score(X, y) > 0.5
     late = FolkloreClassifier().partial_fit(X, y)  # no class was declared
-    assert isinstance(late.model_.learner, Mixture)
+    assert isinstance(late.model_.pipeline.learner, Mixture)
 
 
 def test_text_through_a_pipeline():

@@ -115,7 +115,7 @@ def test_an_interrupt_leaves_nothing(folklearn, pets, tmp_path, monkeypatch):
     def interrupt(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("folklearn.model.model.Model._learn_block", interrupt)
+    monkeypatch.setattr("folklearn.model.model.Model._learn_table", interrupt)
     before = os.listdir(tmp_path)
     outcome = folklearn("run", pets, "--target", "kind", "-p", tmp_path / "p.csv", "--quiet")
     assert outcome.code == 130

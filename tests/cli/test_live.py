@@ -111,7 +111,7 @@ def test_features_and_weights_as_they_come(folklearn, refusal, feed, tmp_path):
     )
     feed(b"ham |w f0 f9\nspam 2 |w f0\n")
     assert folklearn("run", "-", "--learner", "folklore", "-f", tmp_path / "m").code == 0
-    assert load(tmp_path / "m").total_weight == 3.0
+    assert load(tmp_path / "m").metrics.weight == 3.0
 
 
 @pytest.fixture
@@ -441,15 +441,15 @@ def heard():
 def test_a_signal_does_not_cut_a_block(
     folklearn, write_csv, rows, tmp_path, monkeypatch, sent, code
 ):
-    learn_block = Model._learn_block
+    learn_table = Model._learn_table
 
-    def interrupted(self, *arguments):
+    def interrupted(self, *arguments, **named):
         if self.n_rounds == 64:
             os.kill(os.getpid(), sent)
-        return learn_block(self, *arguments)
+        return learn_table(self, *arguments, **named)
 
     path = write_csv("t.csv", rows)
-    monkeypatch.setattr(Model, "_learn_block", interrupted)
+    monkeypatch.setattr(Model, "_learn_table", interrupted)
     outcome = folklearn("run", path, *TARGET, "-f", tmp_path / "m", "--learner", "ogd")
     assert outcome.code == code
     assert load(tmp_path / "m").n_rounds == 128
@@ -476,11 +476,11 @@ def test_a_signal_while_the_model_is_saved(folklearn, pets, tmp_path, monkeypatc
 @posix
 @pytest.mark.usefixtures("heard")
 def test_ctrl_c_twice_while_a_block_is_learned(folklearn, feed, tmp_path, monkeypatch):
-    def interrupted(self, *arguments):
+    def interrupted(self, *arguments, **named):
         os.kill(os.getpid(), signal.SIGINT)
         os.kill(os.getpid(), signal.SIGINT)
 
-    monkeypatch.setattr(Model, "_learn_block", interrupted)
+    monkeypatch.setattr(Model, "_learn_table", interrupted)
     feed(b"a,kind\n1,x\n2,y\n")
     outcome = folklearn("run", "-", *TARGET, "-f", tmp_path / "m", "--learner", "ogd", "--quiet")
     assert (outcome.code, os.listdir(tmp_path)) == (130, [])

@@ -176,12 +176,12 @@ def test_weights_reach_the_learner(folklearn, mails, tmp_path):
     assert outcome.code == 0
     model = load(tmp_path / "m")
     assert model.metrics.weight == 60.0
-    assert model.loss == pytest.approx(model.certificate().loss, rel=1e-9)
-    assert outcome.stderr.endswith(f"average log loss {model.loss / 60:.4f}.\n")
+    assert model.metrics.loss == pytest.approx(model.certificate().loss, rel=1e-9)
+    assert outcome.stderr.endswith(f"average log loss {model.metrics.loss / 60:.4f}.\n")
     plain = tmp_path / "plain.vw"
     plain.write_text(re.sub(r" \d \|", " |", VW))
     folklearn("run", plain, "--learner", "folklore", "-f", tmp_path / "n")
-    assert load(tmp_path / "n").loss != pytest.approx(model.loss, rel=1e-3)
+    assert load(tmp_path / "n").metrics.loss != pytest.approx(model.metrics.loss, rel=1e-3)
 
 
 def test_the_default_learner_takes_the_heaviest_weight(folklearn, refusal, mails, tmp_path):
@@ -338,7 +338,7 @@ def test_a_saved_model_can_be_looked_at(folklearn, saved, pets, tmp_path):
     model.ask({"age": 3.0})
     model.save(saved)
     assert "waiting   1 row for their labels\n" in folklearn("inspect", saved).stdout
-    model.learner.save(tmp_path / "learner")
+    model.pipeline.learner.save(tmp_path / "learner")
     said = folklearn("inspect", tmp_path / "learner").stdout
     assert said.startswith("holds     Folklore(")
     assert re.search(r"state     \d+ arrays, [\d,]+ bytes\n", said)

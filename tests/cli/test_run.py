@@ -92,7 +92,7 @@ def test_the_first_screen_has_no_jargon(folklearn, pets):
 
 def test_verbose_tells_everything(folklearn, pets, tmp_path):
     said = folklearn("run", pets, *TARGET, "--verbose", "--save", tmp_path / "m").stderr
-    model = load(tmp_path / "m").learner
+    model = load(tmp_path / "m").pipeline.learner
     assert isinstance(model, Auto)
     assert "learner   auto, R=1: second order, all pairs of classes\n" in said
     found = re.search(
@@ -114,7 +114,7 @@ def test_verbose_tells_of_the_learner_that_is_there(folklearn, tmp_path, monkeyp
     rows = [f"{i % 7},it is well {'ab'[i % 2]}{i % 2},{'pq'[i % 2]}" for i in range(80)]
     path.write_text("\n".join(["size,note,kind", *rows]))
     said = folklearn("run", path, "--target", "kind", "--verbose", "-f", tmp_path / "m").stderr
-    n_inputs = load(tmp_path / "m").learner.n_columns - 1
+    n_inputs = load(tmp_path / "m").pipeline.learner.n_columns - 1
     assert 5 < n_inputs < 20
     assert "learner   auto, R=1: first order, for wide rows\n" in said
     assert (
@@ -133,7 +133,7 @@ def test_verbose_tells_of_the_learner_that_is_there(folklearn, tmp_path, monkeyp
 def test_options_reach_the_learner_and_are_echoed(folklearn, pets, tmp_path):
     settings = ["--B", "3", "--R", "2", "--lam", "0.7", "--gamma", "0.01", "--verbose"]
     outcome = folklearn("run", pets, *TARGET, *settings, "--save", tmp_path / "m")
-    learner = load(tmp_path / "m").learner
+    learner = load(tmp_path / "m").pipeline.learner
     assert (learner.B, learner.R, learner.lam, learner.gamma) == (6.0, 2.0, 0.7, 0.01)
     assert "learner   Folklore, B=10, R=2, lam=0.7, gamma=0.01\n" in outcome.stderr
     said = folklearn("run", pets, *TARGET, "--R", "2", "--verbose").stderr
@@ -170,7 +170,7 @@ def test_the_bound_does_not_depend_on_the_learner(folklearn, pets, tmp_path):
     said = [folklearn("run", pets, *TARGET).stderr]
     said.append(folklearn("run", pets, *TARGET, "--gamma", "0.5").stderr)
     said.append(folklearn("run", pets, *TARGET, "--memory", "50", "-f", tmp_path / "m").stderr)
-    assert load(tmp_path / "m").learner.memory == 50
+    assert load(tmp_path / "m").pipeline.learner.memory == 50
     bounds = [re.search(r"of at least (0\.\d+) on these rows", one)[1] for one in said]
     assert [float(one) for one in bounds] == pytest.approx([float(bounds[0])] * 3, rel=1e-2)
 
@@ -207,8 +207,8 @@ def test_save_and_load_equal_one_uninterrupted_run(
     parts = [read_predictions(part.stdout)[2] for part in (start, end)]
     np.testing.assert_array_equal(np.vstack(parts), P)
     one, other = load(tmp_path / "part"), load(tmp_path / "whole")
-    assert (one.loss, one.metrics.holdout_loss, one.metrics.n_errors) == (
-        other.loss, other.metrics.holdout_loss, other.metrics.n_errors,
+    assert (one.metrics.loss, one.metrics.holdout_loss, one.metrics.n_errors) == (
+        other.metrics.loss, other.metrics.holdout_loss, other.metrics.n_errors,
     )  # fmt: skip
     assert "after 128 rows; the table counts the new ones" in end.stderr
     lines, _, P = read_predictions(end.stdout)
@@ -264,7 +264,7 @@ def test_every_learner_runs_saves_and_goes_on(folklearn, two_kinds, tmp_path, na
     lines, _, P = read_predictions((tmp_path / "p").read_text("utf-8"))
     assert len(P) == model.n_rounds
     given = [float(line["p_label"]) for line in lines]
-    assert -np.log(given).sum() == pytest.approx(model.loss, rel=1e-9)
+    assert -np.log(given).sum() == pytest.approx(model.metrics.loss, rel=1e-9)
     certificate = model.certificate()
     if not certificate.valid:
         assert f"Nothing is proven: {certificate.reason}." in " ".join(first.stderr.split())
@@ -340,9 +340,9 @@ def test_weights_of_a_column(folklearn, refusal, tmp_path):
     path.write_text("a,w,kind\n" + "1,2,x\n2,1,y\n3,,x\n" * 20)
     weighed = folklearn("run", path, *TARGET, "--weight", "w", "-f", tmp_path / "m")
     assert weighed.code == 0
-    assert load(tmp_path / "m").total_weight == 80.0
+    assert load(tmp_path / "m").metrics.weight == 80.0
     folklearn("run", path, *TARGET, "--role", "w=weight", "-f", tmp_path / "n")
-    assert load(tmp_path / "n").loss == load(tmp_path / "m").loss
+    assert load(tmp_path / "n").metrics.loss == load(tmp_path / "m").metrics.loss
     path.write_text("a,w,kind\n1,2,x\n2,-1,y\n3,1,x\n")
     assert "line 3 of" in refusal("run", path, *TARGET, "--weight", "w", "--quiet")
     skipped = folklearn("run", path, *TARGET, "--weight", "w", "--on-bad-row", "skip")

@@ -81,7 +81,7 @@ def test_words_and_matrices_report_too(rng):
     assert "note" in words.report()
     matrix = Model("folklore")
     matrix.learn_many(rng.normal(size=(50, 2)), rng.integers(0, 2, 50))
-    assert np.isfinite(matrix.average_loss)
+    assert np.isfinite(matrix.metrics.average_loss)
     assert headings(matrix.report()) == SECTIONS
 
 
@@ -207,7 +207,7 @@ def test_bounds_stay_true_when_they_are_rounded(rows):
     names = dict(facts.bounds)
     certificate = model.certificate()
     bound = float(names[certificate.bound_name])
-    assert bound <= certificate.best_linear_at_least / model.total_weight < bound + 1e-3
+    assert bound <= certificate.best_linear_at_least / model.metrics.weight < bound + 1e-3
 
 
 def test_the_page_is_dark_where_the_reader_likes_it(rows):

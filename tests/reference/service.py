@@ -48,7 +48,7 @@ class Classifier:
     def expire(self, id: Hashable) -> None:
         self.told[id] = None
         if self.default is not None and not self._has_no_place_for([self.default]):
-            self.model.learn_asked(self.asked[id], self.default)
+            self.model.tell(self.asked[id], self.default)
 
     def _once(self, key: str | None, request: Any, do: Callable[[], Outcome]) -> Outcome:
         if key in self.keys:
@@ -73,7 +73,7 @@ class Classifier:
             self.model.learn_one(label.row, label.label)
         else:
             self.told[label.id] = label.label
-            self.model.learn_asked(self.asked[label.id], label.label)
+            self.model.tell(self.asked[label.id], label.label)
         return 200, 1, 0
 
     def _has_no_place_for(self, labels: Sequence[str]) -> bool:

@@ -68,7 +68,7 @@ def test_it_is_what_a_model_does(rng):
         loss -= math.log(output.chance(event.label))
         model.learn_one(event.row, event.label)
     assert model.to_bytes() == state
-    assert loss == pytest.approx(model.loss)
+    assert loss == pytest.approx(model.metrics.loss)
     assert outputs[0].label is None
     assert outputs[-1].label in {"up", "down"}
 

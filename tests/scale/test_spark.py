@@ -8,6 +8,7 @@ import pytest
 
 import folklearn
 from folklearn.errors import FolklearnError
+from folklearn.model.dataset import Dataset
 from folklearn.scale import fold
 from folklearn.scale import spark as on_spark
 
@@ -79,7 +80,7 @@ def test_keyed_models_are_those_of_a_plain_run(spark, rng, tmp_path):
             weighted[row["user"]] -= row["w"] * math.log(row["chance"])
     for user, model in models.items():
         # The model counts a row that brings a column as predicted with it, unseen as it is.
-        assert weighted[user] == pytest.approx(model.loss, rel=1e-2)
+        assert weighted[user] == pytest.approx(model.metrics.loss, rel=1e-2)
 
 
 def table(spark, rng, n_rows=3000, n_parts=3):
@@ -167,12 +168,11 @@ def test_a_fit_is_that_of_one_machine(spark, rng, tmp_path):
     model = on_spark.fit(df, **settings)
     rows = [row.asDict() for row in df.collect()]
     here = folklearn.Model()
-    here.expect(
-        *zip(*sorted(Counter(row["label"] for row in rows).items()), strict=True), heaviest=2.0
-    )
+    classes, counts = zip(*sorted(Counter(row["label"] for row in rows).items()), strict=True)
+    here.declare(classes, counts=counts, max_weight=2.0)
     here.run(rows[:300], "label", weight="w")
-    feed = here.feed(rows, "label", weight="w", one_pass=True)
-    here.refit(list(feed.rows(doubling=False)))
+    dataset = Dataset(here, rows, "label", weight="w", one_pass=True)
+    here.refit([rows.labelled() for rows in dataset.rows(doubling=False)])
     questions = [{name: row[name] for name in ("a", "b", "kind")} for row in rows]
     np.testing.assert_allclose(
         model.predict_proba(questions), here.predict_proba(questions), rtol=1e-9
