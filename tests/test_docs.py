@@ -79,7 +79,7 @@ PRIVATE = {  # public only within their package
         for name in ("check_rows", "checked_row", "checked_rows", "label_mass")
     ),
     "folklearn.metrics.records.ColumnPlaces",
-    "folklearn.model.explain.explained",
+    "folklearn.model.explain.explain_model",
     "folklearn.model.dataset.UnlearnedValues",
     "folklearn.model.dataset.as_table",
     "folklearn.model.run.known_numbers",

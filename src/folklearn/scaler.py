@@ -14,7 +14,7 @@ from folklearn.serialization import Serializable
 
 LARGEST_SCORE = 5.0  # standard deviations; one absurd value must not dominate a context
 _FURTHEST = 8.0  # standard deviations that a value may count for
-_FIRST_REVIEW = 8  # values
+_FIRST_SCALE_REVIEW_VALUES = 8  # values
 _N_MOMENTS = 5  # of a feature
 _COUNT, _MEAN, _SQUARES, _HALF_MEAN, _HALF_SQUARES = range(_N_MOMENTS)
 # A hair below the limit: the constant that is appended must not lift a context above it.
@@ -297,13 +297,13 @@ def _scale_rows(
                 out[t, place] = 0.0
                 continue
             n = moments[_COUNT, j] + 1.0
-            mean, squares = _joined(value, n, moments[_MEAN, j], moments[_SQUARES, j])
+            mean, squares = _join_moments(value, n, moments[_MEAN, j], moments[_SQUARES, j])
             half_mean, half_squares = 0.0, 0.0
             fraction, exponent = math.frexp(n)
             doubled = fraction == 0.5  # n is a power of two
             n_half = n - math.ldexp(1.0, exponent - 2 if doubled else exponent - 1)
-            if n > _FIRST_REVIEW // 2:
-                half_mean, half_squares = _joined(
+            if n > _FIRST_SCALE_REVIEW_VALUES // 2:
+                half_mean, half_squares = _join_moments(
                     value, n_half, moments[_HALF_MEAN, j], moments[_HALF_SQUARES, j]
                 )
                 if doubled:
@@ -325,7 +325,7 @@ def _scale_rows(
 
 
 @njit(cache=True, nogil=True, error_model="numpy")  # type: ignore[untyped-decorator]
-def _joined(value: float, n: float, mean: float, squares: float) -> tuple[float, float]:
+def _join_moments(value: float, n: float, mean: float, squares: float) -> tuple[float, float]:
     """Return mean and squared deviations with the n-th value, whose influence is limited.
 
     Welford's recursion: no sum of squares, so a large offset costs no accuracy.

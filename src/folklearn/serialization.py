@@ -112,15 +112,15 @@ class Record:
         """
         entry = self.word(name)
         if isinstance(entry, list) and not kinds:
-            return [self._revived(f"{name}{i}", one) for i, one in enumerate(entry)]
-        found = self._revived(name, entry)
+            return [self._revive_child(f"{name}{i}", one) for i, one in enumerate(entry)]
+        found = self._revive_child(name, entry)
         if kinds and not isinstance(found, kinds):
             raise StateFileError(
                 f"{_article(self.kind)} state has {_article(type(found).__name__)} for {name}"
             )
         return found
 
-    def _revived(self, name: str, entry: Any) -> "Serializable":
+    def _revive_child(self, name: str, entry: Any) -> "Serializable":
         if not _is_record(entry):
             raise StateFileError(f"{_article(self.kind)} state has no record for {name}")
         own = {
@@ -209,12 +209,12 @@ class Serializable:
         words |= {name: record.inner(name) for name in cls.CHILDREN}
         with state_file_errors(record.kind):
             record.check_holds(cls._fewest_numbers(**words))
-            made = cls._made(**words)
+            made = cls._construct(**words)
         made._restore(record)
         return made
 
     @classmethod
-    def _made(cls, **words: Any) -> Self:
+    def _construct(cls, **words: Any) -> Self:
         """Construct from PARAMS and CHILDREN."""
         return cls(**words)
 
@@ -223,9 +223,9 @@ class Serializable:
         for count in self.COUNTERS:
             setattr(self, count, record.count(count.lstrip("_")))
         for name, own in self._parts().items():
-            own[...] = self._recorded(record, name, own.shape, own.dtype)
+            own[...] = self._read_array(record, name, own.shape, own.dtype)
 
-    def _recorded(
+    def _read_array(
         self, record: Record, name: str, shape: tuple[int, ...], dtype: DTypeLike = np.float64
     ) -> NDArray[Any]:
         """Return an array of a record, finite unless UNBOUNDED names it."""
@@ -255,12 +255,12 @@ class Serializable:
 def put_inside(record: Record, name: str, value: Any) -> None:
     """Add an object, or a sequence of them, to a record; `Record.inner` takes it out."""
     if not isinstance(value, Sequence):
-        record.config[name] = _nested(record, name, value)
+        record.config[name] = _nest_record(record, name, value)
         return
-    record.config[name] = [_nested(record, f"{name}{i}", one) for i, one in enumerate(value)]
+    record.config[name] = [_nest_record(record, f"{name}{i}", one) for i, one in enumerate(value)]
 
 
-def _nested(record: Record, name: str, value: Any) -> dict[str, Any]:
+def _nest_record(record: Record, name: str, value: Any) -> dict[str, Any]:
     if not isinstance(value, Serializable) or type(value).__name__ not in registry.HOMES:
         raise FolklearnError(
             f"{name}, {value!r}, cannot save itself: only objects of this library can"

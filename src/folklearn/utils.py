@@ -11,19 +11,19 @@ _MOST_NAMES_LISTED = 12
 _SIMILAR = 0.8  # share of letters, for one name to be meant by another
 
 
-def counted(n: int, noun: str) -> str:
+def count_of(n: int, noun: str) -> str:
     """Return a number and its noun.
 
-    >>> counted(1, "column"), counted(3, "column")
+    >>> count_of(1, "column"), count_of(3, "column")
     ('1 column', '3 columns')
     """
     return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
 
 
-def listed(names: Sequence[str]) -> str:
+def join_names(names: Sequence[str]) -> str:
     """Return names for a message: quoted where they could be misread, and not too many.
 
-    >>> listed(["age", "due date", ""])
+    >>> join_names(["age", "due date", ""])
     "age, 'due date', ''"
     """
     shown = [name if _is_plain(name) else repr(name) for name in names[:_MOST_NAMES_LISTED]]
@@ -32,10 +32,10 @@ def listed(names: Sequence[str]) -> str:
     return ", ".join(shown)
 
 
-def nearest(name: str, names: Sequence[str]) -> str | None:
+def closest_name(name: str, names: Sequence[str]) -> str | None:
     """Return the one of the names that was probably meant.
 
-    >>> nearest("Country", ["age", "country"]), nearest("income", ["age", "country"])
+    >>> closest_name("Country", ["age", "country"]), closest_name("income", ["age", "country"])
     ('country', None)
     """
     by_letters = {own.casefold(): own for own in reversed(names)}

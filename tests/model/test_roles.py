@@ -5,13 +5,13 @@ import re
 import pytest
 
 from folklearn import DataWarning
-from folklearn.model.roles import inferred, of_value
+from folklearn.model.roles import infer_roles, of_value
 from folklearn.readers.table import Table, TextColumn
 
 
 def role_of(values):
     column = TextColumn.of(values)
-    return inferred(Table({"x": column}, range(len(values))))["x"]
+    return infer_roles(Table({"x": column}, range(len(values))))["x"]
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_one_mistake_does_not_change_what_a_column_is(values, role):
 
 def test_values_of_other_rows_do_not_count():
     rows = TextColumn.of(["red", "blue", None])[2:]
-    assert inferred(Table({"x": rows}, range(1)))["x"] == "number"
+    assert infer_roles(Table({"x": rows}, range(1)))["x"] == "number"
 
 
 @pytest.mark.parametrize(

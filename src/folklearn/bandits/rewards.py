@@ -18,7 +18,7 @@ from folklearn.learners.auto import auto as auto_learner
 from folklearn.learners.base import Learner, check_is_learner
 from folklearn.scaler import OnlineScaler
 from folklearn.serialization import Record, put_inside
-from folklearn.utils import counted
+from folklearn.utils import count_of
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class RegretCertificate:
         share = self.bound / self.n_rounds
         worth = "" if share < 1.0 else " This says nothing yet: no regret is above 1 a decision."
         return (
-            f"In expectation the rewards of {counted(self.n_rounds, 'decision')} fall short of "
+            f"In expectation the rewards of {count_of(self.n_rounds, 'decision')} fall short of "
             f"those of the best actions by at most the mean of a bound that is {self.bound:.4g} "
             f"here, {share:.2g} a decision: "
             f"{self.explored:.4g} for exploring, and {self.regression:.4g} nats of regret of the "
@@ -208,9 +208,9 @@ class RegressionAgent(Agent):
         overdue = len(self._pending) - (self.n_decisions - 1 in self._pending)
         missing = self.n_dropped + self.n_expired + overdue
         if missing:
-            return f"{counted(missing, 'decision')} had no reward of their own"
+            return f"{count_of(missing, 'decision')} had no reward of their own"
         if self.n_late:
-            return f"{counted(self.n_late, 'reward')} came after a later decision, or after a log"
+            return f"{count_of(self.n_late, 'reward')} came after a later decision, or after a log"
         return ""
 
 

@@ -211,5 +211,5 @@ class Aggregating(Learner):
         shapes = {name: array.shape for name, array in self._parts().items()}
         shapes |= {"X": (t, self.n_features), "Y": (t, self.n_classes), "w": (t,)}
         self._posterior.rng = generator_from(record.word("generator"))
-        arrays = [self._recorded(record, *shape).copy() for shape in shapes.items()]
+        arrays = [self._read_array(record, *shape).copy() for shape in shapes.items()]
         self._posterior.restore(*arrays)

@@ -42,7 +42,7 @@ from folklearn.scale.parallel import (
     map_in_parallel,
 )
 from folklearn.scaler import Moments
-from folklearn.utils import counted, listed
+from folklearn.utils import count_of, join_names
 
 _TOLERANCE = 1e-6  # of --exact, relative
 _MIN_FILE_WIDTH, _MAX_FILE_WIDTH = 10, 40  # characters
@@ -108,8 +108,8 @@ def audit(
     ]
     if len(predictions or ()) != len(sources):
         raise FolklearnError(
-            f"{counted(len(sources), 'file')} of rows, and "
-            f"{counted(len(predictions or ()), 'file')} of predictions; expected --predictions "
+            f"{count_of(len(sources), 'file')} of rows, and "
+            f"{count_of(len(predictions or ()), 'file')} of predictions; expected --predictions "
             "once for each, in the same order"
         )
     pairs = [_FilePair(*pair) for pair in zip(sources, predictions or (), strict=True)]
@@ -319,8 +319,9 @@ def _merge_columns(
     for pair, file in zip(pairs, contents, strict=True):
         if file.labels != first.labels:
             raise FolklearnError(
-                f"{pairs[0].predictions} is about the classes {listed(first.labels)}, and "
-                f"{pair.predictions} about {listed(file.labels)}: files that are audited together "
+                f"{pairs[0].predictions} is about the classes {join_names(first.labels)}, and "
+                f"{pair.predictions} about {join_names(file.labels)}: files "
+                "that are audited together "
                 "need the same, a column p:label for each"
             )
         for name in {**first.roles, **file.roles}:

@@ -10,9 +10,9 @@ from folklearn import serialization
 from folklearn.cli import options, text
 from folklearn.cli.display import new_console, warnings_shown
 from folklearn.model.model import Model
-from folklearn.model.roles import inferred
+from folklearn.model.roles import infer_roles
 from folklearn.model.summary import describe_claims
-from folklearn.utils import counted, listed
+from folklearn.utils import count_of, join_names
 
 _MAX_LINES = 8  # of columns, and of weights
 
@@ -50,7 +50,7 @@ def _describe_rows(source: options.Source) -> list[str]:
     reader, target = source.open()
     data = "data", text.describe_source(reader, reader.n_rows)
     with warnings_shown(new_console(quiet=False)):
-        roles = inferred(reader.head())
+        roles = infer_roles(reader.head())
     file = [] if source.file is None else [source.file]
     learn = shlex.join(["folklearn", "run", *file, "--target", target or "COLUMN"])
     columns = text.describe_columns({name: role for name, role in roles.items() if name != target})
@@ -58,20 +58,20 @@ def _describe_rows(source: options.Source) -> list[str]:
 
 
 def _describe_model(model: Model) -> list[str]:
-    lines = [("model", f"learned {counted(model.n_rounds, 'row')}")]
+    lines = [("model", f"learned {count_of(model.n_rounds, 'row')}")]
     if model.learner_name != text.DEFAULT_LEARNER:
         lines.append(("learner", text.describe_learner(model)))
     lines.append(("classes", text.describe_classes(model.labels)))
     target = [name for name, role in model.roles.items() if role == "target"]
     if target:
-        lines.append(("predicted", listed(target)))
+        lines.append(("predicted", join_names(target)))
     lines += text.describe_columns(model.roles)
     if model.encoder is not None and model.encoder.feature_names:
-        lines.append(("features", listed(list(model.encoder.feature_names.values()))))
+        lines.append(("features", join_names(list(model.encoder.feature_names.values()))))
     if model.crosses:
-        lines.append(("crosses", listed([":".join(pair) for pair in model.crosses])))
+        lines.append(("crosses", join_names([":".join(pair) for pair in model.crosses])))
     if model.pending.numbers:
-        lines.append(("waiting", f"{counted(len(model.pending.numbers), 'row')} for their labels"))
+        lines.append(("waiting", f"{count_of(len(model.pending.numbers), 'row')} for their labels"))
     if not model.n_rounds:
         return [text.format_fields(*lines)]
     loss, frozen = (
@@ -95,7 +95,7 @@ def _describe_weights(model: Model) -> list[str]:
     lines = []
     importance = explanation.importance
     if importance:
-        rows = counted(explanation.n_recent, "row")
+        rows = count_of(explanation.n_recent, "row")
         lines.append(f"Most important columns (what the loss of {rows} rises by without each):")
         best = sorted(importance, key=importance.__getitem__, reverse=True)[:_MAX_LINES]
         lines += [f"  {importance[name]:>8.4f}  {name}" for name in best]

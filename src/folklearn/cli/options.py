@@ -24,7 +24,7 @@ from folklearn.readers.open import FORMATS, open_reader
 from folklearn.readers.reader import BadRow, Reader
 from folklearn.readers.table import Column, Table, TextColumn
 from folklearn.synthetic import DIGITS_NAME, DIGITS_TARGET, digits
-from folklearn.utils import counted, listed
+from folklearn.utils import count_of, join_names
 
 STDIN = STDOUT = "-"
 LEARNERS = tuple(catalogue.CATALOGUE)
@@ -184,7 +184,7 @@ def parse_crosses(crosses: Sequence[str] | None, reader: Reader) -> list[tuple[s
         if pair is None:
             raise FolklearnError(
                 f"--cross {text!r} must be two columns A:B of {reader.name}; its columns are: "
-                f"{listed(reader.names)}"
+                f"{join_names(reader.names)}"
             )
         pairs.append(pair)
     return pairs
@@ -254,7 +254,7 @@ def check_memory(
     present = memory.bytes_present()
     if present is not None and n_bytes > present:
         raise FolklearnError(
-            f"{n_classes} classes and {counted(n_inputs, 'feature')} and a constant need "
+            f"{n_classes} classes and {count_of(n_inputs, 'feature')} and a constant need "
             f"{n_bytes / 1e9:.1f} GB of memory {what_for}, and this machine has "
             f"{present / 1e9:.1f} GB{advice}"
         )

@@ -25,7 +25,7 @@ from folklearn.readers.decision_logs import as_interactions, as_numbers, read_de
 from folklearn.readers.open import open_source
 from folklearn.readers.sparse_text import N_FEATURES, hash_features
 from folklearn.sparse import SparseRows
-from folklearn.utils import counted, listed
+from folklearn.utils import count_of, join_names
 
 BEST, SAMPLE = "best", "sample"
 _TABLE = TextTable([("policy", "value", "from", "to", "worth")], width=10, left=26)
@@ -126,16 +126,18 @@ def _reference_policies(log: Interactions) -> Iterator[tuple[str, Any]]:
 
 
 def _describe_log(name: str, log: Interactions, n_bad: int) -> list[tuple[str, str]]:
-    skipped = f"; {counted(n_bad, 'bad one')} skipped" if n_bad else ""
+    skipped = f"; {count_of(n_bad, 'bad one')} skipped" if n_bad else ""
     sizes = np.diff(log.offsets)
     if log.n_actions is None:
         offered = f"{sizes.min()} to {sizes.max()} in a decision, with features"
     else:
-        offered = f"{log.n_actions}" + (f": {listed(log.action_names)}" if log.action_names else "")
+        offered = f"{log.n_actions}" + (
+            f": {join_names(log.action_names)}" if log.action_names else ""
+        )
     return [
-        ("log", f"{name}: {counted(log.n_rounds, 'decision')}{skipped}"),
+        ("log", f"{name}: {count_of(log.n_rounds, 'decision')}{skipped}"),
         ("actions", offered),
-        ("features", listed(log.feature_names)),
+        ("features", join_names(log.feature_names)),
     ]
 
 
@@ -185,7 +187,7 @@ def _make_policy(
     if unknown:
         raise FolklearnError(
             f"{name} knows the class {unknown[0]!r}, which is no action of the log; its actions "
-            f"are: {listed(actions)}"
+            f"are: {join_names(actions)}"
         )
     P = _predict(saved, name, [decision.context for decision in decisions])
     if play == BEST:
@@ -206,6 +208,6 @@ def _predict(model: Model, name: str, contexts: Sequence[Features]) -> Array:
     columns = {column for context in contexts for column in context}
     if learned and columns.isdisjoint(learned):
         raise FolklearnError(
-            f"the log has no column of {name}, which has learned: {listed(learned)}"
+            f"the log has no column of {name}, which has learned: {join_names(learned)}"
         )
     return model.predict_proba(contexts, known_only=True)

@@ -14,7 +14,7 @@ from folklearn.cli.signals import EXIT_CODES, Ended, Signals
 from folklearn.errors import FolklearnError
 from folklearn.model.dataset import Dataset
 from folklearn.model.run import Score
-from folklearn.utils import counted, listed
+from folklearn.utils import count_of, join_names
 
 
 def predict(
@@ -76,8 +76,8 @@ def predict(
         outputs.commit(console)
     seconds = time.perf_counter() - started
     n_skipped = 0 if bad_row_sink is None else bad_row_sink.n_rows
-    left_out = f"; {counted(n_skipped, 'bad row')} skipped" if n_skipped else ""
-    console.print(f"Predicted {counted(n_rows, 'row')} in {seconds:.2f} s{left_out}.")
+    left_out = f"; {count_of(n_skipped, 'bad row')} skipped" if n_skipped else ""
+    console.print(f"Predicted {count_of(n_rows, 'row')} in {seconds:.2f} s{left_out}.")
     score = Score.of_totals(totals)
     if score.n_rows:
         console.print(_describe_score(score))
@@ -90,7 +90,7 @@ def _describe_score(score: Score) -> str:
     if score.n_unknown:
         unknown = f", {score.n_unknown} of them of classes that the model does not know"
     return (
-        f"Over {counted(score.n_rows, 'row')} with a label{unknown}: error {score.error:.2%}, "
+        f"Over {count_of(score.n_rows, 'row')} with a label{unknown}: error {score.error:.2%}, "
         f"average log loss {score.loss:.4f}."
     )
 
@@ -101,11 +101,13 @@ def _describe(feed: Dataset) -> str:
         ("data", text.describe_source(reader, reader.n_rows)),
         (
             "model",
-            f"learned {counted(model.n_rounds, 'row')}, {text.describe_classes(model.labels)}",
+            f"learned {count_of(model.n_rounds, 'row')}, {text.describe_classes(model.labels)}",
         ),
     ]
     if feed.unknown:
-        lines.append(("ignored", f"columns that the model does not know: {listed(feed.unknown)}"))
+        lines.append(
+            ("ignored", f"columns that the model does not know: {join_names(feed.unknown)}")
+        )
     if model.is_open:
         unseen = model.unseen_probability
         lines.append((UNSEEN, f"a class that was never seen has the probability {unseen:.2g}"))

@@ -24,7 +24,7 @@ from folklearn.readers.convert import Kind
 from folklearn.readers.open import open_reader
 from folklearn.readers.reader import BadRow, Reader
 from folklearn.readers.table import TextColumn
-from folklearn.utils import listed
+from folklearn.utils import join_names
 
 CLASS_PREFIX = "p:"  # of the column with the probability of a class
 UNSEEN = "unseen"
@@ -283,7 +283,8 @@ def _class_columns(path: str, names: Sequence[str], file: LabelledFile) -> dict[
         raise FolklearnError(
             f"{path} has no column for the label {missing[0]!r} of column {file.target!r} "
             f"({file.unit} {file.first_lines[missing[0]]} of {file.name}); name it "
-            f"{missing[0]!r} or {f'{CLASS_PREFIX}{missing[0]}'!r}; its columns are: {listed(names)}"
+            f"{missing[0]!r} or {f'{CLASS_PREFIX}{missing[0]}'!r}; "
+            f"its columns are: {join_names(names)}"
         )
     extra = [name for name in columns if name not in file.labels]
     if extra and not is_marked:

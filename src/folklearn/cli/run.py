@@ -32,7 +32,7 @@ from folklearn.model.model import Model
 from folklearn.model.run import Run
 from folklearn.model.summary import NOTHING_PROVEN
 from folklearn.readers.reader import BadRow
-from folklearn.utils import counted
+from folklearn.utils import count_of
 
 _CLASSIC = "folklore"  # the learner that the options lam, gamma and memory belong to
 _MAX_ROWS_OF_BATCH = 2048  # a signal waits for its end
@@ -359,7 +359,7 @@ def _save_before(
     saving.save(loop.model)
     if predictions is not None:
         saving.outputs.publish(predictions)
-    rows = counted(loop.n_learned, "row")
+    rows = count_of(loop.n_learned, "row")
     return FolklearnError(f"{bad}; the model of the {rows} before it was saved to {saving.name}")
 
 
@@ -384,11 +384,11 @@ def _summarise(
     model: Model, finished: Run, bad_row_sink: options.BadRowSink | None
 ) -> Iterator[str]:
     """Yield sentences on the rows, the regression in hindsight and the certificate."""
-    rows = f"Learned {counted(finished.n_rows, 'row')} in {finished.seconds:.2f} s"
+    rows = f"Learned {count_of(finished.n_rows, 'row')} in {finished.seconds:.2f} s"
     if finished.n_unlabelled:
-        rows += f"; {counted(finished.n_unlabelled, 'row')} without a label predicted only"
+        rows += f"; {count_of(finished.n_unlabelled, 'row')} without a label predicted only"
     if bad_row_sink is not None and bad_row_sink.n_rows:
-        rows += f"; {counted(bad_row_sink.n_rows, 'bad row')} skipped"
+        rows += f"; {count_of(bad_row_sink.n_rows, 'bad row')} skipped"
     yield f"{rows}."
     if model.is_open:
         new = text.format_loss(model.metrics.loss_of_new / model.metrics.weight)
@@ -427,5 +427,5 @@ def _describe_windows(model: Model) -> str:
 def _describe_totals(model: Model) -> str:
     error = model.metrics.n_errors / model.n_rounds
     loss = text.format_loss(model.metrics.average_loss)
-    rows = counted(model.n_rounds, "row")
+    rows = count_of(model.n_rounds, "row")
     return f"Over all {rows}: error {error:.2%}, average log loss {loss}."

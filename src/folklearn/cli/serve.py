@@ -15,7 +15,7 @@ from folklearn.cli.options import parse_seconds
 from folklearn.cli.signals import Terminated
 from folklearn.errors import FolklearnError, InvalidInputError
 from folklearn.service.limits import DEFAULT_SCOPES, SCOPES, Limits
-from folklearn.utils import counted
+from folklearn.utils import count_of
 
 if TYPE_CHECKING:
     from folklearn.service.keys import Keys
@@ -76,7 +76,7 @@ def backup(
     from folklearn.service.backup import backup as copy_folder
 
     n_events = copy_folder(folder, target)
-    typer.echo(f"{target}: {counted(n_events, 'event')} and all keys; folklearn serve {target}")
+    typer.echo(f"{target}: {count_of(n_events, 'event')} and all keys; folklearn serve {target}")
 
 
 def key(

@@ -11,9 +11,9 @@ from folklearn.learners.mixture import Mixture
 from folklearn.learners.sparse_sgd import SparseSgd
 from folklearn.model.dataset import Dataset
 from folklearn.model.model import Model
-from folklearn.model.roles import ID, LEARNED, TARGET, described
+from folklearn.model.roles import ID, LEARNED, TARGET, describe_roles
 from folklearn.readers.reader import Reader
-from folklearn.utils import counted, listed
+from folklearn.utils import count_of, join_names
 
 DEFAULT_LEARNER = "auto"
 SETTINGS = ("R", "lam", "gamma", "memory")  # of learners, as options
@@ -37,7 +37,7 @@ def format_fields(*lines: tuple[str, str]) -> str:
 def describe_source(reader: Reader, n_rows: int | None) -> str:
     """Return name and size of a source, and what the reader detected."""
     size = ": read as it comes" if reader.is_live else ""
-    size = size if n_rows is None else f": {counted(n_rows, 'row')}"
+    size = size if n_rows is None else f": {count_of(n_rows, 'row')}"
     return ", ".join([f"{reader.name}{size}", *reader.notes])
 
 
@@ -46,25 +46,25 @@ def describe_run(feed: Dataset, *lines: tuple[str, str]) -> str:
     model, reader, scan = feed.model, feed.reader, feed.scan
     fields = [("data", describe_source(reader, scan.n_rows if scan else None))]
     if scan and scan.n_bad:
-        fields.append(("bad", f"{counted(scan.n_bad, 'row')} cannot be read"))
+        fields.append(("bad", f"{count_of(scan.n_bad, 'row')} cannot be read"))
     classes = describe_classes(model.labels)
     if scan is None:
         classes = "classes as they come" + (f"; known are {classes}" if model.labels else "")
-    fields.append(("predicted", f"{listed([feed.target or ''])}, {classes}"))
+    fields.append(("predicted", f"{join_names([feed.target or ''])}, {classes}"))
     fields += describe_columns(feed.roles, reader.names)
     if reader.head().features is not None:
         features = f"{scan.n_features} of the rows" if scan else "those of the rows, as they come"
         fields.append(("features", features))
     if model.crosses:
-        fields.append(("crosses", listed([":".join(pair) for pair in model.crosses])))
+        fields.append(("crosses", join_names([":".join(pair) for pair in model.crosses])))
     if scan:
         fields += describe_missing(scan.missing, feed.roles)
     if scan and scan.n_unlabelled:
-        rows = counted(scan.n_unlabelled, "row")
+        rows = count_of(scan.n_unlabelled, "row")
         what = "empty, or NA, N/A, nan or null: predicted only; a class must be called otherwise"
         fields.append(("no label", f"{rows} where it is {what}"))
     if model.n_rounds:
-        rows = counted(model.n_rounds, "row")
+        rows = count_of(model.n_rounds, "row")
         fields.append(("goes on", f"after {rows}; the table counts the new ones"))
     return format_fields(*fields, *lines)
 
@@ -72,20 +72,20 @@ def describe_run(feed: Dataset, *lines: tuple[str, str]) -> str:
 def describe_classes(labels: Sequence[object]) -> str:
     """Return the number of classes, and their labels."""
     n = f"{len(labels)} class" if len(labels) == 1 else f"{len(labels)} classes"
-    return f"{n}: {listed(list(map(str, labels)))}" if labels else n
+    return f"{n}: {join_names(list(map(str, labels)))}" if labels else n
 
 
 def describe_columns(roles: Mapping[str, str], names: Sequence[str] = ()) -> list[tuple[str, str]]:
     """Return the columns by role; only those in `names`, if any are given."""
     present = {name: role for name, role in roles.items() if not names or name in names}
     lines = []
-    for role, columns in described(present):
+    for role, columns in describe_roles(present):
         note = "  (carried along, not learned from)" if role == ID else ""
         if role != TARGET:
             n_left = len(columns) - _MAX_COLUMNS_NAMED
             rest = f", and {n_left} more" if n_left > 1 else ""
             shown = columns[:_MAX_COLUMNS_NAMED] if rest else columns
-            lines.append((role, f"{listed(shown)}{rest}{note}"))
+            lines.append((role, f"{join_names(shown)}{rest}{note}"))
     return lines
 
 
@@ -95,8 +95,8 @@ def describe_missing(gaps: Mapping[str, int], roles: Mapping[str, str]) -> list[
     if not learned:
         return []
     what = "a missing number counts as the mean of its column so far, a missing text as none"
-    values = counted(sum(learned.values()), "value")
-    return [("missing", f"{values} in {listed([*learned])}; {what}")]
+    values = count_of(sum(learned.values()), "value")
+    return [("missing", f"{values} in {join_names([*learned])}; {what}")]
 
 
 def describe_learner(model: Model) -> str:
@@ -137,7 +137,7 @@ def describe_details(model: Model) -> list[str]:
     if learner is None:
         return []
     n_columns = learner.n_columns if isinstance(learner, SparseSgd) else learner.n_features
-    inputs = counted(max(1, n_columns - model.intercept), "scaled feature")
+    inputs = count_of(max(1, n_columns - model.intercept), "scaled feature")
     classes = f"{len(model.labels)} classes"
     lines = [f"Learner: {describe_learner(model)}, of {inputs} and a constant, {classes}."]
     if isinstance(learner, Auto):
@@ -152,7 +152,7 @@ def describe_details(model: Model) -> list[str]:
         lines.append(certificate.in_full(model.metrics.weight, unit))
         if learner.n_unsolved and certificate.valid:
             lines.append(
-                f"In {counted(learner.n_unsolved, 'round')} the prediction was not solved to full "
+                f"In {count_of(learner.n_unsolved, 'round')} the prediction was not solved to full "
                 "precision; the certificate holds all the same."
             )
     return lines

@@ -372,7 +372,7 @@ class Certifier(Serializable):
         return record
 
     @classmethod
-    def _made(cls, **words: Any) -> Self:
+    def _construct(cls, **words: Any) -> Self:
         """Construct with a small reference learner: `_restore` takes that of the file."""
         certifier = cls(**words | {"n_features": 1, "n_classes": 2})
         certifier.n_features, certifier.n_classes = validation.sizes(words)

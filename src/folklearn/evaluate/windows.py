@@ -255,7 +255,7 @@ class Windows(Serializable):
         return record
 
     @classmethod
-    def _made(cls, **words: Any) -> Self:
+    def _construct(cls, **words: Any) -> Self:
         """Construct with a small reference learner: `_restore` takes that of the file."""
         windows = cls(**words | {"n_features": 1, "n_classes": 2})
         windows.n_features, windows.n_classes = validation.sizes(words)

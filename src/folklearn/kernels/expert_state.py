@@ -20,7 +20,7 @@ _RECENT = 256  # rows that wait, at most; a multiple of every period of forgetti
 _FIRST_ROOM = 64  # for rows to be kept; it doubles when it is full
 _DENSE = 4000  # rounds up to which leaders are refreshed for every twentieth more,
 _MANY = 500  # unless there are so many unknowns
-_FIRST_REVIEW = 512
+_FIRST_REVIEW_ROUND = 512
 _LITTLE = 2e-3  # share of the weight, on average since the last review
 _BEHIND = 20.0  # nats
 _BEHIND_EARLY, _LITTLE_EARLY, _LITTLE_LATER, _SETTLED = 5.0, 5e-3, 5e-2, 4096  # for FOLKLORE
@@ -180,7 +180,7 @@ class ExpertState:
             d, K, len(spec.ridges), len(spec.classes), len(spec.forgetting),
             len(spec.trackers) - n_adaptive, n_adaptive, spec.folklore,
             block_rows(d), self._sizes["recent"], self.room, spec.kept,
-            _DENSE if (K - 1) * d < _MANY else 0, spec.share, _FIRST_REVIEW * spec.review,
+            _DENSE if (K - 1) * d < _MANY else 0, spec.share, _FIRST_REVIEW_ROUND * spec.review,
         )  # fmt: skip
         at = 0
         for place, name in enumerate(AXES, panel.N_COUNTERS):
@@ -357,9 +357,9 @@ class ExpertState:
         bound of fixed share holds against them whatever comes.
         """
         spec, t = self.spec, int(self.plan[panel.T])
-        if not spec.review or t < _FIRST_REVIEW or t & (t - 1):
+        if not spec.review or t < _FIRST_REVIEW_ROUND or t & (t - 1):
             return list(range(spec.n_experts))
-        rounds = t if t == _FIRST_REVIEW else t // 2
+        rounds = t if t == _FIRST_REVIEW_ROUND else t // 2
         losses = self["losses"]
         behind = (losses - losses.min()) / self.max_weight
         hopeless = (behind > _BEHIND) & (self["credit"] < _LITTLE * rounds)

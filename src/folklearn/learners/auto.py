@@ -125,9 +125,9 @@ class Auto(ExpertLearner):
         return own
 
     @classmethod
-    def _made(cls, **words: Any) -> Self:
+    def _construct(cls, **words: Any) -> Self:
         # The experts are in the state.
-        return super()._made(**words, worst_case=False, forgetting=False)
+        return super()._construct(**words, worst_case=False, forgetting=False)
 
     def _moved(self, backend: str) -> Learner:
         """Return what `auto` is in another backend, begun where this one stands."""

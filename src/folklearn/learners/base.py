@@ -304,7 +304,7 @@ class Learner(Serializable, ABC):
     def _larger(self, n_features: int | None, n_classes: int | None) -> Self:
         """Return a learner of larger sizes that has learned nothing; they cannot shrink."""
         words = {word: self._word(word) for word in self.PARAMS}
-        return self._made(**words | self._larger_sizes(n_features, n_classes))
+        return self._construct(**words | self._larger_sizes(n_features, n_classes))
 
     def _larger_sizes(self, n_features: int | None, n_classes: int | None) -> dict[str, int]:
         sizes = {"n_features": self.n_features, "n_classes": self.n_classes}

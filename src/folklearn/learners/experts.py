@@ -55,7 +55,7 @@ class ExpertLearner(Learner):
         self._go()
 
     @classmethod
-    def _made(cls, **words: Any) -> Self:
+    def _construct(cls, **words: Any) -> Self:
         """Construct a small one; its state is made by `_restore`, of the size that the file has."""
         d, K = validation.sizes(words)
         made = cls(**words | {"n_features": 1, "n_classes": 2})

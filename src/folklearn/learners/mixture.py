@@ -147,7 +147,7 @@ class Mixture(Learner):
         self.takes_sparse = all(expert.takes_sparse for expert in self._learning)
 
     @classmethod
-    def _made(cls, **words: Any) -> Self:
+    def _construct(cls, **words: Any) -> Self:
         """Construct with experts that may have learned: they come from a record, or grew."""
         mixture = cls.__new__(cls)
         mixture._start(**words)
@@ -329,7 +329,7 @@ class Mixture(Learner):
         words = {word: self._word(word) for word in self.PARAMS}
         fit = self._that_fit(**sizes)
         experts = [self.experts[i].grown(**sizes) for i in fit]
-        larger = self._made(experts=experts, **words)
+        larger = self._construct(experts=experts, **words)
         for part, own in larger._parts().items():
             own[:] = self._parts()[part] if part == "totals" else self._parts()[part][fit]
         if not (larger._log_weights > -np.inf).any():  # those that fit had retired

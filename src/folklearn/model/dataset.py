@@ -27,14 +27,13 @@ from folklearn.readers.reader import BadRow, Reader
 from folklearn.readers.scan import Scan, scan
 from folklearn.readers.table import Table, TextColumn, table_from_records
 from folklearn.sparse import SparseRows, is_sparse
-from folklearn.utils import listed
+from folklearn.utils import count_of, join_names
 
 if TYPE_CHECKING:
     from folklearn.model.model import Model
 from typing import TYPE_CHECKING, Self
 
 from folklearn.readers.table import as_text_column
-from folklearn.utils import counted
 
 if TYPE_CHECKING:
     from folklearn.model.model import Model
@@ -188,7 +187,7 @@ class Dataset:
             asked.setdefault("tag", ID)
         new = {}
         if model.encoder is None or not self.known_only:
-            new = known_roles.inferred(self.reader.head(), skip=asked)
+            new = known_roles.infer_roles(self.reader.head(), skip=asked)
         if model.encoder is None:
             unknown = [
                 name
@@ -205,8 +204,9 @@ class Dataset:
             ]
             if lacking and self.reader.format not in ("svmlight", "vw", "jsonlines", "rows"):
                 raise InvalidInputError(
-                    f"{self.reader.name} lacks columns of the model: {listed(lacking)}; it has: "
-                    f"{listed(names)}"
+                    f"{self.reader.name} lacks columns of the model: {join_names(lacking)}; "
+                    "it has: "
+                    f"{join_names(names)}"
                 )
         roles = {**new, **asked}
         # In the order of the source: places are opened in this order.
@@ -236,7 +236,7 @@ class Dataset:
             argument = spell_argument("target={!r}", "COLUMN")
             raise InvalidInputError(
                 f"which column of {self.reader.name} holds the class? Name it: {argument}; its "
-                f"columns are: {listed(self.reader.names)}"
+                f"columns are: {join_names(self.reader.names)}"
             )
         if not self.one_pass:
             self.scan = scan(
@@ -434,7 +434,9 @@ class Dataset:
         """Warn of columns that were left out, of each once; the command line lists them itself."""
         unknown = [name for name in self.unknown if name not in self._warned_of]
         if unknown:
-            warn_of_data(f"columns that the model does not know are left out: {listed(unknown)}")
+            warn_of_data(
+                f"columns that the model does not know are left out: {join_names(unknown)}"
+            )
         self._warned_of |= {*unknown}
         _warn_of_left_out(self.reader, self._warned_of | self.roles.keys())  # soft labels have one
         self._warned_of |= self.reader.left_out.keys()
@@ -630,9 +632,9 @@ class UnlearnedValues:
         """Return what was found, columns with most rows first; nothing if there was nothing."""
         columns = sorted(self.n_rows, key=lambda name: -self.n_rows[name])
         parts = [
-            f"{counted(self.n_rows[name], 'row')} "
+            f"{count_of(self.n_rows[name], 'row')} "
             f"{'has' if self.n_rows[name] == 1 else 'have'} a value of {name!r} that was never "
-            f"learned ({listed([*self.values[name]][:_MOST_VALUES_SHOWN])})"
+            f"learned ({join_names([*self.values[name]][:_MOST_VALUES_SHOWN])})"
             for name in columns
         ]
         return f"{'; '.join(parts)}: such values count as missing" if parts else ""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from folklearn import plots
-from folklearn.model.roles import described
+from folklearn.model.roles import describe_roles
 from folklearn.model.summary import ModelSummary, segment_rows
 from folklearn.report.rendering import render, render_card
 from folklearn.report.style import svg_uri
@@ -126,7 +126,9 @@ def model_card(model: "Model") -> str:
         ("hold-out log loss", model.metrics.holdout_loss),
         ("error", model.metrics.error_rate),
     ]
-    rows += [(role, ", ".join(names[:_MAX_CARD_NAMES])) for role, names in described(model.roles)]
+    rows += [
+        (role, ", ".join(names[:_MAX_CARD_NAMES])) for role, names in describe_roles(model.roles)
+    ]
     return render_card("Model", [*rows, *_certificate_rows(model.certificate())[-1:]])
 
 

@@ -35,7 +35,7 @@ from folklearn.readers.table import (
 )
 from folklearn.serialization import Record, Serializable
 from folklearn.sparse import SparseRows
-from folklearn.utils import listed
+from folklearn.utils import join_names
 
 Key = tuple[str, str]  # a column of the data, or a cross of two, and a part of it
 
@@ -249,7 +249,7 @@ class TableEncoder(Serializable):
         ):
             raise InvalidInputError(
                 "these rows are a matrix, and the columns of the model have names: give a data "
-                f"frame or dictionaries with {listed(self.learned)}"
+                f"frame or dictionaries with {join_names(self.learned)}"
             )
         roles = {}
         if not block.columns.keys() <= self.roles.keys():
@@ -434,7 +434,7 @@ class TableEncoder(Serializable):
         self.admit(EncodedBatch(None, keys, roles))
 
     def __repr__(self) -> str:
-        return f"TableEncoder({listed(list(self.roles))})"
+        return f"TableEncoder({join_names(list(self.roles))})"
 
 
 class _ColumnAllocator:

@@ -67,7 +67,7 @@ class Explanation:
         return explanation_card(self)
 
 
-def explained(model: "Model", *, importance: bool, seed: int) -> Explanation:
+def explain_model(model: "Model", *, importance: bool, seed: int) -> Explanation:
     """Return the explanation of a model."""
     pipeline, columns = model.pipeline, model.encoder
     if pipeline is None or columns is None or pipeline.learner is None:

@@ -11,7 +11,7 @@ from folklearn import validation
 from folklearn.arrays import Array, Labels
 from folklearn.errors import InvalidInputError
 from folklearn.readers.table import TextColumn
-from folklearn.utils import counted
+from folklearn.utils import count_of
 
 _KINDS: dict[str, Any] = {"str": str, "int": int, "bool": bool, "float": float.fromhex}
 
@@ -98,7 +98,7 @@ class LabelEncoder:
             read, new = self.read_many(y.tolist() if isinstance(y, np.ndarray) else y)
             if len(read) != n_rows:
                 raise InvalidInputError(
-                    f"there are {len(read)} labels for {counted(n_rows, 'row')}"
+                    f"there are {len(read)} labels for {count_of(n_rows, 'row')}"
                 )
             numbers = np.asarray(read, None if np.ndim(read) == 2 else np.int64)
         numbers, weights = self.apply_class_weight(numbers, new, weights)

@@ -27,7 +27,7 @@ from folklearn.model.batch import BatchResult
 from folklearn.model.buffers import PendingPrediction, PendingPredictions, RowBuffer
 from folklearn.model.dataset import Dataset, LabelledTable, UnlearnedValues, as_table
 from folklearn.model.encoder import FEATURES, EncodedBatch, TableEncoder
-from folklearn.model.explain import Explanation, explained
+from folklearn.model.explain import Explanation, explain_model
 from folklearn.model.hindsight import EncodedRows
 from folklearn.model.labels import (
     BALANCED,
@@ -45,7 +45,7 @@ from folklearn.readers.convert import format_cell
 from folklearn.readers.table import Table, not_a_row_error, table_from_records
 from folklearn.serialization import Record, Serializable
 from folklearn.sparse import SparseRows, is_sparse
-from folklearn.utils import counted, listed
+from folklearn.utils import count_of, join_names
 
 _ROWS_TO_ENCODE = 8192  # at a time
 _UNCOUNTED = "a call was interrupted that had learned rows, and their loss was not counted"
@@ -703,7 +703,7 @@ class Model(Serializable):
 
     def explain(self, *, importance: bool = True, seed: int = 0) -> Explanation:
         """Return the weights by column and class, and what recent rows lose without each column."""
-        return explained(self, importance=importance, seed=seed)
+        return explain_model(self, importance=importance, seed=seed)
 
     def report(self, path: Any = None, *, title: str = "Report on a model") -> str:
         """Return one HTML page about its life, which needs nothing else; write it to a path."""
@@ -731,7 +731,7 @@ class Model(Serializable):
         return getattr(self, names.get(word, word))
 
     @classmethod
-    def _made(cls, **words: Any) -> Self:
+    def _construct(cls, **words: Any) -> Self:
         words["class_weight"] = class_weight_from_json(words["class_weight"])
         words["roles"] = dict(words["roles"])
         return cls(words.pop("learner"), **words.pop("settings"), **words)
@@ -760,10 +760,10 @@ class Model(Serializable):
             raise StateFileError("a Model state has recent rows of classes that it does not have")
 
     def __repr__(self) -> str:
-        learned = f"{counted(self.n_rounds, 'row')} learned"
+        learned = f"{count_of(self.n_rounds, 'row')} learned"
         if not self.n_rounds:
             return f"Model({self.learner_name!r}), {learned}"
-        classes = f"{len(self.labels)} classes: {listed(list(map(str, self.labels)))}"
+        classes = f"{len(self.labels)} classes: {join_names(list(map(str, self.labels)))}"
         loss = self.metrics.average_loss
         return f"Model({self.learner_name!r}), {learned}, {classes}, loss {loss:.4f}"
 

@@ -584,13 +584,13 @@ class OnlinePipeline(Serializable):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Copy and pickle as the record, of which a prediction changes no byte."""
-        return _revived, (self.to_record(), self.device)
+        return _revive_pipeline, (self.to_record(), self.device)
 
     def __repr__(self) -> str:
         return f"OnlinePipeline({self.name!r}, {self.settings}, n_features={self.n_features})"
 
 
-def _revived(record: Record, device: str) -> OnlinePipeline:
+def _revive_pipeline(record: Record, device: str) -> OnlinePipeline:
     return OnlinePipeline.from_record(record).to(device)
 
 

@@ -17,7 +17,7 @@ from folklearn.readers.convert import (
     parse_date,
 )
 from folklearn.readers.table import Column, Table, TextColumn, is_missing
-from folklearn.utils import listed
+from folklearn.utils import join_names
 
 NUMBER, CATEGORY, WORDS, DATE = "number", "category", "words", "date"
 ID, WEIGHT, TARGET, IGNORED = "id", "weight", "target", "ignored"
@@ -95,7 +95,7 @@ def by_first_value(block: Table) -> list[str]:
     return [name for _, name in sorted(firsts)]
 
 
-def inferred(head: Table, *, skip: Iterable[str] = ()) -> dict[str, str]:
+def infer_roles(head: Table, *, skip: Iterable[str] = ()) -> dict[str, str]:
     """Return the roles of the columns of the first rows, in order, but for some."""
     left_out = set(skip)
     return {
@@ -130,7 +130,7 @@ def _of_texts(name: str, column: TextColumn) -> str:
             value for value, is_one in zip(column.values, are_numbers, strict=True) if not is_one
         ]
         remedy = f"leave missing values empty; for text, {format_role(name, CATEGORY)}"
-        _doubt(name, "numbers", f"some are none: {listed(others)}; {remedy}")
+        _doubt(name, "numbers", f"some are none: {join_names(others)}; {remedy}")
     dates = _dates_of(column)
     if dates is not None:
         return dates
@@ -184,7 +184,7 @@ def _number(text: str) -> float:
     return np.nan if found is None else found
 
 
-def described(roles: Mapping[str, str]) -> list[tuple[str, list[str]]]:
+def describe_roles(roles: Mapping[str, str]) -> list[tuple[str, list[str]]]:
     """Return roles and the columns that have them, for people to read."""
     found: dict[str, list[str]] = {}
     for name, role in roles.items():

@@ -18,7 +18,7 @@ from folklearn.metrics.accumulator import MIN_BOUNDED_ROWS, Metrics
 from folklearn.metrics.records import ClassRecord, ColumnRecord, PredictionBatch
 from folklearn.model.holdout import holdout_warning, is_degraded
 from folklearn.report.formatting import format_about, format_loss, format_share
-from folklearn.utils import counted
+from folklearn.utils import count_of
 
 if TYPE_CHECKING:
     from folklearn.model.explain import Explanation
@@ -92,7 +92,7 @@ class ModelSummary:
         loss, holdout = model.metrics.average_loss, model.metrics.holdout_loss
         n_before, notes = model.n_rounds - metrics.n_rows, []
         if n_before > 0:
-            notes = [f"Of {counted(n_before, 'row')} learned before there is no record here."]
+            notes = [f"Of {count_of(n_before, 'row')} learned before there is no record here."]
         return cls(
             model.labels,
             metrics,
@@ -323,9 +323,9 @@ def describe_problems(
             share = format_share(n_missing / n_since)
             found.append(f"Column {one.name} is empty in {share} of the rows.")
         if one.n_outliers > _MANY_OUTLIERS * n_since:
-            found.append(f"Column {one.name} has {counted(one.n_outliers, 'outlier')}.")
+            found.append(f"Column {one.name} has {count_of(one.n_outliers, 'outlier')}.")
         if one.new_categories:
-            new = counted(len(one.new_categories), "value")
+            new = count_of(len(one.new_categories), "value")
             found.append(f"Column {one.name} had {new} that came late.")
     return found
 

@@ -26,7 +26,7 @@ from folklearn.readers.convert import Kind, parse_amount, parse_number
 from folklearn.readers.reader import BadRow, LineReader, ParsedChunk, is_utf8
 from folklearn.readers.source import ByteSource, Chunk
 from folklearn.readers.table import Column, Faults, Table, TextColumn, convert_values
-from folklearn.utils import import_optional, listed
+from folklearn.utils import import_optional, join_names
 
 _DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 _QUOTED = re.compile(r'"[^"]*"')
@@ -109,7 +109,7 @@ class CsvReader(LineReader):
         self.names = tuple(original)
         renamed = [new for new, name in original.items() if new != name]
         if renamed:
-            self.notes.append(f"columns of one name twice, now called {listed(renamed)}")
+            self.notes.append(f"columns of one name twice, now called {join_names(renamed)}")
 
     def _has_decimal_commas(self) -> bool:
         columns = self.head(100).columns.values()

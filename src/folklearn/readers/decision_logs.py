@@ -26,7 +26,7 @@ from folklearn.readers.decision_formats import (
 from folklearn.readers.open import open_source
 from folklearn.readers.reader import BadRow, decode_line
 from folklearn.readers.source import ByteSource
-from folklearn.utils import counted
+from folklearn.utils import count_of
 
 VW, DSJSON = "vw", "dsjson"
 FORMATS = {".vw": VW, ".dsjson": DSJSON}  # by the ending of a name
@@ -197,7 +197,7 @@ def as_interactions(
     K = len(menu) or validation.count("n_actions", n_actions, 2)
     if len(decisions) * K > _MAX_TABLE_NUMBERS:
         raise InvalidInputError(
-            f"{counted(len(decisions), 'decision')} among {K:,} actions are too many for a table: "
+            f"{count_of(len(decisions), 'decision')} among {K:,} actions are too many for a table: "
             "number the actions 1, 2, 3, ... without gaps"
         )
     action_names = tuple(option.name or str(k) for k, option in enumerate(menu, start=1))

@@ -13,7 +13,7 @@ from folklearn.readers.convert import Kind, add_remedy
 from folklearn.readers.source import ByteSource, Chunk
 from folklearn.readers.table import Column, Faults, Table, convert_values
 from folklearn.sparse import SparseRows
-from folklearn.utils import listed, nearest
+from folklearn.utils import closest_name, join_names
 
 T = TypeVar("T")
 RowFaults = dict[int, tuple[str, str]]  # by row: the column, "" for none, and what is wrong
@@ -235,9 +235,9 @@ class Reader(ABC):
 
     def missing_column_error(self, name: str, context: str = "") -> InvalidInputError:
         """Return the error that there is no such column."""
-        meant = nearest(name, self.names)
+        meant = closest_name(name, self.names)
         question = "; its" if meant is None else f"; did you mean {meant!r}? Its"
-        columns = f"{question} columns are: {listed(self.names)}"
+        columns = f"{question} columns are: {join_names(self.names)}"
         return InvalidInputError(f"{self.name} has no column {name!r}{context}{columns}")
 
     def bad_row(self, line: int, column: str, fault: str, text: str = "") -> BadRow:

@@ -27,7 +27,7 @@ from folklearn.progress import Report
 from folklearn.scale.folding import FoldEvent, FoldOutput, fold, model_of
 from folklearn.scale.spark_passes import ScoredRows, SparkPasses
 from folklearn.scaler import FixedScaler, Moments
-from folklearn.utils import counted, import_optional, listed
+from folklearn.utils import count_of, import_optional, join_names
 from folklearn.validation import Rows
 
 _STORE = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
@@ -274,7 +274,7 @@ def learn_keyed(
     _check_type(types, label, _LABELS, "labels must be text, numbers or truth values")
     if set(_PREDICTED) & {key, sequence}:
         raise InvalidInputError(
-            f"the columns {listed(_PREDICTED)} are added: rename {key!r} or {sequence!r}"
+            f"the columns {join_names(_PREDICTED)} are added: rename {key!r} or {sequence!r}"
         )
     Model(**settings)  # raises for bad settings
     stream.sparkSession.conf.set("spark.sql.streaming.stateStore.providerClass", _STORE)
@@ -407,7 +407,7 @@ def _check_present(types: Mapping[str, str], names: Iterable[str]) -> None:
     for name in names:
         if name not in types:
             raise InvalidInputError(
-                f"there is no column {name!r}; the columns are: {listed(list(types))}"
+                f"there is no column {name!r}; the columns are: {join_names(list(types))}"
             )
 
 
@@ -424,7 +424,7 @@ def _check_missing(df: Any, names: Iterable[str]) -> None:
     for name, n in zip(wanted, df.select(*gaps).first(), strict=True):
         if n:
             raise InvalidInputError(
-                f"column {name!r} has {counted(n, 'missing value')}: fill it in (df.fillna) or "
+                f"column {name!r} has {count_of(n, 'missing value')}: fill it in (df.fillna) or "
                 "leave these rows out (df.dropna)"
             )
 
@@ -435,5 +435,5 @@ def _check_same_labels(df: Any, label: str, labels: Sequence[Any]) -> None:
         if value is not None and value not in labels:
             raise InvalidInputError(
                 f"no prediction is named for the label {value!r} of column {label!r}; named are: "
-                f"{listed([str(label) for label in labels])}"
+                f"{join_names([str(label) for label in labels])}"
             )

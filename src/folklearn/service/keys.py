@@ -21,7 +21,7 @@ import apsw
 
 from folklearn.errors import InvalidInputError, StateFileError
 from folklearn.service.limits import DEFAULT_SCOPES, SCOPES, Scope, check_name
-from folklearn.utils import listed
+from folklearn.utils import join_names
 
 KeyState = Literal["live", "expired", "revoked"]
 
@@ -149,7 +149,8 @@ class Keys:
             if len(alike) >= _MAX_KEYS_PER_PURPOSE:
                 raise InvalidInputError(
                     f"there are {len(alike)} live keys for {key.purpose} already: "
-                    f"{listed([other.id for other in alike])}; revoke the one that is not used any "
+                    f"{join_names([other.id for other in alike])}; revoke the one "
+                    "that is not used any "
                     f"more, probably the oldest, {alike[0].id}"
                 )
             can = " ".join(sorted(key.scopes))
@@ -185,7 +186,7 @@ class Keys:
             # The id is not shown: it may be a whole key, which must not be logged.
             raise InvalidInputError(
                 f"there is no key of this id in {self._path.parent}; "
-                + (f"there are: {listed(ids)}" if ids else "there is none at all")
+                + (f"there are: {join_names(ids)}" if ids else "there is none at all")
             )
         with self._writing() as database:
             database.execute(

@@ -12,7 +12,7 @@ from folklearn.errors import InvalidInputError
 from folklearn.serialization import Record, Serializable, put_inside
 from folklearn.service.events import Answer, DecisionEvent, DerivedAnswer, ExpiryEvent, RewardEvent
 from folklearn.service.journal import Entry
-from folklearn.utils import listed
+from folklearn.utils import join_names
 
 FindEntry = Callable[[UUID], Entry]  # the event with which an id was issued
 NUMBER = "number"
@@ -147,8 +147,8 @@ class NamedAgent(Serializable):
         unknown = context.keys() - self.context.keys()
         if unknown:
             raise InvalidInputError(
-                f"{listed(sorted(unknown))} is not in the context of this model, which is: "
-                f"{listed(list(self.context))}"
+                f"{join_names(sorted(unknown))} is not in the context of this model, which is: "
+                f"{join_names(list(self.context))}"
             )
         for name, kind in self.context.items():
             value = context.get(name)
@@ -165,7 +165,7 @@ class NamedAgent(Serializable):
         return list(self.context.items()) if word == "context" else super()._word(word)
 
     @classmethod
-    def _made(cls, **words: Any) -> Self:
+    def _construct(cls, **words: Any) -> Self:
         return cls(**{**words, "context": dict(words["context"])})
 
     def to_record(self) -> Record:
