@@ -9,6 +9,7 @@ import pytest
 import folklearn
 from folklearn import registry
 from tests.conftest import ROOT
+from tests.crafted import registered
 
 
 def python(code: str, *, path: str = "", cwd=None) -> str:
@@ -82,3 +83,9 @@ def test_public_names_exist_and_unknown_ones_do_not():
     assert set(folklearn.__all__) <= set(dir(folklearn))
     with pytest.raises(AttributeError, match="no attribute 'Folklor'"):
         _ = folklearn.Folklor
+
+
+def test_saved_files_name_their_kinds_by_words_of_a_table():
+    bases = {"Agent", "Booster", "LinearAgent"}
+    assert set(registry.KIND_OF_CLASS) == registered() - bases
+    assert len(registry.CLASS_OF_KIND) == len(registry.KIND_OF_CLASS)

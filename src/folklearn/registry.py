@@ -104,6 +104,20 @@ _MODULES = {
 }
 HOMES = {name: f"folklearn.{module}" for module, names in _MODULES.items() for name in names}
 
+# Saved files name the kind of an object by one of these words, which stays when its class is
+# renamed: then an entry of its own says which class reads it.
+_SAVED = (
+    "AdaBoostOL", "AdaBoostOLM", "AdaBoostOLMpp", "Aggregating", "Aioli", "Auto",
+    "BanditReduction", "Banditron", "BoostingRegression", "Certifier", "ClassGaussians", "Evidence",
+    "Folklore", "Gaf", "Gaptron", "HoldoutWeights", "Laplace", "Leader", "LinearEvidence",
+    "ListAgent", "Metrics", "Mixture", "Model", "Monitor", "NaiveBayes", "Newtron", "Obama", "Ogd",
+    "OnlineMBBM", "OnlinePipeline", "OnlineScaler", "OnlineToBatch", "Ons", "PendingPredictions",
+    "Probabilistic", "RewardAgent", "RowBuffer", "SMP", "Soba", "SparseScaler", "SparseSgd",
+    "StreamEvidence", "Subspace", "TableEncoder", "Windows",
+)  # fmt: skip
+CLASS_OF_KIND = {kind: kind for kind in _SAVED}
+KIND_OF_CLASS = {name: kind for kind, name in CLASS_OF_KIND.items()}
+
 # What `folklearn` itself offers: names, and modules and packages that are loaded with it.
 PUBLIC = (
     "Aggregating", "Aioli", "Certificate", "Certifier", "ClassGaussians", "DataWarning", "Evidence",

@@ -190,7 +190,8 @@ class Serializable:
         config = {word: self._word(word) for word in self.PARAMS}
         config |= {count.lstrip("_"): getattr(self, count) for count in self.COUNTERS}
         arrays = {name: array.copy() for name, array in self._parts().items()}
-        record = Record(type(self).__name__, config, arrays)
+        name = type(self).__name__
+        record = Record(registry.KIND_OF_CLASS.get(name, name), config, arrays)
         for name in self.CHILDREN:
             put_inside(record, name, getattr(self, name))
         self._extend_record(record)
@@ -261,7 +262,7 @@ def put_inside(record: Record, name: str, value: Any) -> None:
 
 
 def _nest_record(record: Record, name: str, value: Any) -> dict[str, Any]:
-    if not isinstance(value, Serializable) or type(value).__name__ not in registry.HOMES:
+    if not isinstance(value, Serializable) or type(value).__name__ not in registry.KIND_OF_CLASS:
         raise FolklearnError(
             f"{name}, {value!r}, cannot save itself: only objects of this library can"
         )
@@ -272,7 +273,8 @@ def _nest_record(record: Record, name: str, value: Any) -> dict[str, Any]:
 
 def revive(record: Record) -> Serializable:
     """Rebuild the object that a record describes."""
-    kind = registry.find(record.kind) if record.kind in registry.HOMES else None
+    name = registry.CLASS_OF_KIND.get(record.kind)
+    kind = None if name is None else registry.find(name)
     if not isinstance(kind, type) or not issubclass(kind, Serializable):
         raise StateFileError(f"an unknown kind of object: {record.kind}")
     try:
