@@ -18,7 +18,9 @@ import hashlib
 import inspect
 import os
 import re
+import signal
 import threading
+import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
@@ -41,7 +43,7 @@ _STRICT: dict[str, Any] = {
 _FAST = _STRICT | {"fastmath": {"reassoc", "contract"}}
 _ARRAYS = {"vector": "f8[::1]", "matrix": "f8[:,::1]", "cube": "f8[:,:,::1]", "integers": "i8[::1]"}
 _COMPILE_SYMBOL = "folklearn_compile"
-_SECONDS_TO_RETURN = 0.05  # from the compiler to the kernel that waits for it
+_SECONDS_BETWEEN_LOOKS = 0.001  # at a kernel that is compiled although an interrupt came
 
 
 class _CompilerListener(event.Listener):  # type: ignore[misc]
@@ -157,6 +159,10 @@ class _Cell:
         self.symbol = f"{function.__module__}.{function.__qualname__}".replace(".", "_")
         llvmlite.binding.add_symbol(self.symbol, self.address)
 
+    @property
+    def is_filled(self) -> bool:
+        return bool(self._content[0])
+
     def fill(self) -> None:
         """Compile the kernel, or load it from disk."""
         compiled = CFunc(self._function, self._signature, {}, dict(self._options))
@@ -181,14 +187,30 @@ _CELLS: dict[int, _Cell] = {}
 @ctypes.CFUNCTYPE(None, ctypes.c_int64)
 def _fill_cell(address: int) -> None:
     """Compile in the midst of a kernel, which cannot go on without: exceptions have to wait."""
-    try:
-        _CELLS[address].fill()
-    except KeyboardInterrupt:
-        _CELLS[address].fill()
-        threading.Timer(_SECONDS_TO_RETURN, _thread.interrupt_main).start()
-    except BaseException:
-        traceback.print_exc()
-        os._exit(70)
+    is_returning: list[bool] = []
+    while not _CELLS[address].is_filled:
+        try:
+            _CELLS[address].fill()
+        except KeyboardInterrupt:
+            if not is_returning:
+                is_returning.append(False)
+                threading.Thread(target=_interrupt_later, args=(is_returning,), daemon=True).start()
+        except BaseException:
+            traceback.print_exc()
+            os._exit(70)
+    if is_returning:
+        # The last statement: Python raises nothing between it and the return to the kernel.
+        is_returning[0] = True
+
+
+def _interrupt_later(is_returning: list[bool]) -> None:
+    """Raise KeyboardInterrupt in the main thread, once it is on its way out of the compiler."""
+    while not is_returning[0]:
+        time.sleep(_SECONDS_BETWEEN_LOOKS)
+    if hasattr(signal, "pthread_kill"):  # which also wakes a main thread that waits
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+    else:
+        _thread.interrupt_main()
 
 
 llvmlite.binding.add_symbol(_COMPILE_SYMBOL, ctypes.cast(_fill_cell, ctypes.c_void_p).value)
