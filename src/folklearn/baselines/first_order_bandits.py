@@ -81,8 +81,6 @@ class Banditron(LinearAgent):
         the leading terms :math:`\varepsilon T` and :math:`DR\sqrt{2KT/\varepsilon}` of the
         theorem for a hinge loss of the order of T.
     D, R : norms of the comparator and the contexts, for the horizon only.
-    seed : an integer, or a NumPy Generator, which is then used and advanced.
-    max_pending : decisions that may wait for an outcome, at least 1.
 
     Examples
     --------
