@@ -93,8 +93,13 @@ def keep_until_sources_change(dispatcher: Any, sources: str = _SOURCES) -> Any:
 
 
 def _sources_of_kernel(function: Callable[..., Any]) -> str:
-    """Return a digest of all kernels, and of the file of this one if it lies elsewhere."""
-    file = Path(function.__code__.co_filename)
+    return _sources_with(function.__code__.co_filename)
+
+
+@functools.cache  # a file with many kernels is read once
+def _sources_with(name: str) -> str:
+    """Return a digest of all kernels, and of a file that lies elsewhere."""
+    file = Path(name)
     if file.parent == Path(__file__).parent or not file.exists():
         return _SOURCES
     return _SOURCES + hashlib.blake2b(file.read_bytes(), digest_size=16).hexdigest()
