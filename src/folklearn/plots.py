@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from folklearn.arrays import Array
+from folklearn.arrays import Array, Labels
 from folklearn.errors import InvalidInputError
+from folklearn.metrics.scores import CalibrationCurve
 from folklearn.report import style
-from folklearn.report.class_plots import calibration, confusion, weights
-from folklearn.report.formatting import format_loss, format_share
+from folklearn.report.rendering import format_compact, format_loss, format_share
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -26,21 +26,20 @@ __all__ = [
 ]  # fmt: skip
 
 save, use_style = style.save, style.use_style
-_OPTIONAL_COLUMNS = ("lower_bound", "error_rate", "holdout")
 BOUND = "lower bound for\nlinear models"  # where their norm is not known
-_MIN_NATS_TO_CUT = 5.0  # a lower loss is always drawn to scale
-_CURVE_COLORS = (style.BLUE, style.RED, style.INK, style.GREEN, style.PURPLE, style.QUIET)
-_CURVE_DASHES = ("-", "--", "-.", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 1)), (0, (8, 3)))
+_REQUIRED_COLUMNS = ("start", "stop", "loss")
+_OPTIONAL_COLUMNS = ("lower_bound", "error_rate", "holdout")
 _MAX_CURVE_POINTS = 200
+_MIN_PREDICTIONS_OF_BIN = 5  # below, its frequency is noise
+_N_POOLED_BINS = 10
+_MAX_CLASSES_WITH_FULL_COUNTS = 6  # of more, cells have no room for every digit
+_DASHES = ("-", "--", "-.", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 1)), (0, (8, 3)))
+_CLASS_MARKERS = "s^DvPX<>"
 
 
 @style.use_style()
 def losses(
-    windows: Any,
-    *,
-    title: str = "Loss, window by window",
-    bound: str = BOUND,
-    ax: Any = None,
+    windows: Any, *, title: str = "Loss, window by window", bound: str = BOUND, ax: Any = None
 ) -> "Figure":
     """Draw the loss of each window of rounds as steps, and the lower bound, named `bound`.
 
@@ -50,34 +49,20 @@ def losses(
     says nothing and is drawn at 0. Error rates get axes of their own, unless `ax` is given.
     """
     table = _window_table(windows)
-    has_errors = bool(np.isfinite(table["error_rate"]).any())
-    if ax is None and has_errors:
-        page: Figure = style.new_figure(7.5, 5.0)
-        _draw_losses_and_errors(table, page, title, bound)
+    if ax is None:
+        page: Figure = style.new_figure(7.5, 5.0 if _has_errors(table) else 3.6)
+        _draw_windows(page, table, title=title, bound=bound)
         return page
-    ax = style.new_axes(7.5, 3.6) if ax is None else ax
-    style.style_axes(ax, title, "rounds", "nats per round")
-    top = _limit_losses(ax, table["loss"], table["holdout"], table["lower_bound"])
-    x, lower = _steps(table, np.maximum(table["lower_bound"], 0.0))
-    _draw_bound(ax, x, lower, bound)
-    lines = (
-        ("holdout", "hold-out", "--", style.RED, 1.4),
-        ("loss", "loss, lately", "-", style.BLUE, 2.2),
-    )
-    for column, name, dashes, color, width in lines:
-        x, y = _steps(table, table[column])
-        _draw_line(ax, x, y, name, linestyle=dashes, color=color, linewidth=width)
-    _mark_beyond(ax, (table["start"] + table["stop"]) / 2.0, table["loss"], top)
+    ax = style.prepare_axes(ax, (7.5, 3.6), title, "rounds", "nats per round")
+    _draw_bound(ax, *_steps(table, np.maximum(table["lower_bound"], 0.0)), bound)
+    x, holdout = _steps(table, table["holdout"])
+    _draw_line(ax, x, holdout, "hold-out", linestyle="--", color=style.RED, linewidth=1.4)
+    x, loss = _steps(table, table["loss"])
+    _draw_line(ax, x, loss, "loss, lately", color=style.BLUE, linewidth=2.2)
+    middles = (table["start"] + table["stop"]) / 2.0
+    style.set_loss_axis(ax, middles, table["loss"], table["holdout"], table["lower_bound"])
     style.set_round_axis(ax, table["start"][0], table["stop"][-1])
-    style.add_legend(ax)
-    return style.figure_of(ax)
-
-
-def _draw_losses_and_errors(table: Mapping[str, Array], page: Any, title: str, bound: str) -> None:
-    above, below = page.subplots(2, 1, sharex=True, height_ratios=[5, 2])
-    losses(table, title=title, bound=bound, ax=above)
-    above.set_xlabel("")
-    errors(table, ax=below)
+    return style.finish(ax)
 
 
 @style.use_style()
@@ -86,10 +71,9 @@ def errors(windows: Any, *, title: str = "Error rate", ax: Any = None) -> "Figur
     from matplotlib.ticker import MaxNLocator
 
     table = _window_table(windows)
-    if not np.isfinite(table["error_rate"]).any():
+    if not _has_errors(table):
         raise InvalidInputError("no error rate to draw: no window has one")
-    ax = style.new_axes(7.5, 2.6) if ax is None else ax
-    style.style_axes(ax, title, "rounds", "")
+    ax = style.prepare_axes(ax, (7.5, 2.6), title, "rounds")
     x, y = _steps(table, table["error_rate"])
     last = float(y[np.isfinite(y)][-1])
     ax.plot(x, y, "-", color=style.INK, linewidth=1.6, label=f"{format_share(last)} wrong lately")
@@ -97,8 +81,7 @@ def errors(windows: Any, *, title: str = "Error rate", ax: Any = None) -> "Figur
     ax.yaxis.set_major_locator(MaxNLocator(4))
     ax.yaxis.set_major_formatter(lambda share, _: f"{100.0 * share:.3g}%")
     style.set_round_axis(ax, table["start"][0], table["stop"][-1])
-    style.add_legend(ax)
-    return style.figure_of(ax)
+    return style.finish(ax)
 
 
 @style.use_style()
@@ -116,21 +99,16 @@ def certificate(
     A bound below 0 says nothing, since no log loss is negative, and is drawn at 0; NaN is no
     bound. The distance of the two is the most that could still be gained.
     """
-    columns = [
-        rounds,
-        loss,
-        np.full(np.shape(loss), np.nan) if lower_bound is None else lower_bound,
-    ]
+    lower_bound = np.full(np.shape(loss), np.nan) if lower_bound is None else lower_bound
+    columns = [rounds, loss, lower_bound]
     if len({np.shape(column) for column in columns}) != 1 or np.ndim(loss) != 1:
         raise InvalidInputError("rounds, loss and lower_bound must be equally long lists")
-    at, mean, low = np.array(columns, dtype=np.float64)[:, np.argsort(np.asarray(rounds))]
-    at, mean, low = (column[at > 0.0] for column in (at, mean, low))
+    table = np.array(columns, dtype=np.float64)[:, np.argsort(np.asarray(rounds))]
+    at, mean, low = table[:, table[0] > 0.0]
     if np.isnan(mean).all():
         raise InvalidInputError("no certificate to draw: no loss after a positive round is known")
     low = np.maximum(low, 0.0)
-    ax = style.new_axes(7.5, 3.8) if ax is None else ax
-    style.style_axes(ax, title, "rounds", "nats per round")
-    top = _limit_losses(ax, mean, low)
+    ax = style.prepare_axes(ax, (7.5, 3.8), title, "rounds", "nats per round")
     if _draw_bound(ax, at, low, bound):
         gap, label = mean[-1] - low[-1], None
         if low[-1] > 0.0 and np.isfinite(gap):
@@ -140,10 +118,9 @@ def certificate(
         finite = np.where(np.isinf(mean), np.nan, mean)
         ax.fill_between(at, low, finite, color=style.BLUE, alpha=0.12, linewidth=0.0, label=label)
     _draw_line(ax, at, mean, "average loss", color=style.BLUE, linewidth=2.2)
-    _mark_beyond(ax, at, mean, top)
+    style.set_loss_axis(ax, at, mean, low)
     style.set_round_axis(ax, at[0], at[-1], log=True)
-    style.add_legend(ax)
-    return style.figure_of(ax)
+    return style.finish(ax)
 
 
 @style.use_style()
@@ -160,30 +137,216 @@ def curves(
     rounds = np.asarray(at, np.float64)
     if not len(rounds) or not lines:
         raise InvalidInputError("no curves to draw: there are no rounds, or no lines")
-    ax = style.new_axes(7.5, 3.8) if ax is None else ax
-    style.style_axes(ax, title, x, y)
+    ax = style.prepare_axes(ax, (7.5, 3.8), title, x, y)
     top = 0.0
     for i, (name, values) in enumerate(lines.items()):
         heights = np.broadcast_to(np.asarray(values, np.float64), rounds.shape)
-        if not np.isfinite(heights).any():
-            continue
-        look: dict[str, Any] = {"color": _CURVE_COLORS[i % len(_CURVE_COLORS)]}
-        if np.ndim(values) == 0:
-            look |= {"linestyle": ":", "linewidth": 1.0}
-        else:
-            look |= {"linestyle": _CURVE_DASHES[i % len(_CURVE_DASHES)], "linewidth": 2.0}
-        lines_of_name = [style.truncate_label(line, 32) for line in name.split("\n")]
-        _draw_line(ax, rounds, heights, "\n".join(lines_of_name), **look)
-        top = max(top, float(heights[np.isfinite(heights)].max()))
+        look: dict[str, Any] = {"linestyle": ":", "linewidth": 1.0}
+        if np.ndim(values):
+            look = {"linestyle": _DASHES[i % len(_DASHES)], "linewidth": 2.0}
+        label = "\n".join(style.truncate_label(line, 32) for line in name.split("\n"))
+        color = style.COLORS[i % len(style.COLORS)]
+        _draw_line(ax, rounds, heights, label, color=color, **look)
+        top = max(top, float(heights[np.isfinite(heights)].max(initial=0.0)))
     ax.set_ylim(0.0, 1.08 * top or 1.0)
     style.set_round_axis(ax, float(rounds[0]), float(rounds[-1]), log=True)
-    style.add_legend(ax)
-    return style.figure_of(ax)
+    return style.finish(ax)
 
 
 def curve_rounds(n_rounds: int) -> NDArray[np.int64]:
     """Return at most 200 of the rounds 1 to `n_rounds`, in equal ratios, to draw a curve at."""
     return np.unique(np.geomspace(1, n_rounds, _MAX_CURVE_POINTS).round().astype(np.int64))
+
+
+@style.use_style()
+def calibration(
+    curves: Sequence[CalibrationCurve],
+    labels: Sequence[object],
+    *,
+    title: str = "Calibration",
+    ax: Any = None,
+) -> "Figure":
+    """Draw the observed frequency of each class against its predicted probability.
+
+    `curves` has one for each class. The thick line is all classes together; the eight most
+    frequent have named lines, the others are grey.
+    Bins with fewer than 5 predictions of a class are left out of its line. The bars below
+    count the predictions.
+    """
+    bins = [np.array([curve.predicted, curve.observed, curve.count], float) for curve in curves]
+    _check_length("curves", len(bins), labels)
+    all_bins = np.concatenate(bins, axis=1) if bins else np.zeros((3, 0))
+    if not all_bins[2].sum() > 0.0:
+        raise InvalidInputError("no calibration to draw: no bin holds a prediction")
+    n_named = len(_CLASS_MARKERS)
+    note = f"the {n_named} most frequent classes; the others are grey" * (len(bins) > n_named)
+    ax = style.prepare_axes(ax, (6.8, 5.4), title, "", "observed frequency", note=note)
+    ax.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))
+    ax.plot([0, 1], [0, 1], color=style.QUIET, linewidth=0.8, zorder=1)
+    n_rows_of_class = [-(observed @ count) for _, observed, count in bins]
+    for rank, k in enumerate(np.argsort(n_rows_of_class, kind="stable")):
+        predicted, observed, _ = bins[k][:, bins[k][2] >= _MIN_PREDICTIONS_OF_BIN]
+        look: dict[str, Any] = {"color": style.GREY, "linewidth": 0.8, "zorder": 1}
+        if rank < n_named:
+            dashes = _DASHES[1 + rank % (len(_DASHES) - 1)]  # the solid line is of all classes
+            look = {"color": style.COLORS[rank], "linestyle": dashes, "linewidth": 1.0, "zorder": 2}
+            look |= {"marker": _CLASS_MARKERS[rank], "markersize": 3.5}
+            name = style.truncate_label(labels[k], 18)
+            # A legend leaves out what begins with an underscore.
+            look["label"] = f" {name}" if name.startswith("_") else name
+        if len(predicted):
+            ax.plot(predicted, observed, **look)
+    pooled = _pool_bins(all_bins)
+    line = {"color": style.INK, "linewidth": 2.2, "markersize": 5.0, "zorder": 3}
+    ax.plot(*pooled[:2, pooled[2] > 0.0], "o-", **line, label="all classes")
+    _draw_bin_sizes(ax, pooled[2])
+    return style.finish(ax, (0.02, 1.0))  # the legend inside: few lines are there
+
+
+def _pool_bins(bins: Array) -> Array:
+    """Return mean prediction, mean frequency and size of ten bins of equal width."""
+    at = np.clip((bins[0] * _N_POOLED_BINS).astype(np.int64), 0, _N_POOLED_BINS - 1)
+    sizes = np.bincount(at, bins[2], _N_POOLED_BINS)
+    sums = [np.bincount(at, bins[2] * values, _N_POOLED_BINS) for values in bins[:2]]
+    return np.array([*(sums / np.maximum(sizes, 1.0)), sizes])
+
+
+def _draw_bin_sizes(ax: Any, sizes: Array) -> None:
+    """Draw bars below the axes for the number of predictions in each pooled bin."""
+    ax.tick_params(labelbottom=False, length=0.0, axis="x")
+    strip = ax.inset_axes((0.0, -0.26, 1.0, 0.17), sharex=ax)
+    style.prepare_axes(strip, (), "", "predicted probability", grid="")
+    strip.set(yticks=[], ylim=(0.0, 1.45))
+    strip.spines["left"].set_visible(False)
+    middles = (np.arange(len(sizes)) + 0.5) / len(sizes)
+    heights = np.sqrt(sizes / sizes.max())  # roots: small bins stay visible
+    look = {"color": style.FAINT, "edgecolor": style.QUIET}
+    bars = strip.bar(middles, heights, 0.9 / len(sizes), **look)
+    counts = [format_compact(size) if size else "" for size in sizes.tolist()]
+    strip.bar_label(bars, counts, padding=1.0, fontsize=style.SMALL - 1.5, color=style.INK)
+
+
+@style.use_style()
+def confusion(
+    counts: ArrayLike,
+    labels: Sequence[object],
+    *,
+    title: str = "Confusion",
+    most: int = 20,
+    ax: Any = None,
+) -> "Figure":
+    """Draw how often each class (row) was predicted as each class (column).
+
+    The shade of a cell is its share of the row. Of more than `most` classes, those with the
+    most mistakes from and to them are drawn, in the order given.
+    """
+    from matplotlib.colors import LinearSegmentedColormap, to_rgba
+
+    C = np.asarray(counts, dtype=np.float64)
+    if C.ndim != 2 or C.shape[0] != C.shape[1] or not C.size:
+        raise InvalidInputError(f"counts has shape {C.shape}; expected (classes, classes)")
+    if not (np.isfinite(C).all() and (C >= 0.0).all()):
+        raise InvalidInputError("counts must be finite and not negative")
+    _check_length("rows of counts", len(C), labels)
+    sums = C.sum(axis=1, keepdims=True)
+    kept = _find_largest(sums[:, 0] + C.sum(axis=0) - 2.0 * np.diag(C), most)
+    n = len(kept)
+    note = f"the {n} most confused of {len(C)} classes" if n < len(C) else ""
+    side = max(3.0, 1.0 + 0.36 * n)
+    ax = style.prepare_axes(
+        ax, (side + 1.8, side + 1.2), title, "predicted", "truth", note=note, grid=""
+    )
+    names = [style.truncate_label(labels[k], 20) for k in kept]
+    width = _name_cells(ax, names, names)[0]
+    shown = C[np.ix_(kept, kept)]
+    shades = np.sqrt(shown / np.where(sums > 0.0, sums, 1.0)[kept])  # roots: 1 % is visible
+    blues = [to_rgba(style.BLUE, 0.0), to_rgba(style.BLUE, 1.0)]  # for any background
+    cmap = LinearSegmentedColormap.from_list("shades", blues)
+    ax.pcolormesh(shades, cmap=cmap, vmin=0.0, vmax=1.0, edgecolors="white", linewidth=1.0)
+    for i, j in np.argwhere(shown > 0.0).tolist():
+        count = float(shown[i, j])
+        has_room = n <= _MAX_CLASSES_WITH_FULL_COUNTS and count < 1e6
+        look = {
+            "color": "white" if shades[i, j] > 0.85 else style.INK,
+            "weight": "bold" if i == j else "normal",
+            "fontsize": min(style.SMALL, 72.0 * 0.3 * width),
+        }
+        text = f"{count:,.6g}" if has_room else format_compact(count)
+        ax.text(j + 0.5, i + 0.5, text, ha="center", va="center", **look)
+    return style.finish(ax)
+
+
+@style.use_style()
+def weights(
+    names: Sequence[object],
+    labels: Sequence[object],
+    W: ArrayLike,
+    *,
+    title: str = "Weights",
+    most: int = 20,
+    ax: Any = None,
+) -> "Figure":
+    """Draw the weights W (classes, columns) of the `most` important columns.
+
+    Adding the same to all classes changes no prediction, so a weight is shown as its
+    difference from the mean over classes; of two classes, from the first. Important is a
+    column whose weights differ most between classes. With more than two classes a full
+    circle speaks for the class and an empty one against it, and its area is the weight.
+    """
+    V = np.asarray(W, dtype=np.float64)
+    if V.ndim != 2 or not V.size:
+        raise InvalidInputError(f"W has shape {V.shape}; expected (classes, columns)")
+    if not np.isfinite(V).all():
+        raise InvalidInputError("W must be finite")
+    _check_length("rows of W", len(V), labels)
+    _check_length("columns of W", V.shape[1], names)
+    K, d = V.shape
+    if K > 2:
+        V = V - V.mean(axis=0)
+    elif K == 2:
+        V = V[1:] - V[:1]
+    columns = np.argsort(-np.abs(V).max(axis=0), kind="stable")[:most]
+    classes = _find_largest(np.abs(V).max(axis=1), most)
+    values = V[np.ix_(classes, columns)].T
+    note = f"the {len(columns)} most important of {d} columns" if len(columns) < d else ""
+    rows = [style.truncate_label(names[j]) for j in columns]
+    height = 1.4 + 0.24 * len(rows)
+    if K <= 2:
+        sides = [style.truncate_label(label, 18) for label in labels]
+        about = f"weight for {sides[0]}" if K == 1 else f"← {sides[0]}     weight     {sides[1]} →"
+        ax = style.prepare_axes(ax, (6.4, height), title, about, note=note, grid="x")
+        _draw_bars(ax, rows, values[:, 0])
+    else:
+        size = 2.8 + 0.32 * max(len(classes), 8), height + 1.2
+        about = f"● for the class   ○ against it   largest: {np.abs(values).max() or 1.0:.3g}"
+        about += f", {len(classes)} of {K} classes" if len(classes) < K else ""
+        ax = style.prepare_axes(ax, size, title, about, note=note, grid="both")
+        _draw_circles(ax, rows, [style.truncate_label(labels[k], 18) for k in classes], values)
+    return style.finish(ax)
+
+
+def _draw_bars(ax: Any, rows: Sequence[str], values: Array) -> None:
+    middles = np.arange(len(rows)) + 0.5
+    ax.barh(middles, values, 0.5, **_look_of_signs(values, "color", "edgecolor"))
+    ax.axvline(0.0, color=style.INK, linewidth=0.8)
+    ax.set_yticks(middles, rows, parse_math=False)
+    reach = 1.08 * float(np.abs(values).max()) or 1.0
+    ax.set(xlim=(-reach, reach), ylim=(len(rows), 0.0))
+
+
+def _draw_circles(ax: Any, rows: Sequence[str], columns: Sequence[str], values: Array) -> None:
+    diameter = 72.0 * 0.75 * min(_name_cells(ax, rows, columns))  # points
+    reach = float(np.abs(values).max()) or 1.0
+    i, j = np.nonzero(np.abs(values) > 1e-3 * reach)
+    areas = diameter**2 * np.abs(values[i, j]) / reach
+    look = _look_of_signs(values[i, j], "facecolors", "edgecolors")
+    ax.scatter(j + 0.5, i + 0.5, s=areas, zorder=3, linewidth=1.0, clip_on=False, **look)
+
+
+def _look_of_signs(values: Array, inside: str, edge: str) -> dict[str, Any]:
+    """Return colours, by these names: full is for a class, empty against it."""
+    color = np.where(values > 0.0, style.BLUE, style.RED)
+    return {inside: np.where(values > 0.0, color, "white"), edge: color}
 
 
 @style.use_style()
@@ -203,58 +366,73 @@ def overview(
     `windows` as in `losses`; the others are the positional arguments of the picture of that
     name, such as ``certificate=(rounds, loss, lower_bound)``.
     """
-    tables = (certificate, calibration, confusion, weights)
-    small = [(draw, data) for draw, data in zip(_SMALL, tables, strict=True) if data is not None]
+    panels = []
+    if certificate is not None:
+        panels.append(partial(_PANELS["certificate"], *certificate, bound=bound))
+    tables = {"calibration": calibration, "confusion": confusion, "weights": weights}
+    panels += [partial(_PANELS[name], *data) for name, data in tables.items() if data is not None]
     table = None if windows is None else _window_table(windows)
-    if table is None and not small:
+    if table is None and not panels:
         raise InvalidInputError("nothing to draw: give at least one of the tables")
     # Of an odd number the first, the certificate if there is one, has a row to itself.
-    odd = len(small) % 2
-    rows = [small[:odd]] * odd + [small[i : i + 2] for i in range(odd, len(small), 2)]
-    heights = [3.0 if row[0][0] is _SMALL[0] and len(row) == 1 else 3.9 for row in rows]
-    has_errors = table is not None and bool(np.isfinite(table["error_rate"]).any())
-    if table is not None:
-        heights.insert(0, 4.2 if has_errors else 2.8)
+    n_alone = len(panels) % 2
+    rows = [panels[:1]] * n_alone
+    rows += [panels[i : i + 2] for i in range(n_alone, len(panels), 2)]
+    heights = [] if table is None else [4.2 if _has_errors(table) else 2.8]
+    heights += [3.4 if len(row) == 1 else 3.9 for row in rows]
     page: Figure = style.new_figure(10.0, sum(heights) + 0.5 * bool(title))
     if title:
-        page.suptitle(
-            style.truncate_label(title, 76), x=0.01, ha="left", fontsize=13.0, fontweight="bold"
-        )
-    parts = list(page.subfigures(len(heights), 1, height_ratios=heights, squeeze=False)[:, 0])
-    if table is not None and has_errors:
-        _draw_losses_and_errors(table, parts.pop(0), "Loss, window by window", bound_of_windows)
-    elif table is not None:
-        losses(table, bound=bound_of_windows, ax=parts.pop(0).subplots())
-    for part, row in zip(parts, rows, strict=True):
-        halves = part.subfigures(1, len(row), squeeze=False)[0]
-        for half, (draw, data) in zip(halves, row, strict=True):
-            named = {"bound": bound} if draw is _SMALL[0] else {}
-            draw(*data, ax=half.subplots(), **named)
+        text = style.truncate_label(title, 76)
+        page.suptitle(text, x=0.01, ha="left", fontsize=13.0, fontweight="bold")
+    bands = list(page.subfigures(len(heights), 1, height_ratios=heights, squeeze=False)[:, 0])
+    if table is not None:
+        _draw_windows(bands.pop(0), table, bound=bound_of_windows)
+    for band, row in zip(bands, rows, strict=True):
+        for panel, draw in zip(band.subfigures(1, len(row), squeeze=False)[0], row, strict=True):
+            draw(ax=panel.subplots())
     return page
 
 
-_SMALL: tuple[Callable[..., Any], ...] = (
-    certificate, calibration, partial(confusion, most=10), partial(weights, most=12),
-)  # fmt: skip
+_PANELS: dict[str, Callable[..., Any]] = {
+    "certificate": certificate,
+    "calibration": calibration,
+    "confusion": partial(confusion, most=10),
+    "weights": partial(weights, most=12),
+}
+
+
+def _draw_windows(page: Any, table: Mapping[str, Array], **texts: str) -> None:
+    """Draw losses, and error rates below them if there are any, on a figure or a band of it."""
+    if not _has_errors(table):
+        losses(table, ax=page.subplots(), **texts)
+        return
+    above, below = page.subplots(2, 1, sharex=True, height_ratios=[5, 2])
+    losses(table, ax=above, **texts)
+    above.set_xlabel("")
+    errors(table, ax=below)
+
+
+def _has_errors(table: Mapping[str, Array]) -> bool:
+    return bool(np.isfinite(table["error_rate"]).any())
 
 
 def _window_table(windows: Any) -> dict[str, Array]:
     """Return the columns of a table of windows, in the order of the rounds."""
     if not isinstance(windows, Mapping) and not hasattr(windows, "columns"):
         rows = list(windows)
-        names = {name for row in rows for name in row}
-        windows = {name: [row.get(name) for row in rows] for name in names}
-    names = set(windows) if isinstance(windows, Mapping) else set(windows.columns)
-    if not len(names) or not len(windows[next(iter(names))]):
+        windows = {name: [row.get(name) for row in rows] for row in rows for name in row}
+    names = list(windows if isinstance(windows, Mapping) else windows.columns)
+    if not names or not len(windows[names[0]]):
         raise InvalidInputError("no losses to draw: there is no window")
-    if missing := [name for name in ("start", "stop", "loss") if name not in names]:
+    if missing := [name for name in _REQUIRED_COLUMNS if name not in names]:
         raise InvalidInputError(f"windows need start, stop and loss; missing: {', '.join(missing)}")
     n = len(windows["start"])
-    wanted = ("start", "stop", "loss", *(name for name in _OPTIONAL_COLUMNS if name in names))
-    table = {name: np.array(windows[name], dtype=np.float64) for name in wanted}
+    table = {
+        name: np.array(windows[name] if name in names else np.full(n, np.nan), np.float64)
+        for name in (*_REQUIRED_COLUMNS, *_OPTIONAL_COLUMNS)
+    }
     if any(column.shape != (n,) for column in table.values()):
         raise InvalidInputError("the columns of windows must be equally long")
-    table |= {name: np.full(n, np.nan) for name in _OPTIONAL_COLUMNS if name not in table}
     order = np.argsort(table["start"], kind="stable")
     table = {name: column[order] for name, column in table.items()}
     start, stop = table["start"], table["stop"]
@@ -273,12 +451,9 @@ def _steps(table: Mapping[str, Array], values: Array) -> tuple[Array, Array]:
 
 def _draw_bound(ax: Any, x: Array, lower: Array, name: str) -> bool:
     """Draw a lower bound, hatched below; return whether it is above 0 anywhere."""
-    known = np.isfinite(lower)
-    if not known.any():
-        return False
     if not (lower > 0.0).any():
-        ax.text(0.01, 0.02, "no lower bound above 0 is known", transform=ax.transAxes, va="bottom",
-                fontsize=style.SMALL, color=style.QUIET)  # fmt: skip
+        if np.isfinite(lower).any():
+            style.write_note(ax, (0.01, 0.02), "no lower bound above 0 is known")
         return False
     hatch = {"facecolor": "none", "edgecolor": style.FAINT, "hatch": "////", "linewidth": 0.0}
     ax.fill_between(x, 0.0, lower, **hatch)
@@ -288,36 +463,32 @@ def _draw_bound(ax: Any, x: Array, lower: Array, name: str) -> bool:
 
 def _draw_line(ax: Any, x: Array, y: Array, name: str, **look: Any) -> None:
     """Draw a line named with its last value; a single point has a marker."""
-    known = np.flatnonzero(np.isfinite(y))
-    if len(known):
-        marker = "o" if len(known) == 1 else None
-        label = f"{name} {format_loss(float(y[known[-1]]))}"
+    finite = y[np.isfinite(y)]
+    if len(finite):
+        marker = "o" if len(finite) == 1 else None
+        label = f"{name} {format_loss(float(finite[-1]))}"
         ax.plot(x, np.where(np.isinf(y), np.nan, y), marker=marker, label=label, **look)
 
 
-def _limit_losses(ax: Any, *columns: Array) -> float:
-    """Scale the y axis from 0 to all values but a few extreme ones; return its top."""
-    from matplotlib.ticker import MaxNLocator
-
-    values = np.concatenate(columns)
-    values = values[np.isfinite(values)]
-    top = float(values.max(initial=0.0))
-    usual = float(np.quantile(values, 0.9, method="lower")) if len(values) else 0.0
-    if top > max(10.0 * usual, _MIN_NATS_TO_CUT):
-        top = max(3.0 * usual, 0.1)
-    top = 1.1 * top or 1.0
-    ax.set_ylim(0.0, top)
-    ax.yaxis.set_major_locator(MaxNLocator(5))
-    return top
+def _find_largest(scores: Array, most: int) -> Labels:
+    """Return where the largest scores are, in the order given."""
+    return np.sort(np.argsort(-scores, kind="stable")[:most])
 
 
-def _mark_beyond(ax: Any, x: Array, y: Array, top: float) -> None:
-    """Mark the values above the axis at its upper edge, with the largest."""
-    above = y > top
-    if above.any():
-        edge = ax.get_xaxis_transform()
-        ax.plot(x[above], np.ones(int(above.sum())), "^", color=style.BLUE, markersize=5.0,
-                transform=edge, clip_on=False)  # fmt: skip
-        largest = "infinity" if np.isinf(y).any() else f"{np.nanmax(y):.4g}"
-        ax.text(0.99, 0.96, f"▲ beyond the axis, up to {largest}", transform=ax.transAxes,
-                ha="right", va="top", fontsize=style.SMALL, color=style.QUIET)  # fmt: skip
+def _name_cells(ax: Any, rows: Sequence[str], columns: Sequence[str]) -> tuple[float, float]:
+    """Name the rows, top to bottom, and the columns of a table; return inches of a cell, about."""
+    ax.set_yticks(np.arange(len(rows)) + 0.5, rows, parse_math=False)
+    ax.set_xticks(np.arange(len(columns)) + 0.5, columns, parse_math=False)
+    ax.set(xlim=(0.0, len(columns)), ylim=(len(rows), 0.0))
+    ax.tick_params(length=0.0)
+    width, height = (0.9 * inches for inches in style.size_in_inches(ax))  # names take some room
+    width, height = width / len(columns), height / len(rows)
+    if max(map(len, columns)) * 0.6 * style.SMALL / 72.0 > width:
+        for tick in ax.get_xticklabels():
+            tick.set(rotation=50, ha="right", rotation_mode="anchor")
+    return width, height
+
+
+def _check_length(what: str, n: int, names: Sequence[object]) -> None:
+    if n != len(names):
+        raise InvalidInputError(f"there are {n} {what} and {len(names)} names for them")

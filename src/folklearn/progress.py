@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from folklearn.errors import FolklearnError
+from folklearn.utils import import_optional
 
 LOGGER = logging.getLogger("folklearn")
 _SECONDS_TO_ESTIMATE = 0.5
@@ -28,8 +28,7 @@ Progress = bool | Report  # True for a bar, or a function of one's own
 class Compilation:
     """Measure the seconds in which kernels are compiled, and log once that they are.
 
-    `folklearn.kernels.compile` calls `begin` and `end`; kernels that are loaded from disk do not
-    count. A kernel may be compiled within another.
+    Kernels that are loaded from disk do not count. A kernel may be compiled within another.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -67,19 +66,15 @@ COMPILATION = Compilation()  # in this process
 
 def working_time() -> float:
     """Return a time in seconds that stands still while kernels are compiled."""
-    return time.monotonic() - COMPILATION.seconds
+    now = COMPILATION._started if COMPILATION._depth else time.monotonic()
+    return now - COMPILATION._past
 
 
 class DurationNotice:
     """A report that logs the time left once, if that is long."""
 
     def __init__(
-        self,
-        total: int,
-        what: str,
-        clock: Callable[[], float] = working_time,
-        *,
-        of: str = "rows",
+        self, total: int, what: str, clock: Callable[[], float] = working_time, *, of: str = "rows"
     ) -> None:
         self._total, self._what, self._clock, self._of = total, what, clock, of
         self._first: tuple[float, int] | None = None
@@ -124,13 +119,8 @@ def report_progress(
     if not progress:
         yield DurationNotice(total, what, of=of)
         return
-    try:
-        from rich.console import Console
-        from rich.progress import Progress
-    except ImportError:
-        raise FolklearnError(
-            "progress=True needs rich, which comes with the extra: pip install 'folklearn[cli]'"
-        ) from None
-    with Progress(console=Console(stderr=True), get_time=working_time) as bar:
+    rich = import_optional("rich.progress", "progress=True needs")
+    console = import_optional("rich.console", "progress=True needs").Console(stderr=True)
+    with rich.Progress(console=console, get_time=working_time) as bar:
         task = bar.add_task(what, total=total)
         yield lambda done: bar.update(task, completed=done)

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numba import njit
@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 from folklearn import validation
 from folklearn.arrays import Array
 from folklearn.serialization import Serializable
+from folklearn.sparse import SparseRows
 
 LARGEST_SCORE = 5.0  # standard deviations; one absurd value must not dominate a context
 _FURTHEST = 8.0  # standard deviations that a value may count for
@@ -21,6 +22,9 @@ _COUNT, _MEAN, _SQUARES, _HALF_MEAN, _HALF_SQUARES = range(_N_MOMENTS)
 _MAX_NORM = validation.MAX_NORM * (1.0 - 1e-12)
 _LEAST_VARIATION = 1e-13  # of the mean: less is rounding
 _LEAST_DEVIATION = 1e-150
+SPACE = 2**40  # columns of the output for one column of the data, where rows stay sparse
+_MOST_SLOTS = 2**22 - 1  # `SparseSgd` has 2^62 columns
+_CONSTANT = 0.3  # next to rows of norm 1: larger ones slow the words down
 
 
 class OnlineScaler(Serializable):
@@ -92,44 +96,49 @@ class OnlineScaler(Serializable):
     def transform(self, x: ArrayLike) -> Array:
         """Scale x (d,) or every row of (T, d) as if it came next; nothing is remembered."""
         x = validation.numbers("x", x)
-        if x.ndim == 2:
-            return self._scaled(self._checked(x), learn=False)
-        return self._scaled(self._checked(x[None, ...]), learn=False).ravel()
+        scaled = self.scale_rows(self._checked(x if x.ndim == 2 else x[None, ...]), learn=False)
+        return scaled if x.ndim == 2 else scaled.ravel()
 
     def learn_transform(self, X: ArrayLike) -> Array:
         """Take in the rows of X (T, d) one after the other, and return them scaled.
 
         Exactly equal to one call per row.
         """
-        return self.learn_checked(self._checked(X))
+        return self.scale_rows(self._checked(X), learn=True)
 
-    def learn_checked(self, X: Array) -> Array:
-        """Do the same for rows that somebody has checked."""
-        scaled = self._scaled(X, learn=True)
-        self._count += len(scaled)
-        return scaled
+    def _checked(self, X: ArrayLike) -> Array:
+        return validation.contexts(X, self.n_features, gaps=self.gaps)[0]
 
-    def one(self, x: Array, learn: bool) -> Array:
+    def scale_rows(self, X: Array, *, learn: bool) -> Array:
+        """Return checked rows X (T, d) scaled, each after taking it in if `learn`."""
+        out = np.empty((len(X), self.n_features + self.intercept))
+        _scale_rows(X, self._moments, learn, self.scale, self.intercept, self._first, out)
+        self._count += learn * len(X)
+        return out
+
+    def scale_row(self, x: Array, learn: bool) -> Array:
         """Return the row x (d,) scaled, after taking it in if `learn`; refuse it untouched.
 
         The short way for a single row, which may have gaps: x is checked by its norm alone.
         """
         out = np.empty(self.n_features + self.intercept)
         if not _scale_row(x, self._moments, learn, self.scale, self.intercept, self._first, out):
-            self.check_usable(x)
+            validation.check_context(_fill_gaps(x))
         self._count += learn
         return out
 
     @staticmethod
     def check_usable(x: Array) -> None:
         """Raise for a row whose norm, missing values being 0, leaves no room for a constant."""
-        if not _norm(x) <= _MAX_NORM:
-            validation.check_context(np.nan_to_num(x, nan=0.0, posinf=np.inf, neginf=-np.inf))
+        if not math.hypot(*_fill_gaps(x)) <= _MAX_NORM:
+            validation.check_context(_fill_gaps(x))
 
     @property
     def unit(self) -> float:
         """What a value of one deviation becomes."""
         return 1.0 / math.sqrt(self._first + int(self.intercept)) if self.scale else 1.0
+
+    constant = unit  # the value of the constant
 
     def line(self) -> tuple[Array, Array]:
         """Return a and b (d,): a value x becomes about a x + b, but for clipping."""
@@ -141,27 +150,22 @@ class OnlineScaler(Serializable):
         a[varied] = self.unit / np.sqrt(squares[varied] / counts[varied])
         return a, -a * means
 
-    def _checked(self, X: ArrayLike) -> Array:
-        return validation.contexts(X, self.n_features, gaps=self.gaps)[0]
-
-    def _scaled(self, X: Array, learn: bool) -> Array:
-        out = np.empty((len(X), self.n_columns))
-        place = self._first if self.intercept else -1
-        _scale_rows(X, self._moments, learn, self.scale, place, self.unit, out)
-        return out
-
     def grow(self, n_features: int, missing: Sequence[bool] = ()) -> None:
         """Make room for features that were 0, or `missing`, in every example so far.
 
         Their columns come last in the output, behind the constant.
         """
-        more = validation.count("n_features", n_features, self.n_features) - self.n_features
-        self.n_features += more
-        late = np.zeros((_N_MOMENTS, more))
+        n_late = validation.count("n_features", n_features, self.n_features) - self.n_features
+        self.n_features += n_late
+        late = np.zeros((_N_MOMENTS, n_late))
         late[_COUNT] = self._count
-        if len(missing) == more:
+        if len(missing) == n_late:
             late[_COUNT, np.asarray(missing, bool)] = 0.0
         self._moments = np.hstack([self._moments, late])
+
+
+def _fill_gaps(x: Array) -> Array:
+    return np.nan_to_num(x, nan=0.0, posinf=np.inf, neginf=-np.inf)
 
 
 class FixedScaler:
@@ -220,8 +224,8 @@ class FixedScaler:
         deviations = np.sqrt(squares / np.maximum(counts, 1.0))
         if not opened.mean_square:
             # A number has the mean square 1, an indicator that of how often it is there.
-            own = np.where(is_number, 1.0, means**2 + deviations**2)
-            opened.mean_square = float(own.sum()) + self.intercept
+            mean_squares = np.where(is_number, 1.0, means**2 + deviations**2)
+            opened.mean_square = float(mean_squares.sum()) + self.intercept
         varies = deviations > np.maximum(_LEAST_VARIATION * np.abs(means), _LEAST_DEVIATION)
         known = np.where(counts > 0.0, np.where(varies, deviations, 1.0), 0.0)
         new = opened.deviations == 0.0
@@ -266,13 +270,13 @@ class Moments(NamedTuple):
     @classmethod
     def of(cls, X: Array) -> "Moments":
         """Return those of rows X (T, d), NaN left out."""
-        there = ~np.isnan(X)
-        counts = there.sum(axis=0).astype(np.float64)
-        means = np.where(there, X, 0.0).sum(axis=0) / np.maximum(counts, 1.0)
-        away = np.where(there, X - means, 0.0)
+        is_present = ~np.isnan(X)
+        counts = is_present.sum(axis=0).astype(np.float64)
+        means = np.where(is_present, X, 0.0).sum(axis=0) / np.maximum(counts, 1.0)
+        away = np.where(is_present, X - means, 0.0)
         return cls(counts, means, (away * away).sum(axis=0))
 
-    def merged(self, other: "Moments") -> "Moments":
+    def __add__(self, other: "Moments") -> "Moments":  # type: ignore[override]
         """Return those of both sets of rows."""
         counts = self.counts + other.counts
         share = other.counts / np.maximum(counts, 1.0)
@@ -281,12 +285,106 @@ class Moments(NamedTuple):
         return Moments(counts, self.means + apart * share, squares)
 
 
+class SparseScaler(Serializable):
+    r"""Give every column of the data the same length, and append a constant; what is 0 stays 0.
+
+    Words, hashed categories and sparse features are divided by their norm in the row: a text that
+    is long says no more than a short one. Numbers are standardised as by `OnlineScaler`, at unit
+    length. With c columns all of it is divided by :math:`\sqrt c`, so that a row has a norm of
+    about 1. The width costs nothing: slot s of the output begins at s 2^40, and the constant is
+    the first place. A missing value is 0.
+
+    Parameters
+    ----------
+    n_features : number of columns of the data, numbers included.
+    n_numbers : number of those that hold numbers.
+    scale : False leaves the values as they are.
+    intercept : whether the constant, 0.3 (1 without `scale`), is there.
+
+    Examples
+    --------
+    >>> from folklearn.model.batch import SparseInput
+    >>> scaler = SparseScaler(n_features=1)
+    >>> Z = scaler.transform(SparseInput.of_rows(SparseRows.of([[0.0, 3.0, 0.0, 4.0]])))
+    >>> (Z.row(0).indices - SPACE).tolist()[1:], Z.row(0).values
+    ([1, 3], array([0.3, 0.6, 0.8]))
+    """
+
+    PARAMS = ("n_features", "n_numbers", "scale", "intercept")
+    STATE: ClassVar = {"_numbers": OnlineScaler}
+
+    @classmethod
+    def _fewest_numbers(cls, **words: Any) -> int:
+        return validation.count("n_numbers", words["n_numbers"], 0)
+
+    def __init__(
+        self, *, n_features: int, n_numbers: int = 0, scale: bool = True, intercept: bool = True
+    ) -> None:
+        self.n_features = validation.count("n_features", n_features, 1, _MOST_SLOTS)
+        self.n_numbers = validation.count("n_numbers", n_numbers, 0, self.n_features)
+        self.scale, self.intercept = bool(scale), bool(intercept)
+        self._numbers: OnlineScaler | None = None
+        self._grow_numbers(self.n_numbers)
+
+    @property
+    def n_columns(self) -> int:
+        """The number of columns of the output."""
+        return (self.n_features + 1) * SPACE
+
+    @property
+    def place(self) -> int:
+        """The column of the constant, if there is one."""
+        return 0
+
+    @property
+    def constant(self) -> float:
+        """The value of the constant."""
+        return _CONSTANT if self.scale else 1.0
+
+    @property
+    def unit(self) -> float:
+        """The length that every column of the data has."""
+        return 1.0 / math.sqrt(self.n_features) if self.scale else 1.0
+
+    def grow(self, n_features: int, n_numbers: int) -> None:
+        """Make room for columns that were missing in every row so far."""
+        self.n_features = validation.count("n_features", n_features, self.n_features)
+        self._grow_numbers(validation.count("n_numbers", n_numbers, self.n_numbers))
+
+    def _grow_numbers(self, n_numbers: int) -> None:
+        self.n_numbers = n_numbers
+        if self._numbers is not None:
+            self._numbers.grow(n_numbers)
+        elif n_numbers:
+            self._numbers = OnlineScaler(
+                n_features=n_numbers, scale=self.scale, intercept=False, gaps=True
+            )
+
+    def transform(self, X: Any) -> SparseRows:
+        """Return rows, a `SparseInput`, scaled as if each came next; nothing is remembered."""
+        return self.scale_rows(X, learn=False)
+
+    def scale_rows(self, X: Any, *, learn: bool) -> SparseRows:
+        """Return the rows scaled, each after taking in its numbers if `learn`."""
+        numbers = np.zeros((len(X), len(X.slots)))
+        if self._numbers is not None and X.slots:
+            # The scaler divides by the root of the numbers it began with.
+            factor = self.unit / self._numbers.unit
+            numbers = self._numbers.scale_rows(X.numbers, learn=learn) * factor
+        constant = self.constant if self.intercept else None
+        length = self.unit if self.scale else None
+        scaled: SparseRows = X.scale_cells(numbers, length, constant, self.n_columns)
+        return scaled
+
+
 @njit(cache=True, nogil=True, error_model="numpy")  # type: ignore[untyped-decorator]
 def _scale_rows(
-    X: Array, moments: Array, learn: bool, scale: bool, constant: int, unit: float, out: Array
+    X: Array, moments: Array, learn: bool, scale: bool, intercept: bool, first: int, out: Array
 ) -> None:
-    """Scale row after row; the constant is in the column of that number, -1 is none."""
+    """Scale row after row; the constant, if there is one, is behind the `first` columns."""
     T, d = X.shape
+    constant = first if intercept else -1
+    unit = 1.0 / math.sqrt(first + intercept) if scale else 1.0
     for t in range(T):
         if constant >= 0:
             out[t, constant] = unit
@@ -338,25 +436,16 @@ def _join_moments(value: float, n: float, mean: float, squares: float) -> tuple[
 
 
 @njit(cache=True, nogil=True, error_model="numpy")  # type: ignore[untyped-decorator]
-def _norm(x: Array) -> float:
-    """Return |x|, missing values (NaN) being 0; infinity passes through."""
-    total = 0.0
-    for value in x:
-        if not math.isnan(value):
-            total += value * value
-    return math.sqrt(total)
-
-
-@njit(cache=True, nogil=True, error_model="numpy")  # type: ignore[untyped-decorator]
 def _scale_row(
     x: Array, moments: Array, learn: bool, scale: bool, intercept: bool, first: int, out: Array
 ) -> bool:
     """Scale one row; return False, all untouched, if its norm is unusable."""
-    if not _norm(x) <= _MAX_NORM:
+    square = 0.0
+    for value in x:
+        if not math.isnan(value):  # infinity passes through
+            square += value * value
+    if not square <= _MAX_NORM**2:
         return False
-    _scale_rows(
-        x.reshape(1, x.size), moments, learn, scale,
-        first if intercept else -1, 1.0 / math.sqrt(first + intercept) if scale else 1.0,
-        out.reshape(1, out.size),
-    )  # fmt: skip
+    row, scaled = x.reshape(1, x.size), out.reshape(1, out.size)
+    _scale_rows(row, moments, learn, scale, intercept, first, scaled)
     return True

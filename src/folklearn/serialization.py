@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, get_args, get_origin
 
 import numpy as np
 import safetensors.numpy
@@ -33,6 +33,7 @@ _SAVE_AGAIN = "it is damaged, or another program wrote it; save it again"
 _NOT_RESTORED = (
     ArithmeticError, AttributeError, LookupError, MemoryError, RecursionError, TypeError, ValueError
 )  # fmt: skip
+_JSON_TYPES = (bool, str, list, dict)
 _BIT_GENERATORS = {"PCG64", "PCG64DXSM", "MT19937", "Philox", "SFC64"}
 
 
@@ -54,7 +55,7 @@ class Record:
         most: float = LARGEST_NUMBER,
         gaps: bool = False,
     ) -> NDArray[Any]:
-        """Return an array of the state, or raise StateFileError if it is not as expected.
+        """Return an array of the state, or raise StateFileError.
 
         A length that is None may be any. Numbers are from `least` to `most`, or NaN with `gaps`.
         """
@@ -65,39 +66,34 @@ class Record:
             or array.ndim != len(shape)
             or any(n not in (None, m) for n, m in zip(shape, array.shape, strict=True))
         ):
-            raise StateFileError(
-                f"{_article(self.kind)} state needs {np.dtype(dtype)} {name} of shape {shape}"
-            )
+            raise self.error(f"needs {np.dtype(dtype)} {name} of shape {shape}")
         numbers = array[~np.isnan(array)] if gaps else array
         if numbers.size and not (least <= numbers.min() and numbers.max() <= most):
-            raise StateFileError(
-                f"{name} of {_article(self.kind)} state has a number that is not from {least:g} to "
-                f"{most:g}"
-            )
+            raise self.error(f"has a number in {name} that is not from {least:g} to {most:g}")
         return array
 
     def check_holds(self, n_numbers: int) -> None:
         """Raise if the arrays hold fewer numbers than a state of its sizes would be made of."""
         n_here = sum(array.size for array in self.arrays.values())
         if n_numbers > max(n_here, _FEW_NUMBERS):
-            raise StateFileError(
-                f"{_article(self.kind)} state of its sizes has {n_numbers:,} numbers or more, and "
-                f"{n_here:,} are there"
+            raise self.error(
+                f"of its sizes has {n_numbers:,} numbers or more, and {n_here:,} are there"
             )
 
     def word(self, name: str) -> Any:
         """Return an entry of the configuration, or raise StateFileError if there is none."""
         if name not in self.config:
-            raise StateFileError(f"{_article(self.kind)} state needs {name}")
+            raise self.error(f"needs {name}")
         return self.config[name]
 
     def count(self, name: str, least: int = 0) -> int:
         """Return a whole number of the configuration."""
         with state_file_errors(self.kind):
-            number = validation.count(name, self.word(name), least)
-        if number > _LARGEST_COUNT:
-            raise StateFileError(f"{_article(self.kind)} state has {name}={number}: too large")
-        return number
+            return validation.count(name, self.word(name), least, _LARGEST_COUNT)
+
+    def error(self, what: str) -> StateFileError:
+        """Return the error that says what is wrong with this state, "a Model state ..."."""
+        return StateFileError(f"{_article(self.kind)} state {what}")
 
     @property
     def digest(self) -> str:
@@ -105,30 +101,31 @@ class Record:
         arrays = {name: np.ascontiguousarray(array) for name, array in self.arrays.items()}
         return _digest(self.kind, self.config, arrays)
 
-    def inner(self, name: str, *kinds: type) -> Any:
-        """Return the object that was saved inside under a name, of one of these kinds.
+    def inner(self, name: str, kind: Any = None) -> Any:
+        """Return what was saved inside under a name: an object, a list of them, or JSON.
 
-        Without kinds it may be any, or a list of them.
+        It is of a `kind`: a class, classes with | between them, a list of one, a type of JSON.
         """
-        entry = self.word(name)
-        if isinstance(entry, list) and not kinds:
-            return [self._revive_child(f"{name}{i}", one) for i, one in enumerate(entry)]
-        found = self._revive_child(name, entry)
-        if kinds and not isinstance(found, kinds):
-            raise StateFileError(
-                f"{_article(self.kind)} state has {_article(type(found).__name__)} for {name}"
-            )
-        return found
+        entry, in_list = self.word(name), get_origin(kind) is list
+        wanted = list if in_list else kind
+        if wanted in _JSON_TYPES and not isinstance(entry, wanted):
+            raise self.error(f"has no {wanted.__name__} for {name}")
+        if isinstance(entry, list) and (in_list or kind is None):
+            return [self._revive_child(f"{name}{i}", e, kind) for i, e in enumerate(entry)]
+        return entry if wanted in _JSON_TYPES else self._revive_child(name, entry, kind)
 
-    def _revive_child(self, name: str, entry: Any) -> "Serializable":
+    def _revive_child(self, name: str, entry: Any, kind: Any) -> "Serializable":
         if not _is_record(entry):
-            raise StateFileError(f"{_article(self.kind)} state has no record for {name}")
-        own = {
+            raise self.error(f"has no record for {name}")
+        arrays = {
             part.removeprefix(f"{name}."): array
             for part, array in self.arrays.items()
             if part.startswith(f"{name}.")
         }
-        return revive(Record(entry["kind"], entry["config"], own))
+        child = revive(Record(entry["kind"], entry["config"], arrays))
+        if kind is not None and not isinstance(child, get_args(kind) or kind):
+            raise self.error(f"has {_article(type(child).__name__)} for {name}")
+        return child
 
 
 def _is_record(entry: Any) -> bool:
@@ -161,7 +158,10 @@ class Serializable:
     PARAMS are parameters of the constructor that JSON holds, and CHILDREN those that are saved
     objects or sequences of them: each is an attribute of the same name. COUNTERS are further
     attributes, whole numbers from 0, and ARRAYS the arrays of the state, in private attributes.
-    A class with more state than that has `_extend_record` and `_restore`. One whose constructor
+    STATE has what else attributes hold and its kind: bool, str, list or dict for JSON, a class
+    whose objects save themselves (or several: `Leader | SparseSgd`), or a list of that. An object
+    that is None is not saved, and a file may lack it where the constructor leaves None.
+    A class with more state than that extends `to_record` and `_restore`. One whose constructor
     makes arrays of sizes that it is given says in `_fewest_numbers` how many numbers a file must
     have before it is called. Arrays hold finite numbers, but for those that UNBOUNDED names.
     """
@@ -170,6 +170,7 @@ class Serializable:
     CHILDREN: ClassVar[tuple[str, ...]] = ()
     COUNTERS: ClassVar[tuple[str, ...]] = ()
     ARRAYS: ClassVar[tuple[str, ...]] = ()
+    STATE: ClassVar[Mapping[str, Any]] = {}
     UNBOUNDED: ClassVar[tuple[str, ...]] = ()
 
     @classmethod
@@ -190,15 +191,16 @@ class Serializable:
         config = {word: self._word(word) for word in self.PARAMS}
         config |= {count.lstrip("_"): getattr(self, count) for count in self.COUNTERS}
         arrays = {name: array.copy() for name, array in self._parts().items()}
-        name = type(self).__name__
-        record = Record(registry.KIND_OF_CLASS.get(name, name), config, arrays)
+        record = Record(type(self).__name__, config, arrays)
         for name in self.CHILDREN:
             put_inside(record, name, getattr(self, name))
-        self._extend_record(record)
+        for attribute, kind in self.STATE.items():
+            name, value = attribute.lstrip("_"), getattr(self, attribute)
+            if kind in _JSON_TYPES:
+                record.config[name] = value
+            elif value is not None:
+                put_inside(record, name, value)
         return record
-
-    def _extend_record(self, record: Record) -> None:
-        """Add state that is not declared; `_restore` takes it out."""
 
     @classmethod
     def from_record(cls, record: Record) -> Self:
@@ -210,9 +212,9 @@ class Serializable:
         words |= {name: record.inner(name) for name in cls.CHILDREN}
         with state_file_errors(record.kind):
             record.check_holds(cls._fewest_numbers(**words))
-            made = cls._construct(**words)
-        made._restore(record)
-        return made
+            restored = cls._construct(**words)
+            restored._restore(record)
+        return restored
 
     @classmethod
     def _construct(cls, **words: Any) -> Self:
@@ -220,11 +222,15 @@ class Serializable:
         return cls(**words)
 
     def _restore(self, record: Record) -> None:
-        """Take over counts and arrays."""
+        """Take over counts, arrays and what STATE names."""
         for count in self.COUNTERS:
             setattr(self, count, record.count(count.lstrip("_")))
-        for name, own in self._parts().items():
-            own[...] = self._read_array(record, name, own.shape, own.dtype)
+        for name, array in self._parts().items():
+            array[...] = self._read_array(record, name, array.shape, array.dtype)
+        for attribute, kind in self.STATE.items():
+            name = attribute.lstrip("_")
+            if name in record.config or getattr(self, attribute) is not None:
+                setattr(self, attribute, record.inner(name, kind))
 
     def _read_array(
         self, record: Record, name: str, shape: tuple[int, ...], dtype: DTypeLike = np.float64
@@ -235,9 +241,9 @@ class Serializable:
 
     def _shallow(self) -> Self:
         """Return another object that holds the same things, for a copy of some of them."""
-        own = object.__new__(type(self))
-        own.__dict__.update(self.__dict__)
-        return own
+        shared = object.__new__(type(self))
+        shared.__dict__.update(self.__dict__)
+        return shared
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the full state to a safetensors file; `folklearn.load` resumes exactly."""
@@ -248,21 +254,22 @@ class Serializable:
         return as_bytes(self.to_record())
 
     def __repr__(self) -> str:
-        inner = [f"{getattr(self, name)!r}" for name in self.CHILDREN]
-        words = [f"{word}={self._word(word)!r}" for word in self.PARAMS]
-        return f"{type(self).__name__}({', '.join(inner + words)})"
+        children = [f"{getattr(self, name)!r}" for name in self.CHILDREN]
+        params = [f"{name}={self._word(name)!r}" for name in self.PARAMS]
+        return f"{type(self).__name__}({', '.join(children + params)})"
 
 
 def put_inside(record: Record, name: str, value: Any) -> None:
     """Add an object, or a sequence of them, to a record; `Record.inner` takes it out."""
-    if not isinstance(value, Sequence):
-        record.config[name] = _nest_record(record, name, value)
-        return
-    record.config[name] = [_nest_record(record, f"{name}{i}", one) for i, one in enumerate(value)]
+    if isinstance(value, Sequence):
+        nested: Any = [_nest_record(record, f"{name}{i}", child) for i, child in enumerate(value)]
+    else:
+        nested = _nest_record(record, name, value)
+    record.config[name] = nested
 
 
 def _nest_record(record: Record, name: str, value: Any) -> dict[str, Any]:
-    if not isinstance(value, Serializable) or type(value).__name__ not in registry.KIND_OF_CLASS:
+    if not isinstance(value, Serializable) or type(value).__name__ not in registry.SAVED:
         raise FolklearnError(
             f"{name}, {value!r}, cannot save itself: only objects of this library can"
         )
@@ -272,22 +279,17 @@ def _nest_record(record: Record, name: str, value: Any) -> dict[str, Any]:
 
 
 def revive(record: Record) -> Serializable:
-    """Rebuild the object that a record describes."""
-    name = registry.CLASS_OF_KIND.get(record.kind)
-    kind = None if name is None else registry.find(name)
-    if not isinstance(kind, type) or not issubclass(kind, Serializable):
+    """Rebuild the object that a record describes, or raise StateFileError."""
+    if record.kind not in registry.SAVED:
         raise StateFileError(f"an unknown kind of object: {record.kind}")
     try:
-        return kind.from_record(record)
+        restored: Serializable = registry.find(record.kind).from_record(record)
+        return restored
     except StateFileError:
         raise
-    except FolklearnError as error:
-        raise StateFileError(f"{_article(record.kind)} state is no such state: {error}") from None
     except _NOT_RESTORED as error:
         reason = " ".join(f"{type(error).__name__} {error}".split())[:_LONGEST_REASON]
-        raise StateFileError(
-            f"{_article(record.kind)} state cannot be restored ({reason}): {_SAVE_AGAIN}"
-        ) from None
+        raise record.error(f"cannot be restored ({reason}): {_SAVE_AGAIN}") from None
 
 
 def load(source: str | os.PathLike[str] | bytes) -> Serializable:
@@ -399,8 +401,8 @@ def _digest(kind: str, config: Any, arrays: Mapping[str, NDArray[Any]]) -> str:
 
 
 def generator_state(rng: np.random.Generator) -> Any:
-    """Return the state of a generator, of numbers, strings, lists and dictionaries."""
-    return _plain(rng.bit_generator.state)
+    """Return the state of a generator, as JSON holds it."""
+    return json.loads(json.dumps(rng.bit_generator.state, default=lambda array: array.tolist()))
 
 
 def generator_from(state: Any) -> np.random.Generator:
@@ -410,19 +412,7 @@ def generator_from(state: Any) -> np.random.Generator:
         raise StateFileError(f"not the state of a generator: {state!r}")
     bits = getattr(np.random, kind)()
     try:
-        bits.state = _arrays(state)
-    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        bits.state = state
+    except _NOT_RESTORED as error:
         raise StateFileError(f"not the state of a generator: {error!r}") from None
     return np.random.Generator(bits)
-
-
-def _plain(state: Any) -> Any:
-    if isinstance(state, dict):
-        return {key: _plain(value) for key, value in state.items()}
-    return state.tolist() if isinstance(state, np.ndarray | np.generic) else state
-
-
-def _arrays(state: Any) -> Any:
-    if isinstance(state, dict):
-        return {key: _arrays(value) for key, value in state.items()}
-    return np.array(state, np.uint64) if isinstance(state, list) else state

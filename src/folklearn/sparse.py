@@ -26,7 +26,7 @@ class SparseRow(NamedTuple):
 class SparseRows:
     """Contexts (T, d): row t has `values` at `indices`, both from indptr[t] to indptr[t + 1].
 
-    A slice shares the arrays, so that the first row need not begin at 0. In every row indices are
+    A slice shares the arrays, so that the first row need not begin at 0. Indices of a row are
     sorted and distinct.
     """
 
@@ -46,17 +46,13 @@ class SparseRows:
         from scipy.sparse import csr_array
 
         X = csr_array(X)
-        if not X.has_canonical_format:
+        if not X.has_canonical_format or np.count_nonzero(X.data) < X.nnz:
             X = X.copy()
             X.sum_duplicates()
-        if np.count_nonzero(X.data) < X.nnz:
-            X = X.copy()
             X.eliminate_zeros()
         values = np.require(X.data, np.float64, ["C", "A"])
-        kind = index_type(X.shape[1])
-        return cls(
-            X.indptr.astype(np.int64), X.indices.astype(kind, copy=False), values, X.shape[1]
-        )
+        indices = X.indices.astype(index_type(X.shape[1]), copy=False)
+        return cls(X.indptr.astype(np.int64), indices, values, X.shape[1])
 
     @classmethod
     def checked(cls, X: Any) -> "SparseRows":
@@ -77,12 +73,10 @@ class SparseRows:
 
     def __getitem__(self, which: Any) -> "SparseRows":
         """Return the rows of a slice, not copied if it has no step, or of numbers or a mask."""
-        T, d = self.shape
         if isinstance(which, slice) and which.step in (None, 1):
-            start, stop, _ = which.indices(T)
-            return SparseRows(
-                self.indptr[start : max(start, stop) + 1], self.indices, self.values, d
-            )
+            start, stop, _ = which.indices(len(self))
+            indptr = self.indptr[start : max(start, stop) + 1]
+            return SparseRows(indptr, self.indices, self.values, self.shape[1])
         return SparseRows.of(self.array()[which])
 
     def compact(self) -> "SparseRows":
@@ -119,25 +113,23 @@ class SparseRows:
     @classmethod
     def of_arrays(cls, arrays: Mapping[str, NDArray[Any]], prefix: str = "") -> "SparseRows":
         """Return the rows of `arrays`; ValueError if they are not valid."""
-        indptr, indices, values = (
-            arrays[prefix + name] for name in ("indptr", "indices", "values")
-        )
-        width = int(arrays[f"{prefix}width"].item())
+        names = ("indptr", "indices", "values")
+        indptr, indices, values = (arrays[prefix + name] for name in names)
+        rows = cls(indptr, indices, values, int(arrays[f"{prefix}width"].item()))
         kinds = [array.dtype.str for array in (indptr, indices, values)]
         if kinds not in (["<i8", "<i4", "<f8"], ["<i8", "<i8", "<f8"]):
             raise ValueError("sparse rows are of other types")
         shapes = indptr.ndim, indices.ndim, indices.shape
         if shapes != (1, 1, values.shape) or [*indptr[:1], *indptr[-1:]] != [0, len(values)]:
             raise ValueError("sparse rows do not end where their values do")
-        if (np.diff(indptr) < 0).any():
-            raise ValueError("sparse rows end before they begin")
-        if len(indices) and not 0 <= indices.min() <= indices.max() < width:
-            raise ValueError(f"sparse rows name columns that are not below {width}")
-        starts = np.zeros(len(indices) + 1, bool)
-        starts[indptr] = True  # where a row begins, indices begin anew
-        if not (starts[1:-1] | (np.diff(indices) > 0)).all() or not np.isfinite(values).all():
+        try:
+            array = rows.array()
+            array.check_format(full_check=True)
+        except ValueError as error:
+            raise ValueError(f"sparse rows lead outside their arrays: {error}") from None
+        if not array.has_canonical_format or not np.isfinite(values).all():
             raise ValueError("sparse rows are not sorted, or not finite")
-        return cls(indptr, indices, values, width)
+        return rows
 
     def __matmul__(self, M: Array) -> Array:
         """Return the products (T, K) with a matrix (d, K)."""
@@ -151,13 +143,10 @@ class SparseRows:
 
     def norms(self) -> Array:
         """Return the norms (T,) of the rows."""
-        # A 0 at the end, where empty rows at the end begin: they must not cut the row before them.
-        rows = self.compact()
+        rows = self.array()
         with np.errstate(over="ignore"):
-            squares = np.concatenate([rows.values**2, [0.0]])
-            sums: Array = np.add.reduceat(squares, rows.indptr[:-1]) if len(self) else np.empty(0)
-        sums[np.diff(self.indptr) == 0] = 0.0
-        return np.sqrt(sums)
+            lengths: Array = np.sqrt(rows.power(2).sum(axis=1))
+        return lengths
 
     def dense(self) -> Array:
         """Return the rows as a dense array (T, d)."""
@@ -175,11 +164,11 @@ Contexts = Array | SparseRows
 Context = Array | SparseRow
 
 
-def check_indices(indices: Any, n_features: int) -> None:
+def check_indices(indices: Any, n_features: int, name: str = "X") -> None:
     """Raise unless indices, at least one, are all below `n_features`."""
     if not 0 <= indices.min() <= indices.max() < n_features:
         wrong = indices.min() if indices.min() < 0 else indices.max()
-        raise InvalidInputError(f"X names feature {wrong}; expected 0 to {n_features - 1}")
+        raise InvalidInputError(f"{name} names feature {wrong}; expected 0 to {n_features - 1}")
 
 
 def check_columns(columns: Any, n_features: int) -> None:
@@ -192,13 +181,9 @@ def check_columns(columns: Any, n_features: int) -> None:
 
 def concatenate(parts: Sequence[SparseRows]) -> SparseRows:
     """Return the rows of several parts of the same width in order."""
-    ends = np.cumsum([0, *(part.nnz for part in parts)])
-    starts = [
-        end + part.indptr[1:] - part.indptr[0] for end, part in zip(ends, parts, strict=False)
-    ]
     compact = [part.compact() for part in parts]
     return SparseRows(
-        np.concatenate([[0], *starts]),
+        np.concatenate([[0], *(np.diff(part.indptr) for part in parts)]).cumsum(),
         np.concatenate([part.indices for part in compact]),
         np.concatenate([part.values for part in compact]),
         parts[0].shape[1],

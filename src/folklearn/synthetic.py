@@ -10,7 +10,7 @@ bytes. `OBLIVIOUS` holds them by name; `against` needs a learner to play against
 """
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -24,8 +24,7 @@ if TYPE_CHECKING:  # streams load faster without the learners
 
 __all__ = [
     "OBLIVIOUS", "Stream", "against", "contexts", "digits", "drifting", "hard_for_proper",
-    "pure_noise", "rare_flip", "separable", "stochastic", "syn_non_sep", "syn_non_sep_blocks",
-    "syn_sep", "syn_sep_blocks",
+    "pure_noise", "rare_flip", "separable", "stochastic", "syn_blocks", "syn_non_sep", "syn_sep",
 ]  # fmt: skip
 
 Stream = tuple[Array, Labels]
@@ -52,32 +51,17 @@ def pure_noise(seed: int, T: int, *, d: int, K: int, R: float = 1.0) -> Stream:
 
 
 def rare_flip(seed: int, T: int, *, d: int, K: int, R: float = 1.0, rate: float = 0.01) -> Stream:
-    """Separable, but a fraction `rate` of the labels is replaced by another class.
-
-    Confidence is right almost always, and expensive when it is wrong.
-    """
-    if not 0.0 <= rate <= 1.0:
-        raise InvalidInputError(f"rate must be between 0 and 1, got {rate!r}")
+    """Separable, but a fraction `rate` of the labels is replaced by another class."""
+    rate = validation.fraction("rate", rate, 1.0)
     X, y = separable(seed, T, d=d, K=K, R=R)
     rng = np.random.default_rng([seed, 1])  # not the generator that made the labels
-    others = (y + rng.integers(1, K, size=T)) % K
-    return X, np.where(rng.random(T) < rate, others, y)
+    return X, _flip_labels(rng, y, K, rate)
 
 
 def drifting(
-    seed: int,
-    T: int,
-    *,
-    d: int,
-    K: int,
-    R: float = 1.0,
-    B: float = 5.0,
-    turns: float = 1.0,
+    seed: int, T: int, *, d: int, K: int, R: float = 1.0, B: float = 5.0, turns: float = 1.0
 ) -> Stream:
-    """y ~ softmax(W_t x), W_t turning from one predictor to another and round, `turns` times.
-
-    No single model is good: regret against the best one may well be negative.
-    """
+    """y ~ softmax(W_t x), W_t turning from one predictor to another and round, `turns` times."""
     rng, X = _draw_contexts(seed, T, d, K, R)
     B = validation.positive("B", B)
     first, second = _random_predictor(rng, K, d, B), _random_predictor(rng, K, d, B)
@@ -96,17 +80,12 @@ def hard_for_proper(
     * rare, with probability :math:`p = 2 (T D^2)^{-1/3}`, at most 1/4: x = R, label 1;
     * common otherwise: x = 2pR / (1 - p), label 0.
 
-    For a model whose logits differ by :math:`\theta x / R` a rare round costs
-    :math:`\ln(1 + e^\theta)`, about :math:`\theta`, and a common one about
-    :math:`\ln 2 - p\theta`: on 0..D the *expected* loss is flat, so that no proper learner
-    gains by any choice, while the number of rare rounds deviates by :math:`\sqrt{Tp}`, and
-    the best model in hindsight, at one of the ends, gains about :math:`D \sqrt{Tp}`, less
-    the curvature :math:`T p^2 D^2` of the common rounds. With this p that is of the order
-    :math:`D^{2/3} T^{1/3}` as long as T is below about :math:`e^D`, where :math:`e^{-\theta}`
-    becomes visible: no e^B ln T of a proper learner can be had for less. In addition gradient
-    descent jumps at every rare round, and Online Newton Step, whose steps are of the order
-    e^-D, does not move. An improper learner knows x before it answers, treats rare and
-    common rounds apart, and pays O(BR ln T).
+    A model whose logits differ by :math:`\theta x / R` loses about :math:`\theta` in a rare round
+    and :math:`\ln 2 - p\theta` in a common one: the *expected* loss is flat on 0..D, and no proper
+    learner gains by any choice. The number of rare rounds deviates by :math:`\sqrt{Tp}`, so that
+    the best model in hindsight gains about :math:`D \sqrt{Tp}` less the curvature
+    :math:`T p^2 D^2`, of the order :math:`D^{2/3} T^{1/3}` while T is below about :math:`e^D`.
+    An improper learner knows x before it answers, and pays O(BR ln T).
 
     References
     ----------
@@ -131,8 +110,7 @@ OBLIVIOUS: dict[str, Callable[..., Stream]] = {
 def against(learner: "Learner", X: ArrayLike) -> Labels:
     """Play X against a learner, which learns as it goes; return the labels (T,).
 
-    Every label is the class that the learner holds least likely, the lowest on ties: the
-    worst case that can be had without looking ahead.
+    Every label is the class that the learner holds least likely, the lowest on ties.
 
     >>> from folklearn import Folklore
     >>> learner = Folklore(n_features=2, n_classes=2)
@@ -187,16 +165,12 @@ def syn_sep(seed: int, T: int, *, d: int = 400, K: int = 9) -> Stream:
 
     The first ``round(0.3 d)`` columns are class bits, of which every class k owns a random set
     :math:`S_k` of U{``round(0.05 d)``..``round(0.1 d)``}; an example of class k has the bits of
-    its class on, but for ``floor(d / 80)`` of them at random, and exactly ``round(d / 20)``
-    random bits among the rest, which are independent of the class. With d = 400 and K = 9 that
-    is 120 class bits, 20 to 40 to a class, 5 off, and 20 of the last 280. The first T examples
-    of a longer stream are the same.
+    its class on, but for m = ``floor(d / 80)`` of them at random, and exactly ``round(d / 20)``
+    random bits among the rest. The first T examples of a longer stream are the same.
 
-    Separable because the sets of two classes are made to differ in more than 2m bits, m the
-    number turned off: with the scores :math:`2 |x \cap S_j| - |S_j|`, linear since the noise
-    bits have a constant sum, an example of class k has :math:`|S_k| - 2m` for its own class,
-    and for another at least :math:`|S_j| + |S_k| - 2|S_j \cap S_k| - 2m \ge 1` less. At
-    d = 400 random sets differ that much anyway, and practically none is drawn again.
+    Separable because the sets of two classes are made to differ in more than 2m bits: by the
+    scores :math:`2 |x \cap S_j| - |S_j|`, linear since the noise bits have a constant sum, an
+    example of class k has :math:`|S_k| - 2m` for its own class, and at least 1 less for another.
 
     Examples
     --------
@@ -209,7 +183,7 @@ def syn_sep(seed: int, T: int, *, d: int = 400, K: int = 9) -> Stream:
     Kakade, Shalev-Shwartz and Tewari (2008), "Efficient Bandit Algorithms for Online Multiclass
     Prediction", section 5: SynSep and SynNonSep.
     """
-    return _whole(syn_sep_blocks(seed, T, d=d, K=K), T, d)
+    return syn_non_sep(seed, T, d=d, K=K, rate=0.0)
 
 
 def syn_non_sep(seed: int, T: int, *, d: int = 400, K: int = 9, rate: float = 0.05) -> Stream:
@@ -224,92 +198,68 @@ def syn_non_sep(seed: int, T: int, *, d: int = 400, K: int = 9, rate: float = 0.
     >>> bool(0.02 < (y != truth).mean() < 0.08)
     True
     """
-    return _whole(syn_non_sep_blocks(seed, T, d=d, K=K, rate=rate), T, d)
+    X: Array = np.empty((T, d))
+    y: Labels = np.empty(T, dtype=np.int64)
+    for number, (rows, labels) in enumerate(syn_blocks(seed, T, d=d, K=K, rate=rate)):
+        block = slice(number * ROWS_PER_BLOCK, number * ROWS_PER_BLOCK + len(rows))
+        X[block], y[block] = rows, labels
+    return X, y
 
 
-def syn_sep_blocks(seed: int, T: int, *, d: int = 400, K: int = 9) -> Iterator[Stream]:
-    """Yield `syn_sep` in blocks of `ROWS_PER_BLOCK` rows, the last one shorter.
+def syn_blocks(seed: int, T: int, *, d: int = 400, K: int = 9, rate: float) -> Iterator[Stream]:
+    """Yield `syn_non_sep` in blocks of `ROWS_PER_BLOCK` rows, the last one shorter.
+
+    With a `rate` of 0 they are those of `syn_sep`.
 
     Examples
     --------
-    >>> [len(y) for X, y in syn_sep_blocks(0, 2500)]
+    >>> [len(y) for X, y in syn_blocks(0, 2500, rate=0.0)]
     [1000, 1000, 500]
     """
-    return syn_non_sep_blocks(seed, T, d=d, K=K, rate=0.0)
-
-
-def syn_non_sep_blocks(
-    seed: int, T: int, *, d: int = 400, K: int = 9, rate: float = 0.05
-) -> Iterator[Stream]:
-    """Yield `syn_non_sep` in blocks of `ROWS_PER_BLOCK` rows, the last one shorter."""
     T, seed = validation.count("T", T, 1), validation.count("seed", seed, 0)
-    rate = validation.fraction("rate", rate, 1.0)
-    sizes = _sizes(d)
-    rng = np.random.default_rng(seed)
-    owned = _class_bits(rng, sizes, validation.count("K", K, 2))
-    # The noise has its own generator, so that the examples do not depend on the rate.
-    return _blocks(rng, np.random.default_rng([seed, 1]), sizes, owned, T, rate)
-
-
-class _Sizes(NamedTuple):
-    features: int
-    class_bits: int
-    fewest: int  # bits of a class, from fewest to most
-    most: int
-    off: int
-    noise: int
-
-
-def _sizes(d: int) -> _Sizes:
-    d = validation.count("d", d, 1)
-    if d < _MIN_FEATURES:
+    rate, K = validation.fraction("rate", rate, 1.0), validation.count("K", K, 2)
+    if validation.count("d", d, 1) < _MIN_FEATURES:
         raise InvalidInputError(
             f"d must be at least {_MIN_FEATURES}, got {d}: a class needs a bit of its own"
         )
-    return _Sizes(d, round(0.3 * d), round(0.05 * d), round(0.1 * d), d // 80, round(d / 20))
+    n_class_bits, n_off, n_noise = round(0.3 * d), d // 80, round(d / 20)
+    rng = np.random.default_rng(seed)
+    class_bits = _draw_class_bits(rng, K, d, n_class_bits, n_off)
+    # The noise has its own generator, so that the examples do not depend on the rate.
+    noise_rng = np.random.default_rng([seed, 1])
+    is_noise = np.ones((ROWS_PER_BLOCK, d - n_class_bits), dtype=np.bool_)
+
+    def draw_block(n_rows: int) -> Stream:
+        # Whole blocks are drawn and the last one is cut: T does not change what is drawn.
+        y = rng.integers(K, size=ROWS_PER_BLOCK)
+        X = np.zeros((ROWS_PER_BLOCK, d))
+        X[:, :n_class_bits] = class_bits[y]
+        np.put_along_axis(X, _random_columns(rng, class_bits[y], n_off), 0.0, axis=1)
+        noise = n_class_bits + _random_columns(rng, is_noise, n_noise)
+        np.put_along_axis(X, noise, 1.0, axis=1)
+        return X[:n_rows], _flip_labels(noise_rng, y, K, rate)[:n_rows]
+
+    return (draw_block(min(ROWS_PER_BLOCK, T - t)) for t in range(0, T, ROWS_PER_BLOCK))
 
 
-def _class_bits(rng: np.random.Generator, sizes: _Sizes, K: int) -> NDArray[np.bool_]:
-    """Draw the sets of the classes, (K, class bits), any two further apart than 2 off bits."""
-    owned = np.zeros((K, sizes.class_bits), dtype=np.bool_)
+def _draw_class_bits(
+    rng: np.random.Generator, K: int, d: int, n_bits: int, n_off: int
+) -> NDArray[np.bool_]:
+    """Draw the sets of the classes, (K, bits), any two further apart than twice `n_off` bits."""
+    bits = np.zeros((K, n_bits), dtype=np.bool_)
     for k in range(K):
         for _ in range(_MAX_ATTEMPTS):
-            size = rng.integers(sizes.fewest, sizes.most, endpoint=True)
-            owned[k] = False
-            owned[k, rng.choice(sizes.class_bits, size, replace=False)] = True
-            if ((owned[:k] ^ owned[k]).sum(axis=1) > 2 * sizes.off).all():
+            size = rng.integers(round(0.05 * d), round(0.1 * d), endpoint=True)
+            bits[k] = False
+            bits[k, rng.choice(n_bits, size, replace=False)] = True
+            if ((bits[:k] ^ bits[k]).sum(axis=1) > 2 * n_off).all():
                 break
         else:
             raise InvalidInputError(
-                f"d={sizes.features} is too small for K={K} classes whose sets of bits differ "
-                f"in more than {2 * sizes.off}: take more features or fewer classes"
+                f"d={d} is too small for K={K} classes whose sets of bits differ in more than "
+                f"{2 * n_off}: take more features or fewer classes"
             )
-    return owned
-
-
-def _blocks(
-    rng: np.random.Generator,
-    noise_rng: np.random.Generator,
-    sizes: _Sizes,
-    owned: NDArray[np.bool_],
-    T: int,
-    rate: float,
-) -> Iterator[Stream]:
-    K = len(owned)
-    for start in range(0, T, ROWS_PER_BLOCK):
-        # Whole blocks are drawn and the last one is cut: T does not change what is drawn.
-        rows = min(ROWS_PER_BLOCK, T - start)
-        y = rng.integers(K, size=ROWS_PER_BLOCK)
-        X = np.zeros((ROWS_PER_BLOCK, sizes.features))
-        X[:, : sizes.class_bits] = owned[y]
-        off = _random_columns(rng, owned[y], sizes.off)
-        np.put_along_axis(X, off, 0.0, axis=1)
-        anywhere = np.ones((ROWS_PER_BLOCK, sizes.features - sizes.class_bits), dtype=np.bool_)
-        on = sizes.class_bits + _random_columns(rng, anywhere, sizes.noise)
-        np.put_along_axis(X, on, 1.0, axis=1)
-        others = (y + noise_rng.integers(1, K, size=ROWS_PER_BLOCK)) % K
-        y = np.where(noise_rng.random(ROWS_PER_BLOCK) < rate, others, y)
-        yield X[:rows], y[:rows]
+    return bits
 
 
 def _random_columns(
@@ -319,15 +269,10 @@ def _random_columns(
     return np.argpartition(keys, n_columns, axis=1)[:, :n_columns]
 
 
-def _whole(blocks: Iterator[Stream], T: int, d: int) -> Stream:
-    X: Array = np.empty((T, d))
-    y: Labels = np.empty(T, dtype=np.int64)
-    start = 0
-    for rows, labels in blocks:
-        X[start : start + len(rows)] = rows
-        y[start : start + len(rows)] = labels
-        start += len(rows)
-    return X, y
+def _flip_labels(rng: np.random.Generator, y: Labels, K: int, rate: float) -> Labels:
+    """Return labels of which a part is replaced by one of the others."""
+    others = (y + rng.integers(1, K, size=len(y))) % K
+    return np.where(rng.random(len(y)) < rate, others, y)
 
 
 DIGITS_NAME = "scikit-learn's digits"

@@ -1,6 +1,8 @@
-"""What messages share, and packages that come with an extra."""
+"""What messages share, packages that come with an extra, and the memory of this machine."""
 
 import importlib
+import math
+import os
 from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import Any
@@ -56,3 +58,11 @@ def import_optional(package: str, sentence: str, extra: str = "cli") -> Any:
             f"{sentence} {package.partition('.')[0]}, which comes with the extra: "
             f"pip install 'folklearn[{extra}]'"
         ) from None
+
+
+def bytes_present() -> float:
+    """Return how much memory this machine has, infinity if it does not tell."""
+    try:
+        return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    except (AttributeError, OSError, ValueError):
+        return math.inf

@@ -33,6 +33,7 @@ from folklearn.sparse import (
     Contexts,
     SparseRow,
     SparseRows,
+    check_indices,
     concatenate,
     index_type,
     is_sparse,
@@ -70,10 +71,11 @@ def sizes(params: Mapping[str, Any]) -> tuple[int, int]:
     return d, count("n_classes", params["n_classes"], 2)
 
 
-def number(name: str, value: Any, low: float, high: float, expected: str) -> float:
+def number(name: str, value: Any, low: float, high: float, expected: str = "") -> float:
     """Return a float from `low` to `high`; the message says what was `expected`."""
     converted = _as_float(value)
     if not low <= converted <= high:
+        expected = expected or f"a number from {low:g} to {high:g}"
         raise InvalidInputError(f"{name} must be {expected}, got {value!r}")
     return converted
 
@@ -90,14 +92,9 @@ def positive(name: str, value: Any) -> float:
     return number(name, value, 1.0 / MAX_PARAMETER, MAX_PARAMETER, _POSITIVE)
 
 
-def at_least_0(name: str, value: Any) -> float:
-    """Return a number from 0 to infinity."""
-    return number(name, value, 0.0, math.inf, "a number of at least 0")
-
-
 def fraction(name: str, value: Any, most: float = 0.5) -> float:
     """Return a number from 0 to `most`."""
-    return number(name, value, 0.0, most, f"a number from 0 to {most:g}")
+    return number(name, value, 0.0, most)
 
 
 def probability(name: str, value: Any, *, certain: bool = False) -> float:
@@ -132,6 +129,20 @@ def numbers(name: str, value: ArrayLike) -> Array:
         raise InvalidInputError(f"{name} must hold real numbers: {error}") from None
 
 
+def numbers_within(
+    name: str, value: ArrayLike, shape: tuple[int, ...], low: float, high: float, expected: str = ""
+) -> Array:
+    """Return an array of a shape, numbers from `low` to `high`; messages say what is `expected`."""
+    array, expected = numbers(name, value), expected or f"a number from {low:g} to {high:g}"
+    if array.shape != shape:
+        raise InvalidInputError(f"{name} has shape {array.shape}; expected {shape}: {expected}")
+    outside = np.argwhere(~((array >= low) & (array <= high)))
+    if len(outside):
+        index = tuple(outside[0].tolist())
+        raise InvalidInputError(f"{name}{list(index)} is {array[index]:.9g}; expected {expected}")
+    return array
+
+
 def table(X: Any) -> Any:
     """Return X (T, d) of any width: numbers, or a sparse array as it came."""
     if not is_sparse(X):
@@ -145,8 +156,7 @@ def contexts(X: ArrayLike, n_features: int, *, gaps: bool = False) -> tuple[Arra
     """Return X (T, d) and its row norms, every row checked; with gaps, NaN counts as 0."""
     X = numbers("X", X)
     _check_width(X, n_features)
-    filled = np.nan_to_num(X, nan=0.0, posinf=np.inf, neginf=-np.inf) if gaps else X
-    return X, _checked_norms(filled)
+    return X, checked_norms(X, gaps=gaps)
 
 
 def rows_of_contexts(X: Any, n_features: int) -> tuple[Contexts, Array]:
@@ -156,7 +166,7 @@ def rows_of_contexts(X: Any, n_features: int) -> tuple[Contexts, Array]:
     _check_width(X, n_features)
     if not isinstance(X, SparseRows):
         X = SparseRows.checked(X)
-    return X, _checked_norms(X)
+    return X, checked_norms(X)
 
 
 def _check_width(X: Any, n_features: int) -> None:
@@ -166,7 +176,10 @@ def _check_width(X: Any, n_features: int) -> None:
         )
 
 
-def _checked_norms(X: Contexts) -> Array:
+def checked_norms(X: Any, *, gaps: bool = False) -> Array:
+    """Return the norms (T,) of rows of numbers, if all can be used; with gaps, NaN counts as 0."""
+    if gaps:
+        X = np.nan_to_num(X, nan=0.0, posinf=np.inf, neginf=-np.inf)
     lengths = norms(X)
     bad = np.flatnonzero(~(lengths <= MAX_NORM))
     if bad.size:
@@ -184,7 +197,7 @@ def norms(X: Contexts) -> Array:
 
 
 def is_context(x: Any, shape: tuple[int, ...]) -> TypeGuard[Array]:
-    """Return whether x is already as kernels take it: the short way for the usual case."""
+    """Return whether x is already as kernels take it."""
     return type(x) is np.ndarray and x.dtype is _FLOAT64 and x.shape == shape and x.flags.carray
 
 
@@ -204,13 +217,11 @@ def is_sparse_context(x: Any) -> bool:
 def sparse_context(x: Any, n_features: int) -> SparseRow:
     """Return one row given as (indices, values), sorted, checked but for its norm."""
     indices, values = x
-    if type(indices) is not np.ndarray or type(values) is not np.ndarray:
-        values = numbers("the values of x", values)
-        try:
-            indices = np.asarray(indices)
-        except ValueError:
-            raise InvalidInputError("x is a pair, but its indices are no list of numbers") from None
-    elif values.dtype is not _FLOAT64 or not values.flags.carray:
+    try:
+        indices = np.asarray(indices)
+    except ValueError:
+        raise InvalidInputError("x is a pair, but its indices are no list of numbers") from None
+    if not is_context(values, indices.shape):
         values = numbers("the values of x", values)
     if indices.dtype.kind not in "iu" and indices.size:
         raise InvalidInputError(
@@ -229,8 +240,7 @@ def sparse_context(x: Any, n_features: int) -> SparseRow:
         if twice.size:
             raise InvalidInputError(f"x names feature {indices[twice[0]]} twice; add its values up")
     if indices.size and not (indices[0] >= 0 and indices[-1] < n_features):
-        wrong = indices[0] if indices[0] < 0 else indices[-1]
-        raise InvalidInputError(f"x names feature {wrong}; expected 0 to {n_features - 1}")
+        check_indices(indices, n_features, "x")
     if np.count_nonzero(values) < values.size:
         indices, values = indices[values != 0.0], values[values != 0.0]
     return SparseRow(np.require(indices, index_type(n_features), ["C", "A"]), values)
@@ -339,15 +349,7 @@ def weights(w: ArrayLike | None, n_rounds: int) -> Array:
     """Return sample weights (T,); None means 1."""
     if w is None:
         return np.ones(n_rounds)
-    array = numbers("weight", w)
-    if array.shape != (n_rounds,):
-        raise InvalidInputError(f"weight has shape {array.shape}; expected ({n_rounds},)")
-    bad = np.flatnonzero(~((array >= 0.0) & (array <= MAX_WEIGHT)))
-    if bad.size:
-        raise InvalidInputError(
-            f"weight[{bad[0]}] is {array[bad[0]]}; expected a number from 0 to {MAX_WEIGHT:g}"
-        )
-    return array
+    return numbers_within("weight", w, (n_rounds,), 0.0, MAX_WEIGHT)
 
 
 def check_max_weight(w: float | Array, max_weight: float) -> None:
@@ -396,23 +398,20 @@ class Rows(NamedTuple):
         return self.of(slice(start, stop))
 
     @classmethod
-    def joined(cls, parts: Sequence[Self]) -> list[Self]:
+    def join(cls, parts: Sequence[Self]) -> list[Self]:
         """Return the examples in order, in as few batches as kinds of X and labels allow.
 
         The batches do not depend on the parts in which the same examples come.
         """
         batches = []
-        for (in_sparse, is_soft), alike in groupby(parts, key=cls._kind):
-            Xs, norms, numbers, softs, counts = zip(*alike, strict=True)
-            X = concatenate(Xs) if in_sparse else np.concatenate(Xs)
-            soft = np.concatenate(softs) if is_soft else NO_SOFT_ROWS
-            batches.append(
-                cls(X, np.concatenate(norms), np.concatenate(numbers), soft, np.concatenate(counts))
-            )
+        kinds = groupby(parts, key=lambda rows: (type(rows.X), len(rows.soft) > 0))
+        for (kind, is_soft), alike in kinds:
+            Xs, norms, classes, soft, counts = zip(*alike, strict=True)
+            columns = np.concatenate(norms), np.concatenate(classes)
+            Y = np.concatenate(soft) if is_soft else NO_SOFT_ROWS
+            X = concatenate(Xs) if kind is SparseRows else np.concatenate(Xs)
+            batches.append(cls(X, *columns, Y, np.concatenate(counts)))
         return batches
-
-    def _kind(self) -> tuple[bool, bool]:
-        return isinstance(self.X, SparseRows), bool(len(self.soft))
 
     def dense_parts(self) -> Iterator[tuple[slice, Self]]:
         """Yield these examples with dense X: all of them, or of sparse ones a batch at a time."""
@@ -424,27 +423,26 @@ class Rows(NamedTuple):
             yield part, rows._replace(X=rows.X.dense())
 
     def arrays(self, prefix: str = "") -> dict[str, Any]:
-        """Return everything as arrays by name."""
+        """Return everything but the norms as arrays by name."""
         X = self.X.arrays(prefix) if isinstance(self.X, SparseRows) else {f"{prefix}X": self.X}
-        return X | {prefix + name: getattr(self, name) for name in self._fields[1:]}
+        return X | {prefix + name: getattr(self, name) for name in self._fields[2:]}
 
     @classmethod
     def of_arrays(
         cls, arrays: Mapping[str, Any], prefix: str = "", *, n_features: int, n_classes: int
     ) -> Self:
-        """Return the rows of `arrays`, to the last bit, checked again."""
+        """Return the rows of `arrays`, checked again."""
         X = arrays.get(f"{prefix}X")
-        contexts = SparseRows.of_arrays(arrays, prefix) if X is None else X
-        rows = cls(contexts, *(arrays[prefix + name] for name in cls._fields[1:]))
-        y = rows.soft if len(rows.soft) else rows.labels
-        checked = cls.checked(rows.X, y, rows.weights, n_features=n_features, n_classes=n_classes)
-        for name in cls._fields[1:]:
-            array, again = getattr(rows, name), getattr(checked, name)
-            if array.dtype != again.dtype or (len(again) and array.shape != again.shape):
-                raise InvalidInputError(f"{name} of rows is of another kind")
-        if (X is not None and X.dtype != np.float64) or not np.allclose(rows.norms, checked.norms):
-            raise InvalidInputError("the norms of rows are not theirs")
-        return rows
+        labels, soft, weights = (arrays[prefix + name] for name in cls._fields[2:])
+        rows = cls.checked(
+            SparseRows.of_arrays(arrays, prefix) if X is None else X,
+            soft if len(soft) else labels,
+            weights,
+            n_features=n_features,
+            n_classes=n_classes,
+        )
+        # Soft labels to the last bit, not divided by their sum again.
+        return rows._replace(soft=numbers("soft", soft)) if len(soft) else rows
 
     def of(self, which: Any) -> Self:
         """Return the examples of a slice, or of an array of row numbers in their order."""

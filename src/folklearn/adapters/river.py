@@ -7,13 +7,13 @@ from typing import Any, Self
 import numpy as np
 
 from folklearn import serialization, validation
+from folklearn.adapters import select_settings
 from folklearn.arrays import Array
 from folklearn.errors import InvalidInputError, StateFileError
 from folklearn.evidence.certificate import Certificate
 from folklearn.learners import catalogue
-from folklearn.model.dataset import as_table
 from folklearn.model.model import Model
-from folklearn.serialization import Record
+from folklearn.readers.open import as_table
 
 try:
     import narwhals.stable.v2 as nw
@@ -32,21 +32,15 @@ class FolkloreStreamClassifier(base.MiniBatchClassifier):
     need no scaling, and features and classes may appear at any time. It translates to and from a
     `folklearn.Model`, its attribute `model`: a feature is a number, a category, words (text of
     three words or more) or a date, as its first value is. One that is absent, None or NaN is
-    missing: a number counts as the mean so far, a category as none. Features go by `str` of their
-    name. Prefer a first-order model of River for more than a few hundred numbers: the state has
-    ((K-1) d)^2 numbers. Words have no such limit.
+    missing, and one that was never learned is ignored in a prediction. Prefer a first-order model
+    of River for more than a few hundred numbers: the state has ((K-1) d)^2 numbers.
 
     Probabilities are those of the classes seen so far and sum to 1; with `unseen_probability` u,
-    the probability of a class k is (1 - u) p_k. A feature that was never learned is ignored in a
-    prediction. The features of the first example set the unit of the scaling.
-
-    A label is anything hashable but None and NaN; one that equals a known label of another type,
-    as True and 1 do, is refused. NumPy's scalars count as Python's. A soft label is a dictionary
-    of probabilities that sum to 1 within 1e-6, such as `predict_proba_one` returns.
-
-    `learn_many` is the loop over `learn_one`, at the speed of matrix products. An example is
-    learned completely or, with an error, not at all. Predictions are for examples whose labels
-    come soon; `model.predict_proba` is for others (`folklearn.Model`).
+    the probability of a class k is (1 - u) p_k. They are for examples whose labels come soon;
+    `model.predict_proba` is for others. A label is anything hashable but None and NaN, of one type;
+    a soft label is a dictionary of probabilities that sum to 1, such as `predict_proba_one`
+    returns. `learn_many` is the loop over `learn_one`, at the speed of matrix products. An example
+    is learned completely or, with an error, not at all.
 
     Guarantee: that of `certificate`, about linear models of the features, numbers standardised
     once.
@@ -81,11 +75,6 @@ class FolkloreStreamClassifier(base.MiniBatchClassifier):
     True
     >>> model.certificate().valid
     True
-
-    References
-    ----------
-    Agarwal, Kale and Zimmert (2021), "Efficient Methods for Online Multiclass Logistic
-    Regression", Algorithm 1, Theorems 1 and 2.
     """
 
     def __init__(
@@ -110,24 +99,11 @@ class FolkloreStreamClassifier(base.MiniBatchClassifier):
                 f"{learner!r} is no learner that takes classes as they come; those are: "
                 f"{', '.join(catalogue.growing())}"
             )
-        self.model = Model(learner, scale=scale, intercept=intercept, **self._settings())
-
-    def _settings(self) -> dict[str, Any]:
-        """Return the settings of the learner among the parameters."""
-        takes = catalogue.settings_of(self.learner)
-        settings: dict[str, Any] = {
-            name: validation.positive(name, value)
-            for name, value in {"B": self.B, "lam": self.lam}.items()
-            if value is not None
-        }
-        if self.memory is not None:
-            if "memory" not in takes:
-                raise InvalidInputError(
-                    f"{self.learner!r} does not forget: memory is for learner='folklore'"
-                )
-            settings["memory"] = validation.count("memory", self.memory, 1)
-        heaviest = validation.positive("max_weight", self.max_weight)
-        return settings | ({"max_weight": heaviest} if "max_weight" in takes else {})
+        settings = select_settings(learner, B=B, lam=lam, memory=memory)
+        heaviest = validation.positive("max_weight", max_weight)
+        if "max_weight" in catalogue.settings_of(learner):
+            settings["max_weight"] = heaviest
+        self.model = Model(learner, scale=scale, intercept=intercept, **settings)
 
     @property
     def _multiclass(self) -> bool:
@@ -203,19 +179,15 @@ class FolkloreStreamClassifier(base.MiniBatchClassifier):
         Labels must be text, numbers or booleans. `folklearn.load` reads the file too, as `model`.
         """
         record = self.model.to_record()
-        parameters = {
-            name: value.item() if isinstance(value, np.generic) else value
-            for name, value in self._get_params().items()
-        }
-        config = record.config | {"river": parameters}
-        serialization.write(path, Record(record.kind, config, record.arrays))
+        record.config["river"] = self._get_params()
+        serialization.write(path, record)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
         """Return the classifier that `save` wrote."""
         record = serialization.read(path)
         parameters = record.config.get("river")
-        if not isinstance(parameters, dict):
+        if record.kind != "Model" or not isinstance(parameters, dict):
             raise StateFileError(
                 f"{os.fspath(path)} holds no classifier for River, but a {record.kind}: see "
                 "folklearn.load"
@@ -225,7 +197,6 @@ class FolkloreStreamClassifier(base.MiniBatchClassifier):
         except (TypeError, InvalidInputError) as error:
             raise StateFileError(f"{os.fspath(path)} has bad parameters: {error}") from None
         model = serialization.revive(record)
-        if not isinstance(model, Model):
-            raise StateFileError(f"{os.fspath(path)} holds a {record.kind} for a Model")
+        assert isinstance(model, Model)
         loaded.model = model
         return loaded

@@ -11,35 +11,25 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import (
-    check_consistent_length,
-    check_is_fitted,
-)
+from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from folklearn import serialization, validation
-from folklearn.adapters.sklearn_data import (
-    Target,
-    check_weights,
-    decide_class_weight,
-    read_rows,
-    slice_rows,
-)
+from folklearn.adapters import select_settings
+from folklearn.adapters.sklearn_data import Target, read_rows
 from folklearn.arrays import TINY, Array
 from folklearn.batch.penalised import MAX_PASSES
 from folklearn.errors import InvalidInputError
 from folklearn.evidence.certificate import Certificate
-from folklearn.evidence.map_reduce import MapReduce
+from folklearn.evidence.passes import MapReduce
 from folklearn.learners import catalogue
-from folklearn.model.dataset import UnlearnedValues
 from folklearn.model.encoder import FEATURES
-from folklearn.model.model import Model
-from folklearn.model.sparse_scaler import SPACE
-from folklearn.progress import Report, report_progress
+from folklearn.model.model import Model, slice_rows
+from folklearn.progress import report_progress
 from folklearn.readers.table import Table
+from folklearn.scaler import SPACE
 from folklearn.serialization import Record
 
 _AUTO = "auto"
-_SETTINGS = ("B", "lam", "memory", "max_weight")  # parameters that not every learner takes
 
 
 class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -50,12 +40,10 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     probabilities are wanted after one pass and without a learning rate, at any width. It
     translates to and from a `folklearn.Model`, its attribute `model_`.
 
-    Each row is scaled by the mean and deviation of the rows so far, predicted, then learned;
-    `fit` shuffles them first. Sparse rows of large problems stay sparse and are divided by their
-    norm. With the default learner `fit` then goes over all rows again, until the penalised
-    maximum-likelihood fit is found, and chooses its ridge by three folds: no C to be tuned.
-    `partial_fit` learns every row once, in order; after `fit` it goes on with the model that
-    learned online, and predicts with it. Time and memory are those of the learner, see `auto`.
+    `fit` shuffles the rows and learns each once; with the default learner it then goes over all of
+    them until the penalised maximum-likelihood fit is found, its ridge chosen by three folds: no C
+    to be tuned. `partial_fit` learns every row once, in order; after `fit` it goes on with the
+    model that learned online, and predicts with it.
 
     Guarantee: that of `certificate`, about the losses of the pass that learned each row once. The
     model that predicts afterwards has none; `folklearn.OnlineToBatch` makes models that have.
@@ -73,8 +61,7 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         that drift; None forgets nothing. Only ``"folklore"`` takes it.
     passes : most passes of the penalised fit over the rows, for each ridge; 1 learns each row
         once, as all learners but ``"auto"`` do in any case. ``"auto"`` is right almost always.
-    shuffle : whether `fit` shuffles the rows. Sorted rows harm what learns them one by one; False
-        is for a stream whose order is to be kept.
+    shuffle : whether `fit` shuffles the rows; False keeps the order of a stream.
     scale : standardise the features online, or divide sparse rows by their norm. False leaves
         them as they are: their norm should then be about 1.
     fit_intercept : append a constant to the features.
@@ -82,8 +69,7 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         ``"number"``, ``"category"``, ``"words"``, ``"date"``, ``"id"`` or ``"ignored"``.
     crosses : pairs of columns of a data frame whose products are features too.
     class_weight : None, a dict from label to weight (1 for those not in it), or
-        ``"balanced"``, n / (K n_k), in `fit` only. The loss of a soft label is then
-        :math:`\sum_k y_k w_k (-\ln p_k)`.
+        ``"balanced"``, n / (K n_k), in `fit` only.
     max_weight : largest product of sample and class weight that will occur, for ``"auto"`` only,
         which refuses heavier rows. None is the largest there is in `fit`, and the largest class
         weight, or 1, in `partial_fit`.
@@ -99,26 +85,21 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     classes_ : the labels known so far, sorted: the columns of `predict_proba`.
     n_features_in_, feature_names_in_ : number of columns of X, and their names if they are text.
     coef_, intercept_ : where every column of X is a number, weights (K, d) and constants (K,), of
-        two classes (1, d) and (1,) for the second: up to a number that is the same for all classes
-        of a row, ``X @ coef_.T + intercept_`` are the logits of the linear model that predicts, or
-        of the one with the largest weight. They are in units of X, but for the clipping of
-        outliers; where rows stay sparse, in units of rows of norm 1.
+        two classes (1, d) and (1,) for the second: ``X @ coef_.T + intercept_`` are the logits of
+        the linear model with the largest weight, up to a number for each row, and but for the
+        clipping of outliers; where rows stay sparse, in units of rows of norm 1.
     model_ : the `folklearn.Model` after the last row; it has the labels as they came.
 
     Notes
     -----
     NaN, and None or NA of a data frame, is a missing value: the mean of its column so far, or 0 in
-    rows that stay sparse. In a data frame (pandas, polars, Arrow; read with narwhals and pyarrow)
-    the first rows decide the roles of columns, as for a `folklearn.Model`.
+    rows that stay sparse. The first rows of a data frame (pandas, polars, Arrow) decide the roles
+    of columns. A label is text, an integer or a truth value, one kind per estimator. Soft labels
+    are rows of K >= 2 probabilities: a 2-d array of floats, whose columns are in the order of
+    `classes_` (0 to K-1 if there are none yet), or a data frame with the classes as columns.
 
-    A label is text, an integer or a truth value, one kind per estimator. Soft labels are rows of
-    K >= 2 probabilities: a 2-d array of floats, whose columns are in the order of `classes_` (0 to
-    K-1 if there are none yet), or a data frame whose columns are named after the classes.
-
-    Learner and settings are read when the first rows come; `fit` starts anew. A call that fails
-    changes nothing. One estimator is for one thread at a time, predictions included.
-
-    pickle, joblib and skops keep everything. skops has to trust the class::
+    A call that fails changes nothing. One estimator is for one thread at a time. pickle, joblib and
+    skops keep everything; skops has to trust the class::
 
         skops.io.load(file, trusted=["folklearn.adapters.sklearn.FolkloreClassifier"])
 
@@ -133,20 +114,12 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     >>> model.score(X_new, y_new) > 0.95, model.predict_proba(X_new).shape
     (True, (45, 3))
 
-    Classes as they come, and labels that are uncertain:
+    Classes as they come:
 
     >>> model = FolkloreClassifier(learner="folklore")
     >>> model = model.partial_fit([[0.1], [0.9]], ["sun", "rain"])
     >>> model.partial_fit([[0.5]], ["snow"]).classes_.tolist()
     ['rain', 'snow', 'sun']
-    >>> soft = [[1.0, 0.0], [0.5, 0.5], [0.2, 0.8]]
-    >>> FolkloreClassifier().fit([[0.1], [0.5], [0.9]], soft).predict([[0.0], [1.0]]).tolist()
-    [0, 1]
-
-    References
-    ----------
-    Agarwal, Kale and Zimmert (2021), "Efficient Methods for Online Multiclass Logistic
-    Regression".
     """
 
     model_: Model
@@ -207,25 +180,30 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         MapReduce.from_options(n_jobs, self.device)  # check before anything is learned
         most_passes = self._most_passes()
         with _all_or_nothing(self):
-            table = read_rows(self, X, first=True)
-            target = Target.read(y)
-            check_consistent_length(table, target.values)
-            weights = check_weights(sample_weight, len(table))
-            classes = target.names()
-            if not target.is_soft:
+            table, target, weights, _ = self._read(X, y, None, sample_weight, first=True)
+            classes = target.classes
+            if target.columns is None:
                 check_classification_targets(target.values)
-            class_weight = decide_class_weight(self.class_weight, target, classes, weights)
+            class_weight = target.decide_class_weight(self.class_weight, weights)
             self._begin(class_weight, classes.tolist())
             labels = target.for_model(self.model_)
             _, _, totals = self.model_.label_encoder.encode(labels, weights)
             if not totals.any():
                 raise InvalidInputError("the sample weights are all zero: nothing can be learned")
             self._begin_rows(table, float(totals.max()), len(classes))
-            seed = 0
+            seed, order = 0, np.arange(len(table))
             if self.random_state is not None:
                 seed = check_random_state(self.random_state).randint(2**31 - 1)
+            if self.shuffle:
+                order = np.random.default_rng([seed, 0]).permutation(order)
             with report_progress(self.verbose, len(table), "learning") as report:
-                self._learn(table, labels, weights, seed if self.shuffle else None, report)
+                for rows in slice_rows(table):
+                    chosen = order[rows]
+                    self.model_.learn_many(
+                        table.take(chosen), labels[chosen], weight=weights[chosen]
+                    )
+                    if report is not None:
+                        report(rows.stop)
             if most_passes:
                 batches = [
                     (table.take(rows), labels[rows], weights[rows]) for rows in slice_rows(table)
@@ -249,61 +227,42 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                     "does not see all labels: use compute_class_weight of scikit-learn on a "
                     "large enough sample and give its weights as a dict"
                 )
-            table = read_rows(self, X, first)
-            target = Target.read(y)
-            check_consistent_length(table, target.values)
-            weights = check_weights(sample_weight, len(table))
-            target, declared = target.join(np.empty(0) if first else self.classes_, classes)
+            table, target, weights, declared = self._read(X, y, classes, sample_weight, first)
+            slices = list(slice_rows(table))
             if first:
                 self._begin(self.class_weight, declared.tolist())
                 heaviest = max([1.0, *map(validation.weight, (self.class_weight or {}).values())])
-                n_classes = len({*declared.tolist(), *target.names().tolist()})
+                n_classes = len({*declared.tolist(), *target.classes.tolist()})
                 self._begin_rows(table, heaviest, n_classes)
             else:
-                may_fail = bool(table.columns) and len(list(slice_rows(table))) > 1
-                if len(declared) or may_fail:
+                if len(declared) or (table.columns and len(slices) > 1):
                     self.model_ = copy.deepcopy(self.model_)  # a failure must leave the old one
                 self.model_.declare(declared.tolist())
             labels = target.for_model(self.model_)
             _, _, totals = self.model_.label_encoder.encode(labels, weights)
             validation.check_max_weight(totals, self.model_.max_weight)
-            self._learn(table, labels, weights)
-            kind = target.names().dtype
+            for rows in slices:
+                self.model_.learn_many(table.take(rows), labels[rows], weight=weights[rows])
+            kind = target.classes.dtype
             names = np.array(self.model_.labels, kind if kind.kind in "bO" else None)
             self.classes_ = np.sort(names)
         return self
 
-    def _learn(
-        self,
-        table: Table,
-        labels: Any,
-        weights: Array,
-        seed: int | None = None,
-        report: Report | None = None,
-    ) -> None:
-        """Learn rows once, shuffled if there is a seed."""
-        order: Any = None
-        if seed is not None:
-            order = np.random.default_rng([seed, self.model_.n_rounds]).permutation(len(table))
-        for rows in slice_rows(table):
-            chosen: Any = rows if order is None else order[rows]
-            self.model_.learn_many(table.take(chosen), labels[chosen], weight=weights[chosen])
-            if report is not None:
-                report(rows.stop)
+    def _read(
+        self, X: Any, y: Any, classes: Any, sample_weight: Any, first: bool
+    ) -> tuple[Table, Target, Array, NDArray[Any]]:
+        """Return checked rows, labels and weights (T,), and the classes to declare."""
+        table = read_rows(self, X, first)
+        target, declared = Target.read(y, np.empty(0) if first else self.classes_, classes)
+        check_consistent_length(table, target.values)
+        if sample_weight is not None and np.isscalar(sample_weight):
+            sample_weight = np.full(len(table), sample_weight)
+        return table, target, validation.weights(sample_weight, len(table)), declared
 
     def predict_proba(self, X: Any) -> Array:
         """Return the probabilities (T, K) of the classes `classes_`, given that it is one."""
         check_is_fitted(self)
-        table = read_rows(self, X)
-        order = self._class_numbers()
-        P = np.empty((len(table), len(order)))
-        assert self.model_.encoder is not None
-        assert self.model_.pipeline is not None
-        for rows in slice_rows(table):
-            X = self.model_.encoder.encode_known(table.take(rows))
-            P[rows] = self.model_.pipeline.predict(X)[:, order]
-        UnlearnedValues.of(self.model_, table).warn()
-        return P
+        return self.model_.predict_proba(read_rows(self, X))[:, self._class_numbers()]
 
     def _class_numbers(self) -> list[int]:
         """Return the numbers that `classes_` have in the model."""
@@ -344,7 +303,7 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             is_feature = columns_used >= SPACE
             W[:, columns_used[is_feature] - SPACE] = weights[is_feature].T
             if self.fit_intercept:
-                constants = weights[columns_used == 0].sum(axis=0) * core.constant
+                constants = weights[columns_used == 0].sum(axis=0) * core.scaler.constant
         elif not core.sparse and (columns.is_matrix or set(keys) == set(columns.keys)):
             W, constants = core.linear()
             W = W if columns.is_matrix else W[:, [columns.places[key] for key in keys]]
@@ -371,8 +330,7 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         `Certificate` and `folklearn.Model`.
         """
         check_is_fitted(self)
-        certificate: Certificate | None = self.model_.certificate()
-        return certificate
+        return self.model_.certificate()
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write `model_` to a safetensors file, which `folklearn.load` reads."""
@@ -381,35 +339,11 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _begin(self, class_weight: Any, known: list[Any]) -> None:
         """Start a model that has learned nothing, of classes that are known."""
-        self.model_ = Model(
-            self.learner,
-            roles=self.roles,
-            crosses=self.crosses,
-            classes=known,
-            class_weight=class_weight,
-            scale=self.scale,
-            intercept=self.fit_intercept,
-            device=self.device,
-            **self._settings(),
-        )
-
-    def _settings(self) -> dict[str, Any]:
-        """Return the settings of the learner among the parameters."""
-        takes = catalogue.settings_of(self.learner)
-        settings: dict[str, Any] = {}
-        for name in _SETTINGS:
-            value = getattr(self, name)
-            if value is None:
-                continue
-            if name not in takes:
-                raise InvalidInputError(
-                    f"learner={self.learner!r} takes no {name}, got {name}={value!r}: leave it None"
-                )
-            is_count = name == "memory"
-            settings[name] = (
-                validation.count(name, value, 1) if is_count else validation.positive(name, value)
-            )
-        return settings
+        names = "B", "lam", "memory", "max_weight"
+        settings = select_settings(self.learner, **{name: getattr(self, name) for name in names})
+        settings |= {"scale": self.scale, "intercept": self.fit_intercept, "device": self.device}
+        settings |= {"roles": self.roles, "crosses": self.crosses, "class_weight": class_weight}
+        self.model_ = Model(self.learner, classes=known, **settings)
 
     def _begin_rows(self, table: Table, heaviest: float, n_classes: int) -> None:
         """Prepare the model for its first rows: columns, their roles, the largest weight."""
@@ -420,11 +354,11 @@ class FolkloreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _most_passes(self) -> int:
         """Return the most passes of the penalised fit, 0 if there is none."""
-        if isinstance(self.passes, str) and self.passes != _AUTO:
-            raise InvalidInputError(f"passes must be {_AUTO!r} or a number, got {self.passes!r}")
         is_fitted = self.learner == _AUTO
         if isinstance(self.passes, str):
-            return MAX_PASSES if is_fitted else 0
+            if self.passes == _AUTO:
+                return MAX_PASSES if is_fitted else 0
+            raise InvalidInputError(f"passes must be {_AUTO!r} or a number, got {self.passes!r}")
         passes = validation.count("passes", self.passes, 1)
         if passes > 1 and not is_fitted:
             raise InvalidInputError(

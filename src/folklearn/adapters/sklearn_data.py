@@ -1,31 +1,29 @@
 """Rows, labels and weights as scikit-learn has them, as a model takes them."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
-import scipy.sparse
 from numpy.typing import NDArray
+from scipy.sparse import issparse
 from sklearn.utils.validation import assert_all_finite, column_or_1d, validate_data
 
 from folklearn import validation
 from folklearn.arrays import Array
 from folklearn.errors import InvalidInputError
-from folklearn.model.dataset import as_table
 from folklearn.model.labels import BALANCED, balance_class_weight
 from folklearn.model.model import Model
 from folklearn.model.roles import IGNORED
-from folklearn.readers.memory import is_frame
-from folklearn.readers.open import open_reader
+from folklearn.readers.columnar import is_frame
+from folklearn.readers.open import as_table, open_reader
 from folklearn.readers.table import Table
 from folklearn.sparse import SparseRows
 
 ClassLabels = NDArray[Any]
 
-_MAX_DENSE_NUMBERS = 2**21  # numbers of sparse rows that are dense at a time
 _MAX_LABEL = 2**53  # from here on, neighbouring integers are the same float
 _LABEL_KINDS = {"b": "truth values", "i": "numbers", "u": "numbers", "f": "numbers"}
 _ACCEPTED = {"accept_sparse": "csr", "dtype": np.float64, "ensure_all_finite": "allow-nan"}
@@ -49,25 +47,18 @@ def read_rows(estimator: Any, X: Any, first: bool = False) -> Table:
         raise InvalidInputError("roles and crosses are for the columns of a data frame")
     _check_no_text(X)
     X = validate_data(estimator, X, reset=first, **_ACCEPTED)
-    _check_norms(X)
-    lines = np.arange(1, X.shape[0] + 1)
+    (T, d), rows = X.shape, SparseRows.of(X) if issparse(X) else X
+    if isinstance(rows, SparseRows):
+        values = np.nan_to_num(rows.values, nan=0.0)
+        validation.rows_of_contexts(SparseRows(rows.indptr, rows.indices, values, d), d)
+    else:
+        validation.contexts(X, d, gaps=True)
     if first:
         estimator._names = None
     if estimator._names is None:
-        return Table({}, lines, SparseRows.of(X) if scipy.sparse.issparse(X) else X)
-    dense = X.toarray() if scipy.sparse.issparse(X) else X
-    return Table(dict(zip(estimator._names, dense.T, strict=True)), lines)
-
-
-def slice_rows(table: Table) -> Iterator[slice]:
-    """Yield slices of rows that are small enough to be dense."""
-    features = table.features
-    width = len(table.columns) if features is None else features.shape[1]
-    if isinstance(features, SparseRows):
-        width = max(width if width < _MAX_DENSE_NUMBERS else 1, features.nnz // len(features))
-    size = max(1, _MAX_DENSE_NUMBERS // max(1, width))
-    for start in range(0, len(table), size):
-        yield slice(start, min(start + size, len(table)))
+        return Table({}, np.arange(1, T + 1), rows)
+    dense = rows.dense() if isinstance(rows, SparseRows) else rows
+    return Table(dict(zip(estimator._names, dense.T, strict=True)), np.arange(1, T + 1))
 
 
 def _read_frame(X: Any, estimator: Any) -> Table:
@@ -116,104 +107,97 @@ def _check_no_text(X: Any) -> None:
         )
 
 
-def _check_norms(X: Any) -> None:
-    """Raise for a row whose norm is too large for the arithmetic, before any row is learned."""
-    values = X.data if scipy.sparse.issparse(X) else X
-    largest = max(np.fmax.reduce(values, None, initial=0), -np.fmin.reduce(values, None, initial=0))
-    if largest < validation.MAX_NORM / math.sqrt(2 * X.shape[1]):
-        return
-    for i in range(X.shape[0]):
-        row = np.nan_to_num(X[[i]].data if scipy.sparse.issparse(X) else X[i])
-        if math.hypot(*row) >= validation.MAX_NORM * (1.0 - 1e-9):
-            validation.check_context(row, f"row {i} of X")
-
-
 @dataclass(frozen=True)
 class Target:
-    """Labels (T,), or soft ones (T, K) and the names of their columns, if they have any."""
+    """Labels (T,), or soft labels (T, K) and the classes of their columns."""
 
     values: ClassLabels
     columns: ClassLabels | None = None
 
     @classmethod
-    def read(cls, y: Any) -> "Target":
-        """Check labels or soft labels."""
+    def read(cls, y: Any, known: ClassLabels, classes: Any) -> tuple["Target", ClassLabels]:
+        """Check labels; return them in the type of those known, and the classes to declare."""
         if y is None:
             raise InvalidInputError(
                 "FolkloreClassifier requires y to be passed, but the target y is None"
             )
-        columns = getattr(y, "columns", None)
-        array = np.asarray(y)
-        if array.ndim == 2 and array.shape[1] > 1:
-            kinds = "fb" if columns is not None else "f"
-            if array.dtype.kind not in kinds:  # integers would be an indicator matrix
-                raise InvalidInputError(
+        columns, values = getattr(y, "columns", None), np.asarray(y)
+        is_soft = values.ndim == 2 and values.shape[1] > 1
+        if is_soft:
+            if values.dtype.kind not in ("f" if columns is None else "fb"):
+                raise InvalidInputError(  # integers would be an indicator matrix
                     "y should be a 1d array of labels, or a 2d array of floats, which are soft "
-                    f"labels: got an array of shape {array.shape} and dtype {array.dtype}"
+                    f"labels: got an array of shape {values.shape} and dtype {values.dtype}"
                 )
-            points = validation.numbers("y", array)
-            validation.labels(points, *points.shape)
-            names = None if columns is None else _check_labels("the columns of y", list(columns))
-            return cls(points, names)
-        y = column_or_1d(y, warn=True)
-        assert_all_finite(y, input_name="y")
-        return cls(_check_labels("y", y))
-
-    @property
-    def is_soft(self) -> bool:
-        """Whether these are probabilities."""
-        return self.values.ndim == 2
-
-    def names(self) -> ClassLabels:
-        """Return the labels that occur, sorted."""
-        if self.is_soft:
-            return np.sort(self._column_names())
-        return np.unique(self.values)
-
-    def _column_names(self) -> ClassLabels:
-        return np.arange(self.values.shape[1]) if self.columns is None else self.columns
-
-    def join(self, known: ClassLabels, classes: Any) -> tuple["Target", ClassLabels]:
-        """Return the target in the type of the labels so far, and the classes to declare."""
+            values = validation.numbers("y", values)
+            validation.labels(values, *values.shape)
+        else:
+            values = column_or_1d(y, warn=True)
+            assert_all_finite(values, input_name="y")
+            values = _check_labels("y", values)
         declared = known[:0]
         if classes is not None and np.size(classes):
             declared = _convert_labels("classes", _check_labels("classes", classes), known)
         union = np.concatenate([known, declared]) if len(known) else declared
-        if not self.is_soft:
-            return Target(_convert_labels("y", self.values, union)), _new_labels(declared, known)
-        columns = self.columns
-        if columns is None:
-            columns = self._name_columns(np.unique(union), declared)
-        columns = _convert_labels("the columns of y", columns, union)
-        union = np.unique(union) if len(union) else np.sort(columns)
-        if not np.array_equal(union, np.sort(columns)):
-            raise InvalidInputError(
-                f"the columns of y are {columns.tolist()}, but the classes {union.tolist()}: soft "
-                "labels need a column for each class, and no other; declare new ones by classes"
-            )
-        return Target(self.values, columns), _new_labels(union, known)
+        if is_soft:
+            columns = _name_columns(values.shape[1], columns, union, declared)
+            target, declared = cls(values, columns), np.sort(columns)
+        else:
+            target = cls(_convert_labels("y", values, union))
+        return target, np.setdiff1d(declared, known) if len(known) else declared
 
-    def _name_columns(self, union: ClassLabels, declared: ClassLabels) -> ClassLabels:
-        """Return the classes of the columns of an array of soft labels: the sorted labels."""
-        K = self.values.shape[1]
-        if (declared[1:] < declared[:-1]).any():
-            raise InvalidInputError(
-                "classes must be sorted where y is an array of soft labels, whose columns are in "
-                "the order of classes_: sort both, or pass y as a data frame"
-            )
-        if len(union) and len(union) != K:
-            raise InvalidInputError(
-                f"y has {K} columns of soft labels, but there are {len(union)} classes: it must "
-                "have one for each, in the order of classes_; declare new ones by classes"
-            )
-        return union if len(union) else np.arange(K)
+    @property
+    def classes(self) -> ClassLabels:
+        """The labels that occur, sorted."""
+        return np.unique(self.values if self.columns is None else self.columns)
 
     def for_model(self, model: Model) -> ClassLabels:
         """Return labels, or soft labels whose columns are in the order of the model."""
-        if not self.is_soft:
+        if self.columns is None:
             return self.values
-        places = {label: k for k, label in enumerate(self._column_names().tolist())}
+        places = {label: k for k, label in enumerate(self.columns.tolist())}
         return self.values[:, [places[label] for label in model.labels]]
+
+    def decide_class_weight(self, class_weight: Any, weights: Array) -> Any:
+        """Return the weights of classes as a model takes them, with "balanced" computed."""
+        classes = self.classes
+        if isinstance(class_weight, Mapping):
+            unknown = [label for label in class_weight if label not in classes.tolist()]
+            if unknown and not set(classes.tolist()) <= set(class_weight):
+                raise InvalidInputError(f"class_weight names {unknown}, which y does not hold")
+        if not isinstance(class_weight, str) or class_weight != BALANCED:
+            return class_weight
+        columns, targets = self.columns, self.values
+        if columns is None:
+            columns, targets = classes, self.values[:, None] == classes
+        totals = weights @ targets
+        return balance_class_weight(dict(zip(columns.tolist(), totals.tolist(), strict=True)))
+
+
+def _name_columns(K: int, names: Any, union: ClassLabels, declared: ClassLabels) -> ClassLabels:
+    """Return the classes of K columns of soft labels: of an array, the sorted labels."""
+    classes = np.unique(union)
+    if names is not None:
+        columns = _check_labels("the columns of y", list(names))
+        columns = _convert_labels("the columns of y", columns, union)
+    elif (declared[1:] < declared[:-1]).any():
+        raise InvalidInputError(
+            "classes must be sorted where y is an array of soft labels, whose columns are in "
+            "the order of classes_: sort both, or pass y as a data frame"
+        )
+    elif len(classes) and len(classes) != K:
+        raise InvalidInputError(
+            f"y has {K} columns of soft labels, but there are {len(classes)} classes: it must "
+            "have one for each, in the order of classes_; declare new ones by classes"
+        )
+    else:
+        return classes if len(classes) else np.arange(K)
+    if len(classes) and not np.array_equal(classes, np.sort(columns)):
+        raise InvalidInputError(
+            f"the columns of y are {columns.tolist()}, but the classes {classes.tolist()}: soft "
+            "labels need a column for each class, and no other; declare new ones by classes"
+        )
+    return columns
 
 
 def _check_labels(name: str, values: Any) -> ClassLabels:
@@ -249,32 +233,3 @@ def _convert_labels(name: str, labels: ClassLabels, known: ClassLabels) -> Class
         return labels
     converted = labels.astype(np.float64 if known.dtype.kind == "f" else np.int64)
     return _check_labels("all labels together", converted)
-
-
-def _new_labels(labels: ClassLabels, known: ClassLabels) -> ClassLabels:
-    return np.setdiff1d(labels, known) if len(known) else labels
-
-
-def check_weights(sample_weight: Any, n_rows: int) -> Array:
-    """Return the weight of every row (T,)."""
-    if sample_weight is not None and np.isscalar(sample_weight):
-        sample_weight = np.full(n_rows, sample_weight)
-    return validation.weights(sample_weight, n_rows)
-
-
-def decide_class_weight(
-    class_weight: Any, target: Target, classes: ClassLabels, weights: Array
-) -> Any:
-    """Return the weights of classes as a model takes them, with "balanced" computed."""
-    if isinstance(class_weight, Mapping):
-        unknown = [label for label in class_weight if label not in classes.tolist()]
-        if unknown and not set(classes.tolist()) <= set(class_weight):
-            raise InvalidInputError(f"class_weight names {unknown}, which y does not hold")
-    if not isinstance(class_weight, str) or class_weight != BALANCED:
-        return class_weight
-    if target.is_soft:
-        order = np.argsort(target._column_names(), kind="stable")
-        totals: Any = (weights @ target.values)[order]
-    else:
-        totals = np.bincount(np.searchsorted(classes, target.values), weights, len(classes))
-    return balance_class_weight(dict(zip(classes.tolist(), totals.tolist(), strict=True)))

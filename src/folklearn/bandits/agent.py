@@ -1,14 +1,14 @@
 """The interface of bandit agents: act on a context, learn the outcome of the action.
 
-An agent sees a context, plays one of K actions and learns, at once or much later, only the
-outcome of that action: whether it was right, or its reward. What an outcome needs when it
-arrives is kept with its decision: the context, the action, the *propensity* with which that
-action was played, and what the agent saw when it decided. Nothing of a later decision is used.
+An agent plays one of K actions and learns, at once or much later, only the outcome of that
+action: whether it was right, or its reward. What an outcome needs is kept with its decision:
+context, action, the *propensity* with which that action was played, and what the agent saw when
+it decided. Nothing of a later decision is used.
 """
 
 import operator
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -17,11 +17,13 @@ from numpy.typing import ArrayLike
 
 from folklearn import validation
 from folklearn.arrays import Array
-from folklearn.bandits.exploration import draw
 from folklearn.errors import InvalidInputError, StateFileError
+from folklearn.kernels.exploration import draw_action
 from folklearn.serialization import Record, Serializable, generator_from, generator_state
 
 MAX_PENDING = 100_000
+THEORY = "theory"  # in place of a number: what the proofs ask for
+_MIN_PROPENSITY = np.nextafter(0.0, 1.0)  # an action that was played had some
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -86,10 +88,7 @@ class Agent(Serializable):
         self.max_pending = validation.count("max_pending", max_pending, 1)
         self.wait = None if wait is None else validation.count("wait", wait, 1)
         self._default = None if default is None else self._outcome(default)
-        self.n_decisions = 0
-        self.n_outcomes = 0
-        self.n_dropped = 0
-        self.n_expired = 0
+        self.n_decisions = self.n_outcomes = self.n_dropped = self.n_expired = 0
         # Ordered, because a plain dict is slow to find its oldest key after many deletions.
         self._pending: OrderedDict[int, Pending] = OrderedDict()
 
@@ -104,11 +103,15 @@ class Agent(Serializable):
     def _choose(self, seen: Array) -> tuple[int, float]:
         """Return a random action and its propensity."""
         P = self._play(seen)
-        action = draw(self._rng, P)
+        action = int(draw_action(P, self._rng.random()))
         return action, float(P[action])
 
     def _absorb(self, decision: Decision, seen: Array, outcome: Any) -> None:
         """Learn an outcome; everything unchanged if it raises."""
+        raise NotImplementedError
+
+    def _absorb_label(self, decision: Decision, seen: Array, y: int) -> None:
+        """Learn the true class; everything unchanged if it raises."""
         raise NotImplementedError
 
     def _outcome(self, value: Any) -> Any:
@@ -160,22 +163,28 @@ class Agent(Serializable):
                 return
             self.expire(oldest)
 
-    def learn_label(self, decision: Decision | int, y: Any) -> None:
-        """Learn the true class of a decision; an error unless ``learns_labels``."""
-        raise InvalidInputError(
-            "this agent learns from outcomes, not from classes: call learn(decision, correct)"
-        )
-
     def learn(self, decision: Decision | int, outcome: Any) -> None:
         """Learn the outcome of a decision, or of the decision of this id.
 
         It is whether the action was right, or, for agents of rewards, a number from 0 to 1.
         Outcomes may arrive late and in any order, each at most once.
         """
-        outcome = self._outcome(outcome)
-        decision, seen = self._find(decision)
-        self._absorb(decision, seen, outcome)
-        self._settle(decision)
+        if self.learns_labels:
+            raise InvalidInputError(
+                "with feedback='full' an agent learns true classes: call learn_label(decision, y)"
+            )
+        self._settle(decision, self._absorb, self._outcome(outcome))
+
+    def learn_label(self, decision: Decision | int, y: Any) -> None:
+        """Learn the true class y, 0..K-1, of a decision; an error unless ``learns_labels``."""
+        if not self.learns_labels:
+            raise InvalidInputError(
+                "with feedback='bandit' an agent learns outcomes: call learn(decision, correct)"
+            )
+        label, _ = validation.label(y, self.n_classes)
+        if label < 0:
+            raise InvalidInputError("y must be one class: agents learn no soft labels")
+        self._settle(decision, self._absorb_label, label)
 
     def learn_logged(self, x: ArrayLike, action: int, propensity: float, outcome: Any) -> None:
         """Learn one interaction of another policy: its context, action, propensity, outcome.
@@ -190,9 +199,7 @@ class Agent(Serializable):
     def _logged_decision(
         self, x: Array, action: Any, propensity: Any, K: int, names: Names = None
     ) -> Decision:
-        action = validation.count("action", action, 0)
-        if action >= K:
-            raise InvalidInputError(f"action is {action}; expected 0 to {K - 1}")
+        action = validation.count("action", action, 0, K - 1)
         if validation.fraction("propensity", propensity, 1.0) == 0.0:
             raise InvalidInputError("propensity must be above 0: the action was played")
         name = None if names is None else names[action]
@@ -218,12 +225,14 @@ class Agent(Serializable):
     def _find(self, decision: Decision | int) -> Pending:
         number = decision.id if isinstance(decision, Decision) else decision
         number = validation.count("the id of a decision", number, 0)
+        if number >= self.n_decisions:
+            raise InvalidInputError(f"decision {number} was not made by this agent")
         if number not in self._pending:
-            if number >= self.n_decisions:
-                raise InvalidInputError(f"decision {number} was not made by this agent")
+            dropped = ", or it was dropped (by you, wait or max_pending)" if self.n_dropped else ""
+            expired = ", or it expired and got the default" if self.n_expired else ""
             raise InvalidInputError(
                 f"decision {number} does not wait for an outcome: it was reported already"
-                f"{self._other_reasons()}"
+                f"{dropped}{expired}"
             )
         pending, seen = self._pending[number]
         if isinstance(decision, Decision) and not pending._equals(decision):
@@ -233,11 +242,9 @@ class Agent(Serializable):
             )
         return pending, seen
 
-    def _other_reasons(self) -> str:
-        dropped = ", or it was dropped (by you, wait or max_pending)" if self.n_dropped else ""
-        return dropped + (", or it expired and got the default" if self.n_expired else "")
-
-    def _settle(self, decision: Decision) -> None:
+    def _settle(self, decision: Decision | int, absorb: Callable[..., None], outcome: Any) -> None:
+        decision, seen = self._find(decision)
+        absorb(decision, seen, outcome)
         del self._pending[decision.id]
         self.n_outcomes += 1
 
@@ -247,75 +254,56 @@ class Agent(Serializable):
         return tuple(decision for decision, _ in self._pending.values())
 
     def to_record(self) -> Record:
-        """Return the full state as a record: pending decisions and the generator included."""
+        """Return the full state as a record, pending decisions and the generator included."""
         record = super().to_record()
+        decisions = self.pending
+        contexts = [np.atleast_2d(decision.x) for decision in decisions]
         record.config["max_pending"] = self.max_pending
         record.config["generator"] = generator_state(self._rng)
-        decisions = self.pending
-        if any(decision.name is not None for decision in decisions):
-            record.config["pending_names"] = [decision.name for decision in decisions]
-        if decisions:
-            contexts = [np.atleast_2d(decision.x) for decision in decisions]
-            arrays = {
-                "id": np.array([decision.id for decision in decisions], np.int64),
-                "action": np.array([decision.action for decision in decisions], np.int64),
-                "propensity": np.array([decision.propensity for decision in decisions]),
-                "n_rows": np.array([len(x) for x in contexts], np.int64),
-                "x": np.concatenate(contexts),
-                "seen": np.concatenate([seen for _, seen in self._pending.values()]),
-            }
-            record.arrays.update({f"pending.{name}": array for name, array in arrays.items()})
+        record.config["pending_names"] = [decision.name for decision in decisions]
+        arrays = {
+            "id": np.array([decision.id for decision in decisions], np.int64),
+            "action": np.array([decision.action for decision in decisions], np.int64),
+            "propensity": np.array([decision.propensity for decision in decisions], np.float64),
+            "n_rows": np.array([len(x) for x in contexts], np.int64),
+            "x": np.concatenate([np.empty((0, self.n_features)), *contexts]),
+            "seen": np.concatenate([np.empty(0), *(seen for _, seen in self._pending.values())]),
+        }
+        record.arrays.update({f"pending.{name}": array for name, array in arrays.items()})
         return record
 
     def _restore(self, record: Record) -> None:
         super()._restore(record)
-        for name, array in self._parts().items():
-            if not np.isfinite(array).all():
-                raise StateFileError(f"{name} of a {record.kind} state is not finite")
         self.max_pending = record.count("max_pending", 1)
         self._rng = generator_from(record.word("generator"))
-        try:
-            self._pending = self._read_pending(record)
-        except InvalidInputError as error:
-            raise StateFileError(f"a decision that waits is damaged: {error}") from None
-
-    def _read_pending(self, record: Record) -> OrderedDict[int, Pending]:
-        T = self.n_decisions - self.n_outcomes - self.n_dropped
-        pending: OrderedDict[int, Pending] = OrderedDict()
-        if not T and not any(name.startswith("pending.") for name in record.arrays):
-            return pending
+        T, d = self.n_decisions - self.n_outcomes - self.n_dropped, self.n_features
         if not 0 <= T <= self.max_pending:
             raise StateFileError(f"{T} decisions wait, and max_pending={self.max_pending}")
-        ids = record.part("pending.id", (T,), np.int64)
-        actions = record.part("pending.action", (T,), np.int64)
-        propensities = record.part("pending.propensity", (T,))
-        d = self.n_features
+        ids = record.part("pending.id", (T,), np.int64, least=0, most=self.n_decisions - 1)
         X, _ = validation.contexts(record.part("pending.x", (None, d)), d)
-        n_rows = record.part("pending.n_rows", (T,), np.int64, least=1, most=len(X))
+        most = len(X) if self.LISTS_ACTIONS else 1
+        n_rows = record.part("pending.n_rows", (T,), np.int64, least=1, most=most)
         n_actions = n_rows if self.LISTS_ACTIONS else np.full(T, self.n_classes)
+        actions = record.part("pending.action", (T,), np.int64, least=0)
+        propensities = record.part("pending.propensity", (T,), least=_MIN_PROPENSITY, most=1.0)
         ends = np.cumsum(n_actions + self.N_SEEN_BEYOND_ACTIONS)
         seen = record.part("pending.seen", (int(ends[-1]) if T else 0,))
-        names = record.config.get("pending_names", [None] * T)
+        names = record.word("pending_names")
         if not (
-            (np.diff(ids, prepend=-1) > 0).all()
-            and (ids < self.n_decisions).all()
-            and ((actions >= 0) & (actions < n_actions)).all()
-            and ((propensities > 0.0) & (propensities <= 1.0)).all()
+            (np.diff(ids) > 0).all()
+            and (actions < n_actions).all()
             and n_rows.sum() == len(X)
-            and (self.LISTS_ACTIONS or len(X) == T)
             and isinstance(names, list)
             and len(names) == T
         ):
             raise StateFileError("the decisions that wait for their outcome are damaged")
         contexts = np.split(X, np.cumsum(n_rows)[:-1]) if self.LISTS_ACTIONS else X
-        seen_by_decision = np.split(seen, ends[:-1])
-        for t in range(T):
+        for t, of_decision in enumerate(np.split(seen, ends[:-1]) if T else ()):
             x = contexts[t].copy()
             x.flags.writeable = False
             name = None if names[t] is None else action_name(names[t])
             decision = Decision(int(ids[t]), int(actions[t]), float(propensities[t]), x, name)
-            pending[decision.id] = (decision, seen_by_decision[t].copy())
-        return pending
+            self._pending[decision.id] = (decision, of_decision.copy())
 
 
 def action_name(value: Any) -> str | int:
@@ -328,3 +316,35 @@ def action_name(value: Any) -> str | int:
         raise InvalidInputError(
             f"the id of an action must be a string or an integer, got {value!r}"
         ) from None
+
+
+def explore(P: Array, exploration: float) -> Array:
+    """Return (1 - exploration) P + exploration / K."""
+    mixed: Array = (1.0 - exploration) * P + exploration / len(P)
+    return mixed
+
+
+def choose_exploration(
+    exploration: float | str | None,
+    horizon: int | None,
+    default: float,
+    theory: Callable[[int], float],
+    *,
+    positive: bool = False,
+) -> float:
+    """Return the exploration from a number, the theory's for a horizon, or the default.
+
+    `theory` is a function of the horizon; a horizon without an exploration selects it.
+    """
+    if exploration == THEORY and horizon is None:
+        raise InvalidInputError(f"exploration={THEORY!r} needs horizon, the number of rounds")
+    if horizon is not None:
+        if exploration not in (None, THEORY):
+            raise InvalidInputError("give exploration or horizon, not both: one sets the other")
+        return min(1.0, theory(validation.count("horizon", horizon, 1)))
+    chosen = validation.fraction(
+        "exploration", default if exploration is None else exploration, 1.0
+    )
+    if positive and chosen == 0.0:
+        raise InvalidInputError("exploration must be above 0: without it nothing is learned")
+    return chosen

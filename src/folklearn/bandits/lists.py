@@ -1,21 +1,19 @@
 """Actions with features of their own: a list of rows for each decision, one regression for all."""
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from folklearn import validation
 from folklearn.arrays import Array
-from folklearn.bandits.agent import MAX_PENDING, Decision, Names, action_name
-from folklearn.bandits.rewards import DEFAULT_STRENGTH, RegressionAgent, check_is_regression
+from folklearn.bandits.agent import Decision, Names, action_name
+from folklearn.bandits.rewards import AgentOptions, RegressionAgent, check_is_regression
 from folklearn.errors import InvalidInputError, StateFileError
 from folklearn.learners.base import Learner
-from folklearn.learners.second_order import SecondOrderLearner
+from folklearn.learners.folklore import SecondOrderLearner
 from folklearn.serialization import Record
-
-Name = str | int
 
 
 class ListAgent(RegressionAgent):
@@ -25,17 +23,13 @@ class ListAgent(RegressionAgent):
     A row holds the features of the action, of the context, and products of both. For few actions
     that are always available `RewardAgent` learns each by itself.
 
-    One regression predicts the reward of a row, and the rows of a decision are played as
-    `RewardAgent` plays its actions. With `ids` an action also has an offset of its own, one more
-    feature that is 1 for this action alone. One column of the offsets is always free: it is that
-    of every new action, and becomes its own with its first reward; then the action that was
-    rewarded longest ago gives up its column. Its offset is forgotten, while the weights of the
-    rows keep what was learned with it.
+    One regression predicts the reward of a row, and rows are played as `RewardAgent` plays its
+    actions. With `ids` an action also has an offset of its own, one more feature that is 1 for
+    this action alone. One column of the offsets is always free, for new actions; it becomes that
+    of an action with its first reward, and the action that was rewarded longest ago gives up its
+    column: its offset is forgotten. Time of a decision: the prediction of its rows, one update.
 
-    Time of a decision: the prediction of its rows, and one update.
-
-    Guarantee: that of `RewardAgent`, with one certificate for the one regression; an offset that
-    takes the column of another raises it.
+    Guarantee: that of `RewardAgent`; an offset that takes the column of another raises it.
 
     Parameters
     ----------
@@ -43,17 +37,15 @@ class ListAgent(RegressionAgent):
     n_actions : how many rows a decision usually has, at least 2; it only sets gamma.
     offsets : columns for offsets, one more than actions that have one; 0 for none, or at least 2
         and a second-order learner, like `folklearn.Folklore`.
-    exploration, strength, default_reward, wait, seed, max_pending : as `RewardAgent` has them.
+    options : as `RewardAgent` has them.
 
     Examples
     --------
     >>> import numpy as np
     >>> from folklearn import Folklore
     >>> from folklearn.bandits import ListAgent
-    >>> rng = np.random.default_rng(0)
     >>> agent = ListAgent(Folklore(n_features=3, n_classes=2))
-    >>> for t in range(1000):
-    ...     rows = rng.normal(size=(rng.integers(2, 6), 3)) / 2
+    >>> for rows in np.random.default_rng(0).normal(size=(1000, 5, 3)) / 2:
     ...     decision = agent.act(rows)
     ...     agent.learn(decision, rows[decision.action, 0] == rows[:, 0].max())
     >>> agent.expected_rewards(np.eye(3)).argmax()
@@ -70,23 +62,16 @@ class ListAgent(RegressionAgent):
         *,
         n_actions: int = 10,
         offsets: int = 0,
-        exploration: str = "fastcb",
-        strength: float | str = DEFAULT_STRENGTH,
-        default_reward: float | None = None,
-        wait: int | None = None,
-        seed: int | np.random.Generator = 0,
-        max_pending: int = MAX_PENDING,
+        **options: Unpack[AgentOptions],
     ) -> None:
         check_is_regression(regression)
         self.regression = regression
-        self.n_actions = self.n_classes = validation.count("n_actions", n_actions, 2)
         self.offsets = validation.count("offsets", offsets, 0)
         if self.offsets == 1:
             raise InvalidInputError(
                 "offsets must be 0 or at least 2: one column is for new actions"
             )
-        self.n_features = regression.n_features - self.offsets
-        if self.n_features < 1:
+        if regression.n_features <= self.offsets:
             raise InvalidInputError(
                 f"{regression!r} takes {regression.n_features} features, {self.offsets} of them "
                 "offsets: construct it with n_features + offsets"
@@ -95,11 +80,9 @@ class ListAgent(RegressionAgent):
             raise InvalidInputError(
                 f"offsets need a learner that can forget one, like Folklore; got {regression!r}"
             )
-        self._offset_columns: dict[Name, int] = {}  # the action rewarded last comes last
-        self._begin(exploration, strength, default_reward, wait, seed, max_pending)
-
-    def _regressions(self) -> Sequence[Learner]:
-        return (self.regression,)
+        self._offset_columns: dict[str | int, int] = {}  # the action rewarded last comes last
+        n_actions = validation.count("n_actions", n_actions, 2)
+        super().__init__((regression,), regression.n_features - self.offsets, n_actions, **options)
 
     def act(self, x: ArrayLike, ids: Names = None) -> Decision:
         """Choose one of the rows (m, d) of a decision; its reward goes to `learn`, any time later.
@@ -120,12 +103,7 @@ class ListAgent(RegressionAgent):
         return 1.0 - self._losses_of(self._with_offsets(*self._check_list(x, ids)))
 
     def learn_logged(
-        self,
-        x: ArrayLike,
-        action: int,
-        propensity: float,
-        outcome: Any,
-        ids: Names = None,
+        self, x: ArrayLike, action: int, propensity: float, outcome: Any, ids: Names = None
     ) -> None:
         """Learn one interaction of another policy: its rows, action, propensity and reward."""
         rows, names = self._check_list(x, ids)
@@ -165,19 +143,17 @@ class ListAgent(RegressionAgent):
         row = decision.x[decision.action, None].copy()
         wide = self._with_offsets(row, None if name is None else [name])[0]
         self.regression._learn(wide, -1, soft, 1.0)
-        if name is not None:
-            self._offset_columns[name] = self._offset_columns.pop(name, self._free_column)
-            if len(self._offset_columns) == self.offsets:
-                self._forget(next(iter(self._offset_columns)))
+        if name is None:
+            return
+        self._offset_columns[name] = self._offset_columns.pop(name, self._free_column)
+        if len(self._offset_columns) == self.offsets:
+            longest_ago = self._offset_columns.pop(next(iter(self._offset_columns)))
+            assert isinstance(self.regression, SecondOrderLearner)
+            self.regression.renew(self.n_features + longest_ago)
 
     @property
     def _free_column(self) -> int:
         return min(set(range(self.offsets)) - set(self._offset_columns.values()))
-
-    def _forget(self, name: Name) -> None:
-        column = self._offset_columns.pop(name)
-        assert isinstance(self.regression, SecondOrderLearner)
-        self.regression.renew(self.n_features + column)
 
     def to_record(self) -> Record:
         """Return the full state as a record, the columns of the offsets included."""
@@ -189,12 +165,11 @@ class ListAgent(RegressionAgent):
         super()._restore(record)
         try:
             columns = {
-                action_name(name): validation.count("a column", column, 0)
+                action_name(name): validation.count("a column", column, 0, self.offsets - 1)
                 for name, column in record.word("offset_columns")
             }
         except (TypeError, ValueError, InvalidInputError):
             raise StateFileError("the columns of offsets are damaged") from None
-        used = set(columns.values())
-        if len(used) < len(columns) or (used and not used < set(range(self.offsets))):
+        if len(set(columns.values())) < len(columns) or len(columns) >= max(1, self.offsets):
             raise StateFileError("the columns of offsets are damaged")
         self._offset_columns = columns

@@ -9,12 +9,19 @@ from numpy.typing import ArrayLike
 
 from folklearn import validation
 from folklearn.arrays import Array
-from folklearn.bandits.agent import MAX_PENDING, Agent, Decision
-from folklearn.bandits.exploration import THEORY, choose_exploration, draw, explore
+from folklearn.bandits.agent import (
+    MAX_PENDING,
+    THEORY,
+    Agent,
+    Decision,
+    choose_exploration,
+    explore,
+)
 from folklearn.errors import InvalidInputError
 from folklearn.evidence import bounds
+from folklearn.kernels.exploration import draw_action
 from folklearn.learners.base import Learner, check_is_learner
-from folklearn.learners.experts import ExpertLearner
+from folklearn.learners.leader import ExpertLearner
 from folklearn.learners.mixture import Mixture
 
 SAMPLE = "sample"
@@ -30,26 +37,18 @@ _ROUNDS_PER_REFRESH = 20  # a certificate is made again after a twentieth more r
 class BanditReduction(Agent):
     r"""Turn any online learner into a bandit agent with a mistake bound.
 
-    Use it with a strong learner (`folklearn.Folklore`, `folklearn.auto`) when outcomes are
-    more expensive than arithmetic. As in the paper the learner is updated only by correct
-    explorations, about :math:`\varepsilon/K` of the rounds, so that even a second-order
-    learner is cheap; where outcomes are scarce, ``updates="correct"`` learns far more from
+    Use it with a strong learner (`folklearn.Folklore`, `folklearn.auto`) when outcomes are more
+    expensive than arithmetic; where they are scarce, ``updates="correct"`` learns far more from
     them (experiments/bandit).
 
     With probability :math:`\varepsilon` play uniformly and, if that was correct, update the
     learner with the action as label; otherwise exploit the learner's probabilities p:
     ``"sample"`` plays a class drawn from p (the paper); ``"randomised"`` plays the most
     probable class with probability :math:`1 - \min(1, 2(1 - \max p))` and a draw from p
-    otherwise, which makes fewer mistakes.
-
-    Differs from the paper in clipping :math:`\varepsilon` at 1, and in an option of our own:
-    ``updates="correct"`` updates after *every* correct action, with weight
-    :math:`\varepsilon / P(\text{action})`. Averaged over the draw, every example then has
-    weight :math:`\varepsilon`, as all examples have weight :math:`\varepsilon/K` in the
-    paper, and the same proof applies to the learner's regret on weighted examples.
-
-    The time of a round is that of the learner's `predict`, and of its `update` in the few
-    rounds that learn.
+    otherwise, which makes fewer mistakes. Differs from the paper in clipping
+    :math:`\varepsilon` at 1, and in ``updates="correct"``: *every* correct action updates, with
+    weight :math:`\varepsilon / P(\text{action})`. Time of a round: `predict` of the learner, and
+    its `update` in the rounds that learn, in the paper's form about :math:`\varepsilon/K` of them.
 
     Guarantee, for a constant :math:`\varepsilon`, outcomes without delay and a learner with
     regret at most R(T) against the W of its class: expected mistakes are at most :math:`c
@@ -58,40 +57,32 @@ class BanditReduction(Agent):
     :math:`\varepsilon = \min(1, \sqrt{c K R(T)/T})` makes the last two terms
     :math:`2\sqrt{c K T R(T)}` (`folklearn.evidence.bounds.bandit_mistakes`). For
     ``updates="correct"`` they are :math:`\varepsilon T + c E[C] / \varepsilon`, where C is the
-    regret bound of the learner's certificate after all updates, if it has one that covers
-    weighted examples.
+    regret bound of the learner's certificate after all updates, if it covers weighted examples.
+    With ``exploration="theory"`` and no horizon, :math:`\varepsilon_t = \min(1, \sqrt{c K R_t /
+    t})`, where :math:`R_t` is the regret bound of the certificate so far, at least 1 nat. With
+    ``updates="explored"`` that is a heuristic; with ``updates="correct"`` the weights are
+    1/P(action), and the bound is :math:`c \sum_t \ell_t(W) + E[\sum_t \varepsilon_t + c\, C]`.
 
     Parameters
     ----------
     learner : any learner of this library; it is used, not copied.
     horizon : number of rounds T, for :math:`\varepsilon` from the learner's `regret_bound`.
     exploration : :math:`\varepsilon`, above 0 and at most 1, constant; by default 0.1. Or
-        "theory", which is cautious: for a horizon, or without one as below.
+        "theory", which is cautious: it explores always for the first ten thousands of rounds.
     decoding : ``"sample"`` or ``"randomised"``.
-    updates : ``"explored"`` (the paper) or ``"correct"``; the latter gives weights up to K,
-        or up to :math:`K/\varepsilon_t` where exploration follows the certificate.
+    updates : ``"explored"`` (the paper) or ``"correct"``, with weights up to K, or up to
+        :math:`K/\varepsilon_t` where exploration follows the certificate.
     seed : an integer, or a NumPy Generator, which is then used and advanced; not one that
         the learner draws from as well, or a saved agent resumes differently.
     max_pending : decisions that may wait for an outcome, at least 1.
-
-    With ``exploration="theory"`` and no horizon, round t explores with probability
-    :math:`\min(1, \sqrt{c K R_t / t})`, where :math:`R_t` is the regret bound of the learner's
-    certificate, at least 1 nat, computed again after a twentieth more rounds that it learned:
-    it always explores for the first ten thousands of rounds. With ``updates="explored"`` that is a
-    heuristic: the proof needs a constant :math:`\varepsilon`, and what is certified for an unknown
-    T is to start again with the horizon doubled each time that it is reached. With
-    ``updates="correct"`` the weights are 1/P(action) and expected mistakes are at most
-    :math:`c \sum_t \ell_t(W) + E[\sum_t \varepsilon_t + c\, C]`, whatever the exploration was.
 
     Examples
     --------
     >>> import numpy as np
     >>> from folklearn import Folklore
     >>> from folklearn.bandits import BanditReduction
-    >>> rng = np.random.default_rng(0)
     >>> agent = BanditReduction(Folklore(n_features=3, n_classes=3), exploration=0.1)
-    >>> for t in range(2000):
-    ...     x = rng.normal(size=3) / 2
+    >>> for x in np.random.default_rng(0).normal(size=(2000, 3)) / 2:
     ...     decision = agent.act(x)
     ...     agent.learn(decision, decision.action == np.argmax(x))
     >>> bool(agent.policy([1.0, 0.0, 0.0]).argmax() == 0)
@@ -121,18 +112,11 @@ class BanditReduction(Agent):
         seed: int | np.random.Generator = 0,
         max_pending: int = MAX_PENDING,
     ) -> None:
-        if decoding not in (SAMPLE, RANDOMISED):
-            raise InvalidInputError(
-                f"decoding must be {SAMPLE!r} or {RANDOMISED!r}, got {decoding!r}"
-            )
-        if updates not in (EXPLORED, CORRECT):
-            raise InvalidInputError(f"updates must be {EXPLORED!r} or {CORRECT!r}, got {updates!r}")
         check_is_learner("the learner", learner)
         self.learner = learner
-        self.n_features = learner.n_features
-        self.n_classes = learner.n_classes
-        self.decoding = decoding
-        self.updates = updates
+        self.n_features, self.n_classes = learner.n_features, learner.n_classes
+        self.decoding = validation.choice("decoding", decoding, (SAMPLE, RANDOMISED))
+        self.updates = validation.choice("updates", updates, (EXPLORED, CORRECT))
         self._cost = bounds.DECODING_COST if decoding == RANDOMISED else 1.0
         self.exploration: float | str = THEORY  # that of the live certificate
         # A constant factor of all weights keeps those of a constant exploration at most K.
@@ -140,11 +124,10 @@ class BanditReduction(Agent):
         if exploration == THEORY and horizon is None:
             self._check_certificate()
         else:
-            constant = choose_exploration(exploration, horizon, _DEFAULT_EXPLORATION, self._theory)
-            if constant == 0.0:
-                raise InvalidInputError("exploration must be above 0: only explorations teach")
-            self.exploration = constant
-            self._scale, self._heaviest = constant, float(self.n_classes)
+            self.exploration = self._scale = choose_exploration(
+                exploration, horizon, _DEFAULT_EXPLORATION, self._theory, positive=True
+            )
+            self._heaviest = float(self.n_classes)
         self._check_max_weight()
         self._warned = False
         self._live: Array = np.zeros(2)  # regret at the last refresh, and rounds at the next
@@ -157,23 +140,24 @@ class BanditReduction(Agent):
                 f"a horizon sets exploration by the learner's regret bound, and "
                 f"{type(self.learner).__name__} has none: give exploration instead"
             )
+        return self._exploration_for(horizon, regret)
+
+    def _exploration_for(self, t: int, regret: float) -> float:
         return bounds.bandit_exploration(
-            horizon, n_classes=self.n_classes, regret=regret, cost=self._cost
+            t, n_classes=self.n_classes, regret=float(regret), cost=self._cost
         )
 
     def _check_certificate(self) -> None:
-        certificate = self.learner.certificate()
-        if not certificate.valid or not self._stays_valid():
+        learner, certificate = self.learner, self.learner.certificate()
+        is_mixture = isinstance(learner, Mixture | ExpertLearner)
+        stays_valid = is_mixture or math.isfinite(learner.regret_bound(1))
+        if not (certificate.valid and stays_valid):
             raise InvalidInputError(
-                f"{type(self.learner).__name__} has no live certificate to set exploration by, or "
-                f"none that will stay valid ({certificate.reason or repr(self.learner)}): give "
+                f"{type(learner).__name__} has no live certificate to set exploration by, or "
+                f"none that will stay valid ({certificate.reason or repr(learner)}): give "
                 "exploration, a number above 0 and at most 1, or horizon if the learner has a "
                 "regret bound"
             )
-
-    def _stays_valid(self) -> bool:
-        is_mixture = isinstance(self.learner, Mixture | ExpertLearner)
-        return is_mixture or math.isfinite(self.learner.regret_bound(1))
 
     def _check_max_weight(self) -> None:
         heaviest = self._heaviest if self.updates == CORRECT else 1.0
@@ -182,11 +166,9 @@ class BanditReduction(Agent):
             limit = min(limit, self.learner.max_certified_weight)
         if heaviest <= limit:
             return
-        advice = (
-            f"construct it with max_weight={heaviest:g}"
-            if math.isfinite(heaviest)
-            else "give exploration, which bounds the weights by the number of classes"
-        )
+        advice = "give exploration, which bounds the weights by the number of classes"
+        if math.isfinite(heaviest):
+            advice = f"construct it with max_weight={heaviest:g}"
         raise InvalidInputError(
             f"updates={self.updates!r} weights examples, and {type(self.learner).__name__} takes "
             f"weights up to {limit:g} only: {advice}"
@@ -196,28 +178,25 @@ class BanditReduction(Agent):
         """Return the probability with which the next decision explores."""
         if not isinstance(self.exploration, str):
             return self.exploration
-        if self.learner.n_rounds < self._live[_NEXT_REFRESH]:
-            return self._exploration_for(self._live[_REGRET])
-        certificate = self.learner.certificate()
-        if not certificate.valid:
-            if not self._warned:
-                self._warned = True
-                warnings.warn(
-                    f"the learner's certificate has become void ({certificate.reason}), so every "
-                    "decision explores from now on: construct the agent with exploration=",
-                    RuntimeWarning,
-                    stacklevel=3,
-                )
-            return 1.0
-        # A mixture may have a regret below 0, and an agent that never explores never learns.
         n = self.learner.n_rounds
-        self._live[:] = max(certificate.regret_bound, 1.0), n + max(1, n // _ROUNDS_PER_REFRESH)
-        return self._exploration_for(self._live[_REGRET])
+        if n >= self._live[_NEXT_REFRESH]:
+            certificate = self.learner.certificate()
+            if not certificate.valid:
+                self._warn_of_void(certificate.reason)
+                return 1.0
+            # A mixture may have a regret below 0, and an agent that never explores never learns.
+            self._live[:] = max(certificate.regret_bound, 1.0), n + max(1, n // _ROUNDS_PER_REFRESH)
+        return self._exploration_for(self.n_decisions + 1, self._live[_REGRET])
 
-    def _exploration_for(self, regret: float) -> float:
-        return bounds.bandit_exploration(
-            self.n_decisions + 1, n_classes=self.n_classes, regret=float(regret), cost=self._cost
-        )
+    def _warn_of_void(self, reason: str) -> None:
+        if not self._warned:
+            self._warned = True
+            warnings.warn(
+                f"the learner's certificate has become void ({reason}), so every decision explores "
+                "from now on: construct the agent with exploration=",
+                RuntimeWarning,
+                stacklevel=4,
+            )
 
     def _see(self, x: Array) -> Array:
         return np.concatenate([self.learner._predict(x), [self.next_exploration(), 0.0]])
@@ -239,7 +218,7 @@ class BanditReduction(Agent):
             seen[-1] = 1.0
             action = int(self._rng.integers(self.n_classes))
         else:
-            action = draw(self._rng, self._exploit(seen[:-2]))
+            action = int(draw_action(self._exploit(seen[:-2]), self._rng.random()))
         return action, float(self._play(seen)[action])
 
     def learn_logged(self, x: ArrayLike, action: int, propensity: float, outcome: Any) -> None:

@@ -1,23 +1,22 @@
 """Agents of rewards: regressions of the reward, played by the gaps of their predictions."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from types import MappingProxyType
+from typing import Any, ClassVar, TypedDict, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from folklearn import validation
 from folklearn.arrays import Array
-from folklearn.bandits.agent import MAX_PENDING, Agent, Decision
-from folklearn.bandits.exploration import RULES, THEORY
+from folklearn.bandits.agent import MAX_PENDING, THEORY, Agent, Decision
 from folklearn.errors import InvalidInputError
-from folklearn.kernels.gaps import most_regret
+from folklearn.kernels import exploration
 from folklearn.learners.auto import auto as auto_learner
 from folklearn.learners.base import Learner, check_is_learner
 from folklearn.scaler import OnlineScaler
-from folklearn.serialization import Record, put_inside
 from folklearn.utils import count_of
 
 
@@ -27,11 +26,8 @@ class RegretCertificate:
 
     The regret of a decision is the expected reward of the best action minus that of the action
     that was played. Its expectation over the draws of the agent and the rewards is at most
-
-    .. math:: E\Big[\sum_t c_t + \eta \sum_a C_a\Big]
-
-    and `bound` is what stands in the brackets, measured: :math:`c_t` is the most that round t
-    could cost beyond :math:`\eta_t` times its excess log loss (known before it is played),
+    :math:`E[\sum_t c_t + \eta \sum_a C_a]`, and `bound` is what stands in the brackets, measured:
+    :math:`c_t` is the most that round t could cost beyond :math:`\eta_t` times its excess log loss,
     :math:`\eta` the largest :math:`\eta_t`, and :math:`C_a` the certified log-loss regret of the
     regressions. The proof is in docs/theory/reductions.md.
 
@@ -39,8 +35,7 @@ class RegretCertificate:
     ----------
     n_rounds : decisions whose reward was learned.
     explored : the sum of :math:`c_t`.
-    eta : the price of a nat, :math:`\eta`.
-    regression : the sum of :math:`C_a`, in nats.
+    eta, regression : the price of a nat :math:`\eta`, and the sum of :math:`C_a` in nats.
     B : row norm of the linear models that the regressions compete with; the logit of a reward,
         the difference of two rows, has weights of norm at most 2 B.
     features : what the regressions are linear in.
@@ -78,10 +73,9 @@ class RegretCertificate:
 
     def in_words(self) -> str:
         """Return what is proven, with its hypotheses, in plain sentences."""
-        if self.reason:
-            return f"Nothing is proven about the regret: {self.reason}."
-        if not self.n_rounds:
-            return "Nothing is proven about the regret: there was no decision yet."
+        if self.reason or not self.n_rounds:
+            reason = self.reason or "there was no decision yet"
+            return f"Nothing is proven about the regret: {reason}."
         share = self.bound / self.n_rounds
         worth = "" if share < 1.0 else " This says nothing yet: no regret is above 1 a decision."
         return (
@@ -93,53 +87,93 @@ class RegretCertificate:
         )
 
 
-DEFAULT_STRENGTH = 5.0
-_EXPLORED, _ETA = range(2)
-
-
-class RegressionAgent(Agent):
-    """Base of agents of rewards: how they play, expire decisions, and bound their regret.
-
-    A subclass implements `_regressions`, `_losses_of` and `_teach`, and calls `_begin`. Seen are
-    the expected loss of every action, which unlike a reward near 1 keeps its digits, and gamma.
+@dataclass(frozen=True)
+class Rule:
+    """A way to play by expected losses (K,) in [0, 1] and a strength gamma that grows.
 
     Attributes
     ----------
-    n_actions : K, or the usual number of actions where it varies; it sets gamma.
+    play : the probabilities (K,), of losses and gamma.
+    price : eta / gamma, for the certificate: what a nat of excess log loss counts there.
+    cost : with that price a round costs at most cost K / gamma; infinity if nothing is proven.
+    """
+
+    play: Callable[[Array, float], Array]
+    price: float
+    cost: float = math.inf
+
+
+RULES: Mapping[str, Rule] = MappingProxyType(
+    {
+        "fastcb": Rule(exploration.fastcb, price=1.0, cost=2.0),
+        "squarecb": Rule(exploration.squarecb, price=1.0 / 8.0, cost=2.0),
+        "epsilon": Rule(exploration.epsilon_greedy, price=1.0 / 8.0),
+        "softmax": Rule(exploration.softmax_of_gaps, price=1.0 / 8.0),
+    }
+)
+_EXPLORED, _ETA = range(2)
+
+
+class AgentOptions(TypedDict, total=False):
+    """Options that agents of rewards share; `RewardAgent` explains them."""
+
+    exploration: str
+    strength: float | str
+    default_reward: float | None
+    wait: int | None
+    seed: int | np.random.Generator
+    max_pending: int
+
+
+class RegressionAgent(Agent):
+    r"""Base of agents of rewards: how they play, expire decisions, and bound their regret.
+
+    A subclass implements `_losses_of` and `_teach`. Seen are the expected loss of every action,
+    which unlike a reward near 1 keeps its digits, and gamma.
+
+    Parameters
+    ----------
+    learners : the regressions of the reward, each of two classes.
+    n_features, n_actions : d, and K, or the usual number of actions where it varies.
+    options : see `RewardAgent`.
     """
 
     PARAMS: ClassVar[tuple[str, ...]] = ("exploration", "strength", "default_reward", "wait")
     COUNTERS = (*Agent.COUNTERS, "n_expired", "n_late")
     ARRAYS = ("totals",)
     N_SEEN_BEYOND_ACTIONS = 1
-    n_actions: int
+    _features = "its features"
 
-    def _begin(
+    def __init__(
         self,
-        exploration: str,
-        strength: float | str,
-        default_reward: float | None,
-        wait: int | None,
-        seed: int | np.random.Generator,
-        max_pending: int,
+        learners: Sequence[Learner],
+        n_features: int,
+        n_actions: int,
+        *,
+        exploration: str = "fastcb",
+        strength: float | str = 5.0,
+        default_reward: float | None = None,
+        wait: int | None = None,
+        seed: int | np.random.Generator = 0,
+        max_pending: int = MAX_PENDING,
     ) -> None:
-        if exploration not in RULES:
-            raise InvalidInputError(
-                f"exploration must be one of {', '.join(RULES)}, got {exploration!r}"
-            )
-        self.exploration = exploration
+        self._learners, self.n_features = learners, n_features
+        self.n_actions = self.n_classes = n_actions
+        self.exploration = validation.choice("exploration", exploration, tuple(RULES))
         self._rule = RULES[exploration]
-        self.strength = (
-            strength if strength == THEORY else validation.positive("strength", strength)
-        )
+        if strength == THEORY and self._rule.cost == math.inf:
+            proven = " and ".join(name for name, rule in RULES.items() if rule.cost < math.inf)
+            raise InvalidInputError(
+                f"strength={THEORY!r} needs a bound on the cost of exploring, which only {proven} "
+                "have"
+            )
+        if strength != THEORY:
+            strength = validation.positive("strength", strength)
+        self.strength = strength
         self.n_late = 0
         self._totals: Array = np.zeros(2)
         self._start(seed, max_pending, default_reward, wait)
         self.default_reward = self._default
-        self._gamma(1)
-
-    def _regressions(self) -> Sequence[Learner]:
-        raise NotImplementedError
 
     def _losses_of(self, x: Array) -> Array:
         """Return 1 minus the expected rewards, (K,), of a checked context."""
@@ -151,12 +185,13 @@ class RegressionAgent(Agent):
 
     def _gamma(self, t: int) -> float:
         """Return gamma of decision t, counted from 1: a function of t alone, as the proof needs."""
-        K = self.n_actions
+        K, rule, n = self.n_actions, self._rule, len(self._learners)
         if self.strength != THEORY:
             return float(self.strength) * math.sqrt(K * t)
-        # Where rewards are realizable a regression of d weights costs about d/2 ln t nats.
-        n = len(self._regressions())
-        return self._rule.best_gamma(t, K, 0.5 * n * self.n_features * math.log1p(t / n))
+        # Where rewards are realizable a regression of d weights costs about d/2 ln t nats; this is
+        # the gamma with the least bound after t rounds, if all had gamma ~ sqrt(t).
+        regret = 0.5 * n * self.n_features * math.log1p(t / n)
+        return math.sqrt(2.0 * rule.cost * K * t / (rule.price * regret))
 
     def _outcome(self, value: Any) -> float:
         is_real = isinstance(value, bool | int | float | np.bool_ | np.integer | np.floating)
@@ -165,11 +200,7 @@ class RegressionAgent(Agent):
         raise InvalidInputError(f"reward must be a number from 0 to 1, got {value!r}")
 
     def _see(self, x: Array) -> Array:
-        losses = self._losses_of(x)
-        seen = np.empty(len(losses) + 1)
-        seen[:-1] = losses
-        seen[-1] = self._gamma(self.n_decisions + 1)
-        return seen
+        return np.append(self._losses_of(x), self._gamma(self.n_decisions + 1))
 
     def _play(self, seen: Array) -> Array:
         return self._rule.play(seen[:-1], float(seen[-1]))
@@ -180,7 +211,7 @@ class RegressionAgent(Agent):
             self.n_late += len(self._pending)  # played by what was predicted before
             return
         eta = self._rule.price * float(seen[-1])
-        self._totals[_EXPLORED] += most_regret(self._play(seen), seen[:-1], eta)
+        self._totals[_EXPLORED] += exploration.most_regret(self._play(seen), seen[:-1], eta)
         self._totals[_ETA] = max(self._totals[_ETA], eta)
         self.n_late += decision.id < self.n_decisions - 1
 
@@ -189,20 +220,17 @@ class RegressionAgent(Agent):
 
         B may be smaller than that of the regressions: a smaller class, and a smaller bound.
         """
-        certificates = [learner.certificate(B=B) for learner in self._regressions()]
+        certificates = [learner.certificate(B=B) for learner in self._learners]
+        reasons = [self._why_unproven(), *(of_action.reason for of_action in certificates)]
         return RegretCertificate(
             n_rounds=self.n_outcomes,
             explored=float(self._totals[_EXPLORED]),
             eta=float(self._totals[_ETA]),
             regression=sum(max(of_action.regret_bound, 0.0) for of_action in certificates),
             B=min(of_action.B for of_action in certificates),
-            features=self._features(),
-            reason=self._why_unproven()
-            or next((of_action.reason for of_action in certificates if of_action.reason), ""),
+            features=self._features,
+            reason=next(filter(None, reasons), ""),
         )
-
-    def _features(self) -> str:
-        return "its features"
 
     def _why_unproven(self) -> str:
         overdue = len(self._pending) - (self.n_decisions - 1 in self._pending)
@@ -234,21 +262,17 @@ class RewardAgent(RegressionAgent):
     "softmax"     proportional to :math:`\exp(-\gamma_t (f_a - f_b) / K)`, b too
     ============  =================================================================
 
-    No horizon and no rate. Only the regression of the action that was played learns, without
-    weights; a late reward is learned with the state that it finds.
-
-    Time of a decision: K predictions and one update of a regression.
+    Only the regression of the action that was played learns, without weights; a late reward is
+    learned with the state that it finds. Time of a decision: K predictions and one update.
 
     Guarantee: if the rewards are realizable (E[r | x, a] is the sigmoid of a linear function in
     the class of the regressions), whatever the contexts and with rewards at once, expected regret
     is at most E ``regret_certificate().bound``, under every exploration. In advance: for
     :math:`C_T` nats of regret of all regressions together, "fastcb" has at most :math:`\sum_t 2 K
     f_b / \gamma_t + \gamma_T C_T` if :math:`\gamma_1 \ge 2 K` and "squarecb" at most :math:`\sum_t
-    2 (K - 1) / \gamma_t + \gamma_T C_T / 8`. The default
-    strength is for reward: its bound is true, and below 1 a decision only after millions of rounds.
-    ``strength="theory"`` explores more and makes it least where :math:`C_T` is what realizable
-    rewards cost, :math:`\frac d2 \ln t` nats a regression. Without realizability nothing is
-    proven.
+    2 (K - 1) / \gamma_t + \gamma_T C_T / 8`. The bound of the default strength is below 1 a
+    decision only after millions of rounds; ``strength="theory"`` explores more and makes it least
+    where :math:`C_T` is :math:`\frac d2 \ln t` nats a regression, what realizable rewards cost.
 
     Parameters
     ----------
@@ -266,10 +290,8 @@ class RewardAgent(RegressionAgent):
     --------
     >>> import numpy as np
     >>> from folklearn import bandits
-    >>> rng = np.random.default_rng(0)
     >>> agent = bandits.auto(n_features=3, n_actions=4)
-    >>> for t in range(1000):
-    ...     x = rng.normal(size=3) / 2
+    >>> for x in np.random.default_rng(0).normal(size=(1000, 3)) / 2:
     ...     decision = agent.act(x)
     ...     agent.learn(decision, 0.9 if decision.action == np.argmax([*x, 0.2]) else 0.1)
     >>> agent.expected_rewards([1.0, 0.0, 0.0]).argmax()
@@ -283,40 +305,33 @@ class RewardAgent(RegressionAgent):
 
     PARAMS = (*RegressionAgent.PARAMS, "scale")
     CHILDREN = ("regressions",)
+    STATE: ClassVar = {"_scaler": OnlineScaler}
 
     def __init__(
         self,
         regressions: Sequence[Learner],
         *,
         scale: bool = False,
-        exploration: str = "fastcb",
-        strength: float | str = DEFAULT_STRENGTH,
-        default_reward: float | None = None,
-        wait: int | None = None,
-        seed: int | np.random.Generator = 0,
-        max_pending: int = MAX_PENDING,
+        **options: Unpack[AgentOptions],
     ) -> None:
         self.regressions = list(regressions)
-        self.n_actions = self.n_classes = len(self.regressions)
-        if self.n_actions < 2:
+        if len(self.regressions) < 2:
             raise InvalidInputError("an agent needs at least two actions, a regression for each")
         for learner in self.regressions:
             check_is_regression(learner)
-        n_columns = self.regressions[0].n_features
-        if {learner.n_features for learner in self.regressions} != {n_columns}:
+        if len({learner.n_features for learner in self.regressions}) > 1:
             raise InvalidInputError("the regressions take different numbers of features")
-        self.scale = bool(scale)
-        self.n_features = n_columns - self.scale
-        self._scaler = OnlineScaler(n_features=self.n_features) if self.scale else None
-        if len({id(learner) for learner in self.regressions}) < self.n_actions:
+        if len({id(learner) for learner in self.regressions}) < len(self.regressions):
             raise InvalidInputError("one learner stands for two actions: give each its own")
-        self._begin(exploration, strength, default_reward, wait, seed, max_pending)
-
-    def _regressions(self) -> Sequence[Learner]:
-        return self.regressions
+        self.scale = bool(scale)
+        d = self.regressions[0].n_features - self.scale
+        self._scaler = OnlineScaler(n_features=d) if self.scale else None
+        if self.scale:
+            self._features = "the scaled features"
+        super().__init__(self.regressions, d, len(self.regressions), **options)
 
     def _scale_context(self, x: Array, learn: bool) -> Array:
-        return x if self._scaler is None else self._scaler.one(x, learn)
+        return x if self._scaler is None else self._scaler.scale_row(x, learn)
 
     def _losses_of(self, x: Array) -> Array:
         z = self._scale_context(x, False)
@@ -326,9 +341,6 @@ class RewardAgent(RegressionAgent):
         # A copy: kernels would be compiled once more for an array that is read-only.
         z = self._scale_context(decision.x.copy(), True)
         self.regressions[decision.action]._learn(z, -1, soft, 1.0)
-
-    def _features(self) -> str:
-        return "the scaled features" if self.scale else super()._features()
 
     def expected_rewards(self, x: ArrayLike) -> Array:
         """Return the expected reward of every action: (d,) in, (K,) out; (T, d) in, (T, K) out."""
@@ -342,18 +354,6 @@ class RewardAgent(RegressionAgent):
             return np.stack([P[:, 1] for P in predictions], axis=1)
         return 1.0 - self._losses_of(validation.usable_context(x, self.n_features))
 
-    def to_record(self) -> Record:
-        """Return the full state as a record."""
-        record = super().to_record()
-        if self._scaler is not None:
-            put_inside(record, "scaler", self._scaler)
-        return record
-
-    def _restore(self, record: Record) -> None:
-        super()._restore(record)
-        if self._scaler is not None:
-            self._scaler = record.inner("scaler", OnlineScaler)
-
 
 def check_is_regression(learner: Any) -> None:
     """Raise if something cannot learn rewards."""
@@ -366,28 +366,19 @@ def check_is_regression(learner: Any) -> None:
 
 
 def auto(
-    *,
-    n_features: int,
-    n_actions: int,
-    scale: bool = True,
-    default_reward: float | None = None,
-    wait: int | None = None,
-    seed: int | np.random.Generator = 0,
-    max_pending: int = MAX_PENDING,
+    *, n_features: int, n_actions: int, scale: bool = True, **options: Unpack[AgentOptions]
 ) -> RewardAgent:
     """Return the agent to use by default: no horizon, no rate, no exploration to set.
 
     FastCB over `folklearn.auto` for each action: see `RewardAgent` for what it does and what is
-    proven. Contexts are numbers of any scale.
-
-    A decision and its reward take K predictions and one update: at 20 features and 10 actions 0.7
-    of Vowpal Wabbit's time (benchmarks/results/decisions.md).
+    proven. Contexts are numbers of any scale. At 20 features and 10 actions a decision and its
+    reward take 0.7 of Vowpal Wabbit's time (benchmarks/results/decisions.md).
 
     Parameters
     ----------
     n_features, n_actions : sizes of the problem, n_actions at least 2.
     scale : False for contexts that have norms of about 1 and hold a constant already.
-    default_reward, wait, seed, max_pending : as `RewardAgent` has them.
+    options : default_reward, wait, seed, max_pending and others of `RewardAgent`.
 
     Examples
     --------
@@ -398,17 +389,10 @@ def auto(
     >>> bool(agent.expected_rewards([31.0, 1250.0, 0.0])[decision.action] > 0.5)
     True
     """
-    K = validation.count("n_actions", n_actions, 2)
+    n_columns = validation.count("n_features", n_features, 1) + bool(scale)
     # K of them predict for every decision, and Folklore would be a third of that.
     regressions = [
-        auto_learner(n_features=n_features + bool(scale), n_classes=2, worst_case=False)
-        for _ in range(K)
+        auto_learner(n_features=n_columns, n_classes=2, worst_case=False)
+        for _ in range(validation.count("n_actions", n_actions, 2))
     ]
-    return RewardAgent(
-        regressions,
-        scale=scale,
-        default_reward=default_reward,
-        wait=wait,
-        seed=seed,
-        max_pending=max_pending,
-    )
+    return RewardAgent(regressions, scale=scale, **options)

@@ -1,22 +1,36 @@
-"""The aggregating algorithm: the exact Bayesian mixture of all linear models, by particles."""
+"""The Bayesian mixture of all linear models by particles: Aggregating, and Obama for bandits.
 
-from typing import Any
+Each round multiplies the weights of the particles, kept as logs. Before the effective sample size
+falls below half, they are resampled in proportion to their weights and moved by Metropolis steps
+that leave the posterior of the whole history unchanged. Moves alternate between a Gaussian
+fitted to the particles (an autoregressive step, nearly independent draws once the posterior is
+nearly Gaussian) and a random walk with their covariance (for its tails and the boundary of the
+class), each with its own adapted step. See docs/theory/baselines.md.
+"""
+
+import math
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from folklearn import validation
 from folklearn.arrays import Array
-from folklearn.baselines import bounds
-from folklearn.baselines.kernels import log_mixture
-from folklearn.baselines.posterior import ParticlePosterior, effective_size
-from folklearn.errors import InvalidInputError
+from folklearn.bandits.agent import MAX_PENDING, Agent, Decision, choose_exploration, explore
+from folklearn.baselines.kernels import history_losses
+from folklearn.errors import InvalidInputError, StateFileError
+from folklearn.evidence.bounds import bandit_exploration
+from folklearn.kernels.simplex import helmert
 from folklearn.learners.base import Learner
-from folklearn.progress import Report
 from folklearn.serialization import Record, generator_from, generator_state
-from folklearn.validation import Rows
 
 _MAX_PARTICLES, _MAX_MOVES = 10**6, 10**4
+_TARGET_ACCEPTANCE = 0.3
+_MAX_STAGES = 100  # in which one round may enter the posterior
+_BISECTIONS = 30  # of the step of a stage
+_AUTOREGRESSION, _RANDOM_WALK = range(2)
+_MAX_STEPS = (1.0, 3.0)  # of the two moves, in standard deviations
+_JITTER = 1e-10  # of the mean variance, added to a covariance
 
 
 class Aggregating(Learner):
@@ -25,42 +39,26 @@ class Aggregating(Learner):
     Use it as a reference on small problems, K d up to about 20: no learner of this library has
     a better guarantee. Use `Folklore` for everything else.
 
-    Vovk's aggregating algorithm on the log loss plays the posterior mean of the probabilities:
-
     .. math::
         p_t = (1-\mu)\, E_{W \sim P_t} \mathrm{softmax}(W x_t) + \mu/K, \qquad
         P_t(W) \propto \mathrm{prior}(W) \exp\Big(-\sum_{s<t} \frac{w_s}{w_{\max}} \ell_s(W)\Big)
 
-    The integral is a sum over weighted particles. Each round multiplies the weights; once
-    the effective sample size falls below half, systematic resampling is followed by
-    ``n_moves`` Metropolis moves of every particle over the whole history (`ParticlePosterior`).
+    A round costs O(n_particles K d), and O(n_particles n_moves t K d) when the particles move,
+    which on steady streams becomes rarer as 1/t; memory 8 (d + K + 1) t bytes for the history.
 
-    Differs from Foster et al. in the integral (particles instead of a projected Langevin
-    chain, whose proven running time is a polynomial of high degree) and in leaving
-    :math:`\mu` at 0 by default, which the bound on the log loss does not need.
-
-    A round costs O(n_particles K d), and O(n_particles n_moves t K d) when the particles
-    move; memory 8 (d + K + 1) t bytes for the history. Moves become rarer as 1/t on steady
-    streams, but the longest round, and every surprise, costs a pass over all that was seen.
-
-    Guarantee, for the exact integral, every stream, hard or soft labels and weights at most
-    ``max_weight``: `baselines.bounds.aggregating_uniform` (against row norms at most B) and
-    `baselines.bounds.aggregating_gaussian`, times ``max_weight``. The Monte Carlo error comes
-    on top; it is not bounded here, falls like 1/sqrt(n_particles), and needs n_particles
-    well above K d. There is no certificate.
+    Guarantee, for the exact integral, :math:`|x| \le R`, every stream, hard or soft labels: with
+    unit weights regret is at most `regret_bound`; with weights at most ``max_weight``, that many
+    times its value at T = total weight / ``max_weight``. The Monte Carlo error comes on top; it is
+    not bounded here, falls like 1/sqrt(n_particles), and needs n_particles well above K d.
 
     Parameters
     ----------
-    n_features : number of features d, at least 1.
-    n_classes : number of classes K, at least 2.
-    B : largest row norm of the linear models to compete with, positive.
-    R : bound on the norm of x, positive; it enters the guarantee only.
+    n_features, n_classes : sizes of the problem, d at least 1 and K at least 2.
+    B, R : largest row norm of the models to compete with, and norm of x for the guarantee only.
     prior : "uniform" on the W of row norms at most B, or "gaussian", N(0, nu^2 I).
-    nu : standard deviation :math:`\nu` of the Gaussian prior, positive; by default B.
-    mu : share :math:`\mu` of the uniform distribution in every prediction, from 0 to 1/2; it
-        bounds every loss by ln(K/mu).
-    n_particles : number of particles, at least 2; rounded up to a multiple of K, so that the
-        first prediction is exactly uniform.
+    nu : standard deviation of the Gaussian prior, positive; by default B.
+    mu : share of the uniform distribution, from 0 to 1/2; it bounds every loss by ln(K/mu).
+    n_particles : at least 2; rounded up to a multiple of K: the first prediction is uniform.
     n_moves : Metropolis moves after each resampling, at least 1.
     seed : an integer, or a NumPy Generator, which is then used and advanced.
     max_weight : largest sample weight :math:`w_{\max}`, positive; a larger one is refused.
@@ -75,12 +73,10 @@ class Aggregating(Learner):
 
     References
     ----------
-    Vovk (1998), "A Game of Prediction with Expert Advice". Kakade and Ng (2005), "Online
-    Bounds for Bayesian Algorithms", Theorem 2.2. Foster, Kale, Luo, Mohri and Sridharan
-    (2018), "Logistic Regression: The Importance of Being Improper", Theorem 3. Chopin (2002),
-    "A sequential particle filter method for static models" (resample-move). Rudolf and
-    Sprungk (2018), "On a Generalization of the Preconditioned Crank-Nicolson Metropolis
-    Algorithm" (the autoregressive step).
+    Vovk (1998), "A Game of Prediction with Expert Advice". Foster, Kale, Luo, Mohri and Sridharan
+    (2018), "Logistic Regression: The Importance of Being Improper". Chopin (2002), "A sequential
+    particle filter method for static models". Rudolf and Sprungk (2018), "On a Generalization of
+    the Preconditioned Crank-Nicolson Metropolis Algorithm", for the autoregressive step.
     """
 
     PARAMS = (
@@ -111,14 +107,12 @@ class Aggregating(Learner):
         max_weight: float = 1.0,
     ) -> None:
         self._size(n_features, n_classes)
-        K = self.n_classes
+        d, K = self.n_features, self.n_classes
         self.B = validation.positive("B", B)
         self.R = validation.positive("R", R)
-        if prior not in ("uniform", "gaussian"):
-            raise InvalidInputError(f"prior must be 'uniform' or 'gaussian', got {prior!r}")
+        self.prior = validation.choice("prior", prior, ("uniform", "gaussian"))
         if nu is not None and prior == "uniform":
             raise InvalidInputError("nu belongs to prior='gaussian'; the uniform prior has only B")
-        self.prior = prior
         self.nu = None
         if prior == "gaussian":
             self.nu = self.B if nu is None else validation.positive("nu", nu)
@@ -127,89 +121,336 @@ class Aggregating(Learner):
         self.n_particles = -(-wanted // K) * K
         self.n_moves = validation.count("n_moves", n_moves, 1, _MAX_MOVES)
         self.max_weight = validation.positive("max_weight", max_weight)
-        rng = validation.generator(seed)
-        self._posterior = ParticlePosterior(
-            self.n_features,
-            K,
-            B=self.B,
-            nu=self.nu,
-            n_particles=self.n_particles,
-            n_moves=self.n_moves,
-            rng=rng,
-        )
+        self._rng = validation.generator(seed)
+        self._Q = helmert(K)
+        self._z = np.empty(K)
+        # (N, K, d), or (N, K-1, d) in the Helmert basis for the Gaussian prior
+        self._particles = self._draw_prior()
+        self._W = self._models(self._particles)
+        self._log_weights: Array = np.full(self.n_particles, -math.log(self.n_particles))
+        self._steps: Array = np.array([1.0, 2.4 / math.sqrt(self._particles[0].size)])
+        self._n_learned = 0  # rounds of the history, whose room doubles when it is used up
+        self._X, self._Y, self._w = np.empty((0, d)), np.empty((0, K)), np.empty(0)
+
+    def _draw_prior(self) -> Array:
+        """Return particles of which the K cyclic shifts of the classes are there too."""
+        d, K, rng = self.n_features, self.n_classes, self._rng
+        W = rng.standard_normal((self.n_particles // K, K, d))
+        if self.nu is None:
+            # Just inside, so that rounding cannot put a row outside.
+            radii = self.B * (1.0 - 1e-12) * rng.random((len(W), K, 1)) ** (1.0 / d)
+            W *= radii / np.sqrt((W**2).sum(axis=2, keepdims=True))
+        else:
+            W *= self.nu
+        W = np.concatenate([np.roll(W, shift, axis=1) for shift in range(K)])
+        return W if self.nu is None else self._Q.T @ W
+
+    def _models(self, particles: Array) -> Array:
+        return particles if self.nu is None else self._Q @ particles
 
     def _predict(self, x: Array) -> Array:
         return np.exp(self._log_p(x))
 
     def _log_p(self, x: Array) -> Array:
-        log_p = np.empty(self.n_classes)
-        terms = np.empty((self.n_particles, self.n_classes))
-        models = (self._posterior.W, self._posterior.log_weights)
-        if not log_mixture(*models, self.mu, x, validation.MAX_NORM, terms, log_p):
-            validation.check_context(x)
+        terms: Array = self._W @ validation.usable(x)  # (N, K)
+        terms -= terms.max(axis=1, keepdims=True)
+        terms += (self._log_weights - np.log(np.exp(terms).sum(axis=1)))[:, None]
+        top = terms.max(axis=0)
+        log_p: Array = np.minimum(top + np.log(np.exp(terms - top).sum(axis=0)), 0.0)  # rounding
+        if self.mu > 0.0:
+            log_p = np.log((1.0 - self.mu) * np.exp(log_p) + self.mu / self.n_classes)
         return log_p
 
     def _learn(self, x: Array, label: int, soft: Array, weight: float) -> float:
         target = soft if label < 0 else np.eye(self.n_classes)[label]
-        return float(-(target @ self._learn_round(x, target, weight)))
-
-    def _run(self, rows: Rows, report: Report | None) -> Array:
-        targets = rows.soft if len(rows.soft) else np.eye(self.n_classes)[rows.labels]
-        P = np.empty((len(rows.X), self.n_classes))
-        for t, x in enumerate(rows.X):
-            P[t] = np.exp(self._learn_round(x, targets[t], rows.weights[t]))
-            if report is not None:
-                report(t + 1)
-        return P
-
-    def _learn_round(self, x: Array, target: Array, weight: float) -> Array:
-        log_p = self._log_p(x)
+        loss = -float(target @ self._log_p(x))
         if weight > 0.0:
-            self._posterior.learn(x, target, weight / self.max_weight)
+            self._add_round(x, target, weight / self.max_weight)
         self._n_rounds += 1
-        return log_p
+        return loss
+
+    def _add_round(self, x: Array, y: Array, weight: float) -> None:
+        """Add a round to the posterior: in stages, if at once would leave too few particles."""
+        t = self._n_learned
+        if t == len(self._w):
+            room = max(16, t)
+            self._X = np.concatenate([self._X, np.zeros((room, len(x)))])
+            self._Y = np.concatenate([self._Y, np.zeros((room, len(y)))])
+            self._w = np.concatenate([self._w, np.zeros(room)])
+        self._X[t], self._Y[t] = x, y
+        self._n_learned = t + 1
+        losses, no_limits = np.empty(self.n_particles), np.full(self.n_particles, np.inf)
+        self._w[t] = 0.0
+        for stage in range(_MAX_STAGES):
+            history_losses(self._W, x[None], y[None], np.ones(1), no_limits, self._z, losses)
+            left = weight - self._w[t]
+            if self._keeps_enough(losses, left):
+                self._log_weights = _normalise(self._log_weights - left * losses)
+                break
+            step = left if stage == _MAX_STAGES - 1 else self._longest_step(losses, left)
+            self._log_weights = _normalise(self._log_weights - step * losses)
+            self._w[t] += step
+            self._move()
+        self._w[t] = weight
+
+    def _keeps_enough(self, losses: Array, step: float) -> bool:
+        weights = _normalise(self._log_weights - step * losses)
+        return effective_size(weights) >= 0.5 * self.n_particles
+
+    def _longest_step(self, losses: Array, left: float) -> float:
+        low, high = 0.0, left
+        for _ in range(_BISECTIONS):
+            middle = 0.5 * (low + high)
+            low, high = (middle, high) if self._keeps_enough(losses, middle) else (low, middle)
+        return high
+
+    def _history(self) -> tuple[Array, Array, Array]:
+        t = self._n_learned
+        return self._X[:t], self._Y[:t], self._w[:t]
+
+    def _move(self) -> None:
+        """Resample, then move every particle `n_moves` times over the whole history.
+
+        In coordinates e whitened by the particles' mean and covariance the moves alternate
+        between sqrt(1 - b^2) e + b xi, which is reversible for the fitted Gaussian, so that
+        its density enters the acceptance, and the random walk e + b xi.
+        """
+        weights, N, rng = np.exp(self._log_weights), self.n_particles, self._rng
+        flat = self._particles.reshape(N, -1)
+        mean = weights @ flat
+        L = covariance_factor((flat - mean).T * weights @ (flat - mean), self.nu or self.B)
+        kept = resample(weights, rng)
+        flat, W = flat[kept], self._W[kept]
+        # Not a triangular solve, which BLAS splits across threads at a loss.
+        E = (flat - mean) @ np.linalg.inv(L).T
+        losses, new_losses = np.empty(N), np.empty(N)
+        history_losses(W, *self._history(), np.full(N, np.inf), self._z, losses)
+        for move in range(self.n_moves):
+            kind = move % 2
+            b = float(self._steps[kind])
+            shrink = math.sqrt(1.0 - b**2) if kind == _AUTOREGRESSION else 1.0
+            new_E = shrink * E + b * rng.standard_normal(E.shape)
+            new = mean + new_E @ L.T
+            # Accepted if the loss grows by at most this; -ln u is exponential.
+            slack = rng.standard_exponential(N)
+            slack += self._log_prior(new) - self._log_prior(flat)
+            if kind == _AUTOREGRESSION:
+                slack += 0.5 * ((new_E**2).sum(axis=1) - (E**2).sum(axis=1))
+            new_W = self._models(new.reshape(self._particles.shape))
+            history_losses(new_W, *self._history(), losses + slack, self._z, new_losses)
+            accepted = new_losses < np.inf
+            for old, proposed in ((flat, new), (E, new_E), (W, new_W), (losses, new_losses)):
+                old[accepted] = proposed[accepted]
+            b *= math.exp(float(accepted.mean()) - _TARGET_ACCEPTANCE)
+            self._steps[kind] = min(b, _MAX_STEPS[kind])
+        self._particles = flat.reshape(self._particles.shape)
+        self._W = self._models(self._particles)
+        self._log_weights = np.full(N, -math.log(N))
+
+    def _log_prior(self, flat: Array) -> Array:
+        if self.nu is not None:
+            density: Array = -0.5 * ((flat / self.nu) ** 2).sum(axis=1)
+            return density
+        rows = flat.reshape(self._particles.shape)
+        inside = ((rows / self.B) ** 2).sum(axis=2).max(axis=1) <= 1.0
+        return np.where(inside, 0.0, -np.inf)
 
     def regret_bound(self, n_rounds: int) -> float:
-        """Return a bound on the regret of the exact integral, for |x| <= R and unit weights."""
-        sizes = {"n_features": self.n_features, "n_classes": self.n_classes}
+        r"""Return a bound on the regret against row norms at most B, for |x| <= R and unit weights.
+
+        With :math:`c = \min(4BR,\; 2BR + \ln K)` and :math:`\varepsilon = \min(1, Kd / (cT))`,
+
+        .. math::
+            K d \ln\frac1\varepsilon + \varepsilon c T + 2 \mu T \ \text{(uniform)}, \qquad
+            \frac{K B^2}{2\nu^2} + \frac{(K-1)d}2 \ln\Big(1 + \frac{T R^2 \nu^2}{K d}\Big)
+            + 2\mu T \ \text{(gaussian)}
+
+        for the exact integral. The first implies Theorem 3 of Foster et al. (2018),
+        :math:`5Kd\ln(BRT/(Kd) + e) + 2\mu T`, the second is Theorem 2.2 of Kakade and Ng (2005)
+        for K classes. Derived in docs/theory/baselines.md.
+        """
+        T = validation.count("n_rounds", n_rounds, 0)
+        K, n, B, R = self.n_classes, self.n_classes * self.n_features, self.B, self.R
         if self.nu is None:
-            return bounds.aggregating_uniform(n_rounds, **sizes, B=self.B, R=self.R, mu=self.mu)
-        return bounds.aggregating_gaussian(
-            n_rounds, **sizes, B=self.B, R=self.R, nu=self.nu, mu=self.mu
-        )
+            c = min(4.0 * B * R, 2.0 * B * R + math.log(K))
+            eps = n / max(n, c * T)
+            return -n * math.log(eps) + eps * c * T + 2.0 * self.mu * T
+        growth = math.log1p(T * (R * self.nu) ** 2 / n)
+        prior = 0.5 * K * (B / self.nu) ** 2
+        return prior + 0.5 * (n - self.n_features) * growth + 2.0 * self.mu * T
 
     @property
     def effective_size(self) -> float:
         """Effective number of particles, between half of them and all of them."""
-        return effective_size(self._posterior.log_weights)
+        return effective_size(self._log_weights)
 
     def coef(self) -> Array:
         """Return the posterior mean (K, d) of the weights."""
-        return self._posterior.mean()
-
-    @property
-    def n_bytes(self) -> int:
-        """The bytes of the particles and of the history, which grows with every round."""
-        return sum(array.nbytes for array in self._posterior.parts())
+        mean: Array = np.tensordot(np.exp(self._log_weights), self._W, axes=1)
+        return mean
 
     def expected_bytes(self, n_features: int, n_classes: int) -> int:
         """Return about how much memory the particles of such a learner take at other sizes."""
         return 8 * self.n_particles * n_classes * n_features
 
+    def _parts(self) -> dict[str, NDArray[Any]]:
+        particles = {"particles": self._particles, "log_weights": self._log_weights}
+        history = dict(zip(("X", "Y", "w"), self._history(), strict=True))
+        return particles | {"steps": self._steps} | history
+
     def to_record(self) -> Record:
         """Return the full state as a record, the generator's state included."""
         record = super().to_record()
-        record.config["generator"] = generator_state(self._posterior.rng)
+        record.config["generator"] = generator_state(self._rng)
         return record
 
-    def _parts(self) -> dict[str, NDArray[Any]]:
-        return dict(zip(ParticlePosterior.ARRAYS, self._posterior.parts(), strict=True))
+    def _restore(self, record: Record) -> None:
+        t, d, K = np.size(record.arrays.get("w", ())), self.n_features, self.n_classes
+        self._X, self._Y, self._w, self._n_learned = (
+            np.empty((t, d)),
+            np.empty((t, K)),
+            np.empty(t),
+            t,
+        )
+        super()._restore(record)
+        self._W = self._models(self._particles)
+        self._rng = generator_from(record.word("generator"))
+
+
+def _normalise(log_weights: Array) -> Array:
+    """Return log weights whose exponentials sum to 1."""
+    shifted: Array = log_weights - log_weights.max()
+    return shifted - math.log(np.exp(shifted).sum())
+
+
+def effective_size(log_weights: Array) -> float:
+    """Return 1 / sum of squared weights, for normalised log weights."""
+    return float(1.0 / np.exp(2.0 * log_weights).sum())
+
+
+def resample(weights: Array, rng: np.random.Generator) -> NDArray[np.intp]:
+    """Return N indices by systematic resampling: equally spaced points on the total weight."""
+    N = len(weights)
+    points = (np.arange(N) + rng.random()) / N
+    return np.minimum(np.searchsorted(np.cumsum(weights), points), N - 1)
+
+
+def covariance_factor(covariance: Array, scale: float) -> Array:
+    """Return the lower Cholesky factor of a sample covariance, with as much jitter as it needs.
+
+    A covariance of zero, all particles being one, is replaced by scale^2 I.
+    """
+    n = len(covariance)
+    size = float(np.trace(covariance)) / n
+    if not size > 0.0:
+        return scale * np.eye(n)
+    jitter = _JITTER
+    while True:
+        try:
+            factor = np.linalg.cholesky(covariance + jitter * size * np.eye(n))
+        except np.linalg.LinAlgError:
+            jitter *= 100.0
+        else:
+            return factor.astype(np.float64, copy=False)
+
+
+class Obama(Agent):
+    r"""The aggregating algorithm on importance-weighted losses, for bandit feedback.
+
+    Use it as a reference on small problems, K d up to about 20: its dependence on B is
+    logarithmic, and every correct outcome teaches. For everything else use `BanditReduction`
+    over `folklearn.Folklore`.
+
+    .. math:: p = E_{W \sim P_t} \mathrm{softmax}(W x), \qquad \tilde y \sim P = (1-\mu) p +
+        \frac\mu K, \qquad P_t(W) \propto \mathrm{prior}(W) \exp\Big(-\frac\mu K \sum_s
+        \frac{1\{\tilde y_s = y_s\}}{P_s(y_s)} \ell_s(W)\Big)
+
+    with the uniform prior on row norms at most B and :math:`\mu` the exploration. Integral, time
+    and memory are those of `Aggregating`.
+
+    Guarantee, for the exact integral, contexts of norm at most R and outcomes without delay:
+    for every W of row norms at most B, expected mistakes are at most :math:`\sum_t \ell_t(W)
+    + \mu T + K R(T) / \mu`, with R(T) = ``Aggregating.regret_bound(T)``.
+
+    Parameters
+    ----------
+    n_features, n_classes, B, R, n_particles, n_moves : as `Aggregating` has them.
+    exploration : :math:`\mu`, above 0 and at most 1; by default 0.1, the best of
+        0.03 to 0.6 on streams with and without noise.
+    horizon : number of rounds T, which sets :math:`\mu = \min(1, \sqrt{K R(T) / T})`.
+    seed : an integer, or a NumPy Generator; it feeds the actions, its first number the particles.
+    max_pending : decisions that may wait for an outcome, at least 1.
+
+    Examples
+    --------
+    >>> from folklearn import interact, synthetic
+    >>> from folklearn.baselines import Obama
+    >>> agent = Obama(n_features=2, n_classes=3, n_particles=120)
+    >>> bool(interact(agent, *synthetic.separable(0, 500, d=2, K=3)).rewards.mean() > 0.6)
+    True
+
+    References
+    ----------
+    Foster, Kale, Luo, Mohri and Sridharan (2018), section on bandit multiclass learning (OBAMA).
+    """
+
+    STATE: ClassVar = {"_learner": Aggregating}
+    PARAMS = ("n_features", "n_classes", "exploration", "B", "R", "n_particles", "n_moves")
+
+    @classmethod
+    def _fewest_numbers(cls, **words: Any) -> int:
+        return Aggregating._fewest_numbers(**words)
+
+    def __init__(
+        self,
+        *,
+        n_features: int,
+        n_classes: int,
+        exploration: float | str | None = None,
+        horizon: int | None = None,
+        B: float = 10.0,
+        R: float = 1.0,
+        n_particles: int = 512,
+        n_moves: int = 10,
+        seed: int | np.random.Generator = 0,
+        max_pending: int = MAX_PENDING,
+    ) -> None:
+        self._start(seed, max_pending)
+        self._learner = learner = Aggregating(
+            n_features=n_features,
+            n_classes=n_classes,
+            B=B,
+            R=R,
+            n_particles=n_particles,
+            n_moves=n_moves,
+            # A second generator: the record of the learner has its state.
+            seed=np.random.default_rng(self._rng.integers(2**63)),
+        )
+        self.n_features, self.n_classes = learner.n_features, learner.n_classes
+        self.B, self.R = learner.B, learner.R
+        self.n_particles, self.n_moves = learner.n_particles, learner.n_moves
+        self.exploration = choose_exploration(
+            exploration, horizon, 0.1, self._theory, positive=True
+        )
+
+    def _theory(self, horizon: int) -> float:
+        regret = self._learner.regret_bound(horizon)
+        return bandit_exploration(horizon, n_classes=self.n_classes, regret=regret)
+
+    def _see(self, x: Array) -> Array:
+        return self._learner._predict(x)
+
+    def _play(self, seen: Array) -> Array:
+        return explore(seen, self.exploration)
+
+    def _absorb(self, decision: Decision, seen: Array, correct: bool) -> None:
+        if correct:
+            weight = self.exploration / self.n_classes / decision.propensity
+            x, y = decision.x.copy(), decision.action
+            self._learner._learn(x, y, validation.NO_SOFT, min(1.0, weight))
 
     def _restore(self, record: Record) -> None:
-        self._n_rounds = record.count("n_rounds")
-        t = np.size(record.arrays.get("w", ()))
-        shapes = {name: array.shape for name, array in self._parts().items()}
-        shapes |= {"X": (t, self.n_features), "Y": (t, self.n_classes), "w": (t,)}
-        self._posterior.rng = generator_from(record.word("generator"))
-        arrays = [self._read_array(record, *shape).copy() for shape in shapes.items()]
-        self._posterior.restore(*arrays)
+        expected = repr(self._learner)
+        super()._restore(record)
+        if repr(self._learner) != expected:
+            raise StateFileError("an Obama state holds particles of another problem")

@@ -11,8 +11,13 @@ import numpy as np
 
 from folklearn.kernels.boosting import REACH
 from folklearn.kernels.compile import fast_kernel, kernel
-from folklearn.kernels.first_order import linear_residual, predict_linear
-from folklearn.kernels.projections import length, project_rows
+from folklearn.kernels.linear_models import (
+    length,
+    linear_residual,
+    multiply,
+    predict_linear,
+    project_rows,
+)
 from folklearn.kernels.simplex import sigmoid
 
 # Totals of the rounds of ONS, by position: weighted loss; rounds; the sum of gradient' A_t^-1
@@ -32,40 +37,17 @@ _STEPS_WITHOUT_MOVE = 3
 _MAX_PROJECTION_STEPS = 20_000
 
 
-@fast_kernel
-def _logits(W, x, z):
-    """Write W x into z for W (K, d), and return the index of the largest."""
-    best = 0
-    for k in range(z.shape[0]):
-        row = W[k]
-        total = 0.0
-        for j in range(x.shape[0]):
-            total += row[j] * x[j]
-        z[k] = total
-        if total > z[best]:
-            best = k
-    return best
-
-
 @kernel
 def _loss(W, x, y, z):
-    best = _logits(W, x, z)
-    top = z[best]
-    behind = 0.0
-    others = 0.0
+    multiply(W, x, z)
+    best = np.argmax(z)
+    top, behind, others = z[best], 0.0, 0.0
     for k in range(z.shape[0]):
         if k != best:
             lag = top - z[k]
             behind += y[k] * lag
             others += math.exp(-lag)
     return behind + math.log1p(others)
-
-
-@kernel
-def round_losses(W, x, y, z, losses):
-    """Write the loss of every model on one round into losses (N,); z (K,) is scratch."""
-    for i in range(W.shape[0]):
-        losses[i] = _loss(W[i], x, y, z)
 
 
 @kernel
@@ -84,95 +66,34 @@ def history_losses(W, X, Y, w, limits, z, losses):
 
 
 @kernel
-def log_mixture(W, log_weights, mu, x, max_norm, terms, log_p):
-    """Write ln((1 - mu) sum_i weight_i softmax(W_i x) + mu/K) into log_p (K,).
-
-    terms is scratch (N, K). Return False, before anything else, if |x| is not at most max_norm.
-    """
-    squared = 0.0
-    for j in range(x.shape[0]):
-        squared += x[j] * x[j]
-    if not squared <= max_norm * max_norm:
-        return False
-    N, K = terms.shape
-    for i in range(N):
-        top = terms[i, _logits(W[i], x, terms[i])]
-        total = 0.0
-        for k in range(K):
-            total += math.exp(terms[i, k] - top)
-        shift = log_weights[i] - math.log(total)
-        for k in range(K):
-            terms[i, k] = (terms[i, k] - top) + shift
-    for k in range(K):
-        top = terms[0, k]
-        for i in range(1, N):
-            top = max(top, terms[i, k])
-        total = 0.0
-        for i in range(N):
-            total += math.exp(terms[i, k] - top)
-        log_p[k] = top + math.log(total)
-        log_p[k] = min(log_p[k], 0.0)  # rounding
-        if mu > 0.0:
-            log_p[k] = math.log((1.0 - mu) * math.exp(log_p[k]) + mu / K)
-    return True
-
-
-@kernel
 def optimality_gap(W, gradient, B):
     """Return <g, W> + B sum_k |g_k|, at least f(W) - min f over the class for convex f.
 
     More than that, it is the largest of <g, W - U> over the class, which is what an inexact
     projection adds to the regret of a projected method.
     """
-    gap = 0.0
+    gap = (gradient * W).sum()
     for k in range(W.shape[0]):
         gap += B * length(gradient[k])
-        for j in range(W.shape[1]):
-            gap += gradient[k, j] * W[k, j]
     return gap
-
-
-@fast_kernel
-def multiply(A, v, out):
-    """Write A v into out, for A (n, n) and v (n,)."""
-    for i in range(A.shape[0]):
-        row = A[i]
-        total = 0.0
-        for j in range(A.shape[1]):
-            total += row[j] * v[j]
-        out[i] = total
-
-
-@fast_kernel
-def largest_row_sum(A):
-    """Return the largest sum of absolute values of a row, at least the largest eigenvalue."""
-    top = 0.0
-    for i in range(A.shape[0]):
-        row = A[i]
-        total = 0.0
-        for j in range(A.shape[1]):
-            total += abs(row[j])
-        top = max(top, total)
-    return top
 
 
 @kernel
 def _gradient(W, origin, step, A, away, g):
-    """Write A(W - V) into g, V = origin - step; away (n,) is scratch."""
-    K, d = W.shape
-    for k in range(K):
-        for j in range(d):
-            away[k * d + j] = (W[k, j] - origin[k, j]) + step[k, j]
-    multiply(A, away, g.reshape(K * d))
+    """Write A(W - V) into g, V = origin - step; away (K, d) is scratch."""
+    for k in range(W.shape[0]):
+        for j in range(W.shape[1]):
+            away[k, j] = (W[k, j] - origin[k, j]) + step[k, j]
+    multiply(A, away.reshape(W.size), g.reshape(W.size))
 
 
 @kernel
-def project(origin, step, A, largest, B, tolerance, W, work):
+def project(origin, step, A, largest, B, tolerance, W):
     """Write the member of the class that is nearest to V = origin - step in the norm of A.
 
     A is (K d, K d), symmetric, with eigenvalues from 1 to at most `largest`; W, origin and
-    step are (K, d), and work is (4, K, d). V is never rounded to one number: with a tiny
-    step, origin - step has lost the digits that say how far W may be from it.
+    step are (K, d). V is never rounded to one number: with a tiny step, origin - step has lost
+    the digits that say how far W may be from it.
 
     Gradient descent with the constant momentum for strongly convex functions, until W has
     stopped moving and the gap of f(W) = |W - V|^2_A / 2 is at most `tolerance`, or what
@@ -180,17 +101,18 @@ def project(origin, step, A, largest, B, tolerance, W, work):
     Return (gap, solved); W is in the class and the gap is true even if not solved.
     """
     K, d = W.shape
-    for k in range(K):
-        for j in range(d):
-            W[k, j] = origin[k, j] - step[k, j]
+    W[:] = origin - step
     if project_rows(W, B) == 0:
         return 0.0, True
-    largest = min(largest, largest_row_sum(A))
+    longest = 0.0  # sum of absolute values of a row, at least the largest eigenvalue
+    for i in range(A.shape[0]):
+        longest = max(longest, np.abs(A[i]).sum())
+    largest = min(largest, longest)
     root = math.sqrt(largest)
     momentum = (root - 1.0) / (root + 1.0)
     tolerance = max(tolerance, _GAP_ROUNDING * largest * K * B * B)
-    ahead, previous, g, away = work[0], work[1], work[2], work[3].reshape(K * d)
-    ahead[:] = W
+    ahead, previous = W.copy(), W.copy()
+    g, away = np.empty_like(W), np.empty_like(W)
     still = 0
     for _ in range(min(_MAX_PROJECTION_STEPS, 100 + int(80.0 * root))):
         _gradient(ahead, origin, step, A, away, g)
@@ -254,62 +176,49 @@ def add_direction(A, S, v, u):
 
 
 @kernel
-def ons_round(W, matrices, totals, work, x, label, soft, weight, B, R, D, beta, max_norm):
+def ons_round(W, matrices, totals, x, label, soft, weight, B, R, D, beta, max_norm):
     """Learn one example and return its loss.
 
     matrices (2, n, n) holds (beta D)^2 A, which starts as the identity, and its inverse;
     n = K d. In this scale the step A^-1 gradient / beta is D times S v, v = beta D gradient.
-    work is (6, K, d) scratch, preceded by two vectors of K numbers.
     """
     size = length(x)
     if not size <= max_norm:
         return math.nan
-    K, d = W.shape
-    n = K * d
-    residual = work[K : 2 * K]
-    loss = linear_residual(W, x, label, soft, work[:K], residual)
+    z, residual = np.empty(W.shape[0]), np.empty(W.shape[0])
+    loss = linear_residual(W, x, label, soft, z, residual)
     totals[LOSS] += weight * loss
     totals[ROUNDS] += 1.0
     if weight == 0.0 or size == 0.0:
         return loss
     totals[HEAVY] += weight > 1.0
     totals[FAR] += size > R * _MAX_NORM_RATIO
-    space = work[2 * K :].reshape(6, K, d)
-    v, step, scratch = space[0], space[1], space[2:]
-    for k in range(K):
-        factor = weight * (beta * D) * residual[k]
-        for j in range(d):
-            v[k, j] = factor * x[j]
-    gain = add_direction(matrices[0], matrices[1], v.reshape(n), step.reshape(n))
+    v, step = np.outer(weight * (beta * D) * residual, x).reshape(W.size), np.empty(W.size)
+    gain = add_direction(matrices[0], matrices[1], v, step)
     if not gain >= 0.0:
         totals[LOST] += 1.0
         return loss
     totals[NEWTON] += gain
-    for k in range(K):
-        for j in range(d):
-            totals[TRACE] += v[k, j] * v[k, j]
-            v[k, j] = W[k, j]
-            step[k, j] *= D
-    largest = 1.0 + totals[TRACE]
-    gap, solved = project(
-        v, step, matrices[0], largest, B, PROJECTION_GAP * (beta * D * D), W, scratch
-    )  # fmt: skip
+    totals[TRACE] += (v * v).sum()
+    step *= D
+    largest, tolerance = 1.0 + totals[TRACE], PROJECTION_GAP * (beta * D * D)
+    gap, solved = project(W.copy(), step.reshape(W.shape), matrices[0], largest, B, tolerance, W)
     totals[UNSOLVED] += not solved
-    totals[SLACK] += 2.0 / (D * D) * (gap + _WEIGHT_ROUNDING * largest * D * length(W.reshape(n)))
+    totals[SLACK] += (
+        2.0 / (D * D) * (gap + _WEIGHT_ROUNDING * largest * D * length(W.reshape(W.size)))
+    )
     return loss
 
 
 @kernel
-def ons_rounds(
-    W, matrices, totals, work, X, labels, soft, weights, B, R, D, beta, P, losses
-):  # fmt: skip
+def ons_rounds(W, matrices, totals, X, labels, soft, weights, B, R, D, beta, P, losses):
     """Predict every row of X into P and learn it."""
     no_label = np.empty(0)
     for t in range(X.shape[0]):
         y = soft[t] if labels[t] < 0 else no_label
         predict_linear(W, X[t], np.inf, P[t])
         losses[t] = ons_round(
-            W, matrices, totals, work, X[t], labels[t], y, weights[t], B, R, D, beta, np.inf
+            W, matrices, totals, X[t], labels[t], y, weights[t], B, R, D, beta, np.inf
         )
 
 
@@ -319,13 +228,9 @@ def pairwise_costs(s):
     K = s.shape[0]
     C = np.empty((K, K))
     for y in range(K):
-        total = 0.0
         for k in range(K):
-            C[y, k] = sigmoid(s[k] - s[y])
-            if k != y:
-                total += C[y, k]
-        for k in range(K):
-            C[y, k] += total
+            C[y, k] = sigmoid(s[k] - s[y]) if k != y else 0.0
+        C[y] += C[y].sum()
         C[y, y] = 0.0
     return C
 

@@ -8,20 +8,7 @@ from numpy.typing import ArrayLike
 
 from folklearn import validation
 from folklearn.arrays import Array
-from folklearn.baselines import bounds
-from folklearn.baselines.kernels import (
-    FAR,
-    HEAVY,
-    LOSS,
-    LOST,
-    N_ONS_TOTALS,
-    NEWTON,
-    ROUNDS,
-    SLACK,
-    UNSOLVED,
-    ons_round,
-    ons_rounds,
-)
+from folklearn.baselines import kernels
 from folklearn.errors import InvalidInputError
 from folklearn.evidence.certificate import Certificate
 from folklearn.learners.sgd import ProperLearner
@@ -34,45 +21,35 @@ class Ons(ProperLearner):
     r"""Online Newton step: proper predictions with logarithmic regret, exponential in B R.
 
     Use it for small B R (up to about 2), where its steps are not tiny, or to compare with:
-    `Folklore` has the same dependence on T without the factor :math:`e^{2BR}`, at a lower
-    cost. At the default B = 10 it hardly moves, as its theory demands.
+    `Folklore` has the same dependence on T without the factor :math:`e^{2BR}`, at a lower cost.
 
     .. math::
         W_{t+1} = \Pi_{A_t}\left(W_t - \tfrac1\beta A_t^{-1} \nabla_t\right), \qquad
         A_t = A_{t-1} + \nabla_t \nabla_t^\top, \quad A_0 = \frac{I}{\beta^2 D^2}, \quad
         \nabla_t = w_t (p_t - y_t) \otimes x_t
 
-    with :math:`p_t = \mathrm{softmax}(W_t x_t)`, :math:`W_1 = 0`,
-    :math:`\alpha = e^{-2BR}/(K-1)`, :math:`G = \sqrt 2 R`, :math:`D = 2B\sqrt K`,
-    :math:`\beta = \frac12 \min(\frac1{4GD}, \alpha)` and :math:`\Pi_A` the projection onto row
-    norms at most B in the norm of A. Differs from the paper's Figure 2 in that the projection is
-    iterative (until it stands still, at most 1e-10 nats from exact or what rounding allows),
-    and in that :math:`(\beta D)^2 A` is stored, which starts as the identity, and its
-    inverse, which follows by Sherman and Morrison's formula.
-
-    Time O((K d)^2) per round, times the iterations of the projection (some tens to hundreds)
-    where a row would leave its ball; memory 16 (K d)^2 bytes.
+    with :math:`p_t = \mathrm{softmax}(W_t x_t)`, :math:`\alpha = e^{-2BR}/(K-1)`,
+    :math:`G = \sqrt 2 R`, :math:`D = 2B\sqrt K`, :math:`\beta = \frac12 \min(\frac1{4GD}, \alpha)`
+    and :math:`\Pi_A` the projection onto row norms at most B in the norm of A, which is iterative,
+    at most 1e-10 nats from exact or what rounding allows. Time O((K d)^2) per round, times some
+    tens to hundreds where a row would leave its ball; memory 16 (K d)^2 bytes.
 
     Guarantee, for every stream with :math:`|x_t| \le R`, hard or soft labels and weights at
     most 1: regret against every W of row norm at most B is at most
-    ``certificate().regret_bound``, itself at most `folklearn.baselines.bounds.ons` plus the
-    projections' errors.
+    ``certificate().regret_bound``, itself at most `regret_bound` plus the projections' errors.
 
     Parameters
     ----------
-    n_features : number of features d, at least 1.
-    n_classes : number of classes K, at least 2.
+    n_features, n_classes : sizes of the problem, d at least 1 and K at least 2.
     B : largest row norm of the weights and of the models to compete with, positive.
-    R : bound on the norm of x. Longer contexts are learned all the same, but void the
-        certificate. B R is limited to about 300, where :math:`\alpha` underflows.
+    R : bound on the norm of x; longer contexts void the certificate. B R is at most about 300.
 
     Examples
     --------
     >>> from folklearn import Ons, synthetic
     >>> X, y = synthetic.separable(0, 500, d=4, K=3)
     >>> model = Ons(n_features=4, n_classes=3, B=2.0)
-    >>> P = model.run(X, y)
-    >>> bool((P.argmax(axis=1) == y).mean() > 0.8), model.certificate().valid
+    >>> bool((model.run(X, y).argmax(axis=1) == y).mean() > 0.8), model.certificate().valid
     (True, True)
 
     References
@@ -102,28 +79,36 @@ class Ons(ProperLearner):
         self._beta = 0.5 * min(1.0 / (4.0 * math.sqrt(2.0) * self.R * self._D), alpha)
         n = self._W.size
         self._matrices: Array = np.stack([np.eye(n), np.eye(n)])  # (beta D)^2 A and its inverse
-        self._totals: Array = np.zeros(N_ONS_TOTALS)
-        self._work: Array = np.empty(2 * self.n_classes + 6 * n)
+        self._totals: Array = np.zeros(kernels.N_ONS_TOTALS)
         self._chunk = max(1, int(1e8 / (100 * n * n + 1000)))
 
     def _learn(self, x: Array, label: int, soft: Array, weight: float) -> float:
-        loss: float = ons_round(
-            self._W, self._matrices, self._totals, self._work, x, label, soft, weight,
+        loss: float = kernels.ons_round(
+            self._W, self._matrices, self._totals, x, label, soft, weight,
             self.B, self.R, self._D, self._beta, validation.MAX_NORM,
         )  # fmt: skip
         return loss
 
-    def _learn_chunk(self, rows: Rows, P: Array, losses: Array) -> None:
+    def _run_chunk(self, rows: Rows, P: Array) -> None:
         X, _, labels, soft, weights = rows
-        ons_rounds(
-            self._W, self._matrices, self._totals, self._work, X, labels, soft, weights,
-            self.B, self.R, self._D, self._beta, P, losses,
+        kernels.ons_rounds(
+            self._W, self._matrices, self._totals, X, labels, soft, weights,
+            self.B, self.R, self._D, self._beta, P, np.empty(len(P)),
         )  # fmt: skip
 
     def regret_bound(self, n_rounds: int) -> float:
-        """Return a bound on the regret after `n_rounds` with contexts of norm at most R."""
-        sizes = {"n_features": self.n_features, "n_classes": self.n_classes}
-        return bounds.ons(n_rounds, **sizes, B=self.B, R=self.R)
+        r"""Return a bound on the regret after `n_rounds` of weight at most 1, :math:`|x| \le R`.
+
+        .. math:: \frac1{2\beta} \left[n \ln\left(1 + \frac{\beta^2 D^2 G^2 T}{n}\right)
+            + \frac14\right], \qquad n = (K-1) d
+
+        For T >= 2 it is below the paper's :math:`5(1/\alpha + GD) K d \ln T`. Derived in
+        docs/theory/baselines.md.
+        """
+        T = validation.count("n_rounds", n_rounds, 0)
+        n, G = (self.n_classes - 1) * self.n_features, math.sqrt(2.0) * self.R
+        growth = math.log1p((self._beta * G * self._D) ** 2 * T / n)
+        return (n * growth + 0.25) / (2.0 * self._beta)
 
     def certificate(self, W: ArrayLike | None = None, *, B: float | None = None) -> Certificate:
         """Return the certificate for the class, a smaller class, or one W (K, d).
@@ -135,9 +120,11 @@ class Ons(ProperLearner):
         totals = self._totals
         covered, norm = validation.comparators(W, B, self.B, self.n_classes, self.n_features)
         reason = self._why_invalid()
-        bound = (totals[NEWTON] + totals[SLACK] + norm / self._D**2) / (2.0 * self._beta)
+        bound = (totals[kernels.NEWTON] + totals[kernels.SLACK] + norm / self._D**2) / (
+            2.0 * self._beta
+        )
         return Certificate(
-            loss=float(totals[LOSS]),
+            loss=float(totals[kernels.LOSS]),
             regret_bound=float(bound),
             B=covered,
             n_rounds=self.n_rounds,
@@ -148,7 +135,7 @@ class Ons(ProperLearner):
     @property
     def n_rounds(self) -> int:
         """The number of rounds learned so far, those of weight 0 included."""
-        return int(self._totals[ROUNDS])
+        return int(self._totals[kernels.ROUNDS])
 
     def expected_bytes(self, n_features: int, n_classes: int) -> int:
         """Return about how much memory the state of such a learner takes at other sizes."""
@@ -156,19 +143,18 @@ class Ons(ProperLearner):
 
     def _why_invalid(self) -> str:
         totals = self._totals
-        of_rounds = f"of {totals[ROUNDS]:.0f} rounds"
-        if totals[FAR]:
-            return f"x was longer than R={self.R:g} in {totals[FAR]:.0f} {of_rounds}"
-        if totals[HEAVY]:
-            return (
-                f"the weight was above 1 in {totals[HEAVY]:.0f} {of_rounds}: "
-                "divide all weights by the largest"
-            )
-        if totals[LOST]:
-            return f"rounding prevented learning in {totals[LOST]:.0f} {of_rounds}"
+        for counter, reason in (
+            (kernels.FAR, f"x was longer than R={self.R:g} in {{}}"),
+            (kernels.HEAVY, "the weight was above 1 in {}: divide all weights by the largest"),
+            (kernels.LOST, "rounding prevented learning in {}"),
+        ):
+            if totals[counter]:
+                return reason.format(
+                    f"{totals[counter]:.0f} of {totals[kernels.ROUNDS]:.0f} rounds"
+                )
         return ""
 
     @property
     def n_unsolved(self) -> int:
         """Rounds whose projection did not converge; the certificate counts its error."""
-        return int(self._totals[UNSOLVED])
+        return int(self._totals[kernels.UNSOLVED])

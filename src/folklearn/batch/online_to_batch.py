@@ -2,7 +2,8 @@
 
 import copy
 import math
-from typing import Self
+from itertools import pairwise
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -11,12 +12,11 @@ from folklearn import validation
 from folklearn.arrays import Array, softmax
 from folklearn.batch.penalised import FIRST_RIDGE, fit_penalised
 from folklearn.errors import FolklearnError, InvalidInputError, StateFileError
-from folklearn.evidence.map_reduce import MapReduce
-from folklearn.evidence.passes import LocalPasses
+from folklearn.evidence.passes import LocalPasses, MapReduce
 from folklearn.learners.base import Learner, check_is_learner
-from folklearn.learners.experts import ExpertLearner
+from folklearn.learners.leader import ExpertLearner
 from folklearn.progress import Progress, Report, report_progress
-from folklearn.serialization import Record, Serializable, put_inside, state_file_errors
+from folklearn.serialization import Record, Serializable
 from folklearn.validation import Rows
 
 AVERAGE = "average"
@@ -37,19 +37,10 @@ class OnlineToBatch(Serializable):
 
     .. math:: p(x) = \frac1m \sum_{i \le m} h_{\tau_i}(x), \qquad \tau_i \sim U\{1..T\}
 
-    ======================  ================================  =========
-    select                  states that predict               guarantee
-    ======================  ================================  =========
-    ``"random"``            m = 1: random stopping            yes
-    ``"average"``           m = ``n_checkpoints``             yes
-    ``"last"``              the learner after the last row    heuristic
-    several ``passes``      any of these, rows seen again     heuristic
-    ======================  ================================  =========
-
-    The last state has seen most and is usually the best in practice; nothing proves it. With
-    ``select="last"``, several passes and a learner that has leaders (`auto`, `Leader`) what
-    predicts is the penalised maximum-likelihood fit to all rows, its ridge chosen by leaving
-    rows out (`fit_penalised`): the learner runs once, and its best leader is where the fit begins.
+    ``"random"`` has m = 1 and ``"average"`` m = ``n_checkpoints``. ``"last"`` predicts by the state
+    after the last row, usually the best in practice, of which nothing is proven. With several
+    passes and a learner that has leaders (`auto`, `Leader`) that is the penalised
+    maximum-likelihood fit to all rows, begun at the best leader (`fit_penalised`).
 
     Time is that of the learner's `run`; a prediction costs one of the learner's per state
     kept. Memory is that of up to m + 1 learners: every state is a full copy.
@@ -59,9 +50,8 @@ class OnlineToBatch(Serializable):
     :math:`E[\text{risk}] - \text{risk}(W) \le E[\text{Regret}(W)]/T \le E[G]`, G what
     `guarantee` returns. The expectations are over rows and draws: a single G is one draw of
     the bound, and a single predictor may be worse. Averaging is no worse than random stopping
-    in expectation, because -ln p is convex in p, and varies less. Risk is the expected log
-    loss; with weights, of :math:`w\,\ell` for independent rows (x, y, w). Derived in
-    docs/theory/reductions.md.
+    in expectation, because -ln p is convex in p. Risk is the expected log loss; with weights, of
+    :math:`w\,\ell` for independent rows (x, y, w). Derived in docs/theory/reductions.md.
 
     Parameters
     ----------
@@ -71,9 +61,8 @@ class OnlineToBatch(Serializable):
     select : ``"average"``, ``"random"`` or ``"last"``.
     n_checkpoints : number m of states that ``"average"`` draws, at least 1; those drawn twice
         count twice.
-    passes : times that the rows are run over, at least 1: first in the order given, then
-        reshuffled each time. Rounds 1..T are then those of all passes. For the penalised fit,
-        the most for each ridge; it ends when nothing changes, so 50 is a good number.
+    passes : times that the rows are run over, at least 1, reshuffled from the second on; several
+        have no guarantee. For the penalised fit, the most for each ridge; 50 is a good number.
     seed : of the draws, an integer; rows, learner and seed determine the result.
 
     Examples
@@ -84,7 +73,6 @@ class OnlineToBatch(Serializable):
     >>> model = OnlineToBatch(Folklore(n_features=3, n_classes=3, B=5.0)).fit(X, y)
     >>> model.predict(X[:4]).shape, bool(0.0 < model.guarantee() < 0.2)
     ((4, 3), True)
-    >>> OnlineToBatch(Folklore(n_features=3, n_classes=3), select="last").fit(X, y).guarantee()
 
     References
     ----------
@@ -95,6 +83,12 @@ class OnlineToBatch(Serializable):
     PARAMS = ("select", "n_checkpoints", "passes", "seed")
     CHILDREN = ("learner",)
     COUNTERS = ("n_rounds",)
+    STATE: ClassVar = {
+        "_states": list[Learner],
+        "rounds": list,
+        "_closed_form": bool,
+        "_heuristic": str,
+    }
 
     def __init__(
         self,
@@ -119,8 +113,7 @@ class OnlineToBatch(Serializable):
         self.seed = validation.count("seed", seed, 0)
         self.n_rounds = 0
         self._heuristic = "the predictor is not fitted yet"
-        self._rounds: list[int] = []  # the states that predict are those before these rounds
-        self._counts: list[int] = []
+        self.rounds: list[int] = []  # the states that predict are those before these, in order
         self._states: list[Learner] = []
         self._refitted: Array | None = None  # (K, d), the penalised fit if that predicts
         self._closed_form = False  # whether the rows satisfy the hypotheses of `regret_bound`
@@ -137,12 +130,8 @@ class OnlineToBatch(Serializable):
     ) -> Self:
         """Run the learner over the rows, keep the states that predict, return self.
 
-        y is (T,) classes or (T, K) soft labels. Every row is checked before the first round;
-        `progress` is True for a bar or a function of the number of rounds done. `n_jobs` threads
-        share the passes of a penalised fit, -1 for as many as there are cores, on one
-        machine with the same result to the last bit; a learner learns in one. ``device`` is where
-        the sums of that fit are made: "cpu", the default, or a device of PyTorch such as "cuda"
-        (extra ``gpu``).
+        Labels, weights and `progress` are those of `Learner.run`. `n_jobs` threads, or a
+        ``device`` of PyTorch, make the sums of a penalised fit (`passes_over`).
         """
         engine = MapReduce.from_options(n_jobs, device)
         rows = self.learner._checked(X, y, weight)
@@ -151,28 +140,24 @@ class OnlineToBatch(Serializable):
             raise InvalidInputError("X has no rows: a predictor needs at least one")
         before = self.learner.n_rounds
         rng = np.random.default_rng(self.seed)
-        is_refitted = self._is_refitted
-        passes = 1 if is_refitted else self.passes
-        n_rounds = passes * T
-        rounds, counts = self._draw_rounds(rng, n_rounds)
+        passes = 1 if self._is_refitted else self.passes
+        n_drawn = {LAST: 0, RANDOM: 1}.get(self.select, self.n_checkpoints)
+        rounds: list[int] = sorted(rng.integers(1, passes * T + 1, size=n_drawn).tolist())
         states: list[Learner] = []
-        with report_progress(progress, n_rounds, "learning") as report:
+        with report_progress(progress, passes * T, "learning") as report:
             for number in range(passes):
                 ordered = rows if number == 0 else rows.of(rng.permutation(T))
-                done, start = number * T, 0
-                stops = [t - 1 - done for t in rounds if done < t <= done + T]
-                for i, stop in enumerate([*stops, T]):
-                    if stop > start:
-                        shifted = _shift_report(report, done + start)
-                        self.learner._run(ordered.part(start, stop), shifted)
-                        start = stop
-                    if i < len(stops):
-                        states.append(copy.deepcopy(self.learner))
-        self._refitted = self._refit(rows, engine) if is_refitted else None
-        self._rounds, self._counts, self._states = rounds, counts, states
-        self.n_rounds = n_rounds
-        within = bool(rows.norms.max() <= self.learner.R * _NORM_SLACK)
-        self._closed_form = weight is None and within
+                first = number * T
+                stops = sorted({t - 1 - first for t in rounds if first < t <= first + T})
+                for start, stop in pairwise([0, *stops, T]):
+                    shifted = _shift_report(report, first + start)
+                    self.learner._run(ordered.part(start, stop), shifted)
+                    states += [copy.deepcopy(self.learner)] * (stop < T)
+        if self._is_refitted:
+            self._refitted = self._refit(rows, engine)
+        self.rounds, self._states, self.n_rounds = rounds, states, passes * T
+        is_within = bool(rows.norms.max() <= self.learner.R * _NORM_SLACK)
+        self._closed_form = weight is None and is_within
         self._heuristic = self._why_heuristic(before)
         return self
 
@@ -184,15 +169,7 @@ class OnlineToBatch(Serializable):
         leader = self.learner.leader() if isinstance(self.learner, ExpertLearner) else None
         ridge, W = leader or (FIRST_RIDGE, np.zeros((self.n_classes, self.n_features)))
         passes = LocalPasses(lambda: [rows], engine)
-        most_passes = self.passes - 1
-        return fit_penalised(passes, W, ridge=ridge, most_passes=most_passes, seed=self.seed).W
-
-    def _draw_rounds(self, rng: np.random.Generator, n_rounds: int) -> tuple[list[int], list[int]]:
-        if self.select == LAST:
-            return [], []
-        m = 1 if self.select == RANDOM else self.n_checkpoints
-        rounds, counts = np.unique(rng.integers(1, n_rounds + 1, size=m), return_counts=True)
-        return rounds.tolist(), counts.tolist()
+        return fit_penalised(passes, W, ridge=ridge, most_passes=self.passes - 1, seed=self.seed).W
 
     def _why_heuristic(self, before: int) -> str:
         if self.select == LAST:
@@ -214,23 +191,16 @@ class OnlineToBatch(Serializable):
             return self._predict_refitted(self._refitted, x)
         if self.select == LAST:
             return self.learner.predict(x)
-        shares = np.array(self._counts) / sum(self._counts)
-        P: Array = shares[0] * self._states[0].predict(x)
-        for share, state in zip(shares[1:], self._states[1:], strict=True):
-            P += share * state.predict(x)
-        return P
+        _, counts = np.unique(self.rounds, return_counts=True)
+        weighted = zip(counts, self._states, strict=True)
+        total: Array = sum(count * state.predict(x) for count, state in weighted)
+        return total / len(self.rounds)
 
     def _predict_refitted(self, W: Array, x: ArrayLike) -> Array:
         x = validation.numbers("x", x)
         if x.ndim == 2:
             return softmax(validation.contexts(x, self.n_features)[0] @ W.T)
         return softmax(W @ validation.usable_context(x, self.n_features))
-
-    @property
-    def rounds(self) -> list[int]:
-        """The rounds before which the kept states were copied, in order, repeats included."""
-        repeated: list[int] = np.repeat(self._rounds, self._counts).tolist()
-        return repeated
 
     def guarantee(self, *, B: float | None = None) -> float | None:
         """Return the bound on the expected excess risk, in nats, or None without one.
@@ -265,27 +235,19 @@ class OnlineToBatch(Serializable):
     def to_record(self) -> Record:
         """Return the full state as a record: the learner's, and those of the kept states."""
         record = super().to_record()
-        put_inside(record, "states", self._states)
-        record.config["rounds"], record.config["counts"] = self._rounds, self._counts
-        record.config["closed_form"] = self._closed_form
-        record.config["heuristic"] = self._heuristic
         if self._refitted is not None:
             record.arrays["refitted"] = self._refitted.copy()
         return record
 
     def _restore(self, record: Record) -> None:
         super()._restore(record)
-        self._states = record.inner("states")
-        with state_file_errors(record.kind):
-            self._rounds = [validation.count("rounds", t, 1) for t in record.word("rounds")]
-            self._counts = [validation.count("counts", c, 1) for c in record.word("counts")]
-        self._closed_form = bool(record.word("closed_form"))
-        self._heuristic = str(record.word("heuristic"))
+        for t in self.rounds:
+            validation.count("a round", t, 1)
         if self._is_refitted and self.n_rounds:
             self._refitted = record.part("refitted", (self.n_classes, self.n_features))
-        needed = 0 if self.select == LAST or not self.n_rounds else max(1, len(self._rounds))
-        if not len(self._states) == len(self._rounds) == len(self._counts) == needed:
-            raise StateFileError("states, rounds and counts must be equally many")
+        n_needed = 0 if self.select == LAST or not self.n_rounds else max(1, len({*self.rounds}))
+        if not len(self._states) == len({*self.rounds}) == n_needed:
+            raise StateFileError("states and rounds must be equally many")
 
 
 def _shift_report(report: Report | None, n_done: int) -> Report | None:

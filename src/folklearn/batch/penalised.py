@@ -11,10 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from folklearn.arrays import Array, logit_losses
-from folklearn.evidence.map_reduce import RowChunk, S
-from folklearn.evidence.passes import Passes, backtrack_factor
+from folklearn.evidence.passes import Passes, RowChunk, S, backtrack_factor
 from folklearn.kernels.blas import threads_for
-from folklearn.kernels.on_torch.device import Device
+from folklearn.kernels.on_torch import Device
 from folklearn.kernels.on_torch.expand import DeviceRows
 from folklearn.validation import Rows
 
@@ -28,7 +27,8 @@ _MIN_ROWS_PER_FOLD = 4  # on average: below, the first ridge is taken
 RIDGE_RATIO = math.sqrt(10.0)  # from ridge to ridge
 _FINE_RIDGE_RATIO = 10.0**0.25  # around the best of these
 _MAX_RIDGES_WITHOUT_GAIN = 2  # in a row
-_MAX_RIDGES = 16
+_MAX_RIDGES = 12  # in one direction
+_HELD_OUT = operator.attrgetter("held_out")
 MIN_RIDGE, MAX_RIDGE = 1e-15, 1e15
 # Share of the objective that a further Newton step may gain, in the search and at the end.
 _SEARCH_TOLERANCE, _FINAL_TOLERANCE = 1e-4, 1e-8
@@ -79,26 +79,58 @@ def fit_penalised(
     most_passes : for each fit.
     seed : of the folds.
     """
-    search = _RidgeSearch(passes, most_passes, seed)
-    if not search.can_choose:
+    if passes.n_rows < _MIN_ROWS_PER_FOLD * N_FOLDS:
         fitted = minimise_penalised(passes, W, ridge, most_passes, _FINAL_TOLERANCE)
         return PenalisedFit(fitted, ridge, math.nan)
-    by_loss = operator.attrgetter("held_out")
-    first = best = search.evaluate(ridge, np.tile(W, (N_FOLDS, 1, 1)))
-    for factor in (1.0 / RIDGE_RATIO, RIDGE_RATIO):
-        last, n_without_gain = first, 0
-        while n_without_gain < _MAX_RIDGES_WITHOUT_GAIN and search.goes_on(last.ridge * factor):
-            last = search.evaluate(last.ridge * factor, last.fits)
-            n_without_gain = 0 if last.held_out < best.held_out else n_without_gain + 1
-            best = min(best, last, key=by_loss)
-        if best is not first:
-            break
+
+    def evaluate(ridge: float, near: RidgeTrial) -> RidgeTrial:
+        fits, totals = np.empty_like(near.fits), np.zeros(2)
+        for number, start in enumerate(near.fits):
+            fold = _Fold(seed, number)
+            training = _TrainingPasses(passes, fold)
+            fit = minimise_penalised(training, start, ridge, most_passes, _SEARCH_TOLERANCE)
+            fits[number] = fit
+            totals += passes.total(_ROWS_PER_LOSS_CHUNK, partial(_held_out_loss, fold, fit))
+        loss, weight = totals.tolist()
+        average = loss / weight if weight > 0.0 else math.inf
+        return RidgeTrial(average if math.isfinite(average) else math.inf, ridge, fits)
+
+    first = evaluate(ridge, RidgeTrial(math.inf, ridge, np.tile(W, (N_FOLDS, 1, 1))))
+    best = search_ridges(evaluate, first, _MAX_RIDGES_WITHOUT_GAIN)
     ratios = (1.0 / _FINE_RIDGE_RATIO, _FINE_RIDGE_RATIO)
-    neighbours = [search.evaluate(best.ridge * ratio, best.fits) for ratio in ratios]
-    best = min(best, *neighbours, key=by_loss)
+    best = min(best, *(evaluate(best.ridge * ratio, best) for ratio in ratios), key=_HELD_OUT)
     start = best.fits.mean(axis=0)
     W = minimise_penalised(passes, start, best.ridge, most_passes, _FINAL_TOLERANCE)
     return PenalisedFit(W, best.ridge, best.held_out)
+
+
+class RidgeTrial(NamedTuple):
+    """A ridge that was tried: the average loss of held-out rows, and what was fitted."""
+
+    held_out: float
+    ridge: float
+    fits: Array  # from which the fits of a similar ridge begin
+
+
+def search_ridges(
+    evaluate: Callable[[float, RidgeTrial], RidgeTrial], first: RidgeTrial, patience: int
+) -> RidgeTrial:
+    """Return the best trial: of smaller ridges as long as they help, or else of larger ones.
+
+    `evaluate` takes a ridge and the trial before. Each way ends after `patience` without gain.
+    """
+    best = first
+    for factor in (1.0 / RIDGE_RATIO, RIDGE_RATIO):
+        last, n_without_gain = first, 0
+        for _ in range(_MAX_RIDGES):
+            if n_without_gain == patience or not MIN_RIDGE <= last.ridge * factor <= MAX_RIDGE:
+                break
+            last = evaluate(last.ridge * factor, last)
+            n_without_gain = 0 if last.held_out < best.held_out else n_without_gain + 1
+            best = min(best, last, key=_HELD_OUT)
+        if best is not first:
+            break
+    return best
 
 
 def minimise_penalised(
@@ -128,37 +160,6 @@ def minimise_penalised(
             length *= backtrack_factor(slope * length, value - best)
         W = here + length * step
     return here
-
-
-class _RidgeTrial(NamedTuple):
-    fits: Array  # (folds, K, d), each to all rows but those of a fold
-    ridge: float
-    held_out: float
-
-
-class _RidgeSearch:
-    def __init__(self, passes: Passes, most_passes: int, seed: int) -> None:
-        self._passes, self._max_passes, self._n_trials = passes, most_passes, 0
-        self._folds = [_Fold(seed, number) for number in range(N_FOLDS)]
-        self.can_choose = passes.n_rows >= _MIN_ROWS_PER_FOLD * N_FOLDS
-
-    def goes_on(self, ridge: float) -> bool:
-        """Tell whether to try a further ridge."""
-        return self._n_trials < _MAX_RIDGES and MIN_RIDGE <= ridge <= MAX_RIDGE
-
-    def evaluate(self, ridge: float, starts: Array) -> _RidgeTrial:
-        """Return the fits of a ridge, found from other fits, and their held-out loss."""
-        self._n_trials += 1
-        fits, totals = np.empty_like(starts), np.zeros(2)
-        for fold, W in zip(self._folds, starts, strict=True):
-            training = _TrainingPasses(self._passes, fold)
-            fit = minimise_penalised(training, W, ridge, self._max_passes, _SEARCH_TOLERANCE)
-            fits[fold.number] = fit
-            sum_chunk = partial(_held_out_loss, fold, fit)
-            totals += self._passes.total(_ROWS_PER_LOSS_CHUNK, sum_chunk)
-        loss, weight = totals.tolist()
-        average = loss / weight if weight > 0.0 else math.inf
-        return _RidgeTrial(fits, ridge, average if math.isfinite(average) else math.inf)
 
 
 class _Fold(NamedTuple):

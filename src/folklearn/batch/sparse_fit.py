@@ -7,15 +7,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from folklearn.arrays import Array, logit_losses, softmax
-from folklearn.batch.penalised import MAX_PASSES, MAX_RIDGE, MIN_RIDGE, RIDGE_RATIO
-from folklearn.kernels import dual_ascent
+from folklearn.batch.penalised import MAX_PASSES, RidgeTrial, search_ridges
+from folklearn.kernels import linear_models
 from folklearn.kernels.hash_index import Columns
 from folklearn.sparse import Contexts, SparseRows
 from folklearn.validation import Rows
 
 POWERS = (0.0, 0.125, 0.25)  # of a column's sum of squares, by which it is divided
 FIRST_RIDGE = 0.03  # for contexts of norm about 1
-_MAX_RIDGES = 12  # for one power
 _MAX_SEARCH_PASSES = 15
 # Share of the objective that may be missing, in the search and at the end.
 _SEARCH_TOLERANCE, _FINAL_TOLERANCE = 1e-2, 1e-4
@@ -54,7 +53,7 @@ def fit_sparse(
     .. math:: \arg\min_W \sum_j \lambda\, s_j^{2a} |W_j|^2 + \sum_t w_t\, \ell(W x_t, y_t),
         \qquad s_j = \sum_t w_t x_{tj}^2
 
-    by dual coordinate ascent (`kernels.dual_ascent`): the order of the rows is random in each
+    by dual coordinate ascent (`kernels.linear_models`): the order of the rows is random in each
     pass. The power a is 0, a plain ridge; or 1/8 or 1/4, where rare columns are penalised less
     than frequent ones (at 1/4 it is the metric of AdaGrad). For each, smaller ridges are tried as
     long as they help, or else larger ones, each fit from its neighbour; a larger power only if the
@@ -79,14 +78,48 @@ def fit_sparse(
     problem = _Problem(rows, n_classes, constant)
     T = len(rows.X)
     ridge = FIRST_RIDGE * float(rows.weights.mean()) if T else FIRST_RIDGE
-    best = _PenaltyTrial(math.nan, ridge, POWERS[0], problem.Y)
+    best, power = RidgeTrial(math.nan, ridge, problem.Y), POWERS[0]
     if T >= _MIN_ROWS_TO_HOLD_OUT:
-        best = _PenaltySearch(problem, most_passes, rng).best(ridge)
-    scaled = problem.scale_columns(best.power)
-    final = _Fit(problem, np.arange(T), best.Q)
+        best, power = _search_penalty(problem, ridge, min(most_passes, _MAX_SEARCH_PASSES), rng)
+    scaled = problem.scale_columns(power)
+    final = _Fit(problem, np.arange(T), best.fits)
     final.solve(scaled, best.ridge, most_passes, _FINAL_TOLERANCE, rng)
     weights = final.W * scaled.scales[:, None]
-    return SparseFit(problem.columns, weights, best.ridge, best.power, best.held_out)
+    return SparseFit(problem.columns, weights, best.ridge, power, best.held_out)
+
+
+def _search_penalty(
+    problem: "_Problem", ridge: float, max_passes: int, rng: np.random.Generator
+) -> tuple[RidgeTrial, float]:
+    """Return the best trial, with dual points (T, K) of the training rows, and its power."""
+    fold_of_row = rng.permutation(len(problem.Y)) % _N_FOLDS
+    n_folds = 1 if len(problem.Y) >= _MIN_ROWS_FOR_ONE_FOLD else _N_HELD_OUT_FOLDS
+    folds = [
+        (_Fit(problem, np.flatnonzero(fold_of_row != fold), problem.Y), fold_of_row == fold)
+        for fold in range(n_folds)
+    ]
+
+    def search(power: float, ridge: float) -> RidgeTrial:
+        scaled = problem.scale_columns(power)
+
+        def evaluate(ridge: float, _: RidgeTrial | None) -> RidgeTrial:
+            totals, Q = np.zeros(2), problem.Y.copy()
+            for fit, is_held_out in folds:
+                fit.solve(scaled, ridge, max_passes, _SEARCH_TOLERANCE, rng)
+                totals += problem.loss(scaled, fit.W, np.flatnonzero(is_held_out))
+                Q[fit.rows] = fit.Q[fit.rows]
+            loss, weight = totals.tolist()
+            return RidgeTrial(loss / weight if math.isfinite(loss) else math.inf, ridge, Q)
+
+        return search_ridges(evaluate, evaluate(ridge, None), patience=1)
+
+    best, best_power = search(POWERS[0], ridge), POWERS[0]
+    for power in POWERS[1:] if problem.has_rare_columns else ():
+        trial = search(power, best.ridge)
+        if not trial.held_out < best.held_out:
+            break
+        best, best_power = trial, power
+    return best, best_power
 
 
 class _ScaledRows(NamedTuple):
@@ -128,13 +161,13 @@ class _Problem:
         norms = SparseRows(self.indptr, self.indices, values, len(scales)).norms()
         return _ScaledRows(values, norms**2, scales)
 
-    def loss(self, scaled: _ScaledRows, W: Array, which: NDArray[np.int64]) -> float:
-        """Return the total loss of the rows `which`."""
+    def loss(self, scaled: _ScaledRows, W: Array, which: NDArray[np.int64]) -> tuple[float, float]:
+        """Return the total loss and weight of the rows `which`."""
         Z = np.empty((len(which), W.shape[1]))
-        dual_ascent.logits_of(self.indptr, self.indices, scaled.values, which, W, Z)
+        linear_models.logits_of(self.indptr, self.indices, scaled.values, which, W, Z)
         soft = self.rows.soft[which] if len(self.rows.soft) else self.rows.soft
         losses = logit_losses(Z, self.rows.labels[which], soft)
-        return float(self.rows.weights[which] @ losses)
+        return float(self.rows.weights[which] @ losses), float(self.rows.weights[which].sum())
 
 
 class _Fit:
@@ -162,7 +195,7 @@ class _Fit:
             # The same model; with the same points it would grow as the ridge shrinks.
             Q += (1.0 - ridge / self._ridge) * (problem.Y - Q)
         else:
-            dual_ascent.weights_of(*X, *targets, Q, ridge, W)
+            linear_models.weights_of(*X, *targets, Q, ridge, W)
         self._ridge, self._values = ridge, values
         per_row = Q.shape[1] * (len(values) / max(len(Q), 1) + _LOG_EXP_MULTIPLICATIONS)
         chunk = max(1, int(_MULTIPLICATIONS_PER_CHUNK / per_row))
@@ -171,63 +204,12 @@ class _Fit:
             loss, gap = 0.0, 0.0
             for start in range(0, len(order), chunk):
                 rows = order[start : start + chunk]
-                chunk_loss, chunk_gap = dual_ascent.ascend(*X, squares, *targets, rows, Q, W, ridge)
+                chunk_loss, chunk_gap = linear_models.ascend(
+                    *X, squares, *targets, rows, Q, W, ridge
+                )
                 loss, gap = loss + chunk_loss, gap + chunk_gap
             if gap <= tolerance * (loss + ridge * float(np.vdot(W, W))):
                 break
-
-
-class _PenaltyTrial(NamedTuple):
-    held_out: float
-    ridge: float
-    power: float
-    Q: Array  # dual points (T, K) of the training rows
-
-
-class _PenaltySearch:
-    def __init__(self, problem: _Problem, most_passes: int, rng: np.random.Generator) -> None:
-        T = len(problem.Y)
-        self._problem, self._rng = problem, rng
-        self._max_passes = min(most_passes, _MAX_SEARCH_PASSES)
-        fold_of_row = rng.permutation(T) % _N_FOLDS
-        folds = range(1 if T >= _MIN_ROWS_FOR_ONE_FOLD else _N_HELD_OUT_FOLDS)
-        training = [np.flatnonzero(fold_of_row != fold) for fold in folds]
-        self._fits = [_Fit(problem, rows, problem.Y) for rows in training]
-        self._held_out = [np.flatnonzero(fold_of_row == fold) for fold in folds]
-
-    def best(self, ridge: float) -> _PenaltyTrial:
-        """Return the best penalty."""
-        best = self._search_ridge(POWERS[0], ridge)
-        for power in POWERS[1:] if self._problem.has_rare_columns else ():
-            trial = self._search_ridge(power, best.ridge)
-            if not trial.held_out < best.held_out:
-                break
-            best = trial
-        return best
-
-    def _search_ridge(self, power: float, ridge: float) -> _PenaltyTrial:
-        scaled = self._problem.scale_columns(power)
-        first = best = self._evaluate(scaled, ridge, power)
-        for factor in (1.0 / RIDGE_RATIO, RIDGE_RATIO):
-            for n in range(1, _MAX_RIDGES):
-                if not MIN_RIDGE <= first.ridge * factor**n <= MAX_RIDGE:
-                    break
-                trial = self._evaluate(scaled, first.ridge * factor**n, power)
-                if not trial.held_out < best.held_out:
-                    break
-                best = trial
-            if best is not first:
-                break
-        return best
-
-    def _evaluate(self, scaled: _ScaledRows, ridge: float, power: float) -> _PenaltyTrial:
-        loss, weight, Q = 0.0, 0.0, self._problem.Y.copy()
-        for fit, held_out in zip(self._fits, self._held_out, strict=True):
-            fit.solve(scaled, ridge, self._max_passes, _SEARCH_TOLERANCE, self._rng)
-            loss += self._problem.loss(scaled, fit.W, held_out)
-            weight += float(self._problem.rows.weights[held_out].sum())
-            Q[fit.rows] = fit.Q[fit.rows]
-        return _PenaltyTrial(loss / weight if math.isfinite(loss) else math.inf, ridge, power, Q)
 
 
 class ColumnModel:
@@ -247,5 +229,5 @@ class ColumnModel:
         Z = np.zeros((len(X), self.weights.shape[1]))
         if len(self.weights):
             rows = np.arange(len(X))
-            dual_ascent.logits_of(X.indptr, np.maximum(indices, 0), values, rows, self.weights, Z)
+            linear_models.logits_of(X.indptr, np.maximum(indices, 0), values, rows, self.weights, Z)
         return softmax(Z)

@@ -18,7 +18,7 @@ from folklearn import validation
 from folklearn.arrays import Array, Labels
 from folklearn.boosting.weak_learners import hoeffding_trees
 from folklearn.errors import FolklearnError, InvalidInputError
-from folklearn.kernels.boosting import mix_prefixes, score_prefixes, softmin
+from folklearn.kernels import boosting as kernels
 from folklearn.learners.base import Learner
 from folklearn.progress import Report
 from folklearn.validation import Rows
@@ -76,72 +76,24 @@ def make_learners(
         raise InvalidInputError(
             f"{len(learners)} weak learners were given for n_learners={n_learners}"
         )
+    first_index: dict[int, int] = {}
     for i, learner in enumerate(learners):
+        name = f"weak learner {i}, {learner!r},"
         if not isinstance(learner, WeakLearner) or isinstance(learner, type):
-            raise InvalidInputError(
-                f"weak learner {i} is {learner!r}; it needs predict(x, C) and update(x, C, y)"
-            )
-        if not _takes_costs(learner):
-            raise InvalidInputError(
-                f"weak learner {i}, {learner!r}, takes no costs: wrap it, Probabilistic(...)"
-            )
-        j = next(j for j, earlier in enumerate(learners) if learner is earlier)
+            raise InvalidInputError(f"{name} needs predict(x, C) and update(x, C, y)")
+        try:
+            inspect.signature(learner.predict).bind(None, None)
+        except TypeError:
+            raise InvalidInputError(f"{name} takes no costs: wrap it, Probabilistic(...)") from None
+        except ValueError:  # without a signature nothing is known
+            pass
+        j = first_index.setdefault(id(learner), i)
         if j < i:
             raise InvalidInputError(
                 f"weak learners {j} and {i} are the same object, {learner!r}: every one must "
                 "learn on its own"
             )
     return learners
-
-
-def _takes_costs(learner: WeakLearner) -> bool:
-    try:
-        inspect.signature(learner.predict).bind(None, None)
-    except TypeError:
-        return False
-    except ValueError:  # without a signature nothing is known
-        return True
-    return True
-
-
-def predict_weak(learners: Sequence[WeakLearner], i: int, x: Array, C: Array) -> int:
-    """Return the label of learner i, checked."""
-    try:
-        answer = learners[i].predict(x, C)
-    except Exception as error:
-        raise WeakLearnerError(
-            f"weak learner {i}, {learners[i]!r}, failed to predict: {error!r}; nothing was changed",
-            i,
-        ) from error
-    try:
-        label = operator.index(answer)
-    except TypeError:
-        label = -1
-    if not 0 <= label < len(C):
-        raise WeakLearnerError(
-            f"weak learner {i}, {learners[i]!r}, predicted {answer!r}; expected a class 0 to "
-            f"{len(C) - 1}; nothing was changed",
-            i,
-        )
-    return label
-
-
-def update_weak(
-    learners: Sequence[WeakLearner], x: Array, costs: Sequence[Array], y: int, weight: float
-) -> None:
-    """Update every learner under its own costs, times the weight."""
-    for i, learner in enumerate(learners):
-        C = costs[i] if weight == 1.0 else weight * costs[i]
-        try:
-            learner.update(x, C, y)
-        except Exception as error:
-            learned = ", ".join(map(str, range(i))) if i else "none"
-            raise WeakLearnerError(
-                f"weak learner {i}, {learner!r}, failed to learn: {error!r}; the booster is "
-                f"unchanged; weak learners that had already learned the example: {learned}",
-                i,
-                range(i),
-            ) from error
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -163,8 +115,7 @@ class Booster(Learner):
     and loses at most :math:`\min_i L_i + \ln N`; both for sample weights of at most 1. Both
     sums are kept, never the weights: nothing underflows. O(N K) a round.
 
-    A subclass validates its parameters, calls `_start`, and implements `_cost`, `_advance`
-    and `_absorb`; its state is declared, see `Serializable`. Labels are hard. The weight of an
+    A subclass implements `_cost`, `_advance` and `_absorb`. Labels are hard. The weight of an
     example multiplies the costs that the weak learners learn from, and the losses of regressions
     and prefixes; a round of weight 0 is counted and teaches nothing. If a weak learner fails, the
     booster is unchanged, and the `WeakLearnerError` names the learners that had already learned.
@@ -179,30 +130,30 @@ class Booster(Learner):
     seed : of the generators that the weak learners are made with, and of Hedge.
     """
 
+    PARAMS: ClassVar[tuple[str, ...]] = ("n_features", "n_classes", "n_learners", "seed")
     CHILDREN = ("weak_learner",)
     COUNTERS = ("_n_rounds",)
     ARRAYS: ClassVar[tuple[str, ...]] = ("losses", "mistakes")
-    n_learners: int
-    seed: int
 
     @classmethod
     def _fewest_numbers(cls, **words: Any) -> int:
         return validation.sizes(words)[1]  # a number of every class, in the weak learners
 
-    def _start(
+    def __init__(
         self,
+        *,
         n_features: int,
         n_classes: int,
-        n_learners: int,
-        weak_learner: WeakLearners | None,
-        seed: int,
-        scale: float = 1.0,
+        n_learners: int = 20,
+        weak_learner: WeakLearners | None = None,
+        seed: int = 0,
     ) -> None:
         self._size(n_features, n_classes)
         self.n_learners = validation.count("n_learners", n_learners, 1)
         self.seed = validation.count("seed", seed, 0)
         self.learners = make_learners(weak_learner, self.n_learners, self.n_classes, self.seed)
-        self._scale = scale  # prefix i with scores s has probabilities softmax(scale s)
+        self.weak_learner = self.learners  # as the constructor takes them
+        self._scale = 1.0  # prefix i with scores s has probabilities softmax(scale s)
         self._losses: Array = np.zeros(self.n_learners)
         self._mistakes: Array = np.zeros(self.n_learners)
         self._round: Round | None = None
@@ -221,7 +172,7 @@ class Booster(Learner):
 
     def _leader(self) -> int:
         """Return the prefix 1..N that `predict_label` follows in this round."""
-        return draw_prefix(self._mistakes, self.seed, self.n_rounds)
+        return draw_prefix(self.hedge_weights, self.seed, self.n_rounds)
 
     def _see(self, x: Array) -> Round:
         if self._round is not None and np.array_equal(self._round.x, x):
@@ -232,30 +183,53 @@ class Booster(Learner):
         scores = np.zeros((self.n_learners + 1, self.n_classes))
         seen = Round(x, [], np.empty(self.n_learners, np.int64), scores)
         for i in range(self.n_learners):
-            cost = self._cost(i, seen.scores[i])
+            cost = self._cost(i, scores[i])
             cost.flags.writeable = False
-            label = predict_weak(self.learners, i, seen.x, cost)
-            self._advance(i, seen.scores[i], label, seen.scores[i + 1])
+            label = self._predict_weak(i, x, cost)
+            self._advance(i, scores[i], label, scores[i + 1])
             seen.costs.append(cost)
             seen.labels[i] = label
         self._round = seen
         return seen
 
-    @property
-    def weak_learner(self) -> tuple[WeakLearner, ...]:
-        """The weak learners, as the constructor takes them."""
-        return self.learners
+    def _predict_weak(self, i: int, x: Array, C: Array) -> int:
+        learner = self.learners[i]
+        try:
+            answer = learner.predict(x, C)
+        except Exception as error:
+            raise WeakLearnerError(
+                f"weak learner {i}, {learner!r}, failed to predict: {error!r}; nothing was changed",
+                i,
+            ) from error
+        try:
+            label = operator.index(answer)
+        except TypeError:
+            label = -1
+        if not 0 <= label < self.n_classes:
+            raise WeakLearnerError(
+                f"weak learner {i}, {learner!r}, predicted {answer!r}; expected a class 0 to "
+                f"{self.n_classes - 1}; nothing was changed",
+                i,
+            )
+        return label
+
+    def _update_weak(self, seen: Round, y: int, weight: float) -> None:
+        for i, (learner, cost) in enumerate(zip(self.learners, seen.costs, strict=True)):
+            try:
+                learner.update(seen.x, cost if weight == 1.0 else weight * cost, y)
+            except Exception as error:
+                learned = ", ".join(map(str, range(i))) if i else "none"
+                raise WeakLearnerError(
+                    f"weak learner {i}, {learner!r}, failed to learn: {error!r}; the booster is "
+                    f"unchanged; weak learners that had already learned the example: {learned}",
+                    i,
+                    range(i),
+                ) from error
 
     def _predict(self, x: Array) -> Array:
-        return self._mix(self._see(validation.usable(x)).scores)
-
-    def _mix(self, scores: Array) -> Array:
-        p: Array = mix_prefixes(scores, self._scale, self._losses)
+        scores = self._see(validation.usable(x)).scores
+        p: Array = kernels.mix_prefixes(scores, self._scale, self._losses)
         return p
-
-    def _score(self, scores: Array, y: int, weight: float) -> float:
-        loss: float = score_prefixes(scores, self._scale, y, weight, self._losses, self._mistakes)
-        return loss
 
     def predict_label(self, x: ArrayLike) -> Any:
         """Return the label of the prefix that is followed: (d,) in, int out; (T, d) in, (T,) out.
@@ -265,12 +239,12 @@ class Booster(Learner):
         """
         leader = self._leader()
         x = validation.numbers("x", x)
-        if x.ndim == 2:
-            X = validation.contexts(x, self.n_features)[0]
-            labels = [int(np.argmax(self._see(row).scores[leader])) for row in X]
-            return np.array(labels, dtype=np.int64)
-        x = validation.usable_context(x, self.n_features)
-        return int(np.argmax(self._see(x).scores[leader]))
+        if x.ndim != 2:
+            x = validation.usable_context(x, self.n_features)
+            return int(np.argmax(self._see(x).scores[leader]))
+        X = validation.contexts(x, self.n_features)[0]
+        labels = [int(np.argmax(self._see(row).scores[leader])) for row in X]
+        return np.array(labels, dtype=np.int64)
 
     def prefix_labels(self, x: ArrayLike) -> Labels:
         """Return the label (N,) of every prefix for one context; ties go to the lowest class."""
@@ -284,9 +258,11 @@ class Booster(Learner):
         seen = self._see(validation.usable(x))
         self._round = None  # as soon as one learner moves, the pass is out of date
         if weight > 0.0:
-            update_weak(self.learners, seen.x, seen.costs, label, weight)
+            self._update_weak(seen, label, weight)
         self._absorb(seen, label, weight)
-        loss = self._score(seen.scores, label, weight)
+        loss: float = kernels.score_prefixes(
+            seen.scores, self._scale, label, weight, self._losses, self._mistakes
+        )
         self._n_rounds += 1
         return loss
 
@@ -298,35 +274,12 @@ class Booster(Learner):
     @property
     def hedge_weights(self) -> Array:
         """The probability with which `predict_label` follows each prefix, (N,)."""
-        return _softmin(self._mistakes)
-
-    @property
-    def mixture_weights(self) -> Array:
-        """The weight of each prefix in `predict`, (N,)."""
-        return _softmin(self._losses)
-
-    @property
-    def n_mistakes(self) -> Array:
-        """The (weighted) mistakes of each prefix, (N,)."""
-        return self._mistakes.copy()
+        weights: Array = kernels.softmin(self._mistakes)
+        return weights
 
 
-def draw_prefix(mistakes: Array, seed: int, n_rounds: int) -> int:
-    """Return the prefix 1..N that Hedge follows, given the mistakes (N,) of all prefixes."""
+def draw_prefix(weights: Array, seed: int, n_rounds: int) -> int:
+    """Return a prefix 1..N, drawn with these probabilities (N,)."""
     number = np.random.default_rng((seed, n_rounds)).random()
-    totals = np.cumsum(_softmin(mistakes))
+    totals = np.cumsum(weights)
     return 1 + min(int(np.searchsorted(totals, number, side="right")), len(totals) - 1)
-
-
-def _softmin(totals: Array) -> Array:
-    weights = np.empty_like(totals)
-    softmin(totals, weights)
-    return weights
-
-
-def checked_scores(s: ArrayLike) -> Array:
-    """Return scores (K,), at least two finite numbers."""
-    s = validation.numbers("s", s)
-    if s.ndim != 1 or len(s) < 2 or not np.isfinite(s).all():
-        raise InvalidInputError(f"s must hold at least two finite scores, got {s!r}")
-    return s

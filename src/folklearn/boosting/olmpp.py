@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike
 
 from folklearn import validation
 from folklearn.arrays import Array
-from folklearn.boosting.booster import Booster, Round, WeakLearners, checked_scores
+from folklearn.boosting.booster import Booster, Round
 from folklearn.errors import InvalidInputError
 from folklearn.evidence.certificate import Certificate
 from folklearn.kernels import boosting as kernels
@@ -17,42 +17,42 @@ from folklearn.serialization import Serializable
 _KINDS = {"folklore": kernels.FOLKLORE, "aioli": kernels.AIOLI, "offset": kernels.OFFSET}
 
 
-def _kind_of(regression: Any) -> int:
-    if not isinstance(regression, str) or regression not in _KINDS:
-        raise InvalidInputError(
-            f"regression must be one of {', '.join(map(repr, _KINDS))}, got {regression!r}"
-        )
-    return _KINDS[regression]
+class _RegressionRows:
+    """The state of boosting regressions, a row each; `n_rounds` is its owner's."""
+
+    n_rounds: int
+
+    def _set_regression(self, regression: str, horizon: int | None, n_learners: int) -> None:
+        self.regression = validation.choice("regression", regression, tuple(_KINDS))
+        self.horizon = None if horizon is None else validation.count("horizon", horizon, 1)
+        self._kind = _KINDS[regression]
+        self._rows: Array = kernels.initial_rows(n_learners, self._kind)
+
+    @property
+    def _clip(self) -> float:
+        """The largest |x_1| of the next round: ln T, or ln(t+1) where T is unknown."""
+        return math.log(self.n_rounds + 2 if self.horizon is None else self.horizon)
+
+    def _regret_bounds(self, alpha: float) -> Array:
+        """Return what every row proves against alpha, (N,): ridge, brackets, clipping."""
+        comparator = alpha**2 if self._kind == kernels.OFFSET else 4.0 + alpha**2
+        sums: Array = self._rows[:, kernels.BRACKET] + self._rows[:, kernels.CLIPPED]
+        return kernels.RIDGE[self._kind] * comparator + sums
 
 
-def _clip_of(horizon: int | None, n_rounds: int) -> float:
-    """Return the largest |x_1| of the next round: ln T, or ln(t+1) where T is unknown."""
-    return math.log(n_rounds + 2 if horizon is None else horizon)
-
-
-def _regret_bound(row: Array, kind: int, alpha: float) -> float:
-    # Ridge, brackets, clipping: what one row of the state proves against alpha.
-    comparator = alpha**2 if kind == kernels.OFFSET else 4.0 + alpha**2
-    bound = kernels.RIDGE[kind] * comparator + row[kernels.BRACKET] + row[kernels.CLIPPED]
-    return float(bound)
-
-
-class BoostingRegression(Serializable):
+class BoostingRegression(_RegressionRows, Serializable):
     r"""Learn how far to trust a label: scores s and a label l in, better scores out.
 
-    Use it as the step of a boosting algorithm, as `AdaBoostOLMpp` does N at a time, or to add
-    one label at a time to scores. It competes with the best constant :math:`\alpha \in [-2, 2]`
-    in :math:`s + \alpha e_l`, in hindsight.
+    Use it as the step of a boosting algorithm, as `AdaBoostOLMpp` does N at a time. It competes
+    with the best constant :math:`\alpha \in [-2, 2]` in :math:`s + \alpha e_l`, in hindsight.
 
     K classes collapse to "l is right" against the rest, with the margin
     :math:`o = s_l - \ln \sum_{k \ne l} e^{s_k}`. Binary FOLKLORE sees
     :math:`\tilde x = (\mathrm{clip}(o/2), 1)` and plays a margin m; the label gets
-    :math:`\sigma(\hat s)_l = 1/(1 + e^{-m})` and the others stay proportional. The comparator
-    is the linear model :math:`m = 2 \tilde x_1 + \alpha`. Differs from the paper's
-    Algorithm 3, which prints s where :math:`\hat s` is played, in that, in the corrected
-    curvature :math:`\gamma^*(2|\tilde x_1| + 2)`, and in :math:`\lambda = 1`.
-
-    Time O(K) and memory ten numbers, neither growing with t.
+    :math:`\sigma(\hat s)_l = 1/(1 + e^{-m})` and the others stay proportional. Differs from the
+    paper's Algorithm 3, which prints s where :math:`\hat s` is played, in that, in the corrected
+    curvature :math:`\gamma^*(2|\tilde x_1| + 2)`, and in :math:`\lambda = 1`. Time O(K), memory
+    ten numbers.
 
     Guarantee, on every stream: the loss is at most that of any :math:`\alpha` in [-2, 2] plus
     ``certificate(alpha).regret_bound``, which is O(ln(T)^2).
@@ -61,21 +61,17 @@ class BoostingRegression(Serializable):
     ----------
     n_classes : number of classes K, at least 2.
     regression : "folklore", "aioli" (its ancestor, which pulls twice as much to even odds),
-        or "offset": one-dimensional, :math:`m = o + \alpha_t`, without clipping. The offset
-        has about half of the regret if the scores are calibrated, but it cannot rescale scores
-        that are not.
+        or "offset": one-dimensional, :math:`m = o + \alpha_t`, without clipping; about half of
+        the regret if the scores are calibrated, but it cannot rescale scores that are not.
     horizon : number of rounds T if known; clips at ln T instead of the growing ln(t+1).
 
     Examples
     --------
     >>> from folklearn.boosting import BoostingRegression
     >>> model = BoostingRegression(n_classes=3)
-    >>> for _ in range(100):
-    ...     loss = model.update([0.0, 0.0, 0.0], label=1, y=1)
-    >>> bool(loss < 0.1), model.predict([0.0, 0.0, 0.0], label=1).argmax()
-    (True, np.int64(1))
-    >>> model.certificate(2.0).valid
-    True
+    >>> losses = [model.update([0.0, 0.0, 0.0], label=1, y=1) for _ in range(100)]
+    >>> bool(losses[-1] < 0.1), model.certificate(2.0).valid
+    (True, True)
 
     References
     ----------
@@ -91,11 +87,8 @@ class BoostingRegression(Serializable):
         self, *, n_classes: int, regression: str = "folklore", horizon: int | None = None
     ) -> None:
         self.n_classes = validation.count("n_classes", n_classes, 2)
-        self._kind = _kind_of(regression)
-        self.regression = regression
-        self.horizon = None if horizon is None else validation.count("horizon", horizon, 1)
         self.n_rounds = 0
-        self._rows = kernels.initial_rows(1, self._kind)
+        self._set_regression(regression, horizon, 1)
 
     def predict(self, s: ArrayLike, label: int) -> Array:
         """Return the regressed scores (K,) for scores s (K,) and a label, modulo constants."""
@@ -110,7 +103,7 @@ class BoostingRegression(Serializable):
         The round counts `weight` times in state and certificate; the returned loss does not.
         """
         s, label = self._check_input(s, label)
-        y = _class("y", y, self.n_classes)
+        y = validation.count("y", y, 0, self.n_classes - 1)
         loss: float = kernels.learn_regression(
             self._rows[0], self._kind, self._clip, s, label, y, validation.weight(weight)
         )
@@ -128,14 +121,10 @@ class BoostingRegression(Serializable):
             raise InvalidInputError(f"alpha is {alpha}; the certificate covers -2 to 2")
         return Certificate(
             loss=float(self._rows[0, kernels.LOSS]),
-            regret_bound=_regret_bound(self._rows[0], self._kind, covered),
+            regret_bound=float(self._regret_bounds(covered)[0]),
             B=covered,
             n_rounds=self.n_rounds,
         )
-
-    @property
-    def _clip(self) -> float:
-        return _clip_of(self.horizon, self.n_rounds)
 
     def _check_input(self, s: ArrayLike, label: int) -> tuple[Array, int]:
         s = validation.numbers("s", s)
@@ -144,39 +133,30 @@ class BoostingRegression(Serializable):
                 f"s must hold n_classes={self.n_classes} scores between "
                 f"{-validation.MAX_NORM:g} and {validation.MAX_NORM:g}, got {s!r}"
             )
-        return s, _class("label", label, self.n_classes)
+        return s, validation.count("label", label, 0, self.n_classes - 1)
 
 
-def _class(name: str, value: int, n_classes: int) -> int:
-    number = validation.count(name, value, 0)
-    if number >= n_classes:
-        raise InvalidInputError(f"{name} is {number}; expected 0 to {n_classes - 1}")
-    return number
-
-
-class AdaBoostOLMpp(Booster):
+class AdaBoostOLMpp(_RegressionRows, Booster):
     r"""Online multiclass boosting that needs no edge, no learning rate and no horizon.
 
     Use it to combine weak classifiers into a strong one; the weight of each is learned, and a
     useless one costs little. Prefer a single learner of this library when a linear model is
     enough, and `OnlineMBBM` only if the edge is known.
 
-    From :math:`s^0 = 0`, for i = 1..N: the costs of learner i are the logistic gradient at
-    :math:`s^{i-1}` (`logistic_costs`), its label is :math:`l_i`, and
+    From :math:`s^0 = 0`, for i = 1..N, learner i predicts a label :math:`l_i` under the costs
+    :math:`C^i(y, k) = (\sigma_k + 1 - \sigma_y) / K` for k other than y and 0 for y, with
+    :math:`\sigma = \mathrm{softmax}(s^{i-1})`: the gradient of the log loss, shifted. Then
 
     .. math:: s^i = \mathrm{BoostReg}_i(s^{i-1}, l_i), \qquad \hat y^i = \arg\max_k s^i_k
 
     by its own `BoostingRegression`. `predict_label` follows a prefix i drawn by Hedge,
     `predict` mixes the probabilities of all prefixes. Differs from the paper's Algorithm 4
     in the sign and the index order of the costs, which are wrong as printed, and in offering
-    probabilities.
-
-    Time O(N K^2) a round for the costs and O(N K) for the regressions, plus the weak
-    learners; memory ten numbers a learner, and N K^2 for the last prediction.
+    probabilities. Time O(N K^2) a round plus the weak learners; memory ten numbers a learner.
 
     Guarantee, for unit weights and labels that do not depend on the draws of Hedge, with
-    probability :math:`1 - \delta`, for the empirical edges
-    :math:`\gamma_i` (``edges``) and the regret bounds :math:`R_i` (``regret_bounds``):
+    probability :math:`1 - \delta`, for the empirical edges :math:`\gamma_i` (``edges``) and the
+    regret bounds :math:`R_i` (``regret_bounds``):
 
     .. math:: \text{mistakes} \le \frac{16 (T \ln K + \sum_i R_i)}{\sum_i \gamma_i^2}
         + 2.05 \ln(N/\delta)
@@ -186,49 +166,33 @@ class AdaBoostOLMpp(Booster):
     Parameters
     ----------
     n_features, n_classes, n_learners, weak_learner, seed : as `Booster` has them.
-    horizon : number of rounds T if known; see `BoostingRegression`.
-    regression : "folklore", "aioli" or "offset"; see `BoostingRegression`.
+    horizon, regression : as `BoostingRegression` has them.
 
     Examples
     --------
     >>> import numpy as np
     >>> from folklearn.boosting import AdaBoostOLMpp, NaiveBayes, Probabilistic
-    >>> rng = np.random.default_rng(0)
-    >>> X = rng.normal(size=(300, 2))
+    >>> X = np.random.default_rng(0).normal(size=(300, 2))
     >>> y = (X[:, 0] * X[:, 1] > 0).astype(int)  # naive Bayes alone is right half the time
-    >>> def weak(i, rng):
-    ...     return Probabilistic(NaiveBayes(n_features=2, n_classes=2))
+    >>> weak = [Probabilistic(NaiveBayes(n_features=2, n_classes=2)) for _ in range(10)]
     >>> model = AdaBoostOLMpp(n_features=2, n_classes=2, n_learners=10, weak_learner=weak)
-    >>> P = model.run(X, y)
-    >>> P.shape, model.predict_label(X[0]) in (0, 1), model.hedge_weights.shape
+    >>> model.run(X, y).shape, model.predict_label(X[0]) in (0, 1), model.hedge_weights.shape
     ((300, 2), True, (10,))
 
     References
     ----------
     Foster, Kale, Luo, Mohri and Sridharan (2018), "Logistic regression: the importance of
-    being improper", Theorem 8. Agarwal, Kale and Zimmert (2021), Algorithm 4 and its
-    proposition.
+    being improper", Theorem 8. Agarwal, Kale and Zimmert (2021), Algorithm 4.
     """
 
-    PARAMS = ("n_features", "n_classes", "n_learners", "horizon", "regression", "seed")
+    PARAMS = (*Booster.PARAMS, "horizon", "regression")
     ARRAYS = (*Booster.ARRAYS, "rows")
 
     def __init__(
-        self,
-        *,
-        n_features: int,
-        n_classes: int,
-        n_learners: int = 20,
-        weak_learner: WeakLearners | None = None,
-        horizon: int | None = None,
-        regression: str = "folklore",
-        seed: int = 0,
+        self, *, horizon: int | None = None, regression: str = "folklore", **parameters: Any
     ) -> None:
-        self._kind = _kind_of(regression)
-        self.regression = regression
-        self.horizon = None if horizon is None else validation.count("horizon", horizon, 1)
-        self._start(n_features, n_classes, n_learners, weak_learner, seed)
-        self._rows: Array = kernels.initial_rows(self.n_learners, self._kind)
+        super().__init__(**parameters)
+        self._set_regression(regression, horizon, self.n_learners)
 
     def _cost(self, i: int, s: Array) -> Array:
         C: Array = kernels.logistic_costs(s)
@@ -243,14 +207,9 @@ class AdaBoostOLMpp(Booster):
         )
 
     @property
-    def _clip(self) -> float:
-        return _clip_of(self.horizon, self.n_rounds)
-
-    @property
     def regret_bounds(self) -> Array:
         """What is proven of each regression against every alpha in [-2, 2], (N,)."""
-        bounds = [_regret_bound(row, self._kind, kernels.REACH) for row in self._rows]
-        return np.array(bounds)
+        return self._regret_bounds(kernels.REACH)
 
     @property
     def edges(self) -> Array:
@@ -264,22 +223,3 @@ class AdaBoostOLMpp(Booster):
         tried = self._rows[:, kernels.TRIED]
         edges: Array = self._rows[:, kernels.GAINED] / np.where(tried > 0.0, tried, 1.0)
         return edges
-
-
-def logistic_costs(s: ArrayLike) -> Array:
-    r"""Return the costs (K, K) of AdaBoost.OLM++ for scores s (K,).
-
-    The gradient of :math:`-\ln \sigma_y` at s, shifted to zero at y and divided by K:
-
-    .. math:: C(y, k) = (\sigma_k + 1 - \sigma_y) / K \quad (k \ne y), \qquad C(y, y) = 0
-
-    Row y has the L1 norm :math:`1 - \sigma_y` exactly.
-
-    Examples
-    --------
-    >>> logistic_costs([0.0, 0.0])
-    array([[0. , 0.5],
-           [0.5, 0. ]])
-    """
-    C: Array = kernels.logistic_costs(checked_scores(s))
-    return C

@@ -3,7 +3,7 @@
 import inspect
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -16,15 +16,10 @@ from folklearn.learners.base import Learner, check_is_learner
 from folklearn.serialization import Serializable
 
 
-@runtime_checkable
-class WeightedClassifier(Protocol):
-    """The interface that `Probabilistic` wraps: every learner of this library has it."""
-
-    def predict(self, x: Array) -> Array:
-        """Return the class probabilities (K,) of a context (d,)."""
-
-    def update(self, x: Array, y: int, *, weight: float = 1.0) -> Any:
-        """Learn one example that counts `weight` times."""
+def _check_methods(kind: str, model: Any, *names: str) -> None:
+    is_object = not isinstance(model, type)
+    if not (is_object and all(callable(getattr(model, name, None)) for name in names)):
+        raise InvalidInputError(f"{model!r} is no {kind}: it needs {' and '.join(names)}")
 
 
 class Probabilistic(Serializable):
@@ -36,32 +31,27 @@ class Probabilistic(Serializable):
         \text{weight} = K \|C(y, \cdot)\|_1
 
     Ties go to the lowest class, and an example of weight 0 is not learned. The weight is at
-    most K for sample weights of at most 1; a `Mixture` inside needs ``max_weight=K``.
-
-    Time O(K^2) a round plus that of the classifier.
+    most K for sample weights of at most 1; a `Mixture` inside needs ``max_weight=K``. Time O(K^2)
+    a round plus that of the classifier.
 
     Parameters
     ----------
-    model : the classifier; the weak learner takes it over.
+    model : the classifier, with predict(x) and update(x, y, weight=...); it is taken over.
 
     Examples
     --------
     >>> import numpy as np
     >>> from folklearn.boosting import NaiveBayes, Probabilistic
     >>> learner = Probabilistic(NaiveBayes(n_features=1, n_classes=2))
-    >>> C = np.array([[0.0, 0.1], [0.9, 0.0]])  # to miss class 1 is what costs
-    >>> learner.predict(np.zeros(1), C)
+    >>> learner.predict(np.zeros(1), np.array([[0.0, 0.1], [0.9, 0.0]]))  # to miss 1 costs most
     1
     """
 
     CHILDREN = ("model",)
 
     def __init__(self, model: Any) -> None:
-        if not isinstance(model, WeightedClassifier) or isinstance(model, type):
-            raise InvalidInputError(
-                f"{model!r} is no classifier: it needs predict(x) and update(x, y, weight=...)"
-            )
-        self.model: WeightedClassifier = model
+        _check_methods("classifier", model, "predict", "update")
+        self.model: Any = model
 
     def predict(self, x: Array, C: Array) -> int:
         """Return the label of the least expected cost."""
@@ -87,18 +77,14 @@ class NaiveBayes(Serializable):
 
     .. math:: p(y \mid x) \propto (n_y + 1) \prod_j N(x_j; \mu_{yj}, v_{yj})
 
-    with weighted running moments. They start from imagined examples: one of mean 0 and
-    variance 1 for all classes together, and for each class one with the moments of all
-    classes. So the first prediction is uniform, and features should be of order 1. No
-    variance of a class is below a tenth of the feature's own: a feature that does not vary
-    then says nothing.
-
-    Time O(K d) a round, memory 2 K d numbers.
+    with weighted running moments. They start from imagined examples: one of mean 0 and variance 1
+    for all classes together, and for each class one with the moments of all classes; so features
+    should be of order 1. No variance of a class is below a tenth of the feature's own. Time
+    O(K d) a round, memory 2 K d numbers.
 
     Parameters
     ----------
-    n_features : number of features d.
-    n_classes : number of classes K, at least 2.
+    n_features, n_classes : number of features d, and of classes K, at least 2.
 
     Examples
     --------
@@ -148,20 +134,12 @@ class NaiveBayes(Serializable):
 _MAX_REPETITIONS = 1000
 
 
-@runtime_checkable
-class _RiverModel(Protocol):
-    def learn_one(self, x: dict[Any, Any], y: Any) -> Any: ...
-
-    def predict_proba_one(self, x: dict[Any, Any]) -> dict[Any, float]: ...
-
-
 class RiverClassifier:
     """A River classifier with the methods of this library, for use inside `Probabilistic`.
 
-    Features become a dictionary {column: value} and classes the integers 0..K-1. A class
-    that River does not mention has probability 0, and before the first example all are equal.
-    A classifier that takes no weight ``w`` learns an example of weight w floor(w) times, and
-    once more with probability w - floor(w): right on average, and as reproducible as `rng`.
+    A class that River does not mention has probability 0, and before the first example all are
+    equal. A classifier that takes no weight ``w`` learns an example of weight w floor(w) times,
+    and once more with probability w - floor(w): right on average, and as reproducible as `rng`.
     It cannot be saved: River has no state file but pickle.
 
     Parameters
@@ -184,10 +162,7 @@ class RiverClassifier:
     def __init__(
         self, model: Any, *, n_classes: int, rng: np.random.Generator | None = None
     ) -> None:
-        if not isinstance(model, _RiverModel) or isinstance(model, type):
-            raise InvalidInputError(
-                f"{model!r} is no River classifier: it needs learn_one and predict_proba_one"
-            )
+        _check_methods("River classifier", model, "learn_one", "predict_proba_one")
         if n_classes > 2 and getattr(model, "_multiclass", True) is False:
             raise InvalidInputError(
                 f"River's {type(model).__name__} is for two classes, not {n_classes}: put it "
@@ -204,11 +179,8 @@ class RiverClassifier:
         """Return the class probabilities (K,) of a context (d,)."""
         probabilities = self.model.predict_proba_one(dict(enumerate(x.tolist())))
         p = np.array([probabilities.get(k, 0.0) for k in range(self.n_classes)])
-        total = p.sum()
-        if not 0.0 < total < math.inf:  # empty, or not usable
-            return np.full(self.n_classes, 1.0 / self.n_classes)
-        p /= total
-        return p
+        is_usable = 0.0 < p.sum() < math.inf  # and not empty
+        return p / p.sum() if is_usable else np.full(self.n_classes, 1.0 / self.n_classes)
 
     def update(self, x: Array, y: int, *, weight: float = 1.0) -> None:
         """Learn one example that counts `weight` times."""
@@ -280,23 +252,21 @@ class Subspace(Learner):
         check_is_learner("the learner", learner)
         self._size(n_features, learner.n_classes)
         self.columns = [validation.count("a column", column, 0) for column in columns]
-        if len(set(self.columns)) < len(self.columns) or max(self.columns, default=0) >= n_features:
+        n = len(self.columns)
+        if len(set(self.columns)) < n or max(self.columns, default=0) >= n_features:
             raise InvalidInputError(
                 f"columns are {self.columns}; expected different ones, each 0 to {n_features - 1}"
             )
-        if learner.n_features != len(self.columns) + 1:
+        if learner.n_features != n + 1:
             raise InvalidInputError(
-                f"the learner has n_features={learner.n_features}; expected "
-                f"{len(self.columns) + 1}: the columns and a constant"
+                f"the learner has n_features={learner.n_features}; expected {n + 1}: the columns "
+                "and a constant"
             )
         self.learner = learner
         self.max_weight = learner.max_weight
-        self._column_indices = np.array(self.columns, dtype=np.int64)
 
     def _select_columns(self, x: Array) -> Array:
-        selected = np.ones(len(self.columns) + 1)
-        selected[:-1] = validation.usable(x)[self._column_indices]
-        return selected
+        return np.append(validation.usable(x)[self.columns], 1.0)
 
     def _predict(self, x: Array) -> Array:
         return self.learner._predict(self._select_columns(x))
@@ -341,8 +311,7 @@ def random_subspaces(
     """
     n_features = validation.count("n_features", n_features, 1)
     n = math.isqrt(n_features - 1) + 1 if n_columns is None else n_columns
-    if validation.count("n_columns", n, 1) > n_features:
-        raise InvalidInputError(f"n_columns={n} is more than the n_features={n_features}")
+    n = validation.count("n_columns", n, 1, n_features)
 
     def factory(index: int, rng: np.random.Generator) -> Probabilistic:
         columns = np.sort(rng.choice(n_features, size=n, replace=False))

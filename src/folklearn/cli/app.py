@@ -3,12 +3,9 @@
 import os
 import signal
 import sys
-import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from types import FrameType
+from collections.abc import Sequence
 
-from folklearn.cli.signals import EXIT_CODES, Ended, Terminated
+from folklearn.cli.endings import EXIT_CODES, Ended, Terminated, handle_signals, raise_signal
 from folklearn.errors import FolklearnError, arguments_spelled_by
 
 BAD_INPUT = 2
@@ -25,7 +22,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from folklearn.cli.commands import dispatch
         from folklearn.cli.options import spell_option
 
-        with _sigterm_raises(), arguments_spelled_by(spell_option):
+        # SIGTERM unwinds like Ctrl-C, so that no temporary file is left.
+        with handle_signals(raise_signal, signal.SIGTERM), arguments_spelled_by(spell_option):
             code = dispatch(arguments)
         if sys.stdout is not None:  # None if the calling process closed it
             sys.stdout.flush()  # a closed pipe must show here, not when the interpreter ends
@@ -57,23 +55,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _fail(sentence: str, code: int = BAD_INPUT) -> int:
     print(f"folklearn: {sentence}", file=sys.stderr)
     return code
-
-
-@contextmanager
-def _sigterm_raises() -> Iterator[None]:
-    """Let SIGTERM unwind like Ctrl-C, so that no temporary file is left."""
-    if threading.current_thread() is not threading.main_thread():
-        yield  # only the main thread may set handlers
-        return
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        raise Terminated
-
-    before = signal.signal(signal.SIGTERM, stop)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 if __name__ == "__main__":

@@ -9,10 +9,9 @@ from typer.core import TyperCommand, TyperGroup
 from folklearn import __version__
 from folklearn.cli.audit import audit
 from folklearn.cli.compare import compare
-from folklearn.cli.inspect import inspect
+from folklearn.cli.inspect import inspect, report
 from folklearn.cli.policy_value import policy_value
 from folklearn.cli.predict import predict
-from folklearn.cli.report import report
 from folklearn.cli.run import run
 from folklearn.cli.serve import KEY_COMMANDS, backup, key, serve
 from folklearn.cli.warmup import warmup
@@ -24,37 +23,29 @@ _UsageError: Any = typer.BadParameter.__base__
 _CTRL_C = 130  # what Typer of some versions returns in place of raising Abort
 
 
-def _hide_flag_types(params: list[Any]) -> list[Any]:
+class _PlainFlags:
     """Show flags without a type, which some versions of Typer print."""
-    for param in params:
-        if getattr(param, "is_flag", False):
-            param.metavar = ""
-    return params
 
-
-class _Command(TyperCommand):
     def get_params(self, ctx: Any) -> list[Any]:
-        return _hide_flag_types(super().get_params(ctx))
+        params: list[Any] = super().get_params(ctx)  # type: ignore[misc]
+        for param in params:
+            if getattr(param, "is_flag", False):
+                param.metavar = ""
+        return params
 
 
-class _Group(TyperGroup):
-    def get_params(self, ctx: Any) -> list[Any]:
-        return _hide_flag_types(super().get_params(ctx))
+class _Command(_PlainFlags, TyperCommand):
+    pass
+
+
+class _Group(_PlainFlags, TyperGroup):
+    pass
 
 
 app = typer.Typer(cls=_Group, add_completion=False, pretty_exceptions_enable=False)
 _COMMANDS: tuple[Callable[..., None], ...] = (
-    run,
-    predict,
-    inspect,
-    report,
-    audit,
-    compare,
-    policy_value,
-    serve,
-    backup,
-    warmup,
-)
+    run, predict, inspect, report, audit, compare, policy_value, serve, backup, warmup,
+)  # fmt: skip
 for _command in _COMMANDS:
     app.command(cls=_Command)(_command)
 _keys = typer.Typer(cls=_Group, callback=key, invoke_without_command=True)

@@ -1,26 +1,37 @@
-"""Output of a running command: messages, a progress bar on a terminal, a growing table."""
+"""What commands print: messages, a bar and a growing table, texts about rows and models."""
 
 import logging
+import math
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from rich import progress
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    ProgressColumn,
-    Task,
-    TextColumn,
-    TimeRemainingColumn,
-)
 from rich.text import Text
 
 from folklearn.errors import DataWarning
+from folklearn.kernels.blas import device_named
+from folklearn.learners import catalogue
+from folklearn.learners.auto import Auto, lane_taken
+from folklearn.learners.mixture import Mixture
+from folklearn.learners.sparse_sgd import SparseSgd
+from folklearn.model.dataset import ModelDataset
+from folklearn.model.model import Model
+from folklearn.model.roles import ID, LEARNED, TARGET, describe_roles
 from folklearn.progress import LOGGER, working_time
+from folklearn.readers.reader import Reader
+from folklearn.utils import count_of, join_names
+
+DEFAULT_LEARNER = "auto"
+SETTINGS = ("R", "lam", "gamma", "memory")  # of learners, as options
+_MAX_COLUMNS_NAMED = 6  # of one role
+_UNLABELLED_ROWS = (
+    " where it is empty, or NA, N/A, nan or null: predicted only; a class must be called otherwise"
+)
+_MISSING_VALUES = "a missing number counts as the mean of its column so far, a missing text as none"
 
 
 def new_console(quiet: bool) -> Console:
@@ -76,8 +87,8 @@ class TextTable:
 
     def line(self, cells: Sequence[str]) -> str:
         """Return the line of some cells."""
-        first = [cells[0].ljust(self.left) if self.left else cells[0].rjust(self.width - 2)]
-        return "".join([*first, *(cell.rjust(self.width) for cell in cells[1:])])
+        first = cells[0].ljust(self.left) if self.left else cells[0].rjust(self.width - 2)
+        return first + "".join(cell.rjust(self.width) for cell in cells[1:])
 
 
 def run_with_table(
@@ -120,25 +131,157 @@ def progress_bar(console: Console, what: str, total: int | None) -> Iterator[Cal
 
     The bar is shown on a terminal only. Without a total it has no remaining time.
     """
-    columns: tuple[ProgressColumn, ...] = (TextColumn("{task.completed} rows,"), _RateColumn())
+    text, count = progress.TextColumn, progress.MofNCompleteColumn()
+    columns: list[Any] = [text("{task.completed} rows,"), _RateColumn()]
     if total is not None:
-        columns = (BarColumn(), MofNCompleteColumn(), _RateColumn(), TimeRemainingColumn())
-        columns += (TextColumn("left"),)
-    with Progress(
-        TextColumn("{task.description}"),
-        *columns,
-        console=console,
-        transient=True,
-        get_time=working_time,
-        disable=console.quiet or not console.file.isatty(),
-    ) as progress:
-        task = progress.add_task(what, total=total)
-        yield lambda done: progress.update(task, completed=done)
+        left = progress.TimeRemainingColumn(), text("left")
+        columns = [progress.BarColumn(), count, _RateColumn(), *left]
+    is_hidden = console.quiet or not console.file.isatty()
+    look: dict[str, Any] = {"transient": True, "get_time": working_time, "disable": is_hidden}
+    with progress.Progress(text("{task.description}"), *columns, console=console, **look) as bar:
+        task = bar.add_task(what, total=total)
+        yield lambda done: bar.update(task, completed=done)
 
 
-class _RateColumn(ProgressColumn):
+class _RateColumn(progress.ProgressColumn):
     """Rows per second over the last seconds."""
 
-    def render(self, task: Task) -> Text:
+    def render(self, task: progress.Task) -> Text:
         speed = task.finished_speed or task.speed
         return Text("- rows/s" if speed is None else f"{speed:,.0f} rows/s")
+
+
+def format_loss(value: float | None) -> str:
+    """Return a loss for a table; "-" for an unknown one."""
+    if value is None or math.isnan(value):
+        return "-"
+    if math.isinf(value):
+        return "none"
+    return f"{value:.4f}" if abs(value) < 1e5 else f"{value:.3e}"
+
+
+def format_fields(*lines: tuple[str, str]) -> str:
+    """Return one line for each name and text."""
+    return "\n".join(f"{name:<10}{text}" for name, text in lines)
+
+
+def describe_source(reader: Reader, n_rows: int | None) -> str:
+    """Return name and size of a source, and what the reader detected."""
+    size = ": read as it comes" if reader.is_live else ""
+    size = size if n_rows is None else f": {count_of(n_rows, 'row')}"
+    return ", ".join([f"{reader.name}{size}", *reader.notes])
+
+
+def describe_run(
+    dataset: ModelDataset, *lines: tuple[str, str], unlabelled: str = _UNLABELLED_ROWS
+) -> str:
+    """Return the source, the classes and the role of every column, then further lines.
+
+    `lines` may hold a text about the classes, named "predicted", in place of those of the model.
+    """
+    model, reader, scan = dataset.model, dataset.reader, dataset.scan
+    fields = {"data": describe_source(reader, scan.n_rows if scan else None)}
+    if scan and scan.n_bad:
+        fields["bad"] = f"{count_of(scan.n_bad, 'row')} cannot be read"
+    classes = describe_classes(model.labels)
+    if scan is None:
+        classes = "classes as they come" + (f"; known are {classes}" if model.labels else "")
+    fields["predicted"] = f"{join_names([dataset.target or ''])}, {classes}"
+    fields |= describe_columns(dataset.roles, reader.names)
+    if reader.head().features is not None:
+        n_features = f"{scan.n_features} of the rows" if scan else ""
+        fields["features"] = n_features or "those of the rows, as they come"
+    fields |= describe_crosses(model)
+    learned = [name for name, role in dataset.roles.items() if role in LEARNED]
+    missing = {name: scan.missing[name] for name in learned if name in scan.missing} if scan else {}
+    if missing:
+        values = count_of(sum(missing.values()), "value")
+        fields["missing"] = f"{values} in {join_names([*missing])}; {_MISSING_VALUES}"
+    if scan and scan.n_unlabelled:
+        fields["no label"] = f"{count_of(scan.n_unlabelled, 'row')}{unlabelled}"
+    if model.n_rounds:
+        rows = count_of(model.n_rounds, "row")
+        fields["goes on"] = f"after {rows}; the table counts the new ones"
+    return format_fields(*{**fields, **dict(lines)}.items())
+
+
+def describe_classes(labels: Sequence[object]) -> str:
+    """Return the number of classes, and their labels."""
+    n = f"{len(labels)} class" if len(labels) == 1 else f"{len(labels)} classes"
+    return f"{n}: {join_names(list(map(str, labels)))}" if labels else n
+
+
+def describe_columns(roles: Mapping[str, str], names: Sequence[str] = ()) -> dict[str, str]:
+    """Return the columns by role; only those in `names`, if any are given."""
+    present = {name: role for name, role in roles.items() if not names or name in names}
+    lines = {}
+    for role, columns in describe_roles(present):
+        note = "  (carried along, not learned from)" if role == ID else ""
+        if role != TARGET:
+            n_left = len(columns) - _MAX_COLUMNS_NAMED
+            rest = f", and {n_left} more" if n_left > 1 else ""
+            shown = columns[:_MAX_COLUMNS_NAMED] if rest else columns
+            lines[role] = f"{join_names(shown)}{rest}{note}"
+    return lines
+
+
+def describe_crosses(model: Model) -> dict[str, str]:
+    """Return the pairs of columns whose products count, if there are any."""
+    pairs = [":".join(pair) for pair in model.crosses]
+    return {"crosses": join_names(pairs)} if pairs else {}
+
+
+def describe_learner(model: Model) -> str:
+    """Return the learner of a model with all of its settings, before the first row too."""
+    learner = None if model.pipeline is None else model.pipeline.learner
+    example = learner or catalogue.make(model.learner_name, 1, 2, model.settings)
+    if model.learner_name == DEFAULT_LEARNER:
+        scaled = example.experts[0] if isinstance(example, Mixture) else example
+        backend = _expect_backend(model) if learner is None else lane_taken(learner)
+        unknown = "chosen by the size of the first rows"
+        what = catalogue.BACKENDS_IN_WORDS.get(backend or "", unknown)
+        return f"auto, R={scaled.R:g}: {what}"
+    names = [name for name in ("B", *SETTINGS) if name in example.PARAMS]
+    values = {name: getattr(example, name) for name in names}
+    words = [f"{name}={value:g}" for name, value in values.items() if value is not None]
+    if "gamma" in values and values["gamma"] is None:
+        words.append("gamma=the largest valid in each round")
+    return ", ".join([type(example).__name__, *words])
+
+
+def _expect_backend(model: Model) -> str | None:
+    encoder = model.encoder
+    if encoder is not None and encoder.sparse:
+        return catalogue.WIDE
+    if encoder is None or not encoder.keys or not model.labels:
+        return None  # the size is not known yet
+    size = len(encoder.keys) + model.intercept, len(model.labels)
+    return catalogue.select_backend(*size, device_named(model.device))
+
+
+def describe_details(model: Model) -> list[str]:
+    """Return lines about the learner, its experts and the whole certificate."""
+    certificate = model.certificate()
+    learner = None if model.pipeline is None else model.pipeline.learner
+    if learner is None:
+        return []
+    n_columns = learner.n_columns if isinstance(learner, SparseSgd) else learner.n_features
+    inputs = count_of(max(1, n_columns - model.intercept), "scaled feature")
+    classes = f"{len(model.labels)} classes"
+    lines = [f"Learner: {describe_learner(model)}, of {inputs} and a constant, {classes}."]
+    if isinstance(learner, Auto):
+        best = max(learner.experts, key=lambda expert: expert.weight)
+        names = "; ".join(expert.name for expert in learner.experts)
+        lines.append(
+            f"Leading expert: {best.name} ({best.weight:.0%} of the weight). "
+            f"{len(learner.experts)} experts are left: {names}."
+        )
+    if certificate is not None:
+        unit = "round" if model.metrics.weight == model.n_rounds else "unit of weight"
+        lines.append(certificate.in_full(model.metrics.weight, unit))
+        if learner.n_unsolved and certificate.valid:
+            lines.append(
+                f"In {count_of(learner.n_unsolved, 'round')} the prediction was not solved to full "
+                "precision; the certificate holds all the same."
+            )
+    return lines

@@ -1,17 +1,25 @@
-"""`folklearn inspect`: describe a saved model, another saved object, or the columns of rows."""
+"""`folklearn inspect` and `report`: a saved model, or rows, on the terminal or as an HTML page."""
 
+import os
 import shlex
 from typing import Annotated
 
 import typer
-from typer import Argument
+from rich.console import Console
+from typer import Argument, Option
 
 from folklearn import serialization
-from folklearn.cli import options, text
-from folklearn.cli.display import new_console, warnings_shown
+from folklearn.cli import display, options
+from folklearn.cli.audit import FileAudit, FilePair
+from folklearn.cli.display import format_loss, new_console, warnings_shown
+from folklearn.cli.endings import AtomicOutputs
+from folklearn.cli.labelled_file import PredictionsFile
+from folklearn.errors import FolklearnError
+from folklearn.model.display import render_report, report_model, report_run
 from folklearn.model.model import Model
-from folklearn.model.roles import infer_roles
-from folklearn.model.summary import describe_claims
+from folklearn.model.roles import TARGET, infer_roles
+from folklearn.model.summary import ModelSummary, describe_claims
+from folklearn.report.style import require_matplotlib
 from folklearn.utils import count_of, join_names
 
 _MAX_LINES = 8  # of columns, and of weights
@@ -48,43 +56,37 @@ def inspect(
 
 def _describe_rows(source: options.Source) -> list[str]:
     reader, target = source.open()
-    data = "data", text.describe_source(reader, reader.n_rows)
     with warnings_shown(new_console(quiet=False)):
         roles = infer_roles(reader.head())
+    fields = {"data": display.describe_source(reader, reader.n_rows)}
+    fields |= display.describe_columns({name: roles[name] for name in roles if name != target})
     file = [] if source.file is None else [source.file]
     learn = shlex.join(["folklearn", "run", *file, "--target", target or "COLUMN"])
-    columns = text.describe_columns({name: role for name, role in roles.items() if name != target})
-    return [text.format_fields(data, *columns), f"To learn from these rows: {learn}"]
+    return [display.format_fields(*fields.items()), f"To learn from these rows: {learn}"]
 
 
 def _describe_model(model: Model) -> list[str]:
-    lines = [("model", f"learned {count_of(model.n_rounds, 'row')}")]
-    if model.learner_name != text.DEFAULT_LEARNER:
-        lines.append(("learner", text.describe_learner(model)))
-    lines.append(("classes", text.describe_classes(model.labels)))
-    target = [name for name, role in model.roles.items() if role == "target"]
+    fields = {"model": f"learned {count_of(model.n_rounds, 'row')}"}
+    if model.learner_name != display.DEFAULT_LEARNER:
+        fields["learner"] = display.describe_learner(model)
+    fields["classes"] = display.describe_classes(model.labels)
+    target = [name for name, role in model.roles.items() if role == TARGET]
     if target:
-        lines.append(("predicted", join_names(target)))
-    lines += text.describe_columns(model.roles)
+        fields["predicted"] = join_names(target)
+    fields |= display.describe_columns(model.roles)
     if model.encoder is not None and model.encoder.feature_names:
-        lines.append(("features", join_names(list(model.encoder.feature_names.values()))))
-    if model.crosses:
-        lines.append(("crosses", join_names([":".join(pair) for pair in model.crosses])))
-    if model.pending.numbers:
-        lines.append(("waiting", f"{count_of(len(model.pending.numbers), 'row')} for their labels"))
+        fields["features"] = join_names(list(model.encoder.feature_names.values()))
+    fields |= display.describe_crosses(model)
+    if model.pending:
+        fields["waiting"] = f"{count_of(len(model.pending), 'row')} for their labels"
     if not model.n_rounds:
-        return [text.format_fields(*lines)]
-    loss, frozen = (
-        text.format_loss(model.metrics.average_loss),
-        text.format_loss(model.metrics.holdout_loss),
-    )
-    lines += [
-        ("loss", f"{loss}, each row predicted before it was learned"),
-        ("frozen", f"{frozen}, of rows ahead by the model as saved"),
-        ("error", f"{model.metrics.n_errors / model.n_rounds:.2%}"),
-        ("proven", " ".join(describe_claims(model))),
-    ]
-    return [text.format_fields(*lines), *_describe_weights(model)]
+        return [display.format_fields(*fields.items())]
+    loss, holdout = map(format_loss, (model.metrics.average_loss, model.metrics.holdout_loss))
+    fields["loss"] = f"{loss}, each row predicted before it was learned"
+    fields["hold-out"] = f"{holdout}, of rows ahead by the model as saved"
+    fields["error"] = f"{model.metrics.n_errors / model.n_rounds:.2%}"
+    fields["proven"] = " ".join(describe_claims(model))
+    return [display.format_fields(*fields.items()), *_describe_weights(model)]
 
 
 def _describe_weights(model: Model) -> list[str]:
@@ -93,18 +95,14 @@ def _describe_weights(model: Model) -> list[str]:
         return []
     explanation = model.explain()
     lines = []
-    importance = explanation.importance
-    if importance:
+    if explanation.importance:
         rows = count_of(explanation.n_recent, "row")
         lines.append(f"Most important columns (what the loss of {rows} rises by without each):")
-        best = sorted(importance, key=importance.__getitem__, reverse=True)[:_MAX_LINES]
-        lines += [f"  {importance[name]:>8.4f}  {name}" for name in best]
+        columns = explanation.top_columns(_MAX_LINES)
+        lines += [f"  {importance:>8.4f}  {name}" for name, importance in columns]
     lines.append("Largest weights (what speaks for a class, +, or against it, -):")
-    lines += [
-        f"  {weight:>+8.3f}  {name} -> {label}"
-        for name, label, weight in explanation.top(_MAX_LINES)
-    ]
-    return lines
+    weights = explanation.top(_MAX_LINES)
+    return lines + [f"  {weight:>+8.3f}  {name} -> {label}" for name, label, weight in weights]
 
 
 def _describe_state(saved: serialization.Serializable) -> list[str]:
@@ -112,4 +110,83 @@ def _describe_state(saved: serialization.Serializable) -> list[str]:
     size = sum(array.nbytes for array in arrays.values())
     lines = [("holds", repr(saved)), ("state", f"{len(arrays)} arrays, {size:,} bytes")]
     lines += [(name, " × ".join(map(str, array.shape))) for name, array in arrays.items()]
-    return [text.format_fields(*((f"{name} ", value) for name, value in lines))]
+    return [display.format_fields(*((f"{name} ", value) for name, value in lines))]
+
+
+def report(
+    file: Annotated[
+        str | None,
+        Argument(
+            metavar="FILE",
+            show_default=False,
+            help="A saved model; or rows, as `folklearn run` takes them, which are learned first; "
+            "or, without --target, predictions with their labels, as `folklearn run --predictions` "
+            "writes them.",
+        ),
+    ] = None,
+    target: options.Target = None,
+    format: options.Format = None,
+    delimiter: options.Delimiter = None,
+    encoding: options.Encoding = None,
+    decimal: options.Decimal = None,
+    role: options.Roles = None,
+    drop: options.Dropped = None,
+    predictions: Annotated[
+        options.Text,
+        Option("-p", "--predictions", metavar="PREDS.csv", help="Predictions, as for audit."),
+    ] = None,
+    output: Annotated[
+        str, Option("-o", "--output", metavar="REPORT.html", help="Where to write it.")
+    ] = "report.html",
+    B: options.Norm = None,
+    quiet: options.Quiet = False,
+) -> None:
+    """Write one page about a model: how good it is, what is proven, what needs attention.
+
+    The page is one HTML file that needs nothing else, to be sent or printed.
+    """
+    require_matplotlib()
+    console = new_console(quiet)
+    source = options.Source(file, target, format, delimiter, encoding, decimal)
+    with AtomicOutputs(file, predictions) as outputs, warnings_shown(console):
+        path = outputs.reserve("report", output)
+        assert path is not None
+        roles = options.parse_roles(role, drop)
+        if predictions is not None:
+            facts = _summarise_audit(console, FilePair(source, predictions, roles), B)
+            page = render_report(f"Audit of {os.path.basename(predictions)}", facts)
+        elif file is not None and options.may_be_saved(file):
+            if target is not None or roles:
+                raise FolklearnError(
+                    "--target and --role are about rows, and this is a saved model"
+                )
+            model = options.load_model(file, "folklearn report")
+            page = report_model(model, f"Report on {os.path.basename(file)}")
+        elif file is not None and target is None and _has_predictions(file):
+            predicted = PredictionsFile(file).read()
+            y = predicted.own_labels()
+            notes = list(predicted.notes(y))
+            facts = ModelSummary.of_predictions(predicted.labels, predicted.P, y, warnings=notes)
+            page = render_report(f"Audit of {os.path.basename(file)}", facts)
+        else:
+            reader, target = source.open()
+            page = report_run(Model(roles=roles, windows=True).run(reader, target))
+        path.write_text(page, encoding="utf-8")
+        outputs.commit(console)
+
+
+def _has_predictions(path: str) -> bool:
+    return path.endswith(".csv") and PredictionsFile(path).has_labels
+
+
+def _summarise_audit(console: Console, pair: FilePair, B: float | None) -> ModelSummary:
+    audited = FileAudit(console, "report", pair, B)
+    return ModelSummary.of_predictions(
+        audited.file.labels,
+        audited.P,
+        audited.y,
+        audited.file.describe_certificate(audited.certifier.certificate()),
+        leader_loss=audited.certifier.leader_loss,
+        hindsight=audited.file.regression(),
+        warnings=list(audited.predictions.notes(audited.y)),
+    )

@@ -1,41 +1,50 @@
-"""A labelled file as batches of standardised rows and class numbers, read any number of times."""
+"""Labelled files as batches of standardised rows, and files of predictions of such rows."""
 
 import math
+import os
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 from functools import reduce
-from typing import TypeVar
+from itertools import compress
+from operator import add
+from typing import Self, TypeVar
 
 import numpy as np
 from rich.console import Console
 
 from folklearn.arrays import Array, Labels
-from folklearn.cli import text
-from folklearn.cli.display import progress_bar
-from folklearn.cli.options import Source
+from folklearn.cli.display import describe_classes, describe_run, progress_bar
+from folklearn.cli.options import STDIN, Source
 from folklearn.errors import FolklearnError
 from folklearn.evaluate.regression import Regression, logistic_regression
 from folklearn.evidence.certificate import Certificate
-from folklearn.model.dataset import Dataset, LabelledTable
-from folklearn.model.encoder import MOST_OWN, EncodedBatch, Key, TableEncoder
-from folklearn.model.hindsight import is_regression_affordable
+from folklearn.metrics.scores import MIN_PROBABILITY, ROW_SUM_TOLERANCE
+from folklearn.model.dataset import LabelledTable, ModelDataset
+from folklearn.model.encoder import MOST_OWN, Key, TableEncoder
 from folklearn.model.model import Model
+from folklearn.model.refit import is_regression_affordable
 from folklearn.model.roles import CATEGORY, WORDS
 from folklearn.model.stream_evidence import DEFAULT_B, class_in_words
-from folklearn.readers.memory import TableReader
+from folklearn.readers.columnar import TableReader
+from folklearn.readers.convert import Kind
+from folklearn.readers.open import open_reader
 from folklearn.readers.reader import BadRow
-from folklearn.readers.table import Table
+from folklearn.readers.table import TextColumn
 from folklearn.scaler import FixedScaler, Moments
+from folklearn.utils import join_names
 
 C = TypeVar("C", bound=Certificate)
+
+# Columns of a file of predictions: the probability of a class, of one never seen, and the label.
+CLASS_PREFIX, UNSEEN, LABEL = "p:", "unseen", "label"
+_MAX_ROUNDING = 0.01  # of a row's sum: probabilities in text have few digits
 
 
 class LabelledFile:
     """Rows of a file with their labels.
 
-    TableEncoder are encoded as by a model. A source that can be read once is held in memory. Rows
+    Columns are encoded as by a model. A source that can be read once is held in memory. Rows
     without a label are left out.
 
     Parameters
@@ -43,69 +52,73 @@ class LabelledFile:
     command : name of the command, for messages.
     source : where the rows are.
     roles : of columns whose role is not to be inferred.
+
+    Attributes
+    ----------
+    labels : the classes, in the order of their numbers; may be set to others that include them.
     """
 
     def __init__(
         self, console: Console, command: str, source: Source, roles: Mapping[str, str]
     ) -> None:
         reader, target = source.open()
-        self._command = command
-        with _without_way_out():
-            self.feed = Dataset(Model(roles=roles), TableReader.buffer(reader), target, dense=True)
-            self._check_words()
+        try:
+            self.dataset = ModelDataset(
+                Model(roles=roles), TableReader.buffer(reader), target, dense=True
+            )
+            self._check_words(command)
             with progress_bar(console, "checking", reader.n_rows) as report:
-                self.feed.begin(report)
-        scan, model = self.feed.scan, self.feed.model
+                self.dataset.begin(report)
+        except BadRow as bad:  # these commands have no option to skip it
+            raise FolklearnError(bad.sentence) from None
+        scan, encoder = self.dataset.scan, self.dataset.model.encoder
         assert scan is not None
-        assert model.encoder is not None
-        self.name, self.target = reader.name, self.feed.target or ""
-        self.first_lines, self.unit = scan.first_lines, reader.unit
-        self.labels = sort_labels(scan.labels)
-        check_two_classes(self.labels, self.feed)
+        assert encoder is not None
+        self.name, self.unit, self.target = reader.name, reader.unit, self.dataset.target or ""
+        self.first_lines, self.labels = scan.first_lines, sort_labels(scan.labels)
+        check_two_classes(self.labels, self.dataset)
         self.n_rows, self.n_unlabelled = scan.n_rows - scan.n_unlabelled, scan.n_unlabelled
-        self._columns = model.encoder
         if scan.largest_weight is not None:
-            self._check_weights()
+            self._check_weights(command)
+        self.encoder = encoder
         many = [name for name, values in scan.values.items() if len(values) > MOST_OWN]
-        if any(model.encoder.roles.get(name) == CATEGORY for name in many):
+        if any(encoder.roles.get(name) == CATEGORY for name in many):
             for rows in self._rows():  # columns that rare categories share
-                self._columns.admit(self._columns.encode(rows.table))
-        self.n_inputs = max(1, len(self._columns.keys))
+                batch = encoder.encode(rows.table)
+                encoder.admit(batch.keys, batch.roles)
         self._scaler: FixedScaler | None = None
 
-    def _check_words(self) -> None:
-        for name, role in self.feed.roles.items():
+    def _check_words(self, command: str) -> None:
+        for name, role in self.dataset.roles.items():
             if role == WORDS:
                 raise FolklearnError(
-                    f"column {name!r} holds words, and folklearn {self._command} takes none: leave "
+                    f"column {name!r} holds words, and folklearn {command} takes none: leave "
                     f"it out (--drop {shlex.quote(name)}), or take every text as one category "
                     f"(--role {shlex.quote(f'{name}=category')}); folklearn run learns words"
                 )
 
-    def _check_weights(self) -> None:
+    def _check_weights(self, command: str) -> None:
         for rows in self._rows():
             weighted = np.flatnonzero(rows.weights != 1.0)
             if weighted.size:
                 line = rows.table.lines[weighted[0]]
                 raise FolklearnError(
-                    f"{self.unit} {line} of {self.name} has a weight, and folklearn "
-                    f"{self._command} takes none: leave the weights out; folklearn run learns "
-                    "with them"
+                    f"{self.unit} {line} of {self.name} has a weight, and folklearn {command} "
+                    "takes none: leave the weights out; folklearn run learns with them"
                 )
 
     def _rows(self) -> Iterator[LabelledTable]:
-        return self.feed.rows(doubling=False)
+        return self.dataset.rows()
 
     @property
-    def keys(self) -> tuple[Key, ...]:
-        """The encoded columns, without the constant."""
-        return tuple(self._columns.keys)
+    def n_inputs(self) -> int:
+        """The number of encoded columns, at least 1, without the constant."""
+        return max(1, len(self.encoder.keys))
 
     def set_columns(self, keys: Sequence[Key], moments: Moments | None = None) -> None:
         """Encode these columns, in this order, standardised by moments of the rows of all files."""
-        self._columns = TableEncoder(self._columns.roles)
-        self._columns.admit(EncodedBatch(None, keys))
-        self.n_inputs = max(1, len(keys))
+        self.encoder = TableEncoder(self.encoder.roles)
+        self.encoder.admit(keys)
         self._scaler = None if moments is None else self._make_scaler(moments)
 
     @property
@@ -116,16 +129,15 @@ class LabelledFile:
         return self._scaler
 
     def _make_scaler(self, moments: Moments) -> FixedScaler:
-        numeric = self._columns.are_numbers(EncodedBatch(None, self._columns.keys)) or [True]
+        numeric = self.encoder.are_numbers(self.encoder.keys) or [True]
         return FixedScaler().opened(moments, numeric)
 
     def moments(self) -> Moments:
         """Return the moments of the columns over all rows with a label."""
-        tables = (rows.table.take(rows.has_label) for rows in self._rows())
-        return reduce(Moments.merged, (Moments.of(self._encode(table)) for table in tables))
+        return reduce(add, (Moments.of(self._encode(rows)) for rows in self._rows()))
 
-    def _encode(self, table: Table) -> Array:
-        X: Array = self._columns.known(self._columns.encode(table).X)
+    def _encode(self, rows: LabelledTable) -> Array:
+        X: Array = self.encoder.encode_known(rows.table.take(rows.has_label))
         return X
 
     def scale_norm(self, B: float | None) -> float:
@@ -134,74 +146,53 @@ class LabelledFile:
 
     def describe_certificate(self, certificate: C, by: str = "all rows") -> C:
         """Return a certificate about scaled rows as one about the columns."""
-        norm = certificate.B * self.scaler.unit
-        return replace(certificate, B=norm, models=self.describe_models(norm, by))
+        models = self.describe_models(certificate.B, by)
+        return replace(certificate, B=certificate.B * self.scaler.unit, models=models)
 
-    def describe_models(self, norm: float, by: str = "all rows") -> str:
-        """Return the linear models of a norm per standard deviation, in words."""
-        return class_in_words(self._columns.in_words.format(by=by), norm)
+    def describe_models(self, B: float, by: str = "all rows") -> str:
+        """Return the linear models of a norm for scaled rows, in words."""
+        return class_in_words(self.encoder.in_words.format(by=by), B * self.scaler.unit)
 
-    def regression(self, labels: Sequence[str]) -> Regression | None:
+    def regression(self) -> Regression | None:
         """Return the logistic regression of all rows, None if there are too many weights."""
-        K = len(labels)
+        K = len(self.labels)
         if not is_regression_affordable(K * (self.n_inputs + 1), 8 * self.n_rows * self.n_inputs):
             return None
-        X, y = self.matrix(labels)
+        X, y = self.matrix()
         fitted = logistic_regression(X / self.scaler.unit, y, n_classes=K, constant=0)
-        columns = self._columns.in_words.format(by="all rows")
+        columns = self.encoder.in_words.format(by="all rows")
         return replace(fitted, features=f"the columns ({columns})")
 
     def has_label(self) -> Array:
         """Return which rows have a label."""
         return np.concatenate([rows.has_label for rows in self._rows()])
 
-    def batches(self, labels: Iterable[str]) -> Iterator[tuple[Array, Labels]]:
-        """Yield rows X (T, 1 + d), a constant and standardised columns, and class numbers y (T,).
-
-        Classes are numbered in the order of `labels`.
-        """
-        numbers = {label: k for k, label in enumerate(labels)}
-        order = np.array([numbers[label] for label in self.feed.model.labels])
+    def batches(self) -> Iterator[tuple[Array, Labels]]:
+        """Yield rows X (T, 1 + d), a constant and standardised columns, and class numbers y."""
+        model = self.dataset.model
+        order = np.array([self.labels.index(label) for label in model.labels])
         for rows in self._rows():
-            y = order[self.feed.model.label_encoder.find_known(rows.labels)]
-            yield self.scaler.transform(self._encode(rows.table.take(rows.has_label))), y
+            y = order[model.label_encoder.find_known(rows.labels)]
+            yield self.scaler.transform(self._encode(rows)), y
 
-    def matrix(self, labels: Iterable[str]) -> tuple[Array, Labels]:
+    def matrix(self) -> tuple[Array, Labels]:
         """Return all `batches` as one."""
-        Xs, ys = zip(*self.batches(labels), strict=True)
+        Xs, ys = zip(*self.batches(), strict=True)
         return np.concatenate(Xs), np.concatenate(ys)
 
-    def describe(self, *lines: tuple[str, str], labels: Sequence[str] = ()) -> str:
+    def describe(self, *lines: tuple[str, str]) -> str:
         """Return source, classes and columns, then further lines of a name and a text each."""
-        scan, roles = self.feed.scan, self.feed.roles
-        assert scan is not None
-        fields = [
-            ("data", text.describe_source(self.feed.reader, scan.n_rows)),
-            ("predicted", f"{self.target}, {text.describe_classes(labels or self.labels)}"),
-            *text.describe_columns(roles, self.feed.reader.names),
-            *text.describe_missing(scan.missing, roles),
-        ]
-        if self.n_unlabelled:
-            fields.append(("no label", f"{self.n_unlabelled} rows, which are left out"))
-        return text.format_fields(*fields, *lines)
+        predicted = "predicted", f"{self.target}, {describe_classes(self.labels)}"
+        return describe_run(self.dataset, predicted, *lines, unlabelled=", which are left out")
 
 
-@contextmanager
-def _without_way_out() -> Iterator[None]:
-    """Raise a bad row without the option to skip it, which these commands do not have."""
-    try:
-        yield
-    except BadRow as bad:
-        raise FolklearnError(bad.sentence) from None
-
-
-def check_two_classes(labels: Sequence[object], feed: Dataset) -> None:
+def check_two_classes(labels: Sequence[object], dataset: ModelDataset) -> None:
     """Raise if the target of a source has less than two labels."""
     if len(labels) < 2:
         only = f"only the label {labels[0]!r}" if labels else "no label"
         raise FolklearnError(
-            f"column {feed.target!r} of {feed.reader.name} has {only}; learning needs at least two "
-            "classes"
+            f"column {dataset.target!r} of {dataset.reader.name} has {only}; learning needs at "
+            "least two classes"
         )
 
 
@@ -219,3 +210,176 @@ def sort_labels(labels: Iterable[str]) -> tuple[str, ...]:
     if not all(map(math.isfinite, values)):
         return tuple(sorted(labels))
     return tuple(label for _, label in sorted(zip(values, labels, strict=True)))
+
+
+class PredictionsFile:
+    """A CSV file of predictions: of the rows of a labelled file, or of labels of its own.
+
+    A class that has a column but never occurs is a class like any other.
+
+    Parameters
+    ----------
+    file : the rows, whose classes become those of the predictions; None for labels in the file.
+
+    Attributes
+    ----------
+    labels : the classes, sorted.
+    has_labels : whether it is what `folklearn run` writes, with labels.
+    P : (T, K), of rows with a label, clipped below, so that no loss is infinite.
+    """
+
+    def __init__(self, path: str, file: LabelledFile | None = None) -> None:
+        if os.path.isdir(path):
+            raise FolklearnError(f"{path} is a folder, not a CSV file")
+        if path == STDIN:
+            raise FolklearnError("--predictions must be a file, not standard input")
+        self.name, self._file, self._reader = path, file, open_reader(path, format="csv")
+        names = self._reader.names
+        prefixed = [name for name in names if name.startswith(CLASS_PREFIX)]
+        self._columns = {name.removeprefix(CLASS_PREFIX): name for name in prefixed}
+        self.has_labels = LABEL in names and bool(self._columns)
+        if file is not None:
+            self._columns = _find_columns(path, names, file, self._columns)
+            file.labels = sort_labels(self._columns)
+        self.labels = sort_labels(self._columns)
+
+    def read(self) -> Self:
+        """Read the predictions; raise unless there is one for every row."""
+        P, true = self._read_cells()
+        file, is_kept = self._file, [True] * len(P)
+        if file is None:
+            is_kept = [label is not None for label in true]
+        elif len(P) == file.n_rows + file.n_unlabelled:
+            is_kept = file.has_label().tolist()
+        P, self._true = P[is_kept], list(compress(true, is_kept))
+        if file is not None and len(P) != file.n_rows:
+            raise FolklearnError(
+                f"{self.name} has {len(P)} rows of predictions, and {file.name} has {file.n_rows} "
+                "with a label; expected one for every row, in the same order"
+            )
+        P, unseen = np.split(P, [len(self.labels)], axis=1)
+        totals = P.sum(axis=1, keepdims=True)
+        if not (totals > 0.0).all():
+            raise FolklearnError(
+                f"{self.name}, row {int(np.argmin(totals > 0.0)) + 1}: no class but an unseen one "
+                "has a probability"
+            )
+        # Half of what is tolerated later: another order of summing must not decide.
+        is_far = np.abs(totals - 1.0) > 0.5 * ROW_SUM_TOLERANCE
+        self._given = np.where(is_far | bool(unseen.size), P / totals, P)
+        self._n_rounded = 0 if unseen.size else int(is_far.sum())
+        self._has_unseen = bool(unseen.any())
+        self.P = np.maximum(self._given, MIN_PROBABILITY)  # sums stay within the tolerance
+        return self
+
+    def _read_cells(self) -> tuple[Array, list[str | None]]:
+        """Return probabilities of the classes, and of unseen ones if there are any; and labels."""
+        names = [self._columns[label] for label in self.labels]
+        names += [name for name in self._reader.names if name == UNSEEN and name not in names]
+        kinds: dict[str, Kind] = dict.fromkeys(names, "number")
+        if LABEL in self._reader.names:
+            kinds.setdefault(LABEL, "text")
+        tables: list[Array] = [np.empty((0, len(names)))]
+        true: list[str | None] = []
+        try:
+            for table in self._reader.read(kinds):
+                cells: Mapping[str, Array] = table.columns  # type: ignore[assignment]
+                tables.append(np.column_stack([cells[name] for name in names]))
+                _check_probabilities(tables[-1], table.lines, names, self.name)
+                labels = table.columns.get(LABEL)
+                true += labels.to_list() if isinstance(labels, TextColumn) else []
+        except BadRow as bad:
+            where = f", column {bad.column!r}" if bad.column else ""
+            raise FolklearnError(f"line {bad.line} of {self.name}{where}: {bad.reason}") from None
+        return np.concatenate(tables), true
+
+    def own_labels(self) -> Labels:
+        """Return the class numbers y (T,) of the labels in the file."""
+        numbers = {label: k for k, label in enumerate(self.labels)}
+        for label in self._true:
+            if label not in numbers:
+                raise FolklearnError(
+                    f"{self.name} has the label {label!r}, and no column of its probability"
+                )
+        if not self._true:
+            raise FolklearnError(f"{self.name} has no row with a label")
+        return np.array([numbers[label] for label in self._true if label is not None], np.int64)
+
+    def batches(self) -> Iterator[tuple[Array, Labels, Array]]:
+        """Yield the rows of the labelled file: X, y and P; raise if labels here are others."""
+        assert self._file is not None
+        start = 0
+        for X, y in self._file.batches():
+            for i, true in enumerate(self._true[start : start + len(y)]):
+                label = self.labels[y[i]]
+                if true != label:
+                    raise FolklearnError(
+                        f"row {start + i + 1} has the label {label!r}, but {self.name} says "
+                        f"{true!r}: its rows are not those of this table, in order"
+                    )
+            yield X, y, self.P[start : start + len(y)]
+            start += len(y)
+
+    def notes(self, y: Labels) -> Iterator[str]:
+        """Yield how predictions of labels y (T,) were adjusted."""
+        low = np.flatnonzero(self._given[np.arange(len(y)), y] < MIN_PROBABILITY)
+        if low.size:
+            yield (
+                f"In {low.size} rounds, first in row {low[0] + 1}, the label was given less than "
+                f"{MIN_PROBABILITY:g}, which was counted as {MIN_PROBABILITY:g}; given 0, the log "
+                "loss is infinite."
+            )
+        if self._has_unseen:
+            yield (
+                f"The column {UNSEEN} was left out, the other probabilities divided by their sum: "
+                "the price of not knowing a class is not in these numbers."
+            )
+        if self._n_rounded:
+            yield (
+                f"{self._n_rounded} rows did not sum to 1 within {ROW_SUM_TOLERANCE:g} and were "
+                "divided by their sum."
+            )
+
+
+def _find_columns(
+    path: str, names: Sequence[str], file: LabelledFile, prefixed: dict[str, str]
+) -> dict[str, str]:
+    """Return the column of every class: p:label or p(label) if there is one, else plain labels."""
+    columns = prefixed or {
+        name[2:-1].strip(): name for name in names if name.startswith("p(") and name.endswith(")")
+    }
+    is_marked = bool(columns)
+    columns = columns or {name: name for name in names if name}  # pandas leaves its index unnamed
+    missing = [label for label in file.labels if label not in columns]
+    if missing:
+        raise FolklearnError(
+            f"{path} has no column for the label {missing[0]!r} of column {file.target!r} "
+            f"({file.unit} {file.first_lines[missing[0]]} of {file.name}); name it "
+            f"{missing[0]!r} or {f'{CLASS_PREFIX}{missing[0]}'!r}; "
+            f"its columns are: {join_names(names)}"
+        )
+    extra = [name for name in columns if name not in file.labels]
+    if extra and not is_marked:
+        raise FolklearnError(
+            f"{path} has the column {extra[0]!r}, which is no label of column {file.target!r} "
+            f"of {file.name}; if there are other columns than probabilities, name those "
+            f"{CLASS_PREFIX}label"
+        )
+    return columns
+
+
+def _check_probabilities(P: Array, lines: Labels, names: Sequence[str], path: str) -> None:
+    """Raise for the first cell that is not a probability, or the first row of another sum."""
+    bad = np.argwhere(~((P >= 0.0) & (P <= 1.0 + _MAX_ROUNDING)))
+    if len(bad):
+        row, column = bad[0].tolist()
+        value = P[row, column]
+        what = "there is no value" if np.isnan(value) else f"{value:g} is not from 0 to 1"
+        raise FolklearnError(f"line {lines[row]} of {path}, column {names[column]!r}: {what}")
+    totals = P.sum(axis=1)
+    far = np.flatnonzero(np.abs(totals - 1.0) > _MAX_ROUNDING)
+    if far.size:
+        raise FolklearnError(
+            f"line {lines[far[0]]} of {path}: the probabilities sum to {totals[far[0]]:.6g}; "
+            f"expected 1, up to rounding of {_MAX_ROUNDING:g}"
+        )

@@ -13,18 +13,18 @@ from typing import Annotated, Any
 import numpy as np
 from typer import Argument, Option
 
-from folklearn import memory, serialization, validation
+from folklearn import serialization, validation
 from folklearn.errors import FolklearnError
 from folklearn.learners import catalogue
 from folklearn.model.model import Model
 from folklearn.model.roles import IGNORED
 from folklearn.model.roles import check_known as check_role
-from folklearn.readers.memory import TableReader
+from folklearn.readers.columnar import TableReader
 from folklearn.readers.open import FORMATS, open_reader
 from folklearn.readers.reader import BadRow, Reader
 from folklearn.readers.table import Column, Table, TextColumn
 from folklearn.synthetic import DIGITS_NAME, DIGITS_TARGET, digits
-from folklearn.utils import count_of, join_names
+from folklearn.utils import join_names
 
 STDIN = STDOUT = "-"
 LEARNERS = tuple(catalogue.CATALOGUE)
@@ -113,29 +113,22 @@ class Source:
 
     def open(self) -> tuple[Reader, str | None]:
         """Return a reader of the rows, and the column of the labels."""
-        options = {
-            "format": self.format,
-            "delimiter": self.delimiter,
-            "encoding": self.encoding,
-            "decimal": self.decimal,
-        }
+        names = ("format", "delimiter", "encoding", "decimal")
+        options = {name: getattr(self, name) for name in names}
         if self.file is None:
             options_set = [name for name, value in options.items() if value is not None]
             if options_set or self.target not in (None, DIGITS_TARGET):
                 what = f"--{options_set[0]}" if options_set else f"--target {self.target!r}"
                 raise FolklearnError(f"{what} is about a file, but no file was given")
-            return _read_digits(), DIGITS_TARGET
+            pixels, labels = digits()
+            columns: dict[str, Column] = {**pixels, DIGITS_TARGET: TextColumn.of(labels)}
+            table = Table(columns, np.arange(1, len(labels) + 1))
+            return TableReader(table, DIGITS_NAME), DIGITS_TARGET
         if self.file == STDIN and sys.stdin is None:  # the calling process closed it
             raise FolklearnError("standard input is closed: give a file, or something to read")
         if os.path.isdir(self.file):
             raise FolklearnError(f"{self.file} is a folder, not a file of rows")
         return open_reader(self.file, **options), self.target
-
-
-def _read_digits() -> Reader:
-    pixels, labels = digits()
-    columns: dict[str, Column] = {**pixels, DIGITS_TARGET: TextColumn.of(labels)}
-    return TableReader(Table(columns, np.arange(1, len(labels) + 1)), DIGITS_NAME)
 
 
 def spell_option(template: str, *values: str) -> str:
@@ -180,13 +173,13 @@ def parse_crosses(crosses: Sequence[str] | None, reader: Reader) -> list[tuple[s
     for text in crosses or ():
         cuts = [i for i, character in enumerate(text) if character == ":"]
         candidates = [(text[:cut], text[cut + 1 :]) for cut in cuts]
-        pair = next((pair for pair in candidates if {*pair} <= {*reader.names}), None)
-        if pair is None:
+        candidates = [pair for pair in candidates if {*pair} <= {*reader.names}]
+        if not candidates:
             raise FolklearnError(
                 f"--cross {text!r} must be two columns A:B of {reader.name}; its columns are: "
                 f"{join_names(reader.names)}"
             )
-        pairs.append(pair)
+        pairs.append(candidates[0])
     return pairs
 
 
@@ -238,25 +231,6 @@ def check_jobs(jobs: int) -> None:
     if jobs < -1 or jobs == 0:
         raise FolklearnError(
             f"--jobs must be a number of threads, or -1 for as many as there are cores, got {jobs}"
-        )
-
-
-def check_learner(name: str) -> None:
-    """Raise if there is no learner of this name."""
-    if name not in LEARNERS:
-        raise FolklearnError(f"there is no learner {name!r}; choose one of: {', '.join(LEARNERS)}")
-
-
-def check_memory(
-    n_bytes: int, what_for: str, n_inputs: int, n_classes: int, advice: str = ""
-) -> None:
-    """Raise if this machine has less memory than `n_bytes`."""
-    present = memory.bytes_present()
-    if present is not None and n_bytes > present:
-        raise FolklearnError(
-            f"{n_classes} classes and {count_of(n_inputs, 'feature')} and a constant need "
-            f"{n_bytes / 1e9:.1f} GB of memory {what_for}, and this machine has "
-            f"{present / 1e9:.1f} GB{advice}"
         )
 
 

@@ -1,6 +1,6 @@
 """`folklearn policy-value`: estimate the value of a policy from a log of decisions."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Annotated, Any
 
@@ -11,17 +11,29 @@ from typer import Argument, Option
 from folklearn import serialization
 from folklearn.arrays import Array
 from folklearn.bandits.agent import Agent
-from folklearn.cli import text
-from folklearn.cli.display import TextTable, new_console, warnings_shown
-from folklearn.cli.options import open_bad_row_sink
+from folklearn.cli import options
+from folklearn.cli.display import TextTable, format_fields, new_console, warnings_shown
 from folklearn.errors import FolklearnError, InvalidInputError
 from folklearn.evaluate.interactions import Interactions
-from folklearn.evaluate.off_policy import Estimate, logged_value, off_policy
-from folklearn.evaluate.policies import LearnedPolicy, best_constant, greedy, reward_model, uniform
+from folklearn.evaluate.off_policy import (
+    Estimate,
+    LearnedPolicy,
+    best_constant,
+    greedy,
+    logged_value,
+    off_policy,
+    reward_model,
+    uniform,
+)
 from folklearn.model.model import Model
 from folklearn.model.roles import LEARNED
-from folklearn.readers.decision_formats import Features, LoggedDecision, RewardRange
-from folklearn.readers.decision_logs import as_interactions, as_numbers, read_decisions
+from folklearn.readers.decision_logs import (
+    Features,
+    LoggedDecision,
+    as_interactions,
+    as_numbers,
+    read_decisions,
+)
 from folklearn.readers.open import open_source
 from folklearn.readers.sparse_text import N_FEATURES, hash_features
 from folklearn.sparse import SparseRows
@@ -47,43 +59,26 @@ def policy_value(
         str | None,
         Option(
             metavar="MODEL",
-            help="What `folklearn run --save` wrote, or an agent that was saved in Python, which "
-            "takes the features in the order in which the log first has them.",
+            help="A model that `folklearn run --save` wrote, or an agent saved in Python, which "
+            "takes the features in the order of the log.",
         ),
     ] = None,
     play: Annotated[
         str,
-        Option(
-            metavar=f"{BEST}|{SAMPLE}",
-            help="How the classes of a model become an action: the most likely one, or one drawn "
-            "with its probability.",
-        ),
+        Option(metavar=f"{BEST}|{SAMPLE}", help="Play the most likely class, or draw one."),
     ] = BEST,
     reward_range: Annotated[
         tuple[float, float],
-        Option(
-            metavar="LOW HIGH",
-            help="Range of the rewards, scaled to 0 to 1. Costs are negative rewards: for costs "
-            "from 0 to 1 it is -1 0.",
-        ),
+        Option(metavar="LOW HIGH", help="Range of rewards; -1 0 for costs from 0 to 1."),
     ] = (0.0, 1.0),
     actions: Annotated[
         int | None,
-        Option(
-            metavar="K",
-            help="Number of actions, where text has their numbers only. Default: the largest.",
-        ),
+        Option(metavar="K", help="Number of actions in text. Default: the largest number."),
     ] = None,
     confidence: Annotated[
         float, Option(metavar="SHARE", help="Confidence of the intervals.")
     ] = 0.95,
-    on_bad_row: Annotated[
-        str,
-        Option(
-            metavar="stop|skip",
-            help="At a decision that cannot be read: stop, or skip it and count it.",
-        ),
-    ] = "stop",
+    on_bad_row: options.OnBadRow = "stop",
 ) -> None:
     """Estimate what a policy would have earned in the decisions of a log.
 
@@ -97,69 +92,61 @@ def policy_value(
         raise FolklearnError(f"--play must be {BEST} or {SAMPLE}, got {play!r}")
     saved = None if policy is None else serialization.load(policy)
     source = open_source(log)
-    with open_bad_row_sink(on_bad_row) as bad_row_sink:
-        decisions = list(read_decisions(source, RewardRange(*reward_range), bad_row_sink))
+    with options.open_bad_row_sink(on_bad_row) as bad_row_sink:
+        decisions = list(read_decisions(source, reward_range, bad_row_sink))
         data = as_interactions(decisions, actions)
-    logged = logged_value(data, confidence=confidence)
-    estimate = partial(off_policy, data, rewards=reward_model(data), confidence=confidence)
     n_bad = 0 if bad_row_sink is None else bad_row_sink.n_rows
-    lines = [text.format_fields(*_describe_log(source.name, data, n_bad)), _TABLE.header]
-    lines.append(_TABLE.line(_cells("the log's own", logged)))
-    for name, reference in _reference_policies(data):
+    lines = [_describe_log(source.name, data, n_bad), _TABLE.header]
+    logged = logged_value(data, confidence=confidence)
+    lines.append(_format_line("the log's own", logged))
+    policies: dict[str, Any] = {"uniform": uniform(data)}
+    if data.n_actions is not None:
+        policies["best constant action"] = LearnedPolicy(best_constant)
+    policies["learned from this log"] = LearnedPolicy(greedy)
+    estimate = partial(off_policy, data, rewards=reward_model(data), confidence=confidence)
+    for name, reference in policies.items():
         try:
-            lines.append(_TABLE.line(_cells(name, estimate(reference))))
+            lines.append(_format_line(name, estimate(reference)))
         except InvalidInputError:  # none of its actions was played
             lines.append(_TABLE.line([name, *"----"]))
     if policy is not None:
         with warnings_shown(new_console(quiet=False)):
             played = _make_policy(saved, policy, data, decisions, play)
         value = estimate(played)
-        lines += [_TABLE.line(_cells(policy, value)), _compare(policy, value, logged)]
+        lines += [_format_line(policy, value), _compare(policy, value, logged)]
     typer.echo("\n".join(lines))
 
 
-def _reference_policies(log: Interactions) -> Iterator[tuple[str, Any]]:
-    yield "uniform", uniform(log)
-    if log.n_actions is not None:
-        yield "best constant action", LearnedPolicy(best_constant)
-    yield "learned from this log", LearnedPolicy(greedy)
-
-
-def _describe_log(name: str, log: Interactions, n_bad: int) -> list[tuple[str, str]]:
+def _describe_log(name: str, log: Interactions, n_bad: int) -> str:
     skipped = f"; {count_of(n_bad, 'bad one')} skipped" if n_bad else ""
     sizes = np.diff(log.offsets)
-    if log.n_actions is None:
-        offered = f"{sizes.min()} to {sizes.max()} in a decision, with features"
-    else:
-        offered = f"{log.n_actions}" + (
-            f": {join_names(log.action_names)}" if log.action_names else ""
-        )
-    return [
+    offered = f"{sizes.min()} to {sizes.max()} in a decision, with features"
+    if log.n_actions is not None:
+        names = f": {join_names(log.action_names)}" if log.action_names else ""
+        offered = f"{log.n_actions}{names}"
+    return format_fields(
         ("log", f"{name}: {count_of(log.n_rounds, 'decision')}{skipped}"),
         ("actions", offered),
         ("features", join_names(log.feature_names)),
-    ]
+    )
 
 
-def _cells(name: str, estimate: Estimate) -> Sequence[str]:
-    numbers = (estimate.value, estimate.low, estimate.high)
-    return [name, *(f"{number:.4f}" for number in numbers), f"{estimate.effective_size:.0f}"]
+def _format_line(name: str, estimate: Estimate) -> str:
+    numbers = [f"{number:.4f}" for number in (estimate.value, estimate.low, estimate.high)]
+    return _TABLE.line([name, *numbers, f"{estimate.effective_size:.0f}"])
 
 
 def _compare(name: str, estimate: Estimate, logged: Estimate) -> str:
     """Return the estimate in words, and whether it is above the value of the log's policy."""
+    compared = "this log cannot tell whether that is more than what its own policy earned"
     if estimate.low > logged.high:
-        compared = f"more than what the policy of the log earned, {logged.value:.4f}"
+        compared = "more than what the policy of the log earned"
     elif estimate.high < logged.low:
-        compared = f"less than what the policy of the log earned, {logged.value:.4f}"
-    else:
-        compared = (
-            f"this log cannot tell whether that is more than what its own policy earned, "
-            f"{logged.value:.4f}"
-        )
+        compared = "less than what the policy of the log earned"
     sentence = (
         f"{name} would have earned {estimate.value:.4f} a decision, between {estimate.low:.4f} and "
-        f"{estimate.high:.4f} with {estimate.confidence:.0%} confidence: {compared}.\n"
+        f"{estimate.high:.4f} with {estimate.confidence:.0%} confidence: {compared}, "
+        f"{logged.value:.4f}.\n"
         f"For it the log is worth {estimate.effective_size:.0f} of {estimate.n_rounds} decisions."
     )
     if estimate.effective_size < _MIN_EFFECTIVE_ROUNDS:

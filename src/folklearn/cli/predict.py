@@ -1,19 +1,27 @@
-"""`folklearn predict`: predict rows with a saved model."""
+"""`folklearn predict`: predict rows with a saved model; the writer of predictions."""
 
+import csv
+import io
+import sys
 import time
-from typing import Annotated
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any, TextIO
 
 import numpy as np
 from typer import Argument, Option
 
-from folklearn.cli import options, text
-from folklearn.cli.atomic_files import AtomicOutputs
+from folklearn.cli import display, options
 from folklearn.cli.display import new_console, progress_bar, warnings_shown
-from folklearn.cli.predictions_file import UNSEEN, open_writer
-from folklearn.cli.signals import EXIT_CODES, Ended, Signals
+from folklearn.cli.endings import AtomicOutputs, stream_signals
+from folklearn.cli.labelled_file import CLASS_PREFIX, LABEL, UNSEEN
 from folklearn.errors import FolklearnError
-from folklearn.model.dataset import Dataset
+from folklearn.metrics.accumulator import PredictionBatch
+from folklearn.model.dataset import LabelledTable, ModelDataset
+from folklearn.model.roles import ID
 from folklearn.model.run import Score
+from folklearn.readers.table import TextColumn
 from folklearn.utils import count_of, join_names
 
 
@@ -52,27 +60,29 @@ def predict(
         path = outputs.reserve("predictions", None if output == options.STDOUT else output)
         loaded = options.load_model(model, "folklearn predict")
         reader, target = options.Source(file, target, format, delimiter, encoding, decimal).open()
-        feed = Dataset(loaded, reader, target, one_pass=True, known_only=True, on_bad=bad_row_sink)
+        dataset = ModelDataset(
+            loaded, reader, target, one_pass=True, known_only=True, on_bad=bad_row_sink
+        )
         if loaded.pipeline is None:
             raise FolklearnError(f"{model} has learned nothing yet")
-        labelled = feed.target in reader.names
-        console.print(_describe(feed))
+        labelled = dataset.target in reader.names
+        console.print(_describe(dataset))
         started = time.perf_counter()
-        totals, n_rows, signals = np.zeros(5), 0, Signals()
+        totals, n_rows = np.zeros(5), 0
         with (
-            signals,
+            stream_signals() as signals,
             progress_bar(console, "predicting", reader.n_rows) as report,
-            open_writer(output, path, feed, labelled=labelled) as writer,
+            open_writer(output, path, dataset, labelled=labelled) as writer,
         ):
-            rows = feed.rows(doubling=False)
+            rows = dataset.rows()
             while (batch := signals.next_of(rows)) is not None:
-                step = feed.predict(batch)
+                step = dataset.predict(batch)
                 if writer is not None:
                     writer.write(batch, step)
                 totals += Score.totals(batch, step)
                 n_rows += len(batch.table)
                 report(n_rows)
-        feed.unlearned.warn()
+        dataset.unlearned.warn()
         outputs.commit(console)
     seconds = time.perf_counter() - started
     n_skipped = 0 if bad_row_sink is None else bad_row_sink.n_rows
@@ -81,8 +91,7 @@ def predict(
     score = Score.of_totals(totals)
     if score.n_rows:
         console.print(_describe_score(score))
-    if signals.received is not None:
-        raise Ended(EXIT_CODES[signals.received])
+    signals.raise_ended()
 
 
 def _describe_score(score: Score) -> str:
@@ -95,20 +104,85 @@ def _describe_score(score: Score) -> str:
     )
 
 
-def _describe(feed: Dataset) -> str:
-    model, reader = feed.model, feed.reader
+def _describe(dataset: ModelDataset) -> str:
+    model, reader = dataset.model, dataset.reader
+    learned, classes = count_of(model.n_rounds, "row"), display.describe_classes(model.labels)
     lines = [
-        ("data", text.describe_source(reader, reader.n_rows)),
-        (
-            "model",
-            f"learned {count_of(model.n_rounds, 'row')}, {text.describe_classes(model.labels)}",
-        ),
+        ("data", display.describe_source(reader, reader.n_rows)),
+        ("model", f"learned {learned}, {classes}"),
     ]
-    if feed.unknown:
-        lines.append(
-            ("ignored", f"columns that the model does not know: {join_names(feed.unknown)}")
-        )
+    if dataset.unknown:
+        unknown = f"columns that the model does not know: {join_names(dataset.unknown)}"
+        lines.append(("ignored", unknown))
     if model.is_open:
         unseen = model.unseen_probability
         lines.append((UNSEEN, f"a class that was never seen has the probability {unseen:.2g}"))
-    return text.format_fields(*lines)
+    return display.format_fields(*lines)
+
+
+class PredictionWriter:
+    """Write predictions as CSV; numbers are written so that they read back equal.
+
+    The columns: `row`, the line that it came from; ids; `label`, if there are labels, empty for
+    a row that has none; `predicted`, and its `probability`; `p_label`, the probability that the
+    label was given; `unseen`, that of a class never seen; and `p:` of every class that is known
+    when the first row is written.
+    """
+
+    def __init__(self, file: TextIO, dataset: ModelDataset, *, labelled: bool) -> None:
+        self._file, self._model, self._labelled = file, dataset.model, labelled
+        self._is_live = dataset.reader.is_live
+        self._ids = [name for name in dataset.kinds if dataset.roles[name] == ID]
+        self._n_classes = len(dataset.model.labels)
+        self._writer = csv.writer(file, lineterminator="\n")
+        names = ["row", LABEL, "predicted", "probability", "p_label", UNSEEN]
+        names += [f"{CLASS_PREFIX}{label}" for label in dataset.model.labels]
+        ids = [f"id:{name}" if name in names else name or "id:" for name in self._ids]
+        hidden = () if labelled else (LABEL, "p_label")
+        self._write([[names[0], *ids, *(name for name in names[1:] if name not in hidden)]])
+
+    def write(self, rows: LabelledTable, step: PredictionBatch) -> None:
+        """Write rows with their predictions."""
+        labels, n_rows = self._model.labels, len(rows.table)
+        best, highest = np.zeros(n_rows, np.int64), np.zeros(n_rows)
+        if step.P.shape[1]:
+            best = step.P.argmax(axis=1)
+            highest = step.P[np.arange(n_rows), best]
+        predicted = [labels[k] if p > 0.0 else "" for k, p in zip(best, highest, strict=True)]
+        columns: list[Any] = [rows.table.lines.tolist()]
+        columns += [rows.ids.get(name, [None] * n_rows) for name in self._ids]
+        true, p_label = np.full((2, n_rows), "", object)
+        is_text = isinstance(rows.labels, TextColumn)
+        true[rows.has_label] = rows.labels.to_list() if is_text else list(rows.labels)
+        p_label[rows.has_label] = np.exp(-step.losses[rows.has_label])
+        columns += [true] * self._labelled + [predicted, highest.tolist()]
+        columns += [p_label] * self._labelled
+        columns += [step.unseen.tolist(), *step.P[:, : self._n_classes].T.tolist()]
+        self._write(zip(*columns, strict=True))
+
+    def _write(self, lines: Iterable[Sequence[Any]]) -> None:
+        self._writer.writerows(lines)
+        if self._is_live:
+            self._file.flush()
+
+
+@contextmanager
+def open_writer(
+    name: str | None, path: Path | None, dataset: ModelDataset, *, labelled: bool = True
+) -> Iterator[PredictionWriter | None]:
+    """Yield a writer to a path, to standard output if that is None; None without a name."""
+    if name is None:
+        yield None
+        return
+    if path is not None:
+        with open(path, "w", encoding="utf-8", newline="") as file:
+            yield PredictionWriter(file, dataset, labelled=labelled)
+        return
+    if sys.stdout is None:  # the calling process closed it
+        raise FolklearnError("standard output is closed: name a file for the predictions")
+    stream = io.TextIOWrapper(sys.stdout.buffer, encoding="utf-8", newline="")
+    try:
+        yield PredictionWriter(stream, dataset, labelled=labelled)
+        stream.flush()
+    finally:
+        stream.detach()  # standard output stays open

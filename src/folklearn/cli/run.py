@@ -1,33 +1,24 @@
 """`folklearn run`: learn rows one after the other, predicting each one first."""
 
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Annotated, Any
 
 from rich.console import Console
 from typer import Option
 
-from folklearn.cli import options, text
-from folklearn.cli.atomic_files import AtomicOutputs
-from folklearn.cli.display import (
-    TextTable,
-    new_console,
-    progress_bar,
-    run_with_table,
-    warnings_shown,
-)
+from folklearn.cli import display, options
+from folklearn.cli.display import TextTable, format_loss
+from folklearn.cli.endings import AtomicOutputs, StreamSignals, raise_signal, stream_signals
 from folklearn.cli.labelled_file import check_two_classes
 from folklearn.cli.options import Text
-from folklearn.cli.predictions_file import PredictionWriter, open_writer
-from folklearn.cli.signals import EXIT_CODES, Ended, Signals, Terminated
+from folklearn.cli.predict import PredictionWriter, open_writer
 from folklearn.errors import FolklearnError
 from folklearn.evidence.certificate import round_down
 from folklearn.kernels.blas import OWN
 from folklearn.learners import catalogue
-from folklearn.model.dataset import Dataset
+from folklearn.model.dataset import ModelDataset
 from folklearn.model.model import Model
 from folklearn.model.run import Run
 from folklearn.model.summary import NOTHING_PROVEN
@@ -36,10 +27,10 @@ from folklearn.utils import count_of
 
 _CLASSIC = "folklore"  # the learner that the options lam, gamma and memory belong to
 _MAX_ROWS_OF_BATCH = 2048  # a signal waits for its end
-_TABLE = TextTable([("rows", "loss", "frozen", "error", "rows/s")])
+_TABLE = TextTable([("rows", "loss", "hold-out", "error", "rows/s")])
 _EXPLANATION = (
-    "loss: average log loss, each row predicted before it was learned; frozen: of rows ahead, by "
-    "the model as it would be saved."
+    "loss: average log loss, each row predicted before it was learned; hold-out: of rows ahead, "
+    "by the model as it would be saved."
 )
 _WINDOWS = TextTable([("last rows", "loss", "lower", "error"), ("", "", "bound", "")])
 _LEARNER_HELP = (
@@ -78,11 +69,7 @@ def run(
     ] = None,
     memory: Annotated[
         int | None,
-        Option(
-            metavar="ROWS",
-            help="Forget: after this many rows a row counts 1/e of what it did. For streams that "
-            "drift; nothing is proven then. Default: nothing is forgotten.",
-        ),
+        Option(metavar="ROWS", help="Rows after which one counts 1/e; then nothing is proven."),
     ] = None,
     one_pass: Annotated[
         bool, Option("--one-pass", help="Read a file once: classes and categories as they come.")
@@ -96,19 +83,11 @@ def run(
     ] = False,
     exact: Annotated[
         bool,
-        Option(
-            "--exact",
-            help="Fit a logistic regression to all rows afterwards, whatever their number and "
-            "width. Default: for at most 3,000 weights, if the rows fit in memory.",
-        ),
+        Option("--exact", help="Fit a logistic regression afterwards also above 3,000 weights."),
     ] = False,
     monitor: Annotated[
         bool,
-        Option(
-            "--monitor",
-            help="Print an alarm when the loss, capped at 4 a row, has risen: in at most 1 of 100 "
-            "streams by chance.",
-        ),
+        Option("--monitor", help="Print an alarm when the loss rises: 1 in 100 streams by chance."),
     ] = False,
     device: options.Device = OWN,
     plot: options.Plot = None,
@@ -155,13 +134,14 @@ def run(
     every = None if checkpoint is None else options.parse_seconds("--checkpoint", checkpoint)
     roles = options.parse_roles(role, drop)
     learner = _choose_learner(learner, settings)
-    console = new_console(quiet)
-    with AtomicOutputs(file) as outputs, warnings_shown(console), ExitStack() as until_the_end:
+    console = display.new_console(quiet)
+    with (
+        AtomicOutputs(file) as outputs,
+        display.warnings_shown(console),
+        stream_signals() as signals,
+    ):
         save_path = outputs.reserve("model", save, as_file=True)  # may replace what was loaded
         outputs.protect(load, classes)
-        saving = None
-        if save is not None and save_path is not None:
-            saving = _Saving(outputs, save, save_path, every)
         plot_path = outputs.reserve_plot(plot)
         to_file = None if predictions == options.STDOUT else predictions
         predictions_path = outputs.reserve("predictions", to_file)
@@ -179,31 +159,60 @@ def run(
             )  # fmt: skip
         if monitor:
             model.monitor(lambda alarm: console.print(alarm.in_words()))
-        with options.open_bad_row_sink(on_bad_row, bad_path) as bad_row_sink:
-            feed = Dataset(
-                model, reader, target, weight=weight, one_pass=one_pass, on_bad=bad_row_sink,
-                shuffle=seed if shuffle else None, most=_MAX_ROWS_OF_BATCH,
-            )  # fmt: skip
-            _scan(feed, console)
-            lines = [("learner", text.describe_learner(model))] if verbose else []
-            console.print(text.describe_run(feed, *lines))
-            with open_writer(predictions, predictions_path, feed) as writer:
-                signals = until_the_end.enter_context(Signals())  # also while results are saved
-                loop = RunLoop(feed, console, writer, signals, saving, exact or None)
-                bad = loop.learn()
-        if bad is not None:
-            raise bad if saving is None else _save_before(bad, loop, saving, predictions_path)
-        loop.check_not_empty()
-        finished = loop.run.finish()
+        n_before = model.n_rounds
+
+        def save_model() -> None:
+            assert save_path is not None
+            model.save(save_path)
+            outputs.publish(save_path)
+
+        try:
+            with options.open_bad_row_sink(on_bad_row, bad_path) as bad_row_sink:
+                dataset = ModelDataset(
+                    model, reader, target, weight=weight, one_pass=one_pass, on_bad=bad_row_sink,
+                    shuffle=seed if shuffle else None, max_rows=_MAX_ROWS_OF_BATCH,
+                )  # fmt: skip
+                _scan(dataset, console)
+                lines = [("learner", display.describe_learner(model))] if verbose else []
+                console.print(display.describe_run(dataset, *lines))
+                scan, run = dataset.scan, Run(model, reader.name, exact or None)
+                with open_writer(predictions, predictions_path, dataset) as writer:
+                    console.print(_EXPLANATION)
+                    display.run_with_table(
+                        console,
+                        _TABLE,
+                        _learn(run, dataset, writer, signals, save_model, every),
+                        partial(_format_progress, run),
+                        what="learning",
+                        total=scan.n_rows - scan.n_unlabelled if scan else None,
+                    )
+        except BadRow as bad:
+            n_learned = model.n_rounds - n_before
+            if save is None or not n_learned:
+                raise
+            save_model()
+            if predictions_path is not None:
+                outputs.publish(predictions_path)
+            rows = count_of(n_learned, "row")
+            sentence = f"{bad}; the model of the {rows} before it was saved to {save}"
+            raise FolklearnError(sentence) from None
+        _check_learned(run, reader.name, signals)
+        run.finish()
         if plot_path is not None:
-            outputs.draw(finished.plot(), plot_path)
-        if saving is not None:
-            model.save(saving.path)
-        _print_results(console, loop, finished, bad_row_sink, verbose)
+            outputs.draw(run.plot(), plot_path)
+        if save_path is not None:
+            model.save(save_path)
+        if signals.received is not None:
+            console.print("Interrupted: the stream ends here.")
+        n_bad = 0 if bad_row_sink is None else bad_row_sink.n_rows
+        console.print("\n".join(_summarise(model, run, n_bad)))
+        if verbose:
+            console.print("\n".join(display.describe_details(model)))
         outputs.commit(console)
-    console.print(_describe_totals(model))
-    if signals.received is not None:
-        raise Ended(EXIT_CODES[signals.received])
+    error, rows = model.metrics.n_errors / model.n_rounds, count_of(model.n_rounds, "row")
+    loss = format_loss(model.metrics.average_loss)
+    console.print(f"Over all {rows}: error {error:.2%}, average log loss {loss}.")
+    signals.raise_ended()
 
 
 def _choose_learner(name: str | None, settings: Mapping[str, float]) -> str:
@@ -211,10 +220,10 @@ def _choose_learner(name: str | None, settings: Mapping[str, float]) -> str:
 
     Without a name, settings that the default does not take select Folklore.
     """
-    default = text.DEFAULT_LEARNER
+    default = display.DEFAULT_LEARNER
     if name is None:
         return default if set(settings) <= {*catalogue.settings_of(default)} else _CLASSIC
-    takes = [option for option in text.SETTINGS if option in catalogue.settings_of(name)]
+    takes = [option for option in display.SETTINGS if option in catalogue.settings_of(name)]
     for option in settings:
         if option not in takes and name == default:
             raise FolklearnError(f"{name} needs no {option}; choose --learner {_CLASSIC}")
@@ -242,190 +251,96 @@ def _check_same_roles(model: Model, roles: dict[str, str]) -> None:
             )
 
 
-def _scan(feed: Dataset, console: Console) -> None:
+def _scan(dataset: ModelDataset, console: Console) -> None:
     """Read the rows once if they can be read twice; raise for rows that cannot be learned."""
-    model, reader = feed.model, feed.reader
-    if not feed.one_pass:
-        with progress_bar(console, "checking", reader.n_rows) as report:
-            feed.begin(report)
-    elif not model.labels and not catalogue.grows(model.learner_name):
+    model, reader = dataset.model, dataset.reader
+    if dataset.one_pass and not model.labels and not catalogue.grows(model.learner_name):
         raise FolklearnError(
             f"{model.learner_name} must know all classes beforehand, and one pass brings them as "
             "they come: let it read a file twice, name them (--classes FILE), or choose one of: "
             f"{', '.join(catalogue.growing())}"
         )
-    feed.begin()
-    if feed.scan is not None:
-        check_two_classes(model.labels, feed)
+    if dataset.one_pass:
+        dataset.begin()
+        return
+    with display.progress_bar(console, "checking", reader.n_rows) as report:
+        dataset.begin(report)
+    check_two_classes(model.labels, dataset)
 
 
-@dataclass
-class _Saving:
-    """Where the model is saved, and the seconds between checkpoints, None for none."""
+def _learn(
+    run: Run,
+    dataset: ModelDataset,
+    writer: PredictionWriter | None,
+    signals: StreamSignals,
+    save: Callable[[], None],
+    every: float | None,
+) -> Iterator[int]:
+    """Learn all rows until a signal ends it, and save the model `every` some seconds.
 
-    outputs: AtomicOutputs
-    name: str
-    path: Path
-    every: float | None
-
-    def save(self, model: Model) -> None:
-        """Write the model, and rename it into place."""
-        model.save(self.path)
-        self.outputs.publish(self.path)
-
-
-@dataclass
-class RunLoop:
-    """Learn all rows of a feed, with a table of the progress, predictions and checkpoints.
-
-    Parameters
-    ----------
-    feed : the rows, scanned.
-    writer : of predictions, None for none.
-    signals : SIGINT and SIGTERM, which end it.
-    saving : where the model is saved, None for nowhere.
-    exact : as for `Model.run`.
+    Yields the number of rows learned.
     """
-
-    feed: Dataset
-    console: Console
-    writer: PredictionWriter | None
-    signals: Signals
-    saving: _Saving | None = None
-    exact: bool | None = None
-
-    def __post_init__(self) -> None:
-        self.model = self.feed.model
-        self._n_before, self._weight_before = self.model.n_rounds, self.model.metrics.weight
-        self.run = Run.of(self.model, self.feed, self.exact)
-
-    @property
-    def n_learned(self) -> int:
-        """The number of rows learned by now."""
-        return self.model.n_rounds - self._n_before
-
-    def learn(self) -> BadRow | None:
-        """Learn all rows; return the bad one that ended it, if there was one."""
-        scan = self.feed.scan
-        total = scan.n_rows - scan.n_unlabelled if scan else None
-        self.console.print(_EXPLANATION)
-        try:
-            run_with_table(
-                self.console, _TABLE, self._learn_batches(), self._cells,
-                what="learning", total=total,
-            )  # fmt: skip
-        except BadRow as bad:
-            return bad
-        finally:
-            self.feed.keep_names()
-        return None
-
-    def _learn_batches(self) -> Iterator[int]:
-        rows, saved = self.feed.rows(), time.monotonic()
-        every = None if self.saving is None else self.saving.every
-        while (batch := self.signals.next_of(rows)) is not None:
-            for learned, step in self.feed.learn(batch):
-                self.run.add(learned, step)
-                if self.writer is not None:
-                    self.writer.write(learned, step)
-            if self.saving is not None and every is not None and time.monotonic() - saved >= every:
-                self.saving.save(self.model)
+    rows, saved = dataset.rows(dataset.model.n_rounds), time.monotonic()
+    try:
+        while (batch := signals.next_of(rows)) is not None:
+            for learned, result in dataset.learn(batch):
+                run.add(learned, result)
+                if writer is not None:
+                    writer.write(learned, result)
+            if every is not None and time.monotonic() - saved >= every:
+                save()
                 saved = time.monotonic()
-            yield self.n_learned
-
-    def _cells(self, speed: float) -> list[str]:
-        losses = self.run.loss, self.model.metrics.holdout_loss
-        cells = [f"{self.run.n_rows}", *map(text.format_loss, losses), f"{self.run.error:.2%}"]
-        return [*cells, f"{speed:.0f}"]
-
-    def check_not_empty(self) -> None:
-        """Raise if no row was learned, or all had the weight 0."""
-        name, received = self.feed.reader.name, self.signals.received
-        if not self.n_learned:
-            if received is not None:
-                raise KeyboardInterrupt if EXIT_CODES[received] == 130 else Terminated
-            what = "no row with a label" if self.feed.n_unlabelled else "no rows"
-            raise FolklearnError(f"{name} has {what}")
-        if not self.model.metrics.weight > self._weight_before:
-            raise FolklearnError(f"every row of {name} has the weight 0")
+            yield run.n_rows
+    finally:
+        if dataset.has_numbered_features:
+            dataset.keep_names()
 
 
-def _save_before(
-    bad: BadRow, loop: RunLoop, saving: _Saving, predictions: Path | None
-) -> FolklearnError:
-    """Save the model of the rows before a bad one; return the error to raise."""
-    if not loop.n_learned:
-        return bad
-    saving.save(loop.model)
-    if predictions is not None:
-        saving.outputs.publish(predictions)
-    rows = count_of(loop.n_learned, "row")
-    return FolklearnError(f"{bad}; the model of the {rows} before it was saved to {saving.name}")
+def _format_progress(run: Run, speed: float) -> list[str]:
+    losses = map(format_loss, (run.loss, run.holdout_loss))
+    return [f"{run.n_rows}", *losses, f"{run.error:.2%}", f"{speed:.0f}"]
 
 
-def _print_results(
-    console: Console,
-    loop: RunLoop,
-    finished: Run,
-    bad_row_sink: options.BadRowSink | None,
-    verbose: bool,
-) -> None:
-    model = loop.model
-    if loop.signals.received is not None:
-        console.print("Interrupted: the stream ends here.")
-    console.print("\n".join(_summarise(model, finished, bad_row_sink)))
-    if model.has_window_bounds:
-        console.print(_describe_windows(model))
-    if verbose:
-        console.print("\n".join(text.describe_details(model)))
+def _check_learned(run: Run, name: str, signals: StreamSignals) -> None:
+    """Raise if no row was learned, or all had the weight 0."""
+    if not run.n_rows:
+        if signals.received is not None:
+            raise_signal(signals.received)
+        what = "no row with a label" if run.n_unlabelled else "no rows"
+        raise FolklearnError(f"{name} has {what}")
+    if not run.metrics.weight > 0.0:
+        raise FolklearnError(f"every row of {name} has the weight 0")
 
 
-def _summarise(
-    model: Model, finished: Run, bad_row_sink: options.BadRowSink | None
-) -> Iterator[str]:
-    """Yield sentences on the rows, the regression in hindsight and the certificate."""
-    rows = f"Learned {count_of(finished.n_rows, 'row')} in {finished.seconds:.2f} s"
-    if finished.n_unlabelled:
-        rows += f"; {count_of(finished.n_unlabelled, 'row')} without a label predicted only"
-    if bad_row_sink is not None and bad_row_sink.n_rows:
-        rows += f"; {count_of(bad_row_sink.n_rows, 'bad row')} skipped"
+def _summarise(model: Model, run: Run, n_bad: int) -> Iterator[str]:
+    """Yield sentences on the rows, the regression in hindsight, the certificate and windows."""
+    rows = f"Learned {count_of(run.n_rows, 'row')} in {run.seconds:.2f} s"
+    if run.n_unlabelled:
+        rows += f"; {count_of(run.n_unlabelled, 'row')} without a label predicted only"
+    if n_bad:
+        rows += f"; {count_of(n_bad, 'bad row')} skipped"
     yield f"{rows}."
     if model.is_open:
-        new = text.format_loss(model.metrics.loss_of_new / model.metrics.weight)
-        classes = text.describe_classes(model.labels)
+        new = format_loss(model.metrics.loss_of_new / model.metrics.weight)
+        classes = display.describe_classes(model.labels)
         yield f"{classes}; {new} of the loss was paid for their being new."
-    if finished.hindsight is None:
+    if run.hindsight is None:
         yield "In hindsight: not computed for this many weights or rows; --exact does it."
     else:
-        yield finished.hindsight.in_words()
-    certificate = finished.certificate
+        yield run.hindsight.in_words()
+    certificate = run.certificate
     yield NOTHING_PROVEN if certificate is None else certificate.in_words(model.metrics.weight)
-
-
-def _describe_windows(model: Model) -> str:
-    windows = model.windows()
-    lines = [
-        "The last rows; the lower bound is for the linear models above, of norm up to "
-        f"{round_down(windows[0].B)}, fixed for these rows:"
-        if windows
-        else "",
-        _WINDOWS.header,
-    ]
-    for window in windows:
-        n = max(1, window.n_rounds)
-        loss = window.loss / window.weight if window.weight > 0.0 else None
-        bound = (
-            text.format_loss(window.lower_bound / window.weight)
-            if window.lower_bound > 0.0
-            else "-"
+    windows = model.windows() if model.has_window_bounds else []
+    if windows:
+        yield (
+            "The last rows; the lower bound is for the linear models above, of norm up to "
+            f"{round_down(windows[0].B)}, fixed for these rows:"
         )
-        error = f"{window.n_errors / n:.2%}"
-        lines.append(_WINDOWS.line([f"{n}", text.format_loss(loss), bound, error]))
-    return "\n".join(lines)
-
-
-def _describe_totals(model: Model) -> str:
-    error = model.metrics.n_errors / model.n_rounds
-    loss = text.format_loss(model.metrics.average_loss)
-    rows = count_of(model.n_rounds, "row")
-    return f"Over all {rows}: error {error:.2%}, average log loss {loss}."
+        yield _WINDOWS.header
+    for window in windows:
+        n, loss = max(1, window.n_rounds), None
+        if window.weight > 0.0:
+            loss = window.loss / window.weight
+        bound = window.lower_bound / window.weight if window.lower_bound > 0.0 else None
+        cells = [f"{n}", format_loss(loss), format_loss(bound), f"{window.n_errors / n:.2%}"]
+        yield _WINDOWS.line(cells)

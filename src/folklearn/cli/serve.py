@@ -11,14 +11,16 @@ import typer
 from typer import Argument, Option
 
 from folklearn.cli.display import new_console, warnings_shown
+from folklearn.cli.endings import Terminated
 from folklearn.cli.options import parse_seconds
-from folklearn.cli.signals import Terminated
 from folklearn.errors import FolklearnError, InvalidInputError
 from folklearn.service.limits import DEFAULT_SCOPES, SCOPES, Limits
 from folklearn.utils import count_of
 
 if TYPE_CHECKING:
     from folklearn.service.keys import Keys
+
+_SCOPE_HELP = f"Permission, admin is everything; repeatable. Default: {', '.join(DEFAULT_SCOPES)}."
 
 
 def serve(
@@ -101,18 +103,11 @@ def create(
     ] = "main",
     model: Annotated[
         str | None,
-        Option(
-            metavar="NAME",
-            help="The only model it gives access to. Default: all models of the tenant.",
-        ),
+        Option(metavar="NAME", help="The only model it is for. Default: all of the tenant."),
     ] = None,
     scope: Annotated[
         list[str] | None,
-        Option(
-            metavar="|".join(SCOPES),
-            help="Permission, of which admin is everything; repeatable. "
-            f"Default: {', '.join(DEFAULT_SCOPES)}.",
-        ),
+        Option(metavar="|".join(SCOPES), help=_SCOPE_HELP),
     ] = None,
     expires: Annotated[
         str | None,
@@ -158,11 +153,7 @@ def revoke(
     context: typer.Context,
     id: Annotated[
         str,
-        Argument(
-            metavar="ID",
-            show_default=False,
-            help="Id of the key: what follows flk_, and the first column of the list.",
-        ),
+        Argument(metavar="ID", show_default=False, help="Id: the first column of the list."),
     ],
 ) -> None:
     """End a key permanently; a service that is running notices within a second."""

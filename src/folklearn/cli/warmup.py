@@ -1,6 +1,7 @@
 """`folklearn warmup`: compile kernels before they are needed."""
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
@@ -18,19 +19,17 @@ def warmup(quiet: Quiet = False) -> None:
 
     Compiled kernels are kept in the folder of the package, or in NUMBA_CACHE_DIR.
     """
+    console = new_console(quiet)
     steps: dict[str, Callable[[], None]] = {
-        "words": _learn_words,
+        "words": partial(_use_model, text="one more text"),
         "models": _use_model,
         "decisions": _decide,
         "boosting": _boost,
+        **{name: partial(warm_up, name) for name in LEARNERS},
     }
-    console = new_console(quiet)
     with warnings_shown(new_console(quiet=True)):
-        for name in (*steps, *LEARNERS):
-            if name in steps:
-                steps[name]()
-            else:
-                warm_up(name)
+        for name, use in steps.items():
+            use()
             console.print(f"Compiled for {name}.")
     console.print("All of this is compiled.")
 
@@ -44,30 +43,22 @@ def warm_up(learner: str) -> None:
         model.predict_one({})
 
 
-def _learn_words() -> None:
-    rows = [{"text": f"one more text {i % 3}", "number": i} for i in range(_N_ROWS)]
-    model = Model(classes="ab", roles={"text": "words"})
-    model.learn_many(rows, ["a", "b"] * (_N_ROWS // 2))
-    model.predict_proba(rows)
-
-
-def _use_model() -> None:
-    """Call every method of a model, with words and without, and audit its predictions."""
-    for words in ({}, {"text": "one more text"}):
-        rows = [{"x": i % 5, "k": "uvw"[i % 3], **words, "y": "ab"[i % 2]} for i in range(_N_ROWS)]
-        model = Model(windows=True)
-        for label in ("a", "b", {"a": 0.5, "b": 0.5}):
-            x = {"x": 1, "k": "u", **words}
-            model.predict_one(x)
-            model.learn_one(x, label)
-            model.learn_one({**x, "x": None}, label)
-        model.run(rows, target="y")
-        model.explain()
-        fit = Model().fit(rows, target="y")
-        fit.predict_proba(rows)
-        Model.from_record(fit.to_record()).predict_proba(rows)
-    X = np.tile(np.eye(2), (_N_ROWS // 2, 1))
-    labels = np.arange(_N_ROWS) % 2
+def _use_model(**words: str) -> None:
+    """Call every method of a model, with a column of words or without, and audit."""
+    roles = dict.fromkeys(words, "words")
+    rows = [{"x": i % 5, "k": "uvw"[i % 3], **words, "y": "ab"[i % 2]} for i in range(_N_ROWS)]
+    model = Model(windows=True, roles=roles)
+    for label in ("a", "b", {"a": 0.5, "b": 0.5}):
+        x = {"x": 1, "k": "u", **words}
+        model.predict_one(x)
+        model.learn_one(x, label)
+        model.learn_one({**x, "x": None}, label)
+    model.run(rows, target="y")
+    model.explain()
+    fit = Model(roles=roles).fit(rows, target="y")
+    fit.predict_proba(rows)
+    Model.from_record(fit.to_record()).predict_proba(rows)
+    X, labels = np.tile(np.eye(2), (_N_ROWS // 2, 1)), np.arange(_N_ROWS) % 2
     audit(X, labels, np.full((_N_ROWS, 2), 0.5))
     best_in_class(X, labels, B=10.0, n_classes=2)
 

@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import astuple, dataclass
-from operator import attrgetter
 from typing import Any, Self
 
 import numpy as np
@@ -12,18 +11,16 @@ from folklearn import validation
 from folklearn.arrays import Array, log_losses
 from folklearn.errors import InvalidInputError, StateFileError
 from folklearn.evaluate.best_linear import Report, refine
-from folklearn.evaluate.windows import make_reference_learner
+from folklearn.evaluate.windows import RoundObserver
 from folklearn.evidence.certificate import Certificate
 from folklearn.evidence.evidence import LowerBound, round_loss_up
-from folklearn.evidence.map_reduce import MapReduce
-from folklearn.evidence.passes import LocalPasses, passes_over
+from folklearn.evidence.passes import LocalPasses, MapReduce, passes_over
 from folklearn.kernels.blas import OWN
 from folklearn.kernels.lower_bound import project_into_class
 from folklearn.learners.leader import Leader
-from folklearn.learners.sparse_sgd import SparseSgd
 from folklearn.metrics.scores import checked_row, checked_rows
 from folklearn.progress import Progress, report_progress
-from folklearn.serialization import Record, Serializable, put_inside
+from folklearn.serialization import Record
 from folklearn.validation import Rows
 
 
@@ -34,10 +31,6 @@ class PredictionCertificate(Certificate):
     If a label was given probability 0, the loss and the regret bound are infinite; that is
     the truth, so the certificate is valid, and `reason` says which round it was.
     `best_linear_at_least` is a property of the stream and stays finite.
-
-    Attributes
-    ----------
-    linear_at_least : what `best_linear_at_least` returns.
     """
 
     linear_at_least: float = -math.inf
@@ -53,17 +46,10 @@ class PredictionCertificate(Certificate):
 
 @dataclass(frozen=True)
 class PredictionLoss:
-    """The total loss of predictions in order.
-
-    Attributes
-    ----------
-    total : weighted.
-    n_impossible : rounds of positive weight whose label was given probability 0.
-    first_impossible : the first of these.
-    """
+    """The total weighted loss of predictions in order."""
 
     total: float = 0.0
-    n_impossible: float = 0.0
+    n_impossible: float = 0.0  # rounds of positive weight whose label was given probability 0
     first_impossible: float = 0.0
 
     @classmethod
@@ -82,22 +68,18 @@ class PredictionLoss:
 
     def against(self, linear: float, *, B: float, n_rounds: int) -> PredictionCertificate:
         """Return what a lower bound on the loss of linear models says of the predictions."""
+        reason = (
+            f"the prediction gave its label the probability 0 in {int(self.n_impossible)} of "
+            f"{n_rounds} rounds, first in round {int(self.first_impossible)} (counted from 0): its "
+            "log loss is infinite"
+        )
         return PredictionCertificate(
             loss=self.total,
             regret_bound=round_loss_up(self.total, n_rounds) - linear,
             B=B,
             n_rounds=n_rounds,
-            reason=self._why_infinite(n_rounds),
+            reason=reason if self.n_impossible else "",
             linear_at_least=linear,
-        )
-
-    def _why_infinite(self, n_rounds: int) -> str:
-        if not self.n_impossible:
-            return ""
-        return (
-            f"the prediction gave its label the probability 0 in {int(self.n_impossible)} of "
-            f"{n_rounds} rounds, first in round {int(self.first_impossible)} (counted from 0): its "
-            "log loss is infinite"
         )
 
 
@@ -116,8 +98,8 @@ def audit(
 ) -> PredictionCertificate:
     """Return the exact certificate of predictions P (T, K) for rows that are all at hand.
 
-    The result of `Certifier.exact`, without the pass in which a `Certifier` learns; on tables that
-    no machine holds, `folklearn.scale.spark.audit` does the same.
+    The result of `Certifier.exact`, in fewer passes; `folklearn.scale.spark.audit` is for tables
+    that no machine holds.
 
     Guarantee: no model of row norm at most B has a total loss below ``best_linear_at_least``, in
     floating point too. Mostly one comes within ``tol`` (1 + its loss) of it; `refine` says when.
@@ -128,9 +110,7 @@ def audit(
     P : what was predicted, before the labels were seen.
     B : largest row norm of the linear models to compare with.
     tol, most_passes, report : of `refine`.
-    n_jobs : threads that share every pass, -1 for all cores, with the same result to the last
-        bit on one machine.
-    device : where passes are made: "cpu", the default, or a device of PyTorch such as "cuda".
+    n_jobs, device : of `best_in_class`.
 
     Examples
     --------
@@ -143,50 +123,35 @@ def audit(
     >>> round(certificate.loss / 1000, 4), certificate.best_linear_at_least > 400
     (0.6931, True)
     """
-    engine, X, P = (
-        MapReduce.from_options(n_jobs, device),
-        validation.table(X),
-        validation.numbers("P", P),
-    )
+    X, P = validation.table(X), validation.numbers("P", P)
     if P.ndim != 2:
         raise InvalidInputError(f"P must be a table of probabilities (T, K), got shape {P.shape}")
-    K = validation.count("the number of columns of P", P.shape[1], 2)
-    d = X.shape[1]
-    rows = Rows.checked(X, y, weight, n_features=d, n_classes=K)
-    predicted = checked_rows(P, len(rows.X), K)
-    losses = log_losses(predicted, rows.labels, rows.soft)
-    best = refine(
-        LocalPasses(lambda: [rows], engine),
-        n_features=d,
-        n_classes=K,
-        B=B,
-        tol=tol,
-        most_passes=most_passes,
-        report=report,
-    )
+    n_classes = validation.count("the number of columns of P", P.shape[1], 2)
+    sizes = {"n_features": X.shape[1], "n_classes": n_classes}
+    rows = Rows.checked(X, y, weight, **sizes)
+    losses = log_losses(checked_rows(P, len(rows.X), n_classes), rows.labels, rows.soft)
+    passes = LocalPasses(lambda: [rows], MapReduce.from_options(n_jobs, device))
+    best = refine(passes, **sizes, B=B, tol=tol, most_passes=most_passes, report=report)
     total = PredictionLoss.of(losses, rows.weights, 0)
     return total.against(best.at_least, B=best.B, n_rounds=len(rows.X))
 
 
-class Certifier(Serializable):
+class Certifier(RoundObserver):
     r"""Certify the predictions of any model: River, VW, a neural network.
 
     Pass it every context, label and prediction; it bounds how much better any linear model of
     row norm at most B could have done in hindsight. A negative bound proves that the
     predictions beat every such model.
 
-    It collects `Evidence` from the rows, expanded as they come at the model of the class that
-    fits those before (`Leader`; the first 2000 rows are kept and expanded anew); where that does
-    not fit, for wide rows and many classes, `LinearEvidence` at what `SparseSgd` predicts. Its sum
-    :math:`\hat E` lies below the loss of every linear model, so for *any*
-    predictions
+    It collects `Evidence` from the rows, expanded as they come at the model that fits those before
+    (`Leader`; the first 2000 rows are kept and expanded anew); for wide rows and many classes
+    `LinearEvidence` at what `SparseSgd` predicts. Its sum :math:`\hat E` lies below the loss of
+    every linear model, so for *any* predictions
 
     .. math:: \mathrm{Regret}(W) \le \sum_t -\ln p_t(y_t) - \hat E(W)
         \le \sum_t -\ln p_t(y_t) - \min_{\|V_k\| \le B} \hat E(V)
 
-    `exact` reads the rows again, a few times, until nothing is left between that minimum and
-    the least loss itself.
-
+    `exact` reads the rows again until nothing is left between that minimum and the least loss.
     Time (K d)^2 flops a round, O((K d)^3) for each of O(ln T) refreshes and for `certificate`;
     memory 4 (K d)^2 bytes and the kept rows. `observe_many` is faster than single rounds.
 
@@ -198,8 +163,7 @@ class Certifier(Serializable):
     n_features, n_classes : sizes of the problem.
     B : largest row norm of the linear models to compare with, positive.
     R : typical norm of x, positive; it matters for tightness alone, and little.
-    device : where the sums are: "cpu", the default, or a device of PyTorch such as "cuda" (extra
-        ``gpu``). It is not saved: what is loaded is on the CPU.
+    device : where the sums are, as of `best_in_class`. What is loaded from a file is on the CPU.
 
     Examples
     --------
@@ -214,7 +178,6 @@ class Certifier(Serializable):
     (0.6931, True)
     """
 
-    PARAMS = ("n_features", "n_classes", "B", "R")
     ARRAYS = ("totals",)
     UNBOUNDED = ("totals",)  # predictions of 0 lose infinitely much
 
@@ -228,11 +191,7 @@ class Certifier(Serializable):
         device: str | None = None,
     ) -> None:
         self.device = OWN if device is None else device
-        self._reference = make_reference_learner(
-            n_features=n_features, n_classes=n_classes, B=B, R=R, device=device
-        )
-        self.n_features, self.n_classes = self._reference.n_features, self._reference.n_classes
-        self.B, self.R = self._reference.B, self._reference.R
+        super().__init__(n_features, n_classes, B, R, device)
         self._totals: Array = np.array(astuple(PredictionLoss()))
 
     def observe(self, x: Any, y: Any, p: ArrayLike, weight: float = 1.0) -> float:
@@ -249,7 +208,7 @@ class Certifier(Serializable):
         losses = log_losses(p[None, :], np.array([label]), rows)
         before = self.n_rounds
         self._reference._learn(x, label, soft, weight)
-        self._count(losses, np.array([weight]), before)
+        self._add_losses(losses, np.array([weight]), before)
         return float(losses[0])
 
     def observe_many(
@@ -265,17 +224,14 @@ class Certifier(Serializable):
 
         Equal to the loop over `observe`. Every row is checked before the first round.
         """
-        sizes = {"n_features": self.n_features, "n_classes": self.n_classes}
-        rows = Rows.checked(X, y, weight, **sizes)
-        P = checked_rows(P, len(rows.X), self.n_classes)
-        losses = log_losses(P, rows.labels, rows.soft)
+        rows, _, losses = self._check_rounds(X, y, P, weight)
         before = self.n_rounds
         with report_progress(progress, len(rows.X), "certifying") as report:
-            self._reference._run_all(rows, report)
-        self._count(losses, rows.weights, before)
+            self._reference._run(rows, report)
+        self._add_losses(losses, rows.weights, before)
         return losses
 
-    def _count(self, losses: Array, weights: Array, before: int) -> None:
+    def _add_losses(self, losses: Array, weights: Array, before: int) -> None:
         self._totals[:] = astuple(self._predicted + PredictionLoss.of(losses, weights, before))
 
     @property
@@ -329,14 +285,11 @@ class Certifier(Serializable):
         """Return the certificate with nothing left to gain: all rows are read again, by `refine`.
 
         X, y, weight are the rows that were observed, in any order; or X is a function that
-        returns them anew for every pass, as an iterable of (X, y) or (X, y, weight). Predictions
-        are not needed. `report` is called with a `Pass` after each. It ends when the bound for the
-        best linear model is within ``tol`` (1 + its loss) of the loss of a model, mostly after 3
-        to 6 passes. `n_jobs` threads share each of them, -1 for as many as there are cores, on
-        one machine with the same result to the last bit.
+        returns them anew for every pass, as an iterable of (X, y) or (X, y, weight). It ends when
+        the bound for the best linear model is within ``tol`` (1 + its loss) of the loss of a model,
+        mostly after 3 to 6 passes. For the other parameters see `audit`.
         """
         covered, _ = validation.comparators(None, B, self.B, self.n_classes, self.n_features)
-        sizes = {"n_features": self.n_features, "n_classes": self.n_classes}
         live = self._reference.evidence(B=covered)
         if isinstance(self._reference, Leader):
             bound, start, _ = live.minimise(B=covered)
@@ -344,18 +297,15 @@ class Certifier(Serializable):
             start = project_into_class(np.nan_to_num(self._reference.coef()), covered)
             bound = live.lower_bound(B=covered)
         best = refine(
-            passes_over(X, y, weight, **sizes, n_jobs=n_jobs, device=self.device),
-            **sizes,
+            passes_over(X, y, weight, **self._sizes, n_jobs=n_jobs, device=self.device),
+            **self._sizes,
             B=covered,
             at=start,
             tol=tol,
             most_passes=most_passes,
             report=report,
         )
-        self._check_same_rows(best.evidence, live)
-        return self._predicted.against(max(bound, best.at_least), B=covered, n_rounds=self.n_rounds)
-
-    def _check_same_rows(self, again: LowerBound, live: LowerBound) -> None:
+        again = best.evidence
         if again.n_rounds != self.n_rounds or not math.isclose(
             again.total_weight, live.total_weight, rel_tol=1e-9
         ):
@@ -364,26 +314,9 @@ class Certifier(Serializable):
                 f"and {self.n_rounds} of total weight {live.total_weight:g} were observed; give "
                 "the same rows"
             )
-
-    def to_record(self) -> Record:
-        """Return the full state as a record, with that of the reference learner."""
-        record = super().to_record()
-        put_inside(record, "reference", self._reference)
-        return record
-
-    @classmethod
-    def _construct(cls, **words: Any) -> Self:
-        """Construct with a small reference learner: `_restore` takes that of the file."""
-        certifier = cls(**words | {"n_features": 1, "n_classes": 2})
-        certifier.n_features, certifier.n_classes = validation.sizes(words)
-        return certifier
+        return self._predicted.against(max(bound, best.at_least), B=covered, n_rounds=self.n_rounds)
 
     def _restore(self, record: Record) -> None:
         super()._restore(record)
         if not np.isfinite(self._totals[1:]).all():  # counts of rounds
             raise StateFileError("a Certifier state counts infinitely many rounds")
-        # Which kind it is depends on the memory of the machine that it began on.
-        self._reference = record.inner("reference", Leader, SparseSgd)
-        params_of = attrgetter(*self.PARAMS)
-        if params_of(self._reference) != params_of(self):
-            raise StateFileError("a Certifier state holds the learner of another problem")

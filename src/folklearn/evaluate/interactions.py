@@ -1,7 +1,7 @@
 """Logs of decisions: contexts, actions, propensities and rewards."""
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
@@ -11,6 +11,9 @@ from numpy.typing import ArrayLike
 from folklearn import validation
 from folklearn.arrays import Array, Labels
 from folklearn.errors import InvalidInputError
+
+_PROPENSITY = "the probability with which the action was played, above 0 and at most 1"
+_REWARD = "a number from 0 to 1, or whether the action was right"
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,11 +31,9 @@ class Interactions:
     actions : what was played, (T,), numbered from 0 in each decision.
     propensities : the probability with which each was played at the time, (T,), above 0.
     rewards : what each earned, (T,), from 0 to 1; True and False are 1 and 0.
-    n_actions : number of actions K, at least 2; it need not be seen from the log.
-    feature_names : what the columns of X are called, () for numbers.
-    action_names : what the K actions are called, () for numbers.
-    offsets : (T + 1,) where the actions of each decision begin in a list of all pairs of a
-        decision and an action.
+    n_actions : number of actions K, at least 2.
+    feature_names, action_names : of the columns of X and of the K actions, () for numbers.
+    offsets : (T + 1,) where each decision begins in a list of all pairs of decision and action.
 
     Examples
     --------
@@ -61,18 +62,24 @@ class Interactions:
             X = _check_rows("X", self.X, "one row of features per decision")
             sizes = np.full(len(X), validation.count("n_actions", self.n_actions, 2))
         X.flags.writeable = False
-        T = len(sizes)
+        names = {"feature_names": X.shape[1], "action_names": self.n_actions or 0}
+        for name, expected in names.items():
+            listed = tuple(getattr(self, name))
+            if listed and len(listed) != expected:
+                raise InvalidInputError(f"{name} has {len(listed)} entries; expected {expected}")
+            object.__setattr__(self, name, listed)
+        shape = (len(sizes),)
         checked = {
             "X": X,
             "offsets": np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
             "actions": _check_actions(self.actions, sizes),
-            "propensities": _check_propensities(self.propensities, T),
-            "rewards": _check_rewards(self.rewards, T),
-            "feature_names": _check_names("feature_names", self.feature_names, X.shape[1]),
-            "action_names": _check_names("action_names", self.action_names, self.n_actions or 0),
+            "propensities": validation.numbers_within(
+                "propensities", self.propensities, shape, np.nextafter(0.0, 1.0), 1.0, _PROPENSITY
+            ),
+            "rewards": validation.numbers_within("rewards", self.rewards, shape, 0.0, 1.0, _REWARD),
         }
-        for name, value in checked.items():
-            object.__setattr__(self, name, value)
+        for name, array in checked.items():
+            object.__setattr__(self, name, array)
 
     @property
     def n_rounds(self) -> int:
@@ -97,19 +104,13 @@ class Interactions:
 
     def __getitem__(self, which: slice) -> "Interactions":
         """Return the decisions of a slice."""
-        rounds = range(self.n_rounds)[which]
         X: Any = self.X[which]
         if self.n_actions is None:
-            X = [self.offered(t) for t in rounds] or self.X[:0]
-        return Interactions(
-            X,
-            self.actions[which],
-            self.propensities[which],
-            self.rewards[which],
-            self.n_actions,
-            self.feature_names,
-            self.action_names,
-        )
+            X = [self.offered(t) for t in range(self.n_rounds)[which]] or self.X[:0]
+        columns = {
+            name: getattr(self, name)[which] for name in ("actions", "propensities", "rewards")
+        }
+        return replace(self, X=X, **columns)
 
     def blocks(self, n_blocks: int) -> Iterator[tuple[int, int]]:
         """Yield where consecutive blocks of about equal size begin and end, empty ones left out."""
@@ -167,51 +168,15 @@ def _stack_menus(X: Any) -> tuple[Array, Labels]:
 
 
 def _check_actions(actions: ArrayLike, sizes: Labels) -> Labels:
-    array = _check_length("actions", np.asarray(actions), len(sizes))
+    array = np.asarray(actions)
+    if array.shape != sizes.shape:
+        raise InvalidInputError(
+            f"actions has shape {array.shape}; expected one entry per decision: {sizes.shape}"
+        )
     if array.dtype.kind not in "iu" and len(sizes):
         raise InvalidInputError(f"actions must be integers, got dtype {array.dtype}")
     outside = np.flatnonzero((array < 0) | (array >= sizes))
     if outside.size:
         row = outside[0]
         raise InvalidInputError(f"actions[{row}] is {array[row]}; expected 0 to {sizes[row] - 1}")
-    actions_checked: Labels = array.astype(np.int64)
-    return actions_checked
-
-
-def _check_propensities(propensities: ArrayLike, T: int) -> Array:
-    array: Array = _check_length(
-        "propensities", validation.numbers("propensities", propensities), T
-    )
-    bad = np.flatnonzero(~((array > 0.0) & (array <= 1.0)))
-    if bad.size:
-        raise InvalidInputError(
-            f"propensities[{bad[0]}] is {array[bad[0]]:.9g}; expected the probability with which "
-            "the action was played, above 0 and at most 1"
-        )
-    return array
-
-
-def _check_rewards(rewards: ArrayLike, T: int) -> Array:
-    array: Array = _check_length("rewards", validation.numbers("rewards", rewards), T)
-    bad = np.flatnonzero(~((array >= 0.0) & (array <= 1.0)))
-    if bad.size:
-        raise InvalidInputError(
-            f"rewards[{bad[0]}] is {array[bad[0]]:.9g}; expected a number from 0 to 1, or whether "
-            "the action was right"
-        )
-    return array
-
-
-def _check_length(name: str, array: Any, T: int) -> Any:
-    if array.shape != (T,):
-        raise InvalidInputError(
-            f"{name} has shape {array.shape}; expected one entry per decision: ({T},)"
-        )
-    return array
-
-
-def _check_names(name: str, names: Iterable[str], expected: int) -> tuple[str, ...]:
-    listed = tuple(names)
-    if listed and len(listed) != expected:
-        raise InvalidInputError(f"{name} has {len(listed)} entries; expected {expected}")
-    return listed
+    return array.astype(np.int64)

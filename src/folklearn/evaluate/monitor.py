@@ -28,23 +28,16 @@ _CAPPED, _SPREAD, _UNCAPPED = range(3)  # of the past: totals, the spread betwee
 class Alarm(NamedTuple):
     """What a monitor has found; rows are counted from 0.
 
-    Attributes
-    ----------
-    row : the rows that had come by then.
-    since : about the first row that was worse.
-    before, now : average losses, before that row and from it on, as they are.
-    capped_before, capped_now : the same, but a loss above `cap` counted as `cap`. These have risen,
-        and the monitor's guarantee is about them; `now` may be below `before`.
-    cap : of the monitor, in nats.
+    The guarantee is about capped losses, which have risen; `now` may be below `before`.
     """
 
-    row: int
-    since: int
-    before: float
-    now: float
-    capped_before: float
+    row: int  # the rows that had come by then
+    since: int  # about the first row that was worse
+    before: float  # average loss before that row
+    now: float  # and from it on
+    capped_before: float  # the same, but a loss above `cap` counted as `cap`
     capped_now: float
-    cap: float
+    cap: float  # of the monitor, in nats
 
     def in_words(self) -> str:
         """Return the alarm as a sentence, with the averages that rose and those without a cap."""
@@ -61,21 +54,17 @@ class Alarm(NamedTuple):
 class Monitor(Serializable):
     r"""Watches losses row by row, and raises an alarm when, capped, they have become worse.
 
-    Use it as `Model.monitor`, or with the losses of any other model. It is meant for
-    models that learn: a capped loss that falls is no alarm, and a rise is one that is surely more
-    than chance. Seasons are rises, too.
+    Use it as `Model.monitor`, or with the losses of any other model that learns: a capped loss that
+    falls is no alarm, and a rise is one that is surely more than chance. Seasons are rises, too.
 
     A loss above ``cap`` counts as ``cap``: of averages without a bound on single losses nothing can
-    be said in finite time. So an alarm is about capped losses. Where large losses become rarer
-    and the others larger, as when an overconfident model becomes calibrated, the uncapped average
-    may fall at the same time; `Alarm` has both.
+    be said in finite time. Where large losses become rarer and the others larger, as when an
+    overconfident model becomes calibrated, the uncapped average may fall; `Alarm` has both.
 
     An upper bound :math:`u` of the average expected capped loss since the last alarm is kept. Every
-    64 rows a suspicion begins, that capped losses :math:`\ell` are above it, and bets on that:
-    its capital is multiplied by :math:`1 + \lambda (\ell / u - 1)` in every row, and grows only if
-    they are. The suspicions of all times together begin with 1; when they have
-    :math:`2 / \alpha`, the alarm is raised.
-
+    64 rows a suspicion begins to bet that capped losses :math:`\ell` are above it: its capital is
+    multiplied by :math:`1 + \lambda (\ell / u - 1)` in every row. The suspicions of all times
+    together begin with 1; when they have :math:`2 / \alpha`, the alarm is raised.
     Time a row: about a microsecond; memory: :math:`O(\log T)`.
 
     Guarantee: as long as the expected capped loss of every row, given all that came before, is at
@@ -177,19 +166,19 @@ class Monitor(Serializable):
         total, capped_total = losses.sum(), capped.sum()
         self._past += capped_total, ((capped - mean) ** 2).sum(), total
         self._n_looks += 1
-        them = self._suspicions
-        stakes = _BETS[:, None] / them[_LEVEL]
-        them[_CAPITAL:] *= (capped[:, None, None] * stakes + _NOT_BET).prod(axis=0)
-        them[_TOTAL] += total
-        them[_CAPPED_TOTAL] += capped_total
-        if them[_CAPITAL:].sum() >= 2.0 / self.alpha:
-            self._raise()
+        suspicions = self._suspicions
+        stakes = _BETS[:, None] / suspicions[_LEVEL]
+        suspicions[_CAPITAL:] *= (capped[:, None, None] * stakes + _NOT_BET).prod(axis=0)
+        suspicions[_TOTAL] += total
+        suspicions[_CAPPED_TOTAL] += capped_total
+        if suspicions[_CAPITAL:].sum() >= 2.0 / self.alpha:
+            self._raise_alarm()
 
     def _suspect(self) -> None:
         """Begin to bet that from now on capped losses are above what they were."""
-        them, now = self._suspicions, self._n_looks
+        now = self._n_looks
         dropped = now - _LIFETIME * (now & -now)  # the only one whose time is over
-        kept = them[:, them[_BEGINNING] != dropped]
+        kept = self._suspicions[:, self._suspicions[_BEGINNING] != dropped]
         new = np.full((_HEIGHT, 1), _share(now) / len(_BETS))
         level = (1.0 + self.rise) * self._at_most()
         new[:_CAPITAL, 0] = now, self._mean(_UNCAPPED), self._mean(_CAPPED), level, 0.0, 0.0
@@ -207,10 +196,9 @@ class Monitor(Serializable):
         slack: list[float] = ((_PRICES * (spread / self.cap) + self.cap * price) / _RATES).tolist()
         return (total + min(slack)) / (_ROWS_PER_LOOK * (self._n_looks - self._n_before))
 
-    def _raise(self) -> None:
-        them = self._suspicions
-        richest = them[_CAPITAL:].sum(axis=0).argmax()
-        since, before, capped_before, _, total, capped = them[:_CAPITAL, richest].tolist()
+    def _raise_alarm(self) -> None:
+        richest = self._suspicions[:, self._suspicions[_CAPITAL:].sum(axis=0).argmax()]
+        since, before, capped_before, _, total, capped = richest[:_CAPITAL].tolist()
         n_rows = _ROWS_PER_LOOK * (self._n_looks - int(since))
         row = self.start + _ROWS_PER_LOOK * self._n_looks
         after = total / n_rows, capped_before, capped / n_rows
@@ -220,9 +208,8 @@ class Monitor(Serializable):
     def state(self) -> dict[str, Any]:
         """Return where it stands: numbers for a page or a log.
 
-        ``loss`` is the average since the last alarm, at row ``since``, ``capped_loss`` that of
-        the capped losses, and ``capped_at_most`` what the average expected capped loss surely does
-        not exceed; None before the first look.
+        Averages since the last alarm, at row ``since``, None before the first look;
+        ``capped_at_most`` is what the average expected capped loss surely does not exceed.
         """
         looked = self._n_looks > self._n_before
         return {

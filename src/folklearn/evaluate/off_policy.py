@@ -1,6 +1,7 @@
-"""Off-policy evaluation: the value of a policy, estimated from the log of an agent."""
+"""Off-policy evaluation: policies, models of rewards, and values estimated from logs."""
 
 import math
+from collections.abc import Callable, Sized
 from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Any
@@ -12,23 +13,14 @@ from folklearn import validation
 from folklearn.arrays import Array
 from folklearn.errors import InvalidInputError
 from folklearn.evaluate.interactions import Interactions
-from folklearn.evaluate.policies import (
-    LearnedPolicy,
-    probabilities,
-    probabilities_while_learning,
-    reward_model,
-)
+from folklearn.learners.folklore import Folklore
+from folklearn.metrics.scores import check_rows
 
-IPS = "ips"
-SNIPS = "snips"
-DR = "dr"
-METHODS = (IPS, SNIPS, DR)
-
-NORMAL = "normal"
-BERNSTEIN = "bernstein"
-INTERVALS = (NORMAL, BERNSTEIN)
+IPS, SNIPS, DR = METHODS = ("ips", "snips", "dr")
+NORMAL, BERNSTEIN = INTERVALS = ("normal", "bernstein")
 
 _MIN_PROPENSITY = 1e-100  # squares of the weights stay finite
+_PRIOR_REWARD = 0.5  # before the first one
 
 
 @dataclass(frozen=True)
@@ -37,14 +29,12 @@ class Estimate:
 
     Attributes
     ----------
-    value : the estimate. It is not clipped, since that would bias it: IPS and DR may fall
-        outside 0..1, and outside of the interval.
-    low, high : confidence interval, clipped to 0..1, where the truth is, and all of 0..1 if
-        it lies outside.
+    value : the estimate, not clipped: IPS and DR may fall outside 0..1, and outside the interval.
+    low, high : confidence interval, clipped to 0..1; all of 0..1 if it lies outside.
     std_error : standard error of the value.
-    effective_size : Kish's :math:`(\\sum w)^2 / \\sum w^2` of the importance weights: how
-        many rounds played by the policy itself the log is worth. Below some 30, or a small
-        part of the rounds, a few outcomes decide, and the normal interval is too short.
+    effective_size : Kish's :math:`(\\sum w)^2 / \\sum w^2` of the importance weights: how many
+        rounds played by the policy itself the log is worth. Below some 30, or a small part of the
+        rounds, a few outcomes decide, and the normal interval is too short.
     n_rounds : number of rounds in the log.
     method, interval, confidence : how it was made.
     """
@@ -83,25 +73,20 @@ def off_policy(
       q_t(a_t))` with a model q of what an action earns. Unbiased whatever q is, and the less
       variable the better q is.
 
-    Unbiased means over the draws of the actions, also if the agent learned as it went, and
-    supposes that: the propensities are those of the draws; every action that the policy plays
-    could have been drawn, which no log can show; and the policy was *not learned from this
-    log*, or it is judged by what it was fitted to: for that there is `LearnedPolicy`, which judges
-    every part of a policy's life by later rounds. Look at `Estimate.effective_size` first.
+    Unbiased is over the draws of the actions, also if the agent learned as it went. It supposes
+    that the propensities are those of the draws, that every action of the policy could have been
+    drawn, which no log can show, and that the policy was *not learned from this log*: for that
+    there is `LearnedPolicy`. Look at `Estimate.effective_size` first.
 
-    The interval ``"normal"`` is asymptotic, by the delta method for SNIPS, with the standard
-    error enlarged by what a single outcome can change, 1 / `Estimate.effective_size`. It is for the
-    expected value over contexts like those of the log, hence cautious about the value on
-    these very contexts; with an agent that goes on learning, its propensities should not
-    vanish. ``"bernstein"`` holds for every number of rounds if they are independent: a
-    logging policy that does not learn, and rewards that were not learned from the log. With
-    M = 1 / `least_propensity` the terms of IPS lie in 0..M and those of DR in 1-M..M; with V
-    their sample variance and :math:`1 - \delta` the confidence, the half width is
+    The interval ``"normal"`` is asymptotic, by the delta method for SNIPS, the standard error
+    enlarged by what a single outcome can change, 1 / `Estimate.effective_size`. It is for contexts
+    like those of the log; propensities of an agent that learns should not vanish.
+    ``"bernstein"`` holds for every number of rounds if they are independent: a logging policy that
+    does not learn, and rewards that were not learned from the log. With M = 1 /
+    `least_propensity` the terms of IPS lie in 0..M and those of DR in 1-M..M; with V their sample
+    variance and :math:`1 - \delta` the confidence, the half width is
 
     .. math:: \sqrt{2 V \ln(4/\delta) / T} + \text{range} \cdot 7 \ln(4/\delta) / (3(T - 1))
-
-    Time O(T K) and that of the policy; the default rewards take T rounds of a binary
-    `Folklore`.
 
     Parameters
     ----------
@@ -126,9 +111,8 @@ def off_policy(
     Log one agent on a labelled stream, and ask what another policy would have got:
 
     >>> import numpy as np
-    >>> from folklearn import Folklore, interact, off_policy
+    >>> from folklearn import Folklore, interact, off_policy, synthetic
     >>> from folklearn.bandits import BanditReduction
-    >>> from folklearn import synthetic
     >>> X, y = synthetic.stochastic(0, 3000, d=3, K=3, B=10.0)
     >>> other = Folklore(n_features=3, n_classes=3)
     >>> P = other.run(X[:1000], y[:1000])
@@ -143,12 +127,10 @@ def off_policy(
 
     References
     ----------
-    Horvitz and Thompson (1952), "A Generalization of Sampling Without Replacement From a
-    Finite Universe", for IPS. Swaminathan and Joachims (2015), "The Self-Normalized Estimator
-    for Counterfactual Learning", for SNIPS. Dudík, Langford and Li (2011), "Doubly Robust
-    Policy Evaluation and Learning", for DR. Maurer and Pontil (2009), "Empirical Bernstein
-    Bounds and Sample Variance Penalization", Theorem 4, once for either side; of its proof
-    only independence is needed, since unequal means enlarge the sample variance.
+    IPS: Horvitz and Thompson (1952). SNIPS: Swaminathan and Joachims (2015). DR: Dudík, Langford
+    and Li (2011). Interval: Maurer and Pontil (2009), "Empirical Bernstein Bounds and Sample
+    Variance Penalization", Theorem 4, for either side; its proof needs only independence, since
+    unequal means enlarge the sample variance.
     """
     validation.choice("method", method, METHODS)
     validation.choice("interval", interval, INTERVALS)
@@ -160,35 +142,47 @@ def off_policy(
     if least_propensity is not None and interval != BERNSTEIN:
         raise InvalidInputError(f'least_propensity is for interval="bernstein", not {interval!r}')
     if interval == BERNSTEIN:
-        _check_dependence(method, rewards is not None, is_learned)
-    least = _least_propensity(float(log.propensities.min()), least_propensity)
-    q = _modelled_rewards(log, rewards) if method == DR else None
-    if isinstance(policy, LearnedPolicy):
-        first, P = probabilities_while_learning(log, policy)
+        _check_independence(method, rewards is not None, is_learned)
+    least = _check_propensities(log, least_propensity)
+    q = reward_model(log).ravel() if method == DR and rewards is None else None
+    if rewards is not None:
+        shape = (log.offsets[-1],) if log.n_actions is None else (log.n_rounds, log.n_actions)
+        q = validation.numbers_within(
+            "rewards", rewards, shape, 0.0, 1.0, "a number from 0 to 1 for each action"
+        ).ravel()
+    if is_learned:
+        first, P = _probabilities_while_learning(log, policy)
         log, q = log[first:], None if q is None else q[log.offsets[first] :]
     else:
-        P = probabilities(log, policy)
+        P = _probabilities(log, policy)
     w = P[log.pairs] / log.propensities
     if not w.any():
         raise InvalidInputError(
             "the policy gives no probability to any action of the log, which therefore says "
             "nothing about it"
         )
-    if method == SNIPS:
-        value, std_error = _ratio_of_means(w, log.rewards)
+    if method == SNIPS:  # by the delta method: a ratio of means deviates like that of w (r - value)
+        T, total = log.n_rounds, float(w.sum())
+        value = float(w @ log.rewards) / total
+        squares = float(np.sum((w * (log.rewards - value)) ** 2))
+        std_error = math.sqrt(T / (T - 1) * squares) / total
     else:
         terms = w * log.rewards
         if q is not None:
             terms = log.sums(P * q) + w * (log.rewards - q[log.pairs])
         value, std_error = float(terms.mean()), _standard_error(terms)
-    effective_size = _kish(w)
+    relative = w / float(w.max())  # so that no square overflows
+    effective_size = float(relative.sum() ** 2 / np.sum(relative**2))
     if interval == NORMAL:
         half = _normal_half_width(std_error, effective_size, confidence)
     else:
         # From r = 1 and q = 1 elsewhere a doubly robust term is at most 1 + pi (1 - q) (M - 1),
         # from r = 0 and q = 0 elsewhere at least -pi q (M - 1), M = 1 / least.
         width = 1.0 / least if method == IPS else 2.0 / least - 1.0
-        half = _bernstein_half_width(std_error, width, log.n_rounds, confidence)
+        # Maurer and Pontil's Theorem 4 for terms of this range.
+        log_term = math.log(4.0 / (1.0 - confidence))
+        half = std_error * math.sqrt(2.0 * log_term)
+        half += width * 7.0 * log_term / (3.0 * (log.n_rounds - 1))
     low, high = _clipped_interval(value, half)
     return Estimate(
         value, low, high, std_error, effective_size, log.n_rounds, method, interval, confidence
@@ -219,16 +213,6 @@ def _check_length(log: Interactions, least: int) -> None:
         )
 
 
-def _ratio_of_means(w: Array, rewards: Array) -> tuple[float, float]:
-    """Return the mean of rewards weighted by w, and its standard error by the delta method.
-
-    A ratio of means deviates like the mean of w (r - value) / E w.
-    """
-    T, total = len(w), float(w.sum())
-    value = float(w @ rewards) / total
-    return value, math.sqrt(T / (T - 1) * float(np.sum((w * (rewards - value)) ** 2))) / total
-
-
 def _standard_error(terms: Array) -> float:
     return float(terms.std(ddof=1)) / math.sqrt(len(terms))
 
@@ -244,54 +228,31 @@ def _normal_half_width(std_error: float, effective_size: float, confidence: floa
     return NormalDist().inv_cdf(0.5 + 0.5 * confidence) * enlarged
 
 
-def _modelled_rewards(log: Interactions, rewards: ArrayLike | None) -> Array:
-    """Return the modelled reward of every pair of a decision and an action, (N,)."""
-    if rewards is None:
-        return reward_model(log).ravel()
-    q = validation.numbers("rewards", rewards)
-    expected = (log.offsets[-1],) if log.n_actions is None else (log.n_rounds, log.n_actions)
-    if q.shape != expected:
-        raise InvalidInputError(
-            f"rewards has shape {q.shape}; expected what each action is expected to earn: "
-            f"{expected}"
-        )
-    bad = np.argwhere(~((q >= 0.0) & (q <= 1.0)))
-    if len(bad):
-        index = tuple(bad[0].tolist())
-        raise InvalidInputError(
-            f"rewards{list(index)} is {q[index]:g}; expected a number from 0 to 1"
-        )
-    return q.ravel()
-
-
-def _check_dependence(method: str, rewards_given: bool, is_learned: bool) -> None:
+def _check_independence(method: str, rewards_given: bool, is_learned: bool) -> None:
     if is_learned:
-        raise InvalidInputError(
-            'interval="bernstein" needs independent rounds, and a policy learned from the log ties '
-            'them together: use interval="normal"'
-        )
-    if method == SNIPS:
-        raise InvalidInputError(
-            'interval="bernstein" is for means of independent terms, and SNIPS is a ratio: '
-            'use method="ips" or "dr", or interval="normal"'
-        )
-    if method == DR and not rewards_given:
-        raise InvalidInputError(
-            'interval="bernstein" needs independent rounds, and rewards learned from the log '
-            'tie them together: pass rewards made without it, or use method="ips", or '
-            'interval="normal"'
-        )
+        reason, remedy = "a policy learned from the log ties them together", "use"
+    elif method == SNIPS:
+        reason, remedy = "SNIPS is a ratio of their means", 'use method="ips" or "dr", or'
+    elif method == DR and not rewards_given:
+        reason = "rewards learned from the log tie them together"
+        remedy = 'pass rewards made without it, or use method="ips", or'
+    else:
+        return
+    raise InvalidInputError(
+        f'interval="bernstein" needs independent rounds, and {reason}: {remedy} interval="normal"'
+    )
 
 
-def _least_propensity(logged: float, declared: float | None) -> float:
+def _check_propensities(log: Interactions, least_propensity: float | None) -> float:
+    """Return the least propensity, of the log or as declared."""
+    least = logged = float(log.propensities.min())
     if logged < _MIN_PROPENSITY:
         raise InvalidInputError(
             f"the log has a propensity of {logged:g}; below {_MIN_PROPENSITY:g} the weights "
             "overflow: no action of that probability is ever drawn"
         )
-    if declared is None:
-        return logged
-    least = validation.probability("least_propensity", declared, certain=True)
+    if least_propensity is not None:
+        least = validation.probability("least_propensity", least_propensity, certain=True)
     if least > logged:
         raise InvalidInputError(
             f"least_propensity is {least:g}, and the log has a propensity of {logged:g}"
@@ -299,15 +260,173 @@ def _least_propensity(logged: float, declared: float | None) -> float:
     return least
 
 
-def _bernstein_half_width(std_error: float, width: float, T: int, confidence: float) -> float:
-    """Return the half width of Maurer and Pontil's Theorem 4 for terms of a given range."""
-    log_term = math.log(4.0 / (1.0 - confidence))
-    return std_error * math.sqrt(2.0 * log_term) + width * 7.0 * log_term / (3.0 * (T - 1))
+def _probabilities(log: Interactions, policy: Any) -> Array:
+    """Return what a policy gives to every pair of a decision and an action, (N,), checked."""
+    play = getattr(policy, "policy", None) or getattr(policy, "predict", None) or policy
+    if log.n_actions is not None:
+        P = validation.numbers("policy", play(log.X) if callable(play) else play)
+        expected = (log.n_rounds, log.n_actions)
+        if P.shape != expected:
+            raise InvalidInputError(
+                f"policy has shape {P.shape}; expected the probabilities of all actions in every "
+                f"round: {expected}"
+            )
+        check_rows(P, "row {} of policy")
+        return P.ravel()
+    n_entries = len(play) if isinstance(play, Sized) else 0
+    if not callable(play) and n_entries != log.n_rounds:
+        raise InvalidInputError(
+            f"policy has {n_entries} entries; expected the probabilities of the actions of each "
+            f"of {log.n_rounds} decisions"
+        )
+    menus: list[Array] = [np.empty(0)]
+    for t in range(log.n_rounds):
+        rows = log.offered(t)
+        p = validation.numbers("policy", play(rows) if callable(play) else play[t])
+        if p.shape != (len(rows),):
+            raise InvalidInputError(
+                f"policy has shape {p.shape} in decision {t}; expected ({len(rows)},), a "
+                "probability for each of its actions"
+            )
+        check_rows(p[None, :], f"decision {t} of policy")
+        menus.append(p)
+    return np.concatenate(menus)
 
 
-def _kish(w: Array) -> float:
-    largest = float(w.max())
-    if not largest > 0.0:
-        return 0.0
-    relative = w / largest  # so that no square overflows
-    return float(relative.sum() ** 2 / np.sum(relative**2))
+def _probabilities_while_learning(log: Interactions, policy: "LearnedPolicy") -> tuple[int, Array]:
+    """Return the first decision that is judged, and what is given to every pair from there on."""
+    (_, first), *others = log.blocks(validation.count("n_blocks", policy.n_blocks, 2))
+    P = [_probabilities(log[start:stop], policy.learn(log[:start])) for start, stop in others]
+    return first, np.concatenate(P)
+
+
+class _RewardModel:
+    """Rewards as probabilities: a `Folklore` per action, or one over the features of actions.
+
+    Contexts are standardised as those of the log `like`, and a constant is added. What was never
+    played is expected to earn what all that was learned earned on average.
+    """
+
+    def __init__(self, like: Interactions) -> None:
+        self.n_actions = like.n_actions
+        empty = not len(like.X)
+        self._mean = np.zeros(like.X.shape[1]) if empty else like.X.mean(axis=0)
+        spread = np.zeros(like.X.shape[1]) if empty else like.X.std(axis=0)
+        # A column that is constant but for rounding must not be blown up.
+        self._scale = np.where(spread > 1e-9 * (1.0 + np.abs(self._mean)), spread, 1.0)
+        self._models: dict[int, Folklore] = {}
+        self._total, self._count = 0.0, 0
+
+    def learn(self, log: Interactions) -> None:
+        """Learn what was played and what it earned."""
+        shared = self.n_actions is None
+        Z = self._standardise(log.X[log.pairs] if shared else log.X)
+        who = np.zeros(log.n_rounds, np.int64) if shared else log.actions
+        soft = np.column_stack([1.0 - log.rewards, log.rewards])
+        for k in np.unique(who).tolist():
+            if k not in self._models:
+                self._models[k] = Folklore(n_features=Z.shape[1], n_classes=2)
+            self._models[k].run(Z[who == k], soft[who == k])
+        self._total += float(log.rewards.sum())
+        self._count += log.n_rounds
+
+    def predict(self, X: Array) -> Array:
+        """Return the expected rewards: (T, K) of contexts (T, d), or (m,) of actions (m, d)."""
+        Z = self._standardise(X)
+        n_models = 1 if self.n_actions is None else self.n_actions
+        q = np.full((len(X), n_models), self._total / self._count if self._count else _PRIOR_REWARD)
+        for k, model in self._models.items():
+            q[:, k] = model.predict(Z)[:, 1]
+        return q[:, 0] if self.n_actions is None else q
+
+    def _standardise(self, X: Array) -> Array:
+        return np.column_stack([(X - self._mean) / self._scale, np.ones(len(X))])
+
+
+def reward_model(log: Interactions, *, n_blocks: int = 10) -> Array:
+    """Return q (T, K), what each action would have earned as a model expects it.
+
+    Of a log with features of actions, one number per pair of a decision and an action, (N,).
+
+    The log is cut into consecutive blocks, and a block is predicted from the earlier ones only: q_t
+    is known before action t is drawn, so that the doubly robust term is unbiased even if the agent
+    adapted. A model of later rounds would depend on action t, through the agent that learned from
+    it. (Contexts are standardised by all of them: they are taken not to depend on actions.)
+
+    One binary `Folklore` per action, on the contexts and a constant, learns the rounds in which
+    that action was played; with features of actions there is one for all. An action that was not
+    played yet is expected to earn what the others did, 0.5 in the first block.
+
+    Examples
+    --------
+    >>> from folklearn import interact, synthetic
+    >>> from folklearn.baselines import Banditron
+    >>> X, y = synthetic.separable(0, 2000, d=3, K=2)
+    >>> q = reward_model(interact(Banditron(n_features=3, n_classes=2, exploration=0.2), X, y))
+    >>> q[0].tolist(), bool((q[200:].argmax(axis=1) == y[200:]).mean() > 0.9)
+    ([0.5, 0.5], True)
+    """
+    model = _RewardModel(log)
+    predictions: list[Any] = [np.empty((0,) if log.n_actions is None else (0, log.n_actions))]
+    for start, stop in log.blocks(validation.count("n_blocks", n_blocks, 1)):
+        block = log[start:stop]
+        predictions.append(model.predict(block.X))
+        model.learn(block)
+    return np.concatenate(predictions)
+
+
+@dataclass(frozen=True)
+class LearnedPolicy:
+    """A policy that is learned from the log itself and judged by it without cheating.
+
+    The log is cut into consecutive blocks. Each is played by what `learn` made of all blocks
+    before it; the first is not judged. So the value is that of the policies on the way, a little
+    below that of the last one.
+
+    Parameters
+    ----------
+    learn : takes the log so far (`Interactions`) and returns a policy in any form that
+        `off_policy` takes.
+    n_blocks : at least 2.
+    """
+
+    learn: Callable[[Interactions], Any]
+    n_blocks: int = 10
+
+
+def uniform(log: Interactions) -> Callable[[Array], Array]:
+    """Return the policy that plays all actions of a decision with the same probability."""
+    K = log.n_actions
+    if K is None:
+        return lambda rows: np.full(len(rows), 1.0 / len(rows))
+    return lambda X: np.full((len(X), K), 1.0 / K)
+
+
+def best_constant(log: Interactions) -> Callable[[Array], Array]:
+    """Return the policy that always plays the action that earned most in a log.
+
+    For the same actions in all decisions; rewards are weighted by the inverse of their propensity.
+    """
+    if log.n_actions is None:
+        raise InvalidInputError(
+            "each decision of this log has actions of its own, so that none can always be played"
+        )
+    w = 1.0 / log.propensities
+    weights = np.bincount(log.actions, w, log.n_actions)
+    earned = np.bincount(log.actions, w * log.rewards, log.n_actions)
+    best = np.argmax(np.divide(earned, weights, out=np.zeros_like(earned), where=weights > 0.0))
+    one_hot = np.eye(log.n_actions)[best]
+    return lambda X: np.tile(one_hot, (len(X), 1))
+
+
+def greedy(log: Interactions) -> Callable[[Array], Array]:
+    """Return the policy that plays what is expected to earn most by a reward model of a log."""
+    model = _RewardModel(log)
+    model.learn(log)
+
+    def play(X: Array) -> Array:
+        q = model.predict(X)
+        chosen: Array = np.eye(q.shape[-1])[q.argmax(axis=-1)]
+        return chosen
+
+    return play

@@ -1,7 +1,7 @@
 """Logistic regression in hindsight: the penalised fit to all rows, with a proven lower bound.
 
 For every model W of any norm, with p the prediction of any model at each row
-(`kernels.linear_evidence`),
+(`kernels.evidence`),
 
     sum of w loss(W) + 1/2 sum_ij tau_j W_ij^2  >=  c - 1/2 sum_ij G_ij^2 / tau_j,
 
@@ -18,12 +18,12 @@ from numpy.typing import ArrayLike
 from scipy.linalg import cholesky, solve_triangular
 
 from folklearn import validation
-from folklearn.arrays import TINY, Array
+from folklearn.arrays import Array
 from folklearn.errors import InvalidInputError
+from folklearn.evaluate.best_linear import LossAndGradient, predict_residuals
 from folklearn.evidence.certificate import round_down, round_up
-from folklearn.kernels import linear_evidence
 from folklearn.kernels.blas import threads_for
-from folklearn.kernels.evidence import CONSTANT, DEPTH, N_TOTALS, REACH, ROUNDS, WEIGHT
+from folklearn.kernels.evidence import N_TOTALS, penalised_lower_bound
 from folklearn.sparse import SparseRows
 from folklearn.validation import Rows
 
@@ -40,28 +40,24 @@ _MIN_NEWTON_STEP = 1e-13  # relative
 
 @dataclass(frozen=True)
 class Regression:
-    """A penalised logistic regression of all rows, and a bound for all linear models.
+    """A penalised logistic regression W (K, d) of all rows, and a bound for all linear models.
 
     Attributes
     ----------
-    W : (K, d), centred over the classes.
     loss, penalty : of W, in all: log loss in nats, and 1 / (2 C) times the squares of its weights
         (for two classes, of the difference of theirs).
     at_least : no linear model, of any norm but with constants of norm at most 100, has a loss and
         a penalty together below it. Constants are not penalised.
-    C : of the penalty, as in scikit-learn.
-    n_rows, total_weight : of the rows.
-    features : what it is a regression of, in words.
     """
 
-    W: Array
+    W: Array  # centred over the classes
     loss: float
     penalty: float
     at_least: float
-    C: float
+    C: float  # of the penalty, as in scikit-learn
     n_rows: int
     total_weight: float
-    features: str = "the features as given"
+    features: str = "the features as given"  # in words
 
     @property
     def gap(self) -> float:
@@ -114,9 +110,8 @@ def logistic_regression(
     .. math:: \Phi(W) = \sum_t w_t\, \ell(W x_t, y_t) + \tfrac12 \sum_{ij} \tau_j W_{ij}^2
 
     :math:`\tau` is 1 / C, 2 / C for two classes (their rows are halves of the weights that
-    scikit-learn has), and next to nothing for the constant; what that is at most for constants up
-    to 100 is taken off the bound. By L-BFGS, the columns decorrelated,
-    one pass of O(T K d) for each step; then the constants alone by Newton's method.
+    scikit-learn has), and next to nothing for the constant, which is taken off the bound. By
+    L-BFGS, one pass of O(T K d) for each step; then the constants alone by Newton's method.
 
     Guarantee: ``at_least`` is at most loss plus penalty of every W whose constants have a norm of
     at most 100, in floating point too, wherever the search stopped.
@@ -155,7 +150,7 @@ def logistic_regression(
     objective = _Objective(rows, K, tau, constant)
     with threads_for(W.size):
         W = _minimise(objective, W - W.mean(axis=0), tol, most_passes)
-        loss, penalty, at_least = objective.proven(W)
+        loss, penalty, at_least = objective.prove(W)
     at_least = min(at_least, loss + penalty)
     return Regression(W, loss, penalty, at_least, C, X.shape[0], float(rows.weights.sum()))
 
@@ -164,41 +159,22 @@ class _Objective:
     """The total loss and the penalty, their gradient, and the bound that lies below them."""
 
     def __init__(self, rows: Rows, n_classes: int, tau: Array, constant: int | None) -> None:
-        self.rows, self.K, self.tau, self.constant = rows, n_classes, tau, constant
+        self.rows, self.tau, self.constant = rows, tau, constant
         self.n_passes = 0
-        self._size = max(64, _CHUNK_VALUES // (rows.X.shape[1] + n_classes))
+        self._chunk_rows = max(64, _CHUNK_VALUES // (rows.X.shape[1] + n_classes))
 
-    def _chunks(self) -> Iterator[slice]:
-        for first in range(0, len(self.rows.weights), self._size):
-            yield slice(first, first + self._size)
-
-    def _predict(self, Z: Array, chunk: slice) -> tuple[Array, Array, Array]:
-        """Return softmax (K, m) of logits, w (p - y), and the losses (m,); Z is overwritten.
-
-        Classes come first: sums over a short last axis are slow.
-        """
-        _, _, labels, soft, weights = self.rows
-        Z -= Z.max(axis=0)
-        chosen = labels[chunk], np.arange(Z.shape[1])
-        label_logits: Array = np.einsum("tk,kt->t", soft[chunk], Z) if len(soft) else Z[chosen]
-        P = np.exp(Z, out=Z)
-        sums = P.sum(axis=0)
-        P /= sums
-        residuals = P - soft[chunk].T if len(soft) else P.copy()
-        if not len(soft):
-            residuals[chosen] -= 1.0
-        residuals *= weights[chunk]
-        return P, residuals, np.log(sums) - label_logits
+    def _chunks(self) -> Iterator[Rows]:
+        for first in range(0, len(self.rows.weights), self._chunk_rows):
+            yield self.rows.part(first, first + self._chunk_rows)
 
     def value(self, W: Array) -> tuple[float, Array]:
         """Return the objective at W (K, d) and its gradient."""
         self.n_passes += 1
-        X, _, _, _, weights = self.rows
         total, G = 0.5 * float(((W * W) @ self.tau).sum()), W * self.tau
-        for chunk in self._chunks():
-            _, residuals, losses = self._predict(_logits(X[chunk], W), chunk)
-            total += float(weights[chunk] @ losses)
-            G += _products(residuals, X[chunk])
+        for rows in self._chunks():
+            sums = LossAndGradient.of(rows, W, has_planes=False)
+            total += sums.loss
+            G += sums.G
         return total, G
 
     def missing(self, G: Array) -> Array:
@@ -206,41 +182,32 @@ class _Objective:
         lost: Array = 0.5 * (G * G).sum(axis=0) / self.tau
         return lost
 
-    def proven(self, W: Array) -> tuple[float, float, float]:
+    def prove(self, W: Array) -> tuple[float, float, float]:
         """Return loss and penalty of W, and the bound from the planes at its predictions."""
-        X, norms, _, _, weights = self.rows
-        totals, G, loss = np.zeros(N_TOTALS), np.zeros_like(W), 0.0
-        totals[[WEIGHT, REACH, ROUNDS]] = weights.sum(), weights @ norms, len(weights)
-        totals[DEPTH] = self._size
-        for chunk in self._chunks():
-            P, residuals, losses = self._predict(_logits(X[chunk], W), chunk)
-            loss += float(weights[chunk] @ losses)
-            entropies = -(P * np.log(np.maximum(P, TINY))).sum(axis=0)
-            totals[CONSTANT] += float(weights[chunk] @ entropies)
-            totals[DEPTH] += 1.0
-            G += _products(residuals, X[chunk])
-        at_least = linear_evidence.penalised_lower_bound(totals, G.T, self.tau)
+        sums = LossAndGradient(W, 0.0, np.zeros_like(W), np.zeros(N_TOTALS))
+        for rows in self._chunks():
+            sums += LossAndGradient.of(rows, W)
+        at_least = penalised_lower_bound(sums.totals, sums.G.T, self.tau)
         penalised = np.ones(len(self.tau))
         if self.constant is not None:
             at_least -= 0.5 * self.tau[self.constant] * MAX_CONSTANT_NORM**2
             penalised[self.constant] = 0.0
-        return loss, 0.5 * float(((W * W) @ (self.tau * penalised)).sum()), max(0.0, at_least)
+        return sums.loss, 0.5 * float(((W * W) @ (self.tau * penalised)).sum()), max(0.0, at_least)
 
     def with_best_constants(self, W: Array) -> Array:
         """Return W with the constants at their best, by Newton's method."""
         column = self.constant
         if column is None:
             return W
-        X, tau, weights = self.rows.X, self.tau[column], self.rows.weights
-        everything = slice(None)
-        unit = X[:, [column]]
+        X, _, labels, soft, weights = self.rows
+        tau, unit = self.tau[column], X[:, [column]]
         unit = (unit if isinstance(unit, np.ndarray) else unit.toarray())[:, 0]
-        Z = _logits(X, W)
-        best, least, step = W[:, column], math.inf, np.zeros(self.K)
+        Z = np.ascontiguousarray((X @ W.T).T)
+        best, least, step = W[:, column], math.inf, np.zeros(len(W))
         constants = best
         for _ in range(_MAX_NEWTON_STEPS):
             shifted = Z + (constants - W[:, column])[:, None] * unit
-            P, residuals, losses = self._predict(shifted, everything)
+            P, residuals, losses = predict_residuals(shifted, labels, soft, weights)
             value = float(weights @ losses) + 0.5 * tau * float(constants @ constants)
             if value < least:
                 best, least = constants, value
@@ -257,92 +224,60 @@ class _Objective:
         return moved
 
 
-def _logits(X: Any, W: Array) -> Array:
-    """Return (K, m) logits of a dense or a sparse X."""
-    return W @ X.T if isinstance(X, np.ndarray) else np.ascontiguousarray((X @ W.T).T)
-
-
-def _products(residuals: Array, X: Any) -> Array:
-    """Return residuals X (K, d) for a dense or a sparse X."""
-    return residuals @ X if isinstance(X, np.ndarray) else np.asarray((X.T @ residuals.T).T)
-
-
-class _Coordinates:
-    """Models V = W L, in which the columns are about uncorrelated: L L' is about the Hessian."""
-
-    def __init__(self, objective: _Objective) -> None:
-        X, _, _, _, weights = objective.rows
-        step = -(len(weights) // -_MAX_SAMPLED_ROWS)
-        sample, w = X[::step], weights[::step] * step * _TYPICAL_CURVATURE
-        self._L: Array
-        if isinstance(X, np.ndarray):
-            M = (sample * w[:, None]).T @ sample
-            M[np.diag_indices_from(M)] += objective.tau
-            self._L = cholesky(M, lower=True)
-        else:  # of sparse rows only the diagonal
-            squares = np.asarray(sample.multiply(sample).T @ w).ravel()
-            self._L = np.sqrt(squares + objective.tau)
-
-    def of_model(self, W: Array) -> Array:
-        """Return V (K, d)."""
-        return W @ self._L if self._L.ndim == 2 else W * self._L
-
-    def model(self, V: Array) -> Array:
-        """Return W (K, d)."""
-        if self._L.ndim == 1:
-            return V / self._L
-        W: Array = solve_triangular(self._L, V.T, lower=True, trans="T").T
-        return W
-
-    def gradient(self, G: Array) -> Array:
-        """Return the gradient with respect to V of what has the gradient G with respect to W."""
-        if self._L.ndim == 1:
-            return G / self._L
-        pulled: Array = solve_triangular(self._L, G.T, lower=True).T
-        return pulled
-
-
-class _Search:
-    """L-BFGS until the bound is near enough, but for the column of the constant."""
-
-    def __init__(self, objective: _Objective, most_passes: int) -> None:
-        self._objective, self._most = objective, most_passes
-        self._coordinates = _Coordinates(objective)
-        self._gap = math.inf  # at the model that was evaluated last, relative
-
-    def from_model(self, W: Array, tol: float) -> Array:
-        """Return a model whose gap is at most `tol` of the objective, unless passes run out."""
-        from scipy.optimize import minimize  # takes a sixth of a second
-
-        coordinates, objective, shape = self._coordinates, self._objective, W.shape
-
-        def value(v: Array) -> tuple[float, Array]:
-            total, G = objective.value(coordinates.model(v.reshape(shape)))
-            lost = objective.missing(G)
-            if objective.constant is not None:
-                lost[objective.constant] = 0.0
-            self._gap = float(lost.sum()) / (1.0 + abs(total))
-            return total, coordinates.gradient(G).ravel()
-
-        def stop(intermediate_result: Any) -> None:
-            if self._gap <= tol or objective.n_passes >= self._most:
-                raise StopIteration
-
-        limits = {"maxiter": self._most, "maxfun": self._most, "ftol": 0.0, "gtol": 0.0}
-        result = minimize(
-            value, coordinates.of_model(W).ravel(), jac=True, method="L-BFGS-B", callback=stop,
-            options={"maxcor": _N_LBFGS_PAIRS, **limits},
-        )  # fmt: skip
-        return coordinates.model(result.x.reshape(shape))
+def _decorrelation(objective: _Objective) -> Array:
+    """Return L such that L L' is about the Hessian for every class; of sparse rows its diagonal."""
+    X, _, _, _, weights = objective.rows
+    step = -(len(weights) // -_MAX_SAMPLED_ROWS)
+    sample, w = X[::step], weights[::step] * step * _TYPICAL_CURVATURE
+    L: Array
+    if isinstance(X, np.ndarray):
+        M = (sample * w[:, None]).T @ sample
+        M[np.diag_indices_from(M)] += objective.tau
+        L = cholesky(M, lower=True)
+    else:
+        L = np.sqrt(np.asarray(sample.multiply(sample).T @ w).ravel() + objective.tau)
+    return L
 
 
 def _minimise(objective: _Objective, W: Array, tol: float, most_passes: int) -> Array:
-    """Return a model at which the bound is nearly the objective."""
+    """Return a model at which the bound is nearly the objective: L-BFGS, constants by Newton.
+
+    The search is over V = W L, in which the columns are about uncorrelated.
+    """
+    from scipy.optimize import minimize  # takes a sixth of a second
+
     if not len(objective.rows.weights):
         return W
-    search = _Search(objective, most_passes)
+    L, gap = _decorrelation(objective), math.inf
+
+    def solve(V: Array, trans: str) -> Array:
+        if L.ndim == 1:
+            return V / L
+        solved: Array = solve_triangular(L, V.T, lower=True, trans=trans).T
+        return solved
+
+    def value(v: Array) -> tuple[float, Array]:
+        nonlocal gap
+        total, G = objective.value(solve(v.reshape(W.shape), "T"))
+        lost = objective.missing(G)
+        if objective.constant is not None:
+            lost[objective.constant] = 0.0
+        gap = float(lost.sum()) / (1.0 + abs(total))  # at the model that was evaluated last
+        return total, solve(G, "N").ravel()
+
+    limits = {"maxiter": most_passes, "maxfun": most_passes, "ftol": 0.0, "gtol": 0.0}
     for number in range(_MAX_SEARCHES):
-        W = objective.with_best_constants(search.from_model(W, tol * 0.1**number))
+        enough = tol * 0.1**number
+
+        def stop(intermediate_result: Any, enough: float = enough) -> None:
+            if gap <= enough or objective.n_passes >= most_passes:
+                raise StopIteration
+
+        result = minimize(
+            value, (W @ L if L.ndim == 2 else W * L).ravel(), jac=True, method="L-BFGS-B",
+            callback=stop, options={"maxcor": _N_LBFGS_PAIRS, **limits},
+        )  # fmt: skip
+        W = objective.with_best_constants(solve(result.x.reshape(W.shape), "T"))
         total, G = objective.value(W)
         left = float(objective.missing(G).sum())
         if left <= 2.0 * tol * (1.0 + abs(total)) or objective.n_passes >= most_passes:

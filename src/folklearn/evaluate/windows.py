@@ -4,7 +4,7 @@ import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from operator import add, attrgetter
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -14,34 +14,25 @@ from folklearn.arrays import Array, log_losses
 from folklearn.errors import InvalidInputError, StateFileError
 from folklearn.evidence.evidence import LowerBound
 from folklearn.kernels.blas import device_named
-from folklearn.learners.backends import PAIRS, select_backend
+from folklearn.learners.catalogue import PAIRS, select_backend
 from folklearn.learners.leader import Leader
 from folklearn.learners.sparse_sgd import SparseSgd
 from folklearn.metrics.scores import checked_row, checked_rows, label_mass
 from folklearn.serialization import Record, Serializable, put_inside
-from folklearn.sparse import SparseRows
+from folklearn.sparse import SparseRow, SparseRows
 from folklearn.validation import Rows
-
-_SIZES = ("n_features", "n_classes", "B")
 
 
 @dataclass(frozen=True)
 class Window:
-    """The last rounds of a stream, from `start` to before `stop`, counted from 0.
-
-    Attributes
-    ----------
-    loss, n_errors, weight : totals over the window; the loss is weighted.
-    lower_bound : no linear model of row norm at most B has a total loss below it on these rounds.
-    B : the row norm that the statement covers.
-    """
+    """The last rounds of a stream, from `start` to before `stop`, counted from 0."""
 
     start: int
     stop: int
-    loss: float
+    loss: float  # weighted; totals over the window
     n_errors: float
     weight: float
-    lower_bound: float
+    lower_bound: float  # no linear model of row norm at most B has a total loss below it
     B: float
 
     @property
@@ -92,7 +83,59 @@ def join_suffixes(spans: Sequence[EvidenceSpan]) -> list[EvidenceSpan]:
     return suffixes
 
 
-class Windows(Serializable):
+class RoundObserver(Serializable):
+    """Observes rounds of any model, and expands their rows at the predictions of its own learner.
+
+    That learner is as tight as the size allows, and its evidence is about models of row norm at
+    most B. Its `_learn` and `_run` take any weight.
+    """
+
+    PARAMS: ClassVar[tuple[str, ...]] = ("n_features", "n_classes", "B", "R")
+    STATE: ClassVar = {"_reference": Leader | SparseSgd}  # by the memory of the machine it began on
+
+    def __init__(
+        self, n_features: int, n_classes: int, B: float, R: float, device: str | None = None
+    ) -> None:
+        B = validation.positive("B", B)
+        d = self.n_features = validation.count("n_features", n_features, 1)
+        K = self.n_classes = validation.count("n_classes", n_classes, 2)
+        self._reference: Leader | SparseSgd
+        if select_backend(d, K, device_named(device)) == PAIRS:
+            most = validation.MAX_WEIGHT
+            self._reference = Leader(
+                **self._sizes, ridges=(), B=B, R=R, max_weight=most, device=device
+            )
+        else:
+            self._reference = SparseSgd(n_features=d, n_classes=K, B=B, R=R)
+        self.B, self.R = self._reference.B, self._reference.R
+
+    @property
+    def _sizes(self) -> dict[str, int]:
+        return {"n_features": self.n_features, "n_classes": self.n_classes}
+
+    def _check_rounds(
+        self, X: Any, y: ArrayLike, P: ArrayLike, weight: ArrayLike | None
+    ) -> tuple[Rows, Array, Array]:
+        """Return rows, predictions (T, K) and their losses (T,), all checked."""
+        rows = Rows.checked(X, y, weight, **self._sizes)
+        P = checked_rows(P, len(rows.X), self.n_classes)
+        return rows, P, log_losses(P, rows.labels, rows.soft)
+
+    @classmethod
+    def _construct(cls, **words: Any) -> Self:
+        """Construct with a small learner, which is replaced by that of the file."""
+        observer = cls(**words | {"n_features": 1, "n_classes": 2})
+        observer.n_features, observer.n_classes = validation.sizes(words)
+        return observer
+
+    def _restore(self, record: Record) -> None:
+        super()._restore(record)
+        params_of = attrgetter(*RoundObserver.PARAMS)
+        if params_of(self._reference) != params_of(self):
+            raise StateFileError(f"a {record.kind} state holds the learner of another problem")
+
+
+class Windows(RoundObserver):
     r"""Losses, errors and lower bounds of the last 64, 128, 256, ... rounds of any model.
 
     Use it to see whether a model has become beatable *lately*: if the predictions lose more than
@@ -100,11 +143,9 @@ class Windows(Serializable):
     model has not followed.
 
     Evidence is kept for spans of ``block``, 2 ``block``, 4 ``block``, ... rounds, at most two of
-    each length; of three the older two become one. So the last :math:`2^j` rounds are a sum of
-    :math:`O(\log T)` spans, nothing is ever subtracted, and a window covers at least what was
-    asked for and less than twice that. A block is expanded at the model of a reference learner:
-    the leader of the class, or `SparseSgd` where that does not fit.
-
+    each length; of three the older two become one. A window is a sum of :math:`O(\log T)` of them
+    and covers at least what was asked for and less than twice that. A block is expanded at the
+    model of a reference learner, `Leader`, or `SparseSgd` where that does not fit.
     Time as that learner; memory :math:`O(\log T)` sums of evidence.
 
     Guarantee: every lower bound is a theorem about the rounds of its window
@@ -133,75 +174,70 @@ class Windows(Serializable):
     (True, True, True)
     """
 
-    PARAMS = ("n_features", "n_classes", "B", "R", "block")
+    PARAMS = (*RoundObserver.PARAMS, "block")
+    ARRAYS = ("totals",)
+    UNBOUNDED = ("totals",)  # predictions of 0 lose infinitely much
 
     def __init__(
         self, *, n_features: int, n_classes: int, B: float = 10.0, R: float = 1.0, block: int = 64
     ) -> None:
-        self._reference = make_reference_learner(
-            n_features=n_features, n_classes=n_classes, B=B, R=R
-        )
-        self.n_features, self.n_classes = self._reference.n_features, self._reference.n_classes
-        self.B, self.R = self._reference.B, self._reference.R
+        super().__init__(n_features, n_classes, B, R)
         self.block = validation.count("block", block, 1)
         self._ladder: list[EvidenceSpan] = []
-        # The rounds of a block that is not full yet: rows, and loss, error and weight (3, T).
-        self._waiting: list[tuple[Rows, Array]] = []
-        self._n_waiting = 0
+        self._start_block()
+
+    def _start_block(self) -> None:
+        # The rounds of a block that is not full yet: rows, and total loss, errors and weight.
+        self._waiting: list[Rows] = []
+        self._totals: Array = np.zeros(3)
+
+    @property
+    def _n_waiting(self) -> int:
+        return sum(len(rows.X) for rows in self._waiting)
 
     @property
     def n_rounds(self) -> int:
         """The number of rounds so far."""
-        return self._n_in_ladder + self._n_waiting
-
-    @property
-    def _n_in_ladder(self) -> int:
-        return self._ladder[-1].stop if self._ladder else 0
+        return self._n_waiting + (self._ladder[-1].stop if self._ladder else 0)
 
     def observe(self, x: Any, y: Any, p: ArrayLike, *, weight: float = 1.0) -> float:
         """Observe one round; return the log loss -ln p[y] of the prediction, unweighted."""
         P = checked_row(p, self.n_classes)[None]
-        if validation.is_sparse_context(x):
-            indices, values = validation.sparse_context(x, self.n_features)
-            X: Any = SparseRows(np.array([0, len(indices)]), indices, values, self.n_features)
+        x = validation.usable(self._reference._own_context(x))
+        if isinstance(x, SparseRow):
+            X: Any = SparseRows(np.array([0, len(x.indices)]), *x, self.n_features)
         else:
-            X = validation.numbers("x", x)[None]
+            X = x[None]
         return float(self.observe_many(X, np.asarray(y)[None], P, weight=[weight])[0])
 
     def observe_many(
         self, X: Any, y: ArrayLike, P: ArrayLike, *, weight: ArrayLike | None = None
     ) -> Array:
         """Observe rounds X (T, d), y (T,) or (T, K), P (T, K); return their losses (T,)."""
-        sizes = {"n_features": self.n_features, "n_classes": self.n_classes}
-        rows = Rows.checked(X, y, weight, **sizes)
-        P = checked_rows(P, len(rows.X), self.n_classes)
-        losses = log_losses(P, rows.labels, rows.soft)
+        rows, P, losses = self._check_rounds(X, y, P, weight)
         errors = 1.0 - label_mass(P, rows.labels, rows.soft)
-        scores, start = np.array([losses, errors, rows.weights]), 0
+        # A round of weight 0 does not count, even if its loss is infinite.
+        weighted = np.zeros_like(losses)
+        np.multiply(rows.weights, losses, out=weighted, where=rows.weights > 0.0)
+        scores, start = np.array([weighted, errors, rows.weights]), 0
         while start < len(losses):
             stop = min(start + self.block - self._n_waiting, len(losses))
-            self._waiting.append((rows.part(start, stop), scores[:, start:stop]))
-            self._n_waiting += stop - start
+            self._waiting.append(rows.part(start, stop))
+            self._totals += scores[:, start:stop].sum(axis=1)
             if self._n_waiting == self.block:
-                span = self._waiting_span()
-                for batch in self._waiting_rows():
-                    self._reference._run_all(batch, None)
-                add_to_ladder(self._ladder, span)
-                self._waiting, self._n_waiting = [], 0
+                add_to_ladder(self._ladder, self._waiting_span())
+                for batch in Rows.join(self._waiting):
+                    self._reference._run(batch, None)
+                self._start_block()
             start = stop
         return losses
 
     def _waiting_span(self) -> EvidenceSpan:
         """Return the evidence of the rounds that wait, expanded at the reference learner."""
-        losses, errors, weights = np.hstack([scores for _, scores in self._waiting])
-        counted = weights > 0.0  # a round of weight 0 does not count, even if its loss is infinite
-        totals = np.array([weights[counted] @ losses[counted], errors.sum(), weights.sum()])
-        evidence = functools.reduce(add, map(self._reference.expanded, self._waiting_rows()))
-        start = self._n_in_ladder
-        return EvidenceSpan(start, start + self._n_waiting, evidence, totals)
-
-    def _waiting_rows(self) -> list[Rows]:
-        return Rows.joined([rows for rows, _ in self._waiting])
+        batches = Rows.join(self._waiting)
+        evidence = functools.reduce(add, map(self._reference.evidence_of, batches))
+        start = self.n_rounds - self._n_waiting
+        return EvidenceSpan(start, self.n_rounds, evidence, self._totals)
 
     def last(self, n_rounds: int) -> Window:
         """Return the shortest window that covers the last `n_rounds`."""
@@ -221,7 +257,7 @@ class Windows(Serializable):
         return windows
 
     def _suffixes(self) -> list[EvidenceSpan]:
-        newest = [self._waiting_span()] if self._n_waiting else []
+        newest = [self._waiting_span()] if self._waiting else []
         return join_suffixes([*self._ladder, *newest])
 
     def _window(self, span: EvidenceSpan) -> Window:
@@ -233,69 +269,35 @@ class Windows(Serializable):
     def n_bytes(self) -> int:
         """About how much memory the evidence, the reference learner and the rows take."""
         sums: int = sum(span.evidence.n_bytes for span in self._ladder)
-        waiting = [rows.arrays().values() for rows, _ in self._waiting]
-        rows: int = sum(array.nbytes for arrays in waiting for array in arrays)
-        return self._reference.n_bytes + sums + rows
+        waiting = (array for rows in self._waiting for array in rows.arrays().values())
+        sums += sum(array.nbytes for array in waiting)
+        return self._reference.n_bytes + sums
 
     def to_record(self) -> Record:
         """Return everything as a record, rows that wait included."""
         record = super().to_record()
         spans = [(span.start, span.stop) for span in self._ladder]
         record.arrays["spans"] = np.array(spans, np.int64).reshape(-1, 2)
-        record.arrays["totals"] = np.array([span.totals for span in self._ladder]).reshape(-1, 3)
-        scores = np.hstack([np.zeros((3, 0)), *(scores for _, scores in self._waiting)])
-        batches, start = self._waiting_rows(), 0
+        totals = [span.totals for span in self._ladder]
+        record.arrays["span_totals"] = np.array(totals).reshape(-1, 3)
+        batches = Rows.join(self._waiting)
         record.config["n_waiting"] = len(batches)
         for i, rows in enumerate(batches):
-            record.arrays[f"waiting{i}.scores"] = scores[:, start : start + len(rows.X)]
             record.arrays.update(rows.arrays(f"waiting{i}."))
-            start += len(rows.X)
-        put_inside(record, "reference", self._reference)
         put_inside(record, "evidence", [span.evidence for span in self._ladder])
         return record
 
-    @classmethod
-    def _construct(cls, **words: Any) -> Self:
-        """Construct with a small reference learner: `_restore` takes that of the file."""
-        windows = cls(**words | {"n_features": 1, "n_classes": 2})
-        windows.n_features, windows.n_classes = validation.sizes(words)
-        return windows
-
     def _restore(self, record: Record) -> None:
+        super()._restore(record)
         spans = record.part("spans", (None, 2), np.int64)
-        totals = record.part("totals", (len(spans), 3), most=np.inf)
-        self._reference = record.inner("reference", Leader, SparseSgd)
-        evidence = record.inner("evidence")
-        if not all(isinstance(sums, LowerBound) for sums in evidence):
-            raise StateFileError("windows have something else for evidence")
-        sizes = {attrgetter(*_SIZES)(child) for child in (self._reference, *evidence)}
-        if len(evidence) != len(spans) or sizes != {attrgetter(*_SIZES)(self)}:
+        totals = record.part("span_totals", (len(spans), 3), most=np.inf)
+        evidence = record.inner("evidence", list[LowerBound])
+        sizes_of = attrgetter("n_features", "n_classes", "B")
+        if list(map(sizes_of, evidence)) != [sizes_of(self)] * len(spans):
             raise StateFileError("windows lack their evidence")
         parts = zip(spans.tolist(), evidence, totals, strict=True)
         self._ladder = [EvidenceSpan(start, stop, *rest) for (start, stop), *rest in parts]
-        sizes_of_rows = {"n_features": self.n_features, "n_classes": self.n_classes}
         for i in range(record.count("n_waiting")):
-            scores = record.part(f"waiting{i}.scores", (3, None), most=np.inf)
-            rows = Rows.of_arrays(record.arrays, f"waiting{i}.", **sizes_of_rows)
-            if len(rows.X) != scores.shape[1]:
-                raise StateFileError("windows have other rows than scores")
-            self._waiting.append((rows, scores))
-            self._n_waiting += scores.shape[1]
-
-
-def make_reference_learner(
-    *, n_features: int, n_classes: int, B: float, R: float, device: str | None = None
-) -> Leader | SparseSgd:
-    """Return a learner at whose predictions rows are expanded, as tight as the size allows.
-
-    Its evidence is about models of row norm at most B. `_learn` and `_run_all` take any weight.
-    """
-    B = validation.positive("B", B)
-    d = validation.count("n_features", n_features, 1)
-    K = validation.count("n_classes", n_classes, 2)
-    if select_backend(d, K, device_named(device)) == PAIRS:
-        most = validation.MAX_WEIGHT
-        return Leader(
-            n_features=d, n_classes=K, ridges=(), B=B, R=R, max_weight=most, device=device
-        )
-    return SparseSgd(n_features=d, n_classes=K, B=B, R=R)
+            self._waiting.append(Rows.of_arrays(record.arrays, f"waiting{i}.", **self._sizes))
+        if self._n_waiting >= self.block:
+            raise StateFileError("windows have more rows that wait than a block")

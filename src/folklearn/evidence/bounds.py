@@ -67,7 +67,8 @@ def bandit_exploration(n_rounds: int, *, n_classes: int, regret: float, cost: fl
     randomised decoding.
     """
     T, K = validation.count("n_rounds", n_rounds, 1), validation.count("n_classes", n_classes, 2)
-    regret, cost = validation.at_least_0("regret", regret), validation.positive("cost", cost)
+    regret = validation.number("regret", regret, 0.0, math.inf)
+    cost = validation.positive("cost", cost)
     return math.sqrt(min(1.0, cost * K * regret / T))
 
 
@@ -89,7 +90,7 @@ def bandit_mistakes(
     Zimmert (2021), Theorem 3, with the clip that the paper forgets.
     """
     T, K = validation.count("n_rounds", n_rounds, 1), validation.count("n_classes", n_classes, 2)
-    loss = validation.at_least_0("loss", loss)
+    loss = validation.number("loss", loss, 0.0, math.inf)
     eps = bandit_exploration(T, n_classes=K, regret=regret, cost=cost)
     if exploration is not None:
         eps = validation.fraction("exploration", exploration, 1.0)

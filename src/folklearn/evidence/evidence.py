@@ -13,7 +13,7 @@ from folklearn import serialization, validation
 from folklearn.arrays import Array
 from folklearn.errors import InvalidInputError, StateFileError
 from folklearn.evidence.certificate import Certificate, scope_of_growth
-from folklearn.evidence.map_reduce import ONE_THREAD, MapReduce, RowChunk, chunk_rows
+from folklearn.evidence.passes import ONE_THREAD, MapReduce, RowChunk, chunk_rows
 from folklearn.kernels import lower_bound
 from folklearn.kernels.blas import OWN, device_named, threads_for
 from folklearn.kernels.evidence import (
@@ -22,11 +22,10 @@ from folklearn.kernels.evidence import (
     WEIGHT,
     add_rows,
     rows_at_once,
-    scratch_for,
 )
 from folklearn.kernels.lower_bound import Minimum
 from folklearn.kernels.on_torch.expand import DeviceRows, add_expanded
-from folklearn.kernels.quadratic import Quadratic
+from folklearn.kernels.quadratic import Quadratic, pairs_among
 from folklearn.serialization import Record, Serializable
 from folklearn.validation import Rows
 
@@ -64,9 +63,8 @@ class LowerBound(Serializable, ABC):
         """Add rows X (T, d) with labels (T,) or soft labels (T, K), expanded at model ``at``.
 
         X may be a sparse array of SciPy; ``at`` is W (K, d), by default 0. Many rows at once are
-        shared by `n_jobs` threads, -1 for as many as there are cores, with the same sums to the
-        last bit on one machine and build (`LinearEvidence` takes one:
-        to merge columns would take longer). All rows are checked, then all are added, or none.
+        shared by `n_jobs` threads, -1 for all cores, with the same sums to the last bit on one
+        machine and build (`LinearEvidence` takes one). All rows are checked before any is added.
         """
         engine = MapReduce.from_options(n_jobs)
         sizes = {"n_features": self.n_features, "n_classes": self.n_classes}
@@ -115,7 +113,6 @@ class LowerBound(Serializable, ABC):
         """Return the evidence with all weights multiplied by a factor from 0 to 1."""
         factor = validation.fraction("factor", factor, 1.0)
         scaled = self._multiply(factor)
-        scaled._first_classes = self._first_classes
         scaled._totals[:] = factor * self._totals
         scaled._totals[DEPTH] = self._totals[DEPTH] + 1.0
         scaled._totals[ROUNDS] = self._totals[ROUNDS]
@@ -123,22 +120,24 @@ class LowerBound(Serializable, ABC):
 
     __rmul__ = __mul__
 
-    def _empty(self) -> Self:
-        """Return a sum of no rows of the same sizes."""
-        return type(self)(n_features=self.n_features, n_classes=self.n_classes, B=self.B)
-
-    def _empty_grown(self, n_features: int | None, n_classes: int | None) -> Self:
-        """Return a sum of larger sizes that has only the totals of this one."""
-        larger = type(self)(
-            n_features=validation.count(
-                "n_features", n_features or self.n_features, self.n_features
-            ),
-            n_classes=validation.count("n_classes", n_classes or self.n_classes, self.n_classes),
+    def _empty(self, n_features: int | None = None, n_classes: int | None = None) -> Self:
+        """Return a sum of no rows, of the same or of larger sizes."""
+        d, K = self.n_features, self.n_classes
+        empty = type(self)(
+            n_features=validation.count("n_features", n_features or d, d),
+            n_classes=validation.count("n_classes", n_classes or K, K),
             B=self.B,
         )
-        larger._first_classes = self._first_classes
-        larger._totals[:] = self._totals
-        return larger
+        empty._first_classes = self._first_classes
+        return empty
+
+    @abstractmethod
+    def grown(self, *, n_features: int | None = None, n_classes: int | None = None) -> Self:
+        """Return the same evidence about models of more features and classes.
+
+        New features come last and are as if they had been 0 so far. New classes come last and
+        were not there: the rows so far remain rows among fewer classes.
+        """
 
     @property
     def n_rounds(self) -> int:
@@ -218,11 +217,6 @@ def round_loss_up(loss: float, n_rounds: int) -> float:
     return loss + abs(loss) * _ROUNDING_UP * (n_rounds + 2)
 
 
-_NEWTON_STEPS = 4
-_ROUGHLY = 1e-6  # nats per unit of weight: where rows are expanded need not be exact
-_NEAR = 1e-4  # of B
-
-
 class Evidence(LowerBound):
     r"""A sum of quadratics, each below the loss of its row for every model of the class.
 
@@ -292,7 +286,7 @@ class Evidence(LowerBound):
         """
         return OWN if self._sums.device is None else self._sums.device.name
 
-    def to(self, device: str) -> "Evidence":
+    def to(self, device: str) -> Self:
         """Return the same evidence on another device, or on the "cpu"."""
         return self._of_sums(self._sums.to(device_named(device)))
 
@@ -300,8 +294,7 @@ class Evidence(LowerBound):
         at = np.zeros((self.n_classes, self.n_features)) if W is None else W
         size = chunk_rows(self.n_features, self.n_classes)
         if self._sums.device is None and size is not None and len(rows.X) > size:
-            added = engine.total([rows], size, lambda chunk: self._of_chunk(chunk, at))
-            sums = self._sums + added._sums
+            sums = self._sums + engine.total([rows], size, lambda chunk: self._sum_chunk(chunk, at))
         else:
             fits_one_call = len(rows.X) <= rows_at_once(len(self._sums.S), self.n_features)
             sums = self._sums if fits_one_call else self._sums.copy()
@@ -310,11 +303,11 @@ class Evidence(LowerBound):
         self._minima.clear()
         self._sums = sums
 
-    def _of_chunk(self, chunk: RowChunk, W: Array) -> "Evidence":
-        evidence = self._empty()
+    def _sum_chunk(self, chunk: RowChunk, W: Array) -> Quadratic:
+        sums = Quadratic.zeros(self.n_classes, self.n_features)
         for rows in chunk.batches:
-            _add_rows(evidence._sums, rows, W, self.B)
-        return evidence
+            _add_rows(sums, rows, W, self.B)
+        return sums
 
     def _with(self, rows: Rows, W: Array, *, B: float) -> "Evidence":
         """Return this evidence and that of checked rows, expanded where they prove most.
@@ -343,40 +336,32 @@ class Evidence(LowerBound):
         is_better = bound >= at_start.value(W) or bound >= at_start.lower_bound(B=B)
         return at_end if is_better else at_start
 
-    def _of_rows(self, rows: Rows, W: Array) -> "Evidence":
-        evidence = self._empty()
+    def _of_rows(self, rows: Rows, W: Array) -> Self:
+        evidence = self._of_sums(Quadratic.zeros(*self._sums.shape, device=self._sums.device))
         evidence._add(rows, W)
         return evidence
 
     def _of_sums(self, sums: Quadratic) -> Self:
-        evidence = type(self)(n_features=self.n_features, n_classes=self.n_classes, B=self.B)
-        evidence._sums, evidence._first_classes = sums, self._first_classes
+        evidence = self._empty()
+        evidence._sums = sums
         return evidence
 
-    def _sum(self, other: "Evidence") -> "Evidence":
+    def _sum(self, other: Self) -> Self:
         device = self._sums.device
         added = other._sums if other._sums.device == device else other._sums.to(device)
         return self._of_sums(self._sums + added)
 
-    def _multiply(self, factor: float) -> "Evidence":
+    def _multiply(self, factor: float) -> Self:
         S, G, totals = self._sums
         return self._of_sums(Quadratic(factor * S, factor * G, totals.copy(), self._sums.device))
 
-    def grown(self, *, n_features: int | None = None, n_classes: int | None = None) -> "Evidence":
-        """Return the same evidence about models of more features and classes.
-
-        New features come last and are as if they had been 0 so far. New classes come last and
-        were not there: the rows so far remain rows among fewer classes.
-        """
-        larger = self._empty_grown(n_features, n_classes)
-        S, G, _ = self._sums.to(None)
+    def grown(self, *, n_features: int | None = None, n_classes: int | None = None) -> Self:
+        """Return the same evidence about models of more features and classes, which come last."""
+        larger = self._empty(n_features, n_classes)
+        S, G, larger._totals[:] = self._sums.to(None)
         larger._sums.G[: self.n_classes, : self.n_features] = G
         larger._sums.S[pairs_among(self.n_classes, larger.n_classes), : S.shape[1]] = S
         return larger.to(self.device)
-
-    def _empty(self) -> Self:
-        sizes = {"n_features": self.n_features, "n_classes": self.n_classes}
-        return type(self)(**sizes, B=self.B, device=self.device)
 
     @property
     def n_bytes(self) -> int:
@@ -428,15 +413,7 @@ def _add_rows(sums: Quadratic, rows: Rows, W: Array, B: float) -> None:
     S, G, totals = sums
     d = G.shape[1]
     size = rows_at_once(len(S), d)
-    scratch = scratch_for(d, len(rows.X))
     for _, dense in rows.dense_parts():
         for start in range(0, len(dense.X), size):
             X, norms, labels, soft, weights = dense.part(start, start + size)
-            add_rows(S, G, totals, X @ W.T, X, labels, soft, weights, norms, B, scratch)
-
-
-def pairs_among(K: int, larger: int) -> NDArray[np.int64]:
-    """Return where the pairs of the first K classes stand among the pairs of `larger` classes."""
-    i, j = np.triu_indices(K, 1)
-    places: NDArray[np.int64] = i * larger - i * (i + 1) // 2 + (j - i - 1)
-    return places
+            add_rows(S, G, totals, X @ W.T, X, labels, soft, weights, norms, B)

@@ -8,15 +8,19 @@ from numpy.typing import ArrayLike, NDArray
 
 from folklearn import validation
 from folklearn.arrays import Array, softmax
-from folklearn.evidence.certificate import Certificate
 from folklearn.evidence.evidence import Evidence, LowerBound
-from folklearn.evidence.map_reduce import ONE_THREAD, MapReduce
-from folklearn.kernels import linear_evidence
-from folklearn.kernels.evidence import CONSTANT, N_TOTALS
+from folklearn.evidence.passes import ONE_THREAD, MapReduce
+from folklearn.kernels.evidence import (
+    CONSTANT,
+    N_TOTALS,
+    add_planes,
+    lower_bound_of_planes,
+    value_of_planes,
+)
 from folklearn.kernels.hash_index import Columns
 from folklearn.kernels.lower_bound import Minimum, plane
 from folklearn.kernels.quadratic import merge_totals
-from folklearn.serialization import Record, state_file_errors
+from folklearn.serialization import Record
 from folklearn.sparse import SparseRows, check_columns
 from folklearn.validation import Rows
 
@@ -157,11 +161,11 @@ class LinearEvidence(LowerBound):
         X, norms, labels, soft, weights = rows
         X = SparseRows.of_any(X).compact()
         places = self._rows_of(X.indices)
-        linear_evidence.add_rows(
+        add_planes(
             self._rows, self._totals, P, X.indptr, places, X.values, labels, soft, weights, norms
         )
 
-    def _sum(self, other: "LinearEvidence") -> Self:
+    def _sum(self, other: Self) -> Self:
         both = self._empty()
         both._add_columns(self.columns, self.G)
         both._add_columns(other.columns, other.G)
@@ -176,14 +180,10 @@ class LinearEvidence(LowerBound):
         return scaled
 
     def grown(self, *, n_features: int | None = None, n_classes: int | None = None) -> Self:
-        """Return the same evidence about models of more features and classes.
-
-        New features come last and are as if they had been 0 so far. New classes come last and
-        were not there: the rows so far remain rows among fewer classes.
-        """
-        larger = self._empty_grown(n_features, n_classes)
+        """Return the same evidence about models of more features and classes, which come last."""
+        larger = self._empty(n_features, n_classes)
         larger._add_columns(self.columns, self.G)
-        larger._limit[:] = self._limit
+        larger._limit[:], larger._totals[:] = self._limit, self._totals
         return larger
 
     def minimise(self, *, B: float | None = None) -> Minimum:
@@ -198,7 +198,7 @@ class LinearEvidence(LowerBound):
         """Return a lower bound on the total loss of every model of row norm at most B."""
         covered, _ = self._covered_class(None, B)
         n_columns = self._columns.n
-        return linear_evidence.lower_bound(self._totals, self._norms(), n_columns, covered)
+        return lower_bound_of_planes(self._totals, self._norms(), n_columns, covered)
 
     def _norms(self) -> Array:
         """Return the norms (K,) of G for each class."""
@@ -210,30 +210,11 @@ class LinearEvidence(LowerBound):
         self._covered_class(W, None)
         W = validation.model("W", W, self.n_classes, self.n_features)
         longest = float(np.sqrt((W**2).sum(axis=1)).max())
-        return linear_evidence.value(self._totals, self.G, W[:, self.columns].T, longest)
-
-    def certificate_or_invalid(
-        self, loss: float, W: ArrayLike | None, B: float | None
-    ) -> Certificate:
-        """Return `certificate`; not valid, instead of an error, beyond `largest_B`."""
-        validation.comparators(W, B, math.inf, self.n_classes, self.n_features)
-        default = self.B if B is None else float(B)
-        norm = default if W is None else validation.longest_row(W)
-        if norm <= self.largest_B * (1.0 + 1e-9):
-            return self.certificate(loss, W, B=B)
-        return Certificate(
-            loss=loss,
-            regret_bound=math.inf,
-            B=norm,
-            n_rounds=self.n_rounds,
-            valid=False,
-            reason=f"the first rounds were certified up to B = {self.largest_B:g}, not {norm:g}",
-        )
+        return value_of_planes(self._totals, self.G, W[:, self.columns].T, longest)
 
     def _restore(self, record: Record) -> None:
         columns = record.part("columns", (None,), np.int64)
         G = record.part("G", (len(columns), self.n_classes))
-        with state_file_errors(record.kind):
-            check_columns(columns, self.n_features)
+        check_columns(columns, self.n_features)
         self._add_columns(columns, G)
         super()._restore(record)

@@ -26,7 +26,7 @@ from threadpoolctl import ThreadpoolController
 
 from folklearn.errors import InvalidInputError
 from folklearn.kernels.compile import inline_kernel
-from folklearn.kernels.on_torch.device import Device
+from folklearn.kernels.on_torch import Device
 
 OWN = "cpu"  # this library's compiled code, no device
 THREADED_N = 4000  # below this many state rows one thread is fastest
@@ -42,7 +42,6 @@ def _bind(name: str, n_arguments: int, library: str = "cython_blas") -> Any:
 
 
 _dgemm = _bind("dgemm", 13)
-_dgemv = _bind("dgemv", 11)
 _dsymm = _bind("dsymm", 12)
 _dsyrk = _bind("dsyrk", 10)
 _dtrmm = _bind("dtrmm", 11)
@@ -86,16 +85,6 @@ def gemm(trans_a, trans_b, m, n, k, alpha, A, a0, lda, B, b0, ldb, beta, C, c0, 
 
 
 @inline_kernel
-def gemv_add(m, n, A, a0, lda, x, x0, y, y0):
-    """y += A x for an m x n matrix A."""
-    _dgemv(
-        _ref(np.int8(PLAIN)), _ref(np.int32(m)), _ref(np.int32(n)),
-        _ref(1.0), address(A, a0), _ref(np.int32(lda)), address(x, x0), _ref(np.int32(1)),
-        _ref(1.0), address(y, y0), _ref(np.int32(1)),
-    )  # fmt: skip
-
-
-@inline_kernel
 def symm(m, n, A, a0, lda, B, b0, ldb, C, c0, ldc):
     """C = A B for a symmetric m x m matrix A given by its upper triangle."""
     _dsymm(
@@ -106,21 +95,11 @@ def symm(m, n, A, a0, lda, B, b0, ldb, C, c0, ldc):
 
 
 @inline_kernel
-def syrk_subtract(trans, n, k, A, a0, lda, C, c0, ldc):
-    """C -= op(A) op(A)' in the upper triangle of the n x n matrix C; op(A) is n x k."""
+def syrk(trans, n, k, alpha, A, a0, lda, C, c0, ldc):
+    """C += alpha op(A) op(A)' in the upper triangle of the n x n matrix C; op(A) is n x k."""
     _dsyrk(
         _ref(np.int8(UPPER)), _ref(np.int8(trans)), _ref(np.int32(n)), _ref(np.int32(k)),
-        _ref(-1.0), address(A, a0), _ref(np.int32(lda)),
-        _ref(1.0), address(C, c0), _ref(np.int32(ldc)),
-    )  # fmt: skip
-
-
-@inline_kernel
-def syrk_add(trans, n, k, A, a0, lda, C, c0, ldc):
-    """C += op(A) op(A)' in the upper triangle of the n x n matrix C; op(A) is n x k."""
-    _dsyrk(
-        _ref(np.int8(UPPER)), _ref(np.int8(trans)), _ref(np.int32(n)), _ref(np.int32(k)),
-        _ref(1.0), address(A, a0), _ref(np.int32(lda)),
+        _ref(alpha), address(A, a0), _ref(np.int32(lda)),
         _ref(1.0), address(C, c0), _ref(np.int32(ldc)),
     )  # fmt: skip
 
@@ -161,53 +140,23 @@ def potrs(n, nrhs, A, a0, lda, B, b0, ldb):
     return info[0]
 
 
-class _Library:
-    """A BLAS of this process, and how many hold it to one thread."""
-
-    def __init__(self, controller: Any) -> None:
-        self.controller = controller
-        self._n_holders, self._before = 0, 1
-
-    def hold(self) -> None:
-        """Take one thread, unless it is so already."""
-        if not self._n_holders:
-            self._before = self.controller.get_num_threads()
-            self._set(1)
-        self._n_holders += 1
-
-    def release(self) -> None:
-        """Restore the setting, unless somebody else still holds it."""
-        self._n_holders -= 1
-        if not self._n_holders:
-            self._set(self._before)
-
-    def _set(self, count: int) -> None:
-        if self._before != 1:
-            self.controller.set_num_threads(count)
-
-
 @cache
-def _every_library() -> list[_Library]:
-    return [_Library(one) for one in ThreadpoolController().select(user_api="blas").lib_controllers]
-
-
-@cache
-def _blas_libraries() -> list[_Library]:
-    """The BLAS that SciPy calls; every BLAS of the process when it cannot be told apart."""
-    found = _every_library()
-    return [
-        one for one in found if Path(one.controller.filepath).parent.name == "scipy.libs"
-    ] or found
+def _blas_libraries(everywhere: bool) -> list[Any]:
+    """The BLAS that SciPy calls, if it can be told apart; every BLAS of the process."""
+    libraries = ThreadpoolController().select(user_api="blas").lib_controllers
+    of_scipy = [each for each in libraries if Path(each.filepath).parent.name == "scipy.libs"]
+    return libraries if everywhere or not of_scipy else of_scipy
 
 
 _HOLDING = Lock()
+_HELD: dict[str, tuple[int, int]] = {}  # by file: how many hold it to one thread, threads before
 
 
 class OneThread:
     """Hold BLAS to one thread inside a with block; the last to leave restores the setting.
 
-    The setting is one for all threads of Python: if each remembered what it had found, one would
-    restore it under another, or for ever what another had set.
+    The setting is one for all threads of Python: if each remembered its own, one would restore it
+    under another, or keep what another had set.
 
     everywhere : NumPy's own BLAS too, not only the one that compiled code calls.
     """
@@ -217,19 +166,23 @@ class OneThread:
     def __init__(self, *, everywhere: bool = False) -> None:
         self._everywhere = everywhere
 
-    @property
-    def _libraries(self) -> list[_Library]:
-        return _every_library() if self._everywhere else _blas_libraries()
-
     def __enter__(self) -> None:
         with _HOLDING:
-            for library in self._libraries:
-                library.hold()
+            for library in _blas_libraries(self._everywhere):
+                n_holders, n_threads = _HELD.get(library.filepath, (0, 1))
+                if n_holders == 0:
+                    n_threads = library.get_num_threads()
+                    if n_threads != 1:
+                        library.set_num_threads(1)
+                _HELD[library.filepath] = n_holders + 1, n_threads
 
     def __exit__(self, *error: object) -> None:
         with _HOLDING:
-            for library in self._libraries:
-                library.release()
+            for library in _blas_libraries(self._everywhere):
+                n_holders, n_threads = _HELD[library.filepath]
+                _HELD[library.filepath] = n_holders - 1, n_threads
+                if n_holders == 1 and n_threads != 1:
+                    library.set_num_threads(n_threads)
 
 
 def one_thread(n: int, rank: int) -> OneThread | None:

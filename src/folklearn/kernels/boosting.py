@@ -166,11 +166,9 @@ def _add(row, at, term):
 @kernel
 def learn_regressions(rows, kind, clip, scores, labels, y, weight):
     """Move all N regressions, with scores (N+1, K): row i is what regression i was given."""
-    z = np.empty(scores.shape[1])
     sigma = np.empty(scores.shape[1])
     for i in range(rows.shape[0]):
-        z[:] = scores[i]
-        softmax(z, sigma)
+        softmax(scores[i].copy(), sigma)
         wrong = _others(sigma, y)
         rows[i, GAINED] += weight * (wrong if labels[i] == y else -sigma[labels[i]])
         rows[i, TRIED] += weight * wrong
@@ -203,40 +201,30 @@ def logistic_costs(s):
 
 
 @kernel
-def softmin(losses, out):
-    """Write weights proportional to exp(-losses) into out."""
-    least = losses.min()
-    total = 0.0
-    for i in range(losses.shape[0]):
-        out[i] = math.exp(least - losses[i])
-        total += out[i]
-    for i in range(losses.shape[0]):
-        out[i] /= total
+def softmin(losses):
+    """Return weights proportional to exp(-losses)."""
+    weights = np.exp(losses.min() - losses)
+    return weights / weights.sum()
 
 
 @kernel
 def mix_prefixes(scores, scale, losses):
     """Return the Bayes mixture (K,) of softmax(scale scores[i]), i = 1..N."""
-    N, K = losses.shape[0], scores.shape[1]
-    weights, z, sigma = np.empty(N), np.empty(K), np.empty(K)
-    softmin(losses, weights)
-    p = np.full(K, FLOOR)
-    for i in range(N):
-        z[:] = scale * scores[i + 1]
-        softmax(z, sigma)
-        for k in range(K):
-            p[k] += weights[i] * sigma[k]
+    weights, sigma = softmin(losses), np.empty(scores.shape[1])
+    p = np.full(scores.shape[1], FLOOR)
+    for i in range(losses.shape[0]):
+        softmax(scale * scores[i + 1], sigma)
+        p += weights[i] * sigma
     return p
 
 
 @kernel
 def score_prefixes(scores, scale, y, weight, losses, mistakes):
     """Add the round to the losses and mistakes (N,) of the prefixes; return the mixture's loss."""
-    N, K = losses.shape[0], scores.shape[1]
     loss = -math.log(mix_prefixes(scores, scale, losses)[y])
-    z, sigma = np.empty(K), np.empty(K)
-    for i in range(N):
-        z[:] = scale * scores[i + 1]
+    sigma = np.empty(scores.shape[1])
+    for i in range(losses.shape[0]):
+        z = scale * scores[i + 1]
         log_total = softmax(z, sigma)
         losses[i] += weight * (log_total - z[y])
         if np.argmax(z) != y:  # ties go to the lowest class
@@ -254,11 +242,9 @@ _MIN_VARIANCE_SHARE = 0.1
 def add_moments(mass, mean, spread, x, y, weight):
     """Add one example to the mass (K,), mean (K, d) and sum of squares around it (K, d)."""
     mass[y] += weight
-    share = weight / mass[y]
-    for j in range(x.shape[0]):
-        away = x[j] - mean[y, j]
-        mean[y, j] += share * away
-        spread[y, j] += weight * away * (x[j] - mean[y, j])
+    away = x - mean[y]
+    mean[y] += weight / mass[y] * away
+    spread[y] += weight * away * (x - mean[y])
 
 
 @kernel

@@ -17,66 +17,35 @@ import math
 import numpy as np
 
 from folklearn.kernels.compile import kernel
-from folklearn.kernels.evidence import N_TOTALS
-from folklearn.kernels.linear_evidence import add_tangent
-from folklearn.kernels.projections import length
+from folklearn.kernels.evidence import N_TOTALS, add_tangent
+from folklearn.kernels.experts import target
+from folklearn.kernels.linear_models import length
+from folklearn.kernels.prediction_rules import log_loss
 from folklearn.kernels.simplex import softmax
-from folklearn.kernels.surrogate import log_loss
 
 # After the totals of the evidence: the loss, and rounds whose equation was not solved.
 LOSS, UNSOLVED = N_TOTALS, N_TOTALS + 1
 N_BLOCK_TOTALS = N_TOTALS + 2
 
 MOST_STEPS = 1000  # of the solution of one round, which takes three or four
-N_VECTORS = 10  # of K numbers, which a round needs for itself
+N_VECTORS = 9  # of K numbers, which a round needs for itself
 _SLICE = 256  # classes at once: their P x stays in the nearest cache
 _SMALL_STEP = 1e-8  # of the logarithm of the total; what is left is its square
 _ROUNDING = 1e-15  # of a logit
-_FEW = 0.02
+_MAX_SERIES = 0.02  # argument of Lambert's function
 _C2, _C3, _C4, _C5 = -1.0, 3 / 2, -8 / 3, 125 / 24
 _C6, _C7, _C8, _C9 = -54 / 5, 16807 / 720, -16384 / 315, 531441 / 4480
 _C10, _C11, _C12 = -156250 / 567, 2357947691 / 3628800, -2985984 / 1925
 _C13 = 1792160394037 / 479001600
 _REBASE = 20.0  # logits
-_HUGE, _OVERFLOW = 1e300, 700.0
+_OVERFLOW = 700.0  # logits
 _NOISE = 1e-15  # of a variance, relative to the sizes of what it is the sum of
 _NEGLIGIBLE = 1e-24  # of a logit, and of a variance, relative
 
 
 @kernel
-def lambert(E, guess):
-    """Return W(E), the solution of W e^W = E, for E from 0.01 to 1e300; guess may be 0.
-
-    Steps of fourth order (Fritsch, Shafer and Crowley 1973), from a guess within some percent.
-    """
-    w = guess
-    if not w > 0.0:
-        log_E = math.log1p(E)
-        w = log_E * (1.0 - math.log1p(log_E) / (2.0 + log_E))
-    for _ in range(8):
-        r = math.log(E / w) - w
-        t = (1.0 + w) * (1.0 + w + 2.0 / 3.0 * r)
-        change = r / (1.0 + w) * (t - 0.5 * r) / (t - r)
-        w *= 1.0 + change
-        if abs(change) < 1e-4:
-            break
-    return w
-
-
-@kernel
-def lambert_of_exp(c):
-    """Return W(e^c) for c from 500 on, where e^c may be too large for a number."""
-    w = c - math.log(c)
-    for _ in range(4):
-        r = (c - w) - math.log(w)
-        t = (1.0 + w) * (1.0 + w + 2.0 / 3.0 * r)
-        w *= 1.0 + r / (1.0 + w) * (t - 0.5 * r) / (t - r)
-    return w
-
-
-@kernel
 def _deviation(kappa, beta):
-    """Solve t + kappa (e^t - 1) = beta for t, with all digits of a small t.
+    """Solve t + kappa (e^t - 1) = beta for t, with all digits of a small t: Lambert's function.
 
     The left side is convex and increasing, and the start not to the left of the root: Newton's
     steps come down to it.
@@ -95,27 +64,19 @@ def _deviation(kappa, beta):
 
 
 @kernel
-def _few(v, free, p):
+def _write_series(v, free, p):
     """Write the p with p e^(v p) = free into p where v free is small: Lambert's series.
 
-    Its coefficients are (-n)^(n-1)/n!; cut off after 13 it is exact up to v free = _FEW. Where
-    v free is larger what is written means nothing.
+    Its coefficients are (-n)^(n-1)/n!; cut off after 13 it is exact up to v free = _MAX_SERIES.
+    Where v free is larger what is written means nothing.
     """
     for i in range(v.shape[0]):
         E = v[i] * free[i]
-        E = E if E < _FEW else _FEW
+        E = E if E < _MAX_SERIES else _MAX_SERIES
         high = _C10 + E * (_C11 + E * (_C12 + E * _C13))
         middle = _C6 + E * (_C7 + E * (_C8 + E * (_C9 + E * high)))
         low = _C2 + E * (_C3 + E * (_C4 + E * (_C5 + E * middle)))
         p[i] = free[i] * (1.0 + E * low)
-
-
-@kernel
-def _many(v, free, log_free, guess):
-    """Return the p with p e^(v p) = free = e^log_free, where free may have overflowed."""
-    if v * free < _HUGE and log_free < _OVERFLOW:
-        return lambert(v * free, guess) / v
-    return lambert_of_exp(math.log(v) + log_free) / v
 
 
 @kernel
@@ -126,20 +87,19 @@ def solve(z, log_total, v, label, soft, p, residual, scratch):
     unknown, every class has an equation of its own: p'_i e^(v_i p'_i) = e^(z_i + v_i y_i - l).
     What remains is one monotone equation in l: that p' - y sums to 0. Where y_i > 0 the unknown
     is ln(p'_i/y_i), so that a residual keeps its digits when v_i is huge and p'_i all but y_i.
-    scratch is (4, K). Return the steps taken; MOST_STEPS mean that p' is not the
+    scratch is (3, K). Return the steps taken; MOST_STEPS mean that p' is not the
     solution, though still nearly a distribution.
     """
     K = z.shape[0]
-    base, free, was, logs = scratch[0], scratch[1], scratch[2], scratch[3]
+    base, free, logs = scratch[0], scratch[1], scratch[2]
     low, high = -math.inf, math.inf
     for i in range(K):
-        given = soft[i] if label < 0 else (1.0 if i == label else 0.0)
-        logs[i] = math.log(given) if given > 0.0 else 0.0
+        y = target(label, soft, i)
+        logs[i] = math.log(y) if y > 0.0 else 0.0
         base[i] = p[i]
-        low = max(low, z[i] - v[i] * (1.0 - given))  # here at the least p'_i would be 1
+        low = max(low, z[i] - v[i] * (1.0 - y))  # here at the least p'_i would be 1
     based = log_total
     here = max(low, log_total)
-    move = math.inf
     for step in range(MOST_STEPS):
         if abs(here - based) > _REBASE:
             based = here
@@ -148,15 +108,14 @@ def solve(z, log_total, v, label, soft, p, residual, scratch):
         scale = math.exp(based - here)
         for i in range(K):
             free[i] = base[i] * scale
-            was[i] = p[i]
-        _few(v, free, p)
+        _write_series(v, free, p)
         above, below, fall, rise = 0.0, 0.0, 0.0, 0.0
         for i in range(K):
-            if i == label or (label < 0 and soft[i] > 0.0):
-                given = soft[i] if label < 0 else 1.0
-                t = _deviation(v[i] * given, z[i] - here - logs[i])
-                excess = given * math.expm1(t)
-                p[i] = given * math.exp(t)
+            y = target(label, soft, i)
+            if y > 0.0:
+                t = _deviation(v[i] * y, z[i] - here - logs[i])
+                excess = y * math.expm1(t)
+                p[i] = y * math.exp(t)
                 residual[i] = excess
                 slope = p[i] / (1.0 + v[i] * p[i])
                 if excess < 0.0:
@@ -164,12 +123,12 @@ def solve(z, log_total, v, label, soft, p, residual, scratch):
                     rise += slope
                     continue
             else:
-                if not v[i] * free[i] < _FEW:
-                    guess = 0.0
-                    if abs(move) < 0.5:  # by the derivative of p'_i in l
-                        guess = v[i] * was[i]
-                        guess -= guess * move / (1.0 + guess)
-                    p[i] = _many(v[i], free[i], z[i] - here, guess)
+                E = v[i] * free[i]
+                if _MAX_SERIES <= E < 1.0:
+                    p[i] = free[i] * math.exp(_deviation(E, -E))
+                elif not E < 1.0:  # where free may have overflowed
+                    log_v = math.log(v[i])
+                    p[i] = math.exp(_deviation(1.0, z[i] - here + log_v - 1.0) - log_v)
                 excess = p[i]
                 residual[i] = excess
                 slope = p[i] / (1.0 + v[i] * p[i])
@@ -194,13 +153,11 @@ def solve(z, log_total, v, label, soft, p, residual, scratch):
                 residual[i] -= change
                 p[i] -= change
             return step + 1
-        there = here + move
-        if not low < there < high:
-            there = 0.5 * (low + high) if high < math.inf else low + 2.0 * abs(move)
-            if not low < there < high or high - low <= 0.01 * _ROUNDING:
+        here += move
+        if not low < here < high:
+            here = 0.5 * (low + high) if high < math.inf else low + 2.0 * abs(move)
+            if not low < here < high or high - low <= 0.01 * _ROUNDING:
                 return step + 1  # no room left
-            move = there - here
-        here = there
     return MOST_STEPS
 
 
@@ -229,31 +186,31 @@ def spread(P, x, u, s, noise):
             total[i] = 0.0
             size[i] = 0.0
         for a in range(d):
-            ours = u[a, start:stop]
+            u_a = u[a, start:stop]
             for i in range(m):
-                ours[i] = 0.0
+                u_a[i] = 0.0
         at = 0
         for a in range(d):
-            ours, mine = u[a, start:stop], x[a]
+            u_a, x_a = u[a, start:stop], x[a]
             for b in range(a):
-                other = x[b]
-                if mine == 0.0 and other == 0.0:
+                x_b = x[b]
+                if x_a == 0.0 and x_b == 0.0:
                     continue
-                row, theirs = P[at + b, start:stop], u[b, start:stop]
+                row, u_b = P[at + b, start:stop], u[b, start:stop]
                 for i in range(m):
-                    ours[i] += row[i] * other
-                    theirs[i] += row[i] * mine
+                    u_a[i] += row[i] * x_b
+                    u_b[i] += row[i] * x_a
             at += a + 1
-            if mine != 0.0:
+            if x_a != 0.0:
                 row = P[at - 1, start:stop]
                 for i in range(m):
-                    ours[i] += row[i] * mine
-                    size[i] += row[i] * (mine * mine)
+                    u_a[i] += row[i] * x_a
+                    size[i] += row[i] * (x_a * x_a)
         for a in range(d):
-            ours, mine = u[a, start:stop], x[a]
-            if mine != 0.0:
+            u_a, x_a = u[a, start:stop], x[a]
+            if x_a != 0.0:
                 for i in range(m):
-                    total[i] += mine * ours[i]
+                    total[i] += x_a * u_a[i]
         for i in range(m):
             total[i] = total[i] if total[i] > _NOISE * d * size[i] else 0.0
 
@@ -270,14 +227,14 @@ def _shrinkage(P, u, s, curvature, factor):
         factor[i] = curvature[i] / (1.0 + curvature[i] * s[i])
     at = 0
     for a in range(d):
-        row, ours = P[at + a], u[a]
+        row, u_a = P[at + a], u[a]
         n_broken = 0
         for i in range(K):
-            n_broken += factor[i] * (ours[i] * ours[i]) > row[i]
+            n_broken += factor[i] * (u_a[i] * u_a[i]) > row[i]
         if n_broken > 0:
             for i in range(K):
-                if factor[i] * (ours[i] * ours[i]) > row[i]:
-                    factor[i] = max(row[i], 0.0) / (ours[i] * ours[i])
+                if factor[i] * (u_a[i] * u_a[i]) > row[i]:
+                    factor[i] = max(row[i], 0.0) / (u_a[i] * u_a[i])
         at += a + 1
 
 
@@ -299,14 +256,14 @@ def _absorb(W, P, u, s, pull, factor, scaled):
             continue
         at = 0
         for a in range(d):
-            ours, mean = u[a, start:stop], W[a, start:stop]
+            u_a, mean = u[a, start:stop], W[a, start:stop]
             for i in range(m):
-                mean[i] -= moved[i] * ours[i]
-                product[i] = shrink[i] * ours[i]
+                mean[i] -= moved[i] * u_a[i]
+                product[i] = shrink[i] * u_a[i]
             for b in range(a + 1):
-                row, theirs = P[at + b, start:stop], u[b, start:stop]
+                row, u_b = P[at + b, start:stop], u[b, start:stop]
                 for i in range(m):
-                    row[i] -= product[i] * theirs[i]
+                    row[i] -= product[i] * u_b[i]
             diagonal = P[at + a, start:stop]
             for i in range(m):
                 diagonal[i] = max(diagonal[i], 0.0)  # rounding alone can bring it below
@@ -350,19 +307,19 @@ def block_round(W, P, G, totals, u, vectors, x, label, soft, weight, max_norm):
     if weight == 0.0 or size == 0.0:
         return loss
     for a in range(d):
-        row, mine = G[a], x[a]
-        if mine != 0.0:
+        row, x_a = G[a], x[a]
+        if x_a != 0.0:
             for i in range(K):
-                row[i] += mine * pull[i]
+                row[i] += x_a * pull[i]
     spread(P, x, u, s, v)
     for i in range(K):
         v[i] = weight * s[i]
     n_steps = solve(z, log_total, v, label, soft, p, pull, scratch)
     totals[UNSOLVED] += n_steps == MOST_STEPS
     for i in range(K):
-        known = s[i] > 0.0
-        pull[i] = weight * pull[i] if known else 0.0
-        v[i] = weight * max(0.0, p[i] * (1.0 - p[i])) if known else 0.0
+        varies = s[i] > 0.0
+        pull[i] = weight * pull[i] if varies else 0.0
+        v[i] = weight * max(0.0, p[i] * (1.0 - p[i])) if varies else 0.0
     _shrinkage(P, u, s, v, factor)
     _absorb(W, P, u, s, pull, factor, scratch[0])
     return loss

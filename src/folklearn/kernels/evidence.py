@@ -1,4 +1,4 @@
-"""Evidence of second order: sums of quadratics that lie below the losses.
+"""Sums of quadratics, or of planes, that lie below the losses.
 
 A row x with weight w, expanded at logits z (p = softmax(z)) with curvature gamma, leaves
 
@@ -13,14 +13,22 @@ is then one matrix product of the pairs' coefficients with the products of featu
 With a valid gamma (`curvature`) the quadratic lies below the loss of every model of the
 class, wherever z is; with gamma = 1/2 it is the loss to second order at z. The constant does
 not depend on the label. docs/theory/evidence.md has the proofs, rounding included.
+
+With gamma = 0 it is a plane: for every distribution p over the classes (Fenchel's inequality)
+
+    loss of W at (x, y)  >=  H(p) + <W x, p - y>.
+
+A sum of planes is a constant and a matrix G, needs no pairs and touches only the columns of x.
+Over all W of row norm at most B it is least at constant - B sum_i |G_i|, for every B.
 """
 
 import math
 
 import numpy as np
 
-from folklearn.kernels.blas import PLAIN, TRANSPOSED, gemm, syrk_add
-from folklearn.kernels.compile import inline_kernel, kernel, shared_kernel
+from folklearn.arrays import Array
+from folklearn.kernels.blas import PLAIN, TRANSPOSED, gemm, syrk
+from folklearn.kernels.compile import inline_kernel, inner_kernel, kernel, shared_kernel
 from folklearn.kernels.curvature import gamma_star_below, valid_curvature
 
 # Totals of rows besides S and G, by position. CONSTANT is c above; WEIGHT and REACH
@@ -42,42 +50,27 @@ _MIN_FEATURES_TO_UPDATE_PAIRS = 160  # from which on a rank update per pair is c
 _MIN_UPDATED_ROWS, _MIN_PACKED_ROWS = 128, 32  # at a time
 
 
-@kernel
+@inner_kernel
 def n_pairs(K):
     """Return the number of pairs of classes."""
     return K * (K - 1) // 2
 
 
-@kernel
+@inner_kernel
 def n_products(d):
     """Return the number of products of two features."""
     return d * (d + 1) // 2
 
 
-@kernel
+@inner_kernel
 def block_rows(d):
     """Return how many rows are added at once."""
-    return min(max(_BLOCK_PRODUCTS // n_products(d), _MIN_BLOCK_ROWS), _MAX_BLOCK_ROWS)
+    return min(max(_BLOCK_PRODUCTS // (d * (d + 1) // 2), _MIN_BLOCK_ROWS), _MAX_BLOCK_ROWS)
 
 
-@kernel
-def rows_at_once(pairs, d):
+def rows_at_once(pairs: int, d: int) -> int:
     """Return the number of rows of one call, for sums over `pairs`."""
-    return max(block_rows(d), min(_MAX_BATCH_ROWS, _MAX_COEFFICIENTS // pairs))
-
-
-@kernel
-def scratch_size(d, rows):
-    """Return the size of the scratch that `add_products` needs for `rows` rows."""
-    return rows * d + d * d if d >= _MIN_FEATURES_TO_UPDATE_PAIRS else rows * n_products(d)
-
-
-@kernel
-def scratch_for(d, rows):
-    """Return the scratch with which `add_products` is fastest, for `rows` rows or more."""
-    is_wide = d >= _MIN_FEATURES_TO_UPDATE_PAIRS
-    fastest = max(block_rows(d), _MIN_UPDATED_ROWS if is_wide else _MIN_PACKED_ROWS)
-    return np.empty(scratch_size(d, min(fastest, max(rows, 1))))
+    return max(int(block_rows(d)), min(_MAX_BATCH_ROWS, _MAX_COEFFICIENTS // pairs))
 
 
 @shared_kernel("f8(vector, f8)")
@@ -86,6 +79,16 @@ def certain_curvature(a, reach):
     if a.shape[0] == 2 and abs(a[0] - a[1]) > EXACT_UP_TO:
         return SHRUNK * gamma_star_below(reach)
     return SHRUNK * valid_curvature(a, reach)
+
+
+@inner_kernel
+def count_row(totals, height, weight, length):
+    """Count a row of norm `length` that adds `height` to the constant, per unit of weight."""
+    totals[CONSTANT] += weight * height
+    totals[WEIGHT] += weight
+    totals[REACH] += weight * length
+    totals[DEPTH] += 1.0
+    totals[ROUNDS] += 1.0
 
 
 @inline_kernel
@@ -123,11 +126,7 @@ def expand_row(z, label, soft, weight, length, B, coefficients, residual, totals
         y = soft[i] if label < 0 else (1.0 if i == label else 0.0)
         p = residual[i]
         residual[i] = weight * ((p - y) - 2.0 * gamma * p * (z[i] - mean))
-    totals[CONSTANT] += weight * ((math.log(total) - mean) + gamma * variance)
-    totals[WEIGHT] += weight
-    totals[REACH] += weight * length
-    totals[DEPTH] += 1.0
-    totals[ROUNDS] += 1.0
+    count_row(totals, (math.log(total) - mean) + gamma * variance, weight, length)
 
 
 @shared_kernel("void(matrix, integers, matrix, vector, vector, f8, matrix, matrix, vector)")
@@ -141,64 +140,51 @@ def expand_rows(Z, labels, soft, weights, norms, B, coefficients, residuals, tot
         )
 
 
-@inline_kernel
-def _pack(X, packed):
-    """Write the products x_a x_b, b <= a, of every row into packed (m, d(d+1)/2)."""
-    m, d = X.shape
-    for t in range(m):
-        x, row = X[t], packed[t]
-        at = 0
-        for a in range(d):
-            factor = x[a]
-            for b in range(a + 1):
-                row[at + b] = factor * x[b]
-            at += a + 1
-
-
-@shared_kernel("void(vector, f8[:], matrix, matrix, matrix)")
-def _add_square(S, coefficients, X, scaled, square):
-    """S (D,) += the lower triangle of X' diag(coefficients) X."""
-    m, d = X.shape
-    for t in range(m):
-        root = math.sqrt(coefficients[t])
-        for j in range(d):
-            scaled[t, j] = root * X[t, j]
-    square[:] = 0.0
-    syrk_add(PLAIN, d, m, scaled, 0, d, square, 0, d)
-    at = 0
-    for a in range(d):
-        for b in range(a + 1):
-            S[at + b] += square[a, b]
-        at += a + 1
-
-
-@shared_kernel("void(matrix, matrix, matrix, vector)")
-def add_products(S, coefficients, X, scratch):
-    """S (P, D) += coefficients' (products of features), for rows X (m, d).
-
-    As many rows at a time as there is scratch for.
-    """
+@shared_kernel("void(matrix, matrix, matrix)")
+def add_products(S, coefficients, X):
+    """S (P, D) += coefficients' (products of features), for rows X (m, d)."""
     m, d = X.shape
     P, D = S.shape
     if d >= _MIN_FEATURES_TO_UPDATE_PAIRS:
-        square = scratch[: d * d].reshape(d, d)
-        rest = scratch[d * d :]
-        rows = max(rest.size // d, 1)
-        for start in range(0, m, rows):
-            x = X[start : start + rows]
-            scaled = rest[: x.size].reshape(x.shape)
-            for pair in range(P):
-                _add_square(S[pair], coefficients[start : start + rows, pair], x, scaled, square)
+        _add_squares(S, coefficients, X)
         return
-    rows = max(scratch.size // D, 1)
+    rows = max(min(max(block_rows(d), _MIN_PACKED_ROWS), m), 1)
+    packed = np.empty((rows, D))
     for start in range(0, m, rows):
-        x = X[start : start + rows]
-        n = x.shape[0]
-        packed = scratch[: n * D].reshape(n, D)
-        _pack(x, packed)
+        n = min(rows, m - start)
+        for t in range(n):
+            x, row = X[start + t], packed[t]
+            at = 0
+            for a in range(d):
+                factor = x[a]
+                for b in range(a + 1):
+                    row[at + b] = factor * x[b]
+                at += a + 1
         gemm(
             PLAIN, TRANSPOSED, D, P, n, 1.0, packed, 0, D, coefficients, start * P, P, 1.0, S, 0, D
         )  # fmt: skip
+
+
+@shared_kernel("void(matrix, matrix, matrix)")
+def _add_squares(S, coefficients, X):
+    """Add the lower triangle of X' diag(c) X for every pair: for many features faster."""
+    m, d = X.shape
+    rows = max(min(max(block_rows(d), _MIN_UPDATED_ROWS), m), 1)
+    scaled, square = np.empty((rows, d)), np.empty((d, d))
+    for start in range(0, m, rows):
+        n = min(rows, m - start)
+        for pair in range(S.shape[0]):
+            for t in range(n):
+                root = math.sqrt(coefficients[start + t, pair])
+                for j in range(d):
+                    scaled[t, j] = root * X[start + t, j]
+            square[:] = 0.0
+            syrk(PLAIN, d, n, 1.0, scaled, 0, d, square, 0, d)
+            at = 0
+            for a in range(d):
+                for b in range(a + 1):
+                    S[pair, at + b] += square[a, b]
+                at += a + 1
 
 
 @kernel
@@ -210,11 +196,93 @@ def add_residuals(G, residuals, X):
 
 
 @kernel
-def add_rows(S, G, totals, Z, X, labels, soft, weights, norms, B, scratch):
+def add_rows(S, G, totals, Z, X, labels, soft, weights, norms, B):
     """Add rows X (m, d), expanded at logits Z (m, K), which are overwritten."""
     m, K = Z.shape
     coefficients = np.empty((m, S.shape[0]))
     residuals = np.empty((m, K))
     expand_rows(Z, labels, soft, weights, norms, B, coefficients, residuals, totals)
-    add_products(S, coefficients, X, scratch)
+    add_products(S, coefficients, X)
     add_residuals(G, residuals, X)
+
+
+@kernel
+def add_tangent(p, label, soft, weight, length, residual, totals):
+    """Count a row of norm `length` whose plane touches at p (K,): write w (p - y) into residual.
+
+    The caller adds residual x' to G. p sums to 1 up to rounding, which the lower bound allows for.
+    """
+    entropy = 0.0
+    for i in range(p.shape[0]):
+        y = soft[i] if label < 0 else (1.0 if i == label else 0.0)
+        residual[i] = weight * (p[i] - y)
+        if p[i] > 0.0:
+            entropy -= p[i] * math.log(p[i])
+    count_row(totals, entropy, weight, length)
+
+
+@kernel
+def add_planes(G, totals, P, indptr, places, values, labels, soft, weights, norms):
+    """Add rows whose planes touch at P (m, K); G (columns, K) is met at `places`."""
+    K = P.shape[1]
+    residual = np.empty(K)
+    no_label = np.empty(0)
+    for t in range(P.shape[0]):
+        y = soft[t] if labels[t] < 0 else no_label
+        add_tangent(P[t], labels[t], y, weights[t], norms[t], residual, totals)
+        for a in range(indptr[t], indptr[t + 1]):
+            row = G[places[a]]
+            for k in range(K):
+                row[k] += values[a] * residual[k]
+
+
+def _kappa(totals: Array, K: int, n_columns: int) -> float:
+    """Return the relative rounding of what was added up.
+
+    Every term of the constant and of G went through at most DEPTH additions, p may be off by
+    K + 20 units in the last place, and a norm or a product adds up `n_columns` terms.
+    """
+    return float(1.01 * 2.0**-53 * (totals[DEPTH] + K * K + n_columns + 60.0))
+
+
+def _constant(totals: Array, K: int, kappa: float) -> float:
+    """Return the constant, rounded down."""
+    room = (1.0 + math.log(K)) ** 2 * totals[WEIGHT] + abs(totals[CONSTANT])
+    return float(totals[CONSTANT] - kappa * room)
+
+
+def lower_bound_of_planes(totals: Array, pulls: Array, n_columns: int, B: float) -> float:
+    """Return a lower bound for all models of row norm at most B; `pulls` (K,) are norms of G."""
+    if not totals[WEIGHT] >= MIN_TOTAL_WEIGHT:
+        return 0.0
+    K = len(pulls)
+    kappa = _kappa(totals, K, n_columns)
+    reach = K * (2.0 + 3.0 * math.log(K)) * float(totals[REACH])
+    pull = float(pulls.sum()) * (1.0 + kappa) + kappa * reach
+    return max(0.0, _constant(totals, K, kappa) - B * pull * (1.0 + 1e-15 * K))
+
+
+def penalised_lower_bound(totals: Array, G: Array, tau: Array) -> float:
+    """Return a lower bound on loss plus penalty of every model, of any norm.
+
+    The penalty is 1/2 sum tau_j W_ij^2; G is (columns, K), tau (columns,) and positive.
+    """
+    if not totals[WEIGHT] >= MIN_TOTAL_WEIGHT:
+        return 0.0
+    n_columns, K = G.shape
+    kappa = _kappa(totals, K, n_columns * K)
+    rounding = kappa * (2.0 + 3.0 * math.log(K)) * float(totals[REACH])
+    bent = 0.5 * float((((np.abs(G) + rounding) ** 2).sum(axis=1) / tau).sum()) * (1.0 + kappa)
+    return max(0.0, _constant(totals, K, kappa) - bent)
+
+
+def value_of_planes(totals: Array, G: Array, W: Array, longest: float) -> float:
+    """Return a lower bound on the loss of one model; G and W are (columns, K)."""
+    if not totals[WEIGHT] >= MIN_TOTAL_WEIGHT:
+        return 0.0
+    n_columns, K = len(G), int(G.shape[1])
+    kappa = _kappa(totals, K, n_columns * K)
+    products = G * W
+    reach = K * (2.0 + 3.0 * math.log(K)) * float(totals[REACH])
+    room = kappa * (float(np.abs(products).sum()) + reach * longest) * (1.0 + 1e-15 * K)
+    return max(0.0, _constant(totals, K, kappa) + float(products.sum()) - room)

@@ -1,29 +1,31 @@
 """The state of a panel of experts as an object: its arrays by name, and how they change size."""
 
 import copy
-import json
 import math
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from folklearn.arrays import Array
+from folklearn.errors import StateFileError
 from folklearn.kernels import experts as panel
 from folklearn.kernels.evidence import block_rows, n_pairs, n_products
 from folklearn.kernels.experts import AXES, SCRATCH
-from folklearn.kernels.quadratic import Quadratic
+from folklearn.kernels.quadratic import Quadratic, pairs_among
 
 Integers = NDArray[np.int64]
 
 _RECENT = 256  # rows that wait, at most; a multiple of every period of forgetting
 _FIRST_ROOM = 64  # for rows to be kept; it doubles when it is full
-_DENSE = 4000  # rounds up to which leaders are refreshed for every twentieth more,
-_MANY = 500  # unless there are so many unknowns
+_DENSE_ROUNDS = 4000  # up to which leaders are refreshed for every twentieth more,
+_MAX_DENSE_UNKNOWNS = 499  # unless there are more unknowns
 _FIRST_REVIEW_ROUND = 512
-_LITTLE = 2e-3  # share of the weight, on average since the last review
-_BEHIND = 20.0  # nats
-_BEHIND_EARLY, _LITTLE_EARLY, _LITTLE_LATER, _SETTLED = 5.0, 5e-3, 5e-2, 4096  # for FOLKLORE
+# At a review an expert may go that is so many nats behind and had at most this share of the
+# weight, on average since the last one; FOLKLORE, by far the dearest, sooner.
+_BEHIND, _LITTLE = 20.0, 2e-3
+_BEHIND_FOLKLORE, _LITTLE_EARLY, _LITTLE_LATER, _SETTLED_ROUNDS = 5.0, 5e-3, 5e-2, 4096
 
 
 class Forgetting(NamedTuple):
@@ -48,11 +50,11 @@ class Tracker(NamedTuple):
 
     def name(self, unit: float) -> str:
         """Return the tracker in words."""
-        rate = f"{self.rate * (unit if self.adaptive else unit**2):g}"
-        words = f"AdaGrad, rate {rate}" if self.adaptive else f"tracker, rate {rate}"
-        return (
-            words + (" / sqrt(t)" if self.decaying else "") + (", intercept" if self.biased else "")
+        kind, rate = (
+            ("AdaGrad", self.rate * unit) if self.adaptive else ("tracker", self.rate * unit**2)
         )
+        decay, intercept = " / sqrt(t)" * self.decaying, ", intercept" * self.biased
+        return f"{kind}, rate {rate:g}{decay}{intercept}"
 
 
 class ExpertSpec(NamedTuple):
@@ -84,14 +86,29 @@ class ExpertSpec(NamedTuple):
         return len(self.ridges) + len(self.classes)
 
     @property
-    def n_linear(self) -> int:
-        """Experts that are linear models."""
-        return self.n_modes + len(self.forgetting) + len(self.trackers)
-
-    @property
     def n_experts(self) -> int:
         """All experts."""
-        return self.n_linear + self.folklore
+        return len(self.numbers["experts"])
+
+    @property
+    def numbers(self) -> dict[str, range]:
+        """The numbers of the experts of each kind; all but FOLKLORE are linear models."""
+        n_leaders = self.n_modes + len(self.forgetting)
+        n_linear = n_leaders + len(self.trackers)
+        return {
+            "leaders": range(n_leaders),
+            "forgetting": range(self.n_modes, n_leaders),
+            "trackers": range(n_leaders, n_linear),
+            "adaptive": range(n_linear - sum(t.adaptive for t in self.trackers), n_linear),
+            "linear": range(n_linear),
+            "experts": range(n_linear + self.folklore),
+        }
+
+    @property
+    def dear(self) -> set[int]:
+        """The numbers of the experts whose rounds cost more than O(K d), which may go."""
+        numbers = self.numbers
+        return {*numbers["forgetting"], *numbers["experts"][len(numbers["linear"]) :]}
 
     @property
     def only_leaders(self) -> bool:
@@ -109,45 +126,23 @@ class ExpertSpec(NamedTuple):
         """Sums that rows enter as they come."""
         return 1 + len(self.classes) if self.n_modes else 0
 
-    def plain(self) -> dict[str, Any]:
-        """Return everything as JSON holds it."""
-        entries: dict[str, Any] = json.loads(json.dumps(self._asdict()))
-        return entries
-
-    @classmethod
-    def read(cls, entries: Any) -> "ExpertSpec":
-        """Return what `plain` wrote; TypeError or ValueError if it is none."""
-        words = dict(entries)
-        for name, kind in (("forgetting", Forgetting), ("trackers", Tracker)):
-            words[name] = tuple(kind(*one) for one in words.get(name, ()))
-        for name in ("ridges", "classes"):
-            words[name] = tuple(float(one) for one in words.get(name, ()))
-        return cls(**words)
-
     def names(self) -> list[str]:
         """Return the experts in words."""
         unit2 = self.unit**2
-        leaders = [f"leader, ridge {ridge / unit2:g}" for ridge in self.ridges]
-        leaders += [f"leader of the class B = {B:g}" for B in self.classes]
-        leaders += [
+        names = [f"leader, ridge {ridge / unit2:g}" for ridge in self.ridges]
+        names += [f"leader of the class B = {B:g}" for B in self.classes]
+        names += [
             f"leader, ridge {f.ridge / unit2:g}, memory {f.memory:g}" for f in self.forgetting
         ]
-        return [
-            *leaders,
-            *[t.name(self.unit) for t in self.trackers],
-            *["folklore"][: self.folklore],
-        ]
+        names += [tracker.name(self.unit) for tracker in self.trackers]
+        return [*names, "folklore"] if self.folklore else names
 
-    def only(self, experts: list[int]) -> "ExpertSpec":
-        """Return the panel with some of its experts alone."""
-        kept = set(experts)
-        at = self.n_modes
-        later = at + len(self.forgetting)
+    def only(self, experts: Sequence[int]) -> "ExpertSpec":
+        """Return the panel with these experts alone: all but some of the dear ones."""
+        forgetting = zip(self.numbers["forgetting"], self.forgetting, strict=True)
         return self._replace(
-            ridges=tuple(r for e, r in enumerate(self.ridges) if e in kept),
-            forgetting=tuple(f for e, f in enumerate(self.forgetting, at) if e in kept),
-            trackers=tuple(t for e, t in enumerate(self.trackers, later) if e in kept),
-            folklore=self.folklore and self.n_linear in kept,
+            forgetting=tuple(f for e, f in forgetting if e in experts),
+            folklore=self.folklore and self.n_experts - 1 in experts,
         )
 
 
@@ -155,7 +150,7 @@ class ExpertState:
     """A panel's memo and plan. Arguments are validated by the caller.
 
     A state that is not `whole` has no room for the sums: they are on a device. One that is restored
-    is told how many numbers are there (`n_saved`), so that no others are made.
+    has `n_saved` numbers: no others are made.
     """
 
     def __init__(
@@ -173,37 +168,36 @@ class ExpertState:
         self.spec, self.whole = spec, whole
         self.d, self.K = d, K
         self.max_norm, self.max_weight = max_norm, max_weight
-        n_adaptive = sum(t.adaptive for t in spec.trackers)
         self.room = min(room or _FIRST_ROOM, spec.kept) if spec.n_modes else 0
+        sizes = self._sizes
+        unknowns = (K - 1) * d
         self.plan: Integers = np.zeros(panel.N_PLAN, np.int64)
         self.plan[: panel.T] = (
             d, K, len(spec.ridges), len(spec.classes), len(spec.forgetting),
-            len(spec.trackers) - n_adaptive, n_adaptive, spec.folklore,
-            block_rows(d), self._sizes["recent"], self.room, spec.kept,
-            _DENSE if (K - 1) * d < _MANY else 0, spec.share, _FIRST_REVIEW_ROUND * spec.review,
+            sizes["trackers"] - sizes["adaptive"], sizes["adaptive"], spec.folklore,
+            block_rows(d), sizes["recent"], self.room, spec.kept,
+            _DENSE_ROUNDS if unknowns <= _MAX_DENSE_UNKNOWNS else 0, spec.share,
+            _FIRST_REVIEW_ROUND * spec.review,
         )  # fmt: skip
         at = 0
-        for place, name in enumerate(AXES, panel.N_COUNTERS):
+        for name, entries in zip(AXES, self._sections, strict=True):
             if name == SCRATCH[0]:
                 self.n_saved = at
-            self.plan[place] = at
-            at += math.prod(self.shape(name))
+            shape = [sizes[axis] if isinstance(axis, str) else axis for axis in AXES[name]]
+            entries[:] = 1
+            entries[: 1 + len(shape)] = at, *shape
+            at += math.prod(shape)
         if n_saved not in (None, self.n_saved):
-            raise ValueError(f"a panel of its sizes has {self.n_saved} numbers, not {n_saved}")
+            raise StateFileError(f"a panel of its sizes has {self.n_saved} numbers, not {n_saved}")
         self.memo: Array = np.zeros(at)
         self["constants"][: panel.SQUARED_WEIGHTS] = max_norm, max_weight, spec.unit
-        n = (K - 1) * d
-        periods = [f.period(n) for f in spec.forgetting]
-        self["ridges"][:] = [
-            *spec.ridges,
-            *[spec.unit**2] * len(spec.classes),
-            *[f.ridge for f in spec.forgetting],
-        ]
+        periods = [f.period(unknowns) for f in spec.forgetting]
+        forgetting = zip(periods, spec.forgetting, strict=True)
+        of_forgetting = [f.ridge for f in spec.forgetting]
+        self["ridges"][:] = [*spec.ridges, *[spec.unit**2] * len(spec.classes), *of_forgetting]
         self["classes"][:] = spec.classes
         self["forgetting"][:, panel.PERIOD] = periods
-        self["forgetting"][:, panel.KEEP] = [
-            math.exp(-p / f.memory) for p, f in zip(periods, spec.forgetting, strict=True)
-        ]
+        self["forgetting"][:, panel.KEEP] = [math.exp(-p / f.memory) for p, f in forgetting]
         self["rates"][:] = [t.rate for t in spec.trackers]
         self["decaying"][:] = [t.decaying for t in spec.trackers]
         self["biased"][:] = [spec.unit * t.biased for t in spec.trackers]
@@ -211,36 +205,31 @@ class ExpertState:
 
     @property
     def _sizes(self) -> dict[str, int]:
+        """The length of every axis."""
         spec = self.spec
-        return {
+        numbers = {kind: len(numbers) for kind, numbers in spec.numbers.items()}
+        return numbers | {
             "features": self.d,
             "inputs": self.d + 1,
             "classes": self.K,
             "pairs": n_pairs(self.K),
             "products": n_products(self.d),
-            "experts": spec.n_experts,
-            "linear": spec.n_linear,
-            "leaders": spec.n_modes + len(spec.forgetting),
             "certified": len(spec.classes),
-            "forgetting": len(spec.forgetting),
-            "trackers": len(spec.trackers),
-            "adaptive": sum(t.adaptive for t in spec.trackers),
-            "expanded": spec.n_expanded,
             "sums": self.whole * spec.n_sums,
-            "recent": _RECENT if spec.n_modes or spec.forgetting else 0,
+            "recent": _RECENT if numbers["leaders"] else 0,
             "kept": self.room,
-            "predictions": spec.n_linear + 1,
+            "predictions": numbers["linear"] + 1,
         }
 
-    def shape(self, name: str) -> tuple[int, ...]:
-        """Return the shape of a section."""
-        sizes = self._sizes
-        return tuple(axis if isinstance(axis, int) else sizes[axis] for axis in AXES[name])
+    @property
+    def _sections(self) -> Integers:
+        """What the plan says of every section: its place and three lengths."""
+        return self.plan[panel.N_COUNTERS :].reshape(len(AXES), -1)
 
     def __getitem__(self, name: str) -> Array:
         """Return a section by name: a view, made anew because it would not survive a copy."""
-        shape = self.shape(name)
-        at = self.plan[panel.N_COUNTERS + list(AXES).index(name)]
+        at, *lengths = self._sections[list(AXES).index(name)].tolist()
+        shape = lengths[: len(AXES[name])]
         return self.memo[at : at + math.prod(shape)].reshape(shape)
 
     def model(self, expert: int) -> Array:
@@ -260,15 +249,15 @@ class ExpertState:
         *,
         d: int | None = None,
         K: int | None = None,
-        experts: list[int] | None = None,
+        experts: Sequence[int] | None = None,
         room: int | None = None,
         whole: bool | None = None,
     ) -> "ExpertState":
         """Return the same state with other sizes, fewer experts, more room, or with no sums."""
-        if all(one is None for one in (d, K, experts, room, whole)):
+        if all(change is None for change in (d, K, experts, room, whole)):
             return copy.deepcopy(self)
-        kept = list(range(self.spec.n_experts)) if experts is None else experts
-        other = ExpertState(
+        kept = self.spec.numbers["experts"] if experts is None else experts
+        changed = ExpertState(
             d or self.d,
             K or self.K,
             self.spec.only(kept),
@@ -277,98 +266,74 @@ class ExpertState:
             room=room or self.room,
             whole=self.whole if whole is None else whole,
         )
-        places = self._places(other, kept)
+        places = self._places(changed, kept)
         for name in AXES:
             if name in SCRATCH or name in _DERIVED:
                 continue
-            old = [places[a][0] if isinstance(a, str) else range(a) for a in AXES[name]]
-            new = [places[a][1] if isinstance(a, str) else range(a) for a in AXES[name]]
-            other[name][np.ix_(*new)] = self[name][np.ix_(*old)]
-        other.plan[panel.T : panel.N_COUNTERS] = self.plan[panel.T : panel.N_COUNTERS]
-        other.plan[panel.ACT] = 0
-        modes = places["modes"][0]
-        best = int(self.plan[panel.BEST])
-        if len(modes):
-            losses = other["losses"][: len(modes)]
-            other.plan[panel.BEST] = (
-                list(modes).index(best) if best in modes else int(np.argmin(losses))
-            )
-        weights = other["weights"]
-        weights /= weights.sum()
-        return other
+            pairs = [places[a] if isinstance(a, str) else (range(a), range(a)) for a in AXES[name]]
+            old, new = zip(*pairs, strict=True)
+            changed[name][np.ix_(*new)] = self[name][np.ix_(*old)]
+        changed.plan[panel.T : panel.N_COUNTERS] = self.plan[panel.T : panel.N_COUNTERS]
+        changed.plan[panel.ACT] = 0
+        changed["weights"][:] /= changed["weights"].sum()
+        return changed
 
     def _places(
-        self, other: "ExpertState", kept: list[int]
-    ) -> dict[str, tuple[list[int], list[int]]]:
+        self, changed: "ExpertState", kept: Sequence[int]
+    ) -> dict[str, tuple[Sequence[int], Sequence[int]]]:
         """Return, for every axis, which entries are taken over and where they go."""
-        spec = self.spec
-        places = {}
+        places: dict[str, tuple[Sequence[int], Sequence[int]]] = {}
         for axis, size in self._sizes.items():
-            entries = list(range(min(size, other._sizes[axis])))
+            entries = range(min(size, changed._sizes[axis]))
             places[axis] = (entries, entries)
-        places["inputs"] = ([*range(self.d), self.d], [*range(self.d), other.d])
-        i, j = np.triu_indices(self.K, 1)
-        among = i * other.K - i * (i + 1) // 2 + (j - i - 1)
-        places["pairs"] = (list(range(len(among))), among.tolist())
-
-        def chosen(first: int, count: int) -> tuple[list[int], list[int]]:
-            old = [e - first for e in kept if first <= e < first + count]
-            return old, list(range(len(old)))
-
-        modes, forgetting, trackers = spec.n_modes, len(spec.forgetting), len(spec.trackers)
-        places["modes"] = chosen(0, modes)
-        places["experts"] = (kept, list(range(len(kept))))
-        places["linear"] = chosen(0, spec.n_linear)
-        places["leaders"] = chosen(0, modes + forgetting)
-        places["forgetting"] = chosen(modes, forgetting)
-        places["trackers"] = chosen(modes + forgetting, trackers)
-        adaptive = self._sizes["adaptive"]
-        places["adaptive"] = chosen(spec.n_linear - adaptive, adaptive)
-        sums = self.sums_of(kept) if self.whole and other.whole else []
-        places["sums"] = (sums, list(range(len(sums))))
+        places["inputs"] = (range(self.d + 1), [*range(self.d), changed.d])
+        pairs = pairs_among(self.K, changed.K).tolist()
+        places["pairs"] = (range(len(pairs)), pairs)
+        for kind, numbers in self.spec.numbers.items():
+            old = [e - numbers.start for e in kept if e in numbers]
+            places[kind] = (old, range(len(old)))
+        sums = self.sums_of(kept) if self.whole and changed.whole else []
+        places["sums"] = (sums, range(len(sums)))
         return places
 
-    def sums_of(self, kept: list[int]) -> list[int]:
+    def sums_of(self, kept: Sequence[int]) -> list[int]:
         """Return the places of the sums that belong to some of the experts."""
-        spec = self.spec
-        of_forgetting = range(spec.n_modes, spec.n_modes + len(spec.forgetting))
-        own = [spec.n_expanded + e - spec.n_modes for e in kept if e in of_forgetting]
-        return [*range(spec.only(kept).n_expanded), *own]
+        first = self.spec.n_expanded
+        forgetting = self.spec.numbers["forgetting"]
+        return [*range(first), *(first + e - forgetting.start for e in kept if e in forgetting)]
 
     def is_consistent(self, fresh: Integers) -> bool:
         """Tell whether a restored plan fits its arrays; `fresh` is the plan of an empty state."""
-        counters = slice(panel.T, panel.N_COUNTERS)
-        own = self.plan.copy()
-        own[counters] = fresh[counters]
-        plan = self.plan
+        plan, counters = self.plan, slice(panel.T, panel.N_COUNTERS)
+        same = plan == fresh
+        same[counters] = plan[counters] >= 0
         return bool(
-            np.array_equal(own, fresh)
-            and (plan[counters] >= 0).all()
+            same.all()
             and plan[panel.FLUSHED] <= plan[panel.POSITION] <= plan[panel.RECENT]
             and plan[panel.N_PROVEN] <= plan[panel.N_KEPT] <= plan[panel.CAPACITY]
             and plan[panel.BEST] < max(self.spec.n_modes, 1)
         )
 
-    def reviewed(self) -> list[int]:
-        """Return the experts that stay.
+    def find_hopeless(self) -> set[int]:
+        """Return the experts that may go after this round, if it is one of a review.
 
-        At a review the dear ones go, leaders that forget and FOLKLORE, if they are far behind and
-        carried little weight since the last. All others cost O(K d) a round. They stay, so that the
-        bound of fixed share holds against them whatever comes.
+        These are dear ones, leaders that forget and FOLKLORE, if they are far behind and carried
+        little weight since the last. All others stay, so that the bound of fixed share holds
+        against them whatever comes.
         """
         spec, t = self.spec, int(self.plan[panel.T])
         if not spec.review or t < _FIRST_REVIEW_ROUND or t & (t - 1):
-            return list(range(spec.n_experts))
+            return set()
         rounds = t if t == _FIRST_REVIEW_ROUND else t // 2
         losses = self["losses"]
         behind = (losses - losses.min()) / self.max_weight
-        hopeless = (behind > _BEHIND) & (self["credit"] < _LITTLE * rounds)
-        if spec.folklore:  # by far the dearest, and there for streams on which it leads
-            little = _LITTLE_EARLY if t < _SETTLED else _LITTLE_LATER
-            hopeless[-1] = behind[-1] > _BEHIND_EARLY and self["credit"][-1] < little * rounds
+        share = self["credit"] / rounds
+        hopeless = (behind > _BEHIND) & (share < _LITTLE)
+        if spec.folklore:
+            little = _LITTLE_EARLY if t < _SETTLED_ROUNDS else _LITTLE_LATER
+            hopeless[-1] = behind[-1] > _BEHIND_FOLKLORE and share[-1] < little
         self["credit"][:] = 0.0
-        dear = [*range(spec.n_modes, spec.n_modes + len(spec.forgetting)), spec.n_linear]
-        return [e for e in range(spec.n_experts) if e not in dear or not hopeless[e]]
+        return {e for e in spec.dear if hopeless[e]}
 
 
 _DERIVED = ("classes", "forgetting", "rates", "decaying", "biased")  # follow from the spec

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from folklearn.kernels.compile import kernel
 from folklearn.sparse import Indices
 
-_LEAST = 1024  # keys
+_MIN_KEYS = 1024  # a power of 2
 
 
 @kernel
@@ -76,10 +76,8 @@ class Columns:
     The number is in an array, which compiled code counts on: an interrupt leaves all as it is.
     """
 
-    def __init__(self, room: int = _LEAST // 2) -> None:
-        size = _LEAST
-        while size // 2 < room:
-            size *= 2
+    def __init__(self, room: int = _MIN_KEYS // 2) -> None:
+        size = max(_MIN_KEYS, 2 ** (2 * room - 1).bit_length())
         self._keys = np.zeros(size, np.int64)
         self._places = np.empty(size, np.int64)
         self._columns = np.empty(size // 2, np.int64)

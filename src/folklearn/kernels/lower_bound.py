@@ -152,7 +152,7 @@ def _minimiser(form: Form, solve: Solve, multipliers: Array) -> Array:
     sum of l_i w_i is 0. If they are next to nothing, the solver would return rounding for it.
     """
     G = form.G - form.G.mean(axis=0)
-    W = solve(-0.5 * G.ravel()).reshape(G.shape)
+    W: Array = solve(-0.5 * G.ravel()).reshape(G.shape)
     shift: Array = (multipliers / multipliers.sum()) @ W
     return W - shift
 

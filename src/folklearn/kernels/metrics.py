@@ -44,21 +44,15 @@ def _close_window(windows, n_closed):
     the sum of the older two up. So n_closed gives the number at every level.
     """
     level, n_here = 0, n_closed
-    loss, errors, weight = windows[0, LOSS], windows[0, ERRORS], windows[0, WEIGHT]
+    moving = windows[0].copy()
     windows[0] = 0.0
     while n_here > 0 and n_here % 2 == 0:  # two windows here
         older, newer = windows[1 + 2 * level], windows[2 + 2 * level]
-        sums = (
-            older[LOSS] + newer[LOSS],
-            older[ERRORS] + newer[ERRORS],
-            older[WEIGHT] + newer[WEIGHT],
-        )
-        older[LOSS], older[ERRORS], older[WEIGHT] = loss, errors, weight
-        newer[:] = 0.0
-        loss, errors, weight = sums
+        for kind in range(older.shape[0]):
+            older[kind], moving[kind] = moving[kind], older[kind] + newer[kind]
+            newer[kind] = 0.0
         level, n_here = level + 1, (n_here - 2) // 2
-    place = windows[1 + 2 * level + (1 if n_here > 0 else 0)]
-    place[LOSS], place[ERRORS], place[WEIGHT] = loss, errors, weight
+    windows[1 + 2 * level + (1 if n_here > 0 else 0)] = moving
 
 
 @kernel

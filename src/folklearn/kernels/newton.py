@@ -14,7 +14,7 @@ import math
 import numpy as np
 
 from folklearn.kernels.blas import PLAIN, TRANSPOSED, gemm, potrf, potrs
-from folklearn.kernels.compile import inline_kernel, inner_kernel, shared_kernel
+from folklearn.kernels.compile import inner_kernel, shared_kernel
 from folklearn.kernels.simplex import exp_all
 
 SUFFICIENT = 1e-4  # of the decrease that the slope promises
@@ -70,8 +70,7 @@ def pull(S, W, out):
     """Write sum over j of S_ij (w_i - w_j) into the rows of out: half the gradient of the pairs."""
     K, d = W.shape
     out[:] = 0.0
-    apart = np.empty(d)
-    along = np.empty(d)
+    apart, along = np.empty(d), np.empty(d)
     place = 0
     for i in range(K):
         for j in range(i + 1, K):
@@ -96,7 +95,7 @@ def pull(S, W, out):
 
 
 @inner_kernel
-def _inner(A, B):
+def inner_product(A, B):
     total = 0.0
     for i in range(A.shape[0]):
         for j in range(A.shape[1]):
@@ -133,38 +132,29 @@ def _true_loss(Z, ZD, t, Y, weights, E, powers):
     return loss
 
 
-@inline_kernel
-def _centre(W):
-    K, d = W.shape
-    for j in range(d):
-        mean = 0.0
-        for i in range(K):
-            mean += W[i, j]
-        mean /= K
-        for i in range(K):
-            W[i, j] -= mean
-
-
 @inner_kernel
 def _solve(H, gradient, step):
-    """Write the step (K, d) to where the gradient of the quadratic vanishes, centred."""
+    """Write the step (K, d) to where the gradient of the quadratic vanishes, centred.
+
+    Return whether it is finite.
+    """
     K, d = gradient.shape
     n = H.shape[0]
     for a in range(K - 1):
         for j in range(d):
             step[a, j] = -0.5 * gradient[a, j]
-    step[K - 1] = 0.0
     potrs(n, 1, H, 0, n, step, 0, n)
-    _centre(step)
-
-
-@inner_kernel
-def _finite(W):
-    total = 0.0
-    for i in range(W.shape[0]):
-        for j in range(W.shape[1]):
-            total += abs(W[i, j])
-    return math.isfinite(total)
+    size = 0.0
+    for j in range(d):
+        mean = 0.0
+        for i in range(K - 1):
+            mean += step[i, j]
+        mean /= K
+        step[K - 1, j] = 0.0
+        for i in range(K):
+            step[i, j] -= mean
+            size += abs(step[i, j])
+    return math.isfinite(size)
 
 
 @inner_kernel
@@ -179,8 +169,7 @@ def linear_logits(X, W, Z):
 def jump(G, H, W):
     """Move W to the mode of a ridge and a sum alone, whose factor H is."""
     step = np.empty_like(W)
-    _solve(H, G, step)
-    if _finite(step):
+    if _solve(H, G, step):
         for i in range(W.shape[0]):
             for j in range(W.shape[1]):
                 W[i, j] = step[i, j]
@@ -203,14 +192,16 @@ def walk(S, G, lam, H, X, Y, weights, n_steps, W):
             for j in range(d):
                 gradient[i, j] = G[i, j] + 2.0 * (pulled[i, j] + lam * W[i, j])
         gemm(PLAIN, TRANSPOSED, d, K, m, 1.0, X, 0, d, E, 0, K, 1.0, gradient, 0, d)
-        _solve(H, gradient, step)
-        slope = _inner(gradient, step)
-        if not (slope < 0.0 and _finite(step)):
+        is_finite = _solve(H, gradient, step)
+        slope = inner_product(gradient, step)
+        if not (slope < 0.0 and is_finite):
             return
         linear_logits(X, step, ZD)
         pull(S, step, pulled_step)
-        linear = _inner(G, step) + 2.0 * (_inner(pulled, step) + lam * _inner(W, step))
-        square = _inner(pulled_step, step) + lam * _inner(step, step)
+        linear = inner_product(G, step) + 2.0 * (
+            inner_product(pulled, step) + lam * inner_product(W, step)
+        )
+        square = inner_product(pulled_step, step) + lam * inner_product(step, step)
         t = 1.0
         for _ in range(MOST_HALVINGS):
             there = _true_loss(Z, ZD, t, Y, weights, E, powers)

@@ -1,7 +1,7 @@
-"""How a round is predicted, and where its loss is expanded: one state, three rules.
+"""One round in k = K - 1 coordinates: its prediction, its surrogate, and what it adds to totals.
 
-Seen through a context, the state says that a model's reduced logits have mean -q/2 and
-inverse curvature C. From there
+Seen through a context, the state says that a model's reduced logits have mean -q/2 and inverse
+curvature C. From there
 
 - the *explicit* rule (FOLKLORE, AIOLI) solves u = h - pull C Q'softmax(Qu) with
   h = -q/2 + Q'diag(QCQ')/4, predicts softmax(Qu) and expands the loss at that u;
@@ -10,19 +10,36 @@ inverse curvature C. From there
   minimiser of the state plus the observed loss, which solves the same equation with
   h = -q/2 + (w/2) C Q'y, pull = w/2.
 
+At the expansion point u (p = softmax(Q u), M = Q'(diag p - pp')Q = rho rho') the loss is
+replaced by its quadratic lower bound with curvature gamma:
+
+    e = w Q'(p - y)                     gradient of the loss
+    r = e - 2 gamma w M u               gradient of the surrogate at the origin
+    Gamma = V V' = rho (I/(gamma w) + rho'C rho)^-1 rho'
+    a = r - Gamma (q + C r)
+
+and the n-sized state follows by theta += P a, S -= (P V)(P V)'.
+The paper's Algorithm 1 prints r = e; without the second term regret is linear.
+
 All work on two small arrays, which a caller fills with C and q: squares (N_SQUARES, k, k)
-and vectors (N_VECTORS, K), whose entries are named below.
+and vectors (N_VECTORS, K), whose entries are named below. Vectors of k leave the last entry.
 """
 
 import math
 
 import numpy as np
 
-from folklearn.kernels.compile import inline_kernel, inner_kernel, shared_kernel
+from folklearn.kernels.compile import inner_kernel, shared_kernel
 from folklearn.kernels.curvature import valid_curvature
-from folklearn.kernels.fixed_point import MAX_STEPS, cholesky, solve_fixed_point
-from folklearn.kernels.simplex import expand_classes, expanded_diagonal, reduce_classes, softmax
-from folklearn.kernels.surrogate import expand_surrogate, log_loss
+from folklearn.kernels.simplex import (
+    expand_classes,
+    expanded_diagonal,
+    factor_times,
+    factor_transpose_times,
+    multinomial_factor,
+    reduce_classes,
+    softmax,
+)
 
 # What the rounds add up to, by position in the totals array. The last three count rounds:
 # with a curvature that was not valid, with an unsolved fixed point, that cost the state its
@@ -37,37 +54,58 @@ B_AT, GAMMA, PULL, MU, MAX_NORM, LAM, RULE = range(N_CONSTANTS)
 # The rules, as RULE has them.
 EXPLICIT, AT_THE_MEAN, INTEGRAL = 0.0, 1.0, 2.0
 
-_FLOOR = 1e-300  # no class gets less from an integral, so that every loss is finite
-_NOISE = 16.0 * 2.2e-16  # S is known to this times 1/lam, theta to this times its norm
-
 N_SQUARES = 3
 C_AT, V_AT, _SCRATCH = range(N_SQUARES)
 
+# A_AT holds h before the fixed point is solved. _WORK and the rows behind it are scratch.
 N_VECTORS = 16
-Q_AT, A_AT, PREDICTED = 0, 1, 2
-_U_AT, _Z_AT, _P_AT, _G_AT, _SCALE, _TAIL, _INFO, _WORK = range(3, 11)
-_LOG_TOTAL, _STEPS = 0, 1  # within _INFO
+Q_AT, A_AT, PREDICTED, U_AT, Z_AT, P_AT, G_AT, SCALE, TAIL, INFO, _WORK = range(11)
+LOG_TOTAL, STEPS = 0, 1  # within INFO: logsumexp(z), and the steps of Newton's method
+
+MAX_STEPS = 500  # as many mean that u is not the solution
+_SMALL_STEP = 1e-6  # logits; Newton squares the error, so after such a step it is near 1e-12
+_SAFE_STEP = 0.2  # squared length; the Hessian changes by less than a factor 2 along it
+_FLOOR = 1e-300  # no class gets less from an integral, so that every loss is finite
+_NOISE = 16.0 * 2.2e-16  # S is known to this times 1/lam, theta to this times its norm
+_ROUNDING = 2e-15  # of a sum of k products, relative to the sum of their sizes
+_MAX_SHRINKAGE = 1e9  # of S along x in one round; digits beyond that are cancelled
+_MAX_NOISE = 1e-3  # of gamma w C; more would be visible in the pivots
+
+
+@inner_kernel
+def small_arrays(k):
+    """Return squares and vectors for one round."""
+    return np.zeros((N_SQUARES, k, k)), np.zeros((N_VECTORS, k + 1))
+
+
+@inner_kernel
+def log_loss(z, log_total, label, soft):
+    """Return logsumexp(z) - <y, z>; label < 0 means that soft (K,) holds y."""
+    if label >= 0:
+        return log_total - z[label]
+    score = 0.0
+    for i in range(z.shape[0]):
+        score += soft[i] * z[i]
+    return log_total - score
 
 
 @shared_kernel("void(vector, matrix, cube, matrix)")
 def predict_from_state(constants, nodes, squares, vectors):
     """Write the prediction into its row, from C and q."""
-    k = squares.shape[1]
-    q, predicted, work = vectors[Q_AT, :k], vectors[PREDICTED], vectors[_WORK:]
-    centre = vectors[A_AT, :k]
+    q, h, predicted, p = vectors[Q_AT], vectors[A_AT], vectors[PREDICTED], vectors[P_AT]
     if constants[RULE] == AT_THE_MEAN:
-        _at_the_mean(q, constants[MU], predicted, work)
+        _predict_at_mean(constants[MU], vectors)
         return
     if constants[RULE] == INTEGRAL:
-        _gaussian_mean(squares[C_AT], q, constants[MU], nodes, squares[V_AT], predicted, work)
+        _predict_integral(constants[MU], nodes, squares, vectors)
         return
-    expanded_diagonal(squares[C_AT], work[0])
-    reduce_classes(work[0], centre)
-    for i in range(k):
-        centre[i] = 0.25 * centre[i] - 0.5 * q[i]
-    _solve(centre, constants[PULL], squares, vectors)
-    for i in range(k + 1):
-        predicted[i] = vectors[_P_AT, i]
+    expanded_diagonal(squares[C_AT], p)
+    reduce_classes(p, h)
+    for i in range(squares.shape[1]):
+        h[i] = 0.25 * h[i] - 0.5 * q[i]
+    solve_fixed_point(constants[PULL], squares, vectors)
+    for i in range(predicted.shape[0]):
+        predicted[i] = p[i]
 
 
 @shared_kernel("f8(vector, cube, matrix, i8, vector, f8, f8, f8, vector)")
@@ -79,15 +117,14 @@ def learn(constants, squares, vectors, label, soft, weight, length, mean, totals
     the certificate is weight * loss minus the growth of the surrogate minimum, whatever was
     predicted and wherever the loss is expanded.
     """
-    k = squares.shape[1]
-    z, info = vectors[_Z_AT], vectors[_INFO]
+    z, info = vectors[Z_AT], vectors[INFO]
+    loss = 0.0
     if constants[RULE] != EXPLICIT:
-        loss = _implicit_loss(vectors[Q_AT, :k], vectors[PREDICTED], label, soft, vectors[_WORK:])
-        _implicit_point(label, soft, weight, squares, vectors)
-        surplus = weight * (loss - log_loss(z, info[_LOG_TOTAL], label, soft))
-    else:
-        loss = log_loss(z, info[_LOG_TOTAL], label, soft)
-        surplus = 0.0
+        loss = _implicit_loss(label, soft, vectors)
+        _solve_implicit_point(label, soft, weight, squares, vectors)
+    at_point = log_loss(z, info[LOG_TOTAL], label, soft)
+    if constants[RULE] == EXPLICIT:
+        loss = at_point
 
     reach = 2.0 * constants[B_AT] * length
     gamma = valid_curvature(z, reach)
@@ -96,57 +133,291 @@ def learn(constants, squares, vectors, label, soft, weight, length, mean, totals
         if constants[GAMMA] > gamma and reach > 0.0 and weight > 0.0:
             totals[OVERCURVED] += 1.0
         gamma = constants[GAMMA]
+    noise_C, noise_q = _NOISE * length * length / constants[LAM], _NOISE * length * mean
     bracket, n_lost = expand_surrogate(
-        label, soft, weight, gamma, vectors[_U_AT, :k], vectors[_P_AT],
-        vectors[_G_AT, :k], vectors[_SCALE, :k], vectors[_TAIL, :k],
-        squares[C_AT], vectors[Q_AT, :k],
-        _NOISE * length * length / constants[LAM], _NOISE * length * mean,
-        squares[V_AT], vectors[A_AT, :k], squares[_SCRATCH], vectors[_WORK:],
-    )  # fmt: skip
+        label, soft, weight, gamma, noise_C, noise_q, squares, vectors
+    )
     totals[LOSS] += weight * loss
-    totals[BRACKET] += surplus + bracket
+    totals[BRACKET] += weight * (loss - at_point) + bracket
     totals[ROUNDS] += 1.0
-    totals[UNSOLVED] += info[_STEPS] == MAX_STEPS
+    totals[UNSOLVED] += info[STEPS] == MAX_STEPS
     totals[IMPRECISE] += n_lost > 0
     return loss
 
 
-@inline_kernel
-def _solve(centre, pull, squares, vectors):
+@shared_kernel("i8(matrix, vector, f8, f8)", fast=True)
+def cholesky(A, inverse, floor, tolerance):
+    """Factor A = LL' in place, surviving rounding; write 1/diagonal of L into inverse.
+
+    Reads the lower triangle. Leaves L below and L' above the diagonal: rows of both are
+    contiguous, which is what every loop here and in the callers runs over.
+    Pivots below `floor` are raised to it. Columns whose pivot is at most `tolerance` times
+    the diagonal are set to zero: a semidefinite A loses its null directions.
+    Return the number of pivots that lay below the floor by more than rounding.
+    """
+    n_raised = 0
+    for i in range(A.shape[0]):
+        row = A[i]
+        diagonal = row[i]
+        for j in range(i):
+            entry = row[j] * inverse[j]
+            above = A[j]
+            row[j] = entry
+            above[i] = entry
+            for m in range(j + 1, i + 1):
+                row[m] -= entry * above[m]
+        pivot = row[i]
+        if pivot < floor:
+            n_raised += pivot < floor - 1e-6
+            pivot = floor
+        row[i] = math.sqrt(pivot) if pivot > tolerance * diagonal else 0.0
+        inverse[i] = 1.0 / row[i] if row[i] > 0.0 else 0.0
+    return n_raised
+
+
+@shared_kernel("void(f8, cube, matrix)", fast=True)
+def solve_fixed_point(pull, squares, vectors):
+    """Solve u = h - pull C Q'softmax(Q u); leave u, z = Q u, p = softmax(z), the factor of M.
+
+    With pull C = J J' and u = h - J v it is the stationarity of the strongly convex
+    f(v) = |v|^2/2 + logsumexp(Q(h - J v)); no inverse of C is needed, and C may be singular.
+    Newton's method on f, Hessian I + (rho'J)'(rho'J): rho from `simplex` is upper and J lower
+    triangular, so rho'J is lower triangular and costs O(k^2) to form.
+    """
     k = squares.shape[1]
-    log_total, steps = solve_fixed_point(
-        centre, pull, squares[C_AT], vectors[_U_AT, :k], vectors[_Z_AT], vectors[_P_AT],
-        vectors[_G_AT, :k], vectors[_SCALE, :k], vectors[_TAIL, :k],
-        squares[V_AT], squares[_SCRATCH], vectors[_WORK:],
+    C, J, H = squares[C_AT], squares[V_AT], squares[_SCRATCH]
+    h, u, z, p = vectors[A_AT], vectors[U_AT], vectors[Z_AT], vectors[P_AT]
+    g, scale, tail, info = vectors[G_AT], vectors[SCALE], vectors[TAIL], vectors[INFO]
+    v, dv, du = vectors[_WORK], vectors[_WORK + 1], vectors[_WORK + 2]
+    row, prefix, inverse = vectors[_WORK + 3], vectors[_WORK + 4], vectors[_WORK + 5]
+    for i in range(k):
+        for j in range(i + 1):
+            J[i, j] = pull * C[i, j]
+        u[i] = h[i]
+        v[i] = 0.0
+    cholesky(J, inverse, 0.0, 1e-14 * k)
+    info[STEPS] = 0.0
+    converged = False
+    while True:
+        expand_classes(u, z)
+        info[LOG_TOTAL] = softmax(z, p)
+        multinomial_factor(p, g, scale, tail)
+        if converged or info[STEPS] == MAX_STEPS:
+            return
+        for i in range(k):
+            for j in range(i):
+                H[i, j] = 0.0
+            H[i, i] = 1.0
+            prefix[i] = 0.0
+        for m in range(k):
+            for j in range(m + 1):
+                row[j] = scale[m] * J[m, j] + tail[m] * prefix[j]
+                prefix[j] += g[m] * J[m, j]
+            for i in range(m + 1):
+                factor = row[i]
+                for j in range(i + 1):
+                    H[i, j] += factor * row[j]
+        cholesky(H, inverse, 1.0, 0.0)
+
+        decrement = 0.0  # gradient' Hessian^-1 gradient
+        for i in range(k):
+            gradient = v[i]
+            for j in range(i, k):
+                gradient -= J[i, j] * g[j]
+            for j in range(i):
+                gradient += H[i, j] * dv[j]
+            dv[i] = -gradient * inverse[i]
+            decrement += dv[i] * dv[i]
+        for i in range(k - 1, -1, -1):
+            total = dv[i]
+            for j in range(i + 1, k):
+                total -= H[i, j] * dv[j]
+            dv[i] = total * inverse[i]
+        size = 0.0
+        length = 0.0
+        for i in range(k):
+            total = 0.0
+            for j in range(i + 1):
+                total -= J[i, j] * dv[j]
+            du[i] = total
+            size += total * total
+            length += v[i] * v[i]
+
+        if not size < math.inf:  # lost to rounding; this iterate is as good as any
+            info[STEPS] = MAX_STEPS
+            return
+        info[STEPS] += 1.0
+        converged = size <= _SMALL_STEP**2 or decrement <= 1e-20 * (1.0 + length)
+        t = 1.0
+        if not converged and size > _SAFE_STEP:
+            t = _search_line(k, decrement, vectors)
+        for i in range(k):
+            u[i] += t * du[i]
+            v[i] += t * dv[i]
+
+
+@shared_kernel("f8(i8, f8, matrix)", fast=True)
+def _search_line(k, decrement, vectors):
+    """Return a step length in (0, 1] along which f of `solve_fixed_point` decreases.
+
+    f is convex along the ray, so it decreases wherever its slope is still negative. The
+    slope is used instead of f because f itself cancels when logits are huge.
+    """
+    u, z, p = vectors[U_AT], vectors[Z_AT], vectors[P_AT]
+    v, dv, du, trial = (
+        vectors[_WORK], vectors[_WORK + 1], vectors[_WORK + 2], vectors[_WORK + 3],
     )  # fmt: skip
-    vectors[_INFO, _LOG_TOTAL] = log_total
-    vectors[_INFO, _STEPS] = steps
+    low, high, t = 0.0, 1.0, 1.0
+    for _ in range(100):
+        for i in range(k):
+            trial[i] = u[i] + t * du[i]
+        expand_classes(trial, z)
+        softmax(z, p)
+        reduce_classes(p, trial)
+        slope = 0.0
+        for i in range(k):
+            slope += (v[i] + t * dv[i]) * dv[i] + trial[i] * du[i]
+        if slope > 0.0:
+            high = t
+        elif t == 1.0 or slope >= -0.5 * decrement:
+            return t
+        else:
+            low = t
+        t = 0.5 * (low + high)
+    return t
+
+
+@shared_kernel("Tuple((f8, i8))(i8, vector, f8, f8, f8, f8, cube, matrix)", fast=True)
+def expand_surrogate(label, soft, weight, gamma, noise_C, noise_q, squares, vectors):
+    """Write V (by columns, so as V' in C order) and a for one round with its label.
+
+    Return (bracket, n_lost). The bracket is w l(u, y) minus the growth of the surrogate minimum,
+    delta_t/4 in the certificate, plus an allowance for rounding; it holds for any expansion
+    point u, solved exactly or not. noise_C and noise_q say how well C and q are known; the
+    allowance covers them to first order. n_lost is 0 unless rounding destroys the state: C is
+    noise at this curvature, or a pivot of I + gamma w rho'C rho so large that S loses its
+    digits; where a pivot is below 1, C being negative, or nothing finite could be learned, V
+    and a are 0 and nothing is learned.
+    """
+    k = squares.shape[1]
+    C, V, N = squares[C_AT], squares[V_AT], squares[_SCRATCH]
+    q, a, u, p = vectors[Q_AT], vectors[A_AT], vectors[U_AT], vectors[P_AT]
+    g, scale, tail = vectors[G_AT], vectors[SCALE], vectors[TAIL]
+    difference, e, r = vectors[_WORK], vectors[_WORK + 1], vectors[_WORK + 2]
+    away, b, inverse = vectors[_WORK + 3], vectors[_WORK + 4], vectors[_WORK + 5]
+    curvature = gamma * weight
+
+    for i in range(k + 1):
+        difference[i] = p[i] - (soft[i] if label < 0 else 0.0)
+    if label >= 0:
+        difference[label] -= 1.0
+    reduce_classes(difference, e)
+    factor_transpose_times(k, g, scale, tail, u, b)
+    factor_times(k, g, scale, tail, b, b)
+    for i in range(k):
+        e[i] *= weight
+        r[i] = e[i] - 2.0 * curvature * b[i]
+
+    # N = I + curvature rho'C rho in O(k^2), through V = C rho.
+    prefix = difference
+    for i in range(k):
+        factor_transpose_times(k, g, scale, tail, C[i], V[i])
+        prefix[i] = 0.0
+    largest = 1.0
+    for i in range(k):
+        for j in range(k):
+            N[i, j] = curvature * (scale[i] * V[i, j] + tail[i] * prefix[j])
+            prefix[j] += g[i] * V[i, j]
+        N[i, i] += 1.0
+        largest = max(largest, N[i, i])
+    n_lost = 1 if curvature * noise_C > _MAX_NOISE else 0
+    n_lost += largest > _MAX_SHRINKAGE
+    n_negative = cholesky(N, inverse, 1.0, 0.0)
+    # The rows of V' are those of L^-1 for N = LL', times sqrt(curvature) rho.
+    root = math.sqrt(curvature)
+    for i in range(k):
+        row = V[i]
+        for j in range(i):
+            row[j] = 0.0
+        for m in range(i):
+            factor = N[i, m]
+            for j in range(m + 1):
+                row[j] -= factor * V[m, j]
+        for j in range(i):
+            row[j] *= inverse[i]
+        row[i] = inverse[i]
+    for c in range(k):
+        row = V[c]
+        factor_times(c + 1, g, scale, tail, row, row)
+        for j in range(c + 1):
+            row[j] *= root
+
+    bracket = 0.0
+    size = 0.0
+    for i in range(k):
+        total_e = 0.0
+        total_r = 0.0
+        for j in range(k):
+            total_e += C[i, j] * e[j]
+            total_r += C[i, j] * r[j]
+        b[i] = q[i] + total_r
+        a[i] = r[i]
+        beta = -2.0 * u[i] - q[i]
+        bracket += e[i] * (total_e - 2.0 * beta)
+        size += abs(e[i]) * (abs(total_e) + 2.0 * abs(beta))
+        away[i] = beta - total_e
+    for c in range(k):
+        along_b = 0.0
+        along_away = 0.0
+        blur = 0.0
+        for j in range(c + 1):
+            along_b += V[c, j] * b[j]
+            along_away += V[c, j] * away[j]
+            blur += abs(V[c, j] * away[j])
+        certain = max(0.0, abs(along_away) - _ROUNDING * (k + 8) * blur)
+        bracket -= certain * certain
+        size += certain * certain
+        for j in range(c + 1):
+            a[j] -= along_b * V[c, j]
+            e[j] += along_away * V[c, j]  # the derivative of the bracket in C and q
+    slope = 0.0
+    total = 0.0
+    for i in range(k):
+        slope += abs(e[i])
+        total += abs(a[i])
+    allowance = _ROUNDING * (k + 8) * largest * size + slope * (slope * noise_C + 2.0 * noise_q)
+    if n_negative > 0 or not math.isfinite(bracket + allowance + total):
+        for i in range(k):  # lost to rounding: learn nothing, and say so
+            a[i] = 0.0
+            for j in range(k):
+                V[i, j] = 0.0
+        return 0.0, 1
+    return 0.25 * (bracket + allowance), n_lost
 
 
 @shared_kernel("void(i8, vector, f8, cube, matrix)")
-def _implicit_point(label, soft, weight, squares, vectors):
+def _solve_implicit_point(label, soft, weight, squares, vectors):
     """Solve for the minimiser of the state plus the weighted loss of the observed label."""
     k = squares.shape[1]
-    full, reduced = vectors[_WORK], vectors[_WORK + 1, :k]
+    q, h = vectors[Q_AT], vectors[A_AT]
+    full, reduced = vectors[_WORK], vectors[_WORK + 1]
     for i in range(k + 1):
-        full[i] = soft[i] if label < 0 else 0.0
-    if label >= 0:
-        full[label] = 1.0
+        full[i] = soft[i] if label < 0 else (1.0 if i == label else 0.0)
     reduce_classes(full, reduced)
-    centre = vectors[A_AT, :k]
     for i in range(k):
         total = 0.0
         for j in range(k):
             total += squares[C_AT, i, j] * reduced[j]
-        centre[i] = 0.5 * (weight * total - vectors[Q_AT, i])
-    _solve(centre, 0.5 * weight, squares, vectors)
+        h[i] = 0.5 * (weight * total - q[i])
+    solve_fixed_point(0.5 * weight, squares, vectors)
 
 
-@shared_kernel("void(matrix, vector, f8, matrix, matrix, vector, matrix)", fast=True)
-def _gaussian_mean(C, q, mu, nodes, J, out, work):
-    """Write (1 - mu) mean softmax(Q v) + mu/K over v = -q/2 + J node, JJ' = C/2."""
+@shared_kernel("void(f8, matrix, cube, matrix)", fast=True)
+def _predict_integral(mu, nodes, squares, vectors):
+    """Predict (1 - mu) mean softmax(Q v) + mu/K over v = -q/2 + J node, JJ' = C/2."""
     n_nodes, k = nodes.shape
-    v, z, p, inverse = work[0, :k], work[1], work[2], work[3, :k]
+    C, J, q, out = squares[C_AT], squares[V_AT], vectors[Q_AT], vectors[PREDICTED]
+    v, z, p, inverse = vectors[_WORK], vectors[Z_AT], vectors[P_AT], vectors[_WORK + 1]
     for i in range(k):
         for j in range(i + 1):
             J[i, j] = 0.5 * C[i, j]
@@ -167,48 +438,41 @@ def _gaussian_mean(C, q, mu, nodes, J, out, work):
 
 
 @inner_kernel
-def _logits_at_the_mean(q, z, work):
-    """Write -Q q/2 into z."""
-    k = q.shape[0]
-    v = work[0, :k]
-    for i in range(k):
+def _softmax_at_mean(vectors):
+    """Leave z = -Q q/2 and p = softmax(z); return logsumexp(z)."""
+    q, v, z = vectors[Q_AT], vectors[_WORK], vectors[Z_AT]
+    for i in range(q.shape[0] - 1):
         v[i] = -0.5 * q[i]
     expand_classes(v, z)
+    return softmax(z, vectors[P_AT])
 
 
-@shared_kernel("void(vector, f8, vector, matrix)")
-def _at_the_mean(q, mu, out, work):
-    """Write (1 - mu) softmax(-Q q/2) + mu/K."""
-    K = out.shape[0]
-    _logits_at_the_mean(q, work[1], work)
-    softmax(work[1], out)
-    for i in range(K):
-        out[i] = (1.0 - mu) * out[i] + mu / K
+@shared_kernel("void(f8, matrix)")
+def _predict_at_mean(mu, vectors):
+    """Predict (1 - mu) softmax(-Q q/2) + mu/K."""
+    p, out = vectors[P_AT], vectors[PREDICTED]
+    _softmax_at_mean(vectors)
+    for i in range(out.shape[0]):
+        out[i] = (1.0 - mu) * p[i] + mu / out.shape[0]
 
 
-@shared_kernel("f8(vector, vector, i8, vector, matrix)")
-def _implicit_loss(q, p, label, soft, work):
-    """Return -<y, ln p>; classes without mass in y cost nothing.
+@shared_kernel("f8(i8, vector, matrix)")
+def _implicit_loss(label, soft, vectors):
+    """Return -<y, ln p> of the prediction p; classes without mass in y cost nothing.
 
     Only the softmax at the mean gives a class less than the floor. Its logarithm is then taken
     from the logits, where it is finite, and the share of mu, if any, is not counted.
     """
-    z, log_total = work[1], 0.0
-    lowest = p[0]
-    for i in range(1, p.shape[0]):
-        lowest = min(lowest, p[i])
+    predicted, z, log_total = vectors[PREDICTED], vectors[Z_AT], 0.0
+    lowest = predicted[0]
+    for i in range(1, predicted.shape[0]):
+        lowest = min(lowest, predicted[i])
     if lowest < _FLOOR:
-        _logits_at_the_mean(q, z, work)
-        log_total = softmax(z, work[2])
+        log_total = _softmax_at_mean(vectors)
     loss = 0.0
-    for i in range(p.shape[0]):
+    for i in range(predicted.shape[0]):
         share = soft[i] if label < 0 else (1.0 if i == label else 0.0)
         if share > 0.0:
-            loss += share * (log_total - z[i] if p[i] < _FLOOR else -math.log(p[i]))
+            below = predicted[i] < _FLOOR
+            loss += share * (log_total - z[i] if below else -math.log(predicted[i]))
     return loss
-
-
-@inner_kernel
-def small_arrays(k):
-    """Return squares and vectors for one round."""
-    return np.zeros((N_SQUARES, k, k)), np.zeros((N_VECTORS, k + 1))

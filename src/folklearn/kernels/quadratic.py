@@ -1,26 +1,29 @@
 """Sums of quadratics, as arrays or on a device, and the linear algebra that bounds and fits need.
 
-Callers ask a `Quadratic` and need not know where its numbers are.
+Callers ask a `Quadratic` and need not know where its numbers are. Functions that take a device do
+the same for arrays (None) as for its tensors.
 """
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from folklearn.arrays import Array
 from folklearn.kernels.evidence import DEPTH, N_TOTALS, n_pairs, n_products
-from folklearn.kernels.newton import factor_ridge, jump, pull
-from folklearn.kernels.on_torch import quadratic as on_torch
-from folklearn.kernels.on_torch.device import Device, back
+from folklearn.kernels.on_torch import Device, back, put
 
-Solve = Callable[[Array], Array]  # right-hand sides (n,) or (n, k) to solutions
+Solve = Callable[[Any], Any]  # right-hand sides to solutions
 
 _MIN_DEVICE_UNKNOWNS = 1500  # below, the CPU is faster: a device waits for each of many steps
 _MAX_NUDGES = 40
+_BLOCK_UNKNOWNS = 2048  # that a device solves for at once, about
+_MAX_INVERTED_ROWS = 64  # of a matrix that a device inverts in one piece
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,25 +109,18 @@ class Quadratic:
 
     def gradient(self, W: Array) -> Array:
         """Return the gradient (K, d) at W (K, d)."""
-        if self.device is not None:
-            pulls = back(on_torch.pull(self.device, self.S, self.device.put(W)[None])[0])
-            return back(self.G) + 2.0 * pulls
-        pulls = np.empty_like(W)
-        pull(self.S, np.ascontiguousarray(W), pulls)
-        gradient: Array = self.G + 2.0 * pulls
-        return gradient
+        pulls = pull(self.blocks(), put(self.device, W)[None], self.device)[0]
+        return back(self.G + 2.0 * pulls)
 
     def mode(self, ridge: float) -> Array | None:
         """Return the minimiser (K, d) of ridge |W|^2 + this; None if rounding leaves no factor."""
-        if self.device is not None:
-            return on_torch.mode(self.device, self.S, self.G, ridge)
-        K, d = self.shape
-        n = (K - 1) * d
-        H, W = np.empty((n, n)), np.zeros((K, d))
-        if not factor_ridge(self.S, ridge, K, H):
+        K, _ = self.shape
+        H = add_ridge(matrix(self.blocks(), K, self.device, n_rows=K - 1), ridge, K)
+        solve = factorise(H, self.device)
+        if solve is None:
             return None
-        jump(self.G, H, W)
-        return W
+        W = back(newton_step(solve, self.G))
+        return W if np.isfinite(W).all() else np.zeros_like(W)
 
 
 class Form:
@@ -135,21 +131,12 @@ class Form:
 
     def __init__(self, blocks: Any, G: Array, totals: Array, device: Device | None = None) -> None:
         self._blocks, self.G, self.totals, self.device = blocks, G, totals, device
-        self.traces: Array = self._back(blocks.diagonal(0, 1, 2).sum(1))
-
-    def _back(self, values: Any) -> Array:
-        array: Array = values if self.device is None else back(values)
-        return array
-
-    def _put(self, values: Array) -> Any:
-        return values if self.device is None else self.device.put(values)
+        self.traces: Array = back(blocks.diagonal(0, 1, 2).sum(1))
 
     @cached_property
     def matrix(self) -> Any:
         """The matrix (Kd, Kd) of the second-order part, class-major."""
-        if self.device is None:
-            return matrix(self._blocks)
-        return on_torch.matrix(self.device, self._blocks, len(self.G))
+        return matrix(self._blocks, len(self.G), self.device)
 
     @cached_property
     def largest(self) -> float:
@@ -158,35 +145,27 @@ class Form:
 
     def along(self, differences: Array) -> Array:
         """Return S_ij times a vector each, (P, d)."""
-        return self._back((self._blocks @ self._put(differences)[:, :, None])[:, :, 0])
+        return back((self._blocks @ put(self.device, differences)[:, :, None])[:, :, 0])
 
-    def solver(self, multipliers: Array) -> Solve:
-        """Return the solver of the matrix plus diag(multipliers) (x) I.
+    def solver(self, multipliers: Array) -> Callable[[Array], Array]:
+        """Return the solver of the matrix plus diag(multipliers) (x) I, for (n,) or (n, k).
 
         A matrix that rounding made indefinite is nudged until it has a factor.
         """
         n = len(self.matrix)
-        shifted = self.matrix.copy() if self.device is None else self.matrix.clone()
-        diagonal = np.einsum("ii->i", shifted) if self.device is None else shifted.diagonal()
-        diagonal += self._put(np.repeat(multipliers, n // len(multipliers)))
+        shifted = self.matrix + 0.0  # a copy
+        diagonal = shifted.reshape(-1)[:: n + 1]
+        diagonal += put(self.device, np.repeat(multipliers, n // len(multipliers)))
         nudge = 1e-15 * n * max(self.largest, 1e-300)
         for _ in range(_MAX_NUDGES):
-            solve = self._factor(shifted)
+            solve = factorise(shifted, self.device)
             if solve is not None:
-                return solve
+                return lambda sides: back(solve(put(self.device, sides.reshape(n, -1)))).reshape(
+                    sides.shape
+                )
             diagonal += nudge
             nudge *= 4.0
         raise LinAlgError("a sum of evidence is not a number any more")
-
-    def _factor(self, M: Any) -> Solve | None:
-        if self.device is not None:
-            factor = on_torch.factorise(self.device, M)
-            return None if factor is None else factor.solve_array
-        try:
-            cholesky = cho_factor(M, lower=True, check_finite=False)
-        except LinAlgError:
-            return None
-        return lambda sides: np.asarray(cho_solve(cholesky, sides, check_finite=False))
 
 
 def merge_totals(one: Array, other: Array) -> Array:
@@ -196,14 +175,136 @@ def merge_totals(one: Array, other: Array) -> Array:
     return both
 
 
-def matrix(blocks: Array) -> Array:
-    """Return the matrix (Kd, Kd), class-major, of a form with full matrices (P, d, d)."""
-    d = blocks.shape[1]
-    K = int((1 + np.sqrt(1 + 8 * len(blocks))) // 2)
-    M = np.zeros((K, d, K, d))
-    for i, j, block in zip(*np.triu_indices(K, 1), blocks, strict=True):
-        M[i, :, i] += block
-        M[j, :, j] += block
-        M[i, :, j] = -block
-        M[j, :, i] = -block
-    return M.reshape(K * d, K * d)
+def pairs_among(K: int, larger: int) -> NDArray[np.int64]:
+    """Return where the pairs of the first K classes stand among the pairs of `larger` classes."""
+    i, j = np.triu_indices(K, 1)
+    places: NDArray[np.int64] = i * larger - i * (i + 1) // 2 + (j - i - 1)
+    return places
+
+
+@cache
+def pairs(device: Device | None, K: int) -> tuple[Any, Any]:
+    """Return the classes (P,) of every pair i < j, in order."""
+    i, j = np.triu_indices(K, 1)
+    return put(device, i), put(device, j)
+
+
+@cache
+def incidence(device: Device | None, K: int) -> Any:
+    """Return (K, P), 1 for the first class of every pair and -1 for the second.
+
+    Sums over pairs are products with it: a device adds to places in an order that changes.
+    """
+    i, j = np.triu_indices(K, 1)
+    return put(device, np.eye(K)[:, i] - np.eye(K)[:, j])
+
+
+def pull(blocks: Any, W: Any, device: Device | None = None) -> Any:
+    """Return, for models W (E, K, d), the sums over j of S_ij (w_i - w_j)."""
+    i, j = pairs(device, W.shape[1])
+    differences = (W[:, i] - W[:, j]).swapaxes(0, 1).swapaxes(1, 2)  # (P, d, E)
+    along = (blocks @ differences).swapaxes(1, 2).swapaxes(0, 1)
+    return incidence(device, W.shape[1]) @ along
+
+
+def matrix(blocks: Any, K: int, device: Device | None = None, *, n_rows: int | None = None) -> Any:
+    """Return the matrix, class-major, of the form with matrices of pairs (P, d, d).
+
+    Of all K classes, or of the first `n_rows`, as if the others were held at 0.
+    """
+    k, d = n_rows or K, blocks.shape[1]
+    i, j = np.triu_indices(K, 1)
+    pair_of = np.zeros((K, K), np.int64)
+    pair_of[i, j] = pair_of[j, i] = np.arange(len(i))
+    M = -blocks[put(device, pair_of[:k, :k])].swapaxes(1, 2)
+    classes = put(device, np.arange(k))
+    diagonal = abs(incidence(device, K)[:k]) @ blocks.reshape(len(blocks), d * d)
+    M[classes, :, classes] = diagonal.reshape(k, d, d)
+    return M.reshape(k * d, k * d)
+
+
+def add_ridge(H: Any, ridge: float, K: int) -> Any:
+    """Return H, the last class held at 0, plus the ridge of centred models, (I - 11'/K) (x) I."""
+    n = len(H)
+    d = n // (K - 1)
+    out = H + 0.0  # a copy
+    out.reshape(-1)[:: n + 1] += ridge
+    at = np.arange(d)
+    out.reshape(K - 1, d, K - 1, d)[:, at, :, at] -= ridge / K
+    return out
+
+
+def newton_step(solve: Solve, gradient: Any) -> Any:
+    """Return the step (K, d) to where the gradient of the quadratic vanishes, centred."""
+    K, d = gradient.shape
+    step = 0.0 * gradient
+    step[: K - 1] = solve(-0.5 * gradient[: K - 1].reshape(-1, 1)).reshape(K - 1, d)
+    return step - step.mean(0)
+
+
+def factorise(M: Any, device: Device | None = None) -> Solve | None:
+    """Return the solver of a symmetric matrix, or None if it has no factor; M is not changed."""
+    if device is not None:
+        L, info = device.torch.linalg.cholesky_ex(M)
+        return DeviceFactor(device, L).solve if int(info) == 0 else None
+    try:
+        factor = cho_factor(M, lower=True, check_finite=False)
+    except LinAlgError:
+        return None
+    return lambda sides: np.asarray(cho_solve(factor, sides, check_finite=False))
+
+
+class DeviceFactor:
+    """The factor L of a symmetric matrix LL' on a device.
+
+    A device solves triangular systems one unknown after the other, and needs as long for it as
+    for the factor. So the blocks on the diagonal are inverted, and all the rest is products.
+    """
+
+    def __init__(self, device: Device, L: Any, block: int = _BLOCK_UNKNOWNS) -> None:
+        self._device, self._L, self._block = device, L, block
+
+    @cached_property
+    def _blocks(self) -> list[tuple[slice, Any]]:
+        """Where the blocks on the diagonal are, and their inverses."""
+        L, n = self._L, len(self._L)
+        halvings = max(0, math.ceil(math.log2(self._block / _MAX_INVERTED_ROWS)))
+        multiple = 2**halvings  # so that all blocks are halved as often
+        b = multiple * math.ceil(n / (multiple * math.ceil(n / self._block)))
+        blocks = L.new_zeros(math.ceil(n / b), b, b)
+        blocks.diagonal(dim1=1, dim2=2).fill_(1.0)  # beyond the end
+        places = [slice(start, min(start + b, n)) for start in range(0, n, b)]
+        for block, at in zip(blocks, places, strict=True):
+            size = at.stop - at.start
+            block[:size, :size] = L[at, at]
+        inverses = invert(self._device, blocks)
+        return [
+            (at, inverse[: at.stop - at.start, : at.stop - at.start])
+            for at, inverse in zip(places, inverses, strict=True)
+        ]
+
+    def solve(self, sides: Any) -> Any:
+        """Return the solutions (n, k) for right-hand sides (n, k)."""
+        L = self._L
+        if len(L) <= self._block:
+            return sides.cholesky_solve(L)
+        x = sides.clone()
+        for at, inverse in self._blocks:
+            x[at] = inverse @ (x[at] - L[at, : at.start] @ x[: at.start])
+        for at, inverse in reversed(self._blocks):
+            x[at] = inverse.T @ (x[at] - L[at.stop :, at].T @ x[at.stop :])
+        return x
+
+
+def invert(device: Device, L: Any) -> Any:
+    """Return the inverses of lower triangular matrices (q, b, b) on a device, by halves."""
+    torch, b = device.torch, L.shape[1]
+    if b <= _MAX_INVERTED_ROWS or b % 2:
+        identity = torch.eye(b, dtype=L.dtype, device=L.device)
+        return torch.linalg.solve_triangular(L, identity.expand_as(L), upper=False)
+    h = b // 2
+    A, C = invert(device, torch.cat([L[:, :h, :h], L[:, h:, h:]])).split(len(L))
+    inverse = torch.zeros_like(L)
+    inverse[:, :h, :h], inverse[:, h:, h:] = A, C
+    inverse[:, h:, :h] = -(C @ L[:, h:, :h] @ A)
+    return inverse

@@ -16,16 +16,20 @@ import math
 import numpy as np
 from numba import carray
 
-from folklearn.kernels import prediction_rules
-from folklearn.kernels.blas import NEVER_SPLIT, PLAIN, RIGHT, TRANSPOSED, address, gemm, trmm
-from folklearn.kernels.compile import (
-    fast_inner_kernel,
-    inline_kernel,
-    inner_kernel,
-    kernel,
-    shared_kernel,
+from folklearn.kernels.blas import (
+    NEVER_SPLIT,
+    PLAIN,
+    RIGHT,
+    TRANSPOSED,
+    address,
+    gemm,
+    syrk,
+    trmm,
 )
+from folklearn.kernels.compile import inner_kernel, kernel, shared_kernel
 from folklearn.kernels.prediction_rules import (
+    A_AT,
+    C_AT,
     IMPRECISE,
     LAM,
     MAX_NORM,
@@ -34,6 +38,8 @@ from folklearn.kernels.prediction_rules import (
     N_TOTALS,
     N_VECTORS,
     PREDICTED,
+    Q_AT,
+    V_AT,
     learn,
     predict_from_state,
 )
@@ -41,28 +47,23 @@ from folklearn.kernels.prediction_rules import (
 FRESH = -1  # behind x in the memo's `seen`: what the memo holds of that x
 _SEEN = 1.0
 _GLIMPSED = 2.0
-_PANEL = 16
 _SPARSE = 4  # a context with at most d / 4 nonzeros is predicted from those alone
+_SMALL_N = 32  # states so small that entering BLAS costs more than it saves
+_MAX_PANELLED_N, _PANEL = 800, 16  # above, dsyrk is faster than panels
 SPARE = 1e-12  # of 1/lam: what rounding may take from the diagonal of S beyond what is there
 _MAX_THETA = 1e100  # beyond, sums of products overflow
-_SMALL_N = 32  # states so small that entering BLAS costs more than it saves
 
 
-def memo_size(d: int, k: int, n_nodes: int) -> int:
-    """Return the number of floats that `open_memo` lays out."""
-    n = k * d
-    return (
-        prediction_rules.N_TOTALS + prediction_rules.N_CONSTANTS + n + (d + 1)
-        + prediction_rules.N_SQUARES * k * k + prediction_rules.N_VECTORS * (k + 1)
-        + k * n + 2 * n + n_nodes * k
-    )  # fmt: skip
-
-
-@inline_kernel
-def predicted_at(d, k):
-    """Return the place of the prediction (K,) in a memo."""
-    vectors = N_TOTALS + N_CONSTANTS + k * d + (d + 1) + N_SQUARES * k * k
-    return vectors + PREDICTED * (k + 1)
+@inner_kernel
+def memo_offsets(d, k):
+    """Return where theta, seen, squares, vectors, P, room and nodes begin in a memo."""
+    theta = N_TOTALS + N_CONSTANTS
+    seen = theta + k * d
+    squares = seen + d + 1
+    vectors = squares + N_SQUARES * k * k
+    P = vectors + N_VECTORS * (k + 1)
+    room = P + k * k * d
+    return theta, seen, squares, vectors, P, room, room + 2 * k * d
 
 
 @inner_kernel
@@ -71,29 +72,23 @@ def open_memo(memo, d, k):
 
     Everything but S lives in this one array, because a compiled function pays for every
     array it is called with. Totals, constants, squares, vectors and nodes are those of
-    `rules`; theta is (n,); seen (d + 1,) is the last context and whether what squares,
+    `prediction_rules`; theta is (n,); seen (d + 1,) is the last context and whether what squares,
     vectors and P (k, n) hold is fresh, that is, how the present state sees it (0 if not);
     room is (2, n), scratch.
     """
-    n = k * d
-    totals = carray(address(memo, 0), (N_TOTALS,), np.float64)
-    at = N_TOTALS
-    constants = carray(address(memo, at), (N_CONSTANTS,), np.float64)
-    at += N_CONSTANTS
-    theta = carray(address(memo, at), (n,), np.float64)
-    at += n
-    seen = carray(address(memo, at), (d + 1,), np.float64)
-    at += d + 1
-    squares = carray(address(memo, at), (N_SQUARES, k, k), np.float64)
-    at += N_SQUARES * k * k
-    vectors = carray(address(memo, at), (N_VECTORS, k + 1), np.float64)
-    at += N_VECTORS * (k + 1)
-    P = carray(address(memo, at), (k, n), np.float64)
-    at += k * n
-    room = carray(address(memo, at), (2, n), np.float64)
-    at += 2 * n
-    nodes = carray(address(memo, at), ((memo.shape[0] - at) // k, k), np.float64)
-    return totals, constants, theta, seen, squares, vectors, P, room, nodes
+    at = memo_offsets(d, k)
+    n_nodes = (memo.shape[0] - at[6]) // k
+    return (
+        carray(address(memo, 0), (N_TOTALS,), np.float64),
+        carray(address(memo, N_TOTALS), (N_CONSTANTS,), np.float64),
+        carray(address(memo, at[0]), (k * d,), np.float64),
+        carray(address(memo, at[1]), (d + 1,), np.float64),
+        carray(address(memo, at[2]), (N_SQUARES, k, k), np.float64),
+        carray(address(memo, at[3]), (N_VECTORS, k + 1), np.float64),
+        carray(address(memo, at[4]), (k, k * d), np.float64),
+        carray(address(memo, at[5]), (2, k * d), np.float64),
+        carray(address(memo, at[6]), (n_nodes, k), np.float64),
+    )
 
 
 @shared_kernel("void(matrix, vector, matrix)", fast=True)
@@ -217,7 +212,7 @@ def norm(x):
     return math.sqrt(total)
 
 
-@shared_kernel("b1(matrix, vector, vector)")
+@inner_kernel
 def load_context(S, memo, x):
     """Fill the memo for context x, unless it already holds it for this very state.
 
@@ -230,23 +225,19 @@ def load_context(S, memo, x):
     _, constants, theta, seen, squares, vectors, P, _, nodes = open_memo(memo, d, k)
     if not norm(x) <= constants[MAX_NORM]:
         return False
-    if seen[FRESH] != 0.0:
-        same = True
-        for j in range(d):
-            same &= seen[j] == x[j]
-        if same:
-            return True
-    for j in range(d):
-        seen[j] = x[j]
-    C, q = squares[prediction_rules.C_AT], vectors[prediction_rules.Q_AT, :k]
+    same = seen[FRESH] != 0.0
     n_nonzeros = 0
     for j in range(d):
+        same &= seen[j] == x[j]
         n_nonzeros += x[j] != 0.0
+        seen[j] = x[j]
+    if same:
+        return True
     if 0 < n_nonzeros * _SPARSE <= d:
-        context_stats_sparse(S, theta, x, C, q)
+        context_stats_sparse(S, theta, x, squares[C_AT], vectors[Q_AT])
         seen[FRESH] = _GLIMPSED
     else:
-        context_stats(S, theta, x, P, C, q)
+        context_stats(S, theta, x, P, squares[C_AT], vectors[Q_AT])
         seen[FRESH] = _SEEN
     predict_from_state(constants, nodes, squares, vectors)
     return True
@@ -257,8 +248,9 @@ def predict_round(S, memo, x, out):
     """Write the prediction for x into out; return False, all untouched, if |x| is unusable."""
     if not load_context(S, memo, x):
         return False
-    at = predicted_at(x.shape[0], out.shape[0] - 1)
-    for i in range(out.shape[0]):
+    K = out.shape[0]
+    at = memo_offsets(x.shape[0], K - 1)[3] + PREDICTED * K
+    for i in range(K):
         out[i] = memo[at + i]
     return True
 
@@ -266,23 +258,17 @@ def predict_round(S, memo, x, out):
 @kernel
 def update_round(S, memo, x, label, soft, weight):
     """Learn one example and return its loss; NaN, all untouched, if |x| is unusable."""
-    return learn_context(S, memo, x, label, soft, weight)
-
-
-@shared_kernel("f8(matrix, vector, vector, i8, vector, f8)")
-def learn_context(S, memo, x, label, soft, weight):
-    """Learn one example and return its loss; NaN, all untouched, if |x| is unusable."""
     if not load_context(S, memo, x):
         return math.nan
     d = x.shape[0]
-    k = S.shape[0] // d
-    totals, constants, theta, seen, squares, vectors, P, room, _ = open_memo(memo, d, k)
+    totals, constants, theta, seen, squares, vectors, P, room, _ = open_memo(
+        memo, d, S.shape[0] // d
+    )
     if seen[FRESH] == _GLIMPSED:
         columns(S, x, P)
     n_lost = totals[IMPRECISE]
     loss = learn(constants, squares, vectors, label, soft, weight, norm(x), norm(theta), totals)
-    V, a = squares[prediction_rules.V_AT], vectors[prediction_rules.A_AT, :k]
-    if not absorb(S, theta, P, V, a, room, SPARE / constants[LAM]):
+    if not absorb(S, theta, P, squares[V_AT], vectors[A_AT], room, SPARE / constants[LAM]):
         totals[IMPRECISE] = n_lost + 1.0
     seen[FRESH] = 0.0
     return loss
@@ -292,92 +278,70 @@ def learn_context(S, memo, x, label, soft, weight):
 def absorb(S, theta, P, V, a, room, spare):
     """theta += P a and S -= (P V)(P V)'; P is overwritten by P V and room[0] by P a.
 
-    Return False, S and theta untouched, if rounding would spoil them (`is_sound`).
+    Return False, S and theta untouched, if rounding would spoil them: if S would get a diagonal
+    below -spare, or theta an absurd size. In exact arithmetic the diagonal stays positive. S only
+    ever shrinks, so that the diagonal bounds every entry of what was taken from I/lam: as long as
+    all updates pass, S is finite and of its proper size, even when rounding has made it indefinite.
     """
     k, n = P.shape
-    step = room[0]
+    step, left = room[0], room[1]
     for i in range(n):
         step[i] = 0.0
     for c in range(k):
         Pc, factor = P[c], a[c]
         for i in range(n):
             step[i] += factor * Pc[i]
-    if n * n * k <= NEVER_SPLIT:
-        _times_triangular(P, V)
-    else:
+    if n * n * k > NEVER_SPLIT:
         trmm(RIGHT, PLAIN, n, k, 1.0, V, 0, k, P, 0, n)
-    if not is_sound(S, theta, P, room, spare):
-        return False
-    for i in range(n):
-        theta[i] += step[i]
-    if n <= _SMALL_N:
-        _subtract_square_small(S, P)
-    else:
-        subtract_square(S, P)
-    return True
-
-
-@fast_inner_kernel
-def is_sound(S, theta, Y, room, spare):
-    """Tell whether S - YY' has a diagonal of at least -spare and theta + room[0] a sane size.
-
-    In exact arithmetic the diagonal stays positive. S only ever shrinks, so that the diagonal
-    bounds every entry of what was taken from I/lam: as long as all updates pass, S is finite and
-    of its proper size, even when rounding has made it indefinite.
-    """
-    m, n = Y.shape
-    step, left = room[0], room[1]
+    else:  # some BLAS split even tiny triangular products across threads
+        for c in range(k - 1, -1, -1):  # column c of P V needs the columns up to c only
+            Pc, factor = P[c], V[c, c]
+            for i in range(n):
+                Pc[i] *= factor
+            for b in range(c):
+                Pb, factor = P[b], V[c, b]
+                for i in range(n):
+                    Pc[i] += factor * Pb[i]
     size = 0.0
     for i in range(n):
         size += abs(theta[i] + step[i])
         left[i] = S[i, i] + spare
-    for c in range(m):
-        Yc = Y[c]
+    for c in range(k):
+        Pc = P[c]
         for i in range(n):
-            left[i] -= Yc[i] * Yc[i]
-    enough = True
+            left[i] -= Pc[i] * Pc[i]
+    enough = size <= _MAX_THETA
     for i in range(n):
         enough &= left[i] >= 0.0
-    return enough and size <= _MAX_THETA
+    if not enough:
+        return False
+    for i in range(n):
+        theta[i] += step[i]
+    if n > _SMALL_N:
+        subtract_square(S, P)
+        return True
+    for i in range(n):
+        row = S[i]
+        for c in range(k):
+            Pc, factor = P[c], P[c, i]
+            for j in range(i + 1):
+                row[j] -= factor * Pc[j]
+    return True
 
 
 @shared_kernel("void(matrix, matrix)")
 def subtract_square(S, Y):
-    """S -= YY' for Y (k, n) of small rank k, by narrow panels: faster than dsyrk there.
+    """S -= YY' for Y (k, n): by narrow panels, or for a large n by dsyrk.
 
     What a panel writes above the diagonal lands in the unused triangle.
     """
     k, n = Y.shape
+    if n > _MAX_PANELLED_N:
+        syrk(PLAIN, n, k, -1.0, Y, 0, n, S, 0, n)
+        return
     for first in range(0, n, _PANEL):
         width = min(_PANEL, n - first)
         gemm(
             PLAIN, TRANSPOSED, first + width, width, k,
             -1.0, Y, 0, n, Y, first, n, 1.0, S, first * n, n,
         )  # fmt: skip
-
-
-@inline_kernel
-def _times_triangular(P, V):
-    """P = P V in place; some BLAS split even tiny triangular products across threads."""
-    k, n = P.shape
-    for c in range(k - 1, -1, -1):  # column c of P V needs the columns up to c only
-        Pc, factor = P[c], V[c, c]
-        for i in range(n):
-            Pc[i] *= factor
-        for b in range(c):
-            Pb, factor = P[b], V[c, b]
-            for i in range(n):
-                Pc[i] += factor * Pb[i]
-
-
-@shared_kernel("void(matrix, matrix)", fast=True)
-def _subtract_square_small(S, Y):
-    """S -= YY' without the cost of entering BLAS."""
-    k, n = Y.shape
-    for i in range(n):
-        row = S[i]
-        for c in range(k):
-            Yc = Y[c]
-            factor = Yc[i]
-            for j in range(i + 1):
-                row[j] -= factor * Yc[j]

@@ -82,7 +82,7 @@ def reduce_classes(v, out):
 def expand_classes(u, out):
     """Write Q u (K,) into out, for u (k,)."""
     suffix = 0.0
-    for r in range(u.shape[0], 0, -1):
+    for r in range(out.shape[0] - 1, 0, -1):
         entry = u[r - 1] / math.sqrt(r * (r + 1.0))
         out[r] = suffix - r * entry
         suffix += entry
@@ -124,20 +124,20 @@ def multinomial_factor(p, g, scale, tail):
 
 
 @inner_kernel
-def factor_times(g, scale, tail, v, out):
-    """Write rho v into out; out may be v."""
+def factor_times(n, g, scale, tail, v, out):
+    """Write the first n entries of rho v, of which v has no others; out may be v."""
     suffix = 0.0
-    for j in range(v.shape[0] - 1, -1, -1):
+    for j in range(n - 1, -1, -1):
         entry = v[j]
         out[j] = scale[j] * entry + g[j] * suffix
         suffix += tail[j] * entry
 
 
 @inner_kernel
-def factor_transpose_times(g, scale, tail, v, out):
-    """Write rho'v into out; out may be v."""
+def factor_transpose_times(n, g, scale, tail, v, out):
+    """Write the first n entries of rho'v; out may be v."""
     prefix = 0.0
-    for i in range(v.shape[0]):
+    for i in range(n):
         entry = v[i]
         out[i] = scale[i] * entry + tail[i] * prefix
         prefix += g[i] * entry

@@ -187,6 +187,19 @@ def _insert(index, seen):
 
 
 @kernel
+def _parse_word(text, i, stop):
+    """Read name[:number] from i on; return where name and word end, and the number, or 1."""
+    name_stop = -1
+    while i < stop and text[i] not in (_SPACE, _TAB, _BAR):
+        if text[i] == _COLON and name_stop < 0:
+            name_stop = i
+        i += 1
+    if name_stop < 0:
+        return i, i, 1.0
+    return name_stop, i, _parse_number(text, name_stop + 1, i)
+
+
+@kernel
 def _parse_vw_line(
     text, start, stop, n_features, label, tag, indices, values, at, seen, new, n_new
 ):
@@ -204,41 +217,21 @@ def _parse_vw_line(
     if i == stop:
         return OTHER, np.nan, at, n_new
     is_plain, weight = _parse_label(text, start, i, label, tag)
-    if not is_plain:
-        return OTHER, weight, at, n_new
     end = at
-    while i < stop:
-        i += 1  # behind the bar
-        space_start, scale = i, 1.0
-        while i < stop and not _ends_word(text[i]) and text[i] != _COLON:
-            i += 1
-        space_stop = i
-        if i < stop and text[i] == _COLON:
-            i += 1
-            scale_start = i
-            while i < stop and not _ends_word(text[i]):
-                i += 1
-            scale = _parse_number(text, scale_start, i)
-            if scale != scale or space_start == space_stop:
-                return OTHER, weight, at, n_new
-        while i < stop and text[i] != _BAR:
+    while is_plain and i < stop:
+        space_start = i + 1  # behind the bar
+        space_stop, i, scale = _parse_word(text, space_start, stop)
+        is_plain = scale == scale and not (space_start == space_stop < i)
+        while is_plain:
             while i < stop and (text[i] == _SPACE or text[i] == _TAB):
                 i += 1
             if i == stop or text[i] == _BAR:
                 break
             name_start = i
-            while i < stop and not _ends_word(text[i]) and text[i] != _COLON:
-                i += 1
-            name_stop = i
-            value = 1.0
-            if i < stop and text[i] == _COLON:
-                i += 1
-                value_start = i
-                while i < stop and not _ends_word(text[i]):
-                    i += 1
-                value = _parse_number(text, value_start, i)
-            if name_start == name_stop or value != value:
-                return OTHER, weight, at, n_new
+            name_stop, i, value = _parse_word(text, name_start, stop)
+            is_plain = name_start < name_stop and value == value
+            if not is_plain:
+                break
             index = feature_index(text, name_start, name_stop, space_start, space_stop, n_features)
             if n_new < new.shape[0] and _insert(index, seen):
                 new[n_new, 0] = index
@@ -247,12 +240,9 @@ def _parse_vw_line(
                 n_new += 1
             indices[end], values[end] = index, scale * value
             end += 1
+    if not is_plain:
+        return OTHER, weight, at, n_new
     return PLAIN, weight, sum_duplicates(indices, values, at, end), n_new
-
-
-@kernel
-def _ends_word(byte):
-    return byte in (_SPACE, _TAB, _BAR)
 
 
 @kernel

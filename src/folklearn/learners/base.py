@@ -1,12 +1,13 @@
 """The contract of every learner.
 
-Whoever calls the public verbs is checked, once; whoever has checked already (a mixture, a
-model of raw rows, an agent) calls the verbs with an underscore.
+Public methods check their input, once. Callers that have checked it already (a mixture, a model of
+raw rows, an agent) call the methods with an underscore.
 """
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, NamedTuple, Self
 
@@ -15,22 +16,23 @@ from numpy.typing import ArrayLike, NDArray
 
 from folklearn import validation
 from folklearn.arrays import Array
-from folklearn.errors import InvalidInputError, warn_of_data
+from folklearn.errors import InvalidInputError, StateFileError, warn_of_data
 from folklearn.evidence.certificate import Certificate
 from folklearn.evidence.linear_evidence import LinearEvidence
+from folklearn.kernels.evidence import N_TOTALS, ROUNDS
 from folklearn.progress import Progress, Report, report_progress
-from folklearn.serialization import Serializable
+from folklearn.serialization import Record, Serializable
 from folklearn.sparse import SparseRows, dense_row, is_sparse
 from folklearn.validation import Rows
 
 
 class WarmStart(NamedTuple):
-    """What is known of the rounds so far.
+    """What a learner takes over from another one.
 
     W : (K, d), the model to begin with.
     curvature : (K, d, d), of every class: the sum of w p_i (1 - p_i) xx'.
-    past : their evidence, of first order.
-    loss, n_rounds : of the learner that is taken over from.
+    past : the evidence of the rounds so far, of first order.
+    loss, n_rounds : of these rounds.
     """
 
     W: Array
@@ -40,17 +42,17 @@ class WarmStart(NamedTuple):
     n_rounds: int
 
 
-_FAR_LONGER = 30.0  # times R
-_CLEARLY, _NEARLY = 1.05, 1.3  # times the least loss: worse, and good enough
+DEFAULT_B = 10.0  # the class that certificates of first order are about when none is named
+_MAX_NORM_RATIO = 30.0  # of the median row to R, above which there is a warning
+_CLEARLY_WORSE, _GOOD_ENOUGH = 1.05, 1.3  # times the least loss
 
 
 class Learner(Serializable, ABC):
-    """The verbs that every learner shares; `predict` never changes what comes after it.
+    """What every learner does; `predict` never changes what comes after it.
 
-    A learner validates its parameters, calls `_size`, and brings `_predict` and `_learn`;
-    compiled ones bring `_predict_rows` and `_run` too. What it keeps is declared, see
-    `Serializable`. One learner is for one thread at a time, predictions included:
-    a prediction may be kept for the update that follows it.
+    A learner validates its parameters, calls `_size`, and has `_predict` and `_learn`; compiled
+    ones have `_predict_batch` and `_run_chunk` too. What it keeps is declared (`Serializable`). It
+    is for one thread at a time: a prediction may be kept for the update that follows it.
 
     Attributes
     ----------
@@ -59,11 +61,11 @@ class Learner(Serializable, ABC):
     max_certified_weight : above this a weight voids the certificate.
     B : largest row norm of the models that a certificate covers, if there is one.
     R : the norm of x up to which `regret_bound` holds.
-    takes_sparse : whether the verbs with an underscore take sparse contexts; where they do not,
-        those that check make them dense, a part at a time.
-    standing : losses of its experts by name in another game (`folklearn.model.holdout`). If that
-        has another winner, who is good there does not retire here. Whoever sets it sets it again
-        for a learner that was loaded or has grown.
+    takes_sparse : whether it learns from sparse contexts; if not they are made dense, a chunk at
+        a time.
+    standing : losses of its experts by name on the hold-out rows (`folklearn.model.holdout`). If
+        another expert is best there, those that are good there do not retire here. It is not
+        saved, and not taken over by `grown`.
     """
 
     n_features: int
@@ -83,6 +85,10 @@ class Learner(Serializable, ABC):
         self.n_classes = validation.count("n_classes", n_classes, 2)
         self._shape = (self.n_features,)
 
+    @property
+    def _sizes(self) -> dict[str, Any]:
+        return {"n_features": self.n_features, "n_classes": self.n_classes}
+
     @abstractmethod
     def _predict(self, x: Array) -> Array:
         """Return the probabilities (K,) of a context that is checked but for its norm."""
@@ -94,43 +100,70 @@ class Learner(Serializable, ABC):
         The label is a class, or -1 and its probabilities are in `soft` (K,).
         """
 
-    def _predict_rows(self, X: Array, norms: Array) -> Array:
+    def _predict_batch(self, X: Any, norms: Array) -> Array:
         """Return the probabilities (T, K) of checked contexts, all from the current state."""
         P = np.empty((len(X), self.n_classes))
         for x, p in zip(X, P, strict=True):
             p[:] = self._predict(x)
         return P
 
+    def _predict_rows(self, X: Any, norms: Array) -> Array:
+        """Return the probabilities (T, K) of checked contexts, dense or sparse."""
+        if self.takes_sparse or not isinstance(X, SparseRows):
+            return self._predict_batch(X, norms)
+        P = np.empty((len(X), self.n_classes))
+        for part in X.dense_parts():
+            P[part] = self._predict_batch(X[part].dense(), norms[part])
+        return P
+
     def _expert_names(self) -> list[str]:
         """Return what it mixes, by name: a learner that mixes nothing is its only expert."""
         return [type(self).__name__]
 
+    def _expert_predictions(self, X: Any, norms: Array) -> Array:
+        """Return the probabilities (E, T, K) of each of its experts for checked contexts."""
+        return self._predict_rows(X, norms)[None]
+
     def _worth_keeping(self, hopeless: Any, weights: Array) -> NDArray[np.bool_]:
-        """Tell which of the hopeless experts (E,) stay, because another game needs them.
+        """Tell which of the hopeless experts (E,) stay, because they are good on the hold-out rows.
 
         That is so if the expert of the largest weight is clearly not the best one there.
         """
         losses = np.array([self.standing.get(name, math.inf) for name in self._expert_names()])
         best = losses.min()
-        if not losses[int(weights.argmax())] > _CLEARLY * best:
+        if not losses[int(weights.argmax())] > _CLEARLY_WORSE * best:
             return np.zeros(len(losses), bool)
-        kept: NDArray[np.bool_] = np.asarray(hopeless, bool) & (losses <= _NEARLY * best)
+        kept: NDArray[np.bool_] = np.asarray(hopeless, bool) & (losses <= _GOOD_ENOUGH * best)
         return kept
 
-    def _expert_predictions(self, X: Any, norms: Array) -> Array:
-        """Return the probabilities (E, T, K) of each of its experts for checked contexts."""
-        return self._predict_all(X, norms)[None]
-
     def _run(self, rows: Rows, report: Report | None) -> Array:
-        """Predict, then learn, checked rows; return the predictions (T, K)."""
+        """Predict, then learn, checked rows, dense or sparse; return the predictions (T, K)."""
         P = np.empty((len(rows.X), self.n_classes))
+        done = 0
+        batches: Iterable[Rows] = [rows]
+        if isinstance(rows.X, SparseRows) and not self.takes_sparse:
+            batches = (batch for _, batch in rows.dense_parts())
+        for batch in batches:
+            start = 0
+            while start < len(batch.X):
+                stop = min(start + self._rows_at_once(batch), len(batch.X))
+                chunk = batch if stop - start == len(batch.X) else batch.part(start, stop)
+                self._run_chunk(chunk, P[done : done + stop - start])
+                done, start = done + stop - start, stop
+                if report is not None:
+                    report(done)
+        return P
+
+    def _rows_at_once(self, rows: Rows) -> int:
+        """Return the rows up to where it next reports progress, or can be interrupted."""
+        return 1
+
+    def _run_chunk(self, rows: Rows, P: Array) -> None:
+        """Predict checked rows into P, each before it is learned."""
         soft = rows.soft if len(rows.soft) else [validation.NO_SOFT] * len(P)
         for t, x in enumerate(rows.X):
             P[t] = self._predict(x)
             self._learn(x, int(rows.labels[t]), soft[t], float(rows.weights[t]))
-            if report is not None:
-                report(t + 1)
-        return P
 
     def predict(self, x: Any) -> Array:
         """Return the class probabilities: (d,) in, (K,) out; (T, d) in, (T, K) out.
@@ -142,7 +175,7 @@ class Learner(Serializable, ABC):
             if validation.is_sparse_context(x):
                 return self._predict(self._own_context(x))
             if is_sparse(x):
-                return self._predict_all(*validation.rows_of_contexts(x, self.n_features))
+                return self._predict_rows(*validation.rows_of_contexts(x, self.n_features))
             x = validation.numbers("x", x)
             if x.ndim == 2:
                 return self._predict_rows(*validation.contexts(x, self.n_features))
@@ -150,31 +183,11 @@ class Learner(Serializable, ABC):
         return self._predict(x)
 
     def _own_context(self, x: Any) -> Any:
-        """Return a context, dense or a pair, as the verbs with an underscore take it."""
+        """Return a checked context, dense or a pair, as `_predict` and `_learn` take it."""
         if not validation.is_sparse_context(x):
             return validation.context(x, self.n_features)
         x = validation.sparse_context(x, self.n_features)
         return x if self.takes_sparse else dense_row(x, self.n_features)
-
-    def _predict_all(self, X: Any, norms: Array) -> Array:
-        """Return the probabilities (T, K) of checked contexts, sparse ones dense if need be."""
-        if self.takes_sparse or not isinstance(X, SparseRows):
-            return self._predict_rows(X, norms)
-        P = np.empty((len(X), self.n_classes))
-        for part in X.dense_parts():
-            P[part] = self._predict_rows(X[part].dense(), norms[part])
-        return P
-
-    def _run_all(self, rows: Rows, report: Report | None) -> Array:
-        """Predict, then learn, checked rows, sparse ones dense if need be."""
-        if self.takes_sparse or not isinstance(rows.X, SparseRows):
-            return self._run(rows, report)
-        P = np.empty((len(rows.X), self.n_classes))
-        for part, dense in rows.dense_parts():
-            P[part] = self._run(dense, None)
-            if report is not None:
-                report(part.stop)
-        return P
 
     def update(self, x: Any, y: Any, *, weight: float = 1.0) -> float:
         """Learn one example and return its log loss -ln p[y], predicted before learning.
@@ -206,19 +219,18 @@ class Learner(Serializable, ABC):
     ) -> Array:
         """Predict, then learn, row by row; return the predictions (T, K).
 
-        Equal to the loop over `predict` and `update`, at the speed of compiled blocks where
-        the learner has them. Every row is checked before the first round. X is (T, d), dense or
-        a sparse array of SciPy, and y (T,) classes or (T, K) soft labels; `progress` is True for
-        a bar or a function of the number of rounds done.
+        Equal to the loop over `predict` and `update`, in compiled blocks. Every row is checked
+        before the first round. X is (T, d), dense or a sparse array of SciPy, and y (T,) classes or
+        (T, K) soft labels; `progress` is True for a bar or a function of the rounds done.
         """
         rows = self._checked(X, y, weight)
         self._warn_of_long(rows.norms)
         with report_progress(progress, len(rows.X), "learning") as report:
-            return self._run_all(rows, report)
+            return self._run(rows, report)
 
     def _warn_of_long(self, norms: Array) -> None:
-        """Say so, once, if rows are far longer than the learner was made for."""
-        if self._warned or not len(norms) or not np.median(norms) > _FAR_LONGER * self.R:
+        """Warn, once, if rows are far longer than the learner was made for."""
+        if self._warned or not len(norms) or not np.median(norms) > _MAX_NORM_RATIO * self.R:
             return
         self._warned = True
         warn_of_data(
@@ -228,15 +240,7 @@ class Learner(Serializable, ABC):
         )
 
     def _checked(self, X: Any, y: ArrayLike, weight: ArrayLike | None) -> Rows:
-        """Return examples for this learner, checked."""
-        return Rows.checked(
-            X,
-            y,
-            weight,
-            n_features=self.n_features,
-            n_classes=self.n_classes,
-            max_weight=self.max_weight,
-        )
+        return Rows.checked(X, y, weight, **self._sizes, max_weight=self.max_weight)
 
     @property
     def n_rounds(self) -> int:
@@ -307,14 +311,102 @@ class Learner(Serializable, ABC):
         return self._construct(**words | self._larger_sizes(n_features, n_classes))
 
     def _larger_sizes(self, n_features: int | None, n_classes: int | None) -> dict[str, int]:
-        sizes = {"n_features": self.n_features, "n_classes": self.n_classes}
+        sizes = self._sizes
         for name, wanted in (("n_features", n_features), ("n_classes", n_classes)):
             if wanted is not None:
                 sizes[name] = validation.count(name, wanted, sizes[name])
         return sizes
 
 
+class FirstOrderCertified(Learner):
+    """A learner whose rounds leave planes below the losses: a certificate for any B.
+
+    `_totals` begins with those of the evidence, and `_planes` returns its sums.
+    """
+
+    COUNTERS = ("_first_classes",)
+    UNBOUNDED = ("limit",)
+    _totals: Array
+    loss: Any  # total (weighted) loss so far
+
+    def _start_evidence(self, n_totals: int) -> None:
+        self._first_classes = self.n_classes
+        self._totals = np.zeros(n_totals)
+        self._limit: Array = np.array([math.inf])  # B that the evidence holds for
+
+    def _begin_evidence(self, start: WarmStart) -> None:
+        self._totals[:N_TOTALS] = start.past._totals
+        self._totals[ROUNDS] = start.n_rounds
+        self._limit[:] = start.past.largest_B
+        self._first_classes = start.past._first_classes
+
+    @abstractmethod
+    def _planes(self) -> tuple[NDArray[np.int64], Array, Array]:
+        """Return the columns (n,) that occurred, the sum G (n, K) and the totals."""
+
+    @property
+    def n_rounds(self) -> int:
+        """The number of rounds learned so far, those of weight 0 included."""
+        return int(self._totals[ROUNDS])
+
+    def covers(self, B: float) -> bool:
+        """Whether `certificate` can speak of a class: of any, unless it took over."""
+        return bool(self._limit[0] * (1.0 + 1e-9) >= B)
+
+    def evidence(self, *, B: float | None = None) -> LinearEvidence:
+        """Return the evidence of all rounds so far, to be merged or sent, for any B."""
+        default = self.B if math.isfinite(self.B) else DEFAULT_B
+        return LinearEvidence.of(
+            *self._planes(),
+            n_features=self.n_features,
+            B=default if B is None else validation.positive("B", B),
+            first_classes=self._first_classes,
+            limit=float(self._limit[0]),
+        )
+
+    def evidence_of(self, rows: Rows) -> LinearEvidence:
+        """Return the evidence of checked rows, expanded at what is predicted now."""
+        evidence = LinearEvidence(**self._sizes, B=self.B)
+        evidence._add_planes(rows, self._predict_rows(rows.X, rows.norms))
+        return evidence
+
+    def certificate(self, W: ArrayLike | None = None, *, B: float | None = None) -> Certificate:
+        """Return the certificate for a class, of any B, or for one W (K, d)."""
+        validation.comparators(W, B, math.inf, self.n_classes, self.n_features)
+        evidence = self.evidence(B=B)
+        norm = evidence.B if W is None else validation.longest_row(W)
+        if self.covers(norm):
+            return evidence.certificate(self.loss, W, B=B)
+        reason = f"the first rounds were certified up to B = {self._limit[0]:g}, not {norm:g}"
+        return replace(super().certificate(B=norm), loss=self.loss, reason=reason)
+
+    def _larger(self, n_features: int | None, n_classes: int | None) -> Self:
+        larger = super()._larger(n_features, n_classes)
+        larger._totals[:], larger._limit[:] = self._totals, self._limit
+        larger._first_classes = self._first_classes if self.n_rounds else larger.n_classes
+        return larger
+
+    def _restore(self, record: Record) -> None:
+        super()._restore(record)
+        if not 2 <= self._first_classes <= self.n_classes:
+            raise StateFileError(f"a {record.kind} state has a bad number of first classes")
+
+
+def rows_to_review(n_rounds: int, first: int) -> int:
+    """Return the rounds until experts are reviewed: after `first`, and at every doubling."""
+    review = first
+    while review <= n_rounds:
+        review *= 2
+    return review - n_rounds
+
+
 def check_is_learner(name: str, value: Any) -> None:
     """Raise if something is no learner: another object, or a class in place of one."""
     if not isinstance(value, Learner):
         raise InvalidInputError(f"{name} is {value!r}, not a learner")
+
+
+def check_weights(kind: str, weights: Array) -> None:
+    """Raise if the weights of experts in a file are no distribution, up to rounding."""
+    if not ((weights >= 0.0).all() and 0.5 <= weights.sum() <= 2.0):
+        raise StateFileError(f"a {kind} state has weights of experts that are none")

@@ -1,16 +1,12 @@
 """Class blocks: one Gaussian per class under a joint softmax, for few features and many classes."""
 
-import math
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from folklearn import validation
 from folklearn.arrays import Array
-from folklearn.errors import StateFileError
-from folklearn.evidence.certificate import Certificate
-from folklearn.evidence.linear_evidence import LinearEvidence
 from folklearn.kernels.class_gaussians import (
     LOSS,
     N_BLOCK_TOTALS,
@@ -21,17 +17,14 @@ from folklearn.kernels.class_gaussians import (
     predict_blocks,
     predict_blocks_rows,
 )
-from folklearn.kernels.evidence import N_TOTALS, ROUNDS, n_products
-from folklearn.learners.base import Learner, WarmStart
-from folklearn.learners.mixture import DEFAULT_B
-from folklearn.progress import Report
-from folklearn.serialization import Record
+from folklearn.kernels.evidence import N_TOTALS, n_products
+from folklearn.learners.base import FirstOrderCertified, WarmStart
 from folklearn.validation import Rows
 
 _CHUNK_FLOPS = 1e8  # work between two chances to report progress or to be interrupted
 
 
-class ClassGaussians(Learner):
+class ClassGaussians(FirstOrderCertified):
     r"""Online logistic regression that keeps a covariance per class, and none between classes.
 
     Use it where classes are many and features few: for K = 500 and d = 20 all pairs of classes
@@ -48,11 +41,9 @@ class ClassGaussians(Learner):
     .. math:: w_i \leftarrow w_i - w\,(p'_i - y_i)\,P_i x, \qquad
         P_i^{-1} \leftarrow P_i^{-1} + w\,p'_i (1 - p'_i)\,x x^\top.
 
-    The mean predicts, not the average over the Gaussians: of the logits divided by
-    :math:`\sqrt{1 + \pi s_i/8}` the loss, each at its best ridge, was lower by .002 to .016 on
-    three streams, and higher by .007 and .18 on two (letter, pendigits, covtype; 500 classes,
-    digits). The curvature is that after the step: that before it, or the mean of both, loses .008
-    to .04 on letter, pendigits and digits, and gains .004 at most on covtype.
+    The mean predicts, not the average over the Gaussians, which was better by at most .016 on three
+    streams and worse by up to .18 on two. The curvature is that after the step: that before it
+    loses .008 to .04 on letter, pendigits and digits.
 
     Time O(d^2 K) and memory 4 d^2 K bytes.
 
@@ -87,9 +78,7 @@ class ClassGaussians(Learner):
     """
 
     PARAMS = ("n_features", "n_classes", "ridge", "R")
-    COUNTERS = ("_first_classes",)
     ARRAYS = ("W", "P", "G", "totals", "limit")
-    UNBOUNDED = ("limit",)
 
     @classmethod
     def _fewest_numbers(cls, **words: Any) -> int:
@@ -102,15 +91,14 @@ class ClassGaussians(Learner):
         self._size(n_features, n_classes)
         self.ridge = validation.positive("ridge", ridge)
         self.R = validation.positive("R", R)
-        self._first_classes = self.n_classes
+        self._start_evidence(N_BLOCK_TOTALS)
         d, K = self.n_features, self.n_classes
         # Classes come last: every loop of a round runs over them.
         self._W: Array = np.zeros((d, K))
         self._P: Array = np.zeros((n_products(d), K))
-        self._P[_diagonal(d)] = 0.5 / (self.ridge * self.R**2)
+        diagonal = np.cumsum(np.arange(1, d + 1)) - 1  # of lower triangles by rows
+        self._P[diagonal] = 0.5 / (self.ridge * self.R**2)
         self._G: Array = np.zeros((d, K))
-        self._totals: Array = np.zeros(N_BLOCK_TOTALS)
-        self._limit: Array = np.array([math.inf])  # B that the evidence holds for
         self._spread: Array = np.empty((d, K))
         self._work: Array = np.empty((N_VECTORS, K))
 
@@ -122,10 +110,8 @@ class ClassGaussians(Learner):
             self._P[:, i] = np.linalg.inv(curvature + prior)[np.tril_indices(d)]
         self._W[:] = start.W.T
         self._G[start.past.columns] = start.past.G
-        self._totals[:N_TOTALS] = start.past._totals
-        self._totals[ROUNDS], self._totals[LOSS] = start.n_rounds, start.loss
-        self._limit[:] = start.past.largest_B
-        self._first_classes = start.past._first_classes
+        self._begin_evidence(start)
+        self._totals[LOSS] = start.loss
 
     def _predict(self, x: Array) -> Array:
         p = np.empty(self.n_classes)
@@ -133,7 +119,7 @@ class ClassGaussians(Learner):
             validation.check_context(x)
         return p
 
-    def _predict_rows(self, X: Array, norms: Array) -> Array:
+    def _predict_batch(self, X: Array, norms: Array) -> Array:
         P = np.empty((len(X), self.n_classes))
         predict_blocks_rows(self._W, X, P)
         return P
@@ -145,25 +131,15 @@ class ClassGaussians(Learner):
         )  # fmt: skip
         return loss
 
-    def _run(self, rows: Rows, report: Report | None) -> Array:
-        T = len(rows.X)
-        P = np.empty((T, self.n_classes))
-        chunk = max(1, int(_CHUNK_FLOPS / (4 * self._P.size + 1e3)))
-        for start in range(0, T, chunk):
-            stop = min(start + chunk, T)
-            X, _, labels, soft, weights = rows.part(start, stop)
-            block_rounds(
-                self._W, self._P, self._G, self._totals, self._spread, self._work,
-                X, labels, soft, weights, P[start:stop],
-            )  # fmt: skip
-            if report is not None:
-                report(stop)
-        return P
+    def _rows_at_once(self, rows: Rows) -> int:
+        return max(1, int(_CHUNK_FLOPS / (4 * self._P.size + 1e3)))
 
-    @property
-    def n_rounds(self) -> int:
-        """The number of rounds learned so far, those of weight 0 included."""
-        return int(self._totals[ROUNDS])
+    def _run_chunk(self, rows: Rows, P: Array) -> None:
+        X, _, labels, soft, weights = rows
+        block_rounds(
+            self._W, self._P, self._G, self._totals, self._spread, self._work,
+            X, labels, soft, weights, P,
+        )  # fmt: skip
 
     @property
     def n_unsolved(self) -> int:
@@ -183,50 +159,14 @@ class ClassGaussians(Learner):
         """Return the mean weights W (K, d) that the next prediction uses."""
         return np.ascontiguousarray(self._W.T)
 
-    def certificate(self, W: ArrayLike | None = None, *, B: float | None = None) -> Certificate:
-        """Return the certificate for the class of any B, 10 by default, or for one W (K, d)."""
-        return self.evidence().certificate_or_invalid(self.loss, W, B)
-
-    def covers(self, B: float) -> bool:
-        """Whether `certificate` can speak of a class: of any, unless it took over."""
-        return bool(self._limit[0] * (1.0 + 1e-9) >= B)
-
-    def evidence(self, *, B: float | None = None) -> LinearEvidence:
-        """Return the evidence of all rounds so far, to be merged or sent, for any B."""
-        return LinearEvidence.of(
-            np.arange(self.n_features),
-            self._G,
-            self._totals[:N_TOTALS],
-            n_features=self.n_features,
-            B=DEFAULT_B if B is None else validation.positive("B", B),
-            first_classes=self._first_classes,
-            limit=float(self._limit[0]),
-        )
+    def _planes(self) -> tuple[NDArray[np.int64], Array, Array]:
+        return np.arange(self.n_features), self._G, self._totals[:N_TOTALS]
 
     def grown(self, *, n_features: int | None = None, n_classes: int | None = None) -> Self:
-        """Return a learner with room for more features and classes; this one is unchanged.
-
-        New features come last and are as if they had been 0 so far. New classes come last, know
-        nothing yet, and were not there before.
-        """
+        """Return a learner with room for more features and classes, see `Learner.grown`."""
         larger = self._larger(n_features, n_classes)
         d, K = self.n_features, self.n_classes
         larger._W[:d, :K] = self._W
         larger._G[:d, :K] = self._G
         larger._P[: len(self._P), :K] = self._P
-        larger._totals[:] = self._totals
-        larger._limit[:] = self._limit
-        larger._first_classes = self._first_classes if self.n_rounds else larger.n_classes
         return larger
-
-    def _restore(self, record: Record) -> None:
-        super()._restore(record)
-        if not 2 <= self._first_classes <= self.n_classes:
-            raise StateFileError("a ClassGaussians state has a bad number of first classes")
-
-
-def _diagonal(d: int) -> NDArray[np.int64]:
-    """Return where the diagonal lies in a lower triangle that is stored by rows."""
-    a = np.arange(d)
-    places: NDArray[np.int64] = a * (a + 3) // 2
-    return places

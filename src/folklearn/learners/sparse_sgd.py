@@ -1,25 +1,27 @@
 """The learner for wide and sparse rows: gradients, a rate for each column, several at once."""
 
-import math
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from folklearn import validation
 from folklearn.arrays import Array
 from folklearn.errors import InvalidInputError, StateFileError
-from folklearn.evidence.certificate import Certificate
-from folklearn.evidence.linear_evidence import LinearEvidence
 from folklearn.kernels import sparse_sgd
-from folklearn.kernels.evidence import CONSTANT, DEPTH, N_TOTALS, REACH, ROUNDS, WEIGHT
+from folklearn.kernels.evidence import CONSTANT, DEPTH, N_TOTALS, REACH, WEIGHT
 from folklearn.kernels.hash_index import Columns, in_order
-from folklearn.learners.base import Learner, WarmStart
-from folklearn.progress import Report
-from folklearn.serialization import Record, state_file_errors
+from folklearn.learners.base import (
+    FirstOrderCertified,
+    WarmStart,
+    check_weights,
+    rows_to_review,
+)
+from folklearn.serialization import Record
 from folklearn.sparse import (
     Context,
     Contexts,
+    Indices,
     SparseRow,
     SparseRows,
     check_columns,
@@ -31,39 +33,28 @@ from folklearn.validation import Rows
 _FIRST_REVIEW = 1024  # rounds; then at every doubling
 _HOPELESS = 20.0  # nats lost more than the best since the last review, and
 _MUCH_WORSE = 1.1  # times as much as the best
-_CHUNK = 1e8  # numbers that are met between two chances to report or to be interrupted
-_WIDEST = 2**62
-_GENEROUS = 8  # times the room there was
+_CHUNK_NUMBERS = 1e8  # weights met between two chances to report or to be interrupted
+_MAX_FEATURES = 2**62
+_ROOM_RATIO = 8  # to the room there was
 
 
-class _Expert(NamedTuple):
-    """What an expert does, for rows of norm about 1; see `kernels.sparse_sgd`."""
-
-    kind: int
-    rate: float
-    offset: float = 0.0
-
-    def scaled(self, R: float) -> tuple[float, ...]:
-        """Return kind, rate and offset for rows of norm about R."""
-        power = {sparse_sgd.WHOLE: 0, sparse_sgd.CONSTANT: 2}.get(self.kind, 1)
-        return self.kind, self.rate / R**power, self.offset * R**2
-
-
-# The first two stay for ever: the evidence is that of the first, the second follows a drift.
+# Kind, rate and offset for rows of norm about 1, see `kernels.sparse_sgd`. The first two never
+# retire: the evidence is that of the first, the second follows a drift.
 _EXPERTS = (
-    _Expert(sparse_sgd.DUAL, 1.5, 1.0),
-    _Expert(sparse_sgd.CONSTANT, 1.0),
-    _Expert(sparse_sgd.ROOT, 1.0, 0.1),
-    _Expert(sparse_sgd.ROOT, 2.0, 0.1),
-    _Expert(sparse_sgd.ROOT, 4.0, 0.1),
-    _Expert(sparse_sgd.ROOT, 8.0, 0.1),
-    _Expert(sparse_sgd.WHOLE, 8.0, 1.0),
-    _Expert(sparse_sgd.WHOLE, 16.0, 1.0),
+    (sparse_sgd.DUAL, 1.5, 1.0),
+    (sparse_sgd.CONSTANT, 1.0, 0.0),
+    (sparse_sgd.ROOT, 1.0, 0.1),
+    (sparse_sgd.ROOT, 2.0, 0.1),
+    (sparse_sgd.ROOT, 4.0, 0.1),
+    (sparse_sgd.ROOT, 8.0, 0.1),
+    (sparse_sgd.WHOLE, 8.0, 1.0),
+    (sparse_sgd.WHOLE, 16.0, 1.0),
 )
-_KEPT = 2
+_N_KEPT = 2
+_RATE_POWERS = {sparse_sgd.WHOLE: 0, sparse_sgd.CONSTANT: 2, sparse_sgd.ROOT: 1, sparse_sgd.DUAL: 1}
 
 
-class SparseSgd(Learner):
+class SparseSgd(FirstOrderCertified):
     r"""First-order learner for wide, sparse rows and many classes; no learning rate.
 
     Use it for words, hashed features, crosses: whatever is too wide for `Leader` and `Folklore`,
@@ -78,10 +69,8 @@ class SparseSgd(Learner):
     with a = 1/2 (AdaGrad; four rates), a = 1 (about a Newton step; two) and a = 0 (a constant
     rate, for streams that drift), and one by dual averaging,
     :math:`W_j = -\eta G_j / (\epsilon + h_j)^{1/2}`, whose sum of gradients G is the evidence of
-    the certificate (`LinearEvidence`). One rate for a column, instead of one for each of its K
-    weights, needs a root instead of K and had the lower loss on every stream that was tried. At
-    1024, 2048, ... rounds models retire that lost 20 nats and a tenth more than the best since
-    the last time; the last two kinds stay.
+    the certificate (`LinearEvidence`). At 1024, 2048, ... rounds models retire that lost 20 nats
+    and a tenth more than the best since the last time; the last two kinds stay.
 
     Time O(E K) a value that is not 0, E = 8 at first, mostly 4 or 5 later. Memory 8 E (K + 1)
     bytes for every column that occurred; d itself costs nothing, and may be 2^62.
@@ -90,7 +79,7 @@ class SparseSgd(Learner):
     ``certificate().regret_bound``, for any B. It is of first order (`LinearEvidence`), looser than
     that of `Leader` where both fit. A bound known in advance is not claimed. The loss is at most
     that of the best model that has not retired plus :math:`w_{\max} (\ln 8 + \ln T)`; against one
-    that has, this holds up to its retirement, and with ``retire=False`` nobody retires.
+    that has, this holds up to its retirement, and with ``retire=False`` none retires.
 
     Parameters
     ----------
@@ -118,8 +107,7 @@ class SparseSgd(Learner):
     """
 
     PARAMS = ("n_features", "n_classes", "R", "B", "retire", "max_weight")
-    COUNTERS = ("_first_classes",)
-    UNBOUNDED = ("limit",)
+    ARRAYS = ("experts", "standing", "mixture", "totals", "limit")
     takes_sparse = True
 
     def __init__(
@@ -133,49 +121,37 @@ class SparseSgd(Learner):
         max_weight: float = 1.0,
     ) -> None:
         self._size(n_features, n_classes)
-        if self.n_features > _WIDEST:
+        if self.n_features > _MAX_FEATURES:
             raise InvalidInputError(f"n_features is {n_features}; expected at most 2^62")
         self.R = validation.positive("R", R)
         self.B = validation.positive("B", B)
         self.retire = bool(retire)
         self.max_weight = validation.positive("max_weight", max_weight)
-        self._first_classes = self.n_classes
+        self._start_evidence(N_TOTALS)
         self._index_type = index_type(self.n_features)
-        self._experts: Array = np.array([expert.scaled(self.R) for expert in _EXPERTS])
+        unit = self.R
+        self._experts: Array = np.array(
+            [(k, rate / unit ** _RATE_POWERS[k], offset * unit**2) for k, rate, offset in _EXPERTS]
+        )
         E = len(self._experts)
         self._standing: Array = np.zeros((3, E))
         self._standing[sparse_sgd.WEIGHTS] = 1.0 / E
         self._mixture: Array = np.zeros(2)
-        self._totals: Array = np.zeros(N_TOTALS)
-        self._limit: Array = np.array([math.inf])  # B that the evidence holds for
         self._columns = Columns()
         self._table: Array = np.zeros((self._columns.room, E, self.n_classes + 1))
 
     def _begin(self, start: WarmStart) -> None:
         """Take over, having learned nothing: every column was there, whatever its weights."""
-        columns = np.arange(self.n_features)
-        self._columns = Columns.of(columns)
-        past = start.past
+        self._columns = Columns.of(np.arange(self.n_features))
         entries = np.zeros((self.n_features, len(self._experts), self.n_classes + 1))
         entries[:, :, -1] = np.einsum("kjj->j", start.curvature)[:, None] / self.max_weight
         entries[:, :, :-1] = start.W.T[:, None]
-        entries[past.columns, 0, :-1] = past.G / self.max_weight
+        entries[start.past.columns, 0, :-1] = start.past.G / self.max_weight
         self._table = _with_room(entries, self._columns.room)
-        self._totals[:] = past._totals
+        self._mixture[:] = start.loss / self.max_weight, start.n_rounds
+        self._begin_evidence(start)
         self._totals[[CONSTANT, WEIGHT, REACH]] /= self.max_weight
         self._totals[DEPTH] += 2.0
-        self._limit[:] = past.largest_B
-        self._mixture[:] = start.loss / self.max_weight, start.n_rounds
-        self._totals[ROUNDS], self._first_classes = start.n_rounds, past._first_classes
-
-    @property
-    def n_rounds(self) -> int:
-        """The number of rounds learned so far, those of weight 0 included."""
-        return int(self._totals[ROUNDS])
-
-    def covers(self, B: float) -> bool:
-        """Whether `certificate` can speak of a class: of any, unless it took over."""
-        return bool(self._limit[0] * (1.0 + 1e-9) >= B)
 
     @property
     def n_columns(self) -> int:
@@ -186,7 +162,7 @@ class SparseSgd(Learner):
         """Tell of columns (n,) whether they occurred."""
         return self._columns.find(columns) >= 0
 
-    def n_columns_with(self, indices: NDArray[np.int64]) -> int:
+    def n_columns_with(self, indices: Indices) -> int:
         """Return how many columns will have occurred with these."""
         return self._columns.n_with(indices)
 
@@ -196,7 +172,7 @@ class SparseSgd(Learner):
         return float(self._mixture[sparse_sgd.LOSS] * self.max_weight)
 
     def _own_context(self, x: Any) -> Any:
-        # The usual case, without the words that `problem` has for all others.
+        # The usual case, without the error messages that `validation` has for all others.
         if type(x) is tuple and len(x) == 2:
             indices, values = x
             if (
@@ -212,45 +188,45 @@ class SparseSgd(Learner):
                 return SparseRow(indices, values)
         return super()._own_context(x)
 
+    @property
+    def _weights(self) -> Array:
+        weights: Array = self._standing[sparse_sgd.WEIGHTS]
+        return weights
+
     def _predict(self, x: Context) -> Array:
-        own = x if isinstance(x, SparseRow) else sparse_row(x)
+        row = x if isinstance(x, SparseRow) else sparse_row(x)
         p = np.empty(self.n_classes)
         keys, places, _, _ = self._columns.table
         if not sparse_sgd.predict(
-            keys, places, self._table, self._experts, self._standing, *own, validation.MAX_NORM, p
+            keys, places, self._table, self._experts, self._weights, *row, validation.MAX_NORM, p
         ):
             validation.check_context(x)
         return p
 
-    def _predict_rows(self, X: Contexts, norms: Array) -> Array:
-        own = SparseRows.of_any(X)
-        P = np.empty((len(own), self.n_classes))
+    def _predict_batch(self, X: Contexts, norms: Array) -> Array:
+        P: Array = self._predict_mixtures(X, self._weights[None])[0]
+        return P
+
+    def _expert_predictions(self, X: Contexts, norms: Array) -> Array:
+        return self._predict_mixtures(X, np.eye(len(self._experts)))
+
+    def _predict_mixtures(self, X: Contexts, mixtures: Array) -> Array:
+        """Return the probabilities (n, T, K) of checked contexts by mixtures (n, E)."""
+        rows = SparseRows.of_any(X)
+        P = np.empty((len(mixtures), len(rows), self.n_classes))
         keys, places, _, _ = self._columns.table
         sparse_sgd.predict_rows(
-            keys, places, self._table, self._experts, self._standing,
-            own.indptr, own.indices, own.values, P,
+            keys, places, self._table, self._experts, mixtures,
+            rows.indptr, rows.indices, rows.values, P,
         )  # fmt: skip
         return P
 
     def _expert_names(self) -> list[str]:
-        kinds = {
-            sparse_sgd.ROOT: "AdaGrad",
-            sparse_sgd.WHOLE: "1/t",
-            sparse_sgd.CONSTANT: "constant",
-        }
+        kinds = ("AdaGrad", "1/t", "constant", "dual averaging")  # as in `kernels.sparse_sgd`
         return [
-            f"{kinds.get(int(kind), 'dual averaging')}, rate {rate:g}, offset {offset:g}"
+            f"{kinds[int(kind)]}, rate {rate:g}, offset {offset:g}"
             for kind, rate, offset in self._experts
         ]
-
-    def _expert_predictions(self, X: Contexts, norms: Array) -> Array:
-        own = SparseRows.of_any(X)
-        P = np.empty((len(self._experts), len(own), self.n_classes))
-        keys, places, _, _ = self._columns.table
-        sparse_sgd.predict_each(
-            keys, places, self._table, self._experts, own.indptr, own.indices, own.values, P
-        )
-        return P
 
     def _learn(self, x: Context, label: int, soft: Array, weight: float) -> float:
         indices, values = x if isinstance(x, SparseRow) else sparse_row(x)
@@ -262,66 +238,48 @@ class SparseSgd(Learner):
             indices, values, label, soft, weight / self.max_weight, validation.MAX_NORM,
             np.empty(self.n_classes),
         )  # fmt: skip
-        if loss == loss and self.retire and self._is_due():
+        if loss == loss:
             self._review()
         return loss
 
-    def _run(self, rows: Rows, report: Report | None) -> Array:
-        rows = rows._replace(X=SparseRows.of_any(rows.X))
-        T = len(rows.X)
-        P = np.empty((T, self.n_classes))
-        met = len(self._experts) * self.n_classes * (rows.X.nnz / max(T, 1) + 2.0)
-        chunk = max(1, int(_CHUNK / met))
-        for start in range(0, T, chunk):
-            stop = min(start + chunk, T)
-            self._learn_rows(rows.part(start, stop), P[start:stop])
-            if report is not None:
-                report(stop)
-        return P
+    def _rows_at_once(self, rows: Rows) -> int:
+        """Return the rows up to the next review, so that `run` and the loop retire alike."""
+        n_values = rows.X.nnz if isinstance(rows.X, SparseRows) else rows.X.size
+        per_row = len(self._experts) * self.n_classes * (n_values / len(rows.X) + 2.0)
+        chunk = max(1, int(_CHUNK_NUMBERS / per_row))
+        return min(rows_to_review(self.n_rounds, _FIRST_REVIEW), chunk)
 
-    def _learn_rows(self, rows: Rows, P: Array) -> None:
-        """Predict sparse rows into P, then learn them."""
-        start = 0
+    def _run_chunk(self, rows: Rows, P: Array) -> None:
+        rows, start = rows._replace(X=SparseRows.of_any(rows.X)), 0
         while start < len(P):
-            stop = min(start + self._rows_to_review(), len(P))
-            X, _, labels, soft, weights = rows.part(start, stop)
-            done = sparse_sgd.run(
+            X, _, labels, soft, weights = rows.part(start, len(P))
+            start += sparse_sgd.run(
                 *self._columns.table, self._table, self._experts,
                 self._standing, self._mixture, self._totals,
-                X.indptr, X.indices, X.values, labels, soft, weights / self.max_weight,
-                P[start:stop],
+                X.indptr, X.indices, X.values, labels, soft, weights / self.max_weight, P[start:],
             )  # fmt: skip
-            start += done
-            if start < stop:
+            if start < len(P):
                 self._make_room(int(rows.X.indptr[start + 1] - rows.X.indptr[start]))
-            elif self.retire and self._is_due():
-                self._review()
+        self._review()
 
     def _make_room(self, n_more: int) -> None:
         """Make room for more columns."""
         # Pages that were never touched are not there: to be generous saves copies, not memory.
         n = self._columns.n
-        columns = self._columns.with_room(max(_GENEROUS * self._columns.room, n + n_more))
+        columns = self._columns.with_room(max(_ROOM_RATIO * self._columns.room, n + n_more))
         self._table = _with_room(self._table[:n], columns.room)
         self._columns = columns  # after the table, which may well have more room than they
 
-    def _is_due(self) -> bool:
-        return self.n_rounds >= _FIRST_REVIEW and self.n_rounds.bit_count() == 1
-
-    def _rows_to_review(self) -> int:
-        """Rows until experts are reviewed, so that `run` and the loop retire alike."""
-        review = _FIRST_REVIEW
-        while review <= self.n_rounds:
-            review *= 2
-        return review - self.n_rounds
-
     def _review(self) -> None:
-        """Retire experts that were far behind since the last review."""
+        """Retire experts that were far behind since the last review, if one is due."""
+        n_rounds = self.n_rounds
+        if not self.retire or n_rounds < _FIRST_REVIEW or n_rounds & (n_rounds - 1):
+            return
         recent = self._standing[sparse_sgd.LOSSES] - self._standing[sparse_sgd.REVIEWED]
         best = recent.min()
         stays = (recent <= best + _HOPELESS) | (recent <= _MUCH_WORSE * best)
-        stays[:_KEPT] = True
-        stays |= self._worth_keeping(~stays, self._standing[sparse_sgd.WEIGHTS])
+        stays[:_N_KEPT] = True
+        stays |= self._worth_keeping(~stays, self._weights)
         standing = np.ascontiguousarray(self._standing[:, stays])
         standing[sparse_sgd.REVIEWED] = standing[sparse_sgd.LOSSES]
         standing[sparse_sgd.WEIGHTS] /= standing[sparse_sgd.WEIGHTS].sum()
@@ -333,31 +291,11 @@ class SparseSgd(Learner):
         # All at once: an interrupt must not leave experts without their entries.
         self._experts, self._standing, self._table = experts, standing, table
 
-    def evidence(self, *, B: float | None = None) -> LinearEvidence:
-        """Return the evidence of all rounds so far, to be merged or sent, for any B."""
+    def _planes(self) -> tuple[NDArray[np.int64], Array, Array]:
         n, unit = self._columns.n, self.max_weight
         totals = self._totals.copy()
         totals[[CONSTANT, WEIGHT, REACH]] *= unit
-        totals[DEPTH] += 1.0
-        return LinearEvidence.of(
-            self._columns.columns,
-            unit * self._table[:n, 0, : self.n_classes],
-            totals,
-            n_features=self.n_features,
-            B=self.B if B is None else validation.positive("B", B),
-            first_classes=self._first_classes,
-            limit=float(self._limit[0]),
-        )
-
-    def expanded(self, rows: Rows) -> LinearEvidence:
-        """Return the evidence of checked rows, expanded at what is predicted now."""
-        own = LinearEvidence(n_features=self.n_features, n_classes=self.n_classes, B=self.B)
-        own._add_planes(rows, self._predict_rows(rows.X, rows.norms))
-        return own
-
-    def certificate(self, W: ArrayLike | None = None, *, B: float | None = None) -> Certificate:
-        """Return the certificate for a class, of any B, or for one W (K, d)."""
-        return self.evidence().certificate_or_invalid(self.loss, W, B)
+        return self._columns.columns, unit * self._table[:n, 0, : self.n_classes], totals
 
     def coef(self) -> Array:
         """Return the weights (K, d) of the expert with the least loss so far."""
@@ -379,8 +317,8 @@ class SparseSgd(Learner):
     @property
     def n_bytes(self) -> int:
         """The memory of the state."""
-        own: int = self._table[: self._columns.n].nbytes + self._columns.n_bytes
-        return own
+        entries: int = self._table[: self._columns.n].nbytes
+        return entries + self._columns.n_bytes
 
     def expected_bytes(self, n_features: int, n_classes: int) -> int:
         """Return the memory to begin with: what will occur is not known in advance."""
@@ -391,60 +329,43 @@ class SparseSgd(Learner):
 
         Copies are mostly kept to predict: of a learner that has just made room, an eighth.
         """
-        own = self._shallow()
-        own._columns = Columns.of(self._columns.columns)
-        own._table = _with_room(self._table[: self._columns.n], own._columns.room)
-        for part in ("experts", "standing", "mixture", "totals", "limit"):
-            setattr(own, f"_{part}", getattr(self, f"_{part}").copy())
-        return own
+        copied = self._shallow()
+        copied._columns = Columns.of(self._columns.columns)
+        copied._table = _with_room(self._table[: self._columns.n], copied._columns.room)
+        for part in self.ARRAYS:
+            setattr(copied, f"_{part}", getattr(self, f"_{part}").copy())
+        return copied
 
     def grown(self, *, n_features: int | None = None, n_classes: int | None = None) -> Self:
-        """Return a learner with room for more features and classes; this one is unchanged.
-
-        New features come last and are as if they had been 0 so far. New classes come last, with
-        weights of 0.
-        """
+        """Return a learner with room for more features and classes, see `Learner.grown`."""
         larger = self._larger(n_features, n_classes)
         larger._columns = Columns.of(self._columns.columns)
         n, K = self._columns.n, self.n_classes
         larger._table = np.zeros((larger._columns.room, len(self._experts), larger.n_classes + 1))
         larger._table[:n, :, :K] = self._table[:n, :, :K]
         larger._table[:n, :, -1] = self._table[:n, :, -1]
-        for part in ("experts", "standing", "mixture", "totals", "limit"):
+        for part in self.ARRAYS:
             setattr(larger, f"_{part}", getattr(self, f"_{part}").copy())
-        larger._first_classes = self._first_classes if self.n_rounds else larger.n_classes
         return larger
 
     def _parts(self) -> dict[str, NDArray[Any]]:
-        return {
-            "columns": self._columns.columns,
-            "table": self._table[: self._columns.n],
-            "experts": self._experts,
-            "standing": self._standing,
-            "mixture": self._mixture,
-            "totals": self._totals,
-            "limit": self._limit,
-        }
+        occurred = {"columns": self._columns.columns, "table": self._table[: self._columns.n]}
+        return occurred | super()._parts()
 
     def _restore(self, record: Record) -> None:
         experts = record.part("experts", (None, 3))
         known = {tuple(expert) for expert in self._experts.tolist()}
-        first = self._experts[:_KEPT].tolist()
-        if experts[:_KEPT].tolist() != first or not {tuple(e) for e in experts.tolist()} <= known:
+        first = self._experts[:_N_KEPT].tolist()
+        if experts[:_N_KEPT].tolist() != first or not {tuple(e) for e in experts.tolist()} <= known:
             raise StateFileError("a SparseSgd state has experts that are not its own")
         columns = record.part("columns", (None,), np.int64)
-        with state_file_errors(record.kind):
-            check_columns(columns, self.n_features)
+        check_columns(columns, self.n_features)
         E = len(experts)
         self._experts, self._standing = experts.copy(), np.empty((3, E))
         self._columns = Columns.of(columns)
         self._table = np.zeros((self._columns.room, E, self.n_classes + 1))
         super()._restore(record)
-        weights = self._standing[sparse_sgd.WEIGHTS]
-        if not ((weights >= 0.0).all() and 0.5 <= weights.sum() <= 2.0):
-            raise StateFileError("a SparseSgd state has weights of experts that are none")
-        if not 2 <= self._first_classes <= self.n_classes:
-            raise StateFileError("a SparseSgd state has a bad number of first classes")
+        check_weights("SparseSgd", self._weights)
 
 
 def _with_room(entries: Array, room: int) -> Array:

@@ -1,24 +1,18 @@
 """`Metrics`: totals over a stream, its segments and recent windows, classes and columns."""
 
 import math
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from folklearn.arrays import Array
+from folklearn.arrays import TINY, Array
+from folklearn.arrays import Labels as Numbers
 from folklearn.errors import StateFileError
 from folklearn.kernels import metrics as kernels
-from folklearn.metrics.records import (
-    ClassRecord,
-    ColumnPlaces,
-    ColumnRecord,
-    PredictionBatch,
-    Segment,
-)
 from folklearn.metrics.scores import CalibrationCurve
 from folklearn.serialization import Record, Serializable
 
@@ -26,6 +20,174 @@ _FIRST_SEGMENT_ROWS = 32  # before neighbours are joined
 _MAX_CLASSES_OF_TABLES = 50  # with confusion, calibration and AUC
 _MAX_PENDING_ROWS = 256  # added one by one, before they are counted
 MIN_BOUNDED_ROWS = 512  # of a lower bound: of fewer rows little can be proven
+
+
+class PredictionBatch(NamedTuple):
+    """Rows with what was predicted for them before their labels were known.
+
+    P : (T, K) probabilities of the classes known then, which share 1 - unseen.
+    unseen : (T,) probability of a class that was never seen; 0 where all classes are declared.
+    labels : (T,) class numbers; the most likely class of a soft label; -1 without a known label.
+    p_label : (T,) probability of the label; of a soft label exp(-loss), NaN without one.
+    weights : (T,) of the rows.
+
+    Of rows that were learned also:
+
+    targets : (T,) class numbers, or soft labels (T, K).
+    new_mass : (T,) share of the label that is of classes not known: 0 or 1 if it is hard.
+    known : (T,) number of classes known.
+    holdout : (T,) hold-out loss of the model by then, NaN if not measured.
+    values : (T, d) encoded values, place by place.
+    absent : (d,) an encoded row without values: NaN for numbers with a name.
+    encoded : the rows as the encoder gives them.
+    """
+
+    P: Array
+    unseen: Array
+    labels: Numbers
+    p_label: Array
+    weights: Array
+    targets: Any = None
+    new_mass: Any = None
+    known: Any = None
+    holdout: Any = None
+    values: Any = None
+    absent: Any = None
+    encoded: Any = None
+
+    @classmethod
+    def of(
+        cls,
+        P: Array,
+        unseen: Array,
+        targets: Any,
+        known: Numbers,
+        weights: Array,
+        holdout: Array,
+        values: Any,
+        absent: Array,
+        encoded: Any = None,
+    ) -> "PredictionBatch":
+        """Make a batch of P (T, K), the probabilities given that the class is known."""
+        P_outright = P * (1.0 - unseen)[:, None]
+        if targets.ndim == 2:
+            labels, soft = targets.argmax(axis=1), targets[:, : P.shape[1]]
+            is_known = np.arange(P.shape[1]) < known[:, None]
+            costs = -np.log(
+                np.maximum(P, TINY), where=is_known & (soft > 0.0), out=np.zeros_like(P)
+            )
+            new_mass = np.where(is_known, 0.0, soft).sum(axis=1)
+            cost_of_new = -np.log(np.maximum(unseen, TINY))
+            cost_of_known = -np.log1p(-np.where(unseen >= 1.0, 0.0, unseen))
+            losses = new_mass * cost_of_new + (1.0 - new_mass) * cost_of_known
+            p_label = np.exp(-losses - (soft * costs).sum(axis=1))
+        else:
+            labels, is_old = targets, targets < known
+            p_label, new_mass = unseen.copy(), (~is_old).astype(np.float64)
+            p_label[is_old] = P_outright[is_old, labels[is_old]]
+        return cls(
+            P_outright, unseen, labels, p_label, weights, targets, new_mass, known, holdout,
+            np.require(values, np.float64, ["C", "W"]),  # as the kernel is compiled for
+            absent, encoded,
+        )  # fmt: skip
+
+    @property
+    def losses(self) -> Array:
+        """The unweighted log losses (T,), NaN of rows without a label."""
+        losses: Array = -np.log(np.maximum(self.p_label, TINY))
+        return losses
+
+
+def loss_of_row(p: Array, label: int, unseen: float) -> float:
+    """Return the log loss of a prediction p (K,) of the classes known, which share 1 - unseen."""
+    p_label = unseen if label >= p.size else float(p[label]) * (1.0 - unseen)
+    return -math.log(max(p_label, TINY))
+
+
+@dataclass(frozen=True)
+class Segment:
+    """Consecutive rows of a stream, from `start` to before `stop`: totals.
+
+    Attributes
+    ----------
+    loss, n_errors, weight : totals; the loss is weighted.
+    lower_bound : nats a row that no linear model is below, over about these rows; NaN if not known.
+    holdout_loss : a row, when the segment ended; NaN if not known.
+    """
+
+    start: int
+    stop: int
+    loss: float
+    n_errors: int
+    weight: float
+    lower_bound: float = math.nan
+    holdout_loss: float = math.nan
+
+
+@dataclass(frozen=True)
+class ClassRecord:
+    """Counts of the rows of one class, and of predictions of it.
+
+    Attributes
+    ----------
+    n_rows, n_predicted, n_right : rows of the class; rows predicted as it; rows that are both.
+    auc : share of pairs in which a row of the class had a higher probability of it than a row of
+        another class; NaN if not known.
+    calibration_error : mean distance of predicted and observed frequency; NaN if not known.
+    """
+
+    n_rows: int
+    n_predicted: int
+    n_right: int
+    auc: float = math.nan
+    calibration_error: float = math.nan
+
+    @property
+    def precision(self) -> float:
+        """The share of the rows predicted as the class that were of it."""
+        return self.n_right / self.n_predicted if self.n_predicted else math.nan
+
+    @property
+    def recall(self) -> float:
+        """The share of the rows of the class that were predicted as it."""
+        return self.n_right / self.n_rows if self.n_rows else math.nan
+
+
+@dataclass(frozen=True)
+class ColumnRecord:
+    """Quality of the data in one column.
+
+    Attributes
+    ----------
+    name, role : of the column.
+    first : the row of its first value, counted from 0; None before that.
+    n_missing : rows without a value.
+    n_outliers : numbers more than 5 standard deviations from the mean of those before.
+    n_categories : with a place, their own or shared; 0 for other roles, and for words.
+    new_categories : those that came after the first segment.
+    """
+
+    name: str
+    role: str
+    first: int | None
+    n_missing: int
+    n_outliers: int = 0
+    n_categories: int = 0
+    new_categories: tuple[str, ...] = ()
+
+
+class ColumnPlaces(NamedTuple):
+    """The places of a column in an encoded row.
+
+    categories : of a category column, one for each place; empty where rows stay sparse.
+    is_feature : whether it is a column of a matrix, in which 0 is no value and NaN is a gap.
+    """
+
+    name: str
+    role: str
+    places: Sequence[int]
+    categories: Sequence[str] | None = None
+    is_feature: bool = False
 
 
 class Metrics(Serializable):
@@ -37,15 +199,12 @@ class Metrics(Serializable):
 
     Of more than 50 classes there is no confusion, no calibration and no AUC. Categories are not
     counted where rows stay sparse.
-
-    Attributes
-    ----------
-    n_rows, n_errors : rows, and rows whose most likely class was wrong.
-    loss, loss_of_new, weight : weighted loss, its part due to classes that were not known, and
-        weight of all rows.
-    segments : the rows in up to 64 segments of one length.
-    confusion : (K, K) rows of a class (first) that were predicted as a class (second).
     """
+
+    ARRAYS = (
+        "totals", "segments", "windows", "classes", "confusion", "scores", "probability_sums",
+        "counts", "moments",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self._n_counted, self._segment_rows = 0, _FIRST_SEGMENT_ROWS
@@ -54,7 +213,9 @@ class Metrics(Serializable):
         self._segments[kernels.LOWER_BOUND :] = math.nan
         self._windows = np.zeros((1 + 2 * kernels.N_WINDOW_LEVELS, 3))
         self._classes = np.zeros((3, 0), np.int64)
-        self._confusion, self._scores, self._probability_sums = _tables(0)
+        self._confusion = np.zeros((0, 0), np.int64)
+        self._scores = np.zeros((0, 2, kernels.N_SCORES), np.int64)  # of others, and of the class
+        self._probability_sums = np.zeros((0, kernels.N_BINS))
         self._counts = np.zeros((4, 0), np.int64)
         self._moments = np.zeros((2, 0))
         self._pending: list[tuple[Any, ...]] = []  # rows that came one by one, not counted yet
@@ -65,7 +226,8 @@ class Metrics(Serializable):
         """The hold-out loss a row of recent stripes, after the last row; NaN if not measured."""
         if self._pending:
             return float(self._pending[-1][4])
-        return self.segments[-1].holdout_loss if self._n_counted else math.nan
+        last = (self._n_counted - 1) // self._segment_rows
+        return float(self._segments[kernels.HOLDOUT, last])
 
     @property
     def n_rows(self) -> int:
@@ -84,8 +246,7 @@ class Metrics(Serializable):
     ) -> None:
         """Add a dense row: its prediction p (K,) of the classes known, and encoded values (d,).
 
-        `absent` is an encoded row without values, NaN for numbers. Rows are counted in batches:
-        a kernel call for each would cost more than learning it.
+        Rows are counted in batches: a kernel call for each would cost more than learning it.
         """
         if absent is not self._absent:  # a place that was empty may be that of a number now
             self._count_pending()
@@ -95,22 +256,39 @@ class Metrics(Serializable):
             self._count_pending()
 
     def add(self, batch: PredictionBatch) -> None:
-        """Add rows."""
-        self._count_pending()
-        self._count(batch)
+        """Add rows that were learned."""
+        if self._pending:
+            self._count_pending()
+        P, X, known = batch.P, batch.values, batch.known
+        n_classes = max(P.shape[1], int(batch.labels.max(initial=-1)) + 1)
+        if n_classes > self._classes.shape[1] or X.shape[1] > self._counts.shape[1]:
+            self._grow(n_classes, X.shape[1])
+        best = np.full(len(P), -1)
+        if P.shape[1]:
+            best = np.where(known > 0, P.argmax(axis=1), -1)
+        self._segment_rows = kernels.count_predictions(
+            P, batch.p_label, batch.unseen, batch.new_mass, batch.labels, best, known,
+            batch.weights, batch.holdout, self._n_counted, self._segment_rows, self._totals,
+            self._segments, self._windows, self._classes, self._confusion, self._scores,
+            self._probability_sums,
+        )  # fmt: skip
+        is_number = np.isnan(batch.absent[: X.shape[1]])
+        kernels.count_values(X, is_number, self._n_counted, self._counts, self._moments)
+        self._n_counted += len(P)
 
-    def note_lower_bounds(self, bound_of_last: Callable[[int], float], n_rows: int = 1) -> None:
+    def note_lower_bounds(self, windows: Callable[[int], list[Any]], n_rows: int = 1) -> None:
         """Set the lower bound of the segments that ended within the last `n_rows`.
 
-        `bound_of_last` returns the bound in nats a row over at least as many rows as it is given,
-        NaN where none is known.
+        `windows` returns the shortest window of at least as many rows as it is given, with the
+        lower bound on the loss there: `Model.windows`.
         """
         if self.n_rows // self._segment_rows == (self.n_rows - n_rows) // self._segment_rows:
             return
         self._count_pending()
         n, size = self._n_counted, self._segment_rows
-        bound = bound_of_last(max(size, MIN_BOUNDED_ROWS))
-        if math.isfinite(bound):
+        (window,) = windows(max(size, MIN_BOUNDED_ROWS))
+        if window.weight > 0.0 and math.isfinite(window.lower_bound):
+            bound = window.lower_bound / window.weight
             self._segments[kernels.LOWER_BOUND, (n - n_rows) // size : n // size] = bound
 
     def _count_pending(self) -> None:
@@ -118,45 +296,35 @@ class Metrics(Serializable):
             return
         P, unseen, labels, weights, holdout, X = zip(*self._pending, strict=True)
         self._pending = []
-        sizes = list(zip(map(len, P), map(len, X), strict=True))
-        for (K, d), group in groupby(range(len(sizes)), key=sizes.__getitem__):
-            indices = list(group)
-            n, rows = len(indices), slice(indices[0], indices[-1] + 1)
+        sizes, start = list(zip(map(len, P), map(len, X), strict=True)), 0
+        for (K, d), group in groupby(sizes):
+            n = len(list(group))
+            rows, start = slice(start, start + n), start + n
             numbers = np.array([unseen[rows], weights[rows], holdout[rows]])
-            self._count(
+            self.add(
                 PredictionBatch.of(
                     np.concatenate(P[rows]).reshape(n, K), numbers[0], np.array(labels[rows]),
-                    np.full(n, K), numbers[1], numbers[2],
-                    np.concatenate(X[rows]).reshape(n, d), self._absent,
+                    np.full(n, K), numbers[1], numbers[2], np.concatenate(X[rows]).reshape(n, d),
+                    self._absent,
                 )
             )  # fmt: skip
-
-    def _count(self, batch: PredictionBatch) -> None:
-        n_classes = max(batch.P.shape[1], int(batch.labels.max(initial=-1)) + 1)
-        self._grow(n_classes, batch.X.shape[1])
-        self._segment_rows = kernels.count_predictions(
-            *batch[:-2], self._n_counted, self._segment_rows, self._totals, self._segments,
-            self._windows, self._classes, self._confusion, self._scores, self._probability_sums,
-        )  # fmt: skip
-        columns = batch.X, batch.is_number
-        kernels.count_values(*columns, self._n_counted, self._counts, self._moments)
-        self._n_counted += len(batch.labels)
 
     def _grow(self, n_classes: int, n_places: int) -> None:
         """Make room for more classes and places; too many classes end the tables."""
         n_new = n_classes - self._classes.shape[1]
         if n_new > 0:
             self._classes = np.pad(self._classes, ((0, 0), (0, n_new)))
-            tables = self._confusion, self._scores, self._probability_sums
-            grown = _tables(n_classes)
-            if n_classes <= _MAX_CLASSES_OF_TABLES:
-                for new, old in zip(grown, tables, strict=True):
-                    new[tuple(map(slice, old.shape))] = old
-            self._confusion, self._scores, self._probability_sums = grown
+            if n_classes > _MAX_CLASSES_OF_TABLES:
+                self._confusion, self._scores = self._confusion[:0, :0], self._scores[:0]
+                self._probability_sums = self._probability_sums[:0]
+            else:
+                self._confusion = np.pad(self._confusion, (0, n_new))
+                self._scores = np.pad(self._scores, ((0, n_new), (0, 0), (0, 0)))
+                self._probability_sums = np.pad(self._probability_sums, ((0, n_new), (0, 0)))
         n_new = n_places - self._counts.shape[1]
         if n_new > 0:
-            wider = (0, 0), (0, n_new)
-            self._counts, self._moments = np.pad(self._counts, wider), np.pad(self._moments, wider)
+            self._counts = np.pad(self._counts, ((0, 0), (0, n_new)))
+            self._moments = np.pad(self._moments, ((0, 0), (0, n_new)))
 
     # Totals.
 
@@ -212,33 +380,25 @@ class Metrics(Serializable):
 
     def windows(self) -> list[Segment]:
         """Return the last 64, 128, 256, ... rows or a few more, the shortest first, and all."""
-        windows, wanted = [], kernels.WINDOW_ROWS
-        for window in self._suffixes():
-            n_rows = window.stop - window.start
-            if n_rows >= wanted or window.start == 0:
-                windows.append(window)
-                while wanted <= n_rows:
-                    wanted *= 2
-        return windows
-
-    def last_window(self, n_rows: int) -> Segment | None:
-        """Return the shortest window of at least `n_rows`, or all rows; None before the first."""
-        last = None
-        for last in self._suffixes():
-            if last.stop - last.start >= n_rows:
-                break
-        return last
-
-    def _suffixes(self) -> Iterator[Segment]:
-        """Yield all windows that end with the last row, the shortest first."""
         self._count_pending()
         n = start = self._n_counted
-        totals = np.zeros(3)
-        for place, n_rows in _window_places(n):
+        n_closed, n_open = divmod(n, kernels.WINDOW_ROWS)
+        ladder = [(0, n_open)] if n_open else []  # indices and their rows, the newest first
+        index, n_rows = 1, kernels.WINDOW_ROWS
+        while n_closed:
+            n_here = 2 - n_closed % 2
+            ladder += [(index + i, n_rows) for i in reversed(range(n_here))]
+            index, n_rows, n_closed = index + 2, 2 * n_rows, (n_closed - n_here) // 2
+        windows, wanted, totals = [], kernels.WINDOW_ROWS, np.zeros(3)
+        for index, n_rows in ladder:
             start -= n_rows
-            totals = totals + self._windows[place]
-            loss, n_errors, weight = totals.tolist()
-            yield Segment(start, n, loss, int(n_errors), weight)
+            totals = totals + self._windows[index]
+            if n - start >= wanted or start == 0:
+                loss, n_errors, weight = totals.tolist()
+                windows.append(Segment(start, n, loss, int(n_errors), weight))
+            while wanted <= n - start:
+                wanted *= 2
+        return windows
 
     # By class and column.
 
@@ -298,9 +458,9 @@ class Metrics(Serializable):
     def to_record(self) -> Record:
         """Return the full state as a record."""
         self._count_pending()
-        arrays = {name: getattr(self, f"_{name}").copy() for name in _ARRAYS}
-        config = {"n_rows": self._n_counted, "segment_rows": self._segment_rows}
-        return Record("Metrics", config, arrays)
+        record = super().to_record()
+        record.config.update(n_rows=self._n_counted, segment_rows=self._segment_rows)
+        return record
 
     def _restore(self, record: Record) -> None:
         self._n_counted = record.count("n_rows")
@@ -309,10 +469,8 @@ class Metrics(Serializable):
             raise StateFileError("a Metrics state has more rows than its segments hold")
         n_classes = record.part("classes", (3, None), np.int64).shape[1]
         self._grow(n_classes, record.part("counts", (4, None), np.int64).shape[1])
-        for name in _ARRAYS:
-            empty = getattr(self, f"_{name}")
-            part = record.part(name, empty.shape, empty.dtype, gaps=name == "segments")
-            setattr(self, f"_{name}", part)
+        for name, empty in self._parts().items():
+            empty[...] = record.part(name, empty.shape, empty.dtype, gaps=name == "segments")
 
     def __getstate__(self) -> dict[str, Any]:
         self._count_pending()  # so that the bytes do not depend on what was read before
@@ -320,35 +478,6 @@ class Metrics(Serializable):
 
     def __repr__(self) -> str:
         return f"Metrics of {self.n_rows} rows"
-
-
-_ARRAYS = (
-    "totals", "segments", "windows", "classes", "confusion", "scores", "probability_sums",
-    "counts", "moments",
-)  # fmt: skip
-
-
-def _tables(n_classes: int) -> tuple[NDArray[np.int64], NDArray[np.int64], Array]:
-    """Return empty tables: confusion, counts of probabilities, and their sums by bin."""
-    K = n_classes if n_classes <= _MAX_CLASSES_OF_TABLES else 0
-    return (
-        np.zeros((K, K), np.int64),
-        np.zeros((K, 2, kernels.N_SCORES), np.int64),  # of rows of others, and of the class
-        np.zeros((K, kernels.N_BINS)),
-    )
-
-
-def _window_places(n_rows: int) -> Iterator[tuple[int, int]]:
-    """Yield the place and the rows of every window of the ladder, the newest first."""
-    n_closed, size = divmod(n_rows, kernels.WINDOW_ROWS)
-    if size:
-        yield 0, size
-    place, size = 1, kernels.WINDOW_ROWS
-    while n_closed:
-        n_here = 2 - n_closed % 2
-        for i in reversed(range(n_here)):
-            yield place + i, size
-        place, size, n_closed = place + 2, 2 * size, (n_closed - n_here) // 2
 
 
 def _auc(scores: NDArray[np.int64]) -> float:

@@ -20,44 +20,36 @@ MIN_PROBABILITY = 1e-15  # a smaller probability of a label is clipped to it
 
 def checked_rows(P: ArrayLike, n_rounds: int, n_classes: int) -> Array:
     """Return P (T, K) if every row is a distribution; else name the first that is not."""
-    P = validation.numbers("P", P)
-    if P.shape != (n_rounds, n_classes):
-        raise InvalidInputError(
-            f"P has shape {P.shape}; expected one row of probabilities per round: "
-            f"{(n_rounds, n_classes)}"
-        )
-    check_rows(P, "row {} of P", ROW_SUM_TOLERANCE)
-    return P
+    return _check_probabilities("P", P, (n_rounds, n_classes))
 
 
 def checked_row(p: ArrayLike, n_classes: int) -> Array:
     """Return p (K,) if it is a distribution."""
-    p = validation.numbers("p", p)
-    if p.shape != (n_classes,):
-        raise InvalidInputError(f"p has shape {p.shape}; expected (n_classes={n_classes},)")
-    check_rows(p[None, :], "p", ROW_SUM_TOLERANCE)
-    return p
+    return _check_probabilities("p", p, (n_classes,))
 
 
-def check_rows(P: Array, where: str, tolerance: float) -> None:
-    """Raise for the first row that is not non-negative with sum 1 within `tolerance`."""
-    in_range: NDArray[np.bool_] = (P >= 0.0) & (tolerance >= P - 1.0)  # false for NaN too
-    good: NDArray[np.bool_] = np.all(in_range, axis=1)
-    sums = np.where(in_range, P, 0.0).sum(axis=1)
-    bad = np.flatnonzero(~(good & (np.abs(sums - 1.0) <= tolerance)))
+def _check_probabilities(name: str, P: ArrayLike, shape: tuple[int, ...]) -> Array:
+    P = validation.numbers(name, P)
+    if P.shape != shape:
+        raise InvalidInputError(f"{name} has shape {P.shape}; expected probabilities, {shape}")
+    check_rows(P.reshape(-1, shape[-1]), "p" if P.ndim == 1 else "row {} of P")
+    return P
+
+
+def check_rows(P: Array, where: str) -> None:
+    """Raise for the first row that is not non-negative with sum 1 within `ROW_SUM_TOLERANCE`."""
+    in_range: NDArray[np.bool_] = (P >= 0.0) & (ROW_SUM_TOLERANCE >= P - 1.0)  # not NaN
+    sums = np.where(in_range, P, np.nan).sum(axis=1)
+    bad = np.flatnonzero(~(np.abs(sums - 1.0) <= ROW_SUM_TOLERANCE))
     if not bad.size:
         return
     row = bad[0]
-    name = where.format(row)
-    if not good[row]:
-        column = int(np.flatnonzero(~in_range[row])[0])
-        raise InvalidInputError(
-            f"{name} gives class {column} the probability {P[row, column]:g}; "
-            "expected a number from 0 to 1"
-        )
-    raise InvalidInputError(
-        f"{name} sums to {sums[row]:.9g}; probabilities must sum to 1 within {tolerance:g}"
-    )
+    fault = f"sums to {sums[row]:.9g}; probabilities must sum to 1 within {ROW_SUM_TOLERANCE:g}"
+    if np.isnan(sums[row]):
+        column = int(np.argmin(in_range[row]))
+        p = P[row, column]
+        fault = f"gives class {column} the probability {p:g}; expected a number from 0 to 1"
+    raise InvalidInputError(f"{where.format(row)} {fault}")
 
 
 def label_mass(P: Array, labels: Labels, soft: Array) -> Array:
@@ -141,21 +133,7 @@ def calibration_curve(
     >>> curve.predicted, curve.observed, round(curve.error, 6)
     (array([0.8]), array([0.7]), 0.1)
     """
-    P, labels, soft, weights = _checked(P, y, weight)
-    n_bins = validation.count("n_bins", n_bins, 1)
-    if label is None:
-        predicted, observed = P.max(axis=1, initial=0.0), label_mass(P, labels, soft)
-    else:
-        label, _ = validation.label(label, P.shape[1])
-        predicted = P[:, label]
-        observed = soft[:, label] if len(soft) else (labels == label).astype(np.float64)
-    _check_weight(weights)
-    bins = np.minimum((predicted * n_bins).astype(np.int64), n_bins - 1)
-    return CalibrationCurve.of_bins(
-        np.bincount(bins, weights, n_bins),
-        np.bincount(bins, weights * predicted, n_bins),
-        np.bincount(bins, weights * observed, n_bins),
-    )
+    return score(P, y, weight=weight).calibration(label=label, n_bins=n_bins)
 
 
 @dataclass(frozen=True, eq=False)
@@ -197,7 +175,7 @@ class Scores:
         """The total (weighted) log loss."""
         return float(self._weighted(self.losses).sum())
 
-    @property
+    @cached_property
     def log_loss(self) -> float:
         """The average log loss."""
         return self._average(self.losses)
@@ -211,15 +189,24 @@ class Scores:
     def brier(self) -> float:
         """The average of sum_k (p_k - y_k)^2, between 0 and 2."""
         labels, soft = self._labels
-        if len(soft):
-            return self._average(((self.P - soft) ** 2).sum(axis=1))
-        # |p|^2 - 2 p_y + 1, without making the one-hot labels.
-        given = self.P[np.arange(self.n_rounds), labels]
-        return self._average((self.P**2).sum(axis=1) - 2.0 * given + 1.0)
+        targets = soft if len(soft) else np.eye(self.P.shape[1])[labels]
+        return self._average(((self.P - targets) ** 2).sum(axis=1))
 
     def calibration(self, *, label: int | None = None, n_bins: int = 15) -> CalibrationCurve:
         """Return the calibration curve of the most likely class, or of one class."""
-        return calibration_curve(self.P, self.y, label=label, n_bins=n_bins, weight=self.weight)
+        (labels, soft), weights = self._labels, self.weight
+        n_bins = validation.count("n_bins", n_bins, 1)
+        if label is None:
+            predicted = self.P.max(axis=1, initial=0.0)
+            observed = label_mass(self.P, labels, soft)
+        else:
+            label, _ = validation.label(label, self.P.shape[1])
+            predicted = self.P[:, label]
+            observed = soft[:, label] if len(soft) else (labels == label).astype(np.float64)
+        _check_weight(weights)
+        bins = np.minimum((predicted * n_bins).astype(np.int64), n_bins - 1)
+        totals = weights, weights * predicted, weights * observed
+        return CalibrationCurve.of_bins(*(np.bincount(bins, total, n_bins) for total in totals))
 
     @cached_property
     def calibration_error(self) -> float:
@@ -278,7 +265,12 @@ def score(
     >>> [round(float(loss), 3) for loss in scores.losses], scores.n_clipped, scores.error_rate
     ([0.693, 34.539], 1, 0.5)
     """
-    P, labels, soft, weights = _checked(P, y, weight)
+    P = validation.numbers("P", P)
+    if P.ndim != 2:
+        raise InvalidInputError(f"P has shape {P.shape}; expected (number of rounds, classes)")
+    P = checked_rows(P, *P.shape)
+    labels, soft = validation.labels(y, *P.shape)
+    weights = validation.weights(weight, len(P))
     if not 0.0 <= clip < 1.0:
         raise InvalidInputError(f"clip must be a number from 0 to below 1, got {clip!r}")
     if comparator_losses is not None:
@@ -335,18 +327,6 @@ def progressive(
         losses = linear_losses(X, y, W)
     P = learner.run(X, y, weight=weight, progress=progress)
     return score(P, y, weight=weight, clip=clip, comparator_losses=losses)
-
-
-def _checked(
-    P: ArrayLike, y: ArrayLike, weight: ArrayLike | None
-) -> tuple[Array, Labels, Array, Array]:
-    """Return P (T, K), labels (T,), soft labels (T, K) or no rows, and weights (T,)."""
-    P = validation.numbers("P", P)
-    if P.ndim != 2:
-        raise InvalidInputError(f"P has shape {P.shape}; expected (number of rounds, classes)")
-    P = checked_rows(P, *P.shape)
-    labels, soft = validation.labels(y, *P.shape)
-    return P, labels, soft, validation.weights(weight, len(P))
 
 
 def _check_weight(weights: Array) -> None:

@@ -1,15 +1,158 @@
-"""Batches of rows: raw ones that are kept, and what came of rows that were learned."""
+"""Rows that are kept: batches before scaling, the last rows as they came, rows that wait."""
 
+import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from sys import getsizeof
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
+from folklearn import validation
 from folklearn.arrays import Array, Labels
-from folklearn.metrics.records import PredictionBatch
-from folklearn.model.sparse_scaler import SparseInput
+from folklearn.errors import StateFileError
+from folklearn.readers.convert import format_cell
+from folklearn.readers.table import Column, Table, TextColumn, is_missing, table_from_records
+from folklearn.scaler import SPACE
+from folklearn.serialization import Record, Serializable
+from folklearn.sparse import SparseRows, concatenate
 
+_SPACE_BITS = SPACE.bit_length() - 1
+_MAX_ROWS = 256  # of a `RowBuffer`
+_MAX_VALUES = 2**16  # of numbers and texts together: wide rows are kept in smaller number
 _NO_PREDICTIONS = np.empty((0, 0))
+
+
+@dataclass(frozen=True)
+class SparseInput:
+    """Raw rows that stay sparse: every column of the data has a slot, counted from 1.
+
+    numbers : (T, m), NaN where missing, and `slots` (m,) of them, ascending.
+    cells : (T, (number of slots + 1) 2^40) every value in its column: those of slot s begin at
+        s 2^40. A number, and the constant in column 0, has a 1 here.
+    """
+
+    numbers: Array
+    slots: tuple[int, ...]
+    cells: SparseRows
+
+    @classmethod
+    def of_parts(
+        cls, numbers: Array, slots: Sequence[int], parts: Mapping[int, SparseRows]
+    ) -> "SparseInput":
+        """Put the slots side by side: those of numbers, and what is not 0 in all others."""
+        T, n_slots = len(numbers), max([0, *slots, *parts])
+        ones = SparseRows(np.arange(T + 1), np.zeros(T, np.int32), np.ones(T), 1)
+        for rows in parts.values():
+            validation.rows_of_contexts(rows, rows.shape[1])
+        compact = {slot: rows.compact() for slot, rows in parts.items()}
+        ordered = sorted(({0: ones} | dict.fromkeys(slots, ones) | compact).items())
+        counts = np.array([np.diff(rows.indptr) for _, rows in ordered])
+        indptr = np.concatenate([[0], np.cumsum(counts.sum(axis=0))])
+        starts = indptr[:-1] + np.cumsum(counts, axis=0) - counts
+        indices, values = np.empty(indptr[-1], np.int64), np.empty(indptr[-1])
+        for (slot, rows), start, count in zip(ordered, starts, counts, strict=True):
+            places = np.repeat(start - rows.indptr[:-1], count) + np.arange(rows.nnz)
+            indices[places] = rows.indices + np.int64(slot) * SPACE
+            values[places] = rows.values
+        cells = SparseRows(indptr, indices, values, (n_slots + 1) * SPACE)
+        return cls(numbers, tuple(slots), cells)
+
+    @classmethod
+    def of_rows(cls, X: SparseRows) -> "SparseInput":
+        """Return rows that are all there is: one column of the data."""
+        return cls.of_parts(np.empty((len(X), 0)), (), {1: X})
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def __getitem__(self, which: Any) -> "SparseInput":
+        return SparseInput(self.numbers[which], self.slots, self.cells[which])
+
+    @property
+    def n_slots(self) -> int:
+        """The number of columns of the data."""
+        return self.cells.shape[1] // SPACE - 1
+
+    @classmethod
+    def concat(cls, batches: Sequence["SparseInput"]) -> "SparseInput":
+        """Return the rows of several one after the other; a slot that one lacks is empty there."""
+        slots = max((batch.slots for batch in batches), key=len)
+        numbers = [
+            np.pad(b.numbers, ((0, 0), (0, len(slots) - len(b.slots))), constant_values=np.nan)
+            for b in batches
+        ]
+        cells = concatenate([batch.cells for batch in batches])
+        width = max(batch.cells.shape[1] for batch in batches)
+        cells = SparseRows(cells.indptr, cells.indices, cells.values, width)
+        return cls(np.concatenate(numbers), slots, cells)
+
+    def of_slots(self, n_slots: int) -> "SparseInput":
+        """Return the rows without the columns of the data behind the first `n_slots`."""
+        if self.n_slots <= n_slots:
+            return self
+        cells, width = self.cells.compact(), (n_slots + 1) * SPACE
+        is_kept = cells.indices < width
+        indptr = np.concatenate([[0], np.cumsum(is_kept)])[cells.indptr]
+        slots = tuple(slot for slot in self.slots if slot <= n_slots)
+        kept = SparseRows(indptr, cells.indices[is_kept], cells.values[is_kept], width)
+        return SparseInput(self.numbers[:, : len(slots)], slots, kept)
+
+    def values_by_place(self, n_places: int) -> Array:
+        """Return (T, n_places): the numbers, and 1 where any other column has a value."""
+        cells, values = self.cells.compact(), np.zeros((len(self), 1 + n_places))
+        values[np.repeat(np.arange(len(self)), np.diff(cells.indptr)), cells.indices // SPACE] = 1.0
+        values[:, self.slots] = self.numbers
+        return values[:, 1:]
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return everything as arrays by name."""
+        cells = self.cells.arrays("cells.")
+        return {"numbers": self.numbers, "slots": np.array(self.slots, np.int64), **cells}
+
+    @classmethod
+    def of_arrays(cls, arrays: Mapping[str, Any]) -> "SparseInput":
+        """Return what `arrays` gave."""
+        slots = tuple(arrays["slots"].astype(int).tolist())
+        return cls(arrays["numbers"], slots, SparseRows.of_arrays(arrays, "cells."))
+
+    def has_sizes(self, n_rows: int, n_slots: int) -> bool:
+        """Tell whether these are `n_rows` rows of at most `n_slots` columns of the data."""
+        validation.contexts(self.numbers, len(self.slots), gaps=True)
+        are_slots = all(a < b for a, b in zip((0, *self.slots), self.slots, strict=False))
+        fits = max(self.slots, default=0) <= self.n_slots <= n_slots
+        return are_slots and fits and len(self.numbers) == len(self.cells) == n_rows
+
+    def scale_cells(
+        self, numbers: Array, length: float | None, constant: float | None, n_columns: int
+    ) -> SparseRows:
+        """Return the rows (T, n_columns) with scaled `numbers` (T, m) and a constant, if any.
+
+        The values of every other slot have the norm `length` in each row, None leaves them.
+        """
+        cells = self.cells.compact()
+        slots, values = cells.indices >> _SPACE_BITS, cells.values.copy()
+        if length is not None and len(values):
+            is_first = np.diff(slots, prepend=-1) != 0  # of its slot in its row
+            is_first[cells.indptr[:-1]] = True
+            starts = np.flatnonzero(is_first)
+            norms = np.sqrt(np.add.reduceat(values**2, starts))
+            factors = length * np.divide(1.0, norms, out=np.ones_like(norms), where=norms > 0.0)
+            values *= np.repeat(factors, np.diff(starts, append=len(values)))
+        if self.slots:
+            column_of_slot = np.full(self.n_slots + 1, -1)
+            column_of_slot[list(self.slots)] = np.arange(len(self.slots))
+            columns = column_of_slot[slots]
+            at = np.flatnonzero(columns >= 0)
+            rows = np.searchsorted(cells.indptr, at, side="right") - 1
+            values[at] = numbers[rows, columns[at]]
+        values[cells.indptr[:-1]] = 0.0 if constant is None else constant
+        is_kept = values != 0.0
+        if is_kept.all():
+            return SparseRows(cells.indptr, cells.indices, values, n_columns)
+        indptr = np.concatenate([[0], np.cumsum(is_kept)])[cells.indptr]
+        return SparseRows(indptr, cells.indices[is_kept], values[is_kept], n_columns)
 
 
 class RawBatch(NamedTuple):
@@ -33,7 +176,11 @@ class RawBatch(NamedTuple):
         """Copy rows with labels (T,), or soft labels (T, K) where `soft` has rows."""
         P = P.copy() if len(P) else np.empty((len(weights), 0))
         X = X.copy() if isinstance(X, np.ndarray) else X[:]
-        return cls(X, one_hot(labels, soft), weights.copy(), P)
+        Y = soft.copy()
+        if not len(soft):
+            Y = np.zeros((len(labels), int(labels.max(initial=0)) + 1))
+            Y[np.arange(len(labels)), labels] = 1.0
+        return cls(X, Y, weights.copy(), P)
 
     def take(self, rows: Any) -> "RawBatch":
         """Return some of the rows: a slice, or a mask (T,)."""
@@ -48,10 +195,11 @@ class RawBatch(NamedTuple):
         if isinstance(X, SparseInput):
             X = X.of_slots(n_features)
         elif X.shape[1] != n_features:
-            X = pad_features(X[:, :n_features], n_features, numeric)
-        return RawBatch(
-            X, pad_classes(Y, n_classes), weights, pad_classes(P, n_classes) if P.shape[1] else P
-        )
+            known, X = X[:, :n_features], np.full((len(X), n_features), np.nan)
+            X[:, np.flatnonzero(~np.asarray(numeric[:n_features], bool))] = 0.0
+            X[:, : known.shape[1]] = known
+        width = n_classes if P.shape[1] else 0
+        return RawBatch(X, _set_width(Y, n_classes), weights, _set_width(P, width))
 
     @classmethod
     def concat(cls, batches: Sequence["RawBatch"], numeric: Sequence[bool] = ()) -> "RawBatch":
@@ -60,10 +208,10 @@ class RawBatch(NamedTuple):
             return batches[0]
         n_classes = max(max(batch.Y.shape[1], batch.P.shape[1]) for batch in batches)
         sparse = isinstance(batches[0].X, SparseInput)
-        widths = [max([0, *b.X.slots, *b.X.parts]) if sparse else b.X.shape[1] for b in batches]
+        widths = [batch.X.n_slots if sparse else batch.X.shape[1] for batch in batches]
         sized = [batch.resize(max(widths), n_classes, numeric) for batch in batches]
         Xs, Ys, weights, Ps = zip(*sized, strict=True)
-        X = SparseInput.joined(Xs) if sparse else np.concatenate(Xs)
+        X = SparseInput.concat(Xs) if sparse else np.concatenate(Xs)
         return cls(X, *map(np.concatenate, (Ys, weights, Ps)))
 
     def arrays(self, prefix: str = "") -> dict[str, Any]:
@@ -73,50 +221,27 @@ class RawBatch(NamedTuple):
         return {prefix + name: array for name, array in named.items()}
 
     @classmethod
-    def of_arrays(cls, arrays: Mapping[str, Any], prefix: str) -> "RawBatch | None":
-        """Return what `arrays` gave, None if nothing has the prefix."""
+    def of_record(
+        cls, record: Record, prefix: str, *, n_features: int, n_classes: int, sparse: bool
+    ) -> "RawBatch | None":
+        """Return the rows that `arrays` gave, of at most these sizes; None if there are none."""
+        arrays = record.arrays
         named = {k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)}
         if not named:
             return None
-        X = named["X"] if "X" in named else SparseInput.of_arrays(named)
-        return cls(X, named["Y"], named["weights"], named["P"])
-
-    def has_sizes(self, *, n_features: int, n_classes: int, sparse: bool) -> bool:
-        """Tell whether all parts are rows of the same number, and of at most these sizes."""
-        X, Y, weights, P = self
+        X = SparseInput.of_arrays(named) if sparse else named["X"]
+        Y, weights, P = named["Y"], named["weights"], named["P"]
+        fits = Y.ndim == P.ndim == 2 and {len(X), len(Y), len(P)} == {len(weights)}
         if isinstance(X, SparseInput):
-            fits = sparse and X.has_sizes(len(weights), n_features)
+            fits = fits and X.has_sizes(len(weights), n_features)
         else:
-            fits = not sparse and X.ndim == 2 and X.shape[1] <= n_features
-        return (
-            fits
-            and Y.ndim == P.ndim == 2
-            and {len(X), len(Y), len(P)} == {len(weights)}
-            and max(Y.shape[1], P.shape[1]) <= max(1, n_classes)
-        )
-
-
-class BatchResult(NamedTuple):
-    """Rows that were predicted and, where they have a label, learned.
-
-    P : (T, K) probabilities of the classes known by then, which share 1 - unseen.
-    unseen : (T,) of a class that was never seen; 0 where all classes are declared.
-    numbers : (T,) class numbers, -1 for a row without a label and for a soft label.
-    losses : (T,) unweighted log losses, NaN for a row without a label.
-    weights : (T,) of the rows.
-    learned : the same with all that a `Metrics` counts, None for rows that were only predicted.
-    X : the rows as the encoder gives them, None for rows that were only predicted.
-    labels : (T,) class numbers, or soft labels (T, K), of these.
-    """
-
-    P: Array
-    unseen: Array
-    numbers: Labels
-    losses: Array
-    weights: Array
-    learned: PredictionBatch | None = None
-    X: Any = None
-    labels: Any = None
+            fits = fits and validation.contexts(X, X.shape[-1], gaps=True)[0].shape[1] <= n_features
+        if not fits or max(Y.shape[1], P.shape[1]) > max(1, n_classes):
+            raise StateFileError(
+                f"the rows {prefix!r} of a {record.kind} state do not fit its sizes"
+            )
+        validation.labels(Y, *Y.shape)
+        return cls(X, Y, validation.weights(weights, len(weights)), P)
 
 
 class BatchBuffer:
@@ -125,78 +250,198 @@ class BatchBuffer:
     def __init__(self) -> None:
         self.n_rows = 0
         self._batches: list[RawBatch] = []
-        self._rows: list[tuple[Array, int, Array, float]] = []  # behind the batches
+        self._rows: list[tuple[Array, int, float]] = []  # behind the batches, of one width
 
     def add(self, batch: RawBatch) -> None:
         """Keep a batch, which must share nothing with arrays of the caller."""
-        self._collect_rows(())
+        if self._rows:
+            self._collect_rows()
         self._batches.append(batch)
         self.n_rows += len(batch.weights)
 
-    def add_row(self, x: Array, label: int, soft: Array, weight: float) -> None:
-        """Keep a copy of one dense row (d,), with a label or a soft label."""
-        self._rows.append((x.copy(), label, soft, weight))
+    def add_row(self, x: Array, label: int, weight: float) -> None:
+        """Keep one dense row (d,), which must not change any more."""
+        if self._rows and self._rows[0][0].size != x.size:
+            self._collect_rows()
+        self._rows.append((x, label, weight))
         self.n_rows += 1
 
-    def _collect_rows(self, numeric: Sequence[bool]) -> None:
-        rows, self._rows = self._rows, []
-        if not rows:
-            return
-        xs, labels, softs, weights = zip(*rows, strict=True)
-        width = max(map(len, xs))
-        if all(len(x) == width for x in xs):
-            X = np.array(xs)
-        else:
-            X = np.concatenate([pad_features(x[None], width, numeric) for x in xs])
-        Y = np.zeros((len(rows), max(1, *map(len, softs), max(labels) + 1)))
-        for target, label, soft in zip(Y, labels, softs, strict=True):
-            target[: len(soft)] = soft
-            if label >= 0:
-                target[label] = 1.0
-        self._batches.append(RawBatch(X, Y, np.array(weights), np.empty((len(rows), 0))))
+    def _collect_rows(self) -> None:
+        if self._rows:
+            X, labels, weights = map(np.array, zip(*self._rows, strict=True))
+            self._batches.append(RawBatch.of(X, labels, _NO_PREDICTIONS, weights))
+            self._rows = []
 
     def batch(self, numeric: Sequence[bool] = ()) -> RawBatch | None:
         """Return all rows as one batch, None if there are none; see `RawBatch.resize`."""
-        self._collect_rows(numeric)
+        self._collect_rows()
         if self._batches:
             self._batches = [RawBatch.concat(self._batches, numeric)]
             return self._batches[0]
         return None
 
-    def clear(self) -> None:
-        """Forget all rows."""
-        self.n_rows, self._batches, self._rows = 0, [], []
+    @property
+    def n_bytes(self) -> int:
+        """About how much memory the rows take."""
+        self._collect_rows()
+        return sum(a.nbytes for batch in self._batches for a in batch.arrays().values())
+
+
+def _set_width(table: Array, width: int) -> Array:
+    """Return a table (T, k) with `width` columns, 0 behind those that it has."""
+    if table.shape[1] == width:
+        return table
+    return np.pad(table[:, :width], ((0, 0), (0, max(0, width - table.shape[1]))))
+
+
+class PendingPrediction(NamedTuple):
+    """A row, what was predicted for the classes known then, and for one that was not."""
+
+    x: dict[str, Any]
+    p: Array
+    unseen: float
+
+    def plain(self) -> list[Any]:
+        """Return it as JSON holds it; values of other kinds become text."""
+        return [_plain(self.x), self.p.tolist(), self.unseen]
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _plain(inner) for key, inner in value.items()}
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, str | bool | int) or (isinstance(value, float) and math.isfinite(value)):
+        return value
+    try:
+        is_gap = value is None or isinstance(value, float) or bool(value != value)
+    except TypeError:  # NA of pandas, which does not compare
+        is_gap = True
+    return None if is_gap else format_cell(value)
+
+
+class RowBuffer(Serializable):
+    """A few hundred rows, the newest ones, with the numbers of their classes.
+
+    Rows come as a table, or as one mapping; they are put together when they are asked for.
+    Rows with soft labels are kept with their most likely class.
+    """
+
+    def __init__(self) -> None:
+        self._tables: list[tuple[Table, Labels]] = []
+        self._rows: list[tuple[Mapping[Any, Any], int]] = []  # behind the tables
+        self._most = _MAX_ROWS
+
+    def add_row(self, x: Mapping[Any, Any], label: int) -> None:
+        """Keep one mapping."""
+        self._rows.append((x, label))
+        self._most = _MAX_ROWS
+        if len(self._rows) >= 2 * _MAX_ROWS:
+            self._tables, self._rows = [], self._rows[-_MAX_ROWS:]
+
+    def add(self, table: Table, labels: Labels) -> None:
+        """Keep the end of a table."""
+        width, features = len(table.columns), table.features
+        if isinstance(features, SparseRows):
+            width += features.nnz // max(1, len(features))
+        elif features is not None:
+            width += features.shape[1]
+        self._most = max(1, min(_MAX_ROWS, _MAX_VALUES // max(1, width)))
+        last = np.arange(max(0, len(table) - self._most), len(table))  # copies the rows
+        if self._rows:
+            self._collect_rows()
+        self._tables.append((table.take(last), labels[last]))
+        while sum(len(later) for later, _ in self._tables[1:]) >= self._most:
+            self._tables.pop(0)
+
+    def _collect_rows(self) -> None:
+        """Make a table of mappings, in which gaps do not decide of what kind a column is."""
+        if not self._rows:
+            return
+        rows = [
+            {str(name): value for name, value in row.items() if format_cell(value) is not None}
+            for row, _ in self._rows
+        ]
+        table = table_from_records(rows, range(1, len(rows) + 1))
+        self._tables.append((table, np.array([label for _, label in self._rows])))
+        self._rows = []
+
+    def rows(self) -> tuple[Table, Labels]:
+        """Return the last rows as one table, and their classes, however they came."""
+        self._collect_rows()
+        tables = [table for table, _ in self._tables]
+        labels = np.concatenate([np.empty(0, np.int64), *(labels for _, labels in self._tables)])
+        last = slice(max(0, len(labels) - self._most), len(labels))
+        table = Table.concat(tables).take(last)
+        columns = {
+            name: TextColumn.of(column.to_list()) if isinstance(column, TextColumn) else column
+            for name, column in sorted(table.columns.items())
+            if not is_missing(column).all()
+        }
+        return Table(columns, np.arange(1, len(table) + 1), table.features), labels[last]
 
     @property
     def n_bytes(self) -> int:
         """About how much memory the rows take."""
-        kept: int = sum(a.nbytes for batch in self._batches for a in batch.arrays().values())
-        return kept + sum(x.nbytes for x, *_ in self._rows)
+        n_bytes: int = sum(
+            sum(map(getsizeof, row)) + sum(map(getsizeof, row.values())) for row, _ in self._rows
+        )
+        for table, _ in self._tables:
+            for column in table.columns.values():
+                if isinstance(column, TextColumn):
+                    n_bytes += column.codes.nbytes + sum(map(getsizeof, column.values))
+                else:
+                    n_bytes += column.nbytes
+            if isinstance(table.features, SparseRows):
+                n_bytes += sum(array.nbytes for array in table.features.arrays().values())
+            elif table.features is not None:
+                n_bytes += table.features.nbytes
+        return n_bytes
+
+    def to_record(self) -> Record:
+        """Return everything as a record: of text the codes, and the values by name."""
+        table, labels = self.rows()
+        record = Record("RowBuffer", {"columns": [], "most": self._most}, {"labels": labels})
+        for i, (name, column) in enumerate(table.columns.items()):
+            kind: Any = list(column.values) if isinstance(column, TextColumn) else None
+            array: Any = column.codes if isinstance(column, TextColumn) else column
+            if array.dtype.kind == "M":
+                array, kind = array.astype(np.int64), "date"
+            record.config["columns"].append([name, kind])
+            record.arrays[f"column{i}"] = array
+        if isinstance(table.features, SparseRows):
+            record.arrays.update(table.features.arrays("features."))
+        elif table.features is not None:
+            record.arrays["matrix"] = table.features
+        return record
+
+    def _restore(self, record: Record) -> None:
+        self._most = record.count("most", 1)
+        labels = record.part("labels", (None,), np.int64, least=0)
+        T, columns = len(labels), dict[str, Column]()
+        features: Any = None
+        for i, (name, kind) in enumerate(record.word("columns")):
+            columns[str(name)] = _read_column(record, f"column{i}", T, kind)
+        if "matrix" in record.arrays:
+            features = record.part("matrix", (T, None), gaps=True)
+        elif "features.indptr" in record.arrays:
+            features = SparseRows.of_arrays(record.arrays, "features.")
+            if len(features) != T:
+                raise StateFileError("recent rows have other features than labels")
+        self._tables = [(Table(columns, np.arange(1, T + 1), features), labels)] if T else []
+
+    def __getstate__(self) -> dict[str, Any]:
+        self._collect_rows()  # so that the bytes do not depend on what was read before
+        return self.__dict__
 
 
-def one_hot(labels: Labels, soft: Array) -> Array:
-    """Return targets (T, K) of labels (T,), or of soft labels (T, K) where `soft` has rows."""
-    if len(soft):
-        return soft.copy()
-    Y = np.zeros((len(labels), int(labels.max(initial=0)) + 1))
-    Y[np.arange(len(labels)), labels] = 1.0
-    return Y
-
-
-def pad_classes(table: Array, n_classes: int) -> Array:
-    """Return a table (T, k) with n_classes columns: 0 for classes that came later."""
-    missing = n_classes - table.shape[1]
-    if missing > 0:
-        return np.pad(table, ((0, 0), (0, missing)))
-    return table[:, :n_classes] if missing else table
-
-
-def pad_features(X: Array, n_features: int, numeric: Sequence[bool]) -> Array:
-    """Return rows X (T, d) with `n_features`: later ones NaN if numeric, or not named, else 0."""
-    d = X.shape[1]
-    if d >= n_features:
-        return X
-    late = np.full(n_features - d, np.nan)
-    is_numeric = np.asarray(numeric[d:n_features], bool)
-    late[: len(is_numeric)][~is_numeric] = 0.0
-    return np.hstack([X, np.broadcast_to(late, (len(X), n_features - d))])
+def _read_column(record: Record, name: str, n_rows: int, kind: Any) -> Column:
+    """Return a column of a record: dates, numbers, or texts by their codes."""
+    if kind == "date":
+        return record.part(name, (n_rows,), np.int64).astype("datetime64[us]")
+    if kind is None:
+        return record.part(name, (n_rows,), gaps=True)
+    codes = record.part(name, (n_rows,), np.int32, least=-1, most=len(kind) - 1)
+    if not all(isinstance(text, str) for text in kind):
+        raise StateFileError(f"{name} of recent rows has values that are no text")
+    return TextColumn(codes, tuple(kind))

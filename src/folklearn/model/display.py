@@ -1,14 +1,12 @@
-"""Models, runs, explanations and predictions as figures, notebook cards and HTML reports."""
+"""Models, runs, explanations and certificates as figures, notebook cards and HTML reports."""
 
 import math
-import os
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from folklearn import plots
+from folklearn.errors import InvalidInputError
 from folklearn.model.roles import describe_roles
-from folklearn.model.summary import ModelSummary, segment_rows
+from folklearn.model.summary import ModelSummary
 from folklearn.report.rendering import render, render_card
 from folklearn.report.style import svg_uri
 
@@ -24,89 +22,61 @@ _MAX_CARD_ROWS = 20
 
 def render_report(title: str, facts: ModelSummary) -> str:
     """Return a summary as one HTML page that needs no other file."""
-    labels = [str(label) for label in facts.labels]
-    figures: dict[str, tuple[Any, str]] = {}
-    if facts.segments:
-        bound = facts.bound_label(of_segments=True)
-        figures["losses"] = (
-            plots.losses(facts.segments, title="Loss", bound=bound),
-            f"Average loss of {facts.metrics.n_rows:,} rows, segment by segment",
-        )
-    confusion = facts.metrics.confusion
-    if confusion.any():
-        figures["confusion"] = (
-            plots.confusion(confusion, labels[: len(confusion)]),
-            f"Confusion of classes; {facts.worst_confusion}",
-        )
-    curves = facts.metrics.calibration_curves()
-    if any(len(curve.count) for curve in curves):
-        figures["calibration"] = (
-            plots.calibration(curves, labels[: len(curves)]),
-            "Observed frequency of each class against its predicted probability",
-        )
-    if facts.explanation is not None and np.size(facts.explanation.weights):
-        figures["weights"] = (
-            draw_weights(facts.explanation),
-            "Weights of the most important columns, for and against every class",
-        )
-    images = {name: {"uri": svg_uri(one), "alt": alt} for name, (one, alt) in figures.items()}
+    names = [name for name in facts.plot_data if name not in ("errors", "drift")]
+    images = {name: svg_uri(facts.draw(name)) for name in names}
     return render("report.html", title=title, facts=facts, images=images)
 
 
-def report_model(model: "Model", title: str) -> str:
-    """Return the report on a model."""
-    return render_report(title, ModelSummary.of_model(model))
+def report_model(model: "Model", title: str, path: Any = None) -> str:
+    """Return the report on a model, and write it to a path."""
+    if not model.n_rounds:
+        raise InvalidInputError("there is nothing to report: the model has learned nothing yet")
+    return _write(render_report(title, ModelSummary.of_model(model)), path)
 
 
-def report_run(run: "Run") -> str:
-    """Return the report on a run, and on the model that it made."""
-    assert run.model is not None
+def report_run(run: "Run", path: Any = None) -> str:
+    """Return the report on a run and on the model that it made, and write it to a path."""
     rate = run.n_rows / max(run.seconds, 1e-9)
     speed = (
         f"{run.n_rows:,} rows in {run.seconds:.1f} s: {rate:,.0f} rows a second, reading included."
     )
     facts = ModelSummary.of_model(run.model, run.metrics, speed=speed)
-    return render_report(f"Report on {run.name}", facts)
+    return _write(render_report(f"Report on {run.name}", facts), path)
 
 
-def write_text(text: str, path: Any) -> str:
-    """Write a text if a path is given, and return it."""
+def _write(text: str, path: Any) -> str:
     if path is not None:
         with open(path, "w", encoding="utf-8") as file:
             file.write(text)
     return text
 
 
-def save_figure(figure: Any, path: str | os.PathLike[str] | None) -> Any:
-    """Write a figure if a path is given, and return it."""
-    if path is not None:
-        plots.save(figure, path)
-    return figure
-
-
-def draw_run(run: "Run") -> Any:
-    """Return a figure of a run on one page."""
-    assert run.model is not None
-    facts = ModelSummary(run.labels, run.metrics, (), certificate=run.certificate)
-    tables: dict[str, Any] = {"windows": segment_rows(run.metrics)} if run.windows else {}
+def draw_run(run: "Run", path: Any = None) -> Any:
+    """Return a figure of a run on one page, and write it to a path."""
+    facts = ModelSummary(run.labels, run.metrics, certificate=run.certificate)
+    data = facts.plot_data
+    tables: dict[str, Any] = {"windows": data["losses"][0]} if "losses" in data else {}
     bounds = [checkpoint.lower_bound for checkpoint in run.checkpoints]
     if any(map(math.isfinite, bounds)):
-        rounds, losses = zip(*((one.n_rounds, one.loss) for one in run.checkpoints), strict=True)
+        rounds = [checkpoint.n_rounds for checkpoint in run.checkpoints]
+        losses = [checkpoint.loss for checkpoint in run.checkpoints]
         tables["certificate"] = (rounds, losses, bounds)
         tables["bound"] = facts.bound_label()
         tables["bound_of_windows"] = facts.bound_label(of_segments=True)
-    labels = [str(label) for label in run.labels]
-    if len(labels) > 1 and run.confusion.any():
-        tables["confusion"] = (run.confusion, labels)
-    if len(labels) > 1 and run.metrics.calibration[0].any():
-        tables["calibration"] = (run.metrics.calibration_curves(), labels)
-    return plots.overview(title=f"{run.name}: {run.n_rows:,} rows", **tables)
+    tables |= {name: data[name] for name in ("calibration", "confusion") if name in data}
+    return _save(plots.overview(title=f"{run.name}: {run.n_rows:,} rows", **tables), path)
 
 
-def draw_weights(explanation: "Explanation") -> Any:
-    """Return a figure of the weights by column and class."""
-    labels = [str(label) for label in explanation.labels]
-    return plots.weights(list(explanation.names), labels, explanation.weights.T)
+def draw_weights(explanation: "Explanation", path: Any = None) -> Any:
+    """Return a figure of the weights by column and class, and write it to a path."""
+    labels = list(map(str, explanation.labels))
+    return _save(plots.weights(explanation.names, labels, explanation.weights.T), path)
+
+
+def _save(figure: Any, path: Any) -> Any:
+    if path is not None:
+        plots.save(figure, path)
+    return figure
 
 
 def certificate_card(certificate: "Certificate") -> str:
@@ -126,9 +96,8 @@ def model_card(model: "Model") -> str:
         ("hold-out log loss", model.metrics.holdout_loss),
         ("error", model.metrics.error_rate),
     ]
-    rows += [
-        (role, ", ".join(names[:_MAX_CARD_NAMES])) for role, names in describe_roles(model.roles)
-    ]
+    for role, names in describe_roles(model.roles):
+        rows.append((role, ", ".join(names[:_MAX_CARD_NAMES])))
     return render_card("Model", [*rows, *_certificate_rows(model.certificate())[-1:]])
 
 
@@ -146,10 +115,9 @@ def run_card(run: "Run") -> str:
 
 def explanation_card(explanation: "Explanation") -> str:
     """Return an explanation for a notebook."""
-    importance = explanation.importance
-    order = sorted(importance, key=importance.__getitem__, reverse=True)[:_MAX_CARD_ROWS]
-    rows = [(f"importance of {name}", importance[name]) for name in order]
-    figure = draw_weights(explanation) if np.size(explanation.weights) else None
+    columns = explanation.top_columns(_MAX_CARD_ROWS)
+    rows = [(f"importance of {name}", importance) for name, importance in columns]
+    figure = draw_weights(explanation) if explanation.weights.size else None
     return render_card("Explanation", rows, figure)
 
 

@@ -1,17 +1,18 @@
 """Why a model says what it says: weights by column and class, and what columns are worth."""
 
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from folklearn.arrays import TINY, Array
 from folklearn.errors import InvalidInputError
-from folklearn.model.encoder import FEATURES
-from folklearn.model.roles import CATEGORY, NUMBER, WORDS
-from folklearn.model.sparse_scaler import SPACE
-from folklearn.model.terms import HASHED, place_of, vectorizer
+from folklearn.model.encoder import FEATURES, TableEncoder
+from folklearn.model.pipeline import OnlinePipeline
+from folklearn.model.roles import CATEGORY, HASHED, NUMBER, WORDS, place_of, vectorizer
 from folklearn.readers.table import Table, as_text_column
+from folklearn.scaler import SPACE
 from folklearn.sparse import SparseRows
 
 if TYPE_CHECKING:
@@ -50,15 +51,19 @@ class Explanation:
             for i, k in zip(rows.tolist(), columns.tolist(), strict=True)
         ]
 
-    def plot(self, path: str | None = None) -> Any:
-        """Draw the weights; return the figure, or write it to a file."""
-        from folklearn.model.display import draw_weights, save_figure
+    def top_columns(self, n: int = 20) -> list[tuple[str, float]]:
+        """Return the n most important columns as (name, importance)."""
+        return sorted(self.importance.items(), key=lambda pair: -pair[1])[:n]
 
-        return save_figure(draw_weights(self), path)
+    def plot(self, path: str | None = None) -> Any:
+        """Draw the weights; return the figure, and write it to a file."""
+        from folklearn.model.display import draw_weights
+
+        return draw_weights(self, path)
 
     def __repr__(self) -> str:
-        columns = sorted(self.importance, key=self.importance.__getitem__, reverse=True)[:3]
-        most = f"; most important: {', '.join(columns)}" if columns else ""
+        columns = ", ".join(name for name, _ in self.top_columns(3))
+        most = f"; most important: {columns}" if columns else ""
         return f"Explanation of {len(self.names)} weights for {len(self.labels)} classes{most}"
 
     def _repr_html_(self) -> str:
@@ -69,63 +74,57 @@ class Explanation:
 
 def explain_model(model: "Model", *, importance: bool, seed: int) -> Explanation:
     """Return the explanation of a model."""
-    pipeline, columns = model.pipeline, model.encoder
-    if pipeline is None or columns is None or pipeline.learner is None:
+    pipeline, encoder = model.pipeline, model.encoder
+    if pipeline is None or encoder is None or pipeline.learner is None:
         raise InvalidInputError("there is nothing to explain before two classes were learned")
-    block, labels = model.recent.rows()
+    table, labels = model.recent.rows()
     if pipeline.sparse:
-        names, W = _wide_weights(model, block)
+        names, W = _find_sparse_weights(pipeline, encoder, table)
     else:
-        places = [pipeline.column_of(place) for place in range(len(columns.keys))]
-        names = [_name(model, key) for key in columns.keys]
-        W = pipeline.coef()[:, places].T * pipeline.unit
-        picked = [not columns._is_whole(source) for source, _ in columns.keys]
+        places = [pipeline.column_of(place) for place in range(len(encoder.keys))]
+        names = [_name_column(encoder, *key) for key in encoder.keys]
+        W = pipeline.coef()[:, places].T * pipeline.scaler.unit
+        picked = [not is_number for is_number in encoder.are_numbers(encoder.keys)]
         W[picked] = pipeline.linear()[0].T[: len(picked)][picked]
     W = W - W.mean(axis=1, keepdims=True)
-    worth = _importance(model, block, labels, seed) if importance and len(labels) else {}
-    return Explanation(tuple(names), model.labels, W, worth, len(labels))
+    rises = _measure_importance(model, table, labels, seed) if importance else {}
+    return Explanation(tuple(names), model.labels, W, rises, len(labels))
 
 
-def _name(model: "Model", key: tuple[str, str]) -> str:
-    source, part = key
-    columns = model.encoder
-    assert columns is not None
+def _name_column(encoder: TableEncoder, source: str, value: str) -> str:
     if source == FEATURES:
-        return columns.feature_names.get(part, part)
-    if not part:
+        return encoder.feature_names.get(value, value)
+    if not value:
         return source
-    role = columns.roles.get(source, CATEGORY)
-    if part.startswith("#"):
-        return f"{source} = (further ones, {part})"
-    return f"{source} = {part}" if role == CATEGORY else f"{source}: {part}"
+    if value.startswith("#"):
+        return f"{source} = (further ones, {value})"
+    is_category = encoder.roles.get(source, CATEGORY) == CATEGORY
+    return f"{source} = {value}" if is_category else f"{source}: {value}"
 
 
-def _wide_weights(model: "Model", block: Table) -> tuple[list[str], Array]:
+def _find_sparse_weights(
+    pipeline: OnlinePipeline, encoder: TableEncoder, table: Table
+) -> tuple[list[str], Array]:
     """Return the weights of what occurred in recent rows: the rest has no names any more."""
-    pipeline, columns = model.pipeline, model.encoder
-    assert pipeline is not None
-    assert columns is not None
-    named: dict[int, str] = {}
-    for slot, (source, part) in enumerate(columns.keys, 1):
-        role = columns.roles.get(source, NUMBER)
-        if source == FEATURES and isinstance(block.features, SparseRows):
-            for index in np.unique(block.features.indices).tolist():
-                named[slot * SPACE + index] = columns.feature_names.get(str(index), str(index))
-        elif role == WORDS and source in block.columns:
-            words = vectorizer().build_analyzer()
-            for text in as_text_column(block.columns[source]).values:
-                for token in words(text):
-                    named[slot * SPACE + _place_of_word(token)] = f"{source}: {token}"
-        elif role == CATEGORY and source in block.columns:
-            for text in as_text_column(block.columns[source]).values:
-                named[slot * SPACE + place_of(text)] = f"{source} = {text}"
+    names: dict[int, str] = {}
+    for slot, (source, value) in enumerate(encoder.keys, 1):
+        first, role = slot * SPACE, encoder.roles.get(source, NUMBER)
+        if source == FEATURES and isinstance(table.features, SparseRows):
+            for index in np.unique(table.features.indices).tolist():
+                names[first + index] = encoder.feature_names.get(str(index), str(index))
+        elif role in (WORDS, CATEGORY) and source in table.columns:
+            texts = as_text_column(table.columns[source]).values
+            if role == CATEGORY:
+                names |= {first + place_of(text): f"{source} = {text}" for text in texts}
+            else:
+                tokens = chain.from_iterable(map(vectorizer().build_analyzer(), texts))
+                names |= {first + _place_of_word(token): f"{source}: {token}" for token in tokens}
         else:
-            named[slot * SPACE] = f"{source}: {part}" if part else source
-    found, weights = pipeline.column_weights()
-    places = {int(column): i for i, column in enumerate(found.tolist())}
-    there = [column for column in named if column in places]
-    W = weights[np.array([places[column] for column in there], np.int64)]
-    return [named[column] for column in there], W * pipeline.unit
+            names[first] = f"{source}: {value}" if value else source
+    columns, weights = pipeline.column_weights()
+    rows = [i for i, column in enumerate(columns.tolist()) if column in names]
+    weights = weights[rows] * pipeline.scaler.unit
+    return [names[column] for column in columns[rows].tolist()], weights
 
 
 def _place_of_word(token: str) -> int:
@@ -134,29 +133,27 @@ def _place_of_word(token: str) -> int:
     return abs(int(murmurhash3_32(token.encode("utf-8"), seed=0))) % HASHED
 
 
-def _importance(model: "Model", block: Table, labels: Any, seed: int) -> dict[str, float]:
+def _measure_importance(model: "Model", table: Table, labels: Any, seed: int) -> dict[str, float]:
     """Return by how much the loss rises if a column is shuffled, for every column learned from."""
-    rng = np.random.default_rng(seed)
-    known = labels >= 0
-    if not known.any():
+    rng, encoder = np.random.default_rng(seed), model.encoder
+    assert encoder is not None
+    has_label = labels >= 0
+    if not has_label.any():
         return {}
-    block, labels = block.take(known), labels[known]
+    table, labels = table.take(has_label), labels[has_label]
 
-    def loss(rows: Table) -> float:
-        given = model.predict_proba(rows)[np.arange(len(labels)), labels]
-        return float(-np.log(np.maximum(given, TINY)).mean())
+    def average_loss(rows: Table) -> float:
+        p_label = model.predict_proba(rows)[np.arange(len(labels)), labels]
+        return float(-np.log(np.maximum(p_label, TINY)).mean())
 
-    before = loss(block)
-    columns = model.encoder
-    assert columns is not None
-    worth = {}
-    for name in columns.learned:
-        if name not in block.columns:
+    before, importance = average_loss(table), {}
+    for name in encoder.learned:
+        if name not in table.columns:
             continue
         rises = []
         for _ in range(_REPEATS):
-            shuffled = dict(block.columns)
+            shuffled = dict(table.columns)
             shuffled[name] = shuffled[name][rng.permutation(len(labels))]
-            rises.append(loss(Table(shuffled, block.lines, block.features)) - before)
-        worth[name] = float(np.mean(rises))
-    return worth
+            rises.append(average_loss(Table(shuffled, table.lines, table.features)) - before)
+        importance[name] = float(np.mean(rises))
+    return importance

@@ -8,17 +8,15 @@ experts are weighted in whatever predicts many rows at once.
 """
 
 import copy
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 
 from folklearn import validation
 from folklearn.arrays import TINY, Array, log_losses, softmax
-from folklearn.errors import StateFileError
 from folklearn.learners.base import Learner
 from folklearn.model.batch import BatchBuffer, RawBatch
-from folklearn.model.sparse_scaler import SparseScaler
-from folklearn.scaler import OnlineScaler
+from folklearn.scaler import OnlineScaler, SparseScaler
 from folklearn.serialization import Record, Serializable, put_inside
 
 _FIRST_STRIPE_START = 64  # rounds
@@ -28,6 +26,8 @@ _WIDE_SPACING = 16  # wide models: a stripe begins after a sixteenth of the roun
 _DECAY = 0.8  # of the record, from one stripe to the next
 _DEGRADED_FACTOR, _DEGRADED_NATS = 1.2, 0.05  # excess over the progressive loss that is reported
 _SHARPNESS = 10.0  # rows of a stripe are alike: a nat of their mean counts as ten, not as 288
+
+StripeScores = tuple[dict[str, float], Array]  # losses a row by expert; loss and weight in all
 
 
 def is_degraded(loss: float, holdout_loss: float) -> bool:
@@ -44,22 +44,14 @@ def holdout_warning(loss: float, holdout_loss: float) -> str:
     )
 
 
-class HoldoutScores(NamedTuple):
-    """Losses of a stripe: of every expert a row, and of their mixture in all."""
-
-    names: list[str]
-    losses: Array
-    mixture_loss: float
-    weight: float
-
-
 class HoldoutWeights(Serializable):
     """Weights of the experts of a learner, by their losses on rows that they did not follow.
 
     Attributes
     ----------
     loss : average loss of the weighted experts in recent stripes, NaN before the first.
-    is_open : whether a stripe is under way.
+    losses : the decayed losses of the experts by name.
+    is_open : whether a stripe is under way; `rows` are its rows so far.
     next_round : the number of rounds at which a stripe begins or ends.
     """
 
@@ -71,12 +63,11 @@ class HoldoutWeights(Serializable):
         self._start, self._stop = _FIRST_STRIPE_START, 0
         self.is_open, self.next_round = False, self._start
         self.loss = float("nan")
-        self._names: list[str] = []
-        self._losses: Array = np.zeros(0)
+        self.losses: dict[str, float] = {}
         self._totals: Array = np.zeros(2)  # loss and weight of recent stripes
         self._learner: Learner | None = None  # as it was when the stripe began
         self._scaler: Any = None
-        self._buffer = BatchBuffer()  # rows of the stripe
+        self.rows = BatchBuffer()
 
     @property
     def stripe_rows(self) -> int:
@@ -85,7 +76,7 @@ class HoldoutWeights(Serializable):
 
     def begin(
         self, n_rounds: int, learner: Learner | None, scaler: Any, ahead: RawBatch | None
-    ) -> HoldoutScores | None:
+    ) -> StripeScores | None:
         """Begin a stripe if it is time.
 
         If all of its rows are known, `ahead`, no copy of the learner is made: its scores are
@@ -105,34 +96,22 @@ class HoldoutWeights(Serializable):
         self.is_open, self.next_round = True, self._stop
         return None
 
-    def add_row(self, n_rounds: int, x: Array, label: int, soft: Array, weight: float) -> bool:
-        """Keep a row of the open stripe; tell whether it was the last one."""
-        self._buffer.add_row(x, label, soft, weight)
-        return n_rounds == self._stop and self._end()
-
-    def add(self, n_rounds: int, batch: RawBatch) -> bool:
-        """Keep rows of the open stripe; tell whether it ended with them."""
-        self._buffer.add(batch)
-        return n_rounds == self._stop and self._end()
-
-    def _end(self) -> bool:
-        batch = self._buffer.batch()
+    def end(self, n_rounds: int) -> bool:
+        """Score the rows of the open stripe if it is complete; tell whether it was."""
+        if n_rounds != self._stop:
+            return False
+        batch = self.rows.batch()
         assert self._learner is not None
         assert batch is not None
         scores = self._score(self._learner, self._scaler, batch)
-        self._learner, self._scaler = None, None
+        self._learner, self._scaler, self.rows = None, None, BatchBuffer()
         self.is_open, self.next_round = False, self._start
-        self._buffer.clear()
         if scores is not None:
             self.add_scores(scores)
         return True
 
-    def _score(self, learner: Learner, scaler: Any, batch: RawBatch) -> HoldoutScores | None:
-        """Return the losses of the experts, None if no row counts.
-
-        Columns that came after the stripe began are left out, and so are rows of later classes,
-        and of weight 0.
-        """
+    def _score(self, learner: Learner, scaler: Any, batch: RawBatch) -> StripeScores | None:
+        """Return the losses of the experts, None if no row counts."""
         batch = _cut(batch, scaler, learner.n_classes)
         if not len(batch.weights):
             return None
@@ -141,63 +120,55 @@ class HoldoutWeights(Serializable):
         labels, soft = batch.Y.argmax(axis=1), batch.Y
         if (batch.Y.max(axis=1) == 1.0).all():
             soft = soft[:0]
+        names, shares = learner._expert_names(), self.weights(learner)
+        if shares is None:
+            shares = np.full(len(names), 1.0 / len(names))
         losses = log_losses(P, labels, soft, TINY) @ batch.weights
-        mixed = np.tensordot(self.weights(learner), P, 1)
-        mixture_loss = float(log_losses(mixed, labels, soft, TINY) @ batch.weights)
-        weight = float(batch.weights.sum())
-        return HoldoutScores(learner._expert_names(), losses / weight, mixture_loss, weight)
+        mixture_loss = log_losses(np.tensordot(shares, P, 1), labels, soft, TINY) @ batch.weights
+        weight = batch.weights.sum()
+        averages = dict(zip(names, (losses / weight).tolist(), strict=True))
+        return averages, np.array([mixture_loss, weight])
 
-    def add_scores(self, scores: HoldoutScores) -> None:
+    def add_scores(self, scores: StripeScores) -> None:
         """Add the losses of a stripe to the record."""
-        names, losses, mixture_loss, weight = scores
-        past = self.losses_by_expert()
-        before = np.array([past.get(name, 0.0) for name in names])
-        if not past.keys() >= set(names):
-            before[:] = 0.0  # other experts: nothing can be compared
-        self._names, self._losses = names, _DECAY * before + losses
-        self._set_totals(_DECAY * self._totals + (mixture_loss, weight))
+        losses, totals = scores
+        past = self.losses if self.losses.keys() >= losses.keys() else {}  # else of other experts
+        self.losses = {name: _DECAY * past.get(name, 0.0) + loss for name, loss in losses.items()}
+        self._set_totals(_DECAY * self._totals + totals)
 
     def _set_totals(self, totals: Array) -> None:
         self._totals = totals
         total, weight = totals.tolist()
         self.loss = total / weight if weight > 0.0 else float("nan")
 
-    def losses_by_expert(self) -> dict[str, float]:
-        """Return the decayed losses of the experts by name."""
-        return dict(zip(self._names, self._losses.tolist(), strict=True))
-
-    def weights(self, learner: Learner) -> Array:
-        """Return the weights of a learner's experts by their record; equal ones without one."""
-        names, past = learner._expert_names(), self.losses_by_expert()
-        if not past.keys() >= set(names):
-            return np.full(len(names), 1.0 / len(names))
-        return softmax(-_SHARPNESS * np.array([past[name] for name in names]))
-
-    def has_scores_of(self, learner: Learner) -> bool:
-        """Tell whether there is a record of all experts of a learner."""
-        return bool(self._names) and set(learner._expert_names()) <= set(self._names)
+    def weights(self, learner: Learner) -> Array | None:
+        """Return the weights of a learner's experts by their losses; None if some have none."""
+        names = learner._expert_names()
+        if not self.losses or not self.losses.keys() >= set(names):
+            return None
+        return softmax(-_SHARPNESS * np.array([self.losses[name] for name in names]))
 
     @property
     def n_bytes(self) -> int:
         """About how much memory the open stripe takes."""
-        return self._buffer.n_bytes + (0 if self._learner is None else self._learner.n_bytes)
+        return self.rows.n_bytes + (0 if self._learner is None else self._learner.n_bytes)
 
     def without_stripe(self) -> Self:
         """Return a copy without the stripe that is under way."""
         copied = self._shallow()
-        copied._learner, copied._scaler, copied._buffer = None, None, BatchBuffer()
+        copied._learner, copied._scaler, copied.rows = None, None, BatchBuffer()
         copied.is_open = False
         return copied
 
     def to_record(self) -> Record:
-        """Return the full state as a record, the open stripe included."""
+        """Return the full state as a record."""
         record = super().to_record()
-        record.config["names"] = self._names
-        record.arrays.update(losses=self._losses.copy(), totals=self._totals.copy())
+        record.config["names"] = list(self.losses)
+        record.arrays.update(losses=np.array([*self.losses.values()]), totals=self._totals.copy())
         if self._learner is not None:
             put_inside(record, "learner", self._learner)
             put_inside(record, "scaler", self._scaler)
-            batch = self._buffer.batch()
+            batch = self.rows.batch()
             if batch is not None:
                 batch = _cut(batch, self._scaler, self._learner.n_classes)
                 record.arrays.update(batch.arrays("batch."))
@@ -205,34 +176,27 @@ class HoldoutWeights(Serializable):
 
     def _restore(self, record: Record) -> None:
         super()._restore(record)
-        self._names = [str(name) for name in record.word("names")]
-        self._losses = record.part("losses", (len(self._names),))
+        names = [str(name) for name in record.word("names")]
+        losses = record.part("losses", (len(names),)).tolist()
+        self.losses = dict(zip(names, losses, strict=True))
         self._set_totals(record.part("totals", (2,)))
         self.next_round = self._start
         if "learner" in record.config:
             self._learner = record.inner("learner", Learner)
-            self._scaler = record.inner("scaler", OnlineScaler, SparseScaler)
+            self._scaler = record.inner("scaler", OnlineScaler | SparseScaler)
             self.is_open, self.next_round = True, self._stop
-            batch = RawBatch.of_arrays(record.arrays, "batch.")
+            batch = RawBatch.of_record(
+                record, "batch.", n_features=self._scaler.n_features,
+                n_classes=self._learner.n_classes, sparse=isinstance(self._scaler, SparseScaler),
+            )  # fmt: skip
             if batch is not None:
-                _check_batch(batch, self._scaler, self._learner.n_classes)
-                self._buffer.add(batch)
+                self.rows.add(batch)
 
 
 def _cut(batch: RawBatch, scaler: Any, n_classes: int) -> RawBatch:
-    """Return the rows that a scaler and a learner of `n_classes` could have seen."""
+    """Return the rows that a scaler and a learner of `n_classes` could have seen.
+
+    Columns that came later are left out, and so are rows of later classes, and of weight 0.
+    """
     is_later = (batch.Y[:, n_classes:] > 0.0).any(axis=1)
-    counts = ~is_later & (batch.weights > 0.0)
-    n_features = scaler.n_slots if isinstance(scaler, SparseScaler) else scaler.n_features
-    return batch.resize(n_features, n_classes).take(counts)
-
-
-def _check_batch(batch: RawBatch, scaler: Any, n_classes: int) -> None:
-    sparse = isinstance(scaler, SparseScaler)
-    n_features = scaler.n_slots if sparse else scaler.n_features
-    if not batch.has_sizes(n_features=n_features, n_classes=n_classes, sparse=sparse):
-        raise StateFileError("rows of a hold-out stripe do not fit its sizes")
-    if not sparse:
-        validation.contexts(batch.X, n_features, gaps=True)
-    validation.labels(batch.Y, len(batch.weights), n_classes)
-    validation.weights(batch.weights, len(batch.weights))
+    return batch.resize(scaler.n_features, n_classes).take(~is_later & (batch.weights > 0.0))

@@ -1,4 +1,4 @@
-"""LabelEncoder of any hashable kind, or probabilities of them, by the numbers of their classes."""
+"""Labels of any hashable kind, or probabilities of them, by the numbers of their classes."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,9 +10,11 @@ from numpy.typing import ArrayLike
 from folklearn import validation
 from folklearn.arrays import Array, Labels
 from folklearn.errors import InvalidInputError
-from folklearn.readers.table import TextColumn
+from folklearn.readers.table import TextColumn, distinct_codes
 from folklearn.utils import count_of
 
+BALANCED = "balanced"
+ClassWeight = Mapping[Any, float] | str | None
 _KINDS: dict[str, Any] = {"str": str, "int": int, "bool": bool, "float": float.fromhex}
 
 
@@ -24,6 +26,10 @@ class LabelEncoder:
     """
 
     def __init__(self, class_weight: "ClassWeight" = None) -> None:
+        if not (isinstance(class_weight, Mapping | None) or class_weight == BALANCED):
+            raise InvalidInputError(
+                f'class_weight must be None, a dict or "balanced", got {class_weight!r}'
+            )
         self.class_weight = class_weight
         self.kept: list[Any] = []  # by number
         self.numbers: dict[Any, int] = {}
@@ -55,66 +61,72 @@ class LabelEncoder:
         if number is not None and type(self.kept[number]) is type(y):
             return number, ()
         if isinstance(y, Mapping):
-            return self._soft(y)
-        label, number = self._one(y)
+            return self._read_soft(y)
+        label = self._check_label(y)
+        number = self.numbers.get(label, len(self.kept))
         return number, [label] if number == len(self.kept) else ()
 
-    def read_many(self, y: Iterable[Any] | TextColumn) -> tuple[Any, Sequence[Any]]:
+    def _read_objects(self, y: Iterable[Any]) -> tuple[Any, Sequence[Any]]:
         """Return numbers (T,) or, if one label is soft, soft labels (T, K); and the new ones."""
-        if isinstance(y, TextColumn):
-            return self._read_texts(y)
-        later, found = self.copy(), []
-        for one in y:
-            label, new = later.read(one)
+        later, numbers = self.copy(), []
+        for label in y:
+            number, new = later.read(label)
             later.admit(new)
-            found.append(label)
+            numbers.append(number)
         new = later.kept[len(self.kept) :]
-        if all(type(label) is int for label in found):
-            return found, new
-        soft = np.zeros((len(found), len(later.kept)))
-        for row, label in zip(soft, found, strict=True):
+        if all(type(number) is int for number in numbers):
+            return np.array(numbers, np.int64), new
+        soft = np.zeros((len(numbers), len(later.kept)))
+        for row, label in zip(soft, numbers, strict=True):
             if isinstance(label, int):
                 row[label] = 1.0
             else:
                 row[: label.size] = label
         return soft, new
 
-    def encode(self, y: Any, weights: Array) -> tuple[Any, Sequence[Any], Array]:
+    def encode(self, y: Any, weights: Array | None = None) -> tuple[Any, Sequence[Any], Any]:
         """Return class numbers (T,), or soft labels (T, K), new labels, and weights (T,).
 
         y has a label for every row, or is a matrix (T, K) of probabilities of the known ones.
         The weights have those of the classes in them.
         """
-        n_rows = len(weights)
-        new: Sequence[Any] = ()
-        if isinstance(y, np.ndarray) and y.ndim == 2:
-            numbers = y
-            if y.shape != (n_rows, len(self.kept)):
+        new: Any = []
+        if isinstance(y, TextColumn):  # as a file holds labels; one that is text comes first
+            known = {str(label): k for label, k in self.numbers.items()} | self.numbers
+            by_code = np.full(len(y.values) + 1, -1)
+            for code in distinct_codes(y.codes)[0]:
+                text = y.values[code]
+                if text not in known:
+                    known[text] = len(self.kept) + len(new)
+                    new.append(text)
+                by_code[code] = known[text]
+            numbers = by_code[y.codes]
+        elif isinstance(y, np.ndarray) and y.ndim == 2:
+            numbers, expected = y, (len(y) if weights is None else len(weights), len(self.kept))
+            if y.shape != expected:
                 raise InvalidInputError(
-                    f"soft labels have shape {y.shape}; expected ({n_rows}, {len(self.kept)}), "
-                    "a column for every known class: `declare` further ones first"
+                    f"soft labels have shape {y.shape}; expected {expected}, a column for every "
+                    "known class: `declare` further ones first"
                 )
         else:
-            read, new = self.read_many(y.tolist() if isinstance(y, np.ndarray) else y)
-            if len(read) != n_rows:
-                raise InvalidInputError(
-                    f"there are {len(read)} labels for {count_of(n_rows, 'row')}"
-                )
-            numbers = np.asarray(read, None if np.ndim(read) == 2 else np.int64)
-        numbers, weights = self.apply_class_weight(numbers, new, weights)
+            numbers, new = self._read_objects(y.tolist() if isinstance(y, np.ndarray) else y)
+        if weights is None:
+            return numbers, new, None
+        if len(numbers) != len(weights):
+            rows = count_of(len(weights), "row")
+            raise InvalidInputError(f"there are {len(numbers)} labels for {rows}")
+        if self.class_weight is not None:
+            numbers, weights = self._apply_class_weight(self.class_weight, numbers, new, weights)
         return numbers, new, weights
 
-    def apply_class_weight(
-        self, numbers: Any, new: Sequence[Any], weights: Array
+    def _apply_class_weight(
+        self, class_weight: Mapping[Any, float] | str, numbers: Any, new: Any, weights: Array
     ) -> tuple[Any, Array]:
         r"""Return class numbers (T,) or soft labels (T, K), and weights times those of classes.
 
         A soft label y counts as what is expected of hard ones: the soft label
         :math:`y_k w_k / w` with the weight :math:`w = \sum_k y_k w_k`.
         """
-        class_weight = self.class_weight
-        if class_weight is None:
-            return numbers, weights
         if isinstance(class_weight, str):
             raise InvalidInputError(
                 'class_weight="balanced" needs to see all labels first: use `fit`, `run` over a '
@@ -132,53 +144,21 @@ class LabelEncoder:
     def find_known(self, y: Any) -> Any:
         """Return the class numbers (T,) of labels, -1 for one that is not known."""
         if isinstance(y, TextColumn):
-            known = self.by_text()
+            known = {str(label): k for label, k in self.numbers.items()} | self.numbers
             return np.array([*(known.get(value, -1) for value in y.values), -1])[y.codes]
         return np.array([self.numbers.get(label, -1) for label in y])
 
-    def by_text(self) -> dict[str, int]:
-        """Return the numbers of the labels as a file holds them; one that is text comes first."""
-        texts = {label: k for k, label in enumerate(self.kept) if type(label) is str}
-        return {str(label): k for k, label in enumerate(self.kept)} | texts
-
-    def _read_texts(self, texts: TextColumn) -> tuple[Any, Sequence[Any]]:
-        """Return the numbers (T,) of labels that are text, and the new ones as they appear."""
-        codes, firsts = np.unique(texts.codes, return_index=True)
-        known = self.by_text()
-        numbers = np.full(len(texts.values) + 1, -1)
-        new: list[str] = []
-        for code in codes[np.argsort(firsts)].tolist():
-            text = texts.values[code]
-            number = known.get(text)
-            if number is None:
-                number = len(self.kept) + len(new)
-                new.append(text)
-            numbers[code] = number
-        return numbers[texts.codes], new
-
-    def plain(self) -> list[list[Any]]:
-        """Return the labels as JSON holds them; raise for one of a kind that it cannot hold."""
-        return [plain(label) for label in self.kept]
-
-    @classmethod
-    def of_plain(cls, plain: Iterable[Any]) -> Self:
-        """Return what `plain` gave."""
-        labels = cls()
-        labels.admit(_KINDS[kind](value) for kind, value in plain)
-        if len(labels.numbers) < len(labels.kept):
-            raise InvalidInputError("two classes have the same label")
-        return labels
-
-    def _soft(self, y: Mapping[Any, Any]) -> tuple[int | Array, Sequence[Any]]:
+    def _read_soft(self, y: Mapping[Any, Any]) -> tuple[int | Array, Sequence[Any]]:
         """Return the probabilities of the known labels, then those of the new ones.
 
         A new label without probability was not seen, and is left out.
         """
         soft, new = [0.0] * len(self.kept), []
         for label, value in y.items():
-            label, number = self._one(label)
+            label = self._check_label(label)
+            number = self.numbers.get(label)
             p = _probability(label, value)
-            if number < len(self.kept):
+            if number is not None:
                 soft[number] += p
             elif p > 0.0:
                 soft.append(p)
@@ -189,17 +169,15 @@ class LabelEncoder:
             )
         return (np.array(soft) if len(soft) > 1 else 0), new
 
-    def _one(self, y: Any) -> tuple[Any, int]:
-        """Return a label as it is kept, and its number: that of a known one, or the next."""
+    def _check_label(self, y: Any) -> Any:
+        """Return a label as it is kept; raise for a missing one, or the like of another type."""
+        if isinstance(y, np.generic) and not isinstance(y.item(), np.generic):
+            y = y.item()
         try:
             number = self.numbers.get(y)
         except TypeError:
             raise InvalidInputError(f"a label must be hashable, got {y!r}") from None
-        if number is not None and type(self.kept[number]) is type(y):
-            return y, number
-        if isinstance(y, np.generic) and not isinstance(y.item(), np.generic):
-            return self._one(y.item())
-        if number is not None:
+        if number is not None and type(self.kept[number]) is not type(y):
             raise InvalidInputError(
                 f"the label {y!r} equals {self.kept[number]!r}, of another type, and a dictionary "
                 "cannot tell them apart: use one type of label"
@@ -210,7 +188,7 @@ class LabelEncoder:
             missing = True
         if missing:
             raise InvalidInputError(f"the label is missing: {y!r}")
-        return y, len(self.kept)
+        return y
 
 
 def plain(label: Any) -> list[Any]:
@@ -236,50 +214,35 @@ def _probability(label: Any, value: Any) -> float:
     return p
 
 
-def encode_labels(y: ArrayLike, n_rounds: int, n_classes: int) -> tuple[Labels, Array, Labels]:
-    """Return labels (T,), soft ones (T, K), and the number of classes known after each.
+def unplain(entry: Any) -> Any:
+    """Return the label that `plain` gave."""
+    kind, value = entry
+    return _KINDS[kind](value)
 
-    So many are known before. A new class must have the next number; a soft label may bring
-    several, which are known from the first row that gives them, or a later class, probability.
+
+def encode_labels(y: ArrayLike, n_rounds: int, n_classes: int) -> tuple[Labels, Array]:
+    """Return checked labels (T,) and soft ones (T, K), one of which is empty or all -1.
+
+    `n_classes` are known before. A new class must have the next number; a soft label may bring
+    several.
     """
-    return (_encode_soft if np.ndim(y) == 2 else _encode_hard)(y, n_rounds, n_classes)
-
-
-def _encode_hard(y: ArrayLike, n_rounds: int, n_classes: int) -> tuple[Labels, Array, Labels]:
-    y, none = validation.labels(y, n_rounds, n_classes + n_rounds + 1)
-    known = np.maximum.accumulate(np.concatenate([[n_classes - 1], y]))
-    gaps = np.flatnonzero(y > known[:-1] + 1)
-    if gaps.size:
-        row = gaps[0]
-        raise InvalidInputError(
-            f"y[{row}] is {y[row]}, but only {known[row] + 1} classes were known then: a new "
-            f"class has the next number, {known[row] + 1}"
-        )
-    return y, none, known[1:] + 1
-
-
-def _encode_soft(y: ArrayLike, n_rounds: int, n_classes: int) -> tuple[Labels, Array, Labels]:
-    """Check soft labels; those of one class alone say nothing."""
+    if np.ndim(y) != 2:
+        labels, soft = validation.labels(y, n_rounds, n_classes + n_rounds + 1)
+        known = np.maximum.accumulate(np.concatenate([[n_classes], labels + 1]))
+        gaps = np.flatnonzero(labels > known[:-1])
+        if gaps.size:
+            row = gaps[0]
+            raise InvalidInputError(
+                f"y[{row}] is {labels[row]}, but only {known[row]} classes were known then: a new "
+                f"class has the next number, {known[row]}"
+            )
+        return labels, soft
     width = max(n_classes, np.shape(y)[1])
-    if width < 2:
+    if width < 2:  # soft labels of one class alone say nothing
         raise InvalidInputError(
             f"soft labels need two known classes, and there are {n_classes}: declare them first"
         )
-    none, soft = validation.labels(y, n_rounds, width)
-    behind = np.argmax(soft[:, ::-1] > 0.0, axis=1)  # classes without probability at the end
-    known = np.maximum.accumulate(np.maximum(width - behind, n_classes))
-    return none, soft, known
-
-
-BALANCED = "balanced"
-
-ClassWeight = Mapping[Any, float] | str | None
-
-
-def check_class_weight(given: Any) -> None:
-    """Raise unless it is None, weights by label, or "balanced"."""
-    if not (given is None or isinstance(given, Mapping) or given == BALANCED):
-        raise InvalidInputError(f'class_weight must be None, a dict or "balanced", got {given!r}')
+    return validation.labels(y, n_rounds, width)
 
 
 def balance_class_weight(totals: Mapping[Any, float]) -> dict[Any, float]:
@@ -289,20 +252,3 @@ def balance_class_weight(totals: Mapping[Any, float]) -> dict[Any, float]:
         label: total / (len(totals) * weight) if weight > 0.0 else 0.0
         for label, weight in totals.items()
     }
-
-
-def class_weight_to_json(given: ClassWeight) -> Any:
-    """Return them as JSON holds them."""
-    if not isinstance(given, Mapping):
-        return given
-    labels = LabelEncoder()
-    labels.admit(given)
-    return [labels.plain(), [float(weight) for weight in given.values()]]
-
-
-def class_weight_from_json(saved: Any) -> ClassWeight:
-    """Return what `class_weight_to_json` gave."""
-    if not isinstance(saved, list):
-        return saved  # type: ignore[no-any-return]
-    keys, values = saved
-    return dict(zip(LabelEncoder.of_plain(keys).kept, values, strict=True))

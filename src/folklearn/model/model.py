@@ -2,52 +2,50 @@
 
 import copy
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from folklearn import serialization, validation
+from folklearn import validation
 from folklearn.arrays import Array
 from folklearn.errors import InvalidInputError, StateFileError
 from folklearn.evaluate.monitor import Alarm, Monitor
 from folklearn.evaluate.regression import Regression
 from folklearn.evaluate.windows import Window
 from folklearn.evidence.certificate import Certificate
-from folklearn.evidence.map_reduce import MapReduce
+from folklearn.evidence.passes import MapReduce
 from folklearn.kernels.blas import OWN, device_named
 from folklearn.learners import catalogue
-from folklearn.learners.backends import PAIRS, select_backend
-from folklearn.metrics.accumulator import Metrics
-from folklearn.metrics.records import PredictionBatch, Segment, loss_of_row
+from folklearn.learners.catalogue import PAIRS, select_backend
+from folklearn.metrics.accumulator import Metrics, PredictionBatch, loss_of_row
 from folklearn.model import roles as known_roles
-from folklearn.model.batch import BatchResult
-from folklearn.model.buffers import PendingPrediction, PendingPredictions, RowBuffer
-from folklearn.model.dataset import Dataset, LabelledTable, UnlearnedValues, as_table
+from folklearn.model.batch import PendingPrediction, RowBuffer
+from folklearn.model.dataset import ModelDataset, UnlearnedValues
 from folklearn.model.encoder import FEATURES, EncodedBatch, TableEncoder
 from folklearn.model.explain import Explanation, explain_model
-from folklearn.model.hindsight import EncodedRows
 from folklearn.model.labels import (
     BALANCED,
     LabelEncoder,
     balance_class_weight,
-    check_class_weight,
-    class_weight_from_json,
-    class_weight_to_json,
+    encode_labels,
+    plain,
+    unplain,
 )
 from folklearn.model.pipeline import OnlinePipeline
-from folklearn.model.refit import refit
+from folklearn.model.refit import EncodedRows, refit
 from folklearn.model.roles import WORDS
 from folklearn.model.run import Run, Score
 from folklearn.readers.convert import format_cell
+from folklearn.readers.open import as_table
 from folklearn.readers.table import Table, not_a_row_error, table_from_records
 from folklearn.serialization import Record, Serializable
 from folklearn.sparse import SparseRows, is_sparse
 from folklearn.utils import count_of, join_names
 
-_ROWS_TO_ENCODE = 8192  # at a time
+_MAX_DENSE_NUMBERS, _MAX_DENSE_ROWS = 2**21, 2**16  # that are encoded at a time
 _UNCOUNTED = "a call was interrupted that had learned rows, and their loss was not counted"
 
 
@@ -60,10 +58,10 @@ class Model(Serializable):
     dictionary of probabilities). No learning rate has to be chosen.
 
     Two losses are kept. The *progressive* one, of predictions made just before each label came; and
-    the *frozen* one, of rows ahead predicted by the model as it would be saved (`HoldoutWeights`).
+    the *hold-out* one, of rows ahead by the model as it would be saved (`HoldoutWeights`).
     `predict_one` and `predict_proba_one` are for a row whose label comes soon; `predict` and
     `predict_proba` are for many rows that the model will not follow, and weigh what they mix by
-    the frozen record. After `fit` all of them are the fit.
+    the hold-out record. After `fit` all of them are the fit.
 
     Parameters
     ----------
@@ -89,11 +87,9 @@ class Model(Serializable):
     ----------
     labels : the classes known so far, in the order of the columns of `predict_proba`.
     roles : the role of every column so far.
-    device : where the sums of the learner are made.
     n_rounds : number of rows learned.
-    loss, n_mistakes, total_weight : progressive totals since the first row of its life.
-    loss_of_new : the part of the loss that was paid for classes being unknown.
     metrics : totals over the stream, its segments, classes and columns (`Metrics`); saved with it.
+    pending : the rows that wait for their labels, by number.
 
     Examples
     --------
@@ -134,7 +130,6 @@ class Model(Serializable):
         self.crosses = [tuple(pair) for pair in crosses]
         for name, role in self.asked_roles.items():
             known_roles.check_known(role, name)
-        check_class_weight(class_weight)
         self._monitor: Monitor | None = None
         self._forget()
 
@@ -148,7 +143,8 @@ class Model(Serializable):
         self.declare(classes)
         self.hindsight: Regression | None = None
         self.metrics = Metrics()
-        self.recent, self.pending = RowBuffer(), PendingPredictions()
+        self.recent = RowBuffer()
+        self._n_asked, self.pending = 0, dict[int, PendingPrediction]()
         if self._monitor is not None:
             self._monitor.forget()
         sizes = 1, max(2, len(self.label_encoder))
@@ -180,13 +176,14 @@ class Model(Serializable):
         and all of their categories have places.
         """
         labels = self.label_encoder
-        numbers, new = labels.read_many(classes)
+        numbers, new, _ = labels.encode(classes)
         if counts and labels.class_weight == BALANCED:
             known = [*labels.kept, *new]
             labels.class_weight = balance_class_weight(
                 {known[number]: n for number, n in zip(numbers, counts, strict=True)}
             )
-        if counts and self.pipeline is None and "max_weight" in self._settings_of_learner():
+        takes = catalogue.settings_of(self.learner_name)
+        if counts and self.pipeline is None and "max_weight" in takes:
             weights = labels.class_weight if isinstance(labels.class_weight, Mapping) else {}
             largest = max(1.0, max_weight) * max([1.0, *weights.values()])
             self.max_weight = self.settings.setdefault("max_weight", largest)
@@ -199,12 +196,9 @@ class Model(Serializable):
         if table is not None:
             encoder = self._open_encoder(known_roles.of_rows(table), table.features, n_classes)
             if not encoder.sparse and table.features is None:
-                for start in range(0, len(table), _ROWS_TO_ENCODE):
-                    rows = slice(start, start + _ROWS_TO_ENCODE)
-                    encoder.admit(encoder.encode(table.take(rows)))
-
-    def _settings_of_learner(self) -> Collection[str]:
-        return catalogue.settings_of(self.learner_name)
+                for rows in slice_rows(table):
+                    batch = encoder.encode(table.take(rows))
+                    encoder.admit(batch.keys, batch.roles)
 
     @property
     def labels(self) -> tuple[Any, ...]:
@@ -230,17 +224,19 @@ class Model(Serializable):
 
     # One row at a time.
 
-    def learn_one(self, x: Mapping[Any, Any], y: Any, *, weight: float = 1.0) -> None:
-        """Learn one row, a mapping of column names to values, and its label."""
-        self._learn_row(x, y, weight, None)
-
-    def _learn_row(
-        self, x: Mapping[Any, Any], y: Any, weight: float, asked: PendingPrediction | None
+    def learn_one(
+        self,
+        x: Mapping[Any, Any],
+        y: Any,
+        *,
+        weight: float = 1.0,
+        asked: PendingPrediction | None = None,
     ) -> None:
-        """Learn one row; `asked` is what was predicted when it was asked for.
+        """Learn one row, a mapping of column names to values, and its label.
 
-        A row of known columns with a known label goes a short way without tables; every other
-        row, also one that is refused, is a table of one: it names the column to blame.
+        The loss that counts is that of `asked`, if it was predicted before (see `tell`). A row of
+        known columns with a known label goes a short way without tables; every other row, also one
+        that is refused, is a table of one: it names the column to blame.
         """
         pipeline, encoder, labels = self.pipeline, self.encoder, self.label_encoder
         try:
@@ -256,17 +252,18 @@ class Model(Serializable):
             or (row := encoder.encode_row(x)) is None
         ):
             return self._learn_table_of_one(x, y, weight, asked)
-        unseen = pipeline.unseen_probability if self.is_open else 0.0
         try:
-            p = pipeline.learn_row(row, number, weight)
+            p, unseen = pipeline.learn_row(row, number, weight)
         except InvalidInputError:  # nothing was learned
             return self._learn_table_of_one(x, y, weight, asked)
         if asked is not None:
             p, unseen = asked.p, asked.unseen
+        elif not self.is_open:
+            unseen = 0.0
         weight, holdout_loss = float(weight), pipeline.holdout.loss
         self.metrics.add_one(p, number, unseen, weight, holdout_loss, row, encoder.absent)
         if self.has_window_bounds:
-            self.metrics.note_lower_bounds(self._lower_bound_of_last)
+            self.metrics.note_lower_bounds(self.windows)
         self.recent.add_row(dict(x), number)
         self.hindsight = None
         if self._monitor is not None:  # once the row is learned: its alert may raise
@@ -276,25 +273,11 @@ class Model(Serializable):
     def _learn_table_of_one(
         self, x: Mapping[Any, Any], y: Any, weight: float, asked: PendingPrediction | None
     ) -> None:
-        """Learn one row of any kind."""
-        label, new = self.label_encoder.read(y)
-        numbers: Any = np.array([label]) if type(label) is int else np.asarray(label)[None]
         weights = np.array([validation.weight(weight)])
-        numbers, weights = self.label_encoder.apply_class_weight(numbers, new, weights)
-        roles = None
+        numbers, new, weights = self.label_encoder.encode([y], weights)
         if not isinstance(x, Mapping):
             raise not_a_row_error(x)
-        if self.encoder is None:
-            roles = {  # sorted, so that the order of a mapping is of no account
-                str(name): known_roles.of_value(value)
-                for name, value in sorted(x.items(), key=lambda item: str(item[0]))
-                if format_cell(value) is not None
-            }
-        table = table_from_records([x], [1])
-        result = self._learn_table(table, numbers, new, weights, roles, asked)
-        self.recent.add_row(dict(x), int(numbers[0] if numbers.ndim == 1 else numbers[0].argmax()))
-        if self._monitor is not None:
-            self._monitor.observe(float(result.losses[0]))
+        self._learn_table(table_from_records([x], [1]), numbers, new, weights, x, asked)
 
     def predict_proba_one(self, x: Mapping[Any, Any]) -> dict[Any, float]:
         """Return the probabilities of the classes seen, for a row whose label comes soon.
@@ -328,13 +311,16 @@ class Model(Serializable):
         return max(p, key=p.__getitem__) if p else None
 
     def ask(self, x: Mapping[Any, Any]) -> tuple[dict[Any, float], int]:
-        """Predict a row whose label will be told later; return probabilities and its number.
+        """Predict a row whose label comes later; return probabilities and its number.
 
-        What waits for its label, `pending`, is part of the state, and saved with it.
+        What waits for its label, `pending` by number, is part of the state, and saved with it.
         """
         p = self.predict_proba_one(x)
-        prediction = PendingPrediction(dict(x), np.array(list(p.values())), self.unseen_probability)
-        return p, self.pending.add(prediction)
+        self._n_asked += 1
+        self.pending[self._n_asked] = PendingPrediction(
+            dict(x), np.array(list(p.values())), self.unseen_probability
+        )
+        return p, self._n_asked
 
     def tell(self, asked: int | PendingPrediction, y: Any, *, weight: float = 1.0) -> None:
         """Learn the row that was asked for under a number, now that its label is known.
@@ -342,7 +328,14 @@ class Model(Serializable):
         The loss that counts is that of what was predicted then. A row that waited elsewhere is
         given with its prediction.
         """
-        prediction = asked if isinstance(asked, PendingPrediction) else self.pending.find(asked)
+        if isinstance(asked, PendingPrediction):
+            prediction = asked
+        elif validation.count("the number of a row", asked, 1) in self.pending:
+            prediction = self.pending[asked]
+        else:
+            raise InvalidInputError(
+                f"no row waits under the number {asked!r}: it was never asked for, or has its label"
+            )
         label, _ = self.label_encoder.read(y)
         if not prediction.unseen and (type(label) is not int or label >= len(prediction.p)):
             # All classes were declared then: a new one costs what `learn_one` would say.
@@ -350,33 +343,24 @@ class Model(Serializable):
             prediction = prediction._replace(unseen=unseen)
         n_rounds = self.n_rounds
         try:
-            self._learn_row(prediction.x, y, weight, prediction)
+            self.learn_one(prediction.x, y, weight=weight, asked=prediction)
         finally:
             if self.n_rounds > n_rounds and not isinstance(asked, PendingPrediction):
-                self.pending.drop(asked)  # also if an alert raised
+                del self.pending[asked]  # also if an alert raised
 
     # Many rows.
 
-    def learn_many(self, rows: Any, y: Any = None, *, weight: Any = None) -> BatchResult:
+    def learn_many(self, rows: Any, y: Any, *, weight: Any = None) -> PredictionBatch:
         """Predict, then learn, rows (a frame, dictionaries, a matrix) with labels y, one by one.
 
         y holds a label for every row, some of them may be soft; or it is a matrix (T, K) of
-        probabilities of `labels`. `weight` is one number for all rows, or one for each. A
-        `LabelledTable` has both.
+        probabilities of `labels`. `weight` is one number for all rows, or one for each.
         """
-        if isinstance(rows, LabelledTable):
-            rows, y, weight = rows.labelled()
         table = as_table(rows)
         if weight is not None and np.ndim(weight) == 0:
             weight = np.full(len(table), validation.weight(weight))
         weights = validation.weights(weight, len(table))
-        numbers, new, weights = self.label_encoder.encode(y, weights)
-        result = self._learn_table(table, numbers, new, weights)
-        hard = numbers if numbers.ndim == 1 else numbers.argmax(axis=1)
-        self.recent.add(table, hard.tolist())
-        if self._monitor is not None:
-            self._monitor.observe_many(result.losses)
-        return result
+        return self._learn_table(table, *self.label_encoder.encode(y, weights))
 
     def _learn_table(
         self,
@@ -384,44 +368,52 @@ class Model(Serializable):
         numbers: Any,
         new: Sequence[Any],
         weights: Array,
-        roles: Mapping[str, str] | None = None,
+        row: Mapping[Any, Any] | None = None,
         asked: PendingPrediction | None = None,
-    ) -> BatchResult:
+    ) -> PredictionBatch:
         """Predict, then learn, the rows of a table; rows that are refused change nothing.
 
         `numbers` are class numbers (T,), or soft labels (T, K), `new` the labels of new classes;
-        `roles` of columns if these are the first rows, found in the table if None.
+        `row` is the only one, if it came as a mapping.
         """
-        before, n_rounds, batch = self.encoder, self.n_rounds, None
-        encoder, pipeline = before, self.pipeline
+        encoder, pipeline, batch = self.encoder, self.pipeline, None
+        before, n_rounds = encoder, 0 if pipeline is None else pipeline.n_rounds
+        was_open = self.is_open
         try:
             if encoder is None:
-                roles = known_roles.of_rows(table) if roles is None else roles
+                roles = known_roles.of_rows(table)
+                if row is not None:  # sorted, so that the order of a mapping is of no account
+                    roles = {
+                        str(name): known_roles.of_value(value)
+                        for name, value in sorted(row.items(), key=lambda item: str(item[0]))
+                        if format_cell(value) is not None
+                    }
                 n_classes = len(self.label_encoder) + len(new)
                 encoder = self._open_encoder(roles, table.features, n_classes)
             batch = encoder.encode(table)
             if pipeline is None:
                 pipeline = self._open_pipeline(encoder, batch)
-            n_classes = pipeline.n_classes
-            P, u = pipeline.run(
-                batch.X, numbers, weight=weights,
-                late_missing=batch.late_missing, late_numeric=batch.late_numeric,
-            )  # fmt: skip
-        except BaseException:
+            validation.checked_norms(batch.X.numbers if encoder.sparse else batch.X, gaps=True)
+            labels, soft = numbers, validation.NO_SOFT_ROWS
+            if numbers.ndim == 2:
+                labels, soft = encode_labels(numbers, len(table), pipeline.n_classes)
+            late = {"late_missing": batch.late_missing, "late_numeric": batch.late_numeric}
+            P, u = pipeline.run_checked(batch.X, labels, soft, weights, **late)
+        finally:
             self.encoder = before
-            if batch and encoder and pipeline and pipeline.n_rounds > n_rounds:
-                learned = new[: pipeline.n_classes - len(self.labels)]
-                self._admit(encoder, pipeline, batch, learned)  # what has grown must have its names
-            raise
-        was_open = self.is_open
-        self._admit(encoder, pipeline, batch, new)
-        last: Any = numbers
-        if numbers.ndim == 2:
-            last = numbers.shape[1] - 1 - np.argmax(numbers[:, ::-1] > 0.0, axis=1)
-        known: Any = np.maximum.accumulate(np.concatenate([[n_classes], last + 1]))[:-1]
+            if batch is not None and pipeline is not None and pipeline.n_rounds > n_rounds:
+                # Also after an interrupt: what has grown must have its names.
+                assert encoder is not None
+                self.encoder, self.pipeline, self.hindsight = encoder, pipeline, None
+                if batch.keys or batch.roles:
+                    encoder.admit(batch.keys, batch.roles)
+                if new and pipeline.n_classes > len(self.label_encoder):
+                    self.label_encoder.admit(new[: pipeline.n_classes - len(self.label_encoder)])
+                    self.is_open = True
+        known = pipeline.n_known
         if not was_open:  # until a class comes that was not declared
-            is_new = last >= known
-            u[: int(is_new.argmax()) if is_new.any() else len(u)] = 0.0
+            is_old = np.diff(known, append=pipeline.n_classes) == 0
+            u[np.logical_and.accumulate(is_old)] = 0.0
         if asked is not None:
             P = np.pad(asked.p, (0, P.shape[1] - len(asked.p)))[None]
             u, known = np.array([asked.unseen]), np.array([len(asked.p)])
@@ -429,14 +421,18 @@ class Model(Serializable):
         if pipeline.sparse:
             values = batch.X.values_by_place(len(encoder.absent))
         predicted = PredictionBatch.of(
-            P, u, numbers, known, weights, pipeline.holdout_losses, values, encoder.absent
+            P, u, numbers, known, weights, pipeline.holdout_losses, values, encoder.absent, batch.X
         )
         self.metrics.add(predicted)
         if self.has_window_bounds:
-            self.metrics.note_lower_bounds(self._lower_bound_of_last, len(weights))
-        hard = np.full(len(u), -1) if numbers.ndim == 2 else numbers
-        losses = predicted.losses
-        return BatchResult(predicted.P, u, hard, losses, weights, predicted, batch.X, numbers)
+            self.metrics.note_lower_bounds(self.windows, len(weights))
+        if row is None:
+            self.recent.add(table, predicted.labels)
+        else:
+            self.recent.add_row(dict(row), int(predicted.labels[0]))
+        if self._monitor is not None:  # last: its alert may raise
+            self._monitor.observe_many(predicted.losses)
+        return predicted
 
     # What happens when rows and labels come.
 
@@ -446,7 +442,7 @@ class Model(Serializable):
         """Decide whether rows stay sparse.
 
         They do if there are words, and if a sparse matrix is too large for sums over all pairs of
-        so many classes.
+        the classes.
         """
         roles = {**roles, **self.asked_roles}
         sparse = WORDS in roles.values()
@@ -459,44 +455,22 @@ class Model(Serializable):
         self.encoder = TableEncoder(roles, self.crosses, sparse=sparse)
         if features is not None and not sparse:  # every column of a matrix has its place
             keys = [(FEATURES, str(j)) for j in range(features.shape[1])]
-            self.encoder.admit(EncodedBatch(None, keys))
+            self.encoder.admit(keys)
         return self.encoder
 
     def _open_pipeline(self, encoder: TableEncoder, batch: EncodedBatch) -> OnlinePipeline:
         """Return a pipeline for rows like these, the first ones."""
         n_places = max(1, len(encoder.keys), batch.n_first)
+        n_numbers = len(batch.X.slots) if encoder.sparse else 0
         pipeline = OnlinePipeline(
-            self.learner_name,
-            self.settings,
-            n_features=n_places,
-            n_numbers=batch.X.numbers.shape[1] if encoder.sparse else 0,
-            n_classes=len(self.label_encoder),
-            scale=self.scale,
-            intercept=self.intercept,
-            sparse=encoder.sparse,
-            B=self.B,
-            windows=self.has_window_bounds,
-            device=self.device,
-        )
-        known = EncodedBatch(None, [*encoder.keys, *batch.keys], batch.roles)
-        numeric = encoder.are_numbers(known)[:n_places]
+            self.learner_name, self.settings, n_features=n_places, n_numbers=n_numbers,
+            n_classes=len(self.labels), scale=self.scale, intercept=self.intercept,
+            sparse=encoder.sparse, B=self.B, windows=self.has_window_bounds, device=self.device,
+        )  # fmt: skip
+        keys = [*encoder.keys, *batch.keys]
+        numeric = encoder.are_numbers(keys, batch.roles)[:n_places]
         pipeline.evidence.numeric = numeric + [True] * (n_places - len(numeric))
         return pipeline
-
-    def _admit(
-        self,
-        encoder: TableEncoder,
-        pipeline: OnlinePipeline,
-        batch: EncodedBatch,
-        new: Sequence[Any],
-    ) -> None:
-        """Keep what was new in rows that have been learned."""
-        self.encoder, self.pipeline, self.hindsight = encoder, pipeline, None
-        if batch.keys or batch.roles:
-            encoder.admit(batch)
-        if new:
-            self.label_encoder.admit(new)
-            self.is_open = True
 
     # Files and frames.
 
@@ -528,11 +502,11 @@ class Model(Serializable):
         options : of the reader: format, delimiter, encoding, decimal. And on_bad, a function that
             takes every row that cannot be read, which is then left out.
         """
-        dataset = Dataset(
+        dataset = ModelDataset(
             self, source, target, weight=weight, one_pass=one_pass,
             shuffle=seed if shuffle else None, **options,
         )  # fmt: skip
-        run = Run.of(self, dataset, exact)
+        run = Run(self, dataset.reader.name, exact)
         for rows, result in dataset.steps(progress=progress):
             run.add(rows, result)
         return run.finish()
@@ -562,7 +536,7 @@ class Model(Serializable):
         """
         MapReduce.from_options(n_jobs, device)  # checks, before anything is learned
         self._forget()
-        dataset = Dataset(self, source, target, weight=weight, shuffle=seed, **options)
+        dataset = ModelDataset(self, source, target, weight=weight, shuffle=seed, **options)
         tables, encoded = [], EncodedRows(exact)
         for rows, result in dataset.steps(progress=progress):
             tables.append(rows.labelled())
@@ -591,18 +565,23 @@ class Model(Serializable):
             for rows, (numbers, _, weights) in read:
                 yield encoder.encode_known(rows), numbers, weights
 
-        limit = {} if most_passes is None else {"most_passes": most_passes}
-        refit(pipeline, raw, seed=seed, n_jobs=n_jobs, device=device, **limit)
+        refit(pipeline, raw, most_passes=most_passes, seed=seed, n_jobs=n_jobs, device=device)
 
     def predict_proba(self, source: Any, **options: Any) -> Array:
         """Return the probabilities (T, K) of `labels` for rows that the model will not follow."""
         pipeline, encoder = self._check_learned()
         if isinstance(source, Table | np.ndarray) or is_sparse(source):
             table = as_table(source)
-            UnlearnedValues.of(self, table).warn()
-            return pipeline.predict(encoder.encode_known(table))
-        dataset = Dataset(self, source, **{"known_only": True, **options})
-        parts = [pipeline.predict(encoder.encode_known(table)) for table in dataset.unlabelled()]
+            UnlearnedValues(self).count(table).warn()
+            P = np.empty((len(table), len(self.label_encoder)))
+            for rows in slice_rows(table):
+                P[rows] = pipeline.predict(encoder.encode_known(table.take(rows)))
+            return P
+        dataset = ModelDataset(self, source, **{"known_only": True, **options})
+        parts = []
+        for labelled in dataset.rows():
+            dataset.unlearned.count(labelled.table)
+            parts.append(pipeline.predict(encoder.encode_known(labelled.table)))
         dataset.warn_of_left_out()
         dataset.unlearned.warn()
         return np.concatenate(parts) if parts else np.empty((0, len(self.label_encoder)))
@@ -633,7 +612,9 @@ class Model(Serializable):
     def score(self, source: Any, target: str | None = None, **options: Any) -> Score:
         """Return loss and error of the model as it stands on labelled rows; nothing is learned."""
         self._check_learned()
-        dataset = Dataset(self, source, target, one_pass=True, **{"known_only": True, **options})
+        dataset = ModelDataset(
+            self, source, target, one_pass=True, **{"known_only": True, **options}
+        )
         return Score.of(dataset)
 
     # What it is worth, and why.
@@ -658,33 +639,30 @@ class Model(Serializable):
         """Whether the loss of every row that was learned is known: an interrupt may lose some."""
         return self.pipeline is not None and self.pipeline.evidence.n_rows == self.metrics.n_rows
 
-    def windows(self) -> list[Window]:
+    def windows(self, n_rows: int | None = None) -> list[Window]:
         """Return losses and errors of the last 64, 128, 256, ... rows, and of all.
 
         With ``windows=True`` each has a floor: a lower bound on the total loss there of every
-        linear model that `certificate` is about.
+        linear model that `certificate` is about. `n_rows` asks for one window: the shortest of at
+        least as many rows, or of all.
         """
-        return self._bounded(self.metrics.windows())
-
-    def _lower_bound_of_last(self, n_rows: int) -> float:
-        """Return the lower bound in nats a row of the shortest window of at least `n_rows`."""
-        last = self.metrics.last_window(n_rows)
-        if last is None or not last.weight > 0.0:
-            return math.nan
-        return self._bounded([last])[0].lower_bound / last.weight
-
-    def _bounded(self, segments: list[Segment]) -> list[Window]:
-        """Return windows with their lower bounds, where these are kept."""
         pipeline, evidence, B = self.pipeline, {}, math.nan
         if pipeline is not None and self.has_window_bounds and self._has_counted_all:
             evidence = pipeline.evidence.suffixes(pipeline.expansion_line)
             B = pipeline.evidence.norm()
+        segments = self.metrics.windows()
+        if n_rows is not None:
+            long_enough = [
+                segment for segment in segments if segment.stop - segment.start >= n_rows
+            ]
+            segments = [*long_enough, *segments[-1:]][:1]
         windows = []
-        for one in segments:
-            floor = evidence[one.start].lower_bound() if one.start in evidence else -math.inf
-            windows.append(
-                Window(one.start, one.stop, one.loss, one.n_errors, one.weight, floor, B)
-            )
+        for segment in segments:
+            start, bound = segment.start, -math.inf
+            if start in evidence:
+                bound = evidence[start].lower_bound()
+            totals = segment.loss, segment.n_errors, segment.weight
+            windows.append(Window(start, segment.stop, *totals, bound, B))
         return windows
 
     def monitor(self, alert: Callable[[Alarm], Any] | None = None, **settings: Any) -> Monitor:
@@ -694,12 +672,12 @@ class Model(Serializable):
         is saved with the model, the alert is not: called again, as after `load`, this hands it
         another one, and begins anew only if `settings` (alpha, rise, cap) are others.
         """
-        own = self._monitor
-        if own is None or any(getattr(own, name, None) != settings[name] for name in settings):
-            own = self._monitor = Monitor(start=self.n_rounds, **settings)
+        monitor = self._monitor
+        if monitor is None or any(getattr(monitor, n, None) != settings[n] for n in settings):
+            monitor = self._monitor = Monitor(start=self.n_rounds, **settings)
         if alert is not None:
-            own.alert = alert
-        return own
+            monitor.alert = alert
+        return monitor
 
     def explain(self, *, importance: bool = True, seed: int = 0) -> Explanation:
         """Return the weights by column and class, and what recent rows lose without each column."""
@@ -707,9 +685,9 @@ class Model(Serializable):
 
     def report(self, path: Any = None, *, title: str = "Report on a model") -> str:
         """Return one HTML page about its life, which needs nothing else; write it to a path."""
-        from folklearn.model.display import report_model, write_text
+        from folklearn.model.display import report_model
 
-        return write_text(report_model(self, title), path)
+        return report_model(self, title, path)
 
     # How it is kept.
 
@@ -717,14 +695,18 @@ class Model(Serializable):
         "learner", "settings", "class_weight", "scale", "intercept", "B", "windows", "roles",
         "crosses",
     )  # fmt: skip
-    CHILDREN_BY_NAME: ClassVar[dict[str, type]] = {
-        "recent": RowBuffer, "metrics": Metrics, "pending": PendingPredictions,
-        "_monitor": Monitor, "encoder": TableEncoder, "pipeline": OnlinePipeline,
+    COUNTERS = ("_n_asked",)
+    STATE: ClassVar[Mapping[str, type]] = {
+        "recent": RowBuffer, "metrics": Metrics, "is_open": bool, "_monitor": Monitor,
+        "encoder": TableEncoder, "pipeline": OnlinePipeline,
     }  # fmt: skip
 
     def _word(self, word: str) -> Any:
+        weights = self.label_encoder.class_weight
+        if word == "class_weight" and isinstance(weights, Mapping):
+            return [[plain(label), float(weight)] for label, weight in weights.items()]
         if word == "class_weight":
-            return class_weight_to_json(self.label_encoder.class_weight)
+            return weights
         if word == "roles":
             return list(self.asked_roles.items())
         names = {"learner": "learner_name", "windows": "has_window_bounds"}
@@ -732,30 +714,32 @@ class Model(Serializable):
 
     @classmethod
     def _construct(cls, **words: Any) -> Self:
-        words["class_weight"] = class_weight_from_json(words["class_weight"])
+        if isinstance(words["class_weight"], list):
+            words["class_weight"] = {unplain(label): w for label, w in words["class_weight"]}
         words["roles"] = dict(words["roles"])
         return cls(words.pop("learner"), **words.pop("settings"), **words)
 
-    def _extend_record(self, record: Record) -> None:
-        record.config.update(labels=self.label_encoder.plain(), is_open=self.is_open)
+    def to_record(self) -> Record:
+        """Return the full state as a record."""
+        record = super().to_record()
+        record.config["labels"] = list(map(plain, self.labels))
+        record.config["pending"] = [[n, *row.plain()] for n, row in self.pending.items()]
         if self.hindsight is not None:
             record.config["hindsight"] = self.hindsight.numbers()
-        for name in self.CHILDREN_BY_NAME:
-            child = getattr(self, name)
-            if child is not None and (name != "encoder" or self.pipeline is not None):
-                serialization.put_inside(record, name.lstrip("_"), child)
+        if self.pipeline is None:
+            record.config.pop("encoder", None)
+        return record
 
     def _restore(self, record: Record) -> None:
-        with serialization.state_file_errors(record.kind):
-            class_weight = self.label_encoder.class_weight
-            self.label_encoder = LabelEncoder.of_plain(record.word("labels"))
-            self.label_encoder.class_weight = class_weight
-            if "hindsight" in record.config:
-                self.hindsight = Regression.of_numbers(record.word("hindsight"))
-        self.is_open = bool(record.word("is_open"))
-        for name, kind in self.CHILDREN_BY_NAME.items():
-            if getattr(self, name) is not None or name.lstrip("_") in record.config:
-                setattr(self, name, record.inner(name.lstrip("_"), kind))
+        super()._restore(record)
+        for n, x, p, unseen in record.word("pending"):
+            self.pending[int(n)] = PendingPrediction(dict(x), np.array(p), unseen)
+        self.label_encoder = LabelEncoder(self.label_encoder.class_weight)
+        self.label_encoder.admit(map(unplain, record.word("labels")))
+        if len(self.label_encoder.numbers) < len(self.label_encoder):
+            raise StateFileError("two classes of a Model state have the same label")
+        if "hindsight" in record.config:
+            self.hindsight = Regression.of_numbers(record.word("hindsight"))
         if self.recent.rows()[1].max(initial=-1) >= len(self.label_encoder):
             raise StateFileError("a Model state has recent rows of classes that it does not have")
 
@@ -771,3 +755,14 @@ class Model(Serializable):
         from folklearn.model.display import model_card
 
         return model_card(self)
+
+
+def slice_rows(table: Table) -> Iterator[slice]:
+    """Yield slices of rows that are small enough to be dense."""
+    features = table.features
+    width = len(table.columns) if features is None else features.shape[1]
+    if isinstance(features, SparseRows):
+        width = max(width if width < _MAX_DENSE_NUMBERS else 1, features.nnz // len(features))
+    size = min(max(1, _MAX_DENSE_NUMBERS // max(1, width)), _MAX_DENSE_ROWS)
+    for start in range(0, len(table), size):
+        yield slice(start, min(start + size, len(table)))

@@ -1,28 +1,37 @@
-"""A batch fit of all rows of a pipeline, which predicts until something more is learned."""
+"""Batch fits of all rows of a model: one that predicts, and the answer in hindsight to a run."""
 
-import math
 from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from folklearn import memory, validation
+from folklearn import utils, validation
 from folklearn.batch.penalised import FIRST_RIDGE, MAX_PASSES, fit_penalised
 from folklearn.batch.sparse_fit import ColumnModel, fit_sparse
 from folklearn.errors import InvalidInputError, warn_of_data
-from folklearn.evidence.map_reduce import MapReduce
-from folklearn.evidence.passes import LocalPasses, Passes
-from folklearn.kernels.on_torch.device import Device
-from folklearn.learners.backends import PAIRS, select_backend
-from folklearn.learners.experts import ExpertLearner
+from folklearn.evaluate.regression import Regression, logistic_regression
+from folklearn.evidence.passes import LocalPasses, MapReduce, Passes
+from folklearn.kernels.on_torch import Device
+from folklearn.learners.catalogue import PAIRS, select_backend
+from folklearn.learners.leader import ExpertLearner
+from folklearn.metrics.accumulator import PredictionBatch
+from folklearn.model.batch import BatchBuffer, RawBatch, SparseInput
 from folklearn.model.pipeline import OnlinePipeline
+from folklearn.scaler import FixedScaler, Moments
 from folklearn.sparse import SparseRows, concatenate
-from folklearn.validation import Rows
+from folklearn.validation import NO_SOFT_ROWS, Rows
+
+if TYPE_CHECKING:
+    from folklearn.model.model import Model
 
 _BYTES_OF_A_VALUE = 40  # of a sparse row, in its copies
 _COPIES_OF_LOGITS = 4  # of K numbers for every row, that `fit_sparse` takes
 _SHARE_OF_MEMORY = 0.25  # that scaled rows may take
 _INTERCEPT_FACTOR = 10.0  # of the constant, so that the penalty hardly counts for it
+_MAX_WEIGHTS = 3000  # classes times columns of a regression that is made unasked
+_MAX_SHARE_OF_MEMORY = 1.0 / 16.0  # that encoded rows may take, unasked
 
 RawTables = Callable[[], Iterable[tuple[object, ArrayLike, ArrayLike]]]  # X, y, weights
 ScaledRows = Callable[[], Iterable[Rows]]  # anew for every pass
@@ -32,7 +41,7 @@ def refit(
     pipeline: OnlinePipeline,
     tables: RawTables,
     *,
-    most_passes: int = MAX_PASSES,
+    most_passes: int | None = None,
     seed: int = 0,
     n_jobs: int = 1,
     device: str | None = None,
@@ -54,16 +63,12 @@ def refit(
     engine = MapReduce.from_options(n_jobs, pipeline.device if device is None else device)
     if pipeline.learner is None:
         return
-    limits = {"most_passes": most_passes, "seed": seed}
-    if not _is_wide(pipeline, engine.device):
+    limits = {"most_passes": MAX_PASSES if most_passes is None else most_passes, "seed": seed}
+    if _is_wide(pipeline, engine.device):
+        _refit_wide(pipeline, (_scale_rows(pipeline, *table) for table in tables()), **limits)
+    else:
         rows = _cache_if_fits(lambda: (rows_to_fit(pipeline, *table) for table in tables()))
         refit_over(pipeline, LocalPasses(rows, engine), **limits)
-        return
-    fitted = _fit_wide(
-        lambda: (_scaled_rows(pipeline, *table) for table in tables()), pipeline, **limits
-    )
-    if fitted is not None:
-        pipeline.batch_fit = fitted
 
 
 def refit_over(
@@ -87,24 +92,26 @@ def check_fit_size(pipeline: OnlinePipeline, device: Device | None = None) -> No
     """Raise if there is too much for sums over all pairs of classes, as `refit_over` makes."""
     if _is_wide(pipeline, device):
         raise InvalidInputError(
-            f"{pipeline.n_classes} classes of {pipeline.n_columns} columns are too many for sums "
-            "over all pairs of classes, and words are too: fit them on one machine, `Model.fit`"
+            f"{pipeline.n_classes} classes of {pipeline.scaler.n_columns} columns are too many for "
+            "sums over all pairs of classes, and so are words: fit them on one machine, `Model.fit`"
         )
 
 
 def rows_to_fit(pipeline: OnlinePipeline, X: object, y: ArrayLike, weight: ArrayLike) -> Rows:
     """Return raw rows, which must be dense, as `refit_over` takes them."""
-    rows, intercept = _scaled_rows(pipeline, X, y, weight), pipeline.intercept_column
-    if intercept is None:
-        return rows
-    Z = rows.X.copy()
-    Z[:, intercept] *= _INTERCEPT_FACTOR
-    return rows._replace(X=Z, norms=validation.norms(Z))
+    return _scale_rows(pipeline, X, y, weight, _INTERCEPT_FACTOR)
 
 
-def _scaled_rows(pipeline: OnlinePipeline, X: object, y: ArrayLike, weight: ArrayLike) -> Rows:
-    """Return rows scaled as the next one would be; those of weight 0 must not decide the folds."""
-    Z = pipeline.scale(X)
+def _scale_rows(
+    pipeline: OnlinePipeline, X: object, y: ArrayLike, weight: ArrayLike, factor: float = 1.0
+) -> Rows:
+    """Return rows scaled as the next one would be, the constant of dense ones times a factor.
+
+    Those of weight 0 are left out: they must not decide the folds.
+    """
+    Z, intercept = pipeline.scale(X), pipeline.intercept_column
+    if factor != 1.0 and intercept is not None:
+        Z[:, intercept] *= factor
     weights = validation.weights(weight, len(Z))
     labels, soft = validation.labels(y, len(Z), pipeline.n_classes)
     return Rows(Z, validation.norms(Z), labels, soft, weights).of(weights > 0.0)
@@ -114,13 +121,14 @@ def _is_wide(pipeline: OnlinePipeline, device: Device | None) -> bool:
     if isinstance(pipeline.learner, ExpertLearner):
         return False
     return (
-        pipeline.sparse or select_backend(pipeline.n_columns, pipeline.n_classes, device) != PAIRS
+        pipeline.sparse
+        or select_backend(pipeline.scaler.n_columns, pipeline.n_classes, device) != PAIRS
     )
 
 
 def _cache_if_fits(rows: ScaledRows) -> ScaledRows:
     """Return the same rows, scaled once for all passes if there is memory for them."""
-    cached, n_bytes_left = [], _SHARE_OF_MEMORY * (memory.bytes_present() or math.inf)
+    cached, n_bytes_left = [], _SHARE_OF_MEMORY * utils.bytes_present()
     for batch in rows():
         cached.append(batch)
         n_bytes_left -= sum(array.nbytes for array in batch)
@@ -129,27 +137,98 @@ def _cache_if_fits(rows: ScaledRows) -> ScaledRows:
     return lambda: cached
 
 
-def _fit_wide(
-    rows: ScaledRows, pipeline: OnlinePipeline, *, most_passes: int, seed: int
-) -> ColumnModel | None:
-    """Return weights of the columns that occur, or None if the rows do not fit in memory."""
+def _refit_wide(
+    pipeline: OnlinePipeline, rows: Iterable[Rows], *, most_passes: int, seed: int
+) -> None:
+    """Fit weights of the columns that occur, unless the rows do not fit in memory."""
     batches: list[Rows] = []
-    n_bytes, n_present, n_classes = 0, memory.bytes_present() or math.inf, pipeline.n_classes
-    for batch in rows():
+    n_bytes, n_present, n_classes = 0, utils.bytes_present(), pipeline.n_classes
+    for batch in rows:
         Z = SparseRows.of_any(batch.X)
         batches.append(batch._replace(X=Z))
         n_bytes += _COPIES_OF_LOGITS * 8 * len(Z) * n_classes + _BYTES_OF_A_VALUE * Z.nnz
         if n_bytes > n_present / 2:
-            warn_of_data(
+            return warn_of_data(
                 "all rows together do not fit in memory: the model that learned on line "
                 "predicts, and no fit to all rows is made"
             )
-            return None
     Xs, norms, labels, soft, weights = zip(*batches, strict=True)
     whole = Rows(concatenate(Xs), *map(np.concatenate, (norms, labels, soft, weights)))
-    intercept = pipeline.intercept_column
-    fit = fit_sparse(
-        whole, n_classes, constant=-1 if intercept is None else intercept,
-        most_passes=most_passes, seed=seed,
-    )  # fmt: skip
-    return ColumnModel(fit.columns, fit.weights)
+    constant = -1 if pipeline.intercept_column is None else pipeline.intercept_column
+    limits = {"most_passes": most_passes, "seed": seed}
+    fit = fit_sparse(whole, n_classes, constant=constant, **limits)
+    pipeline.batch_fit = ColumnModel(fit.columns, fit.weights)
+    return None
+
+
+def is_regression_affordable(n_weights: int, n_bytes: int) -> bool:
+    """Return whether a regression of rows of some bytes is computed without being asked for."""
+    room = _MAX_SHARE_OF_MEMORY * utils.bytes_present()
+    return n_weights <= _MAX_WEIGHTS and n_bytes <= room
+
+
+class EncodedRows:
+    """Rows of a run as the encoder gives them, kept as long as a regression of them is wanted.
+
+    Parameters
+    ----------
+    exact : True keeps them whatever it takes, False never, None while they are few enough.
+    """
+
+    def __init__(self, exact: bool | None = None) -> None:
+        self._rows, self.are_kept = BatchBuffer(), exact is not False
+        self._exact, self._n_bytes = exact, 0
+
+    def add(self, model: "Model", result: PredictionBatch) -> None:
+        """Take rows that were learned."""
+        X, targets = result.encoded, result.targets
+        if not self.are_kept or X is None:
+            return
+        soft = targets if targets.ndim == 2 else NO_SOFT_ROWS
+        batch = RawBatch.of(X, result.labels, soft, result.weights)
+        self._rows.add(batch)
+        if self._exact is None:
+            if isinstance(X, SparseInput):
+                n_columns = len(np.unique(X.cells.compact().indices))
+                n_bytes = sum(array.nbytes for array in X.arrays().values())
+            else:
+                n_columns, n_bytes = X.shape[1] + 1, X.nbytes
+            self._n_bytes += n_bytes + batch.Y.nbytes + batch.weights.nbytes
+            n_weights = len(model.label_encoder) * n_columns
+            if not is_regression_affordable(n_weights, self._n_bytes):
+                self.are_kept, self._rows = False, BatchBuffer()
+
+    def regression(self, model: "Model") -> Regression | None:
+        """Return the regression of all rows, None if they were not kept or have one class."""
+        pipeline, encoder, K = model.pipeline, model.encoder, len(model.labels)
+        if not self._rows.n_rows or pipeline is None or encoder is None or K < 2:
+            return None
+        numeric = pipeline.evidence.numeric
+        batch, self._rows = self._rows.batch(numeric), BatchBuffer()
+        assert batch is not None
+        X, Y, weights, _ = batch.resize(len(numeric), K, numeric)
+        constant = 1.0 if model.intercept else None
+        if isinstance(X, SparseInput):
+            scaler = FixedScaler(scale=model.scale, intercept=False)
+            scaler = scaler.opened(Moments.of(X.numbers), [True] * len(X.slots))
+            scaler.mean_square = 1.0  # in standard deviations, not divided
+            length, width = 1.0 if model.scale else None, X.cells.shape[1]
+            cells = X.scale_cells(scaler.transform(X.numbers), length, constant, width)
+            # Only columns that occur have a gradient: a model has 0 elsewhere.
+            columns, places = np.unique(cells.indices, return_inverse=True)
+            width = max(1, len(columns))
+            Z = SparseRows(cells.indptr, places.astype(np.int32), cells.values, width).array()
+            start = np.zeros((K, width))
+        else:
+            scaler = FixedScaler(scale=model.scale, intercept=model.intercept)
+            scaler = scaler.opened(Moments.of(X), numeric)
+            scaler.mean_square = 1.0
+            Z, start = scaler.transform(X), np.nan_to_num(scaler.model(*pipeline.linear()))
+        y = Y.argmax(axis=1) if (Y.max(axis=1) == 1.0).all() else Y
+        regression = logistic_regression(
+            Z, y, n_classes=K, weight=weights, constant=0 if model.intercept else None, start=start
+        )
+        words = encoder.in_words.format(by="these rows") if model.scale else "as they are"
+        # Weights of words are too many to be kept, and the model has its own.
+        W = np.empty((K, 0)) if pipeline.sparse else regression.W
+        return replace(regression, W=W, features=f"the columns ({words})")

@@ -1,22 +1,34 @@
-"""What the columns of the data are: numbers, categories, words, dates, ids, weights."""
+"""Columns of the data: their roles, and what a column says in its role."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, datetime
-from typing import Any
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
+from folklearn.arrays import Array
 from folklearn.errors import InvalidInputError, warn_of_data
 from folklearn.readers.convert import (
     DATE_KINDS,
     Kind,
+    add_remedy,
     find_unit,
     format_role,
     parse_amount,
     parse_date,
 )
-from folklearn.readers.table import Column, Table, TextColumn, is_missing
+from folklearn.readers.table import (
+    Column,
+    Table,
+    TextColumn,
+    as_text_column,
+    decode_column,
+    is_missing,
+)
+from folklearn.sparse import SparseRows
 from folklearn.utils import join_names
 
 NUMBER, CATEGORY, WORDS, DATE = "number", "category", "words", "date"
@@ -24,6 +36,14 @@ ID, WEIGHT, TARGET, IGNORED = "id", "weight", "target", "ignored"
 DATES: tuple[str, ...] = DATE_KINDS  # plain ones, and those of which the role tells the order
 LEARNED = (NUMBER, CATEGORY, WORDS, *DATES)
 ROLES = (*LEARNED, ID, WEIGHT, TARGET, IGNORED)
+
+HASHED = 2**30  # places of words and of categories of wide models
+DATE_PARTS = (
+    "trend", "hour (sin)", "hour (cos)", "year (sin)", "year (cos)",
+    "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday",
+)  # fmt: skip
+_DAY_SECONDS, _YEAR_SECONDS = 86_400.0, 365.2425 * 86_400.0
+_FIRST_WEEKDAY = 3  # of 1970: a Thursday
 
 _SENTENCE = 3  # words from which on a text is words, not a category
 _ENOUGH = 50  # rows before an id is recognised
@@ -44,13 +64,6 @@ def kind_of(role: str) -> Kind:
     return next((kind for kind in DATE_KINDS if kind == role), "text")
 
 
-def natural_kind(column: Column) -> Kind:
-    """Return what a column holds by nature."""
-    if isinstance(column, TextColumn):
-        return "text"
-    return "date" if column.dtype.kind == "M" else "number"
-
-
 def check_known(role: str, name: str) -> None:
     """Raise if there is no such role."""
     if role not in ROLES:
@@ -66,127 +79,228 @@ def of_value(value: Any) -> str:
     ['number', 'category', 'date', 'words', 'number']
     """
     if isinstance(value, str):
-        if dates := _dates_of(TextColumn.of([value])):
+        if dates := _infer_dates(TextColumn.of([value])):
             return dates
         return WORDS if len(value.split()) >= _SENTENCE else CATEGORY
     return DATE if isinstance(value, date | datetime | np.datetime64) else NUMBER
 
 
-def of_rows(block: Table) -> dict[str, str]:
+def of_first_value(column: Column) -> str:
+    """Return the role of a column by its first value that is not missing."""
+    first = int(np.argmin(is_missing(column)))
+    if isinstance(column, TextColumn):
+        return of_value(column.values[column.codes[first]])
+    return of_value(column[first])
+
+
+def of_rows(table: Table) -> dict[str, str]:
     """Return the roles of columns that have a value, in the order of `by_first_value`.
 
     As in `of_value`, and unlike in a file, a text of digits is a category.
     """
-    found = {}
-    for name in by_first_value(block):
-        column = block.columns[name]
-        role = _of_column(name, column)
-        found[name] = CATEGORY if role == NUMBER and isinstance(column, TextColumn) else role
-    return found
+    roles = {}
+    for name in by_first_value(table):
+        column = table.columns[name]
+        role = _infer_role(name, column)
+        roles[name] = CATEGORY if role == NUMBER and isinstance(column, TextColumn) else role
+    return roles
 
 
-def by_first_value(block: Table) -> list[str]:
+def by_first_value(table: Table) -> list[str]:
     """Return the columns that have a value: as rows bring them, those of one row by name."""
-    firsts = [
-        (int(there.argmax()), name)
-        for name, column in block.columns.items()
-        if (there := ~is_missing(column)).any()
+    gaps = {name: is_missing(column) for name, column in table.columns.items()}
+    return [
+        name for _, name in sorted((int(g.argmin()), n) for n, g in gaps.items() if not g.all())
     ]
-    return [name for _, name in sorted(firsts)]
 
 
 def infer_roles(head: Table, *, skip: Iterable[str] = ()) -> dict[str, str]:
     """Return the roles of the columns of the first rows, in order, but for some."""
-    left_out = set(skip)
-    return {
-        name: _of_column(name, column)
-        for name, column in head.columns.items()
-        if name not in left_out
-    }
+    names = [name for name in head.columns if name not in set(skip)]
+    return {name: _infer_role(name, head.columns[name]) for name in names}
 
 
-def _of_column(name: str, column: Column) -> str:
-    if isinstance(column, TextColumn):
-        return _of_texts(name, column)
-    if column.dtype.kind == "M":
-        return DATE
-    return ID if _is_running(name, column) else NUMBER
-
-
-def _of_texts(name: str, column: TextColumn) -> str:
+def _infer_role(name: str, column: Column) -> str:
+    if not isinstance(column, TextColumn):
+        is_id = column.dtype.kind == "f" and _counts_rows(name, column)
+        return DATE if column.dtype.kind == "M" else ID if is_id else NUMBER
+    n_texts = int(np.count_nonzero(column.codes >= 0))
     values = [value for value in column.values if value]
-    if not values or not (column.codes >= 0).any():  # the values may be those of other rows
+    if not values or not n_texts:  # the values may be those of other rows
         return NUMBER
-    numbers = np.array([_number(value) for value in column.values])
+    amounts = [parse_amount(value) for value in column.values]
+    commas = [parse_amount(value, ",") for value in column.values]  # the reader knows what to do
+    numbers = np.array(amounts, np.float64)
+    numbers = np.where(np.isnan(numbers), np.array(commas, np.float64), numbers)
     are_numbers = ~np.isnan(numbers)
-    if _are_nearly_all(column, are_numbers):
+    if _share(column, are_numbers) >= _NEARLY_ALL:
         units = {find_unit(value) for value in values}
         if len(units - {""}) < 2 and units != {"", "%"}:
-            whole = np.append(numbers, np.nan)[column.codes]
-            return ID if _is_running(name, whole) else NUMBER
-        _doubt(name, "amounts of several units", "let all of them have the same")
+            is_id = _counts_rows(name, np.append(numbers, np.nan)[column.codes])
+            return ID if is_id else NUMBER
+        _warn_of_text(name, "amounts of several units", "let all of them have the same")
     elif are_numbers.sum() > MANY_NUMBERS and _share(column, are_numbers) > 0.5:
-        others = [
-            value for value, is_one in zip(column.values, are_numbers, strict=True) if not is_one
-        ]
+        texts = [column.values[i] for i in np.flatnonzero(~are_numbers)]
         remedy = f"leave missing values empty; for text, {format_role(name, CATEGORY)}"
-        _doubt(name, "numbers", f"some are none: {join_names(others)}; {remedy}")
-    dates = _dates_of(column)
-    if dates is not None:
+        _warn_of_text(name, "numbers", f"some are none: {join_names(texts)}; {remedy}")
+    if dates := _infer_dates(column):
         return dates
-    if _are_nearly_all(column, [bool(_LIKE_DATE.fullmatch(value)) for value in column.values]):
-        remedy = "; where the day or the month comes first, say which: "
-        remedy += f"{format_role(name, 'day/month')} or {format_role(name, 'month/day')}"
-        _doubt(name, "dates", f"dates are read that look like 2024-05-31 or 31.05.2024{remedy}")
+    if _share(column, [bool(_LIKE_DATE.fullmatch(v)) for v in column.values]) >= _NEARLY_ALL:
+        orders = f"{format_role(name, 'day/month')} or {format_role(name, 'month/day')}"
+        _warn_of_text(
+            name,
+            "dates",
+            "dates are read that look like 2024-05-31 or 31.05.2024; where the day or the month "
+            f"comes first, say which: {orders}",
+        )
     if sum(len(value.split()) for value in values) >= _SENTENCE * len(values):
         return WORDS
-    there = int((column.codes >= 0).sum())
-    is_id = there >= _ENOUGH and len(values) >= _NEARLY_ALL * there
+    is_id = n_texts >= _ENOUGH and len(values) >= _NEARLY_ALL * n_texts
     return ID if is_id else CATEGORY
 
 
-def _doubt(name: str, what: str, remedy: str) -> None:
+def _warn_of_text(name: str, what: str, remedy: str) -> None:
     warn_of_data(f"column {name!r} looks like {what} but is taken for text: {remedy}")
 
 
-def _dates_of(column: TextColumn) -> str | None:
-    """Return the role of dates, if it is one only; of texts nearly all."""
+def _infer_dates(column: TextColumn) -> str | None:
+    """Return the role of dates, if nearly all texts are read in one only."""
     orders = [
         role
         for role in DATE_KINDS
-        if _are_nearly_all(column, [parse_date(text, role) is not None for text in column.values])
+        if _share(column, [parse_date(v, role) is not None for v in column.values]) >= _NEARLY_ALL
     ]
     # What plain dates say is read as such in every order.
     return orders[0] if orders and (orders[0] == DATE or len(orders) == 1) else None
 
 
-def _are_nearly_all(column: TextColumn, are: Any) -> bool:
-    """Tell whether the texts of all rows are of a kind but a few, which are mistakes then."""
-    return _share(column, are) >= _NEARLY_ALL
-
-
 def _share(column: TextColumn, are: Any) -> float:
-    """Return how many of the rows that have a text have one of a kind, given for each text."""
+    """Return the share of rows whose text is of a kind, of those that have one."""
     return float(np.mean(np.array(are)[column.codes[column.codes >= 0]]))
 
 
-def _is_running(name: str, numbers: Any) -> bool:
+def _counts_rows(name: str, numbers: Any) -> bool:
     """Tell whether numbers count the rows; an unnamed column needs fewer of them."""
     if len(numbers) < (2 if name == "" else _ENOUGH):
         return name == ""
     return bool(np.all(np.diff(numbers) == 1.0))
 
 
-def _number(text: str) -> float:
-    """Return a number, NaN if it is none; a decimal comma counts, the reader knows what to do."""
-    found = parse_amount(text)
-    found = parse_amount(text, ",") if found is None else found
-    return np.nan if found is None else found
-
-
 def describe_roles(roles: Mapping[str, str]) -> list[tuple[str, list[str]]]:
     """Return roles and the columns that have them, for people to read."""
-    found: dict[str, list[str]] = {}
-    for name, role in roles.items():
-        found.setdefault(role, []).append(name or "(unnamed)")
-    return [(role, found[role]) for role in ROLES if role in found]
+    columns = {role: [n or "(unnamed)" for n, r in roles.items() if r == role] for role in ROLES}
+    return [(role, names) for role, names in columns.items() if names]
+
+
+class EncodedColumn(NamedTuple):
+    """What a column, or a cross of two, says in every row: `numbers`, a category, or `words`.
+
+    parts : names of its parts: "" for a number, those of a date, or the categories.
+    numbers : (parts, T), NaN where missing.
+    codes : (T,) the category of every row, -1 for none, which has the value `factors`, (T,) or 1.
+    words : any number of places for every row, by hash.
+    """
+
+    parts: Sequence[str] = ("",)
+    numbers: Array | None = None
+    codes: NDArray[np.integer[Any]] | None = None
+    factors: Array | float = 1.0
+    words: SparseRows | None = None
+
+    def hashed(self) -> SparseRows:
+        """Return the words, or one hashed place for every row that has a category."""
+        if self.words is not None:
+            return self.words
+        assert self.codes is not None
+        places = np.array([*map(place_of, self.parts), 0])
+        is_present = self.codes >= 0
+        factors = np.broadcast_to(np.asarray(self.factors, np.float64), len(is_present))
+        indptr = np.concatenate([[0], np.cumsum(is_present)])
+        indices = places[self.codes[is_present]].astype(np.int32)
+        return SparseRows(indptr, indices, np.ascontiguousarray(factors[is_present]), HASHED)
+
+
+def encode_column(name: str, role: str, column: Column) -> EncodedColumn:
+    """Return what a column says in a role."""
+    if role == NUMBER and isinstance(column, np.ndarray) and column.dtype.kind == "f":
+        return EncodedColumn(numbers=np.asarray(column, np.float64)[None])
+    if role == NUMBER:
+        return EncodedColumn(numbers=_convert_column(name, role, column)[None])
+    if role in DATES:
+        seconds = _convert_column(name, role, column)
+        day = 2.0 * np.pi * np.mod(seconds, _DAY_SECONDS) / _DAY_SECONDS
+        year = 2.0 * np.pi * np.mod(seconds, _YEAR_SECONDS) / _YEAR_SECONDS
+        weekday = np.mod(np.floor(seconds / _DAY_SECONDS) + _FIRST_WEEKDAY, 7.0)
+        weekdays = np.where(np.isnan(seconds), np.nan, weekday == np.arange(7.0)[:, None])
+        angles = [np.sin(day), np.cos(day), np.sin(year), np.cos(year)]
+        return EncodedColumn(DATE_PARTS, np.concatenate([[seconds, *angles], weekdays]))
+    texts = column if isinstance(column, TextColumn) else as_text_column(column)
+    if role == CATEGORY:
+        return EncodedColumn(texts.values, codes=texts.codes)
+    counts = SparseRows.of(vectorizer().transform([*texts.values, ""]))
+    words = counts[np.where(texts.codes < 0, len(texts.values), texts.codes)]
+    return EncodedColumn(words=words)
+
+
+def cross_columns(a: str, first: EncodedColumn, b: str, second: EncodedColumn) -> EncodedColumn:
+    """Return the products of what two columns say: of numbers and categories, not of words."""
+    for name, column in ((a, first), (b, second)):
+        if column.parts is DATE_PARTS:
+            raise InvalidInputError(f"{a}:{b} cannot be crossed: dates cannot")
+        if column.words is not None:
+            raise InvalidInputError(
+                f"{a}:{b} cannot be crossed: words cannot; for a column of few words: "
+                f"{format_role(name, 'category')}"
+            )
+    if first.codes is not None and second.codes is not None:
+        n = len(second.parts)
+        is_present = (first.codes >= 0) & (second.codes >= 0)
+        pairs = np.where(is_present, first.codes * np.int64(n) + second.codes, -1)
+        distinct, codes = np.unique(pairs, return_inverse=True)
+        present = distinct[distinct >= 0].tolist()
+        parts = [f"{first.parts[pair // n]} & {second.parts[pair % n]}" for pair in present]
+        return EncodedColumn(parts, codes=(codes - (len(distinct) - len(parts))).astype(np.int32))
+    if first.codes is not None:
+        first, second = second, first
+    assert first.numbers is not None
+    if second.codes is not None:
+        numbers = first.numbers[0]
+        codes = np.where(np.isnan(numbers), np.int32(-1), second.codes)
+        return EncodedColumn(second.parts, codes=codes, factors=np.nan_to_num(numbers))
+    assert second.numbers is not None
+    return EncodedColumn(numbers=first.numbers * second.numbers)
+
+
+def _convert_column(name: str, role: str, column: Column) -> Array:
+    """Return a column as numbers (T,), dates as seconds since 1970."""
+    if isinstance(column, TextColumn):
+        codes = column.codes.astype(np.int64)
+        column, faults = decode_column(codes, column.values, kind_of(role))
+        for fault in faults.values():
+            raise InvalidInputError(f"column {name!r}: {add_remedy(fault, name)}")
+    assert isinstance(column, np.ndarray)
+    has_dates = column.dtype.kind == "M"
+    if has_dates != (role in DATES):
+        if not is_missing(column).all():  # nothing is of no kind
+            held = "dates" if has_dates else "numbers"
+            raise InvalidInputError(f"column {name!r} holds {held}, and its role is {role}")
+        return np.full(len(column), np.nan)
+    if not has_dates:
+        return np.asarray(column, np.float64)
+    exact = column.astype("datetime64[us]")
+    return np.where(np.isnat(exact), np.nan, exact.astype(np.int64) / 1e6)
+
+
+def place_of(text: str) -> int:
+    """Return the place of a category in a wide model."""
+    from sklearn.utils import murmurhash3_32
+
+    return int(murmurhash3_32(text.encode("utf-8", "surrogatepass"), positive=True)) % HASHED
+
+
+@lru_cache(maxsize=1)
+def vectorizer() -> Any:
+    """Return what turns a text into counts of its words and pairs of words, by hash."""
+    from sklearn.feature_extraction.text import HashingVectorizer
+
+    return HashingVectorizer(ngram_range=(1, 2), n_features=HASHED, norm=None, alternate_sign=False)

@@ -1,19 +1,17 @@
 """`Run`: the metrics of `Model.run`; `Score`: those of rows that were only predicted."""
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from folklearn.arrays import Array
 from folklearn.errors import warn_of_data
-from folklearn.metrics.accumulator import Metrics
-from folklearn.metrics.records import Segment
-from folklearn.model.batch import BatchResult
-from folklearn.model.dataset import Dataset, LabelledTable
-from folklearn.model.hindsight import EncodedRows
+from folklearn.metrics.accumulator import Metrics, PredictionBatch, Segment
+from folklearn.model.dataset import LabelledTable, ModelDataset
 from folklearn.model.holdout import holdout_warning, is_degraded
+from folklearn.model.refit import EncodedRows
 from folklearn.progress import working_time
 
 if TYPE_CHECKING:
@@ -34,7 +32,6 @@ class Checkpoint:
     lower_bound: float = math.nan  # known at the end, and where bounds of windows are kept
 
 
-@dataclass
 class Run:
     """Result of `Model.run`.
 
@@ -53,26 +50,14 @@ class Run:
     metrics : the rows of this run in up to 64 segments, and counts by class and column.
     """
 
-    name: str
-    labels: tuple[Any, ...] = ()
-    n_unlabelled: int = 0
-    holdout_loss: float = math.nan
-    seconds: float = 0.0
-    certificate: "Certificate | None" = None
-    hindsight: "Regression | None" = None
-    checkpoints: list[Checkpoint] = field(default_factory=list)
-    metrics: Metrics = field(default_factory=Metrics)
-    model: "Model | None" = field(default=None, repr=False)
-
-    @classmethod
-    def of(cls, model: "Model", dataset: Dataset, exact: bool | None = None) -> "Run":
-        """Begin to record; `exact` decides whether there will be a `hindsight`."""
-        run = cls(dataset.reader.name, model=model)
-        run._started, run._encoded = working_time(), EncodedRows(exact)
-        return run
-
-    _started: float = field(default=0.0, repr=False)
-    _encoded: EncodedRows = field(default_factory=EncodedRows, repr=False)
+    def __init__(self, model: "Model", name: str, exact: bool | None = None) -> None:
+        self.model, self.name, self.metrics = model, name, Metrics()
+        self.labels: tuple[Any, ...] = ()
+        self.n_unlabelled, self.holdout_loss, self.seconds = 0, math.nan, 0.0
+        self.certificate: Certificate | None = None
+        self.hindsight: Regression | None = None
+        self.checkpoints: list[Checkpoint] = []
+        self._started, self._encoded = working_time(), EncodedRows(exact)
 
     @property
     def n_rows(self) -> int:
@@ -99,71 +84,71 @@ class Run:
         """The share of rows whose most likely class was wrong."""
         return self.metrics.error_rate
 
-    def add(self, rows: LabelledTable, result: BatchResult) -> None:
+    def add(self, rows: LabelledTable, result: PredictionBatch) -> None:
         """Add rows that were learned, or only predicted."""
         model = self.model
-        assert model is not None
-        if result.learned is None:
+        if result.encoded is None or model.pipeline is None:
             self.n_unlabelled += len(rows.table)
             return
-        self.metrics.add(result.learned)
+        self.metrics.add(result)
         self._encoded.add(model, result)
         if model.has_window_bounds:
-            self.metrics.note_lower_bounds(model._lower_bound_of_last, len(result.weights))
-        self.holdout_loss = model.metrics.holdout_loss
-        if model.n_rounds & (model.n_rounds - 1) == 0:
+            self.metrics.note_lower_bounds(model.windows, len(result.weights))
+        self.holdout_loss = float(result.holdout[-1])
+        n_rounds = model.pipeline.n_rounds
+        if n_rounds & (n_rounds - 1) == 0:
             self._add_checkpoint(model.certificate() if model.has_window_bounds else None)
 
     def _add_checkpoint(self, certificate: "Certificate | None") -> None:
-        model = self.model
-        assert model is not None
-        if self.checkpoints and self.checkpoints[-1].n_rounds == model.n_rounds:
+        metrics, n_rounds, bound = self.model.metrics, self.model.n_rounds, math.nan
+        if self.checkpoints and self.checkpoints[-1].n_rounds == n_rounds:
             self.checkpoints.pop()
+        if certificate is not None and certificate.valid and metrics.weight > 0.0:
+            bound = certificate.best_linear_at_least / metrics.weight
         self.checkpoints.append(
             Checkpoint(
-                model.n_rounds,
-                model.metrics.average_loss,
-                model.metrics.holdout_loss,
-                model.metrics.n_errors / max(1, model.n_rounds),
+                n_rounds,
+                metrics.average_loss,
+                metrics.holdout_loss,
+                metrics.n_errors / max(1, n_rounds),
                 working_time() - self._started,
-                _lower_bound_per_row(certificate, model.metrics.weight),
+                bound,
             )
         )
 
     def finish(self) -> "Run":
         """Add the certificate, the regression in hindsight and the time."""
         model = self.model
-        assert model is not None
         self.hindsight = model.hindsight = self._encoded.regression(model)
-        self.certificate = model.certificate()
+        self.certificate, self.labels = model.certificate(), model.labels
         self._add_checkpoint(self.certificate)
-        self.labels = model.labels
         self.seconds = working_time() - self._started
-        if is_degraded(model.metrics.average_loss, model.metrics.holdout_loss):
-            warn_of_data(holdout_warning(model.metrics.average_loss, model.metrics.holdout_loss))
+        losses = model.metrics.average_loss, model.metrics.holdout_loss
+        if is_degraded(*losses):
+            warn_of_data(holdout_warning(*losses))
         return self
 
     def table(self) -> list[tuple[int, float, float, float]]:
-        """Return (rows, loss, frozen loss, error) at doubling numbers of rows, averages."""
+        """Return (rows, loss, hold-out loss, error) at doubling numbers of rows, averages."""
         return [(m.n_rounds, m.loss, m.holdout_loss, m.error) for m in self.checkpoints]
 
     def plot(self, path: str | None = None) -> Any:
-        """Draw the run on one page; return the figure, or write it to a file."""
-        from folklearn.model.display import draw_run, save_figure
+        """Draw the run on one page; return the figure, and write it to a file."""
+        from folklearn.model.display import draw_run
 
-        return save_figure(draw_run(self), path)
+        return draw_run(self, path)
 
     def report(self, path: Any = None) -> str:
         """Return one HTML page about the run, self-contained; write it to a path."""
-        from folklearn.model.display import report_run, write_text
+        from folklearn.model.display import report_run
 
-        return write_text(report_run(self), path)
+        return report_run(self, path)
 
     def __repr__(self) -> str:
-        frozen = "" if math.isnan(self.holdout_loss) else f"frozen {self.holdout_loss:.4f}, "
+        holdout = "" if math.isnan(self.holdout_loss) else f"hold-out {self.holdout_loss:.4f}, "
         return (
             f"Run over {self.name}: {self.n_rows} rows, loss {self.loss:.4f}, "
-            f"{frozen}error {100.0 * self.error:.1f} %"
+            f"{holdout}error {100.0 * self.error:.1f} %"
         )
 
     def _repr_html_(self) -> str:
@@ -190,22 +175,22 @@ class Score:
     n_unknown: int = 0
 
     @classmethod
-    def of(cls, dataset: Dataset) -> "Score":
+    def of(cls, dataset: ModelDataset) -> "Score":
         """Score all rows of a dataset that have a label."""
         totals = np.zeros(5)
-        for rows in dataset.rows(doubling=False):
+        for rows in dataset.rows():
             totals += cls.totals(rows, dataset.predict(rows))
         dataset.warn_of_left_out()
         dataset.unlearned.warn()
         return cls.of_totals(totals)
 
     @staticmethod
-    def totals(rows: LabelledTable, result: BatchResult) -> Array:
+    def totals(rows: LabelledTable, result: PredictionBatch) -> Array:
         """Return rows with a label, their loss, weight, mistakes and unknown classes."""
-        there = rows.has_label
-        numbers, weights = result.numbers[there], result.weights[there]
-        wrong = result.P[there].argmax(axis=1) != numbers
-        loss = weights @ result.losses[there]
+        kept = rows.has_label
+        numbers, weights = result.labels[kept], result.weights[kept]
+        wrong = result.P[kept].argmax(axis=1) != numbers
+        loss = weights @ result.losses[kept]
         return np.array([len(numbers), loss, weights.sum(), wrong.sum(), (numbers < 0).sum()])
 
     @classmethod
@@ -214,10 +199,3 @@ class Score:
         n, loss, weight, wrong, unknown = totals.tolist()
         average = loss / weight if weight > 0.0 else math.nan
         return cls(int(n), average, wrong / n if n else math.nan, int(unknown))
-
-
-def _lower_bound_per_row(certificate: "Certificate | None", weight: float) -> float:
-    """Return what no linear model gets below, a row; NaN if that is not known."""
-    if certificate is None or not certificate.valid or not weight > 0.0:
-        return math.nan
-    return certificate.best_linear_at_least / weight

@@ -8,7 +8,7 @@ the coordinates of `FixedScaler`, set by the first rows and then left alone.
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -22,11 +22,10 @@ from folklearn.evidence.evidence import Evidence, round_loss_up
 from folklearn.evidence.linear_evidence import LinearEvidence
 from folklearn.evidence.passes import LocalPasses
 from folklearn.kernels.lower_bound import project_into_class
-from folklearn.learners.backends import PAIRS, select_backend
-from folklearn.model.batch import BatchBuffer, RawBatch
-from folklearn.model.sparse_scaler import SPACE, SparseInput, assemble
-from folklearn.scaler import FixedScaler, Moments
-from folklearn.serialization import Record, Serializable, put_inside, state_file_errors
+from folklearn.learners.catalogue import PAIRS, select_backend
+from folklearn.model.batch import BatchBuffer, RawBatch, SparseInput
+from folklearn.scaler import SPACE, FixedScaler, Moments
+from folklearn.serialization import Record, Serializable, put_inside
 from folklearn.validation import Rows
 
 HEAD_ROWS = 2048  # that set the coordinates, and are kept as rows
@@ -38,14 +37,12 @@ _LEAST_UNIT = 1e-9  # of rows in a file
 _SLACK = 1e-9  # by which the sum of probabilities may differ from 1
 DEFAULT_B = 10.0  # norm of weights for rows of norm about 1
 
-COLUMNS = "standardised by {by}"  # what models are linear in, where all columns are numbers
-
 Sums = Evidence | LinearEvidence
 Line = Callable[[], tuple[Array, Array]]  # weights (K, d) of raw values and constants (K,)
 
 
 class StreamEvidence(Serializable):
-    r"""A lower bound on the loss of every linear model of the columns, kept beside a learner.
+    r"""A lower bound on the loss of every linear model of the columns, kept next to a learner.
 
     The first 2,048 rows are kept as they came. They set means and deviations of numbers
     (`FixedScaler`), and are expanded anew whenever a bound is asked for. Later rows enter the sums
@@ -70,6 +67,7 @@ class StreamEvidence(Serializable):
 
     PARAMS = ("B", "scale", "intercept", "sparse", "windows")
     COUNTERS = ("n_classes", "_n_settled", "_n_first_columns")
+    STATE: ClassVar = {"_sums": Evidence | LinearEvidence}
 
     def __init__(
         self,
@@ -91,61 +89,41 @@ class StreamEvidence(Serializable):
         self._kept: RawBatch | None = None  # the head
         self._sums: Sums | None = None
         self._ladder: list[EvidenceSpan] = []
-        self._buffer = BatchBuffer()  # rows that wait
-        self.rows_ahead = self._chunk_rows  # that may come until `settle` is due
-
-    @property
-    def _chunk_rows(self) -> int:
-        if self._scaler is None:
-            return self._n_head
-        return _WINDOW_ROWS if self.windows else _CHUNK_ROWS
+        self.rows = BatchBuffer()
+        self._n_head = _SPARSE_HEAD_ROWS if self.sparse else HEAD_ROWS
+        self.chunk_rows = self._n_head
 
     @property
     def n_rows(self) -> int:
         """The number of rows so far."""
-        return self._n_settled + self._buffer.n_rows
-
-    def add(self, batch: RawBatch) -> None:
-        """Take rows that were learned, at most `rows_ahead`; of sparse ones with predictions."""
-        self._buffer.add(batch)
-        self.rows_ahead -= len(batch.weights)
-
-    def add_row(self, x: Array, label: int, soft: Array, weight: float) -> None:
-        """Take one dense row that was learned."""
-        self._buffer.add_row(x, label, soft, weight)
-        self.rows_ahead -= 1
+        return self._n_settled + self.rows.n_rows
 
     def _waiting(self) -> RawBatch | None:
-        return self._buffer.batch(self.numeric)
+        return self.rows.batch(self.numeric)
 
     def settle(self, line: Line) -> None:
-        """Let the rows that wait enter the sums, once there are no `rows_ahead`."""
+        """Let the rows that wait enter the sums, once there are `chunk_rows`."""
         batch = self._waiting()
         assert batch is not None
-        self._buffer.clear()
+        self.rows = BatchBuffer()
+        scaler = self._open_columns(batch)
         if self._scaler is None:
-            self._scaler, self._kept = self._opened(FixedScaler(**self._switches), batch), batch
-            self._n_first_columns = self._scaler.n_open
+            self._kept, self._n_first_columns = batch, scaler.n_open
+            self.chunk_rows = _WINDOW_ROWS if self.windows else _CHUNK_ROWS
             if self.windows:
-                self._ladder, _ = self._head_stretches(self._scaler, batch, line)
+                self._ladder, _ = self._head_spans(scaler, batch, line)
         else:
-            self._scaler = self._opened(self._scaler, batch)
-            self._add(batch, line)
+            sums = self._sized(self._sums, scaler)
+            if isinstance(sums, LinearEvidence) and self._kept is not None:
+                # To expand planes anew gains next to nothing.
+                sums, self._kept = _sum(sums, self._evidence_of(scaler, self._kept, line)), None
+            added = self._evidence_of(scaler, batch, line)
+            self._sums = _sum(sums, added)
+            if self.windows:
+                self._ladder = self._sized_ladder(scaler)
+                add_to_ladder(self._ladder, self._span(self._n_settled, batch, added))
+        self._scaler = scaler
         self._n_settled += len(batch.weights)
-        self.rows_ahead = self._chunk_rows
-
-    def _add(self, batch: RawBatch, line: Line) -> None:
-        """Add a batch behind the head to the sums."""
-        assert self._scaler is not None
-        sums = self._sized(self._sums, self._scaler)
-        if isinstance(sums, LinearEvidence) and self._kept is not None:
-            # To expand planes anew gains next to nothing.
-            sums, self._kept = _sum(sums, self._of(self._scaler, self._kept, line)), None
-        own = self._of(self._scaler, batch, line)
-        self._sums = _sum(sums, own)
-        if self.windows:
-            self._ladder = self._ladder_now(self._scaler)
-            add_to_ladder(self._ladder, _stretch(self._n_settled, batch, own))
 
     # Coordinates.
 
@@ -157,8 +135,11 @@ class StreamEvidence(Serializable):
     def _K(self) -> int:
         return max(2, self.n_classes)
 
-    def _opened(self, scaler: FixedScaler, batch: RawBatch) -> FixedScaler:
+    def _open_columns(self, batch: RawBatch | None) -> FixedScaler:
         """Return the scaler with the columns opened that these rows are the first to have."""
+        scaler = self._scaler or FixedScaler(**self._switches)
+        if batch is None:
+            return scaler
         X = batch.X
         if not isinstance(X, SparseInput):
             X = batch.resize(len(self.numeric), 0, self.numeric).X
@@ -168,9 +149,6 @@ class StreamEvidence(Serializable):
         opened.mean_square = scaler.mean_square or float(len(self.numeric) + self.intercept)
         return opened
 
-    def _n_columns(self, scaler: FixedScaler) -> int:
-        return (len(self.numeric) + 1) * SPACE if self.sparse else scaler.n_columns
-
     def _transformed(self, scaler: FixedScaler, batch: RawBatch) -> tuple[Rows, Array]:
         """Return rows in these coordinates and what was predicted for them.
 
@@ -179,10 +157,10 @@ class StreamEvidence(Serializable):
         X, Y, weights, P = batch.resize(len(self.numeric), self._K, self.numeric)
         if isinstance(X, SparseInput):
             numbers = scaler.transform(X.numbers)[:, int(self.intercept) :]
-            Z: Any = assemble(
-                X, numbers, scaler.unit if self.scale else None,
-                scaler.unit if self.intercept else None, self._n_columns(scaler),
-            )  # fmt: skip
+            length, constant = (
+                scaler.unit if is_there else None for is_there in (self.scale, self.intercept)
+            )
+            Z: Any = X.scale_cells(numbers, length, constant, (len(self.numeric) + 1) * SPACE)
         else:
             Z = scaler.transform(X)
         norms = validation.norms(Z)
@@ -198,40 +176,43 @@ class StreamEvidence(Serializable):
 
     def _sized(self, sums: Sums | None, scaler: FixedScaler) -> Sums:
         """Return sums for the columns and classes that there are now."""
-        d, K = sizes = self._n_columns(scaler), self._K
+        d, K = scaler.n_columns, self._K
+        if self.sparse:
+            d = (len(self.numeric) + 1) * SPACE
         is_wide = self.sparse or select_backend(d, K) != PAIRS
         if sums is None:
             kind = LinearEvidence if is_wide else Evidence
             return kind(n_features=d, n_classes=K, B=self._norm(scaler))
         if isinstance(sums, Evidence) and is_wide:
             sums = LinearEvidence.tangent_to(sums)
-        same = (sums.n_features, sums.n_classes) == sizes
-        return sums if same else sums.grown(n_features=d, n_classes=K)
+        if (sums.n_features, sums.n_classes) == (d, K):
+            return sums
+        return sums.grown(n_features=d, n_classes=K)
 
-    def _of(
+    def _evidence_of(
         self, scaler: FixedScaler, batch: RawBatch, line: Line, at: Array | None = None
     ) -> Sums:
         """Return the evidence of rows alone, expanded at a model, by default the learner's."""
-        own = self._sized(None, scaler)
+        sums = self._sized(None, scaler)
         rows, P = self._transformed(scaler, batch)
         if self.sparse:
-            assert isinstance(own, LinearEvidence)
-            own._add_planes(rows, _distributions(P))
+            assert isinstance(sums, LinearEvidence)
+            sums._add_planes(rows, _distributions(P))
         else:
-            own._add(rows, self._point(scaler, line) if at is None else at)
-        return own
+            sums._add(rows, self._point(scaler, line) if at is None else at)
+        return sums
 
     def _point(self, scaler: FixedScaler, line: Line) -> Array:
         """Return a model (K, columns) of the class near the learner's own."""
         W = np.zeros((self._K, scaler.n_columns))
-        own = np.nan_to_num(scaler.model(*line()), posinf=0.0, neginf=0.0)
-        W[: len(own)] = own - own.mean(axis=0)
+        learned = np.nan_to_num(scaler.model(*line()), posinf=0.0, neginf=0.0)
+        W[: len(learned)] = learned - learned.mean(axis=0)
         return project_into_class(W, self._norm(scaler))
 
     def _of_head(self, scaler: FixedScaler, batch: RawBatch, line: Line, sums: Sums) -> Sums:
         """Return sums and the head, expanded where that proves most."""
         if not isinstance(sums, Evidence):
-            return _sum(sums, self._of(scaler, batch, line))
+            return _sum(sums, self._evidence_of(scaler, batch, line))
         rows, _ = self._transformed(scaler, batch)
         at, B = self._point(scaler, line), self._norm(scaler)
         losses = logit_losses(rows.X @ at.T, rows.labels, rows.soft)
@@ -239,54 +220,35 @@ class StreamEvidence(Serializable):
             at = np.zeros_like(at)  # a learner that is worse than no model at all
         if sums.n_rounds:
             return sums._with(rows, at, B=B)
-        found = refine(
-            LocalPasses(lambda: [rows]),
-            n_features=scaler.n_columns,
-            n_classes=self._K,
-            B=B,
-            at=at,
-            tol=_TOLERANCE,
-            most_passes=_MOST_PASSES,
-        )
-        assert isinstance(found.evidence, Evidence)
-        return found.evidence
-
-    def _now(self, line: Line) -> tuple[FixedScaler, Sums] | None:
-        """Return the coordinates, and the evidence of all rows so far; None before two classes."""
-        waiting = self._waiting()
-        if self.n_classes < 2 or (waiting is None and self._scaler is None):
-            return None
-        scaler, kept = self._scaler_now(waiting), self._kept
-        sums = self._sized(self._sums, scaler)
-        if self._scaler is None:
-            kept, waiting = waiting, None
-        if waiting is not None:
-            sums = _sum(sums, self._of(scaler, waiting, line))
-        return scaler, sums if kept is None else self._of_head(scaler, kept, line, sums)
-
-    def _scaler_now(self, waiting: RawBatch | None) -> FixedScaler:
-        scaler = self._scaler or FixedScaler(**self._switches)
-        return scaler if waiting is None else self._opened(scaler, waiting)
+        refined = refine(
+            LocalPasses(lambda: [rows]), n_features=scaler.n_columns, n_classes=self._K, B=B,
+            at=at, tol=_TOLERANCE, most_passes=_MOST_PASSES,
+        ).evidence  # fmt: skip
+        assert isinstance(refined, Evidence)
+        return refined
 
     # Windows.
 
-    def _ladder_now(self, scaler: FixedScaler) -> list[EvidenceSpan]:
-        """Return the ladder with evidence of the sizes that there are now."""
-        return [replace(one, evidence=self._sized(one.evidence, scaler)) for one in self._ladder]
+    def _span(self, start: int, batch: RawBatch, evidence: Sums) -> EvidenceSpan:
+        return EvidenceSpan(start, start + len(batch.weights), evidence)
 
-    def _head_stretches(
+    def _sized_ladder(self, scaler: FixedScaler) -> list[EvidenceSpan]:
+        """Return the ladder with evidence of the sizes that there are now."""
+        return [replace(span, evidence=self._sized(span.evidence, scaler)) for span in self._ladder]
+
+    def _head_spans(
         self, scaler: FixedScaler, batch: RawBatch, line: Line
     ) -> tuple[list[EvidenceSpan], list[EvidenceSpan]]:
-        """Return the ladder of the head, and the stretch that is not full yet, if any."""
+        """Return the ladder of the head, and the span that is not full yet, if any."""
         whole = self._of_head(scaler, batch, line, self._sized(None, scaler))
         at = whole.minimise().W if isinstance(whole, Evidence) else None
         ladder: list[EvidenceSpan] = []
         for start in range(0, len(batch.weights), _WINDOW_ROWS):
-            part = batch.take(slice(start, start + _WINDOW_ROWS))
-            stretch = _stretch(start, part, self._of(scaler, part, line, at))
-            if len(part.weights) < _WINDOW_ROWS:
-                return ladder, [stretch]
-            add_to_ladder(ladder, stretch)
+            chunk = batch.take(slice(start, start + _WINDOW_ROWS))
+            span = self._span(start, chunk, self._evidence_of(scaler, chunk, line, at))
+            if len(chunk.weights) < _WINDOW_ROWS:
+                return ladder, [span]
+            add_to_ladder(ladder, span)
         return ladder, []
 
     def suffixes(self, line: Line) -> dict[int, Sums]:
@@ -294,14 +256,15 @@ class StreamEvidence(Serializable):
         waiting = self._waiting()
         if self.n_classes < 2 or (waiting is None and not self._ladder):
             return {}
-        scaler = self._scaler_now(waiting)
-        newest: list[EvidenceSpan] = []
-        ladder = self._ladder_now(scaler)
+        scaler = self._open_columns(waiting)
+        spans = self._sized_ladder(scaler)
         if waiting is not None and self._scaler is None:
-            ladder, newest = self._head_stretches(scaler, waiting, line)
+            ladder, newest = self._head_spans(scaler, waiting, line)
+            spans = [*ladder, *newest]
         elif waiting is not None:
-            newest = [_stretch(self._n_settled, waiting, self._of(scaler, waiting, line))]
-        return {span.start: span.evidence for span in join_suffixes([*ladder, *newest])}
+            evidence = self._evidence_of(scaler, waiting, line)
+            spans.append(self._span(self._n_settled, waiting, evidence))
+        return {span.start: span.evidence for span in join_suffixes(spans)}
 
     # What is proven.
 
@@ -312,18 +275,19 @@ class StreamEvidence(Serializable):
         line: Line,
         columns: str,
         *,
-        own: Line | None = None,
+        predictor: tuple[Array, Array] | None = None,
         B: float | None = None,
     ) -> Certificate | None:
-        """Return what is proven beside a total loss; None before two classes.
+        """Return what is proven next to a total loss; None before two classes.
 
         It is about the class, or a smaller B. `columns` says what models are linear in, with a
-        place for the rows that set the coordinates; `own` is the model that predicts now.
+        place for the rows that set the coordinates; `predictor` is the model that predicts now:
+        weights (K, d) of raw values and constants (K,).
         """
-        now = self._now(line)
-        if now is None:
+        waiting, head = self._waiting(), self._kept
+        if self.n_classes < 2 or (waiting is None and self._scaler is None):
             return None
-        scaler, evidence = now
+        scaler = self._open_columns(waiting)
         covered = self._norm(scaler)
         asked = covered if B is None else validation.positive("B", B) / scaler.unit
         norm = asked * scaler.unit
@@ -334,43 +298,42 @@ class StreamEvidence(Serializable):
                 reason=f"bounds are kept for weights of norm at most {kept} per standard "
                 f"deviation, not {norm:g}: make the model with B={norm:g}",
             )  # fmt: skip
-        least = evidence.lower_bound(B=min(asked, covered))
+        sums = self._sized(self._sums, scaler)
+        if self._scaler is None:
+            head, waiting = waiting, None
+        if waiting is not None:
+            sums = _sum(sums, self._evidence_of(scaler, waiting, line))
+        if head is not None:
+            sums = self._of_head(scaler, head, line, sums)
+        least = sums.lower_bound(B=min(asked, covered))
         by = "these rows" if self._scaler is None else f"the first {self._n_head:,} rows"
         if self._scaler is not None and scaler.n_open > self._n_first_columns:
             by += ", and those that came later by the rows that brought them"
-        models = class_in_words(columns.format(by=by), norm, self.intercept)
-        return Certificate(
-            loss, round_loss_up(loss, n_rounds) - least, norm, n_rounds, models=models,
-            norm=math.nan if own is None or self.sparse else self._length(scaler, own),
-        )  # fmt: skip
+        models, length = class_in_words(columns.format(by=by), norm, self.intercept), math.nan
+        if predictor is not None:  # the norm of its largest row, centred, in the unit of B
+            W = scaler.model(*predictor) * scaler.unit
+            length = validation.longest_row(W - W.mean(axis=0))
+        bound = round_loss_up(loss, n_rounds) - least
+        return Certificate(loss, bound, norm, n_rounds, models=models, norm=length)
 
-    def norm(self, line: Line | None = None) -> float:
-        """Return B per standard deviation, or the norm of a model in that unit."""
-        scaler = self._scaler_now(self._waiting())
-        return self._norm(scaler) * scaler.unit if line is None else self._length(scaler, line)
-
-    @property
-    def _n_head(self) -> int:
-        return _SPARSE_HEAD_ROWS if self.sparse else HEAD_ROWS
-
-    def _length(self, scaler: FixedScaler, own: Line) -> float:
-        """Return the norm of a model in the unit of B: of the largest row, centred."""
-        W = scaler.model(*own()) * scaler.unit
-        return validation.longest_row(W - W.mean(axis=0))
+    def norm(self) -> float:
+        """Return B per standard deviation."""
+        scaler = self._open_columns(self._waiting())
+        return self._norm(scaler) * scaler.unit
 
     # How it is kept.
 
     @property
     def n_bytes(self) -> int:
         """About how much memory the sums and the rows that are kept take."""
-        rows = self._buffer.n_bytes
+        n_bytes = self.rows.n_bytes
         if self._kept is not None:
-            rows += sum(array.nbytes for array in self._kept.arrays().values())
-        sums = [self._sums, *(one.evidence for one in self._ladder)]
-        return rows + sum(int(one.n_bytes) for one in sums if one is not None)
+            n_bytes += sum(array.nbytes for array in self._kept.arrays().values())
+        sums = [self._sums, *(span.evidence for span in self._ladder)]
+        return n_bytes + sum(int(evidence.n_bytes) for evidence in sums if evidence is not None)
 
     def to_record(self) -> Record:
-        """Return everything as a record, rows that wait included."""
+        """Return the full state as a record."""
         record = super().to_record()
         record.arrays["numeric"] = np.array(self.numeric, bool)
         for name, batch in (("kept", self._kept), ("waiting", self._waiting())):
@@ -380,52 +343,36 @@ class StreamEvidence(Serializable):
             record.config["mean_square"] = self._scaler.mean_square
             record.arrays["means"] = self._scaler.means.copy()
             record.arrays["deviations"] = self._scaler.deviations.copy()
-        if self._sums is not None:
-            put_inside(record, "sums", self._sums)
         if self._ladder:
-            spans = [(one.start, one.stop) for one in self._ladder]
+            spans = [(span.start, span.stop) for span in self._ladder]
             record.arrays["spans"] = np.array(spans, np.int64)
-            put_inside(record, "ladder", [one.evidence for one in self._ladder])
+            put_inside(record, "ladder", [span.evidence for span in self._ladder])
         return record
 
     def _restore(self, record: Record) -> None:
         super()._restore(record)
         self.numeric = record.part("numeric", (None,), np.bool_).tolist()
         if "means" in record.arrays:
-            scaler = FixedScaler(**self._switches)
-            with state_file_errors(record.kind):
-                scaler.mean_square = validation.fraction(
-                    "mean_square", record.word("mean_square"), 1.0 / _LEAST_UNIT**2
-                )
+            self._scaler = scaler = FixedScaler(**self._switches)
+            scaler.mean_square = validation.fraction(
+                "mean_square", record.word("mean_square"), 1.0 / _LEAST_UNIT**2
+            )
             scaler.means = record.part("means", (None,))
             scaler.deviations = record.part("deviations", (len(scaler.means),))
-            self._scaler = scaler
-        self._kept = self._saved_batch(record, "kept.")
-        waiting = self._saved_batch(record, "waiting.")
+            self.chunk_rows = _WINDOW_ROWS if self.windows else _CHUNK_ROWS
+        sizes = {"n_features": len(self.numeric), "n_classes": self.n_classes}
+        self._kept = RawBatch.of_record(record, "kept.", sparse=self.sparse, **sizes)
+        waiting = RawBatch.of_record(record, "waiting.", sparse=self.sparse, **sizes)
         if waiting is not None:
-            self._buffer.add(waiting)
-        self.rows_ahead = self._chunk_rows - self._buffer.n_rows
-        if self.rows_ahead <= 0 or (self._kept is not None and self._scaler is None):
+            self.rows.add(waiting)
+        is_head_kept = self._kept is not None and self._scaler is None
+        if self.rows.n_rows >= self.chunk_rows or is_head_kept:
             raise StateFileError("the rows of evidence do not fit its counts")
-        if "sums" in record.config:
-            self._sums = record.inner("sums", Evidence, LinearEvidence)
         if "ladder" in record.config:
             spans = record.part("spans", (None, 2), np.int64).tolist()
-            found = record.inner("ladder")
-            if len(found) != len(spans) or not all(isinstance(one, Sums) for one in found):
-                raise StateFileError("windows lack their evidence")
-            for (start, stop), evidence in zip(spans, found, strict=True):
-                self._ladder.append(EvidenceSpan(start, stop, evidence))
-
-    def _saved_batch(self, record: Record, prefix: str) -> RawBatch | None:
-        """Return rows that were saved, None if there are none."""
-        batch = RawBatch.of_arrays(record.arrays, prefix)
-        if batch is None:
-            return None
-        sizes = {"n_features": len(self.numeric), "n_classes": self.n_classes}
-        if not batch.has_sizes(sparse=self.sparse, **sizes):
-            raise StateFileError("the rows of evidence do not fit its sizes")
-        return batch
+            evidence = record.inner("ladder", list[Sums])
+            for (start, stop), sums in zip(spans, evidence, strict=True):
+                self._ladder.append(EvidenceSpan(start, stop, sums))
 
     def __getstate__(self) -> dict[str, Any]:
         self._waiting()  # so that what is pickled does not depend on who has looked
@@ -447,14 +394,7 @@ def _sum(one: Sums, other: Sums) -> Sums:
     return both
 
 
-def _stretch(start: int, batch: RawBatch, evidence: Sums) -> EvidenceSpan:
-    return EvidenceSpan(start, start + len(batch.weights), evidence)
-
-
 def _distributions(P: Array) -> Array:
     """Return predictions with those made distributions that are none: no class was known."""
     missing = np.abs(P.sum(axis=1) - 1.0) > _SLACK
-    if missing.any():
-        P = P.copy()
-        P[missing] = 1.0 / P.shape[1]
-    return P
+    return np.where(missing[:, None], 1.0 / P.shape[1], P)

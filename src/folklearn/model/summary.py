@@ -1,8 +1,8 @@
-"""`ModelSummary`: the facts of reports and pages, as sentences and tables."""
+"""`ModelSummary`: what reports and pages say of a model, as sentences, tables and plots."""
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -11,13 +11,18 @@ import numpy as np
 from folklearn import plots
 from folklearn.arrays import Array
 from folklearn.arrays import Labels as Numbers
-from folklearn.errors import InvalidInputError
 from folklearn.evaluate.regression import Regression
-from folklearn.evidence.certificate import Certificate, round_down, round_up
-from folklearn.metrics.accumulator import MIN_BOUNDED_ROWS, Metrics
-from folklearn.metrics.records import ClassRecord, ColumnRecord, PredictionBatch
+from folklearn.evaluate.windows import Window
+from folklearn.evidence.certificate import Certificate, round_down
+from folklearn.metrics.accumulator import (
+    MIN_BOUNDED_ROWS,
+    ClassRecord,
+    ColumnRecord,
+    Metrics,
+    PredictionBatch,
+)
 from folklearn.model.holdout import holdout_warning, is_degraded
-from folklearn.report.formatting import format_about, format_loss, format_share
+from folklearn.report.rendering import format_about, format_loss, format_share
 from folklearn.utils import count_of
 
 if TYPE_CHECKING:
@@ -29,11 +34,6 @@ _NO_ROWS_TO_PROVE = (
     "What could be gained cannot be said from predictions alone: it takes the rows that they are "
     "about."
 )
-_PREDICTED_BEFORE = "Every row was predicted before its label was known."
-_NO_BOUND_OF_SEGMENTS = (
-    "Lower bounds of segments were not kept: a model made with windows=True keeps them."
-)
-
 _MIN_ROWS_TO_JUDGE = 64
 _MAX_LABEL_LENGTH = 40  # characters, in a sentence
 _RECENT, _HALF = 7 / 8, 1 / 2  # shares of the stream: start of the recent rows, and of those before
@@ -54,8 +54,9 @@ class ModelSummary:
     labels : the classes.
     metrics : of the rows, which may be fewer than the model has learned.
     claims : sentences on what is proven.
-    bounds : names of losses and bounds in nats a row, with their text.
-    certificate : of the rows, None where there is none.
+    losses : average losses over all rows, in nats, by what they are of.
+    certificate : of the rows, None where there is none; `weight` is what they weigh.
+    windows : the last rows, in windows that double, the shortest first.
     columns : data quality by column.
     explanation : weights and importance, None where there is no model.
     notes : further sentences for the overview, and `warnings` for what needs attention.
@@ -64,9 +65,11 @@ class ModelSummary:
 
     labels: Sequence[object]
     metrics: Metrics
-    claims: Sequence[str]
-    bounds: Sequence[tuple[str, str]] = ()
+    claims: Sequence[str] = ()
+    losses: Mapping[str, float] = field(default_factory=dict)
     certificate: Certificate | None = None
+    weight: float = 0.0
+    windows: Sequence[Window] = ()
     columns: Sequence[ColumnRecord] = ()
     explanation: "Explanation | None" = None
     notes: Sequence[str] = ()
@@ -84,24 +87,24 @@ class ModelSummary:
         speed: str = "",
     ) -> "ModelSummary":
         """Summarise a model, with its metrics or those of its last rows."""
-        if not model.n_rounds:
-            raise InvalidInputError("there is nothing to report: the model has learned nothing yet")
         metrics = model.metrics if metrics is None else metrics
         certificate, pipeline = model.certificate(), model.pipeline
+        windows = [window for window in model.windows() if window.weight > 0.0]
         has_weights = pipeline is not None and pipeline.learner is not None
         loss, holdout = model.metrics.average_loss, model.metrics.holdout_loss
-        n_before, notes = model.n_rounds - metrics.n_rows, []
-        if n_before > 0:
-            notes = [f"Of {count_of(n_before, 'row')} learned before there is no record here."]
+        n_before = model.n_rounds - metrics.n_rows
+        note = f"Of {count_of(n_before, 'row')} learned before there is no record here."
         return cls(
             model.labels,
             metrics,
             describe_claims(model, certificate),
-            _bounds_of_model(model, certificate),
+            {"average loss": loss, "hold-out loss of the last rows": holdout},
             certificate,
+            model.metrics.weight,
+            windows,
             [] if model.encoder is None else metrics.by_column(model.encoder),
             model.explain(importance=importance) if has_weights else None,
-            notes,
+            [note] if n_before > 0 else [],
             [f"Warning: {holdout_warning(loss, holdout)}."] if is_degraded(loss, holdout) else [],
             speed,
         )
@@ -130,24 +133,22 @@ class ModelSummary:
                 P, zeros, y, np.full(n, P.shape[1]), zeros + 1.0, zeros * math.nan, empty, empty[0]
             )
         )
-        if certificate is None:
-            claims = [_NO_ROWS_TO_PROVE]
-            return cls(labels, metrics, claims, warnings=warnings, has_model=False)
-        loss, online_loss = certificate.loss / n, leader_loss / n
-        gained = "A linear model that learned the same rows on line was no better."
-        if online_loss < loss:
-            gained = (
-                f"A linear model that learned the same rows on line lost {format_loss(online_loss)}"
-                f" a row: at least {format_loss(loss - online_loss)} could have been gained."
-            )
-        claims = [certificate.in_words(), gained, certificate.in_full()]
-        bounds = [
-            ("these predictions", format_loss(loss)),
-            ("a linear model that learned on line", format_loss(online_loss)),
-            *_bound_of_all(certificate, n),
-        ]
-        claims = claims if hindsight is None else [hindsight.in_words(), *claims]
-        return cls(labels, metrics, claims, bounds, certificate, warnings=warnings, has_model=False)
+        claims, losses = [_NO_ROWS_TO_PROVE], {}
+        if certificate is not None:
+            loss, online_loss = certificate.loss / n, leader_loss / n
+            gained = "A linear model that learned the same rows on line was no better."
+            if online_loss < loss:
+                gained = (
+                    "A linear model that learned the same rows on line lost "
+                    f"{format_loss(online_loss)} a row: at least {format_loss(loss - online_loss)} "
+                    "could have been gained."
+                )
+            claims = [] if hindsight is None else [hindsight.in_words()]
+            claims += [certificate.in_words(), gained, certificate.in_full()]
+            losses = {"these predictions": loss, "a linear model that learned on line": online_loss}
+        return cls(
+            labels, metrics, claims, losses, certificate, n, warnings=warnings, has_model=False
+        )
 
     # Sentences.
 
@@ -162,56 +163,41 @@ class ModelSummary:
         n, error = self.metrics.n_rows, self.metrics.error_rate
         if n < _MIN_ROWS_TO_JUDGE:
             return "There are too few rows to say how good the predictions are."
-        text = f"About {format_about(1.0 - error)} of all rows were predicted right"
         label, record = self.classes[0]
         return (
-            f"{text}; always predicting {label[:_MAX_LABEL_LENGTH]!r} would have been right for "
-            f"about {format_about(record.n_rows / n)}."
+            f"About {format_about(1.0 - error)} of all rows were predicted right; always "
+            f"predicting {label[:_MAX_LABEL_LENGTH]!r} would have been right for about "
+            f"{format_about(record.n_rows / n)}."
         )
 
-    @cached_property
+    @property
     def loss(self) -> str:
         """The average loss, and that of predicting the class frequencies."""
         if not self.metrics.n_rows:
             return "Its rows were learned before there was a record of them."
-        text = (
-            f"Of {self.metrics.n_rows:,} rows the average loss was "
-            f"{format_loss(self.metrics.average_loss)} nats"
-        )
+        loss = format_loss(self.metrics.average_loss)
+        text = f"Of {self.metrics.n_rows:,} rows the average loss was {loss} nats"
         counts = np.array([record.n_rows for _, record in self.classes if record.n_rows], float)
         shares = counts / counts.sum()
         entropy = float(-(shares * np.log(shares)).sum())
-        if not entropy > 0.0:
-            return f"{text}."
-        return f"{text}; predicting the frequency of each class would have lost " + (
-            f"{format_loss(entropy)}."
-        )
+        if entropy > 0.0:
+            loss = format_loss(entropy)
+            text += f"; predicting the frequency of each class would have lost {loss}"
+        return f"{text}."
 
     @cached_property
     def drift(self) -> str:
         """Whether the loss of the last eighth of the rows differs from that before."""
         return describe_drift(self.segments)
 
-    @cached_property
+    @property
     def attention(self) -> list[str]:
         """What needs attention: classes, columns, and warnings."""
-        by_class = list(zip(self.labels, self.metrics.by_class(), strict=False))
-        found = describe_problems(by_class, self.columns, self.metrics.n_rows)
-        return [*found, *self.warnings]
+        by_class = zip(self.labels, self.metrics.by_class(), strict=False)
+        problems = describe_problems(by_class, self.columns, self.metrics.n_rows)
+        return [*problems, *self.warnings]
 
     @property
-    def about_segments(self) -> str:
-        """When rows were predicted, and what the lower bound in the plot is."""
-        before = f"{_PREDICTED_BEFORE} " if self.has_model else ""
-        if any(math.isfinite(one["lower_bound"]) for one in self.segments):
-            models = "" if self.certificate is None else self.certificate.models
-            return (
-                f"{before}Hatched is a proven lower bound on the average loss, over the last rows "
-                f"up to there (see its name), of every fixed {models}."
-            )
-        return f"{before}{_NO_BOUND_OF_SEGMENTS}" if self.has_model else ""
-
-    @cached_property
     def worst_confusion(self) -> str:
         """Which class was predicted as which other one most often."""
         wrong = self.metrics.confusion
@@ -224,10 +210,32 @@ class ModelSummary:
 
     # Tables.
 
+    @property
+    def lower_bound(self) -> float | None:
+        """The proven lower bound on the average loss of linear models, if there is one."""
+        if self.certificate is None or not self.certificate.valid or not self.weight > 0.0:
+            return None
+        return max(0.0, self.certificate.best_linear_at_least / self.weight)
+
     @cached_property
     def segments(self) -> list[dict[str, float]]:
-        """The segments as `plots.losses` takes them."""
-        return segment_rows(self.metrics)
+        """The segments as `plots.losses` takes them, averages a row."""
+        return [
+            {
+                "start": segment.start,
+                "stop": segment.stop,
+                "loss": segment.loss / segment.weight if segment.weight > 0.0 else math.nan,
+                "lower_bound": segment.lower_bound if segment.lower_bound > -math.inf else math.nan,
+                "error_rate": segment.n_errors / max(1, segment.stop - segment.start),
+                "holdout": segment.holdout_loss,
+            }
+            for segment in self.metrics.segments
+        ]
+
+    @property
+    def has_segment_bounds(self) -> bool:
+        """Whether there are lower bounds of segments."""
+        return any(math.isfinite(segment["lower_bound"]) for segment in self.segments)
 
     @cached_property
     def classes(self) -> list[tuple[str, ClassRecord]]:
@@ -238,24 +246,47 @@ class ModelSummary:
     @property
     def shown_columns(self) -> list[ColumnRecord]:
         """The columns with the most missing values, in their order."""
-        worst = sorted(self.columns, key=lambda one: -one.n_missing)[:_MAX_TABLE_COLUMNS]
-        return [one for one in self.columns if one in worst]
+        worst = sorted(self.columns, key=lambda column: -column.n_missing)[:_MAX_TABLE_COLUMNS]
+        return [column for column in self.columns if column in worst]
 
     @property
     def importance(self) -> list[tuple[str, float]]:
         """The columns by importance, the largest first."""
-        found = {} if self.explanation is None else self.explanation.importance
-        return sorted(found.items(), key=lambda pair: -pair[1])[:_MAX_TABLE_COLUMNS]
+        explanation = self.explanation
+        return [] if explanation is None else explanation.top_columns(_MAX_TABLE_COLUMNS)
 
-    @property
-    def n_recent(self) -> int:
-        """The rows that importance was measured on."""
-        return 0 if self.explanation is None else self.explanation.n_recent
+    # Plots.
 
-    @property
-    def bound_name(self) -> str:
-        """The name of the lower bounds of segments, on one line."""
-        return " ".join(self.bound_label(of_segments=True).split())
+    @cached_property
+    def plot_data(self) -> dict[str, tuple[Any, ...]]:
+        """The plots that there are data for, by name: the first arguments of their functions."""
+        labels = list(map(str, self.labels))
+        data: dict[str, tuple[Any, ...]] = {}
+        if self.segments:
+            data |= {"losses": (self.segments,), "errors": (self.segments,)}
+        if len(self.windows) > 1:
+            lines = {"loss": [window.loss / window.weight for window in self.windows]}
+            bounds = [max(0.0, window.lower_bound / window.weight) for window in self.windows]
+            if any(bounds):
+                lines[self.bound_label()] = bounds
+            data["drift"] = ([window.n_rounds for window in self.windows], lines)
+        curves, confusion = self.metrics.calibration_curves(), self.metrics.confusion
+        if any(len(curve.count) for curve in curves):
+            data["calibration"] = (curves, labels[: len(curves)])
+        if confusion.any():
+            data["confusion"] = (confusion, labels[: len(confusion)])
+        if self.explanation is not None and self.explanation.weights.size:
+            data["weights"] = (self.explanation.names, labels, self.explanation.weights.T)
+        return data
+
+    def draw(self, name: str, **options: Any) -> Any:
+        """Draw one of the plots that there are data for; options are those of its function."""
+        if name == "losses":
+            options["bound"] = self.bound_label(of_segments=True)
+        if name == "drift":
+            options |= {"x": "the last … rows", "y": "nats per row"}
+        function = plots.curves if name == "drift" else getattr(plots, name)
+        return function(*self.plot_data[name], **options)
 
     def bound_label(self, *, of_segments: bool = False) -> str:
         """Return the name of a lower bound in a plot; that of a segment covers more rows."""
@@ -275,24 +306,25 @@ def describe_claims(model: "Model", certificate: Certificate | None = None) -> l
     return claims if model.hindsight is None else [model.hindsight.in_words(), *claims]
 
 
-def describe_drift(segments: Sequence[dict[str, float]]) -> str:
+def describe_drift(segments: Sequence[Mapping[str, float]]) -> str:
     """Compare the loss of the last eighth of the rows with that of the three eighths before.
 
     They differ if their means are more than three standard errors apart, by the spread of the
     segments.
     """
     n_rows = segments[-1]["stop"] if segments else 0
-    recent = [one for one in segments if one["start"] >= _RECENT * n_rows]
-    before = [one for one in segments if _HALF * n_rows <= one["start"] < _RECENT * n_rows]
+    starts = [segment["start"] / n_rows for segment in segments]
+    first, last = np.searchsorted(starts, [_HALF, _RECENT]).tolist()
+    before, recent = segments[first:last], segments[last:]
     if min(len(recent), len(before)) < _MIN_SEGMENTS_TO_COMPARE:
-        return "Whether it drifts cannot be told yet: there are too few rows."
-    late, early = (np.array([one["loss"] for one in part]) for part in (recent, before))
+        return "Whether it drifts is not known yet: there are too few rows."
+    late, early = (np.array([segment["loss"] for segment in half]) for half in (recent, before))
     change = float(late.mean() - early.mean())
     error = math.sqrt(late.var(ddof=1) / len(late) + early.var(ddof=1) / len(early))
     losses = (
-        f"In the last {recent[-1]['stop'] - recent[0]['start']:,} rows the average loss was "
-        f"{format_loss(float(late.mean()))}, in the "
-        f"{before[-1]['stop'] - before[0]['start']:,} before {format_loss(float(early.mean()))}"
+        f"In the last {n_rows - recent[0]['start']:,} rows the average loss was "
+        f"{format_loss(float(late.mean()))}, in the {before[-1]['stop'] - before[0]['start']:,} "
+        f"before {format_loss(float(early.mean()))}"
     )
     if not abs(change) > _DRIFT_STANDARD_ERRORS * error:
         return f"No drift is seen. {losses}: within the usual variation."
@@ -302,70 +334,29 @@ def describe_drift(segments: Sequence[dict[str, float]]) -> str:
 
 
 def describe_problems(
-    classes: Iterable[tuple[object, Any]], columns: Iterable[Any] = (), n_rows: int = 0
+    classes: Iterable[tuple[object, Any]], columns: Iterable[Any], n_rows: int
 ) -> list[str]:
     """Return what needs attention in records by class and by column."""
-    found = []
-    for label, one in classes:
-        if one.n_rows >= _MIN_ROWS_OF_CLASS and one.recall < _LOW_RECALL:
-            share = format_share(one.recall)
-            found.append(f"Of {one.n_rows:,} rows of class {label} only {share} were found.")
-        if one.calibration_error > _LARGE_CALIBRATION_ERROR:
-            share = format_share(one.calibration_error)
-            found.append(f"Probabilities of class {label} are off by {share} on average.")
-    for one in columns:
-        if one.first is None:
-            found.append(f"Column {one.name} never had a value.")
+    problems = []
+    for label, record in classes:
+        if record.n_rows >= _MIN_ROWS_OF_CLASS and record.recall < _LOW_RECALL:
+            share = format_share(record.recall)
+            problems.append(f"Of {record.n_rows:,} rows of class {label} only {share} were found.")
+        if record.calibration_error > _LARGE_CALIBRATION_ERROR:
+            share = format_share(record.calibration_error)
+            problems.append(f"Probabilities of class {label} are off by {share} on average.")
+    for column in columns:
+        name = f"Column {column.name}"
+        if column.first is None:
+            problems.append(f"{name} never had a value.")
             continue
-        n_since = n_rows - one.first
-        n_missing = one.n_missing - one.first
+        n_since, n_missing = n_rows - column.first, column.n_missing - column.first
         if n_missing > _MANY_MISSING * n_since:
             share = format_share(n_missing / n_since)
-            found.append(f"Column {one.name} is empty in {share} of the rows.")
-        if one.n_outliers > _MANY_OUTLIERS * n_since:
-            found.append(f"Column {one.name} has {count_of(one.n_outliers, 'outlier')}.")
-        if one.new_categories:
-            new = count_of(len(one.new_categories), "value")
-            found.append(f"Column {one.name} had {new} that came late.")
-    return found
-
-
-def segment_rows(metrics: Metrics) -> list[dict[str, float]]:
-    """Return the segments of metrics as `plots.losses` takes them, averages a row."""
-    return [
-        {
-            "start": one.start,
-            "stop": one.stop,
-            "loss": one.loss / one.weight if one.weight > 0.0 else math.nan,
-            "lower_bound": one.lower_bound if math.isfinite(one.lower_bound) else math.nan,
-            "error_rate": one.n_errors / max(1, one.stop - one.start),
-            "holdout": one.holdout_loss,
-        }
-        for one in metrics.segments
-    ]
-
-
-def _bounds_of_model(model: "Model", certificate: Certificate | None) -> list[tuple[str, str]]:
-    """Return losses and proven bounds, over all rows and lately."""
-    bounds = [("average loss", format_loss(model.metrics.average_loss))]
-    if certificate is not None:
-        bounds += _bound_of_all(certificate, model.metrics.weight)
-    if not math.isnan(model.metrics.holdout_loss):
-        bounds.append(("hold-out loss of the last rows", format_loss(model.metrics.holdout_loss)))
-    if model.has_window_bounds:
-        bounds += [
-            (
-                f"could be gained by such models in the last {one.n_rounds:,} rows, at most",
-                round_up(one.could_gain),
-            )
-            for one in model.windows()
-            if one.start and one.lower_bound > 0.0  # the certificate says more about all rows
-        ]
-    return bounds
-
-
-def _bound_of_all(certificate: Certificate, weight: float) -> list[tuple[str, str]]:
-    if not certificate.valid or not weight > 0.0:
-        return []
-    bound = max(0.0, certificate.best_linear_at_least / weight)
-    return [(certificate.bound_name, round_down(bound))]
+            problems.append(f"{name} is empty in {share} of the rows.")
+        if column.n_outliers > _MANY_OUTLIERS * n_since:
+            problems.append(f"{name} has {count_of(column.n_outliers, 'outlier')}.")
+        if column.new_categories:
+            new = count_of(len(column.new_categories), "value")
+            problems.append(f"{name} had {new} that came late.")
+    return problems

@@ -2,6 +2,7 @@
 
 import math
 import re
+from collections.abc import Mapping
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, Literal
 
@@ -9,7 +10,9 @@ import numpy as np
 
 from folklearn.errors import spell_argument
 
-Kind = Literal["number", "text", "date", "day/month", "month/day"]
+# "object": values as they are, which only sources in memory have.
+Kind = Literal["number", "text", "date", "day/month", "month/day", "object"]
+Kinds = Mapping[str, Kind]  # how columns are read, by name
 
 DATE_KINDS: tuple[Kind, ...] = ("date", "day/month", "month/day")
 IS_NESTED = "the value is nested; only numbers, text and dates can be read"
@@ -30,15 +33,6 @@ _AMOUNT = {
 _WRONG_KIND = ("is not a number", "is not a date")
 _AMBIGUOUS_ORDER = "its role must say which"
 _MAX_EXACT_INTEGER = 2.0**53  # floats below it hold every whole number
-
-
-def is_missing_text(text: str) -> bool:
-    """Return whether a text without outer spaces says that there is no value.
-
-    >>> [cell for cell in ("", "NaN", "n/a", "0", "none") if is_missing_text(cell)]
-    ['', 'NaN', 'n/a']
-    """
-    return len(text) < 5 and text.lower() in _MISSING
 
 
 def parse_number(text: str, decimal: str = ".") -> float | None:
@@ -123,7 +117,7 @@ def format_cell(value: Any) -> str | None:
         return None
     if isinstance(value, str):
         text = value.strip()
-        return None if is_missing_text(text) else text
+        return None if len(text) < 5 and text.lower() in _MISSING else text
     if isinstance(value, (bool, np.bool_)):
         return "true" if value else "false"
     if isinstance(value, (float, np.floating)):
@@ -147,8 +141,8 @@ def to_number(value: Any, decimal: str = ".") -> tuple[float, str]:
     if value is None:
         return math.nan, ""
     if isinstance(value, str):
-        text = value.strip()
-        if is_missing_text(text):
+        text = format_cell(value)
+        if text is None:
             return math.nan, ""
         number = _TRUTH_VALUES.get(text.lower(), parse_amount(text, decimal))
         if number is None:
@@ -160,8 +154,10 @@ def to_number(value: Any, decimal: str = ".") -> tuple[float, str]:
     elif isinstance(value, (bytes, bytearray, np.complexfloating)):  # which `float` would take
         return math.nan, f"{_quote(value)} is not a number"
     else:
+        if isinstance(value, timedelta | np.timedelta64):
+            value = value / np.timedelta64(1, "s")
         try:
-            number = float(_to_seconds(value))
+            number = float(value)
         except (TypeError, ValueError):
             return math.nan, f"{_quote(value)} is not a number"
         except OverflowError:
@@ -172,13 +168,6 @@ def to_number(value: Any, decimal: str = ".") -> tuple[float, str]:
             fault = "not finite; leave missing values empty"
         return number, "" if math.isnan(number) else f"{_quote(value)} is {fault}"
     return number, ""
-
-
-def _to_seconds(value: Any) -> Any:
-    """Return the seconds of a duration, and any other value as it is."""
-    if isinstance(value, timedelta):
-        return value.total_seconds()
-    return value / np.timedelta64(1, "s") if isinstance(value, np.timedelta64) else value
 
 
 def to_date(value: Any, kind: Kind = "date") -> tuple[datetime | None, str]:

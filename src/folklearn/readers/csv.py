@@ -13,19 +13,19 @@ as long for text (10^5 rows of 11 mixed columns: 1.6 s instead of .5 s), and mor
 import codecs
 import csv
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from folklearn.errors import InvalidInputError
 from folklearn.kernels.text import record_ends
-from folklearn.readers.arrow import convert_arrow
-from folklearn.readers.convert import Kind, parse_amount, parse_number
+from folklearn.readers.columnar import convert_arrow
+from folklearn.readers.convert import Kinds, parse_amount, parse_number
 from folklearn.readers.reader import BadRow, LineReader, ParsedChunk, is_utf8
 from folklearn.readers.source import ByteSource, Chunk
-from folklearn.readers.table import Column, Faults, Table, TextColumn, convert_values
+from folklearn.readers.table import Column, Table, convert_values
 from folklearn.utils import import_optional, join_names
 
 _DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
@@ -58,8 +58,11 @@ class CsvReader(LineReader):
             self.delimiter = max(_DELIMITERS, key=unquoted.count)
             if self.delimiter != ",":
                 self.notes.append(f"separated by {_DELIMITERS[self.delimiter]}")
+        elif len(delimiter) != 1 or not delimiter.isascii() or delimiter in '"\r\n\0':
+            raise InvalidInputError(
+                f"the delimiter is {delimiter!r}; expected one character, such as ',' or ';'"
+            )
         else:
-            _check_delimiter(delimiter)
             self.delimiter = delimiter
         self._header = b""  # everything up to the first row, as written
         self._read_header()
@@ -74,13 +77,12 @@ class CsvReader(LineReader):
         for chunk in self._source.chunks(self._last_record_end, looking=True):
             for line, record in split_records(chunk, self.delimiter):
                 self._header += record
-                placeholder: list[str] = []
-                parsed = self._parse_lines([(line, record)], self._parse_cells, placeholder)
-                if parsed.faults:
-                    raise InvalidInputError(f"line {line} of {self.name}: {parsed.faults[0][1]}")
-                if parsed.rows:
-                    self._name_columns([cell.strip() for cell in parsed.rows[0]], line)
-                    return
+                cells: list[str] = []
+                rows, _, _, faults = self._parse_lines([(line, record)], self._parse_cells, cells)
+                if faults:
+                    raise InvalidInputError(f"line {line} of {self.name}: {faults[0][1]}")
+                if rows:
+                    return self._name_columns([cell.strip() for cell in rows[0]], line)
         raise InvalidInputError(
             f"{self.name} is empty; expected a header, then one row per example"
         )
@@ -112,11 +114,8 @@ class CsvReader(LineReader):
             self.notes.append(f"columns of one name twice, now called {join_names(renamed)}")
 
     def _has_decimal_commas(self) -> bool:
-        columns = self.head(100).columns.values()
-        texts = [
-            text for column in columns if isinstance(column, TextColumn) for text in column.values
-        ]
-        self._head = None  # later heads are longer
+        columns: Any = self.head().columns.values()  # all of them are text
+        texts = {text for column in columns for text in column.values}
         commas = {text for text in texts if "," in text and parse_amount(text, ",") is not None}
         points = {text for text in texts if "." in text and parse_amount(text) is not None}
         return bool(commas) and points <= commas
@@ -127,26 +126,21 @@ class CsvReader(LineReader):
         ends, _ = record_ends(data, self.delimiter)
         return int(ends[-1]) if len(ends) else 0
 
-    def _chunks(self, looking: bool) -> Iterator[Chunk]:
-        """Yield the chunks behind the header."""
-        chunks = self._source.chunks(self._last_record_end, looking)
-        start = b""
-        for chunk in chunks:
-            start += chunk.data
-            if len(start) < len(self._header):
-                continue
-            if not start.startswith(self._header):
+    def _parse(self, kinds: Kinds | None, looking: bool) -> Iterator[ParsedChunk]:
+        header = self._header
+        for chunk in self._source.chunks(self._last_record_end, looking):
+            n = min(len(header), len(chunk.data))
+            if chunk.data[:n] != header[:n]:
                 break
-            rest = start[len(self._header) :]
+            header, rest = header[n:], chunk.data[n:] if n else chunk.data
             if rest:
-                yield Chunk(rest, 1 + self._header.count(b"\n"))
-            yield from chunks
-            return
-        if not start.startswith(self._header):
+                line = chunk.line + chunk.data.count(b"\n", 0, n)
+                yield self._parse_chunk(Chunk(rest, line), kinds)
+        if header:
             raise InvalidInputError(f"{self.name} does not have the columns it had before")
 
-    def _parse_chunk(self, chunk: Chunk, kinds: Mapping[str, Kind] | None) -> ParsedChunk:
-        wanted: Mapping[str, Kind] = dict.fromkeys(self.names, "text") if kinds is None else kinds
+    def _parse_chunk(self, chunk: Chunk, kinds: Kinds | None) -> ParsedChunk:
+        wanted: Kinds = dict.fromkeys(self.names, "text") if kinds is None else kinds
         whole = self._parse_regular(chunk, wanted)
         if whole is not None:
             return ParsedChunk(whole, ())
@@ -165,8 +159,11 @@ class CsvReader(LineReader):
             rest = rest[end:]
         return ParsedChunk(Table.concat(tables), bad)
 
-    def _parse_regular(self, chunk: Chunk, kinds: Mapping[str, Kind]) -> Table | None:
+    def _parse_regular(self, chunk: Chunk, kinds: Kinds) -> Table | None:
         """Return a chunk as pyarrow reads it, None unless it has no fault."""
+        import pyarrow as pa
+        from pyarrow import csv as arrow_csv
+
         data = chunk.data
         if (
             # To find is ten times faster than to count.
@@ -177,13 +174,39 @@ class CsvReader(LineReader):
             or (b'"' in data and not record_ends(data, self.delimiter)[1])
         ):
             return None
-        # Amounts such as $5,643.83 are no numbers to pyarrow.
-        table = self._read_arrow(data, kinds) or self._read_arrow(
-            data, dict.fromkeys(kinds, "text")
-        )
-        lines = None if table is None else self._row_lines(chunk, table.num_rows)
-        if lines is None:
+        text = pa.dictionary(pa.int32(), pa.string())
+        columns_read = [*kinds] or [self.names[0]]
+        for number in (pa.float64(), text):  # amounts such as $5,643.83 are read as text
+            types = {n: number if kinds.get(n) == "number" else text for n in columns_read}
+            with suppress(pa.ArrowInvalid):
+                table = arrow_csv.read_csv(
+                    pa.BufferReader(data),
+                    arrow_csv.ReadOptions(
+                        column_names=self.names,
+                        block_size=_THREAD_BYTES,
+                        use_threads=len(data) > _THREAD_BYTES,
+                    ),
+                    arrow_csv.ParseOptions(
+                        delimiter=self.delimiter, newlines_in_values=b'"' in data
+                    ),
+                    arrow_csv.ConvertOptions(
+                        column_types=types,
+                        include_columns=columns_read,
+                        null_values=_MISSING,
+                        decimal_point=self.decimal,
+                        check_utf8=False,  # all of it was checked before
+                    ),
+                )
+                break
+        else:
             return None
+        lines = np.arange(chunk.line, chunk.line + table.num_rows)
+        if data.count(b"\n") != table.num_rows:
+            records = split_records(chunk, self.delimiter)
+            starts = [line for line, record in records if not self._is_blank(record)]
+            lines = np.array(starts, np.int64)
+            if len(lines) != table.num_rows:
+                return None
         columns: dict[str, Column] = {}
         for name, kind in kinds.items():
             columns[name], faults = convert_arrow(table.column(name), kind, self.decimal)
@@ -191,72 +214,31 @@ class CsvReader(LineReader):
                 return None
         return Table(columns, lines)
 
-    def _read_arrow(self, data: bytes, kinds: Mapping[str, Kind]) -> Any:
-        import pyarrow as pa
-        from pyarrow import csv as arrow_csv
-
-        text = pa.dictionary(pa.int32(), pa.string())
-        types = {name: pa.float64() if kind == "number" else text for name, kind in kinds.items()}
-        try:
-            return arrow_csv.read_csv(
-                pa.BufferReader(data),
-                arrow_csv.ReadOptions(
-                    column_names=self.names,
-                    block_size=_THREAD_BYTES,
-                    use_threads=len(data) > _THREAD_BYTES,
-                ),
-                arrow_csv.ParseOptions(delimiter=self.delimiter, newlines_in_values=b'"' in data),
-                arrow_csv.ConvertOptions(
-                    column_types=types or {self.names[0]: text},
-                    include_columns=[*types] or [self.names[0]],
-                    null_values=_MISSING,
-                    decimal_point=self.decimal,
-                    check_utf8=False,  # all of it was checked before
-                ),
-            )
-        except pa.ArrowInvalid:
-            return None
-
-    def _row_lines(self, chunk: Chunk, n_rows: int) -> NDArray[np.int64] | None:
-        """Return the line of every row; None if there are other records than rows."""
-        if chunk.data.count(b"\n") == n_rows:
-            return np.arange(chunk.line, chunk.line + n_rows)
-        lines = [
-            line
-            for line, record in split_records(chunk, self.delimiter)
-            if not self._is_blank(record)
-        ]
-        return np.array(lines, np.int64) if len(lines) == n_rows else None
-
-    def _parse_irregular(self, chunk: Chunk, kinds: Mapping[str, Kind]) -> ParsedChunk:
+    def _parse_irregular(self, chunk: Chunk, kinds: Kinds) -> ParsedChunk:
         """Return a chunk as Python reads it, record by record, bad ones apart."""
         records = split_records(chunk, self.delimiter)
-        parsed = self._parse_lines(records, self._parse_row, [""] * len(self.names))
-        index_of = {name: index for index, name in enumerate(self.names)}
-
-        def convert(name: str, kind: Kind | None) -> tuple[Column, Faults]:
-            cells = [row[index_of[name]] for row in parsed.rows]
-            return convert_values(cells, kind, self.decimal)
-
-        lines = np.array(parsed.lines, np.int64)
-        return self.convert_columns(kinds, lines, convert, parsed.faults, parsed.texts)
-
-    def _parse_row(self, text: str) -> list[str] | None:
-        cells = self._parse_cells(text)
-        if cells and len(cells) != len(self.names):
-            raise InvalidInputError(
-                f"it has {len(cells)} cells where the header has {len(self.names)}"
-            )
-        return cells
+        placeholder = [""] * len(self.names)
+        rows, lines, texts, faults = self._parse_lines(records, self._parse_cells, placeholder)
+        cells_of = dict(zip(self.names, zip(*rows, strict=True), strict=True)) if rows else {}
+        converted = {
+            name: convert_values(cells_of.get(name, ()), kind, self.decimal)
+            for name, kind in kinds.items()
+        }
+        return self.assemble_rows(converted, lines, faults, texts)
 
     def _parse_cells(self, text: str) -> list[str] | None:
         if self._is_blank(text.encode()):
             return None
         try:
             rows = csv.reader([text], delimiter=self.delimiter, strict=True, skipinitialspace=True)
-            return next(rows)
+            cells = next(rows)
         except csv.Error as error:
             raise InvalidInputError(f"it cannot be read as CSV ({error})") from None
+        if self.names and len(cells) != len(self.names):
+            raise InvalidInputError(
+                f"it has {len(cells)} cells where the header has {len(self.names)}"
+            )
+        return cells
 
     def _is_blank(self, record: bytes) -> bool:
         return not record.strip(b" \t\r\n".replace(self.delimiter.encode(), b""))
@@ -271,10 +253,3 @@ def split_records(chunk: Chunk, delimiter: str) -> Iterator[tuple[int, bytes]]:
             yield line, record
         start = end
         line += record.count(b"\n")
-
-
-def _check_delimiter(delimiter: str) -> None:
-    if len(delimiter) != 1 or not delimiter.isascii() or delimiter in '"\r\n\0':
-        raise InvalidInputError(
-            f"the delimiter is {delimiter!r}; expected one character, such as ',' or ';'"
-        )

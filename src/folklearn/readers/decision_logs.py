@@ -1,41 +1,85 @@
-"""Logs of decisions: read and written as files, and as tables of numbers."""
+"""Logs of decisions, as files and as tables of numbers: VW's text and JSON lines.
 
+VW's text is ``action:cost:probability | features``. For actions that are known by number (`--cb`,
+`--cb_explore`) every line is a decision, and actions are counted from 1. For actions with features
+(`--cb_adf`, `--cb_explore_adf`) a decision is several lines and a blank one: perhaps ``shared |
+features`` of the decision, then a line for every action, of which the one that was played has the
+label, whose first number says nothing. A tag names the action.
+
+JSON lines (`--dsjson`) are those of VW and Azure Personalizer, one object a line. `c` holds the
+features of the decision, and in `_multi` those of its actions; `_labelIndex` is the action that was
+played, counted from 0, and `_label_Action` the same from 1; `a` are actions from 1 as they were
+ranked, the played one first, and `p` their probabilities; `_label_cost` is the negative reward and
+`_label_probability` the probability of the played action, where `p` is absent; `o` are the
+outcomes; `EventId` names the decision and `_tag` an action. Lines with `_skipLearn` were never
+activated, and are left out. Of features, an object within is a namespace, a list of objects is all
+of them, a list of numbers is numbered, a text in a list is an indicator, and so is every word of a
+`_text`. Other keys that begin with an underscore are no features.
+"""
+
+import json
+import math
+import operator
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, dropwhile, groupby, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from folklearn import validation
-from folklearn.errors import InvalidInputError
+from folklearn.errors import InvalidInputError, spell_argument
 from folklearn.evaluate.interactions import Interactions
-from folklearn.readers.decision_formats import (
-    Features,
-    LoggedDecision,
-    Option,
-    RewardRange,
-    has_action_lines,
-    parse_cb_line,
-    parse_cb_lines,
-    parse_dsjson,
-    write_cb,
-    write_dsjson,
-)
+from folklearn.readers.convert import MAX_ABS_VALUE, parse_number
 from folklearn.readers.open import open_source
-from folklearn.readers.reader import BadRow, decode_line
+from folklearn.readers.reader import BadRow, OnBad, decode_line
+from folklearn.readers.records import parse_object
 from folklearn.readers.source import ByteSource
+from folklearn.readers.sparse_text import split_vw_line
 from folklearn.utils import count_of
 
-VW, DSJSON = "vw", "dsjson"
-FORMATS = {".vw": VW, ".dsjson": DSJSON}  # by the ending of a name
-_WRITERS = {VW: write_cb, DSJSON: write_dsjson}
-_MAX_TABLE_NUMBERS = 2**27  # 1 GB
+Features = Mapping[str, float | str]
 
-OnBad = Callable[[BadRow], None] | None
-Line = tuple[int, str, str]  # its number, text, and what is wrong with it
-Parse = Callable[[list[str], RewardRange], LoggedDecision | None]
+_ROUNDING = 1e-6  # of numbers that were stored with 4 bytes
+_MAX_TABLE_NUMBERS = 2**27  # 1 GB
+_MULTI, _TAG, _TEXT, _SHARED = "_multi", "_tag", "_text", "shared"
+_SPECIAL = re.compile(r"[\s|:%']")
+
+
+class Option(NamedTuple):
+    """An action that could be played: its name, "" if it has only a number, and its features."""
+
+    name: str
+    features: Features
+
+
+class LoggedDecision(NamedTuple):
+    """One decision of a log."""
+
+    context: Features
+    options: tuple[Option, ...]  # that could be played; empty if they are known by number only
+    action: int  # that was played, from 0
+    propensity: float  # with which it was
+    reward: float  # the negative cost as it is stored; from 0 to 1 once `scaled`
+
+    def scaled(self, low: float, high: float) -> "LoggedDecision":
+        """Return the decision with a reward between `low` and `high` scaled to 0 to 1; check it."""
+        if not 0.0 < self.propensity <= 1.0 + _ROUNDING:
+            raise InvalidInputError(
+                f"the probability is {self.propensity:g}; that of an action that was played is "
+                "above 0 and at most 1"
+            )
+        scaled = (self.reward - low) / (high - low)
+        if not -_ROUNDING <= scaled <= 1.0 + _ROUNDING:
+            raise InvalidInputError(
+                f"the cost is {0.0 - self.reward:g}, a reward of {self.reward:g}, which is not "
+                f"between {low:g} and {high:g}; say what rewards lie between: "
+                f"{spell_argument('reward_range=(low, high)')}"
+            )
+        reward = min(max(scaled, 0.0), 1.0)
+        return self._replace(propensity=min(self.propensity, 1.0), reward=reward)
 
 
 def read_log(
@@ -65,8 +109,8 @@ def read_log(
     >>> log.actions.tolist(), log.rewards.tolist(), log.n_actions, log.feature_names
     ([0, 2], [1.0, 0.0], 3, ('age', 'new'))
     """
-    rewards = RewardRange(*reward_range)
-    return as_interactions(list(read_decisions(open_source(file), rewards, on_bad)), n_actions)
+    decisions = list(read_decisions(open_source(file), reward_range, on_bad))
+    return as_interactions(decisions, n_actions)
 
 
 def write_log(log: Interactions, path: str | os.PathLike[str]) -> None:
@@ -74,83 +118,320 @@ def write_log(log: Interactions, path: str | os.PathLike[str]) -> None:
 
     The cost of VW is the negative reward. In VW's text actions have numbers and no names.
     """
-    format = FORMATS.get(Path(path).suffix.lower())
-    if format is None:
+    write = WRITERS.get(Path(path).suffix.lower())
+    if write is None:
         raise InvalidInputError(
             f"the log {os.fspath(path)} must be called .vw for VW's text or .dsjson for JSON lines"
         )
-    texts = list(
-        write_decisions(format, as_decisions(log))
-    )  # a name that is refused spoils no file
-    with open(path, "w", encoding="utf-8", newline="") as file:
-        file.writelines(texts)
-
-
-def write_decisions(format: str, decisions: Iterable[LoggedDecision]) -> Iterator[str]:
-    """Yield decisions as text of a format."""
-    return _WRITERS[format](decisions)
+    text = "".join(write(as_decisions(log)))  # a name that is refused spoils no file
+    Path(path).write_text(text, encoding="utf-8", newline="")
 
 
 def read_decisions(
-    source: ByteSource, rewards: RewardRange, on_bad: OnBad
+    source: ByteSource, reward_range: tuple[float, float], on_bad: OnBad
 ) -> Iterator[LoggedDecision]:
     """Yield the decisions of a file in order."""
-    for line, texts, fault, parse in _group_lines(source):
-        decision: LoggedDecision | None = None
+    low, high = reward_range
+    if not (low < high and math.isfinite(high - low)):
+        raise InvalidInputError(
+            f"rewards must lie between two numbers, the lower one first; got {low} and {high}"
+        )
+    for parse, lines in _group_lines(source):
         try:
-            if fault:
+            for fault in filter(None, (fault for _, _, fault in lines)):
                 raise InvalidInputError(fault)
-            decision = parse(texts, rewards)
+            decision = parse([text for _, text, _ in lines])
+            if decision is not None:
+                yield decision.scaled(low, high)
         except InvalidInputError as error:
-            message = f"line {line} of {source.name}: {error}"
-            bad = BadRow(message, line=line, text="\n".join(texts), reason=str(error))
+            first, text = lines[0][0], "\n".join(text for _, text, _ in lines)
+            where = f"line {first} of {source.name}"
+            bad = BadRow(f"{where}: {error}", line=first, text=text, reason=str(error))
             if on_bad is None:
                 raise bad from None
             on_bad(bad)
-        if decision is not None:
-            yield decision
 
 
-def _group_lines(source: ByteSource) -> Iterator[tuple[int, list[str], str, Parse]]:
-    """Yield of every decision its first line, its texts, their fault and its parser."""
-    lines: Iterator[Line] = dropwhile(_is_blank, _lines(source))
-    first = list(islice(lines, 2))
-    texts = [text for _, text, _ in first] + ["", ""]
-    lines = chain(first, lines)
-    if not texts[0].lstrip().startswith("{") and has_action_lines(*texts[:2]):
-        for group in _split_at_blanks(lines):
-            fault = next((fault for _, _, fault in group if fault), "")
-            yield group[0][0], [text for _, text, _ in group], fault, parse_cb_lines
-        return
-    parse = parse_dsjson if texts[0].lstrip().startswith("{") else parse_cb_line
-    for line, text, fault in lines:
-        if not _is_blank((line, text, fault)):
-            yield line, [text], fault, lambda texts, rewards: parse(texts[0], rewards)
+_Line = tuple[int, str, str]  # its number, text, and what is wrong with it
+_Parser = Callable[[Sequence[str]], LoggedDecision | None]
 
 
-def _split_at_blanks(lines: Iterable[Line]) -> Iterator[list[Line]]:
-    for is_blank, group in groupby(lines, _is_blank):
-        if not is_blank:
-            yield list(group)
+def _group_lines(source: ByteSource) -> Iterator[tuple[_Parser, list[_Line]]]:
+    """Yield of every decision its parser, which the first two lines tell, and its lines."""
+    numbered = (numbered for chunk in source.chunks() for numbered in chunk.lines())
+    lines = ((line, *decode_line(data, source.encoding)) for line, data in numbered)
+
+    def is_blank(line: _Line) -> bool:
+        return not (line[1].strip() or line[2])
+
+    filled: Iterator[_Line] = dropwhile(is_blank, lines)
+    start = list(islice(filled, 2))
+    first, second = ([text for _, text, _ in start] + ["", ""])[:2]
+    parse: _Parser = parse_dsjson if first.lstrip().startswith("{") else parse_cb_line
+    label, second_label = first.partition("|")[0], second.partition("|")[0]
+    is_unlabelled = ":" not in label or ("|" in second and ":" not in second_label)
+    if parse is parse_cb_line and (is_unlabelled or label.split(" ")[0] == _SHARED):
+        parse = parse_cb_lines
+    for is_empty, group in groupby(chain(start, filled), is_blank):
+        if not is_empty and parse is parse_cb_lines:
+            yield parse, list(group)
+        elif not is_empty:
+            yield from ((parse, [line]) for line in group)
 
 
-def _is_blank(line: Line) -> bool:
-    _, text, fault = line
-    return not text.strip() and not fault
+def parse_cb_line(texts: Sequence[str]) -> LoggedDecision:
+    """Return the decision of one line."""
+    words, _, features = split_vw_line(texts[0])
+    if len(words) != 1:
+        raise InvalidInputError(
+            f"there are {len(words)} words before the bar; expected one: action:cost:probability"
+        )
+    action, cost, probability = _parse_cb_label(words[0])
+    if action < 1:
+        raise InvalidInputError(f"the action is {action}; they are counted from 1")
+    return LoggedDecision(features, (), action - 1, probability, 0.0 - cost)
 
 
-def _lines(source: ByteSource) -> Iterator[Line]:
-    for chunk in source.chunks():
-        for line, data in chunk.lines():
-            yield line, *decode_line(data, source.encoding)
+def parse_cb_lines(texts: Sequence[str]) -> LoggedDecision:
+    """Return the decision that has a line for every action."""
+    context: Features = {}
+    options: list[Option] = []
+    labels: dict[int, str] = {}
+    for number, text in enumerate(texts, start=1):
+        try:
+            words, tag, features = split_vw_line(text)
+        except InvalidInputError as error:
+            raise InvalidInputError(f"line {number} of this decision: {error}") from None
+        if words == [_SHARED] and number == 1:
+            context = features
+        elif len(words) > 1 or words == [_SHARED]:
+            raise InvalidInputError(
+                f"line {number} of this decision has {' '.join(words)!r} before the bar; "
+                "expected action:cost:probability where the action was played, and else nothing"
+            )
+        else:
+            if words:
+                labels[len(options)] = words[0]
+            options.append(Option(tag or "", features))
+    if len(labels) != 1:
+        raise InvalidInputError(
+            f"{len(labels)} of {len(options)} actions have a label; expected one, "
+            "0:cost:probability at the action that was played"
+        )
+    ((action, label),) = labels.items()
+    _, cost, probability = _parse_cb_label(label)
+    return LoggedDecision(context, tuple(options), action, probability, 0.0 - cost)
+
+
+def _parse_cb_label(word: str) -> tuple[int, float, float]:
+    texts = word.split(":")
+    numbers = [number for number in map(parse_number, texts) if number is not None]
+    if len(texts) != 3 or len(numbers) != 3:
+        raise InvalidInputError(f"the label is {word!r}; expected action:cost:probability")
+    action, cost, probability = numbers
+    if not action.is_integer():
+        raise InvalidInputError(f"the action is {texts[0]!r}; expected a whole number")
+    return int(action), cost, probability
+
+
+def write_cb(decisions: Iterable[LoggedDecision]) -> Iterator[str]:
+    """Yield the text of every decision, for `--cb` where its actions have no features."""
+    for decision in decisions:
+        label = f"{0.0 - decision.reward!r}:{decision.propensity!r}"
+        context = _format_features(decision.context)
+        if not any(option.features for option in decision.options):
+            yield f"{decision.action + 1}:{label} {context}\n"
+            continue
+        lines = [f"{_SHARED} {context}"] if decision.context else []
+        for action, option in enumerate(decision.options):
+            played = f"0:{label} " if action == decision.action else ""
+            tag = f"'{_escape(option.name)} " if option.name else ""
+            lines.append(played + tag + _format_features(option.features))
+        yield "\n".join([*lines, "", ""])
+
+
+def _split_name(name: str) -> tuple[str, str]:
+    """Return the namespace of a feature, "" for none, and its name within."""
+    space, _, inner = name.partition("^")
+    return (space, inner) if space and inner else ("", name)
+
+
+def _format_features(features: Features) -> str:
+    """Return features as VW writes them: by namespace, a text as an indicator."""
+    words = []
+    for name, value in features.items():
+        space, inner = _split_name(name)
+        is_text = isinstance(value, str)
+        word = _escape(f"{inner}={value}") if is_text else f"{_escape(inner)}:{value!r}"
+        words.append((_escape(space), word))
+    groups = groupby(words, operator.itemgetter(0))
+    return " ".join(f"|{space} {' '.join(w for _, w in group)}" for space, group in groups) or "|"
+
+
+def _escape(name: str) -> str:
+    """Percent-encode what separates names."""
+    return _SPECIAL.sub(lambda match: "".join(f"%{byte:02X}" for byte in match[0].encode()), name)
+
+
+def parse_dsjson(texts: Sequence[str]) -> LoggedDecision | None:
+    """Return the decision of one line, None if it was never activated."""
+    line = parse_object(texts[0])
+    if "_slots" in line or "_outcomes" in line:
+        raise InvalidInputError("it has several slots; only decisions of one action can be read")
+    if line.get("_skipLearn") is True:
+        return None
+    context = line.get("c")
+    if not isinstance(context, dict):
+        raise InvalidInputError("it has no object 'c' of features")
+    menu = context.get(_MULTI)
+    if not (isinstance(menu, list) and menu and all(isinstance(entry, dict) for entry in menu)):
+        raise InvalidInputError(f"its 'c' has no list {_MULTI!r} of actions, one object each")
+    options = tuple(Option(str(entry.get(_TAG, "")), flatten_features(entry)) for entry in menu)
+    action = _find_action(line, len(options))
+    propensity, reward = _find_propensity(line, action), _find_reward(line)
+    return LoggedDecision(flatten_features(context), options, action, propensity, reward)
+
+
+def flatten_features(nested: dict[str, Any]) -> dict[str, float | str]:
+    """Return features by name, those of a namespace as ``namespace^name``.
+
+    >>> nested = {"age": 30, "user": {"city": "Rome", "new": True}, "_tag": "a", "z": [1, 2]}
+    >>> flatten_features(nested)
+    {'age': 30.0, 'user^city': 'Rome', 'user^new': 1.0, 'z^0': 1.0, 'z^1': 2.0}
+    """
+    features: dict[str, float | str] = {}
+    try:
+        for name, value in _walk_features(nested, ""):
+            before = features.get(name, 0.0)
+            if isinstance(before, str) and not isinstance(value, str):
+                raise InvalidInputError(f"feature {name!r} is a text and a number")
+            features[name] = value if isinstance(value, str) else value + before  # type: ignore[operator]
+    except RecursionError:  # some versions of Python read deeper than they call
+        raise InvalidInputError("its features are nested too deep") from None
+    return features
+
+
+def _walk_features(value: Any, name: str) -> Iterator[tuple[str, float | str]]:
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            if key == _TEXT and isinstance(inner, str):
+                yield from ((f"{name}^{word}" if name else word, 1.0) for word in inner.split())
+            elif not key.startswith("_"):
+                yield from _walk_features(inner, f"{name}^{key}" if name else key)
+    elif isinstance(value, list):
+        for position, inner in enumerate(value):
+            if isinstance(inner, str):
+                yield f"{name}={inner}", 1.0
+            else:
+                is_object = isinstance(inner, dict)
+                yield from _walk_features(inner, name if is_object else f"{name}^{position}")
+    elif isinstance(value, str):
+        yield name, value
+    elif value is not None:
+        yield name, _check_number(value, f"feature {name!r}")
+
+
+def _check_number(value: Any, what: str) -> float:
+    if not isinstance(value, bool | int | float):
+        raise InvalidInputError(f"{what} is {value!r}; expected a number")
+    if not abs(value) <= MAX_ABS_VALUE:
+        raise InvalidInputError(f"{what} is {value}; expected a number that can be computed with")
+    return float(value)
+
+
+def _find_action(line: dict[str, Any], n_actions: int) -> int:
+    """Return which action was played, from 0; the ways to say it must agree."""
+    ranked = line.get("a")
+    ways = {"_labelIndex": 0, "_label_Action": 1}
+    said = [(key, line[key], first) for key, first in ways.items() if key in line]
+    if not said and isinstance(ranked, list) and ranked:
+        said = [("the first of a", ranked[0], 1)]
+    for key, value, first in said:
+        if type(value) is not int or not first <= value < n_actions + first:
+            raise InvalidInputError(
+                f"{key} is {value!r}; expected {first} to {n_actions + first - 1}, one of its "
+                f"{n_actions} actions"
+            )
+    actions: set[int] = {value - first for _, value, first in said}
+    if not actions:
+        raise InvalidInputError("it does not say which action was played: it has no '_labelIndex'")
+    if len(actions) > 1:
+        raise InvalidInputError("_labelIndex and _label_Action name different actions")
+    return actions.pop()
+
+
+def _find_propensity(line: dict[str, Any], action: int) -> float:
+    """Return the probability of what was played: of `p`, for the other may hold more factors."""
+    actions, probabilities = line.get("a"), line.get("p")
+    if isinstance(actions, list) and isinstance(probabilities, list):
+        if len(actions) != len(probabilities):
+            raise InvalidInputError(
+                f"it has {len(actions)} actions in 'a', and {len(probabilities)} numbers in 'p'"
+            )
+        if action + 1 in actions:
+            return _check_number(probabilities[actions.index(action + 1)], "its probability in 'p'")
+    if "_label_probability" not in line:
+        raise InvalidInputError("it does not say how likely the action was: it has no 'p'")
+    return _check_number(line["_label_probability"], "_label_probability")
+
+
+def _find_reward(line: dict[str, Any]) -> float:
+    """Return the negative cost, or a single outcome."""
+    if "_label_cost" in line:
+        return 0.0 - _check_number(line["_label_cost"], "_label_cost")
+    entries: Any = line["o"] if isinstance(line.get("o"), list) else []
+    values = [entry["v"] for entry in entries if isinstance(entry, dict) and "v" in entry]
+    if len(values) != 1:
+        raise InvalidInputError(
+            f"it has no '_label_cost', and {len(values)} outcomes in 'o', so that its reward is "
+            "unknown"
+        )
+    return _check_number(values[0], "its outcome")
+
+
+def write_dsjson(decisions: Iterable[LoggedDecision]) -> Iterator[str]:
+    """Yield the line of every decision."""
+    for event, decision in enumerate(decisions):
+        menu = []
+        for number, option in enumerate(decision.options, start=1):
+            name = option.name or str(number)
+            # An action without any feature would be none at all: it has its name for one.
+            features = _nest_features(option.features) or {"i": {"constant": 1, "id": name}}
+            menu.append({_TAG: name, **features})
+        line = {
+            "_label_cost": 0.0 - decision.reward,
+            "_label_probability": decision.propensity,
+            "_label_Action": decision.action + 1,
+            "_labelIndex": decision.action,
+            "o": [{"v": decision.reward, "EventId": str(event), "ActionTaken": False}],
+            "Version": "1",
+            "EventId": str(event),
+            "a": [decision.action + 1],
+            "c": {**_nest_features(decision.context), _MULTI: menu},
+            "p": [decision.propensity],
+        }
+        yield json.dumps(line, ensure_ascii=False) + "\n"
+
+
+def _nest_features(features: Features) -> dict[str, Any]:
+    """Return features with an object for every namespace."""
+    nested: dict[str, Any] = {}
+    for name, value in features.items():
+        if name.startswith("_"):
+            raise InvalidInputError(
+                f"feature {name!r} begins with an underscore, and this format would not read it: "
+                "call it something else"
+            )
+        space, inner = _split_name(name)
+        (nested.setdefault(space, {}) if space else nested)[inner] = value
+    return nested
+
+
+WRITERS = {".vw": write_cb, ".dsjson": write_dsjson}  # by the ending of a name
 
 
 def as_numbers(features: Features) -> dict[str, float]:
-    """Return features as numbers, a text as an indicator.
-
-    >>> as_numbers({"age": 30.0, "city": "Rome"})
-    {'age': 30.0, 'city=Rome': 1.0}
-    """
+    """Return features as numbers, a text as an indicator such as ``city=Rome``."""
     return dict(
         (f"{name}={value}", 1.0) if isinstance(value, str) else (name, value)
         for name, value in features.items()
@@ -164,64 +445,47 @@ def as_interactions(
 
     A number is a column, and a text is a column ``name=text`` that is 1 where it occurs; what a
     decision does not name is 0. If all decisions offer the same, contexts are rows and actions
-    are numbers; if not, a row is an action, with the features of its decision.
-
-    Parameters
-    ----------
-    decisions : at least one.
-    n_actions : how many actions there are, where they are known by number only; by default as
-        many as the largest number that was played, and at least 2.
+    are numbers; if not, a row is an action, with the features of its decision. `n_actions` is how
+    many there are where they are known by number only; by default as many as the largest number
+    that was played, and at least 2.
     """
     if not decisions:
         raise InvalidInputError("there is no decision in this log that can be read")
     menu = decisions[0].options
-    fixed = len(menu) != 1 and all(decision.options == menu for decision in decisions)
-    if fixed:
-        rows: list[Features] = [decision.context for decision in decisions]
-    else:
-        rows = [
-            {**decision.context, **option.features}
-            for decision in decisions
-            for option in decision.options
-        ]
-    X, names = _feature_matrix(rows)
-    played = [decision.action for decision in decisions]
-    propensities = [decision.propensity for decision in decisions]
-    columns = (played, propensities, [decision.reward for decision in decisions])
-    if not fixed:
-        stops = np.cumsum([len(decision.options) for decision in decisions])
-        menus: Any = np.split(X, stops[:-1])
-        return Interactions(menus, *columns, feature_names=names)  # type: ignore[arg-type]
-    if n_actions is None:
-        n_actions = max(2, max(played) + 1)
-    K = len(menu) or validation.count("n_actions", n_actions, 2)
+    outcomes = [(decision.action, decision.propensity, decision.reward) for decision in decisions]
+    played, propensities, rewards = map(np.array, zip(*outcomes, strict=True))
+    if len(menu) == 1 or any(decision.options != menu for decision in decisions):
+        rows = [{**d.context, **option.features} for d in decisions for option in d.options]
+        X, names = _feature_matrix(rows)
+        menus: Any = np.split(X, np.cumsum([len(d.options) for d in decisions])[:-1])
+        return Interactions(menus, played, propensities, rewards, feature_names=names)
+    X, names = _feature_matrix([decision.context for decision in decisions])
+    n_known = max(2, int(played.max()) + 1) if n_actions is None else n_actions
+    K = len(menu) or validation.count("n_actions", n_known, 2)
     if len(decisions) * K > _MAX_TABLE_NUMBERS:
         raise InvalidInputError(
             f"{count_of(len(decisions), 'decision')} among {K:,} actions are too many for a table: "
             "number the actions 1, 2, 3, ... without gaps"
         )
     action_names = tuple(option.name or str(k) for k, option in enumerate(menu, start=1))
-    return Interactions(X, *columns, K, names, action_names)  # type: ignore[arg-type]
+    return Interactions(X, played, propensities, rewards, K, names, action_names)
 
 
 def _feature_matrix(rows: Sequence[Features]) -> tuple[Any, tuple[str, ...]]:
     """Return rows of features by name as a matrix, and the names of its columns."""
-    index_of: dict[str, int] = {}
-    cells = []
-    for t, row in enumerate(rows):
-        for column, x in as_numbers(row).items():
-            cells.append((t, index_of.setdefault(column, len(index_of)), x))
-    if not index_of:
+    from sklearn.feature_extraction import DictVectorizer
+
+    numbers = [as_numbers(row) for row in rows]
+    vectorizer = DictVectorizer(sort=False).fit(numbers)
+    names = tuple(vectorizer.feature_names_)
+    if not names:
         return np.ones((len(rows), 1)), ("constant",)
-    if len(rows) * len(index_of) > _MAX_TABLE_NUMBERS:
+    if len(rows) * len(names) > _MAX_TABLE_NUMBERS:
         raise InvalidInputError(
-            f"{len(rows)} rows with {len(index_of)} different features are too many for a table: "
+            f"{len(rows)} rows with {len(names)} different features are too many for a table: "
             "leave features out whose texts hardly ever come again, such as ids"
         )
-    X = np.zeros((len(rows), len(index_of)))
-    at, columns, values = zip(*cells, strict=True)
-    X[np.array(at), np.array(columns)] = values
-    return X, tuple(index_of)
+    return vectorizer.transform(numbers).toarray(), names
 
 
 def as_decisions(log: Interactions) -> Iterator[LoggedDecision]:
@@ -230,8 +494,8 @@ def as_decisions(log: Interactions) -> Iterator[LoggedDecision]:
     action_names = log.action_names or tuple(str(k + 1) for k in range(log.n_actions or 0))
     fixed = tuple(Option(name, {}) for name in action_names)
     for t in range(log.n_rounds):
-        rows: Iterable[Any] = np.atleast_2d(log.offered(t)).tolist()
-        named = [dict(zip(names, row, strict=True)) for row in rows]
+        rows: Any = np.atleast_2d(log.offered(t))
+        named = [dict(zip(names, row, strict=True)) for row in rows.tolist()]
         options = fixed or tuple(Option("", features) for features in named)
         context: Features = named[0] if fixed else {}
         played = int(log.actions[t]), float(log.propensities[t]), float(log.rewards[t])

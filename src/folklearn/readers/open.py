@@ -3,32 +3,36 @@
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from folklearn.errors import FolklearnError, InvalidInputError
-from folklearn.readers import arrow
-from folklearn.readers.arrow import ArrowReader
+from folklearn import validation
+from folklearn.errors import FolklearnError, InvalidInputError, warn_of_data
+from folklearn.readers import columnar
+from folklearn.readers.columnar import ArrowReader, FrameReader, is_frame
 from folklearn.readers.csv import CsvReader
-from folklearn.readers.jsonl import JsonReader
-from folklearn.readers.memory import FrameReader, RowsReader, is_frame
 from folklearn.readers.reader import Reader
+from folklearn.readers.records import JsonReader, RowsReader
 from folklearn.readers.source import ByteSource
 from folklearn.readers.sparse_text import SvmlightReader, VwReader
+from folklearn.readers.table import Table, kind_of_column, table_from_records
+from folklearn.sparse import SparseRows, is_sparse
 
-_LINE_READERS: dict[str, Callable[[ByteSource], Reader]] = {
+_READERS: dict[str, Callable[[ByteSource], Reader]] = {
     "jsonlines": JsonReader,
     "svmlight": SvmlightReader,
     "vw": VwReader,
+    "parquet": ArrowReader,
+    "arrow": ArrowReader,
 }
 
 _MAGIC = {
-    arrow.PARQUET: "parquet",
-    arrow.FILE: "arrow",
-    arrow.STREAM: "arrow",
-    arrow.OLD_FEATHER: "arrow",
+    columnar.PARQUET: "parquet",
+    columnar.FILE: "arrow",
+    columnar.STREAM: "arrow",
+    columnar.OLD_FEATHER: "arrow",
 }
 _ENDINGS = {
     "csv": ("csv", "tsv", "tab"),
@@ -40,7 +44,7 @@ _ENDINGS = {
 }
 FORMATS = tuple(_ENDINGS)
 _BY_ENDING = {ending: format for format, endings in _ENDINGS.items() for ending in endings}
-_COMPRESSED = (".gz", ".zst", ".zstd")
+_MAX_COLUMNS_NAMED = 6  # of those that are left out
 # A label and a weight at most, then a bar after a space or a tag.
 _VW_LINE = re.compile(r" *([^\s|,;]+ +){0,2}('[^\s|]*)? *\|")
 _SVMLIGHT_LINE = re.compile(r"\s*[^\s:,;|#]+(\s+qid:\d+)?(\s+\d+:[^\s:,;]+)+\s*(#.*)?", re.ASCII)
@@ -80,7 +84,15 @@ def open_reader(
     if isinstance(source, Reader):
         return source
     if isinstance(source, (str, os.PathLike)) or hasattr(source, "read"):
-        return _open_bytes(open_source(source, encoding), format, delimiter, decimal)
+        if format is not None and format not in _BY_ENDING:
+            raise FolklearnError(
+                f"there is no format {format!r}; choose one of: {', '.join(FORMATS)}"
+            )
+        stored = open_source(source, encoding)
+        format = _BY_ENDING[format] if format else _detect_format(stored)
+        if format == "csv":
+            return CsvReader(stored, delimiter=delimiter, decimal=decimal)
+        return _READERS[format](stored)
     if is_frame(source):
         return FrameReader(source)
     if isinstance(source, Iterable) and not isinstance(source, (Mapping, np.ndarray)):
@@ -101,27 +113,11 @@ def open_source(origin: Any, encoding: str | None = None) -> ByteSource:
     return ByteSource(origin, name if isinstance(name, str) else "the stream", encoding)
 
 
-def _open_bytes(
-    source: ByteSource, format: str | None, delimiter: str | None, decimal: str | None
-) -> Reader:
-    if format is not None and format not in _BY_ENDING:
-        raise FolklearnError(f"there is no format {format!r}; choose one of: {', '.join(FORMATS)}")
-    magic = source.first_bytes()
-    known = _BY_ENDING[format] if format else _detect_format(source, magic)
-    if known in ("parquet", "arrow"):
-        return ArrowReader(source, magic)
-    if known == "csv":
-        return CsvReader(source, delimiter=delimiter, decimal=decimal)
-    return _LINE_READERS[known](source)
-
-
-def _detect_format(source: ByteSource, magic: bytes) -> str:
-    for first, format in _MAGIC.items():
-        if magic.startswith(first):
+def _detect_format(source: ByteSource) -> str:
+    for magic, format in _MAGIC.items():
+        if source.first_bytes.startswith(magic):
             return format
-    name = source.name.lower()
-    for ending in _COMPRESSED:
-        name = name.removesuffix(ending)
+    name = re.sub(r"\.(gz|zst|zstd)$", "", source.name.lower())
     if format_of_name := _BY_ENDING.get(name.rpartition(".")[2]):
         return format_of_name
     line = source.first_line("#")
@@ -130,3 +126,41 @@ def _detect_format(source: ByteSource, magic: bytes) -> str:
     if _VW_LINE.match(line):
         return "vw"
     return "svmlight" if _SVMLIGHT_LINE.fullmatch(line) else "csv"
+
+
+def as_table(rows: Any, ignored: Collection[str] = ()) -> Table:
+    """Return rows that are at hand as one table: a frame, dictionaries, a matrix, a table.
+
+    Warns of columns that cannot be read, but for those that are `ignored`.
+    """
+    if isinstance(rows, Table):
+        return rows
+    if is_sparse(rows):
+        matrix = rows if isinstance(rows, SparseRows) else SparseRows.checked(rows)
+        return Table({}, np.arange(1, len(matrix) + 1), matrix)
+    if isinstance(rows, np.ndarray):
+        X = validation.numbers("X", rows)
+        if X.ndim != 2:
+            raise InvalidInputError(f"X has shape {X.shape}; expected (number of rows, n_features)")
+        return Table({}, np.arange(1, len(X) + 1), X)
+    if isinstance(rows, Sequence):
+        return table_from_records(rows, range(1, len(rows) + 1))
+    reader = open_reader(rows)
+    warn_of_unreadable(reader, ignored)
+    kinds = {name: kind_of_column(column) for name, column in reader.head().columns.items()}
+    return Table.concat(list(reader.read(kinds)))
+
+
+def warn_of_unreadable(reader: Reader, ignored: Collection[str]) -> None:
+    """Warn of columns that cannot be read, in one sentence."""
+    left_out = [
+        f"{name!r} ({type})" for name, type in reader.left_out.items() if name not in ignored
+    ]
+    if left_out:
+        columns = "column is" if len(left_out) == 1 else "columns are"
+        n_further = len(left_out) - _MAX_COLUMNS_NAMED
+        further = f" and {n_further} more" if n_further > 0 else ""
+        warn_of_data(
+            f"{len(left_out)} {columns} left out of {reader.name}, because only numbers, text, "
+            f"dates and durations can be read: {', '.join(left_out[:_MAX_COLUMNS_NAMED])}{further}"
+        )

@@ -1,17 +1,27 @@
-"""Base classes of readers: the first rows, and all rows as tables, with bad rows set apart."""
+"""Base classes of readers: first rows, all rows as tables, bad rows set apart, and a first pass."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Generic, NamedTuple, TypeVar
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from folklearn.arrays import Array
 from folklearn.errors import InvalidInputError, spell_argument
-from folklearn.readers.convert import Kind, add_remedy
+from folklearn.readers.convert import Kinds, add_remedy
 from folklearn.readers.source import ByteSource, Chunk
-from folklearn.readers.table import Column, Faults, Table, convert_values
+from folklearn.readers.table import (
+    Column,
+    Faults,
+    Table,
+    TextColumn,
+    as_text_column,
+    distinct_codes,
+    is_missing,
+    kind_of_column,
+)
 from folklearn.sparse import SparseRows
 from folklearn.utils import closest_name, join_names
 
@@ -21,6 +31,10 @@ RowFaults = dict[int, tuple[str, str]]  # by row: the column, "" for none, and w
 # Columns that rows may name, first and late ones together: each is an object in every table.
 MAX_COLUMNS = 100_000
 MAX_CELLS = 2**25  # of a table: 256 MB of numbers
+_HEAD_ROWS = 1000
+_MAX_VALUES_SCANNED = 101  # texts kept per column: one more than categories are shown
+_MAX_FEATURES_SCANNED = 100_001
+_MIN_ROWS_PER_RUN = 20  # of equal labels; sorted rows have far more
 
 
 class BadRow(InvalidInputError):  # noqa: N818 - it is also handed over, not raised
@@ -40,13 +54,7 @@ class BadRow(InvalidInputError):  # noqa: N818 - it is also handed over, not rai
     """
 
     def __init__(
-        self,
-        message: str,
-        *,
-        line: int,
-        column: str | None = None,
-        text: str = "",
-        reason: str = "",
+        self, message: str, *, line: int, column: str | None = None, text: str = "", reason: str
     ) -> None:
         # With another encoding the rows are good; leaving them out may lose half a file.
         encodings = (spell_argument("encoding={!r}", name) for name in ("utf-16", "cp1252"))
@@ -55,7 +63,10 @@ class BadRow(InvalidInputError):  # noqa: N818 - it is also handed over, not rai
         super().__init__(message if is_of_encoding else f"{message}{way_out}")
         self.sentence = message
         self.line, self.column, self.text = line, column, text
-        self.reason = reason or message
+        self.reason = reason
+
+
+OnBad = Callable[[BadRow], None] | None  # takes rows that cannot be read; None raises the first
 
 
 class ParsedChunk(NamedTuple):
@@ -79,9 +90,9 @@ class Reader(ABC):
     names : the columns that are known from the first rows, in order.
     notes : what was detected and should be shown to the user.
     decimal : the decimal mark of numbers in text.
-    fraction : share of the current pass that is done, from 0 to 1; None if unknown.
     left_out : the types of the columns that cannot be read, by name.
     has_fixed_roles : whether a model knows the columns, so that another role is no remedy.
+    has_objects : whether columns can be read as the objects that they are.
     """
 
     format: str
@@ -91,15 +102,15 @@ class Reader(ABC):
     n_rows: int | None = None
     names: tuple[str, ...] = ()
     decimal = "."
-    fraction: float | None = None
     has_fixed_roles = False
+    has_objects = False
     _has_late_columns = False  # whether later rows may have columns that the first have not
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.notes: list[str] = []
         self.left_out: dict[str, str] = {}
-        self._head: tuple[int, Table] | None = None
+        self._head: Table | None = None
         self._was_read = False
         self._late: set[str] = set()  # columns that only later rows have
 
@@ -131,39 +142,31 @@ class Reader(ABC):
         return max(1, min(max_rows, MAX_CELLS // max(1, n_columns)))
 
     @abstractmethod
-    def _parse(self, kinds: Mapping[str, Kind] | None, looking: bool) -> Iterator[ParsedChunk]:
+    def _parse(self, kinds: Kinds | None, looking: bool) -> Iterator[ParsedChunk]:
         """Yield all rows in chunks of any size.
 
         Columns are of these kinds, or all of the kind of their values for None. `looking` at a
         stream leaves its rows to be read again.
         """
 
-    def head(self, n: int = 1000) -> Table:
-        """Return the first n rows without bad ones, each column of the kind of its values.
+    def head(self, n: int = _HEAD_ROWS) -> Table:
+        """Return the first n rows, 1000 at most, each column of the kind of its values.
 
-        They are read again by `read`. A pipe gives what has come so far, at least one row.
+        Without bad ones. They are read again by `read`. A pipe gives what has come so far, at
+        least one row.
         """
-        if self._head is None or (n > self._head[0] and not self._was_read):
+        if self._head is None:
             tables: list[Table] = []
-            names: set[str] = set()
-            n_rows = 0
             for table, _ in self._parse(None, looking=True):
                 tables.append(table)
-                names.update(table.columns)
-                self.check_column_count(len(names))
-                n_rows += len(table)
-                if n_rows >= n or (self.is_live and n_rows):
+                self.check_column_count(len({name for t in tables for name in t.columns}))
+                n_rows = sum(map(len, tables))
+                if n_rows >= _HEAD_ROWS or (self.is_live and n_rows):
                     break
-            self._head = n, Table.concat(tables)
-        return self._head[1].take(slice(0, n))
+            self._head = Table.concat(tables).take(slice(0, _HEAD_ROWS))
+        return self._head.take(slice(0, n))
 
-    def read(
-        self,
-        kinds: Mapping[str, Kind],
-        *,
-        max_rows: int = 8192,
-        on_bad: Callable[[BadRow], None] | None = None,
-    ) -> Iterator[Table]:
+    def read(self, kinds: Kinds, *, max_rows: int = 8192, on_bad: OnBad = None) -> Iterator[Table]:
         """Yield all rows in order, in tables.
 
         Parameters
@@ -175,28 +178,24 @@ class Reader(ABC):
         on_bad : takes every row that cannot be read, which is then left out. If None, the rows
             before it are yielded, and then it is raised.
         """
-        unknown = [name for name in kinds if name not in self.names]
-        unreadable = [name for name in unknown if name in self.left_out]
-        if unreadable:
-            raise InvalidInputError(
-                f"column {unreadable[0]!r} of {self.name} cannot be read: only numbers, text and "
-                "dates can be"
-            )
-        if unknown and not self._has_late_columns:
-            raise self.missing_column_error(unknown[0])
+        first_names = {*self.names, *self.left_out}
+        for name, kind in kinds.items():
+            if name in self.left_out and kind != "object":
+                raise InvalidInputError(
+                    f"column {name!r} of {self.name} cannot be read: only numbers, text and dates "
+                    "can be"
+                )
+            if name not in first_names and not self._has_late_columns:
+                raise self.missing_column_error(name)
         if self._was_read and not self.can_reread:
             raise InvalidInputError(f"{self.name} can be read only once; store it in a file")
         if not self.can_reread:
             self.head()  # kept: after the rows are read it cannot be computed
         self._was_read = True
-        self.fraction = None
         return self._fill_tables(self._parse(kinds, looking=False), max_rows, on_bad)
 
     def _fill_tables(
-        self,
-        chunks: Iterator[ParsedChunk],
-        max_rows: int,
-        on_bad: Callable[[BadRow], None] | None,
+        self, chunks: Iterator[ParsedChunk], max_rows: int, on_bad: OnBad
     ) -> Iterator[Table]:
         waiting: list[Table] = []
         n_waiting = 0
@@ -211,21 +210,25 @@ class Reader(ABC):
                 if self._has_late_columns:
                     self._late.update(table.columns.keys() - self.known)
                     self.check_column_count(len(self.names) + len(self._late))
-                size, start = self.limit_rows(max_rows), 0
+                size, start = max_rows, 0
+                if max_rows * len(self.names) > MAX_CELLS or self._late:
+                    size = self.limit_rows(max_rows)
                 while start < len(table):
-                    piece = table.take(slice(start, start + max(1, size - n_waiting)))
+                    piece = table
+                    if start or len(table) > size - n_waiting:
+                        piece = table.take(slice(start, start + max(1, size - n_waiting)))
                     start += len(piece)
                     n_waiting += len(piece)
                     waiting.append(piece)
                     if n_waiting >= size or (self.is_live and start == len(table)):
-                        yield Table.concat(waiting)
+                        yield waiting[0] if len(waiting) == 1 else Table.concat(waiting)
                         waiting, n_waiting = [], 0
                 if error is not None:
                     break
         except InvalidInputError as caught:
             error = caught
         if waiting:  # also before an error
-            yield Table.concat(waiting)
+            yield waiting[0] if len(waiting) == 1 else Table.concat(waiting)
         if error is not None:
             raise error
 
@@ -240,89 +243,36 @@ class Reader(ABC):
         columns = f"{question} columns are: {join_names(self.names)}"
         return InvalidInputError(f"{self.name} has no column {name!r}{context}{columns}")
 
-    def bad_row(self, line: int, column: str, fault: str, text: str = "") -> BadRow:
-        """Return the error of a row; column "" if the whole row is wrong."""
-        where = f"{self.unit} {line} of {self.name}"
-        remedied = fault if self.has_fixed_roles else add_remedy(fault, column)
-        what = f", column {column!r}: {remedied}" if column else f": {fault}"
-        return BadRow(f"{where}{what}", line=line, column=column or None, text=text, reason=fault)
-
-    def set_bad_apart(
-        self, table: Table, faults: RowFaults, texts: Sequence[str] = ()
-    ) -> ParsedChunk:
-        """Return a table without its bad rows, and these; `texts` are rows as written."""
-        if not faults:
-            return ParsedChunk(table, ())
-        bad = [
-            self.bad_row(int(table.lines[row]), *faults[row], texts[row] if texts else "")
-            for row in sorted(faults)
-        ]
-        good = np.ones(len(table), bool)
-        good[list(faults)] = False
-        return ParsedChunk(table.take(good), bad)
-
-    def convert_columns(
+    def assemble_rows(
         self,
-        kinds: Mapping[str, Kind | None],
+        converted: Mapping[str, tuple[Column, Faults]],
         lines: NDArray[np.int64],
-        convert: Callable[[str, Kind | None], tuple[Column, Faults]],
         faults: RowFaults | None = None,
         texts: Sequence[str] = (),
         features: SparseRows | Array | None = None,
     ) -> ParsedChunk:
-        """Return rows whose columns are `convert(name, kind)`; `faults` are known already."""
-        faults = {} if faults is None else faults
-        columns: dict[str, Column] = {}
-        for name, kind in kinds.items():
-            columns[name], column_faults = convert(name, kind)
-            for row, fault in column_faults.items():
-                faults.setdefault(row, (name, fault))
-        return self.set_bad_apart(Table(columns, lines, features), faults, texts)
+        """Return columns as rows, bad ones apart.
 
-    def convert_records(
-        self,
-        records: Sequence[Any],
-        lines: NDArray[np.int64],
-        kinds: Mapping[str, Kind] | None,
-        faults: RowFaults | None = None,
-        texts: Sequence[str] = (),
-    ) -> ParsedChunk:
-        """Return mappings as rows with columns of these kinds; `faults` are known already.
-
-        A column that is not in `kinds` is left out, unless only later rows have it.
+        `faults` are those that are known already, `texts` the rows as written.
         """
         faults = {} if faults is None else faults
-        for row, record in enumerate(records):
-            if not isinstance(record, Mapping):
-                shown = type(record).__name__
-                faults[row] = "", f"it is not a mapping of column names to values but {shown}"
-        rows = [{} if row in faults else record for row, record in enumerate(records)]
-        names = dict.fromkeys(name for record in rows for name in record)
-        self.check_column_count(len(names))
-        if not all(isinstance(name, str) for name in names):
-            rows = [{str(name): value for name, value in record.items()} for record in rows]
-            names = dict.fromkeys(map(str, names))
-        known = self.known if kinds is not None else ()
-        wanted: dict[str, Kind | None] = {}
-        converted: dict[str, tuple[Column, Faults]] = {}
-        for name in dict.fromkeys((*(kinds or ()), *(n for n in names if n not in known))):
-            kind = wanted[name] = None if kinds is None else kinds.get(name)
-            values = [record.get(name) for record in rows]
-            converted[name] = convert_values(values, kind, self.decimal)
-            n_faults, n_values = len(converted[name][1]), sum(v is not None for v in values)
-            if kind is None and n_faults and n_faults == n_values:
-                self.leave_out(name, "nested values")
-                del wanted[name]
-        return self.convert_columns(wanted, lines, lambda name, _: converted[name], faults, texts)
-
-
-class ParsedLines(NamedTuple, Generic[T]):
-    """What lines hold; a bad line has a placeholder for its row."""
-
-    rows: list[T]
-    lines: list[int]
-    texts: list[str]
-    faults: RowFaults
+        for name, (_, column_faults) in converted.items():
+            for row, fault in column_faults.items():
+                faults.setdefault(row, (name, fault))
+        table = Table({name: column for name, (column, _) in converted.items()}, lines, features)
+        bad = []
+        for row in sorted(faults):
+            column, fault = faults[row]
+            message = f"{self.unit} {lines[row]} of {self.name}: {fault}"
+            if column:
+                remedied = fault if self.has_fixed_roles else add_remedy(fault, column)
+                message = f"{self.unit} {lines[row]} of {self.name}, column {column!r}: {remedied}"
+            text = texts[row] if texts else ""
+            line = int(lines[row])
+            bad.append(BadRow(message, line=line, column=column or None, text=text, reason=fault))
+        if bad:
+            table = table.take(np.delete(np.arange(len(table)), list(faults)))
+        return ParsedChunk(table, bad)
 
 
 class LineReader(Reader):
@@ -335,26 +285,27 @@ class LineReader(Reader):
         self.notes = source.notes
 
     @abstractmethod
-    def _parse_chunk(self, chunk: Chunk, kinds: Mapping[str, Kind] | None) -> ParsedChunk:
+    def _parse_chunk(self, chunk: Chunk, kinds: Kinds | None) -> ParsedChunk:
         """Return the rows of a chunk."""
 
     def _chunks(self, looking: bool) -> Iterator[Chunk]:
         return self._source.chunks(looking=looking)
 
-    def _parse(self, kinds: Mapping[str, Kind] | None, looking: bool) -> Iterator[ParsedChunk]:
+    def _parse(self, kinds: Kinds | None, looking: bool) -> Iterator[ParsedChunk]:
         for chunk in self._chunks(looking):
-            parsed = self._parse_chunk(chunk, kinds)
-            self.fraction = self._source.fraction
-            yield parsed
+            yield self._parse_chunk(chunk, kinds)
 
     def _parse_lines(
         self,
         lines: Iterable[tuple[int, bytes]],
         parse: Callable[[str], T | None],
         placeholder: T,
-    ) -> ParsedLines[T]:
-        """Parse lines one by one; `parse` returns a row, None for no row, or raises."""
-        parsed = ParsedLines[T]([], [], [], {})
+    ) -> tuple[list[T], NDArray[np.int64], list[str], RowFaults]:
+        """Return rows, their numbers and texts, and faults, of which the row is `placeholder`.
+
+        `parse` returns a row, None for no row, or raises.
+        """
+        rows, numbers, texts, faults = list[T](), list[int](), list[str](), RowFaults()
         for line, data in lines:
             text, fault = decode_line(data, self._source.encoding)
             row: T | None = placeholder
@@ -366,11 +317,11 @@ class LineReader(Reader):
             if row is None:
                 continue
             if fault:
-                parsed.faults[len(parsed.rows)] = "", fault
-            parsed.rows.append(row)
-            parsed.lines.append(line)
-            parsed.texts.append(text)
-        return parsed
+                faults[len(rows)] = "", fault
+            rows.append(row)
+            numbers.append(line)
+            texts.append(text)
+        return rows, np.array(numbers, np.int64), texts, faults
 
 
 def is_utf8(data: bytes) -> bool:
@@ -394,6 +345,141 @@ def decode_line(line: bytes, encoding: str | None) -> tuple[str, str]:
         return text, f"it has a NUL byte, which text has not; for UTF-16: {remedy}"
     if "\ufffd" in text and not is_utf8(line):
         remedy = spell_argument("encoding={!r}", "cp1252")
-        known = encoding or "UTF-8"
-        return text, f"it has bytes that are not {known}; name the encoding: {remedy}"
+        name = encoding or "UTF-8"
+        return text, f"it has bytes that are not {name}; name the encoding: {remedy}"
     return text, ""
+
+
+@dataclass
+class Scan:
+    """Counts of a pass over all rows.
+
+    Attributes
+    ----------
+    n_rows : good rows.
+    labels : how often every label occurs, in order of appearance.
+    first_lines : where every label occurs first.
+    n_unlabelled : rows without a label.
+    has_soft_labels : whether some labels are mappings, which are not counted.
+    sorted : whether the rows are sorted by label, or nearly: labels come in few runs where a
+        shuffled order would have many more.
+    largest_weight : None if there are no weights.
+    missing : how many values of a column are missing, for columns where some are.
+    n_bad : rows that were left out.
+    values : the first distinct texts of every column of text, in order of appearance.
+    n_features, features : distinct features that rows name by number, 100,001 at most.
+    n_runs : runs of equal labels.
+    """
+
+    n_rows: int = 0
+    labels: dict[Any, int] = field(default_factory=dict)
+    first_lines: dict[Any, int] = field(default_factory=dict)
+    n_unlabelled: int = 0
+    has_soft_labels: bool = False
+    sorted: bool = False
+    largest_weight: float | None = None
+    missing: dict[str, int] = field(default_factory=dict)
+    n_bad: int = 0
+    values: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    n_features: int = 0
+    features: tuple[int, ...] = ()
+    n_runs: int = 0
+    _last_label: Any = field(default=None, repr=False)
+
+    def add(self, table: Table, target: str | None, weight: str | None) -> None:
+        """Count rows; `target` and `weight` name columns."""
+        self.n_rows += len(table)
+        for name, column in table.columns.items():
+            n_missing = int(np.count_nonzero(is_missing(column)))
+            if n_missing:
+                self.missing[name] = self.missing.get(name, 0) + n_missing
+            if isinstance(column, TextColumn):
+                values = dict.fromkeys(self.values.get(name, ()))
+                values |= dict.fromkeys(column.values[i] for i in distinct_codes(column.codes)[0])
+                self.values[name] = tuple(values)[:_MAX_VALUES_SCANNED]
+        if target is not None:
+            self._add_labels(table.lines, table.columns.get(target))
+        weights = None if weight is None else table.columns.get(weight)
+        if isinstance(weights, np.ndarray) and not is_missing(weights).all():
+            self.largest_weight = max(self.largest_weight or 0.0, float(np.nanmax(weights)))
+        if isinstance(table.features, SparseRows) and self.n_features < _MAX_FEATURES_SCANNED:
+            known_features = np.union1d(self.features, table.features.compact().indices)
+            self.features = tuple(known_features[:_MAX_FEATURES_SCANNED].astype(int).tolist())
+            self.n_features = len(self.features)
+
+    def _add_labels(self, lines: NDArray[np.int64], column: Any) -> None:
+        if column is None:
+            self.n_unlabelled += len(lines)
+            return
+        values: Sequence[Any]
+        if kind_of_column(column) == "object":
+            self.has_soft_labels |= any(isinstance(label, Mapping) for label in column)
+            hard = [
+                label if isinstance(label, Hashable) and not is_gap else None
+                for label, is_gap in zip(column, is_missing(column), strict=True)
+            ]
+            code_of = {label: k for k, label in enumerate(dict.fromkeys([None, *hard]), -1)}
+            codes, values = np.array([code_of[label] for label in hard]), [*code_of][1:]
+        else:
+            texts = as_text_column(column)
+            codes, values = texts.codes, texts.values
+        labelled = np.flatnonzero(codes >= 0)
+        self.n_unlabelled += len(lines) - len(labelled)
+        if not len(labelled):
+            return
+        counts = np.bincount(codes[labelled])
+        for code, row in zip(*distinct_codes(codes), strict=True):
+            self.labels[values[code]] = self.labels.get(values[code], 0) + int(counts[code])
+            self.first_lines.setdefault(values[code], int(lines[row]))
+        self.n_runs += int(np.count_nonzero(np.diff(codes[labelled])))
+        self.n_runs += values[codes[labelled[0]]] != self._last_label
+        self._last_label = values[codes[labelled[-1]]]
+
+
+def scan(
+    reader: Reader,
+    kinds: Kinds,
+    *,
+    target: str | None,
+    weight: str | None = None,
+    on_bad: OnBad = None,
+    progress: Callable[[int], None] | None = None,
+) -> Scan:
+    """Read all rows once and count what they hold.
+
+    Parameters
+    ----------
+    reader : the rows.
+    kinds : the columns to read, and how.
+    target : the column of the labels, None if there are none.
+    weight : the column of the weights.
+    on_bad : takes rows that cannot be read; if None, the first one is raised.
+    progress : takes the number of rows read so far.
+
+    Examples
+    --------
+    >>> from folklearn.readers import open_reader
+    >>> rows = [{"size": 3, "kind": "cat"}, {"size": 30, "kind": "dog"}, {"kind": "cat"}]
+    >>> counts = scan(open_reader(rows), {"size": "number", "kind": "text"}, target="kind")
+    >>> counts.labels, counts.missing
+    ({'cat': 2, 'dog': 1}, {'size': 1})
+    """
+    counts = Scan()
+
+    def count_bad(bad: BadRow) -> None:
+        counts.n_bad += 1
+        if on_bad is not None:
+            on_bad(bad)
+
+    for table in reader.read(kinds, on_bad=None if on_bad is None else count_bad):
+        counts.add(table, target, weight)
+        if progress is not None:
+            progress(counts.n_rows)
+    if not counts.n_rows and not counts.n_bad:
+        raise InvalidInputError(f"{reader.name} has no rows")
+    n = sum(counts.labels.values())
+    squares = sum(count * count for count in counts.labels.values())
+    expected_runs = 1 + (n - 1) * (1 - squares / (n * n)) if n else 0.0
+    max_runs = counts.n_rows / _MIN_ROWS_PER_RUN + len(counts.labels)
+    counts.sorted = counts.n_runs < max_runs and expected_runs > 2 * counts.n_runs
+    return counts

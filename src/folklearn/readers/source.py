@@ -10,16 +10,16 @@ import os
 import re
 import stat
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property
 from itertools import chain
-from typing import Any, BinaryIO, NamedTuple
-
-import numpy as np
+from typing import Any, BinaryIO, Generic, NamedTuple, TypeVar
 
 from folklearn.errors import InvalidInputError, spell_argument
 from folklearn.utils import import_optional
 
 Path = str | os.PathLike[str]
+T = TypeVar("T")
 
 _FIRST_READ_BYTES, _READ_BYTES = 2**18, 2**22  # the first read of a file, and the later ones
 _DECOMPRESSED_BYTES = 2**16  # at a time
@@ -68,15 +68,23 @@ class Chunk(NamedTuple):
         """Yield (number, line without its end)."""
         return enumerate(self.data[:-1].split(b"\n"), self.line)
 
-    def cut(self, n_lines: int) -> Iterator["Chunk"]:
-        """Yield chunks of n_lines lines; the last may be shorter."""
-        newlines = np.flatnonzero(np.frombuffer(self.data, np.uint8) == ord("\n"))
-        ends = newlines[n_lines - 1 :: n_lines] + 1
-        start, line = 0, self.line
-        for end in (*ends.tolist(), len(self.data)):
-            if end > start:
-                yield Chunk(self.data[start:end], line)
-                start, line = end, line + n_lines
+
+class Peekable(Generic[T]):
+    """An iterator that is read once; what was read by `looking` is yielded again by the next."""
+
+    def __init__(self, items: Iterable[T]) -> None:
+        self._items, self._seen = iter(items), list[T]()
+
+    def read(self, looking: bool = False) -> Iterator[T]:
+        """Yield what was looked at, then what comes."""
+        seen = tuple(self._seen)
+        if not looking:
+            self._seen = []
+        yield from seen
+        for item in self._items:
+            if looking:
+                self._seen.append(item)
+            yield item
 
 
 class IteratorIO(io.RawIOBase):
@@ -96,6 +104,11 @@ class IteratorIO(io.RawIOBase):
         return n
 
 
+def last_line_end(data: bytes) -> int:
+    """Return the number of bytes of the whole lines of a text."""
+    return data.rfind(b"\n") + 1
+
+
 class ByteSource:
     """A file, or a stream that is read once as it comes.
 
@@ -104,40 +117,39 @@ class ByteSource:
     origin : path of a file, or an object open for reading bytes.
     name : what messages call it.
     encoding : of its text; if None, by a byte order mark at the beginning, else UTF-8.
+
+    Attributes
+    ----------
+    is_live : whether it is a stream.
     """
 
     def __init__(self, origin: Path | BinaryIO, name: str, encoding: str | None = None) -> None:
         self.name, self.encoding = name, encoding
         self.notes: list[str] = []
         self.path = origin if isinstance(origin, (str, os.PathLike)) else None
-        self.is_live = True
-        self._stream: Any = origin
-        self._size = self._n_read = 0
-        if self.path is not None:
-            try:
-                state = os.stat(self.path)
-            except OSError as error:
-                raise self._read_error(error) from None
-            self.is_live = not stat.S_ISREG(state.st_mode)  # a named pipe, or that of a shell
-            self._size = state.st_size
-        self._peeked: list[bytes] = []  # text of a stream, to be read again
+        try:  # what is no regular file is a named pipe, or that of a shell
+            self.is_live = self.path is None or not stat.S_ISREG(os.stat(self.path).st_mode)
+        except OSError as error:
+            raise self._read_error(error) from None
+        self._origin: Any = origin
         self._first_piece = b""  # of a file, so that it is not opened for every look
-        self._raw: Iterator[bytes] | None = None  # of a stream whose first bytes were seen
-        self._text: Iterator[bytes] | None = None  # of a stream that was begun
-        if encoding is not None:
-            _check_encoding(encoding)
+        # The bytes as they are stored; of a stream those that come.
+        self.raw = Peekable(self._read()).read if self.is_live else self._read
+        self._text: Peekable[bytes] | None = None  # of a stream
+        self._codec: str | None = ""  # None for UTF-8, "" before the first piece
+        try:
+            "".encode(encoding or "utf-8")
+            codecs.getincrementaldecoder(encoding or "utf-8")
+        except LookupError:
+            raise InvalidInputError(
+                f"there is no encoding {encoding!r}; frequent ones are utf-8, cp1252, latin-1, "
+                "utf-16"
+            ) from None
 
-    @property
-    def fraction(self) -> float | None:
-        """Share of a file that has been read in the current pass."""
-        return self._n_read / self._size if self._size and not self.is_live else None
-
+    @cached_property
     def first_bytes(self) -> bytes:
-        """Return the first bytes as they are stored, without consuming them."""
-        start, pieces = _peek(self.raw(looking=True), _MAGIC_BYTES)
-        if self.is_live:
-            self._raw = pieces
-        return start
+        """The first bytes as they are stored."""
+        return _peek(self.raw(looking=True), _MAGIC_BYTES)[0]
 
     def first_line(self, comment: str = "") -> str:
         """Return the first line that is neither blank nor a comment, without consuming it."""
@@ -147,44 +159,50 @@ class ByteSource:
                     return line.strip("\r")
         return ""
 
-    def raw(self, looking: bool = False) -> Iterator[bytes]:
-        """Yield the bytes as they are stored; of a stream those that come.
-
-        A file is not opened again for its first piece if it is only `looking`.
-        """
+    def _read(self, looking: bool = False) -> Iterator[bytes]:
+        """Yield the bytes; by `looking` a file is not opened again for its first piece."""
+        n_read = len(self._first_piece) if looking else 0
+        if n_read:
+            yield self._first_piece
         try:
-            if self._raw is not None:
-                yield from self._raw
-            elif self.path is None:
+            if self.path is None:
                 # `read1` returns what is there instead of waiting for as much as was asked for.
-                read: Callable[[int], bytes] = getattr(self._stream, "read1", self._stream.read)
+                read: Callable[[int], bytes] = getattr(self._origin, "read1", self._origin.read)
                 while piece := read(_FIRST_READ_BYTES):
                     yield piece
-            else:
-                self._n_read = len(self._first_piece) if looking else 0
-                if self._n_read:
-                    yield self._first_piece
-                with open(self.path, "rb", buffering=0) as file:
-                    if self._n_read:  # no pipe, which cannot be sought
-                        file.seek(self._n_read)
-                    while piece := file.read(_READ_BYTES if self._n_read else _FIRST_READ_BYTES):
-                        self._first_piece = self._first_piece if self._n_read else piece
-                        self._n_read += len(piece)
-                        yield piece
+                return
+            with open(self.path, "rb", buffering=0) as file:
+                if n_read:  # no pipe, which cannot be sought
+                    file.seek(n_read)
+                while piece := file.read(_READ_BYTES if n_read else _FIRST_READ_BYTES):
+                    if not (n_read or self.is_live):
+                        self._first_piece = piece
+                    n_read += len(piece)
+                    yield piece
         except OSError as error:
             raise self._read_error(error) from None
 
+    def _read_error(self, error: OSError) -> InvalidInputError:
+        reason = (error.strerror or str(error)).lower()
+        return InvalidInputError(f"{self.name} cannot be read: {reason}")
+
     def chunks(
-        self, last_end: Callable[[bytes], int] | None = None, looking: bool = False
+        self, last_end: Callable[[bytes], int] = last_line_end, looking: bool = False
     ) -> Iterator[Chunk]:
         """Yield chunks of whole records; `last_end` returns where the last record of a text ends.
 
         What was read by `looking` at a stream is yielded again by the next call.
         """
-        last_end = last_end or _last_line_end
-        line, waiting, n_waiting = 1, list[bytes](), 0
-        pieces = self._stream_text(looking) if self.is_live else self._decode(looking)
-        for piece in pieces:
+        line, n_read, waiting, n_waiting = 1, 0, list[bytes](), 0
+        if self.is_live and self._text is None:
+            self._text = Peekable(self._decode())
+        for piece in self._decode(looking) if self._text is None else self._text.read(looking):
+            n_read += len(piece)
+            if looking and self.is_live and n_read > _MAX_PEEKED_BYTES:
+                raise InvalidInputError(
+                    f"the first {_MAX_PEEKED_BYTES >> 20} MB of {self.name} have no row that can "
+                    "be read; is it text?"
+                )
             waiting.append(piece)
             n_waiting += len(piece)
             is_long = n_waiting > _MAX_LINE_BYTES
@@ -212,43 +230,21 @@ class ByteSource:
             line += data.count(b"\n", 0, end)
             data = data[end:]
 
-    def _stream_text(self, looking: bool) -> Iterator[bytes]:
-        """Yield the text of a stream; by `looking` it is kept for the next call."""
-        self._text = self._text or self._decode()
-        peeked = tuple(self._peeked)
-        if not looking:
-            self._peeked = []
-        yield from peeked
-        n_bytes = sum(map(len, peeked))
-        for piece in self._text:
-            if looking:
-                n_bytes += len(piece)
-                if n_bytes > _MAX_PEEKED_BYTES:
-                    raise InvalidInputError(
-                        f"the first {_MAX_PEEKED_BYTES >> 20} MB of {self.name} have no row that "
-                        "can be read; is it text?"
-                    )
-                self._peeked.append(piece)
-            yield piece
-
     def _decode(self, looking: bool = False) -> Iterator[bytes]:
         """Yield the text as UTF-8 without a mark, lines ending with a line feed."""
-        start, pieces = _peek(self._decompress(self.raw(looking)), _ENCODING_BYTES)
-        encoding = self.encoding or _detect_encoding(start, self.name)
-        if encoding != self.encoding and f"encoding {encoding}" not in self.notes:
-            self.notes.append(f"encoding {encoding}")
-        if encoding is not None and codecs.lookup(encoding).name not in (
-            "utf-8",
-            "utf-8-sig",
-            "ascii",
-        ):
-            pieces = _to_utf8(pieces, encoding)
-        elif start.startswith(codecs.BOM_UTF8):
-            pieces = chain([next(pieces).removeprefix(codecs.BOM_UTF8)], pieces)
+        pieces = self.raw(looking)
+        if self.first_bytes.startswith((_GZIP, _ZSTD)):
+            pieces = self._decompress(pieces)
+        if self._codec == "":
+            start, pieces = _peek(pieces, _ENCODING_BYTES)
+            self._codec = self._detect_codec(start)
+        if self._codec is not None:
+            texts = codecs.iterdecode(pieces, self._codec, "folklearn.bad_byte")
+            pieces = (text.encode("utf-8", "surrogateescape") for text in texts)
         is_return: bool | None = None  # whether a carriage return ends lines: the first end tells
-        held = b""
+        held, mark = b"", codecs.BOM_UTF8
         for piece in pieces:
-            text, held = held + piece, b""
+            text, held, mark = held + piece.removeprefix(mark), b"", b""
             if is_return is None:
                 end = _FIRST_LINE_END.search(text)
                 if end and end[0] == b"\r":  # it may be half of an end of a line
@@ -260,23 +256,38 @@ class ByteSource:
         if held:
             yield b"\n"
 
-    def _decompress(self, pieces: Iterator[bytes]) -> Iterator[bytes]:
-        start, pieces = _peek(pieces, _MAGIC_BYTES)
+    def _detect_codec(self, start: bytes) -> str | None:
+        """Return the codec of text that begins so, None for UTF-8; raise if it is no text."""
         for magic, problem in _FOREIGN_FORMATS.items():
-            if start.startswith(magic):
+            if self.first_bytes.startswith(magic):
                 raise InvalidInputError(f"{self.name} is {problem}")
-        if not start.startswith((_GZIP, _ZSTD)):
-            return pieces
-        if start.startswith(_GZIP):
-            return self._read_all(gzip.GzipFile(fileobj=IteratorIO(pieces)).read1, "gzipped")
-        pyarrow = import_optional("pyarrow", f"{self.name} is packed with zstd, which needs")
-        packed = pyarrow.PythonFile(IteratorIO(pieces), mode="r")
-        return self._read_all(
-            pyarrow.CompressedInputStream(packed, "zstd").read, "packed with zstd"
-        )
+        if self.encoding is not None:
+            name = codecs.lookup(self.encoding).name
+            return None if name in ("utf-8", "utf-8-sig", "ascii") else self.encoding
+        codec = next((codec for mark, codec in _MARKS.items() if start.startswith(mark)), None)
+        if start[1:4:2] == b"\0\0" and 0 not in start[0:4:2]:
+            codec = codec or "utf-16-le"
+        if codec is not None:
+            self.notes.append(f"encoding {codec}")
+            return codec
+        if start[8:10] == b'{"' and b"\0" in start[:8]:
+            raise InvalidInputError(f"{self.name} is a saved model, or the like, and not rows")
+        if _CONTROL.search(start.partition(b"\n")[0]):
+            argument = spell_argument("encoding={!r}", "utf-16")
+            raise InvalidInputError(
+                f"{self.name} is binary, or text in another encoding, such as {argument}: "
+                f"{_READABLE}"
+            )
+        return None
 
-    def _read_all(self, read: Callable[[int], bytes], packed: str) -> Iterator[bytes]:
-        """Yield what a decompressor returns: of a file in large pieces, also before damage."""
+    def _decompress(self, pieces: Iterator[bytes]) -> Iterator[bytes]:
+        """Yield what is packed: of a file in large pieces, also what lies before damage."""
+        packed, how = IteratorIO(pieces), "gzipped"
+        read: Callable[[int], bytes] = gzip.GzipFile(fileobj=packed).read1
+        if self.first_bytes.startswith(_ZSTD):
+            pyarrow = import_optional("pyarrow", f"{self.name} is packed with zstd, which needs")
+            stream, how = pyarrow.PythonFile(packed, mode="r"), "packed with zstd"
+            read = pyarrow.CompressedInputStream(stream, "zstd").read
         waiting, n_waiting = list[bytes](), 0
         error: Exception | None = None
         try:
@@ -292,12 +303,8 @@ class ByteSource:
             yield b"".join(waiting)
         if error is not None:
             raise InvalidInputError(
-                f"{self.name} is {packed}, and damaged or cut off ({error}); pack it again"
+                f"{self.name} is {how}, and damaged or cut off ({error}); pack it again"
             )
-
-    def _read_error(self, error: OSError) -> InvalidInputError:
-        reason = (error.strerror or str(error)).lower()
-        return InvalidInputError(f"{self.name} cannot be read: {reason}")
 
 
 def _peek(pieces: Iterator[bytes], n: int) -> tuple[bytes, Iterator[bytes]]:
@@ -308,41 +315,3 @@ def _peek(pieces: Iterator[bytes], n: int) -> tuple[bytes, Iterator[bytes]]:
         if len(start) >= n or b"\n" in start:
             break
     return start[:n], chain([start] if start else [], pieces)
-
-
-def _detect_encoding(start: bytes, name: str) -> str | None:
-    """Return the encoding that the first bytes tell, None for UTF-8; raise if they are no text."""
-    for mark, encoding in _MARKS.items():
-        if start.startswith(mark):
-            return encoding
-    if start[1:4:2] == b"\0\0" and 0 not in start[0:4:2]:
-        return "utf-16-le"
-    if start[8:10] == b'{"' and b"\0" in start[:8]:
-        raise InvalidInputError(f"{name} is a saved model, or the like, and not rows")
-    if _CONTROL.search(start.partition(b"\n")[0]):
-        argument = spell_argument("encoding={!r}", "utf-16")
-        raise InvalidInputError(
-            f"{name} is binary, or text in another encoding, such as {argument}: {_READABLE}"
-        )
-    return None
-
-
-def _to_utf8(pieces: Iterator[bytes], encoding: str) -> Iterator[bytes]:
-    decoder = codecs.getincrementaldecoder(encoding)("folklearn.bad_byte")
-    for piece in pieces:
-        yield decoder.decode(piece).encode("utf-8", "surrogateescape")
-    yield decoder.decode(b"", final=True).encode("utf-8", "surrogateescape")
-
-
-def _last_line_end(data: bytes) -> int:
-    return data.rfind(b"\n") + 1
-
-
-def _check_encoding(encoding: str) -> None:
-    try:
-        "".encode(encoding)
-        codecs.getincrementaldecoder(encoding)
-    except LookupError:
-        raise InvalidInputError(
-            f"there is no encoding {encoding!r}; frequent ones are utf-8, cp1252, latin-1, utf-16"
-        ) from None

@@ -24,20 +24,19 @@ Labels of both are text and stay as they are written.
 import io
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import compress
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from folklearn.arrays import Array
 from folklearn.errors import InvalidInputError
 from folklearn.kernels import text as kernels
-from folklearn.readers.convert import MAX_ABS_VALUE, Kind, parse_number, to_number
-from folklearn.readers.reader import LineReader, ParsedChunk, ParsedLines, is_utf8
+from folklearn.readers.convert import MAX_ABS_VALUE, Kinds, parse_number, to_number
+from folklearn.readers.reader import LineReader, ParsedChunk, is_utf8
 from folklearn.readers.source import ByteSource, Chunk
-from folklearn.readers.table import Column, Table, TextColumn
+from folklearn.readers.table import Column, Table, TextColumn, is_missing
 from folklearn.sparse import Indices, SparseRows
 from folklearn.validation import MAX_WEIGHT
 
@@ -50,45 +49,45 @@ _NAME_SLOTS = 2**18  # of the hash set of features: twice as many as names, a po
 
 
 class SparseLine(NamedTuple):
-    """What one line says: the indices of its features, sorted, and their values."""
+    """What one line says; its features are numbers by index or by name."""
 
-    indices: Indices
-    values: Array
+    features: Mapping[Any, float]
     label: str | None = None
     weight: float | None = None
     tag: str | None = None
 
 
-_EMPTY = SparseLine(np.empty(0, np.int64), np.empty(0))
-
-
-def _sparse_table(
-    X: SparseRows, labels: Sequence[str | None], weights: Array, tags: Sequence[str | None],
-    lines: Sequence[int], kinds: Mapping[str, Kind] | None,
-) -> Table:  # fmt: skip
-    """Return rows with their labels; weights and tags only if there are any."""
-    columns: dict[str, Column] = {"label": TextColumn.of(labels)}
-    if not np.isnan(weights).all():
-        columns["weight"] = weights
-    if any(tag is not None for tag in tags):
-        columns["tag"] = TextColumn.of(tags)
-    wanted = {name: column for name, column in columns.items() if kinds is None or name in kinds}
-    return Table(wanted, np.asarray(lines, np.int64), X)
+def _select_columns(kinds: Kinds | None, **columns: Column) -> dict[str, Column]:
+    """Return the columns that are wanted; weights and tags only if there are any."""
+    return {
+        name: column
+        for name, column in columns.items()
+        if (kinds is None or name in kinds) and (name == "label" or not is_missing(column).all())
+    }
 
 
 class _SparseReader(LineReader):
-    def _set_bad_lines_apart(
-        self, parsed: ParsedLines[SparseLine], kinds: Mapping[str, Kind] | None
+    def _parse_others(
+        self,
+        lines: Iterable[tuple[int, bytes]],
+        parse: Callable[[str], SparseLine | None],
+        kinds: Kinds | None,
     ) -> ParsedChunk:
-        rows = parsed.rows
-        indptr = np.cumsum([0, *(len(row.indices) for row in rows)])
-        indices = np.concatenate([_EMPTY.indices, *(row.indices for row in rows)])
-        values = np.concatenate([_EMPTY.values, *(row.values for row in rows)])
+        """Return lines as Python reads them, bad ones apart."""
+        rows, numbers, texts, faults = self._parse_lines(lines, parse, SparseLine({}))
+        features = [hash_features(row.features) for row in rows]
+        indptr = np.cumsum([0, *(len(indices) for indices, _ in features)])
+        indices = np.concatenate([np.empty(0, np.int64), *(indices for indices, _ in features)])
+        values = np.concatenate([np.empty(0), *(values for _, values in features)])
+        columns = _select_columns(
+            kinds,
+            label=TextColumn.of(row.label for row in rows),
+            weight=np.array([row.weight for row in rows], np.float64),
+            tag=TextColumn.of(row.tag for row in rows),
+        )
         X = SparseRows(indptr, indices, values, N_FEATURES)
-        weights = np.array([np.nan if row.weight is None else row.weight for row in rows])
-        labels, tags = [row.label for row in rows], [row.tag for row in rows]
-        table = _sparse_table(X, labels, weights, tags, parsed.lines, kinds)
-        return self.set_bad_apart(table, parsed.faults, parsed.texts)
+        converted: Any = {name: (column, {}) for name, column in columns.items()}
+        return self.assemble_rows(converted, numbers, faults, texts, X)
 
 
 class SvmlightReader(_SparseReader):
@@ -102,14 +101,13 @@ class SvmlightReader(_SparseReader):
         if not source.first_line("#"):
             raise InvalidInputError(f"{self.name} has no rows; expected lines like: 1 3:0.5 7:2")
 
-    def _parse_chunk(self, chunk: Chunk, kinds: Mapping[str, Kind] | None) -> ParsedChunk:
+    def _parse_chunk(self, chunk: Chunk, kinds: Kinds | None) -> ParsedChunk:
         table = self._parse_regular(chunk, kinds)
         if table is not None:
             return ParsedChunk(table, ())
-        parsed = self._parse_lines(chunk.lines(), parse_svmlight, _EMPTY)
-        return self._set_bad_lines_apart(parsed, kinds)
+        return self._parse_others(chunk.lines(), parse_svmlight, kinds)
 
-    def _parse_regular(self, chunk: Chunk, kinds: Mapping[str, Kind] | None) -> Table | None:
+    def _parse_regular(self, chunk: Chunk, kinds: Kinds | None) -> Table | None:
         """Return a chunk as scikit-learn reads it, None unless it has no fault."""
         from sklearn.datasets import load_svmlight_file
 
@@ -131,14 +129,15 @@ class SvmlightReader(_SparseReader):
                 labels.append(words[0].decode())
         if len(lines) != len(X):
             return None
-        return _sparse_table(X, labels, np.full(len(X), np.nan), (), lines, kinds)
+        columns = _select_columns(kinds, label=TextColumn.of(labels))
+        return Table(columns, np.array(lines, np.int64), X)
 
 
 def parse_svmlight(text: str) -> SparseLine | None:
     """Return the row of one line, or None if it is only a comment.
 
-    >>> parse_svmlight("+1 10:-2 3:0.5 # seen twice")[:3]
-    (array([ 3, 10]), array([ 0.5, -2. ]), '+1')
+    >>> parse_svmlight("+1 10:-2 3:0.5 # seen twice")[:2]
+    ({10: -2.0, 3: 0.5}, '+1')
     """
     words = text.partition("#")[0].split()
     if not words:
@@ -165,8 +164,7 @@ def parse_svmlight(text: str) -> SparseLine | None:
             fault = "there is no value; leave the column out instead"
         if fault:
             raise InvalidInputError(f"column {column}: {fault}")
-    indices = np.array(sorted(index for index, x in features.items() if x), np.int64)
-    return SparseLine(indices, np.array([features[int(i)] for i in indices]), label)
+    return SparseLine(features, label)
 
 
 class VwReader(_SparseReader):
@@ -187,7 +185,7 @@ class VwReader(_SparseReader):
         """Return the names of features, or the index of one whose name is not kept."""
         return [self._names.get(int(index), str(index)) for index in indices]
 
-    def _parse_chunk(self, chunk: Chunk, kinds: Mapping[str, Kind] | None) -> ParsedChunk:
+    def _parse_chunk(self, chunk: Chunk, kinds: Kinds | None) -> ParsedChunk:
         text = chunk.data
         data = np.frombuffer(text, np.uint8)
         ends = np.flatnonzero(data == ord("\n"))
@@ -202,34 +200,33 @@ class VwReader(_SparseReader):
             data, ends, N_FEATURES, types, labels, tags, weights, indptr, indices, values,
             self._seen, new,
         )  # fmt: skip
-        self._keep_names(text, new[:n_new])
+        for index, space_start, space_stop, start, stop in new[:n_new].tolist():
+            space, name = text[space_start:space_stop], text[start:stop]
+            full_name = b"^".join((space, name)) if space else name
+            self._names[index] = full_name.decode(errors="replace")
         X = SparseRows(indptr, indices[: indptr[-1]], values[: indptr[-1]], N_FEATURES)
         large = np.flatnonzero(np.abs(X.values) > MAX_ABS_VALUE)
         types[np.searchsorted(indptr, large, "right") - 1] = kernels.OTHER
         if not is_utf8(text):
             types[types == kernels.PLAIN] = kernels.OTHER
         plain = np.flatnonzero(types == kernels.PLAIN)
-        table = _sparse_table(
-            X if len(plain) == T else X[plain],
-            _decode_spans(text, labels[plain]),
-            weights[plain],
-            [tag and tag.removeprefix(_TAG) for tag in _decode_spans(text, tags[plain])],
-            (plain + chunk.line).tolist(),
+        columns = _select_columns(
             kinds,
+            label=TextColumn.of(text[a:b].decode() for a, b in labels[plain].tolist()),
+            weight=weights[plain],
+            tag=TextColumn.of(
+                text[a:b].decode().removeprefix(_TAG) or None for a, b in tags[plain].tolist()
+            )
+            if (tags[:, 0] < tags[:, 1]).any()
+            else TextColumn(np.full(len(plain), -1, np.int32), ()),
         )
+        table = Table(columns, plain + chunk.line, X if len(plain) == T else X[plain])
         if kernels.OTHER not in types:
             return ParsedChunk(table, ())
         lines = compress(chunk.lines(), types == kernels.OTHER)
-        parsed = self._parse_lines(lines, self._parse_line, _EMPTY)
-        others, bad = self._set_bad_lines_apart(parsed, kinds)
+        others, bad = self._parse_others(lines, self._parse_line, kinds)
         both = Table.concat([table, others])
         return ParsedChunk(both.take(np.argsort(both.lines)), bad)
-
-    def _keep_names(self, text: bytes, new: Any) -> None:
-        for index, space_start, space_stop, start, stop in new.tolist():
-            space, name = text[space_start:space_stop], text[start:stop]
-            full_name = b"^".join((space, name)) if space else name
-            self._names[index] = full_name.decode(errors="replace")
 
     def _parse_line(self, text: str) -> SparseLine:
         row = parse_vw(text)
@@ -240,24 +237,15 @@ class VwReader(_SparseReader):
                 f"{row.tag!r} touches the bar, which makes it a tag and no label; put a space "
                 "between them"
             )
-        indices, values = hash_features(row.features)
-        if not (np.abs(values) <= MAX_ABS_VALUE).all():
+        if not (np.abs(hash_features(row.features)[1]) <= MAX_ABS_VALUE).all():
             raise InvalidInputError("its values are too large to compute with; scale the features")
-        names = zip(map(index_feature, row.features), row.features, strict=True)
-        self._names |= {index: name for index, name in names if len(self._names) < _MAX_NAMES}
-        return SparseLine(indices, values, row.label, row.weight, row.tag)
+        for name in row.features:
+            if len(self._names) < _MAX_NAMES:
+                self._names[index_feature(name)] = name
+        return row
 
 
-class VwLine(NamedTuple):
-    """What one line of VW's text says."""
-
-    features: dict[str, float]
-    label: str | None
-    weight: float | None
-    tag: str | None
-
-
-def parse_vw(text: str) -> VwLine:
+def parse_vw(text: str) -> SparseLine:
     """Return what one line says.
 
     >>> row = parse_vw("spam 2.5 'mail7|words:2 cheap offer:3 |size :40")
@@ -267,7 +255,22 @@ def parse_vw(text: str) -> VwLine:
     {'words^cheap': 2.0, 'words^offer': 6.0, 'size^0': 40.0}
     """
     words, tag, features = split_vw_line(text)
-    return VwLine(features, *_parse_label(words), tag)
+    label, weight_text = (*words, None, None)[:2]
+    if label is not None and (":" in label or "," in label):
+        raise InvalidInputError(
+            f"{label!r} is not a class: labels of several actions, costs or probabilities cannot "
+            "be learned; for a log of decisions there is folklearn policy-value"
+        )
+    if len(words) > 2:
+        raise InvalidInputError(
+            f"there are {len(words)} words before the bar; expected a label and perhaps a weight"
+        )
+    weight = None if weight_text is None else parse_number(weight_text)
+    if weight_text is not None and not (weight is not None and 0.0 <= weight <= MAX_WEIGHT):
+        raise InvalidInputError(
+            f"the weight is {weight_text!r}; expected a number from 0 to {MAX_WEIGHT:g}"
+        )
+    return SparseLine(features, label, weight, tag)
 
 
 def split_vw_line(text: str) -> tuple[list[str], str | None, dict[str, float]]:
@@ -282,75 +285,38 @@ def split_vw_line(text: str) -> tuple[list[str], str | None, dict[str, float]]:
     if words and (words[-1].startswith(_TAG) or not before.endswith(" ")):
         tag = words.pop().removeprefix(_TAG)
     features: dict[str, float] = {}
-    for namespace in after.split(_BAR):
-        _add_namespace(namespace.replace("\t", " "), features)
+    for namespace in after.replace("\t", " ").split(_BAR):
+        entries = [word for word in namespace.split(" ") if word]
+        prefix, scale, n_nameless = "", 1.0, 0
+        if entries and not namespace.startswith(" "):
+            space, colon, factor = entries.pop(0).partition(":")
+            if not space:
+                raise InvalidInputError(f"the namespace {space + colon + factor!r} has no name")
+            prefix = f"{space}^"
+            scale = _parse_value(factor, f"the scale of namespace {space!r}") if colon else 1.0
+        for entry in entries:
+            name, colon, value = entry.partition(":")
+            column = prefix + (name or str(n_nameless))
+            n_nameless += not name
+            x = scale * (_parse_value(value, f"feature {column!r}") if colon else 1.0)
+            features[column] = features.get(column, 0.0) + x
     return words, tag, features
 
 
-def hash_features(features: Mapping[str, float]) -> tuple[Indices, Array]:
-    """Return the sorted indices and the values of features by name, as the kernel does."""
-    indices = np.array([index_feature(name) for name in features], np.int64)
+def hash_features(features: Mapping[Any, float]) -> tuple[Indices, Array]:
+    """Return the sorted indices and the values of features by name or index, without zeros."""
+    indices = np.array([n if type(n) is int else index_feature(n) for n in features], np.int64)
     values = np.array(list(features.values()), np.float64)
     end = kernels.sum_duplicates(indices, values, 0, len(indices))
     return indices[:end], values[:end]
 
 
 def index_feature(name: str) -> int:
-    """Return the index of a named feature.
-
-    >>> index_feature("17"), index_feature("words^17")
-    (17, 3806737812)
-    """
+    """Return the index of a named feature: its hash, or a whole number itself."""
     text = np.frombuffer(name.encode(), np.uint8)
     space, caret, _ = name.partition("^")
     behind = len(space.encode()) + 1 if caret and space else 0
     return int(kernels.feature_index(text, behind, len(text), 0, max(behind - 1, 0), N_FEATURES))
-
-
-def _parse_label(words: list[str]) -> tuple[str | None, float | None]:
-    if not words:
-        return None, None
-    label, *rest = words
-    if ":" in label or "," in label:
-        raise InvalidInputError(
-            f"{label!r} is not a class: labels of several actions, costs or probabilities cannot "
-            "be learned; for a log of decisions there is folklearn policy-value"
-        )
-    if len(rest) > 1:
-        raise InvalidInputError(
-            f"there are {len(words)} words before the bar; expected a label and perhaps a weight"
-        )
-    return label, _parse_weight(rest[0]) if rest else None
-
-
-def _parse_weight(text: str) -> float:
-    weight = parse_number(text)
-    if weight is None or not 0.0 <= weight <= MAX_WEIGHT:
-        raise InvalidInputError(
-            f"the weight is {text!r}; expected a number from 0 to {MAX_WEIGHT:g}"
-        )
-    return weight
-
-
-def _add_namespace(text: str, features: dict[str, float]) -> None:
-    """Add the features of a namespace, the text between two bars."""
-    words = [word for word in text.split(" ") if word]
-    prefix, scale = "", 1.0
-    if words and not text.startswith(" "):
-        space, colon, factor = words.pop(0).partition(":")
-        if not space:
-            raise InvalidInputError(f"the namespace {space + colon + factor!r} has no name")
-        prefix = f"{space}^"
-        scale = _parse_value(factor, f"the scale of namespace {space!r}") if colon else 1.0
-    n_nameless = 0
-    for word in words:
-        name, colon, value = word.partition(":")
-        if not name:
-            name = str(n_nameless)
-            n_nameless += 1
-        column = prefix + name
-        x = scale * (_parse_value(value, f"feature {column!r}") if colon else 1.0)
-        features[column] = features.get(column, 0.0) + x
 
 
 def _parse_value(text: str, where: str) -> float:
@@ -362,10 +328,3 @@ def _parse_value(text: str, where: str) -> float:
     if fault:
         raise InvalidInputError(f"{where}: {fault}")
     return value
-
-
-def _decode_spans(text: bytes, spans: NDArray[np.int64]) -> list[str | None]:
-    """Return the (T, 2) spans of a text as strings, None for empty ones."""
-    if (spans[:, 0] == spans[:, 1]).all():
-        return [None] * len(spans)
-    return [text[start:stop].decode() if start < stop else None for start, stop in spans.tolist()]

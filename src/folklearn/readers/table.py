@@ -1,7 +1,7 @@
 """Tables of named, typed columns: what every reader yields and every model takes."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import date
 from typing import Any
 
@@ -19,13 +19,15 @@ from folklearn.readers.convert import (
     to_date,
     to_number,
 )
-from folklearn.sparse import SparseRows, concatenate
+from folklearn.sparse import SparseRows, concatenate, index_type
 
 Dates = NDArray[np.datetime64]
+Objects = NDArray[np.object_]
 RowSelection = slice | NDArray[np.int64] | NDArray[np.bool_]
 Faults = dict[int, str]  # what is wrong, by row
 
 _SCALAR_TYPES = {int, float, bool, type(None)}
+_KIND_OF_DTYPE: dict[str, Kind] = {"M": "date", "O": "object"}
 _NESTED_TYPES = (Mapping, list, tuple, set, np.ndarray)
 
 
@@ -44,8 +46,10 @@ class TextColumn:
     values: tuple[str, ...]
 
     @classmethod
-    def of(cls, values: Iterable[Any]) -> "TextColumn":
+    def of(cls, values: Iterable[Any], rows: NDArray[np.int64] | None = None) -> "TextColumn":
         """Return the values of rows as text, in order of appearance.
+
+        With `rows` (T,), row t has the value of that index, none if it is -1.
 
         >>> column = TextColumn.of(["red", None, " red", "blue", "n/a"])
         >>> column.codes.tolist(), column.values
@@ -56,7 +60,9 @@ class TextColumn:
             -1 if text is None else code_of.setdefault(text, len(code_of))
             for text in map(format_cell, values)
         ]
-        return cls(np.array(codes, np.int32), tuple(code_of))
+        if rows is None:
+            return cls(np.array(codes, np.int32), tuple(code_of))
+        return cls(np.array([*codes, -1], np.int32)[rows], tuple(code_of))
 
     def __len__(self) -> int:
         return len(self.codes)
@@ -70,7 +76,7 @@ class TextColumn:
         return [by_code[code] for code in self.codes.tolist()]
 
 
-Column = Array | TextColumn | Dates
+Column = Array | TextColumn | Dates | Objects
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,8 +85,8 @@ class Table:
 
     Parameters
     ----------
-    columns : by name, in order: numbers with NaN for missing values, `TextColumn`, or dates in
-        microseconds with NaT for missing values.
+    columns : by name, in order: numbers with NaN for missing values, `TextColumn`, dates in
+        microseconds with NaT for missing values, or any objects, None if missing.
     lines : (T,) origin of every row: its line in a text file, or its row (from 1) in a table.
     features : of svmlight and VW text the nonzero features by number; of VW by the hash of the
         name. Or a (T, d) matrix of unnamed numbers.
@@ -88,7 +94,7 @@ class Table:
 
     columns: Mapping[str, Column]
     lines: NDArray[np.int64]
-    features: SparseRows | Array | None = field(default=None)
+    features: SparseRows | Array | None = None
 
     def __len__(self) -> int:
         return len(self.lines)
@@ -117,23 +123,18 @@ class Table:
 
 
 def _concat_columns(columns: Sequence[Column | None], sizes: Sequence[int]) -> Column:
-    kinds = {
-        "text" if isinstance(column, TextColumn) else column.dtype.kind
-        for column in columns
-        if column is not None
-    }
-    if kinds in ({"M"}, {"f"}):
-        missing: Any = np.datetime64("NaT", "us") if kinds == {"M"} else np.float64(np.nan)
-        filled: list[Any] = [
-            np.full(size, missing) if column is None else column
+    kinds = {kind_of_column(column) for column in columns if column is not None}
+    if len(kinds) == 1 and "text" not in kinds:
+        dtype = next(column.dtype for column in columns if isinstance(column, np.ndarray))
+        filled = [
+            np.full(size, None, dtype) if column is None else column
             for column, size in zip(columns, sizes, strict=True)
         ]
-        return np.concatenate(filled)
+        return np.concatenate(filled)  # type: ignore[arg-type]
     code_of: dict[str, int] = {}
     codes = []
     for column, size in zip(columns, sizes, strict=True):
-        empty = TextColumn(np.full(size, -1, np.int32), ())
-        texts = empty if column is None else as_text_column(column)
+        texts = TextColumn.of([None] * size) if column is None else as_text_column(column)
         new_codes = [code_of.setdefault(value, len(code_of)) for value in texts.values]
         codes.append(np.array([*new_codes, -1], np.int32)[texts.codes])
     return TextColumn(np.concatenate(codes), tuple(code_of))
@@ -141,55 +142,65 @@ def _concat_columns(columns: Sequence[Column | None], sizes: Sequence[int]) -> C
 
 def _concat_features(tables: Sequence[Table]) -> SparseRows | Array | None:
     features = [table.features for table in tables]
-    sparse = [rows for rows in features if isinstance(rows, SparseRows)]
-    if sparse:
-        nothing = sparse[0].indices[:0], np.empty(0), sparse[0].shape[1]
-        return concatenate(
-            [
-                rows
-                if isinstance(rows, SparseRows)
-                else SparseRows(np.zeros(len(table) + 1, np.int64), *nothing)
-                for rows, table in zip(features, tables, strict=True)
-            ]
-        )
     d = max([X.shape[1] for X in features if X is not None], default=-1)
     if d < 0:
         return None
-    both = np.full((sum(map(len, tables)), d), np.nan)
-    start = 0
+    is_sparse = any(isinstance(rows, SparseRows) for rows in features)
+    nothing: Any = np.empty(0, index_type(d)), np.empty(0), d
+    filled: list[Any] = []
     for X, table in zip(features, tables, strict=True):
-        if isinstance(X, np.ndarray):
-            both[start : start + len(table), : X.shape[1]] = X
-        start += len(table)
-    return both
+        if is_sparse and not isinstance(X, SparseRows):
+            X = SparseRows(np.zeros(len(table) + 1, np.int64), *nothing)
+        elif not is_sparse:
+            matrix: Any = np.empty((len(table), 0)) if X is None else X
+            X = np.hstack([matrix, np.full((len(table), d - matrix.shape[1]), np.nan)])
+        filled.append(X)
+    return concatenate(filled) if is_sparse else np.concatenate(filled)
 
 
 def is_missing(column: Column) -> NDArray[np.bool_]:
     """Return the (T,) mask of missing values."""
     if isinstance(column, TextColumn):
         return column.codes < 0
+    if column.dtype.kind == "O":
+        values = column.tolist()
+        return np.array([v is None or (isinstance(v, float) and v != v) for v in values], bool)
     mask: NDArray[np.bool_] = np.isnat(column) if column.dtype.kind == "M" else np.isnan(column)
     return mask
 
 
+def distinct_codes(codes: NDArray[np.integer[Any]]) -> tuple[list[int], list[int]]:
+    """Return the codes that occur, but for -1, in order of appearance, and the first row of each.
+
+    >>> distinct_codes(np.array([2, -1, 0, 2]))
+    ([2, 0], [0, 2])
+    """
+    distinct, firsts = np.unique(codes, return_index=True)
+    order = np.argsort(firsts)
+    order = order[distinct[order] >= 0]
+    return distinct[order].tolist(), firsts[order].tolist()
+
+
 def kind_of_column(column: Column) -> Kind:
-    """Return "text", "date" or "number"."""
+    """Return "text", "date", "object" or "number"."""
     if isinstance(column, TextColumn):
         return "text"
-    return "date" if column.dtype.kind == "M" else "number"
+    return _KIND_OF_DTYPE.get(column.dtype.kind, "number")
 
 
 def as_text_column(column: Column) -> TextColumn:
     """Return a column with its values written as text."""
     if isinstance(column, TextColumn):
         return column
+    if column.dtype.kind == "O":
+        return TextColumn.of(column.tolist())
     missing = is_missing(column)
     values, codes_present = np.unique(column[~missing], return_inverse=True)
     codes = np.full(len(column), -1, np.int64)
     codes[~missing] = codes_present
-    column, _ = decode_column(codes, values.tolist(), "text")
-    assert isinstance(column, TextColumn)
-    return column
+    texts, _ = decode_column(codes, values.tolist(), "text")
+    assert isinstance(texts, TextColumn)
+    return texts
 
 
 def table_from_records(records: Sequence[Mapping[str, Any]], lines: Sequence[int]) -> Table:
@@ -231,9 +242,19 @@ def convert_values(
 
     If the kind is None it is that of the values, and no number is too large.
     """
-    types = set(map(type, values))
+    if kind == "object":
+        return np.fromiter(values, object, len(values)), {}
+    types, is_natural = set(map(type, values)), kind is None
     if kind is None:
-        return _convert_as_they_are(values, types, decimal)
+        present = types - {type(None)}
+        are_dates = [issubclass(t, (date, np.datetime64)) for t in present]
+        is_text = any(issubclass(t, str) for t in present) or len(set(are_dates)) == 2
+        kind = "text" if is_text else "date" if any(are_dates) else "number"
+    if is_natural and kind == "text" and types & {bool, int}:
+        values = [
+            float(value) if type(value) in (bool, int) and abs(value) <= MAX_ABS_VALUE else value
+            for value in values
+        ]
     faults: Faults = {}
     if not types <= _SCALAR_TYPES | {str}:
         nested = [row for row, value in enumerate(values) if isinstance(value, _NESTED_TYPES)]
@@ -241,52 +262,28 @@ def convert_values(
         values = [None if row in faults else value for row, value in enumerate(values)]
     if kind == "text":
         return TextColumn.of(values), faults
-    numbers = None if kind in DATE_KINDS else _convert_plain_numbers(values, types, decimal)
-    if numbers is not None:
+    if kind == "number" and (numbers := _convert_plain_numbers(values, types, decimal)) is not None:
         return numbers, faults
-    pairs: list[tuple[Any, str]] = (
-        [to_date(value, kind) for value in values]
-        if kind in DATE_KINDS
-        else [to_number(value, decimal) for value in values]
-    )
-    faults |= {row: fault for row, (_, fault) in enumerate(pairs) if fault}
-    dtype = "datetime64[us]" if kind in DATE_KINDS else np.float64
-    return np.array([value for value, _ in pairs], dtype), faults
-
-
-def _convert_as_they_are(
-    values: Sequence[Any], types: set[type], decimal: str
-) -> tuple[Column, Faults]:
-    kind = _kind_of_types(types)
-    if kind == "text" and types & {bool, int}:
-        values = [
-            float(value) if type(value) in (bool, int) and abs(value) <= MAX_ABS_VALUE else value
-            for value in values
-        ]
-    column, faults = convert_values(values, kind, decimal)
-    if isinstance(column, TextColumn) or column.dtype.kind != "f":
-        return column, {row: fault for row, fault in faults.items() if fault == IS_NESTED}
-    return column, {row: fault for row, fault in faults.items() if np.isnan(column[row])}
-
-
-def _kind_of_types(types: set[type]) -> Kind:
-    present = types - {type(None)}
-    if any(issubclass(kind, str) for kind in present):
-        return "text"
-    are_dates = [issubclass(kind, (date, np.datetime64)) for kind in present]
-    if not any(are_dates):
-        return "number"
-    return "date" if all(are_dates) else "text"
+    is_date = kind in DATE_KINDS
+    pairs: list[tuple[Any, str]] = [
+        to_date(value, kind) if is_date else to_number(value, decimal) for value in values
+    ]
+    column = np.array([value for value, _ in pairs], "datetime64[us]" if is_date else np.float64)
+    faults |= {
+        row: fault
+        for row, (_, fault) in enumerate(pairs)
+        if fault and not (is_natural and column[row] == column[row])
+    }
+    return column, faults
 
 
 def _convert_plain_numbers(values: Sequence[Any], types: set[type], decimal: str) -> Array | None:
     """Return numbers, or texts that all are numbers; None if they must be read one by one."""
-    if types == {str} and (decimal != "." or "_" in "".join(values)):
-        return None
-    if types != {str} and not types <= _SCALAR_TYPES:
+    are_texts = types == {str}
+    if (decimal != "." or "_" in "".join(values)) if are_texts else not types <= _SCALAR_TYPES:
         return None
     try:
-        column = np.array([*map(float, values)] if types == {str} else values, np.float64)
+        column = np.array([*map(float, values)] if are_texts else values, np.float64)
     except (ValueError, OverflowError):  # text, or an integer with hundreds of digits
         return None
     return None if find_faults(column) else column
@@ -296,12 +293,11 @@ def decode_column(
     codes: NDArray[np.int64], values: Sequence[Any], kind: Kind, decimal: str = "."
 ) -> tuple[Column, Faults]:
     """Convert distinct values once; row t has the value `codes[t]`, none if that is -1."""
+    if kind == "text":
+        return TextColumn.of(values, codes), {}
     distinct: Any
     distinct, faults = convert_values(values, kind, decimal)
-    if isinstance(distinct, TextColumn):
-        text_codes = np.append(distinct.codes, np.int32(-1))[codes]  # -1 is the last: missing
-        return TextColumn(text_codes.astype(np.int32, copy=False), distinct.values), {}
-    distinct = np.append(distinct, np.array([None], distinct.dtype))
+    distinct = np.append(distinct, np.array([None], distinct.dtype))  # the last: missing
     rows = np.flatnonzero(np.isin(codes, list(faults))) if faults else ()
     return distinct[codes], {int(row): faults[int(codes[row])] for row in rows}
 

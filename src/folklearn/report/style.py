@@ -8,13 +8,15 @@ import os
 import threading
 import unicodedata
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from folklearn.arrays import Array
 from folklearn.errors import FolklearnError, InvalidInputError
-from folklearn.report.formatting import PREFIXES
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -22,13 +24,12 @@ if TYPE_CHECKING:
 # Dark enough to print; lines differ in dashes or markers too.
 INK, QUIET, FAINT, GREY = "#222222", "#767676", "#dcdcdc", "#cccccc"
 BLUE, RED = "#0072b2", "#c44e00"  # a pair that every kind of colour vision tells apart
-GREEN, PURPLE, OLIVE, ROSE, SLATE, BROWN = (
-    "#007a5a", "#8f4f8f", "#8a6d00", "#b0305c", "#4d6b80", "#6b4a2f",
-)  # fmt: skip
+COLORS = (BLUE, RED, "#007a5a", "#8f4f8f", "#8a6d00", "#b0305c", "#4d6b80", "#6b4a2f")
 TITLE, BODY, SMALL = 11.0, 9.0, 8.0  # points
 
 FORMATS = (".png", ".svg", ".pdf")
 _MIN_INCHES_FOR_SIDE_LEGEND = 3.5  # of the axes
+_MIN_NATS_TO_CUT = 5.0  # a lower loss is always drawn to scale
 _LOCK = threading.RLock()  # rc parameters belong to the whole process
 _RC_PARAMS = {
     "font.size": BODY, "text.color": INK, "text.usetex": False, "text.parse_math": False,
@@ -58,33 +59,18 @@ def use_style() -> Iterator[None]:
         yield
 
 
-@functools.cache
-def _figure_class() -> Any:
-    from matplotlib.figure import Figure
-
-    class NotebookFigure(Figure):
-        """A figure that a notebook shows without pyplot."""
-
-        def _repr_svg_(self) -> str:
-            return svg(self)
-
-    return NotebookFigure
-
-
 def new_figure(width: float, height: float) -> Any:
     """Return an empty figure of these inches that pyplot does not know."""
-    figure = _figure_class()(figsize=(width, height), layout="constrained")
+    from matplotlib.figure import Figure
+
+    figure: Any = Figure(figsize=(width, height), layout="constrained")
     figure.get_layout_engine().set(w_pad=0.1, h_pad=0.1)
+    figure._repr_svg_ = functools.partial(svg, figure)  # a notebook shows it without pyplot
     return figure
 
 
-def new_axes(width: float, height: float) -> Any:
-    """Return the axes of a figure of these inches."""
-    return new_figure(width, height).subplots()
-
-
 def truncate_label(name: object, most: int = 24) -> str:
-    """Return a name on one line of at most so many characters: cut in the middle."""
+    """Return a name on one line of at most `most` characters: cut in the middle."""
     text = " ".join(str(name).split())
     # Control and direction marks would break the line, or reverse its neighbours.
     text = "".join(c for c in text if unicodedata.category(c) not in ("Cc", "Cf", "Cs", "Co"))
@@ -94,33 +80,47 @@ def truncate_label(name: object, most: int = 24) -> str:
     return text
 
 
-def style_axes(ax: Any, title: str, x: str, y: str, *, note: str = "", grid: str = "y") -> None:
-    """Set title, a note below it, axis names and a quiet frame.
+def prepare_axes(
+    ax: Any,
+    size: Sequence[float],
+    title: str,
+    x: str,
+    y: str = "",
+    *,
+    note: str = "",
+    grid: str = "y",
+) -> Any:
+    """Set title, a note below it, axis names and a quiet frame; None makes axes of some inches.
 
     Ticks are made when a figure is drawn, outside of `use_style`, so their look is set here.
     """
+    ax = new_figure(*size).subplots() if ax is None else ax
     if title:
         n_characters = int(size_in_inches(ax)[0] * 72.0 / (0.68 * TITLE))
         title = truncate_label(title, max(n_characters, 12))
         ax.set_title(title, pad=9.0 + (1.6 * SMALL if note else 0.0))
-    if note:
-        small = {"fontsize": SMALL, "color": QUIET, "va": "bottom"}
-        ax.annotate(note, (0.0, 1.0), (0.0, 8.0), "axes fraction", "offset points", **small)
-    ax.set_xlabel(x)
-    ax.set_ylabel(y)
+    write_note(ax, (0.0, 1.0), note, offset=8.0)
+    ax.set(xlabel=x, ylabel=y, axisbelow=True)
     ax.spines[["top", "right"]].set_visible(False)
     ax.spines[["left", "bottom"]].set(color=QUIET, linewidth=0.8)
-    ticks = {"labelsize": SMALL, "labelcolor": INK}
-    ax.tick_params(which="major", color=QUIET, length=3.0, width=0.8, **ticks)
+    ticks = {"labelsize": SMALL, "labelcolor": INK, "color": QUIET}
+    ax.tick_params(which="major", length=3.0, width=0.8, **ticks)
     ax.tick_params(which="minor", length=0.0)
-    ax.set_axisbelow(True)
     if grid:
         ax.grid(axis=grid, color=FAINT, linewidth=0.6)
+    return ax
+
+
+def write_note(ax: Any, at: tuple[float, float], note: str, offset: float = 0.0) -> None:
+    """Write a small text at a place in fractions of the axes, `offset` points above it."""
+    look = {"fontsize": SMALL, "color": QUIET, "ha": "left" if at[0] < 0.5 else "right"}
+    look["va"] = "top" if 0.5 < at[1] < 1.0 else "bottom"
+    ax.annotate(note, at, (0.0, offset), "axes fraction", "offset points", **look)
 
 
 def set_round_axis(ax: Any, first: float, last: float, *, log: bool = False) -> None:
     """Scale the x axis for rounds; less than a decade has too few ticks for a logarithm."""
-    from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
+    from matplotlib.ticker import EngFormatter, LogLocator, MaxNLocator, NullFormatter
 
     if last <= first:
         first, last = first - 1.0, last + 1.0
@@ -131,36 +131,49 @@ def set_round_axis(ax: Any, first: float, last: float, *, log: bool = False) -> 
         ax.xaxis.set_minor_formatter(NullFormatter())  # its default writes formulas
     if ax.get_xscale() == "linear":
         ax.xaxis.set_major_locator(MaxNLocator(6, integer=True))
-    ax.xaxis.set_major_formatter(_format_tick)
+    ax.xaxis.set_major_formatter(EngFormatter(sep=""))
     ax.set_xlim(first, last)
 
 
-def _format_tick(number: float, _: object) -> str:
-    unit, letter = next(((unit, letter) for unit, letter in PREFIXES if number >= unit), (1.0, ""))
-    return f"{number / unit:g}{letter}"
+def set_loss_axis(ax: Any, x: Array, loss: Array, *columns: Array) -> None:
+    """Scale the y axis from 0 to all values but a few extreme ones, which are marked."""
+    from matplotlib.ticker import MaxNLocator
+
+    values = np.concatenate([loss, *columns])
+    values = values[np.isfinite(values)]
+    top = float(values.max(initial=0.0))
+    usual = float(np.quantile(values, 0.9, method="lower")) if len(values) else 0.0
+    if top > max(10.0 * usual, _MIN_NATS_TO_CUT):
+        top = max(3.0 * usual, 0.1)
+    top = 1.1 * top or 1.0
+    ax.set_ylim(0.0, top)
+    ax.yaxis.set_major_locator(MaxNLocator(5))
+    beyond = x[loss > top]
+    if len(beyond):
+        look = {"color": BLUE, "markersize": 5.0, "clip_on": False}
+        ax.plot(beyond, np.ones(len(beyond)), "^", transform=ax.get_xaxis_transform(), **look)
+        largest = "infinity" if np.isinf(loss).any() else f"{np.nanmax(loss):.4g}"
+        write_note(ax, (0.99, 0.96), f"▲ beyond the axis, up to {largest}")
 
 
-def add_legend(ax: Any, narrow_place: tuple[float, float] = (0.0, -0.2)) -> None:
-    """Name the labelled lines right of the axes; of narrow ones, with the upper left corner here.
+def finish(ax: Any, legend_of_narrow: tuple[float, float] = (0.0, -0.2)) -> "Figure":
+    """Name the labelled lines right of the axes; return the whole figure.
 
-    `narrow_place` is in fractions of the axes, by default below them.
+    Narrow axes have the upper left corner of the legend at `legend_of_narrow`, in fractions of
+    the axes, by default below them.
     """
     if ax.get_legend_handles_labels()[1]:
         is_wide = size_in_inches(ax)[0] >= _MIN_INCHES_FOR_SIDE_LEGEND
-        place = (1.01, 1.0) if is_wide else narrow_place
+        corner = (1.01, 1.0) if is_wide else legend_of_narrow
         look = {"frameon": False, "fontsize": SMALL, "labelcolor": INK, "handlelength": 2.6}
-        ax.legend(loc="upper left", bbox_to_anchor=place, borderaxespad=0.0, **look)
+        ax.legend(loc="upper left", bbox_to_anchor=corner, borderaxespad=0.0, **look)
+    figure: Figure = ax.figure.figure  # also of axes in a subfigure
+    return figure
 
 
 def size_in_inches(ax: Any) -> tuple[float, float]:
     """Return width and height of axes, as far as they are known before the layout."""
     return ax.bbox.width / ax.figure.dpi, ax.bbox.height / ax.figure.dpi
-
-
-def figure_of(ax: Any) -> "Figure":
-    """Return the whole figure of axes, also of those in a subfigure."""
-    figure: Figure = ax.figure.figure
-    return figure
 
 
 def check_format(path: str | os.PathLike[str]) -> str:

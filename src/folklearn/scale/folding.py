@@ -12,29 +12,19 @@ from folklearn.model.model import Model
 
 
 class FoldEvent(NamedTuple):
-    """A row for a model.
-
-    row : values by column, as `Model.learn_one` takes them.
-    label : None for a prediction only.
-    weight : of the row.
-    """
+    """A row for a model: values by column, as `Model.learn_one` takes them."""
 
     row: Mapping[Any, Any]
-    label: Any = None
+    label: Any = None  # None for a prediction only
     weight: float = 1.0
 
 
 class FoldOutput(NamedTuple):
-    """The prediction of an event, made before it was learned.
+    """The prediction of an event, made before it was learned."""
 
-    p : probabilities of the classes known by then, which sum to 1; none before the first class.
-    unseen : probability of a class that was never seen; not a number for a refused event.
-    refused : why the event could not be learned, and changed nothing; "" for all others.
-    """
-
-    p: dict[Any, float]
-    unseen: float
-    refused: str = ""
+    p: dict[Any, float]  # probabilities of the classes known by then, which sum to 1
+    unseen: float  # probability of a class that was never seen; NaN for a refused event
+    refused: str = ""  # why the event could not be learned, and changed nothing
 
     @classmethod
     def refusal(cls, why: str) -> "FoldOutput":
@@ -57,11 +47,9 @@ def fold(
     """Predict every event, then learn it if it has a label; return the new state, and outputs.
 
     A pure function: the same state and events give the same bytes on the same machine and build,
-    and so do the same events in batches of any size. An engine that keeps the bytes by key, hands
-    over events in order and repeats what a crash undid, has exact models. BLAS keeps to one
-    thread meanwhile.
-
-    An event that cannot be learned is refused in its output, so that no event stops a stream.
+    in batches of any size. An engine that keeps the bytes by key, hands over events in order and
+    repeats what a crash undid, has exact models. An event that cannot be learned is refused in its
+    output, so that no event stops a stream.
 
     Parameters
     ----------
@@ -102,7 +90,12 @@ def model_of(state: bytes) -> Model:
 
 def _learn(model: Model, values: Any) -> FoldOutput:
     try:
-        event = _make_event(values)
+        try:
+            event = FoldEvent(*values)
+        except TypeError:
+            raise InvalidInputError(
+                f"an event is a tuple of a row, and perhaps its label and weight, got {values!r}"
+            ) from None
         output = FoldOutput(model.predict_proba_one(event.row), model.unseen_probability)
         if event.label is not None:
             _, new = model.label_encoder.read(event.label)
@@ -112,12 +105,3 @@ def _learn(model: Model, values: Any) -> FoldOutput:
     except FolklearnError as error:
         return FoldOutput.refusal(str(error))
     return output
-
-
-def _make_event(values: Any) -> FoldEvent:
-    try:
-        return FoldEvent(*values)
-    except TypeError:
-        raise InvalidInputError(
-            f"an event is a tuple of a row, and perhaps its label and weight, got {values!r}"
-        ) from None

@@ -29,7 +29,7 @@ from folklearn.errors import (
 from folklearn.evaluate.auditing import Certifier, PredictionCertificate, PredictionLoss
 from folklearn.evaluate.best_linear import BestLinearModel, best_in_class
 from folklearn.evidence.evidence import LowerBound
-from folklearn.evidence.map_reduce import MapReduce, add_in_tree
+from folklearn.evidence.passes import MapReduce, add_in_tree
 from folklearn.learners import catalogue
 from folklearn.metrics.scores import Scores, progressive
 from folklearn.progress import Progress, report_progress
@@ -53,10 +53,8 @@ def map_in_parallel(
     """Call a function for every task; return the results in the order of the tasks.
 
     The results are the same for any number of processes, and on a cluster of like machines, if
-    the function depends on its task alone: BLAS has one thread in every task, wherever it runs.
-
-    An exception in a task ends the run, with a note that says which task it was. So does a worker
-    process that is killed. Ctrl+C ends the workers.
+    the function depends on its task alone: BLAS has one thread in every task. An exception in a
+    task ends the run, with a note that says which task it was; so does a worker that is killed.
 
     Parameters
     ----------
@@ -76,9 +74,7 @@ def map_in_parallel(
     tasks = list(tasks)
     if n_jobs is not None:
         MapReduce.from_options(n_jobs)  # refuses what is no number of jobs, before anything runs
-    folder = os.getcwd()
-    call = delayed(partial(_call, folder, current_spelling(), function))
-    calls = [call(*numbered) for numbered in enumerate(tasks)]
+    call = delayed(partial(_call, os.getcwd(), current_spelling(), function))
     is_streamed = get_active_backend()[0].supports_return_generator  # not by Ray's backend
     # Arrays are mapped copy-on-write, because kernels take none that are read-only.
     parallel = Parallel(
@@ -91,16 +87,16 @@ def map_in_parallel(
         report_progress(progress, len(tasks), "running", of="tasks") as report,
     ):
         try:
-            outputs = parallel(calls)
+            outputs = parallel(call(number, task) for number, task in enumerate(tasks))
             with closing(outputs) if is_streamed else nullcontext():
                 for result in outputs:
                     results.append(result)
                     report(len(results))
         except BrokenExecutor as error:
-            way_out = spell_argument("n_jobs=1")
             raise FolklearnError(
                 "a worker process ended abruptly: it was killed, perhaps for want of memory, it "
-                f"crashed, or a task cannot be unpickled; try {way_out}, which starts none"
+                "crashed, or a task cannot be unpickled; try "
+                f"{spell_argument('n_jobs=1')}, which starts none"
             ) from error
     return results
 
@@ -123,48 +119,36 @@ def _call(
 
 
 class Compared(NamedTuple):
-    """Scores of one learner.
-
-    scores : of its predictions, each made before its label was seen.
-    regret : its total loss beyond that of the best linear model.
-    seconds : of learning; longer while other learners run.
-    """
+    """Scores of the predictions of one learner, each made before its label was seen."""
 
     learner: str
     scores: Scores
-    regret: float
-    seconds: float
+    regret: float  # its total loss beyond that of the best linear model
+    seconds: float  # of learning; longer while other learners run
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Several learners on the same rows.
-
-    Attributes
-    ----------
-    best : the best linear model in hindsight, with the proof of it.
-    rows : scores of each learner, in the order of the learners.
-    """
+    """Scores of several learners on the same rows, in their order, and the best linear model."""
 
     best: BestLinearModel
     rows: tuple[Compared, ...]
 
-    def __repr__(self) -> str:
-        losses = ", ".join(f"{row.learner} {row.scores.log_loss:.4g}" for row in self.rows)
-        return f"Comparison(log loss: {losses}; best linear model {self._best_loss:.4g})"
-
-    def _repr_html_(self) -> str:
-        head = ["learner", "log loss", "error rate", "regret in total"]
-        cells: list[list[object]] = [
+    def _losses(self) -> list[list[object]]:
+        rows: list[list[object]] = [
             [row.learner, row.scores.log_loss, row.scores.error_rate, row.regret]
             for row in self.rows
         ]
-        named = f"best linear model, row norms to {self.best.B:g}"
-        return render_table(head, [*cells, [named, self._best_loss, None, 0.0]])
+        loss = self.best.loss / self.rows[0].scores.n_rounds
+        return [*rows, [f"best linear model, row norms to {self.best.B:g}", loss, None, 0.0]]
 
-    @property
-    def _best_loss(self) -> float:
-        return self.best.loss / self.rows[0].scores.n_rounds
+    def __repr__(self) -> str:
+        losses = ", ".join(f"{name} {loss:.4g}" for name, loss, *_ in self._losses())
+        return f"Comparison(log loss: {losses})"
+
+    def _repr_html_(self) -> str:
+        head = ["learner", "log loss", "error rate", "regret in total"]
+        return render_table(head, self._losses())
 
 
 def compare(
@@ -186,8 +170,7 @@ def compare(
     learners : a name, names, or a mapping from names to settings.
     X, y, n_classes : rows (T, d) and classes (T,) or soft labels (T, K).
     B : largest row norm of the linear models to compare with.
-    n_jobs, progress : see `map_in_parallel`; a task is a learner. The search for the best linear
-        model takes as many threads.
+    n_jobs, progress : see `map_in_parallel`; a task is a learner.
 
     Examples
     --------
@@ -208,10 +191,10 @@ def compare(
     measured = map_in_parallel(
         partial(_measure, X, y, n_classes), settings.items(), n_jobs=n_jobs, progress=progress
     )
-    rows = [
+    rows = (
         Compared(name, scores, scores.loss - best.loss, seconds)
         for name, (scores, seconds) in zip(settings, measured, strict=True)
-    ]
+    )
     return Comparison(best, tuple(rows))
 
 
@@ -236,18 +219,11 @@ class AuditedFile(NamedTuple):
 
 @dataclass(frozen=True)
 class FilesAudit:
-    """Certificates of the predictions in many files.
-
-    Attributes
-    ----------
-    files : each with its own certificate, in the order of the files.
-    certificate : of all predictions together, against one linear model for all rows.
-    evidence : of all rows, to be merged further or sent.
-    """
+    """Certificates of the predictions in many files, in their order, and of all together."""
 
     files: tuple[AuditedFile, ...]
-    certificate: PredictionCertificate
-    evidence: LowerBound
+    certificate: PredictionCertificate  # of all, against one linear model for all rows
+    evidence: LowerBound  # of all rows, to be merged further or sent
 
     def __repr__(self) -> str:
         return f"FilesAudit of {len(self.files)} files: {self.certificate!r}"
@@ -281,24 +257,21 @@ def audit_files(
 ) -> FilesAudit:
     r"""Certify the predictions in many files at once, each read once.
 
-    Every file has a `Certifier` of its own. Its evidence :math:`\hat E_f` lies below the loss of
-    every linear model on the rows of the file, so the sum lies below the loss on all rows:
+    Every file has a `Certifier` of its own, whose evidence :math:`\hat E_f` lies below the loss of
+    every linear model on the rows of the file. So the sum lies below the loss on all rows:
 
     .. math::
-        \min_W \sum_f \hat E_f(W) \le \min_W \sum_f L_f(W), \qquad
-        \sum_f \min_W \hat E_f(W) \le \min_W \sum_f \hat E_f(W)
+        \sum_f \min_W \hat E_f(W) \le \min_W \sum_f \hat E_f(W) \le \min_W \sum_f L_f(W)
 
-    The lower bound of the sum holds for one model of all files, and is at least the sum of those
-    of the files. It does not matter at which models the rows of a file were expanded. Sums
-    are added in the order of the files, in one tree: the result has the same bits for any
+    Sums are added in the order of the files, in one tree: the result has the same bits for any
     number of processes, where machines and builds are alike.
 
     Parameters
     ----------
-    files : names, pairs of names, or whatever `read` understands.
+    files : names, or whatever `read` understands.
     read : takes one of them and returns its rows in blocks, each X (T, d), y (T,) or (T, K),
-        probabilities P (T, K) that were given before y was seen, and weights (T,) if there are
-        any. Columns and classes must mean the same in every file.
+        predictions P (T, K), and weights (T,) if there are any. Columns and classes must mean the
+        same in every file.
     n_features, n_classes, B, R : as of `Certifier`.
     n_jobs, progress : see `map_in_parallel`; a task is a file.
 
@@ -324,11 +297,12 @@ def audit_files(
     )
     sums: list[Any] = [serialization.load(content) for _, content in results]
     evidence: LowerBound = add_in_tree(sums)
-    audited = tuple(
-        AuditedFile(file, certificate)
-        for file, (certificate, _) in zip(files, results, strict=True)
-    )
-    return FilesAudit(audited, _certify_together(audited, evidence), evidence)
+    certificates = [certificate for certificate, _ in results]
+    predicted = PredictionLoss(math.fsum(certificate.loss for certificate in certificates))
+    total = predicted.against(evidence.lower_bound(), B=evidence.B, n_rounds=evidence.n_rounds)
+    audited = tuple(map(AuditedFile, files, certificates))
+    reasons = (f"{file}: {of_file.reason}" for file, of_file in audited if of_file.reason)
+    return FilesAudit(audited, replace(total, reason=next(reasons, "")), evidence)
 
 
 def _audit_file(
@@ -338,10 +312,3 @@ def _audit_file(
     for batch in read(file):
         certifier.observe_many(*batch, progress=ignore_progress)
     return certifier.certificate(), certifier.evidence.to_bytes()
-
-
-def _certify_together(files: Iterable[AuditedFile], evidence: LowerBound) -> PredictionCertificate:
-    predicted = PredictionLoss(math.fsum(file.certificate.loss for file in files))
-    total = predicted.against(evidence.lower_bound(), B=evidence.B, n_rounds=evidence.n_rounds)
-    reasons = (f"{name}: {certificate.reason}" for name, certificate in files if certificate.reason)
-    return replace(total, reason=next(reasons, ""))

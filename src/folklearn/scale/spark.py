@@ -4,39 +4,39 @@ Functions take and return data frames of Spark, and compute in executors, which 
 too. Needs the extra: ``pip install 'folklearn[spark]'``, and Java 17 or newer.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from folklearn import validation
 from folklearn.arrays import Array, log_losses
 from folklearn.errors import InvalidInputError
 from folklearn.evaluate.auditing import PredictionCertificate, PredictionLoss
 from folklearn.evaluate.best_linear import Report as PassReport
 from folklearn.evaluate.best_linear import refine
-from folklearn.evidence.map_reduce import RowChunk, S
-from folklearn.evidence.passes import Passes
 from folklearn.kernels.blas import OneThread
 from folklearn.metrics.scores import checked_rows
-from folklearn.model.dataset import Dataset
+from folklearn.model.dataset import ModelDataset
 from folklearn.model.model import Model
 from folklearn.model.refit import check_fit_size, refit_over, rows_to_fit
 from folklearn.model.roles import LEARNED
 from folklearn.progress import Report
 from folklearn.scale.folding import FoldEvent, FoldOutput, fold, model_of
-from folklearn.scale.spark_passes import ScoredRows, SparkPasses
-from folklearn.scaler import FixedScaler, Moments
+from folklearn.scale.spark_passes import ScaledPasses, ScoredRows, SparkPasses
 from folklearn.utils import count_of, import_optional, join_names
 from folklearn.validation import Rows
 
 _STORE = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 _STATE = "model"  # name of the state variable of a key
 _PREDICTED = ("prediction", "probability", "chance", "refused")
-_LABELS = ("string", "boolean", "tinyint", "smallint", "int", "bigint", "double")
-_NUMBERS = ("tinyint", "smallint", "int", "bigint")
-_MAX_ROWS_OF_MOMENTS = 1 << 16  # rows whose moments are found at a time
-_FEATURES = (*_NUMBERS, "boolean", "float", "double")
+_INTEGERS = ("tinyint", "smallint", "int", "bigint")
+# Types of columns, and what messages say of them.
+_FEATURES = (*_INTEGERS, "boolean", "float", "double"), "features must be numbers"
+_SEQUENCE = _INTEGERS, "sequence numbers must be whole numbers"
+_LABELS = (
+    (*_INTEGERS, "string", "boolean", "double"),
+    "labels must be text, numbers or truth values",
+)
 
 
 def audit(
@@ -55,12 +55,11 @@ def audit(
 ) -> PredictionCertificate:
     """Certify predictions that a table holds: how much better could a linear model do?
 
-    It is `Certifier.exact` for tables that no machine holds: a few passes over all rows, until
-    what is proven of the best linear model is within ``tol`` (1 + its loss) of a model's loss.
+    It is `Certifier.exact` for tables that no machine holds. Another number of partitions gives
+    another order of sums, and differs by rounding.
 
     Guarantee: no model of row norm at most B has a total loss below
-    ``best_linear_at_least``, in floating point too. Another number of partitions gives another
-    order of sums, and differs by rounding.
+    ``best_linear_at_least``, in floating point too.
 
     Parameters
     ----------
@@ -70,18 +69,14 @@ def audit(
     prediction : the column of probabilities of every class, by label.
     weight : a column of weights.
     B : largest row norm of the linear models to compare with.
-    scale : the models are linear in standardised columns: less the mean, divided by the
-        deviation and by the root of the number of columns, so that a row is of norm about 1. A
-        pass finds both. Otherwise columns are taken as they are.
+    scale : the models are linear in standardised columns, divided by the root of their number, so
+        that a row is of norm about 1. Otherwise columns are taken as they are.
     intercept : append a constant, which is scaled likewise.
     tol, most_passes : of `refine`.
     report : called with a `Pass` after each.
     """
     names = [*features, label, *prediction.values(), *([] if weight is None else [weight])]
-    types = _types_of(df)
-    _check_present(types, names)
-    for name in features:
-        _check_type(types, name, _FEATURES, "features must be numbers")
+    _check_columns(df, names, dict.fromkeys(features, _FEATURES))
     labels = list(prediction)
     _check_same_labels(df, label, labels)
     _check_missing(df, names)
@@ -100,7 +95,7 @@ def audit(
 
     with SparkPasses(table, blocks_of) as passes:
         predicted = passes.of_partitions(_sum_losses)
-        scaled = _ScaledPasses(passes, len(features), scale=scale, intercept=intercept)
+        scaled = ScaledPasses(passes, len(features), scale=scale, intercept=intercept)
         best = refine(scaled, **sizes, B=B, tol=tol, most_passes=most_passes, report=report)
     return predicted.against(best.at_least, B=best.B, n_rounds=passes.n_rows)
 
@@ -111,47 +106,6 @@ def _sum_losses(first: int, blocks: Iterable[ScoredRows]) -> PredictionLoss:
         total += PredictionLoss.of(losses, rows.weights, first)
         first += len(losses)
     return total
-
-
-class _MomentSum(Moments):
-    """Moments that passes add up."""
-
-    def __add__(self, other: Any) -> "_MomentSum":
-        return _MomentSum(*self.merged(other))
-
-
-def _moments_of(chunk: RowChunk) -> _MomentSum:
-    return _MomentSum(*Moments.of(np.concatenate([rows.X for rows in chunk.batches])))
-
-
-class _ScaledPasses(Passes):
-    """Rows standardised by means and deviations of all rows, with a constant if asked for."""
-
-    def __init__(self, passes: Passes, n_features: int, *, scale: bool, intercept: bool) -> None:
-        zeros = np.zeros(n_features)
-        moments = Moments(zeros, zeros, zeros)
-        if scale:
-            moments = passes.total(_MAX_ROWS_OF_MOMENTS, _moments_of)
-        scaler = FixedScaler(scale=scale, intercept=intercept)
-        self._passes, self._scaler = passes, scaler.opened(moments, [True] * n_features)
-
-    @property
-    def n_rows(self) -> int:
-        """The number of rows."""
-        return self._passes.n_rows
-
-    def total(self, size: int | None, sum_chunk: Callable[[RowChunk], S]) -> S:
-        """Return the sum over all rows."""
-        scaler = self._scaler
-
-        def scale(batches: Iterable[Rows]) -> Iterator[Rows]:
-            for rows in batches:
-                Z = scaler.transform(rows.X)
-                yield rows._replace(X=Z, norms=validation.norms(Z))
-
-        return self._passes.total(
-            size, lambda chunk: sum_chunk(RowChunk(chunk.first, scale(chunk.batches)))
-        )
 
 
 def fit(
@@ -168,11 +122,10 @@ def fit(
 ) -> Model:
     """Return a model fitted to all rows of a table: penalised maximum likelihood.
 
-    The first `sample` rows are learned by a `Model` on the driver, one by one: what columns are,
-    which categories there are, how numbers are scaled. Then executors turn all rows into numbers
-    once, and the fit is that of `Model.fit`, over all of them: three folds choose the ridge,
-    every Newton step is a pass. The fit predicts, until the model learns something more; what it
-    would learn on from is the sample.
+    The first `sample` rows are learned by a `Model` on the driver: what columns are, which
+    categories there are, how numbers are scaled. Then executors turn all rows into numbers once,
+    and the fit is that of `Model.fit`: three folds choose the ridge, every Newton step is a pass.
+    The fit predicts, until the model learns something more, going on from the sample.
 
     A category that is not in the sample has no weight: sort the table at random if its first rows
     are not like the others. Words, and problems too large for sums over all pairs of classes, are
@@ -191,11 +144,9 @@ def fit(
     progress : called with the number of passes made, after each; there are tens of them.
     settings : of the `Model`.
     """
-    types = _types_of(df)
     special = [label, *([] if weight is None else [weight])]
+    types = _check_columns(df, [*(features or ()), *special], {label: _LABELS})
     names = [name for name in types if name not in special] if features is None else list(features)
-    _check_present(types, [*names, *special])
-    _check_type(types, label, _LABELS, "labels must be text, numbers or truth values")
     table = df.select(*(_column(name) for name in [*names, *special])).where(
         _column(label).isNotNull()
     )
@@ -216,8 +167,8 @@ def fit(
 
         fitted = model_of(content)
         for batch in batches:
-            dataset = Dataset(fitted, pa.table(batch), label, weight=weight, one_pass=True)
-            for rows in dataset.rows(doubling=False):
+            dataset = ModelDataset(fitted, pa.table(batch), label, weight=weight, one_pass=True)
+            for rows in dataset.rows():
                 chunk, y, weights = rows.labelled()
                 numbers, _, weights = fitted.label_encoder.encode(y, weights)
                 encoder, pipeline = fitted.encoder, fitted.pipeline
@@ -243,9 +194,8 @@ def learn_keyed(
 ) -> Any:
     """Return predictions of a stream by one model for each key, made just before it learns.
 
-    Every event is one update of its model, in the order of `sequence`, by `fold`; the models are
-    exact, byte by byte, after a crash of a worker or of the driver too, because Spark commits
-    them with the offsets of the stream in its checkpoint.
+    Every event is one update of its model, in the order of `sequence`, by `fold`. The models are
+    exact, byte by byte, after a crash too: Spark commits them with the offsets of the stream.
 
     The columns that come out are key and sequence; ``prediction``, the most likely label, and its
     ``probability``; ``chance``, the probability that the true label was given, so that the
@@ -254,9 +204,9 @@ def learn_keyed(
     more than once does no harm: an event whose number is not above the last one that its model
     learned is refused, and so is one that comes in a later micro-batch than a higher number.
 
-    The session is made to keep states in RocksDB. A model is read, and written, once in a
-    micro-batch that has its key; the events of one key and micro-batch are held in memory. The
-    number of shuffle partitions is fixed for the life of a checkpoint.
+    States are kept in RocksDB. A model is read, and written, once in a micro-batch that has its
+    key, whose events are held in memory. The number of shuffle partitions is fixed for the life of
+    a checkpoint.
 
     Parameters
     ----------
@@ -268,10 +218,8 @@ def learn_keyed(
     settings : of every `Model`, such as ``learner="leader"``.
     """
     import_optional("google.protobuf", "keyed models on Spark need", "spark")
-    types = _types_of(stream)
-    _check_present(types, [key, sequence, label] + ([] if weight is None else [weight]))
-    _check_type(types, sequence, _NUMBERS, "sequence numbers must be whole numbers")
-    _check_type(types, label, _LABELS, "labels must be text, numbers or truth values")
+    names = [key, sequence, label, *([] if weight is None else [weight])]
+    types = _check_columns(stream, names, {sequence: _SEQUENCE, label: _LABELS})
     if set(_PREDICTED) & {key, sequence}:
         raise InvalidInputError(
             f"the columns {join_names(_PREDICTED)} are added: rename {key!r} or {sequence!r}"
@@ -351,19 +299,16 @@ def read_models(spark: Any, checkpoint: str) -> dict[Any, Model]:
     ``stateVarName="model"`` gives them as a table instead; `folklearn.load` takes the bytes.
     """
     rows = spark.read.format("statestore").option("stateVarName", _STATE).load(checkpoint)
-    models = {}
-    for row in rows.select("key", "value.state").toLocalIterator():
-        models[row["key"][0]] = model_of(bytes(row["state"]))
-    return models
+    states = rows.select("key", "value.state").toLocalIterator()
+    return {row["key"][0]: model_of(bytes(row["state"])) for row in states}
 
 
 def predict_udf(model: Model) -> Any:
     """Return a column of probabilities, in the order of ``model.labels``: an array for every row.
 
     ``df.withColumn("p", predict_udf(model))`` takes the columns that the model knows from `df`,
-    by name, and gives what ``model.predict_proba`` gives; Spark names a column that is not there.
-    To the last bit if the rows come in the same blocks: BLAS treats the last rows of a block
-    apart. The model travels to the executors with the query, and only predicts there.
+    by name, and gives what ``model.predict_proba`` gives, to the last bit if the rows come in the
+    same blocks. The model travels to the executors with the query.
     """
     functions = import_optional("pyspark.sql.functions", "predictions on Spark need", "spark")
     import pyarrow as pa
@@ -396,24 +341,25 @@ def _matrix(batch: Any, names: Iterable[str]) -> Array:
     return np.stack(columns, axis=1).astype(np.float64)
 
 
-def _types_of(df: Any) -> dict[str, str]:
-    """Return the type of every column, or raise if this is no data frame of Spark."""
+def _check_columns(
+    df: Any, names: Iterable[str], rules: Mapping[str, tuple[Sequence[str], str]]
+) -> dict[str, str]:
+    """Return the type of every column of a data frame of Spark that has the named ones.
+
+    `rules` are types that a column may have, and what else to say.
+    """
     if not hasattr(df, "sparkSession"):
         raise InvalidInputError(f"expected a data frame of Spark, got {type(df).__name__}")
-    return dict(df.dtypes)
-
-
-def _check_present(types: Mapping[str, str], names: Iterable[str]) -> None:
+    types = dict(df.dtypes)
     for name in names:
         if name not in types:
             raise InvalidInputError(
                 f"there is no column {name!r}; the columns are: {join_names(list(types))}"
             )
-
-
-def _check_type(types: Mapping[str, str], name: str, accepted: Iterable[str], rule: str) -> None:
-    if types[name] not in accepted:
-        raise InvalidInputError(f"column {name!r} is of type {types[name]}, and {rule}")
+    for name, (accepted, rule) in rules.items():
+        if types[name] not in accepted:
+            raise InvalidInputError(f"column {name!r} is of type {types[name]}, and {rule}")
+    return types
 
 
 def _check_missing(df: Any, names: Iterable[str]) -> None:

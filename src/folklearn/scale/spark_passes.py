@@ -8,15 +8,17 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
+from folklearn import validation
 from folklearn.arrays import Array
 from folklearn.errors import InvalidInputError
-from folklearn.evidence.map_reduce import ONE_THREAD, RowChunk, S, add_in_tree
-from folklearn.evidence.passes import Passes
+from folklearn.evidence.passes import ONE_THREAD, Passes, RowChunk, S, add_in_tree
 from folklearn.progress import Report
+from folklearn.scaler import FixedScaler, Moments
 from folklearn.utils import import_optional
 from folklearn.validation import Rows
 
-FAN = 8  # sums that are added at a time
+_MAX_ROWS_OF_MOMENTS = 1 << 16  # rows whose moments are found at a time
+_FAN = 8  # sums that are added at a time
 _SUM = "place bigint, content binary"
 
 
@@ -28,14 +30,12 @@ class ScoredRows(NamedTuple):
 
 
 class SparkPasses(Passes):
-    """Passes over rows that executors hold.
+    """Passes over rows that executors hold; a context manager, which unpersists them at the end.
 
     Rows are checked and numbered once, and persisted: in memory, and on disk where that is full.
     A pass sums every partition by itself, and adds the sums of eight neighbours at a time until
-    eight are left for the driver; the tree depends on the partitions, and on no clock. What
-    travels is pickled, as Spark pickles functions: executors trust the driver, and it them.
-
-    A context manager: at the end the rows are unpersisted.
+    eight are left for the driver; the tree depends on the partitions alone. What travels is
+    pickled, as Spark pickles functions: executors trust the driver, and it them.
 
     Parameters
     ----------
@@ -86,10 +86,10 @@ class SparkPasses(Passes):
         """Return the sum of what `of` makes of every partition's first row number and blocks."""
         functions, n_sums = self._functions, len(self._firsts)
         sums = self._blocks.where("n > 0").mapInArrow(_sum_partitions(of, self._firsts), _SUM)
-        while n_sums > FAN:
-            neighbours = functions.expr(f"place div {FAN}").alias("eight")
+        while n_sums > _FAN:
+            neighbours = functions.expr(f"place div {_FAN}").alias("eight")
             sums = sums.groupBy(neighbours).applyInArrow(_add_neighbours, _SUM)
-            n_sums = -(n_sums // -FAN)
+            n_sums = -(n_sums // -_FAN)
         collected = sorted(sums.collect(), key=itemgetter("place"))
         total: S = add_in_tree(pickle.loads(row["content"]) for row in collected)
         self._n_passes += 1
@@ -101,7 +101,6 @@ class SparkPasses(Passes):
 def _pickle_rows(
     blocks_of: Callable[[Iterable[Any]], Iterable[ScoredRows]],
 ) -> Callable[..., Iterator[Any]]:
-    """Return a function from the batches of a partition to batches of one pickled value each."""
 
     def keep(batches: Iterable[Any]) -> Iterator[Any]:
         import pyarrow as pa
@@ -118,7 +117,6 @@ def _pickle_rows(
 def _sum_partitions(
     of: Callable[[int, Iterable[ScoredRows]], Any], firsts: dict[int, int]
 ) -> Callable[..., Iterator[Any]]:
-    """Return a function from the values of a partition to its sum; places follow the rows."""
     places = {number: place for place, number in enumerate(firsts)}
 
     def sum_up(batches: Iterable[Any]) -> Iterator[Any]:
@@ -143,3 +141,37 @@ def _batch(place: int, total: Any) -> Any:
     import pyarrow as pa
 
     return pa.RecordBatch.from_pydict({"place": [place], "content": [pickle.dumps(total)]})
+
+
+def _moments_of(chunk: RowChunk) -> Moments:
+    return Moments.of(np.concatenate([rows.X for rows in chunk.batches]))
+
+
+class ScaledPasses(Passes):
+    """Rows standardised by means and deviations of all rows, with a constant if asked for."""
+
+    def __init__(self, passes: Passes, n_features: int, *, scale: bool, intercept: bool) -> None:
+        zeros = np.zeros(n_features)
+        moments = Moments(zeros, zeros, zeros)
+        if scale:
+            moments = passes.total(_MAX_ROWS_OF_MOMENTS, _moments_of)
+        scaler = FixedScaler(scale=scale, intercept=intercept)
+        self._passes, self._scaler = passes, scaler.opened(moments, [True] * n_features)
+
+    @property
+    def n_rows(self) -> int:
+        """The number of rows."""
+        return self._passes.n_rows
+
+    def total(self, size: int | None, sum_chunk: Callable[[RowChunk], S]) -> S:
+        """Return the sum over all rows."""
+        scaler = self._scaler
+
+        def scale(batches: Iterable[Rows]) -> Iterator[Rows]:
+            for rows in batches:
+                Z = scaler.transform(rows.X)
+                yield rows._replace(X=Z, norms=validation.norms(Z))
+
+        return self._passes.total(
+            size, lambda chunk: sum_chunk(RowChunk(chunk.first, scale(chunk.batches)))
+        )

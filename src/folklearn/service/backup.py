@@ -1,6 +1,7 @@
 """A copy of a folder that is being served, read back in full before it is called good."""
 
 import shutil
+from contextlib import closing
 from pathlib import Path
 
 import apsw
@@ -8,8 +9,9 @@ import apsw
 from folklearn.errors import FolklearnError, InvalidInputError, StateFileError
 from folklearn.service import journal
 from folklearn.service.events import decode_event
+from folklearn.service.keys import KEY_FILE, Keys
 
-_NAMES = (journal.NAME, "keys.db")
+_BODY = 6  # column of an event
 
 
 def backup(folder: Path, target: Path) -> int:
@@ -28,104 +30,88 @@ def backup(folder: Path, target: Path) -> int:
     is_new = not target.exists()
     try:
         target.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return _copy_all(folder, target)
+        return _copy(folder, target)
     except BaseException as error:
-        _remove(target, is_new)
+        for path in target.glob("*"):
+            path.unlink(missing_ok=True)
+        if is_new:
+            shutil.rmtree(target, ignore_errors=True)
         if isinstance(error, apsw.Error | OSError | FolklearnError):
             raise StateFileError(_blame(folder, target, error)) from None
         raise
 
 
-def _copy_all(folder: Path, target: Path) -> int:
+def _copy(folder: Path, target: Path) -> int:
     committed = journal.last_committed(folder)  # before the copy, which may hold more
-    for name in _NAMES:
-        if (folder / name).exists():
-            _copy(folder / name, target / name)
-    copy = journal.Journal(target)
-    try:
-        copy.forget_snapshots()
+    if (folder / KEY_FILE).exists():
+        journal.replace_file(target / KEY_FILE, (folder / KEY_FILE).read_bytes())
+    _copy_pages(folder / journal.NAME, target / journal.NAME)
+    with closing(journal.Journal(target)) as copy:
+        with copy.transaction():
+            copy.db.execute("DELETE FROM snapshot")
+        copy.checkpoint()
         n_events: int = copy.last
-    finally:
-        copy.close()
     journal.sync_folder(target)
     read_pages(target / journal.NAME)
-    for name in _NAMES:
-        if (target / name).exists():
-            read_rows(target / name)
+    read_rows(target / journal.NAME)
+    Keys(target).all()
     if n_events < committed:
         raise StateFileError(f"it ends with event {n_events}, but event {committed} was committed")
     return n_events
 
 
-def _copy(source: Path, target: Path) -> None:
+def _copy_pages(source: Path, target: Path) -> None:
     """Copy a database by SQLite, page by page: a plain copy would miss its WAL."""
     target.touch(mode=0o600)
-    old, new = journal.open_database(source, read_only=True), journal.open_database(target)
-    try:
-        if journal.has_checksums(source):
-            # Before the first page: pages that SQLite writes early, because its cache is full,
-            # would else keep the checksums that they had in the source's WAL.
-            journal.reserve_checksums(new)
-            new.execute("PRAGMA user_version=1")
+    with (
+        closing(journal.open_database(source, read_only=True)) as old,
+        closing(journal.open_database(target)) as new,
+    ):
+        # Before the first page: pages that SQLite writes early, because its cache is full, would
+        # else keep the checksums that they had in the source's WAL.
+        journal.reserve_checksums(new)
+        new.execute("PRAGMA user_version=1")
         with new.backup("main", old, "main") as pages:
             pages.step()
-    finally:
-        old.close()
-        new.close()
 
 
 def read_pages(path: Path) -> None:
     """Check the checksum of every page of a journal that is not being written."""
-    db, number = journal.open_database(path, read_only=True), 0
-    try:
+    number = 0
+    with closing(journal.open_database(path, read_only=True)) as db, open(path, "rb") as file:
         size = db.pragma("page_size")
-        with open(path, "rb") as file:
-            while page := file.read(size):
-                number += 1
-                if db.execute("SELECT verify_checksum(?)", (page,)).fetchone() != (1,):
-                    raise StateFileError(f"the checksum of page {number} is wrong")
-    finally:
-        db.close()
+        while page := file.read(size):
+            number += 1
+            if db.execute("SELECT verify_checksum(?)", (page,)).fetchone() != (1,):
+                raise StateFileError(f"the checksum of page {number} is wrong")
 
 
 def read_rows(path: Path) -> None:
-    """Read every index and every row of a database, events as events; raise if one is bad."""
-    db = journal.open_database(path, read_only=True)
-    try:
+    """Read every index and every row of a journal, events as events; raise if one is bad."""
+    with closing(journal.open_database(path, read_only=True)) as db:
         problems = db.execute("PRAGMA integrity_check(1)").fetchall()
         if problems != [("ok",)]:
             raise StateFileError(str(problems[0][0]))
-        for (table,) in db.execute(
-            "SELECT name FROM sqlite_schema WHERE type = 'table'"
-        ).fetchall():
+        tables = db.execute("SELECT name FROM sqlite_schema WHERE type = 'table'").fetchall()
+        for (table,) in tables:
             for row in db.execute(f'SELECT * FROM "{table}"'):
                 if table == "event":
-                    decode_event(row[-1])
-    finally:
-        db.close()
-
-
-def _remove(target: Path, is_new: bool) -> None:
-    """Remove what was copied, and the folder if it was not there before."""
-    for path in target.glob("*"):
-        path.unlink(missing_ok=True)
-    if is_new:
-        shutil.rmtree(target, ignore_errors=True)
+                    decode_event(row[_BODY])
 
 
 def _blame(folder: Path, target: Path, error: BaseException) -> str:
     """Say which file is bad: one of the folder if it cannot be read in full, else the copy."""
-    for name in _NAMES:
-        try:
-            if name == journal.NAME:
-                journal.Journal(folder, read_only=True).close()  # knows where it must end
-            if (folder / name).exists():
-                read_rows(folder / name)
-        except (apsw.Error, FolklearnError) as reason:
-            return (
-                f"{folder / name} cannot be copied, because it cannot be read in full: {reason}. "
-                "If the disk is well it is damaged: restore it from an earlier backup"
-            )
+    name = journal.NAME
+    try:
+        journal.Journal(folder, read_only=True).close()  # knows where it must end
+        read_rows(folder / name)
+        name = KEY_FILE
+        Keys(folder).all()
+    except (apsw.Error, FolklearnError) as reason:
+        return (
+            f"{folder / name} cannot be copied, because it cannot be read in full: {reason}. "
+            "If the disk is well it is damaged: restore it from an earlier backup"
+        )
     return (
         f"the copy in {target} was not good and is removed: {error}. {folder} can be read in full: "
         "look for room and faults on the disk of the copy, and try again"

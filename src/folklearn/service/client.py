@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 import msgspec
@@ -91,15 +92,17 @@ class Client:
         except urllib3.exceptions.HTTPError as error:
             why = getattr(error, "reason", None) or error
             raise ConnectionError(f"{self._address} does not answer: {why}") from error
-        if answer.status >= 400:
-            raise ServiceError(answer.status, _read_detail(answer.data))
-        is_json = answer.headers.get("content-type", "").startswith("application/json")
+        kind = answer.headers.get("content-type", "")
+        if kind.startswith("application/problem+json"):
+            raise ServiceError(answer.status, msgspec.json.decode(answer.data)["detail"])
+        if answer.status >= 400:  # of a proxy, perhaps
+            raise ServiceError(answer.status, answer.data.decode("utf-8", "replace")[:300])
+        is_json = kind.startswith("application/json")
         return msgspec.json.decode(answer.data) if is_json else answer.data
 
     def models(self) -> list[dict[str, Any]]:
         """Return the models that the key can see."""
-        models: list[dict[str, Any]] = self.request("GET", "/v1/models")["models"]
-        return models
+        return list(self.request("GET", "/v1/models")["models"])
 
     def model(self, name: str) -> "RemoteModel":
         """Return a model by its name."""
@@ -122,13 +125,13 @@ class RemoteModel:
 
     def predict(self, row: Mapping[str, Any], **options: Any) -> Prediction:
         """Predict a row; options are those of the route: remember, durable, at_least."""
-        return _read_prediction(self._ask("POST", "/predict", {"row": row, **options}))
+        answer = self._ask("POST", "/predict", {"row": row, **options})
+        return _read_prediction(answer, answer["version"])
 
     def predict_many(self, rows: Sequence[Mapping[str, Any]], **options: Any) -> list[Prediction]:
         """Predict rows together."""
         answer = self._ask("POST", "/predict/batch", {"rows": rows, **options})
-        version = answer["version"]
-        return [_read_prediction({**item, "version": version}) for item in answer["predictions"]]
+        return [_read_prediction(item, answer["version"]) for item in answer["predictions"]]
 
     def learn(
         self,
@@ -141,8 +144,7 @@ class RemoteModel:
         """Learn a label, of a row or of a prediction; return the number of the event."""
         subject = {"row": row} if id is None else {"id": id}
         body = {"label": label, "weight": weight, **subject}
-        event: int = self._ask("POST", "/learn", body, repeats=True)["event"]
-        return event
+        return int(self._ask("POST", "/learn", body, repeats=True)["event"])
 
     def learn_many(self, items: Iterable[tuple[Mapping[str, Any], Any]]) -> dict[str, Any]:
         """Learn pairs of row and label, in as many requests as their size needs.
@@ -168,8 +170,7 @@ class RemoteModel:
     def reward(self, id: str, reward: float) -> int:
         """Tell an agent what came of a decision, from 0 to 1."""
         body = {"id": id, "reward": reward}
-        event: int = self._ask("POST", "/reward", body, repeats=True)["event"]
-        return event
+        return int(self._ask("POST", "/reward", body, repeats=True)["event"])
 
     def describe(self) -> dict[str, Any]:
         """Return what the model is, and how it does."""
@@ -197,9 +198,7 @@ class RemoteModel:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model to a file that `folklearn.load` reads."""
-        content = self._ask("GET", "/file")
-        with open(path, "wb") as file:
-            file.write(content)
+        Path(path).write_bytes(self._ask("GET", "/file"))
 
     def delete(self) -> None:
         """Delete the model."""
@@ -221,13 +220,6 @@ def _split(items: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
         yield items[start:]
 
 
-def _read_prediction(answer: Mapping[str, Any]) -> Prediction:
+def _read_prediction(answer: Mapping[str, Any], version: int) -> Prediction:
     p = {item["label"]: item["probability"] for item in answer["probabilities"]}
-    return Prediction(answer["label"], p, answer["version"], answer.get("id"))
-
-
-def _read_detail(content: bytes) -> str:
-    try:
-        return str(msgspec.json.decode(content)["detail"])
-    except (msgspec.MsgspecError, KeyError, TypeError):
-        return content.decode("utf-8", "replace")[:300]
+    return Prediction(answer["label"], p, version, answer.get("id"))

@@ -125,18 +125,24 @@ class JournalEvent(
     """A change of a model."""
 
 
+class ModelSize(NamedTuple):
+    """Sizes of a model that limits bound; `learner` is approximate, in bytes."""
+
+    classes: int
+    columns: int
+    features: int
+    places: int
+    learner: int
+
+
 class CreateEvent(JournalEvent, frozen=True, tag="created"):
-    """The first event of a model: its configuration, and the sizes that it may grow to.
+    """The first event of a model: its configuration, and the size that it may grow to.
 
     `file` holds a model that `Model.save` wrote, to begin with.
     """
 
     config: Config
-    max_classes: int
-    max_columns: int
-    max_features: int
-    max_places: int
-    max_learner: int
+    limits: ModelSize
     file: bytes | None = None
 
 
@@ -183,16 +189,11 @@ class RefusedItem(msgspec.Struct, frozen=True, array_like=True):
 
 
 class LabelsEvent(JournalEvent, frozen=True, tag="learnedmany"):
-    """The labels of a request that are to be learned.
+    """The labels of a request, None for those that `already` were learned, or are `refused`."""
 
-    `already` were learned before, some were `refused`; where items are missing for that,
-    `indices` are those of the others in the request.
-    """
-
-    items: list[LabelEvent]
+    items: list[LabelEvent | None]
     already: int = 0
     refused: list[RefusedItem] = []
-    indices: list[int] | None = None
 
 
 class RefusalEvent(JournalEvent, frozen=True, tag="refused"):
@@ -237,13 +238,7 @@ AnyEvent = (
     | DeleteEvent
 )
 ChangeRequest = (
-    PredictionsRequest
-    | LabelEvent
-    | LabelsRequest
-    | DecisionEvent
-    | RewardEvent
-    | ExpiryEvent
-    | DeleteEvent
+    PredictionsRequest | LabelEvent | LabelsRequest | DecisionEvent | RewardEvent | ExpiryEvent
 )
 
 encode_event = msgspec.msgpack.Encoder(uuid_format="bytes").encode

@@ -3,19 +3,26 @@
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, get_args
 
 import msgspec
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
+from folklearn import __version__
 from folklearn.errors import FolklearnError, StateFileError
-from folklearn.service.events import Answer, RefusedError
-from folklearn.service.keys import Key
-from folklearn.service.limits import Limits
+from folklearn.service.events import (
+    Answer,
+    ChangeRequest,
+    Config,
+    DecisionEvent,
+    RefusedError,
+    RewardEvent,
+)
+from folklearn.service.keys import NO_KEY, Key
+from folklearn.service.limits import NAME_PATTERN
 
 if TYPE_CHECKING:
     from folklearn.service.service import Service
@@ -23,68 +30,42 @@ if TYPE_CHECKING:
 log = logging.getLogger("folklearn.service")
 
 _FREE_BYTES = 65_536  # of a request or an answer, so that small ones pass while large ones wait
-NO_KEY = Key("", "", None, frozenset(), "", 0, None, None)
 
 
-class Traffic:
-    """Bytes of large requests and answers under way, bounded over all clients."""
+@dataclass
+class Call:
+    """A request, with what becomes known of it: its key, its model, its content.
 
-    def __init__(self, limits: Limits) -> None:
-        self.limits, self.n_bytes = limits, 0
+    Attributes
+    ----------
+    host : `ModelHost`, where the path names a model that exists.
+    n_bytes : of the content.
+    n_traffic : bytes that it holds of the traffic of large requests and answers.
+    """
 
+    service: "Service"
+    name: str
+    headers: dict[bytes, bytes]
+    key: Key = NO_KEY
+    host: Any = None
+    body: Any = None
+    n_bytes: int = 0
+    idempotency_key: str | None = None
+    n_traffic: int = 0
 
-class TrafficShare:
-    """Bytes that one request holds of the traffic, within ``with``."""
-
-    def __init__(self, traffic: Traffic) -> None:
-        self.traffic, self.n_bytes = traffic, 0
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.traffic.n_bytes -= self.n_bytes
-
-    def take(self, n_bytes: int) -> None:
-        """Hold n_bytes in all; raise if that is too much for the traffic."""
-        n_more = max(0, n_bytes - _FREE_BYTES) - self.n_bytes
+    def take_traffic(self, n_bytes: int) -> None:
+        """Hold n_bytes in all; raise if that is too much for the traffic of all clients."""
+        n_more = max(0, n_bytes - _FREE_BYTES) - self.n_traffic
         if n_more > 0:
-            if self.traffic.n_bytes + n_more > self.traffic.limits.traffic:
+            if self.service.n_traffic_bytes + n_more > self.service.limits.traffic:
                 raise RefusedError(
                     503,
                     "too many large requests and answers are on their way: try again, and read "
                     "answers as they come",
                     retry_after=5,
                 )
-            self.traffic.n_bytes += n_more
-            self.n_bytes += n_more
-
-    async def send_long(self, send: Send, content: bytes) -> None:
-        """Send a long body as fast as it is read; give up on a client that reads nothing."""
-        for start in range(0, len(content), _FREE_BYTES):
-            chunk = content[start : start + _FREE_BYTES]
-            has_more = start + len(chunk) < len(content)
-            message = {"type": "http.response.body", "body": chunk, "more_body": has_more}
-            with suppress(TimeoutError):
-                async with asyncio.timeout(self.traffic.limits.unread if start else None):
-                    await send(message)
-                continue
-            return  # the server hangs up on an answer that is not whole
-
-
-@dataclass(frozen=True)
-class Call:
-    """A request that its key allows, with its model and its content."""
-
-    service: "Service"
-    key: Key
-    host: Any  # `ModelHost`, where the path names a model that exists
-    name: str
-    body: Any
-    n_bytes: int  # of the content
-    headers: dict[bytes, bytes]
-    share: TrafficShare
-    idempotency_key: str | None = None
+            self.service.n_traffic_bytes += n_more
+            self.n_traffic += n_more
 
 
 Handler = Callable[[Call], Awaitable[Any]]
@@ -98,10 +79,8 @@ class Endpoint:
     ----------
     path : with ``{name}`` for the name of a model.
     scope : that the key must have; None if no key is needed.
-    body : type of the content, None if there is none.
-    finds : whether the model must exist.
-    repeats : whether an Idempotency-Key is heeded.
-    is_agent : whether the model must be an agent, or must not be; None for either.
+    body : type of the content, None if there is none. It says whether the model must exist, must
+        be an agent, and whether an Idempotency-Key is heeded.
     """
 
     method: str
@@ -109,15 +88,11 @@ class Endpoint:
     scope: Any
     handler: Handler
     body: Any = None
-    finds: bool = True
-    repeats: bool = False
-    status: int = 200
-    is_agent: bool | None = None
 
     @property
-    def summary(self) -> str:
-        """The first line of the handler's docstring."""
-        return (self.handler.__doc__ or "").partition("\n")[0]
+    def repeats(self) -> bool:
+        """Whether an Idempotency-Key is heeded."""
+        return self.body in get_args(ChangeRequest)
 
 
 class EndpointApp:
@@ -126,136 +101,228 @@ class EndpointApp:
     def __init__(self, service: "Service", endpoint: Endpoint) -> None:
         self.service, self.endpoint = service, endpoint
         self._decoder = None if endpoint.body is None else msgspec.json.Decoder(endpoint.body)
-        self._counters = service.metrics.counters(endpoint.method, endpoint.path)
+        self._repeats, self._has_body = endpoint.repeats, endpoint.body not in (None, Config)
+        self._is_agent = endpoint.body in (DecisionEvent, RewardEvent)
+        self._labels = endpoint.method, endpoint.path
+        self._seconds = service.request_seconds.labels(*self._labels)
+        self._answers: dict[int, Any] = {}  # counters by status
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, and count the answer."""
         began = time.perf_counter()
-        with TrafficShare(self.service.traffic) as share:
+        call = Call(self.service, scope["path_params"].get("name", ""), dict(scope["headers"]))
+        try:
             try:
-                answer = await self._answer(scope, receive, share)
-            except RefusedError as refusal:
-                answer = refusal.answer
-            except msgspec.ValidationError as error:
-                sentence = f"the request is not as it should be: {error}"
-                answer = RefusedError(422, sentence).answer
-            except (msgspec.DecodeError, UnicodeDecodeError) as error:
-                sentence = f"the request is not JSON: {error}; a gap is null, and NaN is no JSON"
-                answer = RefusedError(400, sentence).answer
-            except RecursionError:
-                answer = RefusedError(400, "the request is nested too deeply").answer
+                answer = await self._answer(call, receive)
             except Exception as error:
-                # A file of the folder that cannot be read is not caused by the request.
-                if isinstance(error, FolklearnError) and not isinstance(error, StateFileError):
-                    answer = RefusedError(422, str(error)).answer
-                else:
-                    log.exception("%s %s failed", self.endpoint.method, self.endpoint.path)
-                    answer = RefusedError(500, "the service failed; its log says why").answer
-            status = await respond(answer, scope, receive, send, share)
-        seconds, answers = self._counters
-        seconds.observe(time.perf_counter() - began)
-        answers[status].inc()
+                answer = self._describe_error(error)
+            status = await _respond(call, answer, scope, receive, send)
+        finally:
+            self.service.n_traffic_bytes -= call.n_traffic
+        self._seconds.observe(time.perf_counter() - began)
+        if status not in self._answers:
+            self._answers[status] = self.service.answers.labels(*self._labels, status)
+        self._answers[status].inc()
 
-    async def _answer(self, scope: Scope, receive: Receive, share: TrafficShare) -> Any:
-        endpoint, service = self.endpoint, self.service
-        headers = dict(scope["headers"])
-        name = scope["path_params"].get("name", "")
-        key = NO_KEY
+    async def _answer(self, call: Call, receive: Receive) -> Any:
+        endpoint, service, name = self.endpoint, self.service, call.name
         if endpoint.scope is not None:
-            key = service.find_key(headers, with_session=endpoint.method == "GET")
-            if not key.allows(endpoint.scope, name or None):
+            call.key = service.find_key(call.headers, with_session=endpoint.method == "GET")
+            if not call.key.allows(endpoint.scope, name or None):
                 what = f"on the model {name!r}" if name else "on all models of the tenant"
                 raise RefusedError(403, f"this key lacks the scope {endpoint.scope!r} {what}")
-        content = await read_body(receive, headers, service.limits.body, share)
-        host = service.store.hosts.get((key.tenant, name))
-        if name and endpoint.finds:
-            if host is None:
+        content = await read_body(receive, call.headers, service.limits.body, call)
+        call.n_bytes = len(content)
+        call.host = service.store.hosts.get((call.key.tenant, name))
+        if name and endpoint.body is not Config:
+            if call.host is None:
                 raise RefusedError(404, f"there is no model {name!r}")
-            if endpoint.is_agent not in (None, host.is_agent):
+            if self._has_body and call.host.is_agent != self._is_agent:
                 hint = (
                     "decides: ask /decide, and tell rewards to /reward"
-                    if host.is_agent
+                    if call.host.is_agent
                     else "predicts labels: send rows to /predict, and tell labels to /learn"
                 )
                 raise RefusedError(422, f"this model {hint}")
-        body = None if self._decoder is None else self._decoder.decode(content)
-        repeat_key = headers.get(b"idempotency-key") if endpoint.repeats else None
-        if repeat_key is not None:
+        if self._decoder is not None:
+            call.body = self._decoder.decode(content)
+        if self._repeats and (repeat_key := call.headers.get(b"idempotency-key")) is not None:
             text = repeat_key.decode("latin-1")
             if not (0 < len(text) <= 64 and text.isascii() and text.isprintable()):
                 raise RefusedError(400, "an Idempotency-Key has 1 to 64 printable ASCII characters")
-            repeat_key = text
-        return await endpoint.handler(
-            Call(service, key, host, name, body, len(content), headers, share, repeat_key)
-        )
+            call.idempotency_key = text
+        return await endpoint.handler(call)
+
+    def _describe_error(self, error: Exception) -> Answer:
+        status, sentence = 422, str(error)
+        match error:
+            case RefusedError():
+                return error.answer
+            case msgspec.ValidationError():
+                sentence = f"the request is not as it should be: {error}"
+            case msgspec.DecodeError() | UnicodeDecodeError():
+                status = 400
+                sentence = f"the request is not JSON: {error}; a gap is null, and NaN is no JSON"
+            case RecursionError():
+                status, sentence = 400, "the request is nested too deeply"
+            case FolklearnError() if not isinstance(error, StateFileError):
+                pass
+            case _:  # also a file of the folder that cannot be read: no fault of the request
+                log.error("%s %s failed", *self._labels, exc_info=error)
+                status, sentence = 500, "the service failed; its log says why"
+        return RefusedError(status, sentence).answer
 
 
 async def read_body(
-    receive: Receive, headers: dict[bytes, bytes], limit: int, share: TrafficShare | None = None
-) -> bytes:
+    receive: Receive, headers: dict[bytes, bytes], limit: int, call: Call | None = None
+) -> bytearray:
     """Return the content of a request; raise if it has more than limit bytes."""
     stated = headers.get(b"content-length", b"0")
     n_stated = int(stated) if stated.isdigit() else limit + 1
-    chunks, n_bytes, has_more = list[bytes](), 0, True
-    while has_more and max(n_stated, n_bytes) <= limit:
+    content, has_more = bytearray(), True
+    while has_more and max(n_stated, len(content)) <= limit:
         message = await receive()
         if message["type"] == "http.disconnect":
             raise RefusedError(400, "the request was cut off")
-        chunks.append(message.get("body", b""))
-        n_bytes += len(chunks[-1])
+        content += message.get("body", b"")
         has_more = message.get("more_body", False)
-        if share is not None and _FREE_BYTES < n_bytes <= limit:
-            share.take(n_bytes)
-    if max(n_stated, n_bytes) > limit:
+        if call is not None and _FREE_BYTES < len(content) <= limit:
+            call.take_traffic(len(content))
+    if max(n_stated, len(content)) > limit:
         raise RefusedError(413, f"a request may have {limit:,} bytes")
-    return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+    return content
 
 
-async def respond(
-    answer: Answer | Response,
-    scope: Scope,
-    receive: Receive,
-    send: Send,
-    share: TrafficShare | None = None,
-) -> int:
-    """Send an answer, or a response of Starlette; return its status.
+async def _respond(call: Call, answer: Any, scope: Scope, receive: Receive, send: Send) -> int:
+    """Send an `Answer`, the content of one, or a response of Starlette; return its status.
 
-    With a share of the traffic an answer that is too long, or too much for it, is refused.
+    One that is too long, or too much for the traffic, is refused; a client that reads nothing of
+    a long one is given up.
     """
     if isinstance(answer, StreamingResponse):
         await answer(scope, receive, send)
         return answer.status_code
+    limits = call.service.limits
     if isinstance(answer, Response):
         status, headers, content = answer.status_code, answer.raw_headers, bytes(answer.body)
     else:
-        status, content = answer.status, msgspec.json.encode(answer.body)
+        status, body = (200, answer) if isinstance(answer, dict) else answer
+        content = msgspec.json.encode(body)
         kind = b"application/json" if status < 400 else b"application/problem+json"
         headers = [
             (b"content-type", kind),
             (b"content-length", b"%d" % len(content)),
             (b"cache-control", b"no-store"),
         ]
-        if status in (429, 503) and "retry_after" in answer.body:
-            headers.append((b"retry-after", b"%d" % answer.body["retry_after"]))
+        if status in (429, 503) and "retry_after" in body:
+            headers.append((b"retry-after", b"%d" % body["retry_after"]))
         if status == 401:
             headers.append((b"www-authenticate", b"Bearer"))
-    if share is not None and len(content) > min(_FREE_BYTES, share.traffic.limits.answer):
+    if status < 400 and len(content) > min(_FREE_BYTES, limits.answer):
         try:
-            check_answer_length(len(content), share.traffic.limits.answer)
-            share.take(len(content))
+            check_answer_length(len(content), limits.answer)
+            call.take_traffic(len(content))
         except RefusedError as refusal:
-            return await respond(refusal.answer, scope, receive, send)
+            return await _respond(call, refusal.answer, scope, receive, send)
     await send({"type": "http.response.start", "status": status, "headers": headers})
-    if share is not None and len(content) > _FREE_BYTES:
-        await share.send_long(send, content)
-    else:
-        await send({"type": "http.response.body", "body": content})
+    for start in range(0, max(1, len(content)), _FREE_BYTES):
+        chunk = content[start : start + _FREE_BYTES]
+        has_more = start + len(chunk) < len(content)
+        message = {"type": "http.response.body", "body": chunk, "more_body": has_more}
+        if not start:
+            await send(message)
+            continue
+        try:
+            async with asyncio.timeout(limits.unread):
+                await send(message)
+        except TimeoutError:
+            break  # the server hangs up on an answer that is not whole
     return status
 
 
-def check_answer_length(n_bytes: int, limit: int) -> None:
+def check_answer_length(n_bytes: int, limit: int, remedy: str = "ask for less") -> None:
     """Raise if an answer is too long."""
     if n_bytes > limit:
         raise RefusedError(
-            422, f"the answer may have {limit:,} bytes, and would have {n_bytes:,}: ask for less"
+            422, f"the answer may have {limit:,} bytes, and would have {n_bytes:,}: {remedy}"
         )
+
+
+# The OpenAPI document, made from the table that serves the routes.
+
+_PROBLEMS = {
+    "400": "The request cannot be read",
+    "401": "No key, or one that is not live",
+    "403": "The key does not allow this",
+    "404": "There is no such model, prediction or decision",
+    "409": "It contradicts what was said before",
+    "410": "It came too late",
+    "413": "The request is too large",
+    "422": "The request is refused; the detail says why",
+    "429": "Too many requests wait: try again after Retry-After seconds",
+    "503": "Nothing can be learned now: try again after Retry-After seconds",
+}
+_PROBLEM = {
+    "type": "object",
+    "properties": {
+        "status": {"type": "integer"},
+        "detail": {"type": "string"},
+        "retry_after": {"type": "integer", "description": "Seconds, as in Retry-After"},
+    },
+    "required": ["status", "detail"],
+}
+_NAME = {"name": "name", "in": "path", "required": True}
+_NAME |= {"schema": {"type": "string", "pattern": NAME_PATTERN}}
+_IDEMPOTENCY_KEY = {
+    "name": "Idempotency-Key",
+    "in": "header",
+    "description": "A request with the same key and content is done once.",
+    "schema": {"type": "string", "minLength": 1, "maxLength": 64},
+}
+
+
+def describe_api(endpoints: Sequence[Endpoint]) -> dict[str, Any]:
+    """Return the OpenAPI document as plain data."""
+    types = [endpoint.body for endpoint in endpoints if endpoint.body is not None]
+    schemas, components = msgspec.json.schema_components(
+        types, ref_template="#/components/schemas/{name}"
+    )
+    for component in components.values():  # the kind of an event is for the journal
+        if component["properties"].pop("type", None) is not None:
+            component["required"].remove("type")
+    by_type = dict(zip(types, schemas, strict=True))
+    paths: dict[str, Any] = {}
+    for endpoint in endpoints:
+        operation = _describe_operation(endpoint, by_type)
+        paths.setdefault(endpoint.path, {})[endpoint.method.lower()] = operation
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "folklearn", "version": __version__},
+        "paths": paths,
+        "components": {
+            "schemas": {**components, "Problem": _PROBLEM},
+            "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
+        },
+    }
+
+
+def _describe_operation(endpoint: Endpoint, schemas: dict[Any, Any]) -> dict[str, Any]:
+    problem = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
+    answers: dict[str, Any] = {
+        status: {"description": text, "content": problem} for status, text in _PROBLEMS.items()
+    }
+    for status in ("200", "201") if endpoint.body is Config else ("200",):
+        answers[status] = {"description": "Done"}
+    has_name = "{name}" in endpoint.path
+    operation: dict[str, Any] = {
+        "operationId": endpoint.handler.__name__,
+        "summary": (endpoint.handler.__doc__ or "").partition("\n")[0],
+        "responses": answers,
+        "parameters": has_name * [_NAME] + endpoint.repeats * [_IDEMPOTENCY_KEY],
+    }
+    if endpoint.scope is not None:
+        operation["security"] = [{"key": [endpoint.scope]}]
+    if endpoint.body is not None:
+        content = {"application/json": {"schema": schemas[endpoint.body]}}
+        operation["requestBody"] = {"required": True, "content": content}
+    return operation

@@ -9,26 +9,19 @@ damaged is passed over, and the journal replayed from further back.
 """
 
 import ctypes
-import hashlib
-import json
 import os
-import platform
 import struct
 import sys
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 from uuid import UUID
 
 import apsw
 import apsw.sqlite_extra
-import numba
-import numpy
-import scipy
 
-import folklearn
 from folklearn import serialization
 from folklearn.errors import StateFileError
 from folklearn.serialization import Record
@@ -44,18 +37,6 @@ _READ_WRITE = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
 SNAPSHOT_FOLDER = "snapshots"
 _N_KEPT_SNAPSHOTS = 2
 
-# The program that writes: equal bytes are promised between equal builds on one machine.
-BUILD = json.dumps(
-    {
-        "folklearn": folklearn.__version__,
-        "numba": numba.__version__,
-        "numpy": numpy.__version__,
-        "scipy": scipy.__version__,
-        "python": platform.python_version(),
-        "machine": platform.machine(),
-    }
-)
-
 _TABLES = """
 CREATE TABLE model (
     number INTEGER PRIMARY KEY, tenant TEXT NOT NULL, name TEXT NOT NULL,
@@ -64,20 +45,16 @@ CREATE TABLE model (
 CREATE UNIQUE INDEX model_name ON model (tenant, name) WHERE last IS NULL;
 CREATE TABLE event (
     seq INTEGER PRIMARY KEY, model INTEGER NOT NULL, time INTEGER NOT NULL,
-    id BLOB, key TEXT, digest BLOB, body BLOB NOT NULL
+    id BLOB, key TEXT, digest BLOB, body BLOB NOT NULL, answer BLOB, skipped TEXT
 );
 CREATE UNIQUE INDEX event_id ON event (id) WHERE id IS NOT NULL;
 CREATE UNIQUE INDEX event_key ON event (model, key) WHERE key IS NOT NULL;
 CREATE TABLE asked (seq INTEGER PRIMARY KEY, model INTEGER NOT NULL, due INTEGER, told INTEGER);
 CREATE INDEX asked_due ON asked (due) WHERE told IS NULL AND due IS NOT NULL;
 CREATE INDEX asked_open ON asked (model) WHERE told IS NULL;
-CREATE TABLE answer (seq INTEGER PRIMARY KEY, body BLOB NOT NULL);
-CREATE TABLE skipped (seq INTEGER PRIMARY KEY, reason TEXT NOT NULL);
 CREATE TABLE snapshot (
-    model INTEGER NOT NULL, seq INTEGER NOT NULL, file TEXT NOT NULL, sha256 TEXT NOT NULL,
-    build TEXT NOT NULL, PRIMARY KEY (model, seq)
+    model INTEGER NOT NULL, seq INTEGER NOT NULL, digest TEXT NOT NULL, PRIMARY KEY (model, seq)
 );
-CREATE TABLE opened (time INTEGER NOT NULL, build TEXT NOT NULL);
 """
 
 
@@ -88,6 +65,7 @@ class Entry(NamedTuple):
     ----------
     time : milliseconds since 1970.
     id : issued with the event, for a label or reward that comes later.
+    skipped : why it is left out of every replay, None if it is not.
     """
 
     seq: int
@@ -96,6 +74,7 @@ class Entry(NamedTuple):
     event: Any
     id: UUID | None = None
     has_key: bool = False
+    skipped: str | None = None
 
 
 class ModelRow(NamedTuple):
@@ -107,14 +86,31 @@ class ModelRow(NamedTuple):
     first: int
 
 
-class SnapshotRow(NamedTuple):
-    """A snapshot file, and the last event that is in it."""
+class Snapshot(NamedTuple):
+    """A file with the state of a model after an event, and the digest of that state."""
 
     model: int
     seq: int
-    file: str
-    sha256: str
-    build: str
+    digest: str
+
+    def path(self, folder: Path) -> Path:
+        """Return the file."""
+        return folder / SNAPSHOT_FOLDER / f"{self.model}-{self.seq}.folk"
+
+    @classmethod
+    def write(cls, folder: Path, model: int, seq: int, record: Record) -> Self:
+        """Write the state of a model after an event; the file is durable when this returns."""
+        snapshot = cls(model, seq, record.digest)
+        (folder / SNAPSHOT_FOLDER).mkdir(mode=0o700, exist_ok=True)
+        replace_file(snapshot.path(folder), serialization.as_bytes(record))
+        return snapshot
+
+    def read(self, folder: Path) -> Record:
+        """Return the state; OSError or StateFileError if it is not as written."""
+        record = serialization.read(self.path(folder))
+        if record.digest != self.digest:
+            raise StateFileError(f"{self.path(folder)} holds another state")
+        return record
 
 
 @contextmanager
@@ -141,12 +137,6 @@ def open_database(path: Path, *, read_only: bool = False) -> apsw.Connection:
     return db
 
 
-def has_checksums(path: Path) -> bool:
-    """Tell whether the pages of a database carry checksums."""
-    with open(path, "rb") as file:
-        return file.read(21)[20:] == bytes([_CHECKSUM_BYTES])
-
-
 def reserve_checksums(db: apsw.Connection) -> None:
     """Let the pages of an empty database carry checksums."""
     reserved = ctypes.c_int(_CHECKSUM_BYTES)
@@ -156,14 +146,12 @@ def reserve_checksums(db: apsw.Connection) -> None:
 class Journal:
     """The events of all models of a folder.
 
-    Within `begin` ... `commit` everything that is added becomes durable together or not at all.
-
     Attributes
     ----------
-    last, before : the number of the last event, now and at `begin`.
+    last, before : the number of the last event, now and when the transaction began.
     answers_to_add : answers, by event, that do not follow from the event.
     refused_ids : events, by id, whose label for that id was not learned: it waits again.
-        Both are outcomes of events already applied, and added by the next `begin`.
+        Both are outcomes of events already applied, and added by the next transaction.
     """
 
     def __init__(self, folder: Path, *, read_only: bool = False) -> None:
@@ -173,26 +161,34 @@ class Journal:
         self.refused_ids: dict[UUID, int] = {}
         self._head: int | None = None  # file descriptor of the writer
         committed = last_committed(folder)  # before the journal is read, which may grow meanwhile
-        if committed and not _file_size(folder / NAME):
+        if committed and not file_size(folder / NAME):
             # SQLite would begin anew, and remove the WAL.
             raise StateFileError(f"{folder / NAME} is gone or empty: restore it from a backup")
         with name_damaged_file(folder):
             self.db = open_database(folder / NAME, read_only=read_only)
         try:
             with name_damaged_file(folder):
-                self._open(read_only)
-                self._check_tail(committed)
+                self._open(read_only, committed)
                 if not read_only:
                     # After a sync that failed the WAL may be in memory alone, although it looks
                     # well: what is read from it counts only once it is in the database.
                     self.checkpoint()
+                # SQLite fills a page that is cut off with zeros, and checks no checksum then. What
+                # was read so far is read again, now that the checkpoint has made it whole.
+                self.db.release_memory()
+                if not file_size(self._wal) and file_size(folder / NAME) % self.db.pragma(
+                    "page_size"
+                ):
+                    raise StateFileError(
+                        f"{folder / NAME} is damaged, its end is cut off: restore it from a backup"
+                    )
         except BaseException:
             self.db.close()
             raise
         if not read_only:
             self._head = os.open(folder / "head", os.O_RDWR | os.O_CREAT, 0o600)
 
-    def _open(self, read_only: bool) -> None:
+    def _open(self, read_only: bool, committed: int) -> None:
         if not read_only and not self._value("SELECT count(*) FROM sqlite_schema"):
             reserve_checksums(self.db)
             os.chmod(self.folder / NAME, 0o600)
@@ -210,13 +206,8 @@ class Journal:
             for setting in ("journal_mode=WAL", "synchronous=FULL", "wal_autocheckpoint=0"):
                 self.db.execute(f"PRAGMA {setting}").fetchall()
         self.last = self._value("SELECT coalesce(max(seq), 0) FROM event")
-
-    def _check_tail(self, committed: int) -> None:
-        """Refuse a journal that ends before what was committed: its newest pages were damaged.
-
-        SQLite takes a damaged WAL for one that ends there. The head, written without a sync after
-        every commit, is never ahead of the journal unless the end of the journal was lost.
-        """
+        # SQLite takes a damaged WAL for one that ends there. The head, written without a sync
+        # after every commit, is never ahead of the journal unless the end of the journal was lost.
         if committed > self.last:
             raise StateFileError(
                 f"{self.folder / NAME} ends with event {self.last}, but event {committed} was "
@@ -236,13 +227,18 @@ class Journal:
 
     # Writing.
 
-    def begin(self) -> None:
-        """Begin to add events, after the outcome of earlier ones."""
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Make everything durable together that is added within, and the outcome of earlier events.
+
+        After an exception nothing of it is, and the journal is of no further use.
+        """
         self.db.execute("BEGIN IMMEDIATE")
-        self.before, self._n_changes = self.last, self.db.total_changes()
+        self.before, n_changes = self.last, self.db.total_changes()
         if self.answers_to_add:
             self.db.executemany(
-                "INSERT OR IGNORE INTO answer VALUES (?, ?)", self.answers_to_add.items()
+                "UPDATE event SET answer = ? WHERE seq = ? AND answer IS NULL",
+                [(content, seq) for seq, content in self.answers_to_add.items()],
             )
             self.answers_to_add.clear()
         if self.refused_ids:
@@ -252,15 +248,8 @@ class Journal:
                 [(seq, id.bytes) for id, seq in self.refused_ids.items()],
             )
             self.refused_ids.clear()
-
-    @property
-    def is_writing(self) -> bool:
-        """Whether a transaction is not yet committed."""
-        return self.db.in_transaction
-
-    def commit(self) -> None:
-        """Make everything durable that was added since `begin`."""
-        if self.db.total_changes() == self._n_changes:
+        yield
+        if self.db.total_changes() == n_changes:
             self.db.execute("ROLLBACK")
             return
         sys.audit("folklearn.before_commit")
@@ -280,16 +269,22 @@ class Journal:
         due: int | None = None,
         key: str | None = None,
         digest: bytes | None = None,
+        outcome_of: Iterable[int] = (),
     ) -> Entry:
-        """Add an event; one with an id waits for its label or reward, until a time if it is due."""
+        """Add an event; one with an id waits for its label or reward, until a time if it is due.
+
+        If it is the label or reward of others, `outcome_of` are their numbers: they wait no longer.
+        """
         self.last += 1
         id_bytes = None if id is None else id.bytes
         self.db.execute(
-            "INSERT INTO event VALUES (?, ?, ?, ?, ?, ?, ?)",
+            "INSERT INTO event VALUES (?, ?, ?, ?, ?, ?, ?, NULL, NULL)",
             (self.last, model, time, id_bytes, key, digest, encode_event(event)),
         )
         if id is not None:
             self.db.execute("INSERT INTO asked VALUES (?, ?, ?, NULL)", (self.last, model, due))
+        for asked in outcome_of:
+            self.db.execute("UPDATE asked SET told = ? WHERE seq = ?", (self.last, asked))
         return Entry(self.last, model, time, event, id, key is not None)
 
     def add_model(self, tenant: str, name: str) -> int:
@@ -305,47 +300,28 @@ class Journal:
         self.db.execute("UPDATE model SET last = ? WHERE number = ?", (seq, number))
         self.db.execute("UPDATE asked SET told = ? WHERE model = ? AND told IS NULL", (seq, number))
 
-    def set_outcome(self, waiting: Iterable[int], seq: int) -> None:
-        """Note that an event has the label or reward of others, which wait no longer."""
-        self.db.executemany(
-            "UPDATE asked SET told = ? WHERE seq = ?", [(seq, asked) for asked in waiting]
-        )
-
-    def add_skipped(self, seq: int, reason: str) -> None:
+    def skip(self, seq: int, reason: str) -> None:
         """Leave an event out of every replay."""
-        self.db.execute("INSERT OR IGNORE INTO skipped VALUES (?, ?)", (seq, reason))
+        self.db.execute("UPDATE event SET skipped = ? WHERE seq = ?", (reason, seq))
 
-    def add_snapshot(self, row: SnapshotRow) -> list[str]:
-        """Note a snapshot file; return the files of older ones that are not kept."""
-        self.db.execute("INSERT OR REPLACE INTO snapshot VALUES (?, ?, ?, ?, ?)", row)
-        old = self.snapshots(row.model)[_N_KEPT_SNAPSHOTS:]
-        for snapshot in old:
-            self.db.execute(
-                "DELETE FROM snapshot WHERE model = ? AND seq = ?", (row.model, snapshot.seq)
-            )
-        return [snapshot.file for snapshot in old]
-
-    def forget_snapshots(self) -> None:
-        """Remove all rows of snapshots, from a copy of the journal."""
-        self.begin()
-        self.db.execute("DELETE FROM snapshot")
-        self.commit()
-        self.checkpoint()
-
-    def add_opened(self, time: int) -> None:
-        """Note that a program of this build continues the journal."""
-        self.db.execute("INSERT INTO opened VALUES (?, ?)", (time, BUILD))
+    def add_snapshot(self, snapshot: Snapshot) -> list[Snapshot]:
+        """Note a snapshot; return older ones that are not kept."""
+        self.db.execute("INSERT OR REPLACE INTO snapshot VALUES (?, ?, ?)", snapshot)
+        old = self.snapshots(snapshot.model)[_N_KEPT_SNAPSHOTS:]
+        if old:
+            self.db.execute("DELETE FROM snapshot WHERE model = ? AND seq <= ?", old[0][:2])
+        return old
 
     def checkpoint(self, *, if_long: bool = False) -> None:
         """Move the WAL into the database, or do so if it has grown long."""
-        if if_long and _file_size(self._wal) <= self._max_wal_bytes:
+        if if_long and file_size(self._wal) <= self._max_wal_bytes:
             return
         sys.audit("folklearn.before_checkpoint")
         self.db.set_busy_timeout(0)  # a reader keeps the WAL, and must not stop the writer
         self.db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         self.db.set_busy_timeout(_BUSY_TIMEOUT_MS)
         sys.audit("folklearn.after_checkpoint")
-        self._max_wal_bytes = _file_size(self._wal) + _MAX_WAL_BYTES
+        self._max_wal_bytes = file_size(self._wal) + _MAX_WAL_BYTES
 
     # Reading.
 
@@ -376,12 +352,11 @@ class Journal:
         return entry
 
     def _entries(self, where: str, values: Any) -> Iterator[Entry]:
-        rows = self.db.execute(
-            f"SELECT seq, model, time, body, id, key IS NOT NULL FROM event WHERE {where}", values
-        )
-        for seq, model, time, body, id, has_key in rows:
+        columns = "seq, model, time, body, id, key IS NOT NULL, skipped"
+        rows = self.db.execute(f"SELECT {columns} FROM event WHERE {where}", values)
+        for seq, model, time, body, id, has_key, skipped in rows:
             issued = None if id is None else UUID(bytes=id)
-            yield Entry(seq, model, time, decode_event(body), issued, bool(has_key))
+            yield Entry(seq, model, time, decode_event(body), issued, bool(has_key), skipped)
 
     def find_key(self, model: int, key: str) -> tuple[int, bytes] | None:
         """Return the event that came with an Idempotency-Key, and the digest of its request."""
@@ -400,20 +375,14 @@ class Journal:
     def answer(self, seq: int) -> bytes | None:
         """Return an answer that was kept."""
         content = self.answers_to_add.get(seq)
-        return content or self._value("SELECT body FROM answer WHERE seq = ?", seq)
+        return content or self._value("SELECT answer FROM event WHERE seq = ?", seq)
 
-    def skipped_events(self) -> dict[int, str]:
-        """Return the events that are left out, and why."""
-        return dict(self.db.execute("SELECT seq, reason FROM skipped"))
-
-    def snapshots(self, model: int) -> list[SnapshotRow]:
+    def snapshots(self, model: int) -> list[Snapshot]:
         """Return the snapshots of a model, the newest first."""
         rows = self.db.execute(
-            "SELECT model, seq, file, sha256, build FROM snapshot WHERE model = ? "
-            "ORDER BY seq DESC",
-            (model,),
+            "SELECT model, seq, digest FROM snapshot WHERE model = ? ORDER BY seq DESC", (model,)
         )
-        return [SnapshotRow(*row) for row in rows]
+        return [Snapshot(*row) for row in rows]
 
     def due(self, now: int, limit: int) -> list[tuple[int, UUID]]:
         """Return (model, id) of what has waited too long."""
@@ -426,10 +395,9 @@ class Journal:
 
     def n_waiting(self, model: int) -> int:
         """Return how many predictions or decisions of a model wait."""
-        count: int = self._value(
-            "SELECT count(*) FROM asked WHERE told IS NULL AND model = ?", model
+        return int(
+            self._value("SELECT count(*) FROM asked WHERE told IS NULL AND model = ?", model)
         )
-        return count
 
 
 def last_committed(folder: Path) -> int:
@@ -441,52 +409,26 @@ def last_committed(folder: Path) -> int:
     return int(seq) if checksum == zlib.crc32(seq.to_bytes(8, "little")) else 0
 
 
-def _file_size(path: Path) -> int:
+def file_size(path: Path) -> int:
+    """Return the bytes of a file, 0 if it does not exist."""
     try:
         return os.stat(path).st_size
     except FileNotFoundError:
         return 0
 
 
-# Snapshots.
-
-
-def write_snapshot(folder: Path, model: int, seq: int, record: Record) -> SnapshotRow:
-    """Write a state that holds all events up to seq; the file is durable when this returns."""
-    directory = folder / SNAPSHOT_FOLDER
-    directory.mkdir(mode=0o700, exist_ok=True)
-    name = f"{model}-{seq}.folk"
-    temporary = directory / f".{name}"
-    serialization.write(temporary, record)
-    sys.audit("folklearn.in_snapshot")
-    with open(temporary, "rb") as file:
-        sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+def replace_file(path: Path, content: bytes) -> None:
+    """Write a file that appears whole or not at all, and is durable when this returns."""
+    temporary = path.with_name(f".{path.name}")
+    with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+        file.write(content)
+        sys.audit("folklearn.in_file")
+        file.flush()
         os.fsync(file.fileno())
     sys.audit("folklearn.before_rename")
-    os.replace(temporary, directory / name)
+    os.replace(temporary, path)
     sys.audit("folklearn.after_rename")
-    sync_folder(directory)
-    return SnapshotRow(model, seq, name, sha256, BUILD)
-
-
-def read_snapshot(folder: Path, row: SnapshotRow) -> Record:
-    """Return the state in a snapshot; OSError or StateFileError if it is not as written."""
-    path = folder / SNAPSHOT_FOLDER / row.file
-    with open(path, "rb") as file:
-        if hashlib.file_digest(file, "sha256").hexdigest() != row.sha256:
-            raise StateFileError(f"{path} is damaged")
-    return serialization.read(path)
-
-
-def snapshot_size(folder: Path, row: SnapshotRow) -> int:
-    """Return the bytes of a snapshot; 0 if it is not there."""
-    return _file_size(folder / SNAPSHOT_FOLDER / row.file)
-
-
-def remove_snapshots(folder: Path, files: Iterable[str]) -> None:
-    """Remove snapshots that no row refers to."""
-    for file in files:
-        (folder / SNAPSHOT_FOLDER / file).unlink(missing_ok=True)
+    sync_folder(path.parent)
 
 
 def sync_folder(folder: Path) -> None:

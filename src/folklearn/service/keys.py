@@ -3,6 +3,7 @@
 import fcntl
 import hashlib
 import hmac
+import math
 import os
 import re
 import secrets
@@ -11,73 +12,60 @@ import time
 import zlib
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from http.cookies import CookieError, SimpleCookie
 from os import PathLike
 from pathlib import Path
 from typing import Literal
 
-import apsw
+import msgspec
 
 from folklearn.errors import InvalidInputError, StateFileError
+from folklearn.service.journal import replace_file
 from folklearn.service.limits import DEFAULT_SCOPES, SCOPES, Scope, check_name
 from folklearn.utils import join_names
 
-KeyState = Literal["live", "expired", "revoked"]
-
+KEY_FILE = "keys.json"
+_VERSION = 1  # of the file
 _ALPHABET = string.ascii_lowercase + string.digits
 _N_ID, _N_SECRET = 12, 50  # letters, of which 50 are 258 bits
 _FORM = re.compile(rf"(flk_[a-z0-9]{{{_N_ID}}}_[a-z0-9]{{{_N_SECRET}}})_([0-9a-f]{{8}})")
 _ID_SLICE = slice(len("flk_"), len("flk_") + _N_ID)
-_UNKNOWN_KEY = bytes(32), None  # compared with for an unknown id, so that time tells nothing
-
-_VERSION = 1  # of the table
-_TABLE = f"""
-CREATE TABLE IF NOT EXISTS key (
-    id TEXT PRIMARY KEY, digest BLOB NOT NULL, tenant TEXT NOT NULL, model TEXT,
-    scopes TEXT NOT NULL, note TEXT NOT NULL, created INTEGER NOT NULL, expires INTEGER,
-    revoked INTEGER
-) STRICT;
-PRAGMA user_version = {_VERSION};
-"""
-# A random secret of 258 bits cannot be guessed: a slow hash would gain nothing.
-_HASH = hashlib.sha256
-_BUSY_TIMEOUT_MS = 5000  # while another process writes
-_REFRESH_SECONDS = 0.5  # between two searches for changes by other processes
+_REFRESH_SECONDS = 0.5  # between two looks at the file, which other processes may change
 _MAX_KEYS_PER_PURPOSE = 2  # one in use, and one to change to
 _MAX_NOTE = 200
 _MAX_LIFETIME_SECONDS = 100 * 365 * 86400
 
 
-@dataclass(frozen=True)
-class Key:
+class Key(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A key without its secret; times are seconds since 1970.
 
-    Parameters
+    Attributes
     ----------
+    digest : SHA-256 of its text. The secret has 258 random bits: a slow hash would gain nothing.
+    model : the only model that it allows something on, None for all of the tenant.
     scopes : operations that it allows.
-    model : the only model that it allows them on, None for all of the tenant.
     expires, revoked : when it ends and when it was revoked, None for never.
     """
 
     id: str
+    digest: bytes
     tenant: str
     model: str | None
     scopes: frozenset[Scope]
     note: str
     created: int
-    expires: int | None
-    revoked: int | None
+    expires: int | None = None
+    revoked: int | None = None
 
     def allows(self, scope: Scope, model: str | None) -> bool:
         """Tell whether it allows a scope on a model of its tenant; None is the tenant itself."""
         return (scope in self.scopes or "admin" in self.scopes) and self.model in (None, model)
 
-    def state(self, now: float) -> KeyState:
+    def state(self, now: float) -> Literal["live", "expired", "revoked"]:
         """Return whether it can be used, and if not, why."""
         if self.revoked is not None:
             return "revoked"
-        return "live" if self.expires is None or now < self.expires else "expired"
+        return "live" if now < (self.expires or math.inf) else "expired"
 
     @property
     def can(self) -> str:
@@ -91,8 +79,18 @@ class Key:
         return f"{self.can} on {models} of tenant {self.tenant!r}"
 
 
+# Of a request without a key; compared with for an unknown id, so that time tells nothing.
+NO_KEY = Key("", bytes(32), "", None, frozenset(), "", 0, revoked=0)
+
+
+class _KeyFile(msgspec.Struct, forbid_unknown_fields=True):
+    version: int
+    digest: str  # of the keys
+    keys: msgspec.Raw
+
+
 class Keys:
-    """The keys of a folder, kept in `keys.db`; belongs to one thread.
+    """The keys of a folder, kept in a file of their own with a digest.
 
     Several processes may use the same folder: a change by one is effective in the others within a
     second. Nothing is written before the first key is created, not even the folder.
@@ -100,22 +98,14 @@ class Keys:
     Parameters
     ----------
     clock : returns seconds since 1970.
-    ticks : returns monotonic seconds, by which the file is read again now and then.
     """
 
     def __init__(
-        self,
-        folder: str | PathLike[str],
-        *,
-        clock: Callable[[], float] = time.time,
-        ticks: Callable[[], float] = time.monotonic,
+        self, folder: str | PathLike[str], *, clock: Callable[[], float] = time.time
     ) -> None:
-        self._path = Path(folder) / "keys.db"
-        self._clock, self._ticks = clock, ticks
-        self._database: apsw.Connection | None = None
-        self._keys: dict[str, tuple[bytes, Key]] = {}
-        self._version: int | None = None  # data_version of what was read
-        self._refreshed = float("-inf")
+        self._path, self._clock = Path(folder) / KEY_FILE, clock
+        self._keys: dict[str, Key] = {}  # by id, the oldest first
+        self._refreshed = -math.inf
 
     def create(
         self,
@@ -138,47 +128,52 @@ class Keys:
             raise InvalidInputError(
                 f"note must be one line of at most {_MAX_NOTE} characters that can be printed"
             )
+        if lifetime is not None and not 1 <= lifetime <= _MAX_LIFETIME_SECONDS:
+            raise InvalidInputError(
+                "a key must last for a second at least and for 100 years at most; one without an "
+                "end needs no time"
+            )
         now = int(self._clock())
-        expires = None if lifetime is None else now + _check_lifetime(lifetime)
-        id, secret = _draw_letters(_N_ID), _draw_letters(_N_SECRET)
+        expires = None if lifetime is None else now + int(lifetime)
+        id, secret = (
+            "".join(secrets.choice(_ALPHABET) for _ in range(n)) for n in (_N_ID, _N_SECRET)
+        )
         body = f"flk_{id}_{secret}"
         text = f"{body}_{_checksum(body)}"
-        key = Key(id, tenant, model, _check_scopes(scopes), note, now, expires, None)
-        with self._writing() as database:
-            alike = [other for other in self._live() if other.purpose == key.purpose]
+        digest = hashlib.sha256(text.encode()).digest()
+        key = Key(id, digest, tenant, model, _check_scopes(scopes), note, now, expires)
+        with self._writing():
+            alike = [live for live in self.live() if live.purpose == key.purpose]
             if len(alike) >= _MAX_KEYS_PER_PURPOSE:
                 raise InvalidInputError(
                     f"there are {len(alike)} live keys for {key.purpose} already: "
-                    f"{join_names([other.id for other in alike])}; revoke the one "
-                    "that is not used any "
-                    f"more, probably the oldest, {alike[0].id}"
+                    f"{join_names([live.id for live in alike])}; revoke the one "
+                    f"that is not used any more, probably the oldest, {alike[0].id}"
                 )
-            can = " ".join(sorted(key.scopes))
-            database.execute(
-                "INSERT INTO key VALUES (?, ?, ?, ?, ?, ?, ?, ?, NULL)",
-                (id, _HASH(text.encode()).digest(), tenant, model, can, note, now, expires),
-            )
+            self._keys[id] = key
         return text
 
     def find(self, text: str) -> Key | None:
         """Return the live key of this text, None if there is none."""
-        ticks = self._ticks()
-        if ticks - self._refreshed >= _REFRESH_SECONDS:
-            self._refreshed = ticks
+        now = self._clock()
+        if abs(now - self._refreshed) >= _REFRESH_SECONDS:  # a clock may be set back
+            self._refreshed = now
             self._refresh()
-        digest, key = self._keys.get(text[_ID_SLICE], _UNKNOWN_KEY)
-        is_same = hmac.compare_digest(_HASH(text.encode(errors="replace")).digest(), digest)
-        return key if key and is_same and key.state(self._clock()) == "live" else None
+        key = self._keys.get(text[_ID_SLICE], NO_KEY)
+        digest = hashlib.sha256(text.encode(errors="replace")).digest()
+        is_same = hmac.compare_digest(digest, key.digest)
+        is_live = key.revoked is None and now < (key.expires or math.inf)
+        return key if is_same and is_live else None
 
     def all(self) -> list[Key]:
         """Return all keys, also expired and revoked ones, the oldest first."""
         self._refresh()
-        return [key for _, key in self._keys.values()]
+        return [*self._keys.values()]
 
     def live(self) -> list[Key]:
         """Return the keys that can be used, the oldest first."""
-        self._refresh()
-        return self._live()
+        now = self._clock()
+        return [key for key in self.all() if key.state(now) == "live"]
 
     def revoke(self, id: str) -> None:
         """Revoke a key; one that was revoked before stays as it is."""
@@ -188,89 +183,44 @@ class Keys:
                 f"there is no key of this id in {self._path.parent}; "
                 + (f"there are: {join_names(ids)}" if ids else "there is none at all")
             )
-        with self._writing() as database:
-            database.execute(
-                "UPDATE key SET revoked = ? WHERE id = ? AND revoked IS NULL",
-                (int(self._clock()), id),
-            )
-
-    def close(self) -> None:
-        """Close the file."""
-        if self._database is not None:
-            self._database.close()
-            self._database = None
-
-    def __repr__(self) -> str:
-        return f"Keys({str(self._path.parent)!r})"
-
-    def _live(self) -> list[Key]:
-        now = self._clock()
-        return [key for _, key in self._keys.values() if key.state(now) == "live"]
+        with self._writing():
+            key = self._keys[id]
+            if key.revoked is None:
+                self._keys[id] = msgspec.structs.replace(key, revoked=int(self._clock()))
 
     def _refresh(self) -> None:
-        """Read the keys again if another connection has changed them."""
-        if self._database is None and not self._path.exists():
-            return
-        with self._name_file_in_errors():
-            database = self._open()
-            version = database.pragma("data_version")
-            if version != self._version:
-                self._read_keys(database)
-                self._version = version
-
-    def _read_keys(self, database: apsw.Connection) -> None:
-        rows = database.execute("SELECT * FROM key ORDER BY created, rowid")
-        self._keys = {
-            id: (digest, Key(id, tenant, model, frozenset(scopes.split()), *rest))
-            for id, digest, tenant, model, scopes, *rest in rows
-        }
-
-    @contextmanager
-    def _writing(self) -> Iterator[apsw.Connection]:
-        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with self._name_file_in_errors():
-            database = self._open()
-            with database:
-                self._read_keys(database)
-                yield database
-            self._read_keys(database)
-
-    def _open(self) -> apsw.Connection:
-        if self._database is None:
-            if not self._path.exists():
-                self._path.touch(mode=0o600)  # SQLite gives its other files the same mode
-            database = apsw.Connection(str(self._path))
-            database.set_busy_timeout(_BUSY_TIMEOUT_MS)
-            database.transaction_mode = "IMMEDIATE"
-            with self._lock_folder():  # SQLite's timeout does not cover a change to WAL
-                database.pragma("journal_mode", "wal")
-                database.pragma("synchronous", "full")
-                if database.pragma("user_version") == 0:
-                    with database:
-                        database.execute(_TABLE)
-            if database.pragma("user_version") != _VERSION:
+        """Read the file, which is replaced as a whole when it changes."""
+        try:
+            file = msgspec.json.decode(self._path.read_bytes(), type=_KeyFile)
+            if file.version > _VERSION:
                 raise StateFileError(
                     f"{self._path} was written by a newer version of folklearn: use that one"
                 )
-            self._database, self._version = database, None
-        return self._database
+            if hashlib.sha256(file.keys).hexdigest() != file.digest:
+                raise StateFileError(f"{self._path} cannot be used: it is damaged")
+            keys = msgspec.json.decode(file.keys, type=list[Key])
+        except FileNotFoundError:
+            keys = []
+        except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise StateFileError(f"{self._path} cannot be used: {error}") from error
+        self._keys = {key.id: key for key in keys}
 
     @contextmanager
-    def _lock_folder(self) -> Iterator[None]:
-        # The folder, because to close the file itself would undo the locks of SQLite.
+    def _writing(self) -> Iterator[None]:
+        """Let one process at a time change the keys; they are durable afterwards."""
+        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         folder = os.open(self._path.parent, os.O_RDONLY)
         try:
             fcntl.flock(folder, fcntl.LOCK_EX)
+            self._refresh()
             yield
+            keys = msgspec.json.encode([*self._keys.values()])
+            file = _KeyFile(_VERSION, hashlib.sha256(keys).hexdigest(), msgspec.Raw(keys))
+            replace_file(self._path, msgspec.json.encode(file))
+        except OSError as error:
+            raise StateFileError(f"{self._path} cannot be written: {error}") from error
         finally:
             os.close(folder)
-
-    @contextmanager
-    def _name_file_in_errors(self) -> Iterator[None]:
-        try:
-            yield
-        except apsw.Error as error:
-            raise StateFileError(f"{self._path} cannot be used: {error}") from error
 
 
 def is_well_formed(text: str) -> bool:
@@ -283,10 +233,6 @@ def _checksum(body: str) -> str:
     return f"{zlib.crc32(body.encode()):08x}"
 
 
-def _draw_letters(n: int) -> str:
-    return "".join(secrets.choice(_ALPHABET) for _ in range(n))
-
-
 def _check_scopes(names: Collection[str]) -> frozenset[Scope]:
     scopes = frozenset(scope for scope in SCOPES if scope in names)
     unknown = sorted(set(names) - scopes)
@@ -294,15 +240,6 @@ def _check_scopes(names: Collection[str]) -> frozenset[Scope]:
         what = f"there is no scope {unknown[0]!r}" if unknown else "a key needs a scope"
         raise InvalidInputError(f"{what}; choose from: {', '.join(SCOPES)}")
     return frozenset({"admin"}) if "admin" in scopes else scopes  # which implies the others
-
-
-def _check_lifetime(seconds: float) -> int:
-    if not 1 <= seconds <= _MAX_LIFETIME_SECONDS:
-        raise InvalidInputError(
-            "a key must last for a second at least and for 100 years at most; one without an end "
-            "needs no time"
-        )
-    return int(seconds)
 
 
 COOKIE = "folklearn_session"

@@ -1,46 +1,109 @@
-"""Run the service on an address, from an empty folder on."""
+"""The application of the service, and how it is run on an address, from an empty folder on."""
 
 import ipaddress
 import logging
 import os
 import shutil
-import signal
 import socket
-import sys
-import tempfile
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
 from itertools import cycle
 from pathlib import Path
 from uuid import UUID
 
+import msgspec
 import numpy as np
 import uvicorn
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from folklearn import serialization
 from folklearn.errors import InvalidInputError
 from folklearn.model.model import Model
-from folklearn.service.app import application
-from folklearn.service.changes import Change
 from folklearn.service.client import Client, ServiceError
 from folklearn.service.events import (
     Config,
+    CreateEvent,
     DecisionEvent,
     LabelEvent,
-    LabelsRequest,
+    LabelsEvent,
+    ModelSize,
     RewardEvent,
     Row,
 )
+from folklearn.service.http import EndpointApp, describe_api
+from folklearn.service.journal import Entry
 from folklearn.service.keys import Keys
 from folklearn.service.limits import Limits, check_name
+from folklearn.service.pages.handlers import ModelPageCache, page_routes
+from folklearn.service.routes import ENDPOINTS, MODEL
 from folklearn.service.service import Service
-from folklearn.service.store import ModelStore
+from folklearn.service.states import ClassifierState, NamedAgent
 from folklearn.synthetic import digits
 
 TENANT = "main"
+_BALLAST_BYTES = 16_000_000  # of a file to remove when the disk is full, to have room for repairs
+
+
+def application(service: Service) -> ASGIApp:
+    """Return the application of a service; when it ends, the service is closed."""
+
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        yield
+        service.close()
+        page_cache.close()
+
+    async def openapi(request: Request) -> Response:
+        return Response(document, media_type="application/json")
+
+    document = msgspec.json.encode(describe_api(ENDPOINTS))
+    page_cache = ModelPageCache(service)
+    apps = {endpoint: EndpointApp(service, endpoint) for endpoint in ENDPOINTS}
+    routes = page_routes(service, page_cache)
+    routes += [Route(one.path, app, methods=[one.method]) for one, app in apps.items()]
+    routes.append(Route("/v1/openapi.json", openapi))
+    starlette = Starlette(
+        routes=routes,
+        lifespan=lifespan,
+        exception_handlers={HTTPException: _answer_without_route},
+    )
+    # Routes of one model are found by name, not by trying one pattern after the other.
+    prefix, _, _ = MODEL.partition("{")
+    by_verb = {
+        (endpoint.method, endpoint.path.removeprefix(f"{MODEL}/")): app
+        for endpoint, app in apps.items()
+        if endpoint.path.startswith(f"{MODEL}/")
+    }
+
+    async def dispatch(scope: Scope, receive: Receive, send: Send) -> None:
+        path: str = scope.get("path", "")
+        name, _, verb = path.removeprefix(prefix).partition("/")
+        app = by_verb.get((scope.get("method", ""), verb)) if path.startswith(prefix) else None
+        if app is not None and name:
+            scope["path_params"] = {"name": name}
+            await app(scope, receive, send)
+        else:
+            await starlette(scope, receive, send)
+
+    return dispatch
+
+
+async def _answer_without_route(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    what = "there is nothing here"
+    if error.status_code == 405:
+        what = f"{request.method} is not for {request.url.path}"
+    detail = f"{what}: /v1/openapi.json lists what there is"
+    problem = {"status": error.status_code, "detail": detail}
+    return JSONResponse(problem, error.status_code, error.headers, "application/problem+json")
 
 
 def lacks_key(folder: Path, host: str) -> bool:
@@ -48,10 +111,10 @@ def lacks_key(folder: Path, host: str) -> bool:
 
     Other machines are served only if the folder has a key already.
     """
-    keys = Keys(folder)
-    is_without = not keys.live()
-    keys.close()
-    if is_without and not is_loopback(host):
+    is_without, is_loopback = not Keys(folder).live(), host == "localhost"
+    with suppress(ValueError):
+        is_loopback = ipaddress.ip_address(host).is_loopback
+    if is_without and not is_loopback:
         raise InvalidInputError(
             f"to listen on {host} the folder needs a key that is there already: "
             f"folklearn key {folder} create --scope admin"
@@ -61,19 +124,7 @@ def lacks_key(folder: Path, host: str) -> bool:
 
 def first_key(folder: Path) -> str:
     """Return the first key of a folder, made now."""
-    keys = Keys(folder)
-    try:
-        return keys.create(tenant=TENANT, scopes=["admin"], note="the first key")
-    finally:
-        keys.close()
-
-
-def is_loopback(host: str) -> bool:
-    """Tell whether an address can be reached from this machine only."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
+    return Keys(folder).create(tenant=TENANT, scopes=["admin"], note="the first key")
 
 
 def address(host: str, port: int) -> str:
@@ -82,29 +133,21 @@ def address(host: str, port: int) -> str:
 
 
 def compile_kernels() -> None:
-    """Do once what requests do, in a temporary folder, so that none waits for a compiler."""
-    with tempfile.TemporaryDirectory() as folder:
-        store = ModelStore(Path(folder), Limits(free_disk=0))
-        agent = Config(actions=["a", "b"], context={"x": "number"})
-        words = Config(roles={"text": "words"})
-        for name, config in (("numbers", Config()), ("words", words), ("agent", agent)):
-            store.create(TENANT, name, config)
+    """Do once what requests do, so that none waits for a compiler."""
+    sizes, decision = ModelSize(*5 * [10**9]), Entry(0, 0, 0, DecisionEvent({"x": 1}))
+    for config, column in ((Config(), {}), (Config(roles={"text": "words"}), {"text": "a word"})):
         rows: list[Row] = [
-            {"x": i % 7, "z": i / 3, "c": f"{i % 5}", "when": f"2026-01-{1 + i % 28:02}"}
+            {"x": i % 7, "z": i / 3, "c": f"{i % 5}", "when": f"2026-01-{1 + i % 28:02}", **column}
             for i in range(160)
         ]
-        for name, column in (("numbers", {}), ("words", {"text": "one more text"})):
-            host = store.hosts[TENANT, name]
-            labels = [LabelEvent("ab"[i % 2], {**row, **column}) for i, row in enumerate(rows)]
-            store.write([Change(host, label) for label in labels])
-            store.write([Change(host, LabelsRequest(labels))])
-            host.publish()
-            host.published.state.predict_proba_one({**rows[0], **column})
-        host = store.hosts[TENANT, "agent"]
-        for _ in range(3):
-            (decision,) = store.write([Change(host, DecisionEvent({"x": 1}))])
-            store.write([Change(host, RewardEvent(UUID(decision.body["id"]), 1.0))])
-        store.abandon()
+        labels = [LabelEvent("ab"[i % 2], row) for i, row in enumerate(rows)]
+        state = ClassifierState(CreateEvent(config, sizes))
+        for event in (*labels, LabelsEvent([*labels])):
+            state.apply(Entry(0, 0, 0, event), lambda id: decision)
+        state.copy_to_predict().predict_proba_one(rows[0])
+    agent = NamedAgent(["a", "b"], {"x": "number"})
+    for entry in 3 * [decision, Entry(1, 0, 0, RewardEvent(UUID(int=0), 1.0))]:
+        agent.apply(entry, lambda id: decision)
 
 
 def import_model(service: Service, path: Path, name: str | None = None) -> str:
@@ -119,41 +162,8 @@ def import_model(service: Service, path: Path, name: str | None = None) -> str:
             f"there is a model {name} already: start without --import to go on with it, or give "
             "the new one another --name"
         )
-    service.writer.call(lambda: store.create(TENANT, name, Config(), content)).result()
+    service.writer.submit(lambda: store.create(TENANT, name, Config(), content)).result()
     return name
-
-
-FAILPOINTS = (
-    "before_commit",
-    "after_commit",
-    "before_apply",
-    "before_answer",
-    "in_replay",
-    "in_snapshot",
-    "before_rename",
-    "after_rename",
-    "before_checkpoint",
-    "after_checkpoint",
-)
-
-
-def die_at(where: str) -> None:
-    """Kill this process, as kill -9 does, at a failpoint, for tests; an empty string is none.
-
-    With ``after_commit:3`` it dies the third time that it comes to the failpoint ``after_commit``.
-    """
-    name, _, count = where.partition(":")
-    n_left = int(count or 1)
-
-    def hook(event: str, arguments: object) -> None:
-        nonlocal n_left
-        if event == f"folklearn.{name}":
-            n_left -= 1
-            if n_left <= 0:
-                os.kill(os.getpid(), signal.SIGKILL)
-
-    if where:
-        sys.addaudithook(hook)
 
 
 def serve(
@@ -169,10 +179,19 @@ def serve(
     that is free.
     """
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    die_at(os.environ.get("FOLKLEARN_DIE_AT", ""))
-    with _listening(host, port) as listening:
-        service = Service(folder, limits)
-        keep_room(folder)
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        listening = socket.create_server((host, port), family=family, backlog=2048)
+    except OSError as error:
+        raise InvalidInputError(
+            f"cannot listen on {host}, port {port}: {error.strerror or error}; choose another port"
+        ) from None
+    with listening:
+        service, ballast = Service(folder, limits), folder / "ballast"
+        if not ballast.exists() and shutil.disk_usage(folder).free > 100 * _BALLAST_BYTES:
+            with open(ballast, "xb") as file:
+                os.posix_fallocate(file.fileno(), 0, _BALLAST_BYTES)
+            ballast.chmod(0o600)
         begun(service, listening.getsockname()[1])
         config = uvicorn.Config(
             application(service),
@@ -186,65 +205,37 @@ def serve(
         uvicorn.Server(config).run(sockets=[listening])
 
 
-def keep_room(folder: Path, size: int = 16_000_000) -> None:
-    """Lay up a file that can be removed when the disk is full, to have room for tidying up."""
-    ballast = folder / "ballast"
-    if not ballast.exists() and shutil.disk_usage(folder).free > 100 * size:
-        with open(ballast, "xb") as file:
-            os.posix_fallocate(file.fileno(), 0, size)
-        ballast.chmod(0o600)
-
-
-def _listening(host: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    try:
-        return socket.create_server((host, port), family=family, backlog=2048)
-    except OSError as error:
-        raise InvalidInputError(
-            f"cannot listen on {host}, port {port}: {error.strerror or error}; choose another port"
-        ) from None
-
-
-_PAUSE = 0.1  # seconds between two rows
-_LATE = 30  # rows that come before a label does
+_PAUSE_SECONDS = 0.1  # between two rows
+_N_LATE = 30  # rows that come before a label does
 _CLICKS = {"morning": [0.5, 0.2, 0.1], "evening": [0.1, 0.3, 0.6]}  # how likely, by action
 _ACTIONS = ["news", "weather", "film"]
 
 
 def start_demo(address: str, key: str) -> None:
-    """Create a model and an agent, and teach them in the background until the service ends."""
-    client = Client(address, key, tries=0)
+    """Create a model and an agent, and teach them in the background until the service ends.
 
-    def run(teach: Callable[[Client], None]) -> None:
-        with suppress(ConnectionError, ServiceError):
-            teach(client)
+    The model predicts handwritten digits, whose labels come a little later; the agent finds out
+    what is clicked on in the morning, and what in the evening.
+    """
+    client, rng = Client(address, key, tries=0), np.random.default_rng(7)  # not the agent's seed
 
-    for teach in (_show_digits, _recommend):
-        threading.Thread(target=run, args=(teach,), daemon=True).start()
+    def teach() -> None:
+        pixels, labels = digits()
+        columns = np.column_stack([*pixels.values()]).tolist()
+        rows = [dict(zip(pixels, row, strict=True)) for row in columns]
+        asked, times = deque[tuple[str | None, str]](), cycle(_CLICKS)
+        with suppress(ConnectionError, ServiceError):  # the service has ended
+            model = client.create("digits")
+            agent = client.create("front-page", actions=_ACTIONS, context={"time": [*_CLICKS]})
+            for row, label in cycle([*zip(rows, labels, strict=True)]):
+                asked.append((model.predict(row).id, label))
+                if len(asked) > _N_LATE:
+                    id, shown = asked.popleft()
+                    model.learn(shown, id=id)
+                time_of_day = next(times)
+                chosen = agent.decide({"time": time_of_day})
+                chance = _CLICKS[time_of_day][_ACTIONS.index(chosen.action)]
+                agent.reward(chosen.id, float(rng.random() < chance))
+                time.sleep(_PAUSE_SECONDS)
 
-
-def _show_digits(client: Client) -> None:
-    """Let a model predict handwritten digits; labels come a little later."""
-    pixels, labels = digits()
-    rows = (
-        dict(zip(pixels, row, strict=True)) for row in np.column_stack([*pixels.values()]).tolist()
-    )
-    model = client.create("digits")
-    asked: deque[tuple[str | None, str]] = deque()
-    for row, label in cycle([*zip(rows, labels, strict=True)]):
-        asked.append((model.predict(row).id, label))
-        if len(asked) > _LATE:
-            id, shown = asked.popleft()
-            model.learn(shown, id=id)
-        time.sleep(_PAUSE)
-
-
-def _recommend(client: Client) -> None:
-    """Let an agent find out what people click on in the morning, and what in the evening."""
-    agent = client.create("front-page", actions=_ACTIONS, context={"time": [*_CLICKS]})
-    rng = np.random.default_rng(7)  # not the seed of the agent
-    for time_of_day in cycle(_CLICKS):
-        chosen = agent.decide({"time": time_of_day})
-        chance = _CLICKS[time_of_day][_ACTIONS.index(chosen.action)]
-        agent.reward(chosen.id, float(rng.random() < chance))
-        time.sleep(_PAUSE)
+    threading.Thread(target=teach, daemon=True).start()

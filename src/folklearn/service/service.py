@@ -1,26 +1,43 @@
-"""A running service: store, writer, keys, sessions, metrics, and copies of models for reports."""
+"""A running service: the thread that writes, keys, sessions, metrics, and copies of models."""
 
 import asyncio
 import json
+import logging
+import math
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
-from prometheus_client.core import GaugeMetricFamily
+import apsw
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from folklearn.service.events import RefusedError
-from folklearn.service.http import Traffic
+from folklearn.service.hosts import Change, ModelHost
+from folklearn.service.journal import Snapshot
 from folklearn.service.keys import Key, Keys, Sessions, is_well_formed
 from folklearn.service.limits import Limits
-from folklearn.service.model_host import ModelHost
 from folklearn.service.states import ModelState, restore_state
 from folklearn.service.store import ModelStore
-from folklearn.service.writer import Writer
 
+log = logging.getLogger("folklearn.service")
+
+_EXPIRY_SECONDS = 0.5  # between two searches for what has expired
+_SWEEP_SECONDS = 0.25  # between two searches for jobs that have waited too long
+_DISK_SECONDS = 0.5  # between two measurements of the free disk
+_PUBLISH_SECONDS = 0.005  # between two attempts to publish, while nothing else is to be done
+_MAX_JOBS_PER_COMMIT = 2_000
+_MAX_BYTES_PER_COMMIT = 8_000_000  # so that jobs behind large ones are refused in time
+_DEFAULT_JOB_BYTES = 500
+IO_ERROR = 74  # exit code
 _MAX_COPIES = 8  # of models, kept for the next report
 _BUCKETS_SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1.0, 5.0)
 
@@ -32,25 +49,31 @@ class Service:
     ----------
     folder : of journal, keys and snapshots; it is recovered before this returns.
     limits : see `Limits`.
-    stop_process : see `Writer`.
 
     Attributes
     ----------
     verified : last results of `verify`, by model.
+    request_seconds, answers : counters for Prometheus.
+    n_traffic_bytes : of large requests and answers under way, over all clients.
     """
 
-    def __init__(
-        self,
-        folder: Path,
-        limits: Limits | None = None,
-        *,
-        stop_process: Callable[[int], Any] = os._exit,
-    ) -> None:
+    def __init__(self, folder: Path, limits: Limits | None = None) -> None:
         self.folder, self.limits = folder, limits or Limits()
         self.store = ModelStore(folder, self.limits)
-        self.writer = Writer(self.store, stop_process)
-        self.keys, self.sessions = Keys(folder), Sessions()
-        self.metrics, self.traffic = RequestMetrics(self), Traffic(self.limits)
+        self.writer = Writer(self.store)
+        self.keys, self.sessions, self.registry = Keys(folder), Sessions(), CollectorRegistry()
+        self.request_seconds = Histogram(
+            "folklearn_request_seconds",
+            "Time from a request to its answer",
+            ["method", "path"],
+            registry=self.registry,
+            buckets=_BUCKETS_SECONDS,
+        )
+        labels = ["method", "path", "status"]
+        self.answers = Counter(
+            "folklearn_requests", "Answers by status", labels, registry=self.registry
+        )
+        self.n_traffic_bytes = 0
         self._copies: dict[int, tuple[int, ModelState]] = {}
         # Bytes of copies that are still referred to.
         self._sizes: WeakKeyDictionary[ModelState, int] = WeakKeyDictionary()
@@ -60,7 +83,6 @@ class Service:
     def close(self) -> None:
         """Do what is queued, write snapshots, and end."""
         self.writer.close()
-        self.keys.close()
 
     def find_key(self, headers: dict[bytes, bytes], *, with_session: bool) -> Key:
         """Return the live key of a request, or of the session that its cookie names.
@@ -87,7 +109,7 @@ class Service:
 
     async def numbers(self, hosts: Sequence[ModelHost]) -> list[dict[str, Any]]:
         """Return loss, error rate, what waits, and the time of the last change of models."""
-        numbers: list[dict[str, Any]] = await self.writer.call(
+        numbers: list[dict[str, Any]] = await self.writer.submit(
             lambda: [
                 {
                     "name": host.row.name,
@@ -118,7 +140,9 @@ class Service:
                     "are: try again",
                     retry_after=5,
                 )
-            version, record = await self.writer.call(lambda: (host.version, host.state.to_record()))
+            version, record = await self.writer.submit(
+                lambda: (host.version, host.state.to_record())
+            )
             state = await asyncio.to_thread(restore_state, host.created, record)
             if len(self._copies) >= _MAX_COPIES:
                 self._copies.clear()
@@ -131,17 +155,13 @@ class Service:
         if self._verifying.locked():
             raise RefusedError(503, "another replay is under way: try again", retry_after=10)
         async with self._verifying:
-            version, digest = await self.writer.call(
+            version, digest = await self.writer.submit(
                 lambda: (host.version, host.state.to_record().digest)
             )
-            arguments = os.fspath(self.folder), str(host.number), str(version)
+            arguments = "-m", "folklearn.service.store", self.folder, str(host.number), str(version)
+            pipe = asyncio.subprocess.PIPE
             process = await asyncio.create_subprocess_exec(
-                sys.executable,
-                "-m",
-                "folklearn.service.verify",
-                *arguments,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.PIPE,
+                sys.executable, *arguments, stdout=pipe, stderr=pipe
             )
             try:
                 output, errors = await process.communicate()
@@ -152,64 +172,13 @@ class Service:
                 raise RefusedError(503, f"the replay failed: {errors.decode().strip()[-300:]}")
             replayed = json.loads(output)
             is_same, now = replayed["digest"] == digest, self.store.clock()
-            self.verified[host.number] = {
-                "version": version,
-                "same": is_same,
-                "time": now,
-                **replayed,
-            }
-            return self.verified[host.number]
+            result = {"version": version, "same": is_same, "time": now, **replayed}
+            self.verified[host.number] = result
+            return result
 
-
-class RequestMetrics:
-    """Counters of requests for Prometheus; gauges of models and queue are read when asked for."""
-
-    def __init__(self, service: Service) -> None:
-        self._service = service
-        self._registry = CollectorRegistry()
-        self._seconds = Histogram(
-            "folklearn_request_seconds",
-            "Time from a request to its answer",
-            ["method", "path"],
-            registry=self._registry,
-            buckets=_BUCKETS_SECONDS,
-        )
-        self._requests = Counter(
-            "folklearn_requests",
-            "Answers by status",
-            ["method", "path", "status"],
-            registry=self._registry,
-        )
-
-    def counters(self, method: str, path: str) -> tuple[Histogram, "AnswerCounters"]:
-        """Return the seconds and the counters of answers of a route."""
-        labels = method, path
-        return self._seconds.labels(*labels), AnswerCounters(self._requests, labels)
-
-    def text(self, tenant: str) -> bytes:
-        """Return everything about the service, and about the models of a tenant."""
-        gauges = CollectorRegistry()
-        gauges.register(_Gauges(self._service, tenant))
-        return generate_latest(self._registry) + generate_latest(gauges)
-
-
-class AnswerCounters(dict[int, Counter]):
-    """Counters of the answers of a route by status."""
-
-    def __init__(self, requests: Counter, labels: tuple[str, str]) -> None:
-        self._requests, self._labels = requests, labels
-
-    def __missing__(self, status: int) -> Counter:
-        self[status] = self._requests.labels(*self._labels, str(status))
-        return self[status]
-
-
-class _Gauges:
-    def __init__(self, service: Service, tenant: str) -> None:
-        self._service, self._tenant = service, tenant
-
-    def collect(self) -> Iterator[Any]:
-        writer, memory = self._service.writer, self._service.store.memory
+    def describe_metrics(self, tenant: str) -> bytes:
+        """Return for Prometheus everything about the service, and about the models of a tenant."""
+        writer, memory, gauges = self.writer, self.store.memory, CollectorRegistry()
         for name, text, value in (
             ("folklearn_queue_length", "Requests that wait for the writer", writer.n_queued),
             ("folklearn_commits", "Commits since the start", writer.n_batches),
@@ -217,21 +186,236 @@ class _Gauges:
             ("folklearn_memory_bytes", "Bytes that all models take, about", memory.n_bytes),
             ("folklearn_memory_limit_bytes", "Bytes that all models may take", memory.limit),
         ):
-            yield GaugeMetricFamily(name, text, value=value)
-        version, rows, loss, alarms = (
-            GaugeMetricFamily(f"folklearn_model_{name}", text, labels=["model"])
+            Gauge(name, text, registry=gauges).set(value)
+        of_models = {
+            name: Gauge(f"folklearn_model_{name}", text, ["model"], registry=gauges)
             for name, text in (
                 ("version", "Number of the last event of a model"),
                 ("rows", "Rows learned"),
                 ("loss", "Average log loss"),
                 ("alarms", "How often the capped loss has risen"),
             )
-        )
-        for host in self._service.store.models(self._tenant):
-            labels, numbers = [host.row.name], host.state.numbers()
-            version.add_metric(labels, host.version)
-            rows.add_metric(labels, numbers["rows"])
-            alarms.add_metric(labels, numbers.get("alarms", 0))
-            if numbers["loss"] is not None:
-                loss.add_metric(labels, numbers["loss"])
-        yield from (version, rows, loss, alarms)
+        }
+        for host in self.store.models(tenant):
+            numbers = {"version": host.version, "alarms": 0, **host.state.numbers()}
+            for name, gauge in of_models.items():
+                if numbers[name] is not None:
+                    gauge.labels(host.row.name).set(numbers[name])
+        return generate_latest(self.registry) + generate_latest(gauges)
+
+
+Work = Change | Callable[[], Any]
+
+
+class Job(NamedTuple):
+    """A change, or a function to be called between changes, with the future of its result."""
+
+    work: Work
+    n_bytes: int
+    deadline: float
+    loop: Any
+    future: Any
+
+
+class Writer:
+    """A queue in front of a store, and the thread that empties it.
+
+    Nothing waits for a timer: while a commit is under way the next batch gathers. The queue is
+    bounded, and a job that has waited too long is refused before it is begun, so no answer means
+    that it was done at most once. If the disk fails no answer can be given: the process ends, and
+    a new one recovers. The store belongs to this thread from now on.
+    """
+
+    def __init__(self, store: ModelStore) -> None:
+        self.store = store
+        self._jobs: deque[Job] = deque()
+        self._n_bytes = 0  # of the jobs
+        self._wake = threading.Condition()
+        self._is_closing = False
+        self._snapshot_pool = ThreadPoolExecutor(1, "folklearn-snapshot")
+        self._snapshot: Future[Snapshot] | None = None  # one at a time: each is a copy in memory
+        self._next_disk_check = 0.0
+        self._disk_refusal: RefusedError | None = None
+        self.n_batches = self.n_events = 0
+        self._thread = threading.Thread(target=self._run, name="folklearn-writer", daemon=True)
+        self._thread.start()
+        self._has_ended = threading.Event()
+        self._sweeper = threading.Thread(target=self._sweep, name="folklearn-sweeper", daemon=True)
+        self._sweeper.start()
+
+    @property
+    def n_queued(self) -> int:
+        """Number of jobs that wait."""
+        return len(self._jobs)
+
+    def submit(self, work: Work, n_bytes: int = _DEFAULT_JOB_BYTES) -> Any:
+        """Queue a change, or a function; return the future of its result.
+
+        The future is one of asyncio if a loop is running.
+        """
+        limits, is_change = self.store.limits, isinstance(work, Change)
+        deadline = time.monotonic() + limits.deadline
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            # A function is called for the process itself then, not for a request.
+            job = Job(work, n_bytes, deadline if is_change else math.inf, None, Future())
+        else:
+            job = Job(work, n_bytes, deadline, loop, loop.create_future())
+        with self._wake:
+            if self._is_closing:
+                raise RefusedError(503, "the service is stopping: try again", retry_after=5)
+            is_full = len(self._jobs) >= limits.queued_events
+            is_full = is_full or self._n_bytes + n_bytes > limits.queued_bytes
+            if is_full and is_change:
+                raise RefusedError(
+                    429, "too many requests wait: try again in a second", retry_after=1
+                )
+            self._jobs.append(job)
+            self._n_bytes += n_bytes
+            if len(self._jobs) == 1:
+                self._wake.notify()
+        return job.future
+
+    def close(self) -> None:
+        """Do what is queued, write snapshots, and end."""
+        with self._wake:
+            self._is_closing = True
+            self._wake.notify()
+        self._thread.join()
+        self._has_ended.set()
+        self._sweeper.join()
+
+    def _sweep(self) -> None:
+        """Refuse jobs that have waited too long, while the writer is busy with a long one."""
+        while not self._has_ended.wait(_SWEEP_SECONDS):
+            now = time.monotonic()
+            with self._wake:
+                late = [job for job in self._jobs if job.deadline < now]
+                if late:
+                    self._jobs = deque(job for job in self._jobs if job.deadline >= now)
+                    self._n_bytes -= sum(job.n_bytes for job in late)
+            _answer([(job, _too_late()) for job in late])
+
+    def _run(self) -> None:
+        try:
+            next_expiry = time.monotonic() + _EXPIRY_SECONDS
+            while (jobs := self._take(next_expiry - time.monotonic())) is not None:
+                if jobs:
+                    self._do(jobs)
+                if time.monotonic() >= next_expiry:
+                    self.store.expire()
+                    next_expiry = time.monotonic() + _EXPIRY_SECONDS
+                self._maintain()
+            self._snapshot_pool.shutdown()
+            self.store.close()
+        except BaseException:
+            # Whether the last commit is on the disk is not known: only a new start can tell.
+            log.critical("the service stops: the journal cannot be written", exc_info=True)
+            self._is_closing = True
+            os._exit(IO_ERROR)
+
+    def _take(self, seconds: float) -> list[Job] | None:
+        """Return the queued jobs, waiting for a first one; None if it is time to end."""
+        with self._wake:
+            if not self._jobs and not self._is_closing and seconds > 0.0:
+                is_behind = any(not host.is_published for host in self.store.hosts.values())
+                self._wake.wait(min(seconds, _PUBLISH_SECONDS) if is_behind else seconds)
+            jobs: list[Job] = []
+            n_bytes = 0
+            while (
+                self._jobs and len(jobs) < _MAX_JOBS_PER_COMMIT and n_bytes < _MAX_BYTES_PER_COMMIT
+            ):
+                jobs.append(self._jobs.popleft())
+                n_bytes += jobs[-1].n_bytes
+            self._n_bytes -= n_bytes
+            return None if not jobs and self._is_closing else jobs
+
+    def _do(self, jobs: list[Job]) -> None:
+        """Do jobs in order, changes that follow each other together; then answer all."""
+        now = time.monotonic()
+        if now >= self._next_disk_check:
+            self._check_disk(now)
+        results: list[tuple[Job, Any]] = []
+        for is_change, group in groupby(jobs, lambda job: isinstance(job.work, Change)):
+            if not is_change:
+                results += [(job, self._call(job.work)) for job in group]
+                continue
+            accepted: list[Job] = []
+            for job in group:
+                if job.deadline < now:
+                    results.append((job, _too_late()))
+                elif self._disk_refusal is not None:
+                    results.append((job, self._disk_refusal))
+                else:
+                    accepted.append(job)
+            if accepted:
+                self.n_batches += 1
+                self.n_events += len(accepted)
+                answers = self.store.write([job.work for job in accepted])  # type: ignore[misc]
+                results += zip(accepted, answers, strict=True)
+        _answer(results)
+
+    def _call(self, function: Any) -> Any:
+        """Return what a function returns or raises; what it has begun to write must be done."""
+        try:
+            return function()
+        except (apsw.Error, OSError, MemoryError):
+            raise
+        except Exception as error:
+            if self.store.journal.db.in_transaction:
+                raise
+            return error
+
+    def _check_disk(self, now: float) -> None:
+        self._next_disk_check, self._disk_refusal = now + _DISK_SECONDS, None
+        try:
+            self.store.check_disk()
+        except RefusedError as refusal:
+            self._disk_refusal = refusal
+
+    def _maintain(self) -> None:
+        """Publish models, checkpoint the WAL, and snapshot what would take long to replay."""
+        store = self.store
+        store.journal.checkpoint(if_long=True)
+        if self._snapshot is not None and self._snapshot.done():
+            error = self._snapshot.exception()
+            if error is None:
+                store.note_snapshot(self._snapshot.result())
+            else:  # no harm to a cache
+                log.warning("a snapshot could not be written: %s", error)
+            self._snapshot = None
+        for host in store.models():
+            if time.monotonic() >= host.may_publish:
+                host.publish()
+            if host.replay_seconds > store.limits.replay and self._snapshot is None:
+                arguments = store.folder, host.number, host.version, host.state.to_record()
+                self._snapshot = self._snapshot_pool.submit(Snapshot.write, *arguments)
+                host.replay_seconds = 0.0
+
+
+def _too_late() -> RefusedError:
+    return RefusedError(503, "the service is busy: try again", retry_after=1)
+
+
+def _answer(results: list[tuple[Job, Any]]) -> None:
+    """Settle futures; those of a loop all at once, because to wake it is what costs."""
+    by_loop: dict[Any, list[tuple[Any, Any]]] = {}
+    for job, result in results:
+        by_loop.setdefault(job.loop, []).append((job.future, result))
+    for loop, settled in by_loop.items():
+        if loop is None:
+            _settle(settled)
+        else:
+            with suppress(RuntimeError):  # a closed loop: no request waits
+                loop.call_soon_threadsafe(_settle, settled)
+
+
+def _settle(results: list[tuple[Any, Any]]) -> None:
+    for future, result in results:
+        if future.done():  # cancelled
+            continue
+        if isinstance(result, Exception):
+            future.set_exception(result)
+        else:
+            future.set_result(result)

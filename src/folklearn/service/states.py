@@ -1,222 +1,200 @@
 """States of models in the service: a pure fold of events, the same for every replay."""
 
 from collections import Counter
-from collections.abc import Sequence
-from typing import Any, NamedTuple, Self
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar
+from uuid import UUID
 
 import numpy as np
 
 from folklearn import serialization
-from folklearn.errors import FolklearnError
+from folklearn.arrays import Array
+from folklearn.bandits.rewards import RewardAgent, auto
+from folklearn.errors import FolklearnError, InvalidInputError
 from folklearn.learners import catalogue
 from folklearn.model import roles
-from folklearn.model.buffers import PendingPrediction
+from folklearn.model.batch import PendingPrediction
 from folklearn.model.encoder import MOST_OWN, SHARED
 from folklearn.model.model import Model
-from folklearn.model.terms import DATE_PARTS
+from folklearn.model.roles import DATE_PARTS
 from folklearn.readers.table import table_from_records
-from folklearn.serialization import Record
+from folklearn.serialization import Record, Serializable
 from folklearn.service.events import (
     Answer,
     CreateEvent,
+    DecisionEvent,
     DerivedAnswer,
     ExpiryEvent,
     JournalEvent,
     Label,
     LabelEvent,
     LabelsEvent,
+    ModelSize,
     RefusalEvent,
     RefusedError,
     RefusedItem,
+    RewardEvent,
     Row,
 )
 from folklearn.service.journal import Entry
-from folklearn.service.named_agent import FindEntry, NamedAgent
+from folklearn.utils import join_names
 
+FindEntry = Callable[[UUID], Entry]  # the event with which an id was issued
 Item = tuple[Row, Label]
 
 _MAX_CATEGORY_FEATURES = MOST_OWN + SHARED  # of one column
 _BYTES_PER_WEIGHT = 64  # of a wide learner, which has eight experts at first
 _MAX_MATRIX_NUMBERS = 8_000_000  # above it rows are learned one by one
+_NUMBER = "number"
 
 
-class ModelSize(NamedTuple):
-    """Sizes of a model that limits bound; `learner` is approximate, in bytes."""
+# Sizes of a model: as it is, and as it may become.
 
-    classes: int
-    columns: int
-    features: int
-    places: int
-    learner: int
 
-    @classmethod
-    def of(cls, model: Model) -> "ModelSize":
-        """Return the size of a model."""
-        columns = model.encoder
-        n_columns, n_features = len(model.asked_roles), 0
-        if columns is not None:
-            n_columns, n_features = len(columns.roles), len(columns)
-        n_places = 0 if model.pipeline is None else model.pipeline.n_places
-        if columns is not None and columns.sparse:
-            n_features = 0
-        return cls._complete(model, 0, len(model.label_encoder), n_columns, n_features, n_places)
+def measure_size(model: Model) -> ModelSize:
+    """Return the size of a model."""
+    encoder, pipeline = model.encoder, model.pipeline
+    n_columns, n_features = len(model.asked_roles), 0
+    if encoder is not None:
+        n_columns, n_features = len(encoder.roles), 0 if encoder.sparse else len(encoder)
+    n_places = 0 if pipeline is None else pipeline.n_places()
+    return _with_learner(model, 0, len(model.label_encoder), n_columns, n_features, n_places)
 
-    @classmethod
-    def _complete(
-        cls,
-        model: Model,
-        n_letters: int,
-        n_classes: int,
-        n_columns: int,
-        n_features: int,
-        n_places: int,
-    ) -> "ModelSize":
-        """Add the bytes of weights, of names and of n_letters more letters."""
-        n_weights = (n_classes + 1) * max(n_places, n_features)
-        n_bytes = _BYTES_PER_WEIGHT * n_weights if model.learner_name == "auto" else 0
-        if n_features:
-            size = n_features + 1, max(2, n_classes)
-            n_bytes = max(n_bytes, catalogue.n_bytes(model.learner_name, *size))
-            learner = None if model.pipeline is None else model.pipeline.learner
-            if learner is not None:  # one that began small may stay of a dearer kind
-                n_bytes = max(n_bytes, learner.expected_bytes(*size))
-        n_letters += 0 if model.encoder is None else model.encoder.n_letters
-        return cls(n_classes, n_columns, n_features, n_places, n_bytes + n_letters)
 
-    @classmethod
-    def bound(cls, model: Model, items: Sequence[Item]) -> "ModelSize":
-        """Return a size that the model does not exceed with these items: fast, and not tight."""
-        columns, labels = model.encoder, model.label_encoder.numbers
-        known = model.asked_roles if columns is None else columns.roles
-        new_columns: dict[str, Any] = {}
-        new_classes: set[Any] = set()
-        n_texts: Counter[str] = Counter()  # by column
-        n_cells = n_letters = 0
-        for row, label in items:
-            n_cells += len(row)
-            if not row.keys() <= known.keys():
-                new_columns |= {name: value for name, value in row.items() if name not in known}
-            new_classes |= set(label if isinstance(label, dict) else (label,)) - labels.keys()
-            texts = [(name, value) for name, value in row.items() if type(value) is str]
-            n_texts.update(name for name, _ in texts)
-            n_letters += sum(len(value) for _, value in texts)
-        now = cls.of(model)
-        # Columns that are known, and have no value so far.
-        n_unplaced = len(known) if columns is None else columns.n_unplaced
-        is_dense = columns is not None and not columns.sparse
-        if is_dense and not (new_columns or new_classes or n_texts or n_unplaced):
-            return now  # nearly all rows of numbers
-        n_new = sum(_count_features(value) for value in new_columns.values())
-        n_new += len(DATE_PARTS) * n_unplaced
-        n_crossed = len(model.crosses)
-        n_features = now.features + n_new
-        n_features += sum(min(n, _MAX_CATEGORY_FEATURES) for n in n_texts.values())
-        n_features += n_crossed * min(len(items), _MAX_CATEGORY_FEATURES)
-        # A word has two letters and one between it and the next, which is a pair of words too.
-        n_places = now.places + 1 + n_cells + n_new + n_crossed * len(items) + 2 * n_letters // 3
-        n_places += len(n_texts)
-        if columns is not None:
-            n_places += columns.n_numbers  # a number that was always the same has no weight yet
-            n_features, n_places = (0, n_places) if columns.sparse else (n_features, 0)
-        return cls._complete(
-            model,
-            n_letters + sum(map(len, new_columns)),
-            now.classes + len(new_classes),
-            now.columns + len(new_columns),
-            n_features,
-            n_places,
-        )
+def bound_size(model: Model, items: Sequence[Item], *, exactly: bool = False) -> ModelSize:
+    """Return a size that the model does not exceed with these items: fast, and not tight.
 
-    def exactly(self, model: Model, items: Sequence[Item]) -> "ModelSize":
-        """Return this bound with features or places counted, which takes as long as encoding."""
-        columns, core = model.encoder, model.pipeline
-        if columns is None or core is None or not (columns.sparse or len(items) == 1):
-            return self
-        if self.columns * len(items) > _MAX_MATRIX_NUMBERS:
-            return self
+    Exactly, where that can be: features or places are counted, which takes as long as encoding.
+    """
+    encoder, pipeline, labels = model.encoder, model.pipeline, model.label_encoder.numbers
+    roles_so_far = model.asked_roles if encoder is None else encoder.roles
+    new_columns: dict[str, Any] = {}
+    new_classes: set[Any] = set()
+    n_texts: Counter[str] = Counter()  # by column
+    n_cells = n_letters = 0
+    for row, label in items:
+        n_cells += len(row)
+        if not row.keys() <= roles_so_far.keys():
+            new_columns |= {name: row[name] for name in row.keys() - roles_so_far.keys()}
+        new_classes |= set(label if isinstance(label, dict) else (label,)) - labels.keys()
+        texts = [(name, value) for name, value in row.items() if type(value) is str]
+        n_texts.update(name for name, _ in texts)
+        n_letters += sum(len(value) for _, value in texts)
+    now = measure_size(model)
+    n_classes, n_columns = now.classes + len(new_classes), now.columns + len(new_columns)
+    is_sparse = encoder is not None and encoder.sparse
+    is_small = n_columns * len(items) <= _MAX_MATRIX_NUMBERS
+    if (
+        exactly
+        and encoder is not None
+        and pipeline is not None
+        and is_small
+        and (is_sparse or len(items) == 1)
+    ):
         rows = [row for row, _ in items]
-        encoded = columns.encode(table_from_records(rows, range(1, len(rows) + 1)))
-        n_features = 0 if columns.sparse else len(columns) + len(encoded.keys)
-        n_places = core.n_places_with(encoded.X) if columns.sparse else 0
+        encoded = encoder.encode(table_from_records(rows, range(1, len(rows) + 1)))
+        n_features, n_places = len(encoder) + len(encoded.keys), 0
+        if is_sparse:
+            n_features, n_places = 0, pipeline.n_places(encoded.X)
         n_letters = sum(len(part) for _, part in encoded.keys) + sum(map(len, encoded.roles))
-        return self._complete(model, n_letters, self.classes, self.columns, n_features, n_places)
+        return _with_learner(model, n_letters, n_classes, n_columns, n_features, n_places)
+    # Columns whose names came before, and that have no value so far.
+    n_unplaced = len(roles_so_far) if encoder is None else encoder.n_unplaced
+    n_dates = sum(type(v) is str and roles.of_value(v) in roles.DATES for v in new_columns.values())
+    n_new = len(new_columns) + (len(DATE_PARTS) - 1) * n_dates + len(DATE_PARTS) * n_unplaced
+    n_crossed = len(model.crosses)
+    n_features = now.features + n_new
+    n_features += sum(min(n, _MAX_CATEGORY_FEATURES) for n in n_texts.values())
+    n_features += n_crossed * min(len(items), _MAX_CATEGORY_FEATURES)
+    # A word has two letters and one between it and the next, which is a pair of words too.
+    n_places = now.places + 1 + n_cells + n_new + n_crossed * len(items) + 2 * n_letters // 3
+    n_places += len(n_texts)
+    if encoder is not None:
+        n_places += encoder.n_numbers  # a number that was always the same has no weight yet
+        n_features, n_places = (0, n_places) if encoder.sparse else (n_features, 0)
+    n_letters += sum(map(len, new_columns))
+    return _with_learner(model, n_letters, n_classes, n_columns, n_features, n_places)
 
-    def exceeds(self, limits: "ModelSize", now: "ModelSize") -> str | None:
-        """Return the field that would grow from now beyond its limit, None if none would."""
-        for what, wanted, limit, present in zip(self._fields, self, limits, now, strict=True):
-            if wanted > max(limit, present):
-                return what
-        return None
 
-    def check(self, limits: "ModelSize", now: "ModelSize") -> None:
-        """Raise if growth from now to this size is beyond the limits."""
-        what = self.exceeds(limits, now)
-        if what is not None:
-            wanted, limit, present = (getattr(size, what) for size in (self, limits, now))
+def _with_learner(
+    model: Model, n_letters: int, n_classes: int, n_columns: int, n_features: int, n_places: int
+) -> ModelSize:
+    """Add the bytes of weights, of names and of n_letters more letters."""
+    n_weights = (n_classes + 1) * max(n_places, n_features)
+    n_bytes = _BYTES_PER_WEIGHT * n_weights if model.learner_name == "auto" else 0
+    if n_features:
+        size = n_features + 1, max(2, n_classes)
+        n_bytes = max(n_bytes, catalogue.n_bytes(model.learner_name, *size))
+        learner = None if model.pipeline is None else model.pipeline.learner
+        if learner is not None:  # one that began small may stay of a dearer kind
+            n_bytes = max(n_bytes, learner.expected_bytes(*size))
+    n_letters += 0 if model.encoder is None else model.encoder.n_letters
+    return ModelSize(n_classes, n_columns, n_features, n_places, n_bytes + n_letters)
+
+
+def _why_too_large(size: ModelSize, limits: ModelSize, now: ModelSize) -> str | None:
+    """Say which limit would be exceeded by growth from now to a size, None if none would."""
+    for what, wanted, limit, present in zip(size._fields, size, limits, now, strict=True):
+        if wanted > max(limit, present):
             unit = {"learner": "bytes of weights", "places": "hashed places"}.get(what, what)
-            raise RefusedError(
-                422,
+            return (
                 f"the model may have {limit:,} {unit}; with this it could come to {wanted:,}, and "
-                f"it has {present:,} now",
+                f"it has {present:,} now"
             )
-
-
-def _count_features(value: Any) -> int:
-    is_date = type(value) is str and roles.of_value(value) in roles.DATES
-    return len(DATE_PARTS) if is_date else 1
+    return None
 
 
 class ClassifierState:
-    """A `folklearn.Model` that learns from events."""
+    """A `folklearn.Model` that learns from events: a new one, that of a file, or of a record."""
 
-    def __init__(self, model: Model, created: CreateEvent) -> None:
-        self.model, self.created = model, created
-        self._limits = ModelSize(
-            created.max_classes,
-            created.max_columns,
-            created.max_features,
-            created.max_places,
-            created.max_learner,
-        )
-
-    @classmethod
-    def begin(cls, created: CreateEvent) -> Self:
-        """Return the state before the first label."""
+    def __init__(self, created: CreateEvent, record: Record | None = None) -> None:
         config = created.config
-        if len(config.classes) > created.max_classes:
-            raise RefusedError(422, f"a model may have {created.max_classes} classes")
+        if record is None and created.file is not None:
+            record = serialization.of_bytes(created.file)
+        if len(config.classes) > created.limits.classes:
+            raise RefusedError(422, f"a model may have {created.limits.classes} classes")
         settings: dict[str, Any] = dict(config.settings)
-        model = Model(
-            config.learner,
-            roles=config.roles,
-            crosses=config.crosses,
-            classes=config.classes,
-            class_weight=config.class_weight,
-            windows=config.windows,
-            **settings,
+        model: Any = (
+            serialization.revive(record)
+            if record is not None
+            else Model(
+                config.learner,
+                roles=config.roles,
+                crosses=config.crosses,
+                classes=config.classes,
+                class_weight=config.class_weight,
+                windows=config.windows,
+                **settings,
+            )
         )
+        if not isinstance(model, Model):
+            raise RefusedError(422, "the file holds no folklearn.Model: save one with Model.save")
+        self.model, self.created = model, created
+        self.to_record, self.copy_to_predict = model.to_record, model.copy_to_predict
         model.monitor()
-        return cls(model, created)
 
     def apply(self, entry: Entry, find: FindEntry) -> Answer:
-        """Apply an event."""
+        """Apply an event; raise FolklearnError, and change nothing, if it cannot be."""
         match entry.event:
-            case LabelEvent() as label:
-                if label.row is None:
-                    self._learn_pending(label, find)
-                else:
-                    self.check_growth([(label.row, label.label)])
-                    self.model.learn_one(label.row, label.label, weight=label.weight)
+            case LabelEvent(row=dict() as row) as label:
+                self.check_growth([(row, label.label)])
+                self.model.learn_one(row, label.label, weight=label.weight)
+                return DerivedAnswer(200, {"event": entry.seq, "learned": 1})
+            case LabelEvent(id=UUID() as id) as label:
+                event = find(id).event
+                self.check_growth([(event.row, label.label)])
+                pending = PendingPrediction(event.row, np.array(event.p), event.unseen)
+                self.model.tell(pending, label.label, weight=label.weight)
                 return DerivedAnswer(200, {"event": entry.seq, "learned": 1})
             case LabelsEvent() as labels:
-                return labels_answer(entry.seq, labels, self._learn_together(labels, find))
+                return labels_answer(entry.seq, labels, self._learn_together(labels.items, find))
             case RefusalEvent(status=status, detail=detail):
                 raise RefusedError(status, detail)
-            case ExpiryEvent() as expiry if late := self.labels_in(expiry):
-                self._learn_together(LabelsEvent(late), find)
+            case ExpiryEvent() as expiry:
+                self._learn_together(self.labels_in(expiry), find)
         return Answer(200, {"event": entry.seq})
 
-    def labels_in(self, event: JournalEvent) -> list[LabelEvent]:
+    def labels_in(self, event: JournalEvent) -> Sequence[LabelEvent | None]:
         """Return the labels that an event teaches."""
         match event:
             case LabelEvent() as label:
@@ -227,30 +205,26 @@ class ClassifierState:
                 return [LabelEvent(self.created.config.default, id=id) for id in ids]
         return []
 
-    def _learn_pending(self, label: LabelEvent, find: FindEntry) -> None:
-        assert label.id is not None
-        event = find(label.id).event
-        self.check_growth([(event.row, label.label)])
-        pending = PendingPrediction(event.row, np.array(event.p), event.unseen)
-        self.model.tell(pending, label.label, weight=label.weight)
-
-    def _learn_together(self, labels: LabelsEvent, find: FindEntry) -> list[RefusedItem]:
+    def _learn_together(
+        self, labels: Sequence[LabelEvent | None], find: FindEntry
+    ) -> list[RefusedItem]:
         """Learn all labels that can be; return the others with reasons."""
-        items = labels.items
+        present = [label for label in labels if label is not None]
         try:
-            if items and all(item.row is not None for item in items):
-                self.check_growth([(item.row or {}, item.label) for item in items])
-                weights = [item.weight for item in items]
-                self.model.learn_many(
-                    [item.row for item in items], [item.label for item in items], weight=weights
-                )
+            if present and all(label.row is not None for label in present):
+                rows = [label.row or {} for label in present]
+                labels_of_rows = [label.label for label in present]
+                weights = [label.weight for label in present]
+                self.check_growth([*zip(rows, labels_of_rows, strict=True)])
+                self.model.learn_many(rows, labels_of_rows, weight=weights)
                 return []
         except FolklearnError:
             pass  # nothing was learned: one by one the refused ones are identified
         refused = []
-        for index, item in zip(labels.indices or range(len(items)), items, strict=True):
+        for index, label in enumerate(labels):
             try:
-                self.apply(Entry(0, 0, 0, item), find)
+                if label is not None:
+                    self.apply(Entry(0, 0, 0, label), find)
             except FolklearnError as error:
                 refused.append(RefusedItem(index, 422, str(error)))
         return refused
@@ -267,34 +241,25 @@ class ClassifierState:
             is_known = is_known and not isinstance(label, dict) and label in labels
             if is_known and not any(type(value) is str for value in row.values()):
                 return 0  # nearly all rows of numbers
-        now, limits = ModelSize.of(self.model), self._limits
-        size = ModelSize.bound(self.model, items)
-        if size.exceeds(limits, now):
-            size = size.exactly(self.model, items)
-            size.check(limits, now)
+        now, limits = measure_size(self.model), self.created.limits
+        size = bound_size(self.model, items)
+        if _why_too_large(size, limits, now):
+            size = bound_size(self.model, items, exactly=True)
+            if reason := _why_too_large(size, limits, now):
+                raise RefusedError(422, reason)
         if len(items) > 1 and len(items) * size.features > _MAX_MATRIX_NUMBERS < limits.features:
             raise RefusedError(422, "these rows are too wide to be learned together")
         return size.learner - now.learner
 
     def count_bytes_added(self, items: Sequence[Item], *, exactly: bool) -> int:
         """Return the bytes of weights that labels may add."""
-        size = ModelSize.bound(self.model, items)
-        if exactly:
-            size = size.exactly(self.model, items)
-        return size.learner - ModelSize.of(self.model).learner
+        size = bound_size(self.model, items, exactly=exactly)
+        return size.learner - measure_size(self.model).learner
 
     @property
     def n_bytes_left(self) -> int:
         """Bytes of weights that labels may add in all."""
-        return max(0, self._limits.learner - ModelSize.of(self.model).learner)
-
-    def to_record(self) -> Record:
-        """Return the model as a record."""
-        return self.model.to_record()
-
-    def copy_to_predict(self) -> Model:
-        """Return a copy that only predicts."""
-        return self.model.copy_to_predict()
+        return max(0, self.created.limits.learner - measure_size(self.model).learner)
 
     @property
     def n_bytes(self) -> int:
@@ -302,7 +267,8 @@ class ClassifierState:
         encoder, pipeline = self.model.encoder, self.model.pipeline
         n_bytes = self.model.recent.n_bytes + (0 if encoder is None else 2 * encoder.n_bytes)
         if pipeline is not None:
-            n_bytes += pipeline.n_bytes + pipeline.n_bytes_to_predict
+            learner = pipeline.learner
+            n_bytes += pipeline.n_bytes + (0 if learner is None else learner.n_bytes)
         return n_bytes
 
     def numbers(self) -> dict[str, Any]:
@@ -318,38 +284,19 @@ class ClassifierState:
         }
 
 
-ModelState = ClassifierState | NamedAgent
-
-
-def restore_state(created: CreateEvent, record: Record | None = None) -> ModelState:
-    """Return the state that a model begins with, or a later one from its record."""
-    config = created.config
-    if config.actions:
-        if record is not None:
-            return NamedAgent.from_record(record)
-        return NamedAgent(config.actions, config.context, default=config.default, seed=config.seed)
-    if record is None and created.file is None:
-        return ClassifierState.begin(created)
-    if record is None:
-        record = serialization.of_bytes(created.file or b"")
-    model = serialization.revive(record)
-    if not isinstance(model, Model):
-        raise RefusedError(422, "the file holds no folklearn.Model: save one with Model.save")
-    model.monitor()
-    return ClassifierState(model, created)
-
-
-def read_items(labels: Sequence[LabelEvent], find: FindEntry) -> list[Item]:
+def read_items(labels: Sequence[LabelEvent | None], find: FindEntry) -> list[Item]:
     """Return labels with their rows, those of predictions from the journal."""
     return [
         (find(label.id).event.row if label.id is not None else label.row or {}, label.label)
         for label in labels
+        if label is not None
     ]
 
 
 def labels_answer(seq: int, labels: LabelsEvent, refused: Sequence[RefusedItem] = ()) -> Answer:
     """Return the answer to labels that were learned, but for those refused now."""
-    body: dict[str, Any] = {"event": seq, "learned": len(labels.items) - len(refused)}
+    n_learned = len(labels.items) - labels.items.count(None) - len(refused)
+    body: dict[str, Any] = {"event": seq, "learned": n_learned}
     if labels.already:
         body["already"] = labels.already
     if labels.refused or refused:
@@ -358,3 +305,166 @@ def labels_answer(seq: int, labels: LabelsEvent, refused: Sequence[RefusedItem] 
             for item in (*labels.refused, *refused)
         ]
     return Answer(200, body) if refused else DerivedAnswer(200, body)
+
+
+class NamedAgent(Serializable):
+    """`folklearn.bandits.auto` for contexts that are dictionaries and actions that have names.
+
+    The state of a model of the service: it changes by events, and by nothing else. A decision is
+    known by the number of its event.
+
+    Parameters
+    ----------
+    actions : their names, at least two.
+    context : by name, or in pairs with it, "number" or the list of the values of a category.
+    default : the reward of a decision that expires; without one it is dropped.
+    seed : of the draws.
+    """
+
+    PARAMS = ("actions", "context", "default", "seed")
+    ARRAYS = ("n_rewards", "rewards")
+    STATE: ClassVar = {"agent": RewardAgent}
+
+    def __init__(
+        self,
+        actions: Sequence[str],
+        context: Mapping[str, str | Sequence[str]] | Sequence[tuple[str, str | Sequence[str]]],
+        *,
+        default: Any = None,
+        seed: int = 0,
+    ) -> None:
+        self.actions, self.default, self.seed = list(actions), default, seed
+        if not (default is None or isinstance(default, int | float)):
+            raise InvalidInputError(
+                f"the default of an agent is a reward from 0 to 1, got {default!r}"
+            )
+        if len(set(self.actions)) < len(self.actions):
+            raise InvalidInputError("two actions have the same name")
+        if not context:
+            raise InvalidInputError(
+                'a decision needs a context: name what is known, such as {"age": "number", '
+                '"country": ["DE", "PE"]}'
+            )
+        self._kinds = dict(context)
+        self.context = [*self._kinds.items()]  # its order says which feature is which
+        self._places: dict[tuple[str, str], int] = {}
+        for name, kind in self.context:
+            if isinstance(kind, str) and kind != _NUMBER:
+                raise InvalidInputError(
+                    f'the context {name!r} is "number", or the list of its values; got {kind!r}'
+                )
+            for value in [""] if kind == _NUMBER else kind:
+                self._places[name, value] = len(self._places)
+        self.agent: RewardAgent = auto(
+            n_features=len(self._places),
+            n_actions=len(self.actions),
+            default_reward=default,
+            seed=seed,
+        )
+        self._numbers: dict[int, int] = {}  # of decisions that wait, by that of their event
+        self._n_rewards = np.zeros(len(self.actions), np.int64)
+        self._rewards = np.zeros(len(self.actions))  # in all, by action
+
+    def apply(self, entry: Entry, find: FindEntry) -> Answer:
+        """Apply an event; raise FolklearnError, and change nothing, if it cannot be."""
+        match entry.event:
+            case DecisionEvent(context=context):
+                decision = self.agent.act(self.encode_context(context))
+                self._numbers[entry.seq] = decision.id
+                if len(self._numbers) > self.agent.max_pending:  # it has dropped the oldest
+                    del self._numbers[next(iter(self._numbers))]
+                action = self.actions[decision.action]
+                body = {"action": action, "propensity": decision.propensity}
+                return Answer(200, {"id": str(entry.id), "event": entry.seq, **body})
+            case RewardEvent(id=id, reward=reward):
+                number = find(id).seq
+                if number not in self._numbers:
+                    raise InvalidInputError("nothing waits for this reward any more")
+                chosen = self.agent.find(self._numbers[number]).action
+                self.agent.learn(self._numbers[number], reward)
+                del self._numbers[number]
+                self._n_rewards[chosen] += 1
+                self._rewards[chosen] += reward
+                return DerivedAnswer(200, {"event": entry.seq, "learned": 1})
+            case ExpiryEvent(ids=ids):
+                for number in [find(id).seq for id in ids]:
+                    if number in self._numbers:
+                        self.agent.expire(self._numbers.pop(number))
+        return Answer(200, {"event": entry.seq})
+
+    def copy_to_predict(self) -> None:
+        """Return nothing: a decision changes the agent."""
+
+    def numbers(self) -> dict[str, Any]:
+        """Return decisions, rewards learned and their average."""
+        n = int(self._n_rewards.sum())
+        return {
+            "kind": "agent",
+            "rows": self.agent.n_outcomes,
+            "decisions": self.agent.n_decisions,
+            "actions": len(self.actions),
+            "loss": None,
+            "error": None,
+            "reward": float(self._rewards.sum()) / n if n else None,
+        }
+
+    def table(self) -> list[tuple[str, int, float | None]]:
+        """Return (action, number of rewards, their average) of every action."""
+        pairs = zip(self.actions, self._n_rewards.tolist(), self._rewards.tolist(), strict=True)
+        return [(name, n, total / n if n else None) for name, n, total in pairs]
+
+    @property
+    def n_bytes(self) -> int:
+        """Approximate memory, with the decisions that wait."""
+        n_actions, n_numbers = len(self.actions), len(self._places)
+        waiting = len(self._numbers) * self.n_bytes_of_decision
+        return 8 * n_actions * (n_numbers + 1) ** 2 + waiting
+
+    @property
+    def n_bytes_of_decision(self) -> int:
+        """Approximate memory of a decision while it waits."""
+        return 1_000 + 8 * (len(self.actions) + len(self._places))
+
+    def encode_context(self, context: Mapping[str, Any]) -> Array:
+        """Return the features of a context; raise if it is none of this agent."""
+        x = np.zeros(len(self._places))
+        unknown = context.keys() - self._kinds.keys()
+        if unknown:
+            raise RefusedError(
+                422,
+                f"{join_names(sorted(unknown))} is not in the context of this model, which is: "
+                f"{join_names(list(self._kinds))}",
+            )
+        for name, kind in self.context:
+            value = context.get(name)
+            if kind == _NUMBER:
+                if isinstance(value, bool) or not isinstance(value, int | float):
+                    raise RefusedError(422, f"{name!r} must be a number, got {value!r}")
+                x[self._places[name, ""]] = value
+            elif isinstance(value, str) and (name, value) in self._places:
+                x[self._places[name, value]] = 1.0
+        return x
+
+    def to_record(self) -> Record:
+        """Return the full state as a record."""
+        record = super().to_record()
+        pairs = np.array(list(self._numbers.items()), np.int64).reshape(-1, 2)
+        record.arrays["numbers"] = pairs
+        return record
+
+    def _restore(self, record: Record) -> None:
+        super()._restore(record)
+        self._numbers = dict(record.part("numbers", (None, 2), np.int64).tolist())
+
+
+ModelState = ClassifierState | NamedAgent
+
+
+def restore_state(created: CreateEvent, record: Record | None = None) -> ModelState:
+    """Return the state that a model begins with, or a later one from its record."""
+    config = created.config
+    if not config.actions:
+        return ClassifierState(created, record)
+    if record is not None:
+        return NamedAgent.from_record(record)
+    return NamedAgent(config.actions, config.context, default=config.default, seed=config.seed)

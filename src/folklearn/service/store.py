@@ -1,14 +1,20 @@
-"""The models of a folder: recovered from the journal, changed by one writer, read by all."""
+"""The models of a folder: recovered from the journal, changed by one writer, read by all.
+
+``python -m folklearn.service.store FOLDER MODEL VERSION`` replays one model and prints JSON. It
+only reads, and may run while the service runs.
+"""
 
 import fcntl
+import json
 import logging
 import os
 import shutil
 import sys
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import apsw
@@ -16,17 +22,6 @@ import msgspec
 from threadpoolctl import threadpool_limits
 
 from folklearn.errors import FolklearnError, StateFileError
-from folklearn.service import journal as files
-from folklearn.service.changes import (
-    Change,
-    Prepared,
-    Repeat,
-    TooEarlyError,
-    begin_state,
-    count_agent_numbers,
-    new_create_event,
-    prepare,
-)
 from folklearn.service.events import (
     Answer,
     Config,
@@ -34,14 +29,31 @@ from folklearn.service.events import (
     DeleteEvent,
     DerivedAnswer,
     ExpiryEvent,
-    LabelEvent,
-    LabelsEvent,
+    ModelSize,
+    PredictionEvent,
     RefusedError,
 )
-from folklearn.service.journal import Entry, Journal, ModelRow, SnapshotRow
+from folklearn.service.hosts import (
+    START_FACTOR,
+    Change,
+    Memory,
+    ModelHost,
+    Prepared,
+    TooEarlyError,
+    prepare,
+)
+from folklearn.service.journal import (
+    SNAPSHOT_FOLDER,
+    Entry,
+    Journal,
+    ModelRow,
+    Snapshot,
+    file_size,
+    name_damaged_file,
+    sync_folder,
+)
 from folklearn.service.limits import Limits
-from folklearn.service.model_host import START_FACTOR, Memory, ModelHost
-from folklearn.service.states import ModelState, labels_answer, restore_state
+from folklearn.service.states import ClassifierState, ModelState, restore_state
 
 log = logging.getLogger("folklearn.service")
 
@@ -78,24 +90,27 @@ class ModelStore:
         self.memory = Memory(self.limits.memory)
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with suppress(PermissionError):
-            files.sync_folder(folder.absolute().parent)  # the folder's own name must last too
-        self.hosts: dict[tuple[str, str], ModelHost] = {}
-        self.n_replayed = 0
+            sync_folder(folder.absolute().parent)  # the folder's own name must last too
+        self.hosts, self.n_replayed = self.memory.hosts, 0
         self._resources = ExitStack()
         with self._resources:
-            self._resources.callback(os.close, _lock_folder(folder))
+            lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+            self._resources.callback(os.close, lock)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise StateFileError(f"{folder} is served by another process") from None
             # Sums over several threads could round otherwise, and replay give other bytes.
             self._resources.enter_context(threadpool_limits(1, user_api="blas"))
-            self.journal = Journal(folder)
-            self._resources.callback(self.journal.close)
-            with files.name_damaged_file(folder):
+            self.journal = self._resources.enter_context(closing(Journal(folder)))
+            with name_damaged_file(folder):
                 self._recover()
             self._resources = self._resources.pop_all()  # until it is abandoned
 
     def close(self) -> None:
         """Write snapshots of what has changed, and release the folder."""
         for host in list(self.hosts.values()):
-            if host.n_since_snapshot and not host.why_held:
+            if host.replay_seconds and not host.why_held:
                 with suppress(OSError):  # a cache: the journal has everything
                     self.snapshot(host)
         self.journal.checkpoint()
@@ -114,13 +129,12 @@ class ModelStore:
 
     def _recover(self) -> None:
         journal = self.journal
-        self._skipped = journal.skipped_events()
         kept_files = set()
         for row in journal.models():
-            kept_files |= {snapshot.file for snapshot in journal.snapshots(row.number)}
-            self._add_host(row, *self._restore(row))
-        for path in (self.folder / files.SNAPSHOT_FOLDER).glob("*"):
-            if path.name not in kept_files:  # half written by a process that died
+            kept_files |= {snap.path(self.folder) for snap in journal.snapshots(row.number)}
+            ModelHost(row, *self._restore(row), self.memory)
+        for path in (self.folder / SNAPSHOT_FOLDER).glob("*"):
+            if path not in kept_files:  # half written by a process that died
                 path.unlink()
         by_number = {host.number: host for host in self.hosts.values()}
         first = min((host.version for host in by_number.values()), default=0)
@@ -135,9 +149,6 @@ class ModelStore:
             else:  # or memory would end, at every start: what there is room for can be read
                 host.hold()
                 log.error("%s", host.why_held)
-        journal.begin()
-        journal.add_opened(self.clock())
-        journal.commit()
         for host in by_number.values():
             host.publish()
             host.measure()
@@ -155,21 +166,16 @@ class ModelStore:
         for snapshot in self.journal.snapshots(row.number):
             if below is not None and snapshot.seq >= below:
                 continue
-            n_bytes = round(1.5 * files.snapshot_size(self.folder, snapshot))  # and published
+            path = snapshot.path(self.folder)
+            n_bytes = round(1.5 * file_size(path))  # and published
             if not self.memory.has_room(n_bytes, START_FACTOR):
-                log.warning("snapshot %s is too large for --memory", snapshot.file)
+                log.warning("snapshot %s is too large for --memory", path.name)
                 continue
             with suppress(OSError, FolklearnError):
-                record = files.read_snapshot(self.folder, snapshot)
-                state = restore_state(first.event, record)
+                state = restore_state(first.event, snapshot.read(self.folder))
                 return first.event, state, self.journal.entry(snapshot.seq)
-            log.warning("snapshot %s cannot be used: the journal is replayed", snapshot.file)
+            log.warning("snapshot %s cannot be used: the journal is replayed", path.name)
         return first.event, restore_state(first.event), first
-
-    def _add_host(
-        self, row: ModelRow, created: CreateEvent, state: ModelState, last: Entry
-    ) -> None:
-        self.hosts[row.tenant, row.name] = ModelHost(row, created, state, last, self.memory)
 
     # Changes.
 
@@ -178,35 +184,27 @@ class ModelStore:
 
         Those that depend on the outcome of earlier ones wait for a second commit.
         """
-        journal, answers = self.journal, list[Answer]()
+        journal, memory, answers = self.journal, self.memory, list[Answer]()
         while True:
             now, prepared = self.clock(), list[tuple[ModelHost, Prepared]]()
-            deleted = set()
-            journal.begin()
-            for change in changes[len(answers) :]:
-                host, is_deletion = change.host, isinstance(change.request, DeleteEvent)
-                row = host.row
-                try:
-                    if host in deleted or self.hosts.get((row.tenant, row.name)) is not host:
-                        raise RefusedError(404, f"the model {row.name} was deleted")
-                    if not is_deletion:
-                        self.memory.check(host)
-                    prepared.append((host, prepare(change, journal, now)))
-                except RefusedError as refusal:
-                    prepared.append((host, refusal.answer))
-                except TooEarlyError:
-                    break
-                if is_deletion:
-                    deleted.add(host)
-            journal.commit()
+            with journal.transaction():
+                for change in changes[len(answers) :]:
+                    host, row = change.host, change.host.row
+                    try:
+                        if self.hosts.get((row.tenant, row.name)) is not host:
+                            raise RefusedError(404, f"the model {row.name} was deleted")
+                        if host.why_held:
+                            raise RefusedError(503, host.why_held, retry_after=60)
+                        if memory.n_bytes > memory.limit:
+                            memory.check(row.tenant)
+                        prepared.append((host, prepare(change, journal, now)))
+                    except RefusedError as refusal:
+                        prepared.append((host, refusal.answer))
+                    except TooEarlyError:
+                        break
             sys.audit("folklearn.before_apply")
             for host, result in prepared:
-                if isinstance(result, Entry):
-                    answers.append(self._apply(host, result))
-                else:
-                    answers.append(
-                        self._repeat_answer(result.seq) if isinstance(result, Repeat) else result
-                    )
+                answers.append(self._apply(host, result) if isinstance(result, Entry) else result)
             for host in dict.fromkeys(host for host, _ in prepared):
                 host.n_coming, host.n_pending = host.n_coming + host.n_pending, 0
                 if time.monotonic() >= host.may_publish:
@@ -218,8 +216,8 @@ class ModelStore:
     def _apply(self, host: ModelHost, entry: Entry) -> Answer:
         """Apply an event to the state of its model, or note that it cannot be."""
         began = time.perf_counter()
-        if entry.seq in self._skipped:
-            answer = _skipped_answer(self._skipped[entry.seq])
+        if entry.skipped is not None:
+            answer = _skipped_answer(entry.skipped)
         else:
             try:
                 answer = host.state.apply(entry, self.journal.entry_of)
@@ -232,76 +230,67 @@ class ModelStore:
                 answer = self._skip(host, entry, error)
         host.version, host.changed = entry.seq, entry.time
         host.replay_seconds += time.perf_counter() - began
-        host.n_since_snapshot += 1
         if not isinstance(answer, DerivedAnswer):
             self._note_outcome(host, entry, answer)
         return answer
 
     def _note_outcome(self, host: ModelHost, entry: Entry, answer: Answer) -> None:
-        """Keep what does not follow from an event for the next commit; forget a deleted model."""
+        """Keep for the next commit what does not follow from an event."""
         if entry.has_key:
             self.journal.answers_to_add[entry.seq] = msgspec.json.encode(answer)
-        match entry.event:
-            case LabelEvent(id=UUID() as id) if answer.status != 200:
-                self.journal.refused_ids[id] = entry.seq
-            case LabelsEvent(items=items, indices=indices):
-                refused = {item["item"] for item in answer.body.get("refused", ())}
-                for index, item in zip(indices or range(len(items)), items, strict=True):
-                    if item.id is not None and (answer.status != 200 or index in refused):
-                        self.journal.refused_ids[item.id] = entry.seq
-            case DeleteEvent():
-                del self.hosts[host.row.tenant, host.row.name]
-                self.memory.remove(host)
+        if isinstance(host.state, ClassifierState):
+            refused = {item["item"] for item in answer.body.get("refused", ())}
+            for index, label in enumerate(host.state.labels_in(entry.event)):
+                is_refused = answer.status != 200 or index in refused
+                if is_refused and label is not None and label.id is not None:
+                    self.journal.refused_ids[label.id] = entry.seq
 
     def _skip(self, host: ModelHost, entry: Entry, error: Exception) -> Answer:
         """Leave out an event that fails, and restore the state before it."""
         log.exception("event %s of %s is left out", entry.seq, host.row.name, exc_info=error)
         reason = f"{type(error).__name__}: {error}"
-        self._skipped[entry.seq] = reason
-        self.journal.begin()
-        self.journal.add_skipped(entry.seq, reason)
-        self.journal.commit()
+        with self.journal.transaction():
+            self.journal.skip(entry.seq, reason)
         _, host.state, last = self._restore(host.row, below=entry.seq)
         for earlier in self.journal.entries(after=last.seq, upto=entry.seq - 1, model=host.number):
             self._apply(host, earlier)
         return _skipped_answer(reason)
 
-    def _repeat_answer(self, seq: int) -> Answer:
-        """Return the answer that was given to an event before."""
-        content = self.journal.answer(seq)
-        if content is not None:
-            return Answer(*msgspec.json.decode(content))
-        event = self.journal.entry(seq).event
-        if isinstance(event, LabelsEvent):
-            return labels_answer(seq, event)
-        return Answer(200, {"event": seq, "learned": 1})
-
     def create(self, tenant: str, name: str, config: Config, file: bytes | None = None) -> Answer:
         """Create a model; one of the same name and configuration is the same model."""
-        existing = self.hosts.get((tenant, name))
+        existing, limits = self.hosts.get((tenant, name)), self.limits
         if existing is not None:
             if existing.config == config and file is None:
                 return Answer(200, {"name": name, "event": existing.row.first})
             raise RefusedError(
                 409, f"there is a model {name} already, of another configuration: delete it first"
             )
-        if len(self.models(tenant)) >= self.limits.models:
-            raise RefusedError(
-                422, f"{tenant} has {self.limits.models} models, and may have no more"
-            )
-        event = new_create_event(config, self.limits, file)
-        n_bytes = 8 * count_agent_numbers(config) + 2 * len(file or b"")
-        if not self.memory.has_room(n_bytes):
-            raise RefusedError(503, self.memory.in_words(tenant, n_bytes), retry_after=60)
-        state = begin_state(event)
-        journal = self.journal
-        journal.begin()
-        number = journal.add_model(tenant, name)
-        entry = journal.add(number, self.clock(), event)
-        journal.commit()
-        row = ModelRow(number, tenant, name, entry.seq)
-        self._add_host(row, event, state, entry)
+        if len(self.models(tenant)) >= limits.models:
+            raise RefusedError(422, f"{tenant} has {limits.models} models, and may have no more")
+        n_numbers = _check_config(config, limits)
+        self.memory.check(tenant, 8 * n_numbers + 2 * len(file or b""))
+        size = ModelSize(*(getattr(limits, field) for field in ModelSize._fields))
+        event = CreateEvent(config, size, file)
+        try:
+            state = restore_state(event)
+        except (FolklearnError, TypeError) as error:
+            raise RefusedError(422, str(error)) from None
+        with self.journal.transaction():
+            number = self.journal.add_model(tenant, name)
+            entry = self.journal.add(number, self.clock(), event)
+        ModelHost(ModelRow(number, tenant, name, entry.seq), event, state, entry, self.memory)
         return Answer(201, {"name": name, "event": entry.seq})
+
+    def delete(self, host: ModelHost) -> Answer:
+        """Delete a model; its events stay, its name is free again."""
+        row = host.row
+        if self.hosts.get((row.tenant, row.name)) is not host:
+            raise RefusedError(404, f"the model {row.name} was deleted")
+        with self.journal.transaction():
+            entry = self.journal.add(row.number, self.clock(), DeleteEvent())
+            self.journal.end_model(row.number, entry.seq)
+        self.memory.remove(host)
+        return Answer(200, {"event": entry.seq})
 
     # Maintenance.
 
@@ -310,27 +299,23 @@ class ModelStore:
         late: dict[int, list[UUID]] = {}
         for number, id in self.journal.due(self.clock(), _MAX_EXPIRED):
             late.setdefault(number, []).append(id)
-        changes = [
-            Change(host, ExpiryEvent(late[host.number]))
-            for host in self.models()
-            if host.number in late
-        ]
-        if changes:
-            self.write(changes)
+        hosts = [host for host in self.models() if host.number in late]
+        if hosts:
+            self.write([Change(host, ExpiryEvent(late[host.number])) for host in hosts])
 
     def snapshot(self, host: ModelHost) -> None:
         """Write the state of a model into a file, and note it in the journal."""
         record = host.state.to_record()
-        row = files.write_snapshot(self.folder, host.number, host.version, record)
-        host.reset_replay()
-        self.note_snapshot(row)
+        snapshot = Snapshot.write(self.folder, host.number, host.version, record)
+        host.replay_seconds = 0.0
+        self.note_snapshot(snapshot)
 
-    def note_snapshot(self, row: SnapshotRow) -> None:
+    def note_snapshot(self, snapshot: Snapshot) -> None:
         """Note in the journal a snapshot file that is durable."""
-        self.journal.begin()
-        old = self.journal.add_snapshot(row)
-        self.journal.commit()
-        files.remove_snapshots(self.folder, old)
+        with self.journal.transaction():
+            old = self.journal.add_snapshot(snapshot)
+        for replaced in old:
+            replaced.path(self.folder).unlink(missing_ok=True)
 
     def check_disk(self) -> None:
         """Raise while the disk is nearly full."""
@@ -339,24 +324,62 @@ class ModelStore:
                 503, "the disk is nearly full: nothing can be learned", retry_after=30
             )
 
-    def check_memory(self) -> None:
-        """Raise while models take more memory than they may."""
-        if not self.memory.has_room(0):
-            raise RefusedError(
-                503, "the models take more memory than they may: nothing is learned", retry_after=60
-            )
+
+def _check_config(config: Config, limits: Limits) -> int:
+    """Raise if a configuration is too large; return how many numbers the matrices of an agent hold.
+
+    That is 0 for a classifier.
+    """
+    width = 1 + sum(1 if isinstance(kind, str) else len(kind) for kind in config.context.values())
+    n_numbers = len(config.actions) * width**2
+    if n_numbers > limits.agent:
+        raise RefusedError(
+            422,
+            f"{len(config.actions):,} actions with this context are too many: their number times "
+            f"the square of its width is {n_numbers:,}, and may be {limits.agent:,}",
+        )
+    names = [*config.roles, *config.context, *config.actions]
+    names += [name for pair in config.crosses for name in pair]
+    names += [name for kind in config.context.values() if isinstance(kind, list) for name in kind]
+    labels = [*config.classes, config.default, *(config.class_weight or ())]
+    for what, texts, limit in (("name", names, limits.name), ("label", labels, limits.label)):
+        longest = max((len(text) for text in texts if isinstance(text, str)), default=0)
+        if longest > limit:
+            raise RefusedError(422, f"a {what} may have {limit} letters, and one has {longest:,}")
+    return n_numbers
 
 
 def _skipped_answer(reason: str) -> Answer:
     return RefusedError(422, f"it cannot be learned, and is left out: {reason}").answer
 
 
-def _lock_folder(folder: Path) -> int:
-    """Return a file descriptor that holds the lock of the folder."""
-    descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(descriptor)
-        raise StateFileError(f"{folder} is served by another process") from None
-    return descriptor
+def replay(folder: Path, number: int, version: int) -> dict[str, Any]:
+    """Return the digest of a model at a version, and how many predictions came out the same."""
+    predictions: dict[int, list[PredictionEvent]] = {}  # by the version that they used
+    n_events = n_predictions = n_different = 0
+    with closing(Journal(folder, read_only=True)) as journal, threadpool_limits(1, user_api="blas"):
+        for entry in journal.entries(upto=version, model=number):
+            if isinstance(entry.event, PredictionEvent):
+                predictions.setdefault(entry.event.version, []).append(entry.event)
+        state: Any = None
+        for entry in journal.entries(upto=version, model=number):
+            n_events += 1
+            if isinstance(entry.event, CreateEvent):
+                state = restore_state(entry.event)
+            elif entry.skipped is None:
+                with suppress(FolklearnError):  # refused again, which changes nothing
+                    state.apply(entry, journal.entry_of)
+            for event in predictions.get(entry.seq, ()):
+                n_predictions += 1
+                n_different += list(state.model.predict_proba_one(event.row).values()) != event.p
+        digest = state.to_record().digest
+    return {
+        "digest": digest,
+        "events": n_events,
+        "predictions": n_predictions,
+        "other_predictions": n_different,
+    }
+
+
+if __name__ == "__main__":
+    print(json.dumps(replay(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))))

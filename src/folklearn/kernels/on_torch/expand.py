@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 from folklearn.arrays import Array, Labels
 from folklearn.kernels import curvature
 from folklearn.kernels.evidence import ABSENT, EXACT_UP_TO, SHRUNK
-from folklearn.kernels.on_torch.device import Device, back
+from folklearn.kernels.on_torch import Device, back
+from folklearn.kernels.quadratic import pairs
 
 _MAX_SENT_ROWS, _MAX_SENT_NUMBERS = 1 << 18, 1 << 27  # at once
 _MAX_SCALED_NUMBERS = 1 << 26  # of scaled rows, at once
@@ -66,23 +67,6 @@ class Expanded(NamedTuple):
     coefficients: Any
     residuals: Any
     totals: Any
-
-
-@cache
-def pairs(device: Device, K: int) -> Any:
-    """Return the classes (2, P) of every pair i < j, in order."""
-    return device.torch.triu_indices(K, K, 1, device=device.place)
-
-
-@cache
-def incidence(device: Device, K: int) -> Any:
-    """Return (K, P), 1 for the first class of every pair and -1 for the second.
-
-    Sums over pairs are products with it: a device adds to places in an order that changes.
-    """
-    i, j = pairs(device, K)
-    classes = device.torch.arange(K, device=device.place)[:, None]
-    return (classes == i).double() - (classes == j).double()
 
 
 class Point:

@@ -1,8 +1,17 @@
-"""Pages in the browser: sessions, headers, and one handler for each route."""
+"""Pages in the browser: sessions, headers, one handler for each route, and a cache of models.
 
+What the page of a model shows is computed from a copy of the model, in a thread.
+"""
+
+import asyncio
 import logging
+import math
+import threading
+import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -12,15 +21,17 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from folklearn.errors import FolklearnError
-from folklearn.report.rendering import new_environment
+from folklearn.model.model import Model
+from folklearn.model.summary import ModelSummary
+from folklearn.report import style
+from folklearn.report.rendering import render
+from folklearn.serialization import Record
 from folklearn.service.events import RefusedError
-from folklearn.service.http import NO_KEY, read_body
-from folklearn.service.keys import COOKIE, Key
-from folklearn.service.model_host import ModelHost
-from folklearn.service.named_agent import NamedAgent
-from folklearn.service.pages.charts import CHARTS
-from folklearn.service.pages.view_model import ModelPageCache, describe_replay
+from folklearn.service.hosts import ModelHost
+from folklearn.service.http import read_body
+from folklearn.service.keys import COOKIE, NO_KEY, Key
 from folklearn.service.service import Service
+from folklearn.service.states import ClassifierState, NamedAgent
 
 log = logging.getLogger("folklearn.service")
 
@@ -41,122 +52,202 @@ _DOCUMENT_HEADERS = {
 _STATIC = Path(__file__).parent / "static"
 _MEDIA_TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 _FILES = {path.name: (path.read_bytes(), _MEDIA_TYPES[path.suffix]) for path in _STATIC.iterdir()}
+_MIN_SECONDS_KEPT = 5.0  # that a page is shown, at least,
+_COST_RATIO_KEPT = 5.0  # and times what it took to compute
+_COST_RATIO_IMPORTANCE = 20.0  # between two measurements of importance
+_MAX_PAGES_KEPT = 16
+_MAX_TABLE_ROWS = 12
+# Inches of each chart on a wide screen and on a telephone; None is what the plot itself takes.
+CHART_SIZES: dict[str, tuple[tuple[float, float] | None, tuple[float, float]]] = {
+    "losses": ((7.5, 3.2), (4.0, 4.0)),
+    "errors": ((7.5, 2.4), (4.0, 3.2)),
+    "drift": ((7.5, 2.8), (4.0, 3.6)),
+    "calibration": ((6.8, 4.8), (4.0, 5.6)),
+    "confusion": (None, (4.0, 3.8)),
+    "weights": (None, (4.0, 4.4)),
+}
+_MAX_NAMES = {"confusion": (14, 8), "weights": (16, 10)}  # likewise
+
+
+class ModelPage:
+    """One version of a classifier on its page; made and drawn in one thread."""
+
+    def __init__(self, version: int, model: Model) -> None:
+        self.version, self.model, self.alarms = version, model, model.monitor().alarms
+        self.facts = ModelSummary.of_model(model, importance=False)
+        self.charts = list(self.facts.plot_data)
+        self.uniform_loss = math.log(max(1, len(model.labels)))  # of equal probabilities
+        self._images: dict[tuple[str, bool], str] = {}
+        _ = self.facts.accuracy, self.facts.drift  # kept by the summary from now on
+
+    def draw(self, name: str, is_narrow: bool) -> str:
+        """Return a chart as SVG; its title is that of the page."""
+        if (name, is_narrow) not in self._images:
+            size = CHART_SIZES[name][is_narrow]
+            options: dict[str, Any] = {"title": ""}
+            if name in _MAX_NAMES:
+                options["most"] = _MAX_NAMES[name][is_narrow]
+            with style.use_style():
+                ax = None if size is None else style.new_figure(*size).subplots()
+                figure = self.facts.draw(name, ax=ax, **options)
+                self._images[name, is_narrow] = style.svg(figure)
+        return self._images[name, is_narrow]
+
+
+class ModelPageCache:
+    """Pages of models, each kept for a while, so that visitors do not delay the writer."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._thread = ThreadPoolExecutor(1, "folklearn-pages")
+        self._page_lock, self._importance_lock = asyncio.Lock(), threading.Lock()
+        # By model number, with the time from which they are too old.
+        self._pages: dict[int, tuple[ModelPage, float]] = {}
+        self._importance: dict[int, tuple[list[tuple[str, float]] | None, float]] = {}
+
+    async def find(self, host: ModelHost) -> ModelPage:
+        """Return the page of a classifier, of now or of a few seconds ago."""
+        async with self._page_lock:
+            kept, until = self._pages.get(host.number, (None, 0.0))
+            began = time.monotonic()
+            if kept is not None and (kept.version == host.version or began < until):
+                return kept
+            version, state = await self._service.copy_state(host)
+            assert isinstance(state, ClassifierState)
+            page: ModelPage = await self._in_thread(partial(ModelPage, version, state.model))
+            ended = time.monotonic()
+            until = ended + max(_MIN_SECONDS_KEPT, _COST_RATIO_KEPT * (ended - began))
+            self._pages.pop(host.number, None)
+            if len(self._pages) >= _MAX_PAGES_KEPT:
+                del self._pages[next(iter(self._pages))]
+            self._pages[host.number] = page, until
+            return page
+
+    async def draw(self, host: ModelHost, name: str, *, is_narrow: bool) -> str | None:
+        """Return a chart of a classifier as SVG, None if there is nothing to draw."""
+        page = await self.find(host)
+        if name not in page.charts:
+            return None
+        image: str = await self._in_thread(partial(page.draw, name, is_narrow))
+        return image
+
+    async def report(self, host: ModelHost) -> str:
+        """Return the report on a classifier."""
+        record = (await self.find(host)).model.to_record()
+        title = f"Report on {host.row.name}"
+        return await asyncio.to_thread(lambda: Model.from_record(record).report(title=title))
+
+    def importance(self, host: ModelHost, page: ModelPage) -> list[tuple[str, float]] | None:
+        """Return the importance of columns as measured last; None before the first result.
+
+        Measuring takes long: it is done in a thread, and seldom.
+        """
+        importance, until = self._importance.get(host.number, (None, 0.0))
+        if time.monotonic() >= until and page.facts.explanation is not None:
+            self._importance[host.number] = importance, math.inf
+            # A daemon: a service that stops does not wait for it.
+            arguments = host.number, page.model.to_record()
+            threading.Thread(target=self._measure, args=arguments, daemon=True).start()
+        return importance
+
+    def _measure(self, number: int, record: Record) -> None:
+        with self._importance_lock:
+            began = time.monotonic()
+            importance = Model.from_record(record).explain().top_columns(_MAX_TABLE_ROWS)
+            ended = time.monotonic()
+        self._importance[number] = importance, ended + _COST_RATIO_IMPORTANCE * (ended - began)
+
+    def close(self) -> None:
+        """End the thread of the pages."""
+        self._thread.shutdown(cancel_futures=True)
+
+    async def _in_thread(self, work: Callable[[], Any]) -> Any:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
 
 @dataclass(frozen=True)
 class PageRequest:
     """A request for a page: its key, and the model that the path names, if any."""
 
-    router: "PageRouter"
+    service: Service
+    pages: ModelPageCache
     request: Request
-    key: Key
+    key: Key = NO_KEY
     host: Any = None  # `ModelHost`, where the path names a model
-
-    @property
-    def service(self) -> Service:
-        """The service of the pages."""
-        return self.router.service
 
     @property
     def headers(self) -> dict[bytes, bytes]:
         """The headers of the request."""
         return dict(self.request.scope["headers"])
 
-    @property
-    def address(self) -> str:
-        """The address of the service, without a slash at its end."""
-        return str(self.request.base_url).rstrip("/")
-
-    def models(self) -> list[ModelHost]:
-        """Return the models that the key may read."""
-        hosts = self.service.store.models(self.key.tenant)
-        return [host for host in hosts if self.key.allows("read", host.row.name)]
-
-    async def form(self) -> dict[str, str]:
-        """Return the fields of a form that was sent."""
-        content = await read_body(self.request.receive, self.headers, _MAX_FORM_BYTES)
-        fields = parse_qs(content.decode("latin-1"), max_num_fields=10)
-        return {name: values[0] for name, values in fields.items()}
-
     def render(self, template: str, status: int = 200, **context: Any) -> Response:
         """Return a page."""
-        text = self.router.templates.get_template(template).render(key=self.key, **context)
+        context |= {"key": self.key, "address": str(self.request.base_url).rstrip("/")}
+        text = render(template, package=__package__, **context)
         return Response(text, status, media_type="text/html")
 
 
 Handler = Callable[[PageRequest], Awaitable[Response]]
-Endpoint = Callable[[Request], Awaitable[Response]]
 
 
-class PageRouter:
-    """The routes of the pages, with the service, the templates and the cached pages of models."""
+def page_routes(service: Service, pages: ModelPageCache) -> list[BaseRoute]:
+    """Return the routes of the pages: without a session there is the login, and what it shows."""
+    public = [
+        ("GET", "/static/{file}", static),
+        ("GET", "/login", login_form),
+        ("POST", "/login", login),
+        ("POST", "/logout", logout),
+    ]
+    with_session = [
+        ("GET", "/", models),
+        ("GET", "/models/{name}", model),
+        ("GET", "/models/{name}/pictures/{picture}.svg", chart),
+        ("GET", "/models/{name}/report", report),
+        ("POST", "/models/{name}/verify", verify),
+    ]
+    return [
+        Route(path, partial(_answer, service, pages, handler, is_public), methods=[method])
+        for is_public, table in ((True, public), (False, with_session))
+        for method, path, handler in table
+    ]
 
-    def __init__(self, service: Service, pages: ModelPageCache) -> None:
-        self.service, self.pages = service, pages
-        self.templates = new_environment(__package__)
-        self.templates.filters["replay"] = describe_replay
 
-    def routes(self) -> list[BaseRoute]:
-        """Return the routes."""
-        return [
-            Route("/static/{file}", self._public(static)),
-            Route("/login", self._public(login_form)),
-            Route("/login", self._public(login), methods=["POST"]),
-            Route("/logout", self._public(logout), methods=["POST"]),
-            Route("/", self._with_session(models)),
-            Route("/models/{name}", self._with_session(model)),
-            Route("/models/{name}/pictures/{picture}.svg", self._with_session(chart)),
-            Route("/models/{name}/report", self._with_session(report)),
-            Route("/models/{name}/verify", self._with_session(verify), methods=["POST"]),
-        ]
+async def _answer(
+    service: Service, pages: ModelPageCache, handler: Handler, is_public: bool, request: Request
+) -> Response:
+    """Answer a request: every response has its headers, every failure a page."""
+    page = PageRequest(service, pages, request)
+    try:
+        if request.method == "POST":
+            _check_same_site(request)
+        if not is_public:
+            page = _find_session(page)
+        if is_public or page.key is not NO_KEY:
+            response = await handler(page)
+        else:
+            response = RedirectResponse("/login", 303)
+    except FolklearnError as error:
+        status = error.status if isinstance(error, RefusedError) else 422
+        response = page.render("problem.html", status, sentence=str(error))
+    except Exception:
+        log.exception("the page %s failed", request.scope["path"])
+        sentence = "The service failed; its log says why."
+        response = page.render("problem.html", 500, sentence=sentence)
+    for name, value in _HEADERS.items():
+        response.headers.setdefault(name, value)
+    return response
 
-    def _public(self, handler: Handler) -> Endpoint:
-        """Return the endpoint of a handler that needs no session."""
 
-        async def answer(request: Request) -> Response:
-            return await handler(PageRequest(self, request, NO_KEY))
-
-        return self._protect(answer)
-
-    def _with_session(self, handler: Handler) -> Endpoint:
-        """Return the endpoint of a handler for keys that may read the model that the path names."""
-
-        async def answer(request: Request) -> Response:
-            service = self.service
-            key = service.sessions.find(dict(request.scope["headers"]), service.keys)
-            if key is None:
-                return RedirectResponse("/login", 303)
-            name, host = request.path_params.get("name"), None
-            if name is not None:
-                host = service.store.hosts.get((key.tenant, name))
-                if host is None or not key.allows("read", name):
-                    raise RefusedError(404, f"There is no model {name!r}.")
-            return await handler(PageRequest(self, request, key, host))
-
-        return self._protect(answer)
-
-    def _protect(self, answer: Endpoint) -> Endpoint:
-        """Give every response its headers, and every failure a page."""
-
-        async def protected(request: Request) -> Response:
-            try:
-                if request.method == "POST":
-                    _check_same_site(request)
-                response = await answer(request)
-            except FolklearnError as error:
-                status = error.status if isinstance(error, RefusedError) else 422
-                response = self._problem(request, status, str(error))
-            except Exception:
-                log.exception("the page %s failed", request.scope["path"])
-                response = self._problem(request, 500, "The service failed; its log says why.")
-            for name, value in _HEADERS.items():
-                response.headers.setdefault(name, value)
-            return response
-
-        return protected
-
-    def _problem(self, request: Request, status: int, sentence: str) -> Response:
-        return PageRequest(self, request, NO_KEY).render("problem.html", status, sentence=sentence)
+def _find_session(page: PageRequest) -> PageRequest:
+    """Return the request with the key of its session, and the model that its path names."""
+    key = page.service.sessions.find(page.headers, page.service.keys)
+    name = page.request.path_params.get("name")
+    if key is None or name is None:
+        return replace(page, key=key or NO_KEY)
+    host = page.service.store.hosts.get((key.tenant, name))
+    if host is None or not key.allows("read", name):
+        raise RefusedError(404, f"There is no model {name!r}.")
+    return replace(page, key=key, host=host)
 
 
 def _check_same_site(request: Request) -> None:
@@ -186,7 +277,9 @@ async def login_form(page: PageRequest) -> Response:
 
 async def login(page: PageRequest) -> Response:
     """Begin a session for a key that may read."""
-    text = (await page.form()).get("key", "").strip()
+    content = await read_body(page.request.receive, page.headers, _MAX_FORM_BYTES)
+    fields = parse_qs(content.decode("latin-1"), max_num_fields=10)
+    text = fields.get("key", [""])[0].strip()
     key = page.service.keys.find(text)
     if key is None or not key.allows("read", key.model):
         return page.render("login.html", 401, is_wrong=True)
@@ -211,9 +304,11 @@ async def logout(page: PageRequest) -> Response:
 
 async def models(page: PageRequest) -> Response:
     """List the models, or show how to make the first one."""
-    numbers = await page.service.numbers(page.models())
+    hosts = page.service.store.models(page.key.tenant)
+    readable = [host for host in hosts if page.key.allows("read", host.row.name)]
+    numbers = await page.service.numbers(readable)
     now = page.service.store.clock()
-    return page.render("models.html", models=numbers, now=now, address=page.address)
+    return page.render("models.html", models=numbers, now=now)
 
 
 async def model(page: PageRequest) -> Response:
@@ -225,24 +320,25 @@ async def model(page: PageRequest) -> Response:
         "now": service.store.clock(),
         "verified": service.verified.get(host.number),
         "may_verify": page.key.allows("admin", host.row.name),
-        "address": page.address,
     }
     if host.is_agent:
         _, state = await service.copy_state(host)
         assert isinstance(state, NamedAgent)
         return page.render("agent.html", actions=state.table(), **shared)
-    pages = page.router.pages
-    shown = await pages.find(host)
-    importance = pages.importance(host, shown)
-    return page.render("model.html", page=shown, importance=importance, **shared)
+    shown = await page.pages.find(host)
+    importance = page.pages.importance(host, shown)
+    classes = shown.facts.classes[:_MAX_TABLE_ROWS]
+    return page.render("model.html", page=shown, classes=classes, importance=importance, **shared)
 
 
 async def chart(page: PageRequest) -> Response:
     """Draw a chart of a model."""
     name, is_narrow = page.request.path_params["picture"], "narrow" in page.request.query_params
-    if page.host.is_agent or name not in CHARTS:
+    image = None
+    if not page.host.is_agent:
+        image = await page.pages.draw(page.host, name, is_narrow=is_narrow)
+    if image is None:
         raise RefusedError(404, "There is no such picture.")
-    image = await page.router.pages.draw(page.host, name, is_narrow=is_narrow)
     return Response(image, media_type="image/svg+xml", headers=_DOCUMENT_HEADERS)
 
 
@@ -250,7 +346,7 @@ async def report(page: PageRequest) -> Response:
     """Send the report on a classifier."""
     if page.host.is_agent:
         raise RefusedError(404, "There is no report on a model that decides.")
-    text = await page.router.pages.report(page.host)
+    text = await page.pages.report(page.host)
     return Response(text, media_type="text/html", headers=_DOCUMENT_HEADERS)
 
 

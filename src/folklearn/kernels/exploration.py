@@ -96,7 +96,7 @@ def most_regret(P, losses, eta):
 
 
 @kernel
-def drawn(P, number):
+def draw_action(P, number):
     """Return the action at which the sums of P pass a uniform number."""
     left = number * P.sum()
     last = 0

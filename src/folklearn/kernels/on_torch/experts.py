@@ -1,9 +1,10 @@
-"""The sums of a panel on a device, and what happens to them on a schedule.
+"""The sums of a panel of experts on a device, and what happens to them on a schedule.
 
 The twin of `settle` in `folklearn.kernels.experts`: the same plan says when, the experts' models
-and losses stay in the memo of this machine, and only the sums live on the device. A panel of
-nothing but leaders learns whole stretches of rows at once, because between two refreshes its
-models stand still.
+and losses stay in the memo of this machine, and only the sums live on the device. The modes of
+all ridges are moved at once, as `folklearn.kernels.newton` moves one. A panel of nothing but
+leaders learns whole stretches of rows at once, because between two refreshes its models stand
+still.
 """
 
 import copy
@@ -16,7 +17,8 @@ from folklearn.arrays import Array, Labels
 from folklearn.kernels import experts
 from folklearn.kernels.evidence import N_TOTALS, ROUNDS, n_pairs
 from folklearn.kernels.expert_state import ExpertState
-from folklearn.kernels.on_torch.device import Device, back
+from folklearn.kernels.newton import MOST_HALVINGS, SUFFICIENT
+from folklearn.kernels.on_torch import Device, back
 from folklearn.kernels.on_torch.expand import (
     MAX_COEFFICIENTS,
     DeviceRows,
@@ -24,8 +26,15 @@ from folklearn.kernels.on_torch.expand import (
     add_expanded,
     add_products,
 )
-from folklearn.kernels.on_torch.leaders import moved, moved_by_few
-from folklearn.kernels.quadratic import Quadratic
+from folklearn.kernels.quadratic import (
+    Quadratic,
+    Solve,
+    add_ridge,
+    factorise,
+    matrix,
+    newton_step,
+    pull,
+)
 
 MOST_ROWS = 1 << 15  # of a stretch, so that there is progress to report
 
@@ -108,7 +117,10 @@ class ExpertSums:
         rows = slice(int(plan[experts.FLUSHED]), int(plan[experts.POSITION]))
         if rows.start < rows.stop:
             recent = self._rows(state, "recent", rows)
-            Z = self.device.put(state["recent_z"][:, rows])
+            spec = state.spec
+            modes = [int(plan[experts.BEST]), *range(len(spec.ridges), spec.n_modes)]
+            W = self.device.put(np.stack([state.model(mode) for mode in modes]))
+            Z = recent.X @ W.transpose(1, 2)
             self._add(state, recent, [Point(self.device, own, recent) for own in Z])
         plan[experts.FLUSHED] = plan[experts.POSITION]
 
@@ -152,10 +164,10 @@ class ExpertSums:
         kept = self._kept_rows(state)
         ridges_there = self.device.put(ridges[some])
         if int(plan[experts.T]) == len(kept.X) < state.d:
-            found = moved_by_few(self.device, kept, W[0], ridges_there, W[1:])
+            found = move_within_span(self.device, kept, W[0], ridges_there, W[1:])
         else:
             S, G = self.S[0], self.G[0]
-            found = moved(self.device, S, G, kept, W[0], ridges_there, W[1:])
+            found = move_to_modes(self.device, S, G, kept, W[0], ridges_there, W[1:])
         for e, own in zip(some, back(found), strict=True):
             state.set_model(e, own)
             if e >= len(spec.ridges):
@@ -175,7 +187,7 @@ class ExpertSums:
         S, G = self.S[place], self.G[place]
         W = self.device.put(state.model(e))
         ridge = self.device.put(state["ridges"][e : e + 1])
-        W = moved(self.device, S, G, rows, W, ridge, W[None])[0]
+        W = move_to_modes(self.device, S, G, rows, W, ridge, W[None])[0]
         state.set_model(e, back(W))
         own = self.quadratic(place)
         add_expanded(self.device, (own,), rows, W, (0.0,))
@@ -247,3 +259,99 @@ class ExpertSums:
 def _losses(P: Any, Y: Any) -> Any:
     """Return -<y, ln p> over the last axis."""
     return -(Y * P.log()).sum(-1)
+
+
+def move_to_modes(
+    device: Device, S: Any, G: Any, kept: DeviceRows, at: Any, ridges: Any, W: Any
+) -> Any:
+    """Return models W (E, K, d), each moved towards the mode of its ridge (E,).
+
+    Steps are taken with the curvature that rows have at the model `at` (K, d). A model whose
+    matrix has no factor stays.
+    """
+    K, curved = W.shape[1], S
+    if len(kept.X):
+        curved = S.clone()
+        true_curvature = Point(device, kept.X @ at.T, kept).expand(0.0).coefficients
+        add_products(curved, true_curvature, kept.X)
+    H = matrix(curved, K, device, n_rows=K - 1)
+    solvers = [factorise(add_ridge(H, float(ridge), K), device) for ridge in ridges]
+    able = [e for e, solve in enumerate(solvers) if solve is not None]
+    if not able:
+        return W
+    able_solvers = [solve for solve in solvers if solve is not None]
+    after = W.clone()
+    if len(kept.X):
+        after[able] = _walk(device, S, G, kept, ridges[able], able_solvers, W[able])
+    else:
+        steps = device.torch.stack([newton_step(solve, G) for solve in able_solvers])
+        after[able] = device.torch.where(_are_finite(steps), steps, W[able])
+    return after
+
+
+def move_within_span(device: Device, kept: DeviceRows, at: Any, ridges: Any, W: Any) -> Any:
+    """Return `move_to_modes` for rows alone, fewer than features, without a sum.
+
+    What is orthogonal to all rows is 0 in the mode of a ridge: there are as many unknowns for
+    each class as rows.
+    """
+    span = device.torch.linalg.qr(kept.X.T)[0]
+    m, (_, K, _) = len(kept.X), W.shape
+    S, G = device.zeros(n_pairs(K), m, m), device.zeros(K, m)
+    within = kept._replace(X=kept.X @ span)
+    return move_to_modes(device, S, G, within, at @ span, ridges, W @ span) @ span.T
+
+
+def _walk(
+    device: Device, S: Any, G: Any, kept: DeviceRows, ridges: Any, solvers: list[Solve], W: Any
+) -> Any:
+    """Take damped Newton steps with all models; one whose step leads nowhere goes no further."""
+    torch, X, ridges = device.torch, kept.X, ridges[:, None, None]
+    Z = X @ W.transpose(1, 2)
+    pulls = pull(S, W, device)
+    loss, slopes = _true_loss(kept, Z)
+    going = torch.ones_like(loss, dtype=torch.bool)
+    for _ in range(experts.STEPS_OF_NEWTON):
+        quadratic = G + 2.0 * (pulls + ridges * W)
+        gradient = quadratic + slopes.transpose(1, 2) @ X
+        step = torch.stack([newton_step(f, g) for f, g in zip(solvers, gradient, strict=True)])
+        slope = _inner(gradient, step)
+        going &= (slope < 0.0) & _are_finite(step).flatten()
+        step = torch.where(going[:, None, None], step, 0.0)
+        ZD = X @ step.transpose(1, 2)
+        pull_step = pull(S, step, device)
+        linear = _inner(quadratic, step)
+        square = _inner(pull_step + ridges * step, step)
+        t, decided = torch.ones_like(loss), ~going
+        there, slopes_there, enough = loss, slopes, decided
+        for _ in range(MOST_HALVINGS):
+            there, slopes_there = _true_loss(kept, Z + t[:, None, None] * ZD)
+            enough = there - loss + t * (linear + t * square) <= SUFFICIENT * t * slope
+            if bool((enough | decided).all()):
+                break
+            t = torch.where(enough, t, 0.5 * t)
+        going &= enough
+        took = torch.where(going, t, 0.0)[:, None, None]
+        W, pulls, Z = W + took * step, pulls + took * pull_step, Z + took * ZD
+        loss = torch.where(going, there, loss)
+        slopes = torch.where(going[:, None, None], slopes_there, slopes)
+    return W
+
+
+def _true_loss(kept: DeviceRows, Z: Any) -> tuple[Any, Any]:
+    """Return the losses (E,) of rows at logits Z (E, m, K), and w(p - y)."""
+    w = kept.weights[:, None]
+    A = Z - Z.amax(2, keepdim=True)
+    powers = A.exp()
+    totals = powers.sum(2, keepdim=True)
+    losses = (w * (totals.log() - (kept.Y * A).sum(2, keepdim=True))).sum(dim=(1, 2))
+    return losses, w * (powers / totals - kept.Y)
+
+
+def _are_finite(steps: Any) -> Any:
+    """Tell for each model, (E, 1, 1), whether its step is."""
+    return steps.isfinite().all(dim=2, keepdim=True).all(dim=1, keepdim=True)
+
+
+def _inner(A: Any, B: Any) -> Any:
+    return (A * B).sum(dim=(1, 2))

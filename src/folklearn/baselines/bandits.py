@@ -1,0 +1,482 @@
+"""Bandits with linear scores: Banditron and Gaptron, Soba and Newtron of second order."""
+
+import math
+from typing import Any, ClassVar
+
+import numpy as np
+from scipy.linalg import LinAlgError, cho_factor, cho_solve, eigh
+from scipy.linalg.blas import dsymv, dsyr
+
+from folklearn import validation
+from folklearn.arrays import Array
+from folklearn.bandits.agent import MAX_PENDING, Agent, Decision, choose_exploration, explore
+from folklearn.errors import FolklearnError, InvalidInputError
+from folklearn.kernels.blas import OneThread
+from folklearn.kernels.simplex import helmert, softmax
+
+
+class LinearAgent(Agent):
+    r"""Base of the bandit baselines: play the best score of W x, and explore uniformly.
+
+    With :math:`\hat y = \arg\max_k (Wx)_k` (ties to the lowest class) and exploration
+    :math:`\varepsilon`, the action is :math:`\tilde y \sim P = (1-\varepsilon) e_{\hat y} +
+    \varepsilon/K`. Scores and propensity of a delayed outcome are those of its own decision.
+    Guarantees are for outcomes without delay, and contexts of norm at most R.
+
+    Parameters
+    ----------
+    n_features, n_classes : sizes of the problem, d at least 1 and K at least 2.
+    exploration : :math:`\varepsilon`, from 0 to 1, or "theory", which needs a horizon.
+    horizon : number of rounds T; it sets :math:`\varepsilon` by the theory of the algorithm.
+    D, R : norms of the comparator and the contexts, positive, where theory asks for them.
+    seed : an integer, or a NumPy Generator, which is then used and advanced.
+    max_pending : decisions that may wait for an outcome, at least 1.
+    """
+
+    PARAMS: ClassVar[tuple[str, ...]] = ("n_features", "n_classes", "exploration", "D", "R")
+    ARRAYS: ClassVar[tuple[str, ...]] = ("W",)
+    DEFAULT_EXPLORATION: ClassVar[float]
+
+    @classmethod
+    def _fewest_numbers(cls, **words: Any) -> int:
+        d, K = validation.sizes(words)
+        return K * d if words.get("diagonal", True) else ((K - 1) * d) ** 2
+
+    def __init__(
+        self,
+        *,
+        n_features: int,
+        n_classes: int,
+        exploration: float | str | None = None,
+        horizon: int | None = None,
+        D: float = 1.0,
+        R: float = 1.0,
+        seed: int | np.random.Generator = 0,
+        max_pending: int = MAX_PENDING,
+    ) -> None:
+        self.n_features = validation.count("n_features", n_features, 1)
+        self.n_classes = validation.count("n_classes", n_classes, 2)
+        self.D = validation.positive("D", D)
+        self.R = validation.positive("R", R)
+        self.exploration = choose_exploration(
+            exploration, horizon, self.DEFAULT_EXPLORATION, self._theory
+        )
+        self._W: Array = np.zeros((self.n_classes, self.n_features))
+        self._start(seed, max_pending)
+
+    def _theory(self, T: int) -> float:
+        """Return the exploration for T rounds."""
+        raise NotImplementedError
+
+    def _leader(self) -> Array:
+        """Return the weights (K, d) of the scores."""
+        return self._W
+
+    def _see(self, x: Array) -> Array:
+        scores: Array = self._leader() @ x
+        return scores
+
+    def _play(self, seen: Array) -> Array:
+        return _play_best(seen, self.exploration)
+
+
+def _play_best(scores: Array, exploration: float) -> Array:
+    P = np.full(len(scores), exploration / len(scores))
+    P[np.argmax(scores)] += 1.0 - exploration
+    return P
+
+
+class Banditron(LinearAgent):
+    r"""The multiclass perceptron, with uniform exploration and importance-weighted steps.
+
+    Use it when a round must cost next to nothing, O(K d), and the classes are nearly separable;
+    with noisy labels it errs well above `Soba` or `BanditReduction`.
+
+    .. math:: W \leftarrow W + \Big(\frac{1\{\tilde y = y\}}{P(\tilde y)} e_{\tilde y}
+        - e_{\hat y}\Big) x^\top
+
+    Guarantee, for the horizon's :math:`\varepsilon = \min(1, (K D^2 R^2 / (2T))^{1/3})`: expected
+    mistakes are at most the multiclass hinge loss of any W of Frobenius norm at most D, plus
+    :math:`O(T^{2/3})`.
+
+    Parameters
+    ----------
+    n_features, n_classes, horizon, D, R, seed, max_pending : as `LinearAgent` has them.
+    exploration : :math:`\varepsilon`, from 0 to 1; by default 1/32, near the best with and
+        without noise (experiments/bandit).
+
+    Examples
+    --------
+    >>> from folklearn import interact, synthetic
+    >>> from folklearn.baselines import Banditron
+    >>> agent = Banditron(n_features=3, n_classes=3)
+    >>> bool(interact(agent, *synthetic.separable(0, 2000, d=3, K=3)).rewards.mean() > 0.75)
+    True
+
+    References
+    ----------
+    Kakade, Shalev-Shwartz and Tewari (2008), "Efficient Bandit Algorithms for Online
+    Multiclass Prediction", Algorithm 1, Theorem 2.
+    """
+
+    DEFAULT_EXPLORATION = 1.0 / 32.0
+
+    def _theory(self, T: int) -> float:
+        return float((self.n_classes * (self.D * self.R) ** 2 / (2.0 * T)) ** (1.0 / 3.0))
+
+    def _absorb(self, decision: Decision, seen: Array, correct: bool) -> None:
+        self._W[np.argmax(seen)] -= decision.x
+        if correct:
+            self._W[decision.action] += decision.x / decision.propensity
+
+
+BANDIT = "bandit"
+FULL = "full"
+_LN2 = math.log(2.0)
+
+
+class Gaptron(LinearAgent):
+    r"""Gradient descent on the logistic loss, randomised by the gap of the prediction.
+
+    Use it for a mistake bound with explicit constants at the cost of a perceptron, O(K d), or, with
+    ``feedback="full"``, where true classes are known and mistakes, not the log loss, count.
+
+    With :math:`p = \mathrm{softmax}(Wx)`, the gap :math:`a = 1 - \max p` if that is at most 1/2
+    and 1 otherwise, and :math:`q = \max(a, \varepsilon)`, play :math:`P = (1-q) e_{\hat y} + q/K`:
+
+    .. math:: W \leftarrow W - \eta v \frac{(p - e_y) \otimes x}{\ln 2}, \qquad
+        v = 1 \ \text{(full)}, \quad v = \frac{1\{\tilde y = y\}}{P(y)} \ \text{(bandit)}
+
+    Differs from the paper in that W is not projected onto a ball (docs/theory/reductions.md).
+
+    Guarantee, for the default steps, against every W: expected mistakes are at most
+    :math:`\sum_t -\log_2 \mathrm{softmax}(W x_t)_{y_t}` plus :math:`K R^2 \|W\|_F^2 / \ln 2`
+    (full), or plus :math:`K^2 R^2 \|W\|_F^2 / (2 \varepsilon \ln 2) + \varepsilon T` (bandit), of
+    which :math:`\varepsilon = \min(1, K R D / \sqrt{2 T \ln 2})`, the horizon's, equals the terms.
+
+    Parameters
+    ----------
+    n_features, n_classes, horizon, D, R, seed, max_pending : as `LinearAgent` has them.
+    feedback : "bandit", outcomes go to `learn`; or "full", true classes go to `learn_label`.
+    exploration : :math:`\varepsilon`, above 0 and at most 1, for bandit feedback only; by
+        default 0.1, the best of 0.01 to 0.3 on a separable stream with K = 3.
+    step : :math:`\eta`, positive; by default :math:`\ln 2 / (2 K R^2)` (full) or
+        :math:`\varepsilon \ln 2 / (K^2 R^2)` (bandit). Another step voids the guarantee.
+
+    Examples
+    --------
+    >>> from folklearn import synthetic
+    >>> from folklearn.baselines import Gaptron
+    >>> agent = Gaptron(n_features=3, n_classes=3, feedback="full")
+    >>> for x, y in zip(*synthetic.separable(0, 2000, d=3, K=3)):
+    ...     agent.learn_label(agent.act(x), y)
+    >>> bool(agent.policy(x)[y] > 0.5)
+    True
+
+    References
+    ----------
+    van der Hoeven (2020), "Exploiting the Surrogate Gap in Online Multiclass Classification".
+    """
+
+    PARAMS = (*LinearAgent.PARAMS, "feedback", "step")
+    DEFAULT_EXPLORATION = 0.1
+
+    def __init__(
+        self, *, feedback: str = BANDIT, step: float | None = None, **parameters: Any
+    ) -> None:
+        self.feedback = validation.choice("feedback", feedback, (BANDIT, FULL))
+        self.learns_labels = feedback == FULL
+        if self.learns_labels:
+            if parameters.get("exploration") or parameters.get("horizon") is not None:
+                raise InvalidInputError(
+                    "exploration and horizon are for bandit feedback: with feedback='full' every "
+                    "round teaches, and none explores"
+                )
+            parameters["exploration"] = 0.0
+        super().__init__(**parameters)
+        if not (self.exploration or self.learns_labels):
+            raise InvalidInputError("exploration must be above 0: the step is proportional to it")
+        self._fixed_step = None if step is None else validation.positive("step", step)
+        share = 0.5 if self.learns_labels else self.exploration / self.n_classes
+        self.step = self._fixed_step or share * _LN2 / (self.n_classes * self.R**2)
+
+    def _theory(self, T: int) -> float:
+        return self.n_classes * self.R * self.D / math.sqrt(2.0 * _LN2 * T)
+
+    def _word(self, word: str) -> Any:
+        return self._fixed_step if word == "step" else super()._word(word)
+
+    def _see(self, x: Array) -> Array:
+        p = np.empty(self.n_classes)
+        softmax(self._W @ x, p)
+        return p
+
+    def _play(self, seen: Array) -> Array:
+        top = float(seen.max())
+        gap = 1.0 - top if top >= 0.5 else 1.0
+        return _play_best(seen, max(gap, self.exploration))
+
+    def _absorb(self, decision: Decision, seen: Array, correct: bool) -> None:
+        if correct:
+            self._absorb_label(decision, seen, decision.action, 1.0 / decision.propensity)
+
+    def _absorb_label(self, decision: Decision, seen: Array, y: int, weight: float = 1.0) -> None:
+        slope = seen.copy()
+        slope[y] -= 1.0
+        self._W -= np.outer(slope * (self.step * weight / _LN2), decision.x)
+
+
+_INVERSE_ROUNDING = 1e-14  # relative rounding of A^-1, beyond which a direction is lost
+
+
+class Soba(LinearAgent):
+    r"""A second-order perceptron with uniform exploration, which learns from correct rounds.
+
+    Use it when the classes are nearly separable and labels noisy, or features differ in
+    scale: it has no step size.
+
+    A correct outcome, with :math:`\bar y` the best other class when the decision was made, gives
+
+    .. math:: g = \frac1{P(y)} (e_{\bar y} - e_y) \otimes x, \qquad \zeta = \sqrt{P(y)}\, g,
+        \qquad m = \frac{\langle W, \zeta\rangle^2 + 2\langle W, g\rangle}
+        {1 + \zeta^\top A^{-1} \zeta}
+
+    and, if the sum of all m, this one included, is at least 0, :math:`A \leftarrow A +
+    \zeta\zeta^\top`, :math:`\theta \leftarrow \theta - g` and :math:`W = A^{-1}\theta`, from A = I
+    and :math:`\theta = 0`; otherwise nothing changes, the sum included. Time O((K d)^2) for a round
+    that learns, memory 8 (K d)^2 bytes; with ``diagonal=True``, the paper's own shortcut, O(K d).
+    An outcome is refused where the inverse has no digits left, at :math:`|x| / \sqrt{P(y)}`
+    above about 1e7.
+
+    Guarantee (full matrix), for every U: expected mistakes are at most :math:`\sum_t (1 -
+    M_t)^2`, with :math:`M_t` the margin of U for y over :math:`\bar y`, plus :math:`\|U\|_F^2 +
+    \varepsilon T + \frac K\varepsilon K d \ln(1 + \frac{2TR^2}{Kd})`, of which the horizon's
+    :math:`\varepsilon = \min(1, K\sqrt{d \ln(1 + 2TR^2 / (Kd)) / T})` makes the last terms equal.
+
+    Parameters
+    ----------
+    n_features, n_classes, horizon, D, R, seed, max_pending : as `LinearAgent` has them.
+    exploration : :math:`\varepsilon`, from 0 to 1; by default 1/16: twice and half of
+        it do about as well, with and without noise, once there are ten thousand rounds.
+    diagonal : keep the diagonal of A only.
+
+    Examples
+    --------
+    >>> from folklearn import interact, synthetic
+    >>> from folklearn.baselines import Soba
+    >>> agent = Soba(n_features=3, n_classes=3)
+    >>> bool(interact(agent, *synthetic.separable(0, 2000, d=3, K=3)).rewards.mean() > 0.7)
+    True
+
+    References
+    ----------
+    Beygelzimer, Orabona and Zhang (2017), "Efficient Online Bandit Multiclass Learning with
+    :math:`\tilde O(\sqrt T)` Regret", Algorithm 1 and Theorem 1 at :math:`\eta = 1`.
+    """
+
+    PARAMS = (*LinearAgent.PARAMS, "diagonal")
+    ARRAYS = ("W", "S", "total")
+    DEFAULT_EXPLORATION = 1.0 / 16.0
+
+    def __init__(self, *, diagonal: bool = False, **parameters: Any) -> None:
+        super().__init__(**parameters)
+        self.diagonal = bool(diagonal)
+        # A^-1: its diagonal (K, d), or its lower triangle, class-major (K d, K d).
+        self._S: Array = np.ones_like(self._W) if self.diagonal else np.eye(self._W.size)
+        self._total: Array = np.zeros(1)
+
+    def _theory(self, T: int) -> float:
+        d, K = self.n_features, self.n_classes
+        return K * math.sqrt(d * math.log1p(2.0 * T * self.R**2 / (K * d)) / T)
+
+    def _absorb(self, decision: Decision, seen: Array, correct: bool) -> None:
+        if not correct:
+            return
+        y, weight = decision.action, 1.0 / math.sqrt(decision.propensity)
+        scores = seen.copy()
+        scores[y] = -np.inf
+        zeta = np.zeros_like(self._W)
+        zeta[np.argmax(scores)] = weight * decision.x
+        zeta[y] = -weight * decision.x
+        margin = float((self._W * zeta).sum())
+        if self.diagonal:
+            v = self._S * zeta
+        else:
+            with OneThread():  # several threads on products this small wait for each other
+                # BLAS counts by columns: the upper triangle of the transpose is the lower one.
+                v = dsymv(1.0, self._S.T, zeta.ravel()).reshape(zeta.shape)
+        spread = float((v * zeta).sum())
+        if not self.diagonal and 1.0 + spread < _INVERSE_ROUNDING * float((zeta**2).sum()):
+            raise FolklearnError(
+                f"a context weighted to norm {np.linalg.norm(zeta):.2g} is too long to be learned "
+                "again: the inverse matrix has no digits left for it; scale the features to "
+                "norms of about 1"
+            )
+        total = float(self._total[0]) + margin * (margin + 2.0 * weight) / (1.0 + spread)
+        if total < 0.0:
+            return
+        self._total[0] = total
+        if self.diagonal:
+            growth = 1.0 + v * zeta
+            self._W[:] = (self._W - v * weight) / growth
+            self._S /= growth
+        else:
+            self._W -= v * ((margin + weight) / (1.0 + spread))
+            with OneThread():
+                dsyr(-1.0 / (1.0 + spread), v.ravel(), a=self._S.T, overwrite_a=True)
+
+
+class Newtron(LinearAgent):
+    r"""Follow the leader of quadratic expansions of the log loss, within a ball.
+
+    Use it on small problems, (K-1) d up to a few hundred, when wrong outcomes should teach
+    too. `Soba` has no step size to choose, `BanditReduction` a bound with explicit constants.
+
+    With :math:`p = \mathrm{softmax}(\alpha W x)` play :math:`\tilde y \sim P = (1-\varepsilon)
+    p + \varepsilon/K`. The outcome of the round that was played with :math:`W_s` gives
+    :math:`\Delta = \delta (e_{\tilde y} - \frac1K \mathbf 1) \otimes x` with
+
+    .. math:: \delta = \frac{p_{\tilde y} - 1}{P(\tilde y)},\ \kappa = P(\tilde y)
+        \ \text{(correct)}, \qquad
+        \delta = \frac{p_{\tilde y}}{P(\tilde y)},\ \kappa = 1 \ \text{(wrong)},
+
+    .. math:: W = \arg\min_{\|W\|_F \le D} \frac{\|W\|_F^2}{2D} + \sum_s
+        \langle \Delta_s, W - W_s\rangle + \frac{\kappa_s\beta}2\langle \Delta_s, W - W_s\rangle^2
+
+    that is :math:`-(H + \mu I)^{-1} b` with the least :math:`\mu \ge 0` that keeps W in the ball.
+    Time O(n^3) for a new W, made when it is next needed, n = (K-1) d, and memory 8 n^2 bytes;
+    diagonal, O(K d), with :math:`b = \sum \Delta - \beta\kappa\Delta^2 \circ W` in all coordinates.
+
+    Guarantee (full matrix, the theorem's :math:`\beta` and :math:`\varepsilon`): the regret of
+    the expected log loss :math:`-\frac1\alpha \ln p_y` against every W of the ball is
+    :math:`O(\ln T)`, with a constant exponential in :math:`\alpha R D`, and :math:`O(T^{2/3})`
+    whatever :math:`\alpha` is. Default parameters are those of the paper's experiments.
+
+    Parameters
+    ----------
+    n_features, n_classes, R, seed, max_pending : as `LinearAgent` has them.
+    exploration : :math:`\varepsilon`, from 0 to 1; by default 0.01, the best of 0.01 to 0.3 on
+        separable streams, since :math:`p` itself explores.
+    horizon : number of rounds T, which sets :math:`\varepsilon = \min(1, \sqrt{\alpha K n \ln(1 +
+        2 \beta D R^2 T / n) / (2 \beta T)})` (docs/theory/reductions.md), far more cautious.
+    alpha, beta : sharpness of the probabilities and curvature of the expansions, positive.
+    D : radius of the ball, positive. Logits are at most :math:`\alpha D |x|`.
+    diagonal : keep the diagonal of H only, for large problems.
+
+    Examples
+    --------
+    >>> from folklearn import interact, synthetic
+    >>> from folklearn.baselines import Newtron
+    >>> agent = Newtron(n_features=3, n_classes=3)
+    >>> bool(interact(agent, *synthetic.separable(0, 2000, d=3, K=3)).rewards.mean() > 0.75)
+    True
+
+    References
+    ----------
+    Hazan and Kale (2011), "Newtron: an Efficient Bandit Algorithm for Online Multiclass
+    Prediction". Moré and Sorensen (1983), "Computing a Trust Region Step", for :math:`\mu`.
+    """
+
+    PARAMS = (*LinearAgent.PARAMS, "alpha", "beta", "diagonal")
+    ARRAYS = ("H", "b")
+    DEFAULT_EXPLORATION = 0.01
+
+    def __init__(
+        self, *, alpha: float = 10.0, beta: float = 0.01, diagonal: bool = False, **parameters: Any
+    ) -> None:
+        self.alpha = validation.positive("alpha", alpha)
+        self.beta = validation.positive("beta", beta)
+        self.diagonal = bool(diagonal)
+        super().__init__(**parameters)
+        d, K = self.n_features, self.n_classes
+        self._Q = helmert(K)
+        H = np.ones(K * d) if self.diagonal else np.eye((K - 1) * d)
+        self._H: Array = H / self.D
+        self._b: Array = np.zeros(len(H))
+        self._is_stale = True
+
+    def _theory(self, T: int) -> float:
+        n = (self.n_classes - 1) * self.n_features
+        growth = math.log1p(2.0 * self.beta * self.D * self.R**2 * T / n)
+        return math.sqrt(self.alpha * self.n_classes * n * growth / (2.0 * self.beta * T))
+
+    def _leader(self) -> Array:
+        """Return W, which is solved for once after outcomes have changed H and b."""
+        if self._is_stale:
+            with OneThread():  # several threads on factors this small wait for each other
+                W = _minimise_in_ball(self._H, self._b, self.D).reshape(-1, self.n_features)
+            self._W[:] = W if self.diagonal else self._Q @ W
+            self._is_stale = False
+        return self._W
+
+    def _probabilities(self, seen: Array) -> Array:
+        p = np.empty(self.n_classes)
+        softmax(self.alpha * seen, p)
+        return p
+
+    def _play(self, seen: Array) -> Array:
+        return explore(self._probabilities(seen), self.exploration)
+
+    def _absorb(self, decision: Decision, seen: Array, correct: bool) -> None:
+        k, propensity = decision.action, decision.propensity
+        p = float(self._probabilities(seen)[k])
+        # Delta = size (e_k - 1/K) (x) x.
+        size, kappa = ((p - 1.0) / propensity, propensity) if correct else (p / propensity, 1.0)
+        if self.diagonal:
+            Delta = np.kron(size * (np.eye(self.n_classes)[k] - 1.0 / self.n_classes), decision.x)
+            H = kappa * self.beta * Delta**2
+            b = Delta - H * self._leader().ravel()
+        else:
+            Delta = np.kron(size * self._Q[k], decision.x)  # Q'1 = 0
+            along = size * float(seen[k] - seen.mean())
+            H = kappa * self.beta * np.outer(Delta, Delta)
+            b = (1.0 - kappa * self.beta * along) * Delta
+        self._H += H
+        self._b += b
+        self._is_stale = True
+
+
+_NORM_TOLERANCE = 1e-12  # of D, on the norm of W
+_MAX_NEWTON_STEPS = 100
+_MIN_GRADIENT_NORM = 1e-100  # a gradient so small that squares of it underflow
+
+
+def _solve(H: Array, b: Array, mu: float) -> tuple[Array, float]:
+    """Return w = -(H + mu)^-1 b and w'(H + mu)^-1 w, for H (n, n) or its diagonal (n,)."""
+    if H.ndim == 1:
+        w = -b / (H + mu)
+        return w, float(w @ (w / (H + mu)))
+    factor = cho_factor(H + mu * np.eye(len(b)), lower=True, overwrite_a=True, check_finite=False)
+    w = -cho_solve(factor, b, check_finite=False)
+    return w, float(w @ cho_solve(factor, w, check_finite=False))
+
+
+def _minimise_in_ball(H: Array, b: Array, D: float) -> Array:
+    """Return w(mu) = -(H + mu)^-1 b with the least mu >= 0 for which |w(mu)| <= D; H is >= 1/D.
+
+    Newton's method on 1/|w(mu)| - 1/D, which is concave and increasing: from below the root
+    it climbs and never passes it. It starts from below, as |w(mu)| >= |b| / (mu + b'Hb/|b|^2)
+    by Jensen's inequality; |w(mu)| <= |b| / (mu + 1/D) bounds the root from above, which
+    only rounding makes necessary.
+    """
+    length = float(np.linalg.norm(b))
+    if length < _MIN_GRADIENT_NORM:
+        return np.zeros_like(b)
+    Hb = H * b if H.ndim == 1 else H @ b
+    mu = max(0.0, length / D - float(b @ Hb) / length**2)
+    most = (length - 1.0) / D
+    try:
+        w, slope = _solve(H, b, mu)
+        for _ in range(_MAX_NEWTON_STEPS):
+            norm = float(np.linalg.norm(w))
+            climbed = min(most, mu + norm**2 / slope * (norm / D - 1.0))
+            if norm <= D * (1.0 + _NORM_TOLERANCE) or climbed <= mu:
+                break
+            mu = climbed
+            w, slope = _solve(H, b, mu)
+    except LinAlgError:
+        # The eigenvalues span more than the digits of a float; none is below 1/D.
+        values, V = eigh(H)
+        rotated: Array = V @ _minimise_in_ball(np.maximum(values, 1.0 / D), V.T @ b, D)
+        return rotated
+    return w * min(1.0, D / float(np.linalg.norm(w)))

@@ -1,0 +1,192 @@
+"""How a command ends: signals that end a stream or the command, and outputs that are whole."""
+
+import os
+import secrets
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from folklearn.errors import FolklearnError
+from folklearn.report import style
+
+if TYPE_CHECKING:
+    from rich.console import Console  # the extra may be missing
+
+T = TypeVar("T")
+
+EXIT_CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
+
+
+class Terminated(BaseException):
+    """SIGTERM arrived; raised so that temporary files are removed."""
+
+
+class Ended(BaseException):
+    """A signal ended a stream, and all results were written: exit with its code."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(code)
+        self.code = code
+
+
+def raise_signal(number: int, frame: FrameType | None = None) -> None:
+    """Unwind the stack for a signal."""
+    raise Terminated if number == signal.SIGTERM else KeyboardInterrupt
+
+
+@contextmanager
+def handle_signals(handler: Any, *numbers: signal.Signals) -> Iterator[None]:
+    """Let a function handle signals, but for those that the caller ignores."""
+    before, unset = {}, (signal.SIG_IGN, None)
+    if threading.current_thread() is threading.main_thread():  # no other may set handlers
+        handled = [number for number in numbers if signal.getsignal(number) not in unset]
+        before = {number: signal.signal(number, handler) for number in handled}
+    try:
+        yield
+    finally:
+        for number, former in before.items():
+            signal.signal(number, former)
+
+
+class StreamSignals:
+    """SIGINT and SIGTERM end the wait for rows, but no batch that is being learned.
+
+    A second signal while a batch is learned interrupts it. Before the first batch a signal ends
+    the command.
+
+    Attributes
+    ----------
+    received : the signal that ended the stream, or None.
+    """
+
+    def __init__(self) -> None:
+        self.received: signal.Signals | None = None
+        self._is_waiting = True
+
+    def next_of(self, rows: Iterator[T]) -> T | None:
+        """Return the next item; None at the end, and once a signal was received."""
+        item: T | None = None
+        if self.received is None:
+            try:
+                self._is_waiting = True
+                item = next(rows, None)
+            except (KeyboardInterrupt, Terminated):
+                if self.received is None:  # it came from elsewhere
+                    raise
+            finally:
+                self._is_waiting = False
+        return item
+
+    def raise_ended(self) -> None:
+        """Raise if a signal ended the stream: all results are written by now."""
+        if self.received is not None:
+            raise Ended(EXIT_CODES[self.received])
+
+    def _receive(self, number: int, frame: FrameType | None) -> None:
+        is_second, self.received = self.received is not None, signal.Signals(number)
+        if self._is_waiting or is_second:
+            raise_signal(number)
+
+
+@contextmanager
+def stream_signals() -> Iterator[StreamSignals]:
+    """Yield what SIGINT and SIGTERM end meanwhile."""
+    signals = StreamSignals()
+    with handle_signals(signals._receive, *EXIT_CODES):
+        yield signals
+
+
+class AtomicOutputs:
+    """Reserve output files: checked at once, written to temporary files, renamed by `commit`.
+
+    Parameters
+    ----------
+    inputs : files that no output may replace; None is ignored.
+    """
+
+    def __init__(self, *inputs: str | None) -> None:
+        self._temporary: dict[Path, Path] = {}
+        self._names: dict[str, str] = {}  # as the user wrote them, by what they hold
+        self._protected: set[Path] = set()
+        self.protect(*inputs)
+
+    def protect(self, *inputs: str | None) -> None:
+        """Let no output reserved from now on replace these files."""
+        self._protected |= {_real(name) for name in inputs if name is not None}
+
+    def reserve(self, what: str, name: str | None, *, as_file: bool = False) -> Path | None:
+        """Return the temporary path to write to; raise if the file could not be written.
+
+        The name None gives None. Devices and pipes, such as /dev/null, are written to directly,
+        unless `as_file`.
+        """
+        if name is None:
+            return None
+        path = _real(name)
+        temporary = path.parent / f".{path.name}.{secrets.token_hex(4)}.tmp"
+        try:
+            if not as_file and (path.is_char_device() or path.is_fifo()):
+                self._names[what] = name
+                return Path(name)
+            problem = "it cannot go to standard output" if name == "-" else self._problem(path)
+            if not problem:
+                temporary.touch(exist_ok=False)
+        except OSError as error:
+            problem = str(error.strerror)
+        if problem:
+            raise FolklearnError(f"cannot write the {what} to {name}: {problem}")
+        self._temporary[path], self._names[what] = temporary, name
+        return temporary
+
+    def _problem(self, path: Path) -> str:
+        if not path.parent.is_dir():
+            return f"there is no folder {path.parent}"
+        if path.exists() and not path.is_file():
+            return "it exists and is not a file"
+        if path in self._protected:
+            return "it would replace the input"
+        if path in self._temporary:
+            return "two outputs cannot share one file"
+        if not os.access(path if path.exists() else path.parent, os.W_OK):
+            return "permission denied"
+        return ""
+
+    def reserve_plot(self, name: str | None) -> Path | None:
+        """Reserve the file of a plot; raise if the plot could not be drawn."""
+        if name is not None:
+            style.check_format(name)
+            style.require_matplotlib()
+        return self.reserve("plot", name)
+
+    def draw(self, figure: Any, path: Path) -> None:
+        """Write a plot to its reserved path."""
+        style.save(figure, path, suffix=Path(self._names["plot"]).suffix)
+
+    def publish(self, written: Path) -> None:
+        """Rename one temporary file now; it may be written again later."""
+        for path, temporary in self._temporary.items():
+            if temporary == written:
+                os.replace(temporary, path)
+
+    def commit(self, console: "Console") -> None:
+        """Rename all temporary files, and print what was written."""
+        for path, temporary in self._temporary.items():
+            os.replace(temporary, path)
+        self._temporary.clear()
+        for what, name in self._names.items():
+            console.print(f"Wrote the {what} to {name}.")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for temporary in self._temporary.values():
+            temporary.unlink(missing_ok=True)
+
+
+def _real(name: str) -> Path:
+    return Path(os.path.realpath(name))  # links must survive, and hide no input

@@ -1,0 +1,340 @@
+"""Sources that hold columns: Parquet and Arrow (IPC, Feather), data frames, tables.
+
+Numbers, truth values, text, categories and dates are read as the schema says, durations as numbers
+of seconds; columns of other types are left out, and named in the notes. Read batch by batch.
+Messages count rows from 1. The index that pandas stores is no column.
+"""
+
+import io
+import os
+import re
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from folklearn.errors import InvalidInputError
+from folklearn.readers.convert import DATE_KINDS, Kind, Kinds
+from folklearn.readers.reader import ParsedChunk, Reader
+from folklearn.readers.source import ByteSource, IteratorIO, Peekable
+from folklearn.readers.table import (
+    Column,
+    Faults,
+    Table,
+    TextColumn,
+    as_text_column,
+    convert_values,
+    decode_column,
+    find_faults,
+    kind_of_column,
+)
+from folklearn.utils import import_optional
+
+PARQUET, FILE, STREAM, OLD_FEATHER = b"PAR1", b"ARROW1", b"\xff\xff\xff\xff", b"FEA1"
+
+_BATCH_ROWS = 8192
+_TICKS_PER_SECOND = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}
+_PANDAS_INDEX = re.compile(r"__index_level_\d+__")
+
+
+class ArrowReader(Reader):
+    """A Parquet file, an Arrow file or an Arrow stream, recognised by their first bytes.
+
+    Parquet and Arrow files from a pipe are stored in a temporary file.
+    """
+
+    unit = "row"
+
+    def __init__(self, source: ByteSource) -> None:
+        super().__init__(source.name)
+        self._arrow = import_optional("pyarrow", "Parquet and Arrow files need")
+        self._magic = magic = source.first_bytes
+        self.format = "parquet" if magic.startswith(PARQUET) else "arrow"
+        if magic.startswith(OLD_FEATHER):
+            raise InvalidInputError(
+                f"{self.name} is Feather of version 1; write it as version 2, or as Parquet"
+            )
+        if not magic.startswith((PARQUET, FILE, STREAM)):
+            raise InvalidInputError(f"{self.name} is neither a Parquet nor an Arrow file")
+        self.is_live = source.is_live and magic.startswith(STREAM)
+        self.can_reread = not self.is_live
+        self._live: Peekable[Any] | None = None  # batches of a pipe
+        self._path: Any = source.path
+        if source.is_live and not self.is_live:
+            self._copy = tempfile.NamedTemporaryFile()  # noqa: SIM115 - deleted with the reader
+            self._copy.writelines(source.raw())
+            self._copy.flush()
+            self._path = self._copy.name
+        with self._catch_damage():
+            if self.is_live:
+                file = io.BufferedReader(IteratorIO(source.raw()))
+                ipc = import_optional("pyarrow.ipc", "Arrow files need")
+                stream = ipc.open_stream(self._arrow.PythonFile(file, mode="r"))
+                schema, self._live = stream.schema, Peekable(stream)
+            else:
+                with self._open() as opened:
+                    schema = opened.schema_arrow if self.format == "parquet" else opened.schema
+                    if self.format == "parquet":
+                        self.n_rows = opened.metadata.num_rows
+        self._name_columns(schema)
+
+    def _name_columns(self, schema: Any) -> None:
+        self.check_column_count(len(schema))
+        names: dict[str, None] = {}
+        for number, field in enumerate(schema, start=1):
+            if _PANDAS_INDEX.fullmatch(field.name):
+                continue
+            if field.name in names:
+                raise InvalidInputError(
+                    f"{self.name} has two columns named {field.name!r}; rename one"
+                )
+            if not field.name.strip() and number > 1:
+                raise InvalidInputError(f"column {number} of {self.name} has no name; name it")
+            if kind_of_type(field.type) is None:
+                self.leave_out(field.name, str(field.type))
+                continue
+            names[field.name] = None
+        self.names = tuple(names)
+
+    def _parse(self, kinds: Kinds | None, looking: bool) -> Iterator[ParsedChunk]:
+        wanted = dict.fromkeys(self.names) if kinds is None else kinds
+        row = 1
+        with self._catch_damage():
+            for batch in self._batches([*wanted], looking):
+                numbers = np.arange(row, row + batch.num_rows)
+                converted = {
+                    name: convert_arrow(batch.column(name), kind) for name, kind in wanted.items()
+                }
+                yield self.assemble_rows(converted, numbers)
+                row += batch.num_rows
+
+    @contextmanager
+    def _open(self) -> Iterator[Any]:
+        if self.format == "parquet":
+            import pyarrow.parquet as pq
+
+            with pq.ParquetFile(self._path, pre_buffer=False) as file:
+                yield file
+            return
+        ipc = import_optional("pyarrow.ipc", "Arrow files need")
+        opens = ipc.open_file if self._magic.startswith(FILE) else ipc.open_stream
+        with self._arrow.OSFile(os.fspath(self._path)) as file, opens(file) as reader:
+            yield reader
+
+    def _batches(self, columns: list[str], looking: bool) -> Iterator[Any]:
+        n_rows = self.limit_rows(_BATCH_ROWS)
+        if self._live is not None:
+            yield from _cut_batches(self._live.read(looking), n_rows)
+            return
+        with self._open() as opened:
+            if self.format == "parquet":
+                yield from opened.iter_batches(n_rows, columns=columns, use_threads=True)
+                return
+            is_file = self._magic.startswith(FILE)
+            numbers = range(opened.num_record_batches if is_file else 0)
+            yield from _cut_batches(map(opened.get_batch, numbers) if is_file else opened, n_rows)
+
+    @contextmanager
+    def _catch_damage(self) -> Iterator[None]:
+        try:
+            yield
+        except (self._arrow.ArrowException, OSError, UnicodeDecodeError) as error:
+            reason = str(error).partition("\n")[0]
+            raise InvalidInputError(f"{self.name} cannot be read: {reason}") from None
+
+
+def _cut_batches(batches: Iterator[Any], n_rows: int) -> Iterator[Any]:
+    for batch in batches:
+        for start in range(0, batch.num_rows, n_rows):
+            yield batch.slice(start, n_rows)
+
+
+@lru_cache(maxsize=256)
+def kind_of_type(type: Any) -> Kind | None:
+    """Return the kind of column for an Arrow type; None if it cannot be read."""
+    from pyarrow import types
+
+    if types.is_dictionary(type):
+        return None if kind_of_type(type.value_type) is None else "text"
+    if types.is_string(type) or types.is_large_string(type) or types.is_string_view(type):
+        return "text"
+    if types.is_timestamp(type) or types.is_date(type):
+        return "date"
+    numbers = (
+        types.is_integer, types.is_floating, types.is_boolean, types.is_decimal, types.is_duration,
+        types.is_null,
+    )  # fmt: skip
+    return "number" if any(test(type) for test in numbers) else None
+
+
+def convert_arrow(
+    array: Any, kind: Kind | None = None, decimal: str = "."
+) -> tuple[Column, Faults]:
+    """Return an Arrow array as a column of a kind, that of its type if None, and the faults."""
+    import pyarrow as pa
+    import pyarrow.compute
+
+    if isinstance(array, pa.ChunkedArray):
+        if array.num_chunks == 1:
+            array = array.chunk(0)
+        else:
+            chunks = array.unify_dictionaries().chunks
+            array = pa.concat_arrays(chunks) if chunks else pa.array([], array.type)
+    if pa.types.is_duration(array.type):
+        ticks = array.cast(pa.int64()).cast(pa.float64(), safe=False)
+        array = pa.compute.divide(ticks, _TICKS_PER_SECOND[array.type.unit])
+    if kind is None:
+        return convert_arrow(array, kind_of_type(array.type) or "text")[0], {}
+    if pa.types.is_null(array.type):
+        return convert_values([None] * len(array), kind)
+    if kind == "number" and kind_of_type(array.type) == "number":
+        if pa.types.is_boolean(array.type):
+            array = array.cast(pa.int8())
+        # Rounding a large integer is what reading it as text would do too.
+        numbers = array.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+        return numbers, find_faults(numbers)
+    if kind in DATE_KINDS and kind_of_type(array.type) == "date":
+        moments = array.cast(pa.timestamp("us"), safe=False).to_numpy(zero_copy_only=False)
+        return moments.astype("datetime64[us]"), {}
+    if not pa.types.is_dictionary(array.type):
+        if pa.types.is_string_view(array.type):
+            array = array.cast(pa.large_string())
+        array = array.dictionary_encode()
+    codes = array.indices.cast(pa.int64()).fill_null(-1).to_numpy()
+    values = array.dictionary.to_pylist()
+    if kind == "text":
+        return TextColumn.of(values, codes), {}
+    return decode_column(codes, values, kind, decimal)
+
+
+def is_frame(source: Any) -> bool:
+    """Return whether something may be a data frame, without importing a package to find out."""
+    return (hasattr(source, "columns") and hasattr(source, "__len__")) or hasattr(
+        source, "__arrow_c_stream__"
+    )
+
+
+class FrameReader(Reader):
+    """The rows of a data frame of pandas, polars or Arrow, in chunks."""
+
+    format = "frame"
+    unit = "row"
+    has_objects = True
+
+    def __init__(self, frame: Any, name: str = "the data frame") -> None:
+        super().__init__(name)
+        nw = import_optional("narwhals.stable.v2", "data frames need", "df")
+        import_optional("pyarrow", "data frames need", "df")
+        try:
+            self._frame = nw.from_native(frame, eager_only=True)
+            columns = self._frame.columns
+        except (TypeError, ValueError) as error:
+            reason = " ".join(str(error).split())
+            raise InvalidInputError(f"{name} cannot be read: {reason}") from None
+        self.check_column_count(len(columns))
+        self.n_rows = len(self._frame)
+        self._frame_names = {str(column): column for column in columns}
+        if len(self._frame_names) < len(columns):
+            raise InvalidInputError(f"{name} has two columns of the same name; rename one")
+        self.names = tuple(name for name in self._frame_names if self._is_readable(name, nw))
+
+    def _is_readable(self, name: str, nw: Any) -> bool:
+        dtype = self._frame.schema[self._frame_names[name]]
+        simple = (
+            nw.Boolean, nw.String, nw.Categorical, nw.Enum, nw.Date, nw.Datetime, nw.Duration,
+            nw.Decimal,
+        )  # fmt: skip
+        if dtype.is_numeric() or isinstance(dtype, simple):
+            return True
+        if isinstance(dtype, nw.Object):  # what pandas has for text among other things
+            first = self._frame[:_BATCH_ROWS].get_column(self._frame_names[name]).to_list()
+            if not convert_values(first)[1]:
+                return True
+        self.leave_out(name, str(dtype))
+        return False
+
+    def _parse(self, kinds: Kinds | None, looking: bool) -> Iterator[ParsedChunk]:
+        wanted: Mapping[str, Kind | None] = dict.fromkeys(self.names) if kinds is None else kinds
+        n_rows, size = len(self._frame), self.limit_rows(_BATCH_ROWS)
+        for start in range(0, n_rows, size):
+            rows = self._frame[start : start + size]
+            numbers = np.arange(start + 1, start + 1 + len(rows))
+            converted = {name: self._convert(rows, name, kind) for name, kind in wanted.items()}
+            yield self.assemble_rows(converted, numbers)
+
+    def _convert(self, rows: Any, name: str, kind: Kind | None) -> tuple[Column, Faults]:
+        series = rows.get_column(self._frame_names[name])
+        if kind == "object":
+            gaps = series.is_null().to_list()
+            values = [None if g else v for v, g in zip(series.to_list(), gaps, strict=True)]
+            return convert_values(values, kind)
+        array = None
+        with suppress(TypeError, ValueError, OverflowError):  # what only Python holds together
+            array = series.to_arrow()
+        if array is None or kind_of_type(array.type) is None:
+            return convert_values(series.to_list(), kind)
+        return convert_arrow(array, kind)
+
+
+class TableReader(Reader):
+    """A table as a reader.
+
+    Parameters
+    ----------
+    table : the rows.
+    name : what messages call them.
+    """
+
+    format = "frame"
+    unit = "row"
+
+    def __init__(self, table: Table, name: str = "the rows") -> None:
+        super().__init__(name)
+        self._table = table
+        self.n_rows = len(table)
+        self.names = tuple(table.columns)
+        self._origin: Reader | None = None
+
+    @classmethod
+    def buffer(cls, reader: Reader) -> Reader:
+        """Return a reader that can be read again: a pipe is read into memory."""
+        if reader.can_reread:
+            return reader
+        kinds = {name: kind_of_column(column) for name, column in reader.head().columns.items()}
+        buffered = cls(Table.concat(list(reader.read(kinds))), reader.name)
+        for name in ("format", "unit", "decimal", "notes"):
+            setattr(buffered, name, getattr(reader, name))
+        buffered._origin = reader
+        return buffered
+
+    def feature_names(self, indices: Sequence[int]) -> list[str]:
+        """Return the names of features that a table has by number."""
+        if self._origin is None:
+            return super().feature_names(indices)
+        return self._origin.feature_names(indices)
+
+    def _parse(self, kinds: Kinds | None, looking: bool) -> Iterator[ParsedChunk]:
+        for start in range(0, len(self._table), _BATCH_ROWS):
+            rows = self._table.take(slice(start, start + _BATCH_ROWS))
+            converted = {
+                name: self._convert(column, None if kinds is None else kinds[name])
+                for name, column in rows.columns.items()
+                if kinds is None or name in kinds
+            }
+            yield self.assemble_rows(converted, rows.lines, features=rows.features)
+
+    def _convert(self, column: Column, kind: Kind | None) -> tuple[Column, Faults]:
+        natural = kind_of_column(column)
+        if kind == natural == "number":
+            return column, find_faults(np.asarray(column, np.float64))
+        if kind in (None, natural):
+            return column, {}
+        if kind == "text":
+            return as_text_column(column), {}
+        assert kind is not None
+        if isinstance(column, TextColumn):
+            return decode_column(column.codes.astype("int64"), column.values, kind, self.decimal)
+        return convert_values(column.tolist(), kind)
