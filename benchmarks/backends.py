@@ -17,7 +17,7 @@ from threadpoolctl import threadpool_limits
 from experiments.provenance import provenance, stated, write_json
 from folklearn import auto
 from folklearn.kernels.evidence import n_pairs, n_products
-from folklearn.learners.backends import BACKENDS, BLOCKS, PAIRS, select_backend
+from folklearn.learners.catalogue import BACKENDS, BLOCKS, PAIRS, select_backend
 
 RESULTS = Path(__file__).parent / "results"
 BEFORE, MEASURED = 1_000, 2_000

@@ -8,9 +8,9 @@ import numpy as np
 from numba import njit
 from peers import Competitor, Labels, Rows
 
-from folklearn.kernels.blas import PLAIN, syrk_subtract
-from folklearn.kernels.block_update import context_products
+from folklearn.kernels.blas import PLAIN, syrk
 from folklearn.kernels.second_order import context_stats, subtract_square
+from folklearn.kernels.second_order_state import context_products
 
 _TINY = 1e-6  # norm of x: S stays as it is while S -= PP' is repeated thousands of times
 
@@ -20,7 +20,7 @@ def _block_calls(S, X, P, repeats):  # type: ignore[no-untyped-def]
     m, n = P.shape
     for _ in range(repeats):
         context_products(S, X, P)
-        syrk_subtract(PLAIN, n, m, P, 0, n, S, 0, n)
+        syrk(PLAIN, n, m, -1.0, P, 0, n, S, 0, n)
 
 
 @njit(nogil=True)

@@ -25,7 +25,7 @@ from folklearn.evidence.passes import passes_over
 from folklearn.kernels.blas import OneThread
 from folklearn.scale import fold
 from folklearn.scale import spark as on_spark
-from folklearn.scale.spark_passes import Block, SparkPasses
+from folklearn.scale.spark_passes import ScoredRows, SparkPasses
 
 RESULTS = Path(__file__).parent / "results"
 FEATURES, CLASSES, CORES, TURNS = 20, 5, 2, 3
@@ -85,7 +85,7 @@ def blocks_of(batches: Any) -> Any:
     for batch in batches:
         X = np.stack([batch[name].to_numpy() for name in NAMES], axis=1)
         y = np.array([int(label[1:]) for label in batch["label"].to_pylist()])
-        yield Block(Rows.checked(X, y, None, n_features=FEATURES, n_classes=CLASSES))
+        yield ScoredRows(Rows.checked(X, y, None, n_features=FEATURES, n_classes=CLASSES))
 
 
 def passes(spark: Any, folder: Path, n_rows: int) -> dict[str, float]:

@@ -9,7 +9,7 @@ import os
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from folklearn.kernels import blas, experts, second_order
+from folklearn.kernels import blas, experts, second_order, simplex
 
 assert os.environ.get("NUMBA_DISABLE_JIT") == "1"
 
@@ -33,10 +33,6 @@ def _dgemm(ta, tb, m, n, k, alpha, A, lda, B, ldb, beta, C, ldc):
     out = _matrix(C, m, n, ldc)
     product = alpha * (_op(ta, A, m, k, lda) @ _op(tb, B, k, n, ldb))
     out[:] = product if beta == 0.0 else product + beta * out
-
-
-def _dgemv(trans, m, n, alpha, A, lda, x, _, beta, y, __):
-    y[:m] = alpha * (_matrix(A, m, n, lda) @ x[:n]) + beta * y[:m]
 
 
 def _dsymm(side, uplo, m, n, alpha, A, lda, B, ldb, beta, C, ldc):
@@ -75,11 +71,12 @@ def _address(array, offset):
 
 
 def _carray(flat, shape, dtype):
-    return flat[: int(np.prod(shape))].reshape(shape)
+    return flat[: int(np.prod(shape))].view(dtype).reshape(shape)
 
 
 blas._ref = lambda value: value
-blas.address = second_order.address = experts.address = _address
-second_order.carray = experts.carray = _carray
-for _routine in (_dgemm, _dgemv, _dsymm, _dsyrk, _dtrmm, _dpotrf, _dpotrs):
+for _module in (blas, second_order, experts, simplex):
+    _module.address = _address
+    _module.carray = _carray
+for _routine in (_dgemm, _dsymm, _dsyrk, _dtrmm, _dpotrf, _dpotrs):
     setattr(blas, _routine.__name__, _routine)

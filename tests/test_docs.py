@@ -56,10 +56,9 @@ LISTED = (
 OPEN = ("folklearn.adapters", "folklearn.evaluate", "folklearn.metrics", "folklearn.model")
 INSIDE = {
     "adapters.sklearn_data",
-    "evaluate.projected_gradient",  # what the others are made of
-    *(f"model.{name}" for name in ("batch", "buffers", "encoder", "display", "holdout")),
-    *(f"model.{name}" for name in ("labels", "refit", "roles", "summary", "hindsight")),
-    *(f"model.{name}" for name in ("sparse_scaler", "stream_evidence", "terms")),
+    *(f"model.{name}" for name in ("batch", "encoder", "display", "holdout")),
+    *(f"model.{name}" for name in ("labels", "refit", "roles", "summary")),
+    "model.stream_evidence",
 }
 PRIVATE = {  # public only within their package
     "folklearn.errors.warn_of_data",
@@ -68,20 +67,19 @@ PRIVATE = {  # public only within their package
         for name in ("arguments_spelled_by", "current_spelling", "spell_argument")
     ),
     "folklearn.evaluate.auditing.PredictionLoss",
-    "folklearn.evaluate.policies.probabilities_while_learning",
-    "folklearn.evaluate.policies.probabilities",
-    "folklearn.evaluate.policies.RewardModel",
+    *(f"folklearn.evaluate.best_linear.{name}" for name in ("LossAndGradient", "WideLoss")),
+    "folklearn.evaluate.best_linear.predict_residuals",
     *(f"folklearn.evaluate.windows.{name}" for name in ("EvidenceSpan", "add_to_ladder")),
     "folklearn.evaluate.windows.join_suffixes",
-    "folklearn.evaluate.windows.make_reference_learner",
+    "folklearn.evaluate.windows.RoundObserver",
     *(
         f"folklearn.metrics.scores.{name}"
         for name in ("check_rows", "checked_row", "checked_rows", "label_mass")
     ),
-    "folklearn.metrics.records.ColumnPlaces",
+    "folklearn.metrics.accumulator.ColumnPlaces",
     "folklearn.model.explain.explain_model",
     "folklearn.model.dataset.UnlearnedValues",
-    "folklearn.model.dataset.as_table",
+    "folklearn.model.model.slice_rows",
     "folklearn.model.run.known_numbers",
     "folklearn.plots.BOUND",
     "folklearn.synthetic.OBLIVIOUS",  # tables and types, which the pages that use them explain

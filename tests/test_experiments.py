@@ -40,6 +40,7 @@ NEEDS = {
     "front_door": ["rich", "pyarrow"],
     "wide": ["vowpalwabbit"],
     "monitoring": ["rich", "river"],
+    "unconstrained": ["rich"],
 }
 
 
@@ -115,3 +116,9 @@ def test_recorded_results_of_wide_are_committed_with_their_origin():
         origin = json.loads(path.read_text())["provenance"]
         assert origin["command"].startswith("python -m experiments.wide.run")
         assert path.with_suffix(".md").is_file()
+
+
+@pytest.mark.long
+def test_a_bound_without_a_norm_is_measured(tmp_path):
+    (row,) = run("unconstrained", "--quick", out=tmp_path)["streams"]["synthetic-3"]
+    assert 0.99 * row["truth"] <= row["bound"] <= row["truth"]

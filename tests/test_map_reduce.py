@@ -13,16 +13,18 @@ from folklearn import Certifier, Evidence, FolkloreClassifier, LinearEvidence, M
 from folklearn.batch import OnlineToBatch
 from folklearn.batch.penalised import N_FOLDS, assign_folds, fit_penalised
 from folklearn.errors import InvalidInputError
-from folklearn.evaluate.best_linear import refine
-from folklearn.evaluate.projected_gradient import WideLoss
-from folklearn.evidence.map_reduce import (
+from folklearn.evaluate.best_linear import WideLoss, refine
+from folklearn.evidence.passes import (
     ONE_THREAD,
+    Expansion,
+    LocalPasses,
     MapReduce,
+    Passes,
     add_in_tree,
     chunk_rows,
+    passes_over,
     split_into_chunks,
 )
-from folklearn.evidence.passes import Expansion, LocalPasses, Passes, passes_over
 from folklearn.kernels.evidence import DEPTH
 from folklearn.learners.auto import auto
 from folklearn.validation import Rows
@@ -199,10 +201,10 @@ def test_rows_are_read_hardly_ahead(n_jobs):
 class Interrupted(Evidence):
     """Evidence of which the third chunk never ends well."""
 
-    def _of_chunk(self, chunk, W):
+    def _sum_chunk(self, chunk, W):
         if chunk.first == 2 * CHUNK_ROWS:
             raise KeyboardInterrupt
-        return super()._of_chunk(chunk, W)
+        return super()._sum_chunk(chunk, W)
 
 
 @pytest.mark.parametrize("n_jobs", [1, 2])

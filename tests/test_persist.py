@@ -140,22 +140,23 @@ def test_a_changed_file_is_refused_or_can_be_used(case):
         ("Evidence", ("n_features",), 10**18, "an Evidence state of its sizes has .* numbers or"),
         ("Evidence", ("n_features",), 2**63, "an Evidence state of its sizes has"),
         ("Evidence", ("n_features",), 2.5, "n_features must be an integer"),
-        ("Auto", ("panel", "trackers", 0, 2), 10**9, "a panel of its sizes has .* numbers, not"),
+        ("Auto", ("memories",), [], "a panel of its sizes has .* numbers, not"),
+        ("Auto", ("folklore", "config", "n_features"), 1, "needs float64 S of shape"),
         ("Auto", ("n_classes",), 10**6, "a panel of its sizes has"),
         ("Aggregating", ("n_particles",), 10**9, "an Aggregating state of its sizes has"),
         ("Gaf", ("n_points",), 10**9, "n_points must be at most 1,048,576"),
         ("Windows", ("reference",), {"kind": "Ogd", "config": {}}, "an Ogd state needs"),
-        ("Windows", ("n_features",), 4, "windows lack their evidence"),
+        ("Windows", ("n_features",), 4, "holds the learner of another problem"),
         ("Model", ("labels",), [1, 1, 1], "a Model state cannot be restored .TypeError"),
-        ("Model", ("labels",), [["int", 1]] * 3, "two classes have the same label"),
+        ("Model", ("labels",), [["int", 1]] * 3, "have the same label"),
         ("Model", ("metrics",), [], "a Model state has no record for metrics"),
         (
             "Model",
             ("metrics",),
-            {"kind": "PendingPredictions", "config": {}},
-            "a PendingPredictions state needs",
+            {"kind": "RowBuffer", "config": {}},
+            "a RowBuffer state needs",
         ),
-        ("Model", ("pipeline", "config", "n_rounds"), 2**60, "state has n_rounds="),
+        ("Model", ("pipeline", "config", "n_rounds"), 2**60, "n_rounds must be at most"),
         ("Model", ("labels",), [["str", "cat"]], "recent rows of classes that it does not have"),
     ],
 )
@@ -168,8 +169,8 @@ def test_entries_that_nobody_saves(kind, path, value, sentence):
 
 def test_a_part_of_another_kind_is_named():
     record = crafted.record_of("Model")
-    record.config["recent"] = record.config["pending"]
-    with pytest.raises(StateFileError, match="a Model state has a PendingPredictions for recent"):
+    record.config["recent"] = record.config["metrics"]
+    with pytest.raises(StateFileError, match="a Model state has no record for recent|a Metrics"):
         loaded(record)
 
 
@@ -179,7 +180,7 @@ def test_numbers_that_cannot_be_computed_with(number):
     S = record.arrays["S"].copy()
     S[0, 0] = number
     record.arrays["S"] = S
-    with pytest.raises(StateFileError, match="S of an Evidence state has a number that is not"):
+    with pytest.raises(StateFileError, match="an Evidence state has a number in S that is not"):
         loaded(record)
 
 
@@ -284,18 +285,18 @@ def test_sparse_rows_that_lead_outside_their_arrays(name, array):
     ("name", "change"),
     [
         ("labels", lambda array: array + 3),
-        ("labels", lambda array: array.astype(np.int32)),
         ("weights", lambda array: -array),
-        ("norms", lambda array: array + 1.0),
         ("X", lambda array: array[:, :2]),
-        ("X", lambda array: array.astype(np.float32)),
     ],
 )
 def test_rows_that_wait_in_a_file_are_checked(name, change):
     sizes = {"n_features": 3, "n_classes": 3}
     X = np.arange(12.0).reshape(4, 3)
-    arrays = Rows.checked(X, [0, 1, 2, 1], None, **sizes).arrays()
-    again = Rows.of_arrays(arrays, **sizes).arrays()
-    assert all(again[part] is arrays[part] for part in arrays)
+    rows = Rows.checked(X, [0, 1, 2, 1], None, **sizes)
+    arrays = rows.arrays()
+    other_types = {"X": X.astype(np.float32), "labels": rows.labels.astype(np.int32)}
+    for again in (Rows.of_arrays(a, **sizes) for a in (arrays, arrays | other_types)):
+        for array, expected in zip(again, rows, strict=True):
+            assert (array.dtype, array.tolist()) == (expected.dtype, expected.tolist())
     with pytest.raises(InvalidInputError):
         Rows.of_arrays(arrays | {name: change(arrays[name])}, **sizes)

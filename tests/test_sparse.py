@@ -8,7 +8,7 @@ from folklearn import Certifier, Evidence, LinearEvidence, best_in_class, progre
 from folklearn.errors import InvalidInputError
 from folklearn.evaluate import Windows, refine
 from folklearn.evidence.passes import passes_over
-from folklearn.learners import backends
+from folklearn.learners import catalogue
 from folklearn.learners.sparse_sgd import SparseSgd
 from folklearn.metrics import linear_losses
 from folklearn.sparse import SparseRows
@@ -26,8 +26,8 @@ def rows():
 @pytest.fixture
 def always_wide(monkeypatch):
     """No problem is small enough for pairs of classes."""
-    monkeypatch.setattr(backends, "_MOST_PAIRED", 0)
-    monkeypatch.setattr(backends, "_MOST_BLOCKED", 0)
+    monkeypatch.setattr(catalogue, "_MAX_PAIR_PRODUCTS", 0)
+    monkeypatch.setattr(catalogue, "_MAX_BLOCK_ENTRIES", 0)
 
 
 @pytest.mark.parametrize("kind", [sp.csr_array, sp.csr_matrix, sp.csc_array, sp.coo_array])
@@ -122,8 +122,8 @@ def test_first_order_finds_what_newton_finds(rows, monkeypatch):
         sizes = {"n_features": 12, "n_classes": 3}
         newton = best_in_class(X, y, B=B, n_classes=3, weight=weight)
         with monkeypatch.context() as patch:
-            patch.setattr(backends, "_MOST_PAIRED", 0)
-            patch.setattr(backends, "_MOST_BLOCKED", 0)
+            patch.setattr(catalogue, "_MAX_PAIR_PRODUCTS", 0)
+            patch.setattr(catalogue, "_MAX_BLOCK_ENTRIES", 0)
             passes = []
             found = refine(
                 passes_over(X, y, weight, **sizes), **sizes, B=B, tol=1e-6, report=passes.append

@@ -1,5 +1,7 @@
 """Every synthetic stream is what its name says."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -9,10 +11,9 @@ from folklearn.evaluate.best_linear import best_in_class
 from folklearn.synthetic import (
     OBLIVIOUS,
     ROWS_PER_BLOCK,
+    syn_blocks,
     syn_non_sep,
-    syn_non_sep_blocks,
     syn_sep,
-    syn_sep_blocks,
 )
 from tests.reference.ogd import DenseOgd
 from tests.reference.ons import DenseOns
@@ -78,7 +79,7 @@ def test_rare_flip_changes_the_stated_fraction(seed):
     assert 0.04 < (y != flipped).mean() < 0.06  # six standard deviations
     np.testing.assert_array_equal(y, synthetic.rare_flip(seed, 20_000, d=d, K=K, rate=0.0)[1])
     assert (y != synthetic.rare_flip(seed, 20_000, d=d, K=K, rate=1.0)[1]).all()
-    with pytest.raises(InvalidInputError, match="rate must be between 0 and 1"):
+    with pytest.raises(InvalidInputError, match="rate must be a number from 0 to 1"):
         synthetic.rare_flip(seed, 10, d=d, K=K, rate=-0.1)
 
 
@@ -213,7 +214,8 @@ def test_a_twentieth_of_the_labels_is_replaced(seed):
 
 
 @pytest.mark.parametrize(
-    ("whole", "in_blocks"), [(syn_sep, syn_sep_blocks), (syn_non_sep, syn_non_sep_blocks)]
+    ("whole", "in_blocks"),
+    [(syn_sep, partial(syn_blocks, rate=0.0)), (syn_non_sep, partial(syn_blocks, rate=0.05))],
 )
 @pytest.mark.parametrize("T", [1, ROWS_PER_BLOCK, 2 * ROWS_PER_BLOCK + 3])
 def test_the_blocks_are_the_whole_and_a_shorter_stream_is_its_beginning(whole, in_blocks, T, seed):
@@ -249,4 +251,4 @@ def test_same_seed_same_bytes_and_other_seed_other_stream(seed):
 def test_bad_sizes_are_refused_at_once(bad, sentence):
     arguments = {"seed": 0, "T": 10} | bad
     with pytest.raises(InvalidInputError, match=sentence):
-        syn_non_sep_blocks(**arguments)
+        syn_blocks(**({"rate": 0.05} | arguments))

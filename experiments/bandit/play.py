@@ -8,7 +8,7 @@ import numpy as np
 from folklearn import Folklore, best_in_class, interact
 from folklearn.bandits import BanditReduction
 from folklearn.evidence import bounds
-from folklearn.synthetic import stochastic, syn_sep_blocks
+from folklearn.synthetic import stochastic, syn_blocks
 
 from ..data import Stream
 from .plan import SAMPLED, Arena, make, stream
@@ -85,7 +85,7 @@ def million(T: int, exploration: float, seed: int, show: Any) -> dict[str, Any]:
     none = Stream(np.empty((0, arena.d)), np.empty(0, np.int64), arena.K)
     agent = make(SAMPLED, arena, none, exploration, seed)
     stops, mistakes, done, wrong, seconds = checkpoints(T), [], 0, 0, 0.0
-    for X, y in syn_sep_blocks(seed, T, d=arena.d, K=arena.K):
+    for X, y in syn_blocks(seed, T, d=arena.d, K=arena.K, rate=0.0):
         start = perf_counter()
         log = interact(agent, X, y)
         seconds += perf_counter() - start

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from folklearn.boosting import Booster
 from folklearn.boosting.booster import draw_prefix
-from folklearn.kernels.boosting import mix_prefixes, score_prefixes
+from folklearn.kernels.boosting import mix_prefixes, score_prefixes, softmin
 
 from ..data import Source, Stream, stream
 from .plan import FLOOR, METHODS, TRAINED, Method
@@ -59,7 +59,7 @@ def _rounds(
             scores = model._see(x).scores
             said = []
             for size, (losses, mistakes) in totals.items():
-                label = scores[draw_prefix(mistakes, seed, t)].argmax()
+                label = scores[draw_prefix(softmin(mistakes), seed, t)].argmax()
                 said.append((int(label), mix_prefixes(scores[: size + 1], 1.0, losses)))
                 score_prefixes(scores[: size + 1], 1.0, y, 1.0, losses, mistakes)
         else:

@@ -9,6 +9,7 @@ import numpy as np
 
 from folklearn.boosting import AdaBoostOLMpp, hoeffding_trees
 from folklearn.boosting.booster import Round
+from folklearn.kernels import boosting as kernels
 
 from ..data import Source, stream
 from .plan import TREE, N
@@ -57,8 +58,9 @@ def split(source: Source, seed: int) -> dict[str, float]:
     clock.wrap(model, "_cost", COSTS)
     clock.wrap(model, "_advance", REGRESSION)
     clock.wrap(model, "_absorb", REGRESSION)
-    for name in ("_leader", "_mix", "_score"):
-        clock.wrap(model, name, PREFIXES)
+    clock.wrap(model, "_leader", PREFIXES)
+    for name in ("mix_prefixes", "score_prefixes"):
+        clock.wrap(kernels, name, PREFIXES)
     half, start = len(rows.y) // 2, 0.0
     for t, (x, y) in enumerate(zip(rows.X, rows.y.tolist(), strict=True)):
         if t == half:

@@ -15,8 +15,7 @@ import numpy as np
 
 from folklearn import interact, off_policy
 from folklearn.baselines import Banditron
-from folklearn.evaluate.off_policy import Estimate
-from folklearn.evaluate.policies import best_constant, greedy
+from folklearn.evaluate.off_policy import Estimate, best_constant, greedy
 from tests.reference.decisions import World, binary, graded, judged, judged_learned, world
 
 from ..options import new_parser

@@ -97,7 +97,7 @@ def saved(X: Any, y: Any, cuts: Sequence[int], ahead: int, every: int) -> list[F
 def _scored(model: Any, X: Any, y: Any) -> Found:
     columns = np.array([model.labels.index(label) for label in y.tolist()])
     core = model.pipeline
-    Z = core._scaler.transform(X)
+    Z = core.scaler.transform(X)
     experts = core.learner._expert_predictions(Z, np.sqrt((Z * Z).sum(axis=1)))
     losses = [loss(P, columns) for P in experts]
     best = int(np.argmin(losses))

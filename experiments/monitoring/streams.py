@@ -76,5 +76,5 @@ def losses_of(learner: str, X: Numbers, y: Any) -> tuple[Numbers, Any]:
     for part in blocks(len(y)):
         step = model.learn_many(X[part], y[part])
         losses[part] = step.losses
-        wrong[part] = step.P.argmax(axis=1) != step.numbers
+        wrong[part] = step.P.argmax(axis=1) != step.labels
     return losses, wrong

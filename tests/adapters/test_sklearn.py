@@ -20,9 +20,9 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import folklearn
 from folklearn import FolkloreClassifier
-from folklearn.adapters import sklearn_data
 from folklearn.errors import InvalidInputError
 from folklearn.learners import catalogue
+from folklearn.model import model as model_module
 from folklearn.model.pipeline import OnlinePipeline
 from folklearn.scaler import OnlineScaler
 from tests.adapters.copying import TRUSTED, copies
@@ -109,7 +109,7 @@ def test_small_blocks_are_the_same(rng, monkeypatch):
     X, y = sample(rng)
     whole = quick().fit(X, y)
     P = whole.predict_proba(X)
-    monkeypatch.setattr(sklearn_data, "_MAX_DENSE_NUMBERS", 21)
+    monkeypatch.setattr(model_module, "_MAX_DENSE_NUMBERS", 21)
     np.testing.assert_allclose(quick().fit(X, y).predict_proba(X), P, atol=1e-9)
     np.testing.assert_allclose(whole.predict_proba(X), P, atol=1e-12)
 
@@ -591,7 +591,7 @@ def test_an_interrupted_call_can_be_followed_by_others(rng, monkeypatch):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(OnlinePipeline, "run", interrupted)
+        patch.setattr(OnlinePipeline, "run_checked", interrupted)
         with pytest.raises(KeyboardInterrupt):
             model.partial_fit(X[:2], [7, 5])
     np.testing.assert_allclose(model.predict_proba(X).sum(axis=1), 1.0)

@@ -15,7 +15,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import folklearn
-from folklearn import FolkloreClassifier, memory
+from folklearn import FolkloreClassifier, utils
 from folklearn.adapters import sklearn_data
 from folklearn.errors import InvalidInputError
 from folklearn.learners import catalogue
@@ -366,9 +366,9 @@ def test_without_narwhals_frames_are_arrays(rng, monkeypatch):
 def test_places_count_as_features(monkeypatch):
     frame = pd.DataFrame({"t": ["a", "b"], "n": [1.0, 2.0]})
     needed = catalogue.n_bytes("folklore", 1 + 2 + 1, 2)
-    monkeypatch.setattr(memory, "bytes_present", lambda: needed)
+    monkeypatch.setattr(utils, "bytes_present", lambda: needed)
     quick().fit(frame, [0, 1])
-    monkeypatch.setattr(memory, "bytes_present", lambda: needed - 1)
+    monkeypatch.setattr(utils, "bytes_present", lambda: needed - 1)
     refused(quick(), "GB of memory for 4 columns and 2 classes", frame, ["a", "b"])
 
 

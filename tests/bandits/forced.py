@@ -68,7 +68,8 @@ def _inside(P: Array, action: int) -> float:
 def learned(agent: Agent) -> tuple[dict[str, Any], dict[str, bytes]]:
     """What the agent has learned: its record without generator, counts and pending decisions."""
     record = agent.to_record()
-    config = {k: v for k, v in record.config.items() if k not in ("generator", *agent.COUNTERS)}
+    unlearned = {"generator", "pending_names", *agent.COUNTERS}
+    config = {k: v for k, v in record.config.items() if k not in unlearned}
     arrays = {k: v.tobytes() for k, v in record.arrays.items() if not k.startswith("pending.")}
     return config, arrays
 
@@ -102,7 +103,7 @@ def play(agent: Agent, X: Array, y: Sequence[int] | NDArray[np.int64]) -> Array:
 def documented_exploration(kind: type[Agent]) -> float:
     """The default of exploration that the docstring states."""
     found = re.search(
-        r"\n    exploration :.*?by\s+default\s+([\d./]*\d)", kind.__doc__ or "", re.DOTALL
+        r"\n *exploration :.*?by\s+default\s+([\d./]*\d)", kind.__doc__ or "", re.DOTALL
     )
     assert found, f"the docstring of {kind.__name__} states no default of exploration"
     return float(Fraction(found[1]))

@@ -316,7 +316,7 @@ def test_an_own_interaction_can_be_learned_as_a_logged_one(make, rng):
     for bad in (([np.nan] * D, 0, 0.5, 1), (x, 0, 0.0, 1), (x, 0, 1.5, 1)):
         with pytest.raises(InvalidInputError):
             reader.learn_logged(*bad)
-    with pytest.raises(InvalidInputError, match=f"action is {K}; expected 0 to {K - 1}"):
+    with pytest.raises(InvalidInputError, match=f"action must be at most {K - 1}, got {K}"):
         reader.learn_logged(x, K, 0.5, 1)
     assert state(reader) == before
 

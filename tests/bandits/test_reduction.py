@@ -204,8 +204,8 @@ def test_a_horizon_sets_exploration_by_the_regret_bound(make, decoding):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"decoding": "argmax"}, "decoding must be 'sample' or 'randomised'"),
-        ({"updates": "wrong"}, "updates must be 'explored' or 'correct'"),
+        ({"decoding": "argmax"}, "decoding must be one of 'sample', 'randomised'"),
+        ({"updates": "wrong"}, "updates must be one of 'explored', 'correct'"),
         ({"exploration": 0.0}, "exploration must be above 0"),
         ({"exploration": 1.5}, "exploration must be a number from 0 to 1"),
         ({"exploration": math.nan}, "exploration must be a number from 0 to 1"),

@@ -10,7 +10,7 @@ from scipy.special import expit
 import folklearn
 from folklearn import Folklore, Laplace, Ogd, OnlineScaler, bandits
 from folklearn.bandits import RewardAgent
-from folklearn.bandits.exploration import RULES
+from folklearn.bandits.rewards import RULES
 from folklearn.errors import InvalidInputError, StateFileError
 from tests.bandits.forced import act_as, learned, state
 from tests.bandits.registered import contexts
@@ -304,7 +304,10 @@ def test_labelled_rows_can_be_played(rng):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ({"exploration": "ucb"}, "exploration must be one of fastcb, squarecb, epsilon, softmax"),
+        (
+            {"exploration": "ucb"},
+            "exploration must be one of 'fastcb', 'squarecb', 'epsilon', 'softmax'",
+        ),
         ({"strength": 0.0}, "strength must be a positive number"),
         ({"strength": "much"}, "strength must be a positive number"),
         ({"strength": "theory", "exploration": "softmax"}, "only fastcb and squarecb have"),

@@ -61,8 +61,8 @@ def newtron_estimate(before, after):
     """Delta (K, d), from b and H: both change by multiples of it, and b by H's change of W."""
     H, b = after._H - before._H, after._b - before._b
     if before.diagonal:
-        return (b + H * before._W.ravel()).reshape(K, D)
-    reduced = b + H @ (before._Q.T @ before._W).ravel()
+        return (b + H * before._leader().ravel()).reshape(K, D)
+    reduced = b + H @ (before._Q.T @ before._leader()).ravel()
     return before._Q @ reduced.reshape(K - 1, D)
 
 
@@ -73,7 +73,7 @@ def test_newtron_follows_the_gradient_of_the_log_loss(x, y, diagonal, rng):
     agent = Newtron(
         n_features=D, n_classes=K, exploration=0.3, alpha=alpha, beta=0.5, D=2.0, diagonal=diagonal
     )
-    W = trained(agent, rng)._W
+    W = trained(agent, rng)._leader()
     assert np.linalg.norm(W) > 0.1
     mean = mean_over_actions(agent, x, y, newtron_estimate)
     gradient = np.outer(softmax(alpha * W @ x) - np.eye(K)[y], x)

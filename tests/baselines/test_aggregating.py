@@ -11,9 +11,7 @@ import numpy as np
 import pytest
 
 from folklearn import Folklore, serialization
-from folklearn.baselines import bounds
-from folklearn.baselines.aggregating import Aggregating
-from folklearn.baselines.posterior import ParticlePosterior, covariance_factor, resample
+from folklearn.baselines.aggregating import Aggregating, covariance_factor, resample
 from folklearn.errors import InvalidInputError, StateFileError
 from folklearn.serialization import generator_from, generator_state
 from tests.reference import streams
@@ -198,12 +196,9 @@ def test_regret_stays_below_the_bound(prior, labels):
         X, y = make(2, T, d, K)
     loss = sum(model.update(x, label) for x, label in zip(X, y, strict=True))
     W, best, _ = best_in_class(X, y, B, K)
-    if prior == "uniform":
-        bound = bounds.aggregating_uniform(T, n_features=d, n_classes=K, B=B)
-    else:
-        norm = float(np.linalg.norm(W))
-        bound = bounds.aggregating_gaussian(T, n_features=d, n_classes=K, B=B, W_norm=norm)
-        assert bound <= bounds.aggregating_gaussian(T, n_features=d, n_classes=K, B=B)
+    bound = model.regret_bound(T)
+    if prior == "gaussian":  # with nu = B, and for W alone instead of all of squared norm K B^2
+        bound -= 0.5 * (K - float(np.linalg.norm(W) / B) ** 2)
     assert loss - best <= bound + 0.5
 
 
@@ -213,7 +208,8 @@ def test_the_exact_integral_obeys_the_gaussian_bound_and_nearly_reaches_it():
     X = np.ones((T, 1))
     y = streams.play_adversarial(twin, X)
     _, best, _ = best_in_class(X, y, 100.0, 2)
-    bound = bounds.aggregating_gaussian(T, n_features=1, n_classes=2, B=1.0, nu=nu, W_norm=0.0)
+    model = Aggregating(n_features=1, n_classes=2, B=1.0, prior="gaussian", nu=nu)
+    bound = model.regret_bound(T) - 2 / (2 * nu**2)  # for W = 0 alone
     assert 0.8 * bound < twin.loss - T * math.log(2) <= bound
     assert best <= T * math.log(2)
 
@@ -223,7 +219,7 @@ def test_the_exact_integral_obeys_the_gaussian_bound_and_nearly_reaches_it():
 @pytest.mark.parametrize("K", [2, 10])
 def test_the_uniform_bound_implies_the_published_one(T, BR, K):
     d, mu = 3, 0.01
-    bound = bounds.aggregating_uniform(T, n_features=d, n_classes=K, B=2.0 * BR, R=0.5, mu=mu)
+    bound = Aggregating(n_features=d, n_classes=K, B=2.0 * BR, R=0.5, mu=mu).regret_bound(T)
     assert 0.0 <= bound <= 5.0 * K * d * math.log(BR * T / (K * d) + math.e) + 2.0 * mu * T
 
 
@@ -295,7 +291,7 @@ def test_resampling_is_systematic_and_the_factor_survives_degeneracy(rng):
 @pytest.mark.parametrize(
     ("parameters", "said"),
     [
-        ({"prior": "flat"}, "prior must be 'uniform' or 'gaussian'"),
+        ({"prior": "flat"}, "prior must be one of 'uniform', 'gaussian'"),
         ({"nu": 1.0}, "nu belongs to prior='gaussian'"),
         ({"prior": "gaussian", "nu": -1.0}, "nu must be a positive number"),
         ({"mu": 0.7}, "mu must be a number"),
@@ -347,7 +343,7 @@ def test_a_bad_record_is_refused():
         bad = serialization.Record(record.kind, {**record.config, **config}, record.arrays)
         with pytest.raises(StateFileError, match=said):
             Aggregating.from_record(bad)
-    for name in ParticlePosterior.ARRAYS:
+    for name in ("particles", "log_weights", "steps", "X", "Y", "w"):
         arrays = {**record.arrays, name: np.zeros((1, 1), np.float32)}
         with pytest.raises(StateFileError, match="needs float64"):
             Aggregating.from_record(serialization.Record(record.kind, record.config, arrays))

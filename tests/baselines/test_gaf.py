@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from folklearn import Folklore, Gaf, Laplace
-from folklearn.baselines import bounds
 from folklearn.baselines.second_order import gaussian_nodes
 from folklearn.errors import InvalidInputError
 from folklearn.kernels.curvature import valid_curvature
@@ -113,8 +112,7 @@ def test_regret_is_below_the_certificate(improved, name, seed):
     assert model.certificate().valid
     regret = model.certificate().loss - best + gap
     assert regret <= model.certificate(W).regret_bound <= model.certificate().regret_bound
-    bound = bounds.gaf(T, n_features=d, n_classes=K, B=B, mu=1e-9, improved=improved)
-    assert regret <= bound
+    assert regret <= model.exact_regret_bound(T)
     if name == "against":
         assert regret >= 0.9 * model.certificate(W).regret_bound
 

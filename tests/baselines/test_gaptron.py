@@ -163,7 +163,7 @@ def test_a_forced_outcome_moves_towards_the_class():
     [
         ({"n_features": 0}, "n_features must be at least 1"),
         ({"n_classes": 1}, "n_classes must be at least 2"),
-        ({"feedback": "some"}, "feedback must be 'bandit' or 'full', got 'some'"),
+        ({"feedback": "some"}, "feedback must be one of 'bandit', 'full', got 'some'"),
         ({"exploration": 0.0}, "exploration must be above 0"),
         ({"exploration": 1.1}, "exploration must be a number from 0 to 1"),
         ({"horizon": 0}, "horizon must be at least 1"),

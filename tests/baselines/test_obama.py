@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from folklearn import serialization
-from folklearn.baselines import Obama, bounds
+from folklearn import Aggregating, serialization
+from folklearn.baselines import Obama
 from folklearn.errors import FolklearnError, StateFileError
 from folklearn.serialization import Record
 from tests.bandits.forced import (
@@ -95,7 +95,7 @@ def test_no_label_weighs_more_than_1(rng):
 def test_exploration_by_default_by_hand_and_by_horizon():
     assert Obama(n_features=2, n_classes=3).exploration == documented_exploration(Obama)
     T = 10**5
-    regret = bounds.aggregating_uniform(T, n_features=2, n_classes=3, B=2.0, R=0.5)
+    regret = Aggregating(n_features=2, n_classes=3, B=2.0, R=0.5).regret_bound(T)
     expected = math.sqrt(3 * regret / T)
     assert expected < 1.0
     assert Obama(n_features=2, n_classes=3, horizon=T, B=2.0, R=0.5).exploration == pytest.approx(
@@ -143,8 +143,9 @@ def test_particles_of_another_problem_are_refused(tmp_path):
         Obama(n_features=3, n_classes=3),
     ):
         theirs = other.to_record()
-        arrays = {k: v for k, v in theirs.arrays.items() if k.startswith("learner.")}
-        mixed = Record("Obama", record.config | {"learner": theirs.config["learner"]}, arrays)
+        particles = {k: v for k, v in theirs.arrays.items() if k.startswith("learner.")}
+        config = record.config | {"learner": theirs.config["learner"]}
+        mixed = Record("Obama", config, record.arrays | particles)
         serialization.write(tmp_path / "agent", mixed)
         with pytest.raises(StateFileError, match="particles of another problem"):
             Obama.from_record(serialization.read(tmp_path / "agent"))

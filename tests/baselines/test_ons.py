@@ -5,7 +5,6 @@ import math
 import numpy as np
 import pytest
 
-from folklearn.baselines import bounds
 from folklearn.baselines.ons import Ons
 from folklearn.errors import InvalidInputError, StateFileError
 from folklearn.serialization import Record, read
@@ -128,7 +127,7 @@ def test_regret_is_below_the_certificate_and_the_bound(name, K, B, seed):
     assert certificate.valid
     assert certificate.n_rounds == T
     assert regret <= model.certificate(W).regret_bound <= certificate.regret_bound
-    closed = bounds.ons(T, n_features=d, n_classes=K, B=B)
+    closed = model.regret_bound(T)
     assert certificate.regret_bound <= closed * (1.0 + 1e-9)
     assert best >= certificate.best_linear_at_least
 
@@ -153,12 +152,11 @@ def test_the_bound_in_numbers():
         beta = 0.5 * min(1.0 / (4.0 * GD), alpha)
         n = (K - 1) * d
         for T in (0, 2, 100, 10**6):
-            value = bounds.ons(T, n_features=d, n_classes=K, B=B, R=R)
+            value = Ons(n_features=d, n_classes=K, B=B, R=R).regret_bound(T)
             expected = (n * math.log1p((beta * GD) ** 2 * T / n) + 0.25) / (2.0 * beta)
             assert value == pytest.approx(expected, rel=1e-12)
             if T >= 2:
                 assert value <= 5.0 * (1.0 / alpha + GD) * K * d * math.log(T)
-    assert bounds.ons(5, n_features=1, n_classes=2, B=1e4) == math.inf
 
 
 def test_the_exp_concavity_constant_is_exact():

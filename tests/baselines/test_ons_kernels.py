@@ -6,7 +6,7 @@ import pytest
 from folklearn import Ons
 from folklearn.baselines import kernels
 from folklearn.baselines.kernels import FAR, HEAVY, LOST, SLACK, TRACE
-from folklearn.kernels.projections import length
+from folklearn.kernels.linear_models import length
 
 RELATIVE = 2.0**-53
 
@@ -36,8 +36,8 @@ def test_every_round_counts_what_its_projection_lacks(monkeypatch):
     monkeypatch.setattr(kernels, "project", sloppy)
     last = model.B, model.R, model._D, model._beta, 1e15
     round_(
-        model._W, model._matrices, model._totals, model._work, np.array([0.5, 0.5]), 0,
-        np.empty(0), 1.0, *last,
+        model._W, model._matrices, model._totals, np.array([0.5, 0.5]), 0, np.empty(0), 1.0,
+        *last,
     )  # fmt: skip
     assert model._totals[SLACK] >= 2.0 / model._D**2
 

@@ -17,7 +17,7 @@ each_method = pytest.mark.parametrize("method", ["laplace", "refit"])
 
 def sample(seed, T, d, K):
     X, y = streams.stochastic(seed, T, d, K)
-    return X, y, streams.contexts(np.random.default_rng([seed, 1]), 10, d, 1.0)
+    return X, y, streams.contexts(np.random.default_rng([*np.atleast_1d(seed), 1]), 10, d, 1.0)
 
 
 def fitted(X, y, K, **parameters):
@@ -189,7 +189,7 @@ def test_fit_starts_again_and_keeps_its_own_copy(seed):
 
 
 def test_bad_input():
-    with pytest.raises(InvalidInputError, match="method must be 'refit' or 'laplace'"):
+    with pytest.raises(InvalidInputError, match="method must be one of 'refit', 'laplace'"):
         SMP(n_features=1, n_classes=2, method="newton")
     with pytest.raises(InvalidInputError, match="lam must be a positive number"):
         SMP(n_features=1, n_classes=2, lam=0.0)

@@ -10,7 +10,7 @@ from sklearn.linear_model import LogisticRegression
 from folklearn.arrays import logit_losses, softmax
 from folklearn.batch import sparse_fit as module
 from folklearn.batch.sparse_fit import ColumnModel, fit_sparse
-from folklearn.kernels import dual_ascent
+from folklearn.kernels import linear_models
 from folklearn.sparse import SparseRows
 from folklearn.validation import Rows
 from tests.reference.streams import soft_labels, words
@@ -74,7 +74,7 @@ def test_the_gap_is_what_is_missing(rng):
     own = SparseRows.of(X)
     parts = own.indptr, own.indices, own.values
     Q, W = softmax(rng.normal(size=(len(y), K))), np.empty((X.shape[1], K))
-    dual_ascent.weights_of(*parts, Y, weight, Q, ridge, W)
+    linear_models.weights_of(*parts, Y, weight, Q, ridge, W)
     np.testing.assert_allclose(W, X.T @ (weight[:, None] * (Y - Q)) / (2.0 * ridge))
 
     def missing():
@@ -85,14 +85,14 @@ def test_the_gap_is_what_is_missing(rng):
     gaps = []
     for _ in range(20):
         gaps.append(missing())
-        _, gap = dual_ascent.ascend(
+        _, gap = linear_models.ascend(
             *parts, own.norms() ** 2, Y, weight, rng.permutation(len(y)), Q, W, ridge
         )
     still = np.arange(len(y))
     before = missing()
     for t in still:  # each alone, from the same state
         one = weight * (still == t)
-        _, gap = dual_ascent.ascend(
+        _, gap = linear_models.ascend(
             *parts, own.norms() ** 2, Y, one, np.array([t]), Q.copy(), W.copy(), ridge
         )
         before -= gap

@@ -6,8 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import softmax
 
-from folklearn.baselines import AdaBoostOL, AdaBoostOLM, pairwise_costs
-from folklearn.boosting import AdaBoostOLMpp, logistic_costs
+from folklearn.baselines import AdaBoostOL, AdaBoostOLM
+from folklearn.baselines.kernels import pairwise_costs
+from folklearn.boosting import AdaBoostOLMpp
+from folklearn.kernels.boosting import logistic_costs
 from tests.reference import boosting as slow
 from tests.reference.loss import log_loss
 from tests.reference.weak_learners import AlwaysRight, AlwaysWrong, rounds

@@ -18,10 +18,10 @@ from folklearn.boosting import (
     RiverClassifier,
     Subspace,
     hoeffding_trees,
-    logistic_costs,
     random_subspaces,
 )
 from folklearn.errors import FolklearnError, InvalidInputError
+from folklearn.kernels.boosting import logistic_costs
 
 
 class Scripted:
@@ -359,7 +359,7 @@ def test_hoeffding_trees_make_weak_learners(rng):
     weak = hoeffding_trees(n_classes=2)
     first, second = weak(0, rng), weak(1, rng)
     assert first.model.model is not second.model.model
-    C = logistic_costs([0.0, 0.0])
+    C = logistic_costs(np.zeros(2))
     for t in range(200):
         first.update(np.array([float(t % 2)]), C, t % 2)
     assert first.predict(np.array([1.0]), C) == 1

@@ -9,7 +9,7 @@ import pytest
 
 import folklearn as library
 from folklearn import progress
-from folklearn.cli import text, warmup
+from folklearn.cli import display, warmup
 
 COMMAND = [sys.executable, "-m", "folklearn.cli.app"]
 
@@ -106,7 +106,7 @@ def test_a_bug_is_not_hidden(folklearn, monkeypatch):
     def fail(*_):
         raise ZeroDivisionError
 
-    monkeypatch.setattr("folklearn.cli.text.describe_run", fail)
+    monkeypatch.setattr("folklearn.cli.display.describe_run", fail)
     with pytest.raises(ZeroDivisionError):
         folklearn("run")
 
@@ -171,8 +171,8 @@ def test_compiling_is_announced_when_it_takes_long(folklearn, pets, monkeypatch,
 
     monkeypatch.setattr(progress, "_SECONDS_TO_COMPILE_SILENTLY", seconds)
     monkeypatch.setattr(progress.COMPILATION, "_is_announced", True)  # kernels may be cold
-    describe_run = text.describe_run
-    monkeypatch.setattr(text, "describe_run", lambda *feed: compile() or describe_run(*feed))
+    describe_run = display.describe_run
+    monkeypatch.setattr(display, "describe_run", lambda *feed: compile() or describe_run(*feed))
     said = folklearn("run", pets, "--target", "kind").stderr
     sentence = (
         "Compiling kernels, once per machine, which takes a minute or two; `folklearn warmup` "
@@ -189,7 +189,7 @@ def test_the_warm_up_compiles_everything_that_a_run_uses(name):
 import sys
 from folklearn.cli.warmup import warm_up
 from folklearn.cli.app import main
-from folklearn.kernels.block_update import run_rounds
+from folklearn.kernels.second_order_state import run_rounds
 from folklearn.learners.sgd import ogd_round, ogd_rounds
 from folklearn.scaler import _scale_rows
 warm_up(sys.argv[1])
@@ -206,8 +206,8 @@ assert max(before) == 1, before
 def test_everything_can_be_compiled_beforehand(folklearn, monkeypatch):
     used = []
     monkeypatch.setattr(warmup, "warm_up", lambda *given: used.append(given))
-    for step in ("_learn_words", "_use_model", "_decide", "_boost"):
-        monkeypatch.setattr(warmup, step, lambda step=step: used.append(step))
+    for step in ("_use_model", "_decide", "_boost"):
+        monkeypatch.setattr(warmup, step, lambda step=step, **_: used.append(step))
     outcome = folklearn("warmup")
     assert outcome.code == 0
     assert outcome.stderr.startswith("Compiled for words.\nCompiled for models.\n")

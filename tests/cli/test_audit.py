@@ -9,7 +9,7 @@ import pytest
 
 from folklearn.evaluate.auditing import Certifier
 from folklearn.evaluate.best_linear import best_in_class
-from folklearn.evidence.map_reduce import chunk_rows
+from folklearn.evidence.passes import chunk_rows
 from folklearn.metrics.scores import score
 from tests.cli.conftest import standardise
 from tests.evaluate.peers import constant, river, vw

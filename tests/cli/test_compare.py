@@ -1,11 +1,9 @@
 """`folklearn compare`: the table says what the library measures."""
 
-import os
-
 import numpy as np
 import pytest
 
-from folklearn import Folklore, Ogd, auto, best_in_class, progressive
+from folklearn import Folklore, Ogd, auto, best_in_class, progressive, utils
 from tests.cli.conftest import standardise
 
 TARGET = ["--target", "kind"]
@@ -112,7 +110,7 @@ def test_the_plot_does_not_replace_the_data(folklearn, pets):
 
 
 def test_data_that_do_not_fit_in_memory(folklearn, pets, monkeypatch):
-    monkeypatch.setattr(os, "sysconf", lambda name: 30)
+    monkeypatch.setattr(utils, "bytes_present", lambda: 900.0)
     outcome = folklearn("compare", pets, *TARGET, "--learners", "ogd")
     assert outcome.code == 2
     assert "of memory to find the best linear model of 300 rows, and" in outcome.stderr

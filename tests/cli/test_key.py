@@ -1,5 +1,6 @@
 """`folklearn key`: the key alone on standard output, everything else beside it."""
 
+import itertools
 import re
 import subprocess
 import sys
@@ -77,8 +78,8 @@ def test_revoking(key, folder):
 
 
 def test_a_running_service_may_use_the_folder_meanwhile(key, folder):
-    ticks = iter(range(100))
-    service = Keys(folder, ticks=lambda: next(ticks))
+    ticks = itertools.count()
+    service = Keys(folder, clock=lambda: next(ticks))
     text = key("create").stdout.strip()
     assert service.find(text) is not None
     key("revoke", text.split("_")[1])

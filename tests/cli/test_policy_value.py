@@ -8,8 +8,13 @@ import pytest
 
 from folklearn import Folklore, interact, load, off_policy, synthetic
 from folklearn.baselines import Banditron
-from folklearn.evaluate.off_policy import logged_value
-from folklearn.evaluate.policies import LearnedPolicy, best_constant, greedy, uniform
+from folklearn.evaluate.off_policy import (
+    LearnedPolicy,
+    best_constant,
+    greedy,
+    logged_value,
+    uniform,
+)
 from folklearn.readers.decision_logs import read_log, write_log
 from tests.cli.conftest import standardise
 

@@ -329,7 +329,7 @@ def test_a_saved_model_can_be_looked_at(folklearn, saved, pets, tmp_path):
         "predicted kind",
         "number    'weight (kg)', 'größe [red]', age",
         f"loss      {model.metrics.average_loss:.4f}, each row predicted before it was learned",
-        f"frozen    {model.metrics.holdout_loss:.4f}, of rows ahead by the model as saved",
+        f"hold-out  {model.metrics.holdout_loss:.4f}, of rows ahead by the model as saved",
     ):
         assert f"{line}\n" in said
     assert all(label in said for label in KINDS)

@@ -1,12 +1,11 @@
 """Everything that is refused: exit code 2, one sentence, nothing written."""
 
-import os
 import sys
 from functools import partial
 
 import pytest
 
-from folklearn import Folklore, load
+from folklearn import Folklore, load, utils
 
 TRAINED = ["--target", "kind"]
 
@@ -258,7 +257,7 @@ def test_what_is_not_a_saved_run(refused, pets, tmp_path):
 
 
 def test_a_state_that_does_not_fit_in_memory(refused, write_csv, monkeypatch):
-    monkeypatch.setattr(os, "sysconf", lambda name: 30)
+    monkeypatch.setattr(utils, "bytes_present", lambda: 900.0)
     path = write_csv("wide.csv", [["1", str(i)] for i in range(20)], ["a", "kind"])
     for name in ("auto", "folklore", "ons"):
         said = refused(path, *TRAINED, "--learner", name, "--quiet")
@@ -270,5 +269,5 @@ def test_a_failure_while_learning_leaves_nothing(refused, pets, outputs, monkeyp
     def fail(*_, **__):
         raise OSError(28, "No space left on device", "p.csv")
 
-    monkeypatch.setattr("folklearn.cli.predictions_file.PredictionWriter.write", fail)
+    monkeypatch.setattr("folklearn.cli.predict.PredictionWriter.write", fail)
     assert refused(pets, *TRAINED, "--quiet", *outputs) == "p.csv: No space left on device"

@@ -83,7 +83,7 @@ def test_the_first_screen_has_no_jargon(folklearn, pets):
     assert said.startswith(f"data      {pets}: 300 rows\n")
     assert "predicted kind, 3 classes: " in said
     assert "number    'weight (kg)', 'größe [red]', age\n" in said
-    assert "loss: average log loss, each row predicted before it was learned; frozen: " in said
+    assert "loss: average log loss, each row predicted before it was learned; hold-out: " in said
     assert "Lower bound: every fixed linear model of the columns" in said
     assert "In hindsight: a logistic regression of the columns" in said
     for word in ("regret", "scaled", "certificate", "expert", "auto", "round"):

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from folklearn import Certificate, Folklore, Model
-from folklearn.cli import text
+from folklearn.cli import display
 from folklearn.model import holdout
 from folklearn.model.summary import describe_claims
 
@@ -84,7 +84,7 @@ def test_unsolved_rounds_are_spoken_of(monkeypatch):
     monkeypatch.setattr(Folklore, "n_unsolved", 1)
     model = Model("folklore", classes=["a", "b"])
     model.learn_many([{"x": 1.0}, {"x": 2.0}, {"x": 3.0}], ["a", "b", "a"])
-    words = "\n".join(text.describe_details(model))
+    words = "\n".join(display.describe_details(model))
     assert "In 1 round the prediction was not solved" in words
 
 
@@ -102,7 +102,7 @@ def test_losses_part():
 
 def test_numbers_of_a_table():
     numbers = [1.0, math.nan, None, math.inf, 1e30, -0.12345]
-    assert list(map(text.format_loss, numbers)) == [
+    assert list(map(display.format_loss, numbers)) == [
         "1.0000",
         "-",
         "-",

@@ -10,7 +10,7 @@ from folklearn.bandits import BanditReduction, ListAgent
 from folklearn.baselines import Banditron, Soba
 from folklearn.errors import FolklearnError, InvalidInputError
 from folklearn.evaluate.interactions import Interactions
-from folklearn.evaluate.policies import interact
+from folklearn.evaluate.simulation import interact
 
 T, d, K = 300, 4, 3
 
@@ -35,8 +35,7 @@ class Witness(Banditron):
 class FullWitness(Witness):
     learns_labels = True
 
-    def learn_label(self, decision, y):
-        self._settle(self._find(decision)[0])
+    def _absorb_label(self, decision, seen, y):
         self.events.append(("label", decision.id, y))
 
 
@@ -140,7 +139,7 @@ def test_progress_ends_with_the_last_round(stream):
         (lambda X, y: (X, y[:-1], 0), "y has shape"),
         (lambda X, y: (X, y + K, 0), "expected 0 to 2"),
         (lambda X, y: (X, 2.0 * np.eye(K)[y], 0), "what every action earns, from 0 to 1"),
-        (lambda X, y: (X, np.ones((T, 2)), 0), r"what every action earns, .*: \(300, 3\)"),
+        (lambda X, y: (X, np.ones((T, 2)), 0), r"expected \(300, 3\): .*what every action earns"),
         (lambda X, y: (X, y, -1), "delay must be at least 0"),
         (lambda X, y: (X, y, 50), "51 decisions would wait .* max_pending=50: shorten"),
     ],

@@ -9,15 +9,16 @@ from folklearn import Folklore, synthetic
 from folklearn.baselines import Banditron
 from folklearn.errors import InvalidInputError
 from folklearn.evaluate.interactions import Interactions
-from folklearn.evaluate.off_policy import logged_value, off_policy
-from folklearn.evaluate.policies import (
+from folklearn.evaluate.off_policy import (
     LearnedPolicy,
     best_constant,
     greedy,
-    interact,
+    logged_value,
+    off_policy,
     reward_model,
     uniform,
 )
+from folklearn.evaluate.simulation import interact
 from tests.reference import decisions
 from tests.reference import off_policy as reference
 

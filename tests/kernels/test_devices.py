@@ -8,8 +8,7 @@ import pytest
 
 from folklearn import Certifier, Evidence, Leader, Model, auto, best_in_class
 from folklearn.errors import InvalidInputError
-from folklearn.evidence.map_reduce import MapReduce
-from folklearn.evidence.passes import passes_over
+from folklearn.evidence.passes import MapReduce, passes_over
 from folklearn.kernels.blas import OWN, device_named
 
 SIZES = {"n_features": 2, "n_classes": 2}

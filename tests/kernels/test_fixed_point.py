@@ -4,18 +4,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import logsumexp
 
-from folklearn.kernels.fixed_point import MAX_STEPS, cholesky, solve_fixed_point
+from folklearn.kernels import prediction_rules
+from folklearn.kernels.prediction_rules import MAX_STEPS, cholesky, solve_fixed_point
 from folklearn.kernels.simplex import helmert
 
 
 def solve(h, C):
     k = h.size
-    u, g, scale, tail = (np.empty(k) for _ in range(4))
-    z, p = np.empty(k + 1), np.empty(k + 1)
-    log_total, steps = solve_fixed_point(
-        h, 0.5, C, u, z, p, g, scale, tail, *np.empty((2, k, k)), np.empty((6, k + 1))
-    )
-    return u, z, p, log_total, steps
+    squares, vectors = prediction_rules.small_arrays(k)
+    squares[prediction_rules.C_AT] = C
+    vectors[prediction_rules.A_AT, :k] = h
+    solve_fixed_point(0.5, squares, vectors)
+    log_total, steps = vectors[prediction_rules.INFO, :2]
+    u, z, p = vectors[[prediction_rules.U_AT, prediction_rules.Z_AT, prediction_rules.P_AT]]
+    return u[:k], z, p, log_total, steps
 
 
 def positive_semidefinite(rng, k, rank, size):

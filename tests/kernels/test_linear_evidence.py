@@ -8,7 +8,7 @@ from scipy.special import softmax
 
 from folklearn import Evidence, LinearEvidence
 from folklearn.errors import InvalidInputError
-from folklearn.kernels import linear_evidence
+from folklearn.kernels import evidence as kernels
 from folklearn.kernels.evidence import CONSTANT, DEPTH, N_TOTALS, REACH, WEIGHT
 from folklearn.kernels.lower_bound import _evaluate, plane, project_into_class
 
@@ -20,13 +20,13 @@ def planes(rng, T, d, K, size):
     weight = rng.choice([0.0, 1.0, 1000.0], size=T)
     totals, G, residual = np.zeros(N_TOTALS), np.zeros((K, d)), np.empty(K)
     for x, p, y, w in zip(X, P, Y, weight, strict=True):
-        linear_evidence.add_tangent(p, -1, y, w, math.sqrt(x @ x), residual, totals)
+        kernels.add_tangent(p, -1, y, w, math.sqrt(x @ x), residual, totals)
         G += np.outer(residual, x)
     return X, P, Y, weight, totals, G
 
 
 def value(totals, G, W):
-    return linear_evidence.value(totals, G.T, W.T, np.sqrt((W**2).sum(axis=1)).max())
+    return kernels.value_of_planes(totals, G.T, W.T, np.sqrt((W**2).sum(axis=1)).max())
 
 
 @pytest.mark.parametrize("size", [1e-6, 1.0, 1e6])
@@ -43,20 +43,20 @@ def test_the_value_is_the_sum_of_the_planes_rounded_down(K, size, rng):
         assert 0.0 < below <= math.fsum(terms) <= below * (1.0 + 1e-10)
         lengths = np.sqrt((W**2).sum(axis=1))
         pulls = np.sqrt((G**2).sum(axis=1))
-        assert linear_evidence.lower_bound(totals, pulls, 3, lengths.max()) <= below
+        assert kernels.lower_bound_of_planes(totals, pulls, 3, lengths.max()) <= below
 
 
 def test_at_the_best_of_the_class_value_and_floor_meet(rng):
     _, _, _, _, totals, G = planes(rng, 200, 4, 5, 1.0)
     pulls = np.sqrt((G**2).sum(axis=1))
     W = -0.01 * G / pulls[:, None]
-    floor = linear_evidence.lower_bound(totals, pulls, 4, 0.01)
+    floor = kernels.lower_bound_of_planes(totals, pulls, 4, 0.01)
     assert floor > 0.0
     assert value(totals, G, W) == pytest.approx(floor, rel=1e-10)
 
 
 def test_no_rows_prove_nothing():
-    assert linear_evidence.lower_bound(np.zeros(N_TOTALS), np.zeros(3), 2, 10.0) == 0.0
+    assert kernels.lower_bound_of_planes(np.zeros(N_TOTALS), np.zeros(3), 2, 10.0) == 0.0
     assert value(np.zeros(N_TOTALS), np.zeros((3, 2)), np.ones((3, 2))) == 0.0
 
 
@@ -73,7 +73,7 @@ def test_the_allowance_is_the_one_that_is_proven():
     exact = 900.0 - B * 6.0
     allowed = of_constant + B * of_pulls
     assert allowed > 1e-3
-    assert exact - linear_evidence.lower_bound(totals, pulls, n, B) == pytest.approx(
+    assert exact - kernels.lower_bound_of_planes(totals, pulls, n, B) == pytest.approx(
         allowed, rel=1e-9
     )
     W = np.eye(K, n)

@@ -79,9 +79,9 @@ def test_multinomial_factor_is_exact_even_when_saturated(K, spread, seed):
     np.testing.assert_allclose(rho @ rho.T, Q.T @ covariance @ Q, atol=1e-15)
 
     v, out = rng.normal(size=K - 1), np.empty(K - 1)
-    simplex.factor_times(g, scale, tail, v, out)
+    simplex.factor_times(v.size, g, scale, tail, v, out)
     np.testing.assert_allclose(out, rho @ v, atol=1e-13)
-    simplex.factor_transpose_times(g, scale, tail, v, out)
+    simplex.factor_transpose_times(v.size, g, scale, tail, v, out)
     np.testing.assert_allclose(out, rho.T @ v, atol=1e-13)
 
 

@@ -5,20 +5,20 @@ from decimal import Decimal, localcontext
 import numpy as np
 import pytest
 
-from folklearn.kernels import surrogate
+from folklearn.kernels import prediction_rules as rules
 from folklearn.kernels.simplex import helmert, multinomial_factor, softmax
 
 
 def expand(soft, weight, gamma, u, p, C, q, noise_C=0.0, noise_q=0.0):
     k = len(u)
-    g, scale, tail = np.empty(k), np.empty(k), np.empty(k)
-    multinomial_factor(p, g, scale, tail)
-    V, a = np.empty((k, k)), np.empty(k)
-    bracket, n_lost = surrogate.expand_surrogate(
-        -1, soft, weight, gamma, u, p, g, scale, tail, C, q, noise_C, noise_q,
-        V, a, np.empty((k, k)), np.empty((6, k + 1)),
-    )  # fmt: skip
-    return bracket, n_lost, V, a
+    squares, vectors = rules.small_arrays(k)
+    squares[rules.C_AT], vectors[rules.P_AT] = C, p
+    vectors[rules.U_AT, :k], vectors[rules.Q_AT, :k] = u, q
+    multinomial_factor(p, vectors[rules.G_AT], vectors[rules.SCALE], vectors[rules.TAIL])
+    bracket, n_lost = rules.expand_surrogate(
+        -1, soft, weight, gamma, noise_C, noise_q, squares, vectors
+    )
+    return bracket, n_lost, squares[rules.V_AT], vectors[rules.A_AT, :k]
 
 
 def exact_bracket(soft, weight, gamma, u, p, C, q):

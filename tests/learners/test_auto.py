@@ -57,7 +57,7 @@ def test_only_dear_experts_retire():
     state["losses"][1:] = 1000.0
     state.plan[experts.T] = 512
     names = state.spec.names()
-    gone = set(names) - {names[e] for e in state.reviewed()}
+    gone = {names[e] for e in state.find_hopeless()}
     forgetting = {"leader, ridge 0.03, memory 300", "leader, ridge 0.01, memory 2000"}
     assert gone == {*forgetting, "folklore"}
 

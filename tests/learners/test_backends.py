@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 import folklearn
-from folklearn import ClassGaussians, Mixture, SparseSgd, auto, best_in_class, memory
+from folklearn import ClassGaussians, Mixture, SparseSgd, auto, best_in_class, utils
 from folklearn.errors import InvalidInputError
-from folklearn.learners import backends
+from folklearn.learners import catalogue
 from folklearn.learners.auto import Auto
-from folklearn.learners.backends import BACKENDS, select_backend
+from folklearn.learners.catalogue import BACKENDS, select_backend
 
 
 @pytest.mark.parametrize(
@@ -31,10 +31,10 @@ def test_sizes(d, K, backend):
 
 
 def test_little_memory_means_a_lighter_lane(monkeypatch):
-    monkeypatch.setattr(memory, "bytes_present", lambda: 10**7)
+    monkeypatch.setattr(utils, "bytes_present", lambda: 10**7)
     assert select_backend(65, 10) == "blocks"
     assert select_backend(20, 2000) == "wide"
-    monkeypatch.setattr(memory, "bytes_present", lambda: None)
+    monkeypatch.setattr(utils, "bytes_present", lambda: float("inf"))
     assert select_backend(65, 10) == "pairs"
 
 
@@ -83,8 +83,8 @@ def test_a_model_that_outgrows_its_lane_goes_on(backend, max_weight, monkeypatch
     before = -np.log(model.run(X[:2500, :4], y[:2500], weight=w[:2500])[np.arange(2500), y[:2500]])
     W[:, 4:] = 0.0  # the same world
     stays = model.grown(n_features=6)
-    monkeypatch.setattr(backends, "_MOST_PAIRED", 0)
-    monkeypatch.setattr(backends, "_MOST_BLOCKED", 0 if backend == "wide" else 10**6)
+    monkeypatch.setattr(catalogue, "_MAX_PAIR_PRODUCTS", 0)
+    monkeypatch.setattr(catalogue, "_MAX_BLOCK_ENTRIES", 0 if backend == "wide" else 10**6)
     moves = model.grown(n_features=6)
     assert isinstance(moves, SparseSgd if backend == "wide" else Mixture)
     assert moves.n_rounds == model.n_rounds == 2500

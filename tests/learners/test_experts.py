@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from folklearn import Folklore, Mixture, SparseSgd, auto, synthetic
-from folklearn.learners.backends import BLOCKS
+from folklearn.learners.catalogue import BLOCKS
 
 SIZES = {"n_features": 3, "n_classes": 3}
 MADE = {

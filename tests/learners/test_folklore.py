@@ -334,7 +334,7 @@ BAD_RUNS = [
     ({"X": [[0, 1, 2]] * 3}, r"shape \(3, 3\)"),
     ({"X": [0, 1, 2]}, r"shape \(3,\)"),
     ({"weight": [1.0, 1.0]}, "weight has shape"),
-    ({"weight": [1.0, -1.0, 1.0]}, r"weight\[1\] is -1.0"),
+    ({"weight": [1.0, -1.0, 1.0]}, r"weight\[1\] is -1;"),
 ]
 
 

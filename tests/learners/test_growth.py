@@ -1,5 +1,7 @@
 """Learners that meet classes and features late."""
 
+from dataclasses import asdict
+
 import numpy as np
 import pytest
 
@@ -92,7 +94,7 @@ def test_a_grown_learner_resumes_exactly(make, rng, tmp_path):
     resumed = folklearn.load(tmp_path / "grown")
     labels = rng.integers(0, 5, 40)
     np.testing.assert_array_equal(resumed.run(X, labels), model.run(X, labels))
-    assert resumed.certificate() == model.certificate()
+    np.testing.assert_equal(asdict(resumed.certificate()), asdict(model.certificate()))
 
 
 @pytest.mark.parametrize("name", ["folklore", "class blocks", "auto"])

@@ -38,7 +38,7 @@ def test_its_sums_are_those_of_the_dense_leader():
         sums = state.quadratic(place)
         near = (1e-8, 1e-4)[place]  # the curvature of the class comes from a table
         np.testing.assert_allclose(sums.G.ravel(), twin.g, atol=near)
-        np.testing.assert_allclose(matrix(sums.blocks()), twin.A, atol=near)
+        np.testing.assert_allclose(matrix(sums.blocks(), len(sums.G)), twin.A, atol=near)
         assert sums.totals[CONSTANT] == pytest.approx(twin.c, rel=near)
     assert fast.evidence().n_rounds == 150
 
@@ -122,10 +122,10 @@ def test_what_makes_no_leader_is_refused():
 @pytest.mark.parametrize(
     "damage",
     [
-        lambda config: config.pop("panel"),
-        lambda config: config.update(panel=3),
-        lambda config: config.update(panel={"ridges": ["x"]}),
-        lambda config: config["panel"].update(ridges=[0.1, 0.2]),
+        lambda config: config.pop("memories"),
+        lambda config: config.update(ridges=["x"]),
+        lambda config: config.update(ridges=[0.1, 0.2]),
+        lambda config: config.update(memory=300),
         lambda config: config.update(room=5000),
         lambda config: config.update(first_classes=1),
     ],

@@ -47,7 +47,7 @@ def test_an_interrupt_leaves_no_rows_for_later_floors(monkeypatch):
     model = Model("folklore", windows=True, classes=["p", "q"])
     X = rng.normal(size=(600, 3))
     model.learn_many(X[:300], rng.choice(["p", "q"], 300).tolist())
-    monkeypatch.setattr(model, "_admit", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    monkeypatch.setattr(model.metrics, "add", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
         model.learn_many(X[300:400], rng.choice(["p", "q"], 100).tolist())
     monkeypatch.undo()

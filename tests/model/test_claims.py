@@ -57,7 +57,7 @@ def _missing(value) -> bool:
 
 def _indicators(values) -> np.ndarray:
     """Return a column for each of the first hundred categories, and 28 that others share."""
-    from folklearn.model.terms import place_of
+    from folklearn.model.roles import place_of
 
     names: dict = {}
     for value in values:
@@ -200,7 +200,7 @@ def test_the_saved_model_itself_keeps_to_both(case):
         assert np.isnan(found.norm)
         return
     evidence, core = model.pipeline.evidence, model.pipeline
-    scaler = evidence._scaler_now(evidence._waiting())
+    scaler = evidence._open_columns(evidence._waiting())
     W = scaler.model(*core.linear()) * scaler.unit
     W -= W.mean(axis=0)
     assert found.norm == pytest.approx(np.linalg.norm(W, axis=1).max())

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from folklearn.errors import InvalidInputError
 from folklearn.model.encoder import FEATURES, MOST_OWN, TableEncoder
-from folklearn.model.terms import DATE_PARTS, place_of
+from folklearn.model.roles import DATE_PARTS, place_of
 from folklearn.readers.table import Table, table_from_records
+from folklearn.scaler import SPACE
 from folklearn.serialization import revive
 from folklearn.sparse import SparseRows
 
@@ -27,7 +28,7 @@ def grown(columns, rows):
     found = []
     for row in rows:
         encoded = columns.encode(block([row]))
-        columns.admit(encoded)
+        columns.admit(encoded.keys, encoded.roles)
         found.append(encoded.X[0])
     X = np.zeros((len(rows), max(1, len(columns))))
     for t, row in enumerate(found):
@@ -53,7 +54,7 @@ ROWS = st.lists(
 def test_row_by_row_is_the_block(rows, crosses):
     whole, single = TableEncoder(ROLES, crosses), TableEncoder(ROLES, crosses)
     encoded = whole.encode(block(rows))
-    whole.admit(encoded)
+    whole.admit(encoded.keys, encoded.roles)
     X = grown(single, rows)
     assert single.keys == whole.keys
     # A number is missing, not 0, in rows before its first one: then there was no place for it.
@@ -74,14 +75,13 @@ def test_row_by_row_is_the_block_in_a_wide_model(rows):
     columns = TableEncoder(ROLES | {"w": "words"}, [("c", "e")], sparse=True)
     texts = ["late again", "late", None, ""]
     rows = [row | {"w": texts[t % 4]} for t, row in enumerate(rows)]
-    columns.admit(columns.encode(block(rows)))
+    columns.admit(columns.encode(block(rows)).keys)
     X = columns.encode(block(rows)).X
     for t, row in enumerate(rows):
         one = columns.encode(block([row])).X
         np.testing.assert_array_equal(one.numbers[0], X.numbers[t])
-        for slot, own in one.parts.items():
-            np.testing.assert_array_equal(own.row(0).indices, X.parts[slot].row(t).indices)
-            np.testing.assert_array_equal(own.row(0).values, X.parts[slot].row(t).values)
+        np.testing.assert_array_equal(one.cells.row(0).indices, X.cells.row(t).indices)
+        np.testing.assert_array_equal(one.cells.row(0).values, X.cells.row(t).values)
 
 
 def test_reading_changes_nothing():
@@ -107,7 +107,7 @@ def test_categories_beyond_a_hundred_share_places():
     names = [f"k{i}" for i in range(300)]
     columns = TableEncoder({"c": "category"})
     encoded = columns.encode(block([{"c": name} for name in names]))
-    columns.admit(encoded)
+    columns.admit(encoded.keys, encoded.roles)
     assert encoded.keys[:MOST_OWN] == [("c", name) for name in names[:MOST_OWN]]
     assert len(columns) <= MOST_OWN + 28
     for i, name in enumerate(names):
@@ -150,7 +150,7 @@ def test_crosses_are_products():
     crosses = [("n", "m"), ("n", "c"), ("c", "e")]
     columns = TableEncoder(ROLES, crosses)
     encoded = columns.encode(block(rows))
-    columns.admit(encoded)
+    columns.admit(encoded.keys, encoded.roles)
 
     def by_hand(row):
         n, m, c, e = (row.get(name) for name in "nmce")
@@ -177,7 +177,7 @@ def test_columns_may_have_any_name(name):
     for role, values, first in (("category", ["x", "y"], "x"), ("number", [1.0, 2.0], "")):
         columns = TableEncoder({name: role, "other": "number"}, [("other", name)])
         rows = [{name: value, "other": 5.0} for value in values]
-        columns.admit(columns.encode(block(rows)))
+        columns.admit(columns.encode(block(rows)).keys)
         assert columns.places[name, first] < len(columns)
         again = revive(columns.to_record())
         np.testing.assert_array_equal(
@@ -192,7 +192,7 @@ def test_a_matrix_is_taken_as_it_is(rng):
     columns = TableEncoder()
     encoded = columns.encode(Table({}, np.arange(1, 8), X))
     assert encoded.keys == [(FEATURES, str(j)) for j in range(3)]
-    columns.admit(encoded)
+    columns.admit(encoded.keys, encoded.roles)
     assert columns.is_matrix
     assert columns.encode(Table({}, np.arange(1, 8), X)).X is X
     sparse = columns.encode(Table({}, np.arange(1, 8), SparseRows.of(X)))
@@ -203,7 +203,7 @@ def test_gaps_of_wide_features_are_0():
     X = np.array([[1.0, np.nan, 0.0, 2.0]])
     columns = TableEncoder(sparse=True)
     encoded = columns.encode(Table({}, np.arange(1, 2), SparseRows.of(X)))
-    assert encoded.X.parts[1].row(0).indices.tolist() == [0, 3]
+    assert encoded.X.cells.row(0).indices.tolist() == [0, SPACE, SPACE + 3]
 
 
 @pytest.mark.parametrize(

@@ -4,13 +4,14 @@ import copy
 import datetime
 import math
 import pickle
+from dataclasses import asdict
 
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
 import folklearn
-from folklearn import Model
+from folklearn import Folklore, Model
 from folklearn.errors import InvalidInputError
 
 COLOURS = ["red", "green", "blue", None]
@@ -134,7 +135,7 @@ def test_ask_and_tell_with_files_in_between(rng, tmp_path):
         p, number = model.ask(x)
         assert p == model.predict_proba_one(x)
         numbers[number] = y, p, model.unseen_probability
-    assert model.pending.numbers == tuple(numbers)
+    assert list(model.pending) == list(numbers)
     model.save(tmp_path / "model")
     loaded = folklearn.load(tmp_path / "model")
     assert state(loaded) == state(model)
@@ -145,7 +146,7 @@ def test_ask_and_tell_with_files_in_between(rng, tmp_path):
             given = (1.0 - unseen) * p[y] if y in p else unseen
             assert one.metrics.loss - before == pytest.approx(-math.log(given))
     assert state(loaded) == state(model)
-    with pytest.raises(InvalidInputError, match="never asked for, or told already"):
+    with pytest.raises(InvalidInputError, match="never asked for, or has its label"):
         model.tell(number, y)
 
 
@@ -259,7 +260,8 @@ def test_resuming_equals_never_stopping(cut, words, rng, tmp_path):
         for x, y in rows[cut:]:
             other.learn_one(x, y)
         assert state(other) == state(model)
-        assert other.windows() == model.windows()
+        here, there = ([asdict(w) for w in m.windows()] for m in (model, other))
+        np.testing.assert_equal(there, here)  # a norm that is not known is NaN
 
 
 def test_recent_rows_are_the_same_after_a_restart(rng, tmp_path):
@@ -304,7 +306,7 @@ def test_matrices_dense_and_sparse(rng):
     dense.learn_many(X, y)
     sparse.learn_many(csr_array(X), y.tolist())
     np.testing.assert_array_equal(sparse.predict_proba(csr_array(X)), dense.predict_proba(X))
-    assert dense.encoder.encode(folklearn.model.dataset.as_table(X)).X is X  # not copied
+    assert dense.encoder.encode(folklearn.readers.open.as_table(X)).X is X  # not copied
     wide = Model()
     wide.learn_many(csr_array((80, 10**6)), y)
     assert wide.pipeline.sparse
@@ -328,15 +330,15 @@ def test_soft_labels_as_a_matrix_need_declared_classes(rng):
 def test_an_interruption_leaves_names_for_what_has_grown(rng, monkeypatch):
     rows = rows_of(rng, T=100)
     model = learned(rows[:20], "folklore")
-    learn = type(model.pipeline)._learn_known
+    learn = Folklore._run
 
     def interrupted(self, *arguments):
-        if self.n_rounds > 60:
+        if model.pipeline.n_rounds > 60:
             raise KeyboardInterrupt
         return learn(self, *arguments)
 
     with monkeypatch.context() as patch:
-        patch.setattr(type(model.pipeline), "_learn_known", interrupted)
+        patch.setattr(Folklore, "_run", interrupted)
         model.learn_many([x for x, _ in rows[20:50]], [y for _, y in rows[20:50]])
         with pytest.raises(KeyboardInterrupt):
             model.learn_many([x for x, _ in rows[50:]], [y for _, y in rows[50:]])

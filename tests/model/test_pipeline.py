@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import folklearn
-from folklearn import Folklore, best_in_class, memory
+from folklearn import Folklore, best_in_class, utils
 from folklearn.errors import InvalidInputError
 from folklearn.model.pipeline import OnlinePipeline
 from folklearn.model.refit import refit
@@ -118,8 +118,8 @@ def test_one_by_one_is_the_run(name, words, rng):
         single.learn_row(X[t], label, weight=weights[t])
     counts = ("n_classes", "n_rounds", "n_new", "unseen_probability")
     assert [getattr(single, c) for c in counts] == [getattr(block, c) for c in counts]
-    expected, arrays = block._scaler.to_record(), single._scaler.to_record().arrays
-    assert single._scaler.to_record().config == expected.config
+    expected, arrays = block.scaler.to_record(), single.scaler.to_record().arrays
+    assert single.scaler.to_record().config == expected.config
     for part, array in arrays.items():
         np.testing.assert_array_equal(array, expected.arrays[part])
 
@@ -213,7 +213,7 @@ def test_a_late_feature_changes_nothing_before_it_speaks(rng):
     X, y = arriving(rng, 80, 3, 3)
     X[:40, 2] = 0.0
     told, late = OnlinePipeline("folklore", n_features=3), OnlinePipeline("folklore", n_features=2)
-    told._scaler._first = 2  # the same unit and order of columns
+    told.scaler._first = 2  # the same unit and order of columns
     expected, _ = told.run(X, y)
     first, _ = late.run(X[:40, :2], y[:40])
     late.grow(n_features=3)
@@ -466,7 +466,7 @@ def test_the_linear_model_in_units_of_the_rows(rng):
 def test_rows_that_do_not_fit_in_memory_are_scaled_in_every_pass(rng, monkeypatch):
     X, y, _ = drawn(rng)
     found, passes = [], []
-    for present in (None, 1):
+    for present in (np.inf, 1):
         model, n_read = OnlinePipeline("auto", n_features=3, n_classes=4), 0
 
         def blocks():
@@ -475,7 +475,7 @@ def test_rows_that_do_not_fit_in_memory_are_scaled_in_every_pass(rng, monkeypatc
             return [(X, y, np.ones(500))]
 
         model.run(X, y)
-        monkeypatch.setattr(memory, "bytes_present", lambda present=present: present)
+        monkeypatch.setattr(utils, "bytes_present", lambda present=present: present)
         refit(model, blocks)
         found.append(model.predict(X))
         passes.append(n_read)

@@ -10,9 +10,10 @@ from scipy.sparse import csr_array
 import folklearn
 from folklearn import DataWarning, Mixture, SparseSgd
 from folklearn.errors import InvalidInputError
+from folklearn.model.batch import SparseInput
 from folklearn.model.pipeline import OnlinePipeline
 from folklearn.model.refit import refit
-from folklearn.model.sparse_scaler import SparseInput, SparseScaler
+from folklearn.scaler import SparseScaler
 from folklearn.sparse import SparseRows
 from tests.reference.streams import soft_labels, words
 
@@ -30,7 +31,7 @@ def open_model(n_classes=0, **words):
 
 
 def scaled(X):
-    scaler = SparseScaler(n_slots=1)
+    scaler = SparseScaler(n_features=1)
     return scaler.transform(SparseInput.of_rows(SparseRows.of(X))), scaler.n_columns
 
 
@@ -96,7 +97,7 @@ def with_numbers(rng, X, slots=(2,)):
     """Rows that have numbers too, in the columns of these slots."""
     numbers = rng.normal(size=(X.shape[0], len(slots)))
     numbers[rng.random(numbers.shape) < 0.2] = np.nan
-    return SparseInput(numbers, slots, {1: SparseRows.of(X)})
+    return SparseInput.of_parts(numbers, slots, {1: SparseRows.of(X)})
 
 
 def test_columns_and_classes_come_late(seed, rng):
@@ -111,7 +112,8 @@ def test_columns_and_classes_come_late(seed, rng):
     P = narrow.predict(wider)
     assert P.shape == (300, K)
     np.testing.assert_allclose(P.sum(axis=1), 1.0)
-    widest = SparseInput(wider.numbers, (2,), {**wider.parts, 3: SparseRows.of(X)})
+    parts = {1: SparseRows.of(X), 3: SparseRows.of(X)}
+    widest = SparseInput.of_parts(wider.numbers, (2,), parts)
     narrow.run(widest, y)
     assert narrow.n_features == 3
 
@@ -191,7 +193,7 @@ def test_nothing_is_fitted_where_memory_is_short(seed, monkeypatch):
     model = open_model(K)
     model.run(X, y)
     before = model.predict(X)
-    monkeypatch.setattr("folklearn.memory.bytes_present", lambda: 10_000)
+    monkeypatch.setattr("folklearn.utils.bytes_present", lambda: 10_000)
     with pytest.warns(DataWarning, match="all rows together do not fit in memory"):
         refit(model, lambda: [(X, y, np.ones(300))])
     np.testing.assert_array_equal(model.predict(X), before)

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from folklearn.model.sparse_scaler import SPACE, SparseInput, SparseScaler
-from folklearn.scaler import OnlineScaler
+from folklearn.model.batch import SparseInput
+from folklearn.scaler import SPACE, OnlineScaler, SparseScaler
 from folklearn.serialization import revive
 from folklearn.sparse import SparseRows
 
@@ -33,7 +33,7 @@ def by_norm(X):
 @pytest.mark.parametrize("intercept", [True, False])
 def test_it_is_the_definition(scale, intercept, rng):
     X = sample(rng)
-    scaler = SparseScaler(n_slots=1, scale=scale, intercept=intercept)
+    scaler = SparseScaler(n_features=1, scale=scale, intercept=intercept)
     expected = by_norm(X) if scale else X
     rows = SparseRows.of(X)
     found = scaler.transform(SparseInput.of_rows(rows))
@@ -49,9 +49,9 @@ def test_every_column_of_the_data_has_the_same_length(rng):
     """Numbers are standardised on line; with c columns all is divided by the root of c."""
     words, colours, numbers = sample(rng), sample(rng), rng.normal(5.0, 9.0, size=(12, 2))
     numbers[4, 1] = np.nan
-    X = SparseInput(numbers, (2, 4), {1: SparseRows.of(words), 3: SparseRows.of(colours)})
-    scaler = SparseScaler(n_slots=4, n_numbers=2)
-    found = scaler.learn_transform(X)
+    X = SparseInput.of_parts(numbers, (2, 4), {1: SparseRows.of(words), 3: SparseRows.of(colours)})
+    scaler = SparseScaler(n_features=4, n_numbers=2)
+    found = scaler.scale_rows(X, learn=True)
     np.testing.assert_allclose(columns_of(found, 1, 9), by_norm(words) / 2.0, atol=1e-15)
     np.testing.assert_allclose(columns_of(found, 3, 9), by_norm(colours) / 2.0, atol=1e-15)
     plain = OnlineScaler(n_features=2, intercept=False, gaps=True)
@@ -66,23 +66,23 @@ def test_every_column_of_the_data_has_the_same_length(rng):
 
 
 def test_rows_learned_one_by_one_are_the_block(rng):
-    X = SparseInput(rng.normal(size=(12, 1)), (2,), {1: SparseRows.of(sample(rng))})
-    block, single = SparseScaler(n_slots=2, n_numbers=1), SparseScaler(n_slots=2, n_numbers=1)
-    Z = block.learn_transform(X)
+    X = SparseInput.of_parts(rng.normal(size=(12, 1)), (2,), {1: SparseRows.of(sample(rng))})
+    block, single = SparseScaler(n_features=2, n_numbers=1), SparseScaler(n_features=2, n_numbers=1)
+    Z = block.scale_rows(X, learn=True)
     for t in range(12):
-        row = single.learn_transform(X[t : t + 1]).row(0)
+        row = single.scale_rows(X[t : t + 1], learn=True).row(0)
         np.testing.assert_array_equal(row.indices, Z.row(t).indices)
         np.testing.assert_array_equal(row.values, Z.row(t).values)
 
 
 def test_late_columns_leave_the_places_of_others_alone(rng):
     words = SparseInput.of_rows(SparseRows.of(sample(rng)))
-    scaler = SparseScaler(n_slots=1)
+    scaler = SparseScaler(n_features=1)
     before = scaler.transform(words)
     scaler.grow(3, 1)
     again = revive(scaler.to_record())
     for one in (scaler, again):
-        assert (one.place, one.n_columns, one.n_slots, one.n_numbers) == (0, 4 * SPACE, 3, 1)
+        assert (one.place, one.n_columns, one.n_features, one.n_numbers) == (0, 4 * SPACE, 3, 1)
         found = one.transform(words)
         np.testing.assert_array_equal(found.indices, before.indices)
         own = columns_of(found, 1, 9)
@@ -90,26 +90,27 @@ def test_late_columns_leave_the_places_of_others_alone(rng):
 
 
 def test_inputs_joined_cut_and_kept(rng):
-    first = SparseInput(rng.normal(size=(5, 1)), (2,), {1: SparseRows.of(sample(rng)[:5])})
-    later = SparseInput(
+    first = SparseInput.of_parts(rng.normal(size=(5, 1)), (2,), {1: SparseRows.of(sample(rng)[:5])})
+    later = SparseInput.of_parts(
         rng.normal(size=(7, 2)), (2, 4),
         {1: SparseRows.of(sample(rng)[5:]), 3: SparseRows.of(sample(rng)[5:])},
     )  # fmt: skip
-    joined = SparseInput.joined([first, later])
+    joined = SparseInput.concat([first, later])
     assert len(joined) == 12
     assert np.isnan(joined.numbers[:5, 1]).all()
-    assert joined.parts[3][:5].nnz == 0
-    assert set(joined.of_slots(2).parts) == {1}
+    assert not columns_of(joined.cells[:5], 3, 9).any()
+    assert (joined.n_slots, joined.of_slots(2).n_slots) == (4, 2)
+    assert set((joined.of_slots(2).cells.indices // SPACE).tolist()) == {0, 1, 2}
     assert joined.of_slots(2).slots == (2,)
     again = SparseInput.of_arrays(joined.arrays())
     assert again.slots == joined.slots
-    for slot, rows in joined.parts.items():
-        np.testing.assert_array_equal(again.parts[slot].dense(), rows.dense())
+    for name in ("indptr", "indices", "values"):
+        np.testing.assert_array_equal(getattr(again.cells, name), getattr(joined.cells, name))
 
 
 def test_no_rows_at_all():
     none = SparseInput.of_rows(SparseRows.of(np.empty((0, 3))))
-    assert SparseScaler(n_slots=1).transform(none).shape == (0, 2 * SPACE)
+    assert SparseScaler(n_features=1).transform(none).shape == (0, 2 * SPACE)
 
 
 @pytest.mark.parametrize("empty", [(), (0,), (3, 4), (10, 11), (0, 5, 11), tuple(range(12))])

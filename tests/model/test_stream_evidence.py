@@ -213,7 +213,7 @@ def test_a_stream_of_words(rng):
 def test_moments_merge_and_leave_gaps_out(rng):
     X = rng.normal(size=(50, 3)) * [1.0, 1e6, 0.0] + [0.0, 1e9, 7.0]
     X[rng.random(X.shape) < 0.2] = np.nan
-    whole, parts = Moments.of(X), Moments.of(X[:7]).merged(Moments.of(X[7:]))
+    whole, parts = Moments.of(X), Moments.of(X[:7]) + Moments.of(X[7:])
     for one, other in zip(whole, parts, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
     scaler = FixedScaler().opened(whole, [True, True, True])

@@ -2,7 +2,7 @@
 
 import pytest
 
-from folklearn.kernels.on_torch.device import OF_TORCH, Device
+from folklearn.kernels.on_torch import OF_TORCH, Device
 
 
 def names():

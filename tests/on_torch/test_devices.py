@@ -8,7 +8,7 @@ import pytest
 
 from folklearn.errors import InvalidInputError
 from folklearn.kernels.blas import device_named
-from folklearn.kernels.on_torch.device import Device, back
+from folklearn.kernels.on_torch import Device, back
 
 pytest.importorskip("torch", reason="PyTorch is not installed: make test-gpu")
 

@@ -35,7 +35,7 @@ def assert_same(found, expected):
     assert found.lower_bound() == pytest.approx(expected.lower_bound(), rel=1e-9)
     assert found.lower_bound(B=1.0) == pytest.approx(expected.lower_bound(B=1.0), rel=1e-9)
     assert found.n_rounds == expected.n_rounds
-    assert found.metrics.weight == pytest.approx(expected.metrics.weight, rel=1e-12)
+    assert found.total_weight == pytest.approx(expected.total_weight, rel=1e-12)
     np.testing.assert_allclose(found._totals, expected._totals, rtol=1e-12)
 
 

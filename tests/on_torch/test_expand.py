@@ -12,10 +12,9 @@ from folklearn.kernels.evidence import (
     add_products,
     certain_curvature,
     expand_rows,
-    scratch_for,
 )
+from folklearn.kernels.on_torch import back
 from folklearn.kernels.on_torch import expand as on_torch
-from folklearn.kernels.on_torch.device import back
 from folklearn.kernels.on_torch.expand import DeviceRows
 
 pytest.importorskip("torch", reason="PyTorch is not installed: make test-gpu")
@@ -74,7 +73,7 @@ def test_products_are_added_as_on_the_cpu(most, device, rng, monkeypatch):
     before += before.transpose(0, 2, 1)
     lower = np.tril_indices(d)
     expected = np.ascontiguousarray(before[:, *lower])
-    add_products(expected, coefficients, X, scratch_for(d, m))
+    add_products(expected, coefficients, X)
     S = device.put(before)
     on_torch.add_products(S, device.put(coefficients), device.put(X))
     found = back(S)

@@ -8,8 +8,8 @@ import pytest
 from folklearn.kernels import experts
 from folklearn.kernels.evidence import N_TOTALS, n_pairs
 from folklearn.kernels.newton import factor_ridge, jump, walk
-from folklearn.kernels.on_torch import leaders as on_torch
-from folklearn.kernels.on_torch.device import back
+from folklearn.kernels.on_torch import back
+from folklearn.kernels.on_torch import experts as on_torch
 from folklearn.kernels.on_torch.expand import DeviceRows
 from tests.on_torch.test_quadratic import some_quadratic
 
@@ -47,7 +47,8 @@ def moved_here(own, kept, at, ridges, W):
 def moved_there(device, own, kept, at, ridges, W):
     there = own.to(device)
     rows = DeviceRows(*map(device.put, kept))
-    found = on_torch.moved(device, there.S, there.G, rows, *map(device.put, (at, ridges, W)))
+    at, ridges, W = map(device.put, (at, ridges, W))
+    found = on_torch.move_to_modes(device, there.S, there.G, rows, at, ridges, W)
     np.testing.assert_array_equal(back(there.S), own.blocks())
     return back(found)
 
@@ -111,6 +112,6 @@ def test_fewer_rows_than_features_need_no_sum(device, rng):
     W, at = device.put(spanned), device.put(spanned[0])
     nothing = device.zeros(n_pairs(K), d, d), device.zeros(K, d)
     ridges = device.put(RIDGES)
-    expected = on_torch.moved(device, *nothing, rows, at, ridges, W)
-    found = on_torch.moved_by_few(device, rows, at, ridges, W)
+    expected = on_torch.move_to_modes(device, *nothing, rows, at, ridges, W)
+    found = on_torch.move_within_span(device, rows, at, ridges, W)
     np.testing.assert_allclose(back(found), back(expected), rtol=1e-9, atol=1e-10)

@@ -8,10 +8,10 @@ import pytest
 
 import folklearn
 from folklearn import Leader, auto
-from folklearn.kernels import experts
+from folklearn.kernels import experts, quadratic
 from folklearn.kernels.evidence import ROUNDS
 from folklearn.learners.auto import Auto
-from folklearn.learners.backends import PAIRS, select_backend
+from folklearn.learners.catalogue import PAIRS, select_backend
 from tests.learners.streams import mixed_stream
 
 pytest.importorskip("torch", reason="PyTorch is not installed: make test-gpu")
@@ -112,7 +112,7 @@ def test_rows_may_come_in_parts_of_any_size(size, device):
 
 
 def test_long_stretches_are_cut(device, monkeypatch):
-    monkeypatch.setattr("folklearn.kernels.on_torch.panel.MOST_ROWS", 13)
+    monkeypatch.setattr("folklearn.kernels.on_torch.experts.MOST_ROWS", 13)
     X, Y, weight = mixed_stream(7, 400, 3, 2, "weighted")
     here, there = leaders(3, 2, device)
     near(there.run(X, Y, weight=weight), here.run(X, Y, weight=weight))
@@ -277,7 +277,7 @@ def test_rows_for_windows_are_expanded_there(device):
     found = []
     for learner in (here, there):
         learner.run(X, Y, weight=weight)
-        found.append(learner.expanded(rows))
+        found.append(learner.evidence_of(rows))
         assert found[-1].device == learner.device
     assert found[1].lower_bound() == pytest.approx(found[0].lower_bound(), rel=1e-9)
 
@@ -314,6 +314,16 @@ def test_auto_runs_as_on_the_cpu(device, long_stream, tmp_path):
     assert grown.certificate().valid
 
 
+def within_span(T):
+    """The matrices of refreshes that need no sums: as many unknowns for a class as rows."""
+
+    def checked_matrix(blocks, *options, **more):
+        assert blocks.shape[1] <= T
+        return quadratic.matrix(blocks, *options, **more)
+
+    return checked_matrix
+
+
 def test_experts_that_retire_on_a_device_take_their_sums_along(device, monkeypatch):
     monkeypatch.setattr("folklearn.learners.auto.KEPT", KEPT)
     monkeypatch.setattr("folklearn.kernels.expert_state._BEHIND", 1.0)  # sooner than they would
@@ -335,7 +345,7 @@ def test_a_huge_problem_starts_on_the_device(device, monkeypatch):
     y = rng.integers(K, size=T)
     here, there = leaders(d, K, device, ridges=(0.1, 0.01), kept=1000)
     assert is_there(there)
-    monkeypatch.setattr("folklearn.kernels.on_torch.panel.moved", None)  # it needs no sums
+    monkeypatch.setattr("folklearn.kernels.on_torch.experts.matrix", within_span(T))
     assert (there._sums.totals[:, ROUNDS] == 0).all()
     near(there.run(X, y), here.run(X, y))
     for e in range(3):

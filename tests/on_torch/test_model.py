@@ -49,14 +49,14 @@ def models(device, learner="auto", **words):
 
 
 def is_there(model):
-    return model.learner._sums is not None
+    return model.pipeline.learner._sums is not None
 
 
 def assert_same(found, expected):
     rows, _ = records(20)
     assert found.n_rounds == expected.n_rounds
     assert found.labels == expected.labels
-    assert found.loss == pytest.approx(expected.loss, rel=1e-9)
+    assert found.metrics.loss == pytest.approx(expected.metrics.loss, rel=1e-9)
     assert found.metrics.holdout_loss == pytest.approx(expected.metrics.holdout_loss, rel=1e-9)
     np.testing.assert_allclose(found.predict_proba(rows), expected.predict_proba(rows), rtol=1e-9)
     assert found.predict_proba_one(rows[0]) == pytest.approx(
@@ -78,11 +78,11 @@ def test_it_learns_as_on_the_cpu(learner, device, tmp_path):
             [{**row, "y": label} for row, label in zip(rows[100:], y[100:], strict=True)], "y"
         )
     assert is_there(there)
-    assert there.learner.device == there.device == device.name
+    assert there.pipeline.learner.device == there.device == device.name
     assert_same(there, here)
     there.save(tmp_path / "there.folk")
     loaded = folklearn.load(tmp_path / "there.folk")
-    assert loaded.device == loaded.learner.device == "cpu"
+    assert loaded.device == loaded.pipeline.learner.device == "cpu"
     assert loaded.settings == here.settings
     assert_same(loaded, here)
     mine, theirs = here.to_record(), loaded.to_record()
@@ -101,9 +101,11 @@ def test_copies_stay_on_the_device(device):
     here, there = models(device)
     for model in (here, there):
         model.learn_many(rows, y)
-    for twice in (copy.deepcopy(there), pickle.loads(pickle.dumps(there)), there.copy_to_predict()):
-        assert twice.learner.device == device.name
+    for twice in (copy.deepcopy(there), pickle.loads(pickle.dumps(there))):
+        assert twice.pipeline.learner.device == device.name
         assert_same(twice, here)
+    expected = here.predict_proba(rows)  # of a copy to predict the evidence is not asked
+    np.testing.assert_allclose(there.copy_to_predict().predict_proba(rows), expected, rtol=1e-9)
 
 
 def test_what_was_learned_is_forgotten_and_the_device_is_not(device):
@@ -132,13 +134,14 @@ def test_windows_have_the_same_floors(device):
     for model in (here, there):
         model.learn_many(rows, y)
     for one, other in zip(there.windows(), here.windows(), strict=True):
-        assert one.lower_bound == pytest.approx(other.lower_bound, abs=1e-9 * other.loss)
+        # Passes over the first rows end at a tolerance, and not at the same point.
+        assert one.lower_bound == pytest.approx(other.lower_bound, abs=1e-8 * other.loss)
 
 
 @pytest.fixture
 def narrow_cpu(monkeypatch):
     """Nothing but the smallest problems fit the first backend of the CPU."""
-    monkeypatch.setattr("folklearn.learners.backends._MOST_PAIRED", 10)
+    monkeypatch.setattr("folklearn.learners.catalogue._MAX_PAIR_PRODUCTS", 10)
 
 
 @pytest.mark.usefixtures("narrow_cpu")
@@ -154,7 +157,7 @@ def test_the_lane_is_that_of_the_device(kind, device, tmp_path):
             model.run(str(path))
         else:
             model.learn_many(X if kind == "matrix" else sparse.csr_array(X), y)
-        found.append(type(model.learner))
+        found.append(type(model.pipeline.learner))
     assert found == [Mixture if kind == "matrix" else SparseSgd, Auto]
 
 

@@ -10,8 +10,7 @@ from folklearn import Evidence
 from folklearn.kernels import lower_bound
 from folklearn.kernels import quadratic as host
 from folklearn.kernels.newton import factor_ridge
-from folklearn.kernels.on_torch import quadratic as on_torch
-from folklearn.kernels.on_torch.device import back
+from folklearn.kernels.on_torch import back
 
 pytest.importorskip("torch", reason="PyTorch is not installed: make test-gpu")
 
@@ -52,10 +51,10 @@ def test_there_and_back_is_the_same(both):
 def test_its_matrix_and_curvature(both, device):
     own, there = both
     K, d = own.shape
-    whole = host.matrix(own.blocks())
-    near(back(on_torch.matrix(device, there.S, K)), whole)
+    whole = host.matrix(own.blocks(), K)
+    near(back(host.matrix(there.S, K, device)), whole)
     n = (K - 1) * d
-    near(back(on_torch.curvature(device, there.S, K)), whole[:n, :n])
+    near(back(host.matrix(there.S, K, device, n_rows=K - 1)), whole[:n, :n])
 
 
 def test_its_ridge_is_that_of_centred_models(both, device, rng):
@@ -64,20 +63,20 @@ def test_its_ridge_is_that_of_centred_models(both, device, rng):
     n = (K - 1) * d
     L = np.empty((n, n))
     assert factor_ridge(own.S, 0.3, K, L)
-    H = on_torch.add_ridge(on_torch.curvature(device, there.S, K), 0.3, K)
+    H = host.add_ridge(host.matrix(there.S, K, device, n_rows=K - 1), 0.3, K)
     near(back(H), np.tril(L) @ np.tril(L).T, n)
-    sides = rng.normal(size=(2, K, d))
-    steps = back(on_torch.newton_steps(on_torch.factorise(device, H), device.put(sides)))
-    held = -0.5 * sides[:, : K - 1].reshape(2, n).T
-    expected = np.zeros((2, K, d))
-    expected[:, : K - 1] = cho_solve((np.tril(L), True), held).T.reshape(2, K - 1, d)
-    near(steps, expected - expected.mean(axis=1, keepdims=True))
+    side = rng.normal(size=(K, d))
+    step = back(host.newton_step(host.factorise(H, device), device.put(side)))
+    expected = np.zeros((K, d))
+    held = -0.5 * side[: K - 1].ravel()
+    expected[: K - 1] = cho_solve((np.tril(L), True), held).reshape(K - 1, d)
+    near(step, expected - expected.mean(axis=0))
 
 
 def test_what_pulls_at_models(both, device, rng):
     own, there = both
     W = rng.normal(size=(3, *own.shape))
-    pulls = back(on_torch.pull(device, there.S, device.put(W)))
+    pulls = back(host.pull(there.S, device.put(W), device))
     for pull, model in zip(pulls, W, strict=True):
         near(own.G + 2.0 * pull, own.gradient(model))
     near(there.gradient(W[0]), own.gradient(W[0]))
@@ -138,7 +137,7 @@ def test_what_rounding_made_indefinite_is_nudged(device, rng):
     for own in (form, there):
         assert np.isfinite(own.solver(nothing)(sides)).all()
     before = back(there.matrix)
-    np.testing.assert_array_equal(before, host.matrix(S))  # nudged in a copy
+    np.testing.assert_array_equal(before, host.matrix(S, 3))  # nudged in a copy
 
 
 def test_what_is_no_number_has_no_factor(device):

@@ -40,7 +40,7 @@ def store(tmp_path):
 
 @pytest.mark.parametrize("format", WRITERS)
 def test_columns_and_rows(store, read, format, monkeypatch):
-    monkeypatch.setattr("folklearn.readers.arrow._BATCH_ROWS", 2)
+    monkeypatch.setattr("folklearn.readers.columnar._BATCH_ROWS", 2)
     columns = {"a": range(7), "y": list("pqppqpq"), "b": [x / 2 for x in range(7)]}
     reader = open_reader(store(columns, format))
     assert (reader.names, reader.unit, reader.can_reread) == (("a", "y", "b"), "row", True)

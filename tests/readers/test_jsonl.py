@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from folklearn.errors import FolklearnError, InvalidInputError
 from folklearn.readers import BadRow
-from folklearn.readers.jsonl import JsonReader, parse_object
+from folklearn.readers.records import JsonReader, parse_object
 from folklearn.readers.source import ByteSource
 
 
@@ -20,7 +20,7 @@ def opened(path):
 @pytest.fixture(params=["by pyarrow", "by Python"], autouse=True)
 def _both_ways(request, monkeypatch):
     worth_it = 0 if request.param == "by pyarrow" else 10**9
-    monkeypatch.setattr("folklearn.readers.jsonl._MIN_ARROW_BYTES", worth_it)
+    monkeypatch.setattr("folklearn.readers.records._MIN_ARROW_BYTES", worth_it)
 
 
 def test_kinds_and_lines(write, read):
@@ -156,7 +156,7 @@ def read_both():
         found = []
         with pytest.MonkeyPatch.context() as patch:
             for worth_it in (0, 10**9):
-                patch.setattr("folklearn.readers.jsonl._MIN_ARROW_BYTES", worth_it)
+                patch.setattr("folklearn.readers.records._MIN_ARROW_BYTES", worth_it)
                 try:
                     rows = Rows(opened(path), kinds, skip=True)
                 except FolklearnError as error:

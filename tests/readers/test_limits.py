@@ -72,7 +72,7 @@ def test_files_of_hostile_shapes_end_with_a_sentence_in_little_memory(tmp_path):
 @pytest.fixture
 def narrow(monkeypatch):
     """Readers that take 5 columns."""
-    for module in ("reader", "jsonl"):
+    for module in ("reader", "records"):
         monkeypatch.setattr(f"folklearn.readers.{module}.MAX_COLUMNS", 5)
 
 
@@ -132,7 +132,7 @@ def test_columns_that_come_late_are_counted(write, read, monkeypatch):
 
 @pytest.mark.parametrize("format", ["csv", "jsonl", "arrow", "parquet"])
 def test_blocks_of_wide_rows_are_shorter(write, monkeypatch, format):
-    for module in ("reader", "jsonl"):
+    for module in ("reader", "records"):
         monkeypatch.setattr(f"folklearn.readers.{module}.MAX_CELLS", 40)
     X = np.arange(90.0).reshape(30, 3)
     table = pa.table({f"c{j}": X[:, j] for j in range(3)})

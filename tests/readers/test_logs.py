@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from folklearn.errors import InvalidInputError
 from folklearn.evaluate.interactions import Interactions
-from folklearn.readers.decision_formats import flatten_features
 from folklearn.readers.decision_logs import (
+    WRITERS,
     as_decisions,
     as_interactions,
+    flatten_features,
     read_log,
-    write_decisions,
     write_log,
 )
 from folklearn.readers.reader import BadRow
@@ -243,7 +243,7 @@ def test_what_was_read_is_written_as_it_was():
     for text in (line(), ADF):
         log = read(text)
         for format in ("vw", "dsjson"):
-            again = read("".join(write_decisions(format, as_decisions(log))))
+            again = read("".join(WRITERS[f".{format}"](as_decisions(log))))
             np.testing.assert_array_equal(again.X, log.X)
             np.testing.assert_array_equal(again.rewards, log.rewards)
 
@@ -295,7 +295,7 @@ def test_vw_reads_the_text_of_actions_by_number(rng):
     vw = pytest.importorskip("vowpalwabbit")
     log = fixed(rng, **NAMES)
     space = vw.Workspace("--cb 4 --quiet")
-    for t, text in enumerate(write_decisions("vw", as_decisions(log))):
+    for t, text in enumerate(WRITERS[".vw"](as_decisions(log))):
         one = space.parse(text.rstrip("\n"))
         (cost,) = one.get_label(vw.LabelType.CONTEXTUAL_BANDIT).costs
         assert cost.action == log.actions[t] + 1
@@ -317,7 +317,7 @@ def test_vw_reads_decisions_with_a_line_for_every_action(make, format, rng):
     options = "--dsjson" if format == "dsjson" else ""
     space = vw.Workspace(f"--cb_explore_adf {options} --quiet")
     sizes = np.diff(log.offsets)
-    for t, text in enumerate(write_decisions(format, as_decisions(log))):
+    for t, text in enumerate(WRITERS[f".{format}"](as_decisions(log))):
         examples = space.parse(text.rstrip("\n"))
         own = labels_of(examples, vw)[-sizes[t] :]
         expected = [[] for _ in range(sizes[t])]

@@ -194,7 +194,7 @@ def test_standard_input_and_named_pipes(piped, read, monkeypatch, tmp_path):
 
 def test_a_pipe_is_read_once(piped, read):
     reader = open_reader(piped([b"a,y\n1,p\n"]))
-    assert (reader.can_reread, reader.is_live, reader.fraction) == (False, True, None)
+    assert (reader.can_reread, reader.is_live) == (False, True)
     assert read(reader)["a"] == ["1"]
     assert reader.head().columns["a"].to_list() == ["1"]
     with pytest.raises(InvalidInputError, match="can be read only once; store it in a file"):

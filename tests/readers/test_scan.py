@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from folklearn.errors import InvalidInputError
-from folklearn.readers import open_reader
-from folklearn.readers.scan import scan
+from folklearn.readers import open_reader, scan
 
 KINDS = {"a": "number", "t": "text", "w": "number", "y": "text"}
 

@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from folklearn.evaluate.interactions import Interactions
-from folklearn.evaluate.off_policy import Estimate, off_policy
-from folklearn.evaluate.policies import LearnedPolicy
+from folklearn.evaluate.off_policy import Estimate, LearnedPolicy, off_policy
 
 Draw = Callable[[np.random.Generator, Any], Any]
 SIZE, d, K = 100, 3, 4

@@ -51,7 +51,7 @@ def _scored(frozen, X, y, weight, begin, end, record):
     w = weights_of(record, names)
     losses, mixed = np.zeros(len(names)), 0.0
     for t in range(begin, end):
-        Z = frozen._scaler.transform(X[t : t + 1])
+        Z = frozen.scaler.transform(X[t : t + 1])
         norms = np.sqrt((Z * Z).sum(axis=1)) if isinstance(Z, np.ndarray) else Z.norms()
         P = frozen.learner._expert_predictions(Z, norms)[:, 0]
         losses += -weight[t] * np.log(P[:, y[t]])

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from folklearn.bandits import auto
-from folklearn.model.buffers import PendingPrediction
+from folklearn.model.batch import PendingPrediction
 from folklearn.model.model import Model
 
 Row = dict[str, Any]

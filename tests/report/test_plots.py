@@ -10,7 +10,7 @@ import folklearn
 from folklearn import plots
 from folklearn.errors import FolklearnError, InvalidInputError
 from folklearn.metrics import CalibrationCurve, calibration_curve
-from folklearn.report.formatting import format_compact
+from folklearn.report.rendering import format_compact
 from folklearn.report.style import truncate_label
 
 matplotlib = pytest.importorskip("matplotlib")
@@ -357,17 +357,16 @@ def test_a_notebook_shows_a_figure_without_pyplot():
 
 
 def test_ticks_are_exact():
-    from folklearn.report.style import _format_tick
-
-    assert [_format_tick(n, None) for n in (800, 1600, 12_500, 2.5e6)] == [
+    axis = plots.losses(windows()).axes[0].xaxis
+    assert [axis.get_major_formatter()(n) for n in (800, 1600, 12_500, 2.5e6)] == [
         "800", "1.6k", "12.5k", "2.5M",
     ]  # fmt: skip
 
 
 def test_a_narrow_plot_has_its_legend_below():
-    from folklearn.report.style import new_axes
+    from folklearn.report.style import new_figure
 
-    ax = new_axes(4.0, 3.2)
+    ax = new_figure(4.0, 3.2).subplots()
     shown = nothing_leaves_or_overlaps(plots.losses(windows(), ax=ax))
     assert "hold-out 0.500" in shown
     legend = ax.get_legend().get_window_extent()

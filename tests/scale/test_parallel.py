@@ -133,8 +133,9 @@ def test_an_error_in_the_callers_progress_ends_the_workers(tmp_path):
 
 def test_ctrl_c_ends_the_workers(tmp_path):
     code = (
-        "import sys; from functools import partial; from pathlib import Path\n"
+        "import signal, sys; from functools import partial; from pathlib import Path\n"
         "from folklearn.scale import map_in_parallel; from tests.scale import tasks\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)  # the shell may ignore it\n"
         "map_in_parallel(partial(tasks.wait_for_ever, Path(sys.argv[1])), range(2), n_jobs=2)"
     )
     process = subprocess.Popen(

@@ -8,7 +8,7 @@ import pytest
 
 import folklearn
 from folklearn.errors import FolklearnError
-from folklearn.model.dataset import Dataset
+from folklearn.model.dataset import ModelDataset
 from folklearn.scale import fold
 from folklearn.scale import spark as on_spark
 
@@ -171,8 +171,8 @@ def test_a_fit_is_that_of_one_machine(spark, rng, tmp_path):
     classes, counts = zip(*sorted(Counter(row["label"] for row in rows).items()), strict=True)
     here.declare(classes, counts=counts, max_weight=2.0)
     here.run(rows[:300], "label", weight="w")
-    dataset = Dataset(here, rows, "label", weight="w", one_pass=True)
-    here.refit([rows.labelled() for rows in dataset.rows(doubling=False)])
+    dataset = ModelDataset(here, rows, "label", weight="w", one_pass=True)
+    here.refit([rows.labelled() for rows in dataset.rows()])
     questions = [{name: row[name] for name in ("a", "b", "kind")} for row in rows]
     np.testing.assert_allclose(
         model.predict_proba(questions), here.predict_proba(questions), rtol=1e-9

@@ -5,11 +5,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from folklearn.service import verify
 from folklearn.service.events import LabelEvent, RewardEvent
 from folklearn.service.journal import Journal
 from folklearn.service.limits import Limits
-from folklearn.service.store import ModelStore
+from folklearn.service.store import ModelStore, replay
 from tests.reference import service as reference
 from tests.service.clients import ACTIONS, AGENT, AGENT_CONFIG, CONFIG, MODEL, Answer, Request
 
@@ -57,7 +56,7 @@ def same_bytes(folder: Path, done: Done | None = None) -> dict[str, str]:
         found = {}
         for host in store.models():
             digest = host.state.to_record().digest
-            replayed = verify.replay(folder, host.number, host.version)
+            replayed = replay(folder, host.number, host.version)
             assert replayed["digest"] == digest
             assert replayed["other_predictions"] == 0
             found[host.row.name] = digest

@@ -8,33 +8,31 @@ from uuid import UUID
 
 from folklearn.service import journal
 from folklearn.service.backup import backup, read_pages, read_rows
-from folklearn.service.events import Config, CreateEvent, LabelEvent, PredictionEvent
+from folklearn.service.events import Config, CreateEvent, LabelEvent, ModelSize, PredictionEvent
 from folklearn.service.journal import Journal
 from tests.service import audit, clients, lives
 
 
 def grow(own: Journal, random: Random, n_events: int) -> None:
     """Commit events of random size, with keys and ids, so that indices change all over."""
-    own.begin()
-    for _ in range(n_events):
-        row = {f"column{i}": random.random() for i in range(random.randint(1, 60))}
-        if random.random() < 0.5:
-            key = f"{random.random()}"
-            own.add(1, 0, LabelEvent("yes", row), key=key, digest=random.randbytes(16))
-        else:
-            id = UUID(bytes=random.randbytes(16))
-            own.add(1, 0, PredictionEvent(row, [0.5], 0.1, 1), id=id)
-    own.commit()
+    with own.transaction():
+        for _ in range(n_events):
+            row = {f"column{i}": random.random() for i in range(random.randint(1, 60))}
+            if random.random() < 0.5:
+                key = f"{random.random()}"
+                own.add(1, 0, LabelEvent("yes", row), key=key, digest=random.randbytes(16))
+            else:
+                id = UUID(bytes=random.randbytes(16))
+                own.add(1, 0, PredictionEvent(row, [0.5], 0.1, 1), id=id)
 
 
 def begin(folder: Path) -> Journal:
     """Return a new journal with one model."""
     folder.mkdir()
     own = Journal(folder)
-    own.begin()
-    own.add_model("main", "labels")
-    own.add(1, 0, CreateEvent(Config(), 9, 9, 9, 9, 9))
-    own.commit()
+    with own.transaction():
+        own.add_model("main", "labels")
+        own.add(1, 0, CreateEvent(Config(), ModelSize(9, 9, 9, 9, 9)))
     return own
 
 
@@ -45,8 +43,7 @@ def copy_and_read(folder: Path, target: Path, keys: Collection[str] = ()) -> int
     """
     n_events = backup(folder, target)
     read_pages(target / journal.NAME)
-    for path in target.glob("*.db"):
-        read_rows(path)
+    read_rows(target / journal.NAME)
     assert not set(keys) - audit.keys_of(target).keys(), "acknowledged, and not in the copy"
     shutil.rmtree(target)
     return n_events

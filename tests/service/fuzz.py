@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from folklearn.service.app import describe_api
+from folklearn.service.http import describe_api
 from folklearn.service.routes import ENDPOINTS
 from tests.service.running import Running, running
 

@@ -10,6 +10,7 @@ import json
 import multiprocessing
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -23,14 +24,47 @@ from typing import Any, NamedTuple
 from folklearn.cli.app import BAD_INPUT
 from folklearn.errors import FolklearnError
 from folklearn.service import journal, server
-from folklearn.service.app import application
 from folklearn.service.keys import Keys
+from folklearn.service.server import application
 from folklearn.service.service import Service
 from tests.service.audit import LIMITS
 from tests.service.clients import ShortLine, session
 
 ROOT = Path(__file__).parents[2]
 EARLY_CHECKPOINT = 200_000  # bytes of WAL
+
+
+FAILPOINTS = (
+    "before_commit",
+    "after_commit",
+    "before_apply",
+    "before_answer",
+    "in_replay",
+    "in_file",
+    "before_rename",
+    "after_rename",
+    "before_checkpoint",
+    "after_checkpoint",
+)
+
+
+def die_at_failpoint(where: str) -> None:
+    """Kill this process, as kill -9 does, at a failpoint; an empty string is none.
+
+    With ``after_commit:3`` it dies the third time that it comes to the failpoint ``after_commit``.
+    """
+    name, _, count = where.partition(":")
+    n_left = int(count or 1)
+
+    def hook(event: str, arguments: object) -> None:
+        nonlocal n_left
+        if event == f"folklearn.{name}":
+            n_left -= 1
+            if n_left <= 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    if where:
+        sys.addaudithook(hook)
 
 
 class Fault(NamedTuple):
@@ -114,11 +148,7 @@ def free_port() -> int:
 
 def first_key(folder: Path) -> str:
     """Return a key to everything."""
-    keys = Keys(folder)
-    try:
-        return keys.create(scopes=["admin"])
-    finally:
-        keys.close()
+    return Keys(folder).create(scopes=["admin"])
 
 
 # What processes do.
@@ -128,11 +158,11 @@ def serve(folder: Path, port: int, die_at: str = "", synchronous: str = "FULL") 
     """Serve over HTTP, with many snapshots and checkpoints, and die at a place."""
     _quietly(folder)
     journal._MAX_WAL_BYTES = EARLY_CHECKPOINT
-    server.die_at(die_at)
+    die_at_failpoint(die_at)
 
     def begun(service: Service, port: int) -> None:
         database = service.store.journal.db
-        service.writer.call(lambda: database.pragma("synchronous", synchronous)).result()
+        service.writer.submit(lambda: database.pragma("synchronous", synchronous)).result()
 
     server.serve(folder, "127.0.0.1", port, LIMITS, begun)
 

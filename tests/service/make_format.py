@@ -8,8 +8,8 @@ import shutil
 import sys
 from pathlib import Path
 
-from folklearn.service.app import application
 from folklearn.service.limits import Limits
+from folklearn.service.server import application
 from folklearn.service.service import Service
 from tests.service import lives
 from tests.service.clients import ShortLine, session
@@ -29,7 +29,7 @@ def make(folder: Path) -> None:
         request = client.send(answer)
     service.close()
     for path in folder.iterdir():
-        if path.name not in ("journal.db", "keys.db", "head", "snapshots"):
+        if path.name not in ("journal.db", "keys.json", "head", "snapshots"):
             path.unlink()
     content = {"secret": secret, "requests": done}
     (folder / "answers.json").write_text(json.dumps(content, indent=1) + "\n")

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 import uvicorn
 
-from folklearn.service.app import application
 from folklearn.service.keys import Keys
 from folklearn.service.limits import Limits
+from folklearn.service.server import application
 from folklearn.service.service import Service
 
 
@@ -72,9 +72,7 @@ def running(
 ) -> Iterator[Running]:
     """Serve a folder within, with a new key unless one is given."""
     if key is None:
-        keys = Keys(folder)
-        key = keys.create(scopes=["admin"])
-        keys.close()
+        key = Keys(folder).create(scopes=["admin"])
     service = Service(folder, limits or Limits(free_disk=0, deadline=120.0))
     config = uvicorn.Config(
         application(service), port=0, log_level="critical", ws="none", timeout_graceful_shutdown=1

@@ -15,13 +15,13 @@ import pytest
 
 import folklearn
 from folklearn.service import Client
-from folklearn.service.changes import Change
 from folklearn.service.client import ServiceError
-from folklearn.service.events import Config, DeleteEvent, LabelEvent, RefusedError
+from folklearn.service.events import Config, LabelEvent, RefusedError
+from folklearn.service.hosts import Change
 from folklearn.service.limits import Limits
 from folklearn.service.routes import ENDPOINTS
+from folklearn.service.service import Writer
 from folklearn.service.store import ModelStore
-from folklearn.service.writer import Writer
 from tests.service.running import Running, running
 
 MODEL = "/v1/models/churn"
@@ -194,7 +194,8 @@ def test_a_rise_of_the_loss_is_an_alarm(churn: Running) -> None:
 
 
 def test_models_are_listed_and_counted(churn: Running) -> None:
-    assert [one["name"] for one in churn.ask("GET", "/v1/models").body["models"]] == ["churn"]
+    # Others may be there: tests that ran before in this process left theirs.
+    assert "churn" in [one["name"] for one in churn.ask("GET", "/v1/models").body["models"]]
     text = churn.ask("GET", "/metrics").body.decode()
     assert 'folklearn_model_rows{model="churn"} 2.0' in text
     assert 'folklearn_requests_total{method="POST",path="/v1/models/{name}/learn"' in text
@@ -431,10 +432,10 @@ def _version(service: Running) -> int:
 def test_what_was_done_makes_room_in_the_queue(tmp_path: Path) -> None:
     limits = Limits(queued_bytes=3 * 500, free_disk=0)
     writer = Writer(ModelStore(tmp_path / "folder", limits))
-    writer.call(lambda: writer.store.create("main", "churn", Config())).result()
+    writer.submit(lambda: writer.store.create("main", "churn", Config())).result()
     host = writer.store.hosts["main", "churn"]
     begun, go_on = threading.Event(), threading.Event()
-    writer.call(lambda: (begun.set(), go_on.wait()))
+    writer.submit(lambda: (begun.set(), go_on.wait()))
     begun.wait()  # the writer is busy: three may wait, and no fourth
     learn = Change(host, LabelEvent("go", ROW))
     waiting = [writer.submit(learn, 500) for _ in range(3)]
@@ -448,7 +449,7 @@ def test_what_was_done_makes_room_in_the_queue(tmp_path: Path) -> None:
 
 def test_a_request_that_fails_stops_nobody_else(service: Running) -> None:
     async def fail() -> None:
-        await service.service.writer.call(lambda: 1 / 0)
+        await service.service.writer.submit(lambda: 1 / 0)
 
     with pytest.raises(ZeroDivisionError):
         asyncio.run(fail())
@@ -493,10 +494,10 @@ def test_long_texts_count_in_the_queue(tmp_path: Path, path: str, body: Any) -> 
 
 def test_what_waits_behind_large_requests_is_refused_in_time(tmp_path: Path) -> None:
     writer = Writer(ModelStore(tmp_path / "folder", Limits(free_disk=0)))
-    writer.call(lambda: writer.store.create("main", "churn", Config())).result()
+    writer.submit(lambda: writer.store.create("main", "churn", Config())).result()
     host = writer.store.hosts["main", "churn"]
     begun, go_on = threading.Event(), threading.Event()
-    writer.call(lambda: (begun.set(), go_on.wait()))
+    writer.submit(lambda: (begun.set(), go_on.wait()))
     begun.wait()
     large = Change(host, LabelEvent("go", ROW))
     waiting = [writer.submit(large, 10_000_000) for _ in range(3)]
@@ -512,9 +513,9 @@ def test_a_durable_prediction_of_a_model_that_is_gone_has_no_id(service: Running
     service.ask("PUT", path, {})
     host = service.service.store.hosts["main", "gone"]
     begun, go_on = threading.Event(), threading.Event()
-    writer.call(lambda: (begun.set(), go_on.wait()))
+    writer.submit(lambda: (begun.set(), go_on.wait()))
     begun.wait()
-    writer.submit(Change(host, DeleteEvent()))
+    writer.submit(lambda: service.service.store.delete(host))
     with ThreadPoolExecutor() as beside:
         body = {"row": ROW, "durable": True}
         asking = beside.submit(service.ask, "POST", f"{path}/predict", body)

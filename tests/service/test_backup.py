@@ -49,7 +49,7 @@ Break = Callable[[Path], Any]
     [
         (journal.NAME, lambda path: _flip(path, path.stat().st_size - 50)),
         (journal.NAME, lambda path: _flip(path, path.stat().st_size // 2)),
-        ("keys.db", lambda path: path.write_bytes(b"no database" + path.read_bytes()[11:])),
+        ("keys.json", lambda path: _flip(path, path.stat().st_size // 2)),
     ],
 )
 def test_a_damaged_folder_is_named_and_nothing_is_left(
@@ -57,9 +57,7 @@ def test_a_damaged_folder_is_named_and_nothing_is_left(
 ) -> None:
     folder, target = tmp_path / "folder", tmp_path / "copy"
     own = begin(folder)
-    keys = Keys(folder)
-    keys.create(scopes=["admin"])
-    keys.close()
+    Keys(folder).create(scopes=["admin"])
     grow(own, Random(0), 300)
     own.checkpoint()
     own.close()

@@ -13,15 +13,13 @@ import pytest
 
 from folklearn.cli.app import BAD_INPUT, main
 from folklearn.errors import StateFileError
-from folklearn.service import verify
-from folklearn.service.app import application
-from folklearn.service.changes import Change
+from folklearn.service.hosts import Change, ModelHost
 from folklearn.service.journal import NAME
 from folklearn.service.keys import Keys
-from folklearn.service.model_host import ModelHost
 from folklearn.service.routes import ENDPOINTS
+from folklearn.service.server import application
 from folklearn.service.service import Service
-from folklearn.service.store import ModelStore
+from folklearn.service.store import ModelStore, replay
 from tests.service import audit, lives
 from tests.service.clients import Answer, Request, ShortLine, session
 
@@ -45,7 +43,7 @@ class Served(NamedTuple):
         return [
             (path.relative_to(self.folder), at)
             for path in sorted(self.folder.rglob("*"))
-            if path.is_file() and path.name not in ("lock", f"{NAME}-shm", "keys.db-shm")
+            if path.is_file() and path.name not in ("lock", f"{NAME}-shm")
             for at in range(0, path.stat().st_size, STEP)
         ]
 
@@ -61,7 +59,7 @@ def served(place: Path, how: str, seed: int = 0) -> Served:
         done.append((request, line.send(request)))
         request = client.send(done[-1][1])
         if n == N_REQUESTS // 2:
-            service.writer.call(service.store.journal.checkpoint).result()
+            service.writer.submit(service.store.journal.checkpoint).result()
     store = service.store
     digests = {one.row.name: one.state.to_record().digest for one in store.models()}
     if how == "closed":
@@ -97,14 +95,11 @@ def outcome(was: Served, place: Path, file: Path, at: int, damage: Damage) -> st
 
 
 def _used(folder: Path, was: Served) -> str:
-    keys = Keys(folder)
     try:
-        found = keys.find(was.secret)
+        found = Keys(folder).find(was.secret)
         assert found in (None, Keys(was.folder).find(was.secret)), "a key to something else"
     except StateFileError:
         return "refused at the start"
-    finally:
-        keys.close()
     if found is None:
         return "the key is not known"
     try:
@@ -121,7 +116,7 @@ def _used(folder: Path, was: Served) -> str:
                 (said,) = store.write([_change(host, request)])
                 assert Answer(*said) == answer, "another answer"
         for host in store.models():
-            replayed = verify.replay(folder, host.number, host.version)
+            replayed = replay(folder, host.number, host.version)
             assert replayed["digest"] == host.state.to_record().digest, "another replay"
     except apsw.Error:
         return "stopped when it was read"

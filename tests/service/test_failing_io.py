@@ -14,9 +14,8 @@ from pathlib import Path
 import pytest
 
 from folklearn.cli.app import BAD_INPUT
-from folklearn.service.app import application
-from folklearn.service.service import Service
-from folklearn.service.writer import IO_ERROR
+from folklearn.service.server import application
+from folklearn.service.service import IO_ERROR, Service
 from tests.service import audit, lives
 from tests.service.clients import Answer, ShortLine, Work, session
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from folklearn.errors import StateFileError
-from folklearn.service import journal, verify
-from folklearn.service.app import application
+from folklearn.service import journal
+from folklearn.service.server import application
 from folklearn.service.service import Service
-from folklearn.service.store import ModelStore
+from folklearn.service.store import ModelStore, replay
 from tests.service import audit
 from tests.service.clients import MODEL, Answer, Request, ShortLine
 
@@ -45,8 +45,8 @@ def test_its_journal_is_replayed_to_its_snapshots(folder: Path) -> None:
     for one in (folder, folder.with_name("bare")):
         store = ModelStore(one, audit.LIMITS)
         host = store.hosts["main", "labels"]
-        found.append(host.published.state.predict_proba_one({"x": 0.5, "colour": "red"}))
-        assert verify.replay(one, host.number, host.version)["events"] > 10
+        found.append(host.published.model.predict_proba_one({"x": 0.5, "colour": "red"}))
+        assert replay(one, host.number, host.version)["events"] > 10
         store.abandon()
     assert found[0] == pytest.approx(found[1], rel=1e-9)
 

@@ -6,16 +6,15 @@ from pathlib import Path
 import pytest
 
 from folklearn.errors import StateFileError
-from folklearn.service.changes import Change
 from folklearn.service.events import (
     Config,
-    DeleteEvent,
     LabelEvent,
     LabelsRequest,
     PredictionEvent,
     PredictionsRequest,
     new_id,
 )
+from folklearn.service.hosts import Change
 from folklearn.service.journal import NAME, Journal
 from folklearn.service.limits import Limits
 from folklearn.service.store import ModelStore
@@ -81,7 +80,7 @@ def test_a_deleted_model_waits_for_nothing(tmp_path: Path) -> None:
     asked = PredictionEvent({"x": 1.0}, [], 0.0, host.version)
     store.write([Change(host, PredictionsRequest([(new_id(), asked)]))])
     assert len(store.journal.due(LATER, 10)) == 1
-    store.write([Change(host, DeleteEvent())])
+    store.delete(host)
     assert store.journal.due(LATER, 10) == []
     store.abandon()
 
@@ -112,6 +111,20 @@ def test_a_folder_that_was_refused_can_be_opened_after_it_was_mended(tmp_path: P
     store = ModelStore(tmp_path, LIMITS)
     assert store.journal.last == 6
     store.abandon()
+
+
+@pytest.mark.parametrize("n_lost", [1, 8, 100, 4_000])
+def test_a_journal_whose_last_page_is_cut_off_is_refused(n_lost: int, tmp_path: Path) -> None:
+    """SQLite reads zeros there, without a look at the checksum."""
+    store = store_with_model(tmp_path)
+    learn(store, 50)
+    store.close()
+    content = (tmp_path / NAME).read_bytes()
+    (tmp_path / NAME).write_bytes(content[:-n_lost])
+    with pytest.raises(StateFileError, match="restore it from a backup"):
+        ModelStore(tmp_path, LIMITS)
+    with pytest.raises(StateFileError, match="restore it from a backup"):
+        Journal(tmp_path, read_only=True)
 
 
 def test_a_label_that_was_refused_can_be_told_otherwise(tmp_path: Path) -> None:

@@ -1,13 +1,14 @@
 """Keys: what they open, when they end, and what of them can be found on the disk."""
 
+import fcntl
 import os
 import re
 import stat
 import subprocess
 import sys
+import threading
 import zlib
 
-import apsw
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -28,7 +29,7 @@ UNKNOWN = signed(f"flk_{'a' * 12}_{'b' * 50}")
 
 
 class Time:
-    """A clock that is set by hand; it serves as both clocks."""
+    """A clock that is set by hand."""
 
     def __init__(self):
         self.now = 1_000_000.0
@@ -50,7 +51,7 @@ def folder(tmp_path):
 @pytest.fixture
 def another(folder, time):
     """Open the folder once more, as another process does."""
-    return lambda: Keys(folder, clock=time, ticks=time)
+    return lambda: Keys(folder, clock=time)
 
 
 @pytest.fixture
@@ -71,7 +72,6 @@ def test_a_key_is_found_by_its_text(keys):
 def test_keys_outlast_the_process(keys, another):
     text = keys.create(scopes=["admin"], note="first", lifetime=DAY)
     found = keys.find(text)
-    keys.close()
     assert another().find(text) == found
     assert keys.find(text) == found
 
@@ -79,7 +79,6 @@ def test_keys_outlast_the_process(keys, another):
 def test_a_file_that_is_opened_again_is_read_again(keys, another):
     text = keys.create()
     assert keys.live() == keys.all()
-    keys.close()
     another().revoke(text.split("_")[1])
     assert keys.live() == []
 
@@ -287,7 +286,6 @@ def test_the_secret_is_nowhere(keys, folder):
     assert b"seen" in content
     assert secret.encode() not in content
     assert secret not in repr(keys) + repr(keys.all()) + repr(vars(keys))
-    assert repr(keys) == f"Keys({str(folder)!r})"
 
 
 @pytest.mark.skipif(os.name == "nt", reason="modes of POSIX")
@@ -299,13 +297,14 @@ def test_only_the_owner_may_look(keys, folder):
         os.umask(before)
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     assert {stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()} == {0o600}
-    assert {path.name for path in folder.iterdir()} == {"keys.db", "keys.db-shm", "keys.db-wal"}
+    assert {path.name for path in folder.iterdir()} == {"keys.json"}
 
 
-def test_what_is_created_is_on_the_disk(keys):
+def test_what_is_created_is_on_the_disk(keys, folder, monkeypatch):
+    synced = []
+    monkeypatch.setattr(os, "fsync", lambda handle: synced.append(os.fstat(handle).st_ino))
     keys.create()
-    assert keys._database.pragma("journal_mode") == "wal"
-    assert keys._database.pragma("synchronous") == 2
+    assert synced == [(folder / "keys.json").stat().st_ino, folder.stat().st_ino]
 
 
 def test_of_processes_that_begin_at_once_two_get_a_key(keys, folder):
@@ -330,30 +329,51 @@ def test_of_processes_that_begin_at_once_two_get_a_key(keys, folder):
     assert sum(text.startswith("there are 2 live keys for ") for text in said) == 2
 
 
-def test_a_file_that_is_no_database(keys, folder):
+@pytest.mark.parametrize("content", [b"something else" * 100, b"", b"{}", b"\xff"])
+def test_a_file_that_holds_no_keys(keys, folder, content):
     folder.mkdir()
-    (folder / "keys.db").write_bytes(b"something else" * 100)
+    (folder / "keys.json").write_bytes(content)
     for use in (keys.all, keys.create, lambda: keys.find(UNKNOWN)):
-        with pytest.raises(StateFileError, match=r"keys\.db cannot be used: .*not a database"):
+        with pytest.raises(StateFileError, match=r"keys\.json cannot be used: "):
             use()
+        keys._refreshed = -1.0
+
+
+def test_every_damaged_byte_is_noticed(keys, another, folder):
+    keys.create(note="mine")
+    content = (folder / "keys.json").read_bytes()
+    for at in range(len(content)):
+        damaged = bytearray(content)
+        damaged[at] ^= 1 << at % 8
+        (folder / "keys.json").write_bytes(damaged)
+        with pytest.raises(StateFileError, match="keys.json"):
+            another().all()
 
 
 def test_a_file_of_a_newer_version(keys, another, folder):
     keys.create()
-    database = apsw.Connection(str(folder / "keys.db"))
-    database.pragma("user_version", 2)
+    content = (folder / "keys.json").read_bytes().replace(b'"version":1', b'"version":2')
+    (folder / "keys.json").write_bytes(content)
     with pytest.raises(StateFileError, match="newer version of folklearn: use that one"):
         another().all()
 
 
-def test_a_folder_that_stays_locked_creates_nothing(keys, another, folder):
+def test_reading_goes_on_while_another_process_writes(keys, another, folder):
     text = keys.create()
-    blocker = apsw.Connection(str(folder / "keys.db"))
-    blocker.execute("BEGIN IMMEDIATE")
-    keys._database.set_busy_timeout(0)  # as if five seconds had passed
-    with pytest.raises(StateFileError, match="database is locked"):
-        keys.create()
-    assert keys.find(text) is not None  # reading goes on
-    blocker.execute("ROLLBACK")
-    keys.create()
+    descriptor = os.open(folder, os.O_RDONLY)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    thread = threading.Thread(target=keys.create)
+    thread.start()
+    assert another().find(text) is not None
+    assert len(another().all()) == 1
+    os.close(descriptor)
+    thread.join()
     assert len(another().all()) == 2
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_folder_that_cannot_be_written_is_named(keys, folder):
+    keys.create()
+    folder.chmod(0o500)
+    with pytest.raises(StateFileError, match=r"keys\.json cannot be written"):
+        keys.create()

@@ -8,9 +8,9 @@ from collections import Counter
 from pathlib import Path
 from random import Random
 
-from folklearn.service.server import FAILPOINTS
 from tests.service import audit, lives
 from tests.service.clients import CREATE, Crowd, Line
+from tests.service.lives import FAILPOINTS
 
 OFTEN = ("before_commit", "after_commit", "before_apply", "before_answer", "in_replay")
 RANDOM = ""
@@ -53,11 +53,17 @@ def test_nothing_is_lost_or_learned_twice_however_it_dies(tmp_path: Path, seed: 
     assert ends["answers"] > 25, "hardly anything was learned between the deaths"
 
 
-def test_the_command_dies_where_the_environment_says(tmp_path: Path) -> None:
+def test_the_command_loses_nothing_when_it_dies(tmp_path: Path) -> None:
     folder, port = tmp_path / "folder", lives.free_port()
     secret = lives.first_key(folder)
-    command = [sys.executable, "-m", "folklearn.cli.app", "serve", folder, "--port", str(port)]
-    process = subprocess.Popen(command, env=os.environ | {"FOLKLEARN_DIE_AT": "after_commit:2"})
+    script = (
+        "import sys; from folklearn.cli.app import main; from folklearn.service import server\n"
+        "from tests.service.lives import die_at_failpoint\n"
+        "server.compile_kernels = lambda: die_at_failpoint('after_commit')\n"
+        "main(sys.argv[1:])"
+    )
+    command = [sys.executable, "-c", script, "serve", folder, "--port", str(port)]
+    process = subprocess.Popen(command, cwd=lives.ROOT, env=os.environ)
     line = Line(secret, port)
     while process.poll() is None and line.send(CREATE[0]).status == 0:
         time.sleep(0.05)

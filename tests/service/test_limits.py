@@ -12,19 +12,19 @@ import pytest
 
 import folklearn
 from folklearn.errors import FolklearnError
-from folklearn.service import verify
-from folklearn.service.changes import Change
 from folklearn.service.events import (
     Config,
     LabelEvent,
     LabelsRequest,
+    ModelSize,
     PredictionEvent,
     PredictionsRequest,
     new_id,
 )
+from folklearn.service.hosts import Change
 from folklearn.service.limits import Limits
-from folklearn.service.states import ModelSize
-from folklearn.service.store import ModelStore
+from folklearn.service.states import bound_size, measure_size
+from folklearn.service.store import ModelStore, replay
 from tests.service.attacks import (
     WORDS,
     ask_and_not_read,
@@ -103,7 +103,7 @@ def look(service: Running) -> Reply:
 def learn_while_busy(service: Running) -> Reply:
     """Send a label while the writer has other work, for as long as it takes to get an answer."""
     begun, go_on = threading.Event(), threading.Event()
-    service.service.writer.call(lambda: (begun.set(), go_on.wait()))
+    service.service.writer.submit(lambda: (begun.set(), go_on.wait()))
     begun.wait()
     try:
         return learn({"x": 1})(service)
@@ -160,7 +160,7 @@ def _check_replay(service: Running, name: str) -> str:
     store = service.service.store
     host = store.hosts["main", name]
     digest = host.state.to_record().digest
-    assert verify.replay(store.folder, host.number, host.version)["digest"] == digest
+    assert replay(store.folder, host.number, host.version)["digest"] == digest
     return digest
 
 
@@ -168,10 +168,9 @@ def test_who_reads_nothing_is_cut_off(tmp_path: Path) -> None:
     with running(tmp_path / "folder", Limits(free_disk=0, unread=0.1)) as service:
         _many_labels(service)
         line = ask_and_not_read(service, f"{MODEL}/predict/batch", {"rows": 300 * [{"x": 1}]})
-        traffic = service.service.traffic
-        while not traffic.n_bytes:  # until the answer is under way,
+        while not service.service.n_traffic_bytes:  # until the answer is under way,
             time.sleep(0.001)
-        while traffic.n_bytes:  # and then given up
+        while service.service.n_traffic_bytes:  # and then given up
             time.sleep(0.001)
         content = b""
         while part := line.recv(1 << 20):
@@ -234,7 +233,7 @@ def test_a_flood_of_words_ends_and_is_replayed_to_the_same_bytes(tmp_path: Path)
         assert [one.status for one in keyed] == [422, 422, 422]
         assert keyed[0].body == keyed[1].body != keyed[2].body  # its key was used
         digest = _check_replay(service, "words")
-        assert 4_900 < core.n_places <= 5_000
+        assert 4_900 < core.n_places() <= 5_000
     for snapshot in folder.glob("snapshots/*"):
         snapshot.unlink()
     with running(folder, Limits(free_disk=0, places=UNLIMITED)) as service:  # its own ones count
@@ -301,12 +300,12 @@ def test_long_labels_are_refused_and_long_answers_bounded(tmp_path: Path) -> Non
         lines = [ask_and_not_read(service, f"{MODEL}/predict/batch", body) for _ in range(30)]
         first = [line.recv(12).decode() for line in lines]
         assert set(first) == {"HTTP/1.1 200", "HTTP/1.1 503"}
-        assert 0 < service.service.traffic.n_bytes <= limits.traffic
+        assert 0 < service.service.n_traffic_bytes <= limits.traffic
         small = service.ask("POST", f"{MODEL}/predict", {"row": {"x": 1}})
         assert small.status == 200, "while they lie unread"
         for line in lines:
             line.close()
-        while service.service.traffic.n_bytes:
+        while service.service.n_traffic_bytes:
             time.sleep(0.001)
         assert service.ask("POST", f"{MODEL}/predict/batch", body).status == 200
 
@@ -434,7 +433,7 @@ def test_default_labels_wait_until_there_is_room(tmp_path: Path) -> None:
     store.expire()
     assert host.version == version + 1
     digest = host.state.to_record().digest
-    assert verify.replay(tmp_path / "folder", host.number, host.version)["digest"] == digest
+    assert replay(tmp_path / "folder", host.number, host.version)["digest"] == digest
     store.abandon()
 
 
@@ -459,15 +458,15 @@ def test_a_bound_of_a_size_is_one(seed: int) -> None:
             rows = [{name: kinds[name]() for name in names} for _ in range(random.randrange(1, 4))]
             labels = [f"class {random.randrange(9)}" for _ in rows]
             items = list(zip(rows, labels, strict=True))
-            bound = ModelSize.bound(model, items)
+            bound = bound_size(model, items)
             try:
-                exact = bound.exactly(model, items)
+                exact = bound_size(model, items, exactly=True)
                 model.learn_many(rows, labels)
             except FolklearnError:
                 continue  # a cell of another kind than its column
             is_sparse = model.encoder is not None and model.encoder.sparse
             counted = ModelSize._fields[:4] if is_sparse else ModelSize._fields[:3]
-            after = ModelSize.of(model)
+            after = measure_size(model)
             for what in counted:
                 assert getattr(bound, what) >= getattr(after, what), what
                 assert getattr(exact, what) >= getattr(after, what), what

@@ -14,7 +14,7 @@ import pytest
 
 from folklearn.service import server
 from folklearn.service.keys import COOKIE, Keys, Sessions
-from folklearn.service.pages.charts import CHARTS
+from folklearn.service.pages.handlers import CHART_SIZES
 from tests.service.running import Reply, Running, running
 
 EVIL = '<script>alert("1")</script>'
@@ -147,7 +147,6 @@ def test_sessions_are_no_more_than_so_many(service: Running) -> None:
     keys = Keys(service.service.folder)
     cookies = [{b"cookie": f"{COOKIE}={token}".encode()} for token in (first, last)]
     assert [sessions.find(one, keys) is None for one in cookies] == [True, False]
-    keys.close()
 
 
 def test_a_session_ends_with_its_key(service: Running, keys: Any) -> None:
@@ -280,7 +279,7 @@ def test_every_picture_of_the_page_can_be_drawn(service: Running) -> None:
     sources = re.findall(
         r'src="(/models/churn/pictures/(\w+)[^"]*)"', visitor.text("/models/churn")
     )
-    assert {name for _, name in sources} == set(CHARTS)
+    assert {name for _, name in sources} == set(CHART_SIZES)
     for source, _ in sources:
         for path in (source, f"{source}&narrow"):
             reply = visitor.get(path)

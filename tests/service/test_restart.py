@@ -7,7 +7,6 @@ from uuid import UUID
 
 import pytest
 
-from folklearn.service.changes import Change
 from folklearn.service.events import (
     Config,
     DecisionEvent,
@@ -19,6 +18,7 @@ from folklearn.service.events import (
     Row,
     new_id,
 )
+from folklearn.service.hosts import Change
 from folklearn.service.limits import Limits
 from folklearn.service.store import ModelStore
 

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from folklearn.cli.app import main
+from folklearn.service.events import Config
 from folklearn.service.http import Endpoint
 from folklearn.service.keys import Keys
 from folklearn.service.limits import SCOPES
@@ -50,7 +51,6 @@ def ring(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Keyring]:
     made["revoked"] = keys.create(tenant="main", model="m2", scopes=["admin"])
     keys.revoke(made["revoked"].split("_")[1])
     made["unknown"] = Keys(tmp_path_factory.mktemp("elsewhere")).create(scopes=["admin"])
-    keys.close()
     with running(folder) as service:
         service.ask("PUT", "/v1/models/churn", {})
         service.post("/v1/models/churn/learn", {"row": ROW, "label": "go"})
@@ -81,7 +81,7 @@ def test_a_key_is_for_its_model(ring: Keyring, endpoint: Endpoint) -> None:
 
 @pytest.mark.parametrize(
     "endpoint",
-    [one for one in GUARDED if "{name}" in one.path and one.finds],
+    [one for one in GUARDED if "{name}" in one.path and one.body is not Config],
     ids=lambda one: f"{one.method} {one.path}",
 )
 def test_the_models_of_another_tenant_are_not_there(ring: Keyring, endpoint: Endpoint) -> None:
@@ -126,7 +126,8 @@ def test_names_are_names(ring: Keyring, name: str) -> None:
 
 def test_nothing_is_unpickled(tmp_path: Path) -> None:
     """The audit hook hears of every class that any pickle would look up."""
-    _use_everything(tmp_path / "first")  # kernels come from Numba's cache, which holds pickles
+    for _ in range(2):  # kernels come from Numba's cache, which holds pickles
+        _use_everything(tmp_path / "first")
     _heard.clear()
     _hear(True)
     try:
@@ -229,6 +230,7 @@ def test_keys_are_shown_once_and_logged_never(tmp_path: Path) -> None:
     assert {oct(path.stat().st_mode & 0o077) for path in files} == {"0o0"}
 
 
+@pytest.mark.long
 def test_requests_drawn_from_the_document_break_nothing(tmp_path: Path) -> None:
     done = fuzz(tmp_path, seconds=10)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-500:]

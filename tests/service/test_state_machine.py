@@ -1,5 +1,6 @@
 """Everything that can be asked of a store, in any order, compared with the reference."""
 
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -15,26 +16,26 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from folklearn.service.changes import Change
 from folklearn.service.events import (
+    Answer,
     ChangeRequest,
     Config,
-    DeleteEvent,
     LabelEvent,
     LabelsRequest,
     PredictionEvent,
     PredictionsRequest,
+    RefusedError,
     new_id,
 )
+from folklearn.service.hosts import Change, ModelHost
 from folklearn.service.limits import Limits
-from folklearn.service.model_host import ModelHost
 from folklearn.service.store import ModelStore
 from tests.reference import service as reference
 from tests.service import lives
 
 LIMITS = Limits(free_disk=0, replay=1e9, classes=2)
 WAIT = 10.0
-Both = tuple[ChangeRequest, str | None, reference.Outcome]
+Both = tuple[ChangeRequest | None, str | None, reference.Outcome]
 NO_MODEL = 404, 0, 0
 
 labels = st.sampled_from(["no", "yes", "perhaps"])
@@ -98,9 +99,20 @@ class Service(RuleBasedStateMachine):
         assert host is not None
         host.publish()
         pairs = [self._both(host, one) for one in wanted]
-        answers = self.store.write([Change(host, *change) for *change, _ in pairs])
+        answers = []
+        for is_deletion, group in groupby(pairs, lambda pair: pair[0] is None):
+            if is_deletion:
+                answers += [self._delete(host) for _ in group]
+            else:
+                answers += self.store.write([Change(host, *change) for *change, _ in group])
         for (*_, expected), (status, body) in zip(pairs, answers, strict=True):
             assert (status, body.get("learned", 0), body.get("already", 0)) == expected
+
+    def _delete(self, host: ModelHost) -> Answer:
+        try:
+            return self.store.delete(host)
+        except RefusedError as refusal:
+            return refusal.answer
 
     def _both(self, host: ModelHost, wanted: Any) -> Both:
         """Return a request, its key, and what the reference says to it."""
@@ -118,10 +130,10 @@ class Service(RuleBasedStateMachine):
                 return LabelsRequest([own for own, _ in both]), key, outcome
         outcome = NO_MODEL if self.model is None else (200, 0, 0)
         self.model = None
-        return DeleteEvent(), None, outcome
+        return None, None, outcome
 
     def _ask(self, host: ModelHost, row: Any) -> Both:
-        seen = host.published.state
+        seen = host.published.model
         id, p = new_id(), list(seen.predict_proba_one(row).values())
         asked = PredictionEvent(row, p, seen.unseen_probability, host.published.version)
         if self.model is not None:

@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from folklearn.bandits.exploration import RULES
-from folklearn.kernels.gaps import drawn, most_regret
+from folklearn.bandits.rewards import RULES
+from folklearn.kernels.exploration import draw_action, most_regret
 from tests.reference import rewards as reference
 
 every_rule = pytest.mark.parametrize("rule", RULES)
@@ -83,11 +83,11 @@ def test_squared_errors_are_at_most_half_the_excess_loss(rng):
 
 def test_an_action_without_mass_is_never_drawn():
     P = np.array([0.0, 0.25, 0.0, 0.75, 0.0])
-    assert [drawn(P, u) for u in (0.0, 0.2499, 0.25, 0.5, np.nextafter(1.0, 0.0))] == [
+    assert [draw_action(P, u) for u in (0.0, 0.2499, 0.25, 0.5, np.nextafter(1.0, 0.0))] == [
         1,
         1,
         3,
         3,
         3,
     ]
-    assert drawn(np.array([0.1] * 10), np.nextafter(1.0, 0.0)) == 9
+    assert draw_action(np.array([0.1] * 10), np.nextafter(1.0, 0.0)) == 9

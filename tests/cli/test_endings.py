@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from folklearn.cli.atomic_files import AtomicOutputs
 from folklearn.cli.display import new_console
+from folklearn.cli.endings import AtomicOutputs
 from folklearn.errors import FolklearnError
 
 QUIET = new_console(quiet=True)
