@@ -14,7 +14,7 @@ from PIL import Image
 
 import folklearn
 from folklearn import plots
-from folklearn.model.summary import segment_rows
+from folklearn.model.summary import ModelSummary
 
 FOLDER = Path(__file__).parent
 COLOURS = 128  # enough for lines and letters, and half of the bytes
@@ -84,7 +84,7 @@ def main() -> None:
     photograph(model.report(title="Report on flights.folk"), "report.png")
     drift = folklearn.Model().run(frame, target="delayed")
     title = f"The data change at row {CHANGE:,}"
-    save(plots.losses(segment_rows(drift.metrics), title=title), "drift.png")
+    save(plots.losses(ModelSummary(drift.labels, drift.metrics).segments, title=title), "drift.png")
 
 
 if __name__ == "__main__":
