@@ -9,7 +9,7 @@ import io
 import os
 import re
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from typing import Any
@@ -19,7 +19,7 @@ import numpy as np
 from folklearn.errors import InvalidInputError
 from folklearn.readers.convert import DATE_KINDS, Kind, Kinds
 from folklearn.readers.reader import ParsedChunk, Reader
-from folklearn.readers.source import ByteSource, IteratorIO, Peekable
+from folklearn.readers.source import ByteSource, IteratorIO
 from folklearn.readers.table import (
     Column,
     Faults,
@@ -51,7 +51,7 @@ class ArrowReader(Reader):
     def __init__(self, source: ByteSource) -> None:
         super().__init__(source.name)
         self._arrow = import_optional("pyarrow", "Parquet and Arrow files need")
-        self._magic = magic = source.first_bytes
+        magic = source.first_bytes
         self.format = "parquet" if magic.startswith(PARQUET) else "arrow"
         if magic.startswith(OLD_FEATHER):
             raise InvalidInputError(
@@ -59,26 +59,19 @@ class ArrowReader(Reader):
             )
         if not magic.startswith((PARQUET, FILE, STREAM)):
             raise InvalidInputError(f"{self.name} is neither a Parquet nor an Arrow file")
-        self.is_live = source.is_live and magic.startswith(STREAM)
+        self._source, self._is_stream = source, magic.startswith(STREAM)
+        self.is_live = source.is_live and self._is_stream
         self.can_reread = not self.is_live
-        self._live: Peekable[Any] | None = None  # batches of a pipe
         self._path: Any = source.path
         if source.is_live and not self.is_live:
             self._copy = tempfile.NamedTemporaryFile()  # noqa: SIM115 - deleted with the reader
             self._copy.writelines(source.raw())
             self._copy.flush()
             self._path = self._copy.name
-        with self._catch_damage():
-            if self.is_live:
-                file = io.BufferedReader(IteratorIO(source.raw()))
-                ipc = import_optional("pyarrow.ipc", "Arrow files need")
-                stream = ipc.open_stream(self._arrow.PythonFile(file, mode="r"))
-                schema, self._live = stream.schema, Peekable(stream)
-            else:
-                with self._open() as opened:
-                    schema = opened.schema_arrow if self.format == "parquet" else opened.schema
-                    if self.format == "parquet":
-                        self.n_rows = opened.metadata.num_rows
+        with self._catch_damage(), self._open(looking=True) as file:
+            schema = file.schema_arrow if self.format == "parquet" else file.schema
+            if self.format == "parquet":
+                self.n_rows = file.metadata.num_rows
         self._name_columns(schema)
 
     def _name_columns(self, schema: Any) -> None:
@@ -111,31 +104,26 @@ class ArrowReader(Reader):
                 yield self.assemble_rows(converted, numbers)
                 row += batch.num_rows
 
-    @contextmanager
-    def _open(self) -> Iterator[Any]:
+    def _open(self, looking: bool) -> Any:
         if self.format == "parquet":
-            import pyarrow.parquet as pq
+            from pyarrow.parquet import ParquetFile
 
-            with pq.ParquetFile(self._path, pre_buffer=False) as file:
-                yield file
-            return
-        ipc = import_optional("pyarrow.ipc", "Arrow files need")
-        opens = ipc.open_file if self._magic.startswith(FILE) else ipc.open_stream
-        with self._arrow.OSFile(os.fspath(self._path)) as file, opens(file) as reader:
-            yield reader
+            return ParquetFile(self._path, pre_buffer=False)
+        if not self._is_stream:
+            return self._arrow.ipc.open_file(self._arrow.OSFile(os.fspath(self._path)))
+        file = io.BufferedReader(IteratorIO(self._source.raw(looking)))
+        return self._arrow.ipc.open_stream(self._arrow.PythonFile(file, mode="r"))
 
     def _batches(self, columns: list[str], looking: bool) -> Iterator[Any]:
         n_rows = self.limit_rows(_BATCH_ROWS)
-        if self._live is not None:
-            yield from _cut_batches(self._live.read(looking), n_rows)
-            return
-        with self._open() as opened:
+        with self._open(looking) as file:
             if self.format == "parquet":
-                yield from opened.iter_batches(n_rows, columns=columns, use_threads=True)
+                yield from file.iter_batches(n_rows, columns=columns, use_threads=True)
                 return
-            is_file = self._magic.startswith(FILE)
-            numbers = range(opened.num_record_batches if is_file else 0)
-            yield from _cut_batches(map(opened.get_batch, numbers) if is_file else opened, n_rows)
+            numbers = range(0 if self._is_stream else file.num_record_batches)
+            for batch in file if self._is_stream else map(file.get_batch, numbers):
+                for start in range(0, batch.num_rows, n_rows):
+                    yield batch.slice(start, n_rows)
 
     @contextmanager
     def _catch_damage(self) -> Iterator[None]:
@@ -144,12 +132,6 @@ class ArrowReader(Reader):
         except (self._arrow.ArrowException, OSError, UnicodeDecodeError) as error:
             reason = str(error).partition("\n")[0]
             raise InvalidInputError(f"{self.name} cannot be read: {reason}") from None
-
-
-def _cut_batches(batches: Iterator[Any], n_rows: int) -> Iterator[Any]:
-    for batch in batches:
-        for start in range(0, batch.num_rows, n_rows):
-            yield batch.slice(start, n_rows)
 
 
 @lru_cache(maxsize=256)
@@ -186,17 +168,18 @@ def convert_arrow(
     if pa.types.is_duration(array.type):
         ticks = array.cast(pa.int64()).cast(pa.float64(), safe=False)
         array = pa.compute.divide(ticks, _TICKS_PER_SECOND[array.type.unit])
+    natural = kind_of_type(array.type) or "text"
     if kind is None:
-        return convert_arrow(array, kind_of_type(array.type) or "text")[0], {}
+        return convert_arrow(array, natural)[0], {}
     if pa.types.is_null(array.type):
         return convert_values([None] * len(array), kind)
-    if kind == "number" and kind_of_type(array.type) == "number":
+    if kind == natural == "number":
         if pa.types.is_boolean(array.type):
             array = array.cast(pa.int8())
         # Rounding a large integer is what reading it as text would do too.
         numbers = array.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
         return numbers, find_faults(numbers)
-    if kind in DATE_KINDS and kind_of_type(array.type) == "date":
+    if kind in DATE_KINDS and natural == "date":
         moments = array.cast(pa.timestamp("us"), safe=False).to_numpy(zero_copy_only=False)
         return moments.astype("datetime64[us]"), {}
     if not pa.types.is_dictionary(array.type):
@@ -296,7 +279,6 @@ class TableReader(Reader):
         self._table = table
         self.n_rows = len(table)
         self.names = tuple(table.columns)
-        self._origin: Reader | None = None
 
     @classmethod
     def buffer(cls, reader: Reader) -> Reader:
@@ -305,16 +287,9 @@ class TableReader(Reader):
             return reader
         kinds = {name: kind_of_column(column) for name, column in reader.head().columns.items()}
         buffered = cls(Table.concat(list(reader.read(kinds))), reader.name)
-        for name in ("format", "unit", "decimal", "notes"):
+        for name in ("format", "unit", "decimal", "notes", "_feature_names"):
             setattr(buffered, name, getattr(reader, name))
-        buffered._origin = reader
         return buffered
-
-    def feature_names(self, indices: Sequence[int]) -> list[str]:
-        """Return the names of features that a table has by number."""
-        if self._origin is None:
-            return super().feature_names(indices)
-        return self._origin.feature_names(indices)
 
     def _parse(self, kinds: Kinds | None, looking: bool) -> Iterator[ParsedChunk]:
         for start in range(0, len(self._table), _BATCH_ROWS):

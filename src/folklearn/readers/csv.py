@@ -20,10 +20,10 @@ from typing import Any
 import numpy as np
 
 from folklearn.errors import InvalidInputError
-from folklearn.kernels.text import record_ends
+from folklearn.kernels.text import last_record_end, record_ends
 from folklearn.readers.columnar import convert_arrow
 from folklearn.readers.convert import Kinds, parse_amount, parse_number
-from folklearn.readers.reader import BadRow, LineReader, ParsedChunk, is_utf8
+from folklearn.readers.reader import LineReader, ParsedChunk, is_utf8
 from folklearn.readers.source import ByteSource, Chunk
 from folklearn.readers.table import Column, Table, convert_values
 from folklearn.utils import import_optional, join_names
@@ -74,13 +74,12 @@ class CsvReader(LineReader):
             self.notes.append("decimal comma")
 
     def _read_header(self) -> None:
-        for chunk in self._source.chunks(self._last_record_end, looking=True):
+        for chunk in self._source.chunks(self.delimiter, looking=True):
             for line, record in split_records(chunk, self.delimiter):
                 self._header += record
-                cells: list[str] = []
-                rows, _, _, faults = self._parse_lines([(line, record)], self._parse_cells, cells)
-                if faults:
-                    raise InvalidInputError(f"line {line} of {self.name}: {faults[0][1]}")
+                rows, _, _, bad = self._parse_lines([(line, record)], self._parse_cells)
+                if bad:
+                    raise InvalidInputError(bad[0].sentence)
                 if rows:
                     return self._name_columns([cell.strip() for cell in rows[0]], line)
         raise InvalidInputError(
@@ -120,44 +119,33 @@ class CsvReader(LineReader):
         points = {text for text in texts if "." in text and parse_amount(text) is not None}
         return bool(commas) and points <= commas
 
-    def _last_record_end(self, data: bytes) -> int:
-        if b'"' not in data:
-            return data.rfind(b"\n") + 1
-        ends, _ = record_ends(data, self.delimiter)
-        return int(ends[-1]) if len(ends) else 0
-
     def _parse(self, kinds: Kinds | None, looking: bool) -> Iterator[ParsedChunk]:
+        wanted: Kinds = dict.fromkeys(self.names, "text") if kinds is None else kinds
         header = self._header
-        for chunk in self._source.chunks(self._last_record_end, looking):
-            n = min(len(header), len(chunk.data))
-            if chunk.data[:n] != header[:n]:
+        for data, line in self._source.chunks(self.delimiter, looking):
+            n = min(len(header), len(data))
+            if data[:n] != header[:n]:
                 break
-            header, rest = header[n:], chunk.data[n:] if n else chunk.data
-            if rest:
-                line = chunk.line + chunk.data.count(b"\n", 0, n)
-                yield self._parse_chunk(Chunk(rest, line), kinds)
+            header, rest = header[n:], data[n:]
+            line += data.count(b"\n", 0, n)
+            size = len(rest)
+            while rest:
+                end = len(rest)
+                if end > size:
+                    end = last_record_end(rest[:size], self.delimiter) or end
+                part = Chunk(rest[:end], line)
+                table = self._parse_regular(part, wanted)
+                if table is None and size > _FAULTY_CHUNK_BYTES:
+                    size = _FAULTY_CHUNK_BYTES
+                    continue
+                if table is None:
+                    yield self._parse_irregular(part, wanted)
+                else:
+                    yield ParsedChunk(table, ())
+                line += rest.count(b"\n", 0, end)
+                rest = rest[end:]
         if header:
             raise InvalidInputError(f"{self.name} does not have the columns it had before")
-
-    def _parse_chunk(self, chunk: Chunk, kinds: Kinds | None) -> ParsedChunk:
-        wanted: Kinds = dict.fromkeys(self.names, "text") if kinds is None else kinds
-        whole = self._parse_regular(chunk, wanted)
-        if whole is not None:
-            return ParsedChunk(whole, ())
-        tables: list[Table] = []
-        bad: list[BadRow] = []
-        rest, line = chunk.data, chunk.line
-        while rest:
-            end = self._last_record_end(rest[:_FAULTY_CHUNK_BYTES]) or len(rest)
-            small = Chunk(rest[:end], line)
-            table = self._parse_regular(small, wanted)
-            if table is None:
-                table, bad_rows = self._parse_irregular(small, wanted)
-                bad += bad_rows
-            tables.append(table)
-            line += rest.count(b"\n", 0, end)
-            rest = rest[end:]
-        return ParsedChunk(Table.concat(tables), bad)
 
     def _parse_regular(self, chunk: Chunk, kinds: Kinds) -> Table | None:
         """Return a chunk as pyarrow reads it, None unless it has no fault."""
@@ -217,14 +205,13 @@ class CsvReader(LineReader):
     def _parse_irregular(self, chunk: Chunk, kinds: Kinds) -> ParsedChunk:
         """Return a chunk as Python reads it, record by record, bad ones apart."""
         records = split_records(chunk, self.delimiter)
-        placeholder = [""] * len(self.names)
-        rows, lines, texts, faults = self._parse_lines(records, self._parse_cells, placeholder)
+        rows, lines, texts, bad = self._parse_lines(records, self._parse_cells)
         cells_of = dict(zip(self.names, zip(*rows, strict=True), strict=True)) if rows else {}
         converted = {
             name: convert_values(cells_of.get(name, ()), kind, self.decimal)
             for name, kind in kinds.items()
         }
-        return self.assemble_rows(converted, lines, faults, texts)
+        return self.assemble_rows(converted, lines, texts=texts, bad=bad)
 
     def _parse_cells(self, text: str) -> list[str] | None:
         if self._is_blank(text.encode()):

@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 from folklearn.arrays import Array
 from folklearn.errors import InvalidInputError, spell_argument
 from folklearn.readers.convert import Kinds, add_remedy
-from folklearn.readers.source import ByteSource, Chunk
+from folklearn.readers.source import ByteSource
 from folklearn.readers.table import (
     Column,
     Faults,
@@ -26,7 +27,6 @@ from folklearn.sparse import SparseRows
 from folklearn.utils import closest_name, join_names
 
 T = TypeVar("T")
-RowFaults = dict[int, tuple[str, str]]  # by row: the column, "" for none, and what is wrong
 
 # Columns that rows may name, first and late ones together: each is an object in every table.
 MAX_COLUMNS = 100_000
@@ -113,6 +113,7 @@ class Reader(ABC):
         self._head: Table | None = None
         self._was_read = False
         self._late: set[str] = set()  # columns that only later rows have
+        self._feature_names: dict[int, str] = {}
 
     @property
     def known(self) -> set[str]:
@@ -233,8 +234,8 @@ class Reader(ABC):
             raise error
 
     def feature_names(self, indices: Sequence[int]) -> list[str]:
-        """Return the names of features that a table has by number."""
-        return [str(index) for index in indices]
+        """Return the names of features that a table has by number, the number of one without."""
+        return [self._feature_names.get(int(index), str(index)) for index in indices]
 
     def missing_column_error(self, name: str, context: str = "") -> InvalidInputError:
         """Return the error that there is no such column."""
@@ -243,36 +244,40 @@ class Reader(ABC):
         columns = f"{question} columns are: {join_names(self.names)}"
         return InvalidInputError(f"{self.name} has no column {name!r}{context}{columns}")
 
+    def make_bad_row(
+        self, line: int, reason: str, text: str = "", column: str | None = None
+    ) -> BadRow:
+        """Return the error of a row, or of its cell in a column."""
+        where, shown = f"{self.unit} {line} of {self.name}", reason
+        if column is not None:
+            where += f", column {column!r}"
+            shown = reason if self.has_fixed_roles else add_remedy(reason, column)
+        return BadRow(f"{where}: {shown}", line=line, column=column, text=text, reason=reason)
+
     def assemble_rows(
         self,
         converted: Mapping[str, tuple[Column, Faults]],
         lines: NDArray[np.int64],
-        faults: RowFaults | None = None,
-        texts: Sequence[str] = (),
         features: SparseRows | Array | None = None,
+        texts: Sequence[str] = (),
+        bad: Sequence[BadRow] = (),
     ) -> ParsedChunk:
         """Return columns as rows, bad ones apart.
 
-        `faults` are those that are known already, `texts` the rows as written.
+        `texts` are the rows as written, `bad` those that have no columns.
         """
-        faults = {} if faults is None else faults
-        for name, (_, column_faults) in converted.items():
-            for row, fault in column_faults.items():
-                faults.setdefault(row, (name, fault))
         table = Table({name: column for name, (column, _) in converted.items()}, lines, features)
-        bad = []
-        for row in sorted(faults):
-            column, fault = faults[row]
-            message = f"{self.unit} {lines[row]} of {self.name}: {fault}"
-            if column:
-                remedied = fault if self.has_fixed_roles else add_remedy(fault, column)
-                message = f"{self.unit} {lines[row]} of {self.name}, column {column!r}: {remedied}"
+        column_of: dict[int, str] = {}  # by row, the first with a fault
+        for name, (_, faults) in converted.items():
+            column_of = dict.fromkeys(faults, name) | column_of
+        if not column_of:
+            return ParsedChunk(table, bad)
+        bad = [*bad]
+        for row, name in column_of.items():
             text = texts[row] if texts else ""
-            line = int(lines[row])
-            bad.append(BadRow(message, line=line, column=column or None, text=text, reason=fault))
-        if bad:
-            table = table.take(np.delete(np.arange(len(table)), list(faults)))
-        return ParsedChunk(table, bad)
+            bad.append(self.make_bad_row(int(lines[row]), converted[name][1][row], text, name))
+        good = np.delete(np.arange(len(table)), [*column_of])
+        return ParsedChunk(table.take(good), sorted(bad, key=attrgetter("line")))
 
 
 class LineReader(Reader):
@@ -284,57 +289,39 @@ class LineReader(Reader):
         self.can_reread, self.is_live = not source.is_live, source.is_live
         self.notes = source.notes
 
-    @abstractmethod
-    def _parse_chunk(self, chunk: Chunk, kinds: Kinds | None) -> ParsedChunk:
-        """Return the rows of a chunk."""
-
-    def _chunks(self, looking: bool) -> Iterator[Chunk]:
-        return self._source.chunks(looking=looking)
-
-    def _parse(self, kinds: Kinds | None, looking: bool) -> Iterator[ParsedChunk]:
-        for chunk in self._chunks(looking):
-            yield self._parse_chunk(chunk, kinds)
-
     def _parse_lines(
-        self,
-        lines: Iterable[tuple[int, bytes]],
-        parse: Callable[[str], T | None],
-        placeholder: T,
-    ) -> tuple[list[T], NDArray[np.int64], list[str], RowFaults]:
-        """Return rows, their numbers and texts, and faults, of which the row is `placeholder`.
+        self, lines: Iterable[tuple[int, bytes]], parse: Callable[[str], T | None]
+    ) -> tuple[list[T], NDArray[np.int64], list[str], list[BadRow]]:
+        """Return rows, their numbers and texts, and the bad ones.
 
         `parse` returns a row, None for no row, or raises.
         """
-        rows, numbers, texts, faults = list[T](), list[int](), list[str](), RowFaults()
+        rows, numbers, texts, bad = list[T](), list[int](), list[str](), list[BadRow]()
         for line, data in lines:
             text, fault = decode_line(data, self._source.encoding)
-            row: T | None = placeholder
+            row = None
             if not fault:
                 try:
                     row = parse(text)
                 except InvalidInputError as error:
                     fault = str(error)
-            if row is None:
-                continue
             if fault:
-                faults[len(rows)] = "", fault
-            rows.append(row)
-            numbers.append(line)
-            texts.append(text)
-        return rows, np.array(numbers, np.int64), texts, faults
+                bad.append(self.make_bad_row(line, fault, text))
+            elif row is not None:
+                rows.append(row)
+                numbers.append(line)
+                texts.append(text)
+        return rows, np.array(numbers, np.int64), texts, bad
 
 
 def is_utf8(data: bytes) -> bool:
     """Return whether bytes are UTF-8 without NUL."""
     if b"\0" in data:
         return False
-    if data.isascii():
-        return True
     try:
-        data.decode()
+        return data.isascii() or bool(data.decode())
     except UnicodeDecodeError:
         return False
-    return True
 
 
 def decode_line(line: bytes, encoding: str | None) -> tuple[str, str]:
