@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from folklearn.errors import InvalidInputError
-from folklearn.readers.convert import DATE_KINDS, Kind, Kinds
+from folklearn.readers.convert import DATE_KINDS, MAX_ABS_VALUE, Kind, Kinds
 from folklearn.readers.reader import ParsedChunk, Reader
 from folklearn.readers.source import ByteSource, IteratorIO
 from folklearn.readers.table import (
@@ -28,7 +28,6 @@ from folklearn.readers.table import (
     as_text_column,
     convert_values,
     decode_column,
-    find_faults,
     kind_of_column,
 )
 from folklearn.utils import import_optional
@@ -78,8 +77,6 @@ class ArrowReader(Reader):
         self.check_column_count(len(schema))
         names: dict[str, None] = {}
         for number, field in enumerate(schema, start=1):
-            if _PANDAS_INDEX.fullmatch(field.name):
-                continue
             if field.name in names:
                 raise InvalidInputError(
                     f"{self.name} has two columns named {field.name!r}; rename one"
@@ -88,8 +85,8 @@ class ArrowReader(Reader):
                 raise InvalidInputError(f"column {number} of {self.name} has no name; name it")
             if kind_of_type(field.type) is None:
                 self.leave_out(field.name, str(field.type))
-                continue
-            names[field.name] = None
+            elif not _PANDAS_INDEX.fullmatch(field.name):
+                names[field.name] = None
         self.names = tuple(names)
 
     def _parse(self, kinds: Kinds | None, looking: bool) -> Iterator[ParsedChunk]:
@@ -178,7 +175,9 @@ def convert_arrow(
             array = array.cast(pa.int8())
         # Rounding a large integer is what reading it as text would do too.
         numbers = array.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
-        return numbers, find_faults(numbers)
+        if np.fmax.reduce(np.abs(numbers), initial=0.0) <= MAX_ABS_VALUE:
+            return numbers, {}
+        return convert_values(numbers.tolist(), kind)
     if kind in DATE_KINDS and natural == "date":
         moments = array.cast(pa.timestamp("us"), safe=False).to_numpy(zero_copy_only=False)
         return moments.astype("datetime64[us]"), {}
@@ -195,9 +194,8 @@ def convert_arrow(
 
 def is_frame(source: Any) -> bool:
     """Return whether something may be a data frame, without importing a package to find out."""
-    return (hasattr(source, "columns") and hasattr(source, "__len__")) or hasattr(
-        source, "__arrow_c_stream__"
-    )
+    has_columns = hasattr(source, "columns") and hasattr(source, "__len__")
+    return has_columns or hasattr(source, "__arrow_c_stream__")
 
 
 class FrameReader(Reader):
@@ -302,14 +300,12 @@ class TableReader(Reader):
             yield self.assemble_rows(converted, rows.lines, features=rows.features)
 
     def _convert(self, column: Column, kind: Kind | None) -> tuple[Column, Faults]:
-        natural = kind_of_column(column)
-        if kind == natural == "number":
-            return column, find_faults(np.asarray(column, np.float64))
-        if kind in (None, natural):
+        if kind is None or kind == kind_of_column(column) != "number":
             return column, {}
-        if kind == "text":
-            return as_text_column(column), {}
-        assert kind is not None
         if isinstance(column, TextColumn):
             return decode_column(column.codes.astype("int64"), column.values, kind, self.decimal)
-        return convert_values(column.tolist(), kind)
+        return (
+            (as_text_column(column), {})
+            if kind == "text"
+            else convert_values(column.tolist(), kind)
+        )

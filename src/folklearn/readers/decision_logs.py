@@ -62,24 +62,7 @@ class LoggedDecision(NamedTuple):
     options: tuple[Option, ...]  # that could be played; empty if they are known by number only
     action: int  # that was played, from 0
     propensity: float  # with which it was
-    reward: float  # the negative cost as it is stored; from 0 to 1 once `scaled`
-
-    def scaled(self, low: float, high: float) -> "LoggedDecision":
-        """Return the decision with a reward between `low` and `high` scaled to 0 to 1; check it."""
-        if not 0.0 < self.propensity <= 1.0 + _ROUNDING:
-            raise InvalidInputError(
-                f"the probability is {self.propensity:g}; that of an action that was played is "
-                "above 0 and at most 1"
-            )
-        scaled = (self.reward - low) / (high - low)
-        if not -_ROUNDING <= scaled <= 1.0 + _ROUNDING:
-            raise InvalidInputError(
-                f"the cost is {0.0 - self.reward:g}, a reward of {self.reward:g}, which is not "
-                f"between {low:g} and {high:g}; say what rewards lie between: "
-                f"{spell_argument('reward_range=(low, high)')}"
-            )
-        reward = min(max(scaled, 0.0), 1.0)
-        return self._replace(propensity=min(self.propensity, 1.0), reward=reward)
+    reward: float  # the negative cost; from 0 to 1 once it is scaled
 
 
 def read_log(
@@ -130,7 +113,7 @@ def write_log(log: Interactions, path: str | os.PathLike[str]) -> None:
 def read_decisions(
     source: ByteSource, reward_range: tuple[float, float], on_bad: OnBad
 ) -> Iterator[LoggedDecision]:
-    """Yield the decisions of a file in order."""
+    """Yield the decisions of a file in order, their rewards scaled to 0 to 1."""
     low, high = reward_range
     if not (low < high and math.isfinite(high - low)):
         raise InvalidInputError(
@@ -142,7 +125,7 @@ def read_decisions(
                 raise InvalidInputError(fault)
             decision = parse([text for _, text, _ in lines])
             if decision is not None:
-                yield decision.scaled(low, high)
+                yield _scale_reward(decision, low, high)
         except InvalidInputError as error:
             first, text = lines[0][0], "\n".join(text for _, text, _ in lines)
             where = f"line {first} of {source.name}"
@@ -152,27 +135,46 @@ def read_decisions(
             on_bad(bad)
 
 
+def _scale_reward(decision: LoggedDecision, low: float, high: float) -> LoggedDecision:
+    propensity, reward = decision.propensity, decision.reward
+    if not 0.0 < propensity <= 1.0 + _ROUNDING:
+        raise InvalidInputError(
+            f"the probability is {propensity:g}; that of an action that was played is above 0 and "
+            "at most 1"
+        )
+    scaled = (reward - low) / (high - low)
+    if not -_ROUNDING <= scaled <= 1.0 + _ROUNDING:
+        raise InvalidInputError(
+            f"the cost is {0.0 - reward:g}, a reward of {reward:g}, which is not between {low:g} "
+            f"and {high:g}; say what rewards lie between: "
+            f"{spell_argument('reward_range=(low, high)')}"
+        )
+    return decision._replace(propensity=min(propensity, 1.0), reward=min(max(scaled, 0.0), 1.0))
+
+
 _Line = tuple[int, str, str]  # its number, text, and what is wrong with it
 _Parser = Callable[[Sequence[str]], LoggedDecision | None]
 
 
+def _is_blank(line: _Line) -> bool:
+    return not (line[1].strip() or line[2])
+
+
 def _group_lines(source: ByteSource) -> Iterator[tuple[_Parser, list[_Line]]]:
     """Yield of every decision its parser, which the first two lines tell, and its lines."""
-    numbered = (numbered for chunk in source.chunks() for numbered in chunk.lines())
+    numbered = chain.from_iterable(chunk.lines() for chunk in source.chunks())
     lines = ((line, *decode_line(data, source.encoding)) for line, data in numbered)
-
-    def is_blank(line: _Line) -> bool:
-        return not (line[1].strip() or line[2])
-
-    filled: Iterator[_Line] = dropwhile(is_blank, lines)
+    filled: Iterator[_Line] = dropwhile(_is_blank, lines)
     start = list(islice(filled, 2))
-    first, second = ([text for _, text, _ in start] + ["", ""])[:2]
-    parse: _Parser = parse_dsjson if first.lstrip().startswith("{") else parse_cb_line
+    first, second = (*(text for _, text, _ in start), "", "")[:2]
     label, second_label = first.partition("|")[0], second.partition("|")[0]
     is_unlabelled = ":" not in label or ("|" in second and ":" not in second_label)
-    if parse is parse_cb_line and (is_unlabelled or label.split(" ")[0] == _SHARED):
+    parse: _Parser = parse_cb_line
+    if first.lstrip().startswith("{"):
+        parse = parse_dsjson
+    elif is_unlabelled or label.split(" ")[0] == _SHARED:
         parse = parse_cb_lines
-    for is_empty, group in groupby(chain(start, filled), is_blank):
+    for is_empty, group in groupby(chain(start, filled), _is_blank):
         if not is_empty and parse is parse_cb_lines:
             yield parse, list(group)
         elif not is_empty:
@@ -180,7 +182,6 @@ def _group_lines(source: ByteSource) -> Iterator[tuple[_Parser, list[_Line]]]:
 
 
 def parse_cb_line(texts: Sequence[str]) -> LoggedDecision:
-    """Return the decision of one line."""
     words, _, features = split_vw_line(texts[0])
     if len(words) != 1:
         raise InvalidInputError(
@@ -193,7 +194,6 @@ def parse_cb_line(texts: Sequence[str]) -> LoggedDecision:
 
 
 def parse_cb_lines(texts: Sequence[str]) -> LoggedDecision:
-    """Return the decision that has a line for every action."""
     context: Features = {}
     options: list[Option] = []
     labels: dict[int, str] = {}
@@ -251,13 +251,11 @@ def write_cb(decisions: Iterable[LoggedDecision]) -> Iterator[str]:
 
 
 def _split_name(name: str) -> tuple[str, str]:
-    """Return the namespace of a feature, "" for none, and its name within."""
     space, _, inner = name.partition("^")
     return (space, inner) if space and inner else ("", name)
 
 
 def _format_features(features: Features) -> str:
-    """Return features as VW writes them: by namespace, a text as an indicator."""
     words = []
     for name, value in features.items():
         space, inner = _split_name(name)
@@ -269,7 +267,6 @@ def _format_features(features: Features) -> str:
 
 
 def _escape(name: str) -> str:
-    """Percent-encode what separates names."""
     return _SPECIAL.sub(lambda match: "".join(f"%{byte:02X}" for byte in match[0].encode()), name)
 
 
@@ -332,10 +329,8 @@ def _walk_features(value: Any, name: str) -> Iterator[tuple[str, float | str]]:
 
 
 def _check_number(value: Any, what: str) -> float:
-    if not isinstance(value, bool | int | float):
-        raise InvalidInputError(f"{what} is {value!r}; expected a number")
-    if not abs(value) <= MAX_ABS_VALUE:
-        raise InvalidInputError(f"{what} is {value}; expected a number that can be computed with")
+    if not (isinstance(value, bool | int | float) and abs(value) <= MAX_ABS_VALUE):
+        raise InvalidInputError(f"{what} is {value!r}; expected a number that can be computed with")
     return float(value)
 
 
@@ -346,18 +341,18 @@ def _find_action(line: dict[str, Any], n_actions: int) -> int:
     said = [(key, line[key], first) for key, first in ways.items() if key in line]
     if not said and isinstance(ranked, list) and ranked:
         said = [("the first of a", ranked[0], 1)]
+    if not said:
+        raise InvalidInputError("it does not say which action was played: it has no '_labelIndex'")
     for key, value, first in said:
         if type(value) is not int or not first <= value < n_actions + first:
             raise InvalidInputError(
                 f"{key} is {value!r}; expected {first} to {n_actions + first - 1}, one of its "
                 f"{n_actions} actions"
             )
-    actions: set[int] = {value - first for _, value, first in said}
-    if not actions:
-        raise InvalidInputError("it does not say which action was played: it has no '_labelIndex'")
-    if len(actions) > 1:
+    action, *others = (int(value) - first for _, value, first in said)
+    if others not in ([], [action]):
         raise InvalidInputError("_labelIndex and _label_Action name different actions")
-    return actions.pop()
+    return action
 
 
 def _find_propensity(line: dict[str, Any], action: int) -> float:
@@ -376,7 +371,6 @@ def _find_propensity(line: dict[str, Any], action: int) -> float:
 
 
 def _find_reward(line: dict[str, Any]) -> float:
-    """Return the negative cost, or a single outcome."""
     if "_label_cost" in line:
         return 0.0 - _check_number(line["_label_cost"], "_label_cost")
     entries: Any = line["o"] if isinstance(line.get("o"), list) else []
@@ -414,7 +408,6 @@ def write_dsjson(decisions: Iterable[LoggedDecision]) -> Iterator[str]:
 
 
 def _nest_features(features: Features) -> dict[str, Any]:
-    """Return features with an object for every namespace."""
     nested: dict[str, Any] = {}
     for name, value in features.items():
         if name.startswith("_"):
@@ -441,13 +434,10 @@ def as_numbers(features: Features) -> dict[str, float]:
 def as_interactions(
     decisions: Sequence[LoggedDecision], n_actions: int | None = None
 ) -> Interactions:
-    """Return decisions as a table of numbers.
+    """Return decisions as a table of numbers, as `read_log` does.
 
-    A number is a column, and a text is a column ``name=text`` that is 1 where it occurs; what a
-    decision does not name is 0. If all decisions offer the same, contexts are rows and actions
-    are numbers; if not, a row is an action, with the features of its decision. `n_actions` is how
-    many there are where they are known by number only; by default as many as the largest number
-    that was played, and at least 2.
+    If all decisions offer the same, contexts are rows and actions are numbers; if not, a row is an
+    action, with the features of its decision.
     """
     if not decisions:
         raise InvalidInputError("there is no decision in this log that can be read")
@@ -472,7 +462,6 @@ def as_interactions(
 
 
 def _feature_matrix(rows: Sequence[Features]) -> tuple[Any, tuple[str, ...]]:
-    """Return rows of features by name as a matrix, and the names of its columns."""
     from sklearn.feature_extraction import DictVectorizer
 
     numbers = [as_numbers(row) for row in rows]

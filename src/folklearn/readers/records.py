@@ -146,12 +146,14 @@ def parse_object(text: str) -> dict[str, Any]:
     """
     try:
         record = _DECODER.decode(text)
-        if "\\u" in text:
-            _check_surrogates(record)
+        if "\\u" in text:  # a lone surrogate, which JSON can escape and UTF-8 cannot encode
+            json.dumps(record, ensure_ascii=False).encode()
     except InvalidInputError:
         raise
     except json.JSONDecodeError as error:
         raise InvalidInputError(f"it is not JSON: {error.msg} at character {error.colno}") from None
+    except UnicodeEncodeError as error:
+        raise InvalidInputError(f"{error.object[error.start]!r} is not Unicode text") from None
     except RecursionError:
         raise InvalidInputError(
             "it is nested too deeply to be read; only numbers, text and dates can be: leave nested "
@@ -182,15 +184,3 @@ def _check_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 # One for all lines: `json.loads` with a hook makes one for each.
 _DECODER = json.JSONDecoder(object_pairs_hook=_check_keys)
-
-
-def _check_surrogates(value: Any) -> None:
-    """Raise for a lone surrogate, which JSON can escape and UTF-8 cannot encode."""
-    if isinstance(value, str):
-        try:
-            value.encode()
-        except UnicodeEncodeError:
-            raise InvalidInputError(f"{value!r} is not Unicode text") from None
-    elif isinstance(value, dict | list):
-        for inner in (*value, *value.values()) if isinstance(value, dict) else value:
-            _check_surrogates(inner)
