@@ -40,10 +40,7 @@ _PANDAS_INDEX = re.compile(r"__index_level_\d+__")
 
 
 class ArrowReader(Reader):
-    """A Parquet file, an Arrow file or an Arrow stream, recognised by their first bytes.
-
-    Parquet and Arrow files from a pipe are stored in a temporary file.
-    """
+    """A Parquet file, an Arrow file or stream; files from a pipe go to a temporary one."""
 
     unit = "row"
 
@@ -205,8 +202,8 @@ class FrameReader(Reader):
     unit = "row"
     has_objects = True
 
-    def __init__(self, frame: Any, name: str = "the data frame") -> None:
-        super().__init__(name)
+    def __init__(self, frame: Any) -> None:
+        super().__init__("the data frame")
         nw = import_optional("narwhals.stable.v2", "data frames need", "df")
         import_optional("pyarrow", "data frames need", "df")
         try:
@@ -214,12 +211,12 @@ class FrameReader(Reader):
             columns = self._frame.columns
         except (TypeError, ValueError) as error:
             reason = " ".join(str(error).split())
-            raise InvalidInputError(f"{name} cannot be read: {reason}") from None
+            raise InvalidInputError(f"{self.name} cannot be read: {reason}") from None
         self.check_column_count(len(columns))
         self.n_rows = len(self._frame)
         self._frame_names = {str(column): column for column in columns}
         if len(self._frame_names) < len(columns):
-            raise InvalidInputError(f"{name} has two columns of the same name; rename one")
+            raise InvalidInputError(f"{self.name} has two columns of the same name; rename one")
         self.names = tuple(name for name in self._frame_names if self._is_readable(name, nw))
 
     def _is_readable(self, name: str, nw: Any) -> bool:

@@ -37,14 +37,7 @@ _THREAD_BYTES = 2**20  # that a thread of pyarrow parses
 
 
 class CsvReader(LineReader):
-    """A CSV file or a stream of it.
-
-    Parameters
-    ----------
-    source : the text.
-    delimiter : one character between cells; inferred from the header if None.
-    decimal : "." or "," before decimals; inferred from the first rows if None.
-    """
+    """A CSV file or a stream of it; delimiter and decimal mark are inferred if they are None."""
 
     format = "csv"
 
@@ -87,7 +80,6 @@ class CsvReader(LineReader):
         )
 
     def _name_columns(self, names: list[str], line: int) -> None:
-        """Name the columns; of those with one name the later ones are called a.1, a.2, ..."""
         self.check_column_count(len(names))
         numbers = [parse_number(name) for name in names]
         if all(number is not None for number in numbers) and not all(map(str.isdigit, names)):
@@ -203,7 +195,6 @@ class CsvReader(LineReader):
         return Table(columns, lines)
 
     def _parse_irregular(self, chunk: Chunk, kinds: Kinds) -> ParsedChunk:
-        """Return a chunk as Python reads it, record by record, bad ones apart."""
         records = split_records(chunk, self.delimiter)
         rows, lines, texts, bad = self._parse_lines(records, self._parse_cells)
         cells_of = dict(zip(self.names, zip(*rows, strict=True), strict=True)) if rows else {}
@@ -232,7 +223,7 @@ class CsvReader(LineReader):
 
 
 def split_records(chunk: Chunk, delimiter: str) -> Iterator[tuple[int, bytes]]:
-    """Yield (line where it starts, record with its end); the last may have an open quote."""
+    """Yield the line where it starts and the text of every record; the last may be unclosed."""
     line, start = chunk.line, 0
     for end in (*record_ends(chunk.data, delimiter)[0].tolist(), len(chunk.data)):
         record = chunk.data[start:end]

@@ -37,10 +37,7 @@ def convert_records(
     texts: Sequence[str] = (),
     bad: Sequence[BadRow] = (),
 ) -> ParsedChunk:
-    """Return mappings as rows with columns of these kinds.
-
-    A column that is not in `kinds` is left out, unless only later rows have it.
-    """
+    """Return mappings as rows; other columns are left out, unless only later rows have them."""
     names = dict.fromkeys(chain.from_iterable(records))
     reader.check_column_count(len(names))
     if not all(isinstance(name, str) for name in names):
@@ -60,21 +57,15 @@ def convert_records(
 
 
 class RowsReader(Reader):
-    """Mappings of column names to values, from a sequence or an iterator.
-
-    Parameters
-    ----------
-    rows : the mappings. A list or tuple can be read again, an iterator only once.
-    name : what messages call them.
-    """
+    """Mappings of column names to values, from a sequence or an iterator, which is read once."""
 
     format = "rows"
     unit = "row"
     has_objects = True
     _has_late_columns = True
 
-    def __init__(self, rows: Iterable[Mapping[str, Any]], name: str = "the rows") -> None:
-        super().__init__(name)
+    def __init__(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        super().__init__("the rows")
         self.can_reread = isinstance(rows, Sequence)
         self.n_rows = len(rows) if isinstance(rows, Sequence) else None
         self._rows = rows if isinstance(rows, Sequence) else Peekable(rows)
@@ -139,11 +130,6 @@ def _parse_unless_blank(text: str) -> dict[str, Any] | None:
 
 
 def parse_object(text: str) -> dict[str, Any]:
-    """Return the object of one line.
-
-    >>> parse_object('{"size": 3, "kind": "cat"}')
-    {'size': 3, 'kind': 'cat'}
-    """
     try:
         record = _DECODER.decode(text)
         if "\\u" in text:  # a lone surrogate, which JSON can escape and UTF-8 cannot encode

@@ -31,7 +31,7 @@ _MAGIC_BYTES = 8  # tell the compression
 _ENCODING_BYTES = 1024  # tell the encoding, and whether it is text
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 _READABLE = "CSV, JSON lines, svmlight, VW text, Parquet and Arrow can be read"
-_FOREIGN_FORMATS = {
+_FOREIGN_FORMATS: dict[bytes | tuple[bytes, ...], str] = {
     b"BZh": "packed with bzip2; unpack it first: bunzip2",
     b"\xfd7zXZ": "packed with xz; unpack it first: unxz",
     b"7z\xbc\xaf": "packed with 7-Zip; unpack it first",
@@ -41,10 +41,9 @@ _FOREIGN_FORMATS = {
     b"SQLite": f"a database of SQLite; export the table as CSV: {_READABLE}",
     b"\x89HDF": f"an HDF5 file; load it in Python: {_READABLE}",
     b"%PDF": f"a PDF document: {_READABLE}",
-    **dict.fromkeys((b"\x89PNG", b"\xff\xd8\xff", b"GIF8"), f"a picture: {_READABLE}"),
-    **dict.fromkeys(
-        (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05"),
-        f"a pickle; load it in Python: {_READABLE}",
+    (b"\x89PNG", b"\xff\xd8\xff", b"GIF8"): f"a picture: {_READABLE}",
+    (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05"): (
+        f"a pickle; load it in Python: {_READABLE}"
     ),
 }
 _CONTROL = re.compile(rb"[\0-\x08\x0e-\x1a]")
@@ -78,7 +77,6 @@ class Peekable(Generic[T]):
         self._items, self._seen = iter(items), list[T]()
 
     def read(self, looking: bool = False) -> Iterator[T]:
-        """Yield what was looked at, then what comes."""
         seen = tuple(self._seen)
         if not looking:
             self._seen = []
@@ -106,18 +104,7 @@ class IteratorIO(io.RawIOBase):
 
 
 class ByteSource:
-    """A file, or a stream that is read once as it comes.
-
-    Parameters
-    ----------
-    origin : path of a file, or an object open for reading bytes.
-    name : what messages call it.
-    encoding : of its text; if None, by a byte order mark at the beginning, else UTF-8.
-
-    Attributes
-    ----------
-    is_live : whether it is a stream.
-    """
+    """A file, or a stream (`is_live`) that is read once as it comes."""
 
     def __init__(self, origin: Path | BinaryIO, name: str, encoding: str | None = None) -> None:
         self.name, self.encoding = name, encoding
@@ -143,7 +130,6 @@ class ByteSource:
 
     @cached_property
     def first_bytes(self) -> bytes:
-        """The first bytes as they are stored."""
         return _peek(self.raw(looking=True), _MAGIC_BYTES)[0]
 
     def first_line(self, comment: str = "") -> str:

@@ -23,7 +23,7 @@ Labels of both are text and stay as they are written.
 import math
 import re
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import compress
 from typing import Any, NamedTuple
 
@@ -32,7 +32,7 @@ import numpy as np
 from folklearn.errors import InvalidInputError
 from folklearn.kernels import text as kernels
 from folklearn.readers.convert import MAX_ABS_VALUE, Kinds, parse_number, to_number
-from folklearn.readers.reader import LineReader, ParsedChunk, is_utf8
+from folklearn.readers.reader import BadRow, LineReader, ParsedChunk, is_utf8
 from folklearn.readers.source import ByteSource, Chunk
 from folklearn.readers.table import Column, Table, TextColumn, is_missing
 from folklearn.sparse import SparseRows
@@ -115,33 +115,26 @@ class _SparseReader(LineReader):
             columns["tag"] = TextColumn.of(
                 text[a:b].decode().removeprefix(_TAG) or None for a, b in tags[plain].tolist()
             )
-        columns = _select_columns(columns, kinds)
         table = Table(columns, plain + chunk.line, X if len(plain) == T else X[plain])
-        if kernels.OTHER not in types:
-            return ParsedChunk(table, ())
-        lines = compress(chunk.lines(), types == kernels.OTHER)
-        others, bad = self._parse_others(lines, kinds)
-        both = Table.concat([table, others])
-        return ParsedChunk(both.take(np.argsort(both.lines)), bad)
-
-    def _parse_others(self, lines: Iterable[tuple[int, bytes]], kinds: Kinds | None) -> ParsedChunk:
-        rows, numbers, _, bad = self._parse_lines(lines, self._parse_line)
-        columns: dict[str, Column] = {
-            "label": TextColumn.of(row.label for row in rows),
-            "weight": np.array([row.weight for row in rows], np.float64),
-            "tag": TextColumn.of(row.tag for row in rows),
+        bad: Sequence[BadRow] = ()
+        if kernels.OTHER in types:
+            lines = compress(chunk.lines(), types == kernels.OTHER)
+            rows, numbers, _, bad = self._parse_lines(lines, self._parse_line)
+            columns = {
+                "label": TextColumn.of(row.label for row in rows),
+                "weight": np.array([row.weight for row in rows], np.float64),
+                "tag": TextColumn.of(row.tag for row in rows),
+            }
+            others = Table(columns, numbers, hash_features([row.features for row in rows]))
+            table = Table.concat([table, others])
+            table = table.take(np.argsort(table.lines))
+        columns = {  # weights and tags only if there are any
+            name: column
+            for name, column in table.columns.items()
+            if (kinds is None or name in kinds)
+            and (name == "label" or not is_missing(column).all())
         }
-        X = hash_features([row.features for row in rows])
-        return ParsedChunk(Table(_select_columns(columns, kinds), numbers, X), bad)
-
-
-def _select_columns(columns: dict[str, Column], kinds: Kinds | None) -> dict[str, Column]:
-    """Return the columns that are wanted; weights and tags only if there are any."""
-    return {
-        name: column
-        for name, column in columns.items()
-        if (kinds is None or name in kinds) and (name == "label" or not is_missing(column).all())
-    }
+        return ParsedChunk(Table(columns, table.lines, table.features), bad)
 
 
 class SvmlightReader(_SparseReader):
@@ -156,11 +149,7 @@ class SvmlightReader(_SparseReader):
 
 
 def parse_svmlight(text: str) -> SparseLine | None:
-    """Return the row of one line, or None if it is only a comment.
-
-    >>> parse_svmlight("+1 10:-2 3:0.5 # seen twice")[:2]
-    ({10: -2.0, 3: 0.5}, '+1')
-    """
+    """Return the row of one line, or None if it is only a comment."""
     words = text.partition("#")[0].split()
     if not words:
         return None
@@ -216,10 +205,7 @@ class VwReader(_SparseReader):
 def parse_vw(text: str) -> SparseLine:
     """Return what one line says.
 
-    >>> row = parse_vw("spam 2.5 'mail7|words:2 cheap offer:3 |size :40")
-    >>> row.label, row.weight, row.tag
-    ('spam', 2.5, 'mail7')
-    >>> row.features
+    >>> parse_vw("spam 2.5 'mail7|words:2 cheap offer:3 |size :40").features
     {'words^cheap': 2.0, 'words^offer': 6.0, 'size^0': 40.0}
     """
     words, tag, features = split_vw_line(text)
