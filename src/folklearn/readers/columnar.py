@@ -154,11 +154,7 @@ def convert_arrow(
     import pyarrow.compute
 
     if isinstance(array, pa.ChunkedArray):
-        if array.num_chunks == 1:
-            array = array.chunk(0)
-        else:
-            chunks = array.unify_dictionaries().chunks
-            array = pa.concat_arrays(chunks) if chunks else pa.array([], array.type)
+        array = array.chunk(0) if array.num_chunks == 1 else array.combine_chunks()
     if pa.types.is_duration(array.type):
         ticks = array.cast(pa.int64()).cast(pa.float64(), safe=False)
         array = pa.compute.divide(ticks, _TICKS_PER_SECOND[array.type.unit])

@@ -6,15 +6,14 @@ VW's text is ``action:cost:probability | features``. For actions that are known 
 features`` of the decision, then a line for every action, of which the one that was played has the
 label, whose first number says nothing. A tag names the action.
 
-JSON lines (`--dsjson`) are those of VW and Azure Personalizer, one object a line. `c` holds the
-features of the decision, and in `_multi` those of its actions; `_labelIndex` is the action that was
-played, counted from 0, and `_label_Action` the same from 1; `a` are actions from 1 as they were
-ranked, the played one first, and `p` their probabilities; `_label_cost` is the negative reward and
-`_label_probability` the probability of the played action, where `p` is absent; `o` are the
-outcomes; `EventId` names the decision and `_tag` an action. Lines with `_skipLearn` were never
-activated, and are left out. Of features, an object within is a namespace, a list of objects is all
-of them, a list of numbers is numbered, a text in a list is an indicator, and so is every word of a
-`_text`. Other keys that begin with an underscore are no features.
+JSON lines (`--dsjson`) are those of VW and Azure Personalizer. `c` holds the features of the
+decision, and in `_multi` those of its actions; `_labelIndex` is the played action from 0,
+`_label_Action` from 1; `a` are actions from 1 as they were ranked, the played one first, and `p`
+their probabilities; `_label_cost` is the negative reward, `_label_probability` that of the played
+action where `p` is absent; `o` are the outcomes; `_tag` names an action. Lines with `_skipLearn`
+are left out. Of features, an object within is a namespace, a list of objects is all of them, a list
+of numbers is numbered, a text in a list is an indicator, and so is every word of a `_text`. Other
+keys that begin with an underscore are no features.
 """
 
 import json
@@ -119,20 +118,40 @@ def read_decisions(
         raise InvalidInputError(
             f"rewards must lie between two numbers, the lower one first; got {low} and {high}"
         )
-    for parse, lines in _group_lines(source):
-        try:
-            for fault in filter(None, (fault for _, _, fault in lines)):
-                raise InvalidInputError(fault)
-            decision = parse([text for _, text, _ in lines])
-            if decision is not None:
-                yield _scale_reward(decision, low, high)
-        except InvalidInputError as error:
-            first, text = lines[0][0], "\n".join(text for _, text, _ in lines)
-            where = f"line {first} of {source.name}"
-            bad = BadRow(f"{where}: {error}", line=first, text=text, reason=str(error))
-            if on_bad is None:
-                raise bad from None
-            on_bad(bad)
+    lines = dropwhile(_is_blank, chain.from_iterable(chunk.lines() for chunk in source.chunks()))
+    start = list(islice(lines, 2))
+    parse = _choose_parser([data.decode(errors="replace") for _, data in start])
+    n_lines = None if parse is parse_cb_lines else 1  # of a decision; None for a whole group
+    for is_blank, group in groupby(chain(start, lines), _is_blank):
+        while not is_blank and (numbered := list(islice(group, n_lines))):
+            first = numbered[0][0]
+            text, fault = decode_line(b"\n".join(data for _, data in numbered), source.encoding)
+            try:
+                if fault:
+                    raise InvalidInputError(fault)
+                decision = parse(text)
+                if decision is not None:
+                    yield _scale_reward(decision, low, high)
+            except InvalidInputError as error:
+                message = f"line {first} of {source.name}: {error}"
+                bad = BadRow(message, line=first, text=text, reason=str(error))
+                if on_bad is None:
+                    raise bad from None
+                on_bad(bad)
+
+
+def _is_blank(line: tuple[int, bytes]) -> bool:
+    return not line[1].strip()
+
+
+def _choose_parser(start: Sequence[str]) -> Callable[[str], LoggedDecision | None]:
+    """Return what parses a decision, which the first two lines of a log tell."""
+    first, second = (*start, "", "")[:2]
+    if first.lstrip().startswith("{"):
+        return parse_dsjson
+    label, second_label = first.partition("|")[0], second.partition("|")[0]
+    is_unlabelled = ":" not in label or ("|" in second and ":" not in second_label)
+    return parse_cb_lines if is_unlabelled or label.split(" ")[0] == _SHARED else parse_cb_line
 
 
 def _scale_reward(decision: LoggedDecision, low: float, high: float) -> LoggedDecision:
@@ -152,37 +171,8 @@ def _scale_reward(decision: LoggedDecision, low: float, high: float) -> LoggedDe
     return decision._replace(propensity=min(propensity, 1.0), reward=min(max(scaled, 0.0), 1.0))
 
 
-_Line = tuple[int, str, str]  # its number, text, and what is wrong with it
-_Parser = Callable[[Sequence[str]], LoggedDecision | None]
-
-
-def _is_blank(line: _Line) -> bool:
-    return not (line[1].strip() or line[2])
-
-
-def _group_lines(source: ByteSource) -> Iterator[tuple[_Parser, list[_Line]]]:
-    """Yield of every decision its parser, which the first two lines tell, and its lines."""
-    numbered = chain.from_iterable(chunk.lines() for chunk in source.chunks())
-    lines = ((line, *decode_line(data, source.encoding)) for line, data in numbered)
-    filled: Iterator[_Line] = dropwhile(_is_blank, lines)
-    start = list(islice(filled, 2))
-    first, second = (*(text for _, text, _ in start), "", "")[:2]
-    label, second_label = first.partition("|")[0], second.partition("|")[0]
-    is_unlabelled = ":" not in label or ("|" in second and ":" not in second_label)
-    parse: _Parser = parse_cb_line
-    if first.lstrip().startswith("{"):
-        parse = parse_dsjson
-    elif is_unlabelled or label.split(" ")[0] == _SHARED:
-        parse = parse_cb_lines
-    for is_empty, group in groupby(chain(start, filled), _is_blank):
-        if not is_empty and parse is parse_cb_lines:
-            yield parse, list(group)
-        elif not is_empty:
-            yield from ((parse, [line]) for line in group)
-
-
-def parse_cb_line(texts: Sequence[str]) -> LoggedDecision:
-    words, _, features = split_vw_line(texts[0])
+def parse_cb_line(text: str) -> LoggedDecision:
+    words, _, features = split_vw_line(text)
     if len(words) != 1:
         raise InvalidInputError(
             f"there are {len(words)} words before the bar; expected one: action:cost:probability"
@@ -193,13 +183,13 @@ def parse_cb_line(texts: Sequence[str]) -> LoggedDecision:
     return LoggedDecision(features, (), action - 1, probability, 0.0 - cost)
 
 
-def parse_cb_lines(texts: Sequence[str]) -> LoggedDecision:
+def parse_cb_lines(text: str) -> LoggedDecision:
     context: Features = {}
     options: list[Option] = []
     labels: dict[int, str] = {}
-    for number, text in enumerate(texts, start=1):
+    for number, line in enumerate(text.split("\n"), start=1):
         try:
-            words, tag, features = split_vw_line(text)
+            words, tag, features = split_vw_line(line.rstrip("\r"))
         except InvalidInputError as error:
             raise InvalidInputError(f"line {number} of this decision: {error}") from None
         if words == [_SHARED] and number == 1:
@@ -270,9 +260,9 @@ def _escape(name: str) -> str:
     return _SPECIAL.sub(lambda match: "".join(f"%{byte:02X}" for byte in match[0].encode()), name)
 
 
-def parse_dsjson(texts: Sequence[str]) -> LoggedDecision | None:
+def parse_dsjson(text: str) -> LoggedDecision | None:
     """Return the decision of one line, None if it was never activated."""
-    line = parse_object(texts[0])
+    line = parse_object(text)
     if "_slots" in line or "_outcomes" in line:
         raise InvalidInputError("it has several slots; only decisions of one action can be read")
     if line.get("_skipLearn") is True:
@@ -424,7 +414,6 @@ WRITERS = {".vw": write_cb, ".dsjson": write_dsjson}  # by the ending of a name
 
 
 def as_numbers(features: Features) -> dict[str, float]:
-    """Return features as numbers, a text as an indicator such as ``city=Rome``."""
     return dict(
         (f"{name}={value}", 1.0) if isinstance(value, str) else (name, value)
         for name, value in features.items()
@@ -464,8 +453,7 @@ def as_interactions(
 def _feature_matrix(rows: Sequence[Features]) -> tuple[Any, tuple[str, ...]]:
     from sklearn.feature_extraction import DictVectorizer
 
-    numbers = [as_numbers(row) for row in rows]
-    vectorizer = DictVectorizer(sort=False).fit(numbers)
+    vectorizer = DictVectorizer(sort=False).fit(rows)  # a text is an indicator such as city=Rome
     names = tuple(vectorizer.feature_names_)
     if not names:
         return np.ones((len(rows), 1)), ("constant",)
@@ -474,7 +462,7 @@ def _feature_matrix(rows: Sequence[Features]) -> tuple[Any, tuple[str, ...]]:
             f"{len(rows)} rows with {len(names)} different features are too many for a table: "
             "leave features out whose texts hardly ever come again, such as ids"
         )
-    return vectorizer.transform(numbers).toarray(), names
+    return vectorizer.transform(rows).toarray(), names
 
 
 def as_decisions(log: Interactions) -> Iterator[LoggedDecision]:

@@ -179,18 +179,18 @@ class Reader(ABC):
         on_bad : takes every row that cannot be read, which is then left out. If None, the rows
             before it are yielded, and then it is raised.
         """
-        first_names = {*self.names, *self.left_out}
+        columns = {*self.names, *self.left_out}
         for name, kind in kinds.items():
             if name in self.left_out and kind != "object":
                 raise InvalidInputError(
                     f"column {name!r} of {self.name} cannot be read: only numbers, text and dates "
                     "can be"
                 )
-            if name not in first_names and not self._has_late_columns:
+            if not (self._has_late_columns or name in columns):
                 raise self.missing_column_error(name)
-        if self._was_read and not self.can_reread:
-            raise InvalidInputError(f"{self.name} can be read only once; store it in a file")
         if not self.can_reread:
+            if self._was_read:
+                raise InvalidInputError(f"{self.name} can be read only once; store it in a file")
             self.head()  # kept: after the rows are read it cannot be computed
         self._was_read = True
         return self._fill_tables(self._parse(kinds, looking=False), max_rows, on_bad)

@@ -169,7 +169,7 @@ class ByteSource:
 
         What was read by `looking` at a stream is yielded again by the next call.
         """
-        line, n_read, waiting = 1, 0, bytearray()
+        line, n_read, waiting, mark = 1, 0, bytearray(), codecs.BOM_UTF8
         for piece in self._decode(looking):
             n_read += len(piece)
             if looking and self.is_live and n_read > _MAX_PEEKED_BYTES:
@@ -181,7 +181,7 @@ class ByteSource:
             is_long = len(waiting) > _MAX_LINE_BYTES
             if b"\n" not in piece and not is_long:
                 continue
-            data = bytes(waiting)
+            data, mark = bytes(waiting).removeprefix(mark), b""
             end = last_record_end(data, delimiter)
             if not end and is_long:
                 end = data.find(b"\n") + 1
@@ -194,7 +194,7 @@ class ByteSource:
                 yield Chunk(data[:end], line)
                 line += data.count(b"\n", 0, end)
             waiting = bytearray(data[end:])
-        data = bytes(waiting)
+        data = bytes(waiting).removeprefix(mark)
         if data and not data.endswith(b"\n"):
             data += b"\n"
         while data:  # where a quote is left open, one line is bad and the next begins anew
@@ -204,20 +204,20 @@ class ByteSource:
             data = data[end:]
 
     def _decode(self, looking: bool = False) -> Iterator[bytes]:
-        """Yield the text as UTF-8 without a mark, lines ending with a line feed."""
+        """Yield the text as UTF-8, lines ending with a line feed."""
         pieces = self.raw(looking)
         if self.first_bytes.startswith((_GZIP, _ZSTD)):
             pieces = self._decompress(_peek(pieces, _MAGIC_BYTES)[1])  # gzip reads 2 bytes first
-        start, pieces = _peek(pieces, _ENCODING_BYTES)
         if self._codec == "":
+            start, pieces = _peek(pieces, _ENCODING_BYTES)
             self._codec = self._detect_codec(start)
         if self._codec is not None:
             texts = codecs.iterdecode(pieces, self._codec, "folklearn.bad_byte")
             pieces = (text.encode("utf-8", "surrogateescape") for text in texts)
         is_return: bool | None = None  # whether a carriage return ends lines: the first end tells
-        held, mark = b"", codecs.BOM_UTF8
+        held = b""
         for piece in pieces:
-            text, held, mark = held + piece.removeprefix(mark), b"", b""
+            text, held = held + piece, b""
             if is_return is None:
                 end = _FIRST_LINE_END.search(text)
                 if end and end[0] == b"\r":  # it may be half of an end of a line
