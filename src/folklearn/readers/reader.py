@@ -117,11 +117,9 @@ class Reader(ABC):
 
     @property
     def known(self) -> set[str]:
-        """The columns of the first rows, also those that cannot be read."""
         return {*self.names, *self.left_out}
 
     def leave_out(self, column: str, type: str) -> None:
-        """Register a column that holds values of a type that cannot be read."""
         if column not in self.left_out:
             self.left_out[column] = type
             self.notes.append(
@@ -130,7 +128,6 @@ class Reader(ABC):
             )
 
     def check_column_count(self, n_columns: int) -> None:
-        """Raise if there are more columns than can be read."""
         if n_columns > MAX_COLUMNS:
             raise InvalidInputError(
                 f"{self.name} has {n_columns:,} columns, and at most {MAX_COLUMNS:,} can be read: "
@@ -144,10 +141,9 @@ class Reader(ABC):
 
     @abstractmethod
     def _parse(self, kinds: Kinds | None, looking: bool) -> Iterator[ParsedChunk]:
-        """Yield all rows in chunks of any size.
+        """Yield all rows, for None all columns by the kind of their values.
 
-        Columns are of these kinds, or all of the kind of their values for None. `looking` at a
-        stream leaves its rows to be read again.
+        `looking` at a stream leaves its rows to be read again.
         """
 
     def head(self, n: int = _HEAD_ROWS) -> Table:
@@ -238,7 +234,6 @@ class Reader(ABC):
         return [self._feature_names.get(int(index), str(index)) for index in indices]
 
     def missing_column_error(self, name: str, context: str = "") -> InvalidInputError:
-        """Return the error that there is no such column."""
         meant = closest_name(name, self.names)
         question = "; its" if meant is None else f"; did you mean {meant!r}? Its"
         columns = f"{question} columns are: {join_names(self.names)}"
@@ -247,7 +242,6 @@ class Reader(ABC):
     def make_bad_row(
         self, line: int, reason: str, text: str = "", column: str | None = None
     ) -> BadRow:
-        """Return the error of a row, or of its cell in a column."""
         where, shown = f"{self.unit} {line} of {self.name}", reason
         if column is not None:
             where += f", column {column!r}"
@@ -262,10 +256,7 @@ class Reader(ABC):
         texts: Sequence[str] = (),
         bad: Sequence[BadRow] = (),
     ) -> ParsedChunk:
-        """Return columns as rows, bad ones apart.
-
-        `texts` are the rows as written, `bad` those that have no columns.
-        """
+        """Return rows, bad ones apart: `texts` are as written, `bad` those without columns."""
         table = Table({name: column for name, (column, _) in converted.items()}, lines, features)
         column_of: dict[int, str] = {}  # by row, the first with a fault
         for name, (_, faults) in converted.items():
@@ -292,10 +283,7 @@ class LineReader(Reader):
     def _parse_lines(
         self, lines: Iterable[tuple[int, bytes]], parse: Callable[[str], T | None]
     ) -> tuple[list[T], NDArray[np.int64], list[str], list[BadRow]]:
-        """Return rows, their numbers and texts, and the bad ones.
-
-        `parse` returns a row, None for no row, or raises.
-        """
+        """Return rows, their numbers and texts, and bad ones; `parse` returns None for no row."""
         rows, numbers, texts, bad = list[T](), list[int](), list[str](), list[BadRow]()
         for line, data in lines:
             text, fault = decode_line(data, self._source.encoding)
@@ -316,10 +304,8 @@ class LineReader(Reader):
 
 def is_utf8(data: bytes) -> bool:
     """Return whether bytes are UTF-8 without NUL."""
-    if b"\0" in data:
-        return False
     try:
-        return data.isascii() or bool(data.decode())
+        return b"\0" not in data and (data.isascii() or bool(data.decode()))
     except UnicodeDecodeError:
         return False
 
@@ -355,7 +341,6 @@ class Scan:
     n_bad : rows that were left out.
     values : the first distinct texts of every column of text, in order of appearance.
     n_features, features : distinct features that rows name by number, 100,001 at most.
-    n_runs : runs of equal labels.
     """
 
     n_rows: int = 0
@@ -370,11 +355,10 @@ class Scan:
     values: dict[str, tuple[str, ...]] = field(default_factory=dict)
     n_features: int = 0
     features: tuple[int, ...] = ()
-    n_runs: int = 0
+    _n_runs: int = field(default=0, repr=False)  # of equal labels
     _last_label: Any = field(default=None, repr=False)
 
     def add(self, table: Table, target: str | None, weight: str | None) -> None:
-        """Count rows; `target` and `weight` name columns."""
         self.n_rows += len(table)
         for name, column in table.columns.items():
             n_missing = int(np.count_nonzero(is_missing(column)))
@@ -384,8 +368,10 @@ class Scan:
                 values = dict.fromkeys(self.values.get(name, ()))
                 values |= dict.fromkeys(column.values[i] for i in distinct_codes(column.codes)[0])
                 self.values[name] = tuple(values)[:_MAX_VALUES_SCANNED]
-        if target is not None:
-            self._add_labels(table.lines, table.columns.get(target))
+        if target is not None and target in table.columns:
+            self._add_labels(table.lines, table.columns[target])
+        elif target is not None:
+            self.n_unlabelled += len(table)
         weights = None if weight is None else table.columns.get(weight)
         if isinstance(weights, np.ndarray) and not is_missing(weights).all():
             self.largest_weight = max(self.largest_weight or 0.0, float(np.nanmax(weights)))
@@ -395,9 +381,6 @@ class Scan:
             self.n_features = len(self.features)
 
     def _add_labels(self, lines: NDArray[np.int64], column: Any) -> None:
-        if column is None:
-            self.n_unlabelled += len(lines)
-            return
         values: Sequence[Any]
         if kind_of_column(column) == "object":
             self.has_soft_labels |= any(isinstance(label, Mapping) for label in column)
@@ -418,8 +401,8 @@ class Scan:
         for code, row in zip(*distinct_codes(codes), strict=True):
             self.labels[values[code]] = self.labels.get(values[code], 0) + int(counts[code])
             self.first_lines.setdefault(values[code], int(lines[row]))
-        self.n_runs += int(np.count_nonzero(np.diff(codes[labelled])))
-        self.n_runs += values[codes[labelled[0]]] != self._last_label
+        self._n_runs += int(np.count_nonzero(np.diff(codes[labelled])))
+        self._n_runs += values[codes[labelled[0]]] != self._last_label
         self._last_label = values[codes[labelled[-1]]]
 
 
@@ -468,5 +451,5 @@ def scan(
     squares = sum(count * count for count in counts.labels.values())
     expected_runs = 1 + (n - 1) * (1 - squares / (n * n)) if n else 0.0
     max_runs = counts.n_rows / _MIN_ROWS_PER_RUN + len(counts.labels)
-    counts.sorted = counts.n_runs < max_runs and expected_runs > 2 * counts.n_runs
+    counts.sorted = counts._n_runs < max_runs and expected_runs > 2 * counts._n_runs
     return counts
