@@ -88,15 +88,22 @@ class ArrowReader(Reader):
 
     def _parse(self, kinds: Kinds | None, looking: bool) -> Iterator[ParsedChunk]:
         wanted = dict.fromkeys(self.names) if kinds is None else kinds
-        row = 1
-        with self._catch_damage():
-            for batch in self._batches([*wanted], looking):
-                numbers = np.arange(row, row + batch.num_rows)
-                converted = {
-                    name: convert_arrow(batch.column(name), kind) for name, kind in wanted.items()
-                }
-                yield self.assemble_rows(converted, numbers)
-                row += batch.num_rows
+        row, n_rows = 1, self.limit_rows(_BATCH_ROWS)
+        with self._catch_damage(), self._open(looking) as file:
+            batches = file
+            if self.format == "parquet":
+                batches = file.iter_batches(n_rows, columns=[*wanted], use_threads=True)
+            elif not self._is_stream:
+                batches = map(file.get_batch, range(file.num_record_batches))
+            for batch in batches:
+                for start in range(0, batch.num_rows, n_rows):
+                    part = batch.slice(start, n_rows)
+                    converted = {
+                        name: convert_arrow(part.column(name), kind)
+                        for name, kind in wanted.items()
+                    }
+                    yield self.assemble_rows(converted, np.arange(row, row + part.num_rows))
+                    row += part.num_rows
 
     def _open(self, looking: bool) -> Any:
         if self.format == "parquet":
@@ -107,17 +114,6 @@ class ArrowReader(Reader):
             return self._arrow.ipc.open_file(self._arrow.OSFile(os.fspath(self._path)))
         file = io.BufferedReader(IteratorIO(self._source.raw(looking)))
         return self._arrow.ipc.open_stream(self._arrow.PythonFile(file, mode="r"))
-
-    def _batches(self, columns: list[str], looking: bool) -> Iterator[Any]:
-        n_rows = self.limit_rows(_BATCH_ROWS)
-        with self._open(looking) as file:
-            if self.format == "parquet":
-                yield from file.iter_batches(n_rows, columns=columns, use_threads=True)
-                return
-            numbers = range(0 if self._is_stream else file.num_record_batches)
-            for batch in file if self._is_stream else map(file.get_batch, numbers):
-                for start in range(0, batch.num_rows, n_rows):
-                    yield batch.slice(start, n_rows)
 
     @contextmanager
     def _catch_damage(self) -> Iterator[None]:
@@ -283,14 +279,12 @@ class TableReader(Reader):
         return buffered
 
     def _parse(self, kinds: Kinds | None, looking: bool) -> Iterator[ParsedChunk]:
-        for start in range(0, len(self._table), _BATCH_ROWS):
-            rows = self._table.take(slice(start, start + _BATCH_ROWS))
-            converted = {
-                name: self._convert(column, None if kinds is None else kinds[name])
-                for name, column in rows.columns.items()
-                if kinds is None or name in kinds
-            }
-            yield self.assemble_rows(converted, rows.lines, features=rows.features)
+        converted = {
+            name: self._convert(column, None if kinds is None else kinds[name])
+            for name, column in self._table.columns.items()
+            if kinds is None or name in kinds
+        }
+        yield self.assemble_rows(converted, self._table.lines, self._table.features)
 
     def _convert(self, column: Column, kind: Kind | None) -> tuple[Column, Faults]:
         if kind is None or kind == kind_of_column(column) != "number":

@@ -170,11 +170,8 @@ def parse_svmlight(text: str) -> SparseLine | None:
             raise InvalidInputError(f"column {column} occurs twice")
         if column >= N_FEATURES:
             raise InvalidInputError(f"column {column}: numbers of columns are below {N_FEATURES}")
-        features[column], fault = to_number(value)
-        if not fault and np.isnan(features[column]):
-            fault = "there is no value; leave the column out instead"
-        if fault:
-            raise InvalidInputError(f"column {column}: {fault}")
+        absent = "there is no value; leave the column out instead"
+        features[column] = _parse_value(value, f"column {column}", absent)
     return SparseLine(features, label)
 
 
@@ -269,19 +266,15 @@ def hash_features(rows: Sequence[Mapping[Any, float]]) -> SparseRows:
 
 
 def index_feature(name: str) -> int:
-    """Return the index of a named feature: its hash, or a whole number itself."""
     text = np.frombuffer(name.encode(), np.uint8)
-    space, caret, _ = name.partition("^")
-    behind = len(space.encode()) + 1 if caret and space else 0
-    return int(kernels.feature_index(text, behind, len(text), 0, max(behind - 1, 0), N_FEATURES))
+    return int(kernels.feature_index(text, 0, len(text), 0, 0, N_FEATURES))
 
 
-def _parse_value(text: str, where: str) -> float:
+def _parse_value(text: str, where: str, absent: str = "") -> float:
     value, fault = to_number(text)
-    if not text:
-        fault = "there is no value after the colon"
-    elif not fault and math.isnan(value):
-        fault = f"{text!r} is not a number"
+    if not fault and math.isnan(value):
+        fault = f"{text!r} is not a number" if text else "there is no value after the colon"
+        fault = absent or fault
     if fault:
         raise InvalidInputError(f"{where}: {fault}")
     return value
