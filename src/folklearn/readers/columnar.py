@@ -32,7 +32,7 @@ from folklearn.readers.table import (
 )
 from folklearn.utils import import_optional
 
-PARQUET, FILE, STREAM, OLD_FEATHER = b"PAR1", b"ARROW1", b"\xff\xff\xff\xff", b"FEA1"
+MAGIC = PARQUET, FILE, STREAM, OLD_FEATHER = b"PAR1", b"ARROW1", b"\xff\xff\xff\xff", b"FEA1"
 
 _BATCH_ROWS = 8192
 _TICKS_PER_SECOND = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}
@@ -53,7 +53,7 @@ class ArrowReader(Reader):
             raise InvalidInputError(
                 f"{self.name} is Feather of version 1; write it as version 2, or as Parquet"
             )
-        if not magic.startswith((PARQUET, FILE, STREAM)):
+        if not magic.startswith(MAGIC):
             raise InvalidInputError(f"{self.name} is neither a Parquet nor an Arrow file")
         self._source, self._is_stream = source, magic.startswith(STREAM)
         self.is_live = source.is_live and self._is_stream
