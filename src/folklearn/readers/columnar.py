@@ -289,10 +289,8 @@ class TableReader(Reader):
     def _convert(self, column: Column, kind: Kind | None) -> tuple[Column, Faults]:
         if kind is None or kind == kind_of_column(column) != "number":
             return column, {}
+        if kind == "text":
+            return as_text_column(column), {}
         if isinstance(column, TextColumn):
             return decode_column(column.codes.astype("int64"), column.values, kind, self.decimal)
-        return (
-            (as_text_column(column), {})
-            if kind == "text"
-            else convert_values(column.tolist(), kind)
-        )
+        return convert_values(column.tolist(), kind)

@@ -31,6 +31,7 @@ T = TypeVar("T")
 # Columns that rows may name, first and late ones together: each is an object in every table.
 MAX_COLUMNS = 100_000
 MAX_CELLS = 2**25  # of a table: 256 MB of numbers
+_WRONG_ENCODING = ("it has a NUL byte", "it has bytes that are not")
 _HEAD_ROWS = 1000
 _MAX_VALUES_SCANNED = 101  # texts kept per column: one more than categories are shown
 _MAX_FEATURES_SCANNED = 100_001
@@ -56,14 +57,11 @@ class BadRow(InvalidInputError):  # noqa: N818 - it is also handed over, not rai
     def __init__(
         self, message: str, *, line: int, column: str | None = None, text: str = "", reason: str
     ) -> None:
-        # With another encoding the rows are good; leaving them out may lose half a file.
-        encodings = (spell_argument("encoding={!r}", name) for name in ("utf-16", "cp1252"))
-        is_of_encoding = any(encoding in message for encoding in encodings)
         way_out = f"; to leave bad rows out: {spell_argument('on_bad=print')}"
-        super().__init__(message if is_of_encoding else f"{message}{way_out}")
-        self.sentence = message
+        # With another encoding the rows are good; leaving them out may lose half a file.
+        super().__init__(message + ("" if reason.startswith(_WRONG_ENCODING) else way_out))
+        self.sentence, self.reason = message, reason
         self.line, self.column, self.text = line, column, text
-        self.reason = reason
 
 
 OnBad = Callable[[BadRow], None] | None  # takes rows that cannot be read; None raises the first

@@ -145,17 +145,18 @@ def _concat_features(tables: Sequence[Table]) -> SparseRows | Array | None:
     d = max([X.shape[1] for X in features if X is not None], default=-1)
     if d < 0:
         return None
-    filled: list[Any] = []
     if any(isinstance(X, SparseRows) for X in features):
         nothing: Any = np.empty(0, index_type(d)), np.empty(0), d
-        for X, table in zip(features, tables, strict=True):
-            empty = SparseRows(np.zeros(len(table) + 1, np.int64), *nothing)
-            filled.append(X if isinstance(X, SparseRows) else empty)
-        return concatenate(filled)
-    for X, table in zip(features, tables, strict=True):
-        filled.append(np.full((len(table), d), np.nan))
+        return concatenate(
+            [
+                X if isinstance(X, SparseRows) else SparseRows(np.zeros(len(t) + 1, int), *nothing)
+                for X, t in zip(features, tables, strict=True)
+            ]
+        )
+    filled = [np.full((len(table), d), np.nan) for table in tables]
+    for rows, X in zip(filled, features, strict=True):
         if X is not None:
-            filled[-1][:, : X.shape[1]] = X
+            rows[:, : X.shape[1]] = X
     return np.concatenate(filled)
 
 
