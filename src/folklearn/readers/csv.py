@@ -46,17 +46,14 @@ class CsvReader(LineReader):
     ) -> None:
         super().__init__(source)
         import_optional("pyarrow", "CSV files need")
-        if delimiter is None:
-            unquoted = _QUOTED.sub("", source.first_line())
-            self.delimiter = max(_DELIMITERS, key=unquoted.count)
-            if self.delimiter != ",":
-                self.notes.append(f"separated by {_DELIMITERS[self.delimiter]}")
-        elif len(delimiter) != 1 or not delimiter.isascii() or delimiter in '"\r\n\0':
+        unquoted = _QUOTED.sub("", source.first_line())
+        self.delimiter = max(_DELIMITERS, key=unquoted.count) if delimiter is None else delimiter
+        if len(self.delimiter) != 1 or not self.delimiter.isascii() or self.delimiter in '"\r\n\0':
             raise InvalidInputError(
                 f"the delimiter is {delimiter!r}; expected one character, such as ',' or ';'"
             )
-        else:
-            self.delimiter = delimiter
+        if delimiter is None and self.delimiter != ",":
+            self.notes.append(f"separated by {_DELIMITERS[self.delimiter]}")
         self._header = b""  # everything up to the first row, as written
         self._read_header()
         if decimal not in (None, ".", ","):
@@ -183,8 +180,7 @@ class CsvReader(LineReader):
         lines = np.arange(chunk.line, chunk.line + table.num_rows)
         if data.count(b"\n") != table.num_rows:
             records = split_records(chunk, self.delimiter)
-            starts = [line for line, record in records if not self._is_blank(record)]
-            lines = np.array(starts, np.int64)
+            lines = np.array([n for n, record in records if not self._is_blank(record)], np.int64)
             if len(lines) != table.num_rows:
                 return None
         columns: dict[str, Column] = {}

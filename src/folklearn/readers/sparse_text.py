@@ -137,17 +137,6 @@ class _SparseReader(LineReader):
         return ParsedChunk(Table(columns, table.lines, table.features), bad)
 
 
-class SvmlightReader(_SparseReader):
-    """An svmlight file or a stream of it."""
-
-    format = "svmlight"
-    names = ("label",)
-    _comment, _example = "#", "1 3:0.5 7:2"
-
-    def _parse_line(self, text: str) -> SparseLine | None:
-        return parse_svmlight(text)
-
-
 def parse_svmlight(text: str) -> SparseLine | None:
     """Return the row of one line, or None if it is only a comment."""
     words = text.partition("#")[0].split()
@@ -173,6 +162,15 @@ def parse_svmlight(text: str) -> SparseLine | None:
         absent = "there is no value; leave the column out instead"
         features[column] = _parse_value(value, f"column {column}", absent)
     return SparseLine(features, label)
+
+
+class SvmlightReader(_SparseReader):
+    """An svmlight file or a stream of it."""
+
+    format = "svmlight"
+    names = ("label",)
+    _comment, _example = "#", "1 3:0.5 7:2"
+    _parse_line = staticmethod(parse_svmlight)
 
 
 class VwReader(_SparseReader):
