@@ -35,8 +35,7 @@ from folklearn.readers.decision_logs import (
     read_decisions,
 )
 from folklearn.readers.open import open_source
-from folklearn.readers.sparse_text import N_FEATURES, hash_features
-from folklearn.sparse import SparseRows
+from folklearn.readers.sparse_text import hash_features
 from folklearn.utils import count_of, join_names
 
 BEST, SAMPLE = "best", "sample"
@@ -187,10 +186,7 @@ def _make_policy(
 def _predict(model: Model, name: str, contexts: Sequence[Features]) -> Array:
     """Return the probabilities of contexts: by column, or by feature if the model has VW text."""
     if model.encoder is not None and model.encoder.feature_names:
-        rows = [hash_features(as_numbers(context)) for context in contexts]
-        indptr = np.cumsum([0, *(len(indices) for indices, _ in rows)])
-        indices, values = (np.concatenate(parts) for parts in zip(*rows, strict=True))
-        return model.predict_proba(SparseRows(indptr, indices, values, N_FEATURES))
+        return model.predict_proba(hash_features([as_numbers(context) for context in contexts]))
     learned = [column for column, role in model.roles.items() if role in LEARNED]
     columns = {column for context in contexts for column in context}
     if learned and columns.isdisjoint(learned):

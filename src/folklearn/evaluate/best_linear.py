@@ -324,7 +324,7 @@ class _ColumnScan:
     def of(cls, chunk: RowChunk) -> "_ColumnScan":
         columns, n_rows, n_values = [np.empty(0, np.int64)], 0, 0
         for rows in chunk.batches:
-            X = SparseRows.of_any(rows.X).compact()
+            X = SparseRows.of(rows.X).compact()
             columns.append(np.unique(X.indices))
             n_rows, n_values = n_rows + len(X), n_values + X.nnz
         return cls(np.unique(np.concatenate(columns)), n_rows, n_values)
@@ -366,7 +366,7 @@ class WideLoss:
         for rows in chunk.batches:
             for start in range(0, len(rows.X), size):
                 batch = rows.part(start, start + size)
-                X = SparseRows.of_any(batch.X).compact()
+                X = SparseRows.of(batch.X).compact()
                 places = self._places.find(X.indices)
                 narrow = SparseRows(X.indptr, places, X.values, len(self.columns)).array()
                 sums.append(LossAndGradient.of(batch._replace(X=narrow), W))
