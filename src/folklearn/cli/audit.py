@@ -131,14 +131,12 @@ class FilePair(NamedTuple):
         return file
 
     def read_contents(self, quiet: bool) -> "_FileContents":
-        """Return what must be alike in files that are audited together."""
         file = self.open((), quiet=quiet)
         roles = {name: role for name, role in file.dataset.roles.items() if role in LEARNED}
         labels = PredictionsFile(self.predictions, file).labels
         return _FileContents(roles, tuple(file.encoder.keys), labels, file.n_rows)
 
     def find_moments(self, keys: Sequence[Key]) -> Moments:
-        """Return the moments of the rows."""
         return self.open(keys).moments()
 
     def read_batches(
@@ -146,6 +144,15 @@ class FilePair(NamedTuple):
     ) -> Iterator[tuple[Array, Labels, Array]]:
         """Yield rows, class numbers and predictions."""
         return PredictionsFile(self.predictions, self.open(keys, moments)).read().batches()
+
+
+class _FileContents(NamedTuple):
+    """What must be alike in files that are audited together, and the number of rows."""
+
+    roles: dict[str, str]  # of the columns that are learned
+    keys: tuple[Key, ...]  # encoded columns
+    labels: tuple[str, ...]
+    n_rows: int
 
 
 class FileAudit:
@@ -169,15 +176,11 @@ class FileAudit:
         )
 
     def _certify(self) -> Iterator[int]:
-        """Certify all rows; yield their number so far, also at every power of two."""
         for X, y, P in self.predictions.batches():
-            start, stop = self.certifier.n_rounds, self.certifier.n_rounds + len(y)
-            self.y[start:stop] = y
-            powers = range(start.bit_length(), (stop - 1).bit_length())
-            cuts = [(1 << power) - start for power in powers]
-            for batch in zip(*(np.split(rows, cuts) for rows in (X, y, P)), strict=True):
-                self.certifier.observe_many(*batch)
-                yield self.certifier.n_rounds
+            n_before = self.certifier.n_rounds
+            self.certifier.observe_many(X, y, P)
+            self.y[n_before : self.certifier.n_rounds] = y
+            yield self.certifier.n_rounds
 
     def _cells(self, speed: float) -> list[str]:
         (n_before, loss_before), n = self._shown, self.certifier.n_rounds
@@ -227,22 +230,10 @@ def _summarise(
     return "\n".join([*lines, *audited.predictions.notes(audited.y)])
 
 
-class _FileContents(NamedTuple):
-    """Roles of the learned columns, encoded columns, classes and number of rows of a file."""
-
-    roles: dict[str, str]
-    keys: tuple[Key, ...]
-    labels: tuple[str, ...]
-    n_rows: int
-
-
 def _audit_together(
     console: Console, pairs: Sequence[FilePair], B: float | None, jobs: int
 ) -> tuple[parallel.FilesAudit, LabelledFile]:
-    """Certify the predictions of several files, file by file and all together.
-
-    Returns one of the files too, by which the certificate is described.
-    """
+    """Return certificates of several files, and one of these, which describes the columns."""
     if any(pair.source.file in (None, options.STDIN) for pair in pairs):
         raise FolklearnError("of several files, none can be standard input")
     read_contents = partial(FilePair.read_contents, quiet=console.quiet)
@@ -268,7 +259,6 @@ def _audit_together(
 
 
 def _merge_columns(pairs: Sequence[FilePair], contents: Sequence[_FileContents]) -> tuple[Key, ...]:
-    """Return the columns of all files; raise if they do not mean the same in each."""
     first = contents[0]
     for pair, file in zip(pairs, contents, strict=True):
         if file.labels != first.labels:

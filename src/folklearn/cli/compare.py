@@ -90,7 +90,7 @@ def compare(
             lines["best linear model of the class"] = best_losses[at - 1] / at
             title = f"folklearn compare: {Path(rows.name).name}"
             figure = plots.curves(at, lines, title=title, y="average log loss (nats)")
-            outputs.draw(figure, plot_path)
+            plots.save(figure, plot_path)
         console.print(
             f"The best {rows.describe_models(norm)} has, in hindsight, an average log loss of "
             f"{best.loss / len(y):.4f}; every regret is exact up to {best.gap:.1e} nats."

@@ -199,7 +199,7 @@ def run(
         _check_learned(run, reader.name, signals)
         run.finish()
         if plot_path is not None:
-            outputs.draw(run.plot(), plot_path)
+            run.plot(str(plot_path))
         if save_path is not None:
             model.save(save_path)
         if signals.received is not None:

@@ -43,7 +43,6 @@ _RC_PARAMS = {
 
 
 def require_matplotlib() -> None:
-    """Raise if plots cannot be drawn."""
     if importlib.util.find_spec("matplotlib") is None:
         raise FolklearnError("pictures need matplotlib: pip install 'folklearn[plots]'")
 
@@ -172,7 +171,7 @@ def finish(ax: Any, legend_of_narrow: tuple[float, float] = (0.0, -0.2)) -> "Fig
 
 
 def size_in_inches(ax: Any) -> tuple[float, float]:
-    """Return width and height of axes, as far as they are known before the layout."""
+    # As far as the layout knows them.
     return ax.bbox.width / ax.figure.dpi, ax.bbox.height / ax.figure.dpi
 
 
@@ -186,12 +185,12 @@ def check_format(path: str | os.PathLike[str]) -> str:
     return suffix[1:]
 
 
-def save(figure: Any, path: str | os.PathLike[str], *, suffix: str | None = None) -> None:
-    """Write a figure; `suffix`, by default that of the path, is the format: .png, .svg or .pdf.
+def save(figure: Any, path: str | os.PathLike[str]) -> None:
+    """Write a figure as .png, .svg or .pdf, by the suffix of the path.
 
     The same figure gives the same bytes: no dates, no random identifiers.
     """
-    _write(figure, path, check_format(path if suffix is None else f"figure{suffix}"))
+    _write(figure, path, check_format(path))
 
 
 def svg(figure: Any) -> str:
