@@ -82,11 +82,9 @@ class TextTable:
 
     @property
     def header(self) -> str:
-        """The lines of titles."""
         return "\n".join(map(self.line, self.titles))
 
     def line(self, cells: Sequence[str]) -> str:
-        """Return the line of some cells."""
         first = cells[0].ljust(self.left) if self.left else cells[0].rjust(self.width - 2)
         return first + "".join(cell.rjust(self.width) for cell in cells[1:])
 
@@ -102,11 +100,8 @@ def run_with_table(
 ) -> None:
     """Print a line whenever the number of rows has doubled, and one at the end.
 
-    Parameters
-    ----------
-    counts : does the work, and yields the number of rows done.
-    cells : returns the cells of a line, given the rows a second.
-    what, total : the label of the bar, and the number of rows, None if it is not known.
+    `counts` does the work, and yields the number of rows done; `cells` returns the cells of a
+    line, given the rows a second. The bar is named `what`.
     """
     n = n_shown = 0
     started = working_time()
@@ -144,8 +139,6 @@ def progress_bar(console: Console, what: str, total: int | None) -> Iterator[Cal
 
 
 class _RateColumn(progress.ProgressColumn):
-    """Rows per second over the last seconds."""
-
     def render(self, task: progress.Task) -> Text:
         speed = task.finished_speed or task.speed
         return Text("- rows/s" if speed is None else f"{speed:,.0f} rows/s")
@@ -161,14 +154,13 @@ def format_loss(value: float | None) -> str:
 
 
 def format_fields(*lines: tuple[str, str]) -> str:
-    """Return one line for each name and text."""
     return "\n".join(f"{name:<10}{text}" for name, text in lines)
 
 
 def describe_source(reader: Reader, n_rows: int | None) -> str:
-    """Return name and size of a source, and what the reader detected."""
     size = ": read as it comes" if reader.is_live else ""
-    size = size if n_rows is None else f": {count_of(n_rows, 'row')}"
+    if n_rows is not None:
+        size = f": {count_of(n_rows, 'row')}"
     return ", ".join([f"{reader.name}{size}", *reader.notes])
 
 
@@ -177,7 +169,7 @@ def describe_run(
 ) -> str:
     """Return the source, the classes and the role of every column, then further lines.
 
-    `lines` may hold a text about the classes, named "predicted", in place of those of the model.
+    One that is named "predicted" takes the place of the classes of the model.
     """
     model, reader, scan = dataset.model, dataset.reader, dataset.scan
     fields = {"data": describe_source(reader, scan.n_rows if scan else None)}
@@ -206,7 +198,6 @@ def describe_run(
 
 
 def describe_classes(labels: Sequence[object]) -> str:
-    """Return the number of classes, and their labels."""
     n = f"{len(labels)} class" if len(labels) == 1 else f"{len(labels)} classes"
     return f"{n}: {join_names(list(map(str, labels)))}" if labels else n
 
@@ -216,23 +207,21 @@ def describe_columns(roles: Mapping[str, str], names: Sequence[str] = ()) -> dic
     present = {name: role for name, role in roles.items() if not names or name in names}
     lines = {}
     for role, columns in describe_roles(present):
-        note = "  (carried along, not learned from)" if role == ID else ""
-        if role != TARGET:
-            n_left = len(columns) - _MAX_COLUMNS_NAMED
-            rest = f", and {n_left} more" if n_left > 1 else ""
-            shown = columns[:_MAX_COLUMNS_NAMED] if rest else columns
-            lines[role] = f"{join_names(shown)}{rest}{note}"
+        if role == TARGET:
+            continue
+        text, n_more = join_names(columns), len(columns) - _MAX_COLUMNS_NAMED
+        if n_more > 1:
+            text = f"{join_names(columns[:_MAX_COLUMNS_NAMED])}, and {n_more} more"
+        lines[role] = text + "  (carried along, not learned from)" * (role == ID)
     return lines
 
 
 def describe_crosses(model: Model) -> dict[str, str]:
-    """Return the pairs of columns whose products count, if there are any."""
     pairs = [":".join(pair) for pair in model.crosses]
     return {"crosses": join_names(pairs)} if pairs else {}
 
 
 def describe_learner(model: Model) -> str:
-    """Return the learner of a model with all of its settings, before the first row too."""
     learner = None if model.pipeline is None else model.pipeline.learner
     example = learner or catalogue.make(model.learner_name, 1, 2, model.settings)
     if model.learner_name == DEFAULT_LEARNER:
@@ -260,7 +249,6 @@ def _expect_backend(model: Model) -> str | None:
 
 
 def describe_details(model: Model) -> list[str]:
-    """Return lines about the learner, its experts and the whole certificate."""
     certificate = model.certificate()
     learner = None if model.pipeline is None else model.pipeline.learner
     if learner is None:

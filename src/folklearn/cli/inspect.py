@@ -5,7 +5,6 @@ import shlex
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from typer import Argument, Option
 
 from folklearn import serialization
@@ -90,11 +89,9 @@ def _describe_model(model: Model) -> list[str]:
 
 
 def _describe_weights(model: Model) -> list[str]:
-    """Return the most important columns and the largest weights, if there are any yet."""
     if model.pipeline is None or model.pipeline.learner is None:
         return []
-    explanation = model.explain()
-    lines = []
+    explanation, lines = model.explain(), []
     if explanation.importance:
         rows = count_of(explanation.n_recent, "row")
         lines.append(f"Most important columns (what the loss of {rows} rises by without each):")
@@ -153,7 +150,13 @@ def report(
         assert path is not None
         roles = options.parse_roles(role, drop)
         if predictions is not None:
-            facts = _summarise_audit(console, FilePair(source, predictions, roles), B)
+            audited = FileAudit(console, "report", FilePair(source, predictions, roles), B)
+            rows, certificate = audited.file, audited.certifier.certificate()
+            facts = ModelSummary.of_predictions(
+                rows.labels, audited.P, audited.y, rows.describe_certificate(certificate),
+                leader_loss=audited.certifier.leader_loss, hindsight=rows.regression(),
+                warnings=list(audited.predictions.notes(audited.y)),
+            )  # fmt: skip
             page = render_report(f"Audit of {os.path.basename(predictions)}", facts)
         elif file is not None and options.may_be_saved(file):
             if target is not None or roles:
@@ -177,16 +180,3 @@ def report(
 
 def _has_predictions(path: str) -> bool:
     return path.endswith(".csv") and PredictionsFile(path).has_labels
-
-
-def _summarise_audit(console: Console, pair: FilePair, B: float | None) -> ModelSummary:
-    audited = FileAudit(console, "report", pair, B)
-    return ModelSummary.of_predictions(
-        audited.file.labels,
-        audited.P,
-        audited.y,
-        audited.file.describe_certificate(audited.certifier.certificate()),
-        leader_loss=audited.certifier.leader_loss,
-        hindsight=audited.file.regression(),
-        warnings=list(audited.predictions.notes(audited.y)),
-    )

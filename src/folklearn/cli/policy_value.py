@@ -137,7 +137,6 @@ def _format_line(name: str, estimate: Estimate) -> str:
 
 
 def _compare(name: str, estimate: Estimate, logged: Estimate) -> str:
-    """Return the estimate in words, and whether it is above the value of the log's policy."""
     compared = "this log cannot tell whether that is more than what its own policy earned"
     if estimate.low > logged.high:
         compared = "more than what the policy of the log earned"
@@ -157,7 +156,6 @@ def _compare(name: str, estimate: Estimate, logged: Estimate) -> str:
 def _make_policy(
     saved: Any, name: str, log: Interactions, decisions: Sequence[LoggedDecision], play: str
 ) -> Any:
-    """Return the policy of a saved object, as `off_policy` takes it."""
     if isinstance(saved, Agent):
         return saved
     if not isinstance(saved, Model):

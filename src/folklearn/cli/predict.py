@@ -1,7 +1,6 @@
 """`folklearn predict`: predict rows with a saved model; the writer of predictions."""
 
 import csv
-import io
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -90,18 +89,12 @@ def predict(
     console.print(f"Predicted {count_of(n_rows, 'row')} in {seconds:.2f} s{left_out}.")
     score = Score.of_totals(totals)
     if score.n_rows:
-        console.print(_describe_score(score))
-    signals.raise_ended()
-
-
-def _describe_score(score: Score) -> str:
-    unknown = ""
-    if score.n_unknown:
         unknown = f", {score.n_unknown} of them of classes that the model does not know"
-    return (
-        f"Over {count_of(score.n_rows, 'row')} with a label{unknown}: error {score.error:.2%}, "
-        f"average log loss {score.loss:.4f}."
-    )
+        console.print(
+            f"Over {count_of(score.n_rows, 'row')} with a label{unknown * bool(score.n_unknown)}: "
+            f"error {score.error:.2%}, average log loss {score.loss:.4f}."
+        )
+    signals.raise_ended()
 
 
 def _describe(dataset: ModelDataset) -> str:
@@ -142,7 +135,6 @@ class PredictionWriter:
         self._write([[names[0], *ids, *(name for name in names[1:] if name not in hidden)]])
 
     def write(self, rows: LabelledTable, step: PredictionBatch) -> None:
-        """Write rows with their predictions."""
         labels, n_rows = self._model.labels, len(rows.table)
         best, highest = np.zeros(n_rows, np.int64), np.zeros(n_rows)
         if step.P.shape[1]:
@@ -178,11 +170,9 @@ def open_writer(
         with open(path, "w", encoding="utf-8", newline="") as file:
             yield PredictionWriter(file, dataset, labelled=labelled)
         return
-    if sys.stdout is None:  # the calling process closed it
+    stdout: Any = sys.stdout
+    if stdout is None:  # the calling process closed it
         raise FolklearnError("standard output is closed: name a file for the predictions")
-    stream = io.TextIOWrapper(sys.stdout.buffer, encoding="utf-8", newline="")
-    try:
-        yield PredictionWriter(stream, dataset, labelled=labelled)
-        stream.flush()
-    finally:
-        stream.detach()  # standard output stays open
+    stdout.reconfigure(encoding="utf-8", newline="")
+    yield PredictionWriter(stdout, dataset, labelled=labelled)
+    stdout.flush()
